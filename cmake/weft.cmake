@@ -1,0 +1,97 @@
+# How every folder is built: the flags, and the three functions that a folder's CMakeLists.txt calls.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(WEFT_PYTHON_DIR ${CMAKE_BINARY_DIR}/python) # where `import weft` finds the package
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Release | Debug" FORCE)
+endif()
+# No -march: the binary starts on any x86-64. Kernels are compiled at run time for the CPU at hand.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+
+add_compile_options(
+  -Wall -Wextra -Werror
+  -Wno-missing-field-initializers # nouns are built by designated initializers; the rest has defaults
+  -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/= -fmacro-prefix-map=../=) # __FILE__ reads "base/status.cpp" anywhere
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  add_compile_options(
+    -Wno-restrict             # false alarm of GCC 12 on "literal" + std::string (its bug 105651)
+    -Wno-maybe-uninitialized) # false alarms of GCC 12 on std::optional and std::variant
+endif()
+
+option(WEFT_SANITIZE "build everything with ASan and UBSan" OFF)
+if(WEFT_SANITIZE)
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=address,undefined)
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # Paths below the base directory are hashed as relative ones, so that two clones share what they compile.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} ${CCACHE})
+endif()
+
+include_directories(${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include ${CMAKE_BINARY_DIR}/gen)
+
+# "base" means the target weft_base; a name with "::" is taken as it is.
+function(weft_targets out)
+  set(targets)
+  foreach(name ${ARGN})
+    if(name MATCHES "::")
+      list(APPEND targets ${name})
+    else()
+      list(APPEND targets weft_${name})
+    endif()
+  endforeach()
+  set(${out} ${targets} PARENT_SCOPE)
+endfunction()
+
+# weft_library(graph_ir SRCS graph.cpp print.cpp DEPS base PRIVATE_LIBS weft::protobuf): a static library weft_graph_ir.
+function(weft_library name)
+  cmake_parse_arguments(arg "" "" "SRCS;DEPS;PRIVATE_LIBS" ${ARGN})
+  weft_targets(deps ${arg_DEPS})
+  weft_targets(private ${arg_PRIVATE_LIBS})
+  if(arg_SRCS)
+    add_library(weft_${name} STATIC ${arg_SRCS})
+    target_link_libraries(weft_${name} PUBLIC ${deps} PRIVATE ${private})
+  else()
+    add_library(weft_${name} INTERFACE)
+    target_link_libraries(weft_${name} INTERFACE ${deps} ${private})
+  endif()
+endfunction()
+
+# weft_test(graph SRCS a_test.cpp b_test.cpp DEPS graph): one executable bin/graph_test. A second call with the same
+# name, say from a sub-folder, adds to it: links are the slow part, so a top-level folder has one test executable.
+function(weft_test name)
+  cmake_parse_arguments(arg "" "" "SRCS;DEPS" ${ARGN})
+  if(NOT BUILD_TESTING)
+    return()
+  endif()
+  weft_targets(deps ${arg_DEPS})
+  if(NOT TARGET ${name}_test)
+    add_executable(${name}_test)
+    target_link_libraries(${name}_test PRIVATE weft::gtest)
+    add_test(NAME ${name} COMMAND ${name}_test WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  endif()
+  target_sources(${name}_test PRIVATE ${arg_SRCS})
+  target_link_libraries(${name}_test PRIVATE ${deps})
+endfunction()
+
+# weft_fuzz(import_onnx SRCS import_onnx.cpp DEPS graph): bin/fuzz_import_onnx under clang's libFuzzer. Other compilers
+# link cmake/fuzz_replay.cpp instead, so that kept crashers run in every test run.
+function(weft_fuzz name)
+  cmake_parse_arguments(arg "" "" "SRCS;DEPS" ${ARGN})
+  weft_targets(deps ${arg_DEPS})
+  add_executable(fuzz_${name} ${arg_SRCS})
+  target_link_libraries(fuzz_${name} PRIVATE ${deps})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+  else()
+    target_sources(fuzz_${name} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/fuzz_replay.cpp)
+  endif()
+endfunction()
