@@ -61,8 +61,7 @@ weft_dep(onednn HEADER oneapi/dnnl/dnnl.hpp LIBS dnnl HINTS ${WEFT_DEPS_DIR}/one
 if(TARGET weft::onednn)
   # libdnnl asks for libimf and libintlc, which lie beside it. It has no run path of its own, and of the two kinds only
   # the older (DT_RPATH) also serves the libraries of a library.
-  target_link_options(weft_dep_onednn INTERFACE -Wl,--disable-new-dtags -Wl,-rpath,${WEFT_DEPS_DIR}/onednn/lib
-                                                -Wl,-rpath-link,${WEFT_DEPS_DIR}/onednn/lib)
+  target_link_options(weft_dep_onednn INTERFACE -Wl,--disable-new-dtags -Wl,-rpath-link,${WEFT_DEPS_DIR}/onednn/lib)
 endif()
 
 # NVRTC is loaded at run time; only its headers are wanted here.

@@ -27,6 +27,9 @@ endif()
 option(WEFT_SANITIZE "build everything with ASan and UBSan" OFF)
 if(WEFT_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g1)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+    add_compile_options(-fsanitize=fuzzer-no-link) # what a fuzz target calls reports its coverage
+  endif()
   add_link_options(-fsanitize=address,undefined)
 endif()
 
@@ -77,13 +80,14 @@ function(weft_test name)
     add_executable(${name}_test)
     target_link_libraries(${name}_test PRIVATE weft::gtest)
     add_test(NAME ${name} COMMAND ${name}_test WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    set_tests_properties(${name} PROPERTIES LABELS gtest)
   endif()
   target_sources(${name}_test PRIVATE ${arg_SRCS})
   target_link_libraries(${name}_test PRIVATE ${deps})
 endfunction()
 
-# weft_fuzz(import_onnx SRCS import_onnx.cpp DEPS graph): bin/fuzz_import_onnx under clang's libFuzzer. Other compilers
-# link cmake/fuzz_replay.cpp instead, so that kept crashers run in every test run.
+# weft_fuzz(import_onnx SRCS import_onnx.cpp DEPS graph), in tests/fuzz: bin/fuzz_import_onnx, under clang's libFuzzer or,
+# with another compiler, cmake/fuzz_replay.cpp. A test runs it over the files kept in seeds/NAME and crashers/NAME.
 function(weft_fuzz name)
   cmake_parse_arguments(arg "" "" "SRCS;DEPS" ${ARGN})
   weft_targets(deps ${arg_DEPS})
@@ -93,5 +97,9 @@ function(weft_fuzz name)
     target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
   else()
     target_sources(fuzz_${name} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/fuzz_replay.cpp)
+  endif()
+  file(GLOB kept CONFIGURE_DEPENDS seeds/${name}/* crashers/${name}/*)
+  if(kept)
+    add_test(NAME fuzz_${name} COMMAND fuzz_${name} ${kept})
   endif()
 endfunction()

@@ -45,6 +45,7 @@ trap 'rm -rf "$unpacked"' EXIT
 
 # oneDNN 3.2 on TBB threads. Of its 330 MB: the headers, libdnnl, the two Intel runtime libraries it asks for, licences.
 if [[ ! -e .deps/onednn/lib/libdnnl.so ]]; then
+  echo "note: Intel's libimf and libintlc come under Intel's own licence; see NOTICE" >&2
   wheels onednn-devel-cpu-tbb==2023.2.0 onednn-cpu-tbb==2023.2.0 intel-cmplr-lib-rt==2023.2.0
   root=$unpacked/onednn
   mkdir -p "$root/lib" "$root/licenses"

@@ -1,0 +1,123 @@
+"""Writes graph/schema.def and graph/onnx/function_bodies.def from the pinned onnx package.
+
+Run from the root of the tree: .venv/bin/python tools/make_schema_def.py
+"""
+
+import base64
+import pathlib
+import re
+import textwrap
+
+import onnx
+import onnx.defs as defs
+from onnx.defs import OpSchema
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+OLDEST = 7  # the oldest opset of ai.onnx that weft takes
+DTYPES = {
+    "bool": "bool", "uint8": "u8", "int8": "i8", "uint16": "u16", "int16": "i16", "uint32": "u32", "int32": "i32",
+    "uint64": "u64", "int64": "i64", "float16": "f16", "bfloat16": "bf16", "float": "f32", "double": "f64",
+    "string": "string",
+}
+ATTRIBUTES = {
+    "INT": "i", "FLOAT": "f", "STRING": "s", "TENSOR": "t", "GRAPH": "g", "INTS": "I", "FLOATS": "F", "STRINGS": "S",
+    "GRAPHS": "G", "TYPE_PROTO": "y", "SPARSE_TENSOR": "p",
+}
+
+
+def type_set(allowed):
+    """'f16|f32' for tensor types; 'other' stands for every type that weft has no name for."""
+    names, other = [], False
+    for text in allowed:
+        match = re.fullmatch(r"tensor\((\w+)\)", text)
+        if match and match[1] in DTYPES:
+            names.append(DTYPES[match[1]])
+        else:
+            other = True
+    if len(names) == len(DTYPES):
+        names = ["any"]
+    return "|".join(sorted(names) + (["other"] if other else []))
+
+
+def operands(formals, variables):
+    out = []
+    for formal in formals:
+        option = {"Single": "", "Optional": "?", "Variadic": "*"}[formal.option.name]
+        if formal.type_str in variables:
+            kind = formal.type_str if formal.is_homogeneous else formal.type_str + "~"
+        else:
+            kind = "=" + type_set([formal.type_str])
+        out.append(f"{formal.name}{option}:{kind}")
+    return " ".join(out)
+
+
+def attributes(schema):
+    out = []
+    for name, a in sorted(schema.attributes.items()):
+        out.append(name + ("!" if a.required else "") + ":" + ATTRIBUTES[a.type.name])
+    return " ".join(out)
+
+
+def count(n):
+    return -1 if n > 1 << 20 else n
+
+
+def quoted(text):
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def write_schemas():
+    newest_old = {}
+    for s in defs.get_all_schemas_with_history():
+        if s.domain == "" and s.since_version <= OLDEST:
+            newest_old[s.name] = max(newest_old.get(s.name, 0), s.since_version)
+    lines = []
+    for s in defs.get_all_schemas_with_history():
+        if s.domain != "" or (s.since_version < OLDEST and s.since_version != newest_old[s.name]):
+            continue
+        variables = {t.type_param_str for t in s.type_constraints}
+        sets = " ".join(f"{t.type_param_str}={type_set(t.allowed_type_strs)}" for t in s.type_constraints)
+        fields = [
+            quoted(s.name), str(s.since_version), "true" if s.deprecated else "false", str(s.min_input),
+            str(count(s.max_input)), str(s.min_output), str(count(s.max_output)), quoted(operands(s.inputs, variables)),
+            quoted(operands(s.outputs, variables)), quoted(sets), quoted(attributes(s)),
+        ]
+        lines.append((s.name, s.since_version, f"WEFT_SCHEMA({', '.join(fields)})\n"))
+    lines.sort()
+    head = (
+        f"// Made by tools/make_schema_def.py from onnx {onnx.__version__}. Domain ai.onnx, opsets {OLDEST} and later.\n"
+        "// WEFT_SCHEMA(name, since, deprecated, min_inputs, max_inputs, min_outputs, max_outputs, inputs, outputs,\n"
+        "//             type sets, attributes): operands are name[?*]:variable[~]; ? optional, * variadic, ~ mixed types;\n"
+        "//             attributes are name[!]:kind, ! required. -1 is no limit.\n"
+    )
+    (ROOT / "graph/schema.def").write_text(head + "".join(text for _, _, text in lines))
+
+
+def native_ops():
+    return set(re.findall(r"WEFT_OP\((\w+),", (ROOT / "graph/ops.def").read_text()))
+
+
+def write_bodies():
+    """Bodies of the functions that weft has no operator for; attributes are bound when they are expanded."""
+    native = native_ops()
+    out = [
+        f"// Made by tools/make_schema_def.py from onnx {onnx.__version__}: functions of ai.onnx that are expanded at import.\n"
+        "// WEFT_FUNCTION(name, since, base64 of the serialized FunctionProto)\n"
+    ]
+    for s in sorted(defs.get_all_schemas(), key=lambda s: s.name):
+        if s.domain != "" or s.name in native or not s.has_function:
+            continue
+        body = s.function_body
+        body.ClearField("doc_string")
+        for node in body.node:
+            node.ClearField("doc_string")
+        text = base64.b64encode(body.SerializeToString(deterministic=True)).decode()
+        rows = "\n".join(f'    "{row}"' for row in textwrap.wrap(text, 110))
+        out.append(f"WEFT_FUNCTION({quoted(s.name)}, {s.since_version},\n{rows})\n")
+    (ROOT / "graph/onnx/function_bodies.def").write_text("".join(out))
+
+
+if __name__ == "__main__":
+    assert OpSchema is not None
+    write_schemas()
+    write_bodies()

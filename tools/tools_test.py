@@ -1,0 +1,108 @@
+"""The checks that keep the tree, checked: each says nothing of a good tree and names what is wrong in a bad one."""
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import check_layers
+import run_doc
+import run_tests
+import update_tests
+
+
+def make_tree(root: Path, files: dict[str, str]) -> Path:
+    subprocess.run(['git', 'init', '-q', str(root)], check=True)
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+GOOD = {
+    'base/status.h': '#pragma once\n',
+    'graph/graph.h': '#include "base/status.h"\n',
+    'graph/graph.cpp': '#include "graph/graph.h"\n#include <vector>\n',
+    'affine/set.cpp': '#include <isl/cpp.h>\n',
+    'tc_lang/parse.cpp': '#include "graph/graph.h"\n',
+}
+
+
+@pytest.mark.parametrize('file, text, wrong', [
+    ('graph/more.cpp', '#include "base/status.h"\n', None),
+    ('driver/all.cpp', '#include "graph/graph.h"\n', None),
+    ('graph/more.cpp', '#include "affine/set.h"\n#include "tc_lang/tc.h"\n', None),  # absent files: the compiler's business
+    ('base/more.cpp', '#include "graph/graph.h"\n', 'base may not include graph/graph.h'),
+    ('graph/more.cpp', '  #  include <isl/set.h>\n', 'only affine, polyhedral may include isl/set.h'),
+    ('graph/more_test.cpp', '#include <isl/set.h>\n', None),
+    ('graph/more.cpp', '#include "graph.h"\n', '"graph.h" is to be named from the root'),
+    ('graph/graph.h', '#include "graph/other.h"\n', None),
+    ('base/status.h', '#include "base/status.h"\n', 'includes itself'),
+])
+def test_includes(tmp_path, file, text, wrong):
+    said = check_layers.check_includes(make_tree(tmp_path, GOOD | {file: text}))
+    assert (not said) if wrong is None else (len(said) == 1 and wrong in said[0]), said
+
+
+LINKS = {
+    'base/CMakeLists.txt': 'weft_library(base SRCS a.cpp DEPS weft::fmt)',
+    'graph/CMakeLists.txt': 'weft_library(graph_ir SRCS a.cpp DEPS base)\nweft_library(graph SRCS b.cpp DEPS graph_ir)',
+    'codegen/CMakeLists.txt': 'weft_library(codegen SRCS a.cpp PRIVATE_LIBS weft::llvm)',
+}
+
+
+@pytest.mark.parametrize('folder, text, wrong', [
+    ('tc_lang', 'weft_library(tc_lang DEPS graph_ir base)', None),
+    ('tc_lang', 'weft_library(tc_lang DEPS graph)', "graph's nouns only"),
+    ('tc_lang', 'weft_library(tc_lang DEPS graph_ir) # not graph', None),
+    ('driver', 'weft_library(driver DEPS graph)', None),
+    ('plan', 'weft_library(plan_ir DEPS plan)\nweft_library(plan DEPS base)', 'the noun plan_ir links plan'),
+    ('executor', 'weft_library(executor DEPS fallback)\nweft_library(fallback DEPS weft::llvm)', 'reaches weft::llvm'),
+])
+def test_links(tmp_path, folder, text, wrong):
+    said = check_layers.check_links(make_tree(tmp_path, LINKS | {f'{folder}/CMakeLists.txt': text}))
+    assert (not said) if wrong is None else (said and wrong in said[0]), said
+
+
+def test_the_include_table_is_acyclic():
+    edges = {folder: set(may.split()) for folder, may in check_layers.MAY_INCLUDE.items()}
+    assert not [f for f, reached in check_layers.closure(edges).items() if f in reached]
+
+
+@pytest.mark.parametrize('expected, printed, same', [
+    ('', 'anything\n', True),
+    ('a b\n', 'a b\n', True),
+    ('a b\n', 'a c\n', False),
+    ('took ... ms\n', 'took 3.5 ms\n', True),
+    ('first\n...\nlast\n', 'first\n1\n2\nlast\n', True),
+    ('first\n...\nlast\n', 'first\nlast\n', True),
+    ('first\n...\nlast\n', 'first\nlast\nmore\n', False),
+    ('x*y\n', 'xxy\n', False),
+])
+def test_document_output(expected, printed, same):
+    assert run_doc.matches(expected, printed) == same
+
+
+def test_document_commands():
+    text = 'words\n```console\n$ one \\\n  two\nout\n$ three\n```\n```sh\n$ four\n```\n```console gpu\n$ five\n```\n'
+    assert list(run_doc.commands(text)) == [
+        (3, '', 'one \\\n  two', 'out\n'), (6, '', 'three', ''), (12, 'gpu', 'five', '')]
+
+
+def test_update_rewrites_only_the_expectation(tmp_path):
+    file = tmp_path / 'a.tc'
+    file.write_text("# RUN: printf 'x [[1]] {{2}}\\n\\ny\\n' | FileCheck %s\n# CHECK: old\n# CHECK-NEXT: older\ntext\n")
+    assert update_tests.update(file)
+    assert file.read_text().split('\n')[1:] == [
+        '# CHECK: x {{[[][[]}}1]] {{[{][{]}}2}}', '# CHECK-EMPTY:', '# CHECK-NEXT: y', 'text', '']
+    assert subprocess.run(['bash', '-c', f"printf 'x [[1]] {{{{2}}}}\\n\\ny\\n' | FileCheck-19 {file}"]).returncode == 0
+    assert not update_tests.update(file)
+
+
+def test_junit_report(tmp_path):
+    report = tmp_path / 'r.xml'
+    report.write_text('<testsuites><testsuite><testcase classname="A" name="b"/>'
+                      '<testcase classname="A" name="c"><failure>why</failure></testcase>'
+                      '<testcase classname="A" name="d"><skipped message="no\ndevice"/></testcase>'
+                      '</testsuite></testsuites>')
+    assert [(c.name, c.result, c.text) for c in run_tests.from_junit(report, 'k')] == [
+        ('k A.b', 'passed', ''), ('k A.c', 'failed', 'why'), ('k A.d', 'skipped', 'no device')]
