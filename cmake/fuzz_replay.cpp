@@ -1,5 +1,5 @@
-// Stands in for libFuzzer's main where the compiler has none: runs the target once on every file named on the command
-// line, so that a kept crasher is a test under any compiler.
+// Stands in for libFuzzer's main where the compiler has none: runs the target once on every file
+// named on the command line, so that a kept crasher is a test under any compiler.
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
