@@ -1,0 +1,61 @@
+// Runs a Plan. Links neither isl, LLVM nor protobuf.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/cache/file_cache.h"
+#include "base/status.h"
+#include "base/tensor.h"
+#include "plan/plan.h"
+
+namespace weft::executor {
+
+// Compiles a kernel whose machine code isn't in the cache and returns a shared object. A runtime
+// without a compiler passes none: then the missing kernel is named and loading fails.
+using Compiler = std::function<Result<std::vector<uint8_t>>(const plan::Kernel&, const Target&)>;
+
+struct LoadOptions {
+  uint32_t threads = 0;                   // 0: what the machine allows
+  const FileCache* cache = nullptr;       // where machine code is; null: compile everything
+  Compiler compiler;
+};
+
+struct StepTime {
+  double us = 0;
+};
+
+class Executor {
+ public:
+  static Result<std::unique_ptr<Executor>> Load(plan::Plan plan, const LoadOptions& options);
+  ~Executor();
+
+  const plan::Plan& plan() const;
+  uint32_t threads() const;
+  // Which specialization takes these input shapes; an error lists those there are.
+  Result<size_t> Select(const std::vector<Shape>& input_shapes) const;
+
+  // Inputs and outputs in the model's order, plain layout. Copies nothing that it need not.
+  Result<std::vector<Tensor>> Run(std::span<const Tensor> inputs);
+  // Into the caller's memory: buffers of the byte counts that the plan says, element aligned; `arena`
+  // of arena_bytes (64-byte aligned) or null for the executor's own. times: one per step, if not null.
+  Status Run(size_t specialization, std::span<const void* const> inputs, std::span<void* const> outputs,
+             void* arena = nullptr, std::vector<StepTime>* times = nullptr);
+  // Runs one step alone on whatever the arena holds: for measuring.
+  Status RunStep(size_t specialization, size_t step);
+  // Ends a run at the next poll, from any thread or a signal handler.
+  void Cancel();
+
+ private:
+  struct State;
+  explicit Executor(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace weft::executor

@@ -1,0 +1,43 @@
+// Runs library calls: prepare once (primitives, packed constants), run often.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/tensor.h"
+#include "fallback/call.h"
+
+namespace weft::fallback {
+
+// What run() gets per operand. Plain calls read `data`; native calls with data-dependent results
+// allocate through `outputs` of RunDynamic.
+class PreparedCall {
+ public:
+  virtual ~PreparedCall() = default;
+  // Layouts that the library chose for operands with any_layout, inputs then outputs; the caller gives
+  // those operands in them. Opaque layouts that weft can't write down are refused by Prepare.
+  virtual std::vector<Layout> InputLayouts() const = 0;
+  virtual std::vector<Layout> OutputLayouts() const = 0;
+  virtual int64_t ScratchBytes() const = 0;
+  // Operands in the order of call.inputs and call.outputs; constants may be null, since they were
+  // packed by Prepare. Called inside the team's TBB arena, by one thread.
+  virtual Status Run(std::span<const void* const> inputs, std::span<void* const> outputs,
+                     void* scratch) = 0;
+};
+
+// `constants` holds the tensor of each constant input by position (others empty). kMissing if the
+// library isn't there.
+Result<std::unique_ptr<PreparedCall>> Prepare(const LibraryCall& call, std::span<const Tensor> constants);
+
+// Native kernels on tensors: also those whose output shapes depend on data. The graph's Evaluator and
+// the reference use this too.
+Result<std::vector<Tensor>> RunNative(const LibraryCall& call, std::span<const Tensor* const> inputs);
+bool HasNative(std::string_view op);
+
+// "onednn 3.2.0 (tbb)"; empty if the library can't be loaded. WEFT_ONEDNN=none hides it.
+std::string LibraryVersion(Library library);
+
+}  // namespace weft::fallback

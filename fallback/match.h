@@ -1,0 +1,25 @@
+// Which library calls could do these nodes? Pure: looks only at the graph.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/verdict.h"
+#include "fallback/call.h"
+#include "graph/graph.h"
+
+namespace weft::fallback {
+
+// The layout of an edge as the caller has it; plain if the function is empty.
+using LayoutOf = std::function<Layout(graph::ValueId)>;
+
+// One call that does all of `nodes` (in graph order, connected; the first is the anchor, the others
+// its epilogue), by `library`. Refuses with the library's reason. Inner values must have no other use.
+Verdict<LibraryCall> Match(const graph::Graph& graph, std::span<const graph::NodeId> nodes,
+                           Library library, const LayoutOf& layout = {});
+// How far the epilogue of `anchor` can grow with this library: the longest list of nodes, beginning
+// with the anchor, for which Match says yes. At least the anchor, or empty if it is refused.
+std::vector<graph::NodeId> LongestMatch(const graph::Graph& graph, graph::NodeId anchor, Library library);
+
+}  // namespace weft::fallback

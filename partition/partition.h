@@ -1,0 +1,66 @@
+// Graph -> Grouping: which nodes run as one kernel, and by whom.
+//
+// Candidates are single nodes and what grows from anchors along data flow; they are legal by their
+// access relations (convexity, a common block space, footprints), not by operator tables; library
+// calls are candidates in the same table. Gain-greedy merging by price: the pair of neighbours whose
+// fusion saves most is merged first, ties by position, until none saves. Prices come from an abstract
+// Pricer, so that the caller decides what is estimated and what is measured.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/target.h"
+#include "fallback/call.h"
+#include "graph/graph.h"
+#include "partition/grouping.h"
+#include "tc_lang/to_tc.h"
+
+namespace weft::partition {
+
+struct Price {
+  double us = 0;
+  bool measured = false;
+};
+
+// Prices candidates. Own candidates come as one comprehension; vendor ones as a call.
+class Pricer {
+ public:
+  virtual ~Pricer() = default;
+  virtual Price Own(const tc::Program& program) = 0;
+  virtual Price Call(const fallback::LibraryCall& call) = 0;
+};
+
+struct PartitionOptions {
+  enum class Force : uint8_t { kNone, kOwn, kVendor } force = Force::kNone;
+  bool fuse = true;                // false: every node alone (the unfused arm)
+  bool strict = false;             // a native step where a comprehension exists is an error
+  bool vendor = true;              // false: no library is used
+  int32_t max_statements = 12, max_arguments = 64;
+};
+
+// Alternatives of every node by index (empty where ToTc refused, with the reason).
+struct NodeComprehensions {
+  std::vector<std::vector<tc::Alternative>> of;
+  std::vector<std::optional<Refusal>> refusals;
+};
+
+// Roofline with cache levels, vector-math cost and fork-join; what `--budget 0` uses.
+class RooflinePricer : public Pricer {
+ public:
+  explicit RooflinePricer(const Target& target) : target_(target) {}
+  Price Own(const tc::Program& program) override;
+  Price Call(const fallback::LibraryCall& call) override;
+
+ private:
+  Target target_;
+};
+
+// A node that nothing can do is an error that lists all of them.
+Result<Grouping> Partition(const graph::Graph& graph, const NodeComprehensions& nodes,
+                           const Target& target, Pricer& pricer, const PartitionOptions& options);
+
+}  // namespace weft::partition

@@ -1,0 +1,19 @@
+// Static memory plan: offsets in one arena by best fit over lifetimes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/status.h"
+#include "plan/plan.h"
+
+namespace weft::plan {
+
+// Sets first_step and last_step of every buffer from the steps, gives every kArena and kBounded buffer
+// an offset (64-byte aligned, big and long-lived first, lowest gap that fits) and sets arena_bytes.
+// Aliases extend the lifetime of what they share. Deterministic.
+Status PlanMemory(Specialization& specialization);
+// The largest sum of live bytes over the steps: no arena can be smaller.
+int64_t MaximumLiveBytes(const Specialization& specialization);
+
+}  // namespace weft::plan

@@ -1,0 +1,109 @@
+// Plan: everything an executor needs to run a network, as data. The last noun.
+//
+// A plan holds one specialization per set of input shapes it was built for; each is a list of steps over
+// one arena. Kernels are LoopNest text plus the key of their machine code in the user's cache: a plan
+// file holds no native code. Weights lie apart from the arena, each in the layout its consumers want.
+//
+// Text form (`.plan`, what `inspect` prints):
+//
+//   plan digits for cpu:x86-64-v4 threads=2 {
+//     kernel conv1_relu1 key 6f2c… rank_scratch 0 team_scratch 0
+//     specialization (image: f32[1, 1, 28, 28]) arena 62720 {
+//       buffer image: f32[1, 1, 28, 28] input
+//       buffer w1: f32[16, 1, 3, 3] bcda weight blob(3f9a…, 576 bytes)
+//       buffer t0: f32[1, 16, 28, 28] at 0 live 0:2
+//       step own conv1_relu1(image, w1, b1) -> (t0) us 18.2 estimated  # /conv1/Conv /relu1/Relu
+//       step vendor onednn.matmul(…) -> (…) {…} us 4.1 measured  # /fc1/Gemm
+//       step view t1 = t0
+//     } }
+//
+// Verify(): (1) ids and names; (2) every buffer that a step reads was written by an earlier step or is
+// an input or weight; (3) arena buffers lie inside the arena, 64-byte aligned, and two that are live at
+// once do not overlap unless one is an alias of the other; (4) byte sizes equal layout and shape; (5)
+// operand counts, types, shapes and layouts agree with the kernel's nest and the call; (6) outputs are
+// all produced; (7) extents come from the extent table when they aren't constant.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/blob.h"
+#include "base/dtype.h"
+#include "base/id.h"
+#include "base/layout.h"
+#include "base/status.h"
+#include "base/target.h"
+#include "fallback/call.h"
+
+namespace weft::plan {
+
+using BufferId = Id<struct PlanBufferTag>;
+using KernelId = Id<struct PlanKernelTag>;
+
+// A compiled kernel as data. `loops` is the nest's text: what to compile again when the cache misses,
+// what the interpreter runs, what `inspect` shows.
+struct Kernel {
+  std::string name;
+  std::string loops;
+  std::string key;                 // hex; names the machine code in the cache
+  int64_t rank_scratch_bytes = 0, team_scratch_bytes = 0;
+};
+
+// kArena: planned; kBounded: planned at the maximum of its extents; kDynamic: from a pool when run.
+enum class BufferKind : uint8_t { kInput, kOutput, kWeight, kArena, kBounded, kDynamic, kAlias };
+
+struct Buffer {
+  std::string name;                // the graph value's, made unique if it is stored in several layouts
+  Dtype dtype = Dtype::kF32;
+  Shape shape;                     // an extent -1-k is entry k of the extent table
+  Layout layout;
+  BufferKind kind = BufferKind::kArena;
+  int64_t offset = 0;              // kArena, kBounded: in the arena, in bytes
+  int64_t bytes = 0;               // layout padding included
+  int32_t first_step = 0, last_step = 0;  // both included
+  std::string blob;                // kWeight: hex hash of the bytes in this layout
+  BufferId alias;                  // kAlias: same memory as this buffer
+};
+
+enum class StepKind : uint8_t { kOwn, kVendor, kNative, kView, kPlan };
+std::string_view StepKindName(StepKind kind);      // "own", …
+
+struct Step {
+  StepKind kind = StepKind::kOwn;
+  std::string name;                // of the group
+  KernelId kernel;                 // kOwn
+  fallback::LibraryCall call;      // kVendor, kNative; operand values are buffer names
+  std::vector<BufferId> inputs, outputs;
+  std::vector<std::string> params; // kOwn: extent table entries by name, in the kernel's order
+  double us = 0;
+  bool measured = false;
+  std::vector<std::string> nodes;  // ONNX nodes it stands for
+};
+
+struct Specialization {
+  std::vector<std::string> extents;  // extent table: symbols of the inputs, then what steps write
+  std::vector<Buffer> buffers;
+  std::vector<Step> steps;
+  std::vector<BufferId> inputs, outputs;  // in the order of the model
+  int64_t arena_bytes = 0;
+};
+
+struct Plan {
+  std::string name;
+  std::string model_hash;          // of the Graph's text after import; provenance
+  std::string weft, codegen, libraries;  // versions it was built with
+  bool measured = false;           // false: choices are estimates
+  Target target;
+  std::vector<Kernel> kernels;
+  std::vector<Specialization> specializations;
+  BlobStore weights;
+};
+
+std::string Print(const Plan& plan);               // weights are blobs
+Result<Plan> ParsePlan(std::string_view text, const std::string& file, const BlobStore& blobs);
+Status Verify(const Plan& plan);
+bool Equal(const Plan& a, const Plan& b);
+
+}  // namespace weft::plan
