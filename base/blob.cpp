@@ -1,0 +1,145 @@
+#include "base/blob.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/file.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kLengthBytes = 8;
+
+Tensor PackStrings(const std::vector<std::string>& strings) {
+  size_t bytes = 0;
+  for (const std::string& s : strings) bytes += kLengthBytes + s.size();
+  Tensor packed(Dtype::kU8, {static_cast<int64_t>(bytes)});
+  uint8_t* at = packed.mutable_as<uint8_t>();
+  for (const std::string& s : strings) {
+    for (size_t i = 0; i < kLengthBytes; ++i)
+      *at++ = static_cast<uint8_t>(uint64_t{s.size()} >> (8 * i));
+    at = std::copy(s.begin(), s.end(), at);
+  }
+  return packed;
+}
+
+// False if the bytes are not exactly as many strings as `out` holds.
+bool UnpackStrings(std::span<const std::byte> bytes, std::vector<std::string>& out) {
+  for (std::string& s : out) {
+    if (bytes.size() < kLengthBytes) return false;
+    uint64_t length = 0;
+    for (size_t i = 0; i < kLengthBytes; ++i)
+      length |= std::to_integer<uint64_t>(bytes[i]) << (8 * i);
+    bytes = bytes.subspan(kLengthBytes);
+    if (bytes.size() < length) return false;
+    s.assign(reinterpret_cast<const char*>(bytes.data()), length);
+    bytes = bytes.subspan(length);
+  }
+  return bytes.empty();
+}
+
+bool IsHash(std::string_view name) {
+  return name.size() == 64 && name.find_first_not_of("0123456789abcdef") == name.npos;
+}
+
+Status Failed(const std::string& path, std::string_view what) {
+  return Usage(fmt::format("{}: {}", what, std::strerror(errno))).At(path);
+}
+
+// A regular file as u8; links are refused, since blobs come with models from strangers.
+Result<Tensor> MapFile(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return Failed(path, "can't read the blob");
+  struct stat info = {};
+  const bool regular = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0;
+  const size_t bytes = info.st_size;
+  void* memory = regular ? ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+  ::close(fd);
+  if (!regular) return Invalid("expected a regular file that is not empty").At(path);
+  if (memory == MAP_FAILED) return Limit("no memory to map the blob").At(path);
+  std::shared_ptr<const void> owner(
+      memory, [bytes](const void* p) { ::munmap(const_cast<void*>(p), bytes); });
+  return Tensor::Borrow(Dtype::kU8, {static_cast<int64_t>(bytes)}, std::move(owner), memory);
+}
+
+}  // namespace
+
+std::string BlobStore::Put(const Tensor& tensor) {
+  if (tensor.elems() == 0) return Sha256(std::string_view()).Hex();
+  const bool text = tensor.dtype() == Dtype::kString;
+  const Tensor bytes = text ? PackStrings(tensor.strings())
+                            : Tensor::Borrow(Dtype::kU8, {tensor.bytes()},
+                                             std::make_shared<const Tensor>(tensor), tensor.data());
+  std::string hash = Sha256(bytes.raw()).Hex();
+  blobs_.try_emplace(hash, Blob{bytes, std::make_shared<std::atomic<bool>>(true)});
+  return hash;
+}
+
+Result<Tensor> BlobStore::Get(std::string_view hash, Dtype dtype, Shape shape) const {
+  WEFT_TRY(const int64_t elems, CountElems(shape));
+  if (elems == 0) return Tensor::Allocate(dtype, std::move(shape));
+  const auto error = [&](std::string what) {
+    return Invalid(fmt::format("blob {}: {}", hash.substr(0, 64), what));
+  };
+  if (!IsHash(hash)) return Invalid("a blob's hash has 64 hexadecimal digits");
+  const auto found = blobs_.find(hash);
+  if (found == blobs_.end()) return error("is absent");
+  const auto& [bytes, is_checked] = found->second;
+  if (!is_checked->load()) {
+    if (Sha256(bytes.raw()).Hex() != hash) return error("its bytes have another hash");
+    is_checked->store(true);
+  }
+  const auto wrong_size = [&] {
+    return error(fmt::format("found {} bytes, which is no {}{}", bytes.bytes(), DtypeName(dtype),
+                             Print(shape)));
+  };
+  if (dtype == Dtype::kString) {
+    if (elems > bytes.bytes() / static_cast<int64_t>(kLengthBytes)) return wrong_size();
+    WEFT_TRY(Tensor strings, Tensor::Allocate(dtype, shape));
+    if (!UnpackStrings(bytes.raw(), strings.strings())) return wrong_size();
+    return strings;
+  }
+  int64_t wanted;
+  if (__builtin_mul_overflow(elems, SizeBytes(dtype), &wanted) || wanted != bytes.bytes()) {
+    return wrong_size();
+  }
+  return Tensor::Borrow(dtype, std::move(shape), std::make_shared<const Tensor>(bytes),
+                        bytes.data());
+}
+
+Status BlobStore::Save(const std::string& directory) const {
+  if (blobs_.empty()) return {};
+  if (::mkdir(directory.c_str(), 0777) != 0 && errno != EEXIST)
+    return Failed(directory, "can't create");
+  for (const auto& [hash, blob] : blobs_) {
+    const std::span<const std::byte> raw = blob.bytes.raw();
+    const std::string_view content(reinterpret_cast<const char*>(raw.data()), raw.size());
+    WEFT_TRY(WriteFileAtomically(directory + "/" + hash, content));
+  }
+  return {};
+}
+
+Result<BlobStore> BlobStore::Load(const std::string& directory) {
+  BlobStore store;
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(::opendir(directory.c_str()), ::closedir);
+  if (!listing && errno == ENOENT) return store;
+  if (!listing) return Failed(directory, "can't read");
+  while (const dirent* entry = ::readdir(listing.get())) {
+    const std::string hash = entry->d_name;
+    if (!IsHash(hash)) continue;
+    WEFT_TRY(Tensor bytes, MapFile(directory + "/" + hash));
+    store.blobs_.emplace(hash, Blob{std::move(bytes), std::make_shared<std::atomic<bool>>(false)});
+  }
+  return store;
+}
+
+}  // namespace weft

@@ -1,0 +1,40 @@
+// Big constants by content: a text form prints `blob(hash, bytes)` and the bytes lie beside it.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "base/tensor.h"
+
+namespace weft {
+
+// Holds each distinct content once. Lookup is by hex hash. Tensors of zero elements are never
+// stored. The bytes of strings are, for each, its length as a little-endian u64 and its characters.
+class BlobStore {
+ public:
+  // Returns the hex hash of the bytes.
+  std::string Put(const Tensor& tensor);
+  // The bytes as a tensor of this type and shape; an error names the hash if absent or of another
+  // size.
+  Result<Tensor> Get(std::string_view hash, Dtype dtype, Shape shape) const;
+  size_t size() const { return blobs_.size(); }
+
+  // FILE.blobs/<hash>; Load maps the files and checks each hash on first use. No blobs, no
+  // directory: one that does not exist loads as empty.
+  Status Save(const std::string& directory) const;
+  static Result<BlobStore> Load(const std::string& directory);
+
+ private:
+  struct Blob {
+    Tensor bytes;                                   // u8
+    std::shared_ptr<std::atomic<bool>> is_checked;  // the hash was compared; shared by copies
+  };
+  std::map<std::string, Blob, std::less<>> blobs_;
+};
+
+}  // namespace weft

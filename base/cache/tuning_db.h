@@ -1,0 +1,49 @@
+// Measurements in SQLite: what took how long, on which device, with which library.
+//
+// The key of a record is everything that its time depends on: the canonical comprehension (or
+// library call), sizes, layouts, element types, choice, target, threads, and the identity of
+// device, library and code generator. Several processes may share the file. A database that can't
+// be read is treated as empty, and one that can't be written is not written.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace weft {
+
+struct TuningKey {
+  std::string what;  // canonical text of the comprehension or of the library call, layouts included
+  std::string choice;  // canonical text of the choice; empty for a library call
+  std::string target;  // Print(Target)
+  std::string device;  // model of the processor or GPU, as it names itself
+  std::string engine;  // "onednn 3.2.0" or "weft codegen <hash>, llvm 19.1.7"
+};
+
+struct TuningRecord {
+  double median_us = 0;
+  double low_us = 0, high_us = 0;  // 95 % interval of the median
+  int64_t samples = 0;
+  bool correct = true;  // outputs agreed with the reference
+  std::string note;     // why not, if not
+};
+
+class TuningDb {
+ public:
+  static Result<std::unique_ptr<TuningDb>> Open(const std::string& path);  // ":memory:" too
+  ~TuningDb();
+  std::optional<TuningRecord> Find(const TuningKey& key);
+  void Store(const TuningKey& key, const TuningRecord& record);  // replaces
+  int64_t size();
+
+ private:
+  struct State;
+  explicit TuningDb(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace weft

@@ -1,0 +1,44 @@
+#include "base/dtype.h"
+
+#include <array>
+
+namespace weft {
+namespace {
+
+struct Row {
+  std::string_view name;
+  int64_t bits;
+  DtypeKind kind;
+  int32_t onnx;
+};
+
+constexpr auto kRows = std::to_array<Row>({
+#define WEFT_DTYPE(name, text, bits, kind, onnx) {text, bits, DtypeKind::k##kind, onnx},
+#include "base/dtype.def"
+#undef WEFT_DTYPE
+});
+
+constexpr const Row& RowOf(Dtype dtype) { return kRows[static_cast<size_t>(dtype)]; }
+
+}  // namespace
+
+std::string_view DtypeName(Dtype dtype) { return RowOf(dtype).name; }
+DtypeKind KindOf(Dtype dtype) { return RowOf(dtype).kind; }
+int64_t SizeBytes(Dtype dtype) { return RowOf(dtype).bits / 8; }
+int32_t DtypeToOnnx(Dtype dtype) { return RowOf(dtype).onnx; }
+
+std::optional<Dtype> ParseDtype(std::string_view name) {
+  for (size_t i = 0; i < kRows.size(); ++i) {
+    if (kRows[i].name == name) return static_cast<Dtype>(i);
+  }
+  return std::nullopt;
+}
+
+std::optional<Dtype> DtypeFromOnnx(int32_t data_type) {
+  for (size_t i = 0; i < kRows.size(); ++i) {
+    if (kRows[i].onnx == data_type) return static_cast<Dtype>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace weft

@@ -1,0 +1,20 @@
+// Whole files: read with a limit, written so that a reader sees all of them or nothing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace weft {
+
+// Writes a whole file or nothing: temporary name, fsync, rename; an older file survives any failure
+// and passes on its permissions. Links are followed. Devices and pipes are written in place; a
+// directory is refused.
+Status WriteFileAtomically(const std::string& path, std::string_view content);
+
+// Reads a regular file of at most `limit_bytes`.
+Result<std::string> ReadFile(const std::string& path, int64_t limit_bytes = int64_t{1} << 34);
+
+}  // namespace weft

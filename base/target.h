@@ -1,0 +1,35 @@
+// What a plan is compiled for: an instruction set, its caches and its threads.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace weft {
+
+enum class TargetKind : uint8_t { kCpu, kCuda };
+enum class Isa : uint8_t { kX86V3, kX86V4, kSm80, kSm90, kSm100 };
+
+struct Target {
+  TargetKind kind = TargetKind::kCpu;
+  Isa isa = Isa::kX86V3;
+  int32_t threads = 1;
+  int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20, l3_bytes = 16 << 20;  // L1, L2 a core; L3 shared
+  bool operator==(const Target&) const = default;
+
+  int32_t VectorBytes() const { return isa == Isa::kX86V4 ? 64 : 32; }  // CPU
+  int32_t VectorRegisters() const { return isa == Isa::kX86V4 ? 32 : 16; }
+};
+
+// "cpu", "cpu:native", "cpu:x86-64-v3", "cpu:x86-64-v4", "cuda:sm_90". `cpu` is cpu:native. Threads
+// come from the cgroup quota and the affinity mask. An ISA that this machine lacks can be compiled
+// for but not run.
+Result<Target> ParseTarget(std::string_view text);
+std::string Print(const Target& target);  // "cpu:x86-64-v4 threads=2"; caches only if not default
+Result<Target> HostTarget();
+int32_t UsableThreads();
+bool HostRuns(Isa isa);
+
+}  // namespace weft

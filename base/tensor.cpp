@@ -1,0 +1,124 @@
+#include "base/tensor.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "base/check.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kAlignBytes = 64;
+
+// Zeroed memory with a whole number of lines. calloc leaves fresh pages to the kernel to zero, so a
+// large tensor costs nothing until it is written. Null when there is none.
+std::shared_ptr<void> AllocateZeroed(int64_t bytes) {
+  const int64_t padded = (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes + 2 * kAlignBytes;
+  void* block = std::calloc(padded, 1);
+  if (block == nullptr) return nullptr;
+  std::shared_ptr<void> owner(block, std::free);
+  const auto address = reinterpret_cast<uintptr_t>(block);
+  const uintptr_t aligned = (address + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
+  return {owner, reinterpret_cast<void*>(aligned)};
+}
+
+}  // namespace
+
+Result<int64_t> CountElems(std::span<const int64_t> shape) {
+  int64_t count = 1;
+  bool overflow = false, zero = false;
+  for (int64_t extent : shape) {
+    if (extent < 0) {
+      return Invalid(fmt::format("shape {}: extent {} is negative", Print(shape), extent));
+    }
+    zero |= extent == 0;
+    overflow |= __builtin_mul_overflow(count, extent, &count);
+  }
+  if (zero) return int64_t{0};
+  if (overflow) return Limit(fmt::format("shape {} has 2^63 elements or more", Print(shape)));
+  return count;
+}
+
+std::string Print(std::span<const int64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+Result<Tensor> Tensor::Allocate(Dtype dtype, Shape shape) {
+  WEFT_TRY(const int64_t elems, CountElems(shape));
+  const auto out_of_memory = [&] {
+    return Limit(fmt::format("no memory for a tensor {}{}", DtypeName(dtype), Print(shape)));
+  };
+  Tensor tensor;
+  tensor.dtype_ = dtype;
+  tensor.elems_ = elems;
+  try {
+    if (dtype == Dtype::kString) {
+      tensor.strings_.resize(elems);
+    } else {
+      constexpr int64_t kMostBytes = int64_t{1} << 47;  // what x86-64 can address
+      if (elems > kMostBytes / SizeBytes(dtype)) return out_of_memory();
+      std::shared_ptr<void> memory = AllocateZeroed(elems * SizeBytes(dtype));
+      if (memory == nullptr) return out_of_memory();
+      tensor.data_ = memory.get();
+      tensor.owner_ = std::move(memory);
+    }
+  } catch (const std::exception&) {  // bad_alloc, or length_error of a vector
+    return out_of_memory();
+  }
+  tensor.shape_ = std::move(shape);
+  return tensor;
+}
+
+Tensor::Tensor(Dtype dtype, Shape shape) {
+  Result<Tensor> tensor = Allocate(dtype, std::move(shape));
+  WEFT_CHECK(tensor.ok(), "{}", tensor.status().ToString());
+  *this = *std::move(tensor);
+}
+
+Tensor Tensor::Borrow(Dtype dtype, Shape shape, std::shared_ptr<const void> owner,
+                      const void* data) {
+  const Result<int64_t> elems = CountElems(shape);
+  WEFT_CHECK(elems.ok() && dtype != Dtype::kString, "{}{}", DtypeName(dtype), Print(shape));
+  Tensor tensor;
+  tensor.dtype_ = dtype;
+  tensor.shape_ = std::move(shape);
+  tensor.elems_ = *elems;
+  tensor.owner_ = std::move(owner);
+  tensor.data_ = data;
+  tensor.borrowed_ = true;
+  return tensor;
+}
+
+void* Tensor::mutable_data() {
+  if (dtype_ == Dtype::kString || data_ == nullptr) return nullptr;
+  if (borrowed_ || owner_.use_count() > 1) {
+    Tensor copy(dtype_, shape_);
+    if (bytes() > 0) std::memcpy(const_cast<void*>(copy.data_), data_, bytes());
+    *this = std::move(copy);
+  }
+  return const_cast<void*>(data_);  // allocated by AllocateZeroed, and ours alone
+}
+
+std::span<const std::byte> Tensor::raw() const {
+  return {static_cast<const std::byte*>(data_), static_cast<size_t>(bytes())};
+}
+
+Tensor Tensor::Reshaped(Shape shape) const {
+  const Result<int64_t> elems = CountElems(shape);
+  WEFT_CHECK(elems.ok() && *elems == elems_, "from {} to {}", Print(shape_), Print(shape));
+  Tensor tensor = *this;
+  tensor.shape_ = std::move(shape);
+  return tensor;
+}
+
+bool Tensor::operator==(const Tensor& other) const {
+  return dtype_ == other.dtype_ && shape_ == other.shape_ && strings_ == other.strings_ &&
+         std::ranges::equal(raw(), other.raw());
+}
+
+}  // namespace weft
