@@ -77,6 +77,9 @@ def compile_alone(header: str, command: list[str]) -> str:
 
 def main() -> int:
     build = tree.ROOT / (sys.argv[1] if len(sys.argv) > 1 else 'build')
+    if not (build / 'compile_commands.json').exists():
+        print(f'{build.name}/compile_commands.json is missing; run ./dev build')
+        return 1
     sources = compiled(build)
     headers = [h for h in tree.files('.h') if sources and not shown_by_build(h, sources)]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
