@@ -1,0 +1,184 @@
+// Grouping + nests + calls -> Plan: buffers, weights in their consumers' layouts, steps, memory.
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+#include "base/check.h"
+#include "codegen/llvm/emit.h"
+#include "driver/stages.h"
+#include "fallback/execute.h"
+#include "plan/memory.h"
+#include "plan/pack.h"
+
+namespace weft::driver {
+namespace {
+
+using graph::ValueId;
+using graph::ValueKind;
+using partition::Group;
+using partition::Implementation;
+using plan::BufferId;
+using plan::BufferKind;
+
+class Assembler {
+ public:
+  explicit Assembler(const Module& module) : module_(module), graph_(module.graph) {
+    plan_.name = module.graph.name;
+    plan_.target = module.target;
+    plan_.specializations.emplace_back();
+  }
+
+  Result<plan::Plan> Run() {
+    BlobStore unused;
+    plan_.model_hash = Sha256(graph::Print(graph_, unused)).Hex();
+    plan_.weft = "weft 0.1.0";
+    plan_.codegen = codegen::CodegenIdentity();
+    plan_.libraries = fallback::LibraryVersion(fallback::Library::kOnednn);
+    for (ValueId v : graph_.inputs) {
+      WEFT_TRY(BufferId b, ActivationOf(v));
+      spec().inputs.push_back(b);
+    }
+    for (const Group& group : module_.grouping.groups) WEFT_TRY(AddStep(group));
+    for (ValueId v : graph_.outputs) {
+      WEFT_TRY(BufferId b, ActivationOf(v));
+      spec().outputs.push_back(b);
+    }
+    WEFT_TRY(plan::PlanMemory(spec()));
+    WEFT_TRY(plan::Verify(plan_));
+    return std::move(plan_);
+  }
+
+ private:
+  plan::Specialization& spec() { return plan_.specializations[0]; }
+
+  Layout LayoutOf(ValueId v) const {
+    const auto it = module_.grouping.layouts.find(v);
+    return it == module_.grouping.layouts.end() ? Layout::Plain(graph_[v].shape->size()) : it->second;
+  }
+
+  BufferId Add(plan::Buffer buffer) {
+    while (!names_.insert(buffer.name).second) buffer.name += "_";
+    buffer.bytes = AllocElems(buffer.layout, buffer.shape) * SizeBytes(buffer.dtype);
+    spec().buffers.push_back(std::move(buffer));
+    return BufferId(spec().buffers.size() - 1);
+  }
+
+  // The one buffer of a value that is computed or given, in the layout of its edge.
+  Result<BufferId> ActivationOf(ValueId v) {
+    if (auto it = activations_.find(v); it != activations_.end()) return it->second;
+    const graph::Value& value = graph_[v];
+    if (value.kind == ValueKind::kConstant) return WeightOf(v, Layout::Plain(value.constant.shape().size()));
+    const auto shape = graph::StaticShape(value);
+    if (!value.dtype || !shape)
+      return Unsupported(fmt::format("the extents of \"{}\" are not known", value.name))
+          .Try("give all input shapes with --shape or --dim");
+    plan::Buffer buffer{.name = value.name, .dtype = *value.dtype, .shape = *shape, .layout = LayoutOf(v)};
+    if (value.kind == ValueKind::kInput) buffer.kind = BufferKind::kInput;
+    for (ValueId output : graph_.outputs)
+      if (output == v && value.kind != ValueKind::kInput) buffer.kind = BufferKind::kOutput;
+    return activations_[v] = Add(std::move(buffer));
+  }
+
+  Result<BufferId> WeightOf(ValueId v, const Layout& layout) {
+    const auto key = std::pair(v, Print(layout));
+    if (auto it = weights_.find(key); it != weights_.end()) return it->second;
+    const Tensor& constant = graph_[v].constant;
+    plan::Buffer buffer{.name = graph_[v].name, .dtype = constant.dtype(), .shape = constant.shape(),
+                        .layout = layout, .kind = BufferKind::kWeight};
+    if (constant.elems() > 0)
+      buffer.blob = plan_.weights.Put(layout.IsPlain() ? constant : plan::Pack(constant, layout));
+    return weights_[key] = Add(std::move(buffer));
+  }
+
+  Status AddStep(const Group& group) {
+    plan::Step step{.name = group.name, .us = group.us, .measured = group.measured};
+    for (const partition::Member& m : group.members) step.nodes.push_back(graph_[m.node].name);
+    switch (group.implementation) {
+      case Implementation::kOwn: WEFT_TRY(FillOwn(group, step)); break;
+      case Implementation::kVendor: WEFT_TRY(FillCall(group, step)); break;
+      case Implementation::kNative: WEFT_TRY(FillCall(group, step)); break;
+      case Implementation::kView: WEFT_TRY(FillView(group, step)); break;
+    }
+    spec().steps.push_back(std::move(step));
+    return {};
+  }
+
+  Status FillOwn(const Group& group, plan::Step& step) {
+    const loops::LoopNest& nest = module_.nests.at(group.name);
+    GroupProgram p;
+    WEFT_TRY(FillGroupProgram(module_, group, p));
+    const size_t inputs = p.extracted.inputs.size();
+    WEFT_CHECK(loops::Operands(nest).size() == inputs + p.extracted.outputs.size(), "operands of {}",
+               group.name);
+    for (size_t i = 0; i < inputs; ++i) {
+      const ValueId v = p.extracted.inputs[i];
+      WEFT_TRY(BufferId b, graph_[v].kind == ValueKind::kConstant ? WeightOf(v, nest.buffers[i].layout)
+                                                                  : ActivationOf(v));
+      step.inputs.push_back(b);
+    }
+    for (ValueId v : p.extracted.outputs) {
+      WEFT_TRY(BufferId b, ActivationOf(v));
+      step.outputs.push_back(b);
+    }
+    step.kind = plan::StepKind::kOwn;
+    step.params = p.extracted.program.params;
+    step.kernel = plan::KernelId(plan_.kernels.size());
+    plan_.kernels.push_back({.name = nest.name, .loops = loops::Print(nest),
+                             .key = codegen::KernelKey(nest, module_.target),
+                             .rank_scratch_bytes = loops::RankScratchBytes(nest),
+                             .team_scratch_bytes = loops::TeamScratchBytes(nest)});
+    return {};
+  }
+
+  Status FillCall(const Group& group, plan::Step& step) {
+    step.kind = group.implementation == Implementation::kNative ? plan::StepKind::kNative
+                                                                : plan::StepKind::kVendor;
+    step.call = module_.calls.at(group.name);
+    const auto add = [&](std::vector<fallback::CallOperand>& operands,
+                         std::vector<BufferId>& buffers) -> Status {
+      for (fallback::CallOperand& operand : operands) {
+        if (operand.value.empty()) {
+          buffers.push_back({});
+          continue;
+        }
+        WEFT_TRY(BufferId b, ActivationOf(graph::FindValue(graph_, operand.value)));
+        operand.value = spec().buffers[b.index].name;
+        buffers.push_back(b);
+      }
+      return {};
+    };
+    WEFT_TRY(add(step.call.inputs, step.inputs));
+    return add(step.call.outputs, step.outputs);
+  }
+
+  Status FillView(const Group& group, plan::Step& step) {
+    step.kind = plan::StepKind::kView;
+    const graph::Node& node = graph_[group.members[0].node];
+    WEFT_TRY(BufferId source, ActivationOf(node.inputs[0]));
+    WEFT_TRY(BufferId view, ActivationOf(node.outputs[0]));
+    plan::Buffer& buffer = spec().buffers[view.index];
+    WEFT_CHECK(buffer.kind == BufferKind::kArena, "a view of {} as an output", buffer.name);
+    buffer.kind = BufferKind::kAlias;
+    buffer.alias = source;
+    step.inputs = {source};
+    step.outputs = {view};
+    return {};
+  }
+
+  const Module& module_;
+  const graph::Graph& graph_;
+  plan::Plan plan_;
+  std::set<std::string> names_;
+  std::map<ValueId, BufferId> activations_;
+  std::map<std::pair<ValueId, std::string>, BufferId> weights_;
+};
+
+}  // namespace
+
+Status MakePlan(Module& module, const BuildOptions&) {
+  WEFT_TRY(module.plan, Assembler(module).Run());
+  return {};
+}
+
+}  // namespace weft::driver

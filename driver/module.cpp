@@ -1,0 +1,250 @@
+#include "driver/module.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+#include "base/text.h"
+
+namespace weft::driver {
+namespace {
+
+using graph::NodeId;
+using graph::ValueId;
+
+constexpr std::string_view kFormNames[] = {"graph", "tc", "groups", "choices",
+                                           "sched", "loops", "call", "plan"};
+
+// A node is named by its first output that exists: unlike ONNX node names those are unique.
+std::string NodeKey(const graph::Graph& graph, NodeId node) {
+  for (ValueId v : graph[node].outputs)
+    if (v.valid()) return graph[v].name;
+  return "";
+}
+
+std::string PrintValues(const graph::Graph& graph, const std::vector<ValueId>& values) {
+  std::string text = "(";
+  for (size_t i = 0; i < values.size(); ++i)
+    text += (i ? ", " : "") + PrintName(graph[values[i]].name);
+  return text + ")";
+}
+
+class Printer {
+ public:
+  Printer(const Module& module, BlobStore& blobs) : m_(module), blobs_(blobs) {}
+
+  std::string Run() {
+    text_ = fmt::format("=== module {} for {}\n", FormName(m_.form), weft::Print(m_.target));
+    Section("graph", graph::Print(m_.graph, blobs_));
+    if (m_.form >= Form::kTc) Comprehensions();
+    if (m_.form >= Form::kGroups) Section("groups", partition::Print(m_.grouping, m_.graph));
+    if (m_.form >= Form::kChoices) {
+      std::string choices;
+      for (const auto& [name, choice] : m_.choices) choices += polyhedral::Print(choice);
+      Section("choices", choices);
+    }
+    if (m_.form >= Form::kSched)
+      for (const auto& [name, tree] : m_.schedules) Section("sched " + name, tree.text);
+    if (m_.form >= Form::kLoops)
+      for (const auto& [name, nest] : m_.nests) Section("loops " + name, loops::Print(nest));
+    if (m_.form >= Form::kCall)
+      for (const auto& [name, call] : m_.calls) Section("call " + name, fallback::Print(call, blobs_));
+    if (m_.form >= Form::kPlan) Section("plan", plan::Print(m_.plan));
+    return std::move(text_);
+  }
+
+ private:
+  void Section(const std::string& header, const std::string& body) {
+    text_ += "=== " + header + "\n" + body;
+    if (!text_.ends_with('\n')) text_ += '\n';
+  }
+
+  void Comprehensions() {
+    for (size_t i = 0; i < m_.graph.nodes.size(); ++i) {
+      const std::string node = PrintName(NodeKey(m_.graph, NodeId(i)));
+      if (const auto& refusal = m_.comprehensions.refusals[i])
+        Section(fmt::format("tc {} refused {} {}", node, ReasonName(refusal->reason),
+                            PrintString(refusal->detail)), "");
+      for (const tc::Alternative& a : m_.comprehensions.of[i])
+        Section(fmt::format("tc {} {} {} -> {}", node, PrintName(a.name), PrintValues(m_.graph, a.inputs),
+                            PrintValues(m_.graph, a.outputs)),
+                tc::Print(a.program));
+    }
+  }
+
+  const Module& m_;
+  BlobStore& blobs_;
+  std::string text_;
+};
+
+struct Section {
+  std::string_view header, body;
+  int line;  // of the header, 1-based
+};
+
+Result<std::vector<Section>> Split(std::string_view text, const std::string& file) {
+  std::vector<Section> sections;
+  int line = 1;
+  size_t at = 0;
+  while (at < text.size()) {
+    size_t end = text.find('\n', at);
+    if (end == text.npos) end = text.size();
+    const std::string_view row = text.substr(at, end - at);
+    if (row.starts_with("=== ")) sections.push_back({row.substr(4), text.substr(std::min(end + 1, text.size()), 0), line});
+    else if (!sections.empty()) {
+      Section& s = sections.back();
+      s.body = {s.body.data(), static_cast<size_t>(text.data() + std::min(end + 1, text.size()) - s.body.data())};
+    } else if (row.find_first_not_of(" \t\r") != row.npos) {
+      return Invalid("found text before the first section, expected \"=== module FORM for TARGET\"")
+          .At(fmt::format("{}:{}:1", file, line));
+    }
+    at = end + 1;
+    ++line;
+  }
+  if (sections.empty() || !sections[0].header.starts_with("module "))
+    return Invalid("expected \"=== module FORM for TARGET\" on the first line").At(file);
+  return sections;
+}
+
+class Parser {
+ public:
+  Parser(const std::string& file, const BlobStore& blobs) : file_(file), blobs_(blobs) {}
+
+  Result<Module> Run(std::string_view text) {
+    WEFT_TRY(auto sections, Split(text, file_));
+    WEFT_TRY(Header(sections[0]));
+    for (size_t i = 1; i < sections.size(); ++i) WEFT_TRY(One(sections[i]));
+    if (!seen_graph_) return Invalid("no \"=== graph\" section").At(file_);
+    return std::move(m_);
+  }
+
+ private:
+  std::string At(const Section& s) const { return fmt::format("{}:{}", file_, s.line); }
+
+  Status Header(const Section& s) {
+    std::string_view rest = s.header.substr(7);
+    const size_t space = rest.find(" for ");
+    const auto form = ParseForm(rest.substr(0, space));
+    if (!form || space == rest.npos)
+      return Invalid(fmt::format("found \"{}\", expected \"module FORM for TARGET\"", s.header)).At(At(s));
+    m_.form = *form;
+    WEFT_TRY(m_.target, ParseTarget(rest.substr(space + 5)));
+    return {};
+  }
+
+  Status One(const Section& s) {
+    const std::string_view kind = s.header.substr(0, s.header.find(' '));
+    if (kind == "graph") {
+      WEFT_TRY(m_.graph, graph::ParseGraph(s.body, At(s), blobs_));
+      WEFT_TRY(graph::Verify(m_.graph));
+      Index();
+      return {};
+    }
+    if (!seen_graph_)
+      return Invalid(fmt::format("section \"{}\" stands before \"graph\"", kind)).At(At(s));
+    const std::string name(s.header.substr(std::min(kind.size() + 1, s.header.size())));
+    if (kind == "tc") return Comprehension(s);
+    if (kind == "groups") {
+      WEFT_TRY(m_.grouping, partition::ParseGrouping(s.body, At(s), m_.graph));
+      return partition::Verify(m_.grouping, m_.graph);
+    }
+    if (kind == "choices") {
+      WEFT_TRY(auto choices, polyhedral::ParseChoices(s.body, At(s)));
+      for (auto& choice : choices) m_.choices[choice.group] = std::move(choice);
+      return {};
+    }
+    if (kind == "sched") {
+      m_.schedules[name] = {std::string(s.body)};
+      return {};
+    }
+    if (kind == "loops") {
+      WEFT_TRY(m_.nests[name], loops::Parse(s.body, At(s)));
+      return loops::Verify(m_.nests[name]);
+    }
+    if (kind == "call") {
+      WEFT_TRY(m_.calls[name], fallback::ParseCall(s.body, At(s), blobs_));
+      return fallback::Verify(m_.calls[name]);
+    }
+    if (kind == "plan") {
+      WEFT_TRY(m_.plan, plan::ParsePlan(s.body, At(s), blobs_));
+      return plan::Verify(m_.plan);
+    }
+    return Invalid(fmt::format("unknown section \"{}\"", kind)).At(At(s));
+  }
+
+  void Index() {
+    seen_graph_ = true;
+    for (size_t i = 0; i < m_.graph.values.size(); ++i) values_[m_.graph.values[i].name] = ValueId(i);
+    for (size_t i = 0; i < m_.graph.nodes.size(); ++i) nodes_[NodeKey(m_.graph, NodeId(i))] = NodeId(i);
+    m_.comprehensions.of.resize(m_.graph.nodes.size());
+    m_.comprehensions.refusals.resize(m_.graph.nodes.size());
+  }
+
+  Result<std::vector<ValueId>> Values(Lexer& lexer) {
+    std::vector<ValueId> values;
+    WEFT_TRY(lexer.Expect("("));
+    while (!lexer.Accept(")")) {
+      if (!values.empty()) WEFT_TRY(lexer.Expect(","));
+      WEFT_TRY(std::string name, lexer.ExpectName());
+      const auto it = values_.find(name);
+      if (it == values_.end()) return lexer.Error(fmt::format("the graph has no value \"{}\"", name));
+      values.push_back(it->second);
+    }
+    return values;
+  }
+
+  Status Comprehension(const Section& s) {
+    WEFT_TRY(Lexer lexer, Lexer::Open(s.header.substr(3), At(s)));
+    WEFT_TRY(std::string node, lexer.ExpectName());
+    const auto it = nodes_.find(node);
+    if (it == nodes_.end()) return lexer.Error(fmt::format("the graph has no node \"{}\"", node));
+    const size_t n = it->second.index;
+    WEFT_TRY(std::string alternative, lexer.ExpectName());
+    if (alternative == "refused" && lexer.Peek().kind == TokenKind::kName) {
+      WEFT_TRY(std::string reason_name, lexer.ExpectName());
+      const auto reason = ParseReason(reason_name);
+      if (!reason) return lexer.Error(fmt::format("unknown reason \"{}\"", reason_name));
+      WEFT_TRY(std::string detail, lexer.ExpectString());
+      m_.comprehensions.refusals[n] = Refusal{*reason, detail};
+      return {};
+    }
+    tc::Alternative a{.name = alternative};
+    WEFT_TRY(a.inputs, Values(lexer));
+    WEFT_TRY(lexer.Expect("->"));
+    WEFT_TRY(a.outputs, Values(lexer));
+    WEFT_TRY(a.program, tc::Parse(s.body, At(s)));
+    WEFT_TRY(tc::Verify(a.program));
+    if (tc::Inputs(a.program).size() != a.inputs.size() || tc::Outputs(a.program).size() != a.outputs.size())
+      return lexer.Error(fmt::format("the def takes {} and gives {} tensors, the section names {} and {}",
+                                     tc::Inputs(a.program).size(), tc::Outputs(a.program).size(),
+                                     a.inputs.size(), a.outputs.size()));
+    m_.comprehensions.of[n].push_back(std::move(a));
+    return {};
+  }
+
+  const std::string& file_;
+  const BlobStore& blobs_;
+  Module m_;
+  bool seen_graph_ = false;
+  std::map<std::string, ValueId, std::less<>> values_;
+  std::map<std::string, NodeId, std::less<>> nodes_;
+};
+
+}  // namespace
+
+std::string_view FormName(Form form) { return kFormNames[static_cast<size_t>(form)]; }
+
+std::optional<Form> ParseForm(std::string_view name) {
+  for (size_t i = 0; i < std::size(kFormNames); ++i)
+    if (kFormNames[i] == name) return static_cast<Form>(i);
+  return std::nullopt;
+}
+
+std::string Print(const Module& module, BlobStore& blobs) { return Printer(module, blobs).Run(); }
+
+Result<Module> ParseModule(std::string_view text, const std::string& file, const BlobStore& blobs) {
+  return Parser(file, blobs).Run(text);
+}
+
+}  // namespace weft::driver

@@ -1,0 +1,31 @@
+// What a build is asked for; the same fields whichever face asks.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/cache/file_cache.h"
+#include "base/cache/tuning_db.h"
+#include "base/target.h"
+#include "base/tensor.h"
+#include "partition/partition.h"
+#include "polyhedral/choice/choice.h"
+
+namespace weft::driver {
+
+struct BuildOptions {
+  Target target;
+  std::vector<std::pair<std::string, Shape>> shapes;  // --shape, by input
+  std::map<std::string, int64_t> symbols;             // --dim
+  double budget_s = 0;                                // 0: estimates only
+  partition::PartitionOptions partition;
+  const FileCache* cache = nullptr;
+  TuningDb* tuning = nullptr;
+  std::map<std::string, polyhedral::Choice> forced_choices;  // by group
+  std::string dump_dir;                               // every text form, numbered; empty: none
+};
+
+}  // namespace weft::driver

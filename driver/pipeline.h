@@ -1,0 +1,24 @@
+// The pipeline: the one place that knows all stages.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "driver/module.h"
+#include "driver/options.h"
+#include "graph/graph.h"
+
+namespace weft::driver {
+
+// Imports, binds shapes, infers and simplifies: a Module at Form::kGraph.
+Result<Module> Open(const std::string& path, const BuildOptions& options);
+Result<Module> OpenGraph(graph::Graph graph, const BuildOptions& options);
+
+// Takes a module from the form it is at to `last`.
+Status Advance(Module& module, Form last, const BuildOptions& options);
+
+// A plan with one specialization per module: same model, different shapes. Kernels and weights that
+// are equal are held once.
+Result<plan::Plan> MergePlans(std::vector<plan::Plan> plans);
+
+}  // namespace weft::driver

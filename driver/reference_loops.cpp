@@ -1,0 +1,173 @@
+#include "driver/reference_loops.h"
+
+#include <algorithm>
+
+namespace weft::driver::reference {
+namespace {
+
+std::vector<int64_t> OrElse(std::vector<int64_t> given, size_t count, int64_t value) {
+  if (given.empty()) given.assign(count, value);
+  return given;
+}
+
+struct Window {
+  std::vector<int64_t> strides, dilations, begin_pads, out;  // per spatial axis
+};
+
+// Extents of the output and pads at the beginnings, by ONNX's rules for Conv.
+Window WindowOf(const graph::Node& node, const Shape& x, const Shape& w) {
+  const size_t n = x.size() - 2;
+  Window win{OrElse(graph::IntsAttr(node, "strides"), n, 1), OrElse(graph::IntsAttr(node, "dilations"), n, 1),
+             {}, {}};
+  const std::vector<int64_t> pads = OrElse(graph::IntsAttr(node, "pads"), 2 * n, 0);
+  const std::string automatic = graph::StringAttr(node, "auto_pad", "NOTSET");
+  for (size_t d = 0; d < n; ++d) {
+    const int64_t span = win.dilations[d] * (w[d + 2] - 1) + 1;
+    if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
+      const int64_t out = (x[d + 2] + win.strides[d] - 1) / win.strides[d];
+      const int64_t total = std::max<int64_t>(0, (out - 1) * win.strides[d] + span - x[d + 2]);
+      win.begin_pads.push_back(automatic == "SAME_UPPER" ? total / 2 : total - total / 2);
+      win.out.push_back(out);
+    } else {
+      const bool padded = automatic == "NOTSET";
+      const int64_t sum = padded ? pads[d] + pads[d + n] : 0;
+      win.begin_pads.push_back(padded ? pads[d] : 0);
+      win.out.push_back((x[d + 2] + sum - span) / win.strides[d] + 1);
+    }
+  }
+  return win;
+}
+
+int64_t Product(const Shape& shape, size_t from, size_t to) {
+  int64_t p = 1;
+  for (size_t i = from; i < to; ++i) p *= shape[i];
+  return p;
+}
+
+// x: [N, C, spatial…], w: [K, C/group, kernel…], y: [N, K, out…]. For each tap, one pass over the output
+// row of the innermost axis: fast enough for whole networks, and nothing that could be wrong.
+Tensor Convolve(const graph::Node& node, const Tensor& x, const Tensor& w, const Tensor* bias) {
+  const Window win = WindowOf(node, x.shape(), w.shape());
+  const size_t n = x.shape().size() - 2;
+  const int64_t group = graph::IntAttr(node, "group", 1);
+  const int64_t batch = x.shape()[0], channels = x.shape()[1], filters = w.shape()[0];
+  Shape shape{batch, filters};
+  shape.insert(shape.end(), win.out.begin(), win.out.end());
+  Tensor y(Dtype::kF64, shape);
+  double* out = y.mutable_as<double>();
+  const int64_t per_group = channels / group, taps = Product(w.shape(), 2, n + 2);
+  const int64_t in_plane = Product(x.shape(), 2, n + 2), out_plane = Product(shape, 2, n + 2);
+  const int64_t row = win.out[n - 1], rows = row ? out_plane / row : 0;
+  const int64_t in_row = x.shape()[n + 1];
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t k = 0; k < filters; ++k) {
+      double* plane = out + (b * filters + k) * out_plane;
+      std::fill_n(plane, out_plane, bias ? bias->as<double>()[k] : 0.0);
+      for (int64_t c = 0; c < per_group; ++c) {
+        const double* image =
+            x.as<double>() + (b * channels + k / (filters / group) * per_group + c) * in_plane;
+        const double* kernel = w.as<double>() + (k * per_group + c) * taps;
+        for (int64_t tap = 0; tap < taps; ++tap)
+          for (int64_t r = 0; r < rows; ++r) {
+            // Split tap and output row into indices, innermost axis last.
+            int64_t t = tap / w.shape()[n + 1], o = r, source = 0, scale = 1;
+            bool inside = true;
+            for (size_t d = n - 1; d-- > 0;) {
+              const int64_t i = o % win.out[d] * win.strides[d] - win.begin_pads[d] +
+                                t % w.shape()[d + 2] * win.dilations[d];
+              inside &= i >= 0 && i < x.shape()[d + 2];
+              source += i * scale;
+              scale *= x.shape()[d + 2];
+              o /= win.out[d];
+              t /= w.shape()[d + 2];
+            }
+            if (!inside) continue;
+            const int64_t shift = tap % w.shape()[n + 1] * win.dilations[n - 1] - win.begin_pads[n - 1];
+            for (int64_t i = 0; i < row; ++i) {
+              const int64_t j = i * win.strides[n - 1] + shift;
+              if (j >= 0 && j < in_row) plane[r * row + i] += kernel[tap] * image[source * in_row + j];
+            }
+          }
+      }
+    }
+  return y;
+}
+
+// C[m, n] += A[m, k] * B[k, n], rows of B scaled and added: unit stride throughout.
+void Multiply(const double* a, int64_t a_row, int64_t a_col, const double* b, int64_t b_row, int64_t b_col,
+              double* c, int64_t m, int64_t n, int64_t k, double alpha) {
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t l = 0; l < k; ++l) {
+      const double s = alpha * a[i * a_row + l * a_col];
+      for (int64_t j = 0; j < n; ++j) c[i * n + j] += s * b[l * b_row + j * b_col];
+    }
+}
+
+Tensor MatMul(const Tensor& a, const Tensor& b) {
+  Shape as = a.shape(), bs = b.shape();
+  const bool vector_a = as.size() == 1, vector_b = bs.size() == 1;
+  if (vector_a) as.insert(as.begin(), 1);
+  if (vector_b) bs.push_back(1);
+  const size_t rank = std::max(as.size(), bs.size());
+  Shape ap(rank - as.size(), 1), bp(rank - bs.size(), 1), out;
+  ap.insert(ap.end(), as.begin(), as.end());
+  bp.insert(bp.end(), bs.begin(), bs.end());
+  for (size_t d = 0; d + 2 < rank; ++d) out.push_back(ap[d] == 1 ? bp[d] : ap[d]);
+  const int64_t m = ap[rank - 2], k = ap[rank - 1], n = bp[rank - 1], batch = Product(out, 0, out.size());
+  Shape full = out;
+  full.insert(full.end(), {m, n});
+  Tensor c(Dtype::kF64, full);
+  for (int64_t i = 0; i < batch; ++i) {
+    int64_t rest = i, ia = 0, ib = 0, sa = 1, sb = 1;
+    for (size_t d = out.size(); d-- > 0;) {
+      const int64_t at = rest % out[d];
+      rest /= out[d];
+      if (ap[d] > 1) ia += at * sa;
+      if (bp[d] > 1) ib += at * sb;
+      sa *= ap[d];
+      sb *= bp[d];
+    }
+    Multiply(a.as<double>() + ia * m * k, k, 1, b.as<double>() + ib * k * n, n, 1,
+             c.mutable_as<double>() + i * m * n, m, n, k, 1);
+  }
+  if (vector_b) full.pop_back();
+  if (vector_a) full.erase(full.end() - (vector_b ? 1 : 2));
+  return c.Reshaped(full);
+}
+
+Tensor Gemm(const graph::Node& node, const Tensor& a, const Tensor& b, const Tensor* bias) {
+  const bool ta = graph::IntAttr(node, "transA", 0), tb = graph::IntAttr(node, "transB", 0);
+  const double alpha = graph::FloatAttr(node, "alpha", 1), beta = graph::FloatAttr(node, "beta", 1);
+  const int64_t m = a.shape()[ta], k = a.shape()[!ta], n = b.shape()[!tb];
+  Tensor c(Dtype::kF64, {m, n});
+  double* out = c.mutable_as<double>();
+  if (bias) {
+    Shape s(2 - bias->shape().size(), 1);
+    s.insert(s.end(), bias->shape().begin(), bias->shape().end());
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j)
+        out[i * n + j] = beta * bias->as<double>()[(s[0] > 1 ? i * s[1] : 0) + (s[1] > 1 ? j : 0)];
+  }
+  Multiply(a.as<double>(), ta ? 1 : a.shape()[1], ta ? a.shape()[1] : 1, b.as<double>(),
+           tb ? 1 : b.shape()[1], tb ? b.shape()[1] : 1, out, m, n, k, alpha);
+  return c;
+}
+
+}  // namespace
+
+std::optional<Tensor> RunLoops(const graph::Node& node, const std::vector<const Tensor*>& operands) {
+  const auto floats = [&](size_t count) {
+    for (size_t i = 0; i < count; ++i)
+      if (i >= operands.size() || !operands[i] || operands[i]->dtype() != Dtype::kF64) return false;
+    return true;
+  };
+  const Tensor* third = operands.size() > 2 ? operands[2] : nullptr;
+  switch (node.op) {
+    case graph::Op::kConv: return floats(2) ? std::optional(Convolve(node, *operands[0], *operands[1], third)) : std::nullopt;
+    case graph::Op::kMatMul: return floats(2) ? std::optional(MatMul(*operands[0], *operands[1])) : std::nullopt;
+    case graph::Op::kGemm: return floats(2) ? std::optional(Gemm(node, *operands[0], *operands[1], third)) : std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace weft::driver::reference

@@ -1,0 +1,152 @@
+#include "driver/stages.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/log.h"
+#include "driver/evaluate.h"
+#include "fallback/match.h"
+#include "partition/candidate.h"
+#include "tuner/pricer.h"
+
+namespace weft::driver {
+
+using graph::NodeId;
+using graph::ValueId;
+using partition::Group;
+using partition::Implementation;
+Status MakeComprehensions(Module& module, const BuildOptions&) {
+  auto& c = module.comprehensions;
+  c.of.assign(module.graph.nodes.size(), {});
+  c.refusals.assign(module.graph.nodes.size(), std::nullopt);
+  for (size_t i = 0; i < module.graph.nodes.size(); ++i) {
+    auto alternatives = tc::ToTc(module.graph, NodeId(i));
+    if (alternatives.yes()) c.of[i] = std::move(*alternatives);
+    else c.refusals[i] = alternatives.refusal();
+  }
+  return {};
+}
+
+Status MakeGroups(Module& module, const BuildOptions& options) {
+  const auto pricer = tuner::MakePricer(options.target, options.budget_s, options.cache, options.tuning);
+  WEFT_TRY(module.grouping, partition::Partition(module.graph, module.comprehensions, options.target,
+                                                 *pricer, options.partition));
+  return partition::Verify(module.grouping, module.graph);
+}
+
+Status FillGroupProgram(const Module& module, const Group& group, GroupProgram& out) {
+  WEFT_TRY(out.extracted, partition::ExtractMembers(partition::GraphFacts(module.graph),
+                                                    module.comprehensions, group.members, group.name));
+  out.request.program = &out.extracted.program;
+  out.request.target = module.target;
+  const auto note = [&](ValueId v, tc::TensorId t) {
+    const std::string& name = out.extracted.program[t].name;
+    if (module.graph[v].kind == graph::ValueKind::kConstant) out.request.constants.push_back(name);
+    if (auto it = module.grouping.layouts.find(v); it != module.grouping.layouts.end())
+      out.request.layouts[name] = it->second;
+  };
+  const auto inputs = tc::Inputs(out.extracted.program), outputs = tc::Outputs(out.extracted.program);
+  for (size_t i = 0; i < inputs.size(); ++i) note(out.extracted.inputs[i], inputs[i]);
+  for (size_t i = 0; i < outputs.size(); ++i) note(out.extracted.outputs[i], outputs[i]);
+  return {};
+}
+
+Status MakeChoices(Module& module, const BuildOptions& options) {
+  for (const Group& group : module.grouping.groups) {
+    if (group.implementation != Implementation::kOwn) continue;
+    GroupProgram p;
+    WEFT_TRY(FillGroupProgram(module, group, p));
+    const auto forced = options.forced_choices.find(group.name);
+    // The whole schedule is tried here, so that the choice on record is one that is legal and lowers.
+    WEFT_TRY(auto scheduled, polyhedral::Schedule(p.request, forced == options.forced_choices.end()
+                                                                 ? nullptr
+                                                                 : &forced->second));
+    for (const Refusal& r : scheduled.refusals)
+      WEFT_LOG(kInfo, "driver", "{}: {} {}", group.name, ReasonName(r.reason), r.detail);
+    WEFT_LOG(kDebug, "driver", "{}: isl {:.1f} ms", group.name, scheduled.isl_ms);
+    module.choices[group.name] = std::move(scheduled.choice);
+    module.schedules[group.name] = std::move(scheduled.tree);
+    module.nests[group.name] = std::move(scheduled.nest);
+  }
+  return {};
+}
+
+// When the choices come from this run their trees are there already; from a text they are made here.
+Status MakeSchedules(Module& module, const BuildOptions&) {
+  for (const Group& group : module.grouping.groups) {
+    if (group.implementation != Implementation::kOwn || module.schedules.contains(group.name)) continue;
+    GroupProgram p;
+    WEFT_TRY(FillGroupProgram(module, group, p));
+    auto tree = polyhedral::BuildSchedule(p.request, module.choices[group.name]);
+    if (!tree.yes())
+      return Unsupported(fmt::format("{}: {}", ReasonName(tree.refusal().reason), tree.refusal().detail))
+          .At(group.name);
+    auto legal = polyhedral::CheckLegal(p.request, *tree);
+    if (!legal.yes())
+      return Invalid(fmt::format("{}: {}", ReasonName(legal.refusal().reason), legal.refusal().detail))
+          .At(group.name);
+    module.schedules[group.name] = std::move(*tree);
+  }
+  return {};
+}
+
+Status MakeLoops(Module& module, const BuildOptions&) {
+  for (const Group& group : module.grouping.groups) {
+    if (group.implementation != Implementation::kOwn || module.nests.contains(group.name)) continue;
+    GroupProgram p;
+    WEFT_TRY(FillGroupProgram(module, group, p));
+    const polyhedral::ScheduleTree& tree = module.schedules[group.name];
+    // A tree from a text may have been edited: it is checked like one of our own.
+    auto legal = polyhedral::CheckLegal(p.request, tree);
+    if (!legal.yes())
+      return Invalid(fmt::format("{}: {}", ReasonName(legal.refusal().reason), legal.refusal().detail))
+          .At(group.name);
+    WEFT_TRY(module.nests[group.name],
+             polyhedral::Lower(p.request, module.choices[group.name], tree));
+  }
+  return {};
+}
+
+Status MakeCalls(Module& module, const BuildOptions&) {
+  const auto layout = [&](ValueId v) {
+    const auto it = module.grouping.layouts.find(v);
+    return it == module.grouping.layouts.end()
+               ? Layout::Plain(module.graph[v].shape ? module.graph[v].shape->size() : 0)
+               : it->second;
+  };
+  for (const Group& group : module.grouping.groups) {
+    if (group.implementation != Implementation::kVendor && group.implementation != Implementation::kNative)
+      continue;
+    std::vector<NodeId> nodes;
+    for (const partition::Member& m : group.members) nodes.push_back(m.node);
+    const bool native = group.implementation == Implementation::kNative;
+    auto call = fallback::Match(module.graph, nodes,
+                                native ? fallback::Library::kNative : fallback::Library::kOnednn, layout);
+    if (!call.yes())
+      return Unsupported(fmt::format("{}: {}", ReasonName(call.refusal().reason), call.refusal().detail))
+          .At(graph::Describe(module.graph, nodes[0]));
+    module.calls[group.name] = std::move(*call);
+  }
+  return {};
+}
+
+Status DumpIfAsked(const Module& module, const BuildOptions& options) {
+  if (options.dump_dir.empty()) return {};
+  std::error_code error;
+  std::filesystem::create_directories(options.dump_dir, error);
+  if (error) return Invalid(error.message()).At(options.dump_dir);
+  BlobStore blobs;
+  const std::string text = Print(module, blobs);
+  const std::string path = fmt::format("{}/{}.{}", options.dump_dir, static_cast<int>(module.form),
+                                       FormName(module.form));
+  WEFT_TRY(blobs.Save(options.dump_dir + "/blobs"));
+  return WriteFileAtomically(path, text);
+}
+
+Result<std::vector<Tensor>> EvaluateForFolding(const graph::Graph& graph, const graph::Node& node,
+                                               std::span<const Tensor* const> inputs) {
+  return EvaluateNode(graph, node, inputs);
+}
+
+}  // namespace weft::driver

@@ -1,0 +1,33 @@
+// The stages of the pipeline: each makes one noun of a Module from the ones before it.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "driver/module.h"
+#include "driver/options.h"
+
+namespace weft::driver {
+
+Status MakeComprehensions(Module& module, const BuildOptions& options);  // graph -> tc
+Status MakeGroups(Module& module, const BuildOptions& options);          // tc -> groups
+Status MakeChoices(Module& module, const BuildOptions& options);         // groups -> choices
+Status MakeSchedules(Module& module, const BuildOptions& options);       // choices -> sched
+Status MakeLoops(Module& module, const BuildOptions& options);           // sched -> loops
+Status MakeCalls(Module& module, const BuildOptions& options);           // groups -> call
+Status MakePlan(Module& module, const BuildOptions& options);            // everything -> plan
+Status DumpIfAsked(const Module& module, const BuildOptions& options);
+
+// graph::Evaluator for constant folding.
+Result<std::vector<Tensor>> EvaluateForFolding(const graph::Graph& graph, const graph::Node& node,
+                                               std::span<const Tensor* const> inputs);
+
+// The comprehension of an own group, with what its schedule needs to know of its surroundings.
+struct GroupProgram {
+  tc::Extracted extracted;
+  polyhedral::ScheduleRequest request;  // points at extracted.program
+};
+Status FillGroupProgram(const Module& module, const partition::Group& group, GroupProgram& out);
+
+}  // namespace weft::driver

@@ -1,0 +1,35 @@
+// A set of nodes as one comprehension, and whether its access relations let it run as one kernel.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/verdict.h"
+#include "graph/graph.h"
+#include "partition/grouping.h"
+#include "partition/partition.h"
+#include "tc_lang/to_tc.h"
+
+namespace weft::partition {
+
+// What partitioning asks about the graph again and again.
+struct GraphFacts {
+  explicit GraphFacts(const graph::Graph& graph);
+  const graph::Graph& graph;
+  std::vector<std::vector<graph::NodeId>> consumers;  // by value
+  std::vector<bool> is_output;                        // by value
+};
+
+// The one def of these members. Values that something outside the set reads are its outputs.
+Result<tc::Extracted> ExtractMembers(const GraphFacts& facts, const NodeComprehensions& nodes,
+                                     std::span<const Member> members, const std::string& name);
+
+// Legality of one kernel for the program, by the rules of the measured set partitioning study that
+// concern accesses (2, 3, 5 and the limits of 6): statements that feed each other must do so element
+// by element along every axis that they are to share; one contraction at most; reductions keep the
+// same axes; what is kept between statements fits the cache.
+Verdict<bool> CheckGroup(const tc::Program& program, const Target& target, const PartitionOptions& options);
+
+}  // namespace weft::partition

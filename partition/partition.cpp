@@ -1,0 +1,277 @@
+#include "partition/partition.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <set>
+
+#include "base/check.h"
+#include "fallback/execute.h"
+#include "fallback/match.h"
+#include "partition/candidate.h"
+#include "partition/clusters.h"
+
+namespace weft::partition {
+namespace {
+
+using graph::NodeId;
+using graph::Op;
+using graph::ValueId;
+
+bool IsReshape(Op op) {
+  return op == Op::kReshape || op == Op::kSqueeze || op == Op::kUnsqueeze || op == Op::kFlatten ||
+         op == Op::kIdentity;
+}
+
+class Partitioner {
+ public:
+  Partitioner(const graph::Graph& graph, const NodeComprehensions& nodes, const Target& target,
+              Pricer& pricer, const PartitionOptions& options)
+      : graph_(graph), nodes_(nodes), target_(target), pricer_(pricer), options_(options), facts_(graph),
+        sets_(facts_), kind_(graph.nodes.size(), Implementation::kOwn) {}
+
+  Result<Grouping> Run() {
+    WEFT_TRY(Classify());
+    if (options_.fuse) GrowGreedily();
+    if (options_.vendor && options_.force != PartitionOptions::Force::kOwn) OfferToLibrary();
+    return Collect();
+  }
+
+ private:
+  // What each node is on its own. A node that nothing can do is collected, so that all are reported.
+  Status Classify() {
+    std::vector<std::string> impossible;
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (IsView(NodeId(i))) {
+        kind_[i] = Implementation::kView;
+        continue;
+      }
+      if (!nodes_.of[i].empty()) continue;
+      kind_[i] = Implementation::kNative;
+      if (!fallback::HasNative(graph::OpName(graph_.nodes[i].op)))
+        impossible.push_back(fmt::format("{}: {}", graph::Describe(graph_, NodeId(i)), WhyNot(i)));
+    }
+    if (impossible.empty()) return {};
+    return Unsupported(fmt::format("{} node(s) cannot be built: {}", impossible.size(),
+                                   fmt::join(impossible, "; ")));
+  }
+
+  std::string WhyNot(size_t node) const {
+    const auto& refusal = nodes_.refusals[node];
+    return refusal ? fmt::format("{} ({})", ReasonText(refusal->reason), refusal->detail)
+                   : std::string(ReasonText(Reason::kNoComprehension));
+  }
+
+  // Reshapes of plain tensors move nothing, unless their result must be memory of its own.
+  bool IsView(NodeId id) const {
+    const graph::Node& node = graph_[id];
+    if (!IsReshape(node.op) || node.inputs.empty() || !node.inputs[0].valid()) return false;
+    const graph::Value& in = graph_[node.inputs[0]];
+    return !facts_.is_output[node.outputs[0].index] && in.kind != graph::ValueKind::kConstant &&
+           graph::StaticShape(in) && graph::StaticShape(graph_[node.outputs[0]]);
+  }
+
+  std::vector<Member> MembersOf(std::span<const NodeId> nodes) const {
+    std::vector<Member> members;
+    for (NodeId n : nodes)
+      members.push_back({n, kind_[n.index] == Implementation::kOwn ? nodes_.of[n.index][0].name : ""});
+    return members;
+  }
+
+  // Price of these nodes as one own kernel, or why they can't be one. Programs are extracted once per
+  // set of nodes.
+  const Verdict<Price>& OwnPrice(const std::vector<NodeId>& nodes) {
+    const auto it = own_prices_.find(nodes);
+    if (it != own_prices_.end()) return it->second;
+    return own_prices_.emplace(nodes, ComputeOwnPrice(nodes)).first->second;
+  }
+
+  Verdict<Price> ComputeOwnPrice(const std::vector<NodeId>& nodes) {
+    auto extracted = ExtractMembers(facts_, nodes_, MembersOf(nodes), "candidate");
+    if (!extracted.ok()) return Refusal{Reason::kNoComprehension, extracted.status().what()};
+    if (nodes.size() > 1)
+      if (auto legal = CheckGroup(extracted->program, target_, options_); !legal.yes()) return legal.refusal();
+    return pricer_.Own(extracted->program);
+  }
+
+  struct Merge {
+    double gain;
+    int32_t a, b;  // b reads from a
+    std::vector<NodeId> nodes;
+    // The best gain first; ties by position, so that the order of merges is the same everywhere.
+    bool operator<(const Merge& o) const { return std::tuple(gain, -a, -b) < std::tuple(o.gain, -o.a, -o.b); }
+  };
+
+  void Consider(int32_t a, int32_t b) {
+    if (!IsOwn(a) || !IsOwn(b)) return;
+    std::vector<NodeId> nodes;
+    std::merge(sets_.Members(a).begin(), sets_.Members(a).end(), sets_.Members(b).begin(),
+               sets_.Members(b).end(), std::back_inserter(nodes));
+    const Verdict<Price>& fused = OwnPrice(nodes);
+    if (!fused.yes()) return Refuse(nodes, fused.refusal());
+    const auto &pa = OwnPrice(sets_.Members(a)), &pb = OwnPrice(sets_.Members(b));
+    if (!pa.yes() || !pb.yes()) return;
+    const double gain = pa->us + pb->us - fused->us;
+    if (gain <= 0)
+      return Refuse(nodes, {Reason::kEstimatedSlower, fmt::format("{:.2f} > {:.2f} us", fused->us, pa->us + pb->us)});
+    queue_.push({gain, a, b, std::move(nodes)});
+  }
+
+  bool IsOwn(int32_t set) const { return kind_[set] == Implementation::kOwn; }
+
+  void Refuse(const std::vector<NodeId>& nodes, const Refusal& refusal) {
+    if (refused_keys_.insert(nodes).second) refused_.push_back({nodes, refusal});
+  }
+
+  void GrowGreedily() {
+    for (size_t i = 0; i < graph_.nodes.size(); ++i)
+      for (int32_t r : sets_.Readers(static_cast<int32_t>(i))) Consider(static_cast<int32_t>(i), r);
+    while (!queue_.empty()) {
+      const Merge best = queue_.top();
+      queue_.pop();
+      std::vector<NodeId> now;
+      std::merge(sets_.Members(best.a).begin(), sets_.Members(best.a).end(), sets_.Members(best.b).begin(),
+                 sets_.Members(best.b).end(), std::back_inserter(now));
+      if (now != best.nodes || sets_.Members(best.a).empty()) continue;  // one of them has grown since
+      if (sets_.PathAround(best.a, best.b)) {
+        Refuse(now, {Reason::kNotConvex, ""});
+        continue;
+      }
+      sets_.Merge(best.a, best.b);
+      Reconsider(std::min(best.a, best.b));
+    }
+  }
+
+  void Reconsider(int32_t set) {
+    for (int32_t r : sets_.Readers(set)) Consider(set, r);
+    std::set<int32_t> producers;
+    for (NodeId n : sets_.Members(set))
+      for (ValueId v : graph_[n].inputs)
+        if (v.valid() && graph_[v].producer.valid()) producers.insert(sets_.Of(graph_[v].producer));
+    producers.erase(set);
+    for (int32_t p : producers) Consider(p, set);
+  }
+
+  // Each set of nodes that a library could do: kept by the library where that is cheaper.
+  void OfferToLibrary() {
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const NodeId anchor(i);
+      if (kind_[i] == Implementation::kView || kind_[i] == Implementation::kVendor) continue;
+      const auto nodes = fallback::LongestMatch(graph_, anchor, fallback::Library::kOnednn);
+      if (nodes.empty() || std::any_of(nodes.begin(), nodes.end(), [&](NodeId n) {
+            return kind_[n.index] == Implementation::kVendor || kind_[n.index] == Implementation::kView;
+          }))
+        continue;
+      auto call = fallback::Match(graph_, nodes, fallback::Library::kOnednn);
+      if (call.yes()) Decide(nodes, *call);
+    }
+  }
+
+  void Decide(const std::vector<NodeId>& nodes, const fallback::LibraryCall& call) {
+    // Compared over the sets that the call cuts into: what it takes, and what it leaves of them.
+    std::set<int32_t> touched;
+    for (NodeId n : nodes) touched.insert(sets_.Of(n));
+    double own = 0, rest = 0;
+    for (int32_t set : touched) {
+      const auto& members = sets_.Members(set);
+      std::vector<NodeId> left;
+      for (NodeId m : members)
+        if (std::find(nodes.begin(), nodes.end(), m) == nodes.end()) left.push_back(m);
+      if (!IsOwn(set)) return;
+      own += OwnPrice(members).yes() ? OwnPrice(members)->us : 1e9;
+      if (!left.empty()) rest += OwnPrice(left).yes() ? OwnPrice(left)->us : 1e9;
+    }
+    const Price vendor = pricer_.Call(call);
+    const bool forced = options_.force == PartitionOptions::Force::kVendor;
+    const Rival rival{"onednn." + call.op, vendor.us, vendor.measured, std::nullopt};
+    if (!forced && vendor.us + rest >= own) {
+      rivals_[*touched.begin()].push_back(rival);
+      return;
+    }
+    for (int32_t set : touched) {
+      std::vector<NodeId> taken;
+      for (NodeId m : sets_.Members(set))
+        if (std::find(nodes.begin(), nodes.end(), m) != nodes.end()) taken.push_back(m);
+      sets_.Split(taken);
+    }
+    int32_t set = sets_.Of(nodes[0]);
+    for (NodeId n : nodes)
+      if (sets_.Of(n) != set) {
+        sets_.Merge(set, sets_.Of(n));
+        set = sets_.Of(n);
+      }
+    for (NodeId n : nodes) kind_[n.index] = Implementation::kVendor;
+    library_[set] = {"onednn." + call.op, vendor};
+    rivals_[set] = {{"own", own, false, Refusal{forced ? Reason::kForced : Reason::kEstimatedSlower, ""}}};
+  }
+
+  Result<Grouping> Collect() {
+    Grouping g{.name = graph_.name, .target = target_};
+    std::set<std::string> names;
+    for (int32_t set : sets_.TopologicalOrder()) {
+      const auto& nodes = sets_.Members(set);
+      Group group{.implementation = kind_[nodes[0].index], .members = MembersOf(nodes)};
+      group.name = UniqueName(nodes, names);
+      if (group.implementation == Implementation::kVendor) {
+        group.library_call = library_[set].first;
+        group.us = library_[set].second.us;
+        group.measured = library_[set].second.measured;
+      } else if (group.implementation == Implementation::kOwn) {
+        const auto& price = OwnPrice(nodes);
+        if (!price.yes())
+          return Internal(fmt::format("{}", price.refusal().detail)).At(graph::Describe(graph_, nodes[0]));
+        group.us = price->us;
+        group.measured = price->measured;
+      }
+      group.rivals = rivals_[set];
+      g.groups.push_back(std::move(group));
+    }
+    g.refused = FinalRefusals();
+    return g;
+  }
+
+  // Those that still tell something: of nodes that ended up in different groups.
+  std::vector<Refused> FinalRefusals() const {
+    std::vector<Refused> out;
+    for (const Refused& r : refused_) {
+      const int32_t set = sets_.Of(r.nodes[0]);
+      if (std::any_of(r.nodes.begin(), r.nodes.end(), [&](NodeId n) { return sets_.Of(n) != set; }))
+        out.push_back(r);
+    }
+    return out;
+  }
+
+  std::string UniqueName(const std::vector<NodeId>& nodes, std::set<std::string>& names) const {
+    std::string name = graph::ShortName(graph_, nodes[0]);
+    if (nodes.size() > 1) name += "_to_" + graph::ShortName(graph_, nodes.back());
+    std::string unique = name;
+    for (int k = 2; !names.insert(unique).second; ++k) unique = fmt::format("{}_{}", name, k);
+    return unique;
+  }
+
+  const graph::Graph& graph_;
+  const NodeComprehensions& nodes_;
+  const Target& target_;
+  Pricer& pricer_;
+  const PartitionOptions& options_;
+  GraphFacts facts_;
+  Clusters sets_;
+  std::vector<Implementation> kind_;
+  std::map<std::vector<NodeId>, Verdict<Price>> own_prices_;
+  std::priority_queue<Merge> queue_;
+  std::vector<Refused> refused_;
+  std::set<std::vector<NodeId>> refused_keys_;
+  std::map<int32_t, std::pair<std::string, Price>> library_;
+  std::map<int32_t, std::vector<Rival>> rivals_;
+};
+
+}  // namespace
+
+Result<Grouping> Partition(const graph::Graph& graph, const NodeComprehensions& nodes, const Target& target,
+                           Pricer& pricer, const PartitionOptions& options) {
+  return Partitioner(graph, nodes, target, pricer, options).Run();
+}
+
+}  // namespace weft::partition

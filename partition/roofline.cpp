@@ -1,0 +1,87 @@
+// The price model that needs no measurement: a roofline with cache levels.
+#include <algorithm>
+#include <cmath>
+
+#include "partition/partition.h"
+
+namespace weft::partition {
+namespace {
+
+// Per core, conservative for the server parts that the project targets; only ratios matter, since
+// whatever is selected within a budget is measured. Bytes per microsecond and operations per cycle.
+constexpr double kCyclesPerUs = 3000;
+constexpr double kL2BytesPerUs = 80'000, kL3BytesPerUs = 40'000, kDramBytesPerUs = 15'000;
+constexpr double kMathFlops = 12;     // a polynomial, against one multiply-add
+constexpr double kBarrierUs = 0.3, kLibraryCallUs = 2.5;
+constexpr double kOwnEfficiency = 0.75, kLibraryEfficiency = 0.85;
+
+double PeakFlopsPerUs(const Target& t) {
+  return kCyclesPerUs * (t.VectorBytes() / 4) * 2 * 2;  // two FMA units
+}
+
+double BytesPerUs(const Target& t, double bytes) {
+  if (bytes <= t.l2_bytes / 2) return kL2BytesPerUs;
+  if (bytes <= t.l3_bytes / 2) return kL3BytesPerUs;
+  return kDramBytesPerUs;
+}
+
+// Time of compute and memory, mostly overlapped: t = comp + mem - 0.95 min(comp, mem).
+double Roof(const Target& t, double flops, double bytes, double efficiency) {
+  const double threads = std::max(1, t.threads);
+  const double compute = flops / (PeakFlopsPerUs(t) * efficiency * threads);
+  const double memory = bytes / (BytesPerUs(t, bytes) * std::min(threads, 2.0));
+  return compute + memory - 0.95 * std::min(compute, memory);
+}
+
+double MathFlops(const tc::Program& p) {
+  double extra = 0;
+  for (const tc::Statement& s : p.statements) {
+    double instances = 1;
+    for (const tc::Index& i : s.indices)
+      if (i.lo.IsConstant() && i.hi.IsConstant()) instances *= static_cast<double>(i.hi.constant() - i.lo.constant());
+    int64_t functions = 0;
+    // Children stand before parents, so one pass over what the statement reaches is enough.
+    std::vector<tc::ExprId> todo{s.value};
+    while (!todo.empty()) {
+      const tc::Expr& e = p[todo.back()];
+      todo.pop_back();
+      functions += e.kind == tc::ExprKind::kOp && IsMath(e.op);
+      todo.insert(todo.end(), e.args.begin(), e.args.end());
+    }
+    extra += instances * static_cast<double>(functions) * kMathFlops;
+  }
+  return extra;
+}
+
+}  // namespace
+
+Price RooflinePricer::Own(const tc::Program& program) {
+  const double flops = static_cast<double>(tc::Flops(program)) + MathFlops(program);
+  return {.us = kBarrierUs + Roof(target_, flops, static_cast<double>(tc::OperandBytes(program)), kOwnEfficiency)};
+}
+
+Price RooflinePricer::Call(const fallback::LibraryCall& call) {
+  double bytes = 0, flops = 0, outputs = 0;
+  const auto count = [](const fallback::CallOperand& o) {
+    double elems = 1;
+    for (int64_t e : o.shape) elems *= static_cast<double>(std::max<int64_t>(e, 0));
+    return elems;
+  };
+  for (const auto& o : call.inputs)
+    if (!o.value.empty()) bytes += count(o) * static_cast<double>(SizeBytes(o.dtype));
+  for (const auto& o : call.outputs) {
+    bytes += count(o) * static_cast<double>(SizeBytes(o.dtype));
+    outputs += count(o);
+  }
+  const fallback::CallOperand* weights = fallback::FindOperand(call, "weights");
+  if (call.op == "convolution" && weights && weights->shape.size() > 1)
+    flops = 2 * outputs * count(*weights) / static_cast<double>(std::max<int64_t>(1, weights->shape[0]));
+  else if (call.op == "matmul" && weights && weights->shape.size() > 1)
+    flops = 2 * outputs * static_cast<double>(weights->shape[weights->shape.size() - 2]);
+  else
+    flops = 2 * outputs;
+  flops += outputs * static_cast<double>(call.post_ops.size());
+  return {.us = kLibraryCallUs + Roof(target_, flops, bytes, kLibraryEfficiency)};
+}
+
+}  // namespace weft::partition
