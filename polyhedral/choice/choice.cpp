@@ -1,0 +1,169 @@
+#include "polyhedral/choice/choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "base/text.h"
+
+namespace weft::polyhedral {
+namespace {
+
+std::string Names(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += " " + PrintName(name);
+  return text;
+}
+
+void PrintCluster(const Cluster& cluster, std::string& text) {
+  text += " cluster" + Names(cluster.statements);
+  if (!cluster.order.empty()) text += " | order" + Names(cluster.order);
+  for (size_t i = 0; i < cluster.tiles.size(); ++i) {
+    const Tile& tile = cluster.tiles[i];
+    text += (i == 0 ? " | tile " : ", ") + PrintName(tile.axis);
+    for (const int64_t size : tile.sizes) text += fmt::format(" {}", size);
+  }
+  if (cluster.parallel > 0) {
+    const auto end = cluster.order.begin() + std::min<size_t>(cluster.parallel, cluster.order.size());
+    text += " | parallel" + Names({cluster.order.begin(), end});
+  }
+  if (!cluster.inner.empty()) text += " | inner" + Names(cluster.inner);
+  if (!cluster.unroll.empty()) text += " | unroll" + Names(cluster.unroll);
+  if (!cluster.vector_axis.empty()) {
+    text += fmt::format(" | vector {} {}", PrintName(cluster.vector_axis), cluster.vector_lanes);
+  }
+}
+
+class Parser {
+ public:
+  explicit Parser(Lexer lexer) : lexer_(std::move(lexer)) {}
+
+  Result<std::vector<Choice>> Run() {
+    std::vector<Choice> choices;
+    while (!lexer_.AtEnd()) {
+      Choice choice;
+      WEFT_TRY(choice.group, lexer_.ExpectName());
+      WEFT_TRY(lexer_.Expect(":"));
+      if (lexer_.Peek(1).text != ":" && !lexer_.AtEnd()) {
+        do {
+          WEFT_TRY(Section(choice));
+        } while (lexer_.Accept("|"));
+      }
+      choices.push_back(std::move(choice));
+    }
+    return choices;
+  }
+
+ private:
+  // A name that does not open the next group.
+  bool AtName() const {
+    const TokenKind kind = lexer_.Peek().kind;
+    return (kind == TokenKind::kName || kind == TokenKind::kString) && lexer_.Peek(1).text != ":";
+  }
+
+  Result<std::vector<std::string>> NameList() {
+    std::vector<std::string> names;
+    while (AtName()) {
+      WEFT_TRY(names.emplace_back(), lexer_.ExpectName());
+    }
+    return names;
+  }
+
+  Status Section(Choice& choice) {
+    const Token at = lexer_.Peek();
+    WEFT_TRY(const std::string word, lexer_.ExpectName());
+    if (word == "pack") return Packs(choice);
+    if (word == "cluster") {
+      choice.clusters.emplace_back();
+      WEFT_TRY(choice.clusters.back().statements, NameList());
+      return {};
+    }
+    if (choice.clusters.empty()) return lexer_.ErrorAt(at, "found " + word + ", expected cluster");
+    Cluster& cluster = choice.clusters.back();
+    if (word == "tile") return Tiles(cluster);
+    if (word == "vector") return Vector(cluster);
+    WEFT_TRY(std::vector<std::string> names, NameList());
+    if (word == "order") {
+      cluster.order = std::move(names);
+    } else if (word == "inner") {
+      cluster.inner = std::move(names);
+    } else if (word == "unroll") {
+      cluster.unroll = std::move(names);
+    } else if (word == "parallel") {
+      const bool prefix = names.size() <= cluster.order.size() &&
+                          std::equal(names.begin(), names.end(), cluster.order.begin());
+      if (!prefix) return lexer_.ErrorAt(at, "parallel must name the first axes of order");
+      cluster.parallel = static_cast<int32_t>(names.size());
+    } else {
+      return lexer_.ErrorAt(
+          at, fmt::format("found {}, expected cluster, order, tile, parallel, inner, unroll, vector "
+                          "or pack", word));
+    }
+    return {};
+  }
+
+  Status Tiles(Cluster& cluster) {
+    do {
+      Tile& tile = cluster.tiles.emplace_back();
+      WEFT_TRY(tile.axis, lexer_.ExpectName());
+      do {
+        const Token at = lexer_.Peek();
+        WEFT_TRY(const int64_t size, lexer_.ExpectInt());
+        if (size < 1) return lexer_.ErrorAt(at, "found a tile below 1, expected a positive size");
+        tile.sizes.push_back(size);
+      } while (lexer_.Peek().kind == TokenKind::kInt);
+    } while (lexer_.Accept(","));
+    return {};
+  }
+
+  Status Vector(Cluster& cluster) {
+    WEFT_TRY(cluster.vector_axis, lexer_.ExpectName());
+    const Token at = lexer_.Peek();
+    WEFT_TRY(cluster.vector_lanes, lexer_.ExpectInt());
+    if (cluster.vector_lanes < 1 || cluster.vector_lanes > 64) {
+      return lexer_.ErrorAt(at, fmt::format("found {} lanes, expected 1 to 64", cluster.vector_lanes));
+    }
+    return {};
+  }
+
+  // The layout's `+16` and `-` are punctuation of their own to the lexer.
+  Status Packs(Choice& choice) {
+    do {
+      Pack& pack = choice.packs.emplace_back();
+      WEFT_TRY(pack.tensor, lexer_.ExpectName());
+      std::string text = lexer_.Next().text;
+      if (lexer_.Accept("+")) {
+        WEFT_TRY(const int64_t pad, lexer_.ExpectInt());
+        text += fmt::format("+{}", pad);
+      }
+      WEFT_TRY(pack.layout, ParseLayout(text));
+    } while (lexer_.Accept(","));
+    return {};
+  }
+
+  Lexer lexer_;
+};
+
+}  // namespace
+
+std::string Print(const Choice& choice) {
+  std::string text = PrintName(choice.group) + ":";
+  for (size_t i = 0; i < choice.clusters.size(); ++i) {
+    if (i > 0) text += " |";
+    PrintCluster(choice.clusters[i], text);
+  }
+  for (size_t i = 0; i < choice.packs.size(); ++i) {
+    const Pack& pack = choice.packs[i];
+    if (i == 0) text += choice.clusters.empty() ? " pack " : " | pack ";
+    text += fmt::format("{}{} {}", i == 0 ? "" : ", ", PrintName(pack.tensor), Print(pack.layout));
+  }
+  return text + "\n";
+}
+
+Result<std::vector<Choice>> ParseChoices(std::string_view text, const std::string& file) {
+  WEFT_TRY(Lexer lexer, Lexer::Open(text, file));
+  return Parser(std::move(lexer)).Run();
+}
+
+}  // namespace weft::polyhedral

@@ -1,0 +1,35 @@
+#include "polyhedral/choice/choice.h"
+
+#include <gtest/gtest.h>
+
+namespace weft::polyhedral {
+namespace {
+
+constexpr std::string_view kText =
+    "conv1_relu1: cluster conv1 relu1 | order n h w k | tile w 6, k 64 16 | parallel n h | "
+    "inner c r s w k | unroll w | vector k 16 | cluster pool1 | order n c | pack w1 Acdb64a, b acdb+16\n"
+    "\"odd name\": cluster y\n";
+
+TEST(Choice, RoundTrips) {
+  const auto choices = ParseChoices(kText, "test");
+  ASSERT_TRUE(choices.ok()) << choices.status().ToString();
+  ASSERT_EQ(choices->size(), 2u);
+  EXPECT_EQ(Print((*choices)[0]) + Print((*choices)[1]), kText);
+  EXPECT_EQ((*choices)[0].clusters[0].parallel, 2);
+  EXPECT_EQ((*choices)[0].clusters[0].tiles[1].sizes, (std::vector<int64_t>{64, 16}));
+  EXPECT_EQ((*choices)[0].packs.size(), 2u);
+}
+
+TEST(Choice, SaysWhatIsWrong) {
+  const auto message = [](std::string_view text) {
+    return ParseChoices(text, "f").status().ToString();
+  };
+  EXPECT_NE(message("g: order n").find("expected cluster"), std::string::npos);
+  EXPECT_NE(message("g: cluster a | order n h | parallel h").find("first axes"), std::string::npos);
+  EXPECT_NE(message("g: cluster a | tile n 0").find("positive"), std::string::npos);
+  EXPECT_NE(message("g: cluster a | vector n 65").find("1 to 64"), std::string::npos);
+  EXPECT_NE(message("g: cluster a | fly").find("f:1:"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace weft::polyhedral
