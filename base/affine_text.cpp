@@ -23,30 +23,60 @@ bool SameAtom(const Term& a, const Term& b) {
 // factor * (dividend mod divisor), a part of an expression.
 struct Remainder {
   int64_t factor;
-  const Affine* dividend;
+  Affine dividend;
   int64_t divisor;
 };
 
-// If `e` contains k * x beside c * floor(x / d), for some k, then
-//   k * x + c * floor(x / d) = k * (x mod d) + (c + k * d) * floor(x / d).
+Affine AtomOf(const Term& t) {
+  return t.dividend ? FloorDiv(*t.dividend, t.divisor) : Affine::OfVar(t.var);
+}
+
+// If `e` contains k * x beside c * q for some k, where q = floor(x / d), then
+//   k * x + c * q = k * (x mod d) + (c + k * d) * q.
 // Takes k * (x mod d) out of e and returns it.
-std::optional<Remainder> TakeRemainder(Affine& e, const Term& floor) {
-  const Term& first = floor.dividend->terms().front();
+std::optional<Remainder> TakeRemainder(Affine& e, const Affine& x, int64_t d, const Affine& q) {
+  const Term& first = x.terms().front();
   const auto t = std::ranges::find_if(e.terms(), [&](const Term& u) { return SameAtom(u, first); });
   if (t == e.terms().end()) return std::nullopt;
   if (t->coefficient == kMin || t->coefficient % first.coefficient != 0) return std::nullopt;
   const int64_t k = t->coefficient / first.coefficient;
   int64_t kd;
-  if (__builtin_mul_overflow(k, floor.divisor, &kd)) return std::nullopt;
-  std::optional<Affine> rest = AddScaled(e, *floor.dividend, -k);
-  // Fewer terms by those of the dividend: all of k * x was there.
-  if (!rest || rest->terms().size() + floor.dividend->terms().size() != e.terms().size()) {
-    return std::nullopt;
-  }
-  rest = AddScaled(*rest, FloorDiv(*floor.dividend, floor.divisor), kd);
+  if (__builtin_mul_overflow(k, d, &kd)) return std::nullopt;
+  std::optional<Affine> rest = AddScaled(e, x, -k);
+  // Fewer terms by those of x: all of k * x was there.
+  if (!rest || rest->terms().size() + x.terms().size() != e.terms().size()) return std::nullopt;
+  rest = AddScaled(*rest, q, kd);
   if (!rest) return std::nullopt;
   e = *std::move(rest);
-  return Remainder{k, floor.dividend.get(), floor.divisor};
+  return Remainder{k, x, d};
+}
+
+// (x - y) / d if d divides all of it.
+std::optional<Affine> DivideDifference(const Affine& x, const Affine& y, int64_t d) {
+  const std::optional<Affine> difference = AddScaled(x, y, -1);
+  if (!difference || difference->constant() % d != 0) return std::nullopt;
+  for (const Term& t : difference->terms()) {
+    if (t.coefficient % d != 0) return std::nullopt;
+  }
+  return FloorDiv(*difference, d);
+}
+
+// A remainder whose quotient is the floor that `term` holds. Since floor((floor(x / a) + y) / b) is
+// kept as floor((x + a * y) / (a * b)), what was divided may be the dividend itself or have a floor
+// of its own.
+std::optional<Remainder> TakeRemainder(Affine& e, const Term& term) {
+  const Affine q = AtomOf(term);
+  if (auto r = TakeRemainder(e, *term.dividend, term.divisor, q)) return r;
+  for (const Term& inner : e.terms()) {
+    if (!inner.dividend || inner.divisor >= term.divisor || term.divisor % inner.divisor != 0)
+      continue;
+    const auto y = DivideDifference(*term.dividend, *inner.dividend, inner.divisor);
+    const auto x = y ? AddScaled(AtomOf(inner), *y, 1) : std::nullopt;
+    const int64_t d = term.divisor / inner.divisor;
+    if (!x || FloorDiv(*x, d) != q) continue;
+    return TakeRemainder(e, *x, d, q);
+  }
+  return std::nullopt;
 }
 
 // A lower end of kMin means minus infinity, and an upper end of kMax infinity; both stay so through
@@ -99,8 +129,8 @@ Interval Affine::Bounds(const std::function<Interval(Var)>& ranges) const {
     operands.push_back(t.dividend ? t.dividend->Bounds(ranges) : ranges(t.var));
     if (operands.back().empty()) return {};
   }
-  // The sum of the terms of `e`, whose atoms all occur in this expression, in the same order.
-  const auto sum_of_terms = [&](const Affine& e) {
+  // The sum of the terms of `e`, whose atoms all occur in this expression.
+  const auto bounds_of_parts = [&](const Affine& e) {
     Interval sum = {e.constant(), e.constant()};
     size_t i = 0;
     for (const Term& t : e.terms()) {
@@ -110,15 +140,17 @@ Interval Affine::Bounds(const std::function<Interval(Var)>& ranges) const {
     }
     return sum;
   };
-  Interval result = sum_of_terms(*this), remainders = {0, 0};
+  Interval result = bounds_of_parts(*this), remainders = {0, 0};
   Affine rest = *this;
   for (size_t i = 0; i < terms_.size(); ++i) {
     if (!terms_[i].dividend) continue;
     if (const std::optional<Remainder> r = TakeRemainder(rest, terms_[i])) {
-      remainders = Add(remainders, Scale(ModRange(operands[i], r->divisor), r->factor));
+      const bool direct = r->divisor == terms_[i].divisor;
+      const Interval dividend = direct ? operands[i] : bounds_of_parts(r->dividend);
+      remainders = Add(remainders, Scale(ModRange(dividend, r->divisor), r->factor));
     }
   }
-  const Interval other = Add(sum_of_terms(rest), remainders);
+  const Interval other = Add(bounds_of_parts(rest), remainders);
   return {std::max(result.lo, other.lo), std::min(result.hi, other.hi)};
 }
 
@@ -133,10 +165,10 @@ class Writer {
     Affine rest = e;
     std::vector<Remainder> remainders;
     for (const Term& t : e.terms()) {
-      if (!t.dividend || t.coefficient == kMin || t.coefficient % t.divisor != 0) continue;
+      if (!t.dividend) continue;
       Affine trial = rest;
       const std::optional<Remainder> r = TakeRemainder(trial, t);
-      if (!r || r->factor != -t.coefficient / t.divisor) continue;
+      if (!r || !ReadsBetter(*r, CoefficientOf(rest, t), CoefficientOf(trial, t))) continue;
       remainders.push_back(*r);
       rest = std::move(trial);
     }
@@ -146,7 +178,7 @@ class Writer {
     const bool alone = rest.IsConstant() && rest.constant() == 0 && remainders.size() == 1 &&
                        remainders[0].factor == 1;
     for (const Remainder& r : remainders) {
-      const std::string mod = fmt::format("{} mod {}", Operand(*r.dividend), r.divisor);
+      const std::string mod = fmt::format("{} mod {}", Operand(r.dividend), r.divisor);
       Append(text, r.factor, alone ? mod : "(" + mod + ")");
     }
     for (const Term& t : rest.terms()) {
@@ -158,6 +190,18 @@ class Writer {
   }
 
  private:
+  // Taking the remainder out turned k * x + before * floor(x / d) into k * (x mod d) + after *
+  // floor(x / d): better if less is left, or if `after` is the size of something made of whole
+  // blocks of d. But a + floor(a/2) is not better as 3*floor(a/2) + (a mod 2).
+  static bool ReadsBetter(const Remainder& r, int64_t before, int64_t after) {
+    return Magnitude(after) < Magnitude(before) || FloorMod(after, r.divisor) == 0;
+  }
+  static int64_t CoefficientOf(const Affine& e, const Term& atom) {
+    for (const Term& t : e.terms()) {
+      if (SameAtom(t, atom)) return t.coefficient;
+    }
+    return 0;
+  }
   static void Append(std::string& text, int64_t coefficient, const std::string& atom) {
     text += text.empty() ? (coefficient < 0 ? "-" : "") : (coefficient < 0 ? " - " : " + ");
     const uint64_t size = Magnitude(coefficient);

@@ -31,8 +31,8 @@ class AffineParser {
 
  private:
   static constexpr int kMaxDepth = 64;
-  static constexpr int kMaxOperands = 4096;  // of one expression as written
-  static constexpr int kMaxAtoms = 4096;     // and in its normal form, where remainders repeat
+  static constexpr int kMaxOperands = 1024;  // of one expression as written
+  static constexpr int kMaxAtoms = 512;      // and in its normal form, where remainders repeat
 
   Result<Affine> Product(int depth) {
     WEFT_TRY(Affine product, Unary(depth));

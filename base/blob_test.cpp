@@ -1,0 +1,88 @@
+#include "base/blob.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+class BlobTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "/weft-blob-XXXXXX";
+    root_ = ::mkdtemp(pattern.data());
+    directory_ = root_ + "/m.blobs";
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  std::string root_, directory_;
+};
+
+Tensor Numbers() {
+  Tensor t(Dtype::kF32, {2, 3});
+  for (int i = 0; i < 6; ++i) SetElem(t, i, i * 1.5);
+  return t;
+}
+
+TEST_F(BlobTest, SaveAndLoad) {
+  BlobStore store;
+  Tensor words(Dtype::kString, {3});
+  words.strings() = {"one", "", std::string("\0two", 4)};
+  const std::string numbers = store.Put(Numbers()), text = store.Put(words);
+  EXPECT_EQ(store.Put(Numbers()), numbers);
+  EXPECT_EQ(store.size(), 2u);
+  ASSERT_TRUE(store.Save(directory_).ok());
+
+  const Result<BlobStore> loaded = BlobStore::Load(directory_);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().ToString();
+  EXPECT_EQ(loaded->size(), 2u);
+  EXPECT_TRUE(*loaded->Get(numbers, Dtype::kF32, {2, 3}) == Numbers());
+  EXPECT_TRUE(*loaded->Get(text, Dtype::kString, {3}) == words);
+  EXPECT_FALSE(loaded->Get(text, Dtype::kString, {2}).ok());
+  EXPECT_FALSE(loaded->Get(text, Dtype::kString, {int64_t{1} << 40}).ok());
+  EXPECT_EQ(loaded->Get(numbers, Dtype::kF32, {7}).status().what(),
+            "blob " + numbers + ": found 24 bytes, which is no f32[7]");
+  EXPECT_FALSE(loaded->Get(std::string(64, 'a'), Dtype::kF32, {6}).ok());
+  EXPECT_FALSE(loaded->Get("../x", Dtype::kF32, {6}).ok());
+}
+
+TEST_F(BlobTest, LaterWritesDoNotReachTheStore) {
+  BlobStore store;
+  Tensor t = Numbers();
+  const std::string hash = store.Put(t);
+  t.mutable_as<float>()[0] = 99;
+  EXPECT_TRUE(*store.Get(hash, Dtype::kF32, {2, 3}) == Numbers());
+}
+
+TEST_F(BlobTest, NothingIsStoredOfNothing) {
+  BlobStore store;
+  const std::string hash = store.Put(Tensor(Dtype::kF32, {0, 4}));
+  EXPECT_EQ(store.size(), 0u);
+  EXPECT_EQ(store.Get(hash, Dtype::kF32, {0, 4})->elems(), 0);
+  ASSERT_TRUE(store.Save(directory_).ok());
+  EXPECT_FALSE(fs::exists(directory_));
+  EXPECT_EQ(BlobStore::Load(directory_)->size(), 0u);
+}
+
+TEST_F(BlobTest, DamageIsSeen) {
+  BlobStore store;
+  const std::string hash = store.Put(Numbers());
+  ASSERT_TRUE(store.Save(directory_).ok());
+  ASSERT_TRUE(WriteFileAtomically(directory_ + "/" + hash, std::string(24, 'x')).ok());
+  EXPECT_EQ(BlobStore::Load(directory_)->Get(hash, Dtype::kF32, {6}).status().what(),
+            "blob " + hash + ": its bytes have another hash");
+  fs::remove(directory_ + "/" + hash);
+  fs::create_symlink("/etc/passwd", directory_ + "/" + hash);
+  EXPECT_FALSE(BlobStore::Load(directory_).ok());
+  fs::remove(directory_ + "/" + hash);
+  fs::create_directory(directory_ + "/" + hash);
+  EXPECT_FALSE(BlobStore::Load(directory_).ok());
+}
+
+}  // namespace
+}  // namespace weft
