@@ -87,7 +87,7 @@ class Assembler {
     plan::Buffer buffer{.name = graph_[v].name, .dtype = constant.dtype(), .shape = constant.shape(),
                         .layout = layout, .kind = BufferKind::kWeight};
     if (constant.elems() > 0)
-      buffer.blob = plan_.weights.Put(layout.IsPlain() ? constant : plan::Pack(constant, layout));
+      buffer.blob = plan_.blobs.Put(layout.IsPlain() ? constant : plan::Pack(constant, layout));
     return weights_[key] = Add(std::move(buffer));
   }
 
@@ -128,6 +128,7 @@ class Assembler {
                              .key = codegen::KernelKey(nest, module_.target),
                              .rank_scratch_bytes = loops::RankScratchBytes(nest),
                              .team_scratch_bytes = loops::TeamScratchBytes(nest)});
+    plan_.blobs.Put(plan::TextBlob(plan_.kernels.back().loops));
     return {};
   }
 
@@ -149,7 +150,9 @@ class Assembler {
       return {};
     };
     WEFT_TRY(add(step.call.inputs, step.inputs));
-    return add(step.call.outputs, step.outputs);
+    WEFT_TRY(add(step.call.outputs, step.outputs));
+    fallback::Print(step.call, plan_.blobs);  // its tensor attributes become blobs of the plan
+    return {};
   }
 
   Status FillView(const Group& group, plan::Step& step) {

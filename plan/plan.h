@@ -7,14 +7,16 @@
 // Text form (`.plan`, what `inspect` prints):
 //
 //   plan digits for cpu:x86-64-v4 threads=2 {
-//     kernel conv1_relu1 key 6f2c… rank_scratch 0 team_scratch 0
-//     specialization (image: f32[1, 1, 28, 28]) arena 62720 {
-//       buffer image: f32[1, 1, 28, 28] input
-//       buffer w1: f32[16, 1, 3, 3] bcda weight blob(3f9a…, 576 bytes)
-//       buffer t0: f32[1, 16, 28, 28] at 0 live 0:2
-//       step own conv1_relu1(image, w1, b1) -> (t0) us 18.2 estimated  # /conv1/Conv /relu1/Relu
-//       step vendor onednn.matmul(…) -> (…) {…} us 4.1 measured  # /fc1/Gemm
-//       step view t1 = t0
+//     kernel conv1_relu1 key "6f2c…" rank_scratch 0 team_scratch 0 loops blob(9a01…, 1234 bytes)
+//     specialization (image) -> (digit) arena 62720 {
+//       buffer image: f32[1, 1, 28, 28] input live 0:0
+//       buffer w1: f32[16, 1, 3, 3] layout "bcda" weight blob(3f9a…, 576 bytes) live 0:0
+//       buffer t0: f32[1, 16, 28, 28] arena at 0 live 0:2
+//       buffer t1: f32[1, 3136] alias of t0 live 1:2
+//       step own conv1_relu1 kernel conv1_relu1 (image, w1, b1) -> (t0) us 18.2 estimated nodes ("/conv1/Conv")
+//       step view flat (t0) -> (t1) us 0 estimated nodes ("/Flatten")
+//       step vendor fc1 (t1, fc1_w, fc1_b) -> (digit) us 4.1 measured nodes ("/fc1/Gemm")
+//         call onednn.matmul(…) -> (…) {…}
 //     } }
 //
 // Verify(): (1) ids and names; (2) every buffer that a step reads was written by an earlier step or is
@@ -98,10 +100,15 @@ struct Plan {
   Target target;
   std::vector<Kernel> kernels;
   std::vector<Specialization> specializations;
-  BlobStore weights;
+  BlobStore blobs;                 // weights, nests' texts, tensors among the attributes of calls
 };
 
-std::string Print(const Plan& plan);               // weights are blobs
+// Bytes of a buffer by its layout and shape (unknown extents at 0); an error if they leave int64.
+Result<int64_t> BufferBytes(const Buffer& buffer);
+// A text as a tensor of bytes, to go into a blob store.
+Tensor TextBlob(std::string_view text);
+
+std::string Print(const Plan& plan);               // constants and nests are blobs
 Result<Plan> ParsePlan(std::string_view text, const std::string& file, const BlobStore& blobs);
 Status Verify(const Plan& plan);
 bool Equal(const Plan& a, const Plan& b);

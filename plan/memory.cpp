@@ -1,0 +1,87 @@
+#include "plan/memory.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace weft::plan {
+namespace {
+
+constexpr int64_t kAlign = 64;
+
+int64_t RoundUp(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+bool IsPlanned(const Buffer& b) { return b.kind == BufferKind::kArena || b.kind == BufferKind::kBounded; }
+
+void SetLifetimes(Specialization& s) {
+  const auto last = static_cast<int32_t>(std::max<size_t>(s.steps.size(), 1)) - 1;
+  for (Buffer& b : s.buffers) {
+    // What lies outside the arena lives all the time; the rest begins with its first use.
+    b.first_step = IsPlanned(b) || b.kind == BufferKind::kAlias ? last : 0;
+    b.last_step = IsPlanned(b) || b.kind == BufferKind::kAlias ? 0 : last;
+  }
+  const auto touch = [&](BufferId id, int32_t step) {
+    while (id.valid()) {
+      Buffer& b = s.buffers[id.index];
+      b.first_step = std::min(b.first_step, step);
+      b.last_step = std::max(b.last_step, step);
+      id = b.kind == BufferKind::kAlias ? b.alias : BufferId();
+    }
+  };
+  for (size_t i = 0; i < s.steps.size(); ++i) {
+    for (BufferId id : s.steps[i].inputs) touch(id, static_cast<int32_t>(i));
+    for (BufferId id : s.steps[i].outputs) touch(id, static_cast<int32_t>(i));
+  }
+  for (BufferId id : s.outputs) touch(id, last);
+  for (Buffer& b : s.buffers) b.last_step = std::max(b.first_step, b.last_step);
+}
+
+}  // namespace
+
+Status PlanMemory(Specialization& s) {
+  SetLifetimes(s);
+  std::vector<size_t> order;
+  for (size_t i = 0; i < s.buffers.size(); ++i)
+    if (IsPlanned(s.buffers[i])) order.push_back(i);
+  // Big ones first: they are the hardest to place. Ties by lifetime, then by position.
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    const Buffer &x = s.buffers[a], &y = s.buffers[b];
+    if (x.bytes != y.bytes) return x.bytes > y.bytes;
+    return x.last_step - x.first_step > y.last_step - y.first_step;
+  });
+  std::vector<const Buffer*> placed;  // by offset
+  s.arena_bytes = 0;
+  for (size_t i : order) {
+    Buffer& b = s.buffers[i];
+    const int64_t need = RoundUp(b.bytes);
+    int64_t best = -1, best_gap = INT64_MAX, end = 0;
+    for (const Buffer* p : placed) {
+      if (p->last_step < b.first_step || p->first_step > b.last_step) continue;
+      const int64_t gap = p->offset - end;
+      if (gap >= need && gap < best_gap) {
+        best = end;
+        best_gap = gap;
+      }
+      end = std::max(end, p->offset + RoundUp(p->bytes));
+    }
+    b.offset = best >= 0 ? best : end;
+    s.arena_bytes = std::max(s.arena_bytes, b.offset + need);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), &b,
+                                   [](const Buffer* x, const Buffer* y) { return x->offset < y->offset; }),
+                  &b);
+  }
+  return {};
+}
+
+int64_t MaximumLiveBytes(const Specialization& s) {
+  std::vector<int64_t> change(s.steps.size() + 2, 0);
+  for (const Buffer& b : s.buffers)
+    if (IsPlanned(b)) {
+      change[static_cast<size_t>(b.first_step)] += b.bytes;
+      change[static_cast<size_t>(b.last_step) + 1] -= b.bytes;
+    }
+  int64_t live = 0, most = 0;
+  for (int64_t c : change) most = std::max(most, live += c);
+  return most;
+}
+
+}  // namespace weft::plan

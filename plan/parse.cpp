@@ -1,0 +1,274 @@
+#include <fmt/format.h>
+
+#include <cstring>
+#include <map>
+
+#include "base/text.h"
+#include "plan/plan.h"
+
+namespace weft::plan {
+namespace {
+
+constexpr std::string_view kBufferKinds[] = {"input", "output", "weight", "arena", "bounded", "dynamic", "alias"};
+
+class Parser {
+ public:
+  Parser(Lexer lexer, std::string file, const BlobStore& blobs)
+      : lexer_(std::move(lexer)), file_(std::move(file)), blobs_(blobs) {}
+
+  Result<Plan> Run() {
+    WEFT_TRY(lexer_.Expect("plan"));
+    WEFT_TRY(plan_.name, lexer_.ExpectName());
+    WEFT_TRY(lexer_.Expect("for"));
+    WEFT_TRY(std::string target, lexer_.ExpectString());
+    WEFT_TRY(plan_.target, ParseTarget(target));
+    WEFT_TRY(lexer_.Expect("{"));
+    WEFT_TRY(Provenance());
+    while (lexer_.Accept("kernel")) WEFT_TRY(OneKernel());
+    while (lexer_.Accept("specialization")) WEFT_TRY(OneSpecialization());
+    WEFT_TRY(lexer_.Expect("}"));
+    if (!lexer_.AtEnd()) return lexer_.Error("expected the end of the text");
+    plan_.blobs = blobs_;
+    return std::move(plan_);
+  }
+
+ private:
+  Status Provenance() {
+    WEFT_TRY(lexer_.Expect("model"));
+    WEFT_TRY(plan_.model_hash, lexer_.ExpectString());
+    WEFT_TRY(lexer_.Expect("versions"));
+    WEFT_TRY(plan_.weft, lexer_.ExpectString());
+    WEFT_TRY(plan_.codegen, lexer_.ExpectString());
+    WEFT_TRY(plan_.libraries, lexer_.ExpectString());
+    WEFT_TRY(lexer_.Expect("prices"));
+    return Measured(plan_.measured);
+  }
+
+  Status Measured(bool& measured) {
+    measured = lexer_.Accept("measured");
+    return measured ? Status() : lexer_.Expect("estimated");
+  }
+
+  Result<int64_t> Count() {
+    const Token at = lexer_.Peek();
+    WEFT_TRY(int64_t n, lexer_.ExpectInt());
+    if (n < 0) return lexer_.ErrorAt(at, fmt::format("found {}, expected a number that is not negative", n));
+    return n;
+  }
+
+  // blob(HASH, N bytes); hashes may begin with a digit, so they are quoted when printed as names.
+  Status Blob(std::string& hash, int64_t& bytes) {
+    WEFT_TRY(lexer_.Expect("blob"));
+    WEFT_TRY(lexer_.Expect("("));
+    WEFT_TRY(hash, lexer_.ExpectString());
+    WEFT_TRY(lexer_.Expect(","));
+    WEFT_TRY(bytes, Count());
+    WEFT_TRY(lexer_.Expect("bytes"));
+    return lexer_.Expect(")");
+  }
+
+  Status OneKernel() {
+    Kernel k;
+    WEFT_TRY(k.name, lexer_.ExpectName());
+    WEFT_TRY(lexer_.Expect("key"));
+    WEFT_TRY(k.key, lexer_.ExpectString());
+    WEFT_TRY(lexer_.Expect("rank_scratch"));
+    WEFT_TRY(k.rank_scratch_bytes, Count());
+    WEFT_TRY(lexer_.Expect("team_scratch"));
+    WEFT_TRY(k.team_scratch_bytes, Count());
+    WEFT_TRY(lexer_.Expect("loops"));
+    std::string hash;
+    int64_t bytes = 0;
+    WEFT_TRY(Blob(hash, bytes));
+    WEFT_TRY(Tensor text, blobs_.Get(hash, Dtype::kU8, {bytes}));
+    k.loops.assign(text.as<char>(), static_cast<size_t>(bytes));
+    if (!kernels_.emplace(k.name, KernelId(plan_.kernels.size())).second)
+      return lexer_.Error(fmt::format("two kernels are called \"{}\"", k.name));
+    plan_.kernels.push_back(std::move(k));
+    return {};
+  }
+
+  // Operand lists come before the buffers they name are known, so names are resolved at the end.
+  Result<std::vector<std::string>> Names() {
+    std::vector<std::string> names;
+    WEFT_TRY(lexer_.Expect("("));
+    while (!lexer_.Accept(")")) {
+      if (!names.empty()) WEFT_TRY(lexer_.Expect(","));
+      WEFT_TRY(std::string name, lexer_.ExpectName());
+      names.push_back(std::move(name));
+    }
+    return names;
+  }
+
+  Result<std::vector<BufferId>> Resolve(const std::vector<std::string>& names) {
+    std::vector<BufferId> ids;
+    for (const std::string& name : names) {
+      const auto it = buffers_.find(name);
+      if (it == buffers_.end() && name != "_") return lexer_.Error(fmt::format("no buffer is called \"{}\"", name));
+      ids.push_back(it == buffers_.end() ? BufferId() : it->second);
+    }
+    return ids;
+  }
+
+  Status OneSpecialization() {
+    s_ = {};
+    buffers_.clear();
+    WEFT_TRY(auto inputs, Names());
+    WEFT_TRY(lexer_.Expect("->"));
+    WEFT_TRY(auto outputs, Names());
+    WEFT_TRY(lexer_.Expect("arena"));
+    WEFT_TRY(s_.arena_bytes, Count());
+    WEFT_TRY(lexer_.Expect("{"));
+    while (!lexer_.Accept("}")) {
+      if (lexer_.Accept("extent")) {
+        WEFT_TRY(std::string name, lexer_.ExpectName());
+        s_.extents.push_back(std::move(name));
+      } else if (lexer_.Accept("buffer")) {
+        WEFT_TRY(OneBuffer());
+      } else {
+        WEFT_TRY(lexer_.Expect("step"));
+        WEFT_TRY(OneStep());
+      }
+    }
+    WEFT_TRY(s_.inputs, Resolve(inputs));
+    WEFT_TRY(s_.outputs, Resolve(outputs));
+    plan_.specializations.push_back(std::move(s_));
+    return {};
+  }
+
+  Result<Shape> SymbolicShape() {
+    Shape shape;
+    WEFT_TRY(lexer_.Expect("["));
+    while (!lexer_.Accept("]")) {
+      if (!shape.empty()) WEFT_TRY(lexer_.Expect(","));
+      if (lexer_.Peek().kind == TokenKind::kInt) {
+        WEFT_TRY(int64_t extent, Count());
+        shape.push_back(extent);
+        continue;
+      }
+      WEFT_TRY(std::string name, lexer_.ExpectName());
+      size_t k = 0;
+      while (k < s_.extents.size() && s_.extents[k] != name) ++k;
+      if (k == s_.extents.size()) return lexer_.Error(fmt::format("no extent is called \"{}\"", name));
+      shape.push_back(-1 - static_cast<int64_t>(k));
+    }
+    return shape;
+  }
+
+  Status OneBuffer() {
+    Buffer b;
+    WEFT_TRY(b.name, lexer_.ExpectName());
+    WEFT_TRY(lexer_.Expect(":"));
+    WEFT_TRY(b.dtype, lexer_.ExpectDtype());
+    WEFT_TRY(b.shape, SymbolicShape());
+    b.layout = Layout::Plain(b.shape.size());
+    if (lexer_.Accept("layout")) {
+      WEFT_TRY(std::string text, lexer_.ExpectString());
+      WEFT_TRY(b.layout, ParseLayout(text));
+    }
+    WEFT_TRY(std::string kind, lexer_.ExpectName());
+    size_t k = 0;
+    while (k < std::size(kBufferKinds) && kBufferKinds[k] != kind) ++k;
+    if (k == std::size(kBufferKinds)) return lexer_.Error(fmt::format("unknown kind of buffer \"{}\"", kind));
+    b.kind = static_cast<BufferKind>(k);
+    WEFT_TRY(BufferPlace(b));
+    WEFT_TRY(lexer_.Expect("live"));
+    WEFT_TRY(int64_t first, Count());
+    WEFT_TRY(lexer_.Expect(":"));
+    WEFT_TRY(int64_t last, Count());
+    if (first > INT32_MAX || last > INT32_MAX) return lexer_.Error("a lifetime is longer than any plan");
+    b.first_step = static_cast<int32_t>(first);
+    b.last_step = static_cast<int32_t>(last);
+    WEFT_TRY(b.bytes, BufferBytes(b));
+    if (!buffers_.emplace(b.name, BufferId(s_.buffers.size())).second)
+      return lexer_.Error(fmt::format("two buffers are called \"{}\"", b.name));
+    s_.buffers.push_back(std::move(b));
+    return {};
+  }
+
+  Status BufferPlace(Buffer& b) {
+    if (b.kind == BufferKind::kArena || b.kind == BufferKind::kBounded) {
+      WEFT_TRY(lexer_.Expect("at"));
+      WEFT_TRY(b.offset, Count());
+    } else if (b.kind == BufferKind::kWeight && lexer_.Is("blob")) {
+      int64_t bytes = 0;
+      WEFT_TRY(Blob(b.blob, bytes));
+    } else if (b.kind == BufferKind::kAlias) {
+      WEFT_TRY(lexer_.Expect("of"));
+      WEFT_TRY(std::string name, lexer_.ExpectName());
+      const auto it = buffers_.find(name);
+      if (it == buffers_.end()) return lexer_.Error(fmt::format("no earlier buffer is called \"{}\"", name));
+      b.alias = it->second;
+    }
+    return {};
+  }
+
+  Status OneStep() {
+    Step step;
+    WEFT_TRY(std::string kind, lexer_.ExpectName());
+    size_t k = 0;
+    while (k < 5 && StepKindName(static_cast<StepKind>(k)) != kind) ++k;
+    if (k == 5) return lexer_.Error(fmt::format("unknown kind of step \"{}\"", kind));
+    step.kind = static_cast<StepKind>(k);
+    WEFT_TRY(step.name, lexer_.ExpectName());
+    if (step.kind == StepKind::kOwn) {
+      WEFT_TRY(lexer_.Expect("kernel"));
+      WEFT_TRY(std::string kernel, lexer_.ExpectName());
+      const auto it = kernels_.find(kernel);
+      if (it == kernels_.end()) return lexer_.Error(fmt::format("no kernel is called \"{}\"", kernel));
+      step.kernel = it->second;
+    }
+    WEFT_TRY(auto inputs, Names());
+    WEFT_TRY(step.inputs, Resolve(inputs));
+    WEFT_TRY(lexer_.Expect("->"));
+    WEFT_TRY(auto outputs, Names());
+    WEFT_TRY(step.outputs, Resolve(outputs));
+    if (lexer_.Accept("params")) {
+      WEFT_TRY(step.params, Names());
+    }
+    WEFT_TRY(lexer_.Expect("us"));
+    WEFT_TRY(step.us, lexer_.ExpectFloat());
+    WEFT_TRY(Measured(step.measured));
+    WEFT_TRY(StepNodes(step));
+    if (step.kind == StepKind::kVendor || step.kind == StepKind::kNative) {
+      WEFT_TRY(lexer_.Expect("call"));
+      WEFT_TRY(step.call, fallback::ParseCall(lexer_, blobs_));
+    }
+    s_.steps.push_back(std::move(step));
+    return {};
+  }
+
+  Status StepNodes(Step& step) {
+    WEFT_TRY(lexer_.Expect("nodes"));
+    WEFT_TRY(lexer_.Expect("("));
+    while (!lexer_.Accept(")")) {
+      if (!step.nodes.empty()) WEFT_TRY(lexer_.Expect(","));
+      WEFT_TRY(std::string node, lexer_.ExpectString());
+      step.nodes.push_back(std::move(node));
+    }
+    return {};
+  }
+
+  Lexer lexer_;
+  std::string file_;
+  const BlobStore& blobs_;
+  Plan plan_;
+  Specialization s_;
+  std::map<std::string, KernelId> kernels_;
+  std::map<std::string, BufferId> buffers_;
+};
+
+}  // namespace
+
+Tensor TextBlob(std::string_view text) {
+  Tensor blob(Dtype::kU8, {static_cast<int64_t>(text.size())});
+  if (!text.empty()) std::memcpy(blob.mutable_data(), text.data(), text.size());
+  return blob;
+}
+
+Result<Plan> ParsePlan(std::string_view text, const std::string& file, const BlobStore& blobs) {
+  WEFT_TRY(Lexer lexer, Lexer::Open(text, file));
+  return Parser(std::move(lexer), file, blobs).Run();
+}
+
+}  // namespace weft::plan

@@ -1,0 +1,213 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/text.h"
+#include "plan/plan.h"
+
+namespace weft::plan {
+namespace {
+
+constexpr int64_t kAlign = 64;
+constexpr int64_t kMaxBytes = int64_t{1} << 46;
+
+class Verifier {
+ public:
+  explicit Verifier(const Plan& plan) : plan_(plan) {}
+
+  Status Run() {
+    std::set<std::string> names;
+    for (const Kernel& k : plan_.kernels) {
+      if (k.name.empty() || !names.insert(k.name).second)
+        return Invalid(fmt::format("two kernels are called \"{}\"", k.name));
+      if (k.rank_scratch_bytes < 0 || k.team_scratch_bytes < 0 || k.rank_scratch_bytes > kMaxBytes ||
+          k.team_scratch_bytes > kMaxBytes)
+        return Invalid(fmt::format("kernel \"{}\" asks for {} and {} bytes of scratch", k.name,
+                                   k.rank_scratch_bytes, k.team_scratch_bytes));
+    }
+    for (size_t i = 0; i < plan_.specializations.size(); ++i) {
+      s_ = &plan_.specializations[i];
+      if (Status status = Specialized(); !status.ok())
+        return std::move(status).Because(fmt::format("specialization {}", i));
+    }
+    return {};
+  }
+
+ private:
+  const Buffer& operator[](BufferId id) const { return s_->buffers[id.index]; }
+  bool InRange(BufferId id) const { return id.valid() && id.index < std::ssize(s_->buffers); }
+
+  Status Specialized() {
+    if (s_->arena_bytes < 0 || s_->arena_bytes > kMaxBytes)
+      return Invalid(fmt::format("an arena of {} bytes", s_->arena_bytes));
+    std::set<std::string> names;
+    for (size_t i = 0; i < s_->buffers.size(); ++i) {
+      if (s_->buffers[i].name.empty() || !names.insert(s_->buffers[i].name).second)
+        return Invalid(fmt::format("two buffers are called \"{}\"", s_->buffers[i].name));
+      WEFT_TRY(OneBuffer(i));
+    }
+    WEFT_TRY(Flow());
+    return Overlaps();
+  }
+
+  Status OneBuffer(size_t i) {
+    const Buffer& b = s_->buffers[i];
+    const auto bad = [&](std::string what) { return Invalid(std::move(what)).At(fmt::format("buffer \"{}\"", b.name)); };
+    if (b.layout.rank() != b.shape.size())
+      return bad(fmt::format("layout {} for {} axes", weft::Print(b.layout), b.shape.size()));
+    for (int64_t e : b.shape)
+      if (e < -std::ssize(s_->extents)) return bad("an extent that is not in the table");
+    WEFT_TRY(int64_t bytes, BufferBytes(b));
+    if (bytes != b.bytes) return bad(fmt::format("found {} bytes, its layout and shape need {}", b.bytes, bytes));
+    if (b.first_step < 0 || b.last_step < b.first_step) return bad("a lifetime that ends before it begins");
+    if (b.kind == BufferKind::kArena || b.kind == BufferKind::kBounded)
+      if (b.offset < 0 || b.offset % kAlign || b.offset > s_->arena_bytes || bytes > s_->arena_bytes - b.offset)
+        return bad(fmt::format("at {} with {} bytes, outside the arena of {} or not aligned", b.offset, bytes,
+                               s_->arena_bytes));
+    if (b.kind == BufferKind::kAlias) {
+      if (!InRange(b.alias) || b.alias.index >= static_cast<int32_t>(i)) return bad("an alias of no earlier buffer");
+      if ((*this)[b.alias].bytes < bytes)
+        return bad(fmt::format("{} bytes, an alias of \"{}\" with {}", bytes, (*this)[b.alias].name, (*this)[b.alias].bytes));
+    }
+    if (b.kind == BufferKind::kWeight && bytes > 0) WEFT_TRY(Weight(b));
+    if ((b.kind == BufferKind::kInput || b.kind == BufferKind::kOutput) && !b.layout.IsPlain())
+      return bad("an input or output that is not plain");
+    return {};
+  }
+
+  Status Weight(const Buffer& b) {
+    auto blob = plan_.blobs.Get(b.blob, Dtype::kU8, {b.bytes});
+    return blob.ok() ? Status() : std::move(blob.status()).At(fmt::format("buffer \"{}\"", b.name));
+  }
+
+  BufferId Root(BufferId id) const {
+    while ((*this)[id].kind == BufferKind::kAlias) id = (*this)[id].alias;
+    return id;
+  }
+
+  // Every buffer is written before it is read, and nothing that is not the plan's own is written.
+  Status Flow() {
+    std::vector<bool> written(s_->buffers.size(), false);
+    for (size_t i = 0; i < s_->buffers.size(); ++i) {
+      const BufferKind kind = s_->buffers[i].kind;
+      written[i] = kind == BufferKind::kInput || kind == BufferKind::kWeight;
+    }
+    for (size_t i = 0; i < s_->steps.size(); ++i) {
+      const Step& step = s_->steps[i];
+      if (Status status = OneStep(step, static_cast<int32_t>(i), written); !status.ok())
+        return std::move(status).At(fmt::format("step {} \"{}\"", i, step.name));
+    }
+    for (BufferId id : s_->inputs)
+      if (!InRange(id) || (*this)[id].kind != BufferKind::kInput) return Invalid("an input that is no input buffer");
+    for (BufferId id : s_->outputs)
+      if (!InRange(id) || !written[id.index]) return Invalid("an output that no step writes");
+    return {};
+  }
+
+  Status OneStep(const Step& step, int32_t at, std::vector<bool>& written) {
+    const bool is_call = step.kind == StepKind::kVendor || step.kind == StepKind::kNative;
+    if (step.kind == StepKind::kOwn &&
+        (!step.kernel.valid() || step.kernel.index >= std::ssize(plan_.kernels)))
+      return Invalid("a kernel that is not in the plan");
+    if (is_call) {
+      WEFT_TRY(fallback::Verify(step.call));
+      WEFT_TRY(CallOperands(step.call.inputs, step.inputs));
+      WEFT_TRY(CallOperands(step.call.outputs, step.outputs));
+    }
+    for (BufferId id : step.inputs) {
+      if (!id.valid() && is_call) continue;
+      if (!InRange(id)) return Invalid("an operand that is no buffer");
+      if (!written[Root(id).index]) return Invalid(fmt::format("\"{}\" is read before it is written", (*this)[id].name));
+      WEFT_TRY(Alive(Root(id), at));
+    }
+    for (BufferId id : step.outputs) {
+      if (!id.valid() && is_call) continue;
+      if (!InRange(id)) return Invalid("an operand that is no buffer");
+      const BufferKind kind = (*this)[Root(id)].kind;
+      const bool view = step.kind == StepKind::kView;
+      if (!view && (kind == BufferKind::kInput || kind == BufferKind::kWeight))
+        return Invalid(fmt::format("\"{}\" is written, but is an input or a weight", (*this)[id].name));
+      written[id.index] = true;
+      if (!view) written[Root(id).index] = true;
+      WEFT_TRY(Alive(Root(id), at));
+    }
+    if (step.kind == StepKind::kView &&
+        (step.inputs.size() != 1 || step.outputs.size() != 1 || Root(step.outputs[0]) != Root(step.inputs[0])))
+      return Invalid("a view of other memory than its source");
+    return {};
+  }
+
+  Status Alive(BufferId id, int32_t step) {
+    const Buffer& b = (*this)[id];
+    if (step < b.first_step || step > b.last_step)
+      return Invalid(fmt::format("\"{}\" is used outside its lifetime {}:{}", b.name, b.first_step, b.last_step));
+    return {};
+  }
+
+  Status CallOperands(const std::vector<fallback::CallOperand>& operands, const std::vector<BufferId>& ids) {
+    if (operands.size() != ids.size())
+      return Invalid(fmt::format("found {} operands, the call has {}", ids.size(), operands.size()));
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (ids[i].valid() == operands[i].value.empty()) return Invalid("an operand that the call does not have");
+      if (!ids[i].valid()) continue;
+      if (!InRange(ids[i])) return Invalid("an operand that is no buffer");
+      const Buffer& b = (*this)[ids[i]];
+      if (b.dtype != operands[i].dtype || b.shape != operands[i].shape)
+        return Invalid(fmt::format("operand \"{}\" is {}{}, the call expects {}{}", b.name, DtypeName(b.dtype),
+                                   weft::Print(b.shape), DtypeName(operands[i].dtype), weft::Print(operands[i].shape)));
+      if (!operands[i].any_layout && b.layout != operands[i].layout)
+        return Invalid(fmt::format("operand \"{}\" has layout {}, the call expects {}", b.name,
+                                   weft::Print(b.layout), weft::Print(operands[i].layout)));
+    }
+    return {};
+  }
+
+  // Sweep over steps: what begins is compared with what is live. Aliases share on purpose, and their
+  // roots' lifetimes cover them.
+  Status Overlaps() {
+    std::vector<const Buffer*> planned;
+    for (const Buffer& b : s_->buffers)
+      if ((b.kind == BufferKind::kArena || b.kind == BufferKind::kBounded) && b.bytes > 0) planned.push_back(&b);
+    std::sort(planned.begin(), planned.end(), [](const Buffer* a, const Buffer* b) { return a->first_step < b->first_step; });
+    std::map<int64_t, const Buffer*> live;  // by offset; disjoint
+    for (const Buffer* b : planned) {
+      std::erase_if(live, [&](const auto& entry) { return entry.second->last_step < b->first_step; });
+      auto next = live.lower_bound(b->offset);
+      const Buffer* clash = nullptr;
+      if (next != live.end() && next->first < b->offset + b->bytes) clash = next->second;
+      if (next != live.begin() && std::prev(next)->first + std::prev(next)->second->bytes > b->offset)
+        clash = std::prev(next)->second;
+      if (clash) return Invalid(fmt::format("\"{}\" and \"{}\" are live at once and overlap", clash->name, b->name));
+      live[b->offset] = b;
+    }
+    return {};
+  }
+
+  const Plan& plan_;
+  const Specialization* s_ = nullptr;
+};
+
+}  // namespace
+
+Result<int64_t> BufferBytes(const Buffer& buffer) {
+  Shape shape = buffer.shape;
+  for (int64_t& e : shape) e = std::max<int64_t>(e, 0);
+  // Blocks and row padding multiply the count by little; the bound leaves room for them.
+  WEFT_TRY(int64_t elems, CountElems(shape));
+  if (elems > kMaxBytes / 16)
+    return Limit(fmt::format("{} elements", elems)).At(fmt::format("buffer \"{}\"", buffer.name));
+  for (const Layout::Axis& a : buffer.layout.axes)
+    if (a.block > 4096) return Invalid("a block of more than 4096").At(fmt::format("buffer \"{}\"", buffer.name));
+  if (buffer.layout.rank() != shape.size())
+    return Invalid(fmt::format("layout {} for {} axes", weft::Print(buffer.layout), shape.size()))
+        .At(fmt::format("buffer \"{}\"", buffer.name));
+  return AllocElems(buffer.layout, shape) * SizeBytes(buffer.dtype);
+}
+
+Status Verify(const Plan& plan) { return Verifier(plan).Run(); }
+
+bool Equal(const Plan& a, const Plan& b) { return Print(a) == Print(b); }
+
+}  // namespace weft::plan
