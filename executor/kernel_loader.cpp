@@ -1,0 +1,60 @@
+#include "executor/kernel_loader.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace weft::executor {
+namespace {
+
+Result<std::unique_ptr<LoadedKernel>> Open(const std::string& path, const std::string& symbol) {
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle) return Internal(fmt::format("machine code does not load: {}", dlerror())).At("kernel " + symbol);
+  void* function = dlsym(handle, symbol.c_str());
+  if (!function) {
+    dlclose(handle);
+    return Internal("machine code has no such symbol").At("kernel " + symbol);
+  }
+  return std::make_unique<LoadedKernel>(handle, reinterpret_cast<KernelFunction>(function));
+}
+
+// Without a cache the bytes go through an anonymous file, which nobody else can write.
+Result<std::unique_ptr<LoadedKernel>> OpenFromMemory(const std::vector<uint8_t>& bytes, const std::string& symbol) {
+  const int fd = memfd_create("weft-kernel", MFD_CLOEXEC);
+  if (fd < 0) return Limit("no anonymous file for machine code").At("kernel " + symbol);
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n = write(fd, bytes.data() + done, bytes.size() - done);
+    if (n <= 0) break;
+    done += static_cast<size_t>(n);
+  }
+  auto kernel = done == bytes.size() ? Open(fmt::format("/proc/self/fd/{}", fd), symbol)
+                                     : Limit("no memory for machine code").At("kernel " + symbol);
+  close(fd);
+  return kernel;
+}
+
+}  // namespace
+
+LoadedKernel::~LoadedKernel() { dlclose(handle_); }
+
+Result<std::unique_ptr<LoadedKernel>> LoadKernel(const plan::Kernel& kernel, const Target& target,
+                                                 const LoadOptions& options) {
+  if (options.cache)
+    if (auto path = options.cache->PathOf("so", kernel.key))
+      if (auto loaded = Open(*path, kernel.name); loaded.ok()) return loaded;
+  if (!options.compiler)
+    return Missing("the code cache does not hold its machine code, and this runtime has no compiler")
+        .At("kernel " + kernel.name)
+        .Try("run `weft build` or `weft run` on this machine once, with the same cache directory");
+  WEFT_TRY(std::vector<uint8_t> bytes, options.compiler(kernel, target));
+  if (options.cache) {
+    options.cache->Put("so", kernel.key, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    if (auto path = options.cache->PathOf("so", kernel.key))
+      if (auto loaded = Open(*path, kernel.name); loaded.ok()) return loaded;
+  }
+  return OpenFromMemory(bytes, kernel.name);
+}
+
+}  // namespace weft::executor
