@@ -142,4 +142,10 @@ Result<BlobStore> BlobStore::Load(const std::string& directory) {
   return store;
 }
 
+std::vector<std::string> BlobStore::Hashes() const {
+  std::vector<std::string> hashes;
+  for (const auto& [hash, blob] : blobs_) hashes.push_back(hash);
+  return hashes;
+}
+
 }  // namespace weft

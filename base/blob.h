@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/hash.h"
 #include "base/status.h"
@@ -22,6 +23,10 @@ class BlobStore {
   // The bytes as a tensor of this type and shape; an error names the hash if absent or of another
   // size.
   Result<Tensor> Get(std::string_view hash, Dtype dtype, Shape shape) const;
+  // Everything that `other` holds.
+  void Add(const BlobStore& other) { blobs_.insert(other.blobs_.begin(), other.blobs_.end()); }
+  // Hex hashes, sorted.
+  std::vector<std::string> Hashes() const;
   size_t size() const { return blobs_.size(); }
 
   // FILE.blobs/<hash>; Load maps the files and checks each hash on first use. No blobs, no

@@ -60,11 +60,11 @@ void SyncDirectory(const std::string& directory) {
 }
 
 // A new name beside `target`, short enough for any file system, and open for writing.
-int OpenTemporary(const std::string& directory, std::string& name) {
+int OpenTemporary(const std::string& directory, uint32_t mode, std::string& name) {
   static std::atomic<uint32_t> counter = 0;
   for (int attempt = 0; attempt < 100; ++attempt) {
     name = fmt::format("{}/.weft-{}-{}.tmp", directory, ::getpid(), counter++);
-    const int fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    const int fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
     if (fd >= 0 || errno != EEXIST) return fd;
   }
   return -1;
@@ -72,7 +72,8 @@ int OpenTemporary(const std::string& directory, std::string& name) {
 
 }  // namespace
 
-Status WriteFileAtomically(const std::string& path, std::string_view content) {
+Status WriteFileAtomically(const std::string& path, std::string_view content,
+                           const WriteOptions& options) {
   if (path.empty() || path.find('\0') != path.npos) return Usage("malformed path");
   struct stat old = {};
   const bool exists = ::stat(path.c_str(), &old) == 0;
@@ -91,16 +92,17 @@ Status WriteFileAtomically(const std::string& path, std::string_view content) {
                                 : slash == 0         ? "/"
                                                      : target.substr(0, slash);
   std::string temporary;
-  Descriptor file(OpenTemporary(directory, temporary));
+  Descriptor file(OpenTemporary(directory, options.mode, temporary));
   if (!file.ok()) return Failed(path, "can't write");
   const bool written = (!exists || ::fchmod(file.get(), old.st_mode & 07777) == 0) &&
-                       WriteAll(file.get(), content) && ::fsync(file.get()) == 0 && file.Close();
+                       WriteAll(file.get(), content) &&
+                       (!options.is_lasting || ::fsync(file.get()) == 0) && file.Close();
   if (!written || ::rename(temporary.c_str(), target.c_str()) != 0) {
     Status status = Failed(path, "can't write");
     ::unlink(temporary.c_str());
     return status;
   }
-  SyncDirectory(directory);
+  if (options.is_lasting) SyncDirectory(directory);
   return {};
 }
 

@@ -12,7 +12,12 @@ namespace weft {
 // Writes a whole file or nothing: temporary name, fsync, rename; an older file survives any failure
 // and passes on its permissions. Links are followed. Devices and pipes are written in place; a
 // directory is refused.
-Status WriteFileAtomically(const std::string& path, std::string_view content);
+struct WriteOptions {
+  uint32_t mode = 0666;    // of a new file, less the umask
+  bool is_lasting = true;  // waits until the disk has it; a cache can do without
+};
+Status WriteFileAtomically(const std::string& path, std::string_view content,
+                           const WriteOptions& options = {});
 
 // Reads a regular file of at most `limit_bytes`.
 Result<std::string> ReadFile(const std::string& path, int64_t limit_bytes = int64_t{1} << 34);

@@ -25,11 +25,12 @@ struct Target {
 
 // "cpu", "cpu:native", "cpu:x86-64-v3", "cpu:x86-64-v4", "cuda:sm_90". `cpu` is cpu:native. Threads
 // come from the cgroup quota and the affinity mask. An ISA that this machine lacks can be compiled
-// for but not run.
+// for but not run. What Print gives reads back as the same target; without its `threads=`, threads
+// and caches are this machine's.
 Result<Target> ParseTarget(std::string_view text);
 std::string Print(const Target& target);  // "cpu:x86-64-v4 threads=2"; caches only if not default
 Result<Target> HostTarget();
 int32_t UsableThreads();
-bool HostRuns(Isa isa);
+bool HostRuns(Isa isa);  // false for CUDA, which the driver library knows about
 
 }  // namespace weft

@@ -25,16 +25,19 @@ class Barrier {
   static void WaitOn(void* barrier) { static_cast<Barrier*>(barrier)->Wait(); }
 
  private:
+  friend class Team;
+  void SetSize(uint32_t size);  // while nobody waits
   struct State;
   std::unique_ptr<State> state_;
 };
 
 class Team {
  public:
-  // A team of `size` >= 1 threads, the caller's among them. Its TBB arena is limited to `size`.
+  // A team of 1 to 4096 threads, the caller's among them. Its TBB arena is limited to `size`.
   static Result<std::unique_ptr<Team>> Create(uint32_t size);
   ~Team();
   uint32_t size() const;
+  // For the ranks of the current Run, as many as it really got.
   Barrier& barrier();
 
   // Runs body(rank) on every rank at once, rank 0 on the caller, inside the team's arena; returns
