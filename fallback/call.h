@@ -5,7 +5,11 @@
 // what is fused behind it. Text form (`.call`), one line a call:
 //
 //   onednn.matmul(src = pool1_flat: f32[1, 3136] ab, weights = fc1_w: f32[3136, 10] any const,
-//       bias = fc1_b: f32[10] a const) -> (dst = fc1: f32[1, 10] ab) {post = [relu]}  # /fc1/Gemm
+//       bias = fc1_b: f32[10] a const) -> (dst = fc1: f32[1, 10] ab) {post = [relu], from = ["/fc1/Gemm"]}
+//
+// A value of unknown extents (natives only) has `?` for each; an absent operand is `role = _`. The nodes
+// that the call stands for follow as `from = ["/fc1/Gemm"]` in the braces, since a comment is not read
+// back; an attribute that is itself called post or from is quoted.
 //
 // `any` lets the library choose the layout of an operand; what it chose is asked when the call is
 // prepared. Constant operands in such a layout are packed once.
@@ -23,6 +27,10 @@
 #include "base/tensor.h"
 #include "base/text.h"
 
+namespace weft {
+class Lexer;
+}
+
 namespace weft::fallback {
 
 enum class Library : uint8_t { kNative, kOnednn, kCudnn, kCublas };
@@ -32,7 +40,7 @@ struct CallOperand {
   std::string role;              // "src", "weights", "bias", "dst", "post0"; natives: "in0", "out0"
   std::string value;             // the graph value's name; empty: an absent optional operand
   Dtype dtype = Dtype::kF32;
-  Shape shape;                   // logical
+  Shape shape;                   // logical; -1: known when the network runs (natives only)
   Layout layout;
   bool any_layout = false;       // the library chooses
   bool constant = false;         // known when the plan is built
@@ -73,6 +81,8 @@ std::string Print(const LibraryCall& call, BlobStore& blobs);
 Result<LibraryCall> ParseCall(std::string_view text, const std::string& file, const BlobStore& blobs);
 // One call out of a longer text.
 Result<LibraryCall> ParseCall(Lexer& lexer, const BlobStore& blobs);
+// The same within a larger text, such as a plan: reads one call and stops behind it.
+Result<LibraryCall> ParseCall(Lexer& lex, const BlobStore& blobs);
 Status Verify(const LibraryCall& call);
 bool Equal(const LibraryCall& a, const LibraryCall& b);
 // Names of values replaced by their place: calls that compute the same have the same text.
