@@ -105,7 +105,9 @@ class Assembler {
   }
 
   Status FillOwn(const Group& group, plan::Step& step) {
-    const loops::LoopNest& nest = module_.nests.at(group.name);
+    loops::LoopNest nest = module_.nests.at(group.name);
+    // A symbol that tells nests apart, so that plans of several shapes can be merged.
+    nest.name += "_" + Sha256(loops::Print(nest)).Hex().substr(0, 8);
     GroupProgram p;
     WEFT_TRY(FillGroupProgram(module_, group, p));
     const size_t inputs = p.extracted.inputs.size();

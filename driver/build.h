@@ -1,0 +1,32 @@
+// From a model to something that runs: the pipeline once per set of shapes, kernels compiled.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "driver/module.h"
+#include "driver/options.h"
+#include "executor/executor.h"
+#include "plan/plan.h"
+
+namespace weft::driver {
+
+struct Built {
+  std::vector<Module> modules;   // one per specialization, at Form::kPlan
+  plan::Plan plan;
+  double seconds = 0;
+};
+
+// `profiles` are sets of shapes, one specialization each, on top of options.shapes; empty means one.
+Result<Built> Build(const std::string& path, const BuildOptions& options,
+                    const std::vector<std::vector<std::pair<std::string, Shape>>>& profiles = {});
+
+// Kernels that the cache lacks are compiled from their nests.
+Result<std::unique_ptr<executor::Executor>> MakeExecutor(plan::Plan plan, const FileCache* cache, int32_t threads);
+
+// Puts the machine code of every kernel into the cache, with two threads. Without a cache, nothing.
+Status CompileKernels(const plan::Plan& plan, const FileCache* cache);
+
+}  // namespace weft::driver

@@ -1,0 +1,83 @@
+#include "driver/inputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+namespace weft::driver {
+namespace {
+
+using graph::Op;
+using graph::ValueId;
+
+bool PassesIndices(Op op) {
+  switch (op) {
+    case Op::kCast: case Op::kReshape: case Op::kSqueeze: case Op::kUnsqueeze: case Op::kFlatten:
+    case Op::kIdentity: case Op::kTranspose: case Op::kSlice: case Op::kSplit: case Op::kExpand:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// The smallest extent that `value` indexes into, following what only moves it; 2 if it is no index.
+int64_t IndexBound(const graph::Graph& graph, const std::vector<std::vector<graph::NodeId>>& consumers,
+                   ValueId value) {
+  int64_t bound = INT64_MAX;
+  std::set<ValueId> seen{value};
+  std::vector<ValueId> todo{value};
+  while (!todo.empty()) {
+    const ValueId v = todo.back();
+    todo.pop_back();
+    for (graph::NodeId id : consumers[v.index]) {
+      const graph::Node& node = graph[id];
+      const bool gathers = node.op == Op::kGather || node.op == Op::kGatherElements;
+      if (gathers && graph::InputAt(node, 1) == v && graph[node.inputs[0]].shape) {
+        const auto& shape = *graph[node.inputs[0]].shape;
+        int64_t axis = graph::IntAttr(node, "axis", 0);
+        if (axis < 0) axis += std::ssize(shape);
+        if (axis >= 0 && axis < std::ssize(shape) && shape[static_cast<size_t>(axis)].IsConstant())
+          bound = std::min(bound, shape[static_cast<size_t>(axis)].value());
+      } else if (PassesIndices(node.op) && graph::InputAt(node, 0) == v) {
+        for (ValueId o : node.outputs)
+          if (o.valid() && seen.insert(o).second) todo.push_back(o);
+      }
+    }
+  }
+  return bound == INT64_MAX ? 2 : std::max<int64_t>(bound, 1);
+}
+
+}  // namespace
+
+Tensor GenerateTensor(Dtype dtype, const Shape& shape, uint64_t seed, int64_t index_bound) {
+  Tensor t(dtype, shape);
+  std::mt19937_64 random(seed);
+  // The distributions of the standard library differ between implementations; these don't.
+  for (int64_t i = 0; i < t.elems(); ++i) {
+    const uint64_t bits = random();
+    if (IsFloat(dtype)) SetElem(t, i, static_cast<double>(bits >> 11) * 0x1p-52 - 1.0);
+    else if (dtype == Dtype::kBool) SetElemInt(t, i, static_cast<int64_t>(bits & 1));
+    else SetElemInt(t, i, static_cast<int64_t>(bits % static_cast<uint64_t>(index_bound)));
+  }
+  return t;
+}
+
+Result<std::vector<Tensor>> GenerateInputs(const graph::Graph& graph, uint64_t seed) {
+  const auto consumers = graph::Consumers(graph);
+  std::vector<Tensor> inputs;
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    const graph::Value& value = graph[graph.inputs[i]];
+    const auto shape = graph::StaticShape(value);
+    if (!shape || !value.dtype)
+      return Usage(fmt::format("the extents of input \"{}\" are not known", value.name))
+          .Try(fmt::format("--shape {}=…", value.name));
+    if (*value.dtype == Dtype::kString)
+      return Usage(fmt::format("input \"{}\" holds strings, which are not generated", value.name));
+    inputs.push_back(GenerateTensor(*value.dtype, *shape, seed * 1000003 + i, IndexBound(graph, consumers, graph.inputs[i])));
+  }
+  return inputs;
+}
+
+}  // namespace weft::driver
