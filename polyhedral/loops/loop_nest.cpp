@@ -1,0 +1,178 @@
+#include "polyhedral/loops/loop_nest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "polyhedral/loops/math.h"
+
+namespace weft::loops {
+namespace {
+
+constexpr int64_t kScratchAlign = 64;
+
+int64_t RoundUp(int64_t bytes) {
+  return (bytes + kScratchAlign - 1) / kScratchAlign * kScratchAlign;
+}
+
+int64_t ScratchBytes(const LoopNest& nest, Space space, size_t end) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < end; ++i) {
+    const Buffer& b = nest.buffers[i];
+    if (b.space == space)
+      bytes += RoundUp(AllocElems(b.layout, StoredShape(b)) * SizeBytes(b.dtype));
+  }
+  return bytes;
+}
+
+bool IsHalf(Dtype dtype) { return dtype == Dtype::kF16 || dtype == Dtype::kBF16; }
+
+// x^n on integers by squaring; the bits of n decide which squares take part.
+ExprId IntegerPow(LoopNest& nest, Dtype dtype, ExprId x, ExprId n) {
+  const auto literal = [&](int64_t v) { return AddLiteral(nest, dtype, static_cast<double>(v)); };
+  const auto op = [&](ScalarOp o, ExprId a, ExprId b) { return AddOp(nest, o, dtype, {a, b}); };
+  const auto is = [&](ScalarOp o, ExprId a, ExprId b) {
+    return AddOp(nest, o, Dtype::kBool, {a, b});
+  };
+  const auto select = [&](ExprId c, ExprId a, ExprId b) {
+    return AddOp(nest, ScalarOp::kSelect, dtype, {c, a, b});
+  };
+  const ExprId zero = literal(0), one = literal(1);
+  ExprId result = one, power = x;
+  for (int64_t bit = 0; bit < SizeBytes(dtype) * 8; ++bit) {
+    const ExprId set = op(ScalarOp::kBitAnd, op(ScalarOp::kShr, n, literal(bit)), one);
+    result = select(is(ScalarOp::kNe, set, zero), op(ScalarOp::kMul, result, power), result);
+    power = op(ScalarOp::kMul, power, power);
+  }
+  if (KindOf(dtype) != DtypeKind::kSigned) return result;
+  // 1 / x^-n is 0 but for x = 1 and x = -1.
+  const ExprId minus = literal(-1);
+  const ExprId odd = is(ScalarOp::kNe, op(ScalarOp::kBitAnd, n, one), zero);
+  const ExprId sign = select(is(ScalarOp::kEq, x, minus), select(odd, minus, one), zero);
+  const ExprId inverse = select(is(ScalarOp::kEq, x, one), one, sign);
+  return select(is(ScalarOp::kLt, n, zero), inverse, result);
+}
+
+// Math in a type that has none of its own: f32 for 16 bits, f64 for integers.
+ExprId ExpandIn(LoopNest& nest, Dtype wide, ScalarOp op, Dtype dtype, std::vector<ExprId> args) {
+  for (ExprId& arg : args) arg = AddOp(nest, ScalarOp::kCast, wide, {arg});
+  return AddOp(nest, ScalarOp::kCast, dtype, {ExpandMath(nest, op, wide, args)});
+}
+
+}  // namespace
+
+Var AddVar(LoopNest& nest, std::string name) {
+  const auto taken = [&](const std::string& n) { return std::ranges::count(nest.vars, n) > 0; };
+  std::string unique = name;
+  for (int suffix = 1; taken(unique); ++suffix) unique = fmt::format("{}_{}", name, suffix);
+  nest.vars.push_back(std::move(unique));
+  return static_cast<Var>(nest.vars.size() - 1);
+}
+
+BufferId AddBuffer(LoopNest& nest, Buffer buffer) {
+  nest.buffers.push_back(std::move(buffer));
+  return BufferId(nest.buffers.size() - 1);
+}
+
+namespace {
+
+ExprId AddExpr(LoopNest& nest, Expr expr) {
+  nest.exprs.push_back(std::move(expr));
+  return ExprId(nest.exprs.size() - 1);
+}
+
+}  // namespace
+
+ExprId AddLiteral(LoopNest& nest, Dtype dtype, double value) {
+  return AddExpr(nest,
+                 {.kind = ExprKind::kLiteral, .dtype = dtype, .literal = ScalarOf(dtype, value)});
+}
+
+ExprId AddAffine(LoopNest& nest, Dtype dtype, Affine value) {
+  return AddExpr(nest, {.kind = ExprKind::kAffine, .dtype = dtype, .index = {std::move(value)}});
+}
+
+ExprId AddLoad(LoopNest& nest, BufferId buffer, std::vector<Affine> index,
+               std::vector<Affine> guards) {
+  return AddExpr(nest, {.kind = ExprKind::kLoad,
+                        .dtype = nest[buffer].dtype,
+                        .buffer = buffer,
+                        .index = std::move(index),
+                        .guards = std::move(guards)});
+}
+
+ExprId AddOp(LoopNest& nest, ScalarOp op, Dtype dtype, std::vector<ExprId> args) {
+  if (IsMath(op)) {
+    if (dtype == Dtype::kF32 || dtype == Dtype::kF64) return ExpandMath(nest, op, dtype, args);
+    if (IsHalf(dtype)) return ExpandIn(nest, Dtype::kF32, op, dtype, std::move(args));
+    if (op == ScalarOp::kPow) return IntegerPow(nest, dtype, args[0], args[1]);
+    return ExpandIn(nest, Dtype::kF64, op, dtype, std::move(args));
+  }
+  return AddExpr(nest, {.kind = ExprKind::kOp, .dtype = dtype, .op = op, .args = std::move(args)});
+}
+
+StmtId AddStmt(LoopNest& nest, Stmt stmt) {
+  nest.stmts.push_back(std::move(stmt));
+  return StmtId(nest.stmts.size() - 1);
+}
+
+std::vector<BufferId> Operands(const LoopNest& nest) {
+  std::vector<BufferId> operands;
+  for (size_t i = 0; i < nest.buffers.size(); ++i) {
+    if (nest.buffers[i].access != Access::kLocal) operands.push_back(BufferId(i));
+  }
+  return operands;
+}
+
+int64_t RankScratchBytes(const LoopNest& nest) {
+  return ScratchBytes(nest, Space::kCache, nest.buffers.size());
+}
+
+int64_t TeamScratchBytes(const LoopNest& nest) {
+  return ScratchBytes(nest, Space::kShared, nest.buffers.size());
+}
+
+int64_t ScratchOffset(const LoopNest& nest, BufferId id) {
+  return ScratchBytes(nest, nest[id].space, static_cast<size_t>(id.index));
+}
+
+int64_t BufferBytes(const Buffer& buffer, const std::vector<int64_t>& params) {
+  std::vector<int64_t> shape;
+  for (size_t axis = 0; axis < buffer.shape.size(); ++axis) {
+    const int64_t window = axis < buffer.fold.size() ? buffer.fold[axis] : 0;
+    shape.push_back(window > 0 ? window : buffer.shape[axis].Eval(params));
+  }
+  return AllocElems(buffer.layout, shape) * SizeBytes(buffer.dtype);
+}
+
+std::vector<int64_t> StoredShape(const Buffer& buffer) {
+  std::vector<int64_t> shape;
+  for (size_t axis = 0; axis < buffer.shape.size(); ++axis) {
+    const int64_t window = axis < buffer.fold.size() ? buffer.fold[axis] : 0;
+    const Affine& extent = buffer.shape[axis];
+    shape.push_back(window > 0 ? window : extent.IsConstant() ? extent.constant() : 1);
+  }
+  return shape;
+}
+
+Affine ElementOffset(const Buffer& buffer, const std::vector<Affine>& index) {
+  std::vector<Affine> stored = index;
+  for (size_t axis = 0; axis < buffer.fold.size(); ++axis) {
+    if (buffer.fold[axis] > 0) stored[axis] = Mod(stored[axis], buffer.fold[axis]);
+  }
+  return OffsetOf(buffer.layout, StoredShape(buffer), stored);
+}
+
+std::string_view LoopKindName(LoopKind kind) {
+  constexpr std::string_view kNames[] = {"for",     "parallel", "vector",   "unroll",   "block_x",
+                                         "block_y", "block_z",  "thread_x", "thread_y", "thread_z"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::string_view SpaceName(Space space) {
+  constexpr std::string_view kNames[] = {"global", "cache", "shared", "reg"};
+  return kNames[static_cast<size_t>(space)];
+}
+
+}  // namespace weft::loops

@@ -1,0 +1,183 @@
+// LoopNest: what runs, exactly. The noun between scheduling and machine code; free of isl.
+//
+// What you see is what runs: nothing below this form reorders, fuses, vectorises or approximates.
+// FMA is an operation, a vector loop is a vector instruction per operation, a register tile is a
+// buffer in register space, a lane tree is a sequence of vector loops of halving length, exp is its
+// polynomial. So the interpreter (codegen/reference) and the machine code agree bit for bit on a
+// CPU.
+//
+//   loops conv1_relu1 (image: in f32[1, 28, 28, 16], w1: in f32[9, 16, 16] align 64, relu1: out
+//   f32[…])
+//       for /conv1/Conv /relu1/Relu {
+//     reg acc: f32[6, 16]
+//     parallel h = 0:28 {
+//       for w0 = 0:24:6 {
+//         mark "leaf 6x16" {
+//           unroll m = 0:6 { vector k = 0:16 { acc[m, k] = b1[k] } }
+//           for r = max(0, 1 - h):min(3, 29 - h) {
+//             for s = 0:3 { for c = 0:16 {
+//               unroll m = 0:6 { vector k = 0:16 {
+//                 acc[m, k] = fma(image[0, h + r - 1, w0 + m + s - 1, c], w1[3*r + s, c, k], acc[m,
+//                 k]) } } } } }
+//           unroll m = 0:6 { vector k = 0:16 { relu1[0, h, w0 + m, k] = max(acc[m, k], 0.0) } }
+//   } } } }
+//
+// Loops. `for` runs in order. `parallel` splits its range into equal contiguous blocks, one per
+// rank of the team; between two parallel loops that depend on each other stands a `barrier`.
+// `vector` runs its (constant, <= 64) trip count as lanes of one instruction per operation: a load
+// whose index moves by 1 per lane is contiguous, by 0 a broadcast, otherwise a gather. `unroll` is
+// expanded. On CUDA `block_x`… `thread_z` are the launch grid. A loop's bounds are the max of `lo`
+// and the min of `hi`, exclusive.
+//
+// Outside parallel loops a CPU kernel's code runs on every rank: statements there must only write
+// cache or register space, or stand in `single` (rank 0 only).
+//
+// Loads may carry guards: constraints e >= 0 on loop variables; where one fails the load does not
+// touch memory and gives 0 (of its dtype). That is how padding reads. A `let` names an integer that
+// is loaded (a gathered index); its value is checked against lo <= v < hi first, and a violation is
+// reported in the fault slot, with the buffer it was meant for, before any memory is touched; the
+// value is then clamped to lo so that the kernel can run to its next poll.
+//
+// Spaces: global (operands), cache (scratch of one rank, meant to stay in its caches), shared
+// (scratch of the whole team on a CPU, of one block on CUDA), register (constant indices after
+// unrolling; never in memory unless the compiler spills).
+//
+// In the text, `x[h - 1, w]{h - 1 >= 0}` is a guarded load, `index(h + 1)` an integer expression as
+// an i64, `1.5:f64` a literal other than f32, i64 or bool, `cast(x):f16` an operation whose type
+// its operands don't show, and `$0 = ...` before a statement a part that its value uses several
+// times.
+//
+// Verify(): (1) ids in range, a tree; (2) variables are bound by exactly one enclosing loop or let;
+// (3) vector and unroll trip counts are constant, vectors nest no loops but unroll, no barrier, no
+// mark; (4) register indices are constant, unroll or vector variables; (5) every access lies inside
+// its buffer for all values of the loops around it (by intervals; guards are taken into account);
+// (6) only primitive operations; types agree; (7) inputs are not written; (8) no store outside a
+// parallel loop writes global or shared space except in `single`; (9) barriers stand in uniform
+// control flow.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/affine.h"
+#include "base/dtype.h"
+#include "base/id.h"
+#include "base/layout.h"
+#include "base/scalar.h"
+#include "base/status.h"
+#include "base/tensor.h"
+
+namespace weft::loops {
+
+using BufferId = Id<struct LoopBufferTag>;
+using ExprId = Id<struct LoopExprTag>;
+using StmtId = Id<struct LoopStmtTag>;
+
+enum class Space : uint8_t { kGlobal, kCache, kShared, kRegister };
+enum class Access : uint8_t { kIn, kOut, kInOut, kLocal };  // kLocal: not an operand
+
+// Elements lie at OffsetOf(layout, shape, index). Operands come first, in the order of the call.
+// Only the outermost logical extent, if it is also physically outermost, may be a param.
+struct Buffer {
+  std::string name;
+  Dtype dtype = Dtype::kF32;
+  std::vector<Affine> shape;  // over params
+  Layout layout;
+  Space space = Space::kGlobal;
+  Access access = Access::kLocal;
+  int64_t align_bytes = 0;    // promised alignment of the first element; 0: element size
+  std::vector<int64_t> fold;  // per axis: index modulo this window; 0 or empty: none
+};
+
+enum class ExprKind : uint8_t { kLiteral, kAffine, kLoad, kOp };
+
+struct Expr {
+  ExprKind kind = ExprKind::kLiteral;
+  Dtype dtype = Dtype::kF32;
+  ScalarOp op = ScalarOp::kAdd;  // kOp, primitive
+  Scalar literal;                // kLiteral
+  BufferId buffer;               // kLoad
+  std::vector<Affine> index;   // kLoad: logical index; kAffine: one expression, as a value of dtype
+  std::vector<Affine> guards;  // kLoad: each >= 0, or the load gives 0
+  std::vector<ExprId> args;    // kOp
+};
+
+enum class StmtKind : uint8_t { kFor, kIf, kStore, kLet, kBarrier, kMark, kSingle };
+enum class LoopKind : uint8_t {
+  kSerial,
+  kParallel,
+  kVector,
+  kUnroll,
+  kBlockX,
+  kBlockY,
+  kBlockZ,
+  kThreadX,
+  kThreadY,
+  kThreadZ
+};
+
+struct Stmt {
+  StmtKind kind = StmtKind::kStore;
+  Var var = -1;  // kFor, kLet
+  std::vector<Affine> lo,
+      hi;            // kFor: max of lo <= var < min of hi; kLet: one each, the legal range
+  int64_t step = 1;  // kFor
+  LoopKind loop = LoopKind::kSerial;
+  std::vector<Affine> conditions;       // kIf: all >= 0
+  BufferId buffer;                      // kStore; kLet: whom the index is for
+  std::vector<Affine> index;            // kStore
+  ExprId value;                         // kStore, kLet
+  std::string label;                    // kMark: "leaf 6x16", "copy x"
+  bool stream = false;                  // kStore: bypass the caches (the result leaves them anyway)
+  std::vector<StmtId> body, otherwise;  // kFor, kIf, kMark, kSingle
+};
+
+struct LoopNest {
+  std::string name;                  // an identifier; the kernel's symbol
+  std::vector<std::string> origins;  // ONNX nodes it stands for
+  std::vector<std::string> vars;     // names; params first
+  int32_t params = 0;                // vars[0 .. params) are run-time sizes
+  std::vector<Buffer> buffers;       // operands first
+  std::vector<Expr> exprs;           // children before parents
+  std::vector<Stmt> stmts;
+  std::vector<StmtId> body;
+
+  const Buffer& operator[](BufferId id) const { return buffers[id.index]; }
+  const Expr& operator[](ExprId id) const { return exprs[id.index]; }
+  const Stmt& operator[](StmtId id) const { return stmts[id.index]; }
+};
+
+// Building blocks for whoever makes a nest.
+Var AddVar(LoopNest& nest, std::string name);  // made unique by a suffix
+BufferId AddBuffer(LoopNest& nest, Buffer buffer);
+ExprId AddLiteral(LoopNest& nest, Dtype dtype, double value);
+ExprId AddAffine(LoopNest& nest, Dtype dtype, Affine value);
+ExprId AddLoad(LoopNest& nest, BufferId buffer, std::vector<Affine> index,
+               std::vector<Affine> guards = {});
+ExprId AddOp(LoopNest& nest, ScalarOp op, Dtype dtype,
+             std::vector<ExprId> args);  // math is expanded
+StmtId AddStmt(LoopNest& nest, Stmt stmt);
+
+// Questions.
+std::vector<BufferId> Operands(const LoopNest& nest);
+int64_t RankScratchBytes(const LoopNest& nest);  // cache space, each buffer 64-byte aligned
+int64_t TeamScratchBytes(const LoopNest& nest);  // shared space, likewise
+int64_t BufferBytes(const Buffer& buffer, const std::vector<int64_t>& params);
+int64_t ScratchOffset(const LoopNest& nest,
+                      BufferId id);  // of a cache or shared buffer in its scratch
+// The extents that are stored: a folded axis by its window, a param (which no stride needs) by 1.
+std::vector<int64_t> StoredShape(const Buffer& buffer);
+// The offset in elements of a logical index, folding and layout applied.
+Affine ElementOffset(const Buffer& buffer, const std::vector<Affine>& index);
+std::string_view LoopKindName(LoopKind kind);
+std::string_view SpaceName(Space space);
+
+std::string Print(const LoopNest& nest);
+Result<LoopNest> Parse(std::string_view text, const std::string& file);
+Status Verify(const LoopNest& nest);
+bool Equal(const LoopNest& a, const LoopNest& b);
+
+}  // namespace weft::loops

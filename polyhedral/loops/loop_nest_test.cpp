@@ -1,0 +1,166 @@
+#include "polyhedral/loops/loop_nest.h"
+
+#include <gtest/gtest.h>
+
+namespace weft::loops {
+namespace {
+
+constexpr char kConv[] =
+    R"(loops conv1_relu1 (image: in f32[1, 28, 28, 16], w1: in f32[9, 16, 16] align 64, b1: in f32[16], relu1: out f32[1, 28, 28, 16])
+    for "/conv1/Conv" "/relu1/Relu" {
+  reg acc: f32[6, 16]
+  parallel h = 0:28 {
+    for w0 = 0:24:6 {
+      mark "leaf 6x16" {
+        unroll m = 0:6 {
+          vector k = 0:16 {
+            acc[m, k] = b1[k]
+          }
+        }
+        for r = max(0, -h + 1):min(3, -h + 29) {
+          for s = 0:3 {
+            for c = 0:16 {
+              unroll m = 0:6 {
+                vector k = 0:16 {
+                  acc[m, k] = fma(image[0, h + r - 1, w0 + m + s - 1, c]{w0 + m + s - 1 >= 0}, w1[3*r + s, c, k], acc[m, k])
+                }
+              }
+            }
+          }
+        }
+        unroll m = 0:6 {
+          vector k = 0:16 {
+            relu1[0, h, w0 + m, k] = max(acc[m, k], 0.0)
+          }
+        }
+      }
+    }
+  }
+}
+)";
+
+constexpr char kEverything[] =
+    R"(loops "odd name"<n, "m 2"> ("x y": in f16[n, 4] layout "aB2b+2", idx: in i64[n], vector: out f64[n, 4], flag: inout bool[3]) {
+  cache tile: u8[4, 8] align 32 fold [2, 0]
+  shared part: i32[8]
+  reg t: f32[8]
+  parallel i = 0:n:2 {
+    let j = idx[i] in 0:n of "x y"
+    vector v = 0:4 {
+      $0 = cast("x y"[j, v]{j - 1 >= 0, i >= 0}):f32
+      $1 = ($0 * $0) + 1.5
+      vector[j, v] = cast(select($1 < $0, $1, -0.0)):f64
+    }
+  }
+  barrier
+  single {
+    if n - 1 >= 0 && n - 3 >= 0 {
+      flag[0] = !((flag[1] && true) || isnan(nan:f64))
+    } else {
+      flag[2] = index(n + 3) > 7
+    }
+    for q = 0:3 {
+      flag[q] = (index(floor(q/2)):i32 % 3:i32) != bitcast(1.5:f32):i32
+    }
+  }
+}
+)";
+
+LoopNest MustParse(std::string_view text) {
+  Result<LoopNest> nest = Parse(text, "test");
+  EXPECT_TRUE(nest.ok()) << nest.status().ToString();
+  return nest.ok() ? *std::move(nest) : LoopNest{};
+}
+
+std::string ErrorOf(std::string_view text) {
+  const Result<LoopNest> nest = Parse(text, "test");
+  return nest.ok() ? Verify(*nest).ToString() : nest.status().ToString();
+}
+
+TEST(LoopNest, PrintsWhatItParsed) {
+  EXPECT_EQ(Print(MustParse(kConv)), kConv);
+  const LoopNest nest = MustParse(kEverything);
+  const std::string printed = Print(nest);
+  EXPECT_EQ(Print(MustParse(printed)), printed);
+  EXPECT_TRUE(Equal(nest, MustParse(printed)));
+  EXPECT_FALSE(Equal(nest, MustParse(kConv)));
+}
+
+TEST(LoopNest, VerifiesByMoreThanIntervals) {
+  const Status status = Verify(MustParse(kConv));
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  const Status other = Verify(MustParse(kEverything));
+  EXPECT_TRUE(other.ok()) << other.ToString();
+}
+
+TEST(LoopNest, SharedPartsStayShared) {
+  LoopNest nest{.name = "k"};
+  const BufferId x = AddBuffer(
+      nest, {.name = "x", .shape = {8}, .layout = Layout::Plain(1), .access = Access::kIn});
+  const BufferId y = AddBuffer(
+      nest, {.name = "y", .shape = {8}, .layout = Layout::Plain(1), .access = Access::kOut});
+  const Var i = AddVar(nest, "i");
+  ExprId e = AddLoad(nest, x, {Affine::OfVar(i)});
+  for (int k = 0; k < 6; ++k) e = AddOp(nest, ScalarOp::kTanh, Dtype::kF32, {e});
+  const StmtId store = AddStmt(
+      nest, {.kind = StmtKind::kStore, .buffer = y, .index = {Affine::OfVar(i)}, .value = e});
+  nest.body = {AddStmt(nest, {.kind = StmtKind::kFor,
+                              .var = i,
+                              .lo = {0},
+                              .hi = {8},
+                              .loop = LoopKind::kParallel,
+                              .body = {store}})};
+  ASSERT_TRUE(Verify(nest).ok());
+  const std::string printed = Print(nest);
+  EXPECT_LT(printed.size(), 20000u);
+  EXPECT_TRUE(Equal(nest, MustParse(printed)));
+}
+
+TEST(LoopNest, ScratchIsLaidOutInOrder) {
+  const LoopNest nest = MustParse(
+      "loops k () { cache a: f32[3] cache b: u8[70] shared c: f64[2, 4] fold [1, 0] cache d: i8[1] "
+      "}");
+  EXPECT_EQ(RankScratchBytes(nest), 64 + 128 + 64);
+  EXPECT_EQ(TeamScratchBytes(nest), 64);
+  EXPECT_EQ(ScratchOffset(nest, BufferId(3)), 192);
+}
+
+TEST(LoopNest, RefusesWhatBreaksARule) {
+  const auto body = [](std::string_view text) {
+    return ErrorOf(
+        "loops k<n> (x: in f32[8], y: out f32[8], z: out f32[n]) { reg r: f32[4] shared s: "
+        "f32[4]\n" +
+        std::string(text) + "}");
+  };
+  EXPECT_EQ(body("parallel i = 0:8 { y[i] = x[i] }"), "ok");
+  EXPECT_EQ(body("parallel i = 0:n { z[i] = x[0] }"), "ok");
+  EXPECT_NE(body("parallel i = 0:n { y[i] = x[0] }").find("not shown to lie"), std::string::npos);
+  EXPECT_NE(body("parallel i = 0:8 { y[i] = x[i + 1] }").find("not shown to lie"),
+            std::string::npos);
+  EXPECT_EQ(body("parallel i = 0:8 { y[i] = x[i + 1]{6 - i >= 0} }"), "ok");
+  EXPECT_NE(body("parallel i = 0:8 { x[i] = y[i] }").find("input"), std::string::npos);
+  EXPECT_NE(body("for i = 0:8 { y[i] = x[i] }").find("every rank"), std::string::npos);
+  EXPECT_EQ(body("single { y[0] = x[0] } barrier"), "ok");
+  EXPECT_NE(body("single { barrier }").find("barrier"), std::string::npos);
+  EXPECT_NE(body("parallel i = 0:8 { barrier }").find("barrier"), std::string::npos);
+  EXPECT_NE(body("for i = 0:4 { r[i] = 0.0 }").find("registers"), std::string::npos);
+  EXPECT_EQ(body("unroll i = 0:4 { r[i] = 0.0 }"), "ok");
+  EXPECT_NE(body("vector i = 0:n { r[0] = 0.0 }").find("trip count"), std::string::npos);
+  EXPECT_NE(body("vector i = 0:4 { for j = 0:4 { r[i] = 0.0 } }").find("vector loop"),
+            std::string::npos);
+  EXPECT_NE(body("unroll i = 0:4 { r[i] = 0.0:f64 }").find("f64"), std::string::npos);
+  EXPECT_NE(body("unroll i = 0:4 { r[i] = tanh(x[i]) }").find("primitive"), std::string::npos);
+  EXPECT_NE(body("unroll i = 0:4 { unroll i = 0:2 { r[i] = 0.0 } }").find("bound twice"),
+            std::string::npos);
+  EXPECT_NE(body("unroll i = 0:4 { r[i] = x[i] < 1.0 }").find("bool"), std::string::npos);
+  EXPECT_NE(body("y[q] = 1.0").find("unknown variable"), std::string::npos);
+}
+
+TEST(LoopNest, ErrorsSayWhere) {
+  EXPECT_EQ(ErrorOf("loops k () {\n  y[0] = 1.0 }"), "test:2:3: unknown buffer y");
+  EXPECT_EQ(ErrorOf("loops k (x: in f32[2], x: in f32[2]) {}"),
+            "test:1:24: buffer x is declared twice");
+}
+
+}  // namespace
+}  // namespace weft::loops

@@ -1,0 +1,101 @@
+#include "polyhedral/loops/ranges.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+namespace weft::loops {
+namespace {
+
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+constexpr int64_t kLargestParam = int64_t{1} << 40;
+
+bool InsideFloor(const Affine& e, Var v) {
+  return std::ranges::any_of(
+      e.terms(), [&](const Affine::Term& t) { return t.dividend && t.dividend->Uses(v); });
+}
+
+Affine Replace(const Affine& e, Var v, const Affine& by) {
+  return e.Substitute([&](Var u) { return u == v ? by : Affine::OfVar(u); });
+}
+
+}  // namespace
+
+int64_t ConstantTrip(const Stmt& loop) {
+  if (loop.lo.size() != 1 || loop.hi.size() != 1 || loop.step <= 0) return -1;
+  const Affine length = loop.hi[0] - loop.lo[0];
+  if (!length.IsConstant()) return -1;
+  return std::max<int64_t>(0, (length.constant() + loop.step - 1) / loop.step);
+}
+
+void Ranges::Push(const Stmt& binder) {
+  Fact fact;
+  fact.lo = binder.lo;
+  fact.range = {std::numeric_limits<int64_t>::min(), kMax};
+  for (const Affine& e : binder.lo) fact.range.lo = std::max(fact.range.lo, Of(e).lo);
+  for (const Affine& e : binder.hi) {
+    fact.last.push_back(e - 1);
+    fact.range.hi = std::min(fact.range.hi, Of(e - 1).hi);
+  }
+  const int64_t trip = binder.kind == StmtKind::kFor ? ConstantTrip(binder) : -1;
+  if (trip > 0) {
+    fact.last = {binder.lo[0] + (trip - 1) * binder.step};
+    fact.range.hi = std::min(fact.range.hi, Of(fact.last[0]).hi);
+  }
+  facts_[binder.var] = std::move(fact);
+  order_.push_back(binder.var);
+}
+
+void Ranges::Pop(const Stmt& binder) {
+  facts_.erase(binder.var);
+  order_.pop_back();
+}
+
+void Ranges::PushConstraints(const std::vector<Affine>& constraints) {
+  constraints_.insert(constraints_.end(), constraints.begin(), constraints.end());
+}
+
+void Ranges::PopConstraints(size_t count) { constraints_.resize(constraints_.size() - count); }
+
+Interval Ranges::RangeOf(Var v) const {
+  if (v < nest_.params) return {0, kLargestParam};
+  const auto it = facts_.find(v);
+  return it == facts_.end() ? Interval{std::numeric_limits<int64_t>::min(), kMax}
+                            : it->second.range;
+}
+
+Interval Ranges::Of(const Affine& e) const {
+  return e.Bounds([this](Var v) { return RangeOf(v); });
+}
+
+bool Ranges::NonNegative(const Affine& e) const {
+  int budget = 4000;
+  return LowerBound(e, budget) >= 0;
+}
+
+int64_t Ranges::LowerBound(const Affine& e, int& budget) const {
+  const Interval interval = Of(e);
+  if (interval.empty()) return kMax;  // nothing runs here
+  int64_t best = interval.lo;
+  if (best >= 0 || --budget < 0) return best;
+  const auto attempt = [&](const Affine& smaller) {
+    if (best < 0) best = std::max(best, LowerBound(smaller, budget));
+  };
+  for (size_t i = order_.size(); i-- > 0;) {
+    const Var v = order_[i];
+    const int64_t k = e.CoefficientOf(v);
+    if (k == 0) continue;
+    for (const Affine& c : constraints_) {
+      const int64_t ck = c.CoefficientOf(v);
+      if (ck == 0 || k % ck != 0 || k / ck <= 0) continue;
+      if (std::optional<Affine> rest = AddScaled(e, c, -(k / ck))) attempt(*rest);
+    }
+    if (InsideFloor(e, v)) continue;
+    const Fact& fact = facts_.at(v);
+    for (const Affine& bound : k > 0 ? fact.lo : fact.last) attempt(Replace(e, v, bound));
+    return best;  // outer variables come up in what was put in its place
+  }
+  return best;
+}
+
+}  // namespace weft::loops

@@ -1,0 +1,361 @@
+// The rules of the header, each with a message that names the statement.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "base/text.h"
+#include "polyhedral/loops/loop_nest.h"
+#include "polyhedral/loops/ranges.h"
+
+namespace weft::loops {
+namespace {
+
+constexpr int64_t kMostLanes = 64;
+
+bool IsGrid(LoopKind kind) { return kind >= LoopKind::kBlockX; }
+
+// The operand and result types of an operation.
+bool TypesAgree(const LoopNest& nest, const Expr& e) {
+  const auto type = [&](size_t i) { return nest[e.args[i]].dtype; };
+  const bool select = e.op == ScalarOp::kSelect;
+  for (size_t i = select ? 2 : 1; i < e.args.size(); ++i) {
+    if (type(i) != type(select ? 1 : 0)) return false;
+  }
+  const Dtype t = type(0);
+  switch (e.op) {
+    case ScalarOp::kSelect:
+      return t == Dtype::kBool && e.dtype == type(1);
+    case ScalarOp::kCast:
+      return true;
+    case ScalarOp::kBitcast:
+      return SizeBytes(t) == SizeBytes(e.dtype) && t != Dtype::kBool && e.dtype != Dtype::kBool;
+    case ScalarOp::kAnd:
+    case ScalarOp::kOr:
+    case ScalarOp::kNot:
+      return t == Dtype::kBool && e.dtype == t;
+    case ScalarOp::kIsNan:
+      return IsFloat(t) && e.dtype == Dtype::kBool;
+    case ScalarOp::kMin:
+    case ScalarOp::kMax:
+      return e.dtype == t;
+    case ScalarOp::kBitAnd:
+    case ScalarOp::kBitOr:
+    case ScalarOp::kBitXor:
+    case ScalarOp::kBitNot:
+    case ScalarOp::kShl:
+    case ScalarOp::kShr:
+      return IsInteger(t) && e.dtype == t;
+    case ScalarOp::kSqrt:
+      return IsFloat(t) && e.dtype == t;
+    default:
+      break;
+  }
+  return IsCompare(e.op) ? e.dtype == Dtype::kBool : t != Dtype::kBool && e.dtype == t;
+}
+
+class Verifier {
+ public:
+  explicit Verifier(const LoopNest& nest) : nest_(nest), ranges_(nest), seen_(nest.stmts.size()) {}
+
+  Status Run() {
+    if (nest_.params < 0 || nest_.params > static_cast<int32_t>(nest_.vars.size()))
+      return Bad("params");
+    bool locals = false;
+    for (const Buffer& b : nest_.buffers) {
+      locals |= b.access == Access::kLocal;
+      if (locals && b.access != Access::kLocal)
+        return Bad(fmt::format("operand {} after a local", b.name));
+      WEFT_TRY(CheckBuffer(b));
+    }
+    for (size_t i = 0; i < nest_.exprs.size(); ++i) WEFT_TRY(CheckExpr(i));
+    return CheckBody(nest_.body);
+  }
+
+ private:
+  Status Bad(std::string what) const {
+    return Internal(fmt::format("nest {}: {}", nest_.name, what));
+  }
+
+  std::string Text(const Affine& e) const {
+    return e.Print([this](Var v) {
+      return v >= 0 && v < static_cast<Var>(nest_.vars.size()) ? nest_.vars[v]
+                                                               : fmt::format("?{}", v);
+    });
+  }
+
+  Status CheckBuffer(const Buffer& b) const {
+    const auto bad = [&](std::string_view what) {
+      return Bad(fmt::format("buffer {}: {}", b.name, what));
+    };
+    if ((b.space == Space::kGlobal) == (b.access == Access::kLocal))
+      return bad("operands are global, and only they");
+    if (b.dtype == Dtype::kString) return bad("strings have no kernels");
+    if (b.layout.rank() != b.shape.size()) return bad("rank of layout and shape differ");
+    if (!b.fold.empty() && b.fold.size() != b.shape.size())
+      return bad("rank of fold and shape differ");
+    if (b.align_bytes < 0 || (b.align_bytes & (b.align_bytes - 1)) != 0)
+      return bad("alignment is no power of two");
+    for (size_t axis = 0; axis < b.shape.size(); ++axis) {
+      if (b.shape[axis].IsConstant()) {
+        if (b.shape[axis].constant() < 0) return bad("negative extent");
+        continue;
+      }
+      if (axis != 0 || b.layout.axes[0].axis != 0)
+        return bad("only the outermost extent may be a param");
+      if (b.space != Space::kGlobal) return bad("scratch has constant extents");
+      std::vector<Var> used;
+      b.shape[axis].CollectVars(used);
+      for (Var v : used) {
+        if (v < 0 || v >= nest_.params) return bad("an extent depends on a loop");
+      }
+    }
+    return {};
+  }
+
+  Status CheckExpr(size_t id) const {
+    const Expr& e = nest_.exprs[id];
+    if (e.kind == ExprKind::kLoad) {
+      if (!Valid(e.buffer)) return Bad(fmt::format("expression {}: no such buffer", id));
+      if (e.dtype != nest_[e.buffer].dtype)
+        return Bad(fmt::format("expression {}: type of the load", id));
+    }
+    if (e.kind == ExprKind::kAffine && e.index.size() != 1)
+      return Bad(fmt::format("expression {}: one index", id));
+    if (e.kind != ExprKind::kOp) return {};
+    if (IsMath(e.op))
+      return Bad(fmt::format("expression {}: {} is not a primitive", id, ScalarName(e.op)));
+    if (static_cast<int32_t>(e.args.size()) != ScalarArity(e.op))
+      return Bad(fmt::format("expression {}: arity", id));
+    for (ExprId arg : e.args) {
+      if (!arg.valid() || arg.index >= static_cast<int32_t>(id)) {
+        return Bad(fmt::format("expression {}: parts come before the whole", id));
+      }
+    }
+    if (!TypesAgree(nest_, e)) {
+      return Bad(fmt::format("expression {}: types of {}", id, ScalarName(e.op)));
+    }
+    return {};
+  }
+
+  bool Valid(BufferId id) const {
+    return id.valid() && id.index < static_cast<int32_t>(nest_.buffers.size());
+  }
+
+  Status CheckVars(const std::vector<Affine>& list) const {
+    std::vector<Var> used;
+    for (const Affine& e : list) {
+      used.clear();
+      e.CollectVars(used);
+      for (Var v : used) {
+        if (v < 0 || !ranges_.IsBound(v))
+          return Bad(fmt::format("{} uses a variable that is not bound", Text(e)));
+      }
+    }
+    return {};
+  }
+
+  Status CheckBody(const std::vector<StmtId>& body) {
+    for (StmtId id : body) {
+      if (!id.valid() || id.index >= static_cast<int32_t>(nest_.stmts.size()))
+        return Bad("no such statement");
+      if (seen_[id.index]) return Bad(fmt::format("statement {} stands in two places", id.index));
+      seen_[id.index] = true;
+    }
+    size_t lets = 0;
+    for (StmtId id : body) {
+      WEFT_TRY(CheckStmt(nest_[id]));
+      lets += nest_[id].kind == StmtKind::kLet;
+    }
+    for (size_t i = body.size(); lets > 0; --i) {  // a let holds to the end of its block
+      const Stmt& s = nest_[body[i - 1]];
+      if (s.kind != StmtKind::kLet) continue;
+      ranges_.Pop(s);
+      varying_.pop_back();
+      --lets;
+    }
+    return {};
+  }
+
+  Status CheckStmt(const Stmt& s) {
+    if (vector_ && s.kind != StmtKind::kStore && s.kind != StmtKind::kLet &&
+        s.kind != StmtKind::kIf && !(s.kind == StmtKind::kFor && s.loop == LoopKind::kUnroll)) {
+      return Bad("a vector loop holds stores, lets, ifs and unrolled loops only");
+    }
+    switch (s.kind) {
+      case StmtKind::kFor:
+        return CheckLoop(s);
+      case StmtKind::kIf:
+        return CheckIf(s);
+      case StmtKind::kStore:
+        return CheckStore(s);
+      case StmtKind::kLet:
+        return CheckLet(s);
+      case StmtKind::kBarrier:
+        return uniform_ && !parallel_ ? Status() : Bad("a barrier that not all may reach");
+      case StmtKind::kMark:
+        return CheckBody(s.body);
+      case StmtKind::kSingle: {
+        if (parallel_) return Bad("single inside a parallel loop");
+        const bool single = std::exchange(single_, true), uniform = std::exchange(uniform_, false);
+        const Status status = CheckBody(s.body);
+        single_ = single;
+        uniform_ = uniform;
+        return status;
+      }
+    }
+    return Bad("unknown statement");
+  }
+
+  bool Varies(const std::vector<Affine>& list) const {
+    return std::ranges::any_of(list, [&](const Affine& e) {
+      return std::ranges::any_of(varying_, [&](Var v) { return e.Uses(v); });
+    });
+  }
+
+  Status CheckLoop(const Stmt& s) {
+    WEFT_TRY(CheckVars(s.lo));
+    WEFT_TRY(CheckVars(s.hi));
+    if (s.lo.empty() || s.hi.empty() || s.step < 1)
+      return Bad("a loop needs bounds and a positive step");
+    WEFT_TRY(CheckBinder(s));
+    const bool fixed = s.loop == LoopKind::kVector || s.loop == LoopKind::kUnroll;
+    const int64_t trip = ConstantTrip(s);
+    if (fixed && trip < 0)
+      return Bad(fmt::format("the trip count of {} is not constant", nest_.vars[s.var]));
+    if (s.loop == LoopKind::kVector && trip > kMostLanes) return Bad(fmt::format("{} lanes", trip));
+    if (s.loop == LoopKind::kParallel && single_) return Bad("a parallel loop inside single");
+    const auto saved = std::tuple(vector_, parallel_, uniform_, stores_);
+    vector_ |= s.loop == LoopKind::kVector;
+    parallel_ |= s.loop == LoopKind::kParallel;
+    stores_ |= s.loop == LoopKind::kParallel || IsGrid(s.loop);
+    uniform_ &= !vector_ && !Varies(s.lo) && !Varies(s.hi);
+    const bool varies = s.loop == LoopKind::kParallel || s.loop >= LoopKind::kThreadX;
+    if (varies) varying_.push_back(s.var);
+    if (fixed) fixed_.push_back(s.var);
+    ranges_.Push(s);
+    const Status status = CheckBody(s.body);
+    ranges_.Pop(s);
+    if (fixed) fixed_.pop_back();
+    if (varies) varying_.pop_back();
+    std::tie(vector_, parallel_, uniform_, stores_) = saved;
+    return status;
+  }
+
+  Status CheckBinder(const Stmt& s) const {
+    if (s.var < nest_.params || s.var >= static_cast<Var>(nest_.vars.size()))
+      return Bad("no such variable");
+    if (ranges_.IsBound(s.var)) return Bad(fmt::format("{} is bound twice", nest_.vars[s.var]));
+    return {};
+  }
+
+  Status CheckIf(const Stmt& s) {
+    WEFT_TRY(CheckVars(s.conditions));
+    const bool uniform = std::exchange(uniform_, uniform_ && !Varies(s.conditions));
+    ranges_.PushConstraints(s.conditions);
+    Status status = CheckBody(s.body);
+    ranges_.PopConstraints(s.conditions.size());
+    // Of the negation only a single condition is known to fail.
+    std::vector<Affine> negated;
+    if (s.conditions.size() == 1) negated.push_back(-s.conditions[0] - 1);
+    ranges_.PushConstraints(negated);
+    if (status.ok()) status = CheckBody(s.otherwise);
+    ranges_.PopConstraints(negated.size());
+    uniform_ = uniform;
+    return status;
+  }
+
+  Status CheckLet(const Stmt& s) {
+    if (s.lo.size() != 1 || s.hi.size() != 1) return Bad("a let has one range");
+    if (!Valid(s.buffer)) return Bad("a let is for a buffer");
+    WEFT_TRY(CheckVars(s.lo));
+    WEFT_TRY(CheckVars(s.hi));
+    WEFT_TRY(CheckValue(s.value));
+    if (!IsInteger(nest_[s.value].dtype)) return Bad("a let names an integer");
+    WEFT_TRY(CheckBinder(s));
+    ranges_.Push(s);
+    varying_.push_back(s.var);
+    return {};
+  }
+
+  Status CheckStore(const Stmt& s) {
+    if (!Valid(s.buffer)) return Bad("a store without a buffer");
+    const Buffer& b = nest_[s.buffer];
+    if (b.access == Access::kIn) return Bad(fmt::format("{} is an input and is written", b.name));
+    if ((b.space == Space::kGlobal || b.space == Space::kShared) && !stores_ && !single_) {
+      return Bad(
+          fmt::format("{} is written by every rank: outside of parallel and single", b.name));
+    }
+    WEFT_TRY(CheckValue(s.value));
+    if (nest_[s.value].dtype != b.dtype) {
+      return Bad(fmt::format("{} holds {}, not {}", b.name, DtypeName(b.dtype),
+                             DtypeName(nest_[s.value].dtype)));
+    }
+    return CheckAccess(s.buffer, s.index);
+  }
+
+  // Shared parts are checked once for each statement.
+  Status CheckValue(ExprId root) {
+    if (!root.valid() || root.index >= static_cast<int32_t>(nest_.exprs.size()))
+      return Bad("a statement without a value");
+    std::vector<ExprId> todo = {root};
+    std::set<ExprId> done;
+    while (!todo.empty()) {
+      const ExprId id = todo.back();
+      todo.pop_back();
+      if (!done.insert(id).second) continue;
+      const Expr& e = nest_[id];
+      todo.insert(todo.end(), e.args.begin(), e.args.end());
+      WEFT_TRY(CheckVars(e.index));
+      if (e.kind != ExprKind::kLoad) continue;
+      WEFT_TRY(CheckVars(e.guards));
+      ranges_.PushConstraints(e.guards);
+      Status status = CheckAccess(e.buffer, e.index);
+      ranges_.PopConstraints(e.guards.size());
+      if (!status.ok()) return status;
+    }
+    return {};
+  }
+
+  Status CheckAccess(BufferId id, const std::vector<Affine>& index) const {
+    const Buffer& b = nest_[id];
+    if (index.size() != b.shape.size())
+      return Bad(fmt::format("{} has {} axes, not {}", b.name, b.shape.size(), index.size()));
+    WEFT_TRY(CheckVars(index));
+    for (size_t axis = 0; axis < index.size(); ++axis) {
+      const Affine& e = index[axis];
+      const bool inside = ranges_.NonNegative(e) && ranges_.NonNegative(b.shape[axis] - 1 - e);
+      if (!inside) {
+        const Interval range = ranges_.Of(e);
+        return Bad(fmt::format("axis {} of {}: {} is not shown to lie in 0:{} (found {}..{})", axis,
+                               PrintName(b.name), Text(e), Text(b.shape[axis]), range.lo,
+                               range.hi));
+      }
+      if (b.space != Space::kRegister) continue;
+      std::vector<Var> used;
+      e.CollectVars(used);
+      for (Var v : used) {
+        if (std::ranges::find(fixed_, v) != fixed_.end()) continue;
+        return Bad(fmt::format("{} lies in registers: index {} is not constant after unrolling",
+                               b.name, Text(e)));
+      }
+    }
+    return {};
+  }
+
+  const LoopNest& nest_;
+  Ranges ranges_;
+  std::vector<bool> seen_;
+  std::vector<Var> varying_;  // differ between ranks or threads
+  std::vector<Var> fixed_;    // of unrolled and vector loops
+  bool vector_ = false, parallel_ = false, single_ = false, uniform_ = true;
+  bool stores_ = false;  // inside a parallel or grid loop
+};
+
+}  // namespace
+
+Status Verify(const LoopNest& nest) { return Verifier(nest).Run(); }
+
+}  // namespace weft::loops
