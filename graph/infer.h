@@ -1,0 +1,32 @@
+// Shapes and element types of every value, from the operators' rules.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "graph/graph.h"
+
+namespace weft::graph {
+
+// Fixes extents of an input by position: `--shape x=1x3x224x224`. -1 leaves one as it is.
+Status BindShape(Graph& graph, std::string_view input, std::span<const int64_t> shape);
+// Fixes a symbol by name: `--dim batch=8`.
+Status BindSymbol(Graph& graph, std::string_view symbol, int64_t value);
+// Names of the symbols that the inputs still have, in order of appearance.
+std::vector<std::string> FreeSymbols(const Graph& graph);
+
+// Fills in dtype and shape of every computed value, from scratch (declared shapes of computed values
+// are not trusted: exports lie). An extent that isn't an integer or an input's symbol becomes a fresh
+// symbol; values of small integer tensors (shape arithmetic) are propagated, so that Reshape, Slice
+// and their like come out exact when the extents are known. Each operator's operands and attributes
+// are validated here: rank, axes, permutations, groups, strides, pads and sizes.
+// An operator without a rule leaves its outputs unknown, which is no error.
+Status InferShapes(Graph& graph);
+
+// Verify's point 9: where types of computed values are recorded, inference agrees with them. Apart
+// from Verify, since the noun does not know the rules.
+Status VerifyShapes(const Graph& graph);
+
+}  // namespace weft::graph

@@ -1,0 +1,255 @@
+// If, Loop and Scan: their bodies are graphs of their own, inferred with what is known around them.
+
+#include <fmt/format.h>
+
+#include <unordered_map>
+
+#include "graph/infer/engine.h"
+
+namespace weft::graph::infer {
+namespace {
+
+constexpr int kDeepLoop = 3;  // loops nested deeper are inferred once, without looking for stable shapes
+
+struct Type {
+  std::optional<Dtype> dtype;
+  std::optional<Extents> shape;
+};
+
+// A body and the names that carry extents over its border: equal names are equal sizes.
+class Body {
+ public:
+  Body(Context& outer, Graph& graph) : outer_(outer), graph_(graph) { ResetTypes(graph); }
+
+  void SetInput(size_t i, const Type& type) {
+    if (i >= graph_.inputs.size()) return;
+    Value& value = graph_[graph_.inputs[i]];
+    if (type.dtype) value.dtype = type.dtype;
+    value.shape.reset();
+    if (type.shape) value.shape = Inward(*type.shape);
+  }
+
+  Status Infer() {
+    std::unordered_map<std::string_view, ValueId> around;
+    std::vector<std::pair<ValueId, ValueId>> captured;  // outer, inner
+    for (size_t i = 0; i < graph_.values.size(); ++i) {
+      Value& value = graph_.values[i];
+      if (value.kind != ValueKind::kCaptured) continue;
+      if (around.empty()) {
+        const auto& values = outer_.graph().values;
+        for (size_t k = 0; k < values.size(); ++k) around.emplace(values[k].name, ValueId(k));
+      }
+      const auto found = around.find(value.name);
+      if (found == around.end()) continue;
+      const Value& from = outer_.graph()[found->second];
+      value.dtype = from.dtype;
+      if (from.shape) value.shape = Inward(*from.shape);
+      captured.emplace_back(found->second, ValueId(i));
+    }
+    Engine engine(graph_, outer_.depth() + 1);
+    for (const auto& [from, to] : captured) PassFacts(from, to, engine);
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) WEFT_TRY(engine.Infer(NodeId(n)));
+    return {};
+  }
+
+  Type Output(size_t i) {
+    if (i >= graph_.outputs.size()) return {};
+    const Value& value = graph_[graph_.outputs[i]];
+    Type type{value.dtype, {}};
+    if (value.shape) type.shape = Outward(*value.shape);
+    return type;
+  }
+
+ private:
+  void PassFacts(ValueId from, ValueId to, Engine& engine) {
+    const Facts* facts = outer_.FactsOf(from);
+    if (!facts) return;
+    Facts constant = *facts;
+    for (Elem& elem : constant) {
+      if (!elem.IsConstant()) elem = {};  // expressions have the variables of their graph
+    }
+    engine.SetFacts(to, std::move(constant));
+  }
+
+  Extents Inward(const Extents& extents) {
+    Extents out;
+    for (const Extent& extent : extents) {
+      if (extent.IsConstant()) {
+        out.push_back(extent);
+        continue;
+      }
+      const Symbol symbol = outer_.graph().symbols[static_cast<size_t>(extent.symbol().index)];
+      size_t k = 0;
+      while (k < graph_.symbols.size() && graph_.symbols[k].name != symbol.name) ++k;
+      if (k == graph_.symbols.size()) graph_.symbols.push_back(symbol);
+      out.emplace_back(SymbolId(k));
+    }
+    return out;
+  }
+
+  Extents Outward(const Extents& extents) {
+    Extents out;
+    for (const Extent& extent : extents) {
+      if (extent.IsConstant()) {
+        out.push_back(extent);
+        continue;
+      }
+      const Symbol& symbol = graph_.symbols[static_cast<size_t>(extent.symbol().index)];
+      const auto& symbols = outer_.graph().symbols;
+      size_t k = 0;
+      while (k < symbols.size() && symbols[k].name != symbol.name) ++k;
+      out.push_back(k < symbols.size() ? Extent(SymbolId(k)) : outer_.Fresh(symbol.name, symbol.min, symbol.max));
+    }
+    return out;
+  }
+
+  Context& outer_;
+  Graph& graph_;
+};
+
+std::shared_ptr<Graph> GraphAttribute(const Node& node, std::string_view name) {
+  const Attribute* attribute = FindAttribute(node, name);
+  const auto* graph = attribute ? std::get_if<std::shared_ptr<Graph>>(&attribute->value) : nullptr;
+  return graph ? *graph : nullptr;
+}
+
+void SetOutput(Context& c, size_t i, const Type& type) {
+  if (type.dtype) c.OutType(i, *type.dtype);
+  if (type.shape) c.Out(i, *type.shape);
+}
+
+Type TypeOfInput(Context& c, size_t i) {
+  Type type{c.Type(i), {}};
+  if (const Extents* in = c.In(i)) type.shape = *in;
+  return type;
+}
+
+// What holds for both.
+Type Merge(Context& c, const Type& a, const Type& b, std::string_view hint) {
+  Type out;
+  if (a.dtype == b.dtype) out.dtype = a.dtype;
+  if (!a.shape || !b.shape || a.shape->size() != b.shape->size()) return out;
+  out.shape = *a.shape;
+  for (size_t i = 0; i < a.shape->size(); ++i) {
+    if ((*a.shape)[i] == (*b.shape)[i]) continue;
+    const Interval x = c.Range((*a.shape)[i]), y = c.Range((*b.shape)[i]);
+    (*out.shape)[i] = c.Fresh(hint, std::min(x.lo, y.lo), std::max(x.hi, y.hi));
+  }
+  return out;
+}
+
+}  // namespace
+
+Status IfRule(Context& c) {
+  const auto then_graph = GraphAttribute(c.node, "then_branch"), else_graph = GraphAttribute(c.node, "else_branch");
+  if (!then_graph || !else_graph) return {};
+  const size_t count = c.node.outputs.size();
+  if (then_graph->outputs.size() != count || else_graph->outputs.size() != count) {
+    return Invalid(fmt::format("the branches have {} and {} outputs, expected {}", then_graph->outputs.size(), else_graph->outputs.size(), count));
+  }
+  if (const Extents* condition = c.In(0)) {
+    if (c.Product(*condition).IsConstant()) WEFT_TRY(c.Same(c.Product(*condition), 1, "the elements of the condition"));
+  }
+  Body yes(c, *then_graph), no(c, *else_graph);
+  const Facts* condition = c.FactsIn(0);
+  const bool decided = condition && condition->size() == 1 && (*condition)[0].IsConstant();
+  const bool taken = decided && (*condition)[0].AsDouble() != 0;
+  // A branch that is never taken may be wrong: exporters write such branches.
+  const Status yes_status = yes.Infer(), no_status = no.Infer();
+  if (!yes_status.ok() && (!decided || taken)) return Status(yes_status).Because("in its then_branch");
+  if (!no_status.ok() && (!decided || !taken)) return Status(no_status).Because("in its else_branch");
+  for (size_t i = 0; i < count; ++i) {
+    const Type a = yes.Output(i), b = no.Output(i);
+    SetOutput(c, i, decided ? (taken ? a : b) : Merge(c, a, b, "if"));
+  }
+  return {};
+}
+
+Status LoopRule(Context& c) {
+  const auto graph = GraphAttribute(c.node, "body");
+  if (!graph) return {};
+  const size_t carried = c.node.inputs.size() > 2 ? c.node.inputs.size() - 2 : 0;
+  if (graph->inputs.size() != carried + 2 || graph->outputs.size() < carried + 1 ||
+      c.node.outputs.size() > graph->outputs.size() - 1) {
+    return Invalid(fmt::format("the body has {} inputs and {} outputs for {} carried values and {} outputs",
+                               graph->inputs.size(), graph->outputs.size(), carried, c.node.outputs.size()));
+  }
+  std::vector<Type> types;
+  for (size_t i = 0; i < carried; ++i) types.push_back(TypeOfInput(c, i + 2));
+  if (c.depth() >= kDeepLoop) {
+    for (Type& type : types) type.shape.reset();
+  }
+  // A carried value keeps the type that the body gives back; twice more general, then unknown.
+  std::optional<Body> body;
+  for (int round = 0;; ++round) {
+    body.emplace(c, *graph);
+    body->SetInput(0, {Dtype::kI64, Extents{}});
+    body->SetInput(1, {Dtype::kBool, Extents{}});
+    for (size_t i = 0; i < carried; ++i) body->SetInput(i + 2, types[i]);
+    auto status = body->Infer();
+    if (!status.ok()) return std::move(status).Because("in its body");
+    bool stable = true;
+    for (size_t i = 0; i < carried; ++i) {
+      const Type back = body->Output(i + 1);
+      if (!types[i].shape || back.shape == types[i].shape) continue;
+      stable = false;
+      types[i] = round == 0 ? Merge(c, types[i], back, "loop") : Type{types[i].dtype, {}};
+    }
+    if (stable) break;
+  }
+  for (size_t i = 0; i < c.node.outputs.size(); ++i) {
+    Type type = body->Output(i + 1);
+    if (i < carried) {
+      if (!type.dtype) type.dtype = types[i].dtype;
+      type.shape = types[i].shape;
+    } else if (type.shape) {
+      type.shape->insert(type.shape->begin(), c.Fresh("trips"));
+    }
+    SetOutput(c, i, type);
+  }
+  return {};
+}
+
+Status ScanRule(Context& c) {
+  const auto graph = GraphAttribute(c.node, "body");
+  if (!graph) return {};
+  const int64_t scanned = c.Int("num_scan_inputs", 0);
+  const auto inputs = static_cast<int64_t>(c.node.inputs.size());
+  if (scanned < 1 || scanned > inputs) return Invalid(fmt::format("attribute \"num_scan_inputs\" is {}, expected 1 to {}", scanned, inputs));
+  const auto states = static_cast<size_t>(inputs - scanned);
+  if (graph->inputs.size() != c.node.inputs.size() || graph->outputs.size() < states || c.node.outputs.size() > graph->outputs.size()) {
+    return Invalid(fmt::format("the body has {} inputs and {} outputs, expected {} and {}", graph->inputs.size(),
+                               graph->outputs.size(), inputs, c.node.outputs.size()));
+  }
+  auto axis_of = [&](std::string_view name, size_t i, size_t rank) -> Result<int64_t> {
+    const auto axes = IntsAttr(c.node, name);
+    return c.Axis(i < axes.size() ? axes[i] : 0, static_cast<int64_t>(rank));
+  };
+  Body body(c, *graph);
+  std::optional<Extent> length;
+  for (size_t i = 0; i < c.node.inputs.size(); ++i) {
+    Type type = TypeOfInput(c, i);
+    if (i >= states && type.shape) {
+      WEFT_TRY(const int64_t axis, axis_of("scan_input_axes", i - states, type.shape->size()));
+      const Extent here = (*type.shape)[static_cast<size_t>(axis)];
+      WEFT_TRY(length, c.Same(length.value_or(here), here, "the lengths of the scanned inputs"));
+      type.shape->erase(type.shape->begin() + axis);
+    }
+    body.SetInput(i, type);
+  }
+  auto status = body.Infer();
+  if (!status.ok()) return std::move(status).Because("in its body");
+  for (size_t i = 0; i < c.node.outputs.size(); ++i) {
+    Type type = body.Output(i);
+    if (i < states) {
+      type = TypeOfInput(c, i);
+    } else if (type.shape) {
+      WEFT_TRY(const int64_t axis, axis_of("scan_output_axes", i - states, type.shape->size() + 1));
+      type.shape->insert(type.shape->begin() + axis, length.value_or(c.Fresh("trips")));
+    }
+    SetOutput(c, i, type);
+  }
+  return {};
+}
+
+}  // namespace weft::graph::infer

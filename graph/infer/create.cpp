@@ -1,0 +1,133 @@
+// Operators that make tensors from sizes.
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "graph/infer/engine.h"
+
+namespace weft::graph::infer {
+namespace {
+
+Result<Extents> ExtentsOfFacts(Context& c, const Facts& facts) {
+  Extents out;
+  for (const Elem& elem : facts) {
+    if (elem.kind != Elem::kInteger) {
+      out.push_back(c.Fresh("size"));
+      continue;
+    }
+    WEFT_TRY(const Extent extent, c.ToExtent(elem.integer, "an extent of the shape"));
+    out.push_back(extent);
+  }
+  return out;
+}
+
+// The attribute "dtype", if it is there.
+Result<std::optional<Dtype>> DtypeAttribute(Context& c) {
+  const int64_t code = c.Int("dtype", 0);
+  if (code == 0) return std::optional<Dtype>();
+  const auto dtype = code > 0 && code < 1000 ? DtypeFromOnnx(static_cast<int32_t>(code)) : std::nullopt;
+  if (!dtype) return Unsupported(fmt::format("attribute \"dtype\" is {}, which is no element type that weft has", code));
+  return dtype;
+}
+
+}  // namespace
+
+Status RangeRule(Context& c) {
+  for (size_t i = 0; i < 3; ++i) {
+    const Extents* in = c.In(i);
+    if (in && !in->empty() && !(in->size() == 1 && (*in)[0] == Extent(1))) {
+      return Invalid(fmt::format("input {} has the shape {}, expected a scalar", i, c.Text(*in)));
+    }
+  }
+  const Facts* start = c.FactsIn(0);
+  const Facts* limit = c.FactsIn(1);
+  const Facts* delta = c.FactsIn(2);
+  const bool known = start && limit && delta && start->size() == 1 && limit->size() == 1 && delta->size() == 1 &&
+                     (*start)[0].known() && (*limit)[0].known() && (*delta)[0].IsConstant();
+  if (!known) {
+    c.Out(0, {c.Fresh("range")});
+    return {};
+  }
+  const double step = (*delta)[0].AsDouble();
+  if (step == 0) return Invalid("the step of the range is 0");
+  if ((*start)[0].IsConstant() && (*limit)[0].IsConstant()) {
+    double count = std::ceil(((*limit)[0].AsDouble() - (*start)[0].AsDouble()) / step);
+    if (!(count > 0)) count = 0;
+    if (count > 9e18) return Limit("the range is too long");
+    c.Out(0, {static_cast<int64_t>(count)});
+    return {};
+  }
+  if (step != std::trunc(step) || step < 0 || step > INT32_MAX || (*start)[0].kind != Elem::kInteger || (*limit)[0].kind != Elem::kInteger) {
+    c.Out(0, {c.Fresh("range")});
+    return {};
+  }
+  auto extent = c.ToExtent(CeilDiv((*limit)[0].integer - (*start)[0].integer, static_cast<int64_t>(step)), "the range");
+  c.Out(0, {extent.ok() ? *extent : Extent(0)});
+  return {};
+}
+
+Status ConstantOfShapeRule(Context& c) {
+  const Attribute* value = FindAttribute(c.node, "value");
+  const auto* tensor = value ? std::get_if<Tensor>(&value->value) : nullptr;
+  if (tensor && tensor->elems() != 1) return Invalid(fmt::format("attribute \"value\" has {} elements, expected 1", tensor->elems()));
+  c.OutType(0, tensor ? tensor->dtype() : Dtype::kF32);
+  WEFT_TRY(c.Rank(0, 1));
+  if (const Facts* shape = c.FactsIn(0)) {
+    WEFT_TRY(Extents out, ExtentsOfFacts(c, *shape));
+    c.Out(0, std::move(out));
+  } else if (const Extents* count = c.In(0); count && (*count)[0].IsConstant() && (*count)[0].value() <= 64) {
+    WEFT_TRY(Extents out, ExtentsOfFacts(c, Facts(static_cast<size_t>((*count)[0].value()))));
+    c.Out(0, std::move(out));
+  }
+  return {};
+}
+
+Status EyeLikeRule(Context& c) {
+  WEFT_TRY(c.Rank(0, 2));
+  WEFT_TRY(const auto dtype, DtypeAttribute(c));
+  if (dtype) c.OutType(0, *dtype);
+  if (!dtype && c.Type(0)) c.OutType(0, *c.Type(0));
+  if (const Extents* x = c.In(0)) c.Out(0, *x);
+  return {};
+}
+
+// RandomNormal, RandomUniform, Multinomial
+Status RandomRule(Context& c) {
+  WEFT_TRY(const auto dtype, DtypeAttribute(c));
+  if (c.node.op == Op::kMultinomial) {
+    c.OutType(0, dtype.value_or(Dtype::kI32));
+    WEFT_TRY(c.Rank(0, 2));
+    if (const Extents* x = c.In(0)) c.Out(0, {(*x)[0], std::max<int64_t>(c.Int("sample_size", 1), 0)});
+    return {};
+  }
+  c.OutType(0, dtype.value_or(Dtype::kF32));
+  Extents out;
+  for (int64_t extent : IntsAttr(c.node, "shape")) {
+    if (extent < 0) return Invalid(fmt::format("attribute \"shape\" has {}", extent));
+    out.emplace_back(extent);
+  }
+  c.Out(0, std::move(out));
+  return {};
+}
+
+Status OneHotRule(Context& c) {
+  const Extents* x = c.In(0);
+  if (auto dtype = c.Type(2)) c.OutType(0, *dtype);
+  if (!x) return {};
+  WEFT_TRY(const int64_t axis, c.Axis(c.Int("axis", -1), static_cast<int64_t>(x->size()) + 1));
+  const Facts* depth = c.FactsIn(1);
+  if (depth && depth->size() != 1) return Invalid(fmt::format("input 1 has {} elements, expected 1", depth->size()));
+  Extent classes = Extent(0);
+  if (depth && (*depth)[0].kind == Elem::kInteger) {
+    WEFT_TRY(classes, c.ToExtent((*depth)[0].integer, "the depth"));
+  } else {
+    classes = c.Fresh("depth");
+  }
+  Extents out = *x;
+  out.insert(out.begin() + axis, classes);
+  c.Out(0, std::move(out));
+  return {};
+}
+
+}  // namespace weft::graph::infer

@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+
+#include "graph/infer/engine.h"
+
+namespace weft::graph::infer {
+
+Status Unary(Context& c) {
+  if (const Extents* in = c.In(0)) c.Out(0, *in);
+  return {};
+}
+
+// Any number of operands, broadcast as NumPy does.
+Status Elementwise(Context& c) {
+  Extents out;
+  for (size_t i = 0; i < c.node.inputs.size(); ++i) {
+    const Extents* in = c.In(i);
+    if (!in) return {};
+    if (i == 0) {
+      out = *in;
+      continue;
+    }
+    WEFT_TRY(out, c.Broadcast(out, *in));
+  }
+  if (c.node.op == Op::kPRelu && out.size() != c.In(0)->size()) {
+    return Invalid(fmt::format("the slope {} does not broadcast to {}", c.Text(*c.In(1)), c.Text(*c.In(0))));
+  }
+  c.Out(0, std::move(out));
+  return {};
+}
+
+Status WhereRule(Context& c) { return Elementwise(c); }
+
+Status CastRule(Context& c) {
+  const int64_t to = c.Int("to", 0);
+  const auto dtype = to > 0 && to < 1000 ? DtypeFromOnnx(static_cast<int32_t>(to)) : std::nullopt;
+  if (!dtype) return Unsupported(fmt::format("attribute \"to\" is {}, which is no element type that weft has", to));
+  c.OutType(0, *dtype);
+  return Unary(c);
+}
+
+Status ClipRule(Context& c) {
+  for (size_t i = 1; i < 3; ++i) {
+    const Extents* bound = c.In(i);
+    // A shape of one element is not what ONNX says, but what some exporters write.
+    if (bound && !bound->empty() && !(bound->size() == 1 && (*bound)[0] == Extent(1))) {
+      return Invalid(fmt::format("input {} has the shape {}, expected a scalar", i, c.Text(*bound)));
+    }
+  }
+  return Unary(c);
+}
+
+Status DropoutRule(Context& c) {
+  if (const Extents* in = c.In(0)) {
+    c.Out(0, *in);
+    c.Out(1, *in);
+  }
+  c.OutType(1, Dtype::kBool);
+  return {};
+}
+
+Status QuantizeRule(Context& c) {
+  if (c.node.op == Op::kDequantizeLinear) {
+    if (auto dtype = c.Type(1)) c.OutType(0, *dtype);
+    return Unary(c);
+  }
+  const int64_t wanted = c.Int("output_dtype", 0);
+  if (c.Has(2)) {
+    if (auto dtype = c.Type(2)) c.OutType(0, *dtype);
+  } else if (wanted > 0 && wanted < 1000) {
+    const auto dtype = DtypeFromOnnx(static_cast<int32_t>(wanted));
+    if (!dtype) return Unsupported(fmt::format("attribute \"output_dtype\" is {}, which weft does not have", wanted));
+    c.OutType(0, *dtype);
+  } else {
+    c.OutType(0, Dtype::kU8);
+  }
+  return Unary(c);
+}
+
+Status DynamicQuantizeRule(Context& c) {
+  c.Out(1, {});
+  c.Out(2, {});
+  return Unary(c);
+}
+
+}  // namespace weft::graph::infer

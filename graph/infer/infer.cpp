@@ -1,0 +1,116 @@
+#include "graph/infer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "graph/edit.h"
+#include "graph/infer/engine.h"
+
+namespace weft::graph {
+namespace {
+
+// Every extent that is the symbol becomes the number.
+void Replace(Graph& graph, SymbolId symbol, int64_t value) {
+  for (Value& v : graph.values) {
+    if (!v.shape) continue;
+    for (Extent& extent : *v.shape) {
+      if (!extent.IsConstant() && extent.symbol() == symbol) extent = value;
+    }
+  }
+}
+
+Status CheckRange(const Symbol& symbol, int64_t value) {
+  if (value >= symbol.min && value <= symbol.max) return {};
+  return Usage(fmt::format("symbol {} is in {}:{}, found {}", PrintName(symbol.name), symbol.min, symbol.max, value));
+}
+
+}  // namespace
+
+Status BindShape(Graph& graph, std::string_view input, std::span<const int64_t> shape) {
+  const auto found = std::ranges::find_if(graph.inputs, [&](ValueId id) { return graph[id].name == input; });
+  if (found == graph.inputs.end()) {
+    std::string names;
+    for (ValueId id : graph.inputs) names += (names.empty() ? "" : ", ") + PrintName(graph[id].name);
+    return Usage(fmt::format("no input {}", PrintName(input))).Try("the inputs are " + names);
+  }
+  const ValueId id = *found;
+  if (!graph[id].shape) {
+    if (!graph[id].dtype) return Usage(fmt::format("input {} is not a tensor", PrintName(input)));
+    graph[id].shape.emplace();
+    for (size_t i = 0; i < shape.size(); ++i) {
+      Names names{Graph{}};
+      for (const Symbol& symbol : graph.symbols) names.Add(symbol.name);
+      graph[id].shape->emplace_back(AddSymbol(graph, names.Fresh(fmt::format("{}_{}", input, i))));
+    }
+  }
+  if (graph[id].shape->size() != shape.size()) {
+    return Usage(fmt::format("input {} has rank {}, found the shape {}", PrintName(input), graph[id].shape->size(), weft::Print(shape)));
+  }
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const Extent extent = (*graph[id].shape)[i];
+    if (shape[i] == -1) continue;
+    if (shape[i] < 0) return Usage(fmt::format("found extent {} for input {}", shape[i], PrintName(input)));
+    if (extent.IsConstant()) {
+      if (extent.value() != shape[i]) {
+        return Usage(fmt::format("axis {} of input {} has {}, found {}", i, PrintName(input), extent.value(), shape[i]));
+      }
+      continue;
+    }
+    WEFT_TRY(CheckRange(graph.symbols[static_cast<size_t>(extent.symbol().index)], shape[i]));
+    Replace(graph, extent.symbol(), shape[i]);
+  }
+  return {};
+}
+
+Status BindSymbol(Graph& graph, std::string_view symbol, int64_t value) {
+  const auto free = FreeSymbols(graph);
+  if (std::ranges::find(free, symbol) == free.end()) {
+    std::string names;
+    for (const std::string& name : free) names += (names.empty() ? "" : ", ") + PrintName(name);
+    return Usage(fmt::format("no input has a symbol {}", PrintName(symbol))).Try(free.empty() ? "" : "the symbols are " + names);
+  }
+  const auto found = std::ranges::find(graph.symbols, symbol, &Symbol::name);
+  WEFT_TRY(CheckRange(*found, value));
+  Replace(graph, SymbolId(static_cast<size_t>(found - graph.symbols.begin())), value);
+  return {};
+}
+
+std::vector<std::string> FreeSymbols(const Graph& graph) {
+  std::vector<std::string> names;
+  for (ValueId id : graph.inputs) {
+    if (!graph[id].shape) continue;
+    for (const Extent& extent : *graph[id].shape) {
+      if (extent.IsConstant()) continue;
+      const std::string& name = graph.symbols[static_cast<size_t>(extent.symbol().index)].name;
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    }
+  }
+  return names;
+}
+
+Status InferShapes(Graph& graph) {
+  infer::ResetTypes(graph);
+  infer::Engine engine(graph);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) WEFT_TRY(engine.Infer(NodeId(n)));
+  return {};
+}
+
+Status VerifyShapes(const Graph& graph) {
+  Graph again = Clone(graph);
+  WEFT_TRY(InferShapes(again));
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    const Value& have = graph.values[i];
+    const Value& want = again.values[i];
+    if (have.kind != ValueKind::kComputed) continue;
+    const auto a = StaticShape(have), b = StaticShape(want);
+    if ((have.dtype && want.dtype && have.dtype != want.dtype) || (a && b && a != b)) {
+      return Invalid(fmt::format("value {} is {}{}, inference says {}{}", PrintName(have.name), have.dtype ? DtypeName(*have.dtype) : "_",
+                                 a ? weft::Print(*a) : "", want.dtype ? DtypeName(*want.dtype) : "_", b ? weft::Print(*b) : ""));
+    }
+  }
+  return {};
+}
+
+}  // namespace weft::graph

@@ -1,0 +1,250 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "graph/infer/engine.h"
+
+namespace weft::graph::infer {
+namespace {
+
+struct Cut {
+  Elem start, end;
+  int64_t step = 1;
+};
+
+// Where a bound lies in an axis of `in` elements, clamped as the step's direction wants it.
+int64_t Clamp(int64_t at, int64_t in, int64_t step) {
+  if (at < 0) at = at < -in ? -1 : at + in;  // -1: before the first
+  return step > 0 ? std::clamp<int64_t>(at, 0, in) : std::clamp<int64_t>(at, -1, in - 1);
+}
+
+int64_t CutLength(int64_t start, int64_t end, int64_t step, int64_t in) {
+  const int64_t from = Clamp(start, in, step), to = Clamp(end, in, step);
+  if (step > 0) return to > from ? (to - from - 1) / step + 1 : 0;
+  if (step == INT64_MIN) return from > to ? 1 : 0;
+  return from > to ? (from - to - 1) / -step + 1 : 0;
+}
+
+// A bound of a symbolic axis as an expression in 0 to `in`, if clamping can be left out.
+std::optional<Affine> Bound(Context& c, const Affine& at, Extent in) {
+  const Affine all = c.Meaning(in);
+  if (at == all) return all;
+  if (!at.IsConstant()) return std::nullopt;
+  const int64_t value = at.constant();
+  if (value >= INT32_MAX) return all;
+  if (value < 0) return value > -INT32_MAX ? std::optional(all + value) : Affine(0);
+  return value <= std::max<int64_t>(c.Range(in).lo, 1) ? std::optional(Affine(value)) : std::nullopt;
+}
+
+Result<Extent> CutExtent(Context& c, const Cut& cut, Extent in) {
+  const Interval range = c.Range(in);
+  if (cut.start.kind != Elem::kInteger || cut.end.kind != Elem::kInteger) return c.Fresh("sliced", 0, range.hi);
+  const Affine& start = cut.start.integer;
+  const Affine& end = cut.end.integer;
+  if (in.IsConstant() && start.IsConstant() && end.IsConstant()) {
+    return Extent(CutLength(start.constant(), end.constant(), cut.step, in.value()));
+  }
+  if (cut.step == -1 && start == Affine(-1) && end.IsConstant() && end.constant() <= -INT32_MAX) return in;
+  const auto from = Bound(c, start, in), to = Bound(c, end, in);
+  if (cut.step > 0 && from && to) {
+    auto extent = c.ToExtent(CeilDiv(*to - *from, cut.step), "the length of the slice");
+    if (extent.ok()) return extent;
+    return Extent(0);  // the end lies before the start
+  }
+  // x[:end] of a longer axis
+  if (cut.step == 1 && start == Affine(0) && !end.IsConstant()) {
+    auto length = c.ToExtent(end, "the end of the slice");
+    if (length.ok() && c.Range(*length).hi <= range.lo) return length;
+  }
+  auto text = [&](const Affine& a) {
+    if (a.IsConstant()) return fmt::format("{}", a.constant());
+    auto extent = c.ToExtent(a, "a bound");
+    return extent.ok() ? c.Text(*extent) : std::string("?");
+  };
+  const std::string key = fmt::format("slice({}, {}, {}, {})", c.Text(in), text(start), text(end), cut.step);
+  if (key.find('?') != std::string::npos) return c.Fresh("sliced", 0, range.hi);
+  return c.Opaque(key, 0, end.IsConstant() && end.constant() >= 0 ? std::min(range.hi, end.constant()) : range.hi);
+}
+
+}  // namespace
+
+Status SliceRule(Context& c) {
+  const Extents* x = c.In(0);
+  if (!x) return {};
+  const auto rank = static_cast<int64_t>(x->size());
+  for (size_t i = 1; i < 5; ++i) WEFT_TRY(c.Rank(i, 1));
+  const Facts* starts = c.FactsIn(1);
+  const Facts* ends = c.FactsIn(2);
+  size_t count = 0;
+  bool counted = false;
+  for (size_t i = 1; i < 5; ++i) {  // each list is as long as the others
+    const Extents* list = c.In(i);
+    if (!list || !(*list)[0].IsConstant()) continue;
+    const auto here = static_cast<size_t>((*list)[0].value());
+    if (counted && here != count) return Invalid(fmt::format("input {} has {} elements, expected {} as in the inputs before it", i, here, count));
+    count = here;
+    counted = true;
+  }
+  if (!counted || count > x->size()) {
+    return counted ? Invalid(fmt::format("found {} starts for rank {}", count, rank)) : Status();
+  }
+  std::vector<int64_t> axes(count), steps(count, 1);
+  for (size_t i = 0; i < count; ++i) axes[i] = static_cast<int64_t>(i);
+  bool any_axis = false, any_step = false;
+  if (c.Has(3)) {
+    const auto given = c.Ints(3);
+    any_axis = !given;
+    if (given) {
+      WEFT_TRY(axes, c.Axes(*given, rank));
+    }
+  }
+  if (c.Has(4)) {
+    const auto given = c.Ints(4);
+    any_step = !given;
+    if (given) steps = *given;
+  }
+  if (std::ranges::find(steps, 0) != steps.end()) return Invalid("a step is 0");
+  Extents out = *x;
+  if (any_axis) {  // some axis is cut, but nobody knows which
+    for (Extent& extent : out) extent = c.Fresh("sliced", 0, c.Range(extent).hi);
+    c.Out(0, std::move(out));
+    return {};
+  }
+  for (size_t i = 0; i < count; ++i) {
+    Extent& extent = out[static_cast<size_t>(axes[i])];
+    if (any_step) {
+      extent = c.Fresh("sliced", 0, c.Range(extent).hi);
+      continue;
+    }
+    const Cut cut{starts ? (*starts)[i] : Elem(), ends ? (*ends)[i] : Elem(), steps[i]};
+    WEFT_TRY(extent, CutExtent(c, cut, extent));
+  }
+  c.Out(0, std::move(out));
+  return {};
+}
+
+Status ConcatRule(Context& c) {
+  Extents out;
+  Affine sum;
+  int64_t axis = 0;
+  for (size_t i = 0; i < c.node.inputs.size(); ++i) {
+    const Extents* in = c.In(i);
+    if (!in) return {};
+    if (i == 0) {
+      out = *in;
+      WEFT_TRY(axis, c.Axis(c.Int("axis", 0), static_cast<int64_t>(in->size())));
+    }
+    WEFT_TRY(c.Rank(i, static_cast<int64_t>(out.size())));
+    for (size_t k = 0; k < out.size(); ++k) {
+      if (static_cast<int64_t>(k) == axis) continue;
+      WEFT_TRY(out[k], c.Same(out[k], (*in)[k], fmt::format("axis {} of input {} and those before it", k, i)));
+    }
+    const auto next = Plus(sum, c.Meaning((*in)[static_cast<size_t>(axis)]));
+    if (!next) return Limit("the concatenation is too long");
+    sum = *next;
+  }
+  WEFT_TRY(out[static_cast<size_t>(axis)], c.ToExtent(sum, "the length of the concatenation"));
+  c.Out(0, std::move(out));
+  return {};
+}
+
+Status SplitRule(Context& c) {
+  const Extents* x = c.In(0);
+  if (!x) return {};
+  WEFT_TRY(c.MinRank(0, 1));
+  WEFT_TRY(const int64_t axis, c.Axis(c.Int("axis", 0), static_cast<int64_t>(x->size())));
+  const Extent in = (*x)[static_cast<size_t>(axis)];
+  const size_t count = c.node.outputs.size();
+  std::vector<Extent> parts;
+  if (c.Has(1)) {
+    const Facts* sizes = c.FactsIn(1);
+    WEFT_TRY(c.Rank(1, 1));
+    if (sizes && sizes->size() != count) return Invalid(fmt::format("found {} sizes for {} outputs", sizes->size(), count));
+    Affine sum;
+    bool known = sizes != nullptr;
+    for (size_t i = 0; i < count; ++i) {
+      if (!sizes || (*sizes)[i].kind != Elem::kInteger) {
+        parts.push_back(c.Fresh("split", 0, c.Range(in).hi));
+        known = false;
+        continue;
+      }
+      WEFT_TRY(const Extent part, c.ToExtent((*sizes)[i].integer, "a size of the split"));
+      parts.push_back(part);
+      const auto next = Plus(sum, (*sizes)[i].integer);
+      if (!next) return Invalid("the sizes of the split overflow");
+      sum = *next;
+    }
+    if (known && sum.IsConstant() && in.IsConstant() && sum.constant() != in.value()) {
+      return Invalid(fmt::format("the sizes of the split sum to {}, but axis {} has {}", sum.constant(), axis, in.value()));
+    }
+  } else {
+    const int64_t wanted = c.Int("num_outputs", static_cast<int64_t>(count));
+    if (wanted != static_cast<int64_t>(count)) return Invalid(fmt::format("attribute \"num_outputs\" is {}, but there are {} outputs", wanted, count));
+    const Affine chunk = CeilDiv(c.Meaning(in), wanted);
+    WEFT_TRY(const Extent each, c.ToExtent(chunk, "a part of the split"));
+    parts.assign(count, each);
+    WEFT_TRY(parts.back(), c.ToExtent(c.Meaning(in) - chunk * (wanted - 1), "the last part of the split"));
+  }
+  for (size_t i = 0; i < count; ++i) {
+    Extents out = *x;
+    out[static_cast<size_t>(axis)] = parts[i];
+    c.Out(i, std::move(out));
+  }
+  return {};
+}
+
+Status PadRule(Context& c) {
+  const Extents* x = c.In(0);
+  const Facts* pads = c.FactsIn(1);
+  if (!x) return {};
+  const auto rank = static_cast<int64_t>(x->size());
+  WEFT_TRY(c.Rank(1, 1));
+  std::vector<int64_t> axes;
+  if (c.Has(3)) {
+    const auto given = c.Ints(3);
+    if (!given) return {};
+    WEFT_TRY(axes, c.Axes(*given, rank));
+  } else {
+    for (int64_t i = 0; i < rank; ++i) axes.push_back(i);
+  }
+  Extents out = *x;
+  if (pads && pads->size() != 2 * axes.size()) {
+    return Invalid(fmt::format("found {} pads, expected {}", pads->size(), 2 * axes.size()));
+  }
+  const std::string mode = StringAttr(c.node, "mode", "constant");
+  if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap") return Invalid("attribute \"mode\" is none of constant, reflect, edge, wrap");
+  for (size_t i = 0; i < axes.size(); ++i) {
+    Extent& extent = out[static_cast<size_t>(axes[i])];
+    if (!pads || (*pads)[i].kind != Elem::kInteger || (*pads)[axes.size() + i].kind != Elem::kInteger) {
+      extent = c.Fresh("padded");
+      continue;
+    }
+    const auto sum = Plus((*pads)[i].integer, (*pads)[axes.size() + i].integer);
+    const auto total = sum ? Plus(c.Meaning(extent), *sum) : std::nullopt;
+    if (!total) return Limit("the padded input is too large");
+    WEFT_TRY(extent, c.ToExtent(*total, fmt::format("the padded extent of axis {}", axes[i])));
+  }
+  c.Out(0, std::move(out));
+  return {};
+}
+
+Status TileRule(Context& c) {
+  const Extents* x = c.In(0);
+  const Facts* repeats = c.FactsIn(1);
+  if (!x) return {};
+  if (repeats && repeats->size() != x->size()) return Invalid(fmt::format("found {} repeats for rank {}", repeats->size(), x->size()));
+  Extents out = *x;
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (!repeats || (*repeats)[i].kind != Elem::kInteger) {
+      out[i] = c.Fresh("tiled");
+      continue;
+    }
+    WEFT_TRY(const Extent times, c.ToExtent((*repeats)[i].integer, "a repeat"));
+    const Extent factors[] = {out[i], times};
+    out[i] = c.Product(factors);
+  }
+  c.Out(0, std::move(out));
+  return {};
+}
+
+}  // namespace weft::graph::infer

@@ -1,0 +1,245 @@
+// Older spellings of operators, brought to the newest: attributes that became inputs, changed meanings.
+// Everything after the importer only knows opset 28.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "graph/onnx/builder.h"
+
+namespace weft::graph {
+namespace {
+
+class Upgrade {
+ public:
+  Upgrade(Draft& draft, Node node, int64_t opset) : draft_(draft), node_(std::move(node)), opset_(opset) {}
+
+  Status Run() {
+    switch (node_.op) {
+      case Op::kSqueeze:
+      case Op::kUnsqueeze:
+      case Op::kReduceSum:
+        if (opset_ < 13) IntsToInput("axes", 1);
+        break;
+      case Op::kReduceL1: case Op::kReduceL2: case Op::kReduceLogSum: case Op::kReduceLogSumExp: case Op::kReduceMax:
+      case Op::kReduceMean: case Op::kReduceMin: case Op::kReduceProd: case Op::kReduceSumSquare:
+        if (opset_ < 18) IntsToInput("axes", 1);
+        break;
+      case Op::kSplit:
+        if (opset_ < 13) IntsToInput("split", 1);
+        if (opset_ < 18 && !InputAt(node_, 1).valid()) SetAttribute(node_, "num_outputs", static_cast<int64_t>(node_.outputs.size()));
+        break;
+      case Op::kClip:
+        if (opset_ < 11) ClipBounds();
+        break;
+      case Op::kPad:
+        if (opset_ < 11) {
+          IntsToInput("pads", 1);
+          if (const auto value = Take("value")) SetInput(2, OfInputType(std::get<float>(*value)));
+        }
+        break;
+      case Op::kSlice:
+        if (opset_ < 10) {
+          IntsToInput("starts", 1);
+          IntsToInput("ends", 2);
+          IntsToInput("axes", 3);
+        }
+        break;
+      case Op::kTopK:
+        if (opset_ < 10) {
+          const auto k = Take("k");
+          const int64_t count[] = {k ? std::get<int64_t>(*k) : 0};
+          SetInput(1, Constant("k", TensorOfInts(count)));
+        }
+        break;
+      case Op::kSoftmax: case Op::kLogSoftmax: case Op::kHardmax:
+        if (opset_ < 13) return FlatSoftmax();
+        break;
+      case Op::kDropout: Take("ratio"); Take("seed"); break;
+      case Op::kBatchNormalization:
+        if (opset_ < 14) WEFT_TRY(OldBatchNorm());
+        break;
+      case Op::kUpsample: WEFT_TRY(OldUpsample()); break;
+      case Op::kResize: ResizeInputs(); break;
+      case Op::kGridSample: GridMode(); break;
+      case Op::kGroupNormalization:
+        if (opset_ < 21) WEFT_TRY(OldGroupNorm());
+        break;
+      case Op::kScan:
+        if (opset_ < 9) return Unsupported("Scan of opset 8 is not supported");
+        break;
+      case Op::kUnknown:
+        if (node_.op_name == "Scatter") Rename(Op::kScatterElements);
+        break;
+      default: break;
+    }
+    return Push(std::move(node_));
+  }
+
+ private:
+  Status Push(Node node) {
+    const NodeId id = AddNode(draft_.graph, std::move(node));
+    if (draft_.types) {
+      // Wrong models are reported when shapes are inferred in earnest.
+      const Status status = draft_.types->Infer(id);
+      (void)status;
+    }
+    return {};
+  }
+
+  // The name of the first output says where a new value belongs.
+  std::string Near(std::string_view what) const {
+    for (ValueId id : node_.outputs) {
+      if (id.valid()) return fmt::format("{}_{}", draft_.graph[id].name, what);
+    }
+    return std::string(what);
+  }
+  ValueId Constant(std::string_view what, Tensor tensor) {
+    return AddConstant(draft_.graph, draft_.names.Fresh(Near(what)), std::move(tensor));
+  }
+  Result<ValueId> Extra(Op op, std::vector<ValueId> inputs, std::string_view what, std::vector<Attribute> attributes = {}) {
+    Node node{.op = op, .op_name = std::string(OpName(op)), .inputs = std::move(inputs)};
+    for (Attribute& a : attributes) SetAttribute(node, std::move(a.name), std::move(a.value));
+    const ValueId id = AddComputed(draft_.graph, draft_.names.Fresh(Near(what)));
+    node.outputs = {id};
+    WEFT_TRY(Push(std::move(node)));
+    return id;
+  }
+
+  std::optional<AttributeValue> Take(std::string_view name) {
+    const auto found = std::ranges::find(node_.attributes, name, &Attribute::name);
+    if (found == node_.attributes.end()) return std::nullopt;
+    AttributeValue value = std::move(found->value);
+    node_.attributes.erase(found);
+    return value;
+  }
+  void SetInput(size_t i, ValueId id) {
+    if (node_.inputs.size() <= i) node_.inputs.resize(i + 1);
+    node_.inputs[i] = id;
+  }
+  void IntsToInput(std::string_view attribute, size_t input) {
+    const auto value = Take(attribute);
+    const auto* ints = value ? std::get_if<std::vector<int64_t>>(&*value) : nullptr;
+    if (ints) SetInput(input, Constant(attribute, TensorOfInts(*ints)));
+  }
+  void Rename(Op op) {
+    node_.op = op;
+    node_.op_name = OpName(op);
+  }
+
+  // A number in the type of input 0; where nobody knows that, f32 and a CastLike.
+  ValueId OfInputType(float value) {
+    const auto dtype = draft_.graph[node_.inputs[0]].dtype;
+    Tensor tensor(dtype && *dtype != Dtype::kString ? *dtype : Dtype::kF32, {});
+    SetElem(tensor, 0, value);
+    const ValueId constant = Constant("bound", std::move(tensor));
+    if (dtype) return constant;
+    auto cast = Extra(Op::kCastLike, {constant, node_.inputs[0]}, "bound_cast");
+    return cast.ok() ? *cast : constant;
+  }
+
+  void ClipBounds() {
+    if (const auto low = Take("min")) SetInput(1, OfInputType(std::get<float>(*low)));
+    if (const auto high = Take("max")) SetInput(2, OfInputType(std::get<float>(*high)));
+  }
+
+  // Before opset 13 the axes from `axis` on were one: the same as now only if it is the last.
+  Status FlatSoftmax() {
+    const int64_t axis = IntAttr(node_, "axis", 1);
+    const auto& shape = draft_.graph[node_.inputs[0]].shape;
+    const bool last = axis == -1 || (shape && (axis == static_cast<int64_t>(shape->size()) - 1));
+    Take("axis");
+    SetAttribute(node_, "axis", int64_t{-1});
+    if (last) return Push(std::move(node_));
+    const auto rank = shape ? static_cast<int64_t>(shape->size()) : INT64_MAX;
+    if (axis < -rank || axis > rank) return Invalid(fmt::format("found axis {} for rank {}", axis, rank));
+    const ValueId x = node_.inputs[0], y = node_.outputs[0];
+    WEFT_TRY(const ValueId shape_of, Extra(Op::kShape, {x}, "shape"));
+    WEFT_TRY(const ValueId flat, Extra(Op::kFlatten, {x}, "flat", {{"axis", axis}}));
+    std::vector<Attribute> attributes = node_.attributes;
+    WEFT_TRY(const ValueId soft, Extra(node_.op, {flat}, "soft", std::move(attributes)));
+    Node back{.op = Op::kReshape, .op_name = "Reshape", .name = node_.name, .inputs = {soft, shape_of}, .outputs = {y}};
+    SetAttribute(back, "allowzero", int64_t{1});  // an extent of zero is meant
+    return Push(std::move(back));
+  }
+
+  Status OldBatchNorm() {
+    const auto spatial = Take("spatial");
+    if (spatial && std::get<int64_t>(*spatial) != 1) return Unsupported("BatchNormalization with spatial = 0 is not supported");
+    // Outputs 1 to 4 were for training; nothing may read them.
+    while (node_.outputs.size() > 1) {
+      if (node_.outputs.back().valid()) return Unsupported("BatchNormalization with training outputs is not supported");
+      node_.outputs.pop_back();
+    }
+    return {};
+  }
+
+  // Upsample is Resize with the first coordinate rule there was.
+  Status OldUpsample() {
+    if (opset_ >= 10) return Invalid("Upsample is gone since opset 10");
+    ValueId scales = InputAt(node_, 1);
+    if (const auto list = Take("scales")) {
+      const auto& floats = std::get<std::vector<float>>(*list);
+      Tensor tensor(Dtype::kF32, {static_cast<int64_t>(floats.size())});
+      for (size_t i = 0; i < floats.size(); ++i) SetElem(tensor, static_cast<int64_t>(i), floats[i]);
+      scales = Constant("scales", std::move(tensor));
+    }
+    node_.inputs = {node_.inputs[0], ValueId(), scales};
+    Rename(Op::kResize);
+    FirstCoordinates();
+    return {};
+  }
+
+  void FirstCoordinates() {
+    SetAttribute(node_, "coordinate_transformation_mode", std::string("asymmetric"));
+    SetAttribute(node_, "nearest_mode", std::string("floor"));
+  }
+
+  bool IsEmptyConstant(ValueId id) const {
+    return id.valid() && draft_.graph[id].kind == ValueKind::kConstant && draft_.graph[id].constant.elems() == 0;
+  }
+
+  // Opset 10 had (X, scales). Later files often pass an empty tensor for what they leave out.
+  void ResizeInputs() {
+    if (opset_ < 11) {
+      node_.inputs = {node_.inputs[0], ValueId(), InputAt(node_, 1)};
+      FirstCoordinates();
+    }
+    for (size_t i = 1; i < node_.inputs.size(); ++i) {
+      if (IsEmptyConstant(node_.inputs[i])) node_.inputs[i] = ValueId();
+    }
+    while (!node_.inputs.back().valid()) node_.inputs.pop_back();
+  }
+
+  void GridMode() {
+    const std::string mode = StringAttr(node_, "mode", "linear");
+    if (mode == "bilinear") SetAttribute(node_, "mode", std::string("linear"));
+    if (mode == "bicubic") SetAttribute(node_, "mode", std::string("cubic"));
+  }
+
+  // Scale and bias were per group: each is repeated for the channels of its group.
+  Status OldGroupNorm() {
+    const int64_t groups[] = {IntAttr(node_, "num_groups", 0)}, column[] = {groups[0], 1}, flat[] = {-1};
+    const ValueId count = Constant("groups", TensorOfInts(groups)), as_column = Constant("column", TensorOfInts(column));
+    const ValueId as_flat = Constant("flat", TensorOfInts(flat));
+    WEFT_TRY(const ValueId channels, Extra(Op::kShape, {node_.inputs[0]}, "channels", {{"end", int64_t{2}}, {"start", int64_t{1}}}));
+    WEFT_TRY(const ValueId each, Extra(Op::kDiv, {channels, count}, "each"));
+    WEFT_TRY(const ValueId table, Extra(Op::kConcat, {count, each}, "table", {{"axis", int64_t{0}}}));
+    for (size_t i = 1; i < 3; ++i) {
+      WEFT_TRY(const ValueId a, Extra(Op::kReshape, {node_.inputs[i], as_column}, "by_group"));
+      WEFT_TRY(const ValueId b, Extra(Op::kExpand, {a, table}, "repeated"));
+      WEFT_TRY(node_.inputs[i], Extra(Op::kReshape, {b, as_flat}, "by_channel"));
+    }
+    return {};
+  }
+
+  Draft& draft_;
+  Node node_;
+  int64_t opset_;
+};
+
+}  // namespace
+
+Status AppendUpgraded(Draft& draft, Node node, int64_t opset) { return Upgrade(draft, std::move(node), opset).Run(); }
+
+}  // namespace weft::graph
