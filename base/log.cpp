@@ -7,7 +7,9 @@
 #include <atomic>
 #include <map>
 #include <mutex>
-#include <optional>
+#include <string>
+
+#include "base/text.h"
 
 namespace weft {
 namespace {
@@ -63,8 +65,8 @@ bool LogEnabled(std::string_view topic, LogLevel level) {
 }
 
 void LogMessage(std::string_view topic, LogLevel level, std::string_view message) {
-  const std::string line =
-      fmt::format("weft: {}: {}: {}\n", kLevels[static_cast<size_t>(level)], topic, message);
+  const std::string line = fmt::format("weft: {}: {}: {}\n", kLevels[static_cast<size_t>(level)],
+                                       topic, Printable(message));
   // One call, so that lines of several threads and processes stay whole. There is nowhere to report
   // that stderr is closed.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());

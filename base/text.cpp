@@ -361,26 +361,35 @@ std::string PrintName(std::string_view name) {
   return (word && !IsReserved(name)) || hash ? std::string(name) : PrintString(name);
 }
 
-std::string PrintString(std::string_view text) {
-  std::string out = "\"";
+namespace {
+
+// `escaped` are the characters that get a backslash, `names` their letters behind it.
+std::string Escape(std::string_view text, std::string_view escaped, std::string_view names) {
+  std::string out;
   while (!text.empty()) {
     uint32_t code = 0;
     const size_t length = DecodeUtf8(text, code);
-    constexpr std::string_view kBytes = "\n\t\r\"\\", kNames = "ntr\"\\";
-    if (const size_t i = kBytes.find(text[0]); i != kBytes.npos) {
+    const std::string_view bytes = text.substr(0, std::max<size_t>(length, 1));
+    if (const size_t i = escaped.find(text[0]); i != escaped.npos) {
       out += '\\';
-      out += kNames[i];
+      out += names[i];
     } else if (length > 0 && IsHarmless(code)) {
-      out += text.substr(0, length);
+      out += bytes;
     } else {
-      for (char c : text.substr(0, std::max<size_t>(length, 1))) {
-        out += fmt::format("\\x{:02x}", static_cast<uint8_t>(c));
-      }
+      for (char c : bytes) out += fmt::format("\\x{:02x}", static_cast<uint8_t>(c));
     }
-    text.remove_prefix(std::max<size_t>(length, 1));
+    text.remove_prefix(bytes.size());
   }
-  return out + '"';
+  return out;
 }
+
+}  // namespace
+
+std::string PrintString(std::string_view text) {
+  return '"' + Escape(text, "\n\t\r\"\\", "ntr\"\\") + '"';
+}
+
+std::string Printable(std::string_view text) { return Escape(text, "\n\t\r", "ntr"); }
 
 namespace {
 

@@ -67,7 +67,9 @@ class Lexer {
 // Quoted and escaped only if it must be: also if it is a keyword, see keywords.def.
 std::string PrintName(std::string_view name);
 std::string PrintString(std::string_view text);  // "..." with escapes; always valid UTF-8
-std::string PrintFloat(double value);            // shortest text that reads back as this double
-std::string PrintFloat(float value);             // shortest text that reads back as this float
+// The same without quotes, for messages: one line of harmless UTF-8, whatever a file said.
+std::string Printable(std::string_view text);
+std::string PrintFloat(double value);  // shortest text that reads back as this double
+std::string PrintFloat(float value);   // shortest text that reads back as this float
 
 }  // namespace weft

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <string_view>
+#include <utility>
 
 #include "base/hash.h"
 #include "base/log.h"
@@ -114,10 +115,11 @@ struct TuningDb::State {
 
   ~State() { sqlite3_close(db); }
 
+  // SQLite's longer messages quote the file, so they stay inside.
   void Report(std::string_view what) {
     if (std::exchange(is_reported, true)) return;
-    WEFT_LOG(kWarning, "cache", "{}: {}: {}", path, what,
-             db == nullptr ? "can't open" : sqlite3_errmsg(db));
+    const int error = db == nullptr ? SQLITE_CANTOPEN : sqlite3_extended_errcode(db);
+    WEFT_LOG(kWarning, "cache", "{}: {}: {}", path, what, sqlite3_errstr(error));
   }
 };
 

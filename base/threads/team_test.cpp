@@ -1,0 +1,126 @@
+#include "base/threads/team.h"
+
+#include <gtest/gtest.h>
+#include <tbb/task_arena.h>
+
+#include <atomic>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+namespace weft {
+namespace {
+
+TEST(Barrier, NobodyLeavesBeforeAllArrive) {
+  for (uint32_t size : {1u, 2u, 5u}) {
+    Barrier barrier(size);
+    std::vector<int> round(size, 0);
+    std::atomic<int> errors = 0;
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < size; ++rank) {
+      threads.emplace_back([&, rank] {
+        for (int i = 1; i <= 200; ++i) {
+          round[rank] = i;
+          barrier.Wait();
+          for (int other : round) errors += other != i;
+          Barrier::WaitOn(&barrier);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(errors, 0);
+  }
+}
+
+// Runs `team` many times with barriers; returns how often it got all its threads.
+int Exercise(Team& team, int rounds) {
+  int complete = 0;
+  for (int i = 0; i < rounds; ++i) {
+    std::vector<std::atomic<int>> visits(team.size());
+    std::atomic<uint32_t> sum = 0, seen_size = 0;
+    std::atomic<int> errors = 0;
+    const std::thread::id caller = std::this_thread::get_id();
+    team.Run([&](uint32_t rank, uint32_t size) {
+      if (rank >= size || size > team.size()) ++errors;
+      if (rank == 0 && std::this_thread::get_id() != caller) ++errors;
+      if (rank == 0) seen_size = size;
+      ++visits[rank];
+      sum += rank + 1;
+      team.barrier().Wait();
+      if (size != seen_size || sum != size * (size + 1) / 2) ++errors;
+      team.barrier().Wait();
+    });
+    EXPECT_EQ(errors, 0);
+    for (uint32_t rank = 0; rank < team.size(); ++rank)
+      EXPECT_EQ(visits[rank], rank < seen_size ? 1 : 0);
+    complete += seen_size == team.size();
+  }
+  return complete;
+}
+
+TEST(Team, EveryRankRunsOnce) {
+  for (uint32_t size : {1u, 2u, 3u}) {
+    const auto team = Team::Create(size);
+    ASSERT_TRUE(team.ok()) << team.status().ToString();
+    EXPECT_EQ((*team)->size(), size);
+    EXPECT_GT(Exercise(**team, 200), size == 1 ? 199 : 0);
+  }
+}
+
+TEST(Team, MoreThreadsThanProcessors) {
+  const auto team = Team::Create(4 * std::max(1u, std::thread::hardware_concurrency()));
+  Exercise(**team, 50);
+}
+
+TEST(Team, BusyMachine) {
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> burners;
+  for (unsigned i = 0; i < 2 * std::thread::hardware_concurrency(); ++i) {
+    burners.emplace_back([&] {
+      while (!stop) {
+      }
+    });
+  }
+  Exercise(**Team::Create(3), 50);
+  stop = true;
+  for (std::thread& burner : burners) burner.join();
+}
+
+// All workers of TBB are held by another arena: the team runs with fewer, and does not hang.
+TEST(Team, PoolTakenByOthers) {
+  const auto holder = Team::Create(8 * std::max(1u, std::thread::hardware_concurrency()));
+  const auto team = Team::Create(2);
+  std::atomic<bool> is_held = false, stop = false;
+  std::thread holding([&] {
+    (*holder)->Run([&](uint32_t, uint32_t) {
+      is_held = true;
+      while (!stop) std::this_thread::yield();
+    });
+  });
+  while (!is_held) std::this_thread::yield();
+  Exercise(**team, 20);
+  stop = true;
+  holding.join();
+}
+
+TEST(Team, CallersTakeTurns) {
+  const auto team = Team::Create(2);
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 3; ++i) callers.emplace_back([&] { Exercise(**team, 50); });
+  for (std::thread& caller : callers) caller.join();
+}
+
+TEST(Team, LibraryStepsUseTheArena) {
+  const auto team = Team::Create(2);
+  int concurrency = 0;
+  (*team)->RunInArena([&] { concurrency = tbb::this_task_arena::max_concurrency(); });
+  EXPECT_EQ(concurrency, 2);
+}
+
+TEST(Team, RefusesOddSizes) {
+  EXPECT_EQ(Team::Create(0).status().code(), Code::kUsage);
+  EXPECT_EQ(Team::Create(1u << 20).status().code(), Code::kUsage);
+}
+
+}  // namespace
+}  // namespace weft
