@@ -1,5 +1,6 @@
 #include "base/target.h"
 
+#include <fstream>
 #include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
@@ -176,6 +177,14 @@ bool HostRuns(Isa isa) {
   if (isa == Isa::kX86V4) return __builtin_cpu_supports("x86-64-v4");
 #endif
   return false;
+}
+
+std::string DeviceName() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name"))
+      if (const size_t colon = line.find(": "); colon != line.npos) return line.substr(colon + 2);
+  return "unknown";
 }
 
 }  // namespace weft

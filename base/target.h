@@ -31,6 +31,8 @@ Result<Target> ParseTarget(std::string_view text);
 std::string Print(const Target& target);  // "cpu:x86-64-v4 threads=2"; caches only if not default
 Result<Target> HostTarget();
 int32_t UsableThreads();
+// The processor as it names itself, "AMD EPYC 9R14"; part of what a measurement is filed under.
+std::string DeviceName();
 bool HostRuns(Isa isa);  // false for CUDA, which the driver library knows about
 
 }  // namespace weft

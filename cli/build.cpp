@@ -1,0 +1,57 @@
+#include "driver/build.h"
+
+#include <fmt/format.h>
+
+#include "cli/verbs.h"
+#include "plan/file.h"
+
+namespace weft::cli {
+namespace {
+
+Json StepCounts(const plan::Specialization& s) {
+  Json counts;
+  for (auto kind : {plan::StepKind::kOwn, plan::StepKind::kVendor, plan::StepKind::kNative,
+                    plan::StepKind::kView, plan::StepKind::kPlan}) {
+    int64_t n = 0;
+    for (const plan::Step& step : s.steps) n += step.kind == kind;
+    counts[std::string(plan::StepKindName(kind))] = n;
+  }
+  return counts;
+}
+
+Json SpecializationJson(const plan::Specialization& s) {
+  Json inputs;
+  for (plan::BufferId id : s.inputs) inputs[s.buffers[id.index].name] = s.buffers[id.index].shape;
+  return {{"inputs", inputs}, {"steps", StepCounts(s)}, {"arena_bytes", s.arena_bytes}};
+}
+
+Status Run(const Flags& flags) {
+  if (flags.output.empty()) return Usage("build needs a place for the plan").Try("-o model.plan");
+  Session session;
+  WEFT_TRY(OpenSession(flags, session));
+  WEFT_TRY(driver::Built built, driver::Build(flags.model, session.options, session.profiles));
+  WEFT_TRY(plan::WritePlan(built.plan, flags.output));
+  const Json steps = StepCounts(built.plan.specializations[0]);
+  if (!built.plan.measured) Progress(flags, "weft: choices are estimates; --budget 60s would measure them");
+  if (flags.json) {
+    Json json{{"schema", 1}, {"plan", flags.output}, {"seconds", built.seconds}, {"measured_groups", 0},
+              {"specializations", Json::array()}, {"steps", steps},
+              {"env", EnvironmentJson(flags, session.options.target.threads)}};
+    for (const auto& s : built.plan.specializations) json["specializations"].push_back(SpecializationJson(s));
+    PrintJson(json);
+  } else {
+    fmt::print("{}: {} kernels, steps {}, {:.2f} s\n", flags.output, built.plan.kernels.size(), steps.dump(), built.seconds);
+  }
+  return {};
+}
+
+}  // namespace
+
+void AddBuild(CLI::App& app, Flags& flags, std::function<Status()>& run) {
+  AddModel(app, flags, "MODEL");
+  app.add_option("-o,--output", flags.output, "the plan");
+  AddBuildFlags(app, flags);
+  run = [&flags] { return Run(flags); };
+}
+
+}  // namespace weft::cli

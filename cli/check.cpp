@@ -1,0 +1,65 @@
+#include <fmt/format.h>
+
+#include <set>
+
+#include "cli/verbs.h"
+#include "driver/pipeline.h"
+#include "driver/stages.h"
+#include "fallback/execute.h"
+#include "graph/infer.h"
+#include "graph/onnx/import.h"
+
+namespace weft::cli {
+namespace {
+
+struct Finding {
+  std::string node, op, domain, reason, hint;
+};
+
+// What no comprehension, library or native kernel does.
+std::vector<Finding> FindUnsupported(const driver::Module& module) {
+  std::vector<Finding> findings;
+  for (size_t i = 0; i < module.graph.nodes.size(); ++i) {
+    const graph::Node& node = module.graph.nodes[i];
+    if (!module.comprehensions.of[i].empty() || fallback::HasNative(graph::OpName(node.op))) continue;
+    const auto& refusal = module.comprehensions.refusals[i];
+    Finding f{.node = node.name, .op = node.op_name, .domain = node.domain,
+              .reason = refusal ? fmt::format("{}: {}", ReasonText(refusal->reason), refusal->detail)
+                                : std::string(ReasonText(Reason::kNoComprehension))};
+    f.hint = node.op == graph::Op::kUnknown ? "replace the operator, or export the model with standard ones"
+                                            : "give all input shapes with --shape, or export with another opset";
+    findings.push_back(std::move(f));
+  }
+  return findings;
+}
+
+Status Run(const Flags& flags) {
+  Session session;
+  WEFT_TRY(OpenSession(flags, session));
+  WEFT_TRY(driver::Module module, driver::Open(flags.model, session.options));
+  WEFT_TRY(driver::MakeComprehensions(module, session.options));
+  const auto findings = FindUnsupported(module);
+  if (flags.json) {
+    Json json{{"schema", 1}, {"supported", findings.empty()}, {"nodes", module.graph.nodes.size()}, {"unsupported", Json::array()}};
+    for (const Finding& f : findings)
+      json["unsupported"].push_back({{"node", f.node}, {"op", f.op}, {"domain", f.domain}, {"opset", 28},
+                                     {"reason", f.reason}, {"try", f.hint}});
+    PrintJson(json);
+  } else {
+    for (const Finding& f : findings)
+      fmt::print("{} ({}{}{}): {}; try: {}\n", f.node, f.domain, f.domain.empty() ? "" : ".", f.op, f.reason, f.hint);
+    fmt::print("{}: {} nodes, {} cannot be built\n", flags.model, module.graph.nodes.size(), findings.size());
+  }
+  if (findings.empty()) return {};
+  return Unsupported(fmt::format("{} of {} nodes cannot be built", findings.size(), module.graph.nodes.size())).At(flags.model);
+}
+
+}  // namespace
+
+void AddCheck(CLI::App& app, Flags& flags, std::function<Status()>& run) {
+  AddModel(app, flags, "MODEL");
+  AddBuildFlags(app, flags);
+  run = [&flags] { return Run(flags); };
+}
+
+}  // namespace weft::cli

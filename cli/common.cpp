@@ -1,0 +1,174 @@
+#include "cli/common.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "base/log.h"
+#include "base/target.h"
+#include "fallback/execute.h"
+
+namespace weft::cli {
+namespace {
+
+std::vector<std::string> SplitAt(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::stringstream stream(text);
+  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
+  return parts;
+}
+
+Result<int64_t> ParseCount(const std::string& text) {
+  size_t used = 0;
+  int64_t value = -1;
+  try {
+    value = std::stoll(text, &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  if (used == 0 || used != text.size() || value < 0)
+    return Usage(fmt::format("found \"{}\", expected a number that is not negative", text));
+  return value;
+}
+
+Status FillPartition(const Flags& flags, partition::PartitionOptions& options) {
+  if (flags.force == "own") options.force = partition::PartitionOptions::Force::kOwn;
+  else if (flags.force == "vendor") options.force = partition::PartitionOptions::Force::kVendor;
+  else if (!flags.force.empty()) return Usage(fmt::format("--force {}: expected own or vendor", flags.force));
+  options.strict = flags.strict;
+  options.vendor = !fallback::LibraryVersion(fallback::Library::kOnednn).empty();
+  return {};
+}
+
+}  // namespace
+
+void AddGeneralFlags(CLI::App& app, Flags& flags) {
+  app.add_flag("--json", flags.json, "one JSON document on stdout, nothing else there");
+  app.add_flag("--quiet", flags.quiet, "no progress on stderr");
+  app.add_option("--log", flags.log, "LEVEL or TOPIC=LEVEL: debug, info, warning, error, off");
+}
+
+void AddBuildFlags(CLI::App& app, Flags& flags) {
+  app.add_option("--target", flags.target, "cpu[:x86-64-v3|x86-64-v4|native] or cuda[:sm_90]");
+  app.add_option("--threads", flags.threads, "default: what cgroup and affinity allow");
+  app.add_option("--shape", flags.shapes, "INPUT=1x3x224x224, repeatable");
+  app.add_option("--dim", flags.dims, "SYMBOL=8, repeatable");
+  app.add_option("--profile", flags.profiles, "\"x=1x3;y=1x4\": one specialization each, repeatable");
+  app.add_option("--cache-dir", flags.cache_dir, "default: $WEFT_CACHE_DIR, else the XDG cache");
+  app.add_option("--budget", flags.budget, "time to measure in: 60s, 5m; 0 estimates only");
+  app.add_option("--force", flags.force, "own | vendor");
+  app.add_option("--allow", flags.allow, "tf32, bf16, winograd; none")->delimiter(',');
+  app.add_flag("--strict", flags.strict, "refuse a native step where a comprehension exists");
+  app.add_option("--dump", flags.dump, "a folder for every text form, numbered");
+}
+
+void AddDataFlags(CLI::App& app, Flags& flags) {
+  app.add_option("--inputs", flags.inputs, "F.npz with arrays named as the inputs");
+  app.add_option("--input", flags.input, "NAME=F.npy, repeatable");
+  app.add_option("--data", flags.data, "an ONNX test_data_set folder");
+  app.add_option("--seed", flags.seed, "for inputs that are generated");
+}
+
+void AddModel(CLI::App& app, Flags& flags, const char* what) {
+  app.add_option(what, flags.model, what)->required();
+}
+
+Result<double> ParseDuration(const std::string& text) {
+  size_t used = 0;
+  double value = -1;
+  try {
+    value = std::stod(text, &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  const std::string unit = text.substr(used);
+  const double scale = unit.empty() || unit == "s" ? 1 : unit == "ms" ? 1e-3 : unit == "m" ? 60 : unit == "h" ? 3600 : -1;
+  if (used == 0 || scale < 0 || !(value >= 0 && value < 1e9))
+    return Usage(fmt::format("found \"{}\", expected a duration such as 500ms, 60, 5m or 1h", text));
+  return value * scale;
+}
+
+Result<std::pair<std::string, Shape>> ParseShapeFlag(const std::string& text) {
+  const size_t equals = text.rfind('=');
+  if (equals == text.npos || equals == 0)
+    return Usage(fmt::format("found \"{}\", expected INPUT=1x3x224x224", text));
+  Shape shape;
+  for (const std::string& part : SplitAt(text.substr(equals + 1), 'x')) {
+    WEFT_TRY(int64_t extent, ParseCount(part));
+    shape.push_back(extent);
+  }
+  return std::pair(text.substr(0, equals), shape);
+}
+
+Status OpenSession(const Flags& flags, Session& session) {
+  for (const std::string& setting : flags.log) WEFT_TRY(ConfigureLog(setting));
+  driver::BuildOptions& options = session.options;
+  WEFT_TRY(options.target, ParseTarget(flags.target));
+  if (flags.threads < 0 || flags.threads > 4096) return Usage(fmt::format("--threads {}: expected 1 to 4096", flags.threads));
+  if (flags.threads > 0) options.target.threads = flags.threads;
+  for (const std::string& text : flags.shapes) {
+    WEFT_TRY(auto shape, ParseShapeFlag(text));
+    options.shapes.push_back(std::move(shape));
+  }
+  for (const std::string& text : flags.dims) {
+    const size_t equals = text.rfind('=');
+    if (equals == text.npos) return Usage(fmt::format("--dim {}: expected SYMBOL=8", text));
+    WEFT_TRY(options.symbols[text.substr(0, equals)], ParseCount(text.substr(equals + 1)));
+  }
+  for (const std::string& text : flags.profiles) {
+    session.profiles.emplace_back();
+    for (const std::string& part : SplitAt(text, ';')) {
+      WEFT_TRY(auto shape, ParseShapeFlag(part));
+      session.profiles.back().push_back(std::move(shape));
+    }
+  }
+  if (!flags.budget.empty()) {
+    WEFT_TRY(options.budget_s, ParseDuration(flags.budget));
+  }
+  WEFT_TRY(FillPartition(flags, options.partition));
+  options.dump_dir = flags.dump;
+
+  auto directory = flags.cache_dir.empty() ? FileCache::DefaultDirectory() : Result<std::string>(flags.cache_dir);
+  if (directory.ok()) {
+    if (auto cache = FileCache::Open(*directory); cache.ok()) {
+      session.cache = std::move(*cache);
+      options.cache = &*session.cache;
+      if (auto db = TuningDb::Open(*directory + "/tuning.db"); db.ok()) session.tuning = std::move(*db);
+      options.tuning = session.tuning.get();
+    } else {
+      Progress(flags, fmt::format("weft: works without a cache: {}", cache.status().ToString()));
+    }
+  }
+  return {};
+}
+
+bool IsPlanFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char magic[8] = {};
+  file.read(magic, sizeof magic);
+  return file && std::string_view(magic, sizeof magic) == "WEFTPLAN";
+}
+
+void Progress(const Flags& flags, const std::string& text) {
+  if (!flags.quiet) fmt::print(stderr, "{}\n", text);
+}
+
+void PrintJson(const Json& json) {
+  // Bytes that are no UTF-8 are replaced: whatever a model calls its nodes, this is valid JSON.
+  fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+Json EnvironmentJson(const Flags& flags, int32_t threads) {
+  Target host;
+  if (auto found = HostTarget(); found.ok()) host = *found;
+  return {{"weft", "0.1.0"},
+          {"cpu", DeviceName()},
+          {"isa", weft::Print(host)},
+          {"libraries", fallback::LibraryVersion(fallback::Library::kOnednn)},
+          {"threads", threads},
+          {"seed", flags.seed}};
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,72 @@
+// What all verbs share: options with one meaning everywhere, and how they are turned into work.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/cache/file_cache.h"
+#include "base/cache/tuning_db.h"
+#include "base/status.h"
+#include "base/tensor.h"
+#include "driver/options.h"
+
+namespace weft::cli {
+
+using Json = nlohmann::ordered_json;
+
+// As given on the command line; see ../docs/cli.md.
+struct Flags {
+  bool json = false, quiet = false;
+  std::vector<std::string> log;
+  std::string target = "cpu";
+  int32_t threads = 0;
+  std::vector<std::string> shapes, dims, profiles;
+  std::string inputs, data, expected;
+  std::vector<std::string> input;
+  uint64_t seed = 0;
+  std::string output, cache_dir, budget, force, dump;
+  std::vector<std::string> allow;
+  bool strict = false;
+  double tolerance = 1e-4;
+  std::string duration;
+  int64_t runs = 0, warmup = -1;
+  std::string model;  // the positional
+};
+
+// A verb: adds its options to `app`; `run` is called if it was chosen and returns the exit code's status.
+using Verb = void (*)(CLI::App& app, Flags& flags, std::function<Status()>& run);
+
+void AddGeneralFlags(CLI::App& app, Flags& flags);      // --json --quiet --log
+void AddBuildFlags(CLI::App& app, Flags& flags);        // --target --shape … --budget --force …
+void AddDataFlags(CLI::App& app, Flags& flags);         // --inputs --input --data --seed
+void AddModel(CLI::App& app, Flags& flags, const char* what);
+
+// Everything a build needs, with the cache and database opened. A cache that can't be opened is said
+// on stderr and done without.
+struct Session {
+  driver::BuildOptions options;
+  std::optional<FileCache> cache;
+  std::unique_ptr<TuningDb> tuning;
+  std::vector<std::vector<std::pair<std::string, Shape>>> profiles;
+};
+Status OpenSession(const Flags& flags, Session& session);
+
+// "60", "500ms", "2s", "1m", "1h" in seconds.
+Result<double> ParseDuration(const std::string& text);
+// "x=1x3x224x224".
+Result<std::pair<std::string, Shape>> ParseShapeFlag(const std::string& text);
+
+// A plan file begins with its magic; everything else is taken for a model.
+bool IsPlanFile(const std::string& path);
+void Progress(const Flags& flags, const std::string& text);  // stderr, unless --quiet
+void PrintJson(const Json& json);                            // one document on stdout
+Json EnvironmentJson(const Flags& flags, int32_t threads);
+
+}  // namespace weft::cli

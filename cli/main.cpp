@@ -1,0 +1,88 @@
+// weft: the command line. Each verb is a file; exit codes are those of docs/cli.md.
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdio>
+#include <new>
+
+#include "cli/verbs.h"
+#include "codegen/llvm/emit.h"
+#include "fallback/execute.h"
+
+namespace weft::cli {
+namespace {
+
+struct Entry {
+  const char* name;
+  const char* help;
+  const char* example;
+  Verb add;
+};
+
+constexpr Entry kVerbs[] = {
+    {"check", "list every node that cannot be built", "weft check model.onnx", AddCheck},
+    {"build", "optimize a model for the target and write a plan", "weft build model.onnx -o model.plan", AddBuild},
+    {"run", "run a model or a plan once", "weft run model.onnx --inputs x.npz -o y.npz", AddRun},
+    {"inspect", "print a plan without running it", "weft inspect model.plan", AddInspect},
+    {"verify", "check the hashes and the structure of a plan", "weft verify model.plan", AddVerify},
+    {"explain", "say why each node is where it is", "weft explain model.onnx conv1", AddExplain},
+    {"devices", "list what can be targeted here", "weft devices", AddDevices},
+    {"opt", "enter and leave the pipeline at any text form", "weft opt --from graph --to loops model.onnx", AddOpt},
+};
+
+std::string Version() {
+  const std::string onednn = fallback::LibraryVersion(fallback::Library::kOnednn);
+  return fmt::format("weft 0.1.0\n{}\n{}", codegen::CodegenIdentity(), onednn.empty() ? "onednn: not found" : onednn);
+}
+
+int Report(const Status& status, const Flags& flags) {
+  if (status.ok()) return 0;
+  if (flags.json && status.code() != Code::kNo) {
+    PrintJson({{"schema", 1},
+               {"error", {{"code", static_cast<int>(status.code())}, {"what", status.what()},
+                          {"where", status.where()}, {"why", status.why()}, {"try", status.hint()}}}});
+  }
+  fmt::print(stderr, "weft: {}\n", status.ToString());
+  return static_cast<int>(status.code());
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app{"weft: optimizes whole networks"};
+  app.set_version_flag("--version", Version);
+  app.require_subcommand(1);
+  Flags flags;
+  std::function<Status()> chosen;
+  for (const Entry& verb : kVerbs) {
+    CLI::App* sub = app.add_subcommand(verb.name, verb.help);
+    sub->footer(std::string("Example: ") + verb.example);
+    AddGeneralFlags(*sub, flags);
+    auto run = std::make_shared<std::function<Status()>>();
+    verb.add(*sub, flags, *run);
+    sub->callback([&chosen, run] { chosen = *run; });
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? 0 : static_cast<int>(Code::kUsage);
+  }
+  return Report(chosen(), flags);
+}
+
+}  // namespace
+}  // namespace weft::cli
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+  try {
+    return weft::cli::Main(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fputs("weft: out of memory\n", stderr);
+    return static_cast<int>(weft::Code::kLimit);
+  } catch (const std::exception& error) {
+    // Nothing of ours throws and third parties are caught at their doors, so this is a defect.
+    std::fprintf(stderr, "weft: a defect of weft: %s\n", error.what());
+    return static_cast<int>(weft::Code::kInternal);
+  }
+}

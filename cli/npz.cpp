@@ -1,0 +1,245 @@
+#include "cli/npz.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+#include <zip.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/cache/file_cache.h"
+
+namespace weft::cli {
+namespace {
+
+constexpr int64_t kMaxFileBytes = int64_t{1} << 34;
+constexpr std::string_view kMagic("\x93NUMPY", 6);
+
+struct NpyType {
+  std::string_view name;  // without the byte order
+  Dtype dtype;
+};
+constexpr NpyType kTypes[] = {{"b1", Dtype::kBool}, {"i1", Dtype::kI8}, {"u1", Dtype::kU8}, {"i2", Dtype::kI16},
+                              {"u2", Dtype::kU16}, {"i4", Dtype::kI32}, {"u4", Dtype::kU32}, {"i8", Dtype::kI64},
+                              {"u8", Dtype::kU64}, {"f2", Dtype::kF16}, {"f4", Dtype::kF32}, {"f8", Dtype::kF64}};
+
+struct Header {
+  std::string descr;
+  bool fortran = false;
+  Shape shape;
+};
+
+// The header is a Python dict literal of three known keys; only that much of Python is read.
+class HeaderParser {
+ public:
+  explicit HeaderParser(std::string_view text) : text_(text) {}
+
+  bool Parse(Header& header) {
+    bool descr = false, order = false, shape = false;
+    if (!Accept('{')) return false;
+    while (!Accept('}')) {
+      std::string key;
+      if (!String(key) || !Accept(':')) return false;
+      if (key == "descr") descr = String(header.descr);
+      else if (key == "fortran_order") order = Bool(header.fortran);
+      else if (key == "shape") shape = Tuple(header.shape);
+      else return false;
+      if (!Accept(',') && Peek() != '}') return false;
+    }
+    return descr && order && shape;
+  }
+
+ private:
+  char Peek() {
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+  bool Accept(char c) {
+    if (Peek() != c) return false;
+    ++at_;
+    return true;
+  }
+  bool String(std::string& out) {
+    const char quote = Peek();
+    if (quote != '\'' && quote != '"') return false;
+    const size_t end = text_.find(quote, at_ + 1);
+    if (end == text_.npos) return false;
+    out = text_.substr(at_ + 1, end - at_ - 1);
+    at_ = end + 1;
+    return true;
+  }
+  bool Bool(bool& out) {
+    Peek();
+    for (bool value : {false, true}) {
+      const std::string_view word = value ? "True" : "False";
+      if (!text_.substr(at_).starts_with(word)) continue;
+      at_ += word.size();
+      out = value;
+      return true;
+    }
+    return false;
+  }
+  bool Tuple(Shape& shape) {
+    if (!Accept('(')) return false;
+    while (!Accept(')')) {
+      int64_t extent = 0;
+      int digits = 0;
+      for (char c = Peek(); c >= '0' && c <= '9' && digits < 18; c = Peek(), ++digits, ++at_)
+        extent = extent * 10 + (c - '0');
+      if (digits == 0 || shape.size() > 64) return false;
+      shape.push_back(extent);
+      if (!Accept(',') && Peek() != ')') return false;
+    }
+    return true;
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+};
+
+void SwapBytes(Tensor& t) {
+  const auto size = static_cast<size_t>(SizeBytes(t.dtype()));
+  auto* bytes = static_cast<std::byte*>(t.mutable_data());
+  for (int64_t i = 0; i < t.elems(); ++i)
+    std::reverse(bytes + static_cast<size_t>(i) * size, bytes + static_cast<size_t>(i + 1) * size);
+}
+
+// Column-major elements in row-major order.
+Tensor FromFortran(const Tensor& t) {
+  Tensor out(t.dtype(), t.shape());
+  const auto size = static_cast<size_t>(SizeBytes(t.dtype()));
+  const auto* from = static_cast<const std::byte*>(t.data());
+  auto* to = static_cast<std::byte*>(out.mutable_data());
+  const Shape& shape = t.shape();
+  Shape index(shape.size(), 0);
+  for (int64_t i = 0; i < t.elems(); ++i) {
+    int64_t row_major = 0;
+    for (size_t a = 0; a < shape.size(); ++a) row_major = row_major * shape[a] + index[a];
+    std::memcpy(to + static_cast<size_t>(row_major) * size, from + static_cast<size_t>(i) * size, size);
+    for (size_t a = 0; a < shape.size() && ++index[a] == shape[a]; ++a) index[a] = 0;
+  }
+  return out;
+}
+
+std::string NpyHeader(const Tensor& t) {
+  std::string_view name = "V";
+  for (const NpyType& type : kTypes)
+    if (type.dtype == t.dtype()) name = type.name;
+  std::string shape;
+  for (int64_t e : t.shape()) shape += fmt::format("{},", e);
+  std::string dict = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}",
+                                 SizeBytes(t.dtype()) == 1 ? "|" : "<", name, shape);
+  dict.resize((10 + dict.size() + 1 + 63) / 64 * 64 - 11, ' ');
+  dict += '\n';
+  std::string header(kMagic);
+  header += {'\x01', '\x00', static_cast<char>(dict.size() & 0xff), static_cast<char>(dict.size() >> 8)};
+  return header + dict;
+}
+
+}  // namespace
+
+Result<Tensor> ParseNpy(std::string_view bytes, const std::string& where) {
+  const auto bad = [&](std::string what) { return Invalid(std::move(what)).At(where); };
+  if (bytes.size() < 12 || !bytes.starts_with(kMagic)) return bad("not a .npy array");
+  const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<unsigned char>(bytes[i])); };
+  const bool old = byte(6) == 1;
+  const size_t length = old ? byte(8) | byte(9) << 8 : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
+  const size_t start = old ? 10 : 12;
+  if (length > bytes.size() - start) return bad("the header is longer than the file");
+  Header header;
+  if (!HeaderParser(bytes.substr(start, length)).Parse(header)) return bad("a header that is not understood");
+  if (header.descr.size() != 3) return bad(fmt::format("element type \"{}\" is not taken", header.descr));
+  const NpyType* type = nullptr;
+  for (const NpyType& t : kTypes)
+    if (header.descr.substr(1) == t.name) type = &t;
+  if (!type || std::string_view("<>|=").find(header.descr[0]) == std::string_view::npos)
+    return bad(fmt::format("element type \"{}\" is not taken", header.descr));
+  WEFT_TRY(int64_t elems, CountElems(header.shape));
+  const std::string_view data = bytes.substr(start + length);
+  if (static_cast<uint64_t>(elems) > data.size() || elems * SizeBytes(type->dtype) != std::ssize(data))
+    return bad(fmt::format("found {} bytes of data, its shape {} needs {} elements of {}", data.size(),
+                           weft::Print(header.shape), elems, SizeBytes(type->dtype)));
+  WEFT_TRY(Tensor t, Tensor::Allocate(type->dtype, header.shape));
+  if (!data.empty()) std::memcpy(t.mutable_data(), data.data(), data.size());
+  if (header.descr[0] == '>') SwapBytes(t);
+  if (type->dtype == Dtype::kBool)
+    for (int64_t i = 0; i < elems; ++i) t.mutable_as<uint8_t>()[i] = t.as<uint8_t>()[i] != 0;
+  return header.fortran && header.shape.size() > 1 ? FromFortran(t) : t;
+}
+
+Result<Tensor> ReadNpy(const std::string& path) {
+  WEFT_TRY(std::string bytes, ReadFile(path, kMaxFileBytes));
+  return ParseNpy(bytes, path);
+}
+
+Result<std::map<std::string, Tensor>> ReadNpz(const std::string& path) {
+  int code = 0;
+  zip_t* zip = zip_open(path.c_str(), ZIP_RDONLY, &code);
+  if (!zip) return Invalid("not a readable .npz archive").At(path);
+  const std::unique_ptr<zip_t, void (*)(zip_t*)> closer(zip, zip_discard);
+  std::map<std::string, Tensor> arrays;
+  int64_t total = 0;
+  for (zip_int64_t i = 0; i < zip_get_num_entries(zip, 0); ++i) {
+    zip_stat_t stat;
+    if (zip_stat_index(zip, static_cast<zip_uint64_t>(i), 0, &stat) != 0 || !stat.name)
+      return Invalid("a damaged entry").At(path);
+    std::string name = stat.name;
+    if (!name.ends_with(".npy")) return Invalid(fmt::format("entry \"{}\" is no .npy array", name)).At(path);
+    name.resize(name.size() - 4);
+    if (stat.size > static_cast<zip_uint64_t>(kMaxFileBytes - total))
+      return Limit(fmt::format("entry \"{}\" unpacks to {} bytes", name, stat.size)).At(path);
+    total += static_cast<int64_t>(stat.size);
+    zip_file_t* file = zip_fopen_index(zip, static_cast<zip_uint64_t>(i), 0);
+    if (!file) return Invalid(fmt::format("entry \"{}\" does not open", name)).At(path);
+    // Grown as data comes, since the declared size may lie.
+    std::string bytes;
+    char chunk[1 << 16];
+    zip_int64_t n = 0;
+    while ((n = zip_fread(file, chunk, sizeof chunk)) > 0 && bytes.size() <= stat.size) bytes.append(chunk, static_cast<size_t>(n));
+    zip_fclose(file);
+    if (n != 0 || bytes.size() != stat.size) return Invalid(fmt::format("entry \"{}\" is damaged", name)).At(path);
+    WEFT_TRY(Tensor t, ParseNpy(bytes, path + ":" + name));
+    if (!arrays.emplace(name, std::move(t)).second)
+      return Invalid(fmt::format("entry \"{}\" occurs twice", name)).At(path);
+  }
+  return arrays;
+}
+
+Status WriteNpz(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& arrays) {
+  zip_error_t error;
+  zip_error_init(&error);
+  zip_source_t* sink = zip_source_buffer_create(nullptr, 0, 0, &error);
+  zip_t* zip = sink ? zip_open_from_source(sink, ZIP_TRUNCATE, &error) : nullptr;
+  if (!zip) return Limit("no memory for an archive").At(path);
+  zip_source_keep(sink);
+  std::vector<std::string> members;  // alive until the archive is closed
+  members.reserve(arrays.size());
+  for (const auto& [name, tensor] : arrays) {
+    if (tensor.dtype() == Dtype::kString || tensor.dtype() == Dtype::kBF16) {
+      zip_discard(zip);
+      return Unsupported(fmt::format("\"{}\" is {}, which .npz has no type for", name, DtypeName(tensor.dtype()))).At(path);
+    }
+    members.push_back(NpyHeader(tensor));
+    members.back().append(static_cast<const char*>(tensor.data()), static_cast<size_t>(tensor.bytes()));
+    zip_source_t* source = zip_source_buffer(zip, members.back().data(), members.back().size(), 0);
+    const zip_int64_t at = zip_file_add(zip, (name + ".npy").c_str(), source, ZIP_FL_ENC_UTF_8);
+    if (at < 0) {
+      zip_source_free(source);
+      zip_discard(zip);
+      return Invalid(fmt::format("\"{}\" cannot be an entry of an archive", name)).At(path);
+    }
+    zip_set_file_compression(zip, static_cast<zip_uint64_t>(at), ZIP_CM_STORE, 0);
+    zip_file_set_mtime(zip, static_cast<zip_uint64_t>(at), 315619200, 0);  // 1980: same bytes every time
+  }
+  if (zip_close(zip) != 0) return Limit("the archive could not be made").At(path);
+  zip_source_open(sink);
+  zip_source_seek(sink, 0, SEEK_END);
+  std::string bytes(static_cast<size_t>(zip_source_tell(sink)), '\0');
+  zip_source_seek(sink, 0, SEEK_SET);
+  zip_source_read(sink, bytes.data(), bytes.size());
+  zip_source_close(sink);
+  zip_source_free(sink);
+  return WriteFileAtomically(path, bytes);
+}
+
+}  // namespace weft::cli

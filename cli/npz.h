@@ -1,0 +1,20 @@
+// NumPy's .npy and .npz files: arrays only, no pickles, nothing evaluated.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/tensor.h"
+
+namespace weft::cli {
+
+// Either byte order and Fortran order are honoured; declared sizes are checked against the bytes.
+Result<Tensor> ParseNpy(std::string_view bytes, const std::string& where);
+Result<Tensor> ReadNpy(const std::string& path);
+Result<std::map<std::string, Tensor>> ReadNpz(const std::string& path);
+// Stored, not compressed; whole or not at all.
+Status WriteNpz(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& arrays);
+
+}  // namespace weft::cli

@@ -1,0 +1,106 @@
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "cli/verbs.h"
+#include "codegen/llvm/emit.h"
+#include "driver/build.h"
+#include "driver/pipeline.h"
+#include "plan/file.h"
+
+namespace weft::cli {
+namespace {
+
+struct OptFlags {
+  std::string from = "graph", to = "plan", group, choices;
+};
+
+// A model in ONNX or any text form that opt writes.
+Result<driver::Module> ReadModule(const Flags& flags, const OptFlags& opt, const driver::BuildOptions& options) {
+  const auto from = driver::ParseForm(opt.from);
+  if (!from) return Usage(fmt::format("--from {}: expected graph, tc, groups, choices, sched, loops, call or plan", opt.from));
+  WEFT_TRY(std::string text, flags.model == "-"
+                                 ? Result<std::string>(std::string(std::istreambuf_iterator<char>(std::cin), {}))
+                                 : ReadFile(flags.model));
+  if (!text.starts_with("=== ")) {
+    if (*from != driver::Form::kGraph)
+      return Invalid(fmt::format("not a text at form {}", opt.from)).At(flags.model);
+    return driver::Open(flags.model, options);
+  }
+  WEFT_TRY(BlobStore blobs, BlobStore::Load(flags.model + ".blobs"));
+  WEFT_TRY(driver::Module module, driver::ParseModule(text, flags.model, blobs));
+  if (module.form != *from)
+    return Invalid(fmt::format("found form {}, expected {}", driver::FormName(module.form), opt.from)).At(flags.model);
+  return module;
+}
+
+Status WriteText(const Flags& flags, const std::string& text, const BlobStore& blobs) {
+  if (flags.output.empty() || flags.output == "-") {
+    fmt::print("{}", text);
+    return {};
+  }
+  if (blobs.size() > 0) WEFT_TRY(blobs.Save(flags.output + ".blobs"));
+  return WriteFileAtomically(flags.output, text);
+}
+
+Status WriteIr(const Flags& flags, const OptFlags& opt, const driver::Module& module) {
+  std::string text;
+  for (const auto& [name, nest] : module.nests) {
+    if (!opt.group.empty() && name != opt.group) continue;
+    WEFT_TRY(std::string ir, codegen::EmitLlvmIr(nest, module.target, true));
+    text += ir;
+  }
+  return WriteText(flags, text, {});
+}
+
+Status Run(const Flags& flags, const OptFlags& opt) {
+  Session session;
+  WEFT_TRY(OpenSession(flags, session));
+  if (!opt.choices.empty()) {
+    WEFT_TRY(std::string text, ReadFile(opt.choices));
+    WEFT_TRY(auto choices, polyhedral::ParseChoices(text, opt.choices));
+    for (auto& choice : choices) session.options.forced_choices[choice.group] = std::move(choice);
+  }
+  const bool is_ir = opt.to == "ll";
+  const auto to = is_ir ? driver::Form::kLoops : driver::ParseForm(opt.to).value_or(driver::Form::kGraph);
+  if (!is_ir && !driver::ParseForm(opt.to))
+    return Usage(fmt::format("--to {}: expected a text form, or ll", opt.to));
+  WEFT_TRY(driver::Module module, ReadModule(flags, opt, session.options));
+  if (module.form > to) return Usage(fmt::format("{} comes before {}", opt.to, opt.from));
+  WEFT_TRY(driver::Advance(module, to, session.options));
+  if (is_ir) return WriteIr(flags, opt, module);
+  // A plan goes out as the file that `build` writes, so that the two can be compared byte by byte.
+  if (to == driver::Form::kPlan && !flags.output.empty()) {
+    WEFT_TRY(driver::CompileKernels(module.plan, session.options.cache));
+    return plan::WritePlan(module.plan, flags.output);
+  }
+  if (!opt.group.empty()) {
+    driver::Module one = module;
+    const auto keep = [&](auto& by_name) {
+      std::erase_if(by_name, [&](const auto& entry) { return entry.first != opt.group; });
+    };
+    keep(one.choices), keep(one.schedules), keep(one.nests), keep(one.calls);
+    module = std::move(one);
+  }
+  BlobStore blobs;
+  const std::string text = driver::Print(module, blobs);
+  return WriteText(flags, text, blobs);
+}
+
+}  // namespace
+
+void AddOpt(CLI::App& app, Flags& flags, std::function<Status()>& run) {
+  auto opt = std::make_shared<OptFlags>();
+  AddModel(app, flags, "FILE");
+  app.add_option("--from", opt->from, "the form of FILE; graph also reads .onnx")->required();
+  app.add_option("--to", opt->to, "graph tc groups choices sched loops call plan; ll goes out only")->required();
+  app.add_option("--group", opt->group, "only this group");
+  app.add_option("--choices", opt->choices, "decisions to force");
+  app.add_option("-o,--output", flags.output, "default: stdout");
+  AddBuildFlags(app, flags);
+  run = [&flags, opt] { return Run(flags, *opt); };
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,17 @@
+// The verbs, one file each.
+#pragma once
+
+#include "cli/common.h"
+
+namespace weft::cli {
+
+void AddCheck(CLI::App& app, Flags& flags, std::function<Status()>& run);
+void AddBuild(CLI::App& app, Flags& flags, std::function<Status()>& run);
+void AddRun(CLI::App& app, Flags& flags, std::function<Status()>& run);
+void AddInspect(CLI::App& app, Flags& flags, std::function<Status()>& run);
+void AddVerify(CLI::App& app, Flags& flags, std::function<Status()>& run);
+void AddExplain(CLI::App& app, Flags& flags, std::function<Status()>& run);
+void AddDevices(CLI::App& app, Flags& flags, std::function<Status()>& run);
+void AddOpt(CLI::App& app, Flags& flags, std::function<Status()>& run);
+
+}  // namespace weft::cli
