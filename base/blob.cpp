@@ -142,6 +142,12 @@ Result<BlobStore> BlobStore::Load(const std::string& directory) {
   return store;
 }
 
+Result<Tensor> BlobStore::Bytes(std::string_view hash) const {
+  const auto found = blobs_.find(hash);
+  if (found == blobs_.end()) return Invalid(fmt::format("blob {}: is absent", hash.substr(0, 64)));
+  return Get(hash, Dtype::kU8, found->second.bytes.shape());
+}
+
 std::vector<std::string> BlobStore::Hashes() const {
   std::vector<std::string> hashes;
   for (const auto& [hash, blob] : blobs_) hashes.push_back(hash);

@@ -23,6 +23,8 @@ class BlobStore {
   // The bytes as a tensor of this type and shape; an error names the hash if absent or of another
   // size.
   Result<Tensor> Get(std::string_view hash, Dtype dtype, Shape shape) const;
+  // The bytes as u8, whatever they mean.
+  Result<Tensor> Bytes(std::string_view hash) const;
   // Everything that `other` holds.
   void Add(const BlobStore& other) { blobs_.insert(other.blobs_.begin(), other.blobs_.end()); }
   // Hex hashes, sorted.

@@ -3,11 +3,10 @@
 //   "WEFTPLAN" | u32 version | u32 sections | table {name[16], u64 offset, u64 bytes, sha256} … | sha256
 //   of all before | sections, 64-byte aligned, gaps zero, nothing after the last
 //
-// Sections: `plan` (the text form without nests), `loops` (the nests' texts), `weights` (bytes, each
-// blob 64-byte aligned, found through the plan's hashes and a table), `info` (times and dates: outside
-// of what is compared for determinism). Every byte is covered by a hash that is checked on load; all
-// offsets and structure are validated again, since an unkeyed hash is no trust boundary. The file is
-// mapped; weights are used in place.
+// Sections: `plan` (the text form) and `blobs` (weights, nests, tensor attributes: a table of hash,
+// offset and size, then the bytes, each blob 64-byte aligned). Every byte is covered by a hash that is
+// checked on load; all offsets and structure are validated again, since an unkeyed hash is no trust
+// boundary. The file is mapped; weights are used in place.
 #pragma once
 
 #include <cstddef>
