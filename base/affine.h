@@ -32,7 +32,14 @@ struct Interval {
 
 class Affine {
  public:
-  struct Term;
+  // coefficient * var, or coefficient * floor(*dividend / divisor) when dividend is set.
+  struct Term {
+    int64_t coefficient = 0;
+    Var var = -1;
+    std::shared_ptr<const Affine> dividend;
+    int64_t divisor = 1;
+    bool operator==(const Term& other) const;
+  };
 
   Affine(int64_t constant = 0) : constant_(constant) {}  // NOLINT: integers are expressions
   static Affine OfVar(Var var, int64_t coefficient = 1);
@@ -73,15 +80,6 @@ class Affine {
   friend std::optional<Affine> AddScaled(const Affine& a, const Affine& b, int64_t factor);
   int64_t constant_ = 0;
   std::vector<Term> terms_;
-};
-
-// coefficient * var, or coefficient * floor(*dividend / divisor) when dividend is set.
-struct Affine::Term {
-  int64_t coefficient = 0;
-  Var var = -1;
-  std::shared_ptr<const Affine> dividend;
-  int64_t divisor = 1;
-  bool operator==(const Term& other) const;
 };
 
 Affine FloorDiv(const Affine& e, int64_t divisor);  // divisor > 0

@@ -39,7 +39,7 @@ class TuningDbTest : public testing::Test {
   std::string root_, path_;
 };
 
-constexpr TuningRecord kFast = {.median_us = 1.5, .low_us = 1.25, .high_us = 2, .samples = 30};
+const TuningRecord kFast = {.median_us = 1.5, .low_us = 1.25, .high_us = 2, .samples = 30};
 
 TEST_F(TuningDbTest, KeepsRecords) {
   {
