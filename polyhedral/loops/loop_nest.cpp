@@ -164,6 +164,17 @@ Affine ElementOffset(const Buffer& buffer, const std::vector<Affine>& index) {
   return OffsetOf(buffer.layout, StoredShape(buffer), stored);
 }
 
+std::vector<StmtId> ParallelBand(const LoopNest& nest, StmtId outermost) {
+  std::vector<StmtId> band = {outermost};
+  const auto is_parallel = [&](StmtId id) {
+    return nest[id].kind == StmtKind::kFor && nest[id].loop == LoopKind::kParallel;
+  };
+  while (nest[band.back()].body.size() == 1 && is_parallel(nest[band.back()].body[0])) {
+    band.push_back(nest[band.back()].body[0]);
+  }
+  return band;
+}
+
 std::string_view LoopKindName(LoopKind kind) {
   constexpr std::string_view kNames[] = {"for",     "parallel", "vector",   "unroll",   "block_x",
                                          "block_y", "block_z",  "thread_x", "thread_y", "thread_z"};

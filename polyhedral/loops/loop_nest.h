@@ -172,6 +172,8 @@ int64_t ScratchOffset(const LoopNest& nest,
 std::vector<int64_t> StoredShape(const Buffer& buffer);
 // The offset in elements of a logical index, folding and layout applied.
 Affine ElementOffset(const Buffer& buffer, const std::vector<Affine>& index);
+// The parallel loop and those nested directly in it, outermost first: they split one range.
+std::vector<StmtId> ParallelBand(const LoopNest& nest, StmtId outermost);
 std::string_view LoopKindName(LoopKind kind);
 std::string_view SpaceName(Space space);
 

@@ -157,7 +157,7 @@ class Verifier {
     return {};
   }
 
-  Status CheckBody(const std::vector<StmtId>& body) {
+  Status CheckBody(const std::vector<StmtId>& body, bool directly = false) {
     for (StmtId id : body) {
       if (!id.valid() || id.index >= static_cast<int32_t>(nest_.stmts.size()))
         return Bad("no such statement");
@@ -166,6 +166,7 @@ class Verifier {
     }
     size_t lets = 0;
     for (StmtId id : body) {
+      direct_ = directly && body.size() == 1;
       WEFT_TRY(CheckStmt(nest_[id]));
       lets += nest_[id].kind == StmtKind::kLet;
     }
@@ -226,7 +227,7 @@ class Verifier {
     if (fixed && trip < 0)
       return Bad(fmt::format("the trip count of {} is not constant", nest_.vars[s.var]));
     if (s.loop == LoopKind::kVector && trip > kMostLanes) return Bad(fmt::format("{} lanes", trip));
-    if (s.loop == LoopKind::kParallel && single_) return Bad("a parallel loop inside single");
+    WEFT_TRY(CheckParallel(s));
     const auto saved = std::tuple(vector_, parallel_, uniform_, stores_);
     vector_ |= s.loop == LoopKind::kVector;
     parallel_ |= s.loop == LoopKind::kParallel;
@@ -236,12 +237,23 @@ class Verifier {
     if (varies) varying_.push_back(s.var);
     if (fixed) fixed_.push_back(s.var);
     ranges_.Push(s);
-    const Status status = CheckBody(s.body);
+    const Status status = CheckBody(s.body, s.loop == LoopKind::kParallel);
     ranges_.Pop(s);
     if (fixed) fixed_.pop_back();
     if (varies) varying_.pop_back();
     std::tie(vector_, parallel_, uniform_, stores_) = saved;
     return status;
+  }
+
+  // Every rank takes a part of a range, so it must run all that is around it.
+  Status CheckParallel(const Stmt& s) const {
+    if (s.loop != LoopKind::kParallel) return {};
+    if (single_) return Bad("a parallel loop inside single");
+    if (parallel_ && !direct_) return Bad("a parallel loop inside another, but not directly");
+    if (!uniform_ || Varies(s.lo) || Varies(s.hi)) {
+      return Bad(fmt::format("ranks see different ranges of {}", nest_.vars[s.var]));
+    }
+    return {};
   }
 
   Status CheckBinder(const Stmt& s) const {
@@ -351,6 +363,7 @@ class Verifier {
   std::vector<Var> varying_;  // differ between ranks or threads
   std::vector<Var> fixed_;    // of unrolled and vector loops
   bool vector_ = false, parallel_ = false, single_ = false, uniform_ = true;
+  bool direct_ = false;  // the statement is all that a parallel loop holds
   bool stores_ = false;  // inside a parallel or grid loop
 };
 

@@ -1,0 +1,97 @@
+#include "codegen/reference/interpret.h"
+
+#include <fmt/format.h>
+
+#include "codegen/reference/machine.h"
+
+namespace weft::codegen {
+
+using loops::LoopKind;
+using loops::LoopNest;
+using loops::Stmt;
+
+namespace {
+
+// Runs all actors of a team or block from barrier to barrier.
+Status RunTogether(std::vector<Machine>& actors, KernelFault* fault, int64_t& steps) {
+  for (;;) {
+    for (Machine& m : actors) WEFT_TRY(m.Run(fault, steps));
+    for (const Machine& m : actors) {
+      if (m.pc() == actors[0].pc()) continue;
+      return Internal(
+          fmt::format("a barrier that not all reach: statement {} and {}", actors[0].pc(), m.pc()));
+    }
+    if (actors[0].done()) return {};
+    for (Machine& m : actors) m.PassBarrier();
+  }
+}
+
+// The launch: along each dimension as many as the longest loop over it has iterations.
+Result<Grid> GridOf(const LoopNest& nest, std::span<const int64_t> params) {
+  Grid grid;
+  for (const Stmt& s : nest.stmts) {
+    if (s.kind != loops::StmtKind::kFor || s.loop < LoopKind::kBlockX) continue;
+    int64_t trip = INT64_MAX;
+    for (const Affine& lo : s.lo) {
+      for (const Affine& hi : s.hi) {
+        std::vector<Var> used;
+        const Affine length = CeilDiv(hi - lo, s.step);
+        length.CollectVars(used);
+        if (used.empty() || used.back() < nest.params) trip = std::min(trip, length.Eval(params));
+      }
+    }
+    if (trip == INT64_MAX)
+      return Internal(fmt::format("the launch extent of {} depends on a loop", nest.vars[s.var]));
+    int64_t& extent =
+        grid.extent[static_cast<size_t>(s.loop) - static_cast<size_t>(LoopKind::kBlockX)];
+    extent = std::max(extent, trip);
+  }
+  return grid;
+}
+
+Status RunGrid(const LoopNest& nest, Program& program, std::span<void* const> buffers,
+               std::span<const int64_t> params, KernelFault* fault,
+               const InterpretOptions& options) {
+  WEFT_TRY(const Grid grid, GridOf(nest, params));
+  const auto& n = grid.extent;
+  const int64_t threads = n[3] * n[4] * n[5], blocks = n[0] * n[1] * n[2];
+  if (threads > 1024) return Internal(fmt::format("{} threads in a block", threads));
+  Memory memory(nest, buffers, params, static_cast<int32_t>(threads), options.check);
+  std::vector<Machine> actors(static_cast<size_t>(threads),
+                              Machine(program, memory, params, options.check));
+  int64_t steps = options.max_steps;
+  for (int64_t block = 0; block < blocks; ++block) {
+    memory.ForgetLocals();
+    for (int64_t t = 0; t < threads; ++t) {
+      const std::array<int64_t, 6> place = {block % n[0], block / n[0] % n[1], block / n[0] / n[1],
+                                            t % n[3],     t / n[3] % n[4],     t / n[3] / n[4]};
+      const auto thread = static_cast<int32_t>(t);
+      actors[t].Place({.block = block, .thread = thread}, thread, static_cast<int32_t>(threads),
+                      place);
+    }
+    WEFT_TRY(RunTogether(actors, fault, steps));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status Interpret(const LoopNest& nest, std::span<void* const> buffers,
+                 std::span<const int64_t> params, KernelFault* fault,
+                 const InterpretOptions& options) {
+  if (buffers.size() != loops::Operands(nest).size() ||
+      params.size() != static_cast<size_t>(nest.params)) {
+    return Internal(
+        fmt::format("nest {}: {} buffers and {} params", nest.name, buffers.size(), params.size()));
+  }
+  Program program = Flatten(nest);
+  if (program.grid) return RunGrid(nest, program, buffers, params, fault, options);
+  const auto team = static_cast<int32_t>(options.team_size);
+  Memory memory(nest, buffers, params, team, options.check);
+  std::vector<Machine> actors(options.team_size, Machine(program, memory, params, options.check));
+  for (int32_t rank = 0; rank < team; ++rank) actors[rank].Place({.thread = rank}, rank, team, {});
+  int64_t steps = options.max_steps;
+  return RunTogether(actors, fault, steps);
+}
+
+}  // namespace weft::codegen

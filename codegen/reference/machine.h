@@ -1,0 +1,60 @@
+// One actor stepping through a flat program, until it ends or stands at a barrier.
+#pragma once
+
+#include <array>
+
+#include "codegen/reference/memory.h"
+#include "codegen/reference/program.h"
+#include "plan/kernel_abi.h"
+
+namespace weft::codegen {
+
+struct Grid {
+  std::array<int64_t, 6> extent = {1, 1, 1, 1, 1, 1};  // block x y z, thread x y z
+};
+
+class Machine {
+ public:
+  Machine(Program& program, Memory& memory, std::span<const int64_t> params, bool check);
+
+  // What distinguishes the actor: its rank among `size`, or its place in the grid.
+  void Place(Actor actor, int32_t rank, int32_t size, const std::array<int64_t, 6>& place);
+  Status Run(KernelFault* fault, int64_t& steps_left);
+  bool done() const { return pc_ >= program_.ops.size(); }
+  size_t pc() const { return pc_; }
+  void PassBarrier() {
+    ++pc_;
+    ++actor_.phase;
+  }
+
+ private:
+  struct Frame {
+    int64_t at = 0, end = 0;
+  };
+  bool Holds(const FlatList& conditions) const;
+  int64_t MaxOf(const FlatList& list) const;
+  int64_t MinOf(const FlatList& list) const;
+  void EnterLoop(const FlatOp& op);
+  void EnterBand(const FlatOp& op);
+  void NextIteration(const FlatOp& loop);
+  void SetBandVars(const FlatOp& loop);
+  Status Assign(FlatOp& op, KernelFault* fault);
+  bool BindLane(const FlatOp& op, int64_t lane);
+  Status Evaluate(FlatValue& value, Scalar& result);
+  Status LoadNode(const Node& node, Scalar& result);
+  Status Store(const FlatOp& op, Scalar value);
+  void Let(const FlatOp& op, Scalar value, KernelFault* fault);
+
+  Program& program_;
+  Memory& memory_;
+  bool check_;
+  Actor actor_;
+  int32_t rank_ = 0, size_ = 1;
+  std::array<int64_t, 6> place_{};
+  size_t pc_ = 0;
+  std::vector<int64_t> vars_, index_;
+  std::vector<Frame> frames_;
+  std::vector<std::array<int64_t, 64>> lets_;
+};
+
+}  // namespace weft::codegen
