@@ -52,8 +52,7 @@ class Parser {
 
   Result<std::vector<std::string>> OutputNames() {
     std::vector<std::string> names;
-    WEFT_TRY(lex_.Expect("-"));
-    WEFT_TRY(lex_.Expect(">"));
+    WEFT_TRY(lex_.Expect("->"));
     WEFT_TRY(lex_.Expect("("));
     for (bool first = true; !lex_.Accept(")"); first = false) {
       if (!first) WEFT_TRY(lex_.Expect(","));
