@@ -1,0 +1,241 @@
+#include "tc_lang/bind_def.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "base/check.h"
+#include "tc_lang/bind_types.h"
+
+namespace weft::tc {
+namespace {
+
+constexpr size_t kMostStatements = 10000;
+
+bool Mentions(const SyntaxExpr& e, const std::set<std::string>& names) {
+  if ((e.kind == SyntaxKind::kName || e.kind == SyntaxKind::kApply) && names.contains(e.text)) return true;
+  return std::any_of(e.args.begin(), e.args.end(), [&](const SyntaxExprPtr& arg) { return Mentions(*arg, names); });
+}
+
+bool Mentions(const SyntaxStatement& s, const std::set<std::string>& names) {
+  const auto any = [&](const SyntaxExprPtr& e) { return Mentions(*e, names); };
+  return std::any_of(s.values.begin(), s.values.end(), any) ||
+         std::any_of(s.targets.begin(), s.targets.end(), [&](const SyntaxTarget& t) { return names.contains(t.name); }) ||
+         std::any_of(s.clauses.begin(), s.clauses.end(), [&](const SyntaxClause& c) {
+           return (c.a && any(c.a)) || (c.b && any(c.b));
+         });
+}
+
+// Keeps the nodes that statements use, in order.
+void Compact(Program& program) {
+  std::vector<int32_t> place(program.exprs.size(), -1);
+  std::vector<Expr> kept;
+  const auto copy = [&](const auto& self, ExprId& id) -> void {
+    int32_t& to = place[static_cast<size_t>(id.index)];
+    if (to < 0) {
+      Expr e = program[id];
+      for (ExprId& arg : e.args) self(self, arg);
+      to = static_cast<int32_t>(kept.size());
+      kept.push_back(std::move(e));
+    }
+    id.index = to;
+  };
+  for (Statement& s : program.statements) {
+    for (ExprId& id : s.subscripts) copy(copy, id);
+    copy(copy, s.value);
+    if (s.companion_value.valid()) copy(copy, s.companion_value);
+  }
+  program.exprs = std::move(kept);
+}
+
+}  // namespace
+
+DefBinder::DefBinder(const Def& def, const Sizes& sizes)
+    : def_(def),
+      sizes_(sizes),
+      diagnostics_(def.source ? std::string_view(*def.source) : std::string_view(), def.file),
+      exprs_(program_, scope_, diagnostics_) {}
+
+Status DefBinder::Run() {
+  if (def_.statements.size() > kMostStatements) {
+    return Limit(fmt::format("the def has {} statements, at most {} are taken", def_.statements.size(), kMostStatements));
+  }
+  // Tensors that a recurrence reads before the statement that settles their type: guess, and try again.
+  for (int attempt = 0; attempt < 4; ++attempt) {
+    guessed_wrong_ = false;
+    program_ = {.name = def_.name};
+    scope_ = {};
+    states_.clear();
+    ranges_.clear();
+    exists_.clear();
+    first_expr_.clear();
+    preconditions_.clear();
+    if (!Declare()) return diagnostics_.ToStatus();
+    const bool fine = BindAll();
+    if (!guessed_wrong_) {
+      if (fine && Finish()) return {};
+      return diagnostics_.ToStatus();
+    }
+    diagnostics_ = Diagnostics(def_.source ? std::string_view(*def_.source) : std::string_view(), def_.file);
+  }
+  return Invalid("the types of a recurrence depend on each other").At(def_.file).Try("declare them: float(…) name");
+}
+
+bool DefBinder::BindAll() {
+  for (const auto& [tensor, dtype] : guesses_) {
+    if (!states_[static_cast<size_t>(tensor)].typed) program_.tensors[static_cast<size_t>(tensor)].dtype = dtype;
+  }
+  bool fine = true;
+  std::set<std::string> broken;  // names whose statement failed: what uses them would only repeat it
+  for (const SyntaxStatement& s : def_.statements) {
+    if (Mentions(s, broken) || !BindStatement(s)) {
+      fine = false;
+      for (const SyntaxTarget& target : s.targets) broken.insert(target.name);
+    }
+    if (diagnostics_.full()) return false;
+  }
+  return fine;
+}
+
+bool DefBinder::Finish() {
+  for (size_t t = 0; t < program_.tensors.size(); ++t) {
+    TensorDecl& decl = program_.tensors[t];
+    if (decl.role != Role::kOutput && decl.role != Role::kTemporary) continue;
+    for (size_t d = 0; d < decl.extents.size(); ++d) {
+      decl.extents[d] = states_[t].hi[d] - states_[t].lo[d];
+      if (!decl.extents[d].IsConstant() && d > 0) {
+        return Error(def_.at, fmt::format("extent {} of '{}' depends on a size that is left open, which only the "
+                                          "outermost may", d, decl.name));
+      }
+    }
+    const std::optional<Shape> shape = StaticExtents(decl);
+    const Result<int64_t> count = shape ? CountElems(*shape) : Result<int64_t>(0);
+    if (!count.ok() || *count > std::numeric_limits<int64_t>::max() / 8) {
+      return Error(def_.at, fmt::format("'{}' has more elements than can be counted", decl.name), "", Code::kLimit);
+    }
+    if (!CheckAnnotation(t)) return false;
+  }
+  if (!CheckFinal()) return false;
+  Rebase();
+  Compact(program_);
+  for (size_t k = 0; k < program_.statements.size(); ++k) {
+    Statement& s = program_.statements[k];
+    const Result<std::vector<int32_t>> recurrence = RecurrenceIndices(program_, s);
+    if (!recurrence.ok()) {
+      return Error(def_.statements[k].at, recurrence.status().what(), recurrence.status().hint());
+    }
+    if (s.tag == Tag::kNone) s.tag = Classify(program_, s);
+  }
+  const Result<std::vector<Step>> steps = Steps(program_);
+  return steps.ok() || Error(def_.at, steps.status().what(), steps.status().hint(), steps.status().code());
+}
+
+// Now that all hulls are known: no unguarded access leaves its tensor.
+bool DefBinder::CheckFinal() {
+  bool fine = true;
+  for (size_t k = 0; k < program_.statements.size(); ++k) {
+    const std::vector<Constraint> constraints = Constraints(program_.statements[k], true);
+    RangeInference inference(ranges_[k], constraints, program_.params, diagnostics_);
+    fine = inference.CheckAccesses(preconditions_) && fine;
+  }
+  return fine;
+}
+
+ExprId DefBinder::FromAffine(const Affine& e, const Statement& s, Dtype dtype) {
+  const Location at;
+  const auto literal = [&](int64_t value) {
+    return exprs_.Add({.kind = ExprKind::kLiteral, .dtype = dtype, .literal = ScalarOfInt(dtype, value)}, at);
+  };
+  const auto op = [&](ScalarOp o, ExprId a, ExprId b) {
+    return exprs_.Add({.kind = ExprKind::kOp, .dtype = dtype, .op = o, .args = {a, b}}, at);
+  };
+  std::optional<ExprId> sum;
+  for (const Affine::Term& term : e.terms()) {
+    const auto count = static_cast<int32_t>(s.indices.size());
+    ExprId atom;
+    if (term.dividend != nullptr) {
+      const ExprId dividend = FromAffine(*term.dividend, s, dtype);
+      atom = op(ScalarOp::kDiv, dividend, literal(term.divisor));
+    } else if (term.var < count) {
+      atom = exprs_.Add({.kind = ExprKind::kIndex, .dtype = dtype, .position = term.var}, at);
+    } else {
+      atom = exprs_.Add({.kind = ExprKind::kParam, .dtype = dtype, .position = term.var - count}, at);
+    }
+    if (term.coefficient != 1) atom = op(ScalarOp::kMul, literal(term.coefficient), atom);
+    sum = sum ? op(ScalarOp::kAdd, *sum, atom) : atom;
+  }
+  if (!sum) return literal(e.constant());
+  if (e.constant() == 0) return *sum;
+  const bool minus = e.constant() < 0;
+  return op(minus ? ScalarOp::kSub : ScalarOp::kAdd, *sum, literal(minus ? -e.constant() : e.constant()));
+}
+
+// Index i becomes i + by everywhere, and its range moves down.
+void DefBinder::ShiftIndex(Statement& s, size_t index, const Affine& by) {
+  s.indices[index].lo = s.indices[index].lo - by;
+  s.indices[index].hi = s.indices[index].hi - by;
+  const auto position = static_cast<int32_t>(index);
+  const auto count = static_cast<Var>(s.indices.size());
+  const Affine shifted = Affine::OfVar(position) + by.Substitute([&](Var p) { return Affine::OfVar(count + p); });
+  const auto replace = [&](const auto& self, ExprId id) -> ExprId {
+    const Expr e = program_[id];
+    if (e.kind == ExprKind::kIndex) return e.position == position ? FromAffine(shifted, s, e.dtype) : id;
+    std::vector<ExprId> args;
+    for (ExprId arg : e.args) args.push_back(self(self, arg));
+    if (args == e.args) return id;
+    Expr copy = e;
+    copy.args = std::move(args);
+    const ExprId made = exprs_.Add(std::move(copy), exprs_.At(id));
+    // i + 3 - 3 and its like are written as what they are.
+    const bool integer = e.dtype == Dtype::kI32 || e.dtype == Dtype::kI64;
+    const std::optional<Affine> affine = integer ? AsAffineWithParams(program_, s, made) : std::nullopt;
+    return affine ? FromAffine(*affine, s, e.dtype) : made;
+  };
+  for (ExprId& id : s.subscripts) id = replace(replace, id);
+  s.value = replace(replace, s.value);
+  if (s.companion_value.valid()) s.companion_value = replace(replace, s.companion_value);
+}
+
+// Moves tensors whose first element is not at 0 (a `where` that starts later), so that all are 0-based.
+void DefBinder::Rebase() {
+  const auto origin = [this](TensorId t) -> const std::vector<Affine>& { return states_[static_cast<size_t>(t.index)].lo; };
+  const auto moved = [&](TensorId t) {
+    return std::any_of(origin(t).begin(), origin(t).end(), [](const Affine& lo) { return lo != Affine(0); });
+  };
+  const size_t before = program_.exprs.size();
+  for (Statement& s : program_.statements) {
+    const auto count = static_cast<Var>(s.indices.size());
+    const auto rebased = [&](ExprId id, const Affine& lo) {
+      const Dtype dtype = program_[id].dtype;
+      const Affine by = lo.Substitute([&](Var p) { return Affine::OfVar(count + p); });
+      const std::optional<Affine> e = AsAffineWithParams(program_, s, id);
+      if (e) return FromAffine(*e - by, s, dtype);
+      const ExprId offset = FromAffine(by, s, dtype);
+      return exprs_.Add({.kind = ExprKind::kOp, .dtype = dtype, .op = ScalarOp::kSub, .args = {id, offset}}, exprs_.At(id));
+    };
+    std::vector<ExprId> reads = Reads(program_, s.value);
+    if (s.companion_value.valid()) {
+      for (ExprId id : Reads(program_, s.companion_value)) reads.push_back(id);
+    }
+    for (ExprId id : reads) {
+      const TensorId tensor = program_[id].tensor;
+      if (!moved(tensor)) continue;
+      for (size_t d = 0; d < origin(tensor).size(); ++d) {
+        const ExprId subscript = rebased(program_[id].args[d], origin(tensor)[d]);
+        program_.exprs[static_cast<size_t>(id.index)].args[d] = subscript;
+      }
+    }
+    if (!moved(s.target)) continue;
+    for (size_t d = 0; d < s.subscripts.size(); ++d) {
+      const Affine lo = origin(s.target)[d];
+      const std::optional<Var> plain = AsAffineWithParams(program_, s, s.subscripts[d])->AsVar();
+      s.subscripts[d] = rebased(s.subscripts[d], lo);
+      if (plain && *plain < count) ShiftIndex(s, static_cast<size_t>(*plain), lo);
+    }
+  }
+  WEFT_CHECK(program_.exprs.size() >= before, "expressions were lost");
+}
+
+}  // namespace weft::tc

@@ -1,0 +1,369 @@
+#include "tc_lang/bind_expr.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+#include "base/check.h"
+#include "tc_lang/bind_types.h"
+
+namespace weft::tc {
+namespace {
+
+constexpr int64_t kMostNodes = 200000;  // of one statement: lets can double at each step
+
+struct Operator {
+  std::string_view text;
+  ScalarOp op;
+};
+constexpr Operator kOperators[] = {
+    {"+", ScalarOp::kAdd}, {"-", ScalarOp::kSub}, {"*", ScalarOp::kMul}, {"/", ScalarOp::kDiv},
+    {"%", ScalarOp::kMod}, {"<", ScalarOp::kLt},  {"<=", ScalarOp::kLe}, {">", ScalarOp::kGt},
+    {">=", ScalarOp::kGe}, {"==", ScalarOp::kEq}, {"!=", ScalarOp::kNe}, {"&&", ScalarOp::kAnd},
+    {"||", ScalarOp::kOr}};
+
+bool IsBuiltin(std::string_view name) {
+  if (name == "infinity" || name == "nan" || name.starts_with("bitcast_")) return true;
+  const std::optional<ScalarOp> op = ParseScalarFunction(name);
+  return op && *op != ScalarOp::kSelect && *op != ScalarOp::kCast && *op != ScalarOp::kBitcast;
+}
+
+// Functions of real numbers: integers are converted first.
+bool WantsFloat(ScalarOp op) {
+  return IsMath(op) || op == ScalarOp::kSqrt || op == ScalarOp::kFloor || op == ScalarOp::kCeil ||
+         op == ScalarOp::kTrunc || op == ScalarOp::kRound || op == ScalarOp::kIsNan;
+}
+
+bool WantsInteger(ScalarOp op) {
+  return op == ScalarOp::kBitAnd || op == ScalarOp::kBitOr || op == ScalarOp::kBitXor || op == ScalarOp::kBitNot ||
+         op == ScalarOp::kShl || op == ScalarOp::kShr || op == ScalarOp::kTruncDiv;
+}
+
+}  // namespace
+
+std::vector<std::string> Scope::Names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, id] : tensors) names.push_back(name);
+  for (const auto& [name, value] : sizes) names.push_back(name);
+  for (const auto& [name, place] : params) names.push_back(name);
+  return names;
+}
+
+void ExprBinder::Begin(Dtype index_type) {
+  at_.resize(program_.exprs.size());
+  indices_.clear();
+  lets_.clear();
+  index_type_ = index_type;
+  nodes_ = 0;
+}
+
+bool ExprBinder::AddIndex(const std::string& name, Location at) {
+  const char* other = scope_.tensors.contains(name)                                   ? "a tensor"
+                      : scope_.sizes.contains(name) || scope_.params.contains(name) ? "a size"
+                      : lets_.contains(name)                                          ? "a let"
+                      : IsBuiltin(name)                                               ? "a builtin function"
+                                                                                      : nullptr;
+  if (other != nullptr) {
+    Error(at, fmt::format("found '{}', which is {}, expected an index", name, other));
+    return false;
+  }
+  if (std::find(indices_.begin(), indices_.end(), name) == indices_.end()) indices_.push_back(name);
+  return true;
+}
+
+bool ExprBinder::AddLet(const SyntaxClause& clause) {
+  const bool known = scope_.tensors.contains(clause.name) || scope_.sizes.contains(clause.name) ||
+                     scope_.params.contains(clause.name) || IsBuiltin(clause.name) ||
+                     std::find(indices_.begin(), indices_.end(), clause.name) != indices_.end();
+  if (known || !lets_.emplace(clause.name, clause.a.get()).second) {
+    Error(clause.at, fmt::format("the name '{}' is taken", clause.name));
+    return false;
+  }
+  return true;
+}
+
+ExprId ExprBinder::Add(Expr e, Location at) {
+  ++nodes_;
+  program_.exprs.push_back(std::move(e));
+  at_.resize(program_.exprs.size());
+  at_.back() = at;
+  return ExprId(program_.exprs.size() - 1);
+}
+
+std::optional<Typed> ExprBinder::Error(Location at, std::string what, std::string hint) {
+  diagnostics_.Add(at, std::move(what), std::move(hint));
+  return std::nullopt;
+}
+
+Typed ExprBinder::Op(ScalarOp op, Dtype node, Dtype type, std::vector<ExprId> args, Location at) {
+  return {Add({.kind = ExprKind::kOp, .dtype = node, .op = op, .args = std::move(args)}, at), type};
+}
+
+Typed ExprBinder::FloatLiteral(double wide, float narrow, Location at) {
+  Scalar s;
+  s.f32 = narrow;
+  const ExprId id = Add({.kind = ExprKind::kLiteral, .dtype = Dtype::kF32, .literal = s}, at);
+  float_literals_[id.index] = wide;
+  return {id, Dtype::kF32};
+}
+
+ExprId ExprBinder::Convert(Typed value, Dtype dtype) {
+  Expr& e = program_.exprs[static_cast<size_t>(value.id.index)];
+  if (e.dtype == dtype) return value.id;
+  if (e.kind == ExprKind::kLiteral) {
+    const auto written = float_literals_.find(value.id.index);
+    if (written != float_literals_.end()) {
+      e.literal = ScalarOf(dtype, written->second);
+    } else {
+      e.literal = EvalScalar(ScalarOp::kCast, e.dtype, dtype, {&e.literal, 1});
+    }
+    float_literals_.erase(value.id.index);
+    e.dtype = dtype;
+    return value.id;
+  }
+  return Op(ScalarOp::kCast, dtype, dtype, {value.id}, At(value.id)).id;
+}
+
+std::optional<Typed> ExprBinder::Bind(const SyntaxExpr& e, bool closed) {
+  const bool outer = closed_;
+  closed_ = closed_ || closed;
+  std::optional<Typed> result;
+  if (nodes_ > kMostNodes) {
+    diagnostics_.Add(e.at, fmt::format("the statement has more than {} operations, lets written out", kMostNodes), "",
+                     Code::kLimit);
+  } else {
+    switch (e.kind) {
+      case SyntaxKind::kInt: case SyntaxKind::kFloat: result = Number(e, false); break;
+      case SyntaxKind::kName: result = Name(e); break;
+      case SyntaxKind::kApply: result = Apply(e); break;
+      case SyntaxKind::kUnary: result = Unary(e); break;
+      case SyntaxKind::kBinary: result = Binary(e); break;
+      case SyntaxKind::kSelect: result = Select(e); break;
+      case SyntaxKind::kCast: result = Cast(e, *e.cast); break;
+    }
+  }
+  closed_ = outer;
+  return result;
+}
+
+std::optional<Typed> ExprBinder::BindSubscript(const SyntaxExpr& e) {
+  const std::optional<Typed> value = Bind(e);
+  if (value && !IsInteger(value->type)) {
+    return Error(e.at, fmt::format("found a subscript of type {}, expected an integer", TypeWord(value->type)));
+  }
+  return value;
+}
+
+std::optional<Typed> ExprBinder::Name(const SyntaxExpr& e) {
+  if (const auto let = lets_.find(e.text); let != lets_.end()) {
+    if (std::find(open_lets_.begin(), open_lets_.end(), e.text) != open_lets_.end()) {
+      return Error(e.at, fmt::format("the let '{}' uses itself", e.text));
+    }
+    open_lets_.push_back(e.text);
+    std::optional<Typed> value = open_lets_.size() > 100
+                                     ? Error(e.at, "lets are nested more than 100 deep")
+                                     : Bind(*let->second);
+    open_lets_.pop_back();
+    return value;
+  }
+  const auto index = std::find(indices_.begin(), indices_.end(), e.text);
+  if (index == indices_.end()) {
+    if (const auto size = scope_.sizes.find(e.text); size != scope_.sizes.end()) {
+      const Dtype dtype = size->second <= std::numeric_limits<int32_t>::max() ? Dtype::kI32 : Dtype::kI64;
+      return Typed{Add({.kind = ExprKind::kLiteral, .dtype = dtype, .literal = ScalarOfInt(dtype, size->second)}, e.at),
+                   dtype};
+    }
+    if (const auto param = scope_.params.find(e.text); param != scope_.params.end()) {
+      return Typed{Add({.kind = ExprKind::kParam, .dtype = index_type_, .position = param->second}, e.at), index_type_};
+    }
+    if (const auto tensor = scope_.tensors.find(e.text); tensor != scope_.tensors.end()) return Read(e, tensor->second);
+    if (closed_) {
+      return Error(e.at, fmt::format("found '{}', expected a size, a literal or an earlier let{}", e.text,
+                                     Suggestion(e.text, scope_.Names())));
+    }
+    if (!AddIndex(e.text, e.at)) return std::nullopt;
+  } else if (closed_) {
+    return Error(e.at, fmt::format("found the index '{}', expected sizes, literals and lets only", e.text));
+  }
+  const auto place = std::find(indices_.begin(), indices_.end(), e.text) - indices_.begin();
+  return Typed{Add({.kind = ExprKind::kIndex, .dtype = index_type_, .position = static_cast<int32_t>(place)}, e.at),
+               index_type_};
+}
+
+std::optional<Typed> ExprBinder::Number(const SyntaxExpr& e, bool negative) {
+  const char* begin = e.text.data();
+  const char* end = begin + e.text.size();
+  if (e.kind == SyntaxKind::kFloat) {
+    double wide = 0;
+    float narrow = 0;
+    // Out of range leaves the value alone: infinity or zero, which strtod knows better.
+    if (std::from_chars(begin, end, wide).ec != std::errc()) wide = std::strtod(begin, nullptr);
+    if (std::from_chars(begin, end, narrow).ec != std::errc()) narrow = std::strtof(begin, nullptr);
+    return FloatLiteral(negative ? -wide : wide, negative ? -narrow : narrow, e.at);
+  }
+  uint64_t magnitude = 0;
+  const uint64_t most = static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) + (negative ? 1 : 0);
+  if (std::from_chars(begin, end, magnitude).ec != std::errc() || magnitude > most) {
+    return Error(e.at, fmt::format("the integer {} does not fit in 64 bits", e.text.substr(0, 40)));
+  }
+  // The type is that of the digits: -2147483648 is an int64.
+  const Dtype dtype = magnitude <= static_cast<uint64_t>(std::numeric_limits<int32_t>::max()) ? Dtype::kI32 : Dtype::kI64;
+  const auto value = static_cast<int64_t>(negative ? uint64_t{0} - magnitude : magnitude);
+  return Typed{Add({.kind = ExprKind::kLiteral, .dtype = dtype, .literal = ScalarOfInt(dtype, value)}, e.at), dtype};
+}
+
+std::optional<Typed> ExprBinder::Unary(const SyntaxExpr& e) {
+  const SyntaxExpr& inner = *e.args[0];
+  const bool number = inner.kind == SyntaxKind::kInt || inner.kind == SyntaxKind::kFloat;
+  if (e.text == "-" && number) return Number(inner, true);
+  const std::optional<Typed> a = Bind(inner);
+  if (!a) return std::nullopt;
+  if (e.text == "!") {
+    if (a->type != Dtype::kBool) {
+      return Error(e.at, fmt::format("found {} under '!', expected bool", TypeWord(a->type)));
+    }
+    return Op(ScalarOp::kNot, Dtype::kBool, Dtype::kBool, {a->id}, e.at);
+  }
+  if (const auto literal = float_literals_.find(a->id.index); literal != float_literals_.end()) {
+    Expr& node = program_.exprs[static_cast<size_t>(a->id.index)];  // -infinity()
+    literal->second = -literal->second;
+    node.literal.f32 = -node.literal.f32;
+    return a;
+  }
+  return Arithmetic(ScalarOp::kNeg, {*a}, e.at);
+}
+
+std::optional<Typed> ExprBinder::Binary(const SyntaxExpr& e) {
+  const std::optional<Typed> a = Bind(*e.args[0]), b = Bind(*e.args[1]);
+  if (!a || !b) return std::nullopt;
+  ScalarOp op = ScalarOp::kAdd;
+  for (const Operator& o : kOperators) {
+    if (o.text == e.text) op = o.op;
+  }
+  const bool both_bool = a->type == Dtype::kBool && b->type == Dtype::kBool;
+  if (op == ScalarOp::kAnd || op == ScalarOp::kOr) {
+    if (!both_bool) {
+      return Error(e.at, fmt::format("found {} {} {}, expected bool on both sides", TypeWord(a->type), e.text,
+                                     TypeWord(b->type)));
+    }
+    return Op(op, Dtype::kBool, Dtype::kBool, {a->id, b->id}, e.at);
+  }
+  if (both_bool && (op == ScalarOp::kEq || op == ScalarOp::kNe)) {
+    return Op(op, Dtype::kBool, Dtype::kBool, {a->id, b->id}, e.at);
+  }
+  return Arithmetic(op, {*a, *b}, e.at);
+}
+
+// Operands in their common type; compares give bool.
+std::optional<Typed> ExprBinder::Arithmetic(ScalarOp op, std::vector<Typed> args, Location at) {
+  std::optional<Dtype> type = JoinTypes(args[0].type, args[0].type);
+  for (const Typed& arg : args) type = type ? JoinTypes(*type, arg.type) : type;
+  if (!type) {
+    std::string found;
+    for (const Typed& arg : args) found += (found.empty() ? "" : " and ") + std::string(TypeWord(arg.type));
+    return Error(at, fmt::format("'{}' is not defined for {}", ScalarName(op), found), "cast bool with int32(x)");
+  }
+  if (WantsInteger(op) && !IsInteger(*type)) {
+    return Error(at, fmt::format("found {} for '{}', expected integers", TypeWord(*type), ScalarName(op)));
+  }
+  if (WantsFloat(op) && !IsFloat(*type)) type = Dtype::kF32;
+  const Dtype node = ComputeType(*type);
+  std::vector<ExprId> ids;
+  for (const Typed& arg : args) ids.push_back(Convert(arg, node));
+  if (IsCompare(op) || op == ScalarOp::kIsNan) return Op(op, Dtype::kBool, Dtype::kBool, std::move(ids), at);
+  return Op(op, node, *type, std::move(ids), at);
+}
+
+std::optional<Typed> ExprBinder::Select(const SyntaxExpr& e) {
+  const std::optional<Typed> cond = Bind(*e.args[0]), a = Bind(*e.args[1]), b = Bind(*e.args[2]);
+  if (!cond || !a || !b) return std::nullopt;
+  if (cond->type != Dtype::kBool) {
+    return Error(e.args[0]->at, fmt::format("found a condition of type {}, expected bool", TypeWord(cond->type)));
+  }
+  const bool same_node = program_[a->id].dtype == program_[b->id].dtype;
+  if (a->type == b->type && same_node) {
+    return Op(ScalarOp::kSelect, program_[a->id].dtype, a->type, {cond->id, a->id, b->id}, e.at);
+  }
+  const std::optional<Dtype> type = JoinTypes(a->type, b->type);
+  if (!type) {
+    return Error(e.at, fmt::format("found {} and {} as the two branches, expected a common type", TypeWord(a->type),
+                                   TypeWord(b->type)));
+  }
+  const Dtype node = ComputeType(*type);
+  const ExprId x = Convert(*a, node), y = Convert(*b, node);
+  return Op(ScalarOp::kSelect, node, *type, {cond->id, x, y}, e.at);
+}
+
+std::optional<Typed> ExprBinder::Cast(const SyntaxExpr& e, Dtype to) {
+  const std::optional<Typed> a = Bind(*e.args[0]);
+  if (!a) return std::nullopt;
+  const ExprId id = Convert(*a, to);
+  float_literals_.erase(id.index);  // from here on it is exactly what the cast made of it
+  return Typed{id, to};
+}
+
+std::optional<Typed> ExprBinder::Apply(const SyntaxExpr& e) {
+  const auto tensor = scope_.tensors.find(e.text);
+  if (tensor != scope_.tensors.end()) return Read(e, tensor->second);
+  if (IsBuiltin(e.text)) return Call(e);
+  std::vector<std::string> names = scope_.Names();
+  for (std::string_view builtin : {"min", "max", "exp", "sqrt", "tanh", "sigmoid", "infinity"}) names.emplace_back(builtin);
+  return Error(e.at, fmt::format("'{}' is neither a tensor of this def nor a builtin{}", e.text,
+                                 Suggestion(e.text, names)));
+}
+
+std::optional<Typed> ExprBinder::Read(const SyntaxExpr& e, TensorId tensor) {
+  const TensorDecl& decl = program_[tensor];
+  if (closed_) return Error(e.at, fmt::format("a bound may not read the tensor '{}'", decl.name));
+  if (e.args.size() != decl.extents.size()) {
+    return Error(e.at, fmt::format("found {} subscripts on '{}', which has rank {}", e.args.size(), decl.name,
+                                   decl.extents.size()));
+  }
+  Expr read{.kind = ExprKind::kRead, .dtype = decl.dtype, .tensor = tensor};
+  for (const SyntaxExprPtr& arg : e.args) {
+    const std::optional<Typed> subscript = BindSubscript(*arg);
+    if (!subscript) return std::nullopt;
+    read.args.push_back(subscript->id);
+  }
+  const Dtype dtype = program_[tensor].dtype;
+  return Typed{Add(std::move(read), e.at), dtype};
+}
+
+std::optional<Typed> ExprBinder::Call(const SyntaxExpr& e) {
+  if (e.text == "infinity" || e.text == "nan") {
+    if (!e.args.empty()) return Error(e.at, fmt::format("'{}' takes no operands", e.text));
+    const double value = e.text == "nan" ? std::numeric_limits<double>::quiet_NaN()
+                                         : std::numeric_limits<double>::infinity();
+    return FloatLiteral(value, static_cast<float>(value), e.at);
+  }
+  if (e.text.starts_with("bitcast_")) {
+    const std::optional<Dtype> to = ParseTypeWord(std::string_view(e.text).substr(8));
+    if (!to || e.args.size() != 1) return Error(e.at, "expected bitcast_TYPE(x)");
+    const std::optional<Typed> a = Bind(*e.args[0]);
+    if (!a) return std::nullopt;
+    const ExprId from = Convert(*a, a->type);
+    if (SizeBytes(*to) != SizeBytes(a->type)) {
+      return Error(e.at, fmt::format("a bitcast from {} to {} changes the width", TypeWord(a->type), TypeWord(*to)));
+    }
+    return Op(ScalarOp::kBitcast, *to, *to, {from}, e.at);
+  }
+  return Function(e, *ParseScalarFunction(e.text));
+}
+
+std::optional<Typed> ExprBinder::Function(const SyntaxExpr& e, ScalarOp op) {
+  const auto arity = static_cast<size_t>(ScalarArity(op));
+  if (e.args.size() != arity) {
+    return Error(e.at, fmt::format("found {} operands for '{}', expected {}", e.args.size(), e.text, arity));
+  }
+  std::vector<Typed> args;
+  for (const SyntaxExprPtr& arg : e.args) {
+    const std::optional<Typed> value = Bind(*arg);
+    if (!value) return std::nullopt;
+    args.push_back(*value);
+  }
+  return Arithmetic(op, std::move(args), e.at);
+}
+
+}  // namespace weft::tc

@@ -1,0 +1,76 @@
+// Expressions of one statement: names resolved, types decided, casts made explicit.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tc_lang/diagnostics.h"
+#include "tc_lang/program.h"
+#include "tc_lang/syntax.h"
+
+namespace weft::tc {
+
+// What a name of the def stands for.
+struct Scope {
+  std::map<std::string, TensorId, std::less<>> tensors;
+  std::map<std::string, int64_t, std::less<>> sizes;      // known
+  std::map<std::string, int32_t, std::less<>> params;     // left open
+  std::vector<std::string> Names() const;
+};
+
+// A node and its type in the language: float16 is computed in float32 nodes, rounded when stored.
+struct Typed {
+  ExprId id;
+  Dtype type = Dtype::kF32;
+};
+
+class ExprBinder {
+ public:
+  ExprBinder(Program& program, const Scope& scope, Diagnostics& diagnostics)
+      : program_(program), scope_(scope), diagnostics_(diagnostics) {}
+
+  // Starts a statement. Indices of the left first, then in order of appearance.
+  void Begin(Dtype index_type);
+  bool AddIndex(const std::string& name, Location at);     // false if the name means something else
+  bool AddLet(const SyntaxClause& clause);
+  // Unknown names become indices unless `closed`: then they are errors (bounds of ranges).
+  std::optional<Typed> Bind(const SyntaxExpr& e, bool closed = false);
+  std::optional<Typed> BindSubscript(const SyntaxExpr& e);
+  // The same value in `dtype`: nothing, a literal of it, or a cast.
+  ExprId Convert(Typed value, Dtype dtype);
+
+  const std::vector<std::string>& indices() const { return indices_; }
+  Location At(ExprId id) const { return at_[static_cast<size_t>(id.index)]; }
+  ExprId Add(Expr e, Location at);
+
+ private:
+  std::optional<Typed> Name(const SyntaxExpr& e);
+  std::optional<Typed> Number(const SyntaxExpr& e, bool negative);
+  std::optional<Typed> Unary(const SyntaxExpr& e);
+  std::optional<Typed> Binary(const SyntaxExpr& e);
+  std::optional<Typed> Select(const SyntaxExpr& e);
+  std::optional<Typed> Cast(const SyntaxExpr& e, Dtype to);
+  std::optional<Typed> Apply(const SyntaxExpr& e);
+  std::optional<Typed> Read(const SyntaxExpr& e, TensorId tensor);
+  std::optional<Typed> Call(const SyntaxExpr& e);
+  std::optional<Typed> Function(const SyntaxExpr& e, ScalarOp op);
+  std::optional<Typed> Arithmetic(ScalarOp op, std::vector<Typed> args, Location at);
+  std::optional<Typed> Error(Location at, std::string what, std::string hint = "");
+  Typed Op(ScalarOp op, Dtype node, Dtype type, std::vector<ExprId> args, Location at);
+  Typed FloatLiteral(double wide, float narrow, Location at);
+
+  Program& program_;
+  const Scope& scope_;
+  Diagnostics& diagnostics_;
+  std::vector<Location> at_;                       // of program_.exprs
+  std::map<int32_t, double> float_literals_;       // as written: read again beside a float64
+  std::vector<std::string> indices_;
+  std::map<std::string, const SyntaxExpr*, std::less<>> lets_;
+  std::vector<std::string> open_lets_;             // being bound: a let can't use itself
+  Dtype index_type_ = Dtype::kI32;
+  bool closed_ = false;
+  int64_t nodes_ = 0;                              // of this statement, lets written out
+};
+
+}  // namespace weft::tc

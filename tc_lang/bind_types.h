@@ -1,0 +1,18 @@
+// The type rules of the language; see docs/language.md, "Types".
+#pragma once
+
+#include <optional>
+
+#include "base/dtype.h"
+
+namespace weft::tc {
+
+inline bool IsHalf(Dtype dtype) { return dtype == Dtype::kF16 || dtype == Dtype::kBF16; }
+// In which type a value of this type is computed with: 16-bit floats in float32.
+inline Dtype ComputeType(Dtype dtype) { return IsHalf(dtype) ? Dtype::kF32 : dtype; }
+// The type of `a + b`; none with bool, which has no arithmetic.
+std::optional<Dtype> JoinTypes(Dtype a, Dtype b);
+// Whether a value may be stored without a cast: nothing is lost but what int to float rounds.
+bool MayStore(Dtype target, Dtype value);
+
+}  // namespace weft::tc

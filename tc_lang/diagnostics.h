@@ -1,0 +1,41 @@
+// Several errors of one text, each with its line and a caret, in one Status.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "tc_lang/syntax.h"
+
+namespace weft::tc {
+
+class Diagnostics {
+ public:
+  Diagnostics(std::string_view text, std::string file) : text_(text), file_(std::move(file)) {}
+
+  // Keeps the first few; one per location.
+  void Add(Location at, std::string what, std::string hint = "", Code code = Code::kInvalid);
+  bool ok() const { return errors_.empty(); }
+  bool full() const;
+  // Ok when nothing was added. `where` is the first error's; further errors follow in the text, one
+  // block of lines each.
+  Status ToStatus() const;
+
+ private:
+  struct Error {
+    Location at;
+    std::string what, hint;
+    Code code;
+  };
+  std::string Snippet(Location at) const;
+
+  std::string_view text_;
+  std::string file_;
+  std::vector<Error> errors_;
+};
+
+// The closest of `candidates` if it is close enough to be a typing error, as ", did you mean 'x'?".
+std::string Suggestion(std::string_view name, const std::vector<std::string>& candidates);
+
+}  // namespace weft::tc

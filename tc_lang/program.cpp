@@ -1,0 +1,244 @@
+#include "tc_lang/program.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "base/check.h"
+
+namespace weft::tc {
+namespace {
+
+constexpr std::array<std::string_view, 9> kTags = {"",          "contraction", "convolution",
+                                                   "reduction", "pointwise",   "gather",
+                                                   "window",    "copy",        "recurrence"};
+constexpr std::array<std::string_view, 5> kAssigns = {"=", "+=", "*=", "min=", "max="};
+
+// Coefficients stay far below int64, whatever a hostile text multiplies: sums and bounds can't overflow.
+constexpr int64_t kLargestCoefficient = int64_t{1} << 44;
+
+bool Small(const Affine& e) {
+  if (std::abs(e.constant()) > kLargestCoefficient) return false;
+  return std::all_of(e.terms().begin(), e.terms().end(), [](const Affine::Term& term) {
+    return std::abs(term.coefficient) <= kLargestCoefficient && term.divisor <= kLargestCoefficient &&
+           (term.dividend == nullptr || Small(*term.dividend));
+  });
+}
+
+bool SmallTimes(const Affine& e, int64_t factor) {
+  // |constant| and coefficients of e are at most 2^44; a factor up to 2^18 can't leave int64 and a
+  // larger one only fits beside small ones.
+  int64_t largest = std::max<int64_t>(1, std::abs(e.constant()));
+  for (const Affine::Term& term : e.terms()) largest = std::max(largest, std::abs(term.coefficient));
+  return std::abs(factor) <= kLargestCoefficient / largest;
+}
+
+class AffineBuilder {
+ public:
+  AffineBuilder(const Program& program, int32_t first_param) : program_(program), first_param_(first_param) {}
+
+  std::optional<Affine> Of(ExprId id) const {
+    const Expr& e = program_[id];
+    if (e.dtype != Dtype::kI32 && e.dtype != Dtype::kI64) return std::nullopt;
+    switch (e.kind) {
+      case ExprKind::kLiteral: return Checked(Affine(e.literal.i));
+      case ExprKind::kIndex: return Affine::OfVar(e.position);
+      case ExprKind::kParam:
+        if (first_param_ < 0) return std::nullopt;
+        return Affine::OfVar(first_param_ + e.position);
+      case ExprKind::kRead: return std::nullopt;
+      case ExprKind::kOp: return OfOp(e);
+    }
+    WEFT_UNREACHABLE();
+  }
+
+ private:
+  static std::optional<Affine> Checked(Affine e) {
+    if (!Small(e)) return std::nullopt;
+    return e;
+  }
+
+  std::optional<Affine> OfOp(const Expr& e) const {
+    if (e.op == ScalarOp::kCast) {
+      // Widening keeps the value; anything else may not.
+      return e.dtype == Dtype::kI64 || program_[e.args[0]].dtype == Dtype::kI32 ? Of(e.args[0]) : std::nullopt;
+    }
+    if (e.op == ScalarOp::kNeg) {
+      const std::optional<Affine> a = Of(e.args[0]);
+      return a ? std::optional(-*a) : std::nullopt;
+    }
+    if (e.args.size() != 2) return std::nullopt;
+    if (e.op != ScalarOp::kAdd && e.op != ScalarOp::kSub && e.op != ScalarOp::kMul && e.op != ScalarOp::kDiv &&
+        e.op != ScalarOp::kMod) {
+      return std::nullopt;
+    }
+    const std::optional<Affine> a = Of(e.args[0]), b = Of(e.args[1]);
+    if (!a || !b) return std::nullopt;
+    if (e.op == ScalarOp::kAdd) return Checked(*a + *b);
+    if (e.op == ScalarOp::kSub) return Checked(*a - *b);
+    if (e.op == ScalarOp::kMul) {
+      const Affine& constant = a->IsConstant() ? *a : *b;
+      const Affine& other = a->IsConstant() ? *b : *a;
+      if (!constant.IsConstant() || !SmallTimes(other, constant.constant())) return std::nullopt;
+      return Checked(other * constant.constant());
+    }
+    if (!b->IsConstant() || b->constant() <= 0) return std::nullopt;
+    const int64_t divisor = b->constant();
+    if (e.op == ScalarOp::kDiv) return Checked(FloorDiv(*a, divisor));
+    if (!SmallTimes(*a, divisor)) return std::nullopt;
+    return Checked(Mod(*a, divisor));
+  }
+
+  const Program& program_;
+  int32_t first_param_;
+};
+
+// Adds the constraints of a condition; false if it is not a conjunction of affine comparisons.
+bool Conjoin(const Program& program, ExprId id, std::vector<Affine>& out) {
+  const Expr& e = program[id];
+  if (e.kind != ExprKind::kOp || e.args.size() != 2) return false;
+  if (e.op == ScalarOp::kAnd) return Conjoin(program, e.args[0], out) && Conjoin(program, e.args[1], out);
+  const std::optional<Affine> a = AsAffine(program, e.args[0]), b = AsAffine(program, e.args[1]);
+  if (!a || !b) return false;
+  switch (e.op) {
+    case ScalarOp::kLt: out.push_back(*b - *a - 1); return true;
+    case ScalarOp::kLe: out.push_back(*b - *a); return true;
+    case ScalarOp::kGt: out.push_back(*a - *b - 1); return true;
+    case ScalarOp::kGe: out.push_back(*a - *b); return true;
+    case ScalarOp::kEq:
+      out.push_back(*a - *b);
+      out.push_back(*b - *a);
+      return true;
+    default: return false;
+  }
+}
+
+int64_t SaturatingMul(int64_t a, int64_t b) {
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
+}
+
+int64_t AtOnes(const Program& program, const Affine& e) {
+  const std::vector<int64_t> ones(program.params.size(), 1);
+  return e.Eval(ones);
+}
+
+int64_t FlopsOf(const Program& program, ExprId id) {
+  const Expr& e = program[id];
+  if (e.kind != ExprKind::kOp) return 0;  // subscripts are integers
+  int64_t flops = 0;
+  for (ExprId arg : e.args) flops += FlopsOf(program, arg);
+  const bool moves = e.op == ScalarOp::kSelect || e.op == ScalarOp::kCast || e.op == ScalarOp::kBitcast;
+  if (!IsFloat(e.dtype) || moves) return flops;
+  return flops + (e.op == ScalarOp::kFma ? 2 : 1);
+}
+
+}  // namespace
+
+std::string_view TagName(Tag tag) { return kTags[static_cast<size_t>(tag)]; }
+
+std::optional<Tag> ParseTag(std::string_view name) {
+  for (size_t i = 1; i < kTags.size(); ++i) {
+    if (kTags[i] == name) return static_cast<Tag>(i);
+  }
+  return std::nullopt;
+}
+
+std::string_view AssignText(Assign assign) { return kAssigns[static_cast<size_t>(assign)]; }
+
+Scalar Identity(Assign assign, Dtype dtype) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  switch (assign) {
+    case Assign::kSet: case Assign::kSum: return ScalarOf(dtype, 0);
+    case Assign::kProduct: return ScalarOf(dtype, 1);
+    // Casting an infinity to an integer type gives its limit.
+    case Assign::kMin: return ScalarOf(dtype, infinity);
+    case Assign::kMax: return ScalarOf(dtype, dtype == Dtype::kBool ? 0 : -infinity);
+  }
+  WEFT_UNREACHABLE();
+}
+
+std::vector<TensorId> Inputs(const Program& program) {
+  std::vector<TensorId> out;
+  for (size_t i = 0; i < program.tensors.size(); ++i) {
+    if (program.tensors[i].role == Role::kInput) out.push_back(TensorId(i));
+  }
+  return out;
+}
+
+std::vector<TensorId> Outputs(const Program& program) {
+  std::vector<TensorId> out;
+  for (size_t i = 0; i < program.tensors.size(); ++i) {
+    if (program.tensors[i].role == Role::kOutput) out.push_back(TensorId(i));
+  }
+  return out;
+}
+
+std::optional<Affine> AsAffine(const Program& program, ExprId expr) {
+  return AffineBuilder(program, -1).Of(expr);
+}
+
+std::optional<Affine> AsAffineWithParams(const Program& program, const Statement& statement, ExprId expr) {
+  return AffineBuilder(program, static_cast<int32_t>(statement.indices.size())).Of(expr);
+}
+
+std::vector<ExprId> Reads(const Program& program, ExprId expr) {
+  std::vector<ExprId> out;
+  const auto visit = [&](const auto& self, ExprId id) -> void {
+    if (program[id].kind == ExprKind::kRead) out.push_back(id);
+    for (ExprId arg : program[id].args) self(self, arg);
+  };
+  visit(visit, expr);
+  return out;
+}
+
+std::optional<GuardedValue> AsGuarded(const Program& program, ExprId value) {
+  const Expr& e = program[value];
+  if (e.kind != ExprKind::kOp || e.op != ScalarOp::kSelect) return std::nullopt;
+  const Expr& otherwise = program[e.args[2]];
+  GuardedValue out;
+  if (otherwise.kind != ExprKind::kLiteral || !Conjoin(program, e.args[0], out.constraints)) return std::nullopt;
+  out.inside = e.args[1];
+  out.otherwise = otherwise.literal;
+  return out;
+}
+
+int64_t Flops(const Program& program) {
+  int64_t total = 0;
+  for (const Statement& s : program.statements) {
+    int64_t instances = 1;
+    for (const Index& index : s.indices) {
+      instances = SaturatingMul(instances, std::max<int64_t>(0, AtOnes(program, index.hi - index.lo)));
+    }
+    int64_t each = FlopsOf(program, s.value);
+    if (s.companion_value.valid()) each += FlopsOf(program, s.companion_value);
+    if (s.assign != Assign::kSet && IsFloat(s.accumulate)) ++each;
+    const int64_t flops = SaturatingMul(instances, each);
+    total = total > std::numeric_limits<int64_t>::max() - flops ? std::numeric_limits<int64_t>::max() : total + flops;
+  }
+  return total;
+}
+
+int64_t OperandBytes(const Program& program) {
+  int64_t total = 0;
+  for (const TensorDecl& tensor : program.tensors) {
+    if (tensor.role != Role::kInput && tensor.role != Role::kOutput) continue;
+    int64_t bytes = SizeBytes(tensor.dtype);
+    for (const Affine& extent : tensor.extents) bytes = SaturatingMul(bytes, AtOnes(program, extent));
+    total = total > std::numeric_limits<int64_t>::max() - bytes ? std::numeric_limits<int64_t>::max() : total + bytes;
+  }
+  return total;
+}
+
+std::optional<Shape> StaticExtents(const TensorDecl& tensor) {
+  Shape shape;
+  for (const Affine& extent : tensor.extents) {
+    if (!extent.IsConstant()) return std::nullopt;
+    shape.push_back(extent.constant());
+  }
+  return shape;
+}
+
+}  // namespace weft::tc

@@ -1,0 +1,240 @@
+#include "tc_lang/ranges.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace weft::tc {
+namespace {
+
+constexpr int64_t kMostPoints = 1 << 16;  // of an exact check by enumeration
+
+int32_t Count(const std::vector<IndexRange>& indices) { return static_cast<int32_t>(indices.size()); }
+
+Affine LastOf(const Box1& range) {
+  const Affine last = range.hi - 1;
+  return last.IsConstant() && range.lo.IsConstant() ? std::max(last.constant(), range.lo.constant()) : last;
+}
+
+// Params keep their numbers here: those of the program, not those of the statement.
+Box1 ClosedBoundsOf(const Affine& e, const std::vector<IndexRange>& indices) {
+  Box1 out{e.constant(), e.constant()};
+  for (const Affine::Term& term : e.terms()) {
+    Box1 atom;
+    if (term.dividend != nullptr) {
+      atom = ClosedBoundsOf(*term.dividend, indices);
+      atom = {FloorDiv(atom.lo, term.divisor), FloorDiv(atom.hi, term.divisor)};
+    } else if (term.var < Count(indices)) {
+      const Box1& range = *indices[static_cast<size_t>(term.var)].range;
+      atom = {range.lo, LastOf(range)};
+    } else {
+      const Affine param = Affine::OfVar(term.var - Count(indices));
+      atom = {param, param};
+    }
+    const bool rising = term.coefficient >= 0;
+    out.lo += (rising ? atom.lo : atom.hi) * term.coefficient;
+    out.hi += (rising ? atom.hi : atom.lo) * term.coefficient;
+  }
+  return out;
+}
+
+// x mod d hides in x - d * floor(x / d), where intervals lose that both x are the same.
+std::optional<Box1> ModBounds(const Affine& e) {
+  for (const Affine::Term& term : e.terms()) {
+    if (term.dividend != nullptr && term.coefficient == -term.divisor &&
+        e == *term.dividend + (FloorDiv(*term.dividend, term.divisor) * -term.divisor)) {
+      return Box1{0, term.divisor - 1};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Box1 ClosedBounds(const Affine& e, const std::vector<IndexRange>& indices) {
+  Box1 bounds = ClosedBoundsOf(e, indices);
+  if (const std::optional<Box1> mod = ModBounds(e)) {
+    if (SignOf(bounds.lo) != Sign::kNonNegative) bounds.lo = mod->lo;
+    if (SignOf(mod->hi - bounds.hi) != Sign::kNonNegative) return *mod;
+    if (SignOf(bounds.hi - mod->hi) == Sign::kNonNegative) bounds.hi = mod->hi;
+  }
+  return bounds;
+}
+
+Sign SignOf(const Affine& e) {
+  if (e.IsConstant()) return e.constant() >= 0 ? Sign::kNonNegative : Sign::kNegative;
+  const Interval bounds = e.Bounds([](Var) { return Interval{0, std::numeric_limits<int32_t>::max()}; });
+  if (bounds.lo >= 0) return Sign::kNonNegative;
+  return bounds.hi < 0 ? Sign::kNegative : Sign::kDepends;
+}
+
+std::string RangeInference::Name(Var v) const {
+  return v < Count(indices_) ? indices_[static_cast<size_t>(v)].name
+                             : params_[static_cast<size_t>(v - Count(indices_))];
+}
+
+std::string RangeInference::Text(const Affine& e) const {
+  return e.Print([this](Var v) { return params_[static_cast<size_t>(v)]; });
+}
+
+std::vector<Var> RangeInference::Unresolved(const Affine& e) const {
+  std::vector<Var> vars, out;
+  e.CollectVars(vars);
+  for (Var v : vars) {
+    if (v < Count(indices_) && !indices_[static_cast<size_t>(v)].range) out.push_back(v);
+  }
+  return out;
+}
+
+bool RangeInference::Intersect(const Constraint& c, Var v, std::optional<Box1>& range, const Box1& with) {
+  if (!range) {
+    range = with;
+    return true;
+  }
+  const Sign lo = SignOf(range->lo - with.lo), hi = SignOf(with.hi - range->hi);
+  const bool same_lo = range->lo == with.lo, same_hi = range->hi == with.hi;
+  if ((lo == Sign::kDepends && !same_lo) || (hi == Sign::kDepends && !same_hi)) {
+    diagnostics_.Add(c.at, fmt::format("which range of '{}' is the smaller one depends on sizes: {}:{} or {}:{}",
+                                       Name(v), Text(range->lo), Text(range->hi), Text(with.lo), Text(with.hi)),
+                     fmt::format("where {} in {}:{}", Name(v), Text(range->lo), Text(range->hi)));
+    return false;
+  }
+  if (lo == Sign::kNegative) range->lo = with.lo;
+  if (hi == Sign::kNegative) range->hi = with.hi;
+  return true;
+}
+
+// a * v + rest in [lo, hi) for all values of the rest.
+bool RangeInference::Solve(const Constraint& c, Var v, std::optional<Box1>& range) {
+  const int64_t a = c.subscript->CoefficientOf(v);
+  const Affine rest = *c.subscript - Affine::OfVar(v, a);
+  if (a == 0 || rest.Uses(v)) return true;  // under a division: `where` has to say
+  const Box1 bounds = ClosedBounds(rest, indices_);
+  Box1 solution;
+  if (a > 0) {
+    solution = {CeilDiv(c.box->lo - bounds.lo, a), FloorDiv(c.box->hi - 1 - bounds.hi, a) + 1};
+  } else {
+    solution = {CeilDiv(bounds.hi - c.box->hi + 1, -a), FloorDiv(bounds.lo - c.box->lo, -a) + 1};
+  }
+  return Intersect(c, v, range, solution);
+}
+
+bool RangeInference::Round(bool guarded, bool& progress) {
+  std::vector<std::optional<Box1>> found(indices_.size());
+  std::vector<const Constraint*> last(indices_.size(), nullptr);
+  for (const Constraint& c : constraints_) {
+    if (!c.subscript || !c.box || c.guarded != guarded) continue;
+    const std::vector<Var> open = Unresolved(*c.subscript);
+    if (open.size() != 1) continue;
+    std::vector<Var> all;
+    c.subscript->CollectVars(all);
+    if (guarded && all.size() != 1) continue;  // a guard may be there for the sake of the other variable
+    const auto v = static_cast<size_t>(open[0]);
+    if (!Solve(c, open[0], found[v])) return false;
+    if (found[v] && last[v] == nullptr) last[v] = &c;
+  }
+  for (size_t v = 0; v < found.size(); ++v) {
+    if (!found[v]) continue;
+    if (SignOf(found[v]->hi - found[v]->lo) == Sign::kNegative) {
+      diagnostics_.Add(last[v]->at,
+                       fmt::format("the range of '{}' is inferred as {}:{}, which ends before it begins (from '{}')",
+                                   indices_[v].name, Text(found[v]->lo), Text(found[v]->hi), last[v]->tensor));
+      return false;
+    }
+    indices_[v].range = found[v];
+    progress = true;
+  }
+  return true;
+}
+
+bool RangeInference::Run(Location statement) {
+  while (true) {
+    bool progress = false;
+    if (!Round(false, progress)) return false;
+    if (progress) continue;
+    if (!Round(true, progress)) return false;
+    if (!progress) break;
+  }
+  return ReportUnresolved(statement);
+}
+
+bool RangeInference::ReportUnresolved(Location statement) {
+  std::vector<std::string> names;
+  for (const IndexRange& index : indices_) {
+    if (!index.range) names.push_back(index.name);
+  }
+  if (names.empty()) return true;
+  const Constraint* ambiguous = nullptr;
+  for (const Constraint& c : constraints_) {
+    if (c.subscript && c.box && !Unresolved(*c.subscript).empty() && ambiguous == nullptr) ambiguous = &c;
+  }
+  std::string why = "nothing bounds it";
+  if (ambiguous != nullptr) {
+    std::vector<Var> vars = Unresolved(*ambiguous->subscript);
+    why = vars.size() > 1 ? fmt::format("{} on '{}' has {} open ones", ambiguous->subscript->Print([this](Var v) {
+                              return Name(v);
+                            }), ambiguous->tensor, vars.size())
+          : ambiguous->guarded ? fmt::format("its only access, to '{}', is guarded", ambiguous->tensor)
+                               : fmt::format("it stands under a division on '{}'", ambiguous->tensor);
+  }
+  diagnostics_.Add(ambiguous != nullptr ? ambiguous->at : statement,
+                   fmt::format("the range of '{}' is not determined: {}", fmt::join(names, "', '"), why),
+                   fmt::format("where {} in 0:…", names[0]));
+  return false;
+}
+
+// By trying every value of the few variables that a subscript has.
+bool RangeInference::InsideExactly(const Constraint& c) const {
+  std::vector<Var> vars;
+  c.subscript->CollectVars(vars);
+  std::vector<int64_t> values(indices_.size() + params_.size(), 0);
+  int64_t points = 1;
+  for (Var v : vars) {
+    if (v >= Count(indices_)) return false;
+    const Box1& range = *indices_[static_cast<size_t>(v)].range;
+    if (!range.lo.IsConstant() || !range.hi.IsConstant()) return false;
+    const int64_t extent = range.hi.constant() - range.lo.constant();
+    if (extent == 0) return true;
+    if (extent > kMostPoints || (points *= extent) > kMostPoints) return false;
+    values[static_cast<size_t>(v)] = range.lo.constant();
+  }
+  if (!c.box->lo.IsConstant() || !c.box->hi.IsConstant()) return false;
+  while (true) {
+    const int64_t at = c.subscript->Eval(values);
+    if (at < c.box->lo.constant() || at >= c.box->hi.constant()) return false;
+    size_t k = 0;
+    for (; k < vars.size(); ++k) {
+      const auto v = static_cast<size_t>(vars[k]);
+      if (++values[v] < indices_[v].range->hi.constant()) break;
+      values[v] = indices_[v].range->lo.constant();
+    }
+    if (k == vars.size()) return true;
+  }
+}
+
+bool RangeInference::CheckAccesses(std::vector<std::string>& preconditions) {
+  for (const IndexRange& index : indices_) {  // nothing is read
+    if (index.range->hi == index.range->lo) return true;
+  }
+  bool fine = true;
+  for (const Constraint& c : constraints_) {
+    if (c.guarded || !c.subscript || !c.box) continue;
+    const Box1 bounds = ClosedBounds(*c.subscript, indices_);
+    const Sign low = SignOf(bounds.lo - c.box->lo), high = SignOf(c.box->hi - 1 - bounds.hi);
+    if (low == Sign::kNonNegative && high == Sign::kNonNegative) continue;
+    if (bounds.hi == c.box->hi - 1 && low == Sign::kNonNegative) continue;
+    if (low != Sign::kNegative && high != Sign::kNegative) {
+      preconditions.push_back(fmt::format("{} <= {} and {} < {} (subscript {} of {})", Text(c.box->lo), Text(bounds.lo),
+                                          Text(bounds.hi), Text(c.box->hi), c.dimension, c.tensor));
+      continue;
+    }
+    if (InsideExactly(c)) continue;
+    diagnostics_.Add(c.at, fmt::format("subscript {} of '{}' runs from {} to {}, outside of {}:{}", c.dimension, c.tensor,
+                                       Text(bounds.lo), Text(bounds.hi), Text(c.box->lo), Text(c.box->hi)));
+    fine = false;
+  }
+  return fine;
+}
+
+}  // namespace weft::tc

@@ -1,0 +1,40 @@
+// Graph nodes as comprehensions. Each node has alternatives: variants of its mathematics (direct,
+// Winograd) and expansions (a softmax in three statements), each one def.
+//
+// Translators live in tc_lang/ops/, one file a family; they write comprehension text and bind it.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/verdict.h"
+#include "graph/graph.h"
+#include "tc_lang/program.h"
+
+namespace weft::tc {
+
+struct Alternative {
+  std::string name;                      // "direct"; unique within the node
+  Program program;
+  // What the program's inputs and outputs are, in its order. Operands that the translator folded into
+  // literals (scales, axes, bounds) do not appear.
+  std::vector<graph::ValueId> inputs, outputs;
+};
+
+// Refuses with kNoComprehension when no mathematics is known here, with kOpaqueAccess when the node
+// depends on data in a way that the language can't say. The shapes of all operands must be known;
+// symbolic outermost extents become params.
+Verdict<std::vector<Alternative>> ToTc(const graph::Graph& graph, graph::NodeId node);
+
+// The one def of a group: alternatives inlined in order, values between them temporaries, except those
+// in `kept`, which are outputs too. Inputs and outputs are in order of first use and of definition.
+struct Extracted {
+  Program program;
+  std::vector<graph::ValueId> inputs, outputs;
+};
+Result<Extracted> Extract(const graph::Graph& graph, std::span<const Alternative* const> parts,
+                          std::span<const graph::ValueId> kept, std::string name);
+
+}  // namespace weft::tc
