@@ -1,0 +1,143 @@
+#include "polyhedral/axes.h"
+
+#include <algorithm>
+
+#include "polyhedral/tree.h"
+
+namespace weft::polyhedral {
+namespace {
+
+using Names = std::vector<std::string>;
+
+struct Access {
+  tc::TensorId tensor;
+  bool write = false;
+  std::vector<int32_t> index;            // per axis of the tensor: a plain index, or -1
+};
+
+std::vector<Access> AccessesOf(const tc::Program& program, const tc::Statement& s) {
+  const auto make = [&](tc::TensorId tensor, bool write, const std::vector<tc::ExprId>& subscripts) {
+    Access access{.tensor = tensor, .write = write};
+    for (const tc::ExprId e : subscripts) {
+      const auto affine = tc::AsAffine(program, e);
+      access.index.push_back(affine ? affine->AsVar().value_or(-1) : -1);
+    }
+    return access;
+  };
+  std::vector<Access> accesses{make(s.target, true, s.subscripts)};
+  if (s.companion.valid()) accesses.push_back(make(s.companion, true, s.subscripts));
+  for (const tc::ExprId read : tc::Reads(program, s.value)) {
+    accesses.push_back(make(program[read].tensor, false, program[read].args));
+  }
+  return accesses;
+}
+
+class Aligner {
+ public:
+  Aligner(const tc::Program& program, const std::vector<int32_t>& statements)
+      : program_(program), statements_(statements), axes_(statements.size()) {
+    for (size_t k = 0; k < statements.size(); ++k) {
+      axes_[k].resize(At(k).indices.size());
+      accesses_.push_back(AccessesOf(program, At(k)));
+    }
+  }
+
+  std::vector<Names> Run() {
+    const size_t anchor = AnchorOf(program_, statements_);
+    for (size_t i = 0; i < axes_[anchor].size(); ++i) axes_[anchor][i] = At(anchor).indices[i].name;
+    Spread(true);
+    Spread(false);
+    const Names names = StatementNames(program_);
+    for (size_t round = 0; round < statements_.size(); ++round) {
+      const size_t k = statements_.size() - 1 - round;  // consumers lend names to producers
+      bool fresh = false;
+      for (size_t i = 0; i < axes_[k].size(); ++i) {
+        if (!axes_[k][i].empty()) continue;
+        const std::string& plain = At(k).indices[i].name;
+        axes_[k][i] = Taken(plain) ? names[statements_[k]] + "." + plain : plain;
+        fresh = true;
+      }
+      if (fresh) Spread(true), Spread(false);
+    }
+    return axes_;
+  }
+
+ private:
+  const tc::Statement& At(size_t k) const { return program_.statements[statements_[k]]; }
+
+  bool Taken(const std::string& name) const {
+    return std::ranges::any_of(axes_, [&](const Names& n) { return std::ranges::count(n, name) > 0; });
+  }
+
+  // Carries names along accesses of common tensors until nothing changes.
+  void Spread(bool flow) {
+    bool changed = true;
+    while (changed) {
+      changed = false;
+      for (size_t a = 0; a < axes_.size(); ++a) {
+        for (size_t b = 0; b < axes_.size(); ++b) {
+          if (a != b) changed |= Carry(a, b, flow);
+        }
+      }
+    }
+  }
+
+  bool Carry(size_t from, size_t to, bool flow) {
+    bool changed = false;
+    for (const Access& x : accesses_[from]) {
+      for (const Access& y : accesses_[to]) {
+        if (x.tensor != y.tensor || (flow && !x.write && !y.write)) continue;
+        for (size_t axis = 0; axis < x.index.size(); ++axis) {
+          if (x.index[axis] < 0 || y.index[axis] < 0) continue;
+          const std::string& name = axes_[from][x.index[axis]];
+          std::string& other = axes_[to][y.index[axis]];
+          if (name.empty() || !other.empty() || std::ranges::count(axes_[to], name) > 0) continue;
+          const tc::Index &i = At(from).indices[x.index[axis]], &j = At(to).indices[y.index[axis]];
+          if (!(i.lo == j.lo) || !(i.hi == j.hi)) continue;
+          other = name;
+          changed = true;
+        }
+      }
+    }
+    return changed;
+  }
+
+  const tc::Program& program_;
+  const std::vector<int32_t>& statements_;
+  std::vector<Names> axes_;
+  std::vector<std::vector<Access>> accesses_;
+};
+
+}  // namespace
+
+size_t AnchorOf(const tc::Program& program, const std::vector<int32_t>& statements) {
+  for (size_t k = 0; k < statements.size(); ++k) {
+    const tc::Tag tag = program.statements[statements[k]].tag;
+    if (tag == tc::Tag::kContraction || tag == tc::Tag::kConvolution) return k;
+  }
+  return statements.size() - 1;
+}
+
+std::vector<std::vector<std::string>> ClusterAxes(const tc::Program& program,
+                                                  const std::vector<int32_t>& statements) {
+  if (statements.empty()) return {};
+  return Aligner(program, statements).Run();
+}
+
+std::vector<std::string> SharedAxes(const tc::Program& program, const std::vector<int32_t>& statements,
+                                    const std::vector<std::vector<std::string>>& axes) {
+  std::vector<std::string> shared;
+  if (statements.empty()) return shared;
+  for (const std::string& name : axes[AnchorOf(program, statements)]) {
+    bool everywhere = true;
+    for (size_t k = 0; k < statements.size(); ++k) {
+      const auto& indices = program.statements[statements[k]].indices;
+      const auto found = std::ranges::find(axes[k], name);
+      everywhere &= found != axes[k].end() && !indices[found - axes[k].begin()].reduction;
+    }
+    if (everywhere) shared.push_back(name);
+  }
+  return shared;
+}
+
+}  // namespace weft::polyhedral

@@ -1,0 +1,233 @@
+// A choice as a schedule tree.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "polyhedral/axes.h"
+#include "polyhedral/tree.h"
+
+namespace weft::polyhedral {
+namespace {
+
+using Members = std::vector<Affine>;     // of one statement
+
+Refusal Unfit(std::string what) { return {Reason::kChoiceDoesNotFit, std::move(what)}; }
+
+class ClusterBuilder {
+ public:
+  ClusterBuilder(const tc::Program& program, const Cluster& cluster, std::vector<int32_t> statements)
+      : program_(program),
+        cluster_(cluster),
+        statements_(std::move(statements)),
+        axes_(ClusterAxes(program, statements_)) {}
+
+  Verdict<TreeNode> Run() {
+    if (auto refusal = CheckNames()) return *refusal;
+    TreeNode below;
+    if (statements_.size() == 1) {
+      below = Inner(0);
+    } else {
+      below.kind = TreeNode::Kind::kSequence;
+      for (size_t k = 0; k < statements_.size(); ++k) {
+        below.children.push_back(Filter({statements_[k]}, Inner(k)));
+      }
+    }
+    if (cluster_.order.empty()) return below;
+    TreeNode band{.kind = TreeNode::Kind::kBand, .permutable = true};
+    for (size_t a = 0; a < cluster_.order.size(); ++a) {
+      auto& member = band.members.emplace_back();
+      for (size_t k = 0; k < statements_.size(); ++k) {
+        member[statements_[k]] = Outer(k, cluster_.order[a]);
+      }
+      band.coincident.push_back(static_cast<int32_t>(a) < cluster_.parallel);
+    }
+    if (below.kind != TreeNode::Kind::kLeaf) band.children.push_back(std::move(below));
+    if (cluster_.parallel == 0) return band;
+    return Mark(fmt::format("parallel {}", cluster_.parallel), std::move(band));
+  }
+
+ private:
+  std::optional<Refusal> CheckNames() const {
+    const auto known = [&](const std::string& axis) {
+      return std::ranges::any_of(axes_, [&](const auto& n) { return std::ranges::count(n, axis) > 0; });
+    };
+    const auto check = [&](const std::vector<std::string>& names) -> std::optional<Refusal> {
+      for (size_t i = 0; i < names.size(); ++i) {
+        if (!known(names[i])) return Unfit(fmt::format("the cluster has no axis {}", names[i]));
+        if (std::count(names.begin(), names.begin() + i, names[i])) {
+          return Unfit(fmt::format("axis {} stands twice", names[i]));
+        }
+      }
+      return std::nullopt;
+    };
+    std::vector<std::string> tiled;
+    for (const Tile& tile : cluster_.tiles) tiled.push_back(tile.axis);
+    const std::vector<const std::vector<std::string>*> lists = {&cluster_.order, &cluster_.inner,
+                                                                &cluster_.unroll, &tiled};
+    for (const auto* names : lists) {
+      if (auto refusal = check(*names)) return refusal;
+    }
+    if (!cluster_.vector_axis.empty() && !known(cluster_.vector_axis)) {
+      return Unfit(fmt::format("the cluster has no axis {}", cluster_.vector_axis));
+    }
+    if (cluster_.parallel > static_cast<int32_t>(cluster_.order.size())) {
+      return Unfit("more parallel axes than the order has");
+    }
+    for (const Tile& tile : cluster_.tiles) {
+      for (size_t i = 0; i + 1 < tile.sizes.size(); ++i) {
+        if (tile.sizes[i] % tile.sizes[i + 1] != 0) return Unfit("an inner tile does not divide its outer");
+      }
+    }
+    return std::nullopt;
+  }
+
+  const std::vector<int64_t>& Sizes(const std::string& axis) const {
+    static const std::vector<int64_t> kNone;
+    for (const Tile& tile : cluster_.tiles) {
+      if (tile.axis == axis) return tile.sizes;
+    }
+    return kNone;
+  }
+
+  // The index of statement k on this axis; -1 if it has none.
+  int32_t IndexOn(size_t k, const std::string& axis) const {
+    const auto found = std::ranges::find(axes_[k], axis);
+    return found == axes_[k].end() ? -1 : static_cast<int32_t>(found - axes_[k].begin());
+  }
+
+  // A statement without the axis runs in its first iteration.
+  Affine Outer(size_t k, const std::string& axis) const {
+    const int32_t i = IndexOn(k, axis);
+    if (i < 0) return 0;
+    const auto& sizes = Sizes(axis);
+    return sizes.empty() ? Affine::OfVar(i) : FloorDiv(Affine::OfVar(i), sizes[0]);
+  }
+
+  struct Loops {
+    Members serial, points, lanes;       // outer to inner; lanes: at most one
+  };
+
+  // How much of the axis is left for the points: the last tile, or all.
+  int64_t PointExtent(size_t k, int32_t i, const std::vector<int64_t>& sizes) const {
+    if (!sizes.empty()) return sizes.back();
+    const tc::Index& index = program_.statements[statements_[k]].indices[i];
+    const Affine extent = index.hi - index.lo;
+    return extent.IsConstant() ? extent.constant() : int64_t{1} << 40;
+  }
+
+  void AddAxis(size_t k, const std::string& axis, Loops& loops) const {
+    const int32_t i = IndexOn(k, axis);
+    if (i < 0) return;
+    const Affine index = Affine::OfVar(i);
+    const auto& sizes = Sizes(axis);
+    const bool shared = std::ranges::count(cluster_.order, axis) > 0;
+    if (shared && sizes.empty()) return;
+    const bool unroll = std::ranges::count(cluster_.unroll, axis) > 0;
+    // Tile loops below the shared one, then the points.
+    for (size_t t = 0; t < sizes.size(); ++t) {
+      const Affine floor = FloorDiv(index, sizes[t]);
+      if (t == 0 && !shared) loops.serial.push_back(floor);
+      if (t > 0) loops.serial.push_back(floor - FloorDiv(index, sizes[t - 1]) * (sizes[t - 1] / sizes[t]));
+    }
+    const Affine base = sizes.empty() ? Affine(0) : FloorDiv(index, sizes.back()) * sizes.back();
+    Members& into = unroll ? loops.points : loops.serial;
+    if (axis != cluster_.vector_axis) {
+      into.push_back(index - base);
+      return;
+    }
+    const int64_t lanes = cluster_.vector_lanes;
+    if (PointExtent(k, i, sizes) <= lanes) {
+      loops.lanes.push_back(index - base);
+      return;
+    }
+    // floor(points / lanes); whole when the tile is a multiple of the lanes.
+    const bool whole = sizes.empty() || sizes.back() % lanes == 0;
+    const Affine block = whole ? FloorDiv(index, lanes) - (sizes.empty() ? Affine(0)
+                                     : FloorDiv(index, sizes.back()) * (sizes.back() / lanes))
+                               : FloorDiv(index - base, lanes);
+    into.push_back(block);
+    loops.lanes.push_back(index - base - block * lanes);
+  }
+
+  TreeNode Inner(size_t k) const {
+    std::vector<std::string> order = cluster_.inner;
+    for (const std::string& axis : axes_[k]) {
+      if (std::ranges::count(order, axis) == 0) order.push_back(axis);
+    }
+    Loops loops;
+    for (const std::string& axis : order) AddAxis(k, axis, loops);
+    const int32_t s = statements_[k];
+    TreeNode node;
+    if (!loops.lanes.empty()) node = Mark("vector", Band(s, loops.lanes, std::move(node)));
+    if (!loops.points.empty()) node = Mark("unroll", Band(s, loops.points, std::move(node)));
+    if (!loops.serial.empty()) node = Band(s, loops.serial, std::move(node));
+    return node;
+  }
+
+  static TreeNode Band(int32_t s, const Members& members, TreeNode below) {
+    TreeNode band{.kind = TreeNode::Kind::kBand};
+    for (const Affine& e : members) band.members.push_back({{s, e}});
+    band.coincident.assign(members.size(), false);
+    if (below.kind != TreeNode::Kind::kLeaf) band.children.push_back(std::move(below));
+    return band;
+  }
+
+  const tc::Program& program_;
+  const Cluster& cluster_;
+  std::vector<int32_t> statements_;
+  std::vector<std::vector<std::string>> axes_;
+};
+
+Verdict<std::vector<std::vector<int32_t>>> Assign(const tc::Program& program, const Choice& choice) {
+  const std::vector<std::string> names = StatementNames(program);
+  std::vector<std::vector<int32_t>> clusters;
+  std::vector<bool> seen(names.size(), false);
+  for (const Cluster& cluster : choice.clusters) {
+    auto& members = clusters.emplace_back();
+    for (const std::string& name : cluster.statements) {
+      const auto found = std::ranges::find(names, name);
+      if (found == names.end()) return Unfit(fmt::format("no statement is called {}", name));
+      const auto s = static_cast<int32_t>(found - names.begin());
+      if (seen[s]) return Unfit(fmt::format("statement {} stands twice", name));
+      seen[s] = true;
+      members.push_back(s);
+    }
+    if (members.empty()) return Unfit("a cluster without statements");
+  }
+  for (size_t s = 0; s < seen.size(); ++s) {
+    if (!seen[s]) return Unfit(fmt::format("statement {} is in no cluster", names[s]));
+  }
+  return clusters;
+}
+
+}  // namespace
+
+Verdict<ScheduleTree> BuildSchedule(const ScheduleRequest& request, const Choice& choice,
+                                    const ScheduleLimits& limits) {
+  (void)limits;
+  const tc::Program& program = *request.program;
+  auto clusters = Assign(program, choice);
+  if (!clusters.yes()) return clusters.refusal();
+  TreeNode root{.kind = TreeNode::Kind::kDomain};
+  TreeNode below;
+  if (clusters->size() > 1) below.kind = TreeNode::Kind::kSequence;
+  for (size_t c = 0; c < clusters->size(); ++c) {
+    auto node = ClusterBuilder(program, choice.clusters[c], (*clusters)[c]).Run();
+    if (!node.yes()) return node.refusal();
+    if (clusters->size() > 1) {
+      std::vector<int32_t> members = (*clusters)[c];
+      std::ranges::sort(members);
+      below.children.push_back(Filter(std::move(members), std::move(*node)));
+    } else {
+      below = std::move(*node);
+    }
+  }
+  for (size_t p = choice.packs.size(); p-- > 0;) {
+    const Pack& pack = choice.packs[p];
+    below = Mark(fmt::format("pack {} {}", pack.tensor, Print(pack.layout)), std::move(below));
+  }
+  if (below.kind != TreeNode::Kind::kLeaf) root.children.push_back(std::move(below));
+  return PrintTree(program, root);
+}
+
+}  // namespace weft::polyhedral

@@ -1,0 +1,498 @@
+#include "polyhedral/lower/emit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/check.h"
+
+namespace weft::polyhedral::lower {
+
+bool Scope::Bound(const Affine& e) const {
+  std::vector<Var> used;
+  e.CollectVars(used);
+  return std::ranges::all_of(used, [this](Var v) { return Bound(v); });
+}
+
+namespace {
+
+using loops::LoopKind;
+using loops::Stmt;
+using loops::StmtKind;
+
+constexpr int64_t kMostPeeled = 8;      // values of a mixed range that get code of their own
+constexpr int64_t kMostLeaves = 600;    // then no more splits
+constexpr int64_t kMostUnrolled = 512;
+constexpr int64_t kMostLanes = 64;
+
+// a * v + rest >= 0, with v's coefficient outside of floors; a = 0 when v does not occur so.
+struct Linear {
+  int64_t a = 0;
+  Affine rest;
+};
+
+Linear LinearIn(const Affine& e, Var v) {
+  const int64_t a = e.CoefficientOf(v);
+  Affine rest = e - Affine::OfVar(v, a);
+  if (rest.Uses(v)) return {};
+  return {a, std::move(rest)};
+}
+
+bool Contains(const std::vector<int32_t>& list, int32_t x) { return std::ranges::count(list, x) > 0; }
+
+class Emitter {
+ public:
+  Emitter(const Plan& plan, const Storage& storage, loops::LoopNest& nest)
+      : plan_(plan), storage_(storage), nest_(nest), scope_(plan), values_(plan, storage, scope_, nest) {}
+
+  Stmts Cluster(const Step& step) {
+    std::vector<Active> actives;
+    for (const int32_t u : step.units) {
+      Active active{.unit = &plan_.units[u]};
+      active.open = plan_.units[u].constraints;
+      actives.push_back(std::move(active));
+    }
+    return Emit(step, actives);
+  }
+
+  const std::set<Var>& demoted() const { return demoted_; }
+
+ private:
+  // Drops what has become certain; false if the unit has no instance here.
+  bool Refine(Active& active) const {
+    bool alive = true;
+    std::erase_if(active.open, [&](const Constraint& c) {
+      if (c.limit != Limit::kHint && scope_.Never(c.e)) alive = false;
+      return scope_.Surely(c.e);
+    });
+    return alive;
+  }
+
+  Stmts Emit(const Step& step, std::vector<Active> actives) {
+    std::erase_if(actives, [&](Active& a) { return !Contains(step.units, Place(a)) || !Refine(a); });
+    if (actives.empty()) return {};
+    if (actives.size() > 1) return EmitStep(step, actives);
+    // A single unit: what its bound dimensions leave open becomes a condition, what it gathers a name.
+    Active& active = actives[0];
+    std::vector<Affine> conditions;
+    std::erase_if(active.open, [&](const Constraint& c) {
+      const bool now = c.limit != Limit::kHint && scope_.Bound(c.e) && !InVector(c.e);
+      if (now) conditions.push_back(scope_.Place(c.e));
+      return now;
+    });
+    Stmts body;
+    for (const auto& gathered : values_.FindGathered(*active.unit)) {
+      const bool named = active.lets.contains({gathered.read.index, gathered.axis});
+      const bool ready = std::ranges::all_of(gathered.needs, [&](const Affine& e) { return scope_.Bound(e); });
+      if (!named && ready) body.push_back(values_.Let(active, gathered));
+    }
+    const Stmts rest = EmitStep(step, actives);
+    if (rest.empty()) return {};
+    body.insert(body.end(), rest.begin(), rest.end());
+    if (conditions.empty()) return body;
+    Stmt branch{.kind = StmtKind::kIf, .conditions = std::move(conditions), .body = std::move(body)};
+    return {loops::AddStmt(nest_, std::move(branch))};
+  }
+
+  int32_t Place(const Active& active) const {
+    return static_cast<int32_t>(active.unit - plan_.units.data());
+  }
+
+  bool InVector(const Affine& e) const { return vector_ >= 0 && e.Uses(vector_); }
+
+  Stmts EmitStep(const Step& step, std::vector<Active>& actives) {
+    switch (step.kind) {
+      case Step::Kind::kUnit: ++leaves_; return values_.Leaf(actives[0]);
+      case Step::Kind::kLoop: return EmitLoop(step, actives);
+      case Step::Kind::kParallel: return EmitParallel(step, actives);
+      case Step::Kind::kSequence: {
+        Stmts all;
+        for (const Step& child : step.children) {
+          const Stmts some = Emit(child, actives);
+          all.insert(all.end(), some.begin(), some.end());
+        }
+        return all;
+      }
+      case Step::Kind::kLabel: {
+        Stmts body = Emit(step.children[0], actives);
+        if (body.empty() || vector_ >= 0) return body;
+        Stmt mark{.kind = StmtKind::kMark, .label = step.label, .body = std::move(body)};
+        return {loops::AddStmt(nest_, std::move(mark))};
+      }
+    }
+    WEFT_UNREACHABLE();
+  }
+
+  // The values of v that some unit may need, by intervals of everything else.
+  Interval Hull(Var v, const std::vector<Active>& actives, bool guards_too) const {
+    Interval hull{kOpen, -kOpen};
+    for (const Active& active : actives) {
+      Interval range = plan_[v].range;
+      for (const Constraint& c : active.open) {
+        if (c.limit == Limit::kHint || (c.limit == Limit::kGuard && !guards_too)) continue;
+        const Linear l = LinearIn(c.e, v);
+        if (l.a == 0) continue;
+        const int64_t most = scope_.Range(l.rest).hi;
+        if (most >= kOpen) continue;
+        if (l.a > 0) range.lo = std::max(range.lo, -FloorDiv(most, l.a));
+        if (l.a < 0) range.hi = std::min(range.hi, FloorDiv(most, -l.a));
+      }
+      if (range.empty()) continue;
+      hull = {std::min(hull.lo, range.lo), std::max(hull.hi, range.hi)};
+    }
+    return hull;
+  }
+
+  // The innermost dimension of e on the unit's way, and whether its trip count must be constant.
+  Var Innermost(const Affine& e, const Unit& unit) const {
+    for (size_t i = unit.dims.size(); i-- > 0;) {
+      if (e.Uses(unit.dims[i])) return unit.dims[i];
+    }
+    return -1;
+  }
+
+  bool MustBeConstant(Var v) const {
+    return plan_[v].kind == LoopKind::kVector || plan_[v].kind == LoopKind::kUnroll;
+  }
+
+  // First values of the pieces of v's range: where a constraint turns from never over sometimes to
+  // surely. Only worth code where it decides something for loops that need constant trip counts.
+  std::vector<int64_t> BreakPoints(Var v, const std::vector<Active>& actives, Interval hull) const {
+    std::set<int64_t> starts{hull.lo};
+    const auto add = [&](int64_t x) {
+      if (x > hull.lo && x <= hull.hi) starts.insert(x);
+    };
+    for (const Active& active : actives) {
+      for (const Constraint& c : active.open) {
+        const Linear l = LinearIn(c.e, v);
+        if (l.a == 0) continue;
+        const Var inner = Innermost(c.e, *active.unit);
+        const Interval rest = scope_.Range(l.rest);
+        if (inner == v && rest.lo != rest.hi) continue;       // a loop bound or a condition
+        if (inner != v && !MustBeConstant(inner)) continue;   // decided further in
+        if (rest.lo <= -kOpen || rest.hi >= kOpen) continue;
+        // For a > 0: never below `some`, surely from `all` on. Mirrored for a < 0.
+        int64_t first, last;                                  // the mixed values
+        if (l.a > 0) {
+          first = -FloorDiv(rest.hi, l.a);
+          last = -FloorDiv(rest.lo, l.a) - 1;
+          add(first);
+          add(last + 1);
+        } else {
+          first = FloorDiv(rest.lo, -l.a) + 1;
+          last = FloorDiv(rest.hi, -l.a);
+          add(first);
+          add(last + 1);
+        }
+        first = std::max(first, hull.lo);
+        last = std::min(last, hull.hi);
+        if (last - first >= kMostPeeled) continue;
+        for (int64_t x = first; x <= last; ++x) add(x);
+      }
+    }
+    if (leaves_ > kMostLeaves) return {hull.lo};
+    return {starts.begin(), starts.end()};
+  }
+
+  std::vector<Interval> Pieces(Var v, const std::vector<Active>& actives, Interval hull) const {
+    const std::vector<int64_t> starts = BreakPoints(v, actives, hull);
+    std::vector<Interval> pieces;
+    for (size_t i = 0; i < starts.size(); ++i) {
+      pieces.push_back({starts[i], i + 1 < starts.size() ? starts[i + 1] - 1 : hull.hi});
+    }
+    return pieces;
+  }
+
+  // Bounds that move with outer loops: constraints whose last open variable is v, and that every unit
+  // below has. They need not be looked at again inside.
+  void MovingBounds(Var v, std::vector<Active>& actives, Interval piece, Stmt& loop) {
+    const auto everywhere = [&](const Constraint& c) {
+      return std::ranges::all_of(actives, [&](const Active& a) {
+        return std::ranges::any_of(
+            a.open, [&](const Constraint& d) { return d.e == c.e && d.limit != Limit::kHint; });
+      });
+    };
+    std::vector<Affine> taken;
+    for (const Constraint& c : actives[0].open) {
+      if (c.limit == Limit::kHint) continue;
+      const Linear l = LinearIn(c.e, v);
+      if (l.a == 0 || !scope_.Bound(l.rest) || InVector(l.rest) || !everywhere(c)) continue;
+      const Interval rest = scope_.Range(l.rest);
+      const bool sure = l.a > 0 ? l.a * piece.lo + rest.lo >= 0 : l.a * piece.hi + rest.lo >= 0;
+      if (sure) continue;
+      const Affine placed = scope_.Place(l.rest);
+      if (l.a > 0) loop.lo.push_back(CeilDiv(-placed, l.a));
+      if (l.a < 0) loop.hi.push_back(FloorDiv(placed, -l.a) + 1);
+      taken.push_back(c.e);
+    }
+    for (Active& a : actives) {
+      std::erase_if(a.open, [&](const Constraint& c) {
+        return c.limit != Limit::kHint && std::ranges::count(taken, c.e) > 0;
+      });
+    }
+  }
+
+  bool GathersIn(Var v, const Unit& unit) const {
+    for (const auto& gathered : values_.FindGathered(unit)) {
+      for (const Affine& e : gathered.needs) {
+        if (e.Uses(v)) return true;
+      }
+    }
+    return false;
+  }
+
+  // Lanes need one unit, a constant number of them, and nothing that only some lanes would do.
+  bool CanBeVector(Var v, const std::vector<Active>& actives, Interval hull) {
+    if (actives.size() != 1 || hull.hi - hull.lo >= kMostLanes) return false;
+    for (const Constraint& c : actives[0].open) {
+      if (c.limit != Limit::kDomain || !c.e.Uses(v)) continue;
+      const Linear l = LinearIn(c.e, v);
+      if (l.a == 0) return false;
+      const int64_t edge = l.a > 0 ? hull.lo : hull.hi;
+      if (l.a * edge + scope_.Range(l.rest).lo < 0) return false;
+    }
+    return !GathersIn(v, *actives[0].unit);
+  }
+
+  Stmts EmitLoop(const Step& step, std::vector<Active>& actives) {
+    const Var v = step.dims[0];
+    LoopKind kind = plan_[v].kind;
+    Interval hull = Hull(v, actives, kind != LoopKind::kVector);
+    if (hull.empty()) return {};
+    if (kind == LoopKind::kVector && !CanBeVector(v, actives, hull)) {
+      kind = LoopKind::kSerial;
+      hull = Hull(v, actives, true);
+      if (hull.empty()) return {};
+    }
+    std::vector<Interval> pieces{hull};
+    if (kind != LoopKind::kVector && hull.hi < kOpen) pieces = Pieces(v, actives, hull);
+    Stmts all;
+    for (const Interval& piece : pieces) {
+      const Stmts some = Piece(step, actives, v, kind, piece);
+      all.insert(all.end(), some.begin(), some.end());
+    }
+    return all;
+  }
+
+  Stmts Piece(const Step& step, std::vector<Active> actives, Var v, LoopKind kind, Interval piece) {
+    Stmt loop{.kind = StmtKind::kFor};
+    if (piece.lo == piece.hi) {
+      scope_.Bind(v, piece.lo, piece);
+      Stmts body = Emit(step.children[0], std::move(actives));
+      scope_.Release(v);
+      return body;
+    }
+    loop.lo = {piece.lo};
+    if (piece.hi < kOpen) loop.hi = {piece.hi + 1};
+    if (kind != LoopKind::kVector) MovingBounds(v, actives, piece, loop);
+    WEFT_CHECK(!loop.hi.empty(), "a loop without an end");
+    const bool fixed = loop.lo.size() == 1 && loop.hi.size() == 1 && piece.hi < kOpen;
+    if (kind == LoopKind::kUnroll && (!fixed || piece.hi - piece.lo >= kMostUnrolled)) {
+      kind = LoopKind::kSerial;
+    }
+    if (kind == LoopKind::kSerial && plan_[v].kind != LoopKind::kSerial) demoted_.insert(v);
+    loop.var = loops::AddVar(nest_, plan_[v].name);
+    loop.loop = kind;
+    scope_.Bind(v, Affine::OfVar(loop.var), piece);
+    const Var outer = vector_;
+    if (kind == LoopKind::kVector) vector_ = v;
+    loop.body = Emit(step.children[0], std::move(actives));
+    vector_ = outer;
+    scope_.Release(v);
+    if (loop.body.empty()) return {};
+    return {loops::AddStmt(nest_, std::move(loop))};
+  }
+
+  // One range for several dimensions: t = (d0 * n1 + d1) * n2 + d2.
+  Stmts EmitParallel(const Step& step, std::vector<Active>& actives) {
+    std::vector<Interval> hulls;
+    std::vector<Affine> extents;
+    for (const Var v : step.dims) {
+      hulls.push_back(Hull(v, actives, false));
+      if (hulls.back().empty()) return {};
+      extents.push_back(hulls.back().hi < kOpen ? Affine(hulls.back().hi - hulls.back().lo + 1)
+                                                : OpenExtent(v, actives, hulls.back().lo));
+    }
+    Stmt loop{.kind = StmtKind::kFor, .lo = {0}, .loop = LoopKind::kParallel};
+    int64_t inner = 1;
+    for (size_t k = 1; k < extents.size(); ++k) inner *= extents[k].constant();
+    loop.hi = {extents[0] * inner};
+    const bool one = step.dims.size() == 1;
+    if (one) {
+      loop.lo = {hulls[0].lo};
+      loop.hi = {extents[0] + hulls[0].lo};
+    }
+    loop.var = loops::AddVar(nest_, one ? plan_[step.dims[0]].name : "task");
+    Affine rest = Affine::OfVar(loop.var);
+    for (size_t k = 0; k < step.dims.size(); ++k) {
+      const Var v = step.dims[k];
+      if (one) {
+        scope_.Bind(v, rest, hulls[0]);
+        continue;
+      }
+      const Affine digit = k + 1 < step.dims.size() ? FloorDiv(rest, inner) : rest;
+      rest = rest - digit * inner;
+      if (k + 1 < step.dims.size()) inner /= extents[k + 1].constant();
+      loop.body.push_back(Digit(v, digit + hulls[k].lo, hulls[k], extents[k]));
+    }
+    const Stmts body = Branches(step, 0, actives, hulls);
+    for (const Var v : step.dims) scope_.Release(v);
+    if (body.empty()) return {};
+    loop.body.insert(loop.body.end(), body.begin(), body.end());
+    return {loops::AddStmt(nest_, std::move(loop))};
+  }
+
+  // The extent of a dimension that ends at a param.
+  Affine OpenExtent(Var v, const std::vector<Active>& actives, int64_t lo) const {
+    for (const Constraint& c : actives[0].open) {
+      const Linear l = LinearIn(c.e, v);
+      if (l.a == -1 && scope_.Bound(l.rest)) return scope_.Place(l.rest) + 1 - lo;
+    }
+    WEFT_CHECK(false, "a parallel loop without an end");
+  }
+
+  loops::StmtId Digit(Var v, Affine value, Interval hull, const Affine& extent) {
+    Stmt let{.kind = StmtKind::kLet, .buffer = loops::BufferId(0)};
+    let.var = loops::AddVar(nest_, plan_[v].name);
+    let.lo = {hull.lo};
+    let.hi = {extent + hull.lo};
+    let.value = loops::AddAffine(nest_, Dtype::kI64, std::move(value));
+    scope_.Bind(v, Affine::OfVar(let.var), hull);
+    return loops::AddStmt(nest_, std::move(let));
+  }
+
+  // Pieces of parallel dimensions are told apart by conditions: every task is of equal weight.
+  Stmts Branches(const Step& step, size_t k, std::vector<Active> actives, const std::vector<Interval>& hulls) {
+    if (k == step.dims.size()) return Emit(step.children[0], std::move(actives));
+    const Var v = step.dims[k];
+    const Affine value = scope_.Place(Affine::OfVar(v));
+    const std::vector<Interval> pieces =
+        hulls[k].hi < kOpen ? Pieces(v, actives, hulls[k]) : std::vector<Interval>{hulls[k]};
+    Stmts otherwise;
+    for (size_t p = pieces.size(); p-- > 0;) {
+      const Interval& piece = pieces[p];
+      scope_.Bind(v, piece.lo == piece.hi ? Affine(piece.lo) : value, piece);
+      Stmts body = Branches(step, k + 1, actives, hulls);
+      scope_.Bind(v, value, hulls[k]);
+      if (p + 1 == pieces.size()) {
+        otherwise = std::move(body);
+        continue;
+      }
+      if (body.empty() && otherwise.empty()) continue;
+      Stmt branch{.kind = StmtKind::kIf, .conditions = {Affine(piece.hi) - value}};
+      branch.body = std::move(body);
+      branch.otherwise = std::move(otherwise);
+      otherwise = {loops::AddStmt(nest_, std::move(branch))};
+    }
+    return otherwise;
+  }
+
+  const Plan& plan_;
+  const Storage& storage_;
+  loops::LoopNest& nest_;
+  Scope scope_;
+  Values values_;
+  Var vector_ = -1;                      // the dimension whose lanes are being written
+  int64_t leaves_ = 0;
+  std::set<Var> demoted_;                // meant to be unrolled or lanes, and are loops
+};
+
+}  // namespace
+
+namespace {
+
+// Which statements of two clusters share a tensor that one of them writes.
+bool Depend(const Plan& plan, const Step& before, const Step& after) {
+  const tc::Program& program = *plan.program;
+  const auto written = [&](const Step& step) {
+    std::set<tc::TensorId> set;
+    for (const int32_t u : step.units) {
+      const tc::Statement& s = program.statements[plan.units[u].statement];
+      set.insert(s.target);
+      if (s.companion.valid()) set.insert(s.companion);
+    }
+    return set;
+  };
+  const auto read = [&](const Step& step) {
+    std::set<tc::TensorId> set = written(step);
+    for (const int32_t u : step.units) {
+      const tc::Statement& s = program.statements[plan.units[u].statement];
+      for (const tc::ExprId r : tc::Reads(program, s.value)) set.insert(program[r].tensor);
+    }
+    return set;
+  };
+  const auto meet = [](const auto& a, const auto& b) {
+    return std::ranges::any_of(a, [&](tc::TensorId t) { return b.contains(t); });
+  };
+  return meet(written(before), read(after)) || meet(read(before), written(after));
+}
+
+bool HoldsParallel(const Step& step) {
+  if (step.kind == Step::Kind::kParallel) return true;
+  return std::ranges::any_of(step.children, HoldsParallel);
+}
+
+Stmts FillLiterals(const Plan& plan, const Storage& storage, loops::LoopNest& nest) {
+  Stmts stores;
+  for (const int32_t t : storage.literals) {
+    const Tensor& literal = plan.program->tensors[t].literal;
+    for (int64_t i = 0; i < literal.elems(); ++i) {
+      Stmt store{.kind = StmtKind::kStore, .buffer = storage.views[t].buffer};
+      int64_t rest = i;
+      for (size_t axis = literal.shape().size(); axis-- > 0;) {
+        store.index.insert(store.index.begin(), Affine(rest % literal.shape()[axis]));
+        rest /= literal.shape()[axis];
+      }
+      store.value = loops::AddLiteral(nest, literal.dtype(), 0);
+      nest.exprs[store.value.index].literal = LoadScalar(literal.dtype(), literal.data(), i);
+      stores.push_back(loops::AddStmt(nest, std::move(store)));
+    }
+  }
+  return stores;
+}
+
+std::vector<std::string> Origins(const tc::Program& program) {
+  std::vector<std::string> origins;
+  for (const tc::Statement& s : program.statements) {
+    if (!s.origin.empty() && std::ranges::count(origins, s.origin) == 0) origins.push_back(s.origin);
+  }
+  return origins;
+}
+
+}  // namespace
+
+Result<loops::LoopNest> Emit(const ScheduleRequest& request, const Plan& plan) {
+  loops::LoopNest nest;
+  nest.name = plan.program->name;
+  nest.origins = Origins(*plan.program);
+  nest.vars = plan.program->params;
+  nest.params = plan.params;
+  WEFT_TRY(const Storage storage, PlaceValues(request, plan, nest));
+  nest.body = FillLiterals(plan, storage, nest);
+  Emitter emitter(plan, storage, nest);
+  std::vector<const Step*> since;        // clusters since the last barrier
+  for (const Step& step : plan.clusters) {
+    Stmts body = emitter.Cluster(step);
+    if (body.empty()) continue;
+    if (!HoldsParallel(step)) {
+      Stmt single{.kind = StmtKind::kSingle, .body = std::move(body)};
+      body = {loops::AddStmt(nest, std::move(single))};
+    }
+    if (std::ranges::any_of(since, [&](const Step* s) { return Depend(plan, *s, step); })) {
+      nest.body.push_back(loops::AddStmt(nest, {.kind = StmtKind::kBarrier}));
+      since.clear();
+    }
+    since.push_back(&step);
+    nest.body.insert(nest.body.end(), body.begin(), body.end());
+  }
+  // A register buffer whose index turned out to move lies in the cache instead.
+  if (!emitter.demoted().empty()) {
+    for (loops::Buffer& b : nest.buffers) {
+      if (b.space == loops::Space::kRegister) b.space = loops::Space::kCache;
+    }
+  }
+  return nest;
+}
+
+}  // namespace weft::polyhedral::lower

@@ -1,0 +1,202 @@
+// The stores at the leaves: whole statements, and the init, update and finish of reductions.
+#include <algorithm>
+
+#include "base/check.h"
+#include "polyhedral/lower/emit.h"
+
+namespace weft::polyhedral::lower {
+
+using loops::ExprId;
+
+loops::StmtId Values::Store(loops::BufferId buffer, std::vector<Affine> index, ExprId value) {
+  loops::Stmt store{.kind = loops::StmtKind::kStore, .buffer = buffer, .index = std::move(index)};
+  store.value = Cast(value, nest_[buffer].dtype);
+  return loops::AddStmt(nest_, std::move(store));
+}
+
+std::vector<Affine> Values::TargetIndex(const View& view) {
+  std::vector<Affine> over_dims;
+  for (const tc::ExprId s : Statement().subscripts) {
+    const auto e = AffineOf(program_, s, active_->unit->index);
+    WEFT_CHECK(e.has_value(), "a target's subscript is not affine");
+    over_dims.push_back(*e);
+  }
+  return IndexOf(view, over_dims);
+}
+
+Stmts Values::Leaf(const Active& active) {
+  active_ = &active;
+  switch (active.unit->part) {
+    case Part::kWhole: {
+      const View& view = storage_.views[Statement().target.index];
+      const ExprId value = Value(active.unit->value, {});
+      return {Store(view.buffer, TargetIndex(view), value)};
+    }
+    case Part::kInit: return Init();
+    case Part::kUpdate: return Update();
+    case Part::kFinish: return Finish();
+  }
+  WEFT_UNREACHABLE();
+}
+
+std::vector<Affine> Values::AccumulatorIndex(const Unit& unit, bool with_lane) const {
+  const Accumulator& acc = plan_.accumulators.at(unit.statement);
+  const AccumulatorBuffer& buffer = storage_.accumulators.at(unit.statement);
+  const std::vector<Var>& dims = unit.part == Part::kInit     ? acc.init
+                                 : unit.part == Part::kUpdate ? acc.update
+                                                              : acc.finish;
+  std::vector<Affine> index;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    index.push_back(scope_.Place(Affine::OfVar(dims[i]) - buffer.offset[i]));
+  }
+  if (acc.lanes >= 0 && with_lane) {
+    const Var lane = unit.part == Part::kInit ? acc.init_lanes : acc.lanes;
+    index.push_back(scope_.Place(Affine::OfVar(lane) - buffer.offset.back()));
+  }
+  return index;
+}
+
+Stmts Values::Init() {
+  const tc::Statement& s = Statement();
+  const AccumulatorBuffer& acc = storage_.accumulators.at(active_->unit->statement);
+  const View& view = storage_.views[s.target.index];
+  if (acc.is_target) {
+    return {Store(view.buffer, TargetIndex(view), Literal(s.accumulate, tc::Identity(s.assign, s.accumulate)))};
+  }
+  const std::vector<Affine> index = AccumulatorIndex(*active_->unit, true);
+  ExprId start = Literal(s.accumulate, tc::Identity(s.assign, s.accumulate));
+  if (!s.init && acc.lanes == 1 && plan_.accumulators.at(active_->unit->statement).lanes < 0) {
+    start = Cast(LoadAt(view, TargetIndex(view), {}), s.accumulate);
+  }
+  Stmts stores{Store(acc.buffer, index, start)};
+  if (s.companion.valid()) {
+    const Dtype dtype = program_[s.companion].dtype;
+    stores.push_back(Store(acc.companion, index, loops::AddLiteral(nest_, dtype, 0)));
+    stores.push_back(Store(acc.found, index, loops::AddLiteral(nest_, Dtype::kBool, 0)));
+  }
+  return stores;
+}
+
+ExprId Values::Combine(tc::Assign assign, Dtype dtype, ExprId a, ExprId b) {
+  ScalarOp op = ScalarOp::kAdd;
+  if (assign == tc::Assign::kProduct) op = ScalarOp::kMul;
+  if (assign == tc::Assign::kMin) op = ScalarOp::kMin;
+  if (assign == tc::Assign::kMax) op = ScalarOp::kMax;
+  return loops::AddOp(nest_, op, dtype, {a, b});
+}
+
+Stmts Values::Update() {
+  const tc::Statement& s = Statement();
+  const Unit& unit = *active_->unit;
+  const AccumulatorBuffer& acc = storage_.accumulators.at(unit.statement);
+  const View& view = storage_.views[s.target.index];
+  Guards guards;  // padding that only single lanes can tell
+  for (const Constraint& c : active_->open) {
+    if (c.limit == Limit::kGuard) guards.push_back(c.e);
+  }
+  if (s.companion.valid()) return CompanionUpdate(Value(unit.value, guards), guards);
+  const loops::BufferId buffer = acc.is_target ? view.buffer : acc.buffer;
+  const std::vector<Affine> index = acc.is_target ? TargetIndex(view) : AccumulatorIndex(unit, true);
+  const ExprId old = loops::AddLoad(nest_, buffer, index);
+  const tc::Expr& e = program_[unit.value];
+  const bool fma = s.assign == tc::Assign::kSum && e.kind == tc::ExprKind::kOp &&
+                   e.op == ScalarOp::kMul && e.dtype == s.accumulate &&
+                   (e.dtype == Dtype::kF32 || e.dtype == Dtype::kF64);
+  ExprId sum;
+  if (fma) {
+    const ExprId a = Value(e.args[0], guards), b = Value(e.args[1], guards);
+    sum = loops::AddOp(nest_, ScalarOp::kFma, e.dtype, {a, b, old});
+  } else {
+    sum = Combine(s.assign, s.accumulate, old, Cast(Value(unit.value, guards), s.accumulate));
+  }
+  for (const Affine& g : guards) {
+    sum = loops::AddOp(nest_, ScalarOp::kSelect, s.accumulate, {Condition(g), sum, old});
+  }
+  return {Store(buffer, index, sum)};
+}
+
+// The first extreme value wins; a NaN wins over numbers and stays.
+Stmts Values::CompanionUpdate(ExprId value, const Guards& guards) {
+  const tc::Statement& s = Statement();
+  const AccumulatorBuffer& acc = storage_.accumulators.at(active_->unit->statement);
+  const std::vector<Affine> index = AccumulatorIndex(*active_->unit, false);
+  const Dtype dtype = s.accumulate, with = program_[s.companion].dtype;
+  const auto op = [&](ScalarOp o, Dtype t, std::vector<ExprId> args) {
+    return loops::AddOp(nest_, o, t, std::move(args));
+  };
+  value = Cast(value, dtype);
+  const ExprId old = loops::AddLoad(nest_, acc.buffer, index);
+  const ExprId found = loops::AddLoad(nest_, acc.found, index);
+  const ScalarOp better = s.assign == tc::Assign::kMax ? ScalarOp::kGt : ScalarOp::kLt;
+  ExprId wins = op(better, Dtype::kBool, {value, old});
+  if (IsFloat(dtype)) {
+    const ExprId number = op(ScalarOp::kNot, Dtype::kBool, {op(ScalarOp::kIsNan, Dtype::kBool, {old})});
+    const ExprId fresh = op(ScalarOp::kAnd, Dtype::kBool,
+                            {op(ScalarOp::kIsNan, Dtype::kBool, {value}), number});
+    wins = op(ScalarOp::kOr, Dtype::kBool, {wins, fresh});
+  }
+  wins = op(ScalarOp::kOr, Dtype::kBool, {wins, op(ScalarOp::kNot, Dtype::kBool, {found})});
+  for (const Affine& g : guards) wins = op(ScalarOp::kAnd, Dtype::kBool, {Condition(g), wins});
+  const ExprId companion = Cast(Value(s.companion_value, guards), with);
+  const ExprId kept = loops::AddLoad(nest_, acc.companion, index);
+  const ExprId next = op(ScalarOp::kSelect, with, {wins, companion, kept});
+  const ExprId best = op(ScalarOp::kSelect, dtype, {wins, value, old});
+  const ExprId any = op(ScalarOp::kOr, Dtype::kBool, {found, wins});
+  return {Store(acc.companion, index, next), Store(acc.buffer, index, best),
+          Store(acc.found, index, any)};
+}
+
+// Lanes l and l + half, as often as it takes to leave one.
+void Values::HalveLanes(const AccumulatorBuffer& acc, std::vector<Affine> index, Stmts& out) {
+  const tc::Statement& s = Statement();
+  int64_t lanes = acc.lanes;
+  index.emplace_back(0);
+  while (lanes > 1) {
+    const int64_t half = (lanes + 1) / 2, count = lanes - half;
+    loops::Stmt loop{.kind = loops::StmtKind::kFor, .lo = {0}, .hi = {count}};
+    loop.loop = loops::LoopKind::kVector;
+    std::vector<Affine> low = index, high = index;
+    if (count > 1) {
+      loop.var = loops::AddVar(nest_, "lane");
+      low.back() = Affine::OfVar(loop.var);
+    }
+    high.back() = low.back() + half;
+    const ExprId a = loops::AddLoad(nest_, acc.buffer, low), b = loops::AddLoad(nest_, acc.buffer, high);
+    const loops::StmtId store = Store(acc.buffer, low, Combine(s.assign, s.accumulate, a, b));
+    if (count > 1) {
+      loop.body = {store};
+      out.push_back(loops::AddStmt(nest_, std::move(loop)));
+    } else {
+      out.push_back(store);
+    }
+    lanes = half;
+  }
+}
+
+Stmts Values::Finish() {
+  const tc::Statement& s = Statement();
+  const AccumulatorBuffer& acc = storage_.accumulators.at(active_->unit->statement);
+  if (acc.is_target) return {};
+  const View& view = storage_.views[s.target.index];
+  Stmts out;
+  std::vector<Affine> index = AccumulatorIndex(*active_->unit, false);
+  const bool laned = plan_.accumulators.at(active_->unit->statement).lanes >= 0;
+  if (laned) {
+    HalveLanes(acc, index, out);
+    index.emplace_back(0);
+  }
+  const std::vector<Affine> target = TargetIndex(view);
+  ExprId value = loops::AddLoad(nest_, acc.buffer, index);
+  if (laned && !s.init) {
+    const ExprId before = Cast(LoadAt(view, target, {}), s.accumulate);
+    value = Combine(s.assign, s.accumulate, before, value);
+  }
+  out.push_back(Store(view.buffer, target, value));
+  if (s.companion.valid()) {
+    const View& with = storage_.views[s.companion.index];
+    out.push_back(Store(with.buffer, TargetIndex(with), loops::AddLoad(nest_, acc.companion, index)));
+  }
+  return out;
+}
+
+}  // namespace weft::polyhedral::lower

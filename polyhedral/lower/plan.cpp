@@ -1,0 +1,352 @@
+#include "polyhedral/lower/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include "base/check.h"
+
+namespace weft::polyhedral::lower {
+namespace {
+
+using Kind = TreeNode::Kind;
+
+// What the marks above a band say about its members.
+struct Marks {
+  bool unroll = false, vector = false;
+  int32_t parallel = 0;
+  std::vector<std::string> labels;
+};
+
+// A member on the way to a single statement.
+struct Link {
+  Affine e;
+  loops::LoopKind kind = loops::LoopKind::kSerial;
+  bool parallel = false;
+  std::vector<std::string> labels;       // stand before this loop
+};
+
+class Builder {
+ public:
+  Builder(const tc::Program& program, Plan& plan) : program_(program), plan_(plan) {
+    paths_.resize(program.statements.size());
+  }
+
+  Status Run(const TreeNode& root) {
+    if (root.kind != Kind::kDomain) return Invalid("a schedule tree begins with its domain");
+    const TreeNode* node = root.children.empty() ? nullptr : &root.children[0];
+    while (node && node->kind == Kind::kMark && node->mark.starts_with("pack ")) {
+      std::istringstream words(node->mark.substr(5));
+      std::string tensor, layout;
+      words >> tensor >> layout;
+      plan_.packs.emplace_back(tensor, layout);
+      node = node->children.empty() ? nullptr : &node->children[0];
+    }
+    std::vector<int32_t> all(program_.statements.size());
+    for (size_t s = 0; s < all.size(); ++s) all[s] = static_cast<int32_t>(s);
+    if (node && node->kind == Kind::kSequence) {
+      for (const TreeNode& child : node->children) {
+        WEFT_TRY(plan_.clusters.emplace_back(), Subtree(&child, all));
+      }
+    } else if (!all.empty()) {
+      WEFT_TRY(plan_.clusters.emplace_back(), Subtree(node, all));
+    }
+    for (Step& step : plan_.clusters) CollectUnits(step);
+    return {};
+  }
+
+ private:
+  // Marks above a band, a filter or the leaf; returns the first node that is none.
+  Result<const TreeNode*> TakeMarks(const TreeNode* node, Marks& marks) {
+    while (node && node->kind == Kind::kMark) {
+      const std::string_view text = node->mark;
+      if (text == "unroll") {
+        marks.unroll = true;
+      } else if (text == "vector") {
+        marks.vector = true;
+      } else if (text.starts_with("parallel ")) {
+        std::from_chars(text.data() + 9, text.data() + text.size(), marks.parallel);
+      } else if (text.starts_with("leaf")) {
+        marks.labels.emplace_back(text);
+      } else {
+        return Invalid(fmt::format("found mark \"{}\", expected parallel, unroll, vector or leaf", text));
+      }
+      node = node->children.empty() ? nullptr : &node->children[0];
+    }
+    return node;
+  }
+
+  static std::vector<Link> Links(const TreeNode& band, const Marks& marks, int32_t s) {
+    std::vector<Link> links;
+    for (size_t m = 0; m < band.members.size(); ++m) {
+      Link link{.e = s >= 0 ? band.members[m].at(s) : Affine(0)};
+      link.parallel = static_cast<int32_t>(m) < marks.parallel;
+      if (marks.unroll) link.kind = loops::LoopKind::kUnroll;
+      if (marks.vector && m + 1 == band.members.size()) link.kind = loops::LoopKind::kVector;
+      if (m == 0) link.labels = marks.labels;
+      links.push_back(link);
+    }
+    return links;
+  }
+
+  Result<Step> Subtree(const TreeNode* node, std::vector<int32_t> statements) {
+    if (statements.size() == 1) return Single(node, statements[0]);
+    Marks marks;
+    WEFT_TRY(node, TakeMarks(node, marks));
+    if (!node) return Unsupported("several statements share a leaf of the schedule tree");
+    switch (node->kind) {
+      case Kind::kFilter: {
+        statements = node->statements;
+        return Subtree(node->children.empty() ? nullptr : &node->children[0], statements);
+      }
+      case Kind::kSequence: {
+        Step step{.kind = Step::Kind::kSequence};
+        for (const TreeNode& child : node->children) {
+          WEFT_TRY(step.children.emplace_back(), Subtree(&child, statements));
+        }
+        return Labelled(std::move(step), marks.labels);
+      }
+      case Kind::kBand: return SharedBand(*node, marks, statements);
+      default: return Invalid("a domain inside the schedule tree");
+    }
+  }
+
+  Result<Step> SharedBand(const TreeNode& band, const Marks& marks,
+                          const std::vector<int32_t>& statements) {
+    const std::vector<Link> links = Links(band, marks, -1);
+    std::vector<Var> dims;
+    for (size_t m = 0; m < links.size(); ++m) {
+      for (const int32_t s : statements) {
+        if (!band.members[m].contains(s)) return Invalid("a band leaves out a statement below it");
+      }
+      dims.push_back(NewDim(NameOf(band.members[m], statements), links[m].kind));
+      for (const int32_t s : statements) {
+        paths_[s].push_back({band.members[m].at(s), dims.back()});
+      }
+    }
+    const auto saved = paths_;
+    WEFT_TRY(Step below, Subtree(band.children.empty() ? nullptr : &band.children[0], statements));
+    paths_ = saved;
+    return Labelled(Wrap(dims, marks.parallel, std::move(below)), marks.labels);
+  }
+
+  // Puts the loops of `dims` around a step; the first `parallel` of them as one.
+  Step Wrap(const std::vector<Var>& dims, int32_t parallel, Step below) {
+    const auto count = std::min<size_t>(parallel, dims.size());
+    for (size_t m = dims.size(); m-- > count;) {
+      Step loop{.kind = Step::Kind::kLoop, .dims = {dims[m]}};
+      loop.children.push_back(std::move(below));
+      below = std::move(loop);
+    }
+    if (count == 0) return below;
+    Step loop{.kind = Step::Kind::kParallel, .dims = {dims.begin(), dims.begin() + count}};
+    for (const Var v : loop.dims) plan_[v].kind = loops::LoopKind::kParallel;
+    loop.children.push_back(std::move(below));
+    return loop;
+  }
+
+  static Step Labelled(Step step, const std::vector<std::string>& labels) {
+    for (size_t i = labels.size(); i-- > 0;) {
+      Step label{.kind = Step::Kind::kLabel, .label = labels[i]};
+      label.children.push_back(std::move(step));
+      step = std::move(label);
+    }
+    return step;
+  }
+
+  // The chain of bands down to one statement.
+  Result<Step> Single(const TreeNode* node, int32_t s) {
+    std::vector<Link> links;
+    while (node) {
+      Marks marks;
+      WEFT_TRY(node, TakeMarks(node, marks));
+      if (!node) break;
+      if (node->kind == Kind::kSequence) {
+        const auto holds = [s](const TreeNode& f) { return std::ranges::count(f.statements, s) > 0; };
+        const auto found = std::ranges::find_if(node->children, holds);
+        if (found == node->children.end()) return Invalid("a sequence leaves out a statement");
+        node = &*found;
+      } else if (node->kind == Kind::kBand) {
+        for (const auto& member : node->members) {
+          if (!member.contains(s)) return Invalid("a band leaves out a statement below it");
+        }
+        const std::vector<Link> more = Links(*node, marks, s);
+        links.insert(links.end(), more.begin(), more.end());
+      }
+      node = node->children.empty() ? nullptr : &node->children[0];
+    }
+    const bool reduces = program_.statements[s].assign != tc::Assign::kSet;
+    return reduces ? Reduction(s, links) : Whole(s, links);
+  }
+
+  Result<Step> Whole(int32_t s, const std::vector<Link>& links) {
+    std::vector<Member> path = paths_[s];
+    std::vector<Var> dims;
+    for (const Link& link : links) dims.push_back(Extend(s, link, path));
+    WEFT_TRY(Step leaf, MakeUnit(s, Part::kWhole, path));
+    return Chain(links, dims, std::move(leaf));
+  }
+
+  Result<Step> Reduction(int32_t s, const std::vector<Link>& links) {
+    size_t first = 0;
+    while (first < links.size() && !Reduces(s, links[first].e)) ++first;
+    for (const Member& member : paths_[s]) {
+      if (Reduces(s, member.e)) {
+        return Unsupported("a reduction axis in a band that other statements share");
+      }
+    }
+    const std::vector<Link> outer(links.begin(), links.begin() + first);
+    const std::vector<Link> rest(links.begin() + first, links.end());
+    std::vector<Link> kept;
+    for (const Link& link : rest) {
+      if (!Reduces(s, link.e)) kept.push_back(link);
+    }
+    std::vector<Member> path = paths_[s];
+    std::vector<Var> outer_dims;
+    for (const Link& link : outer) outer_dims.push_back(Extend(s, link, path));
+
+    Accumulator& acc = plan_.accumulators[s];
+    std::vector<Member> init_path = path, update_path = path, finish_path = path;
+    std::vector<Var> init_dims, update_dims, finish_dims;
+    for (const Link& link : rest) {
+      update_dims.push_back(Extend(s, link, update_path));
+      if (!Reduces(s, link.e)) {
+        acc.update.push_back(update_dims.back());
+      } else if (link.kind == loops::LoopKind::kVector) {
+        acc.lanes = update_dims.back();
+      }
+    }
+    for (const Link& link : kept) {
+      init_dims.push_back(Extend(s, link, init_path));
+      finish_dims.push_back(Extend(s, link, finish_path));
+    }
+    acc.init = init_dims;
+    acc.finish = finish_dims;
+
+    Step sequence{.kind = Step::Kind::kSequence};
+    WEFT_TRY(Step init, MakeUnit(s, Part::kInit, init_path));
+    if (acc.lanes >= 0) {
+      acc.init_lanes = NewDim("lane", loops::LoopKind::kVector);
+      plan_.units[init.unit].dims.push_back(acc.init_lanes);
+      init = Wrap({acc.init_lanes}, 0, std::move(init));
+    }
+    WEFT_TRY(Step update, MakeUnit(s, Part::kUpdate, update_path));
+    WEFT_TRY(Step finish, MakeUnit(s, Part::kFinish, finish_path));
+    if (acc.lanes >= 0) LimitLanes(acc, init, update);
+    sequence.children.push_back(Wrap(init_dims, 0, std::move(init)));
+    sequence.children.push_back(Chain(rest, update_dims, std::move(update)));
+    sequence.children.push_back(Wrap(finish_dims, 0, std::move(finish)));
+    return Chain(outer, outer_dims, std::move(sequence));
+  }
+
+  // The lanes of init are those of the update: found from the update's own constraints.
+  void LimitLanes(const Accumulator& acc, const Step& init, const Step& update) {
+    Plan probe = plan_;
+    InferRanges(probe);
+    const Interval lanes = probe[acc.lanes].range;
+    Unit& unit = plan_.units[init.children[0].unit];
+    unit.constraints.push_back({Affine::OfVar(acc.init_lanes) - lanes.lo});
+    unit.constraints.push_back({Affine(lanes.hi) - Affine::OfVar(acc.init_lanes)});
+    (void)update;
+  }
+
+  bool Reduces(int32_t s, const Affine& e) const {
+    std::vector<Var> used;
+    e.CollectVars(used);
+    return std::ranges::any_of(
+        used, [&](Var v) { return program_.statements[s].indices[v].reduction; });
+  }
+
+  Var Extend(int32_t s, const Link& link, std::vector<Member>& path) {
+    std::map<int32_t, Affine> member{{s, link.e}};
+    path.push_back({link.e, NewDim(NameOf(member, {s}), link.kind)});
+    return path.back().dim;
+  }
+
+  Step Chain(const std::vector<Link>& links, const std::vector<Var>& dims, Step below) {
+    int32_t parallel = 0;
+    while (parallel < static_cast<int32_t>(links.size()) && links[parallel].parallel) ++parallel;
+    for (size_t m = links.size(); m-- > static_cast<size_t>(parallel);) {
+      below = Labelled(Wrap({dims[m]}, 0, std::move(below)), links[m].labels);
+    }
+    if (parallel == 0) return below;
+    return Labelled(Wrap({dims.begin(), dims.begin() + parallel}, parallel, std::move(below)),
+                    links[0].labels);
+  }
+
+  Result<Step> MakeUnit(int32_t s, Part part, const std::vector<Member>& path) {
+    const tc::Statement& statement = program_.statements[s];
+    Unit unit{.statement = s, .part = part, .value = statement.value};
+    std::vector<bool> wanted;
+    for (const tc::Index& index : statement.indices) {
+      wanted.push_back(!index.reduction || part == Part::kUpdate || part == Part::kWhole);
+    }
+    for (const Member& member : path) unit.dims.push_back(member.dim);
+    WEFT_TRY(SolveIndices(program_, path, wanted, plan_.params, unit));
+    if (part == Part::kWhole || part == Part::kUpdate) AddConditions(statement, unit);
+    plan_.units.push_back(std::move(unit));
+    return Step{.kind = Step::Kind::kUnit, .unit = static_cast<int32_t>(plan_.units.size() - 1)};
+  }
+
+  // A tap whose guard fails is no tap when what it would add changes nothing.
+  void AddConditions(const tc::Statement& statement, Unit& unit) {
+    const auto at = [&](Var v) { return unit.index[v]; };
+    const auto guarded = tc::AsGuarded(program_, statement.value);
+    if (guarded && unit.part == Part::kUpdate) {
+      const Dtype dtype = program_[statement.value].dtype;
+      const Scalar identity = tc::Identity(statement.assign, dtype);
+      if (AsDouble(dtype, identity) == AsDouble(dtype, guarded->otherwise)) {
+        for (const Affine& e : guarded->constraints) {
+          unit.constraints.push_back({e.Substitute(at), Limit::kGuard});
+        }
+        unit.value = guarded->inside;
+      }
+    }
+    std::vector<Affine> hints;
+    CollectConditions(program_, unit.value, unit.index, hints);
+    for (Affine& e : hints) unit.constraints.push_back({std::move(e), Limit::kHint});
+  }
+
+  Var NewDim(std::string name, loops::LoopKind kind) {
+    plan_.dims.push_back({.name = std::move(name), .kind = kind});
+    return plan_.params + static_cast<Var>(plan_.dims.size()) - 1;
+  }
+
+  // The index a member is made of, with a 0 for tile loops.
+  std::string NameOf(const std::map<int32_t, Affine>& member, const std::vector<int32_t>& statements) {
+    for (const int32_t s : statements) {
+      const auto found = member.find(s);
+      std::vector<Var> used;
+      if (found != member.end()) found->second.CollectVars(used);
+      if (used.empty()) continue;
+      const std::string& name = program_.statements[s].indices[used[0]].name;
+      return found->second.CoefficientOf(used[0]) != 0 ? name : name + "0";
+    }
+    return "t";
+  }
+
+  static void CollectUnits(Step& step) {
+    if (step.unit >= 0) step.units.push_back(step.unit);
+    for (Step& child : step.children) {
+      CollectUnits(child);
+      step.units.insert(step.units.end(), child.units.begin(), child.units.end());
+    }
+  }
+
+  const tc::Program& program_;
+  Plan& plan_;
+  std::vector<std::vector<Member>> paths_;
+};
+
+}  // namespace
+
+Result<Plan> MakePlan(const tc::Program& program, const TreeNode& root) {
+  Plan plan{.program = &program, .params = static_cast<int32_t>(program.params.size())};
+  WEFT_TRY(Builder(program, plan).Run(root));
+  InferRanges(plan);
+  return plan;
+}
+
+}  // namespace weft::polyhedral::lower

@@ -1,0 +1,113 @@
+// What a schedule tree asks for, made ready for writing loops: the inside of Lower.
+//
+// Every loop that the tree implies becomes a *dimension*, a variable of its own. A statement's indices
+// are then known as affine functions of the dimensions around it (i = 6*i0 + i1, from the members
+// floor(i/6) and i mod 6), and all that limits its instances, index ranges, places within tiles,
+// padding guards, becomes one list of constraints over dimensions. Writing the loops is scanning these
+// constraints: a bound, a split at a break point, a condition, or nothing where they surely hold.
+//
+// A reduction falls into three *units*: init of its accumulators, update, and finish, which stores
+// them. Everything else is one unit. Units are what stands at the leaves.
+//
+// Variables: 0 .. params-1 are the program's params, then dimension d is Var(params + d).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/affine.h"
+#include "base/status.h"
+#include "polyhedral/loops/loop_nest.h"
+#include "polyhedral/tree.h"
+#include "tc_lang/program.h"
+
+namespace weft::polyhedral::lower {
+
+// kDomain: outside there is no instance. kGuard: outside the update adds nothing (a padded tap).
+// kHint: the value is a choice between two expressions here; worth a split, never an exclusion.
+enum class Limit : uint8_t { kDomain, kGuard, kHint };
+
+struct Constraint {
+  Affine e;          // >= 0, over dimensions
+  Limit limit = Limit::kDomain;
+};
+
+enum class Part : uint8_t { kWhole, kInit, kUpdate, kFinish };
+
+struct Unit {
+  int32_t statement = 0;
+  Part part = Part::kWhole;
+  std::vector<Affine> index;             // of the statement, over dimensions; kInit, kFinish: not of
+                                         // reduction indices
+  std::vector<Constraint> constraints;
+  std::vector<Var> dims;                 // enclosing dimensions, outermost first
+  tc::ExprId value;                      // what is stored or added; the inside of a guarded value
+};
+
+struct Dim {
+  std::string name;
+  loops::LoopKind kind = loops::LoopKind::kSerial;
+  Interval range;                        // over all its units; open ends are +-kOpen
+};
+constexpr int64_t kOpen = int64_t{1} << 40;
+
+// A node of the loop structure.
+struct Step {
+  enum class Kind : uint8_t { kLoop, kParallel, kSequence, kLabel, kUnit };
+  Kind kind = Kind::kSequence;
+  std::vector<Var> dims;                 // kLoop: one; kParallel: those that are one range
+  std::string label;
+  int32_t unit = -1;
+  std::vector<int32_t> units;            // of the whole subtree
+  std::vector<Step> children;
+};
+
+// Accumulators of a reduction: one axis per dimension of the update that the reduction loops enclose
+// and that is not itself reduced, then the lanes when a reduced dimension is a vector.
+struct Accumulator {
+  std::vector<size_t> member;            // places in Unit::dims of the update
+  std::vector<Var> init, update, finish; // the same axis in each of the three units
+  Var lanes = -1, init_lanes = -1;       // the reduced vector dimension in update and init
+};
+
+struct Plan {
+  const tc::Program* program = nullptr;
+  int32_t params = 0;
+  std::vector<Dim> dims;
+  std::vector<Unit> units;
+  std::vector<Step> clusters;            // in order; barriers between those that depend
+  std::map<int32_t, Accumulator> accumulators;  // by statement
+  std::vector<std::pair<std::string, std::string>> packs;  // tensor, layout
+
+  Dim& operator[](Var v) { return dims[v - params]; }
+  const Dim& operator[](Var v) const { return dims[v - params]; }
+  bool IsDim(Var v) const { return v >= params; }
+};
+
+Result<Plan> MakePlan(const tc::Program& program, const TreeNode& root);
+
+// One member of a statement's path through the tree.
+struct Member {
+  Affine e;                              // over the statement's indices
+  Var dim = -1;
+};
+
+// Fills index and constraints of a unit from its path; `wanted[i]`: index i must come out.
+Status SolveIndices(const tc::Program& program, const std::vector<Member>& path,
+                    const std::vector<bool>& wanted, int32_t params, Unit& unit);
+// Ranges of the dimensions by propagating the constraints of each unit.
+void InferRanges(Plan& plan);
+
+// An integer expression over dimensions, if it is affine: indices, params, literals, + - * / % by
+// constants. `index` are the statement's indices over dimensions.
+std::optional<Affine> AffineOf(const tc::Program& program, tc::ExprId expr,
+                               const std::vector<Affine>& index);
+// A condition as a conjunction of constraints >= 0, if it is one.
+std::optional<std::vector<Affine>> ConjunctionOf(const tc::Program& program, tc::ExprId condition,
+                                                 const std::vector<Affine>& index);
+// All affine conditions below an expression.
+void CollectConditions(const tc::Program& program, tc::ExprId expr, const std::vector<Affine>& index,
+                       std::vector<Affine>& out);
+
+}  // namespace weft::polyhedral::lower

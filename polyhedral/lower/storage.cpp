@@ -1,0 +1,297 @@
+#include "polyhedral/lower/storage.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace weft::polyhedral::lower {
+namespace {
+
+using loops::Access;
+using loops::Buffer;
+using loops::LoopKind;
+using loops::Space;
+
+struct Touch {
+  int32_t unit = 0;
+  int32_t cluster = 0;
+  std::vector<std::optional<Affine>> index;  // over dimensions
+};
+
+class Placer {
+ public:
+  Placer(const ScheduleRequest& request, const Plan& plan, loops::LoopNest& nest)
+      : request_(request), plan_(plan), program_(*plan.program), nest_(nest) {}
+
+  Result<Storage> Run() {
+    storage_.views.resize(program_.tensors.size());
+    touches_.resize(program_.tensors.size());
+    for (size_t c = 0; c < plan_.clusters.size(); ++c) {
+      for (const int32_t u : plan_.clusters[c].units) CollectTouches(u, static_cast<int32_t>(c));
+    }
+    WEFT_TRY(PlaceOperands());
+    for (size_t t = 0; t < program_.tensors.size(); ++t) {
+      const tc::Role role = program_.tensors[t].role;
+      if (role == tc::Role::kTemporary) WEFT_TRY(PlaceTemporary(t));
+      if (role == tc::Role::kLiteral) PlaceLiteral(t);
+    }
+    for (const auto& [statement, acc] : plan_.accumulators) PlaceAccumulator(statement, acc);
+    return std::move(storage_);
+  }
+
+ private:
+  const tc::TensorDecl& Decl(size_t t) const { return program_.tensors[t]; }
+  int64_t RegisterBytes() const {
+    return int64_t{request_.target.VectorBytes()} * request_.target.VectorRegisters();
+  }
+
+  void Add(int32_t u, int32_t cluster, tc::TensorId tensor, const std::vector<tc::ExprId>& subscripts) {
+    Touch touch{.unit = u, .cluster = cluster};
+    for (const tc::ExprId s : subscripts) {
+      touch.index.push_back(AffineOf(program_, s, plan_.units[u].index));
+    }
+    touches_[tensor.index].push_back(std::move(touch));
+  }
+
+  void CollectTouches(int32_t u, int32_t cluster) {
+    const Unit& unit = plan_.units[u];
+    const tc::Statement& s = program_.statements[unit.statement];
+    const auto reads = [&](tc::ExprId value) {
+      for (const tc::ExprId read : tc::Reads(program_, value)) {
+        Add(u, cluster, program_[read].tensor, program_[read].args);
+      }
+    };
+    if (unit.part == Part::kWhole || unit.part == Part::kUpdate) {
+      reads(unit.value);
+      if (s.companion.valid()) reads(s.companion_value);
+    }
+    for (const tc::ExprId sub : s.subscripts) {
+      if (unit.part != Part::kUpdate) reads(sub);
+    }
+    if (unit.part != Part::kUpdate && (unit.part != Part::kInit || !s.init)) {
+      Add(u, cluster, s.target, s.subscripts);
+      if (s.companion.valid()) Add(u, cluster, s.companion, s.subscripts);
+    }
+  }
+
+  Result<Layout> LayoutOf(size_t t) const {
+    const tc::TensorDecl& decl = Decl(t);
+    for (const auto& [name, text] : plan_.packs) {
+      const bool constant = std::ranges::count(request_.constants, name) > 0;
+      if (name == decl.name && constant) return ParseLayout(text);
+    }
+    const auto found = request_.layouts.find(decl.name);
+    if (found != request_.layouts.end()) return found->second;
+    return Layout::Plain(decl.extents.size());
+  }
+
+  Status PlaceOperands() {
+    for (const tc::Role role : {tc::Role::kInput, tc::Role::kOutput}) {
+      for (size_t t = 0; t < program_.tensors.size(); ++t) {
+        if (Decl(t).role != role) continue;
+        WEFT_TRY(const Layout layout, LayoutOf(t));
+        if (layout.rank() != Decl(t).extents.size()) {
+          return Invalid(fmt::format("layout {} of {} has rank {}, expected {}", Print(layout),
+                                     Decl(t).name, layout.rank(), Decl(t).extents.size()));
+        }
+        const bool in = role == tc::Role::kInput;
+        Whole(t, {.name = Decl(t).name,
+                  .dtype = Decl(t).dtype,
+                  .shape = Decl(t).extents,
+                  .layout = layout,
+                  .space = Space::kGlobal,
+                  .access = in ? Access::kIn : Access::kOut});
+      }
+    }
+    return {};
+  }
+
+  void Whole(size_t t, Buffer buffer) {
+    const size_t rank = buffer.shape.size();
+    storage_.views[t] = {.buffer = loops::AddBuffer(nest_, std::move(buffer)),
+                         .contracted = std::vector<bool>(rank, false),
+                         .offset = std::vector<int64_t>(rank, 0)};
+  }
+
+  bool Constant(const Affine& index) const {
+    std::vector<Var> used;
+    index.CollectVars(used);
+    return std::ranges::all_of(used, [&](Var v) {
+      return plan_.IsDim(v) &&
+             (plan_[v].kind == LoopKind::kUnroll || plan_[v].kind == LoopKind::kVector);
+    });
+  }
+
+  // A literal tensor is filled by the kernel; in registers its values fold into the code.
+  void PlaceLiteral(size_t t) {
+    bool constant = true;
+    for (const Touch& touch : touches_[t]) {
+      for (const auto& e : touch.index) constant &= e && Constant(*e);
+    }
+    const bool small = Decl(t).literal.bytes() <= RegisterBytes();
+    Whole(t, {.name = Decl(t).name,
+              .dtype = Decl(t).dtype,
+              .shape = Decl(t).extents,
+              .layout = Layout::Plain(Decl(t).extents.size()),
+              .space = constant && small ? Space::kRegister : Space::kCache});
+    storage_.literals.push_back(static_cast<int32_t>(t));
+  }
+
+  std::vector<Var> SharedDims(const std::vector<Touch>& touches) const {
+    std::vector<Var> shared = plan_.units[touches[0].unit].dims;
+    for (const Touch& touch : touches) {
+      const std::vector<Var>& dims = plan_.units[touch.unit].dims;
+      std::erase_if(shared, [&](Var v) { return std::ranges::count(dims, v) == 0; });
+    }
+    std::ranges::sort(shared);
+    return shared;
+  }
+
+  // e without the part of the shared dimensions, and that part; nullopt if floors mix the two.
+  std::optional<std::pair<Affine, Affine>> Split(const Affine& e, const std::vector<Var>& shared) const {
+    const auto is_shared = [&](Var v) { return std::ranges::binary_search(shared, v); };
+    const Affine inner = e.Substitute([&](Var v) { return is_shared(v) ? Affine(0) : Affine::OfVar(v); });
+    const Affine outer = e - inner;
+    std::vector<Var> used;
+    outer.CollectVars(used);
+    if (!std::ranges::all_of(used, is_shared)) return std::nullopt;
+    return std::pair{inner, outer};
+  }
+
+  Interval RangeOf(const Affine& e) const {
+    return e.Bounds([&](Var v) { return plan_.IsDim(v) ? plan_[v].range : Interval{0, kOpen}; });
+  }
+
+  Status PlaceTemporary(size_t t) {
+    const auto& touches = touches_[t];
+    Buffer buffer{.name = Decl(t).name,
+                  .dtype = Decl(t).dtype,
+                  .shape = Decl(t).extents,
+                  .layout = Layout::Plain(Decl(t).extents.size()),
+                  .space = Space::kShared};
+    View view{.contracted = std::vector<bool>(buffer.shape.size(), false),
+              .offset = std::vector<int64_t>(buffer.shape.size(), 0)};
+    const bool local = !touches.empty() && std::ranges::all_of(touches, [&](const Touch& touch) {
+      return touch.cluster == touches[0].cluster;
+    });
+    if (local) Contract(touches, buffer, view);
+    for (const Affine& extent : buffer.shape) {
+      if (!extent.IsConstant()) {
+        return Unsupported(fmt::format("temporary {} has an extent that is known only at run time",
+                                       Decl(t).name));
+      }
+    }
+    view.buffer = loops::AddBuffer(nest_, std::move(buffer));
+    storage_.views[t] = std::move(view);
+    return {};
+  }
+
+  void Contract(const std::vector<Touch>& touches, Buffer& buffer, View& view) {
+    View smaller = view;
+    smaller.shared = SharedDims(touches);
+    std::vector<Affine> shape = buffer.shape;
+    bool constant = true;
+    for (size_t axis = 0; axis < shape.size(); ++axis) {
+      std::optional<Affine> outer;
+      bool same = true, crosses = false;
+      Interval range{kOpen, -kOpen};
+      bool fixed = true;
+      for (const Touch& touch : touches) {
+        const auto parts = touch.index[axis] ? Split(*touch.index[axis], smaller.shared) : std::nullopt;
+        if (!parts) {
+          same = false;
+          crosses = true;  // unknown: it may
+          continue;
+        }
+        same &= !outer || *outer == parts->second;
+        outer = parts->second;
+        std::vector<Var> used;
+        parts->second.CollectVars(used);
+        for (const Var v : used) crosses |= plan_.IsDim(v) && plan_[v].kind == LoopKind::kParallel;
+        const Interval r = RangeOf(parts->first);
+        range = {std::min(range.lo, r.lo), std::max(range.hi, r.hi)};
+        fixed &= Constant(parts->first);
+      }
+      if (!same && crosses && AnyParallel(touches)) return;  // stays shared and whole
+      if (!same) {
+        constant = false;
+        continue;
+      }
+      if (range.lo <= -kOpen || range.hi >= kOpen) return;
+      constant &= fixed;
+      smaller.contracted[axis] = true;
+      smaller.offset[axis] = range.lo;
+      shape[axis] = std::max<int64_t>(0, range.hi - range.lo + 1);
+    }
+    int64_t bytes = SizeBytes(buffer.dtype);
+    for (const Affine& extent : shape) {
+      if (!extent.IsConstant()) return;
+      bytes *= extent.constant();
+    }
+    buffer.shape = std::move(shape);
+    buffer.space = constant && bytes <= RegisterBytes() ? Space::kRegister : Space::kCache;
+    view = std::move(smaller);
+  }
+
+  bool AnyParallel(const std::vector<Touch>& touches) const {
+    return std::ranges::any_of(plan_.units[touches[0].unit].dims,
+                               [&](Var v) { return plan_[v].kind == LoopKind::kParallel; });
+  }
+
+  void PlaceAccumulator(int32_t statement, const Accumulator& acc) {
+    const tc::Statement& s = program_.statements[statement];
+    const tc::TensorDecl& target = program_[s.target];
+    const View& view = storage_.views[s.target.index];
+    AccumulatorBuffer result;
+    const bool in_registers = nest_[view.buffer].space == Space::kRegister;
+    if (in_registers && s.init && s.accumulate == target.dtype && acc.lanes < 0 && !s.companion.valid()) {
+      result.is_target = true;
+      storage_.accumulators[statement] = result;
+      return;
+    }
+    std::vector<Affine> shape;
+    bool constant = true;
+    int64_t bytes = SizeBytes(s.accumulate);
+    const auto axis = [&](Var v, bool is_lane) {
+      const Interval range = plan_[v].range;
+      const int64_t extent = std::max<int64_t>(0, range.hi - range.lo + 1);
+      shape.emplace_back(extent);
+      bytes *= extent;
+      constant &= Constant(Affine::OfVar(v));
+      result.offset.push_back(range.lo);
+      if (is_lane) result.lanes = extent;
+    };
+    for (const Var v : acc.update) axis(v, false);
+    if (acc.lanes >= 0) axis(acc.lanes, true);
+    const bool small = bytes <= RegisterBytes();
+    const auto add = [&](std::string_view suffix, Dtype dtype) {
+      return loops::AddBuffer(nest_, {.name = target.name + std::string(suffix),
+                                      .dtype = dtype,
+                                      .shape = shape,
+                                      .layout = Layout::Plain(shape.size()),
+                                      .space = constant && small ? Space::kRegister : Space::kCache});
+    };
+    result.buffer = add("_acc", s.accumulate);
+    if (s.companion.valid()) {
+      result.companion = add("_with", program_[s.companion].dtype);
+      result.found = add("_found", Dtype::kBool);
+    }
+    storage_.accumulators[statement] = std::move(result);
+  }
+
+  const ScheduleRequest& request_;
+  const Plan& plan_;
+  const tc::Program& program_;
+  loops::LoopNest& nest_;
+  Storage storage_;
+  std::vector<std::vector<Touch>> touches_;
+};
+
+}  // namespace
+
+Result<Storage> PlaceValues(const ScheduleRequest& request, const Plan& plan, loops::LoopNest& nest) {
+  return Placer(request, plan, nest).Run();
+}
+
+}  // namespace weft::polyhedral::lower

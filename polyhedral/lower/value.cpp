@@ -1,0 +1,250 @@
+// Expressions: tc's values as loads and primitive operations, conditions decided where they can be.
+#include <algorithm>
+
+#include "base/check.h"
+#include "polyhedral/lower/emit.h"
+
+namespace weft::polyhedral::lower {
+
+using loops::ExprId;
+
+namespace {
+
+bool IsFmaType(Dtype dtype) { return dtype == Dtype::kF32 || dtype == Dtype::kF64; }
+
+std::vector<Affine> And(std::vector<Affine> guards, const std::vector<Affine>& more) {
+  guards.insert(guards.end(), more.begin(), more.end());
+  return guards;
+}
+
+}  // namespace
+
+ExprId Values::Literal(Dtype dtype, Scalar value) {
+  const ExprId id = loops::AddLiteral(nest_, dtype, 0);
+  nest_.exprs[id.index].literal = value;  // exact, where a double is not
+  return id;
+}
+
+ExprId Values::Cast(ExprId value, Dtype dtype) {
+  if (nest_[value].dtype == dtype) return value;
+  return loops::AddOp(nest_, ScalarOp::kCast, dtype, {value});
+}
+
+ExprId Values::Condition(const Affine& e) {
+  const Interval range = scope_.Range(e);
+  const bool small = range.lo > -(int64_t{1} << 30) && range.hi < (int64_t{1} << 30);
+  const Dtype dtype = small ? Dtype::kI32 : Dtype::kI64;
+  const ExprId value = loops::AddAffine(nest_, dtype, scope_.Place(e));
+  return loops::AddOp(nest_, ScalarOp::kGe, Dtype::kBool, {value, loops::AddLiteral(nest_, dtype, 0)});
+}
+
+ExprId Values::Value(tc::ExprId id, const Guards& guards) {
+  const tc::Expr& e = program_[id];
+  if (e.kind == tc::ExprKind::kLiteral) return Literal(e.dtype, e.literal);
+  if (e.kind == tc::ExprKind::kRead) return Read(id, guards);
+  if (const auto affine = AffineOf(program_, id, active_->unit->index)) {
+    return loops::AddAffine(nest_, e.dtype, scope_.Place(*affine));
+  }
+  if (e.kind == tc::ExprKind::kIndex) {
+    return loops::AddAffine(nest_, e.dtype, scope_.Place(active_->unit->index[e.position]));
+  }
+  if (e.kind == tc::ExprKind::kParam) return loops::AddAffine(nest_, e.dtype, Affine::OfVar(e.position));
+  return Op(e, guards);
+}
+
+ExprId Values::Op(const tc::Expr& e, const Guards& guards) {
+  if (e.op == ScalarOp::kSelect) return Select(e.args[0], e.args[1], e.args[2], e.dtype, guards);
+  if (e.op == ScalarOp::kAnd || e.op == ScalarOp::kOr) {
+    // Lazy: what the right side reads is guarded by the left side where that is affine.
+    const auto left = ConjunctionOf(program_, e.args[0], active_->unit->index);
+    Guards right = guards;
+    if (left && e.op == ScalarOp::kAnd) right = And(guards, *left);
+    if (left && e.op == ScalarOp::kOr && left->size() == 1) right.push_back(-(*left)[0] - 1);
+    const ExprId a = Value(e.args[0], guards), b = Value(e.args[1], right);
+    return loops::AddOp(nest_, e.op, e.dtype, {a, b});
+  }
+  if ((e.op == ScalarOp::kAdd || e.op == ScalarOp::kSub) && IsFmaType(e.dtype)) return Sum(e, guards);
+  std::vector<ExprId> args;
+  for (const tc::ExprId arg : e.args) args.push_back(Value(arg, guards));
+  if (e.op == ScalarOp::kCast && nest_[args[0]].dtype == e.dtype) return args[0];
+  return loops::AddOp(nest_, e.op, e.dtype, std::move(args));
+}
+
+// a*b + c in one rounding.
+ExprId Values::Sum(const tc::Expr& e, const Guards& guards) {
+  const auto product = [&](tc::ExprId id) {
+    const tc::Expr& p = program_[id];
+    return p.kind == tc::ExprKind::kOp && p.op == ScalarOp::kMul && p.dtype == e.dtype;
+  };
+  const bool subtract = e.op == ScalarOp::kSub;
+  const size_t which = product(e.args[0]) ? 0 : 1;
+  if (!product(e.args[which])) {
+    return loops::AddOp(nest_, e.op, e.dtype, {Value(e.args[0], guards), Value(e.args[1], guards)});
+  }
+  const tc::Expr& p = program_[e.args[which]];
+  ExprId a = Value(p.args[0], guards);
+  const ExprId b = Value(p.args[1], guards);
+  ExprId c = Value(e.args[1 - which], guards);
+  ExprId& negated = which == 0 ? c : a;
+  if (subtract) negated = loops::AddOp(nest_, ScalarOp::kNeg, e.dtype, {negated});
+  return loops::AddOp(nest_, ScalarOp::kFma, e.dtype, {a, b, c});
+}
+
+ExprId Values::Select(tc::ExprId condition, tc::ExprId then, tc::ExprId otherwise, Dtype dtype,
+                      const Guards& guards) {
+  const std::vector<Affine>& index = active_->unit->index;
+  if (const auto all = ConjunctionOf(program_, condition, index)) {
+    std::vector<Affine> open;
+    for (const Affine& c : *all) {
+      if (scope_.Never(c)) return Value(otherwise, guards);
+      if (!scope_.Surely(c)) open.push_back(c);
+    }
+    return Chain(open, 0, then, otherwise, dtype, guards);
+  }
+  const tc::Expr& c = program_[condition];
+  const auto choose = [&](ExprId test, ExprId yes, ExprId no) {
+    return loops::AddOp(nest_, ScalarOp::kSelect, dtype, {test, yes, no});
+  };
+  if (c.kind == tc::ExprKind::kOp && c.op == ScalarOp::kNot) {
+    return Select(c.args[0], otherwise, then, dtype, guards);
+  }
+  // Parts of a condition that are affine guard what the branches read.
+  if (c.kind == tc::ExprKind::kOp && (c.op == ScalarOp::kAnd || c.op == ScalarOp::kOr)) {
+    const bool is_and = c.op == ScalarOp::kAnd;
+    const auto left = ConjunctionOf(program_, c.args[0], index);
+    Guards when = guards;                 // the right side matters
+    if (left && is_and) when = And(guards, *left);
+    if (left && !is_and && left->size() == 1) when.push_back(-(*left)[0] - 1);
+    const ExprId inner = Select(c.args[1], then, otherwise, dtype, when);
+    Guards yes = guards, no = guards;
+    if (left && !is_and) yes = And(guards, *left);
+    if (left && is_and && left->size() == 1) no.push_back(-(*left)[0] - 1);
+    const ExprId test = Value(c.args[0], guards);
+    return is_and ? choose(test, inner, Value(otherwise, no)) : choose(test, Value(then, yes), inner);
+  }
+  return choose(Value(condition, guards), Value(then, guards), Value(otherwise, guards));
+}
+
+// select(c0, select(c1, …, otherwise), otherwise): each branch knows what holds in it.
+ExprId Values::Chain(const std::vector<Affine>& conditions, size_t at, tc::ExprId then,
+                     tc::ExprId otherwise, Dtype dtype, Guards guards) {
+  if (at == conditions.size()) return Value(then, guards);
+  const Affine& c = conditions[at];
+  Guards holds = guards, fails = std::move(guards);
+  holds.push_back(c);
+  fails.push_back(-c - 1);
+  const ExprId yes = Chain(conditions, at + 1, then, otherwise, dtype, std::move(holds));
+  const ExprId no = Value(otherwise, fails);
+  return loops::AddOp(nest_, ScalarOp::kSelect, dtype, {Condition(c), yes, no});
+}
+
+ExprId Values::Read(tc::ExprId read, const Guards& guards) {
+  const tc::Expr& e = program_[read];
+  const View& view = storage_.views[e.tensor.index];
+  return LoadAt(view, Subscripts(read, e.args), guards);
+}
+
+ExprId Values::LoadAt(const View& view, const std::vector<Affine>& index, const Guards& guards) {
+  std::vector<Affine> open;
+  for (const Affine& g : guards) {
+    const Affine placed = scope_.Place(g);
+    if (!scope_.Surely(g) && std::ranges::count(open, placed) == 0) open.push_back(placed);
+  }
+  return loops::AddLoad(nest_, view.buffer, index, std::move(open));
+}
+
+std::vector<Affine> Values::IndexOf(const View& view, const std::vector<Affine>& over_dims) const {
+  std::vector<Affine> index;
+  for (size_t axis = 0; axis < over_dims.size(); ++axis) {
+    Affine e = over_dims[axis];
+    if (view.contracted[axis]) {
+      const auto drop = [&](Var v) {
+        return std::ranges::binary_search(view.shared, v) ? Affine(0) : Affine::OfVar(v);
+      };
+      e = e.Substitute(drop) - view.offset[axis];
+    }
+    index.push_back(scope_.Place(e));
+  }
+  return index;
+}
+
+std::vector<Affine> Values::Subscripts(tc::ExprId read, const std::vector<tc::ExprId>& subscripts) {
+  const View& view = storage_.views[program_[read].tensor.index];
+  std::vector<Affine> over_dims(subscripts.size());
+  std::vector<std::pair<size_t, Var>> lets;
+  for (size_t axis = 0; axis < subscripts.size(); ++axis) {
+    if (const auto e = AffineOf(program_, subscripts[axis], active_->unit->index)) {
+      over_dims[axis] = *e;
+    } else {
+      lets.emplace_back(axis, active_->lets.at({read.index, axis}));
+    }
+  }
+  std::vector<Affine> index = IndexOf(view, over_dims);
+  for (const auto& [axis, var] : lets) index[axis] = Affine::OfVar(var);
+  return index;
+}
+
+std::vector<Values::Gathered> Values::FindGathered(const Unit& unit) const {
+  std::vector<Gathered> found;
+  const auto visit = [&](const auto& self, tc::ExprId id, const Guards& guards) -> void {
+    const tc::Expr& e = program_[id];
+    if (e.kind == tc::ExprKind::kOp && e.op == ScalarOp::kSelect) {
+      const auto all = ConjunctionOf(program_, e.args[0], unit.index);
+      self(self, e.args[0], guards);
+      self(self, e.args[1], all ? And(guards, *all) : guards);
+      Guards fails = guards;
+      if (all && all->size() == 1) fails.push_back(-(*all)[0] - 1);
+      self(self, e.args[2], fails);
+      return;
+    }
+    for (const tc::ExprId arg : e.args) self(self, arg, guards);  // inner gathers first
+    if (e.kind != tc::ExprKind::kRead) return;
+    for (size_t axis = 0; axis < e.args.size(); ++axis) {
+      if (AffineOf(program_, e.args[axis], unit.index)) continue;
+      const bool again = std::ranges::any_of(
+          found, [&](const Gathered& g) { return g.read == id && g.axis == axis; });
+      if (again) continue;
+      Gathered gathered{.read = id, .axis = axis, .needs = guards, .guards = guards};
+      const auto indices = [&](const auto& deeper, tc::ExprId sub) -> void {
+        if (program_[sub].kind == tc::ExprKind::kIndex) {
+          gathered.needs.push_back(unit.index[program_[sub].position]);
+        }
+        for (const tc::ExprId arg : program_[sub].args) deeper(deeper, arg);
+      };
+      indices(indices, e.args[axis]);
+      found.push_back(std::move(gathered));
+    }
+  };
+  const tc::Statement& s = program_.statements[unit.statement];
+  if (unit.part == Part::kWhole || unit.part == Part::kUpdate) {
+    visit(visit, unit.value, {});
+    if (s.companion.valid()) visit(visit, s.companion_value, {});
+  }
+  return found;
+}
+
+loops::StmtId Values::Let(Active& active, const Gathered& gathered) {
+  active_ = &active;
+  const tc::Expr& read = program_[gathered.read];
+  const View& view = storage_.views[read.tensor.index];
+  loops::Stmt let{.kind = loops::StmtKind::kLet, .buffer = view.buffer};
+  ExprId value = Value(read.args[gathered.axis], gathered.guards);
+  Guards open;
+  for (const Affine& g : gathered.guards) {
+    if (!scope_.Surely(g)) open.push_back(g);
+  }
+  // Where the guard fails nobody reads; 0 is in range whatever the guarded parts gave.
+  const Dtype dtype = nest_[value].dtype;
+  for (const Affine& g : open) {
+    value = loops::AddOp(nest_, ScalarOp::kSelect, dtype,
+                         {Condition(g), value, loops::AddLiteral(nest_, dtype, 0)});
+  }
+  let.value = value;
+  let.var = loops::AddVar(nest_, "at");
+  let.lo = {0};
+  let.hi = {program_[read.tensor].extents[gathered.axis]};
+  active.lets[{gathered.read.index, gathered.axis}] = let.var;
+  return loops::AddStmt(nest_, std::move(let));
+}
+
+}  // namespace weft::polyhedral::lower

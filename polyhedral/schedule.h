@@ -1,0 +1,72 @@
+// Schedule: a group's comprehension + a choice -> what runs.
+//
+//   Program ─Analyze→ Scop ─Propose→ Choice ─BuildSchedule→ ScheduleTree ─CheckLegal→ ─Lower→ LoopNest
+//
+// Only this folder and affine/ know isl. Legality is checked by isl for every schedule, on the band
+// schedule before tiling; tiling is legal by permutability of the band's members, checked per member.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/layout.h"
+#include "base/status.h"
+#include "base/target.h"
+#include "base/verdict.h"
+#include "polyhedral/choice/choice.h"
+#include "polyhedral/loops/loop_nest.h"
+#include "tc_lang/program.h"
+
+namespace weft::polyhedral {
+
+// What a schedule is made for. Layouts of operands by tensor name; plain where absent. Constant
+// operands may be packed at plan build, others only by a copy in the kernel.
+struct ScheduleRequest {
+  const tc::Program* program = nullptr;
+  std::map<std::string, Layout> layouts;
+  std::vector<std::string> constants;      // inputs whose values are known at plan build
+  Target target;
+};
+
+// A schedule tree in isl's block form (`.sched`): domain, bands, sequences, filters and marks on inner
+// nodes, everything in names, nothing in user pointers. Text is the noun: isl parses it back.
+struct ScheduleTree {
+  std::string text;
+};
+
+struct ScheduleLimits {
+  int64_t isl_operations = 300'000;
+  int32_t isl_milliseconds = 150;
+};
+
+// Analytic choices, best guess first, at most `count`: register tiles by FMA per load, lanes along the
+// axis that is contiguous in most accesses, parallel outer axes. The first is what budget 0 takes.
+Verdict<std::vector<Choice>> Propose(const ScheduleRequest& request, int count = 1);
+// Every statement in its own cluster in text order, nothing tiled: always legal, always there.
+Choice IdentityChoice(const ScheduleRequest& request);
+
+Verdict<ScheduleTree> BuildSchedule(const ScheduleRequest& request, const Choice& choice,
+                                    const ScheduleLimits& limits = {});
+// yes(true), or kIllegalSchedule naming the violated dependence, or why isl gave no answer.
+Verdict<bool> CheckLegal(const ScheduleRequest& request, const ScheduleTree& tree,
+                         const ScheduleLimits& limits = {});
+// The nest that the tree describes; operands in the program's order (inputs, then outputs). The layout
+// of each operand in the nest is the request's, or its pack's.
+Result<loops::LoopNest> Lower(const ScheduleRequest& request, const Choice& choice,
+                              const ScheduleTree& tree);
+
+// All of it: the choice if given, else the first proposal, else (with the reason logged and kept in
+// `refusal`) the identity.
+struct Scheduled {
+  Choice choice;
+  ScheduleTree tree;
+  loops::LoopNest nest;
+  std::vector<Refusal> refusals;
+  double isl_ms = 0;
+};
+Result<Scheduled> Schedule(const ScheduleRequest& request, const Choice* forced = nullptr,
+                           const ScheduleLimits& limits = {});
+
+}  // namespace weft::polyhedral

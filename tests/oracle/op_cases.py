@@ -1,0 +1,359 @@
+"""Seeded cases that the onnx package's own suite lacks: exotic attributes, grouped and strided windows, other
+element types, edges."""
+import zlib
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx.reference import ReferenceEvaluator
+
+OPSET = 24
+NOT_THE_NEWEST_FORM = set()
+FOLDED = {}  # case -> places of inputs that are to be constants
+
+
+def evaluate(node, inputs, n_outputs, by_runtime):
+    types = {n: onnx.helper.np_dtype_to_tensor_dtype(a.dtype) for n, a in inputs.items()}
+    graph = onnx.helper.make_graph(
+        [node], 'case', [onnx.helper.make_tensor_value_info(n, types[n], a.shape) for n, a in inputs.items()],
+        [onnx.ValueInfoProto(name=n) for n in node.output if n])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid('', OPSET)], ir_version=10)
+    if not by_runtime:
+        return ReferenceEvaluator(model).run(None, inputs)
+    inferred = onnx.shape_inference.infer_shapes(model)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(inferred.SerializeToString(), options, providers=['CPUExecutionProvider'])
+    return session.run(None, inputs)
+
+
+class Cases:
+    def __init__(self):
+        self.out = []
+
+    def add(self, name, op, inputs, outputs=1, folded=(), by_runtime=False, expected=None, **attributes):
+        """inputs: arrays, or None for an absent one. `folded`: places of those that are constants."""
+        names = ['' if a is None else f'in{k}' for k, a in enumerate(inputs)]
+        out_names = ['result'] if outputs == 1 else [f'result{k}' for k in range(outputs)]
+        node = onnx.helper.make_node(op, names, out_names, **attributes)
+        arrays = {n: np.asarray(a) for n, a in zip(names, inputs) if n}
+        try:
+            results = [expected] if expected is not None else evaluate(node, arrays, outputs, by_runtime)
+        except Exception:  # each of the two lacks some operators and element types
+            results = evaluate(node, arrays, outputs, not by_runtime)
+        FOLDED[name] = list(folded)
+        self.out.append((name, node, arrays, dict(zip(out_names, map(np.asarray, results)))))
+
+
+def rand(*shape, seed='', dtype=np.float32, low=-2.0, high=2.0):
+    random = np.random.default_rng(zlib.crc32(f'{seed}{shape}'.encode()))
+    return random.uniform(low, high, shape).astype(dtype)
+
+
+def whole(*shape, low=-9, high=9, dtype=np.int32, seed=''):
+    random = np.random.default_rng(zlib.crc32(f'{seed}{shape}'.encode()))
+    return random.integers(low, high, shape).astype(dtype)
+
+
+def convolutions(c):
+    for name, x, filter_, attributes in [
+            ('plain', (2, 3, 8, 9), (4, 3, 3, 3), {}),
+            ('padded', (1, 3, 7, 6), (4, 3, 3, 3), dict(pads=[1, 1, 1, 1])),
+            ('lopsided', (1, 2, 7, 6), (3, 2, 3, 2), dict(pads=[0, 1, 2, 0], strides=[2, 1])),
+            ('dilated', (1, 2, 9, 9), (3, 2, 3, 3), dict(pads=[2, 2, 2, 2], dilations=[2, 2])),
+            ('depthwise', (1, 4, 6, 6), (4, 1, 3, 3), dict(pads=[1, 1, 1, 1], group=4)),
+            ('multiplier', (1, 3, 6, 6), (6, 1, 3, 3), dict(pads=[1, 1, 1, 1], group=3)),
+            ('grouped', (2, 6, 5, 5), (4, 3, 3, 3), dict(pads=[1, 1, 1, 1], group=2, strides=[2, 2])),
+            ('fewer', (2, 6, 5, 5), (3, 2, 3, 3), dict(group=3)),
+            ('pointwise', (1, 8, 4, 4), (5, 8, 1, 1), {}),
+            ('pointwise_strided', (1, 8, 5, 5), (5, 8, 1, 1), dict(strides=[2, 2])),
+            ('row', (1, 3, 11), (4, 3, 5), dict(pads=[4, 0], dilations=[1])),
+            ('solid', (1, 2, 4, 5, 6), (3, 2, 3, 3, 3), dict(pads=[1, 1, 1, 1, 1, 1])),
+            ('same_upper', (1, 2, 6, 7), (3, 2, 4, 3), dict(auto_pad='SAME_UPPER', strides=[2, 2])),
+            ('same_lower', (1, 2, 6, 7), (3, 2, 4, 3), dict(auto_pad='SAME_LOWER', strides=[2, 2]))]:
+        for with_bias in (False, True):
+            inputs = [rand(*x, seed=name), rand(*filter_, seed=name)] + [rand(filter_[0], seed='b')] * with_bias
+            c.add(f'conv_{name}{"_bias" * with_bias}', 'Conv', inputs, by_runtime=True, **attributes)
+    half = [rand(1, 3, 6, 6).astype(np.float16), rand(4, 3, 3, 3).astype(np.float16), rand(4).astype(np.float16)]
+    c.add('conv_f16', 'Conv', half, pads=[1, 1, 1, 1])
+    c.add('conv_f64', 'Conv', [rand(1, 3, 6, 6, dtype=np.float64), rand(4, 3, 3, 3, dtype=np.float64)],
+          pads=[1, 1, 1, 1])
+    c.add('conv_integer_padded', 'ConvInteger',
+          [whole(1, 2, 5, 5, low=0, high=200, dtype=np.uint8), whole(3, 2, 3, 3, low=0, high=200, dtype=np.uint8),
+           np.uint8(7), np.uint8(100)], pads=[1, 1, 1, 1], by_runtime=True)
+    for name, x, filter_, attributes in [
+            ('plain', (1, 3, 4, 5), (3, 2, 3, 3), {}),
+            ('strided', (1, 3, 4, 5), (3, 2, 3, 3), dict(strides=[2, 3], pads=[1, 0, 1, 1])),
+            ('doubling', (1, 4, 4, 4), (4, 2, 2, 2), dict(strides=[2, 2])),
+            ('extra', (1, 2, 4, 4), (2, 3, 3, 3), dict(strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1])),
+            ('grouped', (1, 4, 4, 4), (4, 3, 3, 3), dict(group=2, strides=[2, 2])),
+            ('depthwise', (1, 4, 4, 4), (4, 1, 3, 3), dict(group=4, pads=[1, 1, 1, 1])),
+            ('dilated', (1, 2, 5, 5), (2, 2, 3, 3), dict(dilations=[2, 2], strides=[2, 1])),
+            ('row', (1, 2, 6), (2, 3, 4), dict(strides=[3]))]:
+        c.add(f'conv_transpose_{name}', 'ConvTranspose',
+              [rand(*x, seed=name), rand(*filter_, seed=name),
+               rand(filter_[1] * attributes.get('group', 1), seed='b')], by_runtime=True, **attributes)
+
+
+def contractions(c):
+    for a, b in [((3, 4), (4, 5)), ((4,), (4, 5)), ((3, 4), (4,)), ((4,), (4,)), ((2, 3, 4), (4, 5)),
+                 ((3, 4), (2, 4, 5)), ((2, 1, 3, 4), (1, 5, 4, 6)), ((2, 1, 1, 4), (4,)), ((4,), (2, 3, 4, 5))]:
+        name = '_'.join('x'.join(map(str, s)) for s in (a, b))
+        c.add(f'matmul_{name}', 'MatMul', [rand(*a), rand(*b)])
+    c.add('matmul_f16', 'MatMul', [rand(3, 16).astype(np.float16), rand(16, 5).astype(np.float16)])
+    c.add('matmul_i32', 'MatMul', [whole(3, 4), whole(4, 5)])
+    c.add('matmul_i64', 'MatMul', [whole(3, 4, dtype=np.int64), whole(4, 5, dtype=np.int64)])
+    c.add('matmul_empty', 'MatMul', [rand(3, 0), rand(0, 5)])
+    c.add('matmul_integer_rows', 'MatMulInteger',
+          [whole(3, 4, low=0, dtype=np.uint8), whole(4, 5, low=0, dtype=np.uint8), np.uint8(3),
+           whole(5, low=0, dtype=np.uint8)], by_runtime=True)
+    for trans_a in (0, 1):
+        for trans_b in (0, 1):
+            for bias in (None, (), (1,), (5,), (1, 5), (3, 1), (3, 5)):
+                inputs = [rand(*((4, 3) if trans_a else (3, 4))), rand(*((5, 4) if trans_b else (4, 5)))]
+                if bias is not None:
+                    inputs.append(np.float32(0.3) if bias == () else rand(*bias))
+                tag = 'none' if bias is None else 'x'.join(map(str, bias)) or 'scalar'
+                c.add(f'gemm_{trans_a}{trans_b}_{tag}', 'Gemm', inputs, transA=trans_a, transB=trans_b, alpha=0.5,
+                      beta=1.5)
+    c.add('gemm_plain', 'Gemm', [rand(3, 4), rand(4, 5), rand(5)])
+    c.add('gemm_no_beta', 'Gemm', [rand(3, 4), rand(4, 5), rand(5)], beta=0.0)
+    for k, (equation, *shapes) in enumerate([
+            ('ij,jk->ik', (2, 3), (3, 4)), ('bij,bjk->bik', (2, 2, 3), (2, 3, 4)), ('ii->i', (3, 3)), ('ii', (3, 3)),
+            ('ij->ji', (2, 3)), ('ij', (2, 3)), ('i,j->ij', (3,), (4,)), ('...ij,...jk->...ik', (5, 2, 3), (3, 4)),
+            ('b n h w, n d -> b d h w', (2, 3, 2, 2), (3, 4)), ('ij,jk,kl->il', (2, 3), (3, 2), (2, 4)),
+            ('...->', (2, 3)), ('ij,ij->', (2, 3), (2, 3)), ('bhid,bhjd->bhij', (1, 2, 3, 4), (1, 2, 5, 4)),
+            ('...i,...i->...', (2, 3), (2, 3))]):
+        c.add(f'einsum_{k}', 'Einsum', [rand(*s) for s in shapes], equation=equation)
+
+
+def pools(c):
+    base = dict(kernel_shape=[3, 2])
+    for name, attributes in [
+            ('plain', {}), ('strided', dict(strides=[2, 2])), ('padded', dict(pads=[1, 1, 1, 0], strides=[2, 1])),
+            ('dilated', dict(dilations=[2, 3])), ('dilated_padded', dict(dilations=[2, 2], pads=[1, 1, 2, 1])),
+            ('ceil', dict(strides=[2, 3], ceil_mode=1)),
+            ('ceil_padded', dict(strides=[3, 3], pads=[1, 1, 1, 1], ceil_mode=1)),
+            ('same_upper', dict(auto_pad='SAME_UPPER', strides=[2, 2])),
+            ('same_lower', dict(auto_pad='SAME_LOWER', strides=[2, 2]))]:
+        x = rand(2, 3, 8, 9, seed=name)
+        c.add(f'max_pool_{name}', 'MaxPool', [x], by_runtime=True, **base, **attributes)
+        c.add(f'max_pool_{name}_indices', 'MaxPool', [x], outputs=2, by_runtime=True, **base, **attributes)
+        for with_pads in (0, 1):
+            c.add(f'average_pool_{name}_{with_pads}', 'AveragePool', [x], by_runtime=True, count_include_pad=with_pads,
+                  **base, **attributes)
+    c.add('max_pool_row', 'MaxPool', [rand(1, 2, 9)], kernel_shape=[3], strides=[2], by_runtime=True)
+    c.add('max_pool_solid', 'MaxPool', [rand(1, 2, 4, 5, 6)], kernel_shape=[2, 2, 3], by_runtime=True)
+    c.add('max_pool_u8', 'MaxPool', [whole(1, 2, 5, 5, low=0, high=250, dtype=np.uint8)], kernel_shape=[2, 2],
+          pads=[1, 1, 0, 0], by_runtime=True)
+    c.add('max_pool_f16', 'MaxPool', [rand(1, 2, 5, 5).astype(np.float16)], kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    c.add('average_pool_f16', 'AveragePool', [rand(1, 2, 5, 5).astype(np.float16)], kernel_shape=[3, 3],
+          pads=[1, 1, 1, 1])
+    c.add('lp_pool_3', 'LpPool', [rand(1, 2, 6, 6)], kernel_shape=[3, 2], strides=[2, 1], p=3, by_runtime=True)
+    c.add('global_lp_pool', 'GlobalLpPool', [x := rand(2, 3, 4, 5)], p=3,
+          expected=(np.abs(x)**3).sum((2, 3), keepdims=True)**(1 / 3))
+    for op in ('GlobalAveragePool', 'GlobalMaxPool'):
+        c.add(f'{op.lower()}_row', op, [rand(2, 3, 7)], by_runtime=True)
+        c.add(f'{op.lower()}_plane', op, [rand(2, 3, 4, 5)], by_runtime=True)
+
+
+def reductions(c):
+    for op in ('L1', 'L2', 'LogSum', 'LogSumExp', 'Max', 'Mean', 'Min', 'Prod', 'Sum', 'SumSquare'):
+        x = rand(2, 3, 4, 5, low=0.5)
+        for axes in ([1], [0, 2], [-1, 1], [0, 1, 2, 3]):
+            for keep in (0, 1):
+                tag = ''.join(map(str, axes)).replace('-', 'm')
+                c.add(f'reduce_{op.lower()}_{tag}_{keep}', f'Reduce{op}', [x, np.array(axes, np.int64)], keepdims=keep)
+        c.add(f'reduce_{op.lower()}_all', f'Reduce{op}', [x])
+        c.add(f'reduce_{op.lower()}_none', f'Reduce{op}', [x, np.array([], np.int64)], noop_with_empty_axes=1,
+              by_runtime=True)
+        c.add(f'reduce_{op.lower()}_i32', f'Reduce{op}', [whole(2, 3, 4, low=1), np.array([1], np.int64)],
+              by_runtime=op in ('Mean', 'LogSum', 'LogSumExp', 'L2'))
+        c.add(f'reduce_{op.lower()}_f16', f'Reduce{op}', [x.astype(np.float16), np.array([1], np.int64)])
+    c.add('reduce_logsumexp_minus_inf', 'ReduceLogSumExp',
+          [np.array([[-np.inf, -np.inf], [0, -np.inf]], np.float32), np.array([1], np.int64)])
+    for op in ('ArgMax', 'ArgMin'):
+        for last in (0, 1):
+            for axis, keep in ((0, 1), (1, 0), (-1, 1)):
+                c.add(f'{op.lower()}_{axis + 1}_{keep}_{last}', op, [whole(3, 4, 5, low=0, high=4).astype(np.float32)],
+                      axis=axis, keepdims=keep, select_last_index=last)
+    for exclusive in (0, 1):
+        for reverse in (0, 1):
+            for axis in (0, 1, -1):
+                c.add(f'cumsum_{exclusive}{reverse}_{axis + 1}', 'CumSum', [rand(3, 4, 5), np.int64(axis)],
+                      exclusive=exclusive, reverse=reverse)
+    c.add('cumsum_i64', 'CumSum', [whole(3, 4, dtype=np.int64), np.int64(1)])
+    c.add('cumsum_f16', 'CumSum', [rand(3, 4).astype(np.float16), np.int64(1)])
+
+
+def norms(c):
+    c.add('batch_norm', 'BatchNormalization', [rand(2, 3, 4, 5), rand(3, seed='s'), rand(3, seed='b'), rand(3, seed='m'),
+                                               rand(3, seed='v', low=0.5)], epsilon=1e-2)
+    c.add('batch_norm_row', 'BatchNormalization', [rand(4, 3), rand(3, seed='s'), rand(3, seed='b'), rand(3, seed='m'),
+                                                   rand(3, seed='v', low=0.5)])
+    for axis in (-1, 1, 2):
+        shape = (2, 3, 4, 32)[axis:]
+        c.add(f'layer_norm_{axis + 1}', 'LayerNormalization', [rand(2, 3, 4, 32), rand(*shape), rand(*shape, seed='b')],
+              outputs=3, axis=axis)
+        c.add(f'rms_norm_{axis + 1}', 'RMSNormalization', [rand(2, 3, 4, 32), rand(*shape)], axis=axis)
+    c.add('layer_norm_no_bias', 'LayerNormalization', [rand(2, 48), rand(48)])
+    c.add('layer_norm_far', 'LayerNormalization', [rand(2, 64) + 1000, rand(64), rand(64, seed='b')])
+    c.add('layer_norm_f16', 'LayerNormalization', [rand(2, 48).astype(np.float16), rand(48).astype(np.float16)],
+          by_runtime=True)
+    c.add('instance_norm', 'InstanceNormalization', [rand(2, 3, 4, 5), rand(3), rand(3, seed='b')])
+    c.add('group_norm', 'GroupNormalization', [rand(2, 6, 4, 5), rand(6), rand(6, seed='b')], num_groups=3)
+    c.add('group_norm_each', 'GroupNormalization', [rand(2, 6, 7), rand(6), rand(6, seed='b')], num_groups=6)
+    c.add('lrn', 'LRN', [rand(2, 7, 3, 3)], size=4, alpha=0.01, beta=0.5, bias=1.5, by_runtime=True)
+    for p in (1, 2):
+        c.add(f'lp_norm_{p}', 'LpNormalization', [rand(3, 4, 5)], axis=1, p=p)
+
+
+def softmaxes(c):
+    for op in ('Softmax', 'LogSoftmax', 'Hardmax'):
+        for axis in (0, 1, -1):
+            c.add(f'{op.lower()}_{axis + 1}', op, [rand(3, 4, 32)], axis=axis)
+        c.add(f'{op.lower()}_f16', op, [rand(3, 32).astype(np.float16)])
+        c.add(f'{op.lower()}_large', op, [rand(3, 32, low=-1000, high=1000)])
+    c.add('softmax_f64', 'Softmax', [rand(3, 4, dtype=np.float64)])
+    c.add('softmax_masked', 'Softmax', [np.where(rand(3, 48) > 0, rand(3, 48, seed='q'), -np.inf).astype(np.float32)])
+
+
+def layouts(c):
+    for k, (before, after) in enumerate([
+            ((2, 3, 4), (6, 4)), ((6, 4), (2, 3, 4)), ((2, 3, 4), (4, 3, 2)), ((2, 3, 4), (24,)), ((24,), (2, 3, 4)),
+            ((6, 4), (8, 3)), ((2, 1, 3), (2, 3)), ((1, 6), (6,)), ((2, 6, 2), (2, 3, 4)), ((1, 1), ()), ((), (1, 1)),
+            ((4, 6), (2, 2, 3, 2)), ((0, 3), (3, 0)), ((2, 8, 3, 3), (2, 2, 4, 3, 3)), ((5, 1, 4), (1, 5, 2, 1, 2))]):
+        c.add(f'reshape_{k}', 'Reshape', [rand(*before) if before else np.float32(3), np.array(after, np.int64)],
+              by_runtime=True, allowzero=1)
+    for axis in (0, 1, 2, 3):
+        c.add(f'flatten_{axis}', 'Flatten', [rand(2, 3, 4)], axis=axis)
+    for perm in ([0, 2, 1], [2, 0, 1], None):
+        c.add(f'transpose_{perm}'.replace(', ', ''), 'Transpose', [rand(2, 3, 4)], **(dict(perm=perm) if perm else {}))
+    c.add('concat_3', 'Concat', [rand(2, 3), rand(2, 1), rand(2, 0), rand(2, 4)], axis=1)
+    c.add('concat_first', 'Concat', [rand(2, 3), rand(4, 3)], axis=0)
+    c.add('concat_i64', 'Concat', [whole(2, dtype=np.int64), whole(3, dtype=np.int64)], axis=-1)
+    c.add('concat_twice', 'Concat', [rand(2, 3), rand(1, 3)], axis=0)
+    c.add('split_uneven', 'Split', [rand(2, 7), np.array([2, 1, 4], np.int64)], outputs=3, axis=1)
+    i64 = lambda *v: np.array(v, np.int64)  # noqa: E731
+    for name, *args in [('plain', i64(1, 0), i64(3, 2)), ('steps', i64(0), i64(10), i64(1), i64(3)),
+                        ('back', i64(-1), i64(-100), i64(1), i64(-2)), ('beyond', i64(2), i64(1000), i64(-1)),
+                        ('empty', i64(3), i64(1), i64(1)), ('clamped', i64(100), i64(0), i64(0), i64(-1)),
+                        ('negative', i64(-3, -4), i64(-1, -1), i64(0, 1), i64(1, 2))]:
+        c.add(f'slice_{name}', 'Slice', [rand(5, 9), *args])
+    for mode in ('constant', 'edge', 'reflect', 'wrap'):
+        c.add(f'pad_{mode}', 'Pad', [rand(2, 5, 4), i64(0, 1, 2, 0, 3, 1)], mode=mode, by_runtime=True)
+        c.add(f'pad_{mode}_axes', 'Pad', [rand(2, 5, 4), i64(2, 1), None, i64(-1)], mode=mode, by_runtime=True)
+        c.add(f'pad_{mode}_crop', 'Pad', [rand(2, 5, 4), i64(0, -1, 1, 0, 2, -1)], mode=mode, by_runtime=True)
+    c.add('pad_value', 'Pad', [whole(2, 3), i64(1, 0, 0, 2), np.int32(7)], by_runtime=True)
+    c.add('pad_row_twice_as_wide', 'Pad', [rand(3), i64(7, 9)], mode='wrap')
+    c.add('expand_both', 'Expand', [rand(3, 1), i64(2, 1, 4)])
+    c.add('tile_3', 'Tile', [rand(2, 1, 3), i64(2, 3, 2)])
+    for mode in ('DCR', 'CRD'):
+        c.add(f'depth_to_space_{mode.lower()}', 'DepthToSpace', [rand(2, 12, 2, 3)], blocksize=2, mode=mode)
+    c.add('space_to_depth_2', 'SpaceToDepth', [rand(2, 3, 4, 6)], blocksize=2)
+    types = [np.bool_, np.int8, np.uint8, np.int16, np.int32, np.int64, np.uint32, np.float16, np.float32, np.float64]
+    for a in types:
+        for b in types:
+            x = np.array([0, 1, 2, 3.7, 100, -5] if np.issubdtype(a, np.floating) else [0, 1, 2, 3, 100, 5]).astype(a)
+            if np.issubdtype(b, np.unsignedinteger):
+                x = np.abs(x)
+            c.add(f'cast_{np.dtype(a).name}_{np.dtype(b).name}', 'Cast', [x],
+                  to=onnx.helper.np_dtype_to_tensor_dtype(np.dtype(b)))
+
+
+def gathers(c):
+    i64 = lambda *v: np.array(v, np.int64)  # noqa: E731
+    for folded in ((), (1,)):
+        tag = '_folded' * bool(folded)
+        c.add(f'gather_rows{tag}', 'Gather', [rand(5, 4), i64(0, -1, 3)], folded=folded)
+        c.add(f'gather_matrix{tag}', 'Gather', [rand(5, 4), np.array([[0, 1], [-2, 3]], np.int32)], axis=1, folded=folded)
+        c.add(f'gather_scalar{tag}', 'Gather', [rand(5, 4), np.int64(-2)], axis=1, folded=folded)
+        c.add(f'gather_strided{tag}', 'Gather', [rand(9, 2), i64(1, 3, 5, 7)], folded=folded)
+        c.add(f'gather_backwards{tag}', 'Gather', [rand(9, 2), i64(7, 5, 3)], folded=folded)
+        c.add(f'gather_one{tag}', 'Gather', [rand(9, 2), i64(-1)], folded=folded)
+    c.add('gather_elements_neg', 'GatherElements', [rand(3, 4), np.array([[0, -1], [2, -3]], np.int64)], axis=1)
+    c.add('gather_nd_batch', 'GatherND', [rand(2, 3, 4, 2), whole(2, 3, 2, low=-2, high=2, dtype=np.int64)],
+          batch_dims=1)
+    c.add('gather_nd_all', 'GatherND', [rand(3, 4), np.array([[0, -1], [2, 3]], np.int64)])
+    for k in (-2, 0, 1):
+        for upper in (0, 1):
+            c.add(f'trilu_{k + 2}{upper}', 'Trilu', [rand(2, 4, 5), np.int64(k)], upper=upper)
+    c.add('one_hot_axis', 'OneHot', [whole(2, 3, low=-4, high=5, dtype=np.int64), np.int64(4),
+                                     np.array([-1, 2], np.float32)], axis=1, by_runtime=True)
+    c.add('range_down', 'Range', [np.float32(5), np.float32(1), np.float32(-1.5)])
+    c.add('where_broadcast', 'Where', [rand(3, 1) > 0, rand(1, 4), np.float32(7)])
+
+
+def pointwise(c):
+    x, y = rand(3, 4, low=-6, high=6), rand(4, low=0.5, seed='y')
+    for op in ('Relu', 'LeakyRelu', 'Elu', 'Selu', 'Celu', 'HardSigmoid', 'HardSwish', 'Mish', 'Softplus', 'Softsign',
+               'ThresholdedRelu', 'Sigmoid', 'Tanh', 'Erf', 'Exp', 'Abs', 'Neg', 'Ceil', 'Floor', 'Round', 'Sign', 'Sin',
+               'Cos', 'Tan', 'Atan', 'Sinh', 'Cosh', 'Asinh', 'Reciprocal', 'Gelu', 'IsNaN', 'IsInf', 'Shrink'):
+        c.add(f'map_{op.lower()}', op, [x])
+    for op in ('Relu', 'LeakyRelu', 'Sigmoid', 'HardSwish', 'Gelu', 'Tanh', 'Neg', 'Abs', 'Softplus'):
+        c.add(f'map_{op.lower()}_f16', op, [x.astype(np.float16)])
+        c.add(f'map_{op.lower()}_f64', op, [x.astype(np.float64)])
+    for op in ('Abs', 'Neg', 'Sign', 'Relu'):
+        c.add(f'map_{op.lower()}_i8', op, [whole(3, 4, dtype=np.int8)], by_runtime=op != 'Relu')
+    c.add('gelu_tanh', 'Gelu', [x], approximate='tanh')
+    c.add('map_sign_edges', 'Sign', [np.array([0.0, np.inf, -np.inf], np.float32)])
+    c.add('prelu_channels', 'PRelu', [rand(2, 3, 4), rand(3, 1)])
+    for op in ('Add', 'Sub', 'Mul', 'Div', 'Pow', 'Max', 'Min', 'Mean', 'Sum', 'Less', 'Greater', 'LessOrEqual',
+               'GreaterOrEqual', 'Equal'):
+        c.add(f'pair_{op.lower()}', op, [np.abs(x), y])
+        c.add(f'pair_{op.lower()}_folded', op, [np.abs(x), np.float32(2)], folded=(1,))
+        c.add(f'pair_{op.lower()}_f16', op, [np.abs(x).astype(np.float16), np.full((1, 1), 1.7, np.float16)], folded=(1,))
+        c.add(f'pair_{op.lower()}_vector', op, [rand(2, 1, 4, low=0.5), rand(3, 1, low=0.5)])
+    for op in ('Add', 'Sub', 'Mul', 'Div', 'Max', 'Min', 'Less', 'Equal'):
+        for dtype in (np.int8, np.uint8, np.int32, np.int64, np.uint32):
+            low = 0 if np.issubdtype(dtype, np.unsignedinteger) else -9
+            other = whole(4, low=1, high=7, dtype=dtype)
+            c.add(f'pair_{op.lower()}_{np.dtype(dtype).name}', op, [whole(3, 4, low=low, dtype=dtype), other])
+            c.add(f'pair_{op.lower()}_{np.dtype(dtype).name}_folded', op,
+                  [whole(3, 4, low=low, dtype=dtype), np.array([3], dtype)], folded=(1,))
+    c.add('div_towards_zero', 'Div', [np.array([7, -7, 7, -7], np.int64), np.array([2, 2, -2, -2], np.int64)],
+          by_runtime=True)
+    for fmod in (0, 1):
+        c.add(f'mod_{fmod}', 'Mod', [np.array([7, -7, 7, -7], np.int32), np.array([3, 3, -3, -3], np.int32)], fmod=fmod)
+    c.add('fmod_float', 'Mod', [np.array([7.5, -7.5], np.float32), np.array([2, 2], np.float32)], fmod=1)
+    for exponent in (0.5, 1, 2, 3, -1, 2.5):
+        c.add(f'pow_{exponent}'.replace('.', '_').replace('-', 'm'), 'Pow', [rand(3, 4, low=0.1), np.float32(exponent)],
+              folded=(1,))
+    c.add('pow_ints', 'Pow', [whole(3, 4, low=1), whole(4, low=0, high=4, dtype=np.int64)])
+    for low, high in ((None, 1.5), (-0.5, None), (-0.5, 1.5), (None, None)):
+        name = f'clip_{low}_{high}'.replace('.', '_').replace('-', 'm').lower()
+        c.add(name, 'Clip', [x, None if low is None else np.float32(low), None if high is None else np.float32(high)],
+              folded=(1, 2))
+    c.add('clip_i32', 'Clip', [whole(3, 4), np.int32(-2), np.int32(5)], folded=(1, 2))
+    c.add('clip_inputs', 'Clip', [x, np.float32(-1), np.float32(1)])
+    for op in ('And', 'Or', 'Xor'):
+        c.add(f'{op.lower()}_pairs', op, [rand(3, 4) > 0, rand(4) > 0])
+
+
+def resizes(c):
+    for name, x, sizes in [('double', (1, 2, 3, 4), (1, 2, 6, 8)), ('half', (1, 1, 6, 8), (1, 1, 3, 4)),
+                           ('odd', (1, 1, 5, 4), (1, 1, 7, 9)), ('three_halves', (1, 1, 4, 6), (1, 1, 6, 9)),
+                           ('down', (1, 1, 9, 7), (1, 1, 5, 3)), ('one', (1, 1, 4, 4), (1, 1, 1, 3))]:
+        for mode in ('nearest', 'linear', 'cubic'):
+            for coordinates in ('half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'half_pixel_symmetric'):
+                c.add(f'resize_{name}_{mode}_{coordinates}', 'Resize',
+                      [rand(*x), None, None, np.array(sizes, np.int64)], mode=mode,
+                      coordinate_transformation_mode=coordinates)
+        for nearest in ('round_prefer_floor', 'round_prefer_ceil', 'floor', 'ceil'):
+            c.add(f'resize_{name}_{nearest}', 'Resize', [rand(*x), None, None, np.array(sizes, np.int64)], mode='nearest',
+                  coordinate_transformation_mode='asymmetric', nearest_mode=nearest)
+    for mode in ('nearest', 'linear', 'cubic'):
+        c.add(f'resize_scales_{mode}', 'Resize', [rand(1, 1, 4, 4), None, np.array([1, 1, 1.6, 2.3], np.float32)],
+              mode=mode)
+    c.add('resize_i32', 'Resize', [whole(1, 1, 3, 3), None, np.array([1, 1, 2, 2], np.float32)], mode='nearest')
+    c.add('resize_antialias', 'Resize', [rand(1, 1, 9, 8), None, None, np.array([1, 1, 4, 5], np.int64)], mode='linear',
+          antialias=1)
+    c.add('resize_outside', 'Resize', [rand(1, 1, 5, 5), None, None, np.array([1, 1, 7, 7], np.int64)], mode='cubic',
+          exclude_outside=1, cubic_coeff_a=-0.5)
+
+
+def seeded():
+    c = Cases()
+    for family in (convolutions, contractions, pools, reductions, norms, softmaxes, layouts, gathers, pointwise, resizes):
+        family(c)
+    return c.out

@@ -1,0 +1,34 @@
+// One program run by every executable form that weft has: the comprehension's interpreter, the loop
+// nest's interpreter and machine code. They must agree: the first with the others up to the order of
+// sums and the rounding of fused multiply-adds, the last two bit for bit.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "base/tensor.h"
+#include "polyhedral/schedule.h"
+#include "tc_lang/program.h"
+
+namespace weft::oracle {
+
+// The one def of a text, bound with these sizes.
+Result<tc::Program> Compile(std::string_view text, const std::map<std::string, int64_t>& sizes = {},
+                            const std::vector<std::string>& params = {});
+
+struct Case {
+  const tc::Program* program = nullptr;
+  std::vector<Tensor> inputs;
+  std::vector<int64_t> params;
+  double tolerance = 1e-4;               // relative to the largest value of an output
+  bool machine = true;                   // machine code too, if this machine runs the target
+};
+
+// Runs the nest by its interpreter (a team of 3) and as machine code, and compares all outputs.
+Status Compare(const Case& c, const polyhedral::ScheduleRequest& request, const loops::LoopNest& nest);
+
+}  // namespace weft::oracle
