@@ -61,7 +61,7 @@ class Builder:
     def weight(self, array, name=None):
         """Adds an initializer; `name` is kept as it is (torch style: layer1.0.conv1.weight)."""
         name = self._fresh(name or self._path("weight", ".").lstrip("."))
-        self.initializers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self.initializers.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
     def normal(self, shape, std, mean=0.0):
@@ -95,7 +95,7 @@ class Builder:
         return results[0] if outputs == 1 else results
 
     def constant(self, array):
-        return self.Constant(value=numpy_helper.from_array(np.ascontiguousarray(array)))
+        return self.Constant(value=numpy_helper.from_array(np.asarray(array, order="C")))
 
     # ---- the model ----
     def model(self):
