@@ -34,7 +34,11 @@ Result<std::unique_ptr<PreparedCall>> Prepare(const LibraryCall& call, std::span
 
 // Native kernels on tensors: also those whose output shapes depend on data. The graph's Evaluator and
 // the reference use this too.
-Result<std::vector<Tensor>> RunNative(const LibraryCall& call, std::span<const Tensor* const> inputs);
+// A null input, or a tensor without data, is an absent optional. More than `max_bytes` of results is an
+// error of code kLimit: a shape in a file may ask for anything.
+inline constexpr int64_t kNativeLimitBytes = int64_t{4} << 30;
+Result<std::vector<Tensor>> RunNative(const LibraryCall& call, std::span<const Tensor* const> inputs,
+                                      int64_t max_bytes = kNativeLimitBytes);
 bool HasNative(std::string_view op);
 
 // "onednn 3.2.0 (tbb)"; empty if the library can't be loaded. WEFT_ONEDNN=none hides it.

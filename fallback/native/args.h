@@ -1,0 +1,142 @@
+// What a native kernel sees of its call: operands that are there, attributes, and where results go.
+//
+// Kernels are total: whatever the operands hold, a kernel gives the operator's result or an error that
+// names the operand and the value. Shapes and indices are checked at 64 bits before memory is touched.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "base/tensor.h"
+#include "fallback/call.h"
+
+namespace weft::fallback::native {
+
+using weft::Print;  // of shapes; not the one of calls
+
+// Elements of strings are std::string, of bool one byte.
+struct In {
+  Dtype dtype = Dtype::kF32;
+  Shape shape;
+  int64_t elems = 0;
+  const void* data = nullptr;
+  size_t rank() const { return shape.size(); }
+  template <typename T>
+  const T* as() const {
+    return static_cast<const T*>(data);
+  }
+};
+
+struct Out {
+  Dtype dtype = Dtype::kF32;
+  Shape shape;
+  int64_t elems = 0;
+  void* data = nullptr;
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
+};
+
+In ViewOf(const Tensor& tensor);
+
+// Gives the memory for output i once its type and shape are known; zeroed or not.
+using Allocator = std::function<Result<void*>(size_t i, Dtype dtype, const Shape& shape)>;
+
+class Args {
+ public:
+  Args(const LibraryCall& call, std::vector<std::optional<In>> inputs, const Allocator& allocate)
+      : call(call), inputs_(std::move(inputs)), allocate_(allocate) {}
+
+  const LibraryCall& call;
+
+  size_t size() const { return inputs_.size(); }
+  bool Has(size_t i) const { return i < inputs_.size() && inputs_[i].has_value(); }
+  const In& operator[](size_t i) const {
+    WEFT_CHECK(Has(i), "{}: operand {}", call.op, i);
+    return *inputs_[i];
+  }
+  // Is somebody interested in output i?
+  bool Wants(size_t i) const { return i < call.outputs.size() && !call.outputs[i].value.empty(); }
+  Result<Out> Output(size_t i, Dtype dtype, Shape shape) const;
+
+  // `operand in1 (indices of the model)`, for messages.
+  std::string Name(size_t i) const;
+  template <typename... T>
+  Status Error(fmt::format_string<T...> format, T&&... values) const {
+    return Invalid(call.op + ": " + fmt::format(format, std::forward<T>(values)...));
+  }
+
+  // The operands 0..n-1 are there.
+  Status Need(size_t n) const;
+  Status NeedType(size_t i, Dtype dtype) const;
+  // An operand of i32 or i64 and rank 0 or 1 as a list.
+  Result<std::vector<int64_t>> Ints(size_t i) const;
+  Result<int64_t> Int(size_t i) const;  // of one element
+  // `axis` of `rank`, negative ones counted from behind.
+  Result<int64_t> Axis(int64_t axis, size_t rank) const;
+  // Each once, by the same rule.
+  Result<std::vector<int64_t>> Axes(std::span<const int64_t> axes, size_t rank) const;
+  int64_t Int(std::string_view name, int64_t otherwise) const { return IntAttr(call, name, otherwise); }
+  std::string Text(std::string_view name, std::string_view otherwise) const {
+    return StringAttr(call, name, otherwise);
+  }
+
+ private:
+  std::vector<std::optional<In>> inputs_;
+  const Allocator& allocate_;
+};
+
+using Kernel = Status (*)(const Args& args);
+Kernel FindKernel(std::string_view op);  // null if there is none
+
+// One for each family of native.def.
+#define WEFT_NATIVE_FAMILY(name) Status Run##name(const Args& args)
+WEFT_NATIVE_FAMILY(ArgReduce);
+WEFT_NATIVE_FAMILY(Binary);
+WEFT_NATIVE_FAMILY(Cast);
+WEFT_NATIVE_FAMILY(Clip);
+WEFT_NATIVE_FAMILY(Compare);
+WEFT_NATIVE_FAMILY(Compress);
+WEFT_NATIVE_FAMILY(Concat);
+WEFT_NATIVE_FAMILY(ConstantOfShape);
+WEFT_NATIVE_FAMILY(CumSum);
+WEFT_NATIVE_FAMILY(DepthSpace);
+WEFT_NATIVE_FAMILY(Expand);
+WEFT_NATIVE_FAMILY(EyeLike);
+WEFT_NATIVE_FAMILY(Gather);
+WEFT_NATIVE_FAMILY(GatherElements);
+WEFT_NATIVE_FAMILY(GatherND);
+WEFT_NATIVE_FAMILY(NonMaxSuppression);
+WEFT_NATIVE_FAMILY(NonZero);
+WEFT_NATIVE_FAMILY(OneHot);
+WEFT_NATIVE_FAMILY(Pad);
+WEFT_NATIVE_FAMILY(Pow);
+WEFT_NATIVE_FAMILY(Range);
+WEFT_NATIVE_FAMILY(Reduce);
+WEFT_NATIVE_FAMILY(Reshape);
+WEFT_NATIVE_FAMILY(ReverseSequence);
+WEFT_NATIVE_FAMILY(RoiAlign);
+WEFT_NATIVE_FAMILY(ScatterElements);
+WEFT_NATIVE_FAMILY(ScatterND);
+WEFT_NATIVE_FAMILY(ShapeOf);
+WEFT_NATIVE_FAMILY(Slice);
+WEFT_NATIVE_FAMILY(Split);
+WEFT_NATIVE_FAMILY(Tile);
+WEFT_NATIVE_FAMILY(TopK);
+WEFT_NATIVE_FAMILY(Transpose);
+WEFT_NATIVE_FAMILY(Trilu);
+WEFT_NATIVE_FAMILY(Unary);
+WEFT_NATIVE_FAMILY(Unique);
+WEFT_NATIVE_FAMILY(Variadic);
+WEFT_NATIVE_FAMILY(Where);
+#undef WEFT_NATIVE_FAMILY
+
+}  // namespace weft::fallback::native
