@@ -8,17 +8,6 @@
 namespace weft::cli {
 namespace {
 
-Json StepCounts(const plan::Specialization& s) {
-  Json counts;
-  for (auto kind : {plan::StepKind::kOwn, plan::StepKind::kVendor, plan::StepKind::kNative,
-                    plan::StepKind::kView, plan::StepKind::kPlan}) {
-    int64_t n = 0;
-    for (const plan::Step& step : s.steps) n += step.kind == kind;
-    counts[std::string(plan::StepKindName(kind))] = n;
-  }
-  return counts;
-}
-
 Json SpecializationJson(const plan::Specialization& s) {
   Json inputs;
   for (plan::BufferId id : s.inputs) inputs[s.buffers[id.index].name] = s.buffers[id.index].shape;

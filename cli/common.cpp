@@ -71,6 +71,33 @@ void AddDataFlags(CLI::App& app, Flags& flags) {
   app.add_option("--seed", flags.seed, "for inputs that are generated");
 }
 
+void AddMeasureFlags(CLI::App& app, Flags& flags) {
+  app.add_option("--duration", flags.duration, "at most this long: 2s; default until the interval is under 1 % or 3 s");
+  app.add_option("--runs", flags.runs, "exactly so many");
+  app.add_option("--warmup", flags.warmup, "runs that are not counted");
+}
+
+Result<tuner::MeasureOptions> MeasureOptionsOf(const Flags& flags) {
+  tuner::MeasureOptions options{.runs = flags.runs, .seed = flags.seed};
+  if (flags.runs < 0) return Usage(fmt::format("--runs {}: expected a number that is not negative", flags.runs));
+  if (flags.warmup >= 0) options.warmup = flags.warmup;
+  if (!flags.duration.empty()) {
+    WEFT_TRY(options.seconds, ParseDuration(flags.duration));
+  }
+  return options;
+}
+
+Json StepCounts(const plan::Specialization& s) {
+  Json counts;
+  for (auto kind : {plan::StepKind::kOwn, plan::StepKind::kVendor, plan::StepKind::kNative,
+                    plan::StepKind::kView, plan::StepKind::kPlan}) {
+    int64_t n = 0;
+    for (const plan::Step& step : s.steps) n += step.kind == kind;
+    counts[std::string(plan::StepKindName(kind))] = n;
+  }
+  return counts;
+}
+
 void AddModel(CLI::App& app, Flags& flags, const char* what) {
   app.add_option(what, flags.model, what)->required();
 }

@@ -16,6 +16,8 @@
 #include "base/status.h"
 #include "base/tensor.h"
 #include "driver/options.h"
+#include "plan/plan.h"
+#include "tuner/measure.h"
 
 namespace weft::cli {
 
@@ -46,6 +48,7 @@ using Verb = void (*)(CLI::App& app, Flags& flags, std::function<Status()>& run)
 void AddGeneralFlags(CLI::App& app, Flags& flags);      // --json --quiet --log
 void AddBuildFlags(CLI::App& app, Flags& flags);        // --target --shape … --budget --force …
 void AddDataFlags(CLI::App& app, Flags& flags);         // --inputs --input --data --seed
+void AddMeasureFlags(CLI::App& app, Flags& flags);      // --duration --runs --warmup
 void AddModel(CLI::App& app, Flags& flags, const char* what);
 
 // Everything a build needs, with the cache and database opened. A cache that can't be opened is said
@@ -62,6 +65,9 @@ Status OpenSession(const Flags& flags, Session& session);
 Result<double> ParseDuration(const std::string& text);
 // "x=1x3x224x224".
 Result<std::pair<std::string, Shape>> ParseShapeFlag(const std::string& text);
+
+Result<tuner::MeasureOptions> MeasureOptionsOf(const Flags& flags);
+Json StepCounts(const plan::Specialization& specialization);
 
 // A plan file begins with its magic; everything else is taken for a model.
 bool IsPlanFile(const std::string& path);

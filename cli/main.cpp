@@ -23,6 +23,8 @@ constexpr Entry kVerbs[] = {
     {"check", "list every node that cannot be built", "weft check model.onnx", AddCheck},
     {"build", "optimize a model for the target and write a plan", "weft build model.onnx -o model.plan", AddBuild},
     {"run", "run a model or a plan once", "weft run model.onnx --inputs x.npz -o y.npz", AddRun},
+    {"bench", "measure latency, and each kernel", "weft bench model.onnx --threads 1", AddBench},
+    {"compare", "measure against other ways to run it, and check accuracy", "weft compare model.onnx --against vendor,unfused", AddCompare},
     {"inspect", "print a plan without running it", "weft inspect model.plan", AddInspect},
     {"verify", "check the hashes and the structure of a plan", "weft verify model.plan", AddVerify},
     {"explain", "say why each node is where it is", "weft explain model.onnx conv1", AddExplain},

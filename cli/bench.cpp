@@ -1,0 +1,78 @@
+#include <fmt/format.h>
+
+#include "cli/subject.h"
+#include "cli/verbs.h"
+#include "tuner/measure.h"
+
+namespace weft::cli {
+namespace {
+
+Json KernelRows(const Subject& subject, const std::vector<double>& step_us) {
+  Json rows = Json::array();
+  for (size_t i = 0; i < subject.spec().steps.size(); ++i) {
+    const plan::Step& step = subject.spec().steps[i];
+    rows.push_back({{"name", step.name}, {"kind", plan::StepKindName(step.kind)},
+                    {"library", step.kind == plan::StepKind::kVendor ? step.call.op : ""},
+                    {"nodes", step.nodes}, {"us", step_us[i]}});
+  }
+  return rows;
+}
+
+Result<std::vector<double>> StepMedians(BoundRun& run, size_t steps) {
+  constexpr int kRuns = 9;
+  std::vector<std::vector<double>> samples(steps);
+  for (int r = 0; r < kRuns; ++r) {
+    std::vector<executor::StepTime> times;
+    WEFT_TRY(run(&times));
+    for (size_t i = 0; i < steps; ++i) samples[i].push_back(times[i].us);
+  }
+  std::vector<double> medians;
+  for (auto& s : samples) medians.push_back(tuner::Summarize(s).p50);
+  return medians;
+}
+
+Status Run(const Flags& flags) {
+  Session session;
+  WEFT_TRY(OpenSession(flags, session));
+  WEFT_TRY(auto given, LoadNamedInputs(flags));
+  WEFT_TRY(Subject subject, OpenSubject(flags.model, flags, session, given));
+  WEFT_TRY(auto inputs, InputsFor(subject, flags, given));
+  BoundRun run(subject, inputs);
+  WEFT_TRY(tuner::MeasureOptions options, MeasureOptionsOf(flags));
+  const tuner::Arm arm{subject.name, [&] { return run(); }};
+  WEFT_TRY(auto samples, tuner::Interleave(std::span(&arm, 1), options));
+  const tuner::Summary s = tuner::Summarize(samples[0]);
+  WEFT_TRY(auto steps, StepMedians(run, subject.spec().steps.size()));
+  int64_t weight_bytes = 0;
+  for (const plan::Buffer& b : subject.spec().buffers)
+    if (b.kind == plan::BufferKind::kWeight) weight_bytes += b.bytes;
+  if (flags.json) {
+    Json shapes;
+    for (const InputSpec& spec : InputsOf(subject)) shapes[spec.name] = spec.shape;
+    PrintJson({{"schema", 1}, {"threads", subject.executor->threads()},
+               {"target", weft::Print(subject.executor->plan().target)}, {"shapes", shapes}, {"runs", s.samples},
+               {"latency_us", {{"min", s.min}, {"p50", s.p50}, {"p90", s.p90}, {"p95", s.p95}, {"p99", s.p99}, {"mean", s.mean}}},
+               {"ci95_us", {s.low, s.high}}, {"throughput_per_s", s.p50 > 0 ? 1e6 / s.p50 : 0},
+               {"kernels", KernelRows(subject, steps)},
+               {"memory", {{"arena_bytes", subject.spec().arena_bytes}, {"weight_bytes", weight_bytes}}},
+               {"env", EnvironmentJson(flags, static_cast<int32_t>(subject.executor->threads()))}});
+    return {};
+  }
+  for (size_t i = 0; i < steps.size(); ++i)
+    fmt::print("{:>10.1f} us  {:<6} {}\n", steps[i], plan::StepKindName(subject.spec().steps[i].kind), subject.spec().steps[i].name);
+  fmt::print("p50 {:.1f} us [{:.1f}, {:.1f}], p95 {:.1f}, min {:.1f}, {} runs, {} threads\n", s.p50, s.low, s.high,
+             s.p95, s.min, s.samples, subject.executor->threads());
+  return {};
+}
+
+}  // namespace
+
+void AddBench(CLI::App& app, Flags& flags, std::function<Status()>& run) {
+  AddModel(app, flags, "MODEL|PLAN");
+  AddBuildFlags(app, flags);
+  AddDataFlags(app, flags);
+  AddMeasureFlags(app, flags);
+  run = [&flags] { return Run(flags); };
+}
+
+}  // namespace weft::cli

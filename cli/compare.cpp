@@ -1,0 +1,143 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "cli/subject.h"
+#include "cli/verbs.h"
+#include "driver/accuracy.h"
+#include "driver/pipeline.h"
+#include "driver/reference.h"
+#include "tuner/measure.h"
+
+namespace weft::cli {
+namespace {
+
+struct CompareFlags {
+  std::string against = "vendor";
+  double min_speedup = 0;
+};
+
+struct ArmState {
+  std::string name;
+  std::unique_ptr<Subject> subject;
+  std::unique_ptr<BoundRun> run;
+  std::vector<double> samples;
+};
+
+std::vector<std::string> SplitNames(const std::string& text) {
+  std::vector<std::string> names;
+  std::stringstream stream(text);
+  for (std::string name; std::getline(stream, name, ',');) names.push_back(name);
+  return names;
+}
+
+// Another way to build the same model, or a plan file.
+Result<Subject> OpenArm(const std::string& name, const Flags& flags, const Session& session,
+                        const std::map<std::string, Tensor>& given) {
+  Session other{.options = session.options};
+  other.profiles = session.profiles;
+  if (name == "vendor" || name == "vendor:onednn") {
+    if (!session.options.partition.vendor)
+      return Missing("the arm \"vendor\" needs oneDNN, which is not there");
+    other.options.partition.force = partition::PartitionOptions::Force::kVendor;
+    return OpenSubject(flags.model, flags, other, given);
+  }
+  if (name == "unfused") {
+    other.options.partition.fuse = false;
+    return OpenSubject(flags.model, flags, other, given);
+  }
+  if (IsPlanFile(name)) return OpenSubject(name, flags, other, given);
+  return Usage(fmt::format("found arm \"{}\", expected vendor, unfused, reference or a plan", name));
+}
+
+Status AddArm(std::string name, Subject subject, const std::vector<Tensor>& inputs, std::vector<ArmState>& arms) {
+  ArmState arm{.name = std::move(name), .subject = std::make_unique<Subject>(std::move(subject))};
+  arm.run = std::make_unique<BoundRun>(*arm.subject, inputs);
+  arms.push_back(std::move(arm));
+  return {};
+}
+
+Result<std::vector<Tensor>> Reference(const Flags& flags, const Session& session, const Subject& own,
+                                      const std::vector<Tensor>& inputs) {
+  driver::BuildOptions options = session.options;
+  if (IsPlanFile(flags.model)) return Unsupported("a plan alone has no reference").Try("compare the model instead");
+  const auto specs = InputsOf(own);
+  for (const InputSpec& spec : specs) options.shapes.emplace_back(spec.name, spec.shape);
+  WEFT_TRY(driver::Module module, driver::Open(flags.model, options));
+  return driver::RunReference(module.graph, inputs);
+}
+
+Json AccuracyJson(const driver::Accuracy& a) {
+  const auto finite = [](double v) { return std::isfinite(v) ? Json(v) : Json(nullptr); };
+  return {{"max_abs", finite(a.max_abs)}, {"max_rel", finite(a.max_rel)}, {"max_ulp", finite(a.max_ulp)}, {"within", a.within}};
+}
+
+Status Measure(const Flags& flags, std::vector<ArmState>& arms) {
+  WEFT_TRY(tuner::MeasureOptions options, MeasureOptionsOf(flags));
+  std::vector<tuner::Arm> runs;
+  for (ArmState& arm : arms) runs.push_back({arm.name, [&arm] { return (*arm.run)(); }});
+  WEFT_TRY(auto samples, tuner::Interleave(runs, options));
+  for (size_t i = 0; i < arms.size(); ++i) arms[i].samples = std::move(samples[i]);
+  return {};
+}
+
+Status Run(const Flags& flags, const CompareFlags& compare) {
+  Session session;
+  WEFT_TRY(OpenSession(flags, session));
+  WEFT_TRY(auto given, LoadNamedInputs(flags));
+  WEFT_TRY(Subject own, OpenSubject(flags.model, flags, session, given));
+  WEFT_TRY(auto inputs, InputsFor(own, flags, given));
+  std::vector<ArmState> arms;
+  WEFT_TRY(AddArm("weft", std::move(own), inputs, arms));
+  for (const std::string& name : SplitNames(compare.against)) {
+    if (name == "reference") continue;
+    WEFT_TRY(Subject subject, OpenArm(name, flags, session, given));
+    WEFT_TRY(AddArm(name, std::move(subject), inputs, arms));
+  }
+  WEFT_TRY(auto reference, Reference(flags, session, *arms[0].subject, inputs));
+  WEFT_TRY(Measure(flags, arms));
+
+  Json json{{"schema", 1}, {"arms", Json::array()}, {"kernels", Json::array()}, {"speedup", Json::object()},
+            {"accuracy", Json::object()}, {"env", EnvironmentJson(flags, static_cast<int32_t>(arms[0].subject->executor->threads()))}};
+  bool accurate = true, fast = true;
+  for (ArmState& arm : arms) {
+    std::vector<double> sorted = arm.samples;
+    const tuner::Summary s = tuner::Summarize(sorted);
+    json["arms"].push_back({{"name", arm.name}, {"p50_us", s.p50}, {"ci95_us", {s.low, s.high}}});
+    const driver::Accuracy a = driver::CompareOutputs(arm.run->outputs(), reference, flags.tolerance);
+    json["accuracy"][arm.name] = AccuracyJson(a);
+    if (&arm == &arms[0]) accurate = a.within;
+    std::string speed;
+    if (&arm != &arms[0]) {
+      const tuner::Ratio r = tuner::CompareMedians(arm.samples, arms[0].samples, flags.seed);
+      json["speedup"][arm.name] = {r.low, r.mid, r.high};
+      fast = fast && r.mid >= compare.min_speedup;
+      speed = fmt::format("  weft is {:.3f}x [{:.3f}, {:.3f}]{}", r.mid, r.low, r.high, r.low <= 1 && r.high >= 1 ? " (no difference)" : "");
+    }
+    if (!flags.json)
+      fmt::print("{:<10} p50 {:>10.1f} us [{:.1f}, {:.1f}]  error {:.2e} of the scale{}{}\n", arm.name, s.p50, s.low, s.high,
+                 a.max_rel, a.within ? "" : " (outside the tolerance)", speed);
+  }
+  if (flags.json) PrintJson(json);
+  if (!accurate) return Status(Code::kNo, fmt::format("outputs leave the tolerance {}", flags.tolerance)).At(flags.model);
+  if (!fast) return Status(Code::kNo, fmt::format("slower than asked for: --min-speedup {}", compare.min_speedup)).At(flags.model);
+  return {};
+}
+
+}  // namespace
+
+void AddCompare(CLI::App& app, Flags& flags, std::function<Status()>& run) {
+  auto compare = std::make_shared<CompareFlags>();
+  AddModel(app, flags, "MODEL|PLAN");
+  app.add_option("--against", compare->against, "vendor, unfused, reference or a plan; several with commas");
+  app.add_option("--min-speedup", compare->min_speedup, "exit 1 below this speedup against any arm");
+  app.add_option("--tolerance", flags.tolerance, "largest error, as a part of the output's scale");
+  AddBuildFlags(app, flags);
+  AddDataFlags(app, flags);
+  AddMeasureFlags(app, flags);
+  run = [&flags, compare] { return Run(flags, *compare); };
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,84 @@
+#include "cli/subject.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "driver/build.h"
+#include "driver/inputs.h"
+#include "plan/file.h"
+
+namespace weft::cli {
+namespace {
+
+bool Fits(const plan::Specialization& s, const std::map<std::string, Tensor>& given) {
+  for (plan::BufferId id : s.inputs)
+    if (auto it = given.find(s.buffers[id.index].name); it != given.end())
+      if (it->second.shape() != s.buffers[id.index].shape) return false;
+  return true;
+}
+
+}  // namespace
+
+Result<Subject> OpenSubject(const std::string& path, const Flags& flags, Session& session,
+                            const std::map<std::string, Tensor>& given) {
+  Subject subject{.name = path};
+  plan::Plan plan;
+  if (IsPlanFile(path)) {
+    WEFT_TRY(plan, plan::ReadPlan(path));
+  } else {
+    driver::BuildOptions options = session.options;
+    for (const auto& [name, tensor] : given) options.shapes.emplace_back(name, tensor.shape());
+    WEFT_TRY(driver::Built built, driver::Build(path, options, session.profiles));
+    plan = std::move(built.plan);
+    subject.graph = std::move(built.modules[0].graph);
+    subject.build_s = built.seconds;
+  }
+  while (subject.specialization < plan.specializations.size() &&
+         !Fits(plan.specializations[subject.specialization], given))
+    ++subject.specialization;
+  if (subject.specialization == plan.specializations.size())
+    return Usage("no specialization takes these input shapes").At(path).Try("build with --profile for them");
+  const auto begin = std::chrono::steady_clock::now();
+  WEFT_TRY(subject.executor, driver::MakeExecutor(std::move(plan), session.options.cache, flags.threads));
+  subject.load_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+  return subject;
+}
+
+std::vector<InputSpec> InputsOf(const Subject& subject) {
+  std::vector<InputSpec> specs;
+  for (plan::BufferId id : subject.spec().inputs) {
+    const plan::Buffer& b = subject.spec().buffers[id.index];
+    specs.push_back({b.name, b.dtype, b.shape});
+  }
+  return specs;
+}
+
+Result<std::vector<Tensor>> InputsFor(const Subject& subject, const Flags& flags,
+                                      const std::map<std::string, Tensor>& given) {
+  const std::vector<InputSpec> specs = InputsOf(subject);
+  std::vector<Tensor> generated;
+  if (!subject.graph.inputs.empty()) {
+    WEFT_TRY(generated, driver::GenerateInputs(subject.graph, flags.seed));
+  } else {
+    // A plan does not say what its integers index, so they are 0 or 1.
+    for (size_t i = 0; i < specs.size(); ++i)
+      generated.push_back(driver::GenerateTensor(specs[i].dtype, specs[i].shape, flags.seed * 1000003 + i, 2));
+  }
+  return GatherInputs(flags, specs, given, generated);
+}
+
+BoundRun::BoundRun(Subject& subject, const std::vector<Tensor>& inputs) : subject_(subject) {
+  for (const Tensor& t : inputs) in_.push_back(t.data());
+  for (plan::BufferId id : subject.spec().outputs) {
+    const plan::Buffer& b = subject.spec().buffers[id.index];
+    outputs_.emplace_back(b.dtype, b.shape);
+  }
+  for (Tensor& t : outputs_) out_.push_back(t.mutable_data());
+}
+
+Status BoundRun::operator()(std::vector<executor::StepTime>* times) {
+  return subject_.executor->Run(subject_.specialization, in_, out_, nullptr, times);
+}
+
+}  // namespace weft::cli

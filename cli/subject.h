@@ -1,0 +1,50 @@
+// A network ready to be run again and again: what bench and compare measure.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/tensor.h"
+#include "cli/common.h"
+#include "cli/data.h"
+#include "executor/executor.h"
+#include "graph/graph.h"
+#include "plan/plan.h"
+
+namespace weft::cli {
+
+struct Subject {
+  std::string name;
+  std::unique_ptr<executor::Executor> executor;
+  size_t specialization = 0;
+  graph::Graph graph;              // empty if it came from a plan file
+  double build_s = 0, load_us = 0;
+
+  const plan::Specialization& spec() const { return executor->plan().specializations[specialization]; }
+};
+
+// A model is built under the session's options, a plan is read. Shapes of `given` arrays bind inputs.
+Result<Subject> OpenSubject(const std::string& path, const Flags& flags, Session& session,
+                            const std::map<std::string, Tensor>& given);
+std::vector<InputSpec> InputsOf(const Subject& subject);
+// Given arrays, and generated ones for the rest.
+Result<std::vector<Tensor>> InputsFor(const Subject& subject, const Flags& flags,
+                                      const std::map<std::string, Tensor>& given);
+
+// Buffers that are bound once, so that a measured run neither allocates nor copies.
+class BoundRun {
+ public:
+  BoundRun(Subject& subject, const std::vector<Tensor>& inputs);
+  Status operator()(std::vector<executor::StepTime>* times = nullptr);
+  const std::vector<Tensor>& outputs() const { return outputs_; }
+
+ private:
+  Subject& subject_;
+  std::vector<Tensor> outputs_;
+  std::vector<const void*> in_;
+  std::vector<void*> out_;
+};
+
+}  // namespace weft::cli
