@@ -1,0 +1,79 @@
+// What the rewrites share: a view of the graph with its uses, and changes that are applied together.
+//
+// A rewrite walks the nodes in order and changes them in place, reroutes values (Replace) or adds
+// nodes (Insert); Finish() carries all of it out in one sweep, so a pass costs linear time. A node that
+// is changed in place only gets operands that are defined before it, hence the order stays topological.
+#pragma once
+
+#include <optional>
+#include <utility>
+
+#include "graph/edit.h"
+#include "graph/graph.h"
+#include "graph/simplify.h"
+
+namespace weft::graph {
+
+class Rewriter {
+ public:
+  explicit Rewriter(Graph& graph);
+
+  // The producer of a value, if it is a node of this operator.
+  const Node* Def(ValueId id, Op op) const;
+  const Node* Def(ValueId id) const;
+  // Reads by nodes, by the graph's outputs and by subgraphs.
+  size_t Uses(ValueId id) const { return uses_[static_cast<size_t>(id.index)]; }
+  bool IsOutput(ValueId id) const { return output_[static_cast<size_t>(id.index)]; }
+  // The only node that reads the value, if it is neither an output nor read elsewhere.
+  NodeId OnlyUser(ValueId id) const;
+
+  // Every read of `from` becomes one of `to`. False if the names of outputs forbid it.
+  bool Replace(ValueId from, ValueId to);
+  ValueId Resolve(ValueId id) const;  // through what was replaced so far
+  ValueId NewConstant(std::string_view name, Tensor tensor);
+  ValueId NewComputed(std::string_view name);  // whose producer comes with InsertNode
+  // A new node before `at`; returns its output, with the type of `like`.
+  ValueId Insert(NodeId at, Op op, std::vector<ValueId> inputs, std::string_view name, ValueId like,
+                 std::vector<Attribute> attributes = {});
+  void InsertNode(NodeId at, Node node) { inserted_.emplace_back(at, std::move(node)); }
+  // The node becomes another one with the same outputs.
+  void Become(NodeId id, Op op, std::vector<ValueId> inputs, std::vector<Attribute> attributes = {});
+  void Changed() { ++changes_; }
+  Names& names() { return names_; }
+
+  // Applies what was asked for, drops what died; how often something changed.
+  int Finish();
+
+  Graph& graph;
+
+ private:
+  void Grow();
+  void FixSubgraphs(const std::vector<std::string>& old_names);
+  std::vector<uint32_t> uses_;
+  std::vector<NodeId> user_;            // the last reader
+  std::vector<bool> output_;
+  std::vector<ValueId> forward_;        // invalid: itself
+  std::vector<std::pair<NodeId, Node>> inserted_;
+  Names names_;
+  int changes_ = 0;
+};
+
+// Patterns.
+std::optional<double> ScalarOf(const Graph& graph, ValueId id);  // a constant of one element
+bool Near(double a, double b);                                   // equal up to what f16 rounds away
+bool SameShape(const Graph& graph, ValueId a, ValueId b);        // both known and equal
+// op(other, scalar), in either order if the operator commutes.
+std::optional<std::pair<ValueId, double>> WithScalar(const Rewriter& r, ValueId id, Op op);
+// A product taken apart: Mul of anything, Div by numbers. value = coefficient * product of factors.
+struct Factors {
+  double coefficient = 1;
+  std::vector<ValueId> values;
+};
+Factors FactorsOf(const Rewriter& r, ValueId id);
+
+// The rewrites, by name of their files.
+#define WEFT_REWRITE(name) Result<int> name(Graph& graph, const Evaluator& evaluate);
+#include "graph/rewrites/rewrites.def"
+#undef WEFT_REWRITE
+
+}  // namespace weft::graph
