@@ -93,10 +93,10 @@ Result<Tensor> BlobStore::Get(std::string_view hash, Dtype dtype, Shape shape) c
   if (!IsHash(hash)) return Invalid("a blob's hash has 64 hexadecimal digits");
   const auto found = blobs_.find(hash);
   if (found == blobs_.end()) return error("is absent");
-  const auto& [bytes, is_checked] = found->second;
-  if (!is_checked->load()) {
+  const Tensor& bytes = found->second.bytes;
+  if (!found->second.is_checked->load()) {
     if (Sha256(bytes.raw()).Hex() != hash) return error("its bytes have another hash");
-    is_checked->store(true);
+    found->second.is_checked->store(true);
   }
   const auto wrong_size = [&] {
     return error(fmt::format("found {} bytes, which is no {}{}", bytes.bytes(), DtypeName(dtype),
@@ -123,7 +123,7 @@ Status BlobStore::Save(const std::string& directory) const {
   for (const auto& [hash, blob] : blobs_) {
     const std::span<const std::byte> raw = blob.bytes.raw();
     const std::string_view content(reinterpret_cast<const char*>(raw.data()), raw.size());
-    WEFT_TRY(WriteFileAtomically(directory + "/" + hash, content));
+    WEFT_TRY(WriteFileAtomically(fmt::format("{}/{}", directory, hash), content));
   }
   return {};
 }
@@ -136,7 +136,7 @@ Result<BlobStore> BlobStore::Load(const std::string& directory) {
   while (const dirent* entry = ::readdir(listing.get())) {
     const std::string hash = entry->d_name;
     if (!IsHash(hash)) continue;
-    WEFT_TRY(Tensor bytes, MapFile(directory + "/" + hash));
+    WEFT_TRY(Tensor bytes, MapFile(fmt::format("{}/{}", directory, hash)));
     store.blobs_.emplace(hash, Blob{std::move(bytes), std::make_shared<std::atomic<bool>>(false)});
   }
   return store;
@@ -150,6 +150,7 @@ Result<Tensor> BlobStore::Bytes(std::string_view hash) const {
 
 std::vector<std::string> BlobStore::Hashes() const {
   std::vector<std::string> hashes;
+  hashes.reserve(blobs_.size());
   for (const auto& [hash, blob] : blobs_) hashes.push_back(hash);
   return hashes;
 }

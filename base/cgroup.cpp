@@ -1,5 +1,8 @@
 #include "base/cgroup.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <charconv>
 #include <vector>
 
@@ -72,7 +75,7 @@ std::optional<double> CgroupCpuQuota(const std::string& root, std::string_view m
     if (controllers.empty()) {
       Lower(least, root, path, QuotaV2);
     } else if (HasCpu(controllers)) {
-      Lower(least, root + "/" + controllers, path, QuotaV1);
+      Lower(least, fmt::format("{}/{}", root, controllers), path, QuotaV1);
       if (controllers != "cpu") Lower(least, root + "/cpu", path, QuotaV1);
     }
   }

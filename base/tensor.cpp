@@ -18,13 +18,12 @@ constexpr int64_t kAlignBytes = 64;
 // Zeroed memory with a whole number of lines. calloc leaves fresh pages to the kernel to zero, so a
 // large tensor costs nothing until it is written. Null when there is none.
 std::shared_ptr<void> AllocateZeroed(int64_t bytes) {
-  const int64_t padded = (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes + 2 * kAlignBytes;
+  const size_t whole = (bytes / kAlignBytes + 1) * kAlignBytes;
+  size_t padded = whole + kAlignBytes;
   void* block = std::calloc(padded, 1);
   if (block == nullptr) return nullptr;
   std::shared_ptr<void> owner(block, std::free);
-  const auto address = reinterpret_cast<uintptr_t>(block);
-  const uintptr_t aligned = (address + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
-  return {owner, reinterpret_cast<void*>(aligned)};
+  return {owner, std::align(kAlignBytes, whole, block, padded)};
 }
 
 }  // namespace

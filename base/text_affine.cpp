@@ -127,7 +127,8 @@ class AffineParser {
 
   static bool CountAtoms(const Affine& e, int& budget) {
     for (const Affine::Term& t : e.terms()) {
-      if (--budget < 0 || (t.dividend && !CountAtoms(*t.dividend, budget))) return false;
+      --budget;
+      if (budget < 0 || (t.dividend && !CountAtoms(*t.dividend, budget))) return false;
     }
     return true;
   }

@@ -68,9 +68,9 @@ void AllowWorkers(uint32_t threads) {
 // turns it. The two counters lie on lines of their own, so that arriving does not disturb the
 // waiting.
 struct Barrier::State {
-  uint32_t size = 1;
   alignas(kLineBytes) std::atomic<uint32_t> arrived = 0;
   alignas(kLineBytes) std::atomic<uint32_t> phase = 0;
+  uint32_t size = 1;
 };
 
 Barrier::Barrier(uint32_t size) : state_(std::make_unique<State>()) { SetSize(size); }
@@ -180,7 +180,7 @@ void Team::Run(const std::function<void(uint32_t rank, uint32_t size)>& body) {
     try {
       for (uint32_t i = 1; i < s.size; ++i) group.run(work);
     } catch (const std::bad_alloc&) {
-      // Ranks without a task are ranks that never start.
+      s.wait = kShortestWait;  // ranks without a task are ranks that never start
     }
     const uint32_t size = gate.Close(s.size - 1, s.wait) + 1;
     // Where the pool is busy with something else, waiting long again would be in vain.
