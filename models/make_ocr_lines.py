@@ -23,7 +23,8 @@ import ocr
 FONTS = "/usr/share/fonts/"
 SANS, SANS_BOLD = "truetype/dejavu/DejaVuSans.ttf", "truetype/dejavu/DejaVuSans-Bold.ttf"
 MONO = "truetype/dejavu/DejaVuSansMono.ttf"
-LIBERATION, LIBERATION_SERIF = "truetype/liberation/LiberationSans-Regular.ttf", "truetype/liberation/LiberationSerif-Regular.ttf"
+LIBERATION = "truetype/liberation/LiberationSans-Regular.ttf"
+LIBERATION_SERIF = "truetype/liberation/LiberationSerif-Regular.ttf"
 ZENHEI, NOTO = "truetype/wqy/wqy-zenhei.ttc", "opentype/noto/NotoSansCJK-Regular.ttc"
 NOTO_SERIF = "opentype/noto/NotoSerifCJK-Regular.ttc"
 BLACK, WHITE, NAVY, CREAM, MAROON = (0, 0, 0), (255, 255, 255), (20, 30, 90), (250, 244, 225), (120, 20, 30)
