@@ -12,6 +12,7 @@
 #include "fallback/match.h"
 #include "partition/candidate.h"
 #include "partition/clusters.h"
+#include "partition/layouts.h"
 
 namespace weft::partition {
 namespace {
@@ -33,6 +34,7 @@ class Partitioner {
         sets_(facts_), kind_(graph.nodes.size(), Implementation::kOwn) {}
 
   Result<Grouping> Run() {
+    layouts_ = PlanLayouts(graph_);
     WEFT_TRY(Classify());
     if (options_.fuse) GrowGreedily();
     if (options_.vendor && options_.force != PartitionOptions::Force::kOwn) OfferToLibrary();
@@ -69,8 +71,15 @@ class Partitioner {
     const graph::Node& node = graph_[id];
     if (!IsReshape(node.op) || node.inputs.empty() || !node.inputs[0].valid()) return false;
     const graph::Value& in = graph_[node.inputs[0]];
-    return !facts_.is_output[node.outputs[0].index] && in.kind != graph::ValueKind::kConstant &&
-           graph::StaticShape(in) && graph::StaticShape(graph_[node.outputs[0]]);
+    const auto from = graph::StaticShape(in), to = graph::StaticShape(graph_[node.outputs[0]]);
+    return !facts_.is_output[node.outputs[0].index] && in.kind != graph::ValueKind::kConstant && from && to &&
+           SamePlaces(LayoutOf(node.inputs[0]), Layout::Plain(from->size()), *from) &&
+           SamePlaces(LayoutOf(node.outputs[0]), Layout::Plain(to->size()), *to);
+  }
+
+  Layout LayoutOf(ValueId v) const {
+    const auto it = layouts_.find(v);
+    return it == layouts_.end() ? Layout::Plain(graph_[v].shape ? graph_[v].shape->size() : 0) : it->second;
   }
 
   std::vector<Member> MembersOf(std::span<const NodeId> nodes) const {
@@ -164,7 +173,7 @@ class Partitioner {
             return kind_[n.index] == Implementation::kVendor || kind_[n.index] == Implementation::kView;
           }))
         continue;
-      auto call = fallback::Match(graph_, nodes, fallback::Library::kOnednn);
+      auto call = fallback::Match(graph_, nodes, fallback::Library::kOnednn, [&](ValueId v) { return LayoutOf(v); });
       if (call.yes()) Decide(nodes, *call);
     }
   }
@@ -208,7 +217,7 @@ class Partitioner {
   }
 
   Result<Grouping> Collect() {
-    Grouping g{.name = graph_.name, .target = target_};
+    Grouping g{.name = graph_.name, .target = target_, .layouts = layouts_};
     std::set<std::string> names;
     for (int32_t set : sets_.TopologicalOrder()) {
       const auto& nodes = sets_.Members(set);
@@ -258,6 +267,7 @@ class Partitioner {
   const PartitionOptions& options_;
   GraphFacts facts_;
   Clusters sets_;
+  std::map<ValueId, Layout> layouts_;
   std::vector<Implementation> kind_;
   std::map<std::vector<NodeId>, Verdict<Price>> own_prices_;
   std::priority_queue<Merge> queue_;

@@ -1,0 +1,133 @@
+#include "partition/layouts.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace weft::partition {
+namespace {
+
+using graph::Op;
+using graph::ValueId;
+
+bool IsImageOp(Op op) {
+  switch (op) {
+    case Op::kConv: case Op::kConvTranspose: case Op::kMaxPool: case Op::kAveragePool:
+    case Op::kGlobalAveragePool: case Op::kGlobalMaxPool: case Op::kBatchNormalization:
+    case Op::kInstanceNormalization: case Op::kResize: case Op::kLRN:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Those that treat memory as plain, whatever the axes mean.
+bool ReadsPlainMemory(Op op) {
+  switch (op) {
+    case Op::kReshape: case Op::kFlatten: case Op::kSqueeze: case Op::kUnsqueeze: return true;
+    default: return false;
+  }
+}
+
+// Those whose input and output axes correspond, so that one layout suits both.
+bool KeepsAxes(const graph::Graph& graph, const graph::Node& node) {
+  if (IsImageOp(node.op)) return true;
+  switch (node.op) {
+    case Op::kAdd: case Op::kSub: case Op::kMul: case Op::kDiv: case Op::kMax: case Op::kMin: case Op::kPow:
+    case Op::kRelu: case Op::kLeakyRelu: case Op::kPRelu: case Op::kElu: case Op::kSelu: case Op::kClip:
+    case Op::kSigmoid: case Op::kTanh: case Op::kHardSigmoid: case Op::kHardSwish: case Op::kSwish:
+    case Op::kMish: case Op::kGelu: case Op::kErf: case Op::kExp: case Op::kSqrt: case Op::kAbs: case Op::kNeg:
+    case Op::kSoftplus: case Op::kConcat: case Op::kSplit: case Op::kSlice: case Op::kPad: case Op::kIdentity:
+    case Op::kCast: case Op::kReduceMean:
+      return std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) {
+        return !v.valid() || (graph[v].shape && graph[v].shape->size() == 4);
+      });
+    default:
+      return false;
+  }
+}
+
+class LayoutPlanner {
+ public:
+  explicit LayoutPlanner(const graph::Graph& graph) : graph_(graph), parent_(graph.values.size()) {
+    std::iota(parent_.begin(), parent_.end(), 0);
+  }
+
+  std::map<ValueId, Layout> Run() {
+    for (const graph::Node& node : graph_.nodes)
+      if (KeepsAxes(graph_, node)) Join(node);
+    std::vector<bool> image(parent_.size(), false);
+    for (const graph::Node& node : graph_.nodes)
+      if (IsImageOp(node.op)) {
+        Mark(node.inputs, image);
+        Mark(node.outputs, image);
+      }
+    std::vector<bool> plain(parent_.size(), false);
+    for (const graph::Node& node : graph_.nodes)
+      if (ReadsPlainMemory(node.op) && !node.inputs.empty() && node.inputs[0].valid())
+        plain[node.inputs[0].index] = !IsPointImage(node.inputs[0]);
+    for (ValueId v : graph_.outputs) plain[v.index] = true;
+    std::map<ValueId, Layout> layouts;
+    const Layout channels_last = Layout::Permuted(std::vector<int32_t>{0, 2, 3, 1});
+    for (size_t v = 0; v < parent_.size(); ++v)
+      if (IsCandidate(ValueId(v)) && image[Root(static_cast<int32_t>(v))] && !plain[v])
+        layouts[ValueId(v)] = channels_last;
+    return layouts;
+  }
+
+ private:
+  bool IsCandidate(ValueId v) const {
+    const graph::Value& value = graph_[v];
+    return value.kind == graph::ValueKind::kComputed && value.shape && value.shape->size() == 4 &&
+           graph::StaticShape(value);
+  }
+
+  // Of one pixel, where channels last and plain are the same.
+  bool IsPointImage(ValueId v) const {
+    const auto shape = graph::StaticShape(graph_[v]);
+    return shape && shape->size() == 4 && (*shape)[2] == 1 && (*shape)[3] == 1;
+  }
+
+  int32_t Root(int32_t v) {
+    while (parent_[v] != v) v = parent_[v] = parent_[parent_[v]];
+    return v;
+  }
+
+  void Join(const graph::Node& node) {
+    int32_t first = -1;
+    const auto add = [&](ValueId v) {
+      if (!v.valid() || !IsCandidate(v)) return;
+      const int32_t root = Root(v.index);
+      if (first < 0) first = root;
+      parent_[std::max(first, root)] = std::min(first, root);
+      first = std::min(first, root);
+    };
+    for (ValueId v : node.inputs) add(v);
+    for (ValueId v : node.outputs) add(v);
+  }
+
+  void Mark(const std::vector<ValueId>& values, std::vector<bool>& image) {
+    for (ValueId v : values)
+      if (v.valid() && IsCandidate(v)) image[Root(v.index)] = true;
+  }
+
+  const graph::Graph& graph_;
+  std::vector<int32_t> parent_;
+};
+
+// Physical axes from outermost to innermost, without those that have one element.
+std::vector<Layout::Axis> Essential(const Layout& layout, const Shape& shape) {
+  std::vector<Layout::Axis> axes;
+  for (const Layout::Axis& a : layout.axes)
+    if (shape[static_cast<size_t>(a.axis)] != 1) axes.push_back(a);
+  return axes;
+}
+
+}  // namespace
+
+std::map<ValueId, Layout> PlanLayouts(const graph::Graph& graph) { return LayoutPlanner(graph).Run(); }
+
+bool SamePlaces(const Layout& a, const Layout& b, const Shape& shape) {
+  return a == b || (a.row_pad_elems == b.row_pad_elems && Essential(a, shape) == Essential(b, shape));
+}
+
+}  // namespace weft::partition

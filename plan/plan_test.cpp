@@ -1,0 +1,163 @@
+#include "plan/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "plan/file.h"
+#include "plan/memory.h"
+#include "plan/pack.h"
+
+namespace weft::plan {
+namespace {
+
+// Two kernels over one arena buffer, a weight and a view: every kind of line but calls.
+Plan SmallPlan() {
+  Plan plan{.name = "small", .model_hash = "ab", .weft = "weft 0", .codegen = "none", .libraries = ""};
+  plan.target.threads = 2;
+  for (const char* name : {"first", "second"}) {
+    plan.kernels.push_back({.name = name, .loops = std::string("loops ") + name, .key = "00ff"});
+    plan.blobs.Put(TextBlob(plan.kernels.back().loops));
+  }
+  Tensor weight(Dtype::kF32, {4});
+  for (int i = 0; i < 4; ++i) weight.mutable_as<float>()[i] = static_cast<float>(i);
+  Specialization s;
+  const auto add = [&](std::string name, Shape shape, BufferKind kind) {
+    Buffer b{.name = std::move(name), .shape = std::move(shape), .kind = kind};
+    b.layout = Layout::Plain(b.shape.size());
+    b.bytes = *BufferBytes(b);
+    s.buffers.push_back(std::move(b));
+    return BufferId(s.buffers.size() - 1);
+  };
+  const BufferId in = add("in put", {2, 3}, BufferKind::kInput), w = add("w", {4}, BufferKind::kWeight);
+  s.buffers[w.index].blob = plan.blobs.Put(weight);
+  const BufferId a = add("a", {2, 3}, BufferKind::kArena), b = add("b", {6}, BufferKind::kAlias);
+  s.buffers[b.index].alias = a;
+  const BufferId out = add("out", {6}, BufferKind::kOutput);
+  s.inputs = {in};
+  s.outputs = {out};
+  s.steps = {{.kind = StepKind::kOwn, .name = "one", .kernel = KernelId(0), .inputs = {in, w}, .outputs = {a}, .us = 1.5, .nodes = {"/a \"b\""}},
+             {.kind = StepKind::kView, .name = "flat", .inputs = {a}, .outputs = {b}},
+             {.kind = StepKind::kOwn, .name = "two", .kernel = KernelId(1), .inputs = {b}, .outputs = {out}, .measured = true}};
+  EXPECT_TRUE(PlanMemory(s).ok());
+  plan.specializations.push_back(std::move(s));
+  return plan;
+}
+
+TEST(Plan, RoundTrips) {
+  const Plan plan = SmallPlan();
+  ASSERT_TRUE(Verify(plan).ok()) << Verify(plan).ToString();
+  auto parsed = ParsePlan(Print(plan), "t", plan.blobs);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().ToString() << Print(plan);
+  EXPECT_TRUE(Equal(plan, *parsed));
+  EXPECT_EQ(Print(plan), Print(*parsed));
+}
+
+TEST(Plan, FileRoundTripsToTheSameBytes) {
+  const Plan plan = SmallPlan();
+  auto bytes = SerializePlan(plan);
+  ASSERT_TRUE(bytes.ok());
+  auto read = ReadPlan(std::as_bytes(std::span(*bytes)), "t");
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  EXPECT_EQ(*SerializePlan(*read), *bytes);
+}
+
+TEST(Plan, EveryFlippedBitOfAFileIsNoticed) {
+  const std::string bytes = *SerializePlan(SmallPlan());
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    std::string damaged = bytes;
+    damaged[i] = static_cast<char>(damaged[i] ^ (1 << (i % 8)));
+    auto read = ReadPlan(std::as_bytes(std::span(damaged)), "t");
+    ASSERT_FALSE(read.ok()) << "byte " << i;
+    EXPECT_EQ(read.status().code(), Code::kInvalid);
+    EXPECT_FALSE(read.status().where().empty());
+  }
+}
+
+TEST(Plan, EveryTruncationAndAnyTailIsNoticed) {
+  const std::string bytes = *SerializePlan(SmallPlan());
+  for (size_t n = 0; n < bytes.size(); ++n)
+    ASSERT_FALSE(ReadPlan(std::as_bytes(std::span(bytes).first(n)), "t").ok()) << n;
+  const std::string longer = bytes + std::string(1, '\0');
+  EXPECT_FALSE(ReadPlan(std::as_bytes(std::span(longer)), "t").ok());
+}
+
+// A right hash does not make a plan right: structure is checked on its own.
+TEST(Plan, VerifyFindsWrongStructure) {
+  const auto broken = [](auto&& change) {
+    Plan plan = SmallPlan();
+    change(plan, plan.specializations[0]);
+    const Status status = Verify(plan);
+    return status.ok() ? std::string() : status.what();
+  };
+  EXPECT_NE(broken([](Plan&, Specialization& s) { s.buffers[2].offset = 64; }), "");
+  EXPECT_NE(broken([](Plan&, Specialization& s) { s.buffers[2].offset = -64; }), "");
+  EXPECT_NE(broken([](Plan&, Specialization& s) { s.arena_bytes = 0; }), "");
+  EXPECT_NE(broken([](Plan&, Specialization& s) { s.buffers[2].bytes += 4; }), "");
+  EXPECT_NE(broken([](Plan&, Specialization& s) { s.buffers[1].blob = std::string(64, 'a'); }), "");
+  EXPECT_NE(broken([](Plan&, Specialization& s) { s.buffers[3].alias = BufferId(4); }), "");
+  EXPECT_NE(broken([](Plan&, Specialization& s) { s.buffers[3].shape = {60}; s.buffers[3].bytes = 240; }), "");
+  EXPECT_NE(broken([](Plan&, Specialization& s) { s.steps[0].kernel = KernelId(9); }), "");
+  EXPECT_NE(broken([](Plan&, Specialization& s) { s.steps[0].inputs[0] = BufferId(77); }), "");
+  EXPECT_NE(broken([](Plan&, Specialization& s) { s.steps[0].inputs[0] = BufferId(4); }), "");
+  EXPECT_NE(broken([](Plan&, Specialization& s) { s.steps[2].outputs[0] = BufferId(0); }), "");
+  EXPECT_NE(broken([](Plan&, Specialization& s) { s.steps[1].outputs[0] = BufferId(4); }), "");
+  EXPECT_NE(broken([](Plan&, Specialization& s) { s.steps.pop_back(); }), "");
+  EXPECT_NE(broken([](Plan&, Specialization& s) { s.buffers[2].last_step = 0; }), "");
+  EXPECT_NE(broken([](Plan& p, Specialization&) { p.kernels[1].name = "first"; }), "");
+  EXPECT_NE(broken([](Plan& p, Specialization&) { p.kernels[1].rank_scratch_bytes = -1; }), "");
+}
+
+TEST(Plan, VerifyFindsOverlapsOfWhatIsLiveAtOnce) {
+  Plan plan = SmallPlan();
+  Specialization& s = plan.specializations[0];
+  Buffer other = s.buffers[2];
+  other.name = "other";
+  s.buffers.push_back(other);
+  s.steps[0].outputs.push_back(BufferId(s.buffers.size() - 1));
+  EXPECT_FALSE(Verify(plan).ok());
+  ASSERT_TRUE(PlanMemory(s).ok());
+  EXPECT_TRUE(Verify(plan).ok()) << Verify(plan).ToString();
+}
+
+// Random lifetimes: nothing that is live at once overlaps, and the arena stays near the lower bound.
+TEST(PlanMemory, PlacesRandomLifetimesApart) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 200; ++round) {
+    Specialization s;
+    const int steps = 1 + static_cast<int>(random() % 20);
+    s.steps.resize(static_cast<size_t>(steps));
+    for (int b = 0; b < 30; ++b) {
+      Buffer buffer{.name = std::to_string(b), .dtype = Dtype::kU8, .shape = {static_cast<int64_t>(random() % 1000)}};
+      buffer.layout = Layout::Plain(1);
+      buffer.bytes = buffer.shape[0];
+      s.buffers.push_back(buffer);
+      const size_t first = random() % s.steps.size(), last = first + random() % (s.steps.size() - first);
+      s.steps[first].outputs.push_back(BufferId(static_cast<size_t>(b)));
+      s.steps[last].inputs.push_back(BufferId(static_cast<size_t>(b)));
+    }
+    ASSERT_TRUE(PlanMemory(s).ok());
+    for (const Buffer& x : s.buffers)
+      for (const Buffer& y : s.buffers) {
+        if (&x == &y || x.first_step > y.last_step || y.first_step > x.last_step) continue;
+        EXPECT_TRUE(x.offset + x.bytes <= y.offset || y.offset + y.bytes <= x.offset || !x.bytes || !y.bytes);
+      }
+    EXPECT_GE(s.arena_bytes, MaximumLiveBytes(s));
+  }
+}
+
+TEST(Pack, UnpackIsItsInverse) {
+  for (const char* text : {"abcd", "acdb", "aBcd8b", "acdb+3", "dcba", "ABcd4a8b"}) {
+    auto layout = ParseLayout(text);
+    ASSERT_TRUE(layout.ok()) << layout.status().ToString();
+    Tensor plain(Dtype::kF32, {3, 5, 2, 4});
+    for (int64_t i = 0; i < plain.elems(); ++i) plain.mutable_as<float>()[i] = static_cast<float>(i + 1);
+    const Tensor packed = Pack(plain, *layout);
+    EXPECT_EQ(packed.elems(), AllocElems(*layout, plain.shape())) << text;
+    EXPECT_TRUE(Unpack(packed, *layout, plain.shape()) == plain) << text;
+  }
+}
+
+}  // namespace
+}  // namespace weft::plan
