@@ -1,6 +1,5 @@
 #include "base/target.h"
 
-#include <fstream>
 #include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
@@ -179,12 +178,14 @@ bool HostRuns(Isa isa) {
   return false;
 }
 
+// "model name\t: AMD EPYC 9R14", once for each processor.
 std::string DeviceName() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("model name"))
-      if (const size_t colon = line.find(": "); colon != line.npos) return line.substr(colon + 2);
-  return "unknown";
+  const Result<std::string> info = ReadFile("/proc/cpuinfo", 16 << 20);
+  const size_t line = info.ok() ? info->find("model name") : std::string::npos;
+  if (line == std::string::npos) return "unknown";
+  const std::string first = info->substr(line, info->find('\n', line) - line);
+  const size_t colon = first.find(": ");
+  return colon == first.npos ? "unknown" : first.substr(colon + 2);
 }
 
 }  // namespace weft

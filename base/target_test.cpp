@@ -39,6 +39,8 @@ TEST(Target, Host) {
   EXPECT_GE(host->l2_bytes, host->l1_bytes);
   EXPECT_EQ(ParseTarget("cpu:x86-64-v3")->isa, Isa::kX86V3);
   EXPECT_FALSE(HostRuns(Isa::kSm90));
+  EXPECT_FALSE(DeviceName().empty());
+  EXPECT_EQ(DeviceName().find('\n'), std::string::npos);
 }
 
 TEST(Target, Refuses) {
