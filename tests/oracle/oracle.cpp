@@ -103,10 +103,10 @@ Status Compare(const Case& c, const polyhedral::ScheduleRequest& request, const 
   if (fault.code != 0) return Internal(fmt::format("fault {} at operand {}", fault.code, fault.operand));
   WEFT_TRY(CompareOutputs(c, nest, memory, expected));
   if (!c.machine || !HostRuns(request.target.isa)) return {};
+  WEFT_TRY(const Machine machine, Machine::Make(nest, request.target));
   for (const uint32_t team : {1u, 3u}) {
     Memory native = Lay(c, nest);
-    WEFT_TRY(const bool ran, RunMachineCode(nest, request.target, native.pointers, c.params, team));
-    if (!ran) return {};
+    machine.Run(native.pointers.data(), c.params.data(), team);
     for (size_t k = 0; k < memory.buffers.size(); ++k) {
       if (memory.buffers[k] == native.buffers[k]) continue;
       WEFT_TRY(CompareOutputs(c, nest, native, expected));

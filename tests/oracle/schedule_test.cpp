@@ -18,6 +18,8 @@ Status RunChoice(const tc::Program& program, const std::vector<Tensor>& inputs, 
   const ScheduleRequest request{.program = &program, .constants = std::move(constants), .target = V4()};
   auto tree = BuildSchedule(request, choice);
   if (!tree.yes()) return Internal(std::string(ReasonName(tree.refusal().reason)) + ": " + tree.refusal().detail);
+  const auto legal = CheckLegal(request, *tree);
+  if (!legal.yes()) return Internal(legal.refusal().detail + "\n" + tree->text);
   WEFT_TRY(const loops::LoopNest nest, Lower(request, choice, *tree));
   Status status = Compare({.program = &program, .inputs = inputs}, request, nest);
   if (!status.ok()) return std::move(status).Because(tree->text + loops::Print(nest));

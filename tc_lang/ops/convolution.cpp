@@ -1,0 +1,94 @@
+// Convolutions. A padded tap is no tap: it is read through a guard and adds nothing.
+#include "tc_lang/ops/families.h"
+#include "tc_lang/ops/window.h"
+
+namespace weft::tc::ops {
+namespace {
+
+// A 1x1 kernel that meets no padding is a matrix product.
+std::string_view TagOf(const Windows& windows) {
+  for (const WindowAxis& a : windows.axes) {
+    if (a.kernel != 1) return "convolution";
+  }
+  return windows.guards.empty() ? "contraction" : "convolution";
+}
+
+// y(n, k, …) = sum of `product`, plus the bias.
+void SumWithBias(Writer& w, std::string_view tag, const Operand& y, const Subs& at, const std::string& product) {
+  if (!w.Has(2)) return w.Reduce(tag, y, at, "+=!", product);
+  const Operand sum = w.Temp("conv", y.dtype), bias = w.In(2);
+  w.Reduce(tag, sum, at, "+=!", product);
+  w.Set("pointwise", y, at, fmt::format("{} + {}", w.At(sum, at), w.At(bias, {at[1]})));
+}
+
+}  // namespace
+
+void Conv(Writer& w) {
+  const Operand x = w.In(0), filter = w.In(1), y = w.Out();
+  const Windows win = MakeWindows(w, x, y, w.Extents(filter, 2));
+  const Channels c = MakeChannels(w, w.Extent(x, 1), w.Extent(y, 1), false);
+  if (!w.ok()) return;
+  w.Range("n", x.dims[0]);
+  const std::string product = fmt::format("{} * {}", w.At(x, Concat({"n", c.in}, win.at)),
+                                          w.At(filter, Concat(c.filter, win.tap)));
+  SumWithBias(w, TagOf(win), y, Concat({"n", c.out}, win.out), Guarded(win.guards, product, Lit(y.dtype, 0)));
+}
+
+// Zero points: of x a scalar, of the filter a scalar or one a channel.
+void ConvInteger(Writer& w) {
+  const Operand x = w.In(0), filter = w.In(1), y = w.Out();
+  const Windows win = MakeWindows(w, x, y, w.Extents(filter, 2));
+  const Channels c = MakeChannels(w, w.Extent(x, 1), w.Extent(y, 1), false);
+  if (!w.ok()) return;
+  w.Range("n", x.dims[0]);
+  const auto centred = [&](const Operand& t, const Subs& at, size_t zero_point, const std::string& channel) {
+    std::string value = Cast(Dtype::kI32, w.At(t, at));
+    if (!w.Has(zero_point)) return value;
+    const Operand z = w.Arg(zero_point);
+    const Subs sub = z.dims.empty() ? Subs{} : Subs{z.dims[0].IsOne() ? "0" : channel};
+    return fmt::format("({} - {})", value, Cast(Dtype::kI32, w.At(z, sub)));
+  };
+  const std::string product = fmt::format("{} * {}", centred(x, Concat({"n", c.in}, win.at), 2, "0"),
+                                          centred(filter, Concat(c.filter, win.tap), 3, c.out));
+  w.Reduce(TagOf(win), y, Concat({"n", c.out}, win.out), "+=!", Guarded(win.guards, product, "0"));
+}
+
+// Output o takes input i through tap t where o = i * stride + t * dilation - pad_lo, so
+// i = (o + pad_lo - t * dilation) / stride where that is whole and inside.
+void ConvTranspose(Writer& w) {
+  const Operand x = w.In(0), filter = w.In(1), y = w.Out();
+  Windows win;
+  const Ints kernel = w.Extents(filter, 2);
+  const size_t n = kernel.size();
+  if (n == 0 || n > 3 || x.dims.size() != n + 2) return w.Refuse(fmt::format("{} spatial axes", n));
+  const Ints strides = w.IntsOr("strides", 1, n), dilations = w.IntsOr("dilations", 1, n);
+  const Ints pads = w.IntsOr("pads", 0, 2 * n), extra = w.IntsOr("output_padding", 0, n);
+  const std::string mode = graph::StringAttr(w.node, "auto_pad", "NOTSET");
+  const bool fitted = !graph::IntsAttr(w.node, "output_shape").empty() || mode.starts_with("SAME");
+  for (size_t i = 0; i < n; ++i) {
+    const auto axis = static_cast<int64_t>(i) + 2;
+    WindowAxis a{.in = w.Extent(x, axis), .out = w.Extent(y, axis), .kernel = kernel[i], .stride = strides[i],
+                 .dilation = dilations[i], .pad_lo = mode == "VALID" ? 0 : pads[i]};
+    const int64_t total = a.stride * (a.in - 1) + extra[i] + (a.kernel - 1) * a.dilation + 1 - a.out;
+    if (fitted) a.pad_lo = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
+    win.axes.push_back(a);
+  }
+  win.out = OutIndices(w, win.axes);
+  win.tap = TapIndices(w, win.axes);
+  for (size_t i = 0; i < n; ++i) {
+    const WindowAxis& a = win.axes[i];
+    const std::string e = Sum({{1, win.out[i]}, {a.kernel == 1 ? 0 : -a.dilation, win.tap[i]}}, a.pad_lo);
+    if (a.pad_lo < (a.kernel - 1) * a.dilation) win.guards.push_back(e + " >= 0");
+    if (a.out - 1 + a.pad_lo >= a.stride * a.in) win.guards.push_back(fmt::format("{} < {}", e, a.stride * a.in));
+    if (a.stride > 1) win.guards.push_back(fmt::format("({}) % {} == 0", e, a.stride));
+    win.at.push_back(a.stride > 1 ? fmt::format("({}) / {}", e, a.stride) : e);
+  }
+  const Channels c = MakeChannels(w, w.Extent(x, 1), w.Extent(y, 1), true);
+  if (!w.ok()) return;
+  w.Range("n", x.dims[0]);
+  const std::string product = fmt::format("{} * {}", w.At(x, Concat({"n", c.in}, win.at)),
+                                          w.At(filter, Concat(c.filter, win.tap)));
+  SumWithBias(w, "convolution", y, Concat({"n", c.out}, win.out), Guarded(win.guards, product, Lit(y.dtype, 0)));
+}
+
+}  // namespace weft::tc::ops

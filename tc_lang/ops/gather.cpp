@@ -1,0 +1,103 @@
+// Reads at places that are data. A negative index counts from the end.
+#include "tc_lang/ops/families.h"
+
+namespace weft::tc::ops {
+namespace {
+
+std::string FromEnd(const std::string& index, int64_t extent) {
+  return fmt::format("({0} < 0 ? {0} + {1} : {0})", index, extent);
+}
+
+// The indices as `first + step * j`, if they are a constant list of that form.
+bool AsSlice(const Tensor* constant, int64_t extent, int64_t& first, int64_t& step) {
+  if (constant == nullptr || constant->elems() == 0 || constant->shape().size() > 1) return false;
+  const auto at = [&](int64_t i) {
+    const int64_t index = ElemAsInt(*constant, i);
+    return index < 0 ? index + extent : index;
+  };
+  first = at(0);
+  step = constant->elems() > 1 ? at(1) - first : 0;
+  for (int64_t i = 0; i < constant->elems(); ++i) {
+    if (at(i) != first + i * step || at(i) < 0 || at(i) >= extent) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+// y(outer, at, inner) = x(outer, index(at), inner)
+void Gather(Writer& w) {
+  const Operand x = w.In(0), index = w.In(1), y = w.Out();
+  const int64_t axis = w.Axis(w.Int("axis", 0), x.rank());
+  const int64_t extent = w.Extent(x, axis);
+  if (!w.ok()) return;
+  const Subs i = w.Indices("i", y.dims);
+  const auto mid = i.begin() + axis, inner = mid + index.rank();
+  Subs from(i.begin(), mid);
+  int64_t first = 0, step = 0;
+  const bool slice = AsSlice(w.Constant(1), extent, first, step);
+  if (slice) from.push_back(Sum({{step, mid == inner ? "0" : *mid}}, first));
+  else from.push_back(FromEnd(w.At(index, Subs(mid, inner)), extent));
+  from.insert(from.end(), inner, i.end());
+  w.Set(slice ? "copy" : "gather", y, i, w.At(x, from));
+}
+
+void GatherElements(Writer& w) {
+  const Operand x = w.In(0), index = w.In(1), y = w.Out();
+  const int64_t axis = w.Axis(w.Int("axis", 0), x.rank());
+  const int64_t extent = w.Extent(x, axis);
+  if (!w.ok()) return;
+  const Subs i = w.Indices("i", y.dims);
+  Subs from = i;
+  from[static_cast<size_t>(axis)] = FromEnd(w.At(index, i), extent);
+  w.Set("gather", y, i, w.At(x, from));
+}
+
+// The last axis of the indices holds one subscript a place, after `batch_dims` axes in common.
+void GatherND(Writer& w) {
+  const Operand x = w.In(0), index = w.In(1), y = w.Out();
+  const int64_t batch = w.Int("batch_dims", 0), depth = w.Extent(index, index.rank() - 1);
+  if (batch < 0 || batch + depth > x.rank() || batch >= index.rank()) return w.Refuse("more subscripts than axes");
+  const Subs i = w.Indices("i", y.dims);
+  if (!w.ok()) return;
+  const auto inner = i.begin() + index.rank() - 1;
+  Subs from(i.begin(), i.begin() + batch);
+  for (int64_t k = 0; k < depth; ++k) {
+    const Subs at = Concat(Subs(i.begin(), inner), {std::to_string(k)});
+    from.push_back(FromEnd(w.At(index, at), w.Extent(x, batch + k)));
+  }
+  from.insert(from.end(), inner, i.end());
+  w.Set("gather", y, i, w.At(x, from));
+}
+
+// The first lengths(batch) steps backwards, the rest as they are.
+void ReverseSequence(Writer& w) {
+  const Operand x = w.In(0), lengths = w.In(1), y = w.Out();
+  const auto time = static_cast<size_t>(w.Axis(w.Int("time_axis", 0), x.rank()));
+  const auto batch = static_cast<size_t>(w.Axis(w.Int("batch_axis", 1), x.rank()));
+  const Subs i = w.Indices("i", y.dims);
+  if (!w.ok()) return;
+  const std::string length = w.At(lengths, {i[batch]});
+  Subs from = i;
+  from[time] = fmt::format("({0} < {1} ? {1} - 1 - {0} : {0})", i[time], length);
+  w.Set("gather", y, i, w.At(x, from));
+}
+
+// The new axis is `axis`; values are (off, on). An index outside [-depth, depth) gives a row of offs.
+void OneHot(Writer& w) {
+  const Operand index = w.In(0), values = w.In(2), y = w.Out();
+  const int64_t axis = w.Axis(w.Int("axis", -1), y.rank());
+  const int64_t depth = w.Extent(y, axis);
+  const Subs i = w.Indices("i", y.dims);
+  if (!w.ok()) return;
+  Subs at = i;
+  at.erase(at.begin() + axis);
+  const std::string place = FromEnd(w.At(index, at), depth), j = i[static_cast<size_t>(axis)];
+  const Tensor* constant = w.Constant(2);
+  const auto value = [&](int64_t k) {
+    return constant != nullptr ? Lit(y.dtype, ElemAsDouble(*constant, k)) : w.At(values, {std::to_string(k)});
+  };
+  w.Set("pointwise", y, i, fmt::format("{} == {} ? {} : {}", place, j, value(1), value(0)));
+}
+
+}  // namespace weft::tc::ops

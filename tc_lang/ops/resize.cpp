@@ -1,0 +1,134 @@
+// Resize: axis by axis, each output element is a weighted sum of a few neighbours.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "tc_lang/ops/families.h"
+#include "tc_lang/ops/resample.h"
+
+namespace weft::tc::ops {
+namespace {
+
+constexpr int64_t kMostTableElems = 8192;
+
+ResampleRule RuleOf(const Writer& w) {
+  ResampleRule rule;
+  rule.mode = graph::StringAttr(w.node, "mode", "nearest");
+  rule.coordinates = graph::StringAttr(w.node, "coordinate_transformation_mode", "half_pixel");
+  rule.nearest_mode = graph::StringAttr(w.node, "nearest_mode", "round_prefer_floor");
+  rule.antialias = w.Int("antialias", 0) != 0;
+  rule.exclude_outside = w.Int("exclude_outside", 0) != 0;
+  rule.cubic_a = w.Float("cubic_coeff_a", -0.75F);
+  return rule;
+}
+
+// Elements of a constant input as doubles; empty if it is absent.
+std::vector<double> Reals(Writer& w, size_t i) {
+  std::vector<double> out;
+  if (!w.Has(i)) return out;
+  const Tensor* constant = w.Constant(i);
+  if (constant == nullptr) w.Refuse(fmt::format("input {} is not constant", i), Reason::kOpaqueAccess);
+  for (int64_t k = 0; constant != nullptr && k < constant->elems(); ++k) out.push_back(ElemAsDouble(*constant, k));
+  return out;
+}
+
+// out / in by axis, as scales or sizes give it, for the axes that the node names.
+std::vector<double> Scales(Writer& w, const Operand& x, const Ints& axes) {
+  std::vector<double> scales = Reals(w, 2);
+  const std::vector<double> sizes = Reals(w, 3);
+  const std::string policy = graph::StringAttr(w.node, "keep_aspect_ratio_policy", "stretch");
+  if (scales.empty()) {
+    for (size_t k = 0; k < axes.size() && k < sizes.size(); ++k) {
+      scales.push_back(sizes[k] / static_cast<double>(w.Extent(x, axes[k])));
+    }
+    if (policy != "stretch" && !scales.empty()) {
+      const auto [low, high] = std::minmax_element(scales.begin(), scales.end());
+      scales.assign(scales.size(), policy == "not_larger" ? *low : *high);
+    }
+  }
+  if (scales.size() != axes.size()) w.Refuse("neither scales nor sizes fit the axes");
+  scales.resize(axes.size(), 1);
+  return scales;
+}
+
+// The element of x, and its weight, along one axis.
+struct Tap {
+  std::string at, weight, inside;
+};
+
+Tap MakeTap(Writer& w, const Resample& r, size_t axis, const std::string& i) {
+  const Periodic p = PeriodOf(r);
+  Tap tap;
+  tap.at = BaseText(r, p, i);
+  if (r.out * r.taps > kMostTableElems) {
+    w.Refuse(fmt::format("a table of {} elements", r.out * r.taps));
+    return tap;
+  }
+  if (tap.at.empty()) {
+    const std::vector<double> table(r.base.begin(), r.base.end());
+    tap.at = w.At(w.Const(fmt::format("base{}", axis), Dtype::kI32, {r.out}, table), {i});
+  }
+  const std::string k = r.taps == 1 ? "" : w.Range(fmt::format("k{}", axis), r.taps);
+  if (r.taps > 1) {
+    tap.at += " + " + k;
+    const auto kept = static_cast<int64_t>(p.period * r.taps);
+    const Operand weights = w.Const(fmt::format("weight{}", axis), Dtype::kF32, {p.period, r.taps},
+                                    std::span(r.weights).first(static_cast<size_t>(kept)));
+    const std::string row = p.period == 1 ? "0" : p.period == r.out ? i : fmt::format("{} % {}", i, p.period);
+    tap.weight = w.At(weights, {row, k});
+  }
+  const auto [low, high] = std::minmax_element(r.base.begin(), r.base.end());
+  if (*low < 0) tap.at = fmt::format("max({}, 0)", tap.at);
+  if (*high + r.taps > r.in) tap.at = fmt::format("min({}, {})", tap.at, r.in - 1);
+  if (!r.outside.empty()) {
+    std::vector<double> flags;
+    for (bool outside : r.outside) flags.push_back(outside ? 0 : 1);
+    tap.inside = w.At(w.Const(fmt::format("inside{}", axis), Dtype::kI32, {r.out}, flags), {i}) + " != 0";
+  }
+  return tap;
+}
+
+}  // namespace
+
+void Resize(Writer& w) {
+  const Operand x = w.In(0), y = w.Out();
+  Ints axes = w.Axes(graph::IntsAttr(w.node, "axes"), x.rank());
+  if (axes.empty()) {
+    axes.resize(x.dims.size());
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  const ResampleRule rule = RuleOf(w);
+  const std::vector<double> scales = Scales(w, x, axes), roi = Reals(w, 1);
+  const Subs i = w.Indices("i", y.dims);
+  Subs from = i, weights, inside;
+  bool table = false;
+  for (size_t k = 0; k < axes.size() && w.ok(); ++k) {
+    const auto axis = static_cast<size_t>(axes[k]);
+    const bool crop = rule.coordinates == "tf_crop_and_resize" && roi.size() == 2 * axes.size();
+    if (x.dims[axis] == y.dims[axis] && std::fabs(scales[k] - 1) < 1e-9 && !crop) continue;
+    const int64_t in = w.Extent(x, axes[k]), out = w.Extent(y, axes[k]);
+    if (in == 0 || out == 0) continue;
+    const Tap tap = MakeTap(w, MakeResample(rule, in, out, scales[k], crop ? roi[k] : 0, crop ? roi[axes.size() + k] : 1),
+                            axis, i[axis]);
+    from[axis] = tap.at;
+    table = table || tap.at.find("base") != tap.at.npos;
+    if (!tap.weight.empty()) weights.push_back(tap.weight);
+    if (!tap.inside.empty()) inside.push_back(tap.inside);
+  }
+  if (!w.ok()) return;
+  std::string value = w.At(x, from);
+  if (!weights.empty()) {
+    if (!IsFloat(x.dtype)) value = Cast(Dtype::kF32, value);
+    const std::string product = Join(weights, " * ") + " * " + value;
+    if (inside.empty() && IsFloat(y.dtype)) return w.Reduce("window", y, i, "+=!", product);
+    const Operand sum = w.Temp("sum", IsFloat(y.dtype) ? y.dtype : Dtype::kF32);
+    w.Reduce("window", sum, i, "+=!", product);
+    value = IsFloat(y.dtype) ? w.At(sum, i) : Cast(y.dtype, w.At(sum, i));
+  }
+  if (!inside.empty()) {
+    value = fmt::format("{} ? {} : {}", Join(inside, " && "), value, Lit(y.dtype, w.Float("extrapolation_value", 0)));
+  }
+  w.Set(table ? "gather" : "copy", y, i, value);
+}
+
+}  // namespace weft::tc::ops

@@ -1,0 +1,64 @@
+// Running sums along one axis.
+#include "tc_lang/ops/families.h"
+
+namespace weft::tc::ops {
+namespace {
+
+struct Running {
+  Operand x, y;
+  size_t axis = 0;
+  int64_t extent = 1;
+  Subs at;                         // with the axis as index t
+  bool exclusive = false, reverse = false;
+};
+
+Running MakeRunning(Writer& w) {
+  Running s{w.In(0), w.Out(), 0, 1, {}, w.Int("exclusive", 0) != 0, w.Int("reverse", 0) != 0};
+  const Ints axis = w.ConstInts(1);
+  if (axis.size() != 1) w.Refuse("no axis");
+  if (!w.ok()) return s;
+  s.axis = static_cast<size_t>(w.Axis(axis[0], s.x.rank()));
+  s.extent = w.Extent(s.x, static_cast<int64_t>(s.axis));
+  s.at = w.Indices("i", s.x.dims);
+  if (w.ok()) s.at[s.axis] = w.Range("t", s.extent);
+  return s;
+}
+
+}  // namespace
+
+// A recurrence over t, counted from the end if it is reversed.
+void CumSum(Writer& w) {
+  const Running s = MakeRunning(w);
+  if (!w.ok()) return;
+  const auto along = [&](const std::string& t) {
+    Subs subs = s.at;
+    subs[s.axis] = t;
+    return subs;
+  };
+  const auto source = [&](int64_t back) {   // x at step t - back
+    return w.At(s.x, along(s.reverse ? Sum({{-1, "t"}}, s.extent - 1 + back) : Sum({{1, "t"}}, -back)));
+  };
+  const std::string zero = Lit(s.y.dtype, 0);
+  const bool direct = !s.reverse && (!IsFloat(s.y.dtype) || SizeBytes(s.y.dtype) > 2);
+  const Operand run = direct ? s.y : w.Temp("run", s.y.dtype);
+  const std::string before = w.At(run, along("t - 1"));
+  w.Set("recurrence", run, s.at, s.exclusive
+            ? fmt::format("t > 0 ? {} + {} : {}", before, source(1), zero)
+            : fmt::format("t > 0 ? {} + {} : {}", before, source(0), source(0)));
+  if (direct) return;
+  const std::string t = s.reverse ? Sum({{-1, "t"}}, s.extent - 1) : "t";
+  w.Set("copy", s.y, s.at, w.At(run, along(t)));
+}
+
+// Each element on its own: more work, none of it in sequence.
+void CumSumTriangular(Writer& w) {
+  const Running s = MakeRunning(w);
+  if (!w.ok()) return;
+  if (s.extent > 256) return w.Refuse("an axis too long for a sum of its own at each place");
+  Subs from = s.at;
+  from[s.axis] = w.Range("k", s.extent);
+  const std::string compare = std::string(s.reverse ? ">" : "<") + (s.exclusive ? "" : "=");
+  w.Reduce("reduction", s.y, s.at, "+=!", fmt::format("k {} t ? {} : {}", compare, w.At(s.x, from), Lit(s.y.dtype, 0)));
+}
+
+}  // namespace weft::tc::ops

@@ -1,0 +1,105 @@
+// Parts of tensors put together, taken apart, cut and padded.
+#include <algorithm>
+
+#include "tc_lang/ops/families.h"
+
+namespace weft::tc::ops {
+namespace {
+
+// Row-independent padding: which input element stands at e, for e outside [0, extent) too.
+std::string Mirror(std::string_view mode, const std::string& e, int64_t extent) {
+  if (extent == 1) return "0";
+  if (mode == "edge") return fmt::format("min(max({}, 0), {})", e, extent - 1);
+  if (mode == "wrap") return fmt::format("({}) % {}", e, extent);
+  // Back and forth with period 2 * (extent - 1): m counts up, then down.
+  const int64_t period = 2 * (extent - 1);
+  return fmt::format("min(({0}) % {1}, {1} - ({0}) % {1})", e, period);
+}
+
+}  // namespace
+
+// One statement an input, each over its part of the axis.
+void ConcatAlong(Writer& w) {
+  const Operand y = w.Out();
+  const int64_t axis = w.Axis(w.Int("axis", 0), y.rank());
+  if (!w.ok()) return;
+  const Subs i = w.Indices("i", y.dims);
+  int64_t begin = 0;
+  for (size_t k = 0; k < w.node.inputs.size(); ++k) {
+    const Operand x = w.In(k);
+    const int64_t extent = w.Extent(x, axis);
+    if (extent == 0) continue;
+    const auto place = static_cast<size_t>(axis);
+    w.Range(i[place], begin + extent, begin);
+    Subs from = i;
+    from[place] = Sum({{1, i[place]}}, -begin);
+    w.Set("copy", y, i, w.At(x, from));
+    begin += extent;
+  }
+}
+
+void Split(Writer& w) {
+  const Operand x = w.In(0);
+  const int64_t axis = w.Axis(w.Int("axis", 0), x.rank());
+  int64_t begin = 0;
+  for (size_t k = 0; k < w.node.outputs.size() && w.ok(); ++k) {
+    const Operand y = w.Out(k);
+    if (!w.HasOut(k)) return w.Refuse("a part that has no name");
+    const Subs i = w.Indices("i", y.dims);
+    Subs from = i;
+    from[static_cast<size_t>(axis)] = Sum({{1, i[static_cast<size_t>(axis)]}}, begin);
+    w.Set("copy", y, i, w.At(x, from));
+    begin += w.Extent(y, axis);
+  }
+}
+
+void Slice(Writer& w) {
+  const Operand x = w.In(0), y = w.Out();
+  const Ints starts = w.ConstInts(1);
+  Ints axes, steps(starts.size(), 1);
+  if (w.Has(3)) axes = w.Axes(w.ConstInts(3), x.rank());
+  else for (size_t k = 0; k < starts.size(); ++k) axes.push_back(static_cast<int64_t>(k));
+  if (w.Has(4)) steps = w.ConstInts(4);
+  if (!w.ok() || axes.size() != starts.size() || steps.size() != starts.size()) return w.Refuse("unequal lists");
+  const Subs i = w.Indices("i", y.dims);
+  Subs from = i;
+  for (size_t k = 0; k < axes.size(); ++k) {
+    const auto axis = static_cast<size_t>(axes[k]);
+    if (x.dims[axis] == y.dims[axis] && steps[k] == 1) continue;
+    const int64_t extent = w.Extent(x, axes[k]);
+    const int64_t start = starts[k] < 0 ? starts[k] + extent : starts[k];
+    const int64_t first = std::clamp<int64_t>(start, 0, steps[k] < 0 ? extent - 1 : extent);
+    from[axis] = Sum({{steps[k], i[axis]}}, first);
+  }
+  w.Set("copy", y, i, w.At(x, from));
+}
+
+void Pad(Writer& w) {
+  const Operand x = w.In(0), y = w.Out();
+  const std::string mode = graph::StringAttr(w.node, "mode", "constant");
+  const Ints pads = w.ConstInts(1);
+  Ints axes;
+  if (w.Has(3)) axes = w.Axes(w.ConstInts(3), x.rank());
+  else for (int64_t k = 0; k < x.rank(); ++k) axes.push_back(k);
+  if (!w.ok() || pads.size() != 2 * axes.size()) return w.Refuse("unequal lists");
+  const Subs i = w.Indices("i", y.dims);
+  Subs from = i, guards;
+  for (size_t k = 0; k < axes.size(); ++k) {
+    const auto axis = static_cast<size_t>(axes[k]);
+    const int64_t lo = pads[k], hi = pads[axes.size() + k];
+    if (lo == 0 && hi == 0) continue;
+    const int64_t extent = w.Extent(x, axes[k]);
+    from[axis] = Sum({{1, i[axis]}}, -lo);
+    if (mode != "constant") {
+      if (lo > 0 || hi > 0) from[axis] = Mirror(mode, from[axis], extent);
+      continue;
+    }
+    if (lo > 0) guards.push_back(from[axis] + " >= 0");
+    if (hi > 0) guards.push_back(fmt::format("{} < {}", from[axis], extent));
+  }
+  if (guards.empty()) return w.Set("copy", y, i, w.At(x, from));
+  const std::string value = w.Has(2) ? w.At(w.Arg(2), w.In(2).dims.empty() ? Subs{} : Subs{"0"}) : LitInt(y.dtype, 0);
+  w.Set("copy", y, i, fmt::format("{} ? {} : {}", Join(guards, " && "), w.At(x, from), value));
+}
+
+}  // namespace weft::tc::ops

@@ -1,0 +1,100 @@
+#include "tc_lang/ops/window.h"
+
+#include <algorithm>
+
+namespace weft::tc::ops {
+namespace {
+
+constexpr const char* kOutNames[] = {"d", "h", "w"};
+constexpr const char* kTapNames[] = {"q", "r", "s"};
+
+void SetPads(Writer& w, std::vector<WindowAxis>& axes) {
+  const std::string mode = graph::StringAttr(w.node, "auto_pad", "NOTSET");
+  if (mode == "VALID") return;
+  const size_t n = axes.size();
+  const Ints pads = w.IntsOr("pads", 0, 2 * n);
+  for (size_t i = 0; i < n; ++i) {
+    WindowAxis& a = axes[i];
+    a.pad_lo = pads[i];
+    a.pad_hi = pads[n + i];
+    if (mode != "SAME_UPPER" && mode != "SAME_LOWER") continue;
+    const int64_t total = std::max<int64_t>((a.out - 1) * a.stride + (a.kernel - 1) * a.dilation + 1 - a.in, 0);
+    a.pad_lo = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
+    a.pad_hi = total - a.pad_lo;
+  }
+}
+
+}  // namespace
+
+Subs OutIndices(Writer& w, const std::vector<WindowAxis>& axes) {
+  Subs out;
+  for (size_t i = 0; i < axes.size(); ++i) out.push_back(w.Range(kOutNames[3 - axes.size() + i], axes[i].out));
+  return out;
+}
+
+Subs TapIndices(Writer& w, const std::vector<WindowAxis>& axes) {
+  Subs out;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    out.push_back(axes[i].kernel == 1 ? "0" : w.Range(kTapNames[3 - axes.size() + i], axes[i].kernel));
+  }
+  return out;
+}
+
+Windows MakeWindows(Writer& w, const Operand& x, const Operand& y, const Ints& kernel) {
+  const size_t n = kernel.size();
+  Windows out;
+  if (n == 0 || n > 3 || x.dims.size() != n + 2 || y.dims.size() != n + 2) {
+    w.Refuse(fmt::format("{} spatial axes", n));
+    return out;
+  }
+  const Ints strides = w.IntsOr("strides", 1, n), dilations = w.IntsOr("dilations", 1, n);
+  for (size_t i = 0; i < n; ++i) {
+    const auto axis = static_cast<int64_t>(i) + 2;
+    out.axes.push_back({.in = w.Extent(x, axis), .out = w.Extent(y, axis), .kernel = kernel[i],
+                        .stride = strides[i], .dilation = dilations[i]});
+  }
+  SetPads(w, out.axes);
+  out.out = OutIndices(w, out.axes);
+  out.tap = TapIndices(w, out.axes);
+  for (size_t i = 0; i < n; ++i) {
+    const WindowAxis& a = out.axes[i];
+    const int64_t tap_factor = a.kernel == 1 ? 0 : a.dilation;
+    out.at.push_back(Sum({{a.stride, out.out[i]}, {tap_factor, out.tap[i]}}, -a.pad_lo));
+    if (a.pad_lo > 0) out.guards.push_back(out.at[i] + " >= 0");
+    const int64_t last = (a.out - 1) * a.stride + (a.kernel - 1) * a.dilation - a.pad_lo;
+    if (last >= a.in) out.guards.push_back(fmt::format("{} < {}", out.at[i], a.in));
+  }
+  return out;
+}
+
+std::string Guarded(const Subs& guards, const std::string& inside, const std::string& otherwise) {
+  if (guards.empty()) return inside;
+  return fmt::format("({} ? {} : {})", Join(guards, " && "), inside, otherwise);
+}
+
+Channels MakeChannels(Writer& w, int64_t ins, int64_t outs, bool transposed) {
+  const int64_t groups = w.Int("group", 1);
+  if (groups < 1 || ins % groups != 0 || outs % groups != 0) {
+    w.Refuse(fmt::format("{} groups of {} and {} channels", groups, ins, outs));
+    return {};
+  }
+  const int64_t in_size = ins / groups, out_size = outs / groups;
+  Channels c;
+  std::string in = in_size == 1 ? "0" : "c", out = out_size == 1 ? "0" : "k";  // in the group
+  if (groups == 1) {
+    c.in = in = w.Range("c", ins);
+    c.out = out = w.Range("k", outs);
+  } else if (in_size == 1 && out_size == 1) {
+    c.in = c.out = w.Range("c", groups);
+  } else {
+    w.Range("g", groups);
+    if (in_size > 1) w.Range("c", in_size);
+    if (out_size > 1) w.Range("k", out_size);
+    c.in = in_size == 1 ? "g" : Sum({{in_size, "g"}, {1, "c"}});
+    c.out = out_size == 1 ? "g" : Sum({{out_size, "g"}, {1, "k"}});
+  }
+  c.filter = transposed ? Subs{c.in, out} : Subs{c.out, in};
+  return c;
+}
+
+}  // namespace weft::tc::ops

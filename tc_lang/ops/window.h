@@ -1,0 +1,42 @@
+// Sliding windows, as convolutions and poolings have them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tc_lang/ops/writer.h"
+
+namespace weft::tc::ops {
+
+// One spatial axis: the window of output o covers input o * stride - pad_lo + tap * dilation.
+struct WindowAxis {
+  int64_t in = 1, out = 1, kernel = 1, stride = 1, dilation = 1, pad_lo = 0, pad_hi = 0;
+};
+
+struct Windows {
+  std::vector<WindowAxis> axes;
+  Subs out;                     // indices of the output: h, w
+  Subs tap;                     // of the window: r, s; "0" where it has extent 1
+  Subs at;                      // of the input: 2*h + r - 1
+  Subs guards;                  // conditions under which `at` lies inside, as far as they can fail
+};
+
+// The axes after the first two of x and y; strides, dilations and pads are the node's attributes.
+Windows MakeWindows(Writer& w, const Operand& x, const Operand& y, const Ints& kernel);
+// The indices and taps alone, with their ranges.
+Subs OutIndices(Writer& w, const std::vector<WindowAxis>& axes);
+Subs TapIndices(Writer& w, const std::vector<WindowAxis>& axes);
+
+// "a && b ? inside : otherwise"; inside alone when nothing guards it.
+std::string Guarded(const Subs& guards, const std::string& inside, const std::string& otherwise);
+
+// How the channels of a grouped convolution are indexed. Plain where they can be: one group, and
+// depthwise. Else by group g and place in the group, as k and c.
+struct Channels {
+  std::string out, in;          // subscripts of y and x
+  Subs filter;                  // subscripts 0 and 1 of the filter
+};
+// The filter is [outs, ins / groups] for Conv, [ins, outs / groups] when transposed.
+Channels MakeChannels(Writer& w, int64_t ins, int64_t outs, bool transposed);
+
+}  // namespace weft::tc::ops
