@@ -32,6 +32,11 @@ class PreparedCall {
 // library isn't there.
 Result<std::unique_ptr<PreparedCall>> Prepare(const LibraryCall& call, std::span<const Tensor> constants);
 
+// Which layouts the library would choose for the operands that have any_layout, inputs then outputs; the
+// others as they are. For operands that weft can't write down, and for libraries without a preference,
+// the plain layout. Called where Prepare may be: the choice can depend on the number of threads.
+Result<std::vector<Layout>> PreferredLayouts(const LibraryCall& call);
+
 // Native kernels on tensors: also those whose output shapes depend on data. The graph's Evaluator and
 // the reference use this too.
 // A null input, or a tensor without data, is an absent optional. More than `max_bytes` of results is an

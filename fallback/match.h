@@ -14,12 +14,24 @@ namespace weft::fallback {
 // The layout of an edge as the caller has it; plain if the function is empty.
 using LayoutOf = std::function<Layout(graph::ValueId)>;
 
+// Who reads each value: made once by a caller that asks about many nodes of one graph.
+struct Uses {
+  explicit Uses(const graph::Graph& graph);
+  std::vector<std::vector<graph::NodeId>> consumers;  // by value
+  std::vector<bool> leaves;  // also a graph output, or captured by a subgraph
+};
+
 // One call that does all of `nodes` (in graph order, connected; the first is the anchor, the others
 // its epilogue), by `library`. Refuses with the library's reason. Inner values must have no other use.
 Verdict<LibraryCall> Match(const graph::Graph& graph, std::span<const graph::NodeId> nodes,
                            Library library, const LayoutOf& layout = {});
+Verdict<LibraryCall> Match(const graph::Graph& graph, const Uses& uses,
+                           std::span<const graph::NodeId> nodes, Library library,
+                           const LayoutOf& layout = {});
 // How far the epilogue of `anchor` can grow with this library: the longest list of nodes, beginning
 // with the anchor, for which Match says yes. At least the anchor, or empty if it is refused.
 std::vector<graph::NodeId> LongestMatch(const graph::Graph& graph, graph::NodeId anchor, Library library);
+std::vector<graph::NodeId> LongestMatch(const graph::Graph& graph, const Uses& uses,
+                                        graph::NodeId anchor, Library library);
 
 }  // namespace weft::fallback

@@ -1,0 +1,74 @@
+// What the matchers of the libraries share.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/verdict.h"
+#include "fallback/match.h"
+
+namespace weft::fallback {
+
+using No = std::optional<Refusal>;  // nothing: yes
+
+template <typename... T>
+Refusal Refuse(Reason reason, fmt::format_string<T...> format, T&&... values) {
+  return {reason, fmt::format(format, std::forward<T>(values)...)};
+}
+
+Verdict<LibraryCall> MatchNative(const graph::Graph& graph, graph::NodeId node);
+
+// The ONNX name of the node, or what stands for it.
+std::string Origin(const graph::Graph& graph, graph::NodeId node);
+
+// A oneDNN call that grows: the anchor first, then one epilogue node after the other. After a refusal
+// the matcher is spent. oneDNN takes f32 here, extents that are known and not zero.
+class OnednnMatcher {
+ public:
+  OnednnMatcher(const graph::Graph& graph, const LayoutOf& layout) : graph_(graph), layout_(layout) {}
+  No Anchor(graph::NodeId node);
+  No Epilogue(graph::NodeId node);
+  LibraryCall Take() { return std::move(call_); }
+
+ private:
+  No Convolution(const graph::Node& node);
+  No Deconvolution(const graph::Node& node);
+  No Gemm(const graph::Node& node);
+  No MatMul(const graph::Node& node);
+  No Pooling(const graph::Node& node);
+  No Softmax(const graph::Node& node);
+  No LayerNorm(const graph::Node& node);
+  No Transpose(const graph::Node& node);
+  No Eltwise(const graph::Node& node);
+  No Binary(const graph::Node& node);
+
+  // pads, strides and dilations as the library wants them, from the extents on both sides.
+  No Window(const graph::Node& node, std::span<const int64_t> kernel);
+  No Deconvolved(const graph::Node& node, std::span<const int64_t> kernel);
+  No PostBinary(const graph::Node& node, std::string_view kind);
+  No PostOperand(graph::ValueId other, std::string_view kind);
+  bool TakesAsBias(graph::ValueId value) const;
+
+  // Operands. `packs`: in a layout of the library's own if it is constant.
+  No Input(std::string role, graph::ValueId value, bool packs = false);
+  No Output(graph::ValueId value);
+  const Shape& ShapeOf(std::string_view role) const { return FindOperand(call_, role)->shape; }
+  void Set(std::string name, CallAttributeValue value);
+
+  const graph::Graph& graph_;
+  const LayoutOf& layout_;
+  LibraryCall call_;
+  graph::ValueId result_;  // of what is matched so far
+};
+
+// What an elementwise node of one data operand does, as a post-op; nothing if the library has none.
+std::optional<PostOp> UnaryPostOp(const graph::Graph& graph, const graph::Node& node);
+// "binary_add" for Add and so on; empty if the library has none.
+std::string_view BinaryKind(graph::Op op);
+// The value of a constant of one element.
+std::optional<float> ConstantScalar(const graph::Graph& graph, graph::ValueId value);
+
+}  // namespace weft::fallback
