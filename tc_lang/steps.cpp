@@ -76,6 +76,14 @@ class StepFinder {
       const IntBox box = ReadBox(program_, s, read);
       if (region->second.Misses(box)) WEFT_TRY(Close(k, read.tensor, box, guarded));
     }
+    if (s.assign != Assign::kSet && !s.init) {
+      IntBox box;  // it reads its target
+      const IntBox ranges = RangesOf(program_, s), hull = HullOf(program_, s.target);
+      for (size_t d = 0; d < s.subscripts.size(); ++d) {
+        box.push_back(TightBounds(*AsAffineWithParams(program_, s, s.subscripts[d]), ranges, hull[d]));
+      }
+      if (regions_.at(s.target.index).Misses(box)) return Invalid(At(k, "adds to cells that nothing has written"));
+    }
     if (s.assign == Assign::kSet) {
       const std::optional<bool> once = WritesEachCellOnce(program_, s);
       if (!once) return Unsupported(At(k, "has too many instances to tell which cells it writes"));
