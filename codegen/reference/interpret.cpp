@@ -56,7 +56,7 @@ Status RunGrid(const LoopNest& nest, Program& program, std::span<void* const> bu
   const auto& n = grid.extent;
   const int64_t threads = n[3] * n[4] * n[5], blocks = n[0] * n[1] * n[2];
   if (threads > 1024) return Internal(fmt::format("{} threads in a block", threads));
-  Memory memory(nest, buffers, params, static_cast<int32_t>(threads), options.check);
+  CheckedMemory memory(nest, buffers, params, static_cast<int32_t>(threads), options.check);
   std::vector<Machine> actors(static_cast<size_t>(threads),
                               Machine(program, memory, params, options.check));
   int64_t steps = options.max_steps;
@@ -87,7 +87,7 @@ Status Interpret(const LoopNest& nest, std::span<void* const> buffers,
   Program program = Flatten(nest);
   if (program.grid) return RunGrid(nest, program, buffers, params, fault, options);
   const auto team = static_cast<int32_t>(options.team_size);
-  Memory memory(nest, buffers, params, team, options.check);
+  CheckedMemory memory(nest, buffers, params, team, options.check);
   std::vector<Machine> actors(options.team_size, Machine(program, memory, params, options.check));
   for (int32_t rank = 0; rank < team; ++rank) actors[rank].Place({.thread = rank}, rank, team, {});
   int64_t steps = options.max_steps;

@@ -11,7 +11,8 @@ namespace weft::codegen {
 using loops::ExprKind;
 using loops::LoopKind;
 
-Machine::Machine(Program& program, Memory& memory, std::span<const int64_t> params, bool check)
+Machine::Machine(Program& program, CheckedMemory& memory, std::span<const int64_t> params,
+                 bool check)
     : program_(program),
       memory_(memory),
       check_(check),

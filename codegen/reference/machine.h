@@ -15,7 +15,7 @@ struct Grid {
 
 class Machine {
  public:
-  Machine(Program& program, Memory& memory, std::span<const int64_t> params, bool check);
+  Machine(Program& program, CheckedMemory& memory, std::span<const int64_t> params, bool check);
 
   // What distinguishes the actor: its rank among `size`, or its place in the grid.
   void Place(Actor actor, int32_t rank, int32_t size, const std::array<int64_t, 6>& place);
@@ -46,7 +46,7 @@ class Machine {
   void Let(const FlatOp& op, Scalar value, KernelFault* fault);
 
   Program& program_;
-  Memory& memory_;
+  CheckedMemory& memory_;
   bool check_;
   Actor actor_;
   int32_t rank_ = 0, size_ = 1;

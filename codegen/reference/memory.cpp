@@ -10,8 +10,8 @@ using loops::Buffer;
 using loops::BufferId;
 using loops::Space;
 
-Memory::Memory(const loops::LoopNest& nest, std::span<void* const> operands,
-               std::span<const int64_t> params, int32_t actors, bool check)
+CheckedMemory::CheckedMemory(const loops::LoopNest& nest, std::span<void* const> operands,
+                             std::span<const int64_t> params, int32_t actors, bool check)
     : nest_(nest) {
   size_t operand = 0;
   for (const Buffer& buffer : nest.buffers) {
@@ -35,13 +35,14 @@ Memory::Memory(const loops::LoopNest& nest, std::span<void* const> operands,
   }
 }
 
-void Memory::ForgetLocals() {
+void CheckedMemory::ForgetLocals() {
   for (Block& b : blocks_) {
     if (!b.owned.empty()) b.touches.assign(b.touches.size(), {});
   }
 }
 
-Status Memory::Inside(const Block& b, const Buffer& buffer, std::span<const int64_t> index) const {
+Status CheckedMemory::Inside(const Block& b, const Buffer& buffer,
+                             std::span<const int64_t> index) const {
   for (size_t axis = 0; axis < index.size(); ++axis) {
     if (index[axis] >= 0 && index[axis] < b.shape[axis]) continue;
     return Internal(fmt::format("{}[{}] lies outside {}", PrintName(buffer.name),
@@ -50,8 +51,8 @@ Status Memory::Inside(const Block& b, const Buffer& buffer, std::span<const int6
   return {};
 }
 
-Status Memory::Read(BufferId id, std::span<const int64_t> index, int64_t offset,
-                    const Actor& actor) {
+Status CheckedMemory::Read(BufferId id, std::span<const int64_t> index, int64_t offset,
+                           const Actor& actor) {
   Block& b = blocks_[id.index];
   const Buffer& buffer = nest_[id];
   WEFT_TRY(Inside(b, buffer, index));
@@ -74,8 +75,8 @@ Status Memory::Read(BufferId id, std::span<const int64_t> index, int64_t offset,
   return {};
 }
 
-Status Memory::Write(BufferId id, std::span<const int64_t> index, int64_t offset,
-                     const Actor& actor) {
+Status CheckedMemory::Write(BufferId id, std::span<const int64_t> index, int64_t offset,
+                            const Actor& actor) {
   Block& b = blocks_[id.index];
   const Buffer& buffer = nest_[id];
   WEFT_TRY(Inside(b, buffer, index));

@@ -19,11 +19,11 @@ struct Actor {
   uint32_t phase = 1;
 };
 
-class Memory {
+class CheckedMemory {
  public:
   // Operands are the caller's; the rest is allocated here, register and cache space once per actor.
-  Memory(const loops::LoopNest& nest, std::span<void* const> operands,
-         std::span<const int64_t> params, int32_t actors, bool check);
+  CheckedMemory(const loops::LoopNest& nest, std::span<void* const> operands,
+                std::span<const int64_t> params, int32_t actors, bool check);
 
   void* Base(loops::BufferId id, int32_t actor) const {
     const Block& b = blocks_[id.index];

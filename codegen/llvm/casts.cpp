@@ -1,0 +1,98 @@
+// Conversions between types, to and from 16 bits without a call to a library.
+#include <llvm/IR/Intrinsics.h>
+
+#include "base/check.h"
+#include "codegen/llvm/ops.h"
+
+namespace weft::codegen {
+
+using llvm::Type;
+using llvm::Value;
+
+namespace {
+
+bool Is16(Dtype dtype) { return dtype == Dtype::kF16 || dtype == Dtype::kBF16; }
+bool IsSigned(Dtype dtype) { return KindOf(dtype) == DtypeKind::kSigned; }
+
+}  // namespace
+
+Value* Ops::Cast(Dtype from, Dtype to, Value* value) {
+  if (from == to) return value;
+  if (IsFloat(from) && !IsFloat(to)) return FloatToInt(to, value);
+  Type* type = Like(RegisterType(to), value);
+  if (IsFloat(from)) {
+    if (from == Dtype::kF64)
+      return Is16(to) ? RoundTo16(to, RoundToOdd(value)) : b_.CreateFPTrunc(value, type);
+    if (to == Dtype::kF64) return b_.CreateFPExt(value, type);
+    return Is16(to) ? RoundTo16(to, value) : value;
+  }
+  if (to == Dtype::kBool) return b_.CreateICmpNE(value, IntOf(value, 0));
+  if (!IsFloat(to)) return b_.CreateIntCast(value, type, IsSigned(from));
+  const auto convert = [&](Type* result) {
+    return IsSigned(from) ? b_.CreateSIToFP(value, result) : b_.CreateUIToFP(value, result);
+  };
+  if (!Is16(to)) return convert(type);
+  if (SizeBytes(from) <= 2) return RoundTo16(to, convert(type));  // exact in f32
+  return RoundTo16(to, RoundToOdd(convert(Like(b_.getDoubleTy(), value))));
+}
+
+Value* Ops::FloatToInt(Dtype to, Value* value) {
+  if (to == Dtype::kBool)
+    return b_.CreateFCmpUNE(value, llvm::ConstantFP::get(value->getType(), 0.0));
+  const auto id = IsSigned(to) ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
+  return b_.CreateIntrinsic(id, {Like(RegisterType(to), value), value->getType()}, {value});
+}
+
+Value* Ops::Bitcast(Dtype from, Dtype to, Value* value) {
+  if (Is16(from)) value = BitsOf16(from, value);
+  if (Is16(to)) return FloatOf16(to, value);
+  return b_.CreateBitCast(value, Like(RegisterType(to), value));
+}
+
+Value* Ops::RoundTo16(Dtype dtype, Value* value) {
+  if (dtype == Dtype::kF16) {
+    Value* half = b_.CreateFPTrunc(value, Like(b_.getHalfTy(), value));
+    return b_.CreateFPExt(half, value->getType());
+  }
+  // To nearest even by adding just under half of the last kept bit, and that bit.
+  Value* bits = b_.CreateBitCast(value, Like(b_.getInt32Ty(), value));
+  Value* last = b_.CreateAnd(b_.CreateLShr(bits, IntOf(bits, 16)), IntOf(bits, 1));
+  Value* rounded = b_.CreateAdd(b_.CreateAdd(bits, IntOf(bits, 0x7fff)), last);
+  Value* quiet = b_.CreateOr(bits, IntOf(bits, 0x400000));
+  Value* kept = b_.CreateSelect(b_.CreateFCmpUNO(value, value), quiet, rounded);
+  return b_.CreateBitCast(b_.CreateAnd(kept, IntOf(bits, ~int64_t{0xffff})), value->getType());
+}
+
+// f64 -> f32 with the last bit set if anything was lost, so that rounding to 16 bits does not round
+// twice.
+Value* Ops::RoundToOdd(Value* value) {
+  Value* near = b_.CreateFPTrunc(value, Like(b_.getFloatTy(), value));
+  Value* back = b_.CreateFPExt(near, value->getType());
+  Value* inexact = b_.CreateFCmpONE(back, value);
+  const auto magnitude = [&](Value* v) {
+    return b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, v);
+  };
+  Value* away = b_.CreateFCmpOGT(magnitude(back), magnitude(value));
+  Value* bits = b_.CreateBitCast(near, Like(b_.getInt32Ty(), value));
+  Value* down = b_.CreateSub(bits, b_.CreateZExt(away, bits->getType()));
+  Value* odd = b_.CreateOr(down, b_.CreateZExt(inexact, bits->getType()));
+  return b_.CreateBitCast(odd, near->getType());
+}
+
+Value* Ops::BitsOf16(Dtype dtype, Value* value) {
+  Type* i16 = Like(b_.getInt16Ty(), value);
+  if (dtype == Dtype::kF16)
+    return b_.CreateBitCast(b_.CreateFPTrunc(value, Like(b_.getHalfTy(), value)), i16);
+  Value* bits = b_.CreateBitCast(value, Like(b_.getInt32Ty(), value));
+  return b_.CreateTrunc(b_.CreateLShr(bits, IntOf(bits, 16)), i16);  // exact: the value was rounded
+}
+
+Value* Ops::FloatOf16(Dtype dtype, Value* bits) {
+  Type* f32 = Like(b_.getFloatTy(), bits);
+  if (dtype == Dtype::kF16)
+    return b_.CreateFPExt(b_.CreateBitCast(bits, Like(b_.getHalfTy(), bits)), f32);
+  Value* wide = b_.CreateZExt(bits, Like(b_.getInt32Ty(), bits));
+  return b_.CreateBitCast(b_.CreateShl(wide, IntOf(wide, 16)), f32);
+}
+
+}  // namespace weft::codegen

@@ -1,0 +1,18 @@
+// What each instruction set is to LLVM. The levels are those of the x86-64 psABI; the processor
+// after which instructions are scheduled is one of its first.
+#include "base/check.h"
+#include "codegen/llvm/kernel.h"
+
+namespace weft::codegen {
+
+std::string_view CpuName(Isa isa) { return isa == Isa::kX86V4 ? "skylake-avx512" : "haswell"; }
+
+std::string_view CpuFeatures(Isa isa) {
+  // Without what a machine of that level may lack.
+  if (isa == Isa::kX86V4)
+    return "-rtm,-adx,-rdseed,-pku,-clwb,-xsavec,-xsaves,-aes,-pclmul,-fsgsbase,-invpcid,-"
+           "rdrnd";
+  return "-rtm,-aes,-pclmul,-fsgsbase,-invpcid,-rdrnd";
+}
+
+}  // namespace weft::codegen

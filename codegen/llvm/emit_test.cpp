@@ -1,0 +1,204 @@
+#include "codegen/llvm/emit.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "codegen/llvm/compare_for_test.h"
+
+namespace weft::codegen {
+namespace {
+
+loops::LoopNest Nest(std::string_view text) {
+  Result<loops::LoopNest> nest = loops::Parse(text, "test");
+  EXPECT_TRUE(nest.ok()) << nest.status().ToString();
+  return nest.ok() ? *std::move(nest) : loops::LoopNest{};
+}
+
+// On what this machine runs, for the rest only compiled.
+void Check(std::string_view text, const CompareOptions& options = {}) {
+  const loops::LoopNest nest = Nest(text);
+  const Status status = loops::Verify(nest);
+  ASSERT_TRUE(status.ok()) << status.ToString();
+  for (Isa isa : {Isa::kX86V3, Isa::kX86V4}) {
+    const Target target{.isa = isa};
+    EXPECT_EQ(CompilesFor(nest, target), "") << text;
+    const bool runs =
+        isa == Isa::kX86V3 ? __builtin_cpu_supports("avx2") : __builtin_cpu_supports("avx512vl");
+    if (runs) {
+      EXPECT_EQ(Compare(nest, target, options), "") << text;
+    }
+  }
+}
+
+TEST(Emit, CopiesAndAdds) {
+  Check("loops k (x: in f32[37], y: out f32[37]) { parallel i = 0:37 { y[i] = x[i] + 1.5 } }");
+  Check(
+      "loops k (x: in f32[4, 24], y: out f32[24, 4]) { parallel i = 0:3 { unroll r = 0:4 { vector "
+      "v = 0:8 { y[8*i + v, r] = x[r, 8*i + v] } } } }");
+}
+
+TEST(Emit, TailsOfVectorsStayInside) {
+  for (int lanes : {1, 2, 3, 5, 6, 7, 11, 14, 16, 23, 64}) {
+    for (const char* type : {"f32", "f64", "u8", "i16", "f16", "bf16", "i64"}) {
+      Check(
+          fmt::format("loops k (x: in {0}[{1}], y: out {0}[{1}]) {{ single {{ vector v = 0:{1} {{ "
+                      "y[v] = x[v] * x[v] }} }} }}",
+                      type, lanes));
+    }
+  }
+}
+
+TEST(Emit, ConvolutionWithPadding) {
+  Check(
+      R"(loops conv (image: in f32[1, 9, 13, 5], w1: in f32[9, 5, 14] align 64, b1: in f32[14], relu1: out f32[1, 9, 13, 14]) {
+  reg acc: f32[6, 14]
+  parallel h = 0:9 {
+    for w0 = 0:12:6 {
+      unroll m = 0:6 { vector k = 0:14 { acc[m, k] = b1[k] } }
+      for r = max(0, 1 - h):min(3, 10 - h) {
+        for s = 0:3 { for c = 0:5 {
+          unroll m = 0:6 { vector k = 0:14 {
+            acc[m, k] = fma(image[0, h + r - 1, w0 + m + s - 1, c]{w0 + m + s - 1 >= 0}, w1[3*r + s, c, k], acc[m, k]) } } } } }
+      unroll m = 0:6 { vector k = 0:14 { relu1[0, h, w0 + m, k] = max(acc[m, k], 0.0) } }
+    }
+    for k = 0:14 { relu1[0, h, 12, k] = 0.0 }
+  } })");
+}
+
+TEST(Emit, LaneTreesAndScratch) {
+  Check(
+      R"(loops k (x: in f32[6, 40], y: out f32[6], z: out f32[6, 40]) { reg t: f32[8] cache row: f32[40] shared sums: f32[6]
+  parallel i = 0:6 {
+    vector v = 0:8 { t[v] = 0.0 }
+    for j = 0:40:8 { vector v = 0:8 { row[j + v] = x[i, j + v] * 2.0  t[v] = t[v] + row[j + v] } }
+    vector v = 0:4 { t[v] = t[v] + t[v + 4] }
+    vector v = 0:2 { t[v] = t[v] + t[v + 2] }
+    sums[i] = t[0] + t[1]
+  }
+  barrier
+  parallel i = 0:6 { for j = 0:40:8 { vector v = 0:8 { stream z[i, j + v] = row[j + v] - sums[5 - i] } } }
+  single { for i = 0:6 { y[i] = sums[i] } } })",
+      {.sizes = {1}, .check = false});
+}
+
+TEST(Emit, GuardsAndConditionsOnLanes) {
+  Check(R"(loops k (x: in f32[29], y: out f32[29], z: out i32[32]) {
+  parallel i = 0:4 { vector v = 0:8 {
+    if 28 - 8*i - v >= 0 {
+      y[8*i + v] = x[8*i + v - 3]{8*i + v - 3 >= 0} + x[8*i + v + 2]{26 - 8*i - v >= 0} } } }
+  parallel i = 0:2 { vector v = 0:16 {
+    if v - 3 >= 0 && 7*i + v - 6 >= 0 { z[16*i + v] = index(v + i):i32 } else { z[16*i + v] = index(floor((v + 5*i)/3)):i32 } } } })");
+}
+
+TEST(Emit, GathersAndFaults) {
+  constexpr char kGather[] =
+      R"(loops k (table: in f32[8, 3], idx: in i64[21], y: out f32[21, 3], z: out f32[21]) {
+  parallel i = 0:21 { let j = idx[i] in -8:8 of table  let n = index(j - floor(j/8)*8) in 0:8 of table
+    vector v = 0:3 { y[i, v] = table[n, v] } }
+  barrier
+  parallel i = 0:3 { vector v = 0:7 { let j = idx[7*i + v] in 0:8 of table z[7*i + v] = table[j, 1] } } })";
+  Check(kGather, {.seed = 5});
+  Check(kGather, {.seed = 6, .wild = true});
+}
+
+TEST(Emit, ParamsAndBands) {
+  constexpr char kText[] = R"(loops k<n> (x: in f32[n, 6], y: out f32[n, 6]) {
+  parallel i = 0:n { parallel j = 0:6:2 { vector v = 0:2 { y[i, j + v] = x[n - 1 - i, j + v] } } } })";
+  for (int64_t n : {0, 1, 7}) Check(kText, {.params = {n}, .sizes = {1, 2, 5}});
+}
+
+TEST(Emit, FoldedAndBlockedBuffers) {
+  Check(
+      R"(loops k (x: in f32[5, 20] layout "aB8b", y: out f32[20, 5] layout "ba+3") { cache ring: f32[100, 8] fold [3, 0]
+  parallel t = 0:1 { for i = 0:5 {
+    vector v = 0:8 { ring[i, v] = x[i, v] }
+    vector v = 0:8 { y[v, i] = ring[i, v] } 
+    vector v = 0:8 { y[v + 8, i] = x[i, v + 8] + ring[i - 1, v]{i - 1 >= 0} }
+    vector v = 0:4 { y[v + 16, i] = x[i, v + 16] } } } })",
+      {.check = false});
+}
+
+// Every primitive on every type that has it.
+TEST(Emit, ScalarOperations) {
+  constexpr const char* kFloats[] = {"f32", "f64", "f16", "bf16"};
+  constexpr const char* kInts[] = {"i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64"};
+  const auto check = [](std::string_view type, std::string_view result, std::string_view value) {
+    Check(fmt::format("loops k (a: in {0}[32], b: in {0}[32], c: in {0}[32], y: out {1}[32], z: "
+                      "out {1}[32]) {{ "
+                      "single {{ for i = 0:32 {{ y[i] = {2} }} for i0 = 0:32:16 {{ vector v = 0:16 "
+                      "{{ z[i0 + v] = {3} }} }} }} }}",
+                      type, result, fmt::format(fmt::runtime(value), fmt::arg("i", "i")),
+                      fmt::format(fmt::runtime(value), fmt::arg("i", "i0 + v"))),
+          {.sizes = {1}, .wild = true});
+  };
+  constexpr const char* kBoth[] = {"a[{i}] + b[{i}]",
+                                   "a[{i}] - b[{i}]",
+                                   "a[{i}] * b[{i}]",
+                                   "a[{i}] / b[{i}]",
+                                   "a[{i}] % b[{i}]",
+                                   "trunc_div(a[{i}], b[{i}])",
+                                   "rem(a[{i}], b[{i}])",
+                                   "min(a[{i}], b[{i}])",
+                                   "max(a[{i}], b[{i}])",
+                                   "fmin(a[{i}], b[{i}])",
+                                   "fmax(a[{i}], b[{i}])",
+                                   "neg(a[{i}])",
+                                   "abs(a[{i}])",
+                                   "floor(a[{i}])",
+                                   "ceil(a[{i}])",
+                                   "trunc(a[{i}])",
+                                   "round(a[{i}])",
+                                   "fma(a[{i}], b[{i}], c[{i}])",
+                                   "select(a[{i}] < b[{i}], a[{i}], c[{i}])"};
+  constexpr const char* kFloatOnly[] = {"sqrt(a[{i}])", "select(isnan(a[{i}]), b[{i}], a[{i}])"};
+  constexpr const char* kIntOnly[] = {"bit_and(a[{i}], b[{i}])", "bit_or(a[{i}], b[{i}])",
+                                      "bit_xor(a[{i}], b[{i}])", "bit_not(a[{i}])",
+                                      "shl(a[{i}], b[{i}])",     "shr(a[{i}], b[{i}])"};
+  constexpr const char* kCompares[] = {"a[{i}] < b[{i}]",
+                                       "a[{i}] <= b[{i}]",
+                                       "a[{i}] > b[{i}]",
+                                       "a[{i}] >= b[{i}]",
+                                       "a[{i}] == b[{i}]",
+                                       "a[{i}] != b[{i}]",
+                                       "!(a[{i}] < b[{i}]) && (b[{i}] < c[{i}])"};
+  for (const char* type : kFloats) {
+    for (const char* value : kBoth) check(type, type, value);
+    for (const char* value : kFloatOnly) check(type, type, value);
+    for (const char* value : kCompares) check(type, "bool", value);
+  }
+  for (const char* type : kInts) {
+    for (const char* value : kBoth) check(type, type, value);
+    for (const char* value : kIntOnly) check(type, type, value);
+    for (const char* value : kCompares) check(type, "bool", value);
+  }
+}
+
+TEST(Emit, Casts) {
+  constexpr const char* kTypes[] = {"bool", "u8",  "i8",  "u16",  "i16", "u32", "i32",
+                                    "u64",  "i64", "f16", "bf16", "f32", "f64"};
+  for (const char* from : kTypes) {
+    for (const char* to : kTypes) {
+      Check(fmt::format(
+                "loops k (a: in {0}[48], y: out {1}[48], z: out {1}[48]) {{ single {{ for i = 0:48 "
+                "{{ y[i] = cast(a[i]):{1} }} "
+                "for i = 0:48:16 {{ vector v = 0:16 {{ z[i + v] = cast(a[i + v]):{1} }} }} }} }}",
+                from, to),
+            {.sizes = {1}, .wild = true});
+    }
+  }
+}
+
+TEST(Emit, IrNamesItsNodes) {
+  const loops::LoopNest nest = Nest(
+      "loops k (x: in f32[8], y: out f32[8]) for \"/a/Relu\" { parallel i = 0:8 { y[i] = max(x[i], "
+      "0.0) } }");
+  const Result<std::string> ir = EmitLlvmIr(nest, Target{}, true);
+  ASSERT_TRUE(ir.ok());
+  EXPECT_NE(ir->find("; node /a/Relu"), std::string::npos);
+  EXPECT_EQ(ir->find("fast"), std::string::npos);
+  EXPECT_NE(KernelKey(nest, Target{}), KernelKey(nest, Target{.isa = Isa::kX86V4}));
+  EXPECT_EQ(KernelKey(nest, Target{}), KernelKey(nest, Target{.threads = 8}));
+}
+
+}  // namespace
+}  // namespace weft::codegen

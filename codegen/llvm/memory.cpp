@@ -1,0 +1,294 @@
+#include "codegen/llvm/memory.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/check.h"
+
+namespace weft::codegen {
+
+using llvm::Value;
+using loops::BufferId;
+
+namespace {
+
+llvm::Type* Row(llvm::Type* element, unsigned width) {
+  return width == 1 ? element : llvm::FixedVectorType::get(element, width);
+}
+
+bool IsConstantMask(Value* mask) { return mask && llvm::isa<llvm::Constant>(mask); }
+
+bool IsSet(Value* mask, int64_t lane) {
+  const auto* bit =
+      llvm::cast<llvm::Constant>(mask)->getAggregateElement(static_cast<unsigned>(lane));
+  return bit && bit->isOneValue();
+}
+
+}  // namespace
+
+Value* MemoryEmitter::AndMask(Value* a, Value* b) {
+  return a && b ? b_.CreateAnd(a, b) : a ? a : b;
+}
+
+Mask MemoryEmitter::Both(const Mask& a, const Mask& b) {
+  return {.uniform = AndMask(a.uniform, b.uniform),
+          .lanes = AndMask(a.lanes, b.lanes),
+          .never = a.never || b.never};
+}
+
+Mask MemoryEmitter::Not(const Mask& a, const Chunk& chunk) {
+  if (a.never) return {};
+  if (!a.uniform && !a.lanes) return {.never = true};
+  if (!a.lanes) return {.uniform = b_.CreateNot(a.uniform)};
+  Value* lanes =
+      a.uniform ? b_.CreateAnd(a.lanes, b_.CreateVectorSplat(chunk.width, a.uniform)) : a.lanes;
+  return {.lanes = b_.CreateNot(lanes)};
+}
+
+Mask MemoryEmitter::MaskOf(const std::vector<Affine>& conditions, const Chunk& chunk) {
+  Mask mask;
+  for (const Affine& condition : conditions) {
+    const std::optional<LaneForm> form = scope_.Lanes(condition, chunk);
+    if (form) {
+      const auto [least, most] =
+          std::minmax_element(form->diffs.begin(), form->diffs.begin() + chunk.active);
+      if (scope_.ranges().NonNegative(form->base + *least)) continue;
+      mask.never |= scope_.ranges().NonNegative(-(form->base + *most) - 1);
+      if (mask.never) return mask;
+    }
+    if (chunk.width == 1 || (form && form->Uniform(chunk.active))) {
+      Value* value = form ? scope_.Emit(form->base) : scope_.EmitLanes(condition, chunk);
+      mask.uniform = AndMask(mask.uniform, b_.CreateICmpSGE(value, b_.getInt64(0)));
+      continue;
+    }
+    Value* value = scope_.EmitLanes(condition, chunk);
+    mask.lanes = AndMask(mask.lanes,
+                         b_.CreateICmpSGE(value, llvm::Constant::getNullValue(value->getType())));
+  }
+  return mask;
+}
+
+Value* MemoryEmitter::Splat(LaneValue value, const Chunk& chunk) {
+  return value.is_vector || chunk.width == 1 ? value.value
+                                             : b_.CreateVectorSplat(chunk.width, value.value);
+}
+
+// The lanes that count, if not all do.
+Value* MemoryEmitter::TailMask(const Chunk& chunk) {
+  if (chunk.active == chunk.width) return nullptr;
+  llvm::SmallVector<llvm::Constant*, 64> bits;
+  for (int64_t lane = 0; lane < chunk.width; ++lane)
+    bits.push_back(b_.getInt1(lane < chunk.active));
+  return llvm::ConstantVector::get(bits);
+}
+
+LaneValue MemoryEmitter::Load(const loops::Expr& load, const Chunk& chunk, const Mask& active) {
+  const Mask guard = MaskOf(load.guards, chunk);
+  llvm::Type* type = ops_.RegisterType(load.dtype);
+  if (guard.never || active.never) return {llvm::Constant::getNullValue(type), false};
+  const Mask mask = Both(guard, active);
+  const Affine offset = Offset(load.buffer, load.index);
+  const std::optional<LaneForm> form = scope_.Lanes(offset, chunk);
+  if (form && form->Uniform(chunk.active)) {
+    Value* condition = mask.uniform;
+    if (mask.lanes) {  // if any lane wants it
+      Value* bits = b_.CreateBitCast(mask.lanes, b_.getIntNTy(chunk.width));
+      condition =
+          AndMask(condition, b_.CreateICmpNE(bits, llvm::ConstantInt::get(bits->getType(), 0)));
+    }
+    Value* one = LoadOne(load.buffer, PointerTo(load.buffer, form->base),
+                         AlignAt(load.buffer, form->base), condition);
+    one = FromElement(load.buffer, one);
+    if (!guard.lanes) return {one, false};
+    Value* all = b_.CreateVectorSplat(chunk.width, one);
+    return {b_.CreateSelect(guard.lanes, all, llvm::Constant::getNullValue(all->getType())), true};
+  }
+  if (chunk.width == 1) {
+    const std::vector<Value*> pointers = Pointers(load.buffer, offset, form, chunk);
+    return {
+        FromElement(load.buffer, LoadOne(load.buffer, pointers[0], llvm::Align(1), mask.uniform)),
+        false};
+  }
+  const bool row = form && form->Contiguous(chunk.active);
+  Value* value = row ? LoadRow(load.buffer, form->base, chunk, mask)
+                     : LoadEach(load.buffer, offset, form, chunk, mask);
+  return {FromElement(load.buffer, value), true};
+}
+
+// Where the condition fails, the load goes to a zero instead: no branch.
+Value* MemoryEmitter::LoadOne(BufferId id, Value* pointer, llvm::Align align, Value* condition) {
+  if (condition) pointer = b_.CreateSelect(condition, pointer, zeros_);
+  auto* load = b_.CreateAlignedLoad(ElementType(id), pointer, align);
+  if (!condition) Annotate(load, id);
+  return load;
+}
+
+Value* MemoryEmitter::LoadRow(BufferId id, const Affine& base, const Chunk& chunk,
+                              const Mask& mask) {
+  llvm::Type* type = Row(ElementType(id), chunk.width);
+  Value* pointer = PointerTo(id, base);
+  const llvm::Align align = AlignAt(id, base);
+  if (IsRegister(id)) {
+    Value* value = b_.CreateAlignedLoad(type, pointer, align);
+    // Integers of lanes that don't count are any, but one and the same: a division looks at them
+    // twice.
+    return chunk.active < chunk.width && type->isIntOrIntVectorTy() ? b_.CreateFreeze(value)
+                                                                    : value;
+  }
+  if (mask.uniform) pointer = b_.CreateSelect(mask.uniform, pointer, zeros_);
+  llvm::Instruction* load = nullptr;
+  if (Value* lanes = AndMask(TailMask(chunk), mask.lanes)) {
+    load = b_.CreateMaskedLoad(type, pointer, align, lanes, llvm::Constant::getNullValue(type));
+  } else {
+    load = b_.CreateAlignedLoad(type, pointer, align);
+  }
+  if (!mask.uniform) Annotate(load, id);
+  return load;
+}
+
+std::vector<Value*> MemoryEmitter::Pointers(BufferId id, const Affine& offset,
+                                            const std::optional<LaneForm>& form,
+                                            const Chunk& chunk) {
+  std::vector<Value*> pointers;
+  if (form) {
+    for (int64_t lane = 0; lane < chunk.active; ++lane)
+      pointers.push_back(PointerTo(id, form->base + form->diffs[lane]));
+    return pointers;
+  }
+  Value* offsets = scope_.EmitLanes(offset, chunk);
+  for (int64_t lane = 0; lane < chunk.active; ++lane) {
+    Value* at =
+        chunk.width == 1 ? offsets : b_.CreateExtractElement(offsets, static_cast<uint64_t>(lane));
+    pointers.push_back(b_.CreateGEP(ElementType(id), places_[id.index].base, at));
+  }
+  return pointers;
+}
+
+Value* MemoryEmitter::LaneCondition(const Mask& mask, int64_t lane) {
+  Value* bit =
+      mask.lanes ? b_.CreateExtractElement(mask.lanes, static_cast<uint64_t>(lane)) : nullptr;
+  return AndMask(bit, mask.uniform);
+}
+
+// Strided and gathered: an element a lane. (Gather instructions are no faster on the machines of
+// today.)
+Value* MemoryEmitter::LoadEach(BufferId id, const Affine& offset,
+                               const std::optional<LaneForm>& form, const Chunk& chunk,
+                               const Mask& mask) {
+  Value* row = llvm::Constant::getNullValue(Row(ElementType(id), chunk.width));
+  const std::vector<Value*> pointers = Pointers(id, offset, form, chunk);
+  for (int64_t lane = 0; lane < chunk.active; ++lane) {
+    if (IsConstantMask(mask.lanes) && !IsSet(mask.lanes, lane)) continue;
+    const llvm::Align align = form ? AlignAt(id, form->base + form->diffs[lane]) : llvm::Align(1);
+    Value* one = LoadOne(id, pointers[lane], align, LaneCondition(mask, lane));
+    row = b_.CreateInsertElement(row, one, static_cast<uint64_t>(lane));
+  }
+  return row;
+}
+
+template <typename F>
+void MemoryEmitter::When(Value* condition, F body) {
+  if (!condition) return body();
+  llvm::Function* function = b_.GetInsertBlock()->getParent();
+  auto* then = llvm::BasicBlock::Create(module_.getContext(), "then", function);
+  auto* after = llvm::BasicBlock::Create(module_.getContext(), "after", function);
+  b_.CreateCondBr(condition, then, after);
+  b_.SetInsertPoint(then);
+  body();
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+}
+
+void MemoryEmitter::Store(const loops::Stmt& store, const Chunk& chunk, const Mask& active,
+                          LaneValue value) {
+  if (active.never) return;
+  const Affine offset = Offset(store.buffer, store.index);
+  const std::optional<LaneForm> form = scope_.Lanes(offset, chunk);
+  Value* lanes = EndsRow(store, chunk) ? active.lanes : AndMask(TailMask(chunk), active.lanes);
+  When(active.uniform, [&] {
+    if (chunk.width > 1 && form && form->Contiguous(chunk.active)) {
+      Value* row = ToElement(store.buffer, Splat(value, chunk));
+      return IsRegister(store.buffer) ? StoreRegister(store.buffer, form->base, lanes, row)
+                                      : StoreRow(store, form->base, chunk, lanes, row);
+    }
+    StoreEach(store.buffer, offset, form, chunk, lanes,
+              ToElement(store.buffer, Splat(value, chunk)));
+  });
+}
+
+// True if only padding lies behind the chunk's last lane.
+bool MemoryEmitter::EndsRow(const loops::Stmt& store, const Chunk& chunk) const {
+  const int32_t axis = places_[store.buffer.index].lane_axis;
+  if (axis < 0) return false;
+  const std::optional<LaneForm> form = scope_.Lanes(store.index[axis], chunk);
+  const Affine behind =
+      form ? form->base + chunk.active - nest_[store.buffer].shape[axis] : Affine(-1);
+  return form && form->Contiguous(chunk.active) && behind == Affine(0);
+}
+
+// In registers whole rows are written, with the old lanes where the mask says so. What lies behind
+// the end of the row is padding.
+void MemoryEmitter::StoreRegister(BufferId id, const Affine& base, Value* mask, Value* value) {
+  Value* pointer = PointerTo(id, base);
+  const llvm::Align align = AlignAt(id, base);
+  if (mask) {
+    Value* old = b_.CreateAlignedLoad(value->getType(), pointer, align);
+    value = b_.CreateSelect(mask, value, old);
+  }
+  b_.CreateAlignedStore(value, pointer, align);
+}
+
+void MemoryEmitter::StoreRow(const loops::Stmt& s, const Affine& base, const Chunk& chunk,
+                             Value* mask, Value* value) {
+  Value* pointer = PointerTo(s.buffer, base);
+  const llvm::Align align = AlignAt(s.buffer, base);
+  if (!mask) {
+    auto* store = b_.CreateAlignedStore(value, pointer, align);
+    Annotate(store, s.buffer);
+    const uint64_t bytes = module_.getDataLayout().getTypeStoreSize(value->getType());
+    if (s.stream && align.value() >= bytes) {
+      llvm::Metadata* one = llvm::ConstantAsMetadata::get(b_.getInt32(1));
+      store->setMetadata(llvm::LLVMContext::MD_nontemporal,
+                         llvm::MDNode::get(module_.getContext(), one));
+    }
+    return;
+  }
+  int64_t active = 0;
+  while (IsConstantMask(mask) && active < chunk.width && IsSet(mask, active)) ++active;
+  bool prefix = IsConstantMask(mask);
+  for (int64_t lane = active; prefix && lane < chunk.width; ++lane) prefix = !IsSet(mask, lane);
+  if (!prefix || vector_bytes_ == 64) {
+    Annotate(b_.CreateMaskedStore(value, pointer, align, mask), s.buffer);
+    return;
+  }
+  // A masked store is slow before AVX-512: pieces of 4, 2 and 1 lanes are not.
+  for (int64_t lane = 0; lane < active;) {
+    const auto piece = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(active - lane)));
+    llvm::SmallVector<int, 64> picked;
+    for (int64_t i = 0; i < piece; ++i) picked.push_back(static_cast<int>(lane + i));
+    Value* part = piece == 1 ? b_.CreateExtractElement(value, static_cast<uint64_t>(lane))
+                             : b_.CreateShuffleVector(value, picked);
+    Annotate(b_.CreateAlignedStore(part, PointerTo(s.buffer, base + lane),
+                                   AlignAt(s.buffer, base + lane)),
+             s.buffer);
+    lane += piece;
+  }
+}
+
+void MemoryEmitter::StoreEach(BufferId id, const Affine& offset,
+                              const std::optional<LaneForm>& form, const Chunk& chunk, Value* mask,
+                              Value* value) {
+  const std::vector<Value*> pointers = Pointers(id, offset, form, chunk);
+  for (int64_t lane = 0; lane < chunk.active; ++lane) {
+    if (IsConstantMask(mask) && !IsSet(mask, lane)) continue;
+    const llvm::Align align = form ? AlignAt(id, form->base + form->diffs[lane]) : llvm::Align(1);
+    Value* one =
+        chunk.width == 1 ? value : b_.CreateExtractElement(value, static_cast<uint64_t>(lane));
+    Value* condition = mask && !IsConstantMask(mask)
+                           ? b_.CreateExtractElement(mask, static_cast<uint64_t>(lane))
+                           : nullptr;
+    When(condition, [&] { Annotate(b_.CreateAlignedStore(one, pointers[lane], align), id); });
+  }
+}
+
+}  // namespace weft::codegen

@@ -1,0 +1,280 @@
+#include "codegen/llvm/ops.h"
+
+#include <llvm/IR/Intrinsics.h>
+
+#include "base/check.h"
+
+namespace weft::codegen {
+
+using llvm::Type;
+using llvm::Value;
+using llvm::Intrinsic::ID;
+
+namespace {
+
+bool Is16(Dtype dtype) { return dtype == Dtype::kF16 || dtype == Dtype::kBF16; }
+bool IsSigned(Dtype dtype) { return KindOf(dtype) == DtypeKind::kSigned; }
+
+// A floating-point constant (or a vector of one) that is not a NaN.
+bool IsNumber(Value* value) {
+  auto* constant = llvm::dyn_cast<llvm::Constant>(value);
+  if (constant && constant->getType()->isVectorTy()) constant = constant->getSplatValue();
+  const auto* fp = llvm::dyn_cast_or_null<llvm::ConstantFP>(constant);
+  return fp && !fp->isNaN();
+}
+
+}  // namespace
+
+Type* Ops::RegisterType(Dtype dtype) const {
+  if (dtype == Dtype::kBool) return b_.getInt1Ty();
+  if (dtype == Dtype::kF64) return b_.getDoubleTy();
+  if (IsFloat(dtype)) return b_.getFloatTy();
+  return b_.getIntNTy(static_cast<unsigned>(SizeBytes(dtype)) * 8);
+}
+
+Type* Ops::MemoryType(Dtype dtype) const {
+  if (dtype == Dtype::kF32 || dtype == Dtype::kF64) return RegisterType(dtype);
+  return b_.getIntNTy(static_cast<unsigned>(SizeBytes(dtype)) * 8);
+}
+
+Type* Ops::Like(Type* element, Value* shape) const {
+  const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(shape->getType());
+  return vector ? llvm::FixedVectorType::get(element, vector->getNumElements()) : element;
+}
+
+llvm::Constant* Ops::IntOf(Value* like, int64_t value) const {
+  return llvm::ConstantInt::get(like->getType(), static_cast<uint64_t>(value), true);
+}
+
+Value* Ops::FromMemory(Dtype dtype, Value* value) {
+  if (dtype == Dtype::kBool) return b_.CreateICmpNE(value, IntOf(value, 0));
+  return Is16(dtype) ? FloatOf16(dtype, value) : value;
+}
+
+Value* Ops::ToMemory(Dtype dtype, Value* value) {
+  if (dtype == Dtype::kBool) return b_.CreateZExt(value, Like(b_.getInt8Ty(), value));
+  return Is16(dtype) ? BitsOf16(dtype, value) : value;
+}
+
+llvm::Constant* Ops::Literal(Dtype dtype, Scalar value) const {
+  Type* type = RegisterType(dtype);
+  if (dtype == Dtype::kF64)
+    return llvm::ConstantFP::get(type->getContext(), llvm::APFloat(value.f64));
+  if (IsFloat(dtype)) return llvm::ConstantFP::get(type->getContext(), llvm::APFloat(value.f32));
+  return llvm::ConstantInt::get(type, static_cast<uint64_t>(value.i), true);
+}
+
+Value* Ops::Emit(ScalarOp op, Dtype operand, Dtype result, std::span<Value* const> args) {
+  switch (op) {
+    case ScalarOp::kSelect:
+      return b_.CreateSelect(args[0], args[1], args[2]);
+    case ScalarOp::kCast:
+      return Cast(operand, result, args[0]);
+    case ScalarOp::kBitcast:
+      return Bitcast(operand, result, args[0]);
+    case ScalarOp::kIsNan:
+      return b_.CreateFCmpUNO(args[0], args[0]);
+    case ScalarOp::kAnd:
+      return b_.CreateAnd(args[0], args[1]);
+    case ScalarOp::kOr:
+      return b_.CreateOr(args[0], args[1]);
+    case ScalarOp::kNot:
+      return b_.CreateNot(args[0]);
+    default:
+      break;
+  }
+  if (IsCompare(op)) return Compare(op, operand, args[0], args[1]);
+  return IsFloat(operand) ? FloatOp(op, operand, args) : IntOp(op, operand, args);
+}
+
+Value* Ops::Compare(ScalarOp op, Dtype dtype, Value* a, Value* b) {
+  using P = llvm::CmpInst::Predicate;
+  struct Predicates {
+    P on_float, on_signed, on_unsigned;
+  };
+  constexpr Predicates kPredicates[] = {
+      {P::FCMP_OLT, P::ICMP_SLT, P::ICMP_ULT}, {P::FCMP_OLE, P::ICMP_SLE, P::ICMP_ULE},
+      {P::FCMP_OGT, P::ICMP_SGT, P::ICMP_UGT}, {P::FCMP_OGE, P::ICMP_SGE, P::ICMP_UGE},
+      {P::FCMP_OEQ, P::ICMP_EQ, P::ICMP_EQ},   {P::FCMP_UNE, P::ICMP_NE, P::ICMP_NE}};
+  const Predicates& p = kPredicates[static_cast<size_t>(op) - static_cast<size_t>(ScalarOp::kLt)];
+  return b_.CreateCmp(IsFloat(dtype)    ? p.on_float
+                      : IsSigned(dtype) ? p.on_signed
+                                        : p.on_unsigned,
+                      a, b);
+}
+
+Value* Ops::FloatOp(ScalarOp op, Dtype dtype, std::span<Value* const> args) {
+  Value *a = args[0], *b = args.back(), *result = nullptr;
+  const auto unary = [&](ID id) { return b_.CreateUnaryIntrinsic(id, a); };
+  switch (op) {  // the first group gives a value that 16 bits can hold if they held the operands
+    case ScalarOp::kMin:
+    case ScalarOp::kMax:
+    case ScalarOp::kFMin:
+    case ScalarOp::kFMax:
+      return FloatMinMax(op, a, b);
+    case ScalarOp::kNeg:
+      return b_.CreateFNeg(a);
+    case ScalarOp::kAbs:
+      return unary(llvm::Intrinsic::fabs);
+    case ScalarOp::kFloor:
+      return unary(llvm::Intrinsic::floor);
+    case ScalarOp::kCeil:
+      return unary(llvm::Intrinsic::ceil);
+    case ScalarOp::kTrunc:
+      return unary(llvm::Intrinsic::trunc);
+    case ScalarOp::kRound:
+      return unary(llvm::Intrinsic::roundeven);
+    case ScalarOp::kAdd:
+      result = b_.CreateFAdd(a, b);
+      break;
+    case ScalarOp::kSub:
+      result = b_.CreateFSub(a, b);
+      break;
+    case ScalarOp::kMul:
+      result = b_.CreateFMul(a, b);
+      break;
+    case ScalarOp::kDiv:
+      result = b_.CreateFDiv(a, b);
+      break;
+    case ScalarOp::kTruncDiv:
+      result = b_.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, b_.CreateFDiv(a, b));
+      break;
+    case ScalarOp::kMod:
+    case ScalarOp::kRem:
+      result = FloatRemainder(op, a, b);
+      break;
+    case ScalarOp::kSqrt:
+      result = unary(llvm::Intrinsic::sqrt);
+      break;
+    case ScalarOp::kFma:
+      result = b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, args[1], b});
+      break;
+    default:
+      WEFT_UNREACHABLE();
+  }
+  return Is16(dtype) ? RoundTo16(dtype, result) : result;
+}
+
+// The select of an ordered comparison is one minps or maxps, which gives its second operand on
+// equality and on a NaN in either. What propagates (or, for fmin and fmax, does not) is mended by a
+// second select, unless that operand is a literal.
+Value* Ops::FloatMinMax(ScalarOp op, Value* a, Value* b) {
+  using P = llvm::CmpInst::Predicate;
+  const bool least = op == ScalarOp::kMin || op == ScalarOp::kFMin;
+  const bool propagates = op == ScalarOp::kMin || op == ScalarOp::kMax;
+  if (propagates && IsNumber(b) && !IsNumber(a)) {
+    return b_.CreateSelect(b_.CreateFCmp(least ? P::FCMP_ULT : P::FCMP_UGT, a, b), a, b);
+  }
+  Value* chosen = b_.CreateSelect(b_.CreateFCmp(least ? P::FCMP_OLT : P::FCMP_OGT, a, b), a, b);
+  Value* suspect = propagates ? a : b;
+  if (IsNumber(suspect)) return chosen;
+  return b_.CreateSelect(b_.CreateFCmpUNO(suspect, suspect), a, chosen);
+}
+
+Value* Ops::FloatRemainder(ScalarOp op, Value* a, Value* b) {
+  llvm::Function* fmod = FmodFunction(module_, a->getType()->getScalarType());
+  Value* r = nullptr;
+  if (const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(a->getType())) {
+    r = llvm::PoisonValue::get(a->getType());
+    for (unsigned lane = 0; lane < vector->getNumElements(); ++lane) {
+      Value* of_lane =
+          b_.CreateCall(fmod, {b_.CreateExtractElement(a, lane), b_.CreateExtractElement(b, lane)});
+      r = b_.CreateInsertElement(r, of_lane, lane);
+    }
+  } else {
+    r = b_.CreateCall(fmod, {a, b});
+  }
+  if (op == ScalarOp::kRem) return r;
+  Value* zero = llvm::ConstantFP::get(a->getType(), 0.0);
+  Value* differ = b_.CreateXor(b_.CreateFCmpOLT(r, zero), b_.CreateFCmpOLT(b, zero));
+  Value* moved = b_.CreateSelect(differ, b_.CreateFAdd(r, b), r);
+  Value* signed_zero = b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, zero, b);
+  return b_.CreateSelect(b_.CreateFCmpOEQ(r, zero), signed_zero, moved);
+}
+
+Value* Ops::IntOp(ScalarOp op, Dtype dtype, std::span<Value* const> args) {
+  Value *a = args[0], *b = args.back();
+  const bool is_signed = IsSigned(dtype);
+  switch (op) {
+    case ScalarOp::kAdd:
+      return b_.CreateAdd(a, b);
+    case ScalarOp::kSub:
+      return b_.CreateSub(a, b);
+    case ScalarOp::kMul:
+      return b_.CreateMul(a, b);
+    case ScalarOp::kFma:
+      return b_.CreateAdd(b_.CreateMul(a, args[1]), b);
+    case ScalarOp::kDiv:
+    case ScalarOp::kMod:
+    case ScalarOp::kTruncDiv:
+    case ScalarOp::kRem:
+      return IntDivide(op, is_signed, a, b);
+    case ScalarOp::kMin:
+    case ScalarOp::kFMin:
+      return b_.CreateBinaryIntrinsic(is_signed ? llvm::Intrinsic::smin : llvm::Intrinsic::umin, a,
+                                      b);
+    case ScalarOp::kMax:
+    case ScalarOp::kFMax:
+      return b_.CreateBinaryIntrinsic(is_signed ? llvm::Intrinsic::smax : llvm::Intrinsic::umax, a,
+                                      b);
+    case ScalarOp::kNeg:
+      return b_.CreateNeg(a);
+    case ScalarOp::kAbs:
+      return is_signed ? b_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, a, b_.getFalse()) : a;
+    case ScalarOp::kBitAnd:
+      return b_.CreateAnd(a, b);
+    case ScalarOp::kBitOr:
+      return b_.CreateOr(a, b);
+    case ScalarOp::kBitXor:
+      return b_.CreateXor(a, b);
+    case ScalarOp::kBitNot:
+      return b_.CreateNot(a);
+    case ScalarOp::kShl:
+    case ScalarOp::kShr:
+      return IntShift(op, is_signed, a, b);
+    case ScalarOp::kFloor:
+    case ScalarOp::kCeil:
+    case ScalarOp::kTrunc:
+    case ScalarOp::kRound:
+      return a;
+    default:
+      WEFT_UNREACHABLE();
+  }
+}
+
+// Total: x / 0 = x % 0 = 0, and the least integer over -1 wraps, since the machine divides by 1
+// there.
+Value* Ops::IntDivide(ScalarOp op, bool is_signed, Value* a, Value* b) {
+  const bool quotient = op == ScalarOp::kDiv || op == ScalarOp::kTruncDiv;
+  Value *zero = IntOf(b, 0), *by_zero = b_.CreateICmpEQ(b, zero);
+  Value* minus_one = b_.CreateICmpEQ(b, IntOf(b, -1));
+  Value* special = is_signed ? b_.CreateOr(by_zero, minus_one) : by_zero;
+  Value* divisor = b_.CreateSelect(special, IntOf(b, 1), b);
+  if (!is_signed) {
+    Value* r = quotient ? b_.CreateUDiv(a, divisor) : b_.CreateURem(a, divisor);
+    return b_.CreateSelect(by_zero, zero, r);
+  }
+  Value *q = b_.CreateSDiv(a, divisor), *r = b_.CreateSRem(a, divisor);
+  if (op == ScalarOp::kDiv || op == ScalarOp::kMod) {  // towards minus infinity
+    Value* opposite = b_.CreateICmpSLT(b_.CreateXor(r, divisor), zero);
+    Value* inexact = b_.CreateAnd(b_.CreateICmpNE(r, zero), opposite);
+    q = b_.CreateSelect(inexact, b_.CreateSub(q, IntOf(q, 1)), q);
+    r = b_.CreateSelect(inexact, b_.CreateAdd(r, divisor), r);
+  }
+  q = b_.CreateSelect(minus_one, b_.CreateNeg(a), q);
+  return b_.CreateSelect(by_zero, zero, quotient ? q : r);
+}
+
+Value* Ops::IntShift(ScalarOp op, bool is_signed, Value* a, Value* by) {
+  const int64_t bits = a->getType()->getScalarSizeInBits();
+  if (op == ScalarOp::kShr && is_signed) {
+    return b_.CreateAShr(a,
+                         b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, by, IntOf(by, bits - 1)));
+  }
+  Value* fits = b_.CreateICmpULT(by, IntOf(by, bits));
+  Value* amount = b_.CreateSelect(fits, by, IntOf(by, 0));
+  Value* shifted = op == ScalarOp::kShl ? b_.CreateShl(a, amount) : b_.CreateLShr(a, amount);
+  return b_.CreateSelect(fits, shifted, IntOf(a, 0));
+}
+
+}  // namespace weft::codegen

@@ -1,0 +1,55 @@
+// Scalar operations as IR, for one value or for the lanes of a vector, bit for bit as base/scalar.h
+// says.
+//
+// In registers a bool is an i1 and a 16-bit float is an f32 that its type can represent; in memory
+// they are i8 and i16. No instruction carries a fast-math flag.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <span>
+
+#include "base/scalar.h"
+
+namespace weft::codegen {
+
+class Ops {
+ public:
+  Ops(llvm::IRBuilder<>& builder, llvm::Module& module) : b_(builder), module_(module) {}
+
+  llvm::Type* RegisterType(Dtype dtype) const;
+  llvm::Type* MemoryType(Dtype dtype) const;
+  llvm::Value* FromMemory(Dtype dtype, llvm::Value* value);
+  llvm::Value* ToMemory(Dtype dtype, llvm::Value* value);
+  llvm::Constant* Literal(Dtype dtype, Scalar value) const;
+
+  // The arguments are all scalars or all vectors of the same length.
+  llvm::Value* Emit(ScalarOp op, Dtype operand, Dtype result, std::span<llvm::Value* const> args);
+  llvm::Value* Cast(Dtype from, Dtype to, llvm::Value* value);
+
+ private:
+  llvm::Type* Like(llvm::Type* element, llvm::Value* shape) const;
+  llvm::Constant* IntOf(llvm::Value* like, int64_t value) const;
+  llvm::Value* FloatOp(ScalarOp op, Dtype dtype, std::span<llvm::Value* const> args);
+  llvm::Value* FloatMinMax(ScalarOp op, llvm::Value* a, llvm::Value* b);
+  llvm::Value* FloatRemainder(ScalarOp op, llvm::Value* a, llvm::Value* b);
+  llvm::Value* IntOp(ScalarOp op, Dtype dtype, std::span<llvm::Value* const> args);
+  llvm::Value* IntDivide(ScalarOp op, bool is_signed, llvm::Value* a, llvm::Value* b);
+  llvm::Value* IntShift(ScalarOp op, bool is_signed, llvm::Value* a, llvm::Value* by);
+  llvm::Value* Compare(ScalarOp op, Dtype dtype, llvm::Value* a, llvm::Value* b);
+  llvm::Value* Bitcast(Dtype from, Dtype to, llvm::Value* value);
+  llvm::Value* RoundTo16(Dtype dtype, llvm::Value* value);  // f32 -> f32
+  llvm::Value* RoundToOdd(llvm::Value* value);              // f64 -> f32
+  llvm::Value* BitsOf16(Dtype dtype, llvm::Value* value);   // f32 -> i16
+  llvm::Value* FloatOf16(Dtype dtype, llvm::Value* bits);   // i16 -> f32
+  llvm::Value* FloatToInt(Dtype to, llvm::Value* value);
+
+  llvm::IRBuilder<>& b_;
+  llvm::Module& module_;
+};
+
+// An internal function T fmod(T, T), made on first use: C's fmod, by subtracting shifted multiples.
+llvm::Function* FmodFunction(llvm::Module& module, llvm::Type* type);
+
+}  // namespace weft::codegen
