@@ -1,0 +1,114 @@
+#include "polyhedral/scop.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "polyhedral/tree.h"
+
+namespace weft::polyhedral {
+namespace {
+
+struct Access {
+  int32_t statement = 0;
+  bool write = false;
+  tc::TensorId tensor;
+  std::vector<std::optional<Affine>> cell;
+};
+
+class Analyzer {
+ public:
+  explicit Analyzer(const tc::Program& program) : program_(program), step_(program.statements.size()) {
+    const auto steps = tc::Steps(program);
+    for (size_t s = 0; s < step_.size(); ++s) step_[s] = {static_cast<int32_t>(s), false};
+    if (!steps.ok()) return;
+    for (size_t k = 0; k < steps->size(); ++k) {
+      const tc::Step& step = (*steps)[k];
+      for (size_t s = step.first; s <= step.last; ++s) {
+        step_[s] = {static_cast<int32_t>(k), step.first != step.last};
+      }
+    }
+  }
+
+  Scop Run() {
+    for (size_t s = 0; s < program_.statements.size(); ++s) CollectAccesses(static_cast<int32_t>(s));
+    for (const Access& x : accesses_) {
+      for (const Access& y : accesses_) {
+        if (x.tensor == y.tensor && (x.write || y.write)) Relate(x, y);
+      }
+    }
+    return {&program_, std::move(dependences_)};
+  }
+
+ private:
+  struct Place {
+    int32_t step = 0;
+    bool loop = false;
+  };
+
+  void Add(int32_t s, bool write, tc::TensorId tensor, const std::vector<tc::ExprId>& subscripts) {
+    if (!write && program_[tensor].role == tc::Role::kInput) return;
+    Access access{.statement = s, .write = write, .tensor = tensor};
+    for (const tc::ExprId e : subscripts) {
+      access.cell.push_back(tc::AsAffineWithParams(program_, program_.statements[s], e));
+    }
+    const bool again = std::ranges::any_of(accesses_, [&](const Access& a) {
+      return a.statement == s && a.write == write && a.tensor == tensor && a.cell == access.cell;
+    });
+    if (!again) accesses_.push_back(std::move(access));
+  }
+
+  void CollectAccesses(int32_t s) {
+    const tc::Statement& statement = program_.statements[s];
+    Add(s, true, statement.target, statement.subscripts);
+    if (statement.companion.valid()) Add(s, true, statement.companion, statement.subscripts);
+    std::vector<tc::ExprId> values{statement.value};
+    if (statement.companion.valid()) values.push_back(statement.companion_value);
+    for (const tc::ExprId value : values) {
+      for (const tc::ExprId read : tc::Reads(program_, value)) {
+        Add(s, false, program_[read].tensor, program_[read].args);
+      }
+    }
+  }
+
+  void Push(const Access& x, const Access& y, Dependence::Kind kind, std::optional<int64_t> distance) {
+    dependences_.push_back({.kind = kind, .from = x.statement, .to = y.statement, .tensor = x.tensor,
+                            .source = x.cell, .sink = y.cell, .distance = distance});
+  }
+
+  // x before y, if the program's own order says so for some of their instances.
+  void Relate(const Access& x, const Access& y) {
+    using Kind = Dependence::Kind;
+    const Kind kind = !y.write ? Kind::kFlow : x.write ? Kind::kOutput : Kind::kAnti;
+    if (x.statement == y.statement) {
+      if (x.write && y.write) Push(x, y, Kind::kSameCell, std::nullopt);
+      // A recurrence reads what smaller values of its indices wrote, never the other way round.
+      if (x.write && !y.write) Push(x, y, Kind::kFlow, std::nullopt);
+      return;
+    }
+    const Place a = step_[x.statement], b = step_[y.statement];
+    if (a.step != b.step) {
+      if (a.step < b.step) Push(x, y, kind, std::nullopt);
+    } else if (a.loop) {
+      Push(x, y, kind, x.statement < y.statement ? 0 : 1);
+    }
+  }
+
+  const tc::Program& program_;
+  std::vector<Place> step_;
+  std::vector<Access> accesses_;
+  std::vector<Dependence> dependences_;
+};
+
+}  // namespace
+
+Scop Analyze(const tc::Program& program) { return Analyzer(program).Run(); }
+
+std::string Print(const tc::Program& program, const Dependence& d) {
+  const std::vector<std::string> names = StatementNames(program);
+  constexpr std::string_view kKinds[] = {"flow", "anti", "output", "same cell"};
+  return fmt::format("{} -> {} on {} ({})", names[d.from], names[d.to], program[d.tensor].name,
+                     kKinds[static_cast<size_t>(d.kind)]);
+}
+
+}  // namespace weft::polyhedral
