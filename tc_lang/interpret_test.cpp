@@ -67,6 +67,12 @@ TEST(Interpret, DivisionAndRemainderInSubscripts) {
               {Floats({6}, {0, 1, 2, 3, 4, 5})});
 }
 
+TEST(Interpret, PixelShuffle) {
+  EXPECT_RUNS(({0, 2, 1, 3, 4, 6, 5, 7}),
+              "def f(float(C, W) x) -> (y) { y(c / 4, c % 4 / 2, 2 * w + c % 2) = x(c, w) }", {{"C", 4}, {"W", 2}},
+              {Floats({4, 2}, {0, 1, 2, 3, 4, 5, 6, 7})});
+}
+
 TEST(Interpret, ConcatenatesByTwoStatementsOrBySelect) {
   const std::vector<Tensor> in = {Floats({2}, {1, 2}), Floats({3}, {3, 4, 5})};
   EXPECT_RUNS(({1, 2, 3, 4, 5}),

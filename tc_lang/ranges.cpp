@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "tc_lang/region.h"
+
 namespace weft::tc {
 namespace {
 
@@ -17,49 +19,35 @@ Affine LastOf(const Box1& range) {
   return last.IsConstant() && range.lo.IsConstant() ? std::max(last.constant(), range.lo.constant()) : last;
 }
 
-// Params keep their numbers here: those of the program, not those of the statement.
-Box1 ClosedBoundsOf(const Affine& e, const std::vector<IndexRange>& indices) {
-  Box1 out{e.constant(), e.constant()};
-  for (const Affine::Term& term : e.terms()) {
-    Box1 atom;
-    if (term.dividend != nullptr) {
-      atom = ClosedBoundsOf(*term.dividend, indices);
-      atom = {FloorDiv(atom.lo, term.divisor), FloorDiv(atom.hi, term.divisor)};
-    } else if (term.var < Count(indices)) {
-      const Box1& range = *indices[static_cast<size_t>(term.var)].range;
-      atom = {range.lo, LastOf(range)};
-    } else {
-      const Affine param = Affine::OfVar(term.var - Count(indices));
-      atom = {param, param};
-    }
-    const bool rising = term.coefficient >= 0;
-    out.lo += (rising ? atom.lo : atom.hi) * term.coefficient;
-    out.hi += (rising ? atom.hi : atom.lo) * term.coefficient;
-  }
-  return out;
-}
-
-// x mod d hides in x - d * floor(x / d), where intervals lose that both x are the same.
-std::optional<Box1> ModBounds(const Affine& e) {
-  for (const Affine::Term& term : e.terms()) {
-    if (term.dividend != nullptr && term.coefficient == -term.divisor &&
-        e == *term.dividend + (FloorDiv(*term.dividend, term.divisor) * -term.divisor)) {
-      return Box1{0, term.divisor - 1};
-    }
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
-Box1 ClosedBounds(const Affine& e, const std::vector<IndexRange>& indices) {
-  Box1 bounds = ClosedBoundsOf(e, indices);
-  if (const std::optional<Box1> mod = ModBounds(e)) {
-    if (SignOf(bounds.lo) != Sign::kNonNegative) bounds.lo = mod->lo;
-    if (SignOf(mod->hi - bounds.hi) != Sign::kNonNegative) return *mod;
-    if (SignOf(bounds.hi - mod->hi) == Sign::kNonNegative) bounds.hi = mod->hi;
+Box1 ClosedBounds(const Affine& whole, const std::vector<IndexRange>& indices) {
+  Affine e = whole;
+  Box1 out{0, 0};
+  const auto add = [&](const Box1& atom, int64_t factor) {
+    out.lo += (factor >= 0 ? atom.lo : atom.hi) * factor;
+    out.hi += (factor >= 0 ? atom.hi : atom.lo) * factor;
+  };
+  while (const std::optional<ModTerm> mod = TakeMod(e)) {
+    const Box1 dividend = ClosedBounds(mod->dividend, indices);
+    const bool small = SignOf(dividend.lo) == Sign::kNonNegative &&
+                       SignOf(Affine(mod->divisor - 1) - dividend.hi) == Sign::kNonNegative;
+    add(small ? dividend : Box1{0, mod->divisor - 1}, mod->factor);
   }
-  return bounds;
+  add({e.constant(), e.constant()}, 1);
+  for (const Affine::Term& term : e.terms()) {
+    if (term.dividend != nullptr) {
+      const Box1 dividend = ClosedBounds(*term.dividend, indices);
+      add({FloorDiv(dividend.lo, term.divisor), FloorDiv(dividend.hi, term.divisor)}, term.coefficient);
+    } else if (term.var < Count(indices)) {
+      const Box1& range = *indices[static_cast<size_t>(term.var)].range;
+      add({range.lo, LastOf(range)}, term.coefficient);
+    } else {  // params keep the program's numbers in the answer, not the statement's
+      const Affine param = Affine::OfVar(term.var - Count(indices));
+      add({param, param}, term.coefficient);
+    }
+  }
+  return out;
 }
 
 Sign SignOf(const Affine& e) {

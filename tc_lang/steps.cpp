@@ -11,11 +11,10 @@
 namespace weft::tc {
 namespace {
 
-Interval BoundsOf(const Program& program, const Statement& s, const Affine& e) {
+Interval ValuesOf(const Statement& s, const Affine& e) {
   const auto count = static_cast<Var>(s.indices.size());
   const Interval any{0, std::numeric_limits<int32_t>::max()};
   const auto of_params = [&](const Affine& p) { return p.Bounds([&](Var) { return any; }); };
-  (void)program;
   return e.Bounds([&](Var v) {
     if (v >= count) return any;
     const Index& index = s.indices[static_cast<size_t>(v)];
@@ -171,7 +170,7 @@ class StepFinder {
     if (!first) return {};
     const size_t position = *LoopPosition(program_.statements[*first]);
     const std::optional<Affine> e = AsAffineWithParams(program_, s, read.args[position]);
-    const int64_t least = e ? BoundsOf(program_, s, Affine::OfVar(0) - *e).lo : -1;
+    const int64_t least = e ? ValuesOf(s, Affine::OfVar(0) - *e).lo : -1;
     // This step's value, if the text has it already, or that of an earlier step.
     if (least >= 1 || (least == 0 && *first <= k)) return {};
     return Invalid(fmt::format("'{}' is read at a step of the recurrence that is not yet done", program_[read.tensor].name));
@@ -198,7 +197,7 @@ Result<std::vector<int32_t>> RecurrenceIndices(const Program& program, const Sta
       same = same && target && source && *target == *source;
       const std::optional<Var> index = target ? target->AsVar() : std::nullopt;
       if (!index || *index >= static_cast<Var>(s.indices.size()) || !source) continue;
-      const int64_t least = BoundsOf(program, s, *target - *source).lo;
+      const int64_t least = ValuesOf(s, *target - *source).lo;
       if (least >= 0) distance[d] = least;
       if (least >= 1 && std::find(out.begin(), out.end(), *index) == out.end()) out.push_back(*index);
     }
