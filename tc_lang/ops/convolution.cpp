@@ -70,7 +70,8 @@ void ConvTranspose(Writer& w) {
     WindowAxis a{.in = w.Extent(x, axis), .out = w.Extent(y, axis), .kernel = kernel[i], .stride = strides[i],
                  .dilation = dilations[i], .pad_lo = mode == "VALID" ? 0 : pads[i]};
     const int64_t total = a.stride * (a.in - 1) + extra[i] + (a.kernel - 1) * a.dilation + 1 - a.out;
-    if (fitted) a.pad_lo = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
+    if (fitted && total <= 0) a.pad_lo = 0;
+    else if (fitted) a.pad_lo = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
     win.axes.push_back(a);
   }
   win.out = OutIndices(w, win.axes);

@@ -71,6 +71,8 @@ bool SharesOuter(const Operand& x, const Operand& y) {
 // Identity, and whatever else is its input at inference.
 void Copy(Writer& w) {
   const Operand x = w.Arg(0), y = w.Out();
+  const bool training = w.node.op == graph::Op::kDropout && w.Has(2) && (!w.Constant(2) || w.ConstFloat(2, 0) != 0);
+  if (training) return w.Refuse("training");
   const Subs i = w.Indices("i", y.dims);
   w.Set("copy", y, i, w.AtAligned(x, i, y.dims));
   if (w.HasOut(1)) w.Set("copy", w.Out(1), i, LitInt(w.Out(1).dtype, 1));  // Dropout keeps all
@@ -147,6 +149,10 @@ void SpaceToDepth(Writer& w) {
   if (y.rank() != 4 || b < 1) return w.Refuse("a tensor that is no plane");
   const Subs at{w.Range("n", y.dims[0]), w.Range("c", w.Extent(y, 1)), w.Range("h", w.Extent(y, 2)),
                 w.Range("w", w.Extent(y, 3))};
+  if (graph::StringAttr(w.node, "mode", "DCR") == "CRD") {
+    return w.Set("copy", y, at, w.At(x, {"n", fmt::format("c / {}", b * b), fmt::format("{0}*h + (c / {0}) % {0}", b),
+                                         fmt::format("{0}*w + c % {0}", b)}));
+  }
   const int64_t channels = w.Extent(x, 1);
   w.Set("copy", y, at, w.At(x, {"n", fmt::format("c % {}", channels), fmt::format("{}*h + c / {}", b, b * channels),
                                 fmt::format("{}*w + (c / {}) % {}", b, channels, b)}));

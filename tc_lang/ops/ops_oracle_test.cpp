@@ -20,7 +20,7 @@ namespace weft::tc {
 namespace {
 
 struct Case {
-  std::string name, graph;
+  std::string name, op, graph;
   std::vector<std::string> inputs, outputs;   // raw elements
 };
 
@@ -39,9 +39,9 @@ Tolerance ToleranceOf(Dtype dtype) {
   }
 }
 
-// Cases and operators that have no comprehension, with the reason; a prefix of the case's name.
+// Operators and cases (by a prefix of their name) that have no comprehension, with the reason.
 struct Refused {
-  std::string_view prefix, reason;
+  std::string_view what, reason;
 };
 constexpr Refused kRefused[] = {
 #include "tc_lang/ops/ops_oracle_refused.inc"
@@ -55,8 +55,9 @@ std::vector<Case> ReadCases(const std::string& path, std::map<std::string, int>&
     std::string kind, name;
     words >> kind;
     if (kind == "case" || kind == "skipped") {
-      words >> name;
-      if (kind == "case") cases.push_back({name, "", {}, {}});
+      std::string op;
+      words >> name >> op;
+      if (kind == "case") cases.push_back({name, op, "", {}, {}});
       else ++skipped[words.str().substr(kind.size() + name.size() + 2)];
       continue;
     }
@@ -118,9 +119,9 @@ std::string RunAlternative(const graph::Graph& graph, const Case& c, const Alter
   return "";
 }
 
-std::string_view WhyRefused(std::string_view name) {
+std::string_view WhyRefused(const Case& c) {
   for (const Refused& refused : kRefused) {
-    if (name.starts_with(refused.prefix)) return refused.reason;
+    if (c.op == refused.what || c.name.starts_with(refused.what)) return refused.reason;
   }
   return "";
 }
@@ -134,7 +135,11 @@ TEST(OpsOracle, EveryCaseMatches) {
   int passed = 0, alternatives_run = 0;
   for (const Case& c : cases) {
     if (only != nullptr && c.name.find(only) == std::string::npos) continue;
-    const std::string_view refused = WhyRefused(c.name);
+    const std::string_view refused = WhyRefused(c);
+    if (refused.starts_with("the expected values")) {
+      ++skipped[std::string(refused)];
+      continue;
+    }
     auto graph = graph::ParseGraph(c.graph, c.name, BlobStore());
     if (!graph.ok()) {
       if (refused.empty()) ADD_FAILURE() << c.name << ": " << graph.status().ToString();

@@ -63,6 +63,11 @@ void ReducePlain(Writer& w) {
     if (f.op != w.node.op) continue;
     std::string element = fmt::format(fmt::runtime(f.element), w.At(r.x, r.from));
     if (r.none) return w.Set("pointwise", r.y, r.at, fmt::format(fmt::runtime(f.result), "(" + element + ")"));
+    if (r.y.dtype == Dtype::kBool) {                 // the language reduces numbers only
+      const Operand best = w.Temp("best", Dtype::kI32);
+      w.Reduce("reduction", best, r.at, f.assign, Cast(best.dtype, element));
+      return w.Set("pointwise", r.y, r.at, fmt::format("{} > 0", w.At(best, r.at)));
+    }
     if (f.result == "{0}") return w.Reduce("reduction", r.y, r.at, f.assign, element);
     const bool integer = !IsFloat(r.y.dtype);        // roots and logarithms of integers, as numpy has them
     if (integer) element = Cast(Dtype::kF64, element);

@@ -41,6 +41,7 @@ void CumSum(Writer& w) {
   const std::string zero = Lit(s.y.dtype, 0);
   const bool direct = !s.reverse && (!IsFloat(s.y.dtype) || SizeBytes(s.y.dtype) > 2);
   const Operand run = direct ? s.y : w.Temp("run", s.y.dtype);
+  if (!direct) w.Declare(run, s.x.dims);
   const std::string before = w.At(run, along("t - 1"));
   w.Set("recurrence", run, s.at, s.exclusive
             ? fmt::format("t > 0 ? {} + {} : {}", before, source(1), zero)

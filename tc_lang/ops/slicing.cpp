@@ -90,8 +90,11 @@ void Pad(Writer& w) {
     if (lo == 0 && hi == 0) continue;
     const int64_t extent = w.Extent(x, axes[k]);
     from[axis] = Sum({{1, i[axis]}}, -lo);
-    if (mode != "constant") {
-      if (lo > 0 || hi > 0) from[axis] = Mirror(mode, from[axis], extent);
+    if (mode != "constant") {                  // what is cut off is no longer there to be repeated
+      const int64_t cut_lo = std::max<int64_t>(-lo, 0), cut_hi = std::max<int64_t>(-hi, 0);
+      if (lo <= 0 && hi <= 0) continue;
+      from[axis] = Mirror(mode, Sum({{1, i[axis]}}, -std::max<int64_t>(lo, 0)), extent - cut_lo - cut_hi);
+      if (cut_lo > 0) from[axis] = Sum({{1, from[axis]}}, cut_lo);
       continue;
     }
     if (lo > 0) guards.push_back(from[axis] + " >= 0");

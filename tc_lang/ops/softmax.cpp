@@ -72,6 +72,12 @@ void SoftmaxOnline(Writer& w) {
   w.Range("e", b);
   Subs from = r.at;
   from[static_cast<size_t>(r.axis)] = Sum({{b, "t"}, {1, "e"}});
+  Dims extents{Dim(r.extent / b)};
+  for (int64_t k = 0; k < r.x.rank(); ++k) {
+    if (k != r.axis) extents.push_back(r.x.dims[static_cast<size_t>(k)]);
+  }
+  w.Declare(max, extents);
+  w.Declare(sum, extents);
   const Subs now = Concat({"t"}, r.kept), before = Concat({"t - 1"}, r.kept);
   const Subs last = Concat({std::to_string(r.extent / b - 1)}, r.kept);
   const std::string zero = Lit(max.dtype, 0), low = Lowest(max.dtype), x = w.At(r.x, from);

@@ -367,6 +367,12 @@ bool Writer::IsWide(const std::string& value) const {
   return false;
 }
 
+void Writer::Declare(const Operand& temp, const Dims& dims) {
+  Operand t = temp;
+  t.dims = dims;
+  constants_ += fmt::format("  {}\n", Typed(t));
+}
+
 void Writer::Set(std::string_view tag, const Operand& y, const Subs& subs, const std::string& value) {
   const bool narrow = IsFloat(y.dtype) && SizeBytes(y.dtype) == 2 && IsWide(value);
   const bool widen = half_ && y.dtype == Dtype::kF32 && !y.id.valid();

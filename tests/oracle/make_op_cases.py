@@ -7,7 +7,7 @@ that weft has, and the seeded cases of op_cases.py, whose outputs come from onnx
 onnxruntime, where that one has no answer or a wrong one). FILE is a sequence of records, each a line of
 text and, where the line ends in a count, that many bytes:
 
-    case NAME
+    case NAME OPERATOR
     graph BYTES         the text form of the graph
     input NAME BYTES    raw elements, in the order of the graph's inputs
     output NAME BYTES
@@ -108,7 +108,7 @@ class Writer:
             text, free = graph_text(name, node, inputs, outputs)
         except Skip as reason:
             return self.record(f'skipped {name} {reason}')
-        self.record(f'case {name}')
+        self.record(f'case {name} {node.op_type}')
         self.record('graph', text.encode())
         for n in free:
             self.record(f'input {n.replace(" ", "_")}', np.ascontiguousarray(inputs[n]).tobytes())

@@ -204,7 +204,7 @@ def norms(c):
     c.add('instance_norm', 'InstanceNormalization', [rand(2, 3, 4, 5), rand(3), rand(3, seed='b')])
     c.add('group_norm', 'GroupNormalization', [rand(2, 6, 4, 5), rand(6), rand(6, seed='b')], num_groups=3)
     c.add('group_norm_each', 'GroupNormalization', [rand(2, 6, 7), rand(6), rand(6, seed='b')], num_groups=6)
-    c.add('lrn', 'LRN', [rand(2, 7, 3, 3)], size=4, alpha=0.01, beta=0.5, bias=1.5)
+    c.add('lrn', 'LRN', [rand(7, 7, 2, 3)], size=4, alpha=0.01, beta=0.5, bias=1.5)
     for p in (1, 2):
         c.add(f'lp_norm_{p}', 'LpNormalization', [rand(3, 4, 5)], axis=1, p=p, by_runtime=True)
 

@@ -1,0 +1,82 @@
+#include "tests/oracle/random_choice.h"
+
+#include <algorithm>
+#include <random>
+
+#include "polyhedral/axes.h"
+#include "polyhedral/tree.h"
+
+namespace weft::oracle {
+namespace {
+
+using namespace polyhedral;  // NOLINT: what is tested
+
+class Maker {
+ public:
+  Maker(const ScheduleRequest& request, uint64_t seed) : program_(*request.program), random_(seed) {}
+
+  Choice Run() {
+    Choice choice{.group = program_.name};
+    const std::vector<std::string> names = StatementNames(program_);
+    std::vector<int32_t> group;
+    for (size_t s = 0; s < names.size(); ++s) {
+      group.push_back(static_cast<int32_t>(s));
+      if (s + 1 < names.size() && Chance(60)) continue;
+      choice.clusters.push_back(MakeCluster(group, names));
+      group.clear();
+    }
+    return choice;
+  }
+
+ private:
+  int64_t Below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
+  bool Chance(int percent) { return Below(100) < percent; }
+
+  Cluster MakeCluster(const std::vector<int32_t>& group, const std::vector<std::string>& names) {
+    Cluster cluster;
+    for (const int32_t s : group) cluster.statements.push_back(names[s]);
+    const auto axes = ClusterAxes(program_, group);
+    std::vector<std::string> shared = SharedAxes(program_, group, axes), all;
+    for (const auto& list : axes) {
+      for (const std::string& a : list) {
+        if (std::ranges::count(all, a) == 0) all.push_back(a);
+      }
+    }
+    if (all.empty()) return cluster;
+    std::ranges::shuffle(shared, random_);
+    for (const std::string& a : shared) {
+      if (Chance(75)) cluster.order.push_back(a);
+    }
+    std::ranges::shuffle(all, random_);
+    for (const std::string& a : all) {
+      if (Chance(40)) cluster.tiles.push_back(MakeTile(a));
+      const bool in_order = std::ranges::count(cluster.order, a) > 0;
+      if (!in_order || (!cluster.tiles.empty() && cluster.tiles.back().axis == a)) cluster.inner.push_back(a);
+      if (Chance(25)) cluster.unroll.push_back(a);
+    }
+    if (Chance(70)) {
+      cluster.vector_axis = all[Below(static_cast<int64_t>(all.size()))];
+      const bool reduced_tuple = std::ranges::any_of(
+          group, [&](int32_t s) { return program_.statements[s].companion.valid(); });
+      if (reduced_tuple) cluster.vector_axis.clear();
+      cluster.vector_lanes = cluster.vector_axis.empty() ? 0 : 1 + Below(8);
+    }
+    cluster.parallel = static_cast<int32_t>(Below(static_cast<int64_t>(cluster.order.size()) + 1));
+    return cluster;
+  }
+
+  Tile MakeTile(const std::string& axis) {
+    Tile tile{axis, {1 + Below(5)}};
+    if (Chance(30)) tile.sizes.insert(tile.sizes.begin(), tile.sizes[0] * (1 + Below(3)));
+    return tile;
+  }
+
+  const tc::Program& program_;
+  std::mt19937_64 random_;
+};
+
+}  // namespace
+
+Choice RandomChoice(const ScheduleRequest& request, uint64_t seed) { return Maker(request, seed).Run(); }
+
+}  // namespace weft::oracle
