@@ -1,0 +1,187 @@
+// Which statements share loops.
+#include <algorithm>
+
+#include "polyhedral/axes.h"
+#include "polyhedral/propose/propose.h"
+#include "polyhedral/tree.h"
+
+namespace weft::polyhedral {
+
+int64_t ClusterView::Extent(const std::string& axis) const {
+  for (size_t k = 0; k < statements.size(); ++k) {
+    for (size_t i = 0; i < axes[k].size(); ++i) {
+      if (axes[k][i] != axis) continue;
+      const Affine extent = At(k).indices[i].hi - At(k).indices[i].lo;
+      return extent.IsConstant() ? extent.constant() : 0;
+    }
+  }
+  return 0;
+}
+
+bool ClusterView::IsShared(const std::string& axis) const { return std::ranges::count(shared, axis) > 0; }
+
+ClusterView View(const ScheduleRequest& request, std::vector<int32_t> statements) {
+  ClusterView view{.request = &request, .statements = std::move(statements)};
+  view.axes = ClusterAxes(*request.program, view.statements);
+  view.shared = SharedAxes(*request.program, view.statements, view.axes);
+  view.anchor = AnchorOf(*request.program, view.statements);
+  return view;
+}
+
+std::optional<Contraction> AsContraction(const tc::Program& program, const tc::Statement& s) {
+  if (s.assign != tc::Assign::kSum || s.companion.valid()) return std::nullopt;
+  tc::ExprId value = s.value;
+  if (const auto guarded = tc::AsGuarded(program, value)) value = guarded->inside;
+  const tc::Expr& e = program[value];
+  if (e.kind != tc::ExprKind::kOp || e.op != ScalarOp::kMul) return std::nullopt;
+  const std::vector<tc::ExprId> reads = tc::Reads(program, value);
+  if (reads.size() != 2) return std::nullopt;
+  Contraction c{.x = reads[0], .w = reads[1]};
+  for (size_t i = 0; i < s.indices.size(); ++i) {
+    (s.indices[i].reduction ? c.reduced : c.kept).push_back(static_cast<int32_t>(i));
+  }
+  if (c.reduced.empty()) return std::nullopt;
+  return c;
+}
+
+int32_t ContiguousIndex(const ScheduleRequest& request, const tc::Statement& s, tc::TensorId tensor,
+                        const std::vector<tc::ExprId>& subscripts) {
+  if (subscripts.empty()) return -1;
+  size_t innermost = subscripts.size() - 1;
+  const auto found = request.layouts.find((*request.program)[tensor].name);
+  if (found != request.layouts.end()) innermost = found->second.axes.back().axis;
+  const auto e = tc::AsAffine(*request.program, subscripts[innermost]);
+  if (!e) return -1;
+  int32_t unit = -1;
+  for (size_t i = 0; i < s.indices.size(); ++i) {
+    const auto v = static_cast<Var>(i);
+    if (e->CoefficientOf(v) == 1 && !s.indices[i].reduction) unit = v;
+    if (unit < 0 && e->AsVar() == v) unit = v;
+  }
+  return unit;
+}
+
+namespace {
+
+bool IsPointwise(const tc::Program& program, const tc::Statement& s) {
+  const bool reduces = std::ranges::any_of(s.indices, [](const tc::Index& i) { return i.reduction; });
+  (void)program;
+  return s.assign == tc::Assign::kSet && !reduces;
+}
+
+class Grouper {
+ public:
+  explicit Grouper(const ScheduleRequest& request) : request_(request), program_(*request.program) {}
+
+  std::vector<std::vector<int32_t>> Run(bool fuse) {
+    std::vector<std::vector<int32_t>> groups;
+    const auto steps = tc::Steps(program_);
+    std::vector<tc::Step> order;
+    if (steps.ok()) order = *steps;
+    bool closed = true;                  // the last group takes no more
+    for (const tc::Step& step : order) {
+      if (step.first != step.last) {
+        auto& group = groups.emplace_back();
+        for (size_t s = step.first; s <= step.last; ++s) group.push_back(static_cast<int32_t>(s));
+        closed = true;
+        continue;
+      }
+      const auto s = static_cast<int32_t>(step.first);
+      if (!closed && fuse && Joins(groups.back(), s)) {
+        groups.back().push_back(s);
+        continue;
+      }
+      groups.push_back({s});
+      const auto recurs = tc::RecurrenceIndices(program_, program_.statements[s]);
+      closed = !recurs.ok() || !recurs->empty();
+    }
+    return groups;
+  }
+
+ private:
+  bool Touches(const std::vector<int32_t>& group, int32_t s) const {
+    for (const tc::ExprId read : tc::Reads(program_, program_.statements[s].value)) {
+      for (const int32_t g : group) {
+        const tc::Statement& other = program_.statements[g];
+        if (program_[read].tensor == other.target || program_[read].tensor == other.companion) return true;
+        for (const tc::ExprId r : tc::Reads(program_, other.value)) {
+          if (program_[r].tensor == program_[read].tensor) return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  bool Joins(const std::vector<int32_t>& group, int32_t s) const {
+    if (!Touches(group, s)) return false;
+    std::vector<int32_t> both = group;
+    both.push_back(s);
+    const ClusterView view = View(request_, both);
+    const tc::Statement& statement = program_.statements[s];
+    const bool anchored = AsContraction(program_, view.At(view.anchor)).has_value() &&
+                          view.statements[view.anchor] != s;
+    if (anchored) {
+      // An epilogue: every value it makes, it makes from the anchor's value at the same place.
+      size_t kept = 0;
+      for (const tc::Index& i : view.At(view.anchor).indices) kept += !i.reduction;
+      return IsPointwise(program_, statement) && view.shared.size() == kept &&
+             statement.indices.size() == kept;
+    }
+    if (AsContraction(program_, statement)) return false;
+    const size_t lone = std::ranges::count_if(group, [&](int32_t g) {
+      return !IsPointwise(program_, program_.statements[g]);
+    });
+    const bool pointwise = lone == 0 && IsPointwise(program_, statement);
+    if (pointwise) return view.shared.size() == statement.indices.size() && SameDomains(view);
+    return Rows(view) >= request_.target.threads;
+  }
+
+  static bool SameDomains(const ClusterView& view) {
+    for (size_t k = 0; k < view.statements.size(); ++k) {
+      if (view.At(k).indices.size() != view.shared.size()) return false;
+    }
+    return true;
+  }
+
+  // How many iterations the shared band has, less the axis that lanes will run along.
+  int64_t Rows(const ClusterView& view) const {
+    const tc::Statement& last = view.At(view.statements.size() - 1);
+    const int32_t lanes = ContiguousIndex(request_, last, last.target, last.subscripts);
+    int64_t rows = view.shared.empty() ? 0 : 1;
+    for (const std::string& axis : view.shared) {
+      const bool is_lane = lanes >= 0 && view.axes.back()[lanes] == axis;
+      const int64_t extent = view.Extent(axis);
+      rows *= is_lane ? 1 : extent > 0 ? extent : 64;
+    }
+    return rows;
+  }
+
+  const ScheduleRequest& request_;
+  const tc::Program& program_;
+};
+
+}  // namespace
+
+std::vector<std::vector<int32_t>> GroupStatements(const ScheduleRequest& request, bool fuse) {
+  return Grouper(request).Run(fuse);
+}
+
+int32_t ParallelPrefix(const ClusterView& view, const Cluster& cluster) {
+  int64_t tasks = 1;
+  const int64_t wanted = int64_t{16} * view.request->target.threads;
+  int32_t prefix = 0;
+  for (const std::string& axis : cluster.order) {
+    const int64_t extent = view.Extent(axis);
+    if (tasks >= wanted && prefix > 0) break;
+    if (extent == 0 && prefix > 0) break;  // only the first may have an open end
+    int64_t tile = 1;
+    for (const Tile& t : cluster.tiles) {
+      if (t.axis == axis) tile = t.sizes[0];
+    }
+    tasks *= extent == 0 ? wanted : (extent + tile - 1) / tile;
+    ++prefix;
+  }
+  return prefix;
+}
+
+}  // namespace weft::polyhedral

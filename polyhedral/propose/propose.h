@@ -1,0 +1,54 @@
+// The pieces of Propose: which statements share a cluster, and how a cluster's loops should look.
+//
+// Both are models, cheap and explainable; the tuner measures around them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "polyhedral/choice/choice.h"
+#include "polyhedral/schedule.h"
+
+namespace weft::polyhedral {
+
+// What a cluster is, seen once: its statements and their axes.
+struct ClusterView {
+  const ScheduleRequest* request = nullptr;
+  std::vector<int32_t> statements;
+  std::vector<std::vector<std::string>> axes;      // per statement, per index
+  std::vector<std::string> shared;
+  size_t anchor = 0;
+
+  const tc::Program& program() const { return *request->program; }
+  const tc::Statement& At(size_t k) const { return program().statements[statements[k]]; }
+  int64_t Extent(const std::string& axis) const;   // of the first statement that has it; 0 if symbolic
+  bool IsShared(const std::string& axis) const;
+};
+
+ClusterView View(const ScheduleRequest& request, std::vector<int32_t> statements);
+
+// Sum of products of two reads, the second factor chosen as the one that can be packed.
+struct Contraction {
+  tc::ExprId x, w;                       // reads
+  std::vector<int32_t> kept, reduced;    // indices of the statement
+};
+std::optional<Contraction> AsContraction(const tc::Program& program, const tc::Statement& statement);
+
+// The axis along which a tensor is contiguous under its layout in the request: the subscript of its
+// innermost physical axis, when that moves by one with a single index of the statement; else -1.
+int32_t ContiguousIndex(const ScheduleRequest& request, const tc::Statement& statement,
+                        tc::TensorId tensor, const std::vector<tc::ExprId>& subscripts);
+
+// Statements in clusters, in text order. With `fuse` off, as few together as is legal.
+std::vector<std::vector<int32_t>> GroupStatements(const ScheduleRequest& request, bool fuse);
+
+// The loops of a cluster. `variant` 0 is the best guess; larger ones vary tile and order.
+std::optional<Cluster> ContractionCluster(const ClusterView& view, int variant, std::vector<Pack>& packs);
+Cluster RowCluster(const ClusterView& view, int variant);
+
+// The shortest prefix of `order` with tasks enough for the team.
+int32_t ParallelPrefix(const ClusterView& view, const Cluster& cluster);
+
+}  // namespace weft::polyhedral
