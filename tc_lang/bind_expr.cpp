@@ -12,7 +12,7 @@
 namespace weft::tc {
 namespace {
 
-constexpr int64_t kMostNodes = 200000;  // of one statement: lets can double at each step
+constexpr int64_t kMostNodes = 50000;  // of one statement: lets can double at each step
 
 struct Operator {
   std::string_view text;

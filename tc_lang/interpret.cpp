@@ -18,8 +18,7 @@ Tensor Widen(const Tensor& tensor) {
   return wide;
 }
 
-Result<Shape> ShapeOf(const Program& program, const TensorDecl& tensor, const std::vector<int64_t>& params) {
-  (void)program;
+Result<Shape> ShapeOf(const TensorDecl& tensor, const std::vector<int64_t>& params) {
   Shape shape;
   for (const Affine& extent : tensor.extents) shape.push_back(extent.Eval(params));
   for (int64_t extent : shape) {
@@ -74,7 +73,7 @@ class Interpreter {
     int64_t bytes = 0;
     size_t next_input = 0;
     for (const TensorDecl& decl : program_.tensors) {
-      WEFT_TRY(Shape shape, ShapeOf(program_, decl, m_.params));
+      WEFT_TRY(Shape shape, ShapeOf(decl, m_.params));
       Tensor tensor;
       if (decl.role == Role::kInput) {
         if (next_input == inputs_.size()) return Usage(fmt::format("the input '{}' is missing", decl.name));
@@ -120,7 +119,7 @@ class Interpreter {
           if (begun[t]) continue;
           begun[t] = true;
           Region region(HullOf(program_, id));
-          if (!region.Write(program_, s) || !region.Full()) track[t] = true;
+          if (!region.Write(program_, s, work_) || !region.Full()) track[t] = true;
         }
       }
     }
@@ -149,6 +148,7 @@ class Interpreter {
   std::span<const Tensor> inputs_;
   const InterpretOptions& options_;
   Machine m_;
+  Work work_;
 };
 
 }  // namespace

@@ -202,7 +202,8 @@ CompiledStatement CompileStatement(Machine& machine, size_t statement, bool pinn
   const Result<std::vector<int32_t>> recurrence = RecurrenceIndices(program, s);
   if (recurrence.ok()) out.recurrence = *recurrence;
   if (pinned && (out.recurrence.empty() || out.recurrence[0] != 0)) out.recurrence.insert(out.recurrence.begin(), 0);
-  out.scatter = s.assign != Assign::kSet && !WritesEachCellOnce(program, s).value_or(false);
+  Work work;  // what it can't tell is a scatter, which is always right
+  out.scatter = s.assign != Assign::kSet && !WritesEachCellOnce(program, s, work).value_or(false);
   out.accumulate = machine.TypeOf(s.accumulate);
   ChooseLoops(out);
   Compiler compiler(machine, out);

@@ -176,6 +176,28 @@ TEST(Interpret, InPlaceAndAccumulation) {
               {{"N", 2}, {"K", 2}}, {Floats({2, 2}, {1, 1, 3, 2})});
 }
 
+TEST(Interpret, LimitsOfWorkAndMemory) {
+  const auto run = [](const std::string& text, const InterpretOptions& options) {
+    const Result<Program> program = BindText(text);
+    EXPECT_TRUE(program.ok()) << program.status().ToString();
+    return Interpret(*program, {}, {}, options).status();
+  };
+  const std::string wide = "def f() -> (y) { y(i) +=! 1.0 where i in 0:1000, k in 0:1000000000 }";
+  EXPECT_EQ(run(wide, {.max_instances = 1000000}).code(), Code::kLimit);
+  EXPECT_EQ(run("def f() -> (y) { y(i) = 1.0 where i in 0:1000000 }", {.max_bytes = 1000}).code(), Code::kLimit);
+  EXPECT_EQ(run("def f() -> (y) { y(i, j) = 1.0 where i in 0:1000000000, j in 0:1000000000 }", {.max_bytes = 1000}).code(), Code::kLimit);
+}
+
+TEST(Interpret, InputsAreCheckedAgainstTheProgram) {
+  const Result<Program> program = BindText("def f(float(2) x) -> (y) { y(i) = x(i) }");
+  ASSERT_TRUE(program.ok());
+  const auto said = [&](const std::vector<Tensor>& inputs) { return Interpret(*program, inputs).status().what(); };
+  EXPECT_EQ(said({}), "the input 'x' is missing");
+  EXPECT_EQ(said({Floats({3}, {})}), "found f32[3] for the input 'x', expected f32[2]");
+  EXPECT_EQ(said({Ints({2}, {})}), "found i32[2] for the input 'x', expected f32[2]");
+  EXPECT_EQ(said({Floats({2}, {}), Floats({2}, {})}), "found 2 inputs for 'f', expected 1");
+}
+
 TEST(Interpret, RandomProgramsRunWithAndWithoutWidening) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     const Program program = RandomProgram(seed);

@@ -10,7 +10,7 @@
 namespace weft::tc {
 namespace {
 
-constexpr int64_t kMostPoints = 1 << 16;  // of an exact check by enumeration
+constexpr int64_t kMostPoints = 1 << 12;  // of an exact check by enumeration
 
 int32_t Count(const std::vector<IndexRange>& indices) { return static_cast<int32_t>(indices.size()); }
 

@@ -96,7 +96,7 @@ struct PartCount {
 };
 
 // How a part covers its own hull, by trying all its instances. None if there are too many.
-std::optional<PartCount> CountPart(const Part& part, const std::vector<Affine>& left, const IntBox& ranges) {
+std::optional<PartCount> CountPart(const Part& part, const std::vector<Affine>& left, const IntBox& ranges, Work& work) {
   IntBox domain;
   for (Var v : part.vars) domain.push_back(ranges[static_cast<size_t>(v)]);
   PartCount count;
@@ -106,7 +106,7 @@ std::optional<PartCount> CountPart(const Part& part, const std::vector<Affine>& 
   IntBox hull;
   for (size_t d : part.dims) hull.push_back(BoundsOf(left[d], range));
   count.box = Cells(hull);
-  if (count.box > kMostCells) return std::nullopt;
+  if (count.box > kMostCells || !work.Take(count.instances + count.box / 64)) return std::nullopt;
   std::vector<int64_t> values(ranges.size(), 0);
   std::vector<bool> seen(static_cast<size_t>(count.box), false);
   if (count.instances == 0) return count;
@@ -153,7 +153,7 @@ IntBox ReadBox(const Program& program, const Statement& s, const Expr& read) {
   return out;
 }
 
-std::optional<bool> WritesEachCellOnce(const Program& program, const Statement& s) {
+std::optional<bool> WritesEachCellOnce(const Program& program, const Statement& s, Work& work) {
   const std::vector<Affine> left = Left(program, s);
   const IntBox ranges = RangesOf(program, s);
   for (const Part& part : PartsOf(left)) {
@@ -161,7 +161,7 @@ std::optional<bool> WritesEachCellOnce(const Program& program, const Statement& 
         (part.vars.empty() || left[part.dims[0]].CoefficientOf(part.vars[0]) != 0)) {
       continue;  // a * v + c
     }
-    const std::optional<PartCount> count = CountPart(part, left, ranges);
+    const std::optional<PartCount> count = CountPart(part, left, ranges, work);
     if (!count) return std::nullopt;
     if (count->cells != count->instances) return false;
   }
@@ -217,7 +217,7 @@ Interval TightBounds(const Affine& e, const IntBox& ranges, const Interval& targ
     domain.push_back(ranges[static_cast<size_t>(v)]);
   }
   const int64_t cells = Cells(domain);
-  if (cells == 0 || cells > (1 << 16)) return loose;
+  if (cells == 0 || cells > (1 << 12)) return loose;
   std::vector<int64_t> values(ranges.size(), 0);
   Interval tight{loose.hi, loose.lo};
   ForAll(vars, ranges, values, [&](const std::vector<int64_t>& at) {
@@ -282,10 +282,10 @@ void Region::Subtract(const IntBox& box) {
   open_ = std::move(kept);
 }
 
-bool Region::MakeBits() {
+bool Region::MakeBits(Work& work) {
   if (written_) return true;
   const int64_t cells = Cells(hull_);
-  if (cells > kMostCells) return false;
+  if (cells > kMostCells || !work.Take(cells)) return false;
   std::vector<bool> bits(static_cast<size_t>(cells), true);
   for (const IntBox& open : open_) {
     std::vector<Var> vars;
@@ -301,8 +301,8 @@ bool Region::MakeBits() {
   return true;
 }
 
-bool Region::WriteCells(const Program& program, const Statement& s) {
-  if (!MakeBits()) return false;
+bool Region::WriteCells(const Program& program, const Statement& s, Work& work) {
+  if (!MakeBits(work)) return false;
   const std::vector<Affine> left = Left(program, s);
   const IntBox ranges = RangesOf(program, s);
   std::vector<Var> vars;
@@ -312,7 +312,7 @@ bool Region::WriteCells(const Program& program, const Statement& s) {
   }
   IntBox domain;
   for (Var v : vars) domain.push_back(ranges[static_cast<size_t>(v)]);
-  if (Cells(domain) > kMostCells) return false;
+  if (Cells(domain) > kMostCells || !work.Take(Cells(domain))) return false;
   std::vector<int64_t> values(s.indices.size(), 0);
   ForAll(vars, ranges, values, [&](const std::vector<int64_t>& at) {
     int64_t cell = 0;
@@ -322,7 +322,7 @@ bool Region::WriteCells(const Program& program, const Statement& s) {
   return true;
 }
 
-bool Region::Write(const Program& program, const Statement& s) {
+bool Region::Write(const Program& program, const Statement& s, Work& work) {
   const std::vector<Affine> left = Left(program, s);
   const IntBox ranges = RangesOf(program, s);
   IntBox box;
@@ -336,12 +336,12 @@ bool Region::Write(const Program& program, const Statement& s) {
     if (part.dims.size() == 1 && (part.vars.empty() || IsPlain(left[part.dims[0]] - left[part.dims[0]].constant()))) {
       continue;
     }
-    const std::optional<PartCount> count = CountPart(part, left, ranges);
+    const std::optional<PartCount> count = CountPart(part, left, ranges, work);
     full = count && count->cells == count->box;
   }
-  if (!full) return WriteCells(program, s);
+  if (!full) return WriteCells(program, s, work);
   Subtract(box);
-  return open_.size() <= kMostBoxes || MakeBits();
+  return open_.size() <= kMostBoxes || MakeBits(work);
 }
 
 }  // namespace weft::tc

@@ -13,19 +13,25 @@ namespace weft::tc {
 
 using IntBox = std::vector<Interval>;  // closed, by dimension
 
+// What may be tried out one by one, over a whole program: a text can ask for any number of cells.
+struct Work {
+  int64_t left = int64_t{1} << 26;
+  bool Take(int64_t steps) { return (left -= steps) >= 0; }
+};
+
 class Region {
  public:
   explicit Region(IntBox hull);
   // What the statement writes through these subscripts. False when there are too many cells to say.
-  bool Write(const Program& program, const Statement& s);
+  bool Write(const Program& program, const Statement& s, Work& work);
   // True if cells of `box` that lie in the hull are still unwritten.
   bool Misses(const IntBox& box) const;
   bool Full() const { return !Misses(hull_); }
 
  private:
   void Subtract(const IntBox& box);
-  bool MakeBits();
-  bool WriteCells(const Program& program, const Statement& s);
+  bool MakeBits(Work& work);
+  bool WriteCells(const Program& program, const Statement& s, Work& work);
 
   IntBox hull_;
   std::vector<IntBox> open_;                     // disjoint
@@ -49,6 +55,6 @@ Interval BoundsOf(const Affine& e, const std::function<Interval(Var)>& ranges);
 // The least and largest value: intervals first, every point where those are not exact and it is cheap.
 Interval TightBounds(const Affine& e, const IntBox& ranges, const Interval& target);
 // Whether no two instances of the left indices write the same cell; none if too large to tell.
-std::optional<bool> WritesEachCellOnce(const Program& program, const Statement& s);
+std::optional<bool> WritesEachCellOnce(const Program& program, const Statement& s, Work& work);
 
 }  // namespace weft::tc

@@ -84,12 +84,12 @@ class StepFinder {
       if (regions_.at(s.target.index).Misses(box)) return Invalid(At(k, "adds to cells that nothing has written"));
     }
     if (s.assign == Assign::kSet) {
-      const std::optional<bool> once = WritesEachCellOnce(program_, s);
+      const std::optional<bool> once = WritesEachCellOnce(program_, s, work_);
       if (!once) return Unsupported(At(k, "has too many instances to tell which cells it writes"));
       if (!*once) return Invalid(At(k, "writes a cell twice with '=': a scatter needs a reduction such as +=!"));
     }
     for (TensorId target : {s.target, s.companion}) {
-      if (target.valid() && !regions_.at(target.index).Write(program_, s)) {
+      if (target.valid() && !regions_.at(target.index).Write(program_, s, work_)) {
         return Unsupported(At(k, "writes too many cells one by one to tell which"));
       }
     }
@@ -107,7 +107,7 @@ class StepFinder {
     for (size_t w = k; w < program_.statements.size(); ++w) {
       if (!Writes(program_.statements[w], tensor)) continue;
       last = w;
-      if (!region.Write(program_, program_.statements[w]) || !region.Misses(box)) break;
+      if (!region.Write(program_, program_.statements[w], work_) || !region.Misses(box)) break;
     }
     if (last == program_.statements.size()) {
       if (guarded) return {};  // checked when it runs
@@ -177,6 +177,7 @@ class StepFinder {
   }
 
   const Program& program_;
+  Work work_;
   std::map<int32_t, Region> regions_;
   std::vector<Step> loops_;
 };
