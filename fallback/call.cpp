@@ -24,7 +24,8 @@ T AttrOr(const LibraryCall& call, std::string_view name, T otherwise) {
 
 // The same text, that is: NaNs are alike, zeros of different signs are not.
 bool SameFloat(float a, float b) {
-  return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) || (std::isnan(a) && std::isnan(b));
+  return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) ||
+         (std::isnan(a) && std::isnan(b));
 }
 
 bool SameValue(const CallAttributeValue& a, const CallAttributeValue& b) {
@@ -53,20 +54,23 @@ Status VerifyOperand(const LibraryCall& call, const CallOperand& operand, bool i
   if (operand.constant && !is_input) return wrong("an output can't be constant");
   if (operand.dtype == Dtype::kString && !native) return wrong("a library takes no strings");
   const bool unknown = std::ranges::any_of(operand.shape, [](int64_t e) { return e < 0; });
-  if (std::ranges::any_of(operand.shape, [](int64_t e) { return e < -1; }) || (unknown && !native)) {
+  if (std::ranges::any_of(operand.shape, [](int64_t e) { return e < -1; }) ||
+      (unknown && !native)) {
     return wrong(fmt::format("shape {} has a negative extent", weft::Print(operand.shape)));
   }
   if (operand.shape.size() > Layout::kMaxRank) {
     return wrong(fmt::format("rank {} is more than {}", operand.shape.size(), Layout::kMaxRank));
   }
   for (const Layout::Axis& a : operand.layout.axes) {
-    if (a.axis < 0 || a.axis >= Layout::kMaxRank) return wrong(fmt::format("layout axis {}", a.axis));
+    if (a.axis < 0 || a.axis >= Layout::kMaxRank)
+      return wrong(fmt::format("layout axis {}", a.axis));
   }
   if (operand.layout.rank() != operand.shape.size()) {
     return wrong(fmt::format("layout {} for rank {}", Print(operand.layout), operand.shape.size()));
   }
   WEFT_TRY(const Layout read, ParseLayout(Print(operand.layout)));
-  if (read != operand.layout) return wrong(fmt::format("layout {} is malformed", Print(operand.layout)));
+  if (read != operand.layout)
+    return wrong(fmt::format("layout {} is malformed", Print(operand.layout)));
   const bool plain = operand.layout.IsPlain();
   if (operand.any_layout && !plain) return wrong("`any` and a layout at once");
   if (native && (!plain || operand.any_layout)) return wrong("native kernels take plain layouts");
@@ -83,8 +87,9 @@ Status VerifyPostOps(const LibraryCall& call) {
     if (kind.empty()) return Wrong(call, fmt::format("{} has no kind", role));
     const bool reads = kind.starts_with("binary_") || kind == "prelu";
     if (reads != (FindOperand(call, role) != nullptr)) {
-      return Wrong(call, fmt::format("{} is {}, {} an operand {}", role, kind,
-                                     reads ? "expected" : "which reads no operand but found", role));
+      return Wrong(call,
+                   fmt::format("{} is {}, {} an operand {}", role, kind,
+                               reads ? "expected" : "which reads no operand but found", role));
     }
   }
   return {};
@@ -140,7 +145,8 @@ Status Verify(const LibraryCall& call) {
   for (size_t i = 0; i < call.attributes.size(); ++i) {
     if (call.attributes[i].name.empty()) return Wrong(call, "an attribute has no name");
     if (i > 0 && call.attributes[i - 1].name >= call.attributes[i].name) {
-      return Wrong(call, fmt::format("attribute {} is given twice or out of order", call.attributes[i].name));
+      return Wrong(call, fmt::format("attribute {} is given twice or out of order",
+                                     call.attributes[i].name));
     }
   }
   return VerifyPostOps(call);

@@ -1,15 +1,16 @@
 // LibraryCall: a call to somebody else's kernel as data. The noun of fallback/.
 //
-// A call says everything that its execution needs, so that a plan can hold it and an executor without a
-// compiler can run it: which library, which operation, attributes, operands with their layouts, and
-// what is fused behind it. Text form (`.call`), one line a call:
+// A call says everything that its execution needs, so that a plan can hold it and an executor
+// without a compiler can run it: which library, which operation, attributes, operands with their
+// layouts, and what is fused behind it. Text form (`.call`), one line a call:
 //
 //   onednn.matmul(src = pool1_flat: f32[1, 3136] ab, weights = fc1_w: f32[3136, 10] any const,
-//       bias = fc1_b: f32[10] a const) -> (dst = fc1: f32[1, 10] ab) {post = [relu], from = ["/fc1/Gemm"]}
+//       bias = fc1_b: f32[10] a const) -> (dst = fc1: f32[1, 10] ab) {post = [relu], from =
+//       ["/fc1/Gemm"]}
 //
-// A value of unknown extents (natives only) has `?` for each; an absent operand is `role = _`. The nodes
-// that the call stands for follow as `from = ["/fc1/Gemm"]` in the braces, since a comment is not read
-// back; an attribute that is itself called post or from is quoted.
+// A value of unknown extents (natives only) has `?` for each; an absent operand is `role = _`. The
+// nodes that the call stands for follow as `from = ["/fc1/Gemm"]` in the braces, since a comment is
+// not read back; an attribute that is itself called post or from is quoted.
 //
 // `any` lets the library choose the layout of an operand; what it chose is asked when the call is
 // prepared. Constant operands in such a layout are packed once.
@@ -34,23 +35,23 @@ class Lexer;
 namespace weft::fallback {
 
 enum class Library : uint8_t { kNative, kOnednn, kCudnn, kCublas };
-std::string_view LibraryName(Library library);      // "onednn"
+std::string_view LibraryName(Library library);  // "onednn"
 
 struct CallOperand {
-  std::string role;              // "src", "weights", "bias", "dst", "post0"; natives: "in0", "out0"
-  std::string value;             // the graph value's name; empty: an absent optional operand
+  std::string role;   // "src", "weights", "bias", "dst", "post0"; natives: "in0", "out0"
+  std::string value;  // the graph value's name; empty: an absent optional operand
   Dtype dtype = Dtype::kF32;
-  Shape shape;                   // logical; -1: known when the network runs (natives only)
+  Shape shape;  // logical; -1: known when the network runs (natives only)
   Layout layout;
-  bool any_layout = false;       // the library chooses
-  bool constant = false;         // known when the plan is built
+  bool any_layout = false;  // the library chooses
+  bool constant = false;    // known when the plan is built
   bool operator==(const CallOperand&) const = default;
 };
 
 // Fused behind the operation, in order. Binary ones read the operand with role "post<k>".
 struct PostOp {
-  std::string kind;              // "relu", "clip", "sum", "binary_add", "swish", "hardswish", "gelu_erf", …
-  float alpha = 0, beta = 0;     // as the kind defines
+  std::string kind;  // "relu", "clip", "sum", "binary_add", "swish", "hardswish", "gelu_erf", …
+  float alpha = 0, beta = 0;  // as the kind defines
   bool operator==(const PostOp&) const = default;
 };
 
@@ -63,11 +64,11 @@ struct CallAttribute {
 
 struct LibraryCall {
   Library library = Library::kNative;
-  std::string op;                // "convolution", "matmul", "pooling"; natives: the ONNX operator
+  std::string op;  // "convolution", "matmul", "pooling"; natives: the ONNX operator
   std::vector<CallOperand> inputs, outputs;
   std::vector<CallAttribute> attributes;  // sorted by name
   std::vector<PostOp> post_ops;
-  std::vector<std::string> origins;       // ONNX nodes it stands for
+  std::vector<std::string> origins;  // ONNX nodes it stands for
 };
 
 const CallAttribute* FindAttribute(const LibraryCall& call, std::string_view name);
@@ -78,7 +79,8 @@ std::vector<int64_t> IntsAttr(const LibraryCall& call, std::string_view name);
 const CallOperand* FindOperand(const LibraryCall& call, std::string_view role);
 
 std::string Print(const LibraryCall& call, BlobStore& blobs);
-Result<LibraryCall> ParseCall(std::string_view text, const std::string& file, const BlobStore& blobs);
+Result<LibraryCall> ParseCall(std::string_view text, const std::string& file,
+                              const BlobStore& blobs);
 // One call out of a longer text.
 Result<LibraryCall> ParseCall(Lexer& lexer, const BlobStore& blobs);
 // The same within a larger text, such as a plan: reads one call and stops behind it.

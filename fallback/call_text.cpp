@@ -15,7 +15,8 @@ constexpr int64_t kInPlace = 16;  // elements of a tensor that print where it st
 
 std::string FloatText(float value) { return PrintFloat(value); }
 
-// Text holds neither the payload of a NaN, nor the upper half of u64, nor a bool that is neither 0 nor 1.
+// Text holds neither the payload of a NaN, nor the upper half of u64, nor a bool that is neither 0
+// nor 1.
 bool HasText(const Tensor& tensor) {
   for (int64_t i = 0; i < tensor.elems(); ++i) {
     if (IsFloat(tensor.dtype()) && std::isnan(ElemAsDouble(tensor, i))) return false;
@@ -26,7 +27,8 @@ bool HasText(const Tensor& tensor) {
 }
 
 std::string ElemText(const Tensor& tensor, int64_t i) {
-  if (tensor.dtype() == Dtype::kString) return PrintString(tensor.strings()[static_cast<size_t>(i)]);
+  if (tensor.dtype() == Dtype::kString)
+    return PrintString(tensor.strings()[static_cast<size_t>(i)]);
   if (tensor.dtype() == Dtype::kF64) return PrintFloat(tensor.as<double>()[i]);
   if (IsFloat(tensor.dtype())) return FloatText(static_cast<float>(ElemAsDouble(tensor, i)));
   return fmt::format("{}", ElemAsInt(tensor, i));
@@ -59,7 +61,9 @@ struct AttributePrinter {
   std::string operator()(const Tensor& t) const { return TensorText(t, blobs); }
   std::string operator()(const std::vector<int64_t>& v) const { return ListText(v, "", *this); }
   std::string operator()(const std::vector<float>& v) const { return ListText(v, "f32", *this); }
-  std::string operator()(const std::vector<std::string>& v) const { return ListText(v, "string", *this); }
+  std::string operator()(const std::vector<std::string>& v) const {
+    return ListText(v, "string", *this);
+  }
 };
 
 std::string OperandText(const CallOperand& operand) {
@@ -76,7 +80,8 @@ std::string OperandText(const CallOperand& operand) {
 
 std::string OperandsText(const std::vector<CallOperand>& operands) {
   std::string out = "(";
-  for (size_t i = 0; i < operands.size(); ++i) out += (i > 0 ? ", " : "") + OperandText(operands[i]);
+  for (size_t i = 0; i < operands.size(); ++i)
+    out += (i > 0 ? ", " : "") + OperandText(operands[i]);
   return out + ")";
 }
 
@@ -107,14 +112,16 @@ class Parser {
     const Token at = lex_.Peek();
     WEFT_TRY(const std::string head, lex_.ExpectName());
     const size_t dot = head.find('.');
-    for (Library library : {Library::kNative, Library::kOnednn, Library::kCudnn, Library::kCublas}) {
+    for (Library library :
+         {Library::kNative, Library::kOnednn, Library::kCudnn, Library::kCublas}) {
       if (dot == head.npos || LibraryName(library) != head.substr(0, dot)) continue;
       call_.library = library;
       call_.op = head.substr(dot + 1);
       return {};
     }
     return lex_.ErrorAt(at, fmt::format("found {}, expected a library and its operation, such as "
-                                        "onednn.matmul", PrintString(head)));
+                                        "onednn.matmul",
+                                        PrintString(head)));
   }
 
   // Calls item() for each of a list up to `close`, which is consumed.
@@ -351,7 +358,8 @@ Result<LibraryCall> ParseCall(Lexer& lex, const BlobStore& blobs) {
   return call;
 }
 
-Result<LibraryCall> ParseCall(std::string_view text, const std::string& file, const BlobStore& blobs) {
+Result<LibraryCall> ParseCall(std::string_view text, const std::string& file,
+                              const BlobStore& blobs) {
   WEFT_TRY(Lexer lex, Lexer::Open(text, file));
   WEFT_TRY(LibraryCall call, ParseCall(lex, blobs));
   if (!lex.AtEnd()) return lex.Error("expected the end of the text");
@@ -365,7 +373,8 @@ std::string CanonicalText(const LibraryCall& call) {
   for (auto* list : {&copy.inputs, &copy.outputs}) {
     for (CallOperand& operand : *list) {
       if (operand.value.empty()) continue;
-      operand.value = places.emplace(operand.value, fmt::format("v{}", places.size())).first->second;
+      operand.value =
+          places.emplace(operand.value, fmt::format("v{}", places.size())).first->second;
     }
   }
   BlobStore blobs;

@@ -77,7 +77,8 @@ Status Absent(Library library) {
 
 }  // namespace
 
-Result<std::unique_ptr<PreparedCall>> Prepare(const LibraryCall& call, std::span<const Tensor> constants) {
+Result<std::unique_ptr<PreparedCall>> Prepare(const LibraryCall& call,
+                                              std::span<const Tensor> constants) {
   WEFT_TRY(Verify(call));
   switch (call.library) {
     case Library::kNative:

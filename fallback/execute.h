@@ -17,8 +17,8 @@ namespace weft::fallback {
 class PreparedCall {
  public:
   virtual ~PreparedCall() = default;
-  // Layouts that the library chose for operands with any_layout, inputs then outputs; the caller gives
-  // those operands in them. Opaque layouts that weft can't write down are refused by Prepare.
+  // Layouts that the library chose for operands with any_layout, inputs then outputs; the caller
+  // gives those operands in them. Opaque layouts that weft can't write down are refused by Prepare.
   virtual std::vector<Layout> InputLayouts() const = 0;
   virtual std::vector<Layout> OutputLayouts() const = 0;
   virtual int64_t ScratchBytes() const = 0;
@@ -30,19 +30,22 @@ class PreparedCall {
 
 // `constants` holds the tensor of each constant input by position (others empty). kMissing if the
 // library isn't there.
-Result<std::unique_ptr<PreparedCall>> Prepare(const LibraryCall& call, std::span<const Tensor> constants);
+Result<std::unique_ptr<PreparedCall>> Prepare(const LibraryCall& call,
+                                              std::span<const Tensor> constants);
 
-// Which layouts the library would choose for the operands that have any_layout, inputs then outputs; the
-// others as they are. For operands that weft can't write down, and for libraries without a preference,
-// the plain layout. Called where Prepare may be: the choice can depend on the number of threads.
+// Which layouts the library would choose for the operands that have any_layout, inputs then
+// outputs; the others as they are. For operands that weft can't write down, and for libraries
+// without a preference, the plain layout. Called where Prepare may be: the choice can depend on the
+// number of threads.
 Result<std::vector<Layout>> PreferredLayouts(const LibraryCall& call);
 
-// Native kernels on tensors: also those whose output shapes depend on data. The graph's Evaluator and
-// the reference use this too.
-// A null input, or a tensor without data, is an absent optional. More than `max_bytes` of results is an
-// error of code kLimit: a shape in a file may ask for anything.
+// Native kernels on tensors: also those whose output shapes depend on data. The graph's Evaluator
+// and the reference use this too. A null input, or a tensor without data, is an absent optional.
+// More than `max_bytes` of results is an error of code kLimit: a shape in a file may ask for
+// anything.
 inline constexpr int64_t kNativeLimitBytes = int64_t{4} << 30;
-Result<std::vector<Tensor>> RunNative(const LibraryCall& call, std::span<const Tensor* const> inputs,
+Result<std::vector<Tensor>> RunNative(const LibraryCall& call,
+                                      std::span<const Tensor* const> inputs,
                                       int64_t max_bytes = kNativeLimitBytes);
 bool HasNative(std::string_view op);
 

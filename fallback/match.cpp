@@ -78,7 +78,8 @@ Verdict<LibraryCall> Match(const graph::Graph& graph, std::span<const graph::Nod
   return Refuse(Reason::kLibraryAbsent, "{} is not in this build", LibraryName(library));
 }
 
-std::vector<graph::NodeId> LongestMatch(const graph::Graph& graph, graph::NodeId anchor, Library library) {
+std::vector<graph::NodeId> LongestMatch(const graph::Graph& graph, graph::NodeId anchor,
+                                        Library library) {
   return LongestMatch(graph, Uses(graph), anchor, library);
 }
 

@@ -22,7 +22,8 @@ struct Uses {
 };
 
 // One call that does all of `nodes` (in graph order, connected; the first is the anchor, the others
-// its epilogue), by `library`. Refuses with the library's reason. Inner values must have no other use.
+// its epilogue), by `library`. Refuses with the library's reason. Inner values must have no other
+// use.
 Verdict<LibraryCall> Match(const graph::Graph& graph, std::span<const graph::NodeId> nodes,
                            Library library, const LayoutOf& layout = {});
 Verdict<LibraryCall> Match(const graph::Graph& graph, const Uses& uses,
@@ -30,7 +31,8 @@ Verdict<LibraryCall> Match(const graph::Graph& graph, const Uses& uses,
                            const LayoutOf& layout = {});
 // How far the epilogue of `anchor` can grow with this library: the longest list of nodes, beginning
 // with the anchor, for which Match says yes. At least the anchor, or empty if it is refused.
-std::vector<graph::NodeId> LongestMatch(const graph::Graph& graph, graph::NodeId anchor, Library library);
+std::vector<graph::NodeId> LongestMatch(const graph::Graph& graph, graph::NodeId anchor,
+                                        Library library);
 std::vector<graph::NodeId> LongestMatch(const graph::Graph& graph, const Uses& uses,
                                         graph::NodeId anchor, Library library);
 

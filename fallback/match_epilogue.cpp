@@ -1,5 +1,5 @@
-// What oneDNN fuses behind an anchor: post-ops. Addends are read by binary_add and never by sum, which
-// overwrites its addend and so would need the destination to be the addend's last use.
+// What oneDNN fuses behind an anchor: post-ops. Addends are read by binary_add and never by sum,
+// which overwrites its addend and so would need the destination to be the addend's last use.
 #include <cmath>
 #include <limits>
 
@@ -11,7 +11,8 @@ namespace {
 using graph::Op;
 
 std::optional<PostOp> ClipPostOp(const graph::Graph& graph, const graph::Node& node) {
-  float bounds[] = {-std::numeric_limits<float>::infinity(), std::numeric_limits<float>::infinity()};
+  float bounds[] = {-std::numeric_limits<float>::infinity(),
+                    std::numeric_limits<float>::infinity()};
   for (size_t i : {1, 2}) {
     const graph::ValueId bound = graph::InputAt(node, i);
     if (!bound.valid()) continue;
@@ -35,35 +36,60 @@ std::optional<float> ConstantScalar(const graph::Graph& graph, graph::ValueId id
 
 std::string_view BinaryKind(Op op) {
   switch (op) {
-    case Op::kAdd: return "binary_add";
-    case Op::kSub: return "binary_sub";
-    case Op::kMul: return "binary_mul";
-    case Op::kDiv: return "binary_div";
-    default: return {};
+    case Op::kAdd:
+      return "binary_add";
+    case Op::kSub:
+      return "binary_sub";
+    case Op::kMul:
+      return "binary_mul";
+    case Op::kDiv:
+      return "binary_div";
+    default:
+      return {};
   }
 }
 
 std::optional<PostOp> UnaryPostOp(const graph::Graph& graph, const graph::Node& node) {
-  const auto real = [&](std::string_view name, float otherwise) { return graph::FloatAttr(node, name, otherwise); };
+  const auto real = [&](std::string_view name, float otherwise) {
+    return graph::FloatAttr(node, name, otherwise);
+  };
   switch (node.op) {
-    case Op::kRelu: return PostOp{.kind = "relu"};
-    case Op::kClip: return ClipPostOp(graph, node);
-    case Op::kLeakyRelu: return PostOp{.kind = "leaky", .alpha = real("alpha", 0.01f)};
-    case Op::kElu: return PostOp{.kind = "elu", .alpha = real("alpha", 1)};
-    case Op::kSigmoid: return PostOp{.kind = "sigmoid"};
-    case Op::kTanh: return PostOp{.kind = "tanh"};
+    case Op::kRelu:
+      return PostOp{.kind = "relu"};
+    case Op::kClip:
+      return ClipPostOp(graph, node);
+    case Op::kLeakyRelu:
+      return PostOp{.kind = "leaky", .alpha = real("alpha", 0.01f)};
+    case Op::kElu:
+      return PostOp{.kind = "elu", .alpha = real("alpha", 1)};
+    case Op::kSigmoid:
+      return PostOp{.kind = "sigmoid"};
+    case Op::kTanh:
+      return PostOp{.kind = "tanh"};
     case Op::kGelu:
-      return PostOp{.kind = graph::StringAttr(node, "approximate", "none") == "tanh" ? "gelu_tanh" : "gelu_erf"};
-    case Op::kSwish: return PostOp{.kind = "swish", .alpha = real("alpha", 1)};
-    case Op::kHardSwish: return PostOp{.kind = "hardswish"};
-    case Op::kHardSigmoid: return PostOp{.kind = "hardsigmoid", .alpha = real("alpha", 0.2f), .beta = real("beta", 0.5f)};
-    case Op::kMish: return PostOp{.kind = "mish"};
-    case Op::kSoftplus: return PostOp{.kind = "softplus"};
-    case Op::kAbs: return PostOp{.kind = "abs"};
-    case Op::kSqrt: return PostOp{.kind = "sqrt"};
-    case Op::kExp: return PostOp{.kind = "exp"};
-    case Op::kLog: return PostOp{.kind = "log"};
-    default: return std::nullopt;
+      return PostOp{.kind = graph::StringAttr(node, "approximate", "none") == "tanh" ? "gelu_tanh"
+                                                                                     : "gelu_erf"};
+    case Op::kSwish:
+      return PostOp{.kind = "swish", .alpha = real("alpha", 1)};
+    case Op::kHardSwish:
+      return PostOp{.kind = "hardswish"};
+    case Op::kHardSigmoid:
+      return PostOp{
+          .kind = "hardsigmoid", .alpha = real("alpha", 0.2f), .beta = real("beta", 0.5f)};
+    case Op::kMish:
+      return PostOp{.kind = "mish"};
+    case Op::kSoftplus:
+      return PostOp{.kind = "softplus"};
+    case Op::kAbs:
+      return PostOp{.kind = "abs"};
+    case Op::kSqrt:
+      return PostOp{.kind = "sqrt"};
+    case Op::kExp:
+      return PostOp{.kind = "exp"};
+    case Op::kLog:
+      return PostOp{.kind = "log"};
+    default:
+      return std::nullopt;
   }
 }
 
@@ -72,7 +98,8 @@ bool OnednnMatcher::TakesAsBias(graph::ValueId id) const {
   if (call_.op != "matmul" || !call_.post_ops.empty() || FindOperand(call_, "bias")) return false;
   const auto shape = graph::StaticShape(graph_[id]);
   const Shape& dst = ShapeOf("dst");
-  if (!shape || shape->empty() || shape->size() > dst.size() || shape->back() != dst.back()) return false;
+  if (!shape || shape->empty() || shape->size() > dst.size() || shape->back() != dst.back())
+    return false;
   for (size_t d = 0; d + 1 < shape->size(); ++d) {
     if ((*shape)[d] != 1) return false;
   }
@@ -91,10 +118,12 @@ No OnednnMatcher::PostOperand(graph::ValueId other, std::string_view kind) {
     channels &= shape[d] == 1 || (at == kept && shape[d] == dst[at]);
   }
   if (!whole && !channels) {
-    return Refuse(Reason::kShapeUnknownToLibrary, "{} of {} broadcast to {}", graph_[other].name, weft::Print(shape), weft::Print(dst));
+    return Refuse(Reason::kShapeUnknownToLibrary, "{} of {} broadcast to {}", graph_[other].name,
+                  weft::Print(shape), weft::Print(dst));
   }
   if (!whole && !call_.inputs.back().layout.IsPlain()) {
-    return Refuse(Reason::kLayoutUnknownToLibrary, "{} in {}", graph_[other].name, Print(call_.inputs.back().layout));
+    return Refuse(Reason::kLayoutUnknownToLibrary, "{} in {}", graph_[other].name,
+                  Print(call_.inputs.back().layout));
   }
   call_.post_ops.push_back({.kind = std::string(kind)});
   return std::nullopt;
@@ -109,7 +138,8 @@ No OnednnMatcher::PostBinary(const graph::Node& node, std::string_view kind) {
   }
   const auto scalar = ConstantScalar(graph_, other);
   if (scalar && (node.op == Op::kAdd || node.op == Op::kSub)) {  // x * 1 + c rounds as x + c does
-    call_.post_ops.push_back({.kind = "linear", .alpha = 1, .beta = node.op == Op::kAdd ? *scalar : -*scalar});
+    call_.post_ops.push_back(
+        {.kind = "linear", .alpha = 1, .beta = node.op == Op::kAdd ? *scalar : -*scalar});
     return std::nullopt;
   }
   if (node.op == Op::kAdd && TakesAsBias(other)) return Input("bias", other);
@@ -119,7 +149,8 @@ No OnednnMatcher::PostBinary(const graph::Node& node, std::string_view kind) {
 No OnednnMatcher::Epilogue(graph::NodeId id) {
   const graph::Node& node = graph_[id];
   constexpr size_t kMost = 8;  // the library takes 32; longer chains gain nothing
-  const bool fuses = call_.op != "softmax" && call_.op != "layer_normalization" && call_.op != "reorder";
+  const bool fuses =
+      call_.op != "softmax" && call_.op != "layer_normalization" && call_.op != "reorder";
   if (!fuses || call_.post_ops.size() >= kMost) {
     return Refuse(Reason::kPatternUnknownToLibrary, "{} fuses nothing more", call_.op);
   }
@@ -128,7 +159,8 @@ No OnednnMatcher::Epilogue(graph::NodeId id) {
   const auto unary = UnaryPostOp(graph_, node);
   const std::string_view kind = BinaryKind(node.op);
   if (!reads || (!unary && kind.empty()) || (unary && node.inputs[0] != result_)) {
-    return Refuse(Reason::kPatternUnknownToLibrary, "{} behind {}", graph::OpName(node.op), call_.op);
+    return Refuse(Reason::kPatternUnknownToLibrary, "{} behind {}", graph::OpName(node.op),
+                  call_.op);
   }
   if (unary) {
     call_.post_ops.push_back(*unary);
@@ -138,7 +170,8 @@ No OnednnMatcher::Epilogue(graph::NodeId id) {
   const Shape before = ShapeOf("dst");
   if (auto no = Output(node.outputs.empty() ? graph::ValueId() : node.outputs[0])) return no;
   if (ShapeOf("dst") != before) {
-    return Refuse(Reason::kShapeUnknownToLibrary, "{} grows to {}", weft::Print(before), weft::Print(ShapeOf("dst")));
+    return Refuse(Reason::kShapeUnknownToLibrary, "{} grows to {}", weft::Print(before),
+                  weft::Print(ShapeOf("dst")));
   }
   call_.origins.push_back(Origin(graph_, id));
   return std::nullopt;

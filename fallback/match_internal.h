@@ -24,11 +24,12 @@ Verdict<LibraryCall> MatchNative(const graph::Graph& graph, graph::NodeId node);
 // The ONNX name of the node, or what stands for it.
 std::string Origin(const graph::Graph& graph, graph::NodeId node);
 
-// A oneDNN call that grows: the anchor first, then one epilogue node after the other. After a refusal
-// the matcher is spent. oneDNN takes f32 here, extents that are known and not zero.
+// A oneDNN call that grows: the anchor first, then one epilogue node after the other. After a
+// refusal the matcher is spent. oneDNN takes f32 here, extents that are known and not zero.
 class OnednnMatcher {
  public:
-  OnednnMatcher(const graph::Graph& graph, const LayoutOf& layout) : graph_(graph), layout_(layout) {}
+  OnednnMatcher(const graph::Graph& graph, const LayoutOf& layout)
+      : graph_(graph), layout_(layout) {}
   No Anchor(graph::NodeId node);
   No Epilogue(graph::NodeId node);
   LibraryCall Take() { return std::move(call_); }

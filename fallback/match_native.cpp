@@ -6,14 +6,17 @@
 namespace weft::fallback {
 namespace {
 
-// Natives take all types and plain layouts; an extent that is a symbol is known when the network runs.
+// Natives take all types and plain layouts; an extent that is a symbol is known when the network
+// runs.
 std::optional<Refusal> Fill(const graph::Graph& graph, graph::ValueId id, CallOperand& operand) {
   if (!id.valid()) return std::nullopt;
   const graph::Value& value = graph[id];
   operand.value = value.name;
   operand.constant = value.kind == graph::ValueKind::kConstant;
-  if (!value.dtype) return Refuse(Reason::kDtypeUnknownToLibrary, "{} has no known type", value.name);
-  if (!value.shape) return Refuse(Reason::kShapeUnknownToLibrary, "{} has no known rank", value.name);
+  if (!value.dtype)
+    return Refuse(Reason::kDtypeUnknownToLibrary, "{} has no known type", value.name);
+  if (!value.shape)
+    return Refuse(Reason::kShapeUnknownToLibrary, "{} has no known rank", value.name);
   operand.dtype = *value.dtype;
   for (const graph::Extent& extent : *value.shape) {
     operand.shape.push_back(extent.IsConstant() ? extent.value() : -1);
@@ -24,7 +27,9 @@ std::optional<Refusal> Fill(const graph::Graph& graph, graph::ValueId id, CallOp
 
 // Subgraphs are no data; no operator with one has a native kernel.
 struct CopyAttribute {
-  std::optional<CallAttributeValue> operator()(const std::shared_ptr<graph::Graph>&) const { return std::nullopt; }
+  std::optional<CallAttributeValue> operator()(const std::shared_ptr<graph::Graph>&) const {
+    return std::nullopt;
+  }
   template <typename T>
   std::optional<CallAttributeValue> operator()(const T& value) const {
     return CallAttributeValue(value);

@@ -1,5 +1,6 @@
-// Which nodes oneDNN can begin with. Attributes of the calls: strides, dilations (1: dense) and pads
-// (all begins, then all ends) always explicit; trans_a and trans_b of a matmul; the axis of a softmax.
+// Which nodes oneDNN can begin with. Attributes of the calls: strides, dilations (1: dense) and
+// pads (all begins, then all ends) always explicit; trans_a and trans_b of a matmul; the axis of a
+// softmax.
 #include <algorithm>
 
 #include "fallback/match_internal.h"
@@ -41,9 +42,12 @@ No OnednnMatcher::Input(std::string role, graph::ValueId id, bool packs) {
     return Refuse(Reason::kLayoutUnknownToLibrary, "{} of rank {} in {}", value.name, shape->size(),
                   Print(operand.layout));
   }
-  const auto blocks = std::ranges::count_if(operand.layout.axes, [](auto a) { return a.block > 0; });
-  const bool channels = blocks == 1 && operand.layout.axes.back().axis == 1 && operand.layout.row_pad_elems == 0;
-  if (blocks > 0 && !(channels && (operand.layout.axes.back().block == 8 || operand.layout.axes.back().block == 16))) {
+  const auto blocks =
+      std::ranges::count_if(operand.layout.axes, [](auto a) { return a.block > 0; });
+  const bool channels =
+      blocks == 1 && operand.layout.axes.back().axis == 1 && operand.layout.row_pad_elems == 0;
+  if (blocks > 0 && !(channels && (operand.layout.axes.back().block == 8 ||
+                                   operand.layout.axes.back().block == 16))) {
     return Refuse(Reason::kLayoutUnknownToLibrary, "{} in {}", value.name, Print(operand.layout));
   }
   call_.inputs.push_back(std::move(operand));
@@ -66,29 +70,39 @@ No OnednnMatcher::Anchor(graph::NodeId id) {
   call_.origins = {Origin(graph_, id)};
   for (size_t i = 1; i < node.outputs.size(); ++i) {
     if (node.outputs[i].valid()) {
-      return Refuse(Reason::kPatternUnknownToLibrary, "{} with {} results", graph::OpName(node.op), node.outputs.size());
+      return Refuse(Reason::kPatternUnknownToLibrary, "{} with {} results", graph::OpName(node.op),
+                    node.outputs.size());
     }
   }
   if (node.op != Op::kUnknown && graph::InputAt(node, 0).valid()) {
     switch (node.op) {
-      case Op::kConv: return Convolution(node);
-      case Op::kConvTranspose: return Deconvolution(node);
-      case Op::kGemm: return Gemm(node);
-      case Op::kMatMul: return MatMul(node);
+      case Op::kConv:
+        return Convolution(node);
+      case Op::kConvTranspose:
+        return Deconvolution(node);
+      case Op::kGemm:
+        return Gemm(node);
+      case Op::kMatMul:
+        return MatMul(node);
       case Op::kMaxPool:
       case Op::kAveragePool:
       case Op::kGlobalMaxPool:
-      case Op::kGlobalAveragePool: return Pooling(node);
+      case Op::kGlobalAveragePool:
+        return Pooling(node);
       case Op::kSoftmax:
-      case Op::kLogSoftmax: return Softmax(node);
-      case Op::kLayerNormalization: return LayerNorm(node);
-      case Op::kTranspose: return Transpose(node);
+      case Op::kLogSoftmax:
+        return Softmax(node);
+      case Op::kLayerNormalization:
+        return LayerNorm(node);
+      case Op::kTranspose:
+        return Transpose(node);
       default:
         if (!BinaryKind(node.op).empty()) return Binary(node);
         if (UnaryPostOp(graph_, node)) return Eltwise(node);
     }
   }
-  return Refuse(Reason::kOpUnknownToLibrary, "{}", node.op_name.empty() ? graph::OpName(node.op) : node.op_name);
+  return Refuse(Reason::kOpUnknownToLibrary, "{}",
+                node.op_name.empty() ? graph::OpName(node.op) : node.op_name);
 }
 
 No OnednnMatcher::Window(const graph::Node& node, std::span<const int64_t> kernel) {
@@ -97,7 +111,8 @@ No OnednnMatcher::Window(const graph::Node& node, std::span<const int64_t> kerne
   if (src.size() != n + 2 || dst.size() != n + 2 || n < 1 || n > 3) {
     return Refuse(Reason::kShapeUnknownToLibrary, "{} spatial axes of {}", n, weft::Print(src));
   }
-  std::vector<int64_t> strides = graph::IntsAttr(node, "strides"), dilations = graph::IntsAttr(node, "dilations");
+  std::vector<int64_t> strides = graph::IntsAttr(node, "strides"),
+                       dilations = graph::IntsAttr(node, "dilations");
   std::vector<int64_t> pads = graph::IntsAttr(node, "pads");
   strides.resize(n, 1);
   dilations.resize(n, 1);
@@ -115,12 +130,15 @@ No OnednnMatcher::Window(const graph::Node& node, std::span<const int64_t> kerne
     const int64_t more = total - pads[d] - pads[n + d];
     if (more > 0) {
       if (StringAttr(call_, "algorithm", "max") == "avg_include_padding") {
-        return Refuse(Reason::kShapeUnknownToLibrary, "a window beyond the padding, whose average counts it");
+        return Refuse(Reason::kShapeUnknownToLibrary,
+                      "a window beyond the padding, whose average counts it");
       }
       pads[n + d] += more;
     }
-    if ((in + pads[d] + pads[n + d] - reach) / strides[d] + 1 != out || pads[d] < 0 || pads[n + d] < 0) {
-      return Refuse(Reason::kShapeUnknownToLibrary, "extent {} gives {} with pads {} and {}", in, out, pads[d], pads[n + d]);
+    if ((in + pads[d] + pads[n + d] - reach) / strides[d] + 1 != out || pads[d] < 0 ||
+        pads[n + d] < 0) {
+      return Refuse(Reason::kShapeUnknownToLibrary, "extent {} gives {} with pads {} and {}", in,
+                    out, pads[d], pads[n + d]);
     }
   }
   Set("strides", strides);
@@ -139,19 +157,24 @@ No OnednnMatcher::Convolution(const graph::Node& node) {
   if (auto no = Output(node.outputs[0])) return no;
   const Shape& weights = ShapeOf("weights");
   const int64_t group = graph::IntAttr(node, "group", 1);
-  if (weights.size() < 3 || group < 1 || weights[0] % group != 0 || ShapeOf("src")[1] != weights[1] * group) {
-    return Refuse(Reason::kShapeUnknownToLibrary, "weights {} in {} groups", weft::Print(weights), group);
+  if (weights.size() < 3 || group < 1 || weights[0] % group != 0 ||
+      ShapeOf("src")[1] != weights[1] * group) {
+    return Refuse(Reason::kShapeUnknownToLibrary, "weights {} in {} groups", weft::Print(weights),
+                  group);
   }
   Set("group", group);
   return Window(node, std::span(weights).subspan(2));
 }
 
-// A transposed window: total = reach of all windows - output, of which output_padding is no padding.
+// A transposed window: total = reach of all windows - output, of which output_padding is no
+// padding.
 No OnednnMatcher::Deconvolved(const graph::Node& node, std::span<const int64_t> kernel) {
   const Shape &src = ShapeOf("src"), &dst = ShapeOf("dst");
   const size_t n = kernel.size();
-  std::vector<int64_t> strides = graph::IntsAttr(node, "strides"), dilations = graph::IntsAttr(node, "dilations");
-  std::vector<int64_t> pads = graph::IntsAttr(node, "pads"), extra = graph::IntsAttr(node, "output_padding");
+  std::vector<int64_t> strides = graph::IntsAttr(node, "strides"),
+                       dilations = graph::IntsAttr(node, "dilations");
+  std::vector<int64_t> pads = graph::IntsAttr(node, "pads"),
+                       extra = graph::IntsAttr(node, "output_padding");
   const std::string mode = graph::StringAttr(node, "auto_pad", "NOTSET");
   if (mode == "NOTSET" && graph::FindAttribute(node, "output_shape")) {
     return Refuse(Reason::kShapeUnknownToLibrary, "output_shape without auto_pad");
@@ -192,7 +215,8 @@ No OnednnMatcher::Deconvolution(const graph::Node& node) {
   const int64_t group = graph::IntAttr(node, "group", 1);
   if (weights.size() < 3 || weights.size() > 5 || weights.size() != src.size() || group < 1 ||
       src[1] % group != 0 || weights[0] != src[1]) {
-    return Refuse(Reason::kShapeUnknownToLibrary, "weights {} in {} groups", weft::Print(weights), group);
+    return Refuse(Reason::kShapeUnknownToLibrary, "weights {} in {} groups", weft::Print(weights),
+                  group);
   }
   Set("group", group);
   return Deconvolved(node, std::span(weights).subspan(2));
@@ -220,7 +244,8 @@ No OnednnMatcher::MatMul(const graph::Node& node) {
   if (auto no = Output(node.outputs[0])) return no;
   const Shape &a = ShapeOf("src"), &b = ShapeOf("weights");
   if (a.size() < 2 || b.size() < 2) {
-    return Refuse(Reason::kShapeUnknownToLibrary, "vectors: {} by {}", weft::Print(a), weft::Print(b));
+    return Refuse(Reason::kShapeUnknownToLibrary, "vectors: {} by {}", weft::Print(a),
+                  weft::Print(b));
   }
   Set("trans_a", int64_t{0});
   Set("trans_b", int64_t{0});
@@ -238,7 +263,9 @@ No OnednnMatcher::Pooling(const graph::Node& node) {
   const bool global = node.op == Op::kGlobalMaxPool || node.op == Op::kGlobalAveragePool;
   const bool is_max = node.op == Op::kMaxPool || node.op == Op::kGlobalMaxPool;
   const bool counts = graph::IntAttr(node, "count_include_pad", 0) != 0;
-  Set("algorithm", std::string(is_max ? "max" : counts ? "avg_include_padding" : "avg_exclude_padding"));
+  Set("algorithm", std::string(is_max   ? "max"
+                               : counts ? "avg_include_padding"
+                                        : "avg_exclude_padding"));
   std::vector<int64_t> kernel(src.begin() + 2, src.end());
   if (!global) kernel = graph::IntsAttr(node, "kernel_shape");
   Set("kernel", kernel);
@@ -250,13 +277,15 @@ No OnednnMatcher::Softmax(const graph::Node& node) {
   if (auto no = Input("src", node.inputs[0])) return no;
   const auto rank = static_cast<int64_t>(ShapeOf("src").size());
   const int64_t axis = graph::IntAttr(node, "axis", -1);
-  if (axis < -rank || axis >= rank) return Refuse(Reason::kShapeUnknownToLibrary, "axis {} of rank {}", axis, rank);
+  if (axis < -rank || axis >= rank)
+    return Refuse(Reason::kShapeUnknownToLibrary, "axis {} of rank {}", axis, rank);
   Set("axis", axis < 0 ? axis + rank : axis);
   Set("log", int64_t{node.op == Op::kLogSoftmax});
   return Output(node.outputs[0]);
 }
 
-// The library normalizes the last axis: all axes from `axis` on are one, which only plain layouts allow.
+// The library normalizes the last axis: all axes from `axis` on are one, which only plain layouts
+// allow.
 No OnednnMatcher::LayerNorm(const graph::Node& node) {
   call_.op = "layer_normalization";
   if (auto no = Input("src", node.inputs[0])) return no;
@@ -269,17 +298,21 @@ No OnednnMatcher::LayerNorm(const graph::Node& node) {
   const auto rank = static_cast<int64_t>(src.size());
   int64_t axis = graph::IntAttr(node, "axis", -1);
   if (axis < 0) axis += rank;
-  if (axis < 0 || axis >= rank) return Refuse(Reason::kShapeUnknownToLibrary, "axis {} of rank {}", axis, rank);
+  if (axis < 0 || axis >= rank)
+    return Refuse(Reason::kShapeUnknownToLibrary, "axis {} of rank {}", axis, rank);
   for (const CallOperand& operand : call_.inputs) {
-    if (!operand.layout.IsPlain()) return Refuse(Reason::kLayoutUnknownToLibrary, "{} in {}", operand.value, Print(operand.layout));
+    if (!operand.layout.IsPlain())
+      return Refuse(Reason::kLayoutUnknownToLibrary, "{} in {}", operand.value,
+                    Print(operand.layout));
     const Shape normalized(src.begin() + axis, src.end());
     if (operand.role != "src" && operand.shape != normalized) {
-      return Refuse(Reason::kShapeUnknownToLibrary, "{} is {}, expected {}", operand.value, weft::Print(operand.shape),
-                    weft::Print(normalized));
+      return Refuse(Reason::kShapeUnknownToLibrary, "{} is {}, expected {}", operand.value,
+                    weft::Print(operand.shape), weft::Print(normalized));
     }
   }
   if (!call_.outputs[0].layout.IsPlain()) {
-    return Refuse(Reason::kLayoutUnknownToLibrary, "{} in {}", call_.outputs[0].value, Print(call_.outputs[0].layout));
+    return Refuse(Reason::kLayoutUnknownToLibrary, "{} in {}", call_.outputs[0].value,
+                  Print(call_.outputs[0].layout));
   }
   Set("axis", axis);
   Set("epsilon", graph::FloatAttr(node, "epsilon", 1e-5f));
@@ -297,10 +330,12 @@ No OnednnMatcher::Transpose(const graph::Node& node) {
   }
   for (const auto* list : {&call_.inputs, &call_.outputs}) {
     const Layout& layout = list->front().layout;
-    if (layout.axes.size() != rank) return Refuse(Reason::kLayoutUnknownToLibrary, "a transposition of {}", Print(layout));
+    if (layout.axes.size() != rank)
+      return Refuse(Reason::kLayoutUnknownToLibrary, "a transposition of {}", Print(layout));
   }
   if (perm.size() != rank || IsOnes(ShapeOf("src"))) {
-    return Refuse(Reason::kShapeUnknownToLibrary, "{} axes of {}", perm.size(), weft::Print(ShapeOf("src")));
+    return Refuse(Reason::kShapeUnknownToLibrary, "{} axes of {}", perm.size(),
+                  weft::Print(ShapeOf("src")));
   }
   Set("perm", perm);
   return std::nullopt;
@@ -320,14 +355,16 @@ No OnednnMatcher::Eltwise(const graph::Node& node) {
 // The first operand has the shape of the result; the second is broadcast.
 No OnednnMatcher::Binary(const graph::Node& node) {
   call_.op = "binary";
-  if (!graph::InputAt(node, 1).valid()) return Refuse(Reason::kPatternUnknownToLibrary, "one operand");
+  if (!graph::InputAt(node, 1).valid())
+    return Refuse(Reason::kPatternUnknownToLibrary, "one operand");
   graph::ValueId first = node.inputs[0], second = node.inputs[1];
   const bool commutes = node.op == Op::kAdd || node.op == Op::kMul;
   if (commutes && graph_[first].shape != graph_[node.outputs[0]].shape) std::swap(first, second);
   if (auto no = Input("src", first)) return no;
   if (auto no = Output(node.outputs[0])) return no;
   if (ShapeOf("src") != ShapeOf("dst") || ShapeOf("dst").empty()) {
-    return Refuse(Reason::kShapeUnknownToLibrary, "{} is stretched to {}", weft::Print(ShapeOf("src")), weft::Print(ShapeOf("dst")));
+    return Refuse(Reason::kShapeUnknownToLibrary, "{} is stretched to {}",
+                  weft::Print(ShapeOf("src")), weft::Print(ShapeOf("dst")));
   }
   Set("algorithm", std::string(BinaryKind(node.op)));
   if (auto no = PostOperand(second, "binary_add")) return no;  // the same rules of broadcasting

@@ -24,7 +24,8 @@ std::vector<NodeId> All(const Graph& graph) {
   return nodes;
 }
 
-std::string Matched(const Graph& graph, Library library = Library::kOnednn, const LayoutOf& layout = {}) {
+std::string Matched(const Graph& graph, Library library = Library::kOnednn,
+                    const LayoutOf& layout = {}) {
   auto call = Match(graph, All(graph), library, layout);
   if (!call.yes()) {
     return std::string(ReasonName(call.refusal().reason)) + ": " + call.refusal().detail;
@@ -36,10 +37,13 @@ std::string Matched(const Graph& graph, Library library = Library::kOnednn, cons
   EXPECT_TRUE(read.ok() && Equal(*call, *read)) << text;
   return text;
 }
-std::string Matched(std::string_view text, Library library = Library::kOnednn) { return Matched(Parsed(text), library); }
+std::string Matched(std::string_view text, Library library = Library::kOnednn) {
+  return Matched(Parsed(text), library);
+}
 
 TEST(Match, ConvolutionWithItsEpilogue) {
-  EXPECT_EQ(Matched(R"(graph g (x: f32[1, 1, 8, 8], r: f32[1, 2, 4, 4]) -> (y) {
+  EXPECT_EQ(
+      Matched(R"(graph g (x: f32[1, 1, 8, 8], r: f32[1, 2, 4, 4]) -> (y) {
     w: f32[2, 1, 3, 3] = const(0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0)
     b: f32[2] = const(0, 0)
     six: f32[] = const(6)
@@ -47,21 +51,26 @@ TEST(Match, ConvolutionWithItsEpilogue) {
     s: f32[1, 2, 4, 4] = Add(r, c)
     y: f32[1, 2, 4, 4] = Clip(s, _, six)
   })"),
-            "onednn.convolution(src = x: f32[1, 1, 8, 8] abcd, weights = w: f32[2, 1, 3, 3] any const, "
-            "bias = b: f32[2] a const, post0 = r: f32[1, 2, 4, 4] abcd) -> (dst = y: f32[1, 2, 4, 4] abcd) "
-            "{dilations = [1, 1], group = 1, pads = [1, 1, 0, 0], strides = [2, 2], "
-            "post = [binary_add, clip(-inf, 6.0)], from = [\"/c\", \"s\", \"y\"]}");
+      "onednn.convolution(src = x: f32[1, 1, 8, 8] abcd, weights = w: f32[2, 1, 3, 3] any const, "
+      "bias = b: f32[2] a const, post0 = r: f32[1, 2, 4, 4] abcd) -> (dst = y: f32[1, 2, 4, 4] "
+      "abcd) "
+      "{dilations = [1, 1], group = 1, pads = [1, 1, 0, 0], strides = [2, 2], "
+      "post = [binary_add, clip(-inf, 6.0)], from = [\"/c\", \"s\", \"y\"]}");
 }
 
 TEST(Match, AutoPadAndCeilModeBecomePads) {
   EXPECT_NE(Matched(R"(graph g (x: f32[1, 1, 5, 6]) -> (y) {
     y: f32[1, 1, 3, 3] = MaxPool(x) {auto_pad = "SAME_UPPER", kernel_shape = [3, 3], strides = [2, 2]} })")
-                .find("pads = [1, 0, 1, 1]"), std::string::npos);
+                .find("pads = [1, 0, 1, 1]"),
+            std::string::npos);
   EXPECT_NE(Matched(R"(graph g (x: f32[1, 1, 6]) -> (y) {
     y: f32[1, 1, 3] = AveragePool(x) {ceil_mode = 1, kernel_shape = [3], strides = [2]} })")
-                .find("pads = [0, 1]"), std::string::npos);
+                .find("pads = [0, 1]"),
+            std::string::npos);
   EXPECT_NE(Matched(R"(graph g (x: f32[1, 2, 7, 7]) -> (y) {
-    y: f32[1, 2, 1, 1] = GlobalAveragePool(x) })").find("kernel = [7, 7]"), std::string::npos);
+    y: f32[1, 2, 1, 1] = GlobalAveragePool(x) })")
+                .find("kernel = [7, 7]"),
+            std::string::npos);
 }
 
 TEST(Match, MatmulTakesOneBias) {
@@ -91,8 +100,10 @@ TEST(Match, LongestGrowsThroughSingleReaders) {
 TEST(Match, NativeCopiesAttributes) {
   EXPECT_EQ(Matched(R"(graph g (x: f32[n, 4]) -> (y) {
     symbol n in 1:9
-    y: f32[4, n] = Transpose(x) {perm = [1, 0]} })", Library::kNative),
-            "native.Transpose(in0 = x: f32[?, 4] ab) -> (out0 = y: f32[4, ?] ab) {perm = [1, 0], from = [\"y\"]}");
+    y: f32[4, n] = Transpose(x) {perm = [1, 0]} })",
+                    Library::kNative),
+            "native.Transpose(in0 = x: f32[?, 4] ab) -> (out0 = y: f32[4, ?] ab) {perm = [1, 0], "
+            "from = [\"y\"]}");
 }
 
 TEST(Match, EveryRefusalHasItsReason) {
@@ -105,23 +116,38 @@ TEST(Match, EveryRefusalHasItsReason) {
   EXPECT_EQ(reason(pool, Library::kCudnn), "library_absent");
   EXPECT_EQ(reason(pool, Library::kCublas), "library_absent");
   EXPECT_EQ(reason(pool, Library::kNative), "op_unknown_to_library");
-  EXPECT_EQ(reason("graph g (x: f32[2]) -> (y) { y: i64[1, n] = NonZero(x) symbol n in 0:2 }"), "op_unknown_to_library");
-  EXPECT_EQ(reason("graph g (x: f64[2, 2]) -> (y) { y: f64[2, 2] = MatMul(x, x) }"), "dtype_unknown_to_library");
-  EXPECT_EQ(reason("graph g (x) -> (y) { y = Relu(x) }", Library::kNative), "dtype_unknown_to_library");
-  EXPECT_EQ(reason("graph g (x: f32[n, 2]) -> (y) { symbol n in 1:2 y: f32[n, 2] = Relu(x) }"), "shape_unknown_to_library");
-  EXPECT_EQ(reason("graph g (x: f32[0, 2]) -> (y) { y: f32[0, 2] = Relu(x) }"), "shape_unknown_to_library");
-  EXPECT_EQ(reason("graph g (x: f32[2], m: f32[2, 2]) -> (y) { y: f32[2] = MatMul(x, m) }"), "shape_unknown_to_library");
-  EXPECT_EQ(reason(R"(graph g (x: f32[2, 2]) -> (y) { s: f32[2, 2] = Softmax(x) y: f32[2, 2] = Relu(s) })"),
-            "pattern_unknown_to_library");
+  EXPECT_EQ(reason("graph g (x: f32[2]) -> (y) { y: i64[1, n] = NonZero(x) symbol n in 0:2 }"),
+            "op_unknown_to_library");
+  EXPECT_EQ(reason("graph g (x: f64[2, 2]) -> (y) { y: f64[2, 2] = MatMul(x, x) }"),
+            "dtype_unknown_to_library");
+  EXPECT_EQ(reason("graph g (x) -> (y) { y = Relu(x) }", Library::kNative),
+            "dtype_unknown_to_library");
+  EXPECT_EQ(reason("graph g (x: f32[n, 2]) -> (y) { symbol n in 1:2 y: f32[n, 2] = Relu(x) }"),
+            "shape_unknown_to_library");
+  EXPECT_EQ(reason("graph g (x: f32[0, 2]) -> (y) { y: f32[0, 2] = Relu(x) }"),
+            "shape_unknown_to_library");
+  EXPECT_EQ(reason("graph g (x: f32[2], m: f32[2, 2]) -> (y) { y: f32[2] = MatMul(x, m) }"),
+            "shape_unknown_to_library");
+  EXPECT_EQ(
+      reason(
+          R"(graph g (x: f32[2, 2]) -> (y) { s: f32[2, 2] = Softmax(x) y: f32[2, 2] = Relu(s) })"),
+      "pattern_unknown_to_library");
   EXPECT_EQ(reason(R"(graph g (x: f32[1, 1, 4]) -> (y, i) {
-    y: f32[1, 1, 2], i: i64[1, 1, 2] = MaxPool(x) {kernel_shape = [2], strides = [2]} })"), "pattern_unknown_to_library");
-  EXPECT_EQ(reason(R"(graph g (x: f32[2, 2]) -> (y, m) { m: f32[2, 2] = MatMul(x, x) y: f32[2, 2] = Relu(m) })"),
+    y: f32[1, 1, 2], i: i64[1, 1, 2] = MaxPool(x) {kernel_shape = [2], strides = [2]} })"),
             "pattern_unknown_to_library");
-  EXPECT_EQ(reason(R"(graph g (x: f32[2, 2]) -> (y) { m: f32[2, 2] = Relu(x) y: f32[2, 2] = Relu(m) })", Library::kNative),
-            "pattern_unknown_to_library");
+  EXPECT_EQ(
+      reason(
+          R"(graph g (x: f32[2, 2]) -> (y, m) { m: f32[2, 2] = MatMul(x, x) y: f32[2, 2] = Relu(m) })"),
+      "pattern_unknown_to_library");
+  EXPECT_EQ(
+      reason(R"(graph g (x: f32[2, 2]) -> (y) { m: f32[2, 2] = Relu(x) y: f32[2, 2] = Relu(m) })",
+             Library::kNative),
+      "pattern_unknown_to_library");
   const auto blocked = [](graph::ValueId) { return *ParseLayout("aBcd4b"); };
-  EXPECT_TRUE(Matched(Parsed("graph g (x: f32[1, 8, 2, 2]) -> (y) { y: f32[1, 8, 2, 2] = Relu(x) }"), Library::kOnednn, blocked)
-                  .starts_with("layout_unknown_to_library: x in aBcd4b"));
+  EXPECT_TRUE(
+      Matched(Parsed("graph g (x: f32[1, 8, 2, 2]) -> (y) { y: f32[1, 8, 2, 2] = Relu(x) }"),
+              Library::kOnednn, blocked)
+          .starts_with("layout_unknown_to_library: x in aBcd4b"));
 }
 
 }  // namespace

@@ -13,7 +13,8 @@ In ViewOf(const Tensor& tensor) {
 }
 
 Result<Out> Args::Output(size_t i, Dtype dtype, Shape shape) const {
-  if (shape.size() > Layout::kMaxRank) return Error("rank {} is more than {}", shape.size(), Layout::kMaxRank);
+  if (shape.size() > Layout::kMaxRank)
+    return Error("rank {} is more than {}", shape.size(), Layout::kMaxRank);
   WEFT_TRY(const int64_t elems, CountElems(shape));
   WEFT_TRY(void* data, allocate_(i, dtype, shape));
   return Out{.dtype = dtype, .shape = std::move(shape), .elems = elems, .data = data};
@@ -42,9 +43,11 @@ Result<std::vector<int64_t>> Args::Ints(size_t i) const {
   WEFT_TRY(Need(i + 1));
   const In& in = (*this)[i];
   if (in.rank() > 1 || (in.dtype != Dtype::kI64 && in.dtype != Dtype::kI32)) {
-    return Error("{} is {}{}, expected integers of rank 1", Name(i), DtypeName(in.dtype), Print(in.shape));
+    return Error("{} is {}{}, expected integers of rank 1", Name(i), DtypeName(in.dtype),
+                 Print(in.shape));
   }
-  if (in.dtype == Dtype::kI64) return std::vector<int64_t>(in.as<int64_t>(), in.as<int64_t>() + in.elems);
+  if (in.dtype == Dtype::kI64)
+    return std::vector<int64_t>(in.as<int64_t>(), in.as<int64_t>() + in.elems);
   return std::vector<int64_t>(in.as<int32_t>(), in.as<int32_t>() + in.elems);
 }
 
@@ -65,7 +68,8 @@ Result<std::vector<int64_t>> Args::Axes(std::span<const int64_t> axes, size_t ra
   std::array<bool, Layout::kMaxRank> seen{};
   for (int64_t a : axes) {
     WEFT_TRY(const int64_t axis, Axis(a, rank));
-    if (std::exchange(seen[static_cast<size_t>(axis)], true)) return Error("axis {} is given twice", a);
+    if (std::exchange(seen[static_cast<size_t>(axis)], true))
+      return Error("axis {} is given twice", a);
     out.push_back(axis);
   }
   return out;

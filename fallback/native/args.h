@@ -1,7 +1,8 @@
 // What a native kernel sees of its call: operands that are there, attributes, and where results go.
 //
-// Kernels are total: whatever the operands hold, a kernel gives the operator's result or an error that
-// names the operand and the value. Shapes and indices are checked at 64 bits before memory is touched.
+// Kernels are total: whatever the operands hold, a kernel gives the operator's result or an error
+// that names the operand and the value. Shapes and indices are checked at 64 bits before memory is
+// touched.
 #pragma once
 
 #include <fmt/format.h>
@@ -84,7 +85,9 @@ class Args {
   Result<int64_t> Axis(int64_t axis, size_t rank) const;
   // Each once, by the same rule.
   Result<std::vector<int64_t>> Axes(std::span<const int64_t> axes, size_t rank) const;
-  int64_t Int(std::string_view name, int64_t otherwise) const { return IntAttr(call, name, otherwise); }
+  int64_t Int(std::string_view name, int64_t otherwise) const {
+    return IntAttr(call, name, otherwise);
+  }
   std::string Text(std::string_view name, std::string_view otherwise) const {
     return StringAttr(call, name, otherwise);
   }

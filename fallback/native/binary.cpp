@@ -1,9 +1,9 @@
 // Elementwise operators of two and more operands.
 //
 // Floats compute in double and are rounded once to their type: for + - * / and fmod on f32 and the
-// 16-bit floats that gives the same bits as computing in the type (Figueroa, "When is double rounding
-// innocuous?", 1995). Integers compute in 64 bits and keep the low ones; see base/scalar.def for what
-// division by zero, shifts and their like give.
+// 16-bit floats that gives the same bits as computing in the type (Figueroa, "When is double
+// rounding innocuous?", 1995). Integers compute in 64 bits and keep the low ones; see
+// base/scalar.def for what division by zero, shifts and their like give.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -79,9 +79,12 @@ struct BinaryOp {
 
 // NaN wins in Min and Max.
 constexpr BinaryOp kOps[] = {
-    {"Add", [](double a, double b) { return a + b; }, [](int64_t a, int64_t b, IntType) { return U(a) + U(b); }},
-    {"Sub", [](double a, double b) { return a - b; }, [](int64_t a, int64_t b, IntType) { return U(a) - U(b); }},
-    {"Mul", [](double a, double b) { return a * b; }, [](int64_t a, int64_t b, IntType) { return U(a) * U(b); }},
+    {"Add", [](double a, double b) { return a + b; },
+     [](int64_t a, int64_t b, IntType) { return U(a) + U(b); }},
+    {"Sub", [](double a, double b) { return a - b; },
+     [](int64_t a, int64_t b, IntType) { return U(a) - U(b); }},
+    {"Mul", [](double a, double b) { return a * b; },
+     [](int64_t a, int64_t b, IntType) { return U(a) * U(b); }},
     {"Div", [](double a, double b) { return a / b; }, IntDiv},
     {"Mod", FloatMod, IntMod},
     {"fmod", [](double a, double b) { return std::fmod(a, b); }, IntRem},
@@ -92,7 +95,9 @@ constexpr BinaryOp kOps[] = {
     {"Sum", [](double a, double b) { return a + b; }, nullptr},
     {"Mean", [](double a, double b) { return a + b; }, nullptr},
     {"PRelu", [](double x, double slope) { return x < 0 ? x * slope : x; },
-     [](int64_t x, int64_t slope, IntType t) { return t.is_signed && x < 0 ? U(x) * U(slope) : U(x); }},
+     [](int64_t x, int64_t slope, IntType t) {
+       return t.is_signed && x < 0 ? U(x) * U(slope) : U(x);
+     }},
     {"And", nullptr, [](int64_t a, int64_t b, IntType) { return U(a & b); }, true},
     {"Or", nullptr, [](int64_t a, int64_t b, IntType) { return U(a | b); }, true},
     {"Xor", nullptr, [](int64_t a, int64_t b, IntType) { return U(a ^ b); }, true},
@@ -103,7 +108,8 @@ constexpr BinaryOp kOps[] = {
     {"RIGHT", nullptr, ShiftRight},
 };
 
-// out[i] = op(a[i], b[i]), broadcast. `out` may be `a` when they have one shape. False: no such type.
+// out[i] = op(a[i], b[i]), broadcast. `out` may be `a` when they have one shape. False: no such
+// type.
 bool Apply(const BinaryOp& op, const Out& out, const In& a, const In& b) {
   const auto loops = BroadcastLoops<2>(out.shape, {&a.shape, &b.shape});
   bool done = false;
@@ -227,7 +233,8 @@ Status RunClip(const Args& args) {
   for (size_t i : {1, 2}) {
     if (!args.Has(i)) continue;
     WEFT_TRY(SameType(args, i));
-    if (args[i].elems != 1) return args.Error("{} has {} elements, expected 1", args.Name(i), args[i].elems);
+    if (args[i].elems != 1)
+      return args.Error("{} has {} elements, expected 1", args.Name(i), args[i].elems);
     const In bound{x.dtype, {}, 1, args[i].data};
     // Written so that x is the first operand: in the table's Min and Max it passes its NaN.
     const In so_far{x.dtype, out.shape, out.elems, out.data};

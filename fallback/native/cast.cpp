@@ -13,9 +13,9 @@ namespace {
 
 // Conversions meet in four types, so that there are 13 + 4 * 13 loops instead of 13 * 13.
 template <typename T>
-using Middle = std::conditional_t<
-    std::is_floating_point_v<Compute<T>>, Compute<T>,
-    std::conditional_t<std::is_same_v<T, uint64_t>, uint64_t, int64_t>>;
+using Middle =
+    std::conditional_t<std::is_floating_point_v<Compute<T>>, Compute<T>,
+                       std::conditional_t<std::is_same_v<T, uint64_t>, uint64_t, int64_t>>;
 
 bool Numbers(const In& from, const Out& to) {
   constexpr int64_t kChunk = 256;
@@ -24,7 +24,8 @@ bool Numbers(const In& from, const Out& to) {
     std::array<Middle<F>, kChunk> chunk;
     for (int64_t start = 0; start < from.elems || !known; start += kChunk) {
       const int64_t count = std::min(kChunk, from.elems - start);
-      for (int64_t i = 0; i < count; ++i) chunk[i] = static_cast<Middle<F>>(static_cast<Compute<F>>(from.as<F>()[start + i]));
+      for (int64_t i = 0; i < count; ++i)
+        chunk[i] = static_cast<Middle<F>>(static_cast<Compute<F>>(from.as<F>()[start + i]));
       known = ByType<true>(to.dtype, [&]<typename T>() {
         for (int64_t i = 0; i < count; ++i) to.as<T>()[start + i] = To<T>(chunk[i]);
       });
@@ -96,7 +97,8 @@ Status RunCast(const Args& args) {
   } else {
     const int64_t code = args.Int("to", -1);
     if (code >= 0 && code < 1000) to = DtypeFromOnnx(static_cast<int32_t>(code));
-    if (!to) return Unsupported(fmt::format("Cast: to = {} is no element type that weft knows", code));
+    if (!to)
+      return Unsupported(fmt::format("Cast: to = {} is no element type that weft knows", code));
   }
   const In& from = args[0];
   WEFT_TRY(const Out out, args.Output(0, *to, from.shape));

@@ -15,17 +15,22 @@ struct CompareOp {
 };
 
 constexpr CompareOp kOps[] = {
-    {"Equal", [](double a, double b) { return a == b; }, [](int64_t a, int64_t b) { return a == b; }},
+    {"Equal", [](double a, double b) { return a == b; },
+     [](int64_t a, int64_t b) { return a == b; }},
     {"Less", [](double a, double b) { return a < b; }, [](int64_t a, int64_t b) { return a < b; }},
-    {"LessOrEqual", [](double a, double b) { return a <= b; }, [](int64_t a, int64_t b) { return a <= b; }},
-    {"Greater", [](double a, double b) { return a > b; }, [](int64_t a, int64_t b) { return a > b; }},
-    {"GreaterOrEqual", [](double a, double b) { return a >= b; }, [](int64_t a, int64_t b) { return a >= b; }},
+    {"LessOrEqual", [](double a, double b) { return a <= b; },
+     [](int64_t a, int64_t b) { return a <= b; }},
+    {"Greater", [](double a, double b) { return a > b; },
+     [](int64_t a, int64_t b) { return a > b; }},
+    {"GreaterOrEqual", [](double a, double b) { return a >= b; },
+     [](int64_t a, int64_t b) { return a >= b; }},
 };
 
 // Flipping the top bit of 64 unsigned ones keeps their order among signed ones.
 template <typename T>
 int64_t Ordered(T value) {
-  if constexpr (std::is_same_v<T, uint64_t>) return static_cast<int64_t>(value ^ (uint64_t{1} << 63));
+  if constexpr (std::is_same_v<T, uint64_t>)
+    return static_cast<int64_t>(value ^ (uint64_t{1} << 63));
   return static_cast<int64_t>(value);
 }
 
@@ -35,8 +40,8 @@ Status RunCompare(const Args& args) {
   WEFT_TRY(args.Need(2));
   const In &a = args[0], &b = args[1];
   if (a.dtype != b.dtype) {
-    return args.Error("{} is {}, {} is {}, expected one type", args.Name(0), DtypeName(a.dtype), args.Name(1),
-                      DtypeName(b.dtype));
+    return args.Error("{} is {}, {} is {}, expected one type", args.Name(0), DtypeName(a.dtype),
+                      args.Name(1), DtypeName(b.dtype));
   }
   WEFT_TRY(Shape shape, BroadcastShape(args, std::array<size_t, 2>{0, 1}));
   WEFT_TRY(const Out out, args.Output(0, Dtype::kBool, std::move(shape)));

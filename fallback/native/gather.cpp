@@ -18,14 +18,17 @@ Result<std::vector<int64_t>> Indices(const Args& args, size_t i, int64_t extent)
   for (int64_t k = 0; k < in.elems; ++k) {
     const int64_t index = in.dtype == Dtype::kI64 ? in.as<int64_t>()[k] : in.as<int32_t>()[k];
     if (index < -extent || index >= extent) {
-      return args.Error("{} holds {} at {}, outside [{}, {})", args.Name(i), index, k, -extent, extent);
+      return args.Error("{} holds {} at {}, outside [{}, {})", args.Name(i), index, k, -extent,
+                        extent);
     }
     out[k] = index < 0 ? index + extent : index;
   }
   return out;
 }
 
-Shape Tail(const Shape& shape, size_t from) { return {shape.begin() + static_cast<int64_t>(from), shape.end()}; }
+Shape Tail(const Shape& shape, size_t from) {
+  return {shape.begin() + static_cast<int64_t>(from), shape.end()};
+}
 
 // The offset in `data` of each tuple of operand 1, whose last axis indexes the axes of `data` from
 // `batch` on; tuples of one batch share the outer offset.
@@ -38,11 +41,13 @@ Result<Tuples> TuplesOf(const Args& args, size_t batch) {
   WEFT_TRY(args.NeedType(1, Dtype::kI64));
   const In &data = args[0], &indices = args[1];
   const int64_t depth = indices.rank() == 0 ? -1 : indices.shape.back();
-  if (depth < 1 || batch >= indices.rank() || depth > static_cast<int64_t>(data.rank() - std::min(batch, data.rank()))) {
-    return args.Error("{} of shape {} indexes {} of shape {} with batch_dims {}", args.Name(1), Print(indices.shape),
-                      args.Name(0), Print(data.shape), batch);
+  if (depth < 1 || batch >= indices.rank() ||
+      depth > static_cast<int64_t>(data.rank() - std::min(batch, data.rank()))) {
+    return args.Error("{} of shape {} indexes {} of shape {} with batch_dims {}", args.Name(1),
+                      Print(indices.shape), args.Name(0), Print(data.shape), batch);
   }
-  if (!std::ranges::equal(std::span(data.shape).first(batch), std::span(indices.shape).first(batch))) {
+  if (!std::ranges::equal(std::span(data.shape).first(batch),
+                          std::span(indices.shape).first(batch))) {
     return args.Error("batch axes of {} and {} differ", Print(data.shape), Print(indices.shape));
   }
   Tuples tuples;
@@ -59,7 +64,8 @@ Result<Tuples> TuplesOf(const Args& args, size_t batch) {
     for (int64_t k = 0; k < depth; ++k) {
       const int64_t index = indices.as<int64_t>()[t * depth + k], extent = data.shape[batch + k];
       if (index < -extent || index >= extent) {
-        return args.Error("{} holds {} at {}, outside [{}, {})", args.Name(1), index, t * depth + k, -extent, extent);
+        return args.Error("{} holds {} at {}, outside [{}, {})", args.Name(1), index, t * depth + k,
+                          -extent, extent);
       }
       offset += (index < 0 ? index + extent : index) * strides[batch + k];
     }
@@ -74,7 +80,8 @@ Result<Reduction> ReductionOf(const Args& args) {
   constexpr std::string_view kNames[] = {"none", "add", "mul", "min", "max"};
   const std::string name = args.Text("reduction", "none");
   const auto* at = std::ranges::find(kNames, std::string_view(name));
-  if (at == std::end(kNames)) return args.Error("reduction is \"{}\", expected none, add, mul, min or max", name);
+  if (at == std::end(kNames))
+    return args.Error("reduction is \"{}\", expected none, add, mul, min or max", name);
   return static_cast<Reduction>(at - kNames);
 }
 
@@ -101,10 +108,12 @@ T Combine(Reduction reduction, T old, T update) {
 
 // out[offset of update k] = update k, or combined with what is there; in the order of k.
 template <typename OffsetOf>
-Status Scatter(const Args& args, const Out& out, Reduction reduction, int64_t count, OffsetOf offset_of) {
+Status Scatter(const Args& args, const Out& out, Reduction reduction, int64_t count,
+               OffsetOf offset_of) {
   const In& updates = args[2];
   if (reduction == Reduction::kNone) {
-    for (int64_t k = 0; k < count; ++k) CopyElems(out.dtype, out.data, offset_of(k), updates.data, k, 1);
+    for (int64_t k = 0; k < count; ++k)
+      CopyElems(out.dtype, out.data, offset_of(k), updates.data, k, 1);
     return {};
   }
   const bool known = ByType<true>(out.dtype, [&]<typename T>() {
@@ -133,8 +142,8 @@ Status RunGather(const Args& args) {
   const int64_t outer = out.elems / run / indices.elems;
   for (int64_t o = 0; o < outer; ++o) {
     for (int64_t k = 0; k < indices.elems; ++k) {
-      CopyElems(data.dtype, out.data, (o * indices.elems + k) * run, data.data, (o * data.shape[axis] + at[k]) * run,
-                run);
+      CopyElems(data.dtype, out.data, (o * indices.elems + k) * run, data.data,
+                (o * data.shape[axis] + at[k]) * run, run);
     }
   }
   return {};
@@ -149,12 +158,13 @@ static Result<int64_t> ElementsAxis(const Args& args) {
     fits = static_cast<int64_t>(d) == axis || indices.shape[d] <= data.shape[d];
   }
   if (fits) return axis;
-  return args.Error("{} of shape {} for {} of shape {}", args.Name(1), Print(indices.shape), args.Name(0),
-                    Print(data.shape));
+  return args.Error("{} of shape {} for {} of shape {}", args.Name(1), Print(indices.shape),
+                    args.Name(0), Print(data.shape));
 }
 
 // The offset in data of element k of the indices, whose own index replaces that of `axis`.
-static std::vector<int64_t> ElementOffsets(const Args& args, int64_t axis, std::vector<int64_t> at) {
+static std::vector<int64_t> ElementOffsets(const Args& args, int64_t axis,
+                                           std::vector<int64_t> at) {
   const In &data = args[0], &indices = args[1];
   const std::vector<int64_t> strides = Strides(data.shape);
   std::vector<int64_t> index(indices.rank());
@@ -185,7 +195,8 @@ Status RunScatterElements(const Args& args) {
   WEFT_TRY(args.NeedType(2, args[0].dtype));
   WEFT_TRY(const int64_t axis, ElementsAxis(args));
   if (args[2].shape != args[1].shape) {
-    return args.Error("{} of shape {} for indices of shape {}", args.Name(2), Print(args[2].shape), Print(args[1].shape));
+    return args.Error("{} of shape {} for indices of shape {}", args.Name(2), Print(args[2].shape),
+                      Print(args[1].shape));
   }
   WEFT_TRY(const Reduction reduction, ReductionOf(args));
   WEFT_TRY(auto at, Indices(args, 1, args[0].shape[axis]));
@@ -205,7 +216,8 @@ Status RunGatherND(const Args& args) {
   WEFT_TRY(const Out out, args.Output(0, args[0].dtype, shape));
   if (out.elems == 0) return {};
   for (size_t t = 0; t < tuples.offsets.size(); ++t) {
-    CopyElems(out.dtype, out.data, static_cast<int64_t>(t) * tuples.run, args[0].data, tuples.offsets[t], tuples.run);
+    CopyElems(out.dtype, out.data, static_cast<int64_t>(t) * tuples.run, args[0].data,
+              tuples.offsets[t], tuples.run);
   }
   return {};
 }
@@ -218,7 +230,8 @@ Status RunScatterND(const Args& args) {
   Shape expected(args[1].shape.begin(), args[1].shape.end() - 1);
   expected.insert(expected.end(), tuples.run_shape.begin(), tuples.run_shape.end());
   if (args[2].shape != expected) {
-    return args.Error("{} of shape {}, expected {}", args.Name(2), Print(args[2].shape), Print(expected));
+    return args.Error("{} of shape {}, expected {}", args.Name(2), Print(args[2].shape),
+                      Print(expected));
   }
   WEFT_TRY(const Out out, args.Output(0, args[0].dtype, args[0].shape));
   CopyElems(out.dtype, out.data, 0, args[0].data, 0, out.elems);

@@ -15,7 +15,8 @@ std::vector<int64_t> Strides(std::span<const int64_t> shape) {
   return strides;
 }
 
-std::vector<int64_t> BroadcastStrides(std::span<const int64_t> shape, std::span<const int64_t> out) {
+std::vector<int64_t> BroadcastStrides(std::span<const int64_t> shape,
+                                      std::span<const int64_t> out) {
   const std::vector<int64_t> own = Strides(shape);
   std::vector<int64_t> strides(out.size(), 0);
   const size_t missing = out.size() - shape.size();
@@ -35,21 +36,24 @@ Result<Shape> BroadcastShape(const Args& args, std::span<const size_t> operands)
       int64_t& extent = out[missing + d];
       if (extent == 1) extent = shape[d];
       if (shape[d] != extent && shape[d] != 1) {
-        return args.Error("{} of shape {} does not broadcast to {}", args.Name(i), Print(shape), Print(out));
+        return args.Error("{} of shape {} does not broadcast to {}", args.Name(i), Print(shape),
+                          Print(out));
       }
     }
   }
   return out;
 }
 
-void CopyBox(Dtype dtype, std::span<const int64_t> shape, void* to, Place at, const void* from, Place of) {
+void CopyBox(Dtype dtype, std::span<const int64_t> shape, void* to, Place at, const void* from,
+             Place of) {
   Loops<2> loops;
   for (size_t d = 0; d < shape.size(); ++d) loops.Add(shape[d], {at.strides[d], of.strides[d]});
   ByWidth(dtype, [&]<typename T>() {
     T* out = static_cast<T*>(to) + at.offset;
     const T* in = static_cast<const T*>(from) + of.offset;
     loops.Rows([&](auto offset, int64_t count, auto stride) {
-      for (int64_t i = 0; i < count; ++i) out[offset[0] + i * stride[0]] = in[offset[1] + i * stride[1]];
+      for (int64_t i = 0; i < count; ++i)
+        out[offset[0] + i * stride[0]] = in[offset[1] + i * stride[1]];
     });
   });
 }

@@ -11,8 +11,8 @@
 
 namespace weft::fallback::native {
 
-// Extents with, for each of N operands, its stride in elements on every axis (0 where it is broadcast
-// or reduced). Axes that lie in memory as one are merged, so that inner loops are long.
+// Extents with, for each of N operands, its stride in elements on every axis (0 where it is
+// broadcast or reduced). Axes that lie in memory as one are merged, so that inner loops are long.
 template <size_t N>
 struct Loops {
   std::vector<int64_t> extents;
@@ -69,7 +69,8 @@ Result<Shape> BroadcastShape(const Args& args, std::span<const size_t> operands)
 
 // Loops over `out`, with each of `shapes` broadcast to it; operand 0 is the output itself.
 template <size_t N>
-Loops<N + 1> BroadcastLoops(std::span<const int64_t> out, const std::array<const Shape*, N>& shapes) {
+Loops<N + 1> BroadcastLoops(std::span<const int64_t> out,
+                            const std::array<const Shape*, N>& shapes) {
   Loops<N + 1> loops;
   std::array<std::vector<int64_t>, N> strides;
   for (size_t k = 0; k < N; ++k) strides[k] = BroadcastStrides(*shapes[k], out);
@@ -87,7 +88,8 @@ struct Place {
   int64_t offset = 0;
   std::span<const int64_t> strides;
 };
-void CopyBox(Dtype dtype, std::span<const int64_t> shape, void* to, Place at, const void* from, Place of);
+void CopyBox(Dtype dtype, std::span<const int64_t> shape, void* to, Place at, const void* from,
+             Place of);
 // Plain runs of elements; strings too.
 void CopyElems(Dtype dtype, void* to, int64_t at, const void* from, int64_t of, int64_t count);
 // `count` elements from `at` on become the one at from[0].

@@ -34,8 +34,8 @@ Status RunConcat(const Args& args) {
     const bool same_rank = other.size() == shape.size();
     const int64_t extent = same_rank ? std::exchange(other[axis], shape[axis]) : 0;
     if (other != shape || __builtin_add_overflow(shape[axis], extent, &shape[axis])) {
-      return args.Error("{} of shape {} does not join {} along axis {}", args.Name(i), Print(args[i].shape),
-                        Print(args[0].shape), axis);
+      return args.Error("{} of shape {} does not join {} along axis {}", args.Name(i),
+                        Print(args[i].shape), Print(args[0].shape), axis);
     }
   }
   WEFT_TRY(const Out out, args.Output(0, args[0].dtype, shape));
@@ -64,13 +64,15 @@ Status RunSplit(const Args& args) {
     const int64_t parts = args.Int("num_outputs", count);
     if (parts != count) return args.Error("num_outputs is {} for {} outputs", parts, count);
     const int64_t size = extent / count + (extent % count != 0);  // the last may be smaller
-    for (int64_t i = 0; i < count; ++i) sizes.push_back(std::clamp<int64_t>(extent - i * size, 0, size));
+    for (int64_t i = 0; i < count; ++i)
+      sizes.push_back(std::clamp<int64_t>(extent - i * size, 0, size));
   }
   int64_t sum = 0;
   bool fits = static_cast<int64_t>(sizes.size()) == count;
   for (int64_t size : sizes) fits &= size >= 0 && !__builtin_add_overflow(sum, size, &sum);
   if (!fits || sum != extent) {
-    return args.Error("split {} of axis {} of {} into {} outputs", Print(sizes), axis, Print(in.shape), count);
+    return args.Error("split {} of axis {} of {} into {} outputs", Print(sizes), axis,
+                      Print(in.shape), count);
   }
   int64_t from = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -79,7 +81,8 @@ Status RunSplit(const Args& args) {
     if (args.Wants(i)) {
       WEFT_TRY(const Out out, args.Output(i, in.dtype, shape));
       const std::vector<int64_t> strides = Strides(in.shape);
-      CopyBox(in.dtype, shape, out.data, {0, Strides(shape)}, in.data, {from * strides[axis], strides});
+      CopyBox(in.dtype, shape, out.data, {0, Strides(shape)}, in.data,
+              {from * strides[axis], strides});
     }
     from += sizes[i];
   }
@@ -99,8 +102,10 @@ Status RunSlice(const Args& args) {
   if (args.Has(4)) {
     WEFT_TRY(steps, args.Ints(4));
   }
-  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) {
-    return args.Error("{} starts, {} ends, {} axes, {} steps", starts.size(), ends.size(), axes.size(), steps.size());
+  if (ends.size() != starts.size() || axes.size() != starts.size() ||
+      steps.size() != starts.size()) {
+    return args.Error("{} starts, {} ends, {} axes, {} steps", starts.size(), ends.size(),
+                      axes.size(), steps.size());
   }
   WEFT_TRY(axes, args.Axes(axes, in.rank()));
   Shape shape = in.shape;
@@ -112,7 +117,8 @@ Status RunSlice(const Args& args) {
     // Negative places count from the end, and both are clamped to what a loop can visit.
     const int64_t low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;
     const auto place = [&](int64_t at) { return std::clamp(at < 0 ? at + n : at, low, high); };
-    const int64_t start = std::clamp<int64_t>(starts[i] < 0 ? starts[i] + n : starts[i], 0, std::max<int64_t>(high, 0));
+    const int64_t start = std::clamp<int64_t>(starts[i] < 0 ? starts[i] + n : starts[i], 0,
+                                              std::max<int64_t>(high, 0));
     const int64_t end = place(ends[i]);
     // |step| as unsigned: the smallest int64 has no positive twin.
     const uint64_t by = step > 0 ? static_cast<uint64_t>(step) : 0 - static_cast<uint64_t>(step);
@@ -123,7 +129,8 @@ Status RunSlice(const Args& args) {
     strides[axes[i]] = count > 1 ? strides[axes[i]] * step : 0;
   }
   WEFT_TRY(const Out out, args.Output(0, in.dtype, shape));
-  if (out.elems > 0) CopyBox(in.dtype, shape, out.data, {0, Strides(shape)}, in.data, {offset, strides});
+  if (out.elems > 0)
+    CopyBox(in.dtype, shape, out.data, {0, Strides(shape)}, in.data, {offset, strides});
   return {};
 }
 
@@ -152,7 +159,8 @@ Status RunTile(const Args& args) {
   WEFT_TRY(args.Need(2));
   const In& in = args[0];
   WEFT_TRY(const auto repeats, args.Ints(1));
-  if (repeats.size() != in.rank()) return args.Error("{} repeats for rank {}", repeats.size(), in.rank());
+  if (repeats.size() != in.rank())
+    return args.Error("{} repeats for rank {}", repeats.size(), in.rank());
   // Each axis as (repeat, extent): the repeat has stride 0 in the input.
   Shape shape, box;
   std::vector<int64_t> from;
@@ -160,7 +168,8 @@ Status RunTile(const Args& args) {
   for (size_t d = 0; d < in.rank(); ++d) {
     int64_t extent = 0;
     if (repeats[d] < 0 || __builtin_mul_overflow(repeats[d], in.shape[d], &extent)) {
-      return args.Error("{} repeats axis {} of {} {} times", args.Name(1), d, Print(in.shape), repeats[d]);
+      return args.Error("{} repeats axis {} of {} {} times", args.Name(1), d, Print(in.shape),
+                        repeats[d]);
     }
     shape.push_back(extent);
     box.insert(box.end(), {repeats[d], in.shape[d]});
@@ -176,11 +185,13 @@ Status RunDepthSpace(const Args& args) {
   const In& in = args[0];
   const int64_t b = args.Int("blocksize", 0);
   const bool to_depth = args.call.op == "SpaceToDepth";
-  const bool fits = in.rank() == 4 && b > 0 && b < (1 << 20) &&
-                    (to_depth ? in.shape[2] % b == 0 && in.shape[3] % b == 0 : in.shape[1] % (b * b) == 0);
+  const bool fits =
+      in.rank() == 4 && b > 0 && b < (1 << 20) &&
+      (to_depth ? in.shape[2] % b == 0 && in.shape[3] % b == 0 : in.shape[1] % (b * b) == 0);
   if (!fits) return args.Error("blocksize {} for shape {}", b, Print(in.shape));
   const int64_t n = in.shape[0];
-  // Both are a permutation of six axes: the batch, channels, the two of a block, and the two of space.
+  // Both are a permutation of six axes: the batch, channels, the two of a block, and the two of
+  // space.
   Shape six, shape;
   std::vector<size_t> order;
   const bool crd = args.Text("mode", "DCR") == "CRD";
@@ -219,7 +230,8 @@ Status RunReverseSequence(const Args& args) {
     return args.Error("batch_axis {}, time_axis {} of rank {}", batch, time, in.rank());
   }
   if (static_cast<int64_t>(lengths.size()) != in.shape[batch]) {
-    return args.Error("{} has {} lengths for a batch of {}", args.Name(1), lengths.size(), in.shape[batch]);
+    return args.Error("{} has {} lengths for a batch of {}", args.Name(1), lengths.size(),
+                      in.shape[batch]);
   }
   for (int64_t length : lengths) {
     if (length < 0 || length > in.shape[time]) {

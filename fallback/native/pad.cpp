@@ -20,7 +20,8 @@ Result<Pads> PadsOf(const Args& args) {
     WEFT_TRY(axes, args.Ints(3));
     WEFT_TRY(axes, args.Axes(axes, in.rank()));
   }
-  if (pads.size() != 2 * axes.size()) return args.Error("{} pads for {} axes", pads.size(), axes.size());
+  if (pads.size() != 2 * axes.size())
+    return args.Error("{} pads for {} axes", pads.size(), axes.size());
   Pads out{std::vector<int64_t>(in.rank()), std::vector<int64_t>(in.rank())};
   for (size_t i = 0; i < axes.size(); ++i) {
     out.before[axes[i]] = pads[i];
@@ -47,7 +48,8 @@ Status CheckMode(const Args& args, std::string_view mode, int64_t n, int64_t ext
   if (mode != "constant" && mode != "edge" && mode != "reflect" && mode != "wrap") {
     return args.Error("mode is \"{}\", expected constant, edge, reflect or wrap", mode);
   }
-  if (n == 0 && extent > 0 && mode != "constant") return args.Error("mode {} of an empty axis", mode);
+  if (n == 0 && extent > 0 && mode != "constant")
+    return args.Error("mode {} of an empty axis", mode);
   return {};
 }
 
@@ -64,8 +66,8 @@ Status RunPad(const Args& args) {
     const bool overflow = __builtin_add_overflow(extent, pads.before[d], &extent) ||
                           __builtin_add_overflow(extent, pads.after[d], &extent);
     if (overflow || extent < 0) {
-      return args.Error("{} pads axis {} of {} by {} and {}", args.Name(1), d, Print(in.shape), pads.before[d],
-                        pads.after[d]);
+      return args.Error("{} pads axis {} of {} by {} and {}", args.Name(1), d, Print(in.shape),
+                        pads.before[d], pads.after[d]);
     }
     WEFT_TRY(CheckMode(args, mode, in.shape[d], extent));
   }
@@ -77,7 +79,8 @@ Status RunPad(const Args& args) {
   const void* fill = in.dtype == Dtype::kString ? static_cast<const void*>(&empty) : &zero;
   if (args.Has(2)) {
     WEFT_TRY(args.NeedType(2, in.dtype));
-    if (args[2].elems != 1) return args.Error("{} has {} elements, expected 1", args.Name(2), args[2].elems);
+    if (args[2].elems != 1)
+      return args.Error("{} has {} elements, expected 1", args.Name(2), args[2].elems);
     fill = args[2].data;
   }
   std::vector<std::vector<int64_t>> sources(shape.size());

@@ -16,16 +16,17 @@ struct ReduceOp {
   Kind kind;
 };
 constexpr ReduceOp kOps[] = {
-    {"ReduceL1", Kind::kAbs},     {"ReduceL2", Kind::kSquare}, {"ReduceLogSum", Kind::kSum},
-    {"ReduceLogSumExp", Kind::kExp}, {"ReduceMax", Kind::kMax},   {"ReduceMean", Kind::kSum},
-    {"ReduceMin", Kind::kMin},    {"ReduceProd", Kind::kProd}, {"ReduceSum", Kind::kSum},
+    {"ReduceL1", Kind::kAbs},           {"ReduceL2", Kind::kSquare}, {"ReduceLogSum", Kind::kSum},
+    {"ReduceLogSumExp", Kind::kExp},    {"ReduceMax", Kind::kMax},   {"ReduceMean", Kind::kSum},
+    {"ReduceMin", Kind::kMin},          {"ReduceProd", Kind::kProd}, {"ReduceSum", Kind::kSum},
     {"ReduceSumSquare", Kind::kSquare},
 };
 
 // Sums of integers wrap, so they are kept unsigned; order needs the sign.
 template <typename T>
-using Wide = std::conditional_t<std::is_floating_point_v<Compute<T>>, double,
-                                std::conditional_t<std::is_signed_v<Compute<T>>, int64_t, uint64_t>>;
+using Wide =
+    std::conditional_t<std::is_floating_point_v<Compute<T>>, double,
+                       std::conditional_t<std::is_signed_v<Compute<T>>, int64_t, uint64_t>>;
 
 template <typename W>
 W Wrapping(Kind kind, W acc, W x) {
@@ -46,7 +47,8 @@ W Step(Kind kind, W acc, W x) {
   return kind == Kind::kMin ? std::min(acc, x) : std::max(acc, x);
 }
 
-// What the reduction of nothing gives: for Min and Max the extremes of the type, infinities for floats.
+// What the reduction of nothing gives: for Min and Max the extremes of the type, infinities for
+// floats.
 template <typename T>
 Wide<T> Start(Kind kind) {
   using C = Compute<T>;
@@ -74,7 +76,8 @@ Result<Plan> Prepared(const Args& args, const std::vector<int64_t>& axes, bool k
   for (int64_t axis : axes) {
     reduced[axis] = true;
     plan.kept[axis] = 1;
-    if (__builtin_mul_overflow(plan.count, in[axis], &plan.count)) plan.count = 0;  // beside a zero only
+    if (__builtin_mul_overflow(plan.count, in[axis], &plan.count))
+      plan.count = 0;  // beside a zero only
   }
   const std::vector<int64_t> from = Strides(in), to = Strides(plan.kept);
   for (size_t d = 0; d < in.size(); ++d) {
@@ -91,7 +94,8 @@ void Accumulate(const Plan& plan, const In& in, Kind kind, std::vector<Wide<T>>&
     const T* x = in.as<T>() + at[1];
     if (step[0] == 0) {
       W sum = acc[at[0]];
-      for (int64_t i = 0; i < count; ++i) sum = Step<W>(kind, sum, map(static_cast<W>(x[i * step[1]]), at[0]));
+      for (int64_t i = 0; i < count; ++i)
+        sum = Step<W>(kind, sum, map(static_cast<W>(x[i * step[1]]), at[0]));
       acc[at[0]] = sum;
       return;
     }
@@ -123,13 +127,15 @@ void RunAs(const Args& args, const Plan& plan, Kind kind, const Out& out) {
       std::vector<W> most(out.elems, Start<T>(Kind::kMax));
       Accumulate<T>(plan, in, Kind::kMax, most, same);
       for (W& m : most) m = std::isinf(m) ? 0 : m;
-      Accumulate<T>(plan, in, Kind::kSum, acc, [&](W x, int64_t i) { return std::exp(x - most[i]); });
+      Accumulate<T>(plan, in, Kind::kSum, acc,
+                    [&](W x, int64_t i) { return std::exp(x - most[i]); });
       for (int64_t i = 0; i < out.elems; ++i) out.as<T>()[i] = To<T>(std::log(acc[i]) + most[i]);
       return;
     }
   }
   Accumulate<T>(plan, in, kind, acc, same);
-  for (int64_t i = 0; i < out.elems; ++i) out.as<T>()[i] = To<T>(Finish(args.call.op, acc[i], plan.count));
+  for (int64_t i = 0; i < out.elems; ++i)
+    out.as<T>()[i] = To<T>(Finish(args.call.op, acc[i], plan.count));
 }
 
 }  // namespace
@@ -167,7 +173,8 @@ Status RunArgReduce(const Args& args) {
   shape[axis] = 1;
   if (args.Int("keepdims", 1) == 0) shape.erase(shape.begin() + axis);
   WEFT_TRY(const Out out, args.Output(0, Dtype::kI64, shape));
-  if (extent == 0 && out.elems > 0) return args.Error("axis {} of {} is empty", axis, Print(in.shape));
+  if (extent == 0 && out.elems > 0)
+    return args.Error("axis {} of {} is empty", axis, Print(in.shape));
   const bool is_max = args.call.op == "ArgMax", last = args.Int("select_last_index", 0) != 0;
   const bool known = ByType(in.dtype, [&]<typename T>() {
     using C = Compute<T>;

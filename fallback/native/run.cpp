@@ -15,13 +15,15 @@ Status WithOrigin(const LibraryCall& call, Status status) {
   return std::move(status).At(fmt::format("node \"{}\"", call.origins[0]));
 }
 
-Status Call(const LibraryCall& call, std::vector<std::optional<In>> inputs, const Allocator& allocate) {
+Status Call(const LibraryCall& call, std::vector<std::optional<In>> inputs,
+            const Allocator& allocate) {
   const Kernel kernel = FindKernel(call.op);
   if (kernel == nullptr) return Unsupported(fmt::format("no native kernel for {}", call.op));
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i] && inputs[i]->rank() > Layout::kMaxRank) {
-      return WithOrigin(call, Invalid(fmt::format("{}: operand in{} has rank {}, more than {}", call.op, i,
-                                                  inputs[i]->rank(), Layout::kMaxRank)));
+      return WithOrigin(
+          call, Invalid(fmt::format("{}: operand in{} has rank {}, more than {}", call.op, i,
+                                    inputs[i]->rank(), Layout::kMaxRank)));
     }
   }
   try {
@@ -43,7 +45,8 @@ class Prepared : public PreparedCall {
   int64_t ScratchBytes() const override { return 0; }
 
   Status Run(std::span<const void* const> inputs, std::span<void* const> outputs, void*) override {
-    WEFT_CHECK(inputs.size() == call_.inputs.size() && outputs.size() == call_.outputs.size(), "{}", call_.op);
+    WEFT_CHECK(inputs.size() == call_.inputs.size() && outputs.size() == call_.outputs.size(), "{}",
+               call_.op);
     std::vector<std::optional<In>> views(inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i) {
       const CallOperand& operand = call_.inputs[i];
@@ -64,8 +67,9 @@ class Prepared : public PreparedCall {
         return spare_.mutable_data();
       }
       if (expected.dtype == dtype && expected.shape == shape) return outputs[i];
-      return Invalid(fmt::format("{}: output {} is {}{}, expected {}{}", call_.op, i, DtypeName(dtype), Print(shape),
-                                 DtypeName(expected.dtype), Print(expected.shape)));
+      return Invalid(fmt::format("{}: output {} is {}{}, expected {}{}", call_.op, i,
+                                 DtypeName(dtype), Print(shape), DtypeName(expected.dtype),
+                                 Print(expected.shape)));
     };
     return Call(call_, std::move(views), given);
   }
@@ -84,13 +88,16 @@ class Prepared : public PreparedCall {
 
 }  // namespace
 
-Result<std::unique_ptr<PreparedCall>> PrepareNative(const LibraryCall& call, std::span<const Tensor> constants) {
-  if (FindKernel(call.op) == nullptr) return Unsupported(fmt::format("no native kernel for {}", call.op));
+Result<std::unique_ptr<PreparedCall>> PrepareNative(const LibraryCall& call,
+                                                    std::span<const Tensor> constants) {
+  if (FindKernel(call.op) == nullptr)
+    return Unsupported(fmt::format("no native kernel for {}", call.op));
   for (const auto* list : {&call.inputs, &call.outputs}) {
     for (const CallOperand& operand : *list) {
       const bool unknown = std::ranges::any_of(operand.shape, [](int64_t e) { return e < 0; });
       if (!unknown && operand.dtype != Dtype::kString) continue;
-      return Unsupported(fmt::format("{}: operand {} is {}, only its tensor says how large", call.op, operand.role,
+      return Unsupported(fmt::format("{}: operand {} is {}, only its tensor says how large",
+                                     call.op, operand.role,
                                      unknown ? Print(operand.shape) : "text"))
           .Try("run it with RunNative");
     }
@@ -110,28 +117,31 @@ Result<std::unique_ptr<PreparedCall>> PrepareNative(const LibraryCall& call, std
 
 bool HasNative(std::string_view op) { return native::FindKernel(op) != nullptr; }
 
-Result<std::vector<Tensor>> RunNative(const LibraryCall& call, std::span<const Tensor* const> inputs,
-                                      int64_t max_bytes) {
+Result<std::vector<Tensor>> RunNative(const LibraryCall& call,
+                                      std::span<const Tensor* const> inputs, int64_t max_bytes) {
   std::vector<std::optional<native::In>> views(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor* tensor = inputs[i];
     const bool absent = i < call.inputs.size() && call.inputs[i].value.empty();
-    const bool has_data = tensor != nullptr && (tensor->data() != nullptr || tensor->dtype() == Dtype::kString);
+    const bool has_data =
+        tensor != nullptr && (tensor->data() != nullptr || tensor->dtype() == Dtype::kString);
     if (has_data && !absent) views[i] = native::ViewOf(*tensor);
   }
   std::vector<Tensor> outputs(call.outputs.size());
   int64_t left = max_bytes;
-  const native::Allocator allocate = [&](size_t i, Dtype dtype, const Shape& shape) -> Result<void*> {
+  const native::Allocator allocate = [&](size_t i, Dtype dtype,
+                                         const Shape& shape) -> Result<void*> {
     WEFT_TRY(const int64_t elems, CountElems(shape));
     const int64_t each = std::max<int64_t>(SizeBytes(dtype), 1);
     if (elems > left / each) {
-      return Limit(fmt::format("{}: output {} of {}{} leaves the limit of {} bytes", call.op, i, DtypeName(dtype),
-                               weft::Print(shape), max_bytes));
+      return Limit(fmt::format("{}: output {} of {}{} leaves the limit of {} bytes", call.op, i,
+                               DtypeName(dtype), weft::Print(shape), max_bytes));
     }
     left -= elems * each;
     if (i >= outputs.size()) outputs.resize(i + 1);
     WEFT_TRY(outputs[i], Tensor::Allocate(dtype, shape));
-    return dtype == Dtype::kString ? static_cast<void*>(outputs[i].strings().data()) : outputs[i].mutable_data();
+    return dtype == Dtype::kString ? static_cast<void*>(outputs[i].strings().data())
+                                   : outputs[i].mutable_data();
   };
   WEFT_TRY(native::Call(call, std::move(views), allocate));
   outputs.resize(call.outputs.size());

@@ -9,6 +9,7 @@
 
 namespace weft::fallback::native {
 
-Result<std::unique_ptr<PreparedCall>> PrepareNative(const LibraryCall& call, std::span<const Tensor> constants);
+Result<std::unique_ptr<PreparedCall>> PrepareNative(const LibraryCall& call,
+                                                    std::span<const Tensor> constants);
 
 }  // namespace weft::fallback::native

@@ -29,7 +29,8 @@ Status RunNonZero(const Args& args) {
   WEFT_TRY(const Out out, args.Output(0, Dtype::kI64, {rank, count}));
   const std::vector<int64_t> strides = Strides(in.shape);
   for (int64_t d = 0; d < rank; ++d) {
-    for (int64_t k = 0; k < count; ++k) out.as<int64_t>()[d * count + k] = found[k] / strides[d] % in.shape[d];
+    for (int64_t k = 0; k < count; ++k)
+      out.as<int64_t>()[d * count + k] = found[k] / strides[d] % in.shape[d];
   }
   return {};
 }
@@ -38,7 +39,8 @@ Status RunCompress(const Args& args) {
   WEFT_TRY(args.Need(2));
   WEFT_TRY(args.NeedType(1, Dtype::kBool));
   const In &in = args[0], &condition = args[1];
-  if (condition.rank() != 1) return args.Error("{} has rank {}, expected 1", args.Name(1), condition.rank());
+  if (condition.rank() != 1)
+    return args.Error("{} has rank {}, expected 1", args.Name(1), condition.rank());
   Shape shape = in.shape;
   int64_t axis = 0;
   if (FindAttribute(args.call, "axis") == nullptr) {
@@ -48,7 +50,8 @@ Status RunCompress(const Args& args) {
   }
   const int64_t extent = shape[axis];
   if (condition.elems > extent) {
-    return args.Error("{} has {} elements for an extent of {}", args.Name(1), condition.elems, extent);
+    return args.Error("{} has {} elements for an extent of {}", args.Name(1), condition.elems,
+                      extent);
   }
   std::vector<int64_t> kept;
   for (int64_t k = 0; k < condition.elems; ++k) {
@@ -66,7 +69,8 @@ Status RunCompress(const Args& args) {
   return {};
 }
 
-// Equal values keep their order, whatever `sorted` says: one answer for one input. NaN is the largest.
+// Equal values keep their order, whatever `sorted` says: one answer for one input. NaN is the
+// largest.
 Status RunTopK(const Args& args) {
   WEFT_TRY(args.Need(2));
   const In& in = args[0];
@@ -109,10 +113,13 @@ Status RunOneHot(const Args& args) {
   WEFT_TRY(args.Need(3));
   const In &in = args[0], &values = args[2];
   if (args[1].elems != 1 || values.elems != 2) {
-    return args.Error("depth has {} elements, expected 1; values have {}, expected 2", args[1].elems, values.elems);
+    return args.Error("depth has {} elements, expected 1; values have {}, expected 2",
+                      args[1].elems, values.elems);
   }
   int64_t depth = -1;
-  if (!ByType(args[1].dtype, [&]<typename T>() { depth = To<int64_t>(static_cast<Compute<T>>(*args[1].as<T>())); })) {
+  if (!ByType(args[1].dtype, [&]<typename T>() {
+        depth = To<int64_t>(static_cast<Compute<T>>(*args[1].as<T>()));
+      })) {
     return NoSuchType(args, args[1].dtype);
   }
   if (depth < 0) return args.Error("{} is {}", args.Name(1), depth);
@@ -136,13 +143,14 @@ Status RunOneHot(const Args& args) {
 
 namespace {
 
-// Compares slice i with slice j of an axis: negative, zero or positive. A NaN equals only itself here,
-// and comes last, so that this is an order.
+// Compares slice i with slice j of an axis: negative, zero or positive. A NaN equals only itself
+// here, and comes last, so that this is an order.
 template <typename T>
 int CompareSlices(const In& in, int64_t outer, int64_t extent, int64_t run, int64_t i, int64_t j) {
   for (int64_t o = 0; o < outer; ++o) {
     for (int64_t k = 0; k < run; ++k) {
-      const T &a = in.as<T>()[(o * extent + i) * run + k], &b = in.as<T>()[(o * extent + j) * run + k];
+      const T &a = in.as<T>()[(o * extent + i) * run + k],
+              &b = in.as<T>()[(o * extent + j) * run + k];
       if constexpr (std::is_same_v<T, std::string>) {
         if (const int order = a.compare(b); order != 0) return order;
       } else {
@@ -160,8 +168,8 @@ int CompareSlices(const In& in, int64_t outer, int64_t extent, int64_t run, int6
   return 0;
 }
 
-// The distinct slices: `first` place of each in the order of the output, its count, and for each slice
-// which of them it is.
+// The distinct slices: `first` place of each in the order of the output, its count, and for each
+// slice which of them it is.
 struct Distinct {
   std::vector<int64_t> first, counts, inverse;
 };
@@ -208,7 +216,8 @@ Status RunUnique(const Args& args) {
     WEFT_TRY(axis, args.Axis(args.Int("axis", 0), in.rank()));
   }
   const int64_t extent = shape[axis];
-  if (in.elems == 0 && extent > 0) return args.Error("{} of shape {} has empty slices", args.Name(0), Print(in.shape));
+  if (in.elems == 0 && extent > 0)
+    return args.Error("{} of shape {} has empty slices", args.Name(0), Print(in.shape));
   const int64_t run = Strides(shape)[axis], outer = in.elems == 0 ? 0 : in.elems / extent / run;
   const bool sorted = args.Int("sorted", 1) != 0;
   Distinct distinct;
@@ -227,13 +236,15 @@ Status RunUnique(const Args& args) {
   WEFT_TRY(const Out out, args.Output(0, in.dtype, shape));
   for (int64_t o = 0; o < outer; ++o) {
     for (int64_t k = 0; k < count; ++k) {
-      CopyElems(in.dtype, out.data, (o * count + k) * run, in.data, (o * extent + distinct.first[k]) * run, run);
+      CopyElems(in.dtype, out.data, (o * count + k) * run, in.data,
+                (o * extent + distinct.first[k]) * run, run);
     }
   }
   const std::vector<int64_t>* lists[] = {&distinct.first, &distinct.inverse, &distinct.counts};
   for (size_t i = 0; i < 3; ++i) {
     if (!args.Wants(i + 1)) continue;
-    WEFT_TRY(const Out list, args.Output(i + 1, Dtype::kI64, {static_cast<int64_t>(lists[i]->size())}));
+    WEFT_TRY(const Out list,
+             args.Output(i + 1, Dtype::kI64, {static_cast<int64_t>(lists[i]->size())}));
     std::ranges::copy(*lists[i], list.as<int64_t>());
   }
   return {};

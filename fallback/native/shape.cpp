@@ -17,18 +17,21 @@ Result<Shape> ReshapeTo(const Args& args) {
   size_t open = shape.size();
   for (size_t d = 0; d < shape.size(); ++d) {
     if (shape[d] == 0 && !zero_is_zero) {
-      if (d >= in.rank()) return args.Error("{} keeps axis {} of rank {}", args.Name(1), d, in.rank());
+      if (d >= in.rank())
+        return args.Error("{} keeps axis {} of rank {}", args.Name(1), d, in.rank());
       shape[d] = in.shape[d];
     } else if (shape[d] == -1 && open == shape.size()) {
       open = d;
       continue;
     }
-    if (shape[d] < 0) return args.Error("{} is {}: extent {}", args.Name(1), Print(shape), shape[d]);
+    if (shape[d] < 0)
+      return args.Error("{} is {}: extent {}", args.Name(1), Print(shape), shape[d]);
     if (__builtin_mul_overflow(known, shape[d], &known)) known = 0;
   }
   if (open < shape.size()) {
     if (known == 0 || in.elems % known != 0) {
-      return args.Error("{} is {}, which has no -1 for {} elements", args.Name(1), Print(shape), in.elems);
+      return args.Error("{} is {}, which has no -1 for {} elements", args.Name(1), Print(shape),
+                        in.elems);
     }
     shape[open] = in.elems / known;
   }
@@ -72,7 +75,8 @@ Result<Shape> Flattened(const Args& args) {
   const In& in = args[0];
   const auto rank = static_cast<int64_t>(in.rank());
   int64_t axis = args.Int("axis", 1);
-  if (axis < -rank || axis > rank) return args.Error("axis {} is outside [{}, {}]", axis, -rank, rank);
+  if (axis < -rank || axis > rank)
+    return args.Error("axis {} is outside [{}, {}]", axis, -rank, rank);
   if (axis < 0) axis += rank;
   WEFT_TRY(const int64_t rows, CountElems(std::span(in.shape).first(axis)));
   WEFT_TRY(const int64_t columns, CountElems(std::span(in.shape).subspan(axis)));
@@ -97,7 +101,8 @@ Status RunReshape(const Args& args) {
   }
   WEFT_TRY(const int64_t elems, CountElems(shape));
   if (elems != in.elems) {
-    return args.Error("{} of shape {} does not fit {}", args.Name(0), Print(in.shape), Print(shape));
+    return args.Error("{} of shape {} does not fit {}", args.Name(0), Print(in.shape),
+                      Print(shape));
   }
   WEFT_TRY(const Out out, args.Output(0, in.dtype, std::move(shape)));
   CopyElems(in.dtype, out.data, 0, in.data, 0, elems);
@@ -113,7 +118,9 @@ Status RunShapeOf(const Args& args) {
     return {};
   }
   const auto rank = static_cast<int64_t>(in.rank());
-  const auto clamped = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
+  const auto clamped = [&](int64_t at) {
+    return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank);
+  };
   const int64_t start = clamped(args.Int("start", 0)), end = clamped(args.Int("end", rank));
   const int64_t count = std::max<int64_t>(end - start, 0);
   WEFT_TRY(const Out out, args.Output(0, Dtype::kI64, {count}));
@@ -131,11 +138,13 @@ Status RunExpand(const Args& args) {
     int64_t& extent = shape[missing + d];
     if (extent == 1) extent = in.shape[d];
     if (in.shape[d] != 1 && in.shape[d] != extent) {
-      return args.Error("{} of shape {} does not expand to {}", args.Name(0), Print(in.shape), Print(shape));
+      return args.Error("{} of shape {} does not expand to {}", args.Name(0), Print(in.shape),
+                        Print(shape));
     }
   }
   WEFT_TRY(const Out out, args.Output(0, in.dtype, shape));
-  CopyBox(in.dtype, shape, out.data, {0, Strides(shape)}, in.data, {0, BroadcastStrides(in.shape, shape)});
+  CopyBox(in.dtype, shape, out.data, {0, Strides(shape)}, in.data,
+          {0, BroadcastStrides(in.shape, shape)});
   return {};
 }
 
@@ -160,17 +169,19 @@ Status RunRange(const Args& args) {
   const Dtype dtype = args[0].dtype;
   for (size_t i = 0; i < 3; ++i) {
     WEFT_TRY(args.NeedType(i, dtype));
-    if (args[i].elems != 1) return args.Error("{} has {} elements, expected 1", args.Name(i), args[i].elems);
+    if (args[i].elems != 1)
+      return args.Error("{} has {} elements, expected 1", args.Name(i), args[i].elems);
   }
   Status status;
   const bool known = ByType(dtype, [&]<typename T>() {
     const auto start = *args[0].as<T>(), limit = *args[1].as<T>(), delta = *args[2].as<T>();
     using C = Compute<T>;
     const long double steps =
-        std::ceil((static_cast<long double>(static_cast<C>(limit)) - static_cast<C>(start)) / static_cast<C>(delta));
+        std::ceil((static_cast<long double>(static_cast<C>(limit)) - static_cast<C>(start)) /
+                  static_cast<C>(delta));
     if (static_cast<C>(delta) == 0 || std::isnan(steps) || steps >= 0x1p62L) {
-      status = args.Error("from {} to {} by {} has no end", static_cast<C>(start), static_cast<C>(limit),
-                          static_cast<C>(delta));
+      status = args.Error("from {} to {} by {} has no end", static_cast<C>(start),
+                          static_cast<C>(limit), static_cast<C>(delta));
       return;
     }
     auto out = args.Output(0, dtype, {static_cast<int64_t>(std::max(steps, 0.0L))});
@@ -180,10 +191,12 @@ Status RunRange(const Args& args) {
     }
     for (int64_t i = 0; i < out->elems; ++i) {
       if constexpr (std::is_integral_v<T>) {  // wraps nowhere: start + i * delta is before limit
-        const uint64_t at = static_cast<uint64_t>(start) + static_cast<uint64_t>(i) * static_cast<uint64_t>(delta);
+        const uint64_t at =
+            static_cast<uint64_t>(start) + static_cast<uint64_t>(i) * static_cast<uint64_t>(delta);
         out->template as<T>()[i] = static_cast<T>(at);
       } else {
-        const auto at = static_cast<double>(start) + static_cast<double>(i) * static_cast<double>(delta);
+        const auto at =
+            static_cast<double>(start) + static_cast<double>(i) * static_cast<double>(delta);
         out->template as<T>()[i] = To<T>(at);
       }
     }
@@ -196,8 +209,10 @@ Status RunEyeLike(const Args& args) {
   const In& in = args[0];
   if (in.rank() != 2) return args.Error("{} has rank {}, expected 2", args.Name(0), in.rank());
   std::optional<Dtype> dtype = in.dtype;
-  if (FindAttribute(args.call, "dtype")) dtype = DtypeFromOnnx(static_cast<int32_t>(args.Int("dtype", 0)));
-  if (!dtype || *dtype == Dtype::kString) return args.Error("dtype {} is no number", args.Int("dtype", 0));
+  if (FindAttribute(args.call, "dtype"))
+    dtype = DtypeFromOnnx(static_cast<int32_t>(args.Int("dtype", 0)));
+  if (!dtype || *dtype == Dtype::kString)
+    return args.Error("dtype {} is no number", args.Int("dtype", 0));
   WEFT_TRY(const Out out, args.Output(0, *dtype, in.shape));
   const int64_t k = args.Int("k", 0), rows = in.shape[0], columns = in.shape[1];
   ByType<true>(*dtype, [&]<typename T>() {
@@ -214,7 +229,8 @@ Status RunEyeLike(const Args& args) {
 Status RunTrilu(const Args& args) {
   WEFT_TRY(args.Need(1));
   const In& in = args[0];
-  if (in.rank() < 2) return args.Error("{} has rank {}, expected 2 or more", args.Name(0), in.rank());
+  if (in.rank() < 2)
+    return args.Error("{} has rank {}, expected 2 or more", args.Name(0), in.rank());
   int64_t k = 0;
   if (args.Has(1)) {
     WEFT_TRY(k, args.Int(1));

@@ -32,9 +32,11 @@ template <typename T>
 inline constexpr bool kIs16 = std::is_same_v<T, Half> || std::is_same_v<T, Bfloat>;
 // What elements of T compute in.
 template <typename T>
-using Compute = std::conditional_t<kIs16<T>, float, std::conditional_t<std::is_same_v<T, Bool>, bool, T>>;
+using Compute =
+    std::conditional_t<kIs16<T>, float, std::conditional_t<std::is_same_v<T, Bool>, bool, T>>;
 
-// Stores with one rounding; between integers the low bits are kept, a float truncates and saturates.
+// Stores with one rounding; between integers the low bits are kept, a float truncates and
+// saturates.
 template <typename T, typename V>
 T To(V value) {
   if constexpr (std::is_same_v<T, Half>) {
@@ -50,34 +52,50 @@ T To(V value) {
   } else if constexpr (std::is_integral_v<T> && std::is_floating_point_v<V>) {
     // The limits as floats: the upper one is rounded up to a power of two, hence >=.
     if (std::isnan(value)) return 0;
-    if (value >= static_cast<V>(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
-    if (value <= static_cast<V>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
+    if (value >= static_cast<V>(std::numeric_limits<T>::max()))
+      return std::numeric_limits<T>::max();
+    if (value <= static_cast<V>(std::numeric_limits<T>::min()))
+      return std::numeric_limits<T>::min();
     return static_cast<T>(value);
   } else {
     return static_cast<T>(value);
   }
 }
 
-// body.operator()<T>() for the storage type of a number; bool only if asked for. False if there is none.
+// body.operator()<T>() for the storage type of a number; bool only if asked for. False if there is
+// none.
 template <bool kWithBool = false, typename Body>
 bool ByType(Dtype dtype, Body body) {
   switch (dtype) {
     case Dtype::kBool:
       if constexpr (kWithBool) return body.template operator()<Bool>(), true;
       return false;
-    case Dtype::kU8: return body.template operator()<uint8_t>(), true;
-    case Dtype::kI8: return body.template operator()<int8_t>(), true;
-    case Dtype::kU16: return body.template operator()<uint16_t>(), true;
-    case Dtype::kI16: return body.template operator()<int16_t>(), true;
-    case Dtype::kU32: return body.template operator()<uint32_t>(), true;
-    case Dtype::kI32: return body.template operator()<int32_t>(), true;
-    case Dtype::kU64: return body.template operator()<uint64_t>(), true;
-    case Dtype::kI64: return body.template operator()<int64_t>(), true;
-    case Dtype::kF16: return body.template operator()<Half>(), true;
-    case Dtype::kBF16: return body.template operator()<Bfloat>(), true;
-    case Dtype::kF32: return body.template operator()<float>(), true;
-    case Dtype::kF64: return body.template operator()<double>(), true;
-    case Dtype::kString: return false;
+    case Dtype::kU8:
+      return body.template operator()<uint8_t>(), true;
+    case Dtype::kI8:
+      return body.template operator()<int8_t>(), true;
+    case Dtype::kU16:
+      return body.template operator()<uint16_t>(), true;
+    case Dtype::kI16:
+      return body.template operator()<int16_t>(), true;
+    case Dtype::kU32:
+      return body.template operator()<uint32_t>(), true;
+    case Dtype::kI32:
+      return body.template operator()<int32_t>(), true;
+    case Dtype::kU64:
+      return body.template operator()<uint64_t>(), true;
+    case Dtype::kI64:
+      return body.template operator()<int64_t>(), true;
+    case Dtype::kF16:
+      return body.template operator()<Half>(), true;
+    case Dtype::kBF16:
+      return body.template operator()<Bfloat>(), true;
+    case Dtype::kF32:
+      return body.template operator()<float>(), true;
+    case Dtype::kF64:
+      return body.template operator()<double>(), true;
+    case Dtype::kString:
+      return false;
   }
   WEFT_UNREACHABLE();
 }
@@ -86,11 +104,16 @@ bool ByType(Dtype dtype, Body body) {
 template <typename Body>
 bool ByFloat(Dtype dtype, Body body) {
   switch (dtype) {
-    case Dtype::kF16: return body.template operator()<Half>(), true;
-    case Dtype::kBF16: return body.template operator()<Bfloat>(), true;
-    case Dtype::kF32: return body.template operator()<float>(), true;
-    case Dtype::kF64: return body.template operator()<double>(), true;
-    default: return false;
+    case Dtype::kF16:
+      return body.template operator()<Half>(), true;
+    case Dtype::kBF16:
+      return body.template operator()<Bfloat>(), true;
+    case Dtype::kF32:
+      return body.template operator()<float>(), true;
+    case Dtype::kF64:
+      return body.template operator()<double>(), true;
+    default:
+      return false;
   }
 }
 
@@ -98,11 +121,16 @@ bool ByFloat(Dtype dtype, Body body) {
 template <typename Body>
 void ByWidth(Dtype dtype, Body body) {
   switch (SizeBytes(dtype)) {
-    case 0: return body.template operator()<std::string>();
-    case 1: return body.template operator()<uint8_t>();
-    case 2: return body.template operator()<uint16_t>();
-    case 4: return body.template operator()<uint32_t>();
-    default: return body.template operator()<uint64_t>();
+    case 0:
+      return body.template operator()<std::string>();
+    case 1:
+      return body.template operator()<uint8_t>();
+    case 2:
+      return body.template operator()<uint16_t>();
+    case 4:
+      return body.template operator()<uint32_t>();
+    default:
+      return body.template operator()<uint64_t>();
   }
 }
 

@@ -40,14 +40,17 @@ constexpr UnaryOp kOps[] = {
     {"Atan", [](double x, double, double) { return std::atan(x); }},
     {"Atanh", [](double x, double, double) { return std::atanh(x); }},
     {"Ceil", [](double x, double, double) { return std::ceil(x); }},
-    {"Celu", [](double x, double a, double) { return x > 0 ? x : a * std::expm1(x / a); }, "alpha", "", 1},
+    {"Celu", [](double x, double a, double) { return x > 0 ? x : a * std::expm1(x / a); }, "alpha",
+     "", 1},
     {"Cos", [](double x, double, double) { return std::cos(x); }},
     {"Cosh", [](double x, double, double) { return std::cosh(x); }},
-    {"Elu", [](double x, double a, double) { return x < 0 ? a * std::expm1(x) : x; }, "alpha", "", 1},
+    {"Elu", [](double x, double a, double) { return x < 0 ? a * std::expm1(x) : x; }, "alpha", "",
+     1},
     {"Erf", [](double x, double, double) { return std::erf(x); }},
     {"Exp", [](double x, double, double) { return std::exp(x); }},
     {"Floor", [](double x, double, double) { return std::floor(x); }},
-    {"Gelu", [](double x, double, double) { return x / 2 * (1 + std::erf(x / std::numbers::sqrt2)); }},
+    {"Gelu",
+     [](double x, double, double) { return x / 2 * (1 + std::erf(x / std::numbers::sqrt2)); }},
     {"HardSigmoid", HardSigmoid, "alpha", "beta", 0.2f, 0.5f},
     {"HardSwish", [](double x, double, double) { return x * HardSigmoid(x, 1.0 / 6, 0.5); }},
     {"LeakyRelu", [](double x, double a, double) { return x < 0 ? a * x : x; }, "alpha", "", 0.01f},
@@ -57,9 +60,12 @@ constexpr UnaryOp kOps[] = {
     {"Reciprocal", [](double x, double, double) { return 1 / x; }},
     {"Relu", [](double x, double, double) { return x < 0 ? 0 : x; }},
     {"Round", [](double x, double, double) { return std::nearbyint(x); }},
-    {"Selu", [](double x, double a, double g) { return x > 0 ? g * x : g * a * std::expm1(x); }, "alpha", "gamma",
-     1.67326319217681884765625f, 1.05070102214813232421875f},
-    {"Shrink", [](double x, double l, double b) { return x < -l ? x + b : x > l ? x - b : std::isnan(x) ? x : 0; },
+    {"Selu", [](double x, double a, double g) { return x > 0 ? g * x : g * a * std::expm1(x); },
+     "alpha", "gamma", 1.67326319217681884765625f, 1.05070102214813232421875f},
+    {"Shrink",
+     [](double x, double l, double b) {
+       return x < -l ? x + b : x > l ? x - b : std::isnan(x) ? x : 0;
+     },
      "lambd", "bias", 0.5f, 0},
     {"Sigmoid", [](double x, double, double) { return Sigmoid(x); }},
     {"Sign", [](double x, double, double) { return Sign(x); }},
@@ -71,7 +77,8 @@ constexpr UnaryOp kOps[] = {
     {"Swish", [](double x, double a, double) { return x * Sigmoid(a * x); }, "alpha", "", 1},
     {"Tan", [](double x, double, double) { return std::tan(x); }},
     {"Tanh", [](double x, double, double) { return std::tanh(x); }},
-    {"ThresholdedRelu", [](double x, double a, double) { return x > a || std::isnan(x) ? x : 0; }, "alpha", "", 1},
+    {"ThresholdedRelu", [](double x, double a, double) { return x > a || std::isnan(x) ? x : 0; },
+     "alpha", "", 1},
 };
 
 double GeluTanh(double x, double, double) {
@@ -84,10 +91,12 @@ Status RunFloat(const Args& args, const Out& out) {
   if (op == std::end(kOps)) return NoSuchType(args, args[0].dtype);
   FloatFn f = op->f;
   if (op->name == "Gelu" && args.Text("approximate", "none") == "tanh") f = GeluTanh;
-  const double a = FloatAttr(args.call, op->a, op->a_default), b = FloatAttr(args.call, op->b, op->b_default);
+  const double a = FloatAttr(args.call, op->a, op->a_default),
+               b = FloatAttr(args.call, op->b, op->b_default);
   ByFloat(args[0].dtype, [&]<typename T>() {
     const T* x = args[0].as<T>();
-    for (int64_t i = 0; i < out.elems; ++i) out.as<T>()[i] = To<T>(f(static_cast<double>(x[i]), a, b));
+    for (int64_t i = 0; i < out.elems; ++i)
+      out.as<T>()[i] = To<T>(f(static_cast<double>(x[i]), a, b));
   });
   return {};
 }
@@ -106,7 +115,8 @@ uint64_t OnInt(std::string_view op, int64_t x, bool is_signed) {
 Status RunInt(const Args& args, const Out& out) {
   const std::string& op = args.call.op;
   const bool is_shrink = op == "Shrink";
-  if (!is_shrink && op != "Abs" && op != "Neg" && op != "Relu" && op != "Sign" && op != "BitwiseNot") {
+  if (!is_shrink && op != "Abs" && op != "Neg" && op != "Relu" && op != "Sign" &&
+      op != "BitwiseNot") {
     return NoSuchType(args, args[0].dtype);
   }
   const double lambd = FloatAttr(args.call, "lambd", 0.5f), bias = FloatAttr(args.call, "bias", 0);
@@ -116,8 +126,11 @@ Status RunInt(const Args& args, const Out& out) {
       T* y = out.as<T>();
       for (int64_t i = 0; i < out.elems; ++i) {
         const auto real = static_cast<double>(x[i]);
-        y[i] = is_shrink ? To<T>(real < -lambd ? real + bias : real > lambd ? real - bias : 0)
-                         : static_cast<T>(OnInt(op, static_cast<int64_t>(x[i]), std::is_signed_v<T>));
+        y[i] = is_shrink
+                   ? To<T>(real < -lambd  ? real + bias
+                           : real > lambd ? real - bias
+                                          : 0)
+                   : static_cast<T>(OnInt(op, static_cast<int64_t>(x[i]), std::is_signed_v<T>));
       }
     }
   });

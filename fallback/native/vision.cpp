@@ -30,7 +30,8 @@ float Iou(const Box& a, const Box& b) {
 Result<float> ScalarOr(const Args& args, size_t i, float otherwise) {
   if (!args.Has(i)) return otherwise;
   WEFT_TRY(args.NeedType(i, Dtype::kF32));
-  if (args[i].elems != 1) return args.Error("{} has {} elements, expected 1", args.Name(i), args[i].elems);
+  if (args[i].elems != 1)
+    return args.Error("{} has {} elements, expected 1", args.Name(i), args[i].elems);
   return *args[i].as<float>();
 }
 
@@ -44,7 +45,9 @@ Status RunNonMaxSuppression(const Args& args) {
   const In &boxes = args[0], &scores = args[1];  // [batch, n, 4], [batch, classes, n]
   const bool fits = boxes.rank() == 3 && scores.rank() == 3 && boxes.shape[2] == 4 &&
                     boxes.shape[0] == scores.shape[0] && boxes.shape[1] == scores.shape[2];
-  if (!fits) return args.Error("boxes of shape {}, scores of shape {}", Print(boxes.shape), Print(scores.shape));
+  if (!fits)
+    return args.Error("boxes of shape {}, scores of shape {}", Print(boxes.shape),
+                      Print(scores.shape));
   int64_t most = 0;
   if (args.Has(2)) {
     WEFT_TRY(most, args.Int(2));
@@ -57,7 +60,9 @@ Status RunNonMaxSuppression(const Args& args) {
   for (int64_t row = 0; row < (n == 0 ? 0 : scores.elems / n); ++row) {
     const int64_t batch = row / scores.shape[1], kind = row % scores.shape[1];
     const float* score = scores.as<float>() + row * n;
-    const auto at = [&](int64_t i) { return BoxAt(boxes.as<float>() + (batch * n + i) * 4, center); };
+    const auto at = [&](int64_t i) {
+      return BoxAt(boxes.as<float>() + (batch * n + i) * 4, center);
+    };
     order.clear();
     for (int64_t i = 0; i < n; ++i) {
       if (args.Has(4) ? score[i] > score_threshold : !std::isnan(score[i])) order.push_back(i);
@@ -67,12 +72,14 @@ Status RunNonMaxSuppression(const Args& args) {
     for (int64_t i : order) {
       if (static_cast<int64_t>(kept.size()) >= most) break;
       const Box box = at(i);
-      if (std::ranges::any_of(kept, [&](const Box& k) { return Iou(box, k) > iou_threshold; })) continue;
+      if (std::ranges::any_of(kept, [&](const Box& k) { return Iou(box, k) > iou_threshold; }))
+        continue;
       kept.push_back(box);
       selected.insert(selected.end(), {batch, kind, i});
     }
   }
-  WEFT_TRY(const Out out, args.Output(0, Dtype::kI64, {static_cast<int64_t>(selected.size()) / 3, 3}));
+  WEFT_TRY(const Out out,
+           args.Output(0, Dtype::kI64, {static_cast<int64_t>(selected.size()) / 3, 3}));
   std::ranges::copy(selected, out.as<int64_t>());
   return {};
 }
@@ -91,9 +98,11 @@ double Sample(const T* plane, int64_t height, int64_t width, double y, double x,
   if (!(y >= -1 && y <= height && x >= -1 && x <= width)) return 0;
   y = std::max(y, 0.0);
   x = std::max(x, 0.0);
-  const int64_t y0 = std::min(static_cast<int64_t>(y), height - 1), x0 = std::min(static_cast<int64_t>(x), width - 1);
+  const int64_t y0 = std::min(static_cast<int64_t>(y), height - 1),
+                x0 = std::min(static_cast<int64_t>(x), width - 1);
   const int64_t y1 = std::min(y0 + 1, height - 1), x1 = std::min(x0 + 1, width - 1);
-  const double dy = y0 == height - 1 ? 0 : y - static_cast<double>(y0), dx = x0 == width - 1 ? 0 : x - static_cast<double>(x0);
+  const double dy = y0 == height - 1 ? 0 : y - static_cast<double>(y0),
+               dx = x0 == width - 1 ? 0 : x - static_cast<double>(x0);
   const auto at = [&](int64_t r, int64_t c) { return static_cast<double>(plane[r * width + c]); };
   const double a = (1 - dy) * (1 - dx) * at(y0, x0), b = (1 - dy) * dx * at(y0, x1);
   const double c = dy * (1 - dx) * at(y1, x0), d = dy * dx * at(y1, x1);
@@ -103,7 +112,8 @@ double Sample(const T* plane, int64_t height, int64_t width, double y, double x,
 constexpr int64_t kMostSamples = 1 << 12;  // along one side of a bin
 
 template <typename T>
-Status AlignOne(const Args& args, const RoiParams& p, const T* roi, const T* plane, int64_t height, int64_t width, T* out) {
+Status AlignOne(const Args& args, const RoiParams& p, const T* roi, const T* plane, int64_t height,
+                int64_t width, T* out) {
   const auto scaled = [&](int i) { return static_cast<double>(roi[i]) * p.scale - p.offset; };
   const double x1 = scaled(0), y1 = scaled(1);
   double w = scaled(2) - x1, h = scaled(3) - y1;
@@ -117,7 +127,8 @@ Status AlignOne(const Args& args, const RoiParams& p, const T* roi, const T* pla
     return Limit(fmt::format("RoiAlign: {} holds a region of {} by {} pixels", args.Name(1), h, w));
   }
   for (int64_t bin = 0; bin < p.height * p.width; ++bin) {
-    const double top = y1 + static_cast<double>(bin / p.width) * bin_h, left = x1 + static_cast<double>(bin % p.width) * bin_w;
+    const double top = y1 + static_cast<double>(bin / p.width) * bin_h,
+                 left = x1 + static_cast<double>(bin % p.width) * bin_w;
     double sum = 0, most = -std::numeric_limits<double>::infinity();
     for (int64_t s = 0; s < ny * nx; ++s) {
       const double y = top + (static_cast<double>(s / nx) + 0.5) * bin_h / static_cast<double>(ny);
@@ -139,18 +150,23 @@ Status RunRoiAlign(const Args& args) {
   const In &x = args[0], &rois = args[1];  // [n, channels, height, width], [count, 4]
   WEFT_TRY(args.NeedType(1, x.dtype));
   WEFT_TRY(const auto batches, args.Ints(2));
-  const RoiParams p{.scale = FloatAttr(args.call, "spatial_scale", 1),
-                    .offset = args.Text("coordinate_transformation_mode", "half_pixel") == "half_pixel" ? 0.5 : 0,
-                    .ratio = args.Int("sampling_ratio", 0),
-                    .height = args.Int("output_height", 1),
-                    .width = args.Int("output_width", 1),
-                    .is_max = args.Text("mode", "avg") == "max",
-                    .clamp_to_one = args.Text("coordinate_transformation_mode", "half_pixel") != "half_pixel"};
-  const bool fits = x.rank() == 4 && rois.rank() == 2 && rois.shape[1] == 4 && p.height > 0 && p.width > 0 &&
-                    p.ratio >= 0 && p.ratio <= kMostSamples && static_cast<int64_t>(batches.size()) == rois.shape[0];
-  if (!fits) return args.Error("X of shape {}, rois of shape {}, {} by {} bins", Print(x.shape), Print(rois.shape), p.height, p.width);
+  const RoiParams p{
+      .scale = FloatAttr(args.call, "spatial_scale", 1),
+      .offset = args.Text("coordinate_transformation_mode", "half_pixel") == "half_pixel" ? 0.5 : 0,
+      .ratio = args.Int("sampling_ratio", 0),
+      .height = args.Int("output_height", 1),
+      .width = args.Int("output_width", 1),
+      .is_max = args.Text("mode", "avg") == "max",
+      .clamp_to_one = args.Text("coordinate_transformation_mode", "half_pixel") != "half_pixel"};
+  const bool fits = x.rank() == 4 && rois.rank() == 2 && rois.shape[1] == 4 && p.height > 0 &&
+                    p.width > 0 && p.ratio >= 0 && p.ratio <= kMostSamples &&
+                    static_cast<int64_t>(batches.size()) == rois.shape[0];
+  if (!fits)
+    return args.Error("X of shape {}, rois of shape {}, {} by {} bins", Print(x.shape),
+                      Print(rois.shape), p.height, p.width);
   for (int64_t b : batches) {
-    if (b < 0 || b >= x.shape[0]) return args.Error("{} holds {}, outside [0, {})", args.Name(2), b, x.shape[0]);
+    if (b < 0 || b >= x.shape[0])
+      return args.Error("{} holds {}, outside [0, {})", args.Name(2), b, x.shape[0]);
   }
   const int64_t channels = x.shape[1], plane = x.shape[2] * x.shape[3];
   WEFT_TRY(const Out out, args.Output(0, x.dtype, {rois.shape[0], channels, p.height, p.width}));
@@ -160,8 +176,8 @@ Status RunRoiAlign(const Args& args) {
   const bool known = ByFloat(x.dtype, [&]<typename T>() {
     for (int64_t i = 0; i < rois.shape[0] * channels && status.ok(); ++i) {
       const int64_t roi = i / channels, from = batches[roi] * channels + i % channels;
-      status = AlignOne<T>(args, p, rois.as<T>() + roi * 4, x.as<T>() + from * plane, x.shape[2], x.shape[3],
-                           out.as<T>() + i * p.height * p.width);
+      status = AlignOne<T>(args, p, rois.as<T>() + roi * 4, x.as<T>() + from * plane, x.shape[2],
+                           x.shape[3], out.as<T>() + i * p.height * p.width);
     }
   });
   return known ? status : NoSuchType(args, x.dtype);

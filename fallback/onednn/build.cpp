@@ -54,10 +54,11 @@ memory::dims Builder::Dilations() const {
 
 bool Builder::WindowIsSane(size_t spatial) const {
   const auto all = [](const memory::dims& v, size_t n, int64_t least) {
-    return v.size() == n && std::ranges::all_of(v, [&](int64_t e) { return e >= least && e < kMostExtent; });
+    return v.size() == n &&
+           std::ranges::all_of(v, [&](int64_t e) { return e >= least && e < kMostExtent; });
   };
-  return spatial >= 1 && spatial <= 3 && all(Ints("strides"), spatial, 1) && all(Ints("dilations"), spatial, 1) &&
-         all(Ints("pads"), 2 * spatial, 0);
+  return spatial >= 1 && spatial <= 3 && all(Ints("strides"), spatial, 1) &&
+         all(Ints("dilations"), spatial, 1) && all(Ints("pads"), 2 * spatial, 0);
 }
 
 // Ones in front of operands that are broadcast.
@@ -72,12 +73,17 @@ Status Builder::CheckShapes() const {
   for (const auto* list : {&call_.inputs, &call_.outputs}) {
     for (const CallOperand& operand : *list) {
       const auto elems = CountElems(operand.shape);
-      const bool fits = !operand.value.empty() && operand.dtype == Dtype::kF32 && elems.ok() && *elems > 0 &&
-                        AllocElems(operand.layout, operand.shape) < (int64_t{1} << 40) && operand.shape.size() <= 6;
-      if (!fits) return Wrong(call_, fmt::format("operand {} is {}{}", operand.role, DtypeName(operand.dtype), weft::Print(operand.shape)));
+      const bool fits = !operand.value.empty() && operand.dtype == Dtype::kF32 && elems.ok() &&
+                        *elems > 0 &&
+                        AllocElems(operand.layout, operand.shape) < (int64_t{1} << 40) &&
+                        operand.shape.size() <= 6;
+      if (!fits)
+        return Wrong(call_, fmt::format("operand {} is {}{}", operand.role,
+                                        DtypeName(operand.dtype), weft::Print(operand.shape)));
     }
   }
-  if (call_.outputs.size() != 1 || (!Has("src") && call_.op != "eltwise")) return Wrong(call_, "no src, or not one dst");
+  if (call_.outputs.size() != 1 || (!Has("src") && call_.op != "eltwise"))
+    return Wrong(call_, "no src, or not one dst");
   return {};
 }
 
@@ -104,13 +110,16 @@ void Builder::Finish(const Desc& desc) {
     if (operand.role.starts_with("post")) {
       arg = DNNL_ARG_ATTR_MULTIPLE_POST_OP(std::stoi(operand.role.substr(4))) | DNNL_ARG_SRC_1;
     }
-    const memory::desc told = inputs_[i].tag || !inputs_[i].strides.empty() ? inputs_[i].Desc() : inputs_[i].Any();
+    const memory::desc told =
+        inputs_[i].tag || !inputs_[i].strides.empty() ? inputs_[i].Desc() : inputs_[i].Any();
     const bool free = operand.any_layout;
     const memory::desc wanted = free ? desc.query_md(dnnl::query::exec_arg_md, arg) : told;
     built_.inputs.push_back({arg, told, wanted, operand.layout});
     if (free && !operand.constant) built_.inputs.back().given = wanted;
   }
-  const memory::desc dst = call_.outputs[0].any_layout ? desc.query_md(dnnl::query::exec_arg_md, DNNL_ARG_DST) : output_.Desc();
+  const memory::desc dst = call_.outputs[0].any_layout
+                               ? desc.query_md(dnnl::query::exec_arg_md, DNNL_ARG_DST)
+                               : output_.Desc();
   built_.outputs.push_back({DNNL_ARG_DST, dst, dst, call_.outputs[0].layout});
 }
 
@@ -119,27 +128,31 @@ Status Builder::Convolution() {
   const Shape& w = call_.inputs[Index("weights")].shape;
   const int64_t group = IntAttr(call_, "group", 1);
   const bool fits = output_.dims.size() > 2 && In("src").dims.size() == output_.dims.size() &&
-                    w.size() == output_.dims.size() && group >= 1 && w[0] % group == 0 && !In("weights").tag;
+                    w.size() == output_.dims.size() && group >= 1 && w[0] % group == 0 &&
+                    !In("weights").tag;
   if (!fits || !WindowIsSane(spatial)) return Wrong(call_, "ranks, groups or windows do not fit");
   if (group > 1) SplitFirst(In("weights"), group);
   AlignPostOperands(output_.dims.size());
   WEFT_TRY(Attributes(attr_));
   const memory::desc bias = Has("bias") ? In("bias").Desc() : memory::desc();
   const dnnl::convolution_forward::primitive_desc desc(
-      Engine(), prop_kind::forward_inference, algorithm::convolution_direct, Activation("src"), Weights(), bias,
-      Activation("dst"), Ints("strides"), Dilations(), Pads(false), Pads(true), attr_);
+      Engine(), prop_kind::forward_inference, algorithm::convolution_direct, Activation("src"),
+      Weights(), bias, Activation("dst"), Ints("strides"), Dilations(), Pads(false), Pads(true),
+      attr_);
   built_.primitive = dnnl::convolution_forward(desc);
   Finish(desc);
   return {};
 }
 
-// ONNX has the weights as [in, out / groups, …]; the library as [groups, out / groups, in / groups, …].
+// ONNX has the weights as [in, out / groups, …]; the library as [groups, out / groups, in / groups,
+// …].
 Status Builder::Deconvolution() {
   const size_t spatial = output_.dims.size() - 2;
   const Shape& w = call_.inputs[Index("weights")].shape;
   const int64_t group = IntAttr(call_, "group", 1);
   const bool fits = output_.dims.size() > 2 && In("src").dims.size() == output_.dims.size() &&
-                    w.size() == output_.dims.size() && group >= 1 && w[0] % group == 0 && !In("weights").tag;
+                    w.size() == output_.dims.size() && group >= 1 && w[0] % group == 0 &&
+                    !In("weights").tag;
   if (!fits || !WindowIsSane(spatial)) return Wrong(call_, "ranks, groups or windows do not fit");
   if (group > 1) SplitFirst(In("weights"), group);
   Swap(In("weights"), group > 1 ? 1 : 0, group > 1 ? 2 : 1);
@@ -147,25 +160,28 @@ Status Builder::Deconvolution() {
   WEFT_TRY(Attributes(attr_));
   const memory::desc bias = Has("bias") ? In("bias").Desc() : memory::desc();
   const dnnl::deconvolution_forward::primitive_desc desc(
-      Engine(), prop_kind::forward_inference, algorithm::deconvolution_direct, Activation("src"), Weights(), bias,
-      Activation("dst"), Ints("strides"), Dilations(), Pads(false), Pads(true), attr_);
+      Engine(), prop_kind::forward_inference, algorithm::deconvolution_direct, Activation("src"),
+      Weights(), bias, Activation("dst"), Ints("strides"), Dilations(), Pads(false), Pads(true),
+      attr_);
   built_.primitive = dnnl::deconvolution_forward(desc);
   Finish(desc);
   return {};
 }
 
-// With one matrix of weights, all rows of all batches are rows of one product, which the library does
-// better than a broadcast batch: if they lie in memory like that.
+// With one matrix of weights, all rows of all batches are rows of one product, which the library
+// does better than a broadcast batch: if they lie in memory like that.
 Status Builder::Matmul() {
   const bool trans_a = IntAttr(call_, "trans_a", 0) != 0;
   const size_t rank = output_.dims.size();
   for (View* view : {&In("src"), &In("weights")}) {
-    if (view->tag || view->dims.size() < 2 || rank < 2) return Wrong(call_, "operands have no rows or blocked layouts");
+    if (view->tag || view->dims.size() < 2 || rank < 2)
+      return Wrong(call_, "operands have no rows or blocked layouts");
   }
   if (output_.tag) return Wrong(call_, "the result has a blocked layout");
   const size_t a_rank = In("src").dims.size(), b_rank = In("weights").dims.size();
   if (std::max(a_rank, b_rank) != rank) return Wrong(call_, "ranks do not fit");
-  bool flat = b_rank == 2 && a_rank > 2 && !trans_a && call_.outputs[0].layout.IsPlain() && call_.outputs[0].layout.row_pad_elems == 0;
+  bool flat = b_rank == 2 && a_rank > 2 && !trans_a && call_.outputs[0].layout.IsPlain() &&
+              call_.outputs[0].layout.row_pad_elems == 0;
   for (const CallOperand& operand : call_.inputs) flat &= operand.layout.IsPlain();
   if (trans_a) Swap(In("src"), a_rank - 2, a_rank - 1);
   if (IntAttr(call_, "trans_b", 0) != 0) Swap(In("weights"), b_rank - 2, b_rank - 1);
@@ -199,8 +215,8 @@ Status Builder::Matmul() {
 Status Builder::Pooling() {
   const size_t spatial = output_.dims.size() - 2;
   const memory::dims kernel = Ints("kernel");
-  if (In("src").dims.size() != output_.dims.size() || output_.dims.size() < 3 || kernel.size() != spatial ||
-      !WindowIsSane(spatial)) {
+  if (In("src").dims.size() != output_.dims.size() || output_.dims.size() < 3 ||
+      kernel.size() != spatial || !WindowIsSane(spatial)) {
     return Wrong(call_, "ranks or windows do not fit");
   }
   const std::string kind = StringAttr(call_, "algorithm", "max");
@@ -209,9 +225,9 @@ Status Builder::Pooling() {
                                                         : algorithm::pooling_avg_exclude_padding;
   AlignPostOperands(output_.dims.size());
   WEFT_TRY(Attributes(attr_));
-  const dnnl::pooling_forward::primitive_desc desc(Engine(), prop_kind::forward_inference, how, In("src").Desc(),
-                                                   output_.Desc(), Ints("strides"), kernel, Dilations(), Pads(false),
-                                                   Pads(true), attr_);
+  const dnnl::pooling_forward::primitive_desc desc(
+      Engine(), prop_kind::forward_inference, how, In("src").Desc(), output_.Desc(),
+      Ints("strides"), kernel, Dilations(), Pads(false), Pads(true), attr_);
   built_.primitive = dnnl::pooling_forward(desc);
   Finish(desc);
   return {};
@@ -219,12 +235,14 @@ Status Builder::Pooling() {
 
 Status Builder::Softmax() {
   const int64_t axis = IntAttr(call_, "axis", 0);
-  if (axis < 0 || axis >= static_cast<int64_t>(output_.dims.size())) return Wrong(call_, fmt::format("axis {}", axis));
+  if (axis < 0 || axis >= static_cast<int64_t>(output_.dims.size()))
+    return Wrong(call_, fmt::format("axis {}", axis));
   const bool log = IntAttr(call_, "log", 0) != 0;
   WEFT_TRY(Attributes(attr_));
   const dnnl::softmax_forward::primitive_desc desc(
-      Engine(), prop_kind::forward_inference, log ? algorithm::softmax_log : algorithm::softmax_accurate,
-      In("src").Desc(), output_.Desc(), static_cast<int>(axis), attr_);
+      Engine(), prop_kind::forward_inference,
+      log ? algorithm::softmax_log : algorithm::softmax_accurate, In("src").Desc(), output_.Desc(),
+      static_cast<int>(axis), attr_);
   built_.primitive = dnnl::softmax_forward(desc);
   Finish(desc);
   return {};
@@ -237,7 +255,9 @@ Status Builder::LayerNorm() {
   }
   for (View& view : inputs_) {  // all that is normalized becomes one axis, all before it another
     AlignRight(view, rank + 1);
-    View tail{{view.dims.begin() + axis + 1, view.dims.end()}, {view.strides.begin() + axis + 1, view.strides.end()}, {}};
+    View tail{{view.dims.begin() + axis + 1, view.dims.end()},
+              {view.strides.begin() + axis + 1, view.strides.end()},
+              {}};
     MergeFirst(tail, tail.dims.size());
     view.dims.resize(axis + 1);
     view.strides.resize(axis + 1);
@@ -252,9 +272,9 @@ Status Builder::LayerNorm() {
     if (role == "shift") flags |= dnnl::normalization_flags::use_shift;
   }
   WEFT_TRY(Attributes(attr_));
-  const dnnl::layer_normalization_forward::primitive_desc desc(Engine(), prop_kind::forward_inference, In("src").Desc(),
-                                                               output_.Desc(), FloatAttr(call_, "epsilon", 1e-5f), flags,
-                                                               attr_);
+  const dnnl::layer_normalization_forward::primitive_desc desc(
+      Engine(), prop_kind::forward_inference, In("src").Desc(), output_.Desc(),
+      FloatAttr(call_, "epsilon", 1e-5f), flags, attr_);
   built_.primitive = dnnl::layer_normalization_forward(desc);
   Finish(desc);
   return {};
@@ -267,7 +287,8 @@ Status Builder::Reorder() {
     View& src = In("src");
     View permuted;
     for (int64_t axis : perm) {
-      if (src.tag || axis < 0 || axis >= static_cast<int64_t>(src.dims.size())) return Wrong(call_, "perm does not fit");
+      if (src.tag || axis < 0 || axis >= static_cast<int64_t>(src.dims.size()))
+        return Wrong(call_, "perm does not fit");
       permuted.dims.push_back(src.dims[axis]);
       permuted.strides.push_back(src.strides[axis]);
     }
@@ -275,7 +296,8 @@ Status Builder::Reorder() {
   }
   if (In("src").dims != output_.dims) return Wrong(call_, "the shapes differ");
   WEFT_TRY(Attributes(attr_));
-  const dnnl::reorder::primitive_desc desc(Engine(), In("src").Desc(), Engine(), output_.Desc(), attr_);
+  const dnnl::reorder::primitive_desc desc(Engine(), In("src").Desc(), Engine(), output_.Desc(),
+                                           attr_);
   built_.primitive = dnnl::reorder(desc);
   Finish(desc);
   return {};
@@ -284,10 +306,12 @@ Status Builder::Reorder() {
 Status Builder::Eltwise() {
   AlignPostOperands(output_.dims.size());
   WEFT_TRY(Attributes(attr_));
-  WEFT_TRY(const onednn::Eltwise op, EltwiseOf(StringAttr(call_, "algorithm", ""), FloatAttr(call_, "alpha", 0),
-                                               FloatAttr(call_, "beta", 0)));
-  const dnnl::eltwise_forward::primitive_desc desc(Engine(), prop_kind::forward_inference, op.algorithm,
-                                                   In("src").Desc(), output_.Desc(), op.alpha, op.beta, attr_);
+  WEFT_TRY(const onednn::Eltwise op,
+           EltwiseOf(StringAttr(call_, "algorithm", ""), FloatAttr(call_, "alpha", 0),
+                     FloatAttr(call_, "beta", 0)));
+  const dnnl::eltwise_forward::primitive_desc desc(Engine(), prop_kind::forward_inference,
+                                                   op.algorithm, In("src").Desc(), output_.Desc(),
+                                                   op.alpha, op.beta, attr_);
   built_.primitive = dnnl::eltwise_forward(desc);
   Finish(desc);
   return {};
@@ -299,7 +323,8 @@ Status Builder::Binary() {
   if (!In("src1").tag) AlignRight(In("src1"), output_.dims.size());
   WEFT_TRY(const algorithm how, BinaryOf(StringAttr(call_, "algorithm", "")));
   WEFT_TRY(Attributes(attr_));
-  const dnnl::binary::primitive_desc desc(Engine(), how, In("src").Desc(), In("src1").Desc(), output_.Desc(), attr_);
+  const dnnl::binary::primitive_desc desc(Engine(), how, In("src").Desc(), In("src1").Desc(),
+                                          output_.Desc(), attr_);
   built_.primitive = dnnl::binary(desc);
   Finish(desc);
   return {};
@@ -308,7 +333,8 @@ Status Builder::Binary() {
 Result<Built> Builder::Run() {
   WEFT_TRY(CheckShapes());
   WEFT_TRY(Views());
-  const bool weighs = call_.op == "convolution" || call_.op == "deconvolution" || call_.op == "matmul";
+  const bool weighs =
+      call_.op == "convolution" || call_.op == "deconvolution" || call_.op == "matmul";
   if (weighs && !Has("weights")) return Wrong(call_, "no weights");
   if (call_.op == "convolution") {
     WEFT_TRY(Convolution());

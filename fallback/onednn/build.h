@@ -13,10 +13,10 @@ namespace weft::fallback::onednn {
 
 // An operand of the primitive.
 struct Slot {
-  int arg = 0;                   // DNNL_ARG_*
-  dnnl::memory::desc given;      // as the caller has it
-  dnnl::memory::desc wanted;     // as the primitive takes it: differs for what is packed
-  Layout layout;                 // to tell the caller
+  int arg = 0;                // DNNL_ARG_*
+  dnnl::memory::desc given;   // as the caller has it
+  dnnl::memory::desc wanted;  // as the primitive takes it: differs for what is packed
+  Layout layout;              // to tell the caller
 };
 
 struct Built {
@@ -49,7 +49,7 @@ class Builder {
   Status Eltwise();
   Status Binary();
 
-  size_t Index(std::string_view role) const;       // of an input, or npos
+  size_t Index(std::string_view role) const;  // of an input, or npos
   bool Has(std::string_view role) const { return Index(role) < inputs_.size(); }
   View& In(std::string_view role) { return inputs_[Index(role)]; }
   // With the right to choose where the call leaves it to the library.
@@ -61,7 +61,7 @@ class Builder {
   void Finish(const Desc& desc);
   dnnl::memory::dims Ints(std::string_view name) const { return IntsAttr(call_, name); }
   dnnl::memory::dims Pads(bool ends) const;
-  dnnl::memory::dims Dilations() const;            // 0 is dense
+  dnnl::memory::dims Dilations() const;  // 0 is dense
   bool WindowIsSane(size_t spatial) const;
 
   const LibraryCall& call_;

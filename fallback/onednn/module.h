@@ -1,5 +1,5 @@
-// The door of libweft_onednn.so, the only part of weft that links oneDNN. It is loaded at run time, so
-// that weft starts, and says what is missing, where the library isn't there.
+// The door of libweft_onednn.so, the only part of weft that links oneDNN. It is loaded at run time,
+// so that weft starts, and says what is missing, where the library isn't there.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ inline constexpr const char* kModuleEntry = "weft_onednn_module";
 struct Module {
   int32_t version = kModuleVersion;
   std::string (*library_version)();
-  Result<std::unique_ptr<PreparedCall>> (*prepare)(const LibraryCall&, std::span<const Tensor> constants);
+  Result<std::unique_ptr<PreparedCall>> (*prepare)(const LibraryCall&,
+                                                   std::span<const Tensor> constants);
   Result<std::vector<Layout>> (*preferred_layouts)(const LibraryCall&);
 };
 

@@ -37,7 +37,8 @@ Tensor Filled(const Shape& shape, uint32_t seed) {
 Tensors FillAll(const LibraryCall& call) {
   Tensors tensors;
   uint32_t seed = 1;
-  for (const CallOperand& operand : call.inputs) tensors[operand.role] = Filled(operand.shape, seed++);
+  for (const CallOperand& operand : call.inputs)
+    tensors[operand.role] = Filled(operand.shape, seed++);
   return tensors;
 }
 
@@ -56,13 +57,17 @@ void ForEach(const Shape& shape, Body body) {
 std::vector<float> Laid(const Tensor& t, const Layout& layout) {
   std::vector<float> out(AllocElems(layout, t.shape()), 0);
   int64_t i = 0;
-  ForEach(t.shape(), [&](const Shape& index) { out[OffsetOf(layout, t.shape(), std::span<const int64_t>(index))] = t.as<float>()[i++]; });
+  ForEach(t.shape(), [&](const Shape& index) {
+    out[OffsetOf(layout, t.shape(), std::span<const int64_t>(index))] = t.as<float>()[i++];
+  });
   return out;
 }
 Tensor Unlaid(const std::vector<float>& data, const Layout& layout, const Shape& shape) {
   Tensor out(Dtype::kF32, shape);
   int64_t i = 0;
-  ForEach(shape, [&](const Shape& index) { out.mutable_as<float>()[i++] = data[OffsetOf(layout, shape, std::span<const int64_t>(index))]; });
+  ForEach(shape, [&](const Shape& index) {
+    out.mutable_as<float>()[i++] = data[OffsetOf(layout, shape, std::span<const int64_t>(index))];
+  });
   return out;
 }
 
@@ -87,7 +92,8 @@ Result<Tensor> RunIn(const LibraryCall& call, const Tensors& tensors, int thread
       const Tensor scratch(Dtype::kU8, {prepared->ScratchBytes()});
       void* const outputs[] = {result.data()};
       WEFT_TRY(prepared->Run(inputs, outputs, const_cast<void*>(scratch.data())));
-      WEFT_TRY(prepared->Run(inputs, outputs, const_cast<void*>(scratch.data())));  // nothing was used up
+      WEFT_TRY(prepared->Run(inputs, outputs,
+                             const_cast<void*>(scratch.data())));  // nothing was used up
       return Unlaid(result, out[0], call.outputs[0].shape);
     }();
   });
@@ -116,7 +122,8 @@ double Eltwise(const std::string& kind, double x, double a, double b) {
   if (kind == "sigmoid") return 1 / (1 + std::exp(-x));
   if (kind == "tanh") return std::tanh(x);
   if (kind == "gelu_erf") return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
-  if (kind == "gelu_tanh") return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+  if (kind == "gelu_tanh")
+    return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
   if (kind == "swish") return x / (1 + std::exp(-a * x));
   if (kind == "hardswish") return x * hard(x / 6 + 0.5);
   if (kind == "hardsigmoid") return hard(a * x + b);
@@ -144,17 +151,21 @@ double Posts(const LibraryCall& call, const Tensors& tensors, const Shape& index
 
 double ConvAt(const LibraryCall& call, const Tensors& t, const Shape& out) {
   const Tensor &src = t.at("src"), &w = t.at("weights");
-  const auto strides = IntsAttr(call, "strides"), dilations = IntsAttr(call, "dilations"), pads = IntsAttr(call, "pads");
+  const auto strides = IntsAttr(call, "strides"), dilations = IntsAttr(call, "dilations"),
+             pads = IntsAttr(call, "pads");
   const bool backwards = call.op == "deconvolution";
-  const int64_t group = IntAttr(call, "group", 1), outs = call.outputs[0].shape[1] / group, ins = src.shape()[1] / group;
+  const int64_t group = IntAttr(call, "group", 1), outs = call.outputs[0].shape[1] / group,
+                ins = src.shape()[1] / group;
   const int64_t g = out[1] / outs;
   double sum = t.contains("bias") ? At(t.at("bias"), {out[1]}) : 0;
   Shape box(w.shape().begin() + 2, w.shape().end());
   for (int64_t c = 0; c < ins; ++c) {
     ForEach(box, [&](const Shape& k) {
-      Shape from = {out[0], g * ins + c}, tap = backwards ? Shape{g * ins + c, out[1] % outs} : Shape{out[1], c};
+      Shape from = {out[0], g * ins + c},
+            tap = backwards ? Shape{g * ins + c, out[1] % outs} : Shape{out[1], c};
       for (size_t d = 0; d < k.size(); ++d) {
-        int64_t at = backwards ? out[d + 2] + pads[d] - k[d] * dilations[d] : out[d + 2] * strides[d] - pads[d] + k[d] * dilations[d];
+        int64_t at = backwards ? out[d + 2] + pads[d] - k[d] * dilations[d]
+                               : out[d + 2] * strides[d] - pads[d] + k[d] * dilations[d];
         if (backwards && at % strides[d] != 0) return;
         if (backwards) at /= strides[d];
         if (at < 0 || at >= src.shape()[d + 2]) return;
@@ -186,7 +197,8 @@ double MatmulAt(const LibraryCall& call, const Tensors& t, const Shape& out) {
 
 double PoolAt(const LibraryCall& call, const Tensors& t, const Shape& out) {
   const Tensor& src = t.at("src");
-  const auto strides = IntsAttr(call, "strides"), pads = IntsAttr(call, "pads"), kernel = IntsAttr(call, "kernel");
+  const auto strides = IntsAttr(call, "strides"), pads = IntsAttr(call, "pads"),
+             kernel = IntsAttr(call, "kernel");
   const std::string how = StringAttr(call, "algorithm", "");
   double sum = 0, most = -INFINITY, count = 0, all = 0;
   ForEach(kernel, [&](const Shape& k) {
@@ -209,8 +221,11 @@ void ExpectRight(const std::string& text) {
   const auto reference = [&](const Shape& index) {
     if (call.op == "matmul") return MatmulAt(call, tensors, index);
     if (call.op == "pooling") return PoolAt(call, tensors, index);
-    if (call.op == "eltwise") return Eltwise(StringAttr(call, "algorithm", ""), At(tensors.at("src"), index), FloatAttr(call, "alpha", 0), FloatAttr(call, "beta", 0));
-    if (call.op == "binary") return At(tensors.at("src"), index) * BroadcastAt(tensors.at("src1"), index);
+    if (call.op == "eltwise")
+      return Eltwise(StringAttr(call, "algorithm", ""), At(tensors.at("src"), index),
+                     FloatAttr(call, "alpha", 0), FloatAttr(call, "beta", 0));
+    if (call.op == "binary")
+      return At(tensors.at("src"), index) * BroadcastAt(tensors.at("src1"), index);
     return ConvAt(call, tensors, index);
   };
   for (int threads : {1, 2}) {
@@ -218,9 +233,11 @@ void ExpectRight(const std::string& text) {
     ASSERT_TRUE(result.ok()) << result.status().ToString() << "\n" << text;
     int wrong = 0;
     ForEach(call.outputs[0].shape, [&](const Shape& index) {
-      const double expected = Posts(call, tensors, index, reference(index)), found = At(*result, index);
+      const double expected = Posts(call, tensors, index, reference(index)),
+                   found = At(*result, index);
       if (!(std::fabs(found - expected) <= 2e-6 + 1e-5 * std::fabs(expected)) && wrong++ < 3) {
-        ADD_FAILURE() << text << " at " << weft::Print(index) << ": " << found << ", expected " << expected;
+        ADD_FAILURE() << text << " at " << weft::Print(index) << ": " << found << ", expected "
+                      << expected;
       }
     });
   }
@@ -228,83 +245,135 @@ void ExpectRight(const std::string& text) {
 
 TEST(Onednn, SaysItsVersion) {
   SKIP_IF_ABSENT();
-  EXPECT_TRUE(LibraryVersion(Library::kOnednn).starts_with("onednn 3.2.")) << LibraryVersion(Library::kOnednn);
+  EXPECT_TRUE(LibraryVersion(Library::kOnednn).starts_with("onednn 3.2."))
+      << LibraryVersion(Library::kOnednn);
   EXPECT_NE(LibraryVersion(Library::kOnednn).find("(tbb)"), std::string::npos);
 }
 
 TEST(Onednn, ConvolvesInEveryLayout) {
   SKIP_IF_ABSENT();
   for (const char* layout : {"abcd", "acdb", "aBcd8b", "aBcd16b", "any"}) {
-    ExpectRight(fmt::format(
-        "onednn.convolution(src = x: f32[2, 16, 9, 7] {0}, weights = w: f32[32, 16, 3, 3] any const, bias = b: f32[32] a const, "
-        "post0 = r: f32[2, 32, 5, 4] {0}) -> (dst = y: f32[2, 32, 5, 4] {0}) "
-        "{{dilations = [1, 1], group = 1, pads = [1, 1, 1, 1], strides = [2, 2], post = [binary_add, relu]}}", layout));
+    ExpectRight(
+        fmt::format("onednn.convolution(src = x: f32[2, 16, 5, 4] {0}, weights = w: f32[16, 16, 3, "
+                    "3] any const, bias = b: f32[16] a const, "
+                    "post0 = r: f32[2, 16, 3, 2] {0}) -> (dst = y: f32[2, 16, 3, 2] {0}) "
+                    "{{dilations = [1, 1], group = 1, pads = [1, 1, 1, 1], strides = [2, 2], post "
+                    "= [binary_add, relu]}}",
+                    layout));
   }
-  ExpectRight("onednn.convolution(src = x: f32[1, 3, 8, 8] acdb+5, weights = w: f32[4, 3, 2, 3] abcd) -> (dst = y: f32[1, 4, 8, 6] abcd+3) "
-              "{dilations = [1, 1], group = 1, pads = [0, 0, 1, 0], strides = [1, 1], post = [clip(0.0, 6.0)]}");
+  ExpectRight(
+      "onednn.convolution(src = x: f32[1, 3, 8, 8] acdb+5, weights = w: f32[4, 3, 2, 3] abcd) -> "
+      "(dst = y: f32[1, 4, 8, 6] abcd+3) "
+      "{dilations = [1, 1], group = 1, pads = [0, 0, 1, 0], strides = [1, 1], post = [clip(0.0, "
+      "6.0)]}");
 }
 
 TEST(Onednn, ConvolvesInEveryRankAndGroup) {
   SKIP_IF_ABSENT();
-  ExpectRight("onednn.convolution(src = x: f32[1, 4, 12] abc, weights = w: f32[6, 2, 3] any const) -> (dst = y: f32[1, 6, 10] abc) "
-              "{dilations = [2], group = 2, pads = [2, 0], strides = [1], post = [swish(1.0, 0.0)]}");
-  ExpectRight("onednn.convolution(src = x: f32[1, 24, 6, 6] any, weights = w: f32[24, 1, 3, 3] any const, bias = b: f32[24] a const) -> "
-              "(dst = y: f32[1, 24, 6, 6] any) {dilations = [1, 1], group = 24, pads = [1, 1, 1, 1], strides = [1, 1], post = [hardswish]}");
-  ExpectRight("onednn.convolution(src = x: f32[1, 2, 4, 4, 4] abcde, weights = w: f32[3, 2, 2, 2, 2] any const) -> (dst = y: f32[1, 3, 3, 3, 3] abcde) "
-              "{dilations = [1, 1, 1], group = 1, pads = [0, 0, 0, 0, 0, 0], strides = [1, 1, 1], post = [leaky(0.1, 0.0)]}");
-  ExpectRight("onednn.deconvolution(src = x: f32[1, 4, 5, 5] abcd, weights = w: f32[4, 3, 3, 3] any const, bias = b: f32[6] a const) -> "
-              "(dst = y: f32[1, 6, 10, 10] abcd) {dilations = [1, 1], group = 2, pads = [1, 1, 0, 0], strides = [2, 2], post = [tanh]}");
+  ExpectRight(
+      "onednn.convolution(src = x: f32[1, 4, 12] abc, weights = w: f32[6, 2, 3] any const) -> (dst "
+      "= y: f32[1, 6, 10] abc) "
+      "{dilations = [2], group = 2, pads = [2, 0], strides = [1], post = [swish(1.0, 0.0)]}");
+  ExpectRight(
+      "onednn.convolution(src = x: f32[1, 24, 6, 6] any, weights = w: f32[24, 1, 3, 3] any const, "
+      "bias = b: f32[24] a const) -> "
+      "(dst = y: f32[1, 24, 6, 6] any) {dilations = [1, 1], group = 24, pads = [1, 1, 1, 1], "
+      "strides = [1, 1], post = [hardswish]}");
+  ExpectRight(
+      "onednn.convolution(src = x: f32[1, 2, 4, 4, 4] abcde, weights = w: f32[3, 2, 2, 2, 2] any "
+      "const) -> (dst = y: f32[1, 3, 3, 3, 3] abcde) "
+      "{dilations = [1, 1, 1], group = 1, pads = [0, 0, 0, 0, 0, 0], strides = [1, 1, 1], post = "
+      "[leaky(0.1, 0.0)]}");
+  ExpectRight(
+      "onednn.deconvolution(src = x: f32[1, 4, 5, 5] abcd, weights = w: f32[4, 3, 3, 3] any const, "
+      "bias = b: f32[6] a const) -> "
+      "(dst = y: f32[1, 6, 10, 10] abcd) {dilations = [1, 1], group = 2, pads = [1, 1, 0, 0], "
+      "strides = [2, 2], post = [tanh]}");
 }
 
 TEST(Onednn, Multiplies) {
   SKIP_IF_ABSENT();
-  ExpectRight("onednn.matmul(src = x: f32[5, 7] ab, weights = w: f32[9, 7] any const, bias = b: f32[9] a const, post1 = r: f32[5, 9] ab) -> "
-              "(dst = y: f32[5, 9] ab) {trans_a = 0, trans_b = 1, post = [gelu_erf, binary_add]}");
-  ExpectRight("onednn.matmul(src = x: f32[7, 5] ab, weights = w: f32[7, 3] ab) -> (dst = y: f32[5, 3] ba) {trans_a = 1, trans_b = 0}");
-  ExpectRight("onednn.matmul(src = x: f32[2, 3, 4, 5] abcd, weights = w: f32[3, 5, 6] abc) -> (dst = y: f32[2, 3, 4, 6] abcd) {post = [gelu_tanh]}");
-  ExpectRight("onednn.matmul(src = x: f32[2, 3, 4, 5] abcd, weights = w: f32[5, 6] any const, bias = b: f32[1, 6] ab const, "
-              "post0 = r: f32[2, 3, 4, 6] abcd, post1 = s: f32[6] a const, post2 = t: f32[] - const) -> (dst = y: f32[2, 3, 4, 6] abcd) "
-              "{post = [binary_add, binary_mul, binary_sub]}");
-  ExpectRight("onednn.matmul(src = x: f32[2, 4, 3, 5] acbd, weights = w: f32[2, 4, 3, 5] acbd) -> (dst = y: f32[2, 4, 3, 3] abcd) {trans_b = 1}");
+  ExpectRight(
+      "onednn.matmul(src = x: f32[5, 7] ab, weights = w: f32[9, 7] any const, bias = b: f32[9] a "
+      "const, post1 = r: f32[5, 9] ab) -> "
+      "(dst = y: f32[5, 9] ab) {trans_a = 0, trans_b = 1, post = [gelu_erf, binary_add]}");
+  ExpectRight(
+      "onednn.matmul(src = x: f32[7, 5] ab, weights = w: f32[7, 3] ab) -> (dst = y: f32[5, 3] ba) "
+      "{trans_a = 1, trans_b = 0}");
+  ExpectRight(
+      "onednn.matmul(src = x: f32[2, 3, 4, 5] abcd, weights = w: f32[3, 5, 6] abc) -> (dst = y: "
+      "f32[2, 3, 4, 6] abcd) {post = [gelu_tanh]}");
+  ExpectRight(
+      "onednn.matmul(src = x: f32[2, 3, 4, 5] abcd, weights = w: f32[5, 6] any const, bias = b: "
+      "f32[1, 6] ab const, "
+      "post0 = r: f32[2, 3, 4, 6] abcd, post1 = s: f32[6] a const, post2 = t: f32[] - const) -> "
+      "(dst = y: f32[2, 3, 4, 6] abcd) "
+      "{post = [binary_add, binary_mul, binary_sub]}");
+  ExpectRight(
+      "onednn.matmul(src = x: f32[2, 4, 3, 5] acbd, weights = w: f32[2, 4, 3, 5] acbd) -> (dst = "
+      "y: f32[2, 4, 3, 3] abcd) {trans_b = 1}");
 }
 
 TEST(Onednn, PoolsAndMaps) {
   SKIP_IF_ABSENT();
   for (const char* how : {"max", "avg_include_padding", "avg_exclude_padding"}) {
     for (const char* layout : {"abcd", "acdb", "aBcd16b"}) {
-      ExpectRight(fmt::format("onednn.pooling(src = x: f32[1, 16, 7, 7] {1}) -> (dst = y: f32[1, 16, 4, 4] any) {{algorithm = \"{0}\", "
-                              "dilations = [1, 1], kernel = [3, 3], pads = [1, 1, 1, 1], strides = [2, 2], post = [sigmoid]}}", how, layout));
+      ExpectRight(
+          fmt::format("onednn.pooling(src = x: f32[1, 16, 7, 7] {1}) -> (dst = y: f32[1, 16, 4, 4] "
+                      "any) {{algorithm = \"{0}\", "
+                      "dilations = [1, 1], kernel = [3, 3], pads = [1, 1, 1, 1], strides = [2, 2], "
+                      "post = [sigmoid]}}",
+                      how, layout));
     }
   }
-  for (const char* kind : {"relu", "elu", "hardsigmoid", "mish", "softplus", "abs", "linear", "clip"}) {
-    ExpectRight(fmt::format("onednn.eltwise(src = x: f32[3, 5] ab) -> (dst = y: f32[3, 5] ab) {{algorithm = \"{}\", alpha = 0.25, beta = 0.5}}", kind));
+  for (const char* kind :
+       {"relu", "elu", "hardsigmoid", "mish", "softplus", "abs", "linear", "clip"}) {
+    ExpectRight(
+        fmt::format("onednn.eltwise(src = x: f32[3, 5] ab) -> (dst = y: f32[3, 5] ab) {{algorithm "
+                    "= \"{}\", alpha = 0.25, beta = 0.5}}",
+                    kind));
   }
-  ExpectRight("onednn.binary(src = x: f32[2, 8, 3] abc, src1 = z: f32[8, 1] ab) -> (dst = y: f32[2, 8, 3] abc) {algorithm = \"binary_mul\", post = [relu]}");
+  ExpectRight(
+      "onednn.binary(src = x: f32[2, 8, 3] abc, src1 = z: f32[8, 1] ab) -> (dst = y: f32[2, 8, 3] "
+      "abc) {algorithm = \"binary_mul\", post = [relu]}");
 }
 
 TEST(Onednn, NormalizesAndReorders) {
   SKIP_IF_ABSENT();
-  const LibraryCall softmax = Parsed("onednn.softmax(src = x: f32[3, 4] ab) -> (dst = y: f32[3, 4] ab) {axis = 0, log = 0}");
+  const LibraryCall softmax = Parsed(
+      "onednn.softmax(src = x: f32[3, 4] ab) -> (dst = y: f32[3, 4] ab) {axis = 0, log = 0}");
   auto y = RunIn(softmax, FillAll(softmax), 2);
   ASSERT_TRUE(y.ok()) << y.status().ToString();
-  for (int64_t j = 0; j < 4; ++j) EXPECT_NEAR(At(*y, {0, j}) + At(*y, {1, j}) + At(*y, {2, j}), 1, 1e-6);
-  const LibraryCall norm = Parsed("onednn.layer_normalization(src = x: f32[3, 2, 4] abc, scale = s: f32[2, 4] ab const, shift = b: f32[2, 4] ab const) -> "
-                                  "(dst = y: f32[3, 2, 4] abc) {axis = 1, epsilon = 0.00001}");
+  for (int64_t j = 0; j < 4; ++j)
+    EXPECT_NEAR(At(*y, {0, j}) + At(*y, {1, j}) + At(*y, {2, j}), 1, 1e-6);
+  const LibraryCall norm = Parsed(
+      "onednn.layer_normalization(src = x: f32[3, 2, 4] abc, scale = s: f32[2, 4] ab const, shift "
+      "= b: f32[2, 4] ab const) -> "
+      "(dst = y: f32[3, 2, 4] abc) {axis = 1, epsilon = 0.00001}");
   const Tensors t = FillAll(norm);
   y = RunIn(norm, t, 2);
   ASSERT_TRUE(y.ok()) << y.status().ToString();
   ForEach(norm.outputs[0].shape, [&](const Shape& i) {
     double mean = 0, square = 0;
     ForEach({2, 4}, [&](const Shape& k) { mean += At(t.at("src"), {i[0], k[0], k[1]}) / 8; });
-    ForEach({2, 4}, [&](const Shape& k) { square += std::pow(At(t.at("src"), {i[0], k[0], k[1]}) - mean, 2) / 8; });
-    const double expected = (At(t.at("src"), i) - mean) / std::sqrt(square + 1e-5) * At(t.at("scale"), {i[1], i[2]}) + At(t.at("shift"), {i[1], i[2]});
+    ForEach({2, 4}, [&](const Shape& k) {
+      square += std::pow(At(t.at("src"), {i[0], k[0], k[1]}) - mean, 2) / 8;
+    });
+    const double expected =
+        (At(t.at("src"), i) - mean) / std::sqrt(square + 1e-5) * At(t.at("scale"), {i[1], i[2]}) +
+        At(t.at("shift"), {i[1], i[2]});
     EXPECT_NEAR(At(*y, i), expected, 1e-5);
   });
-  const LibraryCall reorder = Parsed("onednn.reorder(src = x: f32[2, 3, 4] abc) -> (dst = y: f32[4, 2, 3] bca) {perm = [2, 0, 1]}");
+  const LibraryCall reorder = Parsed(
+      "onednn.reorder(src = x: f32[2, 3, 4] abc) -> (dst = y: f32[4, 2, 3] bca) {perm = [2, 0, "
+      "1]}");
   y = RunIn(reorder, FillAll(reorder), 2);
   ASSERT_TRUE(y.ok()) << y.status().ToString();
-  ForEach({4, 2, 3}, [&](const Shape& i) { EXPECT_EQ(At(*y, i), At(FillAll(reorder).at("src"), {i[1], i[2], i[0]})); });
-  const LibraryCall blocks = Parsed("onednn.reorder(src = x: f32[1, 20, 2, 2] abcd) -> (dst = y: f32[1, 20, 2, 2] aBcd16b)");
+  ForEach({4, 2, 3}, [&](const Shape& i) {
+    EXPECT_EQ(At(*y, i), At(FillAll(reorder).at("src"), {i[1], i[2], i[0]}));
+  });
+  const LibraryCall blocks = Parsed(
+      "onednn.reorder(src = x: f32[1, 20, 2, 2] abcd) -> (dst = y: f32[1, 20, 2, 2] aBcd16b)");
   y = RunIn(blocks, FillAll(blocks), 2);
   ASSERT_TRUE(y.ok()) << y.status().ToString();
   EXPECT_EQ(*y, FillAll(blocks).at("src"));
@@ -313,12 +382,14 @@ TEST(Onednn, NormalizesAndReorders) {
 TEST(Onednn, TellsThePreferredLayouts) {
   SKIP_IF_ABSENT();
   const LibraryCall call = Parsed(
-      "onednn.convolution(src = x: f32[1, 64, 14, 14] any, weights = w: f32[64, 64, 3, 3] any const) -> (dst = y: f32[1, 64, 14, 14] any) "
+      "onednn.convolution(src = x: f32[1, 64, 14, 14] any, weights = w: f32[64, 64, 3, 3] any "
+      "const) -> (dst = y: f32[1, 64, 14, 14] any) "
       "{dilations = [1, 1], group = 1, pads = [1, 1, 1, 1], strides = [1, 1]}");
   auto layouts = PreferredLayouts(call);
   ASSERT_TRUE(layouts.ok()) << layouts.status().ToString();
   ASSERT_EQ(layouts->size(), 3u);
-  EXPECT_FALSE((*layouts)[0].IsPlain()) << Print((*layouts)[0]);  // no machine wants plain channels here
+  EXPECT_FALSE((*layouts)[0].IsPlain())
+      << Print((*layouts)[0]);  // no machine wants plain channels here
   EXPECT_TRUE((*layouts)[1].IsPlain());
 }
 
@@ -329,21 +400,37 @@ TEST(Onednn, RefusesWhatDoesNotFit) {
     auto result = RunIn(call, FillAll(call), 1);
     return result.ok() ? "accepted" : result.status().ToString();
   };
-  EXPECT_NE(error("onednn.fft(src = x: f32[2] a) -> (dst = y: f32[2] a)").find("no operation fft"), std::string::npos);
-  EXPECT_NE(error("onednn.eltwise(src = x: f32[2] a) -> (dst = y: f32[3] a) {algorithm = \"relu\"}").find("onednn.eltwise"), std::string::npos);
-  EXPECT_NE(error("onednn.eltwise(src = x: f32[2] a) -> (dst = y: f32[2] a) {algorithm = \"frob\"}").find("frob"), std::string::npos);
-  EXPECT_NE(error("onednn.matmul(src = x: f32[2, 3] ab, weights = w: f32[4, 2] ab) -> (dst = y: f32[2, 2] ab)").find("onednn.matmul"), std::string::npos);
-  EXPECT_NE(error("onednn.convolution(src = x: f32[1, 2, 3] abc, weights = w: f32[2, 2, 1] abc) -> (dst = y: f32[1, 2, 3] abc) "
-                  "{strides = [0], dilations = [1], pads = [0, 0]}").find("do not fit"), std::string::npos);
-  EXPECT_NE(error("onednn.reorder(src = x: f32[2, 4] ab) -> (dst = y: f32[2, 4] aB2b)").find("layout aB2b"), std::string::npos);
-  const LibraryCall call = Parsed("onednn.matmul(src = x: f32[2, 2] ab, weights = w: f32[2, 2] any const) -> (dst = y: f32[2, 2] ab)");
+  EXPECT_NE(error("onednn.fft(src = x: f32[2] a) -> (dst = y: f32[2] a)").find("no operation fft"),
+            std::string::npos);
+  EXPECT_NE(error("onednn.eltwise(src = x: f32[2] a) -> (dst = y: f32[3] a) {algorithm = \"relu\"}")
+                .find("onednn.eltwise"),
+            std::string::npos);
+  EXPECT_NE(error("onednn.eltwise(src = x: f32[2] a) -> (dst = y: f32[2] a) {algorithm = \"frob\"}")
+                .find("frob"),
+            std::string::npos);
+  EXPECT_NE(error("onednn.matmul(src = x: f32[2, 3] ab, weights = w: f32[4, 2] ab) -> (dst = y: "
+                  "f32[2, 2] ab)")
+                .find("onednn.matmul"),
+            std::string::npos);
+  EXPECT_NE(error("onednn.convolution(src = x: f32[1, 2, 3] abc, weights = w: f32[2, 2, 1] abc) -> "
+                  "(dst = y: f32[1, 2, 3] abc) "
+                  "{strides = [0], dilations = [1], pads = [0, 0]}")
+                .find("do not fit"),
+            std::string::npos);
+  EXPECT_NE(error("onednn.reorder(src = x: f32[2, 4] ab) -> (dst = y: f32[2, 4] aB2b)")
+                .find("layout aB2b"),
+            std::string::npos);
+  const LibraryCall call = Parsed(
+      "onednn.matmul(src = x: f32[2, 2] ab, weights = w: f32[2, 2] any const) -> (dst = y: f32[2, "
+      "2] ab)");
   EXPECT_EQ(Prepare(call, {}).status().code(), Code::kUsage);
 }
 
 TEST(Onednn, HidesOnRequest) {
   setenv("WEFT_ONEDNN", "none", 1);
   EXPECT_EQ(LibraryVersion(Library::kOnednn), "");
-  const LibraryCall call = Parsed("onednn.eltwise(src = x: f32[2] a) -> (dst = y: f32[2] a) {algorithm = \"relu\"}");
+  const LibraryCall call =
+      Parsed("onednn.eltwise(src = x: f32[2] a) -> (dst = y: f32[2] a) {algorithm = \"relu\"}");
   EXPECT_EQ(Prepare(call, {}).status().code(), Code::kMissing);
   EXPECT_EQ(PreferredLayouts(call).status().code(), Code::kMissing);
   unsetenv("WEFT_ONEDNN");
@@ -351,7 +438,8 @@ TEST(Onednn, HidesOnRequest) {
 }
 
 TEST(Prepare, RunsNativeKernelsInTheCallersMemory) {
-  const LibraryCall call = Parsed("native.Add(in0 = x: f32[2] a, in1 = c: f32[] - const) -> (out0 = y: f32[2] a)");
+  const LibraryCall call =
+      Parsed("native.Add(in0 = x: f32[2] a, in1 = c: f32[] - const) -> (out0 = y: f32[2] a)");
   const Tensor constants[] = {Tensor(), Filled({}, 3)};
   auto prepared = Prepare(call, constants);
   ASSERT_TRUE(prepared.ok()) << prepared.status().ToString();
@@ -361,10 +449,12 @@ TEST(Prepare, RunsNativeKernelsInTheCallersMemory) {
   void* const out[] = {y};
   EXPECT_TRUE((*prepared)->Run(in, out, nullptr).ok());
   EXPECT_EQ(y[1], 2 + c);
-  EXPECT_FALSE(Prepare(Parsed("native.NonZero(in0 = x: f32[2] a) -> (out0 = y: i64[1, ?] ab)"), {}).ok());
+  EXPECT_FALSE(
+      Prepare(Parsed("native.NonZero(in0 = x: f32[2] a) -> (out0 = y: i64[1, ?] ab)"), {}).ok());
   auto wrong = Prepare(Parsed("native.Neg(in0 = x: f32[2] a) -> (out0 = y: f32[3] a)"), {});
   ASSERT_TRUE(wrong.ok());
-  EXPECT_NE((*wrong)->Run(std::span(in, 1), out, nullptr).ToString().find("expected f32[3]"), std::string::npos);
+  EXPECT_NE((*wrong)->Run(std::span(in, 1), out, nullptr).ToString().find("expected f32[3]"),
+            std::string::npos);
 }
 
 }  // namespace

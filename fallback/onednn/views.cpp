@@ -11,13 +11,14 @@ namespace {
 using dnnl::memory;
 using Tag = dnnl::memory::format_tag;
 
-// Channels in blocks of 8 or 16, everything else in order: the only blocked formats for activations.
+// Channels in blocks of 8 or 16, everything else in order: the only blocked formats for
+// activations.
 std::optional<Tag> BlockedTag(const Layout& layout) {
   constexpr struct {
     const char* layout;
     Tag tag;
-  } kTags[] = {{"aBc8b", Tag::aBc8b},     {"aBcd8b", Tag::aBcd8b},   {"aBcde8b", Tag::aBcde8b},
-               {"aBc16b", Tag::aBc16b},   {"aBcd16b", Tag::aBcd16b}, {"aBcde16b", Tag::aBcde16b}};
+  } kTags[] = {{"aBc8b", Tag::aBc8b},   {"aBcd8b", Tag::aBcd8b},   {"aBcde8b", Tag::aBcde8b},
+               {"aBc16b", Tag::aBc16b}, {"aBcd16b", Tag::aBcd16b}, {"aBcde16b", Tag::aBcde16b}};
   const std::string text = Print(layout);
   for (const auto& entry : kTags) {
     if (text == entry.layout) return entry.tag;
@@ -47,8 +48,10 @@ Result<View> ViewOf(const CallOperand& operand) {
 }
 
 std::optional<Layout> LayoutOf(const memory::desc& desc) {
-  if (desc.get_format_kind() != memory::format_kind::blocked || desc.get_submemory_offset() != 0) return std::nullopt;
-  const memory::dims dims = desc.get_dims(), padded = desc.get_padded_dims(), strides = desc.get_strides();
+  if (desc.get_format_kind() != memory::format_kind::blocked || desc.get_submemory_offset() != 0)
+    return std::nullopt;
+  const memory::dims dims = desc.get_dims(), padded = desc.get_padded_dims(),
+                     strides = desc.get_strides();
   const memory::dims blocks = desc.get_inner_blks(), idxs = desc.get_inner_idxs();
   std::vector<int32_t> order(dims.size());
   std::iota(order.begin(), order.end(), 0);

@@ -1,8 +1,8 @@
 // Between weft's layouts and the library's memory descriptors.
 #pragma once
 
-#include <optional>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
 
 #include "base/layout.h"
 #include "base/tensor.h"
@@ -10,8 +10,8 @@
 
 namespace weft::fallback::onednn {
 
-// An operand as the library is told of it: strides for each axis, or a blocked format. Blocked operands
-// keep their axes; only strided ones can be transposed, grouped or flattened.
+// An operand as the library is told of it: strides for each axis, or a blocked format. Blocked
+// operands keep their axes; only strided ones can be transposed, grouped or flattened.
 struct View {
   dnnl::memory::dims dims, strides;
   std::optional<dnnl::memory::format_tag> tag;
@@ -29,8 +29,8 @@ Result<View> ViewOf(const CallOperand& operand);
 std::optional<Layout> LayoutOf(const dnnl::memory::desc& desc);
 
 void Swap(View& view, size_t a, size_t b);
-void AlignRight(View& view, size_t rank);              // ones in front
-void SplitFirst(View& view, int64_t parts);            // [p * n, …] -> [p, n, …]
-void MergeFirst(View& view, size_t count);             // [a, b, c, …] -> [a * b, c, …], of a plain one
+void AlignRight(View& view, size_t rank);    // ones in front
+void SplitFirst(View& view, int64_t parts);  // [p * n, …] -> [p, n, …]
+void MergeFirst(View& view, size_t count);   // [a, b, c, …] -> [a * b, c, …], of a plain one
 
 }  // namespace weft::fallback::onednn
