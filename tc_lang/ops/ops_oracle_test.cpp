@@ -108,6 +108,8 @@ std::string RunAlternative(const graph::Graph& graph, const Case& c, const Alter
   }
   const Status verified = Verify(alternative.program);
   if (!verified.ok()) return verified.ToString();
+  auto again = Parse(Print(alternative.program), c.name);
+  if (!again.ok() || !Equal(*again, alternative.program)) return "the printed program does not read back equal";
   auto outputs = Interpret(alternative.program, inputs);
   if (!outputs.ok()) return outputs.status().ToString();
   for (size_t k = 0; k < graph.outputs.size(); ++k) {

@@ -1,4 +1,6 @@
 // Running sums along one axis.
+#include <algorithm>
+
 #include "tc_lang/ops/families.h"
 
 namespace weft::tc::ops {
@@ -41,12 +43,12 @@ void CumSum(Writer& w) {
   const std::string zero = Lit(s.y.dtype, 0);
   const bool direct = !s.reverse && (!IsFloat(s.y.dtype) || SizeBytes(s.y.dtype) > 2);
   const Operand run = direct ? s.y : w.Temp("run", s.y.dtype);
-  if (!direct) w.Declare(run, s.x.dims);
-  const std::string before = w.At(run, along("t - 1"));
-  w.Set("recurrence", run, s.at, s.exclusive
-            ? fmt::format("t > 0 ? {} + {} : {}", before, source(1), zero)
-            : fmt::format("t > 0 ? {} + {} : {}", before, source(0), source(0)));
+  w.Range("t", std::min<int64_t>(s.extent, 1));
+  w.Set("recurrence", run, s.at, s.exclusive ? zero : source(0));
+  w.Range("t", s.extent, 1);
+  w.Set("recurrence", run, s.at, fmt::format("{} + {}", w.At(run, along("t - 1")), source(s.exclusive ? 1 : 0)));
   if (direct) return;
+  w.Range("t", s.extent);
   const std::string t = s.reverse ? Sum({{-1, "t"}}, s.extent - 1) : "t";
   w.Set("copy", s.y, s.at, w.At(run, along(t)));
 }

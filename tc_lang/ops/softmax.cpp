@@ -68,27 +68,27 @@ void SoftmaxOnline(Writer& w) {
   const Dtype dtype = r.x.dtype;
   const Operand block_max = w.Temp("block_max", dtype), max = w.Temp("max", dtype), shift = w.Temp("shift", dtype);
   const Operand block_sum = w.Temp("block_sum", dtype), sum = w.Temp("sum", dtype);
-  w.Range("t", r.extent / b);
+  const int64_t blocks = r.extent / b;
+  w.Range("t", blocks);
   w.Range("e", b);
   Subs from = r.at;
   from[static_cast<size_t>(r.axis)] = Sum({{b, "t"}, {1, "e"}});
-  Dims extents{Dim(r.extent / b)};
-  for (int64_t k = 0; k < r.x.rank(); ++k) {
-    if (k != r.axis) extents.push_back(r.x.dims[static_cast<size_t>(k)]);
-  }
-  w.Declare(max, extents);
-  w.Declare(sum, extents);
   const Subs now = Concat({"t"}, r.kept), before = Concat({"t - 1"}, r.kept);
-  const Subs last = Concat({std::to_string(r.extent / b - 1)}, r.kept);
+  const Subs last = Concat({std::to_string(blocks - 1)}, r.kept);
   const std::string zero = Lit(max.dtype, 0), low = Lowest(max.dtype), x = w.At(r.x, from);
   w.Reduce("reduction", block_max, now, "max=!", x);
-  w.Set("recurrence", max, now, fmt::format("t > 0 ? max({}, {}) : {}", w.At(max, before), w.At(block_max, now),
-                                            w.At(block_max, now)));
+  w.Range("t", 1);
+  w.Set("recurrence", max, now, w.At(block_max, now));
+  w.Range("t", blocks, 1);
+  w.Set("recurrence", max, now, fmt::format("max({}, {})", w.At(max, before), w.At(block_max, now)));
+  w.Range("t", blocks);
   w.Set("pointwise", shift, now, fmt::format("{0} == {1} ? {2} : {0}", w.At(max, now), low, zero));
   w.Reduce("reduction", block_sum, now, "+=!", fmt::format("exp({} - {})", x, w.At(shift, now)));
-  w.Set("recurrence", sum, now,
-        fmt::format("t > 0 ? {} * exp({} - {}) + {} : {}", w.At(sum, before), w.At(max, before), w.At(shift, now),
-                    w.At(block_sum, now), w.At(block_sum, now)));
+  w.Range("t", 1);
+  w.Set("recurrence", sum, now, w.At(block_sum, now));
+  w.Range("t", blocks, 1);
+  w.Set("recurrence", sum, now, fmt::format("{} * exp({} - {}) + {}", w.At(sum, before), w.At(max, before),
+                                            w.At(shift, now), w.At(block_sum, now)));
   w.Set("pointwise", r.y, r.at, fmt::format("exp({} - {}) / {}", w.At(r.x, r.at), w.At(shift, last), w.At(sum, last)));
 }
 

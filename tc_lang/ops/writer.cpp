@@ -300,7 +300,8 @@ std::string Writer::AtAligned(const Operand& x, const Subs& subs, const Dims& di
 
 Operand Writer::Temp(std::string_view suffix, Dtype dtype) {
   Operand t;
-  t.name = Fresh(fmt::format("{}_{}", Out(0).name, suffix));
+  const std::string base = HasOut(0) ? Out(0).name : "t";
+  t.name = Fresh(fmt::format("{}{}{}", base, base.ends_with('_') ? "" : "_", suffix));
   t.dtype = SizeBytes(dtype) == 2 && IsFloat(dtype) ? Dtype::kF32 : dtype;
   if (t.dtype != dtype) wide_names_.insert(t.name);
   return t;
@@ -365,12 +366,6 @@ bool Writer::IsWide(const std::string& value) const {
     at = std::max(end, at + 1);
   }
   return false;
-}
-
-void Writer::Declare(const Operand& temp, const Dims& dims) {
-  Operand t = temp;
-  t.dims = dims;
-  constants_ += fmt::format("  {}\n", Typed(t));
 }
 
 void Writer::Set(std::string_view tag, const Operand& y, const Subs& subs, const std::string& value) {
