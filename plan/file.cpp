@@ -10,8 +10,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/cache/file_cache.h"
+#include "base/file.h"
 #include "base/hash.h"
+#include "base/text.h"
 
 namespace weft::plan {
 namespace {
@@ -28,10 +29,10 @@ struct Section {
 };
 static_assert(sizeof(Section) == 64);
 
-// One entry of the table at the start of the `blobs` section.
+// One entry of the `blobs` section, which holds nothing else.
 struct BlobEntry {
   char hash[64];           // hex
-  uint64_t offset, bytes;  // in the section
+  uint64_t offset, bytes;  // in the file
 };
 static_assert(sizeof(BlobEntry) == 80);
 
@@ -40,30 +41,8 @@ std::string_view BytesOf(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
 }
 
-void Align(std::string& out) { out.resize((out.size() + kAlign - 1) / kAlign * kAlign, '\0'); }
-
-Result<std::string> BlobSection(const BlobStore& blobs) {
-  const std::vector<std::string> hashes = blobs.Hashes();
-  std::string section;
-  const uint64_t count = hashes.size();
-  section += BytesOf(count);
-  uint64_t at = sizeof count + count * sizeof(BlobEntry);
-  std::vector<Tensor> contents;
-  for (const std::string& hash : hashes) {
-    WEFT_TRY(Tensor bytes, blobs.Bytes(hash));
-    at = (at + kAlign - 1) / kAlign * kAlign;
-    BlobEntry entry{.offset = at, .bytes = static_cast<uint64_t>(bytes.elems())};
-    std::memcpy(entry.hash, hash.data(), sizeof entry.hash);
-    section += BytesOf(entry);
-    at += entry.bytes;
-    contents.push_back(std::move(bytes));
-  }
-  for (const Tensor& bytes : contents) {
-    Align(section);
-    section.append(bytes.as<char>(), static_cast<size_t>(bytes.elems()));
-  }
-  return section;
-}
+uint64_t RoundUp(uint64_t at) { return (at + kAlign - 1) / kAlign * kAlign; }
+void Align(std::string& out) { out.resize(RoundUp(out.size()), '\0'); }
 
 class Reader {
  public:
@@ -73,8 +52,8 @@ class Reader {
   Result<Plan> Run() {
     WEFT_TRY(Table());
     WEFT_TRY(auto text, Find("plan"));
-    WEFT_TRY(auto section, Find("blobs"));
-    WEFT_TRY(BlobStore blobs, Blobs(section));
+    WEFT_TRY(auto entries, Find("blobs"));
+    WEFT_TRY(BlobStore blobs, Blobs(entries));
     const std::string_view body(reinterpret_cast<const char*>(text.data()), text.size());
     WEFT_TRY(Plan plan, ParsePlan(body, name_ + ":plan", blobs));
     WEFT_TRY(Verify(plan));
@@ -93,7 +72,7 @@ class Reader {
     return value;
   }
 
-  // Everything before the sections, then that the sections cover the rest, in order, gaps zero.
+  // Everything before the sections, then the sections, in order, gaps zero.
   Status Table() {
     const size_t fixed = kMagic.size() + 2 * sizeof(uint32_t);
     if (file_.size() < fixed || std::memcmp(file_.data(), kMagic.data(), kMagic.size()) != 0)
@@ -107,55 +86,51 @@ class Reader {
     const Hash head = Sha256(file_.first(end));
     if (std::memcmp(head.bytes.data(), file_.data() + end, head.bytes.size()) != 0)
       return Bad("the table does not match its hash", end);
-    size_t at = end + head.bytes.size();
+    end_ = end + head.bytes.size();
     for (uint32_t i = 0; i < count; ++i) {
       const auto s = Read<Section>(fixed + i * sizeof(Section));
-      WEFT_TRY(OneSection(s, at, fixed + i * sizeof(Section)));
-      at = s.offset + s.bytes;
+      WEFT_TRY(Next(s.offset, s.bytes, fixed + i * sizeof(Section)));
+      const Hash hash = Sha256(file_.subspan(s.offset, s.bytes));
+      if (std::memcmp(hash.bytes.data(), s.sha256, sizeof s.sha256) != 0)
+        return Bad(fmt::format("section {} does not match its hash", PrintString(NameOf(s))), s.offset);
       sections_.push_back(s);
     }
-    if (at != file_.size()) return Bad("bytes after the last section", at);
     return {};
   }
 
-  Status OneSection(const Section& s, size_t at, size_t entry) {
-    const size_t aligned = (at + kAlign - 1) / kAlign * kAlign;
-    if (s.offset != aligned || s.offset > file_.size() || s.bytes > file_.size() - s.offset)
-      return Bad(fmt::format("a section at {} with {} bytes, in a file of {}", s.offset, s.bytes, file_.size()), entry);
-    for (size_t i = at; i < aligned; ++i)
+  // What comes next in the file: at the next aligned offset, after nothing but zeros.
+  Status Next(uint64_t offset, uint64_t bytes, size_t said_at) {
+    const uint64_t aligned = RoundUp(end_);
+    if (offset != aligned || offset > file_.size() || bytes > file_.size() - offset)
+      return Bad(fmt::format("found {} bytes at {}, expected them at {} in a file of {}", bytes, offset, aligned,
+                             file_.size()), said_at);
+    for (size_t i = end_; i < aligned; ++i)
       if (file_[i] != std::byte{0}) return Bad("a gap that is not zero", i);
-    const Hash hash = Sha256(file_.subspan(s.offset, s.bytes));
-    if (std::memcmp(hash.bytes.data(), s.sha256, sizeof s.sha256) != 0)
-      return Bad(fmt::format("section \"{}\" does not match its hash", std::string_view(s.name, strnlen(s.name, 16))), s.offset);
+    end_ = offset + bytes;
     return {};
   }
+
+  static std::string_view NameOf(const Section& s) { return {s.name, strnlen(s.name, sizeof s.name)}; }
 
   Result<std::span<const std::byte>> Find(std::string_view wanted) const {
     for (const Section& s : sections_)
-      if (std::string_view(s.name, strnlen(s.name, sizeof s.name)) == wanted) return file_.subspan(s.offset, s.bytes);
+      if (NameOf(s) == wanted) return file_.subspan(s.offset, s.bytes);
     return Bad(fmt::format("there is no section \"{}\"", wanted), 0);
   }
 
-  Result<BlobStore> Blobs(std::span<const std::byte> section) const {
-    const auto base = static_cast<size_t>(section.data() - file_.data());
+  // All blobs, used where they lie; the last of them ends the file.
+  Result<BlobStore> Blobs(std::span<const std::byte> entries) {
+    const auto base = static_cast<size_t>(entries.data() - file_.data());
     BlobStore blobs;
-    uint64_t count = 0;
-    if (section.size() < sizeof count) return Bad("a blob table that ends early", base);
-    std::memcpy(&count, section.data(), sizeof count);
-    if (count > (section.size() - sizeof count) / sizeof(BlobEntry)) return Bad("a blob table that ends early", base);
-    for (uint64_t i = 0; i < count; ++i) {
-      BlobEntry entry;
-      std::memcpy(&entry, section.data() + sizeof count + i * sizeof entry, sizeof entry);
-      if (entry.offset > section.size() || entry.bytes > section.size() - entry.offset)
-        return Bad(fmt::format("a blob at {} with {} bytes, in a section of {}", entry.offset, entry.bytes, section.size()),
-                   base + sizeof count + i * sizeof entry);
-      Tensor bytes = Tensor::Borrow(Dtype::kU8, {static_cast<int64_t>(entry.bytes)}, owner_, section.data() + entry.offset);
-      // The section's hash has been checked, so this only says that the name fits; and with 64-byte
-      // alignment the weights can be used where they lie.
+    if (entries.size() % sizeof(BlobEntry) != 0) return Bad("a blob table that ends early", base + entries.size());
+    for (size_t at = base; at < base + entries.size(); at += sizeof(BlobEntry)) {
+      const auto entry = Read<BlobEntry>(at);
+      WEFT_TRY(Next(entry.offset, entry.bytes, at));
+      const Tensor bytes = Tensor::Borrow(Dtype::kU8, {static_cast<int64_t>(entry.bytes)}, owner_, file_.data() + entry.offset);
       if (blobs.Put(bytes) != std::string_view(entry.hash, sizeof entry.hash))
-        return Bad("a blob that does not match its hash", base + entry.offset);
-      if (entry.offset % kAlign) return Bad("a blob that is not aligned", base + entry.offset);
+        return Bad("a blob that does not match its hash", entry.offset);
     }
+    if (end_ != file_.size()) return Bad("bytes after the last blob", end_);
     return blobs;
   }
 
@@ -163,6 +138,7 @@ class Reader {
   std::shared_ptr<const void> owner_;
   std::string name_;
   std::vector<Section> sections_;
+  size_t end_ = 0;  // of what was read so far
 };
 
 struct Mapping {
@@ -176,28 +152,44 @@ struct Mapping {
 }  // namespace
 
 Result<std::string> SerializePlan(const Plan& plan) {
-  WEFT_TRY(std::string blobs, BlobSection(plan.blobs));
-  const std::pair<std::string_view, std::string> contents[] = {{"plan", Print(plan)}, {"blobs", std::move(blobs)}};
-  std::string table(kMagic);
-  const uint32_t count = std::size(contents);
-  table += BytesOf(kFormatVersion);
-  table += BytesOf(count);
-  uint64_t at = table.size() + count * sizeof(Section) + sizeof(Hash::bytes);
-  for (const auto& [name, body] : contents) {
-    at = (at + kAlign - 1) / kAlign * kAlign;
-    Section s{.name = {}, .offset = at, .bytes = body.size(), .sha256 = {}};
+  const std::vector<std::string> hashes = plan.blobs.Hashes();
+  const std::string text = Print(plan);
+  constexpr uint32_t kCount = 2;
+  const uint64_t text_at = RoundUp(kMagic.size() + 2 * sizeof(uint32_t) + kCount * sizeof(Section) + sizeof(Hash::bytes));
+  const uint64_t blobs_at = RoundUp(text_at + text.size());
+  std::string entries;
+  std::vector<Tensor> contents;
+  uint64_t at = blobs_at + hashes.size() * sizeof(BlobEntry);
+  for (const std::string& hash : hashes) {
+    WEFT_TRY(Tensor bytes, plan.blobs.Bytes(hash));
+    BlobEntry entry{.offset = RoundUp(at), .bytes = static_cast<uint64_t>(bytes.elems())};
+    std::memcpy(entry.hash, hash.data(), sizeof entry.hash);
+    entries += BytesOf(entry);
+    at = entry.offset + entry.bytes;
+    contents.push_back(std::move(bytes));
+  }
+  std::string file(kMagic);
+  file.reserve(at);
+  file += BytesOf(kFormatVersion);
+  file += BytesOf(kCount);
+  const auto section = [&](std::string_view name, uint64_t offset, const std::string& body) {
+    Section s{.name = {}, .offset = offset, .bytes = body.size(), .sha256 = {}};
     std::memcpy(s.name, name.data(), name.size());
     const Hash hash = Sha256(body);
     std::memcpy(s.sha256, hash.bytes.data(), sizeof s.sha256);
-    table += BytesOf(s);
-    at += body.size();
-  }
-  const Hash hash = Sha256(table);
-  std::string file = std::move(table);
+    file += BytesOf(s);
+  };
+  section("plan", text_at, text);
+  section("blobs", blobs_at, entries);
+  const Hash hash = Sha256(file);
   file.append(reinterpret_cast<const char*>(hash.bytes.data()), hash.bytes.size());
-  for (const auto& [name, body] : contents) {
+  for (const std::string* body : {&text, static_cast<const std::string*>(&entries)}) {
     Align(file);
-    file += body;
+    file += *body;
+  }
+  for (const Tensor& bytes : contents) {
+    Align(file);
+    file.append(bytes.as<char>(), static_cast<size_t>(bytes.elems()));
   }
   return file;
 }
@@ -208,7 +200,7 @@ Status WritePlan(const Plan& plan, const std::string& path) {
 }
 
 Result<Plan> ReadPlan(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused, not waited for
   if (fd < 0) return Usage(std::strerror(errno)).At(path);
   struct stat info;
   auto mapping = std::make_shared<Mapping>();
@@ -220,6 +212,7 @@ Result<Plan> ReadPlan(const std::string& path) {
   }
   close(fd);
   if (!regular) return Invalid("not a regular file").At(path);
+  if (info.st_size > kMaxFileBytes) return Limit(fmt::format("a file of {} bytes", info.st_size)).At(path);
   if (!mapping->data) return Invalid("an empty file, or one that can't be mapped").At(path);
   return Reader({static_cast<const std::byte*>(mapping->data), mapping->bytes}, mapping, path).Run();
 }

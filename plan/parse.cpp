@@ -83,29 +83,32 @@ class Parser {
     WEFT_TRY(Tensor text, blobs_.Get(hash, Dtype::kU8, {bytes}));
     k.loops.assign(text.as<char>(), static_cast<size_t>(bytes));
     if (!kernels_.emplace(k.name, KernelId(plan_.kernels.size())).second)
-      return lexer_.Error(fmt::format("two kernels are called \"{}\"", k.name));
+      return lexer_.Error(fmt::format("two kernels are called {}", PrintString(k.name)));
     plan_.kernels.push_back(std::move(k));
     return {};
   }
 
-  // Operand lists come before the buffers they name are known, so names are resolved at the end.
-  Result<std::vector<std::string>> Names() {
-    std::vector<std::string> names;
+  // Operand lists come before the buffers they name are known, so names are resolved at the end. A bare
+  // underscore is an absent operand; a buffer of that name is quoted.
+  Result<std::vector<Token>> Names() {
+    std::vector<Token> names;
     WEFT_TRY(lexer_.Expect("("));
     while (!lexer_.Accept(")")) {
       if (!names.empty()) WEFT_TRY(lexer_.Expect(","));
-      WEFT_TRY(std::string name, lexer_.ExpectName());
-      names.push_back(std::move(name));
+      names.push_back(lexer_.Peek());
+      WEFT_TRY(names.back().text, lexer_.ExpectName());
     }
     return names;
   }
 
-  Result<std::vector<BufferId>> Resolve(const std::vector<std::string>& names) {
+  Result<std::vector<BufferId>> Resolve(const std::vector<Token>& names) {
     std::vector<BufferId> ids;
-    for (const std::string& name : names) {
-      const auto it = buffers_.find(name);
-      if (it == buffers_.end() && name != "_") return lexer_.Error(fmt::format("no buffer is called \"{}\"", name));
-      ids.push_back(it == buffers_.end() ? BufferId() : it->second);
+    for (const Token& name : names) {
+      const bool absent = name.kind == TokenKind::kName && name.text == "_";
+      const auto it = buffers_.find(name.text);
+      if (!absent && it == buffers_.end())
+        return lexer_.ErrorAt(name, fmt::format("no buffer is called {}", PrintString(name.text)));
+      ids.push_back(absent ? BufferId() : it->second);
     }
     return ids;
   }
@@ -113,6 +116,7 @@ class Parser {
   Status OneSpecialization() {
     s_ = {};
     buffers_.clear();
+    extents_.clear();
     WEFT_TRY(auto inputs, Names());
     WEFT_TRY(lexer_.Expect("->"));
     WEFT_TRY(auto outputs, Names());
@@ -122,6 +126,8 @@ class Parser {
     while (!lexer_.Accept("}")) {
       if (lexer_.Accept("extent")) {
         WEFT_TRY(std::string name, lexer_.ExpectName());
+        if (!extents_.emplace(name, std::ssize(s_.extents)).second)
+          return lexer_.Error(fmt::format("two extents are called {}", PrintString(name)));
         s_.extents.push_back(std::move(name));
       } else if (lexer_.Accept("buffer")) {
         WEFT_TRY(OneBuffer());
@@ -147,11 +153,11 @@ class Parser {
         continue;
       }
       WEFT_TRY(std::string name, lexer_.ExpectName());
-      size_t k = 0;
-      while (k < s_.extents.size() && s_.extents[k] != name) ++k;
-      if (k == s_.extents.size()) return lexer_.Error(fmt::format("no extent is called \"{}\"", name));
-      shape.push_back(-1 - static_cast<int64_t>(k));
+      const auto it = extents_.find(name);
+      if (it == extents_.end()) return lexer_.Error(fmt::format("no extent is called {}", PrintString(name)));
+      shape.push_back(-1 - it->second);
     }
+    if (shape.size() > Layout::kMaxRank) return lexer_.Error(fmt::format("a rank of {}", shape.size()));
     return shape;
   }
 
@@ -169,9 +175,10 @@ class Parser {
     WEFT_TRY(std::string kind, lexer_.ExpectName());
     size_t k = 0;
     while (k < std::size(kBufferKinds) && kBufferKinds[k] != kind) ++k;
-    if (k == std::size(kBufferKinds)) return lexer_.Error(fmt::format("unknown kind of buffer \"{}\"", kind));
+    if (k == std::size(kBufferKinds)) return lexer_.Error(fmt::format("unknown kind of buffer {}", PrintString(kind)));
     b.kind = static_cast<BufferKind>(k);
-    WEFT_TRY(BufferPlace(b));
+    int64_t blob_bytes = -1;
+    WEFT_TRY(BufferPlace(b, blob_bytes));
     WEFT_TRY(lexer_.Expect("live"));
     WEFT_TRY(int64_t first, Count());
     WEFT_TRY(lexer_.Expect(":"));
@@ -180,24 +187,25 @@ class Parser {
     b.first_step = static_cast<int32_t>(first);
     b.last_step = static_cast<int32_t>(last);
     WEFT_TRY(b.bytes, BufferBytes(b));
+    if (blob_bytes >= 0 && blob_bytes != b.bytes)
+      return lexer_.Error(fmt::format("a blob of {} bytes for {} of {}", blob_bytes, PrintString(b.name), b.bytes));
     if (!buffers_.emplace(b.name, BufferId(s_.buffers.size())).second)
-      return lexer_.Error(fmt::format("two buffers are called \"{}\"", b.name));
+      return lexer_.Error(fmt::format("two buffers are called {}", PrintString(b.name)));
     s_.buffers.push_back(std::move(b));
     return {};
   }
 
-  Status BufferPlace(Buffer& b) {
+  Status BufferPlace(Buffer& b, int64_t& blob_bytes) {
     if (b.kind == BufferKind::kArena || b.kind == BufferKind::kBounded) {
       WEFT_TRY(lexer_.Expect("at"));
       WEFT_TRY(b.offset, Count());
     } else if (b.kind == BufferKind::kWeight && lexer_.Is("blob")) {
-      int64_t bytes = 0;
-      WEFT_TRY(Blob(b.blob, bytes));
+      WEFT_TRY(Blob(b.blob, blob_bytes));
     } else if (b.kind == BufferKind::kAlias) {
       WEFT_TRY(lexer_.Expect("of"));
       WEFT_TRY(std::string name, lexer_.ExpectName());
       const auto it = buffers_.find(name);
-      if (it == buffers_.end()) return lexer_.Error(fmt::format("no earlier buffer is called \"{}\"", name));
+      if (it == buffers_.end()) return lexer_.Error(fmt::format("no earlier buffer is called {}", PrintString(name)));
       b.alias = it->second;
     }
     return {};
@@ -208,14 +216,14 @@ class Parser {
     WEFT_TRY(std::string kind, lexer_.ExpectName());
     size_t k = 0;
     while (k < 5 && StepKindName(static_cast<StepKind>(k)) != kind) ++k;
-    if (k == 5) return lexer_.Error(fmt::format("unknown kind of step \"{}\"", kind));
+    if (k == 5) return lexer_.Error(fmt::format("unknown kind of step {}", PrintString(kind)));
     step.kind = static_cast<StepKind>(k);
     WEFT_TRY(step.name, lexer_.ExpectName());
     if (step.kind == StepKind::kOwn) {
       WEFT_TRY(lexer_.Expect("kernel"));
       WEFT_TRY(std::string kernel, lexer_.ExpectName());
       const auto it = kernels_.find(kernel);
-      if (it == kernels_.end()) return lexer_.Error(fmt::format("no kernel is called \"{}\"", kernel));
+      if (it == kernels_.end()) return lexer_.Error(fmt::format("no kernel is called {}", PrintString(kernel)));
       step.kernel = it->second;
     }
     WEFT_TRY(auto inputs, Names());
@@ -224,7 +232,8 @@ class Parser {
     WEFT_TRY(auto outputs, Names());
     WEFT_TRY(step.outputs, Resolve(outputs));
     if (lexer_.Accept("params")) {
-      WEFT_TRY(step.params, Names());
+      WEFT_TRY(auto params, Names());
+      for (Token& param : params) step.params.push_back(std::move(param.text));
     }
     WEFT_TRY(lexer_.Expect("us"));
     WEFT_TRY(step.us, lexer_.ExpectFloat());
@@ -256,6 +265,7 @@ class Parser {
   Specialization s_;
   std::map<std::string, KernelId> kernels_;
   std::map<std::string, BufferId> buffers_;
+  std::map<std::string, int64_t> extents_;
 };
 
 }  // namespace

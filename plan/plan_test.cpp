@@ -16,10 +16,9 @@ namespace {
 Plan SmallPlan() {
   Plan plan{.name = "small", .model_hash = "ab", .weft = "weft 0", .codegen = "none", .libraries = ""};
   plan.target.threads = 2;
-  for (const char* name : {"first", "second"}) {
-    plan.kernels.push_back({.name = name, .loops = std::string("loops ") + name, .key = "00ff"});
-    plan.blobs.Put(TextBlob(plan.kernels.back().loops));
-  }
+  plan.kernels = {{.name = "first", .loops = "loops first (a: in f32[2, 3], w: in f32[4] align 64, b: out f32[2, 3]) {\n}\n", .key = "00ff"},
+                  {.name = "second", .loops = "loops second (a: in f32[6], b: out f32[6]) for \"n {\" {\n}\n", .key = "00ff"}};
+  for (const Kernel& k : plan.kernels) plan.blobs.Put(TextBlob(k.loops));
   Tensor weight(Dtype::kF32, {4});
   for (int i = 0; i < 4; ++i) weight.mutable_as<float>()[i] = static_cast<float>(i);
   Specialization s;
@@ -107,11 +106,49 @@ TEST(Plan, VerifyFindsWrongStructure) {
   EXPECT_NE(broken([](Plan&, Specialization& s) { s.buffers[2].last_step = 0; }), "");
   EXPECT_NE(broken([](Plan& p, Specialization&) { p.kernels[1].name = "first"; }), "");
   EXPECT_NE(broken([](Plan& p, Specialization&) { p.kernels[1].rank_scratch_bytes = -1; }), "");
+  EXPECT_NE(broken([](Plan& p, Specialization&) { p.kernels[1].key = "../x"; }), "");
+  EXPECT_NE(broken([](Plan& p, Specialization&) { p.kernels[1].key = ""; }), "");
+  EXPECT_NE(broken([](Plan& p, Specialization&) { p.kernels[1].loops = "loops system (a: in f32[6], b: out f32[6]) {}"; }), "");
+  EXPECT_NE(broken([](Plan&, Specialization& s) { s.inputs.clear(); }), "");
+  EXPECT_NE(broken([](Plan&, Specialization& s) { s.inputs.push_back(s.inputs[0]); }), "");
+  EXPECT_NE(broken([](Plan&, Specialization& s) { s.outputs[0] = BufferId(2); }), "");
+  EXPECT_NE(broken([](Plan&, Specialization& s) { s.extents = {"n", "n"}; }), "");
+  EXPECT_NE(broken([](Plan&, Specialization& s) { s.buffers[0].layout.row_pad_elems = INT64_MAX / 2; }), "");
+}
+
+// Machine code trusts its nest, so a step must give it operands of that many bytes, in that order.
+TEST(Plan, VerifyComparesStepsWithTheNestsOfTheirKernels) {
+  const auto broken = [](const char* loops) {
+    Plan plan = SmallPlan();
+    plan.kernels[1].loops = loops;
+    const Status status = Verify(plan);
+    return status.ok() ? std::string() : status.what();
+  };
+  EXPECT_EQ(broken("loops second (a: in f32[2, 3], b: out f32[6]) {"), "");
+  EXPECT_EQ(broken("loops second (a: in f32[6], b: inout f32[6]) {"), "");
+  EXPECT_NE(broken("loops second (a: in f32[7], b: out f32[6]) {"), "");
+  EXPECT_NE(broken("loops second (a: in i32[6], b: out f32[6]) {"), "");
+  EXPECT_NE(broken("loops second (a: in f32[6], b: out f32[6] layout \"a+2\") {"), "");
+  EXPECT_NE(broken("loops second (a: out f32[6], b: in f32[6]) {"), "");
+  EXPECT_NE(broken("loops second (a: in f32[6]) {"), "");
+  EXPECT_NE(broken("loops second <n> (a: in f32[n], b: out f32[6]) {"), "");
+  EXPECT_NE(broken("loops second (a: in f32[6] align 4096, b: out f32[6]) {"), "");
+  EXPECT_NE(broken("loops second"), "");
+  EXPECT_NE(broken(""), "");
+}
+
+TEST(Plan, AnUnderscoreIsAName) {
+  Plan plan = SmallPlan();
+  plan.specializations[0].buffers[0].name = "_";
+  auto parsed = ParsePlan(Print(plan), "t", plan.blobs);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().ToString();
+  EXPECT_TRUE(Equal(plan, *parsed));
 }
 
 TEST(Plan, VerifyFindsOverlapsOfWhatIsLiveAtOnce) {
   Plan plan = SmallPlan();
   Specialization& s = plan.specializations[0];
+  plan.kernels[0].loops = "loops first (a: in f32[2, 3], w: in f32[4], b: out f32[2, 3], c: out f32[2, 3]) {\n}\n";
   Buffer other = s.buffers[2];
   other.name = "other";
   s.buffers.push_back(other);

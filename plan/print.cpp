@@ -35,10 +35,13 @@ std::string PrintBuffer(const Specialization& s, const Buffer& b) {
   return text + fmt::format(" live {}:{}\n", b.first_step, b.last_step);
 }
 
+// An absent operand is `_`, so a buffer of that name is quoted.
+std::string OperandName(const std::string& name) { return name == "_" ? PrintString(name) : PrintName(name); }
+
 std::string PrintOperands(const Specialization& s, const std::vector<BufferId>& ids) {
   std::string text = "(";
   for (size_t i = 0; i < ids.size(); ++i)
-    text += (i ? ", " : "") + (ids[i].valid() ? PrintName(s.buffers[ids[i].index].name) : std::string("_"));
+    text += (i ? ", " : "") + (ids[i].valid() ? OperandName(s.buffers[ids[i].index].name) : std::string("_"));
   return text + ")";
 }
 

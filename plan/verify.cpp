@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <queue>
 #include <set>
 
 #include "base/text.h"
 #include "plan/plan.h"
+#include "plan/signature.h"
 
 namespace weft::plan {
 namespace {
@@ -21,11 +23,8 @@ class Verifier {
     std::set<std::string> names;
     for (const Kernel& k : plan_.kernels) {
       if (k.name.empty() || !names.insert(k.name).second)
-        return Invalid(fmt::format("two kernels are called \"{}\"", k.name));
-      if (k.rank_scratch_bytes < 0 || k.team_scratch_bytes < 0 || k.rank_scratch_bytes > kMaxBytes ||
-          k.team_scratch_bytes > kMaxBytes)
-        return Invalid(fmt::format("kernel \"{}\" asks for {} and {} bytes of scratch", k.name,
-                                   k.rank_scratch_bytes, k.team_scratch_bytes));
+        return Invalid(fmt::format("two kernels are called \"{}\"", Printable(k.name)));
+      if (Status status = OneKernel(k); !status.ok()) return std::move(status).At("kernel " + PrintString(k.name));
     }
     for (size_t i = 0; i < plan_.specializations.size(); ++i) {
       s_ = &plan_.specializations[i];
@@ -39,22 +38,42 @@ class Verifier {
   const Buffer& operator[](BufferId id) const { return s_->buffers[id.index]; }
   bool InRange(BufferId id) const { return id.valid() && id.index < std::ssize(s_->buffers); }
 
+  Status OneKernel(const Kernel& k) {
+    if (k.rank_scratch_bytes < 0 || k.team_scratch_bytes < 0 || k.rank_scratch_bytes > kMaxBytes ||
+        k.team_scratch_bytes > kMaxBytes)
+      return Invalid(fmt::format("it asks for {} and {} bytes of scratch", k.rank_scratch_bytes, k.team_scratch_bytes));
+    if (k.key.empty() || k.key.size() > 128 || k.key.find_first_not_of("0123456789abcdef") != k.key.npos)
+      return Invalid(fmt::format("its key is \"{}\", expected hexadecimal digits", Printable(k.key)));
+    WEFT_TRY(Signature signature, ReadSignature(k.loops, "loops of " + Printable(k.name)));
+    if (signature.name != k.name) return Invalid(fmt::format("its nest is called \"{}\"", Printable(signature.name)));
+    signatures_.push_back(std::move(signature));
+    return {};
+  }
+
   Status Specialized() {
+    roots_.clear();
+    if (std::set<std::string>(s_->extents.begin(), s_->extents.end()).size() != s_->extents.size())
+      return Invalid("two extents share a name");
     if (s_->arena_bytes < 0 || s_->arena_bytes > kMaxBytes)
       return Invalid(fmt::format("an arena of {} bytes", s_->arena_bytes));
     std::set<std::string> names;
     for (size_t i = 0; i < s_->buffers.size(); ++i) {
       if (s_->buffers[i].name.empty() || !names.insert(s_->buffers[i].name).second)
-        return Invalid(fmt::format("two buffers are called \"{}\"", s_->buffers[i].name));
+        return Invalid(fmt::format("two buffers are called {}", PrintString(s_->buffers[i].name)));
       WEFT_TRY(OneBuffer(i));
+      const Buffer& b = s_->buffers[i];
+      roots_.push_back(b.kind == BufferKind::kAlias ? roots_[b.alias.index] : BufferId(i));
     }
     WEFT_TRY(Flow());
+    WEFT_TRY(Interface());
     return Overlaps();
   }
 
   Status OneBuffer(size_t i) {
     const Buffer& b = s_->buffers[i];
-    const auto bad = [&](std::string what) { return Invalid(std::move(what)).At(fmt::format("buffer \"{}\"", b.name)); };
+    const auto bad = [&](std::string what) { return Invalid(std::move(what)).At("buffer " + PrintString(b.name)); };
+    if (b.shape.size() > Layout::kMaxRank)
+      return bad(fmt::format("a rank of {}, at most {} are known", b.shape.size(), Layout::kMaxRank));
     if (b.layout.rank() != b.shape.size())
       return bad(fmt::format("layout {} for {} axes", weft::Print(b.layout), b.shape.size()));
     for (int64_t e : b.shape)
@@ -69,7 +88,8 @@ class Verifier {
     if (b.kind == BufferKind::kAlias) {
       if (!InRange(b.alias) || b.alias.index >= static_cast<int32_t>(i)) return bad("an alias of no earlier buffer");
       if ((*this)[b.alias].bytes < bytes)
-        return bad(fmt::format("{} bytes, an alias of \"{}\" with {}", bytes, (*this)[b.alias].name, (*this)[b.alias].bytes));
+        return bad(fmt::format("{} bytes, an alias of {} with {}", bytes, PrintString((*this)[b.alias].name),
+                               (*this)[b.alias].bytes));
     }
     if (b.kind == BufferKind::kWeight && bytes > 0) WEFT_TRY(Weight(b));
     if ((b.kind == BufferKind::kInput || b.kind == BufferKind::kOutput) && !b.layout.IsPlain())
@@ -79,13 +99,11 @@ class Verifier {
 
   Status Weight(const Buffer& b) {
     auto blob = plan_.blobs.Get(b.blob, Dtype::kU8, {b.bytes});
-    return blob.ok() ? Status() : std::move(blob.status()).At(fmt::format("buffer \"{}\"", b.name));
+    return blob.ok() ? Status() : std::move(blob.status()).At("buffer " + PrintString(b.name));
   }
 
-  BufferId Root(BufferId id) const {
-    while ((*this)[id].kind == BufferKind::kAlias) id = (*this)[id].alias;
-    return id;
-  }
+  // Who holds the memory of a buffer; found once, since a chain of aliases may be long.
+  BufferId Root(BufferId id) const { return roots_[id.index]; }
 
   // Every buffer is written before it is read, and nothing that is not the plan's own is written.
   Status Flow() {
@@ -97,12 +115,33 @@ class Verifier {
     for (size_t i = 0; i < s_->steps.size(); ++i) {
       const Step& step = s_->steps[i];
       if (Status status = OneStep(step, static_cast<int32_t>(i), written); !status.ok())
-        return std::move(status).At(fmt::format("step {} \"{}\"", i, step.name));
+        return std::move(status).At(fmt::format("step {} {}", i, PrintString(step.name)));
     }
-    for (BufferId id : s_->inputs)
-      if (!InRange(id) || (*this)[id].kind != BufferKind::kInput) return Invalid("an input that is no input buffer");
     for (BufferId id : s_->outputs)
       if (!InRange(id) || !written[id.index]) return Invalid("an output that no step writes");
+    return {};
+  }
+
+  // Each input buffer gets an address exactly once, each output buffer at least once, and what the caller
+  // is given from the arena still stands there at the end.
+  Status Interface() {
+    std::vector<int> times(s_->buffers.size(), 0);
+    for (BufferId id : s_->inputs) {
+      if (!InRange(id) || (*this)[id].kind != BufferKind::kInput) return Invalid("an input that is no input buffer");
+      if (++times[id.index] > 1) return Invalid(fmt::format("{} is an input twice", PrintString((*this)[id].name)));
+    }
+    for (BufferId id : s_->outputs) {
+      times[id.index] = 1;
+      const Buffer& root = (*this)[Root(id)];
+      const bool planned = root.kind == BufferKind::kArena || root.kind == BufferKind::kBounded;
+      if (planned && root.last_step + 1 < std::ssize(s_->steps))
+        return Invalid(fmt::format("output {} does not live until the end", PrintString((*this)[id].name)));
+    }
+    for (size_t i = 0; i < times.size(); ++i) {
+      const Buffer& b = s_->buffers[i];
+      if (times[i] == 0 && (b.kind == BufferKind::kInput || b.kind == BufferKind::kOutput))
+        return Invalid("an input or output buffer that the caller never gives").At("buffer " + PrintString(b.name));
+    }
     return {};
   }
 
@@ -119,7 +158,7 @@ class Verifier {
     for (BufferId id : step.inputs) {
       if (!id.valid() && is_call) continue;
       if (!InRange(id)) return Invalid("an operand that is no buffer");
-      if (!written[Root(id).index]) return Invalid(fmt::format("\"{}\" is read before it is written", (*this)[id].name));
+      if (!written[Root(id).index]) return Invalid(fmt::format("{} is read before it is written", PrintString((*this)[id].name)));
       WEFT_TRY(Alive(Root(id), at));
     }
     for (BufferId id : step.outputs) {
@@ -128,7 +167,7 @@ class Verifier {
       const BufferKind kind = (*this)[Root(id)].kind;
       const bool view = step.kind == StepKind::kView;
       if (!view && (kind == BufferKind::kInput || kind == BufferKind::kWeight))
-        return Invalid(fmt::format("\"{}\" is written, but is an input or a weight", (*this)[id].name));
+        return Invalid(fmt::format("{} is written, but is an input or a weight", PrintString((*this)[id].name)));
       written[id.index] = true;
       if (!view) written[Root(id).index] = true;
       WEFT_TRY(Alive(Root(id), at));
@@ -136,13 +175,45 @@ class Verifier {
     if (step.kind == StepKind::kView &&
         (step.inputs.size() != 1 || step.outputs.size() != 1 || Root(step.outputs[0]) != Root(step.inputs[0])))
       return Invalid("a view of other memory than its source");
+    return step.kind == StepKind::kOwn ? KernelOperands(step) : Status();
+  }
+
+  // Machine code reads and writes as many bytes as its nest says, and assumes that what it writes is
+  // nothing else that it was given.
+  Status KernelOperands(const Step& step) {
+    const Signature& signature = signatures_[step.kernel.index];
+    if (signature.params != step.params.size())
+      return Invalid(fmt::format("found {} params, its kernel has {}", step.params.size(), signature.params));
+    const size_t inputs = step.inputs.size(), count = inputs + step.outputs.size();
+    if (signature.operands.size() != count)
+      return Invalid(fmt::format("found {} operands, its kernel has {}", count, signature.operands.size()));
+    std::set<int32_t> seen_inputs, seen_outputs;
+    for (size_t i = 0; i < count; ++i) {
+      const BufferId id = i < inputs ? step.inputs[i] : step.outputs[i - inputs];
+      const Operand& operand = signature.operands[i];
+      const Buffer& b = (*this)[id];
+      if (operand.is_written != (i >= inputs))
+        return Invalid(fmt::format("{} is {}, the kernel {} it", PrintString(b.name), i < inputs ? "read" : "written",
+                                   operand.is_written ? "writes" : "reads"));
+      Buffer expected{.name = operand.name, .dtype = operand.dtype, .shape = operand.shape, .layout = operand.layout};
+      WEFT_TRY(int64_t bytes, BufferBytes(expected));
+      const bool is_known = std::ranges::find(operand.shape, -1) == operand.shape.end();
+      if (b.dtype != operand.dtype || (is_known && b.bytes != bytes))
+        return Invalid(fmt::format("{} is {}{} in {} bytes, the kernel expects {}{} in {}", PrintString(b.name),
+                                   DtypeName(b.dtype), weft::Print(b.shape), b.bytes, DtypeName(operand.dtype),
+                                   weft::Print(operand.shape), bytes));
+      const int32_t root = Root(id).index;
+      if (i < inputs) seen_inputs.insert(root);
+      else if (b.bytes > 0 && (seen_inputs.contains(root) || !seen_outputs.insert(root).second))
+        return Invalid(fmt::format("{} shares memory with another operand", PrintString(b.name)));
+    }
     return {};
   }
 
   Status Alive(BufferId id, int32_t step) {
     const Buffer& b = (*this)[id];
     if (step < b.first_step || step > b.last_step)
-      return Invalid(fmt::format("\"{}\" is used outside its lifetime {}:{}", b.name, b.first_step, b.last_step));
+      return Invalid(fmt::format("{} is used outside its lifetime {}:{}", PrintString(b.name), b.first_step, b.last_step));
     return {};
   }
 
@@ -155,10 +226,10 @@ class Verifier {
       if (!InRange(ids[i])) return Invalid("an operand that is no buffer");
       const Buffer& b = (*this)[ids[i]];
       if (b.dtype != operands[i].dtype || b.shape != operands[i].shape)
-        return Invalid(fmt::format("operand \"{}\" is {}{}, the call expects {}{}", b.name, DtypeName(b.dtype),
+        return Invalid(fmt::format("operand {} is {}{}, the call expects {}{}", PrintString(b.name), DtypeName(b.dtype),
                                    weft::Print(b.shape), DtypeName(operands[i].dtype), weft::Print(operands[i].shape)));
       if (!operands[i].any_layout && b.layout != operands[i].layout)
-        return Invalid(fmt::format("operand \"{}\" has layout {}, the call expects {}", b.name,
+        return Invalid(fmt::format("operand {} has layout {}, the call expects {}", PrintString(b.name),
                                    weft::Print(b.layout), weft::Print(operands[i].layout)));
     }
     return {};
@@ -172,21 +243,26 @@ class Verifier {
       if ((b.kind == BufferKind::kArena || b.kind == BufferKind::kBounded) && b.bytes > 0) planned.push_back(&b);
     std::sort(planned.begin(), planned.end(), [](const Buffer* a, const Buffer* b) { return a->first_step < b->first_step; });
     std::map<int64_t, const Buffer*> live;  // by offset; disjoint
+    const auto ends_later = [](const Buffer* a, const Buffer* b) { return a->last_step > b->last_step; };
+    std::priority_queue<const Buffer*, std::vector<const Buffer*>, decltype(ends_later)> ending(ends_later);
     for (const Buffer* b : planned) {
-      std::erase_if(live, [&](const auto& entry) { return entry.second->last_step < b->first_step; });
+      for (; !ending.empty() && ending.top()->last_step < b->first_step; ending.pop()) live.erase(ending.top()->offset);
       auto next = live.lower_bound(b->offset);
       const Buffer* clash = nullptr;
       if (next != live.end() && next->first < b->offset + b->bytes) clash = next->second;
       if (next != live.begin() && std::prev(next)->first + std::prev(next)->second->bytes > b->offset)
         clash = std::prev(next)->second;
-      if (clash) return Invalid(fmt::format("\"{}\" and \"{}\" are live at once and overlap", clash->name, b->name));
+      if (clash) return Invalid(fmt::format("{} and {} are live at once and overlap", PrintString(clash->name), PrintString(b->name)));
       live[b->offset] = b;
+      ending.push(b);
     }
     return {};
   }
 
   const Plan& plan_;
   const Specialization* s_ = nullptr;
+  std::vector<Signature> signatures_;  // by kernel
+  std::vector<BufferId> roots_;        // by buffer
 };
 
 }  // namespace
@@ -197,13 +273,16 @@ Result<int64_t> BufferBytes(const Buffer& buffer) {
   // Blocks and row padding multiply the count by little; the bound leaves room for them.
   WEFT_TRY(int64_t elems, CountElems(shape));
   if (elems > kMaxBytes / 16)
-    return Limit(fmt::format("{} elements", elems)).At(fmt::format("buffer \"{}\"", buffer.name));
+    return Limit(fmt::format("{} elements", elems)).At("buffer " + PrintString(buffer.name));
   for (const Layout::Axis& a : buffer.layout.axes)
-    if (a.block > 4096) return Invalid("a block of more than 4096").At(fmt::format("buffer \"{}\"", buffer.name));
+    if (a.block > 4096) return Invalid("a block of more than 4096").At("buffer " + PrintString(buffer.name));
   if (buffer.layout.rank() != shape.size())
     return Invalid(fmt::format("layout {} for {} axes", weft::Print(buffer.layout), shape.size()))
-        .At(fmt::format("buffer \"{}\"", buffer.name));
-  return AllocElems(buffer.layout, shape) * SizeBytes(buffer.dtype);
+        .At("buffer " + PrintString(buffer.name));
+  const int64_t alloc = AllocElems(buffer.layout, shape);  // padding may be huge, or leave int64: then INT64_MAX
+  if (alloc > kMaxBytes / 16)
+    return Limit(fmt::format("{} elements with its padding", alloc)).At("buffer " + PrintString(buffer.name));
+  return alloc * SizeBytes(buffer.dtype);
 }
 
 Status Verify(const Plan& plan) { return Verifier(plan).Run(); }

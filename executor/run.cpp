@@ -1,0 +1,113 @@
+// Running: stretches of own kernels by the team, library calls between them.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <new>
+
+#include "base/text.h"
+#include "executor/state.h"
+
+namespace weft::executor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double MicrosecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+}
+
+bool IsSet(const int32_t& flag) { return __atomic_load_n(&flag, __ATOMIC_RELAXED) != 0; }
+bool IsSet(const KernelFault& fault) { return __atomic_load_n(&fault.code, __ATOMIC_RELAXED) != 0; }
+
+constexpr size_t kNever = SIZE_MAX;
+
+// What the ranks of a stretch share.
+struct Stretch {
+  std::span<ReadyStep> steps;
+  StepTime* times;  // by step of the specialization, or null
+  Barrier& barrier;
+  const int32_t& cancel;
+  std::atomic<size_t> last = kNever;  // all ranks stop after this one
+
+  // All ranks must leave after the same step, or one would wait at a barrier for ever. A fault is known
+  // to all behind the barrier of its step. A cancel can come at any time, so rank 0 alone looks, and
+  // names the step before the barrier that ends it.
+  void Run(uint32_t rank, uint32_t size) {
+    const FloatMode mode;
+    Clock::time_point begin;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      ReadyStep& step = steps[i];
+      if (times && rank == 0) begin = Clock::now();
+      step.function(&step.args, rank, size);
+      if (rank == 0 && IsSet(cancel) && last.load(std::memory_order_relaxed) == kNever) last.store(i, std::memory_order_relaxed);
+      if (size > 1 && (times || i + 1 < steps.size())) barrier.Wait();
+      if (times && rank == 0) times[step.step].us = MicrosecondsSince(begin);
+      if (IsSet(step.fault) || last.load(std::memory_order_relaxed) <= i) return;
+    }
+  }
+};
+
+}  // namespace
+
+// The team is entered once for the whole stretch.
+void Executor::State::RunOwn(std::span<ReadyStep> steps, StepTime* times) {
+  for (ReadyStep& step : steps) step.fault = {};
+  Stretch stretch{.steps = steps, .times = times, .barrier = team->barrier(), .cancel = cancel};
+  if (threads == 1) return stretch.Run(0, 1);
+  team->Run([&stretch](uint32_t rank, uint32_t size) { stretch.Run(rank, size); });
+}
+
+Status Executor::State::RunCall(const ReadyStep& step, const Specialized& ready) {
+  Status status;
+  void* const* at = ready.operands.data() + step.first;
+  team->RunInArena([&] {
+    const FloatMode mode;
+    try {
+      status = step.call->Run({at, step.inputs}, {at + step.inputs, step.outputs}, call_scratch.get());
+    } catch (const std::bad_alloc&) {
+      status = Limit("no memory in a library call");
+    }
+  });
+  return status;
+}
+
+Status Executor::State::RunSteps(const plan::Specialization& s, std::span<ReadyStep> steps, Specialized& ready,
+                                 std::vector<StepTime>* times) {
+  __atomic_store_n(&cancel, 0, __ATOMIC_RELAXED);
+  if (times) times->assign(s.steps.size(), {});
+  for (size_t i = 0; i < steps.size();) {
+    size_t end = i;
+    while (end < steps.size() && !steps[end].call) ++end;
+    if (end > i) {
+      RunOwn(steps.subspan(i, end - i), times ? times->data() : nullptr);
+    } else {
+      const auto begin = Clock::now();
+      end = i + 1;
+      if (Status status = RunCall(steps[i], ready); !status.ok())
+        return std::move(status).At("step " + PrintString(s.steps[steps[i].step].name));
+      if (times) (*times)[steps[i].step].us = MicrosecondsSince(begin);
+    }
+    for (; i < end; ++i)
+      if (IsSet(steps[i].fault)) return Fault(s, steps[i]);
+    if (IsSet(cancel)) return Status(Code::kInterrupted, "the run was cancelled");
+  }
+  return {};
+}
+
+Status Executor::State::Fault(const plan::Specialization& s, const ReadyStep& ready) const {
+  const plan::Step& step = s.steps[ready.step];
+  const uint64_t operand = ready.fault.operand;
+  std::string whom = fmt::format("operand {}", operand);
+  if (operand < step.inputs.size() + step.outputs.size()) {
+    const plan::BufferId id = operand < step.inputs.size() ? step.inputs[operand] : step.outputs[operand - step.inputs.size()];
+    const plan::Buffer& b = s.buffers[id.index];
+    whom = fmt::format("{}, which is {}{}", PrintString(b.name), DtypeName(b.dtype), weft::Print(b.shape));
+  }
+  std::string nodes;
+  for (const std::string& node : step.nodes) nodes += (nodes.empty() ? ", for node " : ", ") + PrintString(node);
+  return Invalid(fmt::format("index {} is outside of {}", ready.fault.index, whom))
+      .At(fmt::format("kernel {}{}", PrintString(plan.kernels[step.kernel.index].name), nodes))
+      .Try("check the values of the integer inputs");
+}
+
+}  // namespace weft::executor
