@@ -126,7 +126,8 @@ std::string Describe(const Graph& graph, NodeId id) {
   }
   if (!node.name.empty()) return fmt::format("node {} ({})", PrintString(node.name), op);
   for (ValueId output : node.outputs) {
-    if (output.valid()) return fmt::format("node of {} ({})", PrintString(graph[output].name), op);
+    const bool known = output.valid() && static_cast<size_t>(output.index) < graph.values.size();  // else Verify's case
+    if (known) return fmt::format("node of {} ({})", PrintString(graph[output].name), op);
   }
   return fmt::format("node {} ({})", id.index, op);
 }

@@ -36,6 +36,7 @@ class Parser {
       return lex_.ErrorAt(token, fmt::format("symbol {} is not declared", PrintName(name)));
     }
     if (!pending_.empty()) return lex_.Error(fmt::format("subgraph {} is missing", pending_.begin()->first));
+    SortSymbols();
     return std::move(graph_);
   }
 
@@ -60,6 +61,23 @@ class Parser {
       names.push_back(std::move(name));
     }
     return names;
+  }
+
+  // In the order in which they are declared, which may differ from that of their first use.
+  void SortSymbols() {
+    std::vector<SymbolId> now(graph_.symbols.size());
+    std::vector<Symbol> symbols;
+    for (SymbolId id : declared_) {
+      now[static_cast<size_t>(id.index)] = SymbolId(symbols.size());
+      symbols.push_back(std::move(graph_.symbols[static_cast<size_t>(id.index)]));
+    }
+    graph_.symbols = std::move(symbols);
+    for (Value& value : graph_.values) {
+      if (!value.shape) continue;
+      for (Extent& extent : *value.shape) {
+        if (!extent.IsConstant()) extent = now[static_cast<size_t>(extent.symbol().index)];
+      }
+    }
   }
 
   // name[: type], a value that is defined here.
@@ -113,6 +131,7 @@ class Parser {
     } else if (undeclared_.erase(name) == 0) {
       return lex_.ErrorAt(at, fmt::format("symbol {} is declared twice", PrintName(name)));
     }
+    declared_.push_back(found->second);
     if (lex_.Accept("in")) {
       WEFT_TRY(const int64_t min, lex_.ExpectInt());
       WEFT_TRY(lex_.Expect(":"));
@@ -342,6 +361,7 @@ class Parser {
   Graph graph_;
   std::unordered_map<std::string, ValueId> values_;
   std::unordered_map<std::string, SymbolId> symbols_;
+  std::vector<SymbolId> declared_;
   std::map<std::string, Token> undeclared_;                  // used before a `symbol` line
   std::map<std::string, std::shared_ptr<Graph>> pending_;    // named by a node, body to come
 };
