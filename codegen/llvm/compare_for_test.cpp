@@ -146,6 +146,25 @@ std::string FirstDifference(const loops::LoopNest& nest, const Arena& want, cons
   return "";
 }
 
+// "" if the dynamic symbol table defines all that it names.
+std::string UndefinedSymbol(const MachineCode& code) {
+  const uint8_t* file = code.shared_object.data();
+  Elf64_Ehdr header;
+  std::memcpy(&header, file, sizeof(header));
+  for (int section = 0; section < header.e_shnum; ++section) {
+    Elf64_Shdr table;
+    std::memcpy(&table, file + header.e_shoff + section * sizeof(table), sizeof(table));
+    if (table.sh_type != SHT_DYNSYM) continue;
+    for (size_t i = 1; i < table.sh_size / sizeof(Elf64_Sym); ++i) {
+      Elf64_Sym symbol;
+      std::memcpy(&symbol, file + table.sh_offset + i * sizeof(symbol), sizeof(symbol));
+      if (symbol.st_shndx == SHN_UNDEF)
+        return fmt::format("symbol {} of the object is undefined", i);
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string Compare(const loops::LoopNest& nest, const Target& target,
@@ -153,6 +172,7 @@ std::string Compare(const loops::LoopNest& nest, const Target& target,
   if (const Status status = loops::Verify(nest); !status.ok()) return status.ToString();
   const Result<MachineCode> code = EmitMachineCode(nest, target);
   if (!code.ok()) return code.status().ToString();
+  if (std::string undefined = UndefinedSymbol(*code); !undefined.empty()) return undefined;
   const Result<LoadedKernel> kernel = LoadKernel(*code, nest.name);
   if (!kernel.ok()) return kernel.status().ToString();
   for (uint32_t size : options.sizes) {
@@ -176,22 +196,7 @@ std::string Compare(const loops::LoopNest& nest, const Target& target,
 
 std::string CompilesFor(const loops::LoopNest& nest, const Target& target) {
   const Result<MachineCode> code = EmitMachineCode(nest, target);
-  if (!code.ok()) return code.status().ToString();
-  const uint8_t* file = code->shared_object.data();
-  Elf64_Ehdr header;
-  std::memcpy(&header, file, sizeof(header));
-  for (int section = 0; section < header.e_shnum; ++section) {
-    Elf64_Shdr table;
-    std::memcpy(&table, file + header.e_shoff + section * sizeof(table), sizeof(table));
-    if (table.sh_type != SHT_DYNSYM) continue;
-    for (size_t i = 1; i < table.sh_size / sizeof(Elf64_Sym); ++i) {
-      Elf64_Sym symbol;
-      std::memcpy(&symbol, file + table.sh_offset + i * sizeof(symbol), sizeof(symbol));
-      if (symbol.st_shndx == SHN_UNDEF)
-        return fmt::format("symbol {} of the object is undefined", i);
-    }
-  }
-  return "";
+  return code.ok() ? UndefinedSymbol(*code) : code.status().ToString();
 }
 
 }  // namespace weft::codegen

@@ -10,7 +10,8 @@ using llvm::Value;
 
 namespace {
 
-// |x| as an integer significand m and exponent e with |x| = m * 2^e, both for finite x.
+// |x| = significand * 2^exponent, the significand with its leading bit in place also for
+// subnormals, whose exponent then is below 1; for finite x other than 0.
 struct Parts {
   Value *significand, *exponent;
 };
@@ -18,12 +19,15 @@ struct Parts {
 Parts Split(llvm::IRBuilder<>& b, Value* magnitude, unsigned fraction_bits) {
   llvm::Type* type = magnitude->getType();
   const auto lit = [&](uint64_t v) { return llvm::ConstantInt::get(type, v); };
+  const uint64_t leading = uint64_t{1} << fraction_bits;
   Value* biased = b.CreateLShr(magnitude, lit(fraction_bits));
-  Value* fraction = b.CreateAnd(magnitude, lit((uint64_t{1} << fraction_bits) - 1));
+  Value* fraction = b.CreateAnd(magnitude, lit(leading - 1));
   Value* subnormal = b.CreateICmpEQ(biased, lit(0));
-  return {
-      b.CreateSelect(subnormal, fraction, b.CreateOr(fraction, lit(uint64_t{1} << fraction_bits))),
-      b.CreateSelect(subnormal, lit(1), biased)};
+  Value* zeros = b.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, fraction, b.getFalse());
+  Value* up = b.CreateSub(zeros, lit(type->getIntegerBitWidth() - 1 - fraction_bits));
+  up = b.CreateSelect(subnormal, up, lit(0));
+  return {b.CreateSelect(subnormal, b.CreateShl(fraction, up), b.CreateOr(fraction, lit(leading))),
+          b.CreateSelect(subnormal, b.CreateSub(lit(1), up), biased)};
 }
 
 }  // namespace
@@ -70,7 +74,7 @@ llvm::Function* FmodFunction(llvm::Module& module, llvm::Type* type) {
   llvm::PHINode *r = b.CreatePHI(word, 2), *e = b.CreatePHI(word, 2);
   Value* fits = b.CreateICmpUGE(r, py.significand);
   Value* rest = b.CreateSelect(fits, b.CreateSub(r, py.significand), r);
-  b.CreateCondBr(b.CreateICmpUGT(e, py.exponent), shift, scale);
+  b.CreateCondBr(b.CreateICmpSGT(e, py.exponent), shift, scale);
   b.SetInsertPoint(shift);
   r->addIncoming(px.significand, divide);
   e->addIncoming(px.exponent, divide);
@@ -78,16 +82,21 @@ llvm::Function* FmodFunction(llvm::Module& module, llvm::Type* type) {
   e->addIncoming(b.CreateSub(e, lit(1)), shift);
   b.CreateBr(step);
 
-  // rest * 2^(exponent of y), rest < y's significand: bring its leading bit up to the implicit one.
+  // rest * 2^(exponent of y), rest < y's significand: to an exponent of at least 1 (what is shifted
+  // out is zero), then the leading bit up to the implicit one as far as the exponent allows.
   b.SetInsertPoint(scale);
+  Value* below = b.CreateICmpSLT(py.exponent, lit(1));
+  Value* down = b.CreateSelect(below, b.CreateSub(lit(1), py.exponent), lit(0));
+  rest = b.CreateLShr(rest, down);
+  Value* exponent = b.CreateSelect(below, lit(1), py.exponent);
   Value* unused = lit((wide ? 64 : 32) - 1 - fraction_bits);
   Value* zeros = b.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, rest, b.getFalse());
   Value* want = b.CreateSub(zeros, unused);
-  Value* allowed = b.CreateSub(py.exponent, lit(1));
+  Value* allowed = b.CreateSub(exponent, lit(1));
   Value* by = b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, want, allowed);
   Value* up = b.CreateShl(rest, by);
   Value* normal = b.CreateICmpUGE(up, lit(uint64_t{1} << fraction_bits));
-  Value* biased = b.CreateSelect(normal, b.CreateSub(py.exponent, by), lit(0));
+  Value* biased = b.CreateSelect(normal, b.CreateSub(exponent, by), lit(0));
   Value* fraction = b.CreateAnd(up, lit((uint64_t{1} << fraction_bits) - 1));
   Value* bits = b.CreateOr(b.CreateShl(biased, lit(fraction_bits)), fraction);
   bits = b.CreateSelect(b.CreateICmpEQ(rest, lit(0)), lit(0), bits);

@@ -1,0 +1,118 @@
+#include "codegen/cuda/emit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "codegen/cuda/body.h"
+#include "codegen/cuda/nvrtc.h"
+#include "codegen/cuda/places.h"
+
+namespace weft::codegen {
+
+using loops::Access;
+using loops::Buffer;
+using loops::LoopNest;
+
+namespace {
+
+using cuda::Place;
+
+std::string DimsText(const std::array<LaunchExtent, 3>& extents) {
+  std::vector<std::string> words;
+  for (const LaunchExtent& e : extents) {
+    words.push_back(e.IsConstant() ? fmt::format("{}", e.Eval({})) : "?");
+  }
+  return fmt::format("{}", fmt::join(words, " x "));
+}
+
+// Names come from models: quoted, so that none can end the comment.
+std::string Heading(const LoopNest& nest, const Target& target, const Launch& launch) {
+  std::string text = fmt::format("// {}\n", PrintString(nest.name));
+  for (const std::string& origin : nest.origins) {
+    text += fmt::format("// stands for {}\n", PrintString(origin));
+  }
+  text += fmt::format("// rebuild: weft opt --from loops --to cu --target cuda:{} FILE.loops\n",
+                      CudaArchitecture(target.isa));
+  text += fmt::format("// launch: grid {}, block {}; compile without contraction\n",
+                      DimsText(launch.grid), DimsText(launch.block));
+  return text;
+}
+
+std::string Parameters(const LoopNest& nest, const cuda::Names& names) {
+  std::string text;
+  for (size_t i = 0; i < nest.buffers.size(); ++i) {
+    const Buffer& b = nest.buffers[i];
+    if (b.access == Access::kLocal) continue;
+    text += fmt::format("{}{}* {},  // {}{}\n    ", b.access == Access::kIn ? "const " : "",
+                        cuda::MemoryType(b.dtype), names.buffers[i], DtypeName(b.dtype),
+                        b.layout.IsPlain() ? "" : " " + weft::Print(b.layout));
+  }
+  for (int32_t p = 0; p < nest.params; ++p) {
+    text += fmt::format("long long {},\n    ", names.vars[static_cast<size_t>(p)]);
+  }
+  return text + "unsigned char* weft_scratch, WeftFault* weft_error";
+}
+
+std::string Declarations(const LoopNest& nest, const cuda::Names& names,
+                         const cuda::Places& places) {
+  std::string text;
+  if (places.scratch_bytes > 0) {
+    text += fmt::format(
+        "  weft_scratch += {}ull * ((blockIdx.z * (unsigned long long)gridDim.y + blockIdx.y) *"
+        " gridDim.x + blockIdx.x);\n",
+        places.scratch_bytes);
+  }
+  for (size_t i = 0; i < nest.buffers.size(); ++i) {
+    const std::string_view type = cuda::MemoryType(nest.buffers[i].dtype);
+    const std::string& name = names.buffers[i];
+    const int64_t elems = std::max<int64_t>(
+        1, places.of[i] == Place::kOperand
+               ? 0
+               : loops::BufferBytes(nest.buffers[i], {}) / SizeBytes(nest.buffers[i].dtype));
+    switch (places.of[i]) {
+      case Place::kOperand:
+        break;
+      case Place::kShared:
+        text += fmt::format("  __shared__ __align__(16) {} {}[{}];\n", type, name, elems);
+        break;
+      case Place::kScratch:
+        text += fmt::format("  {}* const {} = ({}*)(weft_scratch + {});\n", type, name, type,
+                            places.offsets[i]);
+        break;
+      case Place::kThread:
+        text += fmt::format("  {} {}[{}];\n", type, name, elems);
+        break;
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<CudaText> EmitCudaText(const LoopNest& nest, const Target& target) {
+  if (target.kind != TargetKind::kCuda) {
+    return Usage(fmt::format("nest {}: {} is no CUDA target", nest.name, weft::Print(target)));
+  }
+  WEFT_TRY(Launch launch, LaunchOf(nest));
+  WEFT_TRY(const cuda::Places places, cuda::PlaceBuffers(nest));
+  const cuda::Names names = cuda::NamesOf(nest);
+  cuda::Helpers helpers;
+  const std::string body = cuda::BodyText(nest, names, places, launch, helpers);
+  const int64_t threads = launch.ThreadsPerBlock();
+  CudaText result{.symbol = nest.name,
+                  .shared_bytes = places.shared_bytes,
+                  .scratch_bytes = places.scratch_bytes,
+                  .local_bytes = places.local_bytes};
+  result.text = fmt::format(
+      "{}\nstruct WeftFault {{ unsigned long long code, operand; long long index; }};\n{}\n"
+      "extern \"C\" __global__ void {}{}(\n    {}) {{\n{}{}}}\n",
+      Heading(nest, target, launch), helpers.Text(),
+      threads > 0 ? fmt::format("__launch_bounds__({}) ", threads) : "", nest.name,
+      Parameters(nest, names), Declarations(nest, names, places), body);
+  result.launch = std::move(launch);
+  return result;
+}
+
+}  // namespace weft::codegen

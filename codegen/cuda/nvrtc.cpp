@@ -1,0 +1,181 @@
+#include "codegen/cuda/nvrtc.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdlib>
+#include <memory>
+
+namespace weft::codegen {
+namespace {
+
+// The few entries of NVRTC's C interface that are used, stable since CUDA 11.1; declared here so
+// that building needs no toolkit either.
+struct Nvrtc {
+  using Program = void*;
+  int (*version)(int*, int*) = nullptr;
+  const char* (*error_string)(int) = nullptr;
+  int (*create)(Program*, const char*, const char*, int, const char* const*,
+                const char* const*) = nullptr;
+  int (*destroy)(Program*) = nullptr;
+  int (*compile)(Program, int, const char* const*) = nullptr;
+  int (*log_size)(Program, size_t*) = nullptr;
+  int (*log)(Program, char*) = nullptr;
+  int (*cubin_size)(Program, size_t*) = nullptr;
+  int (*cubin)(Program, char*) = nullptr;
+};
+
+constexpr int kCompilationError = 6, kInvalidOption = 5;
+
+std::vector<std::string> Folders() {
+  std::vector<std::string> folders = {""};  // the loader's own search path
+  for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
+    if (const char* folder = std::getenv(name)) folders.push_back(std::string(folder) + "/lib64/");
+  }
+  folders.emplace_back(WEFT_CUDA_WHEELS "/lib/");
+  folders.emplace_back("/usr/local/cuda/lib64/");
+  return folders;
+}
+
+void* OpenLibrary(std::string& tried) {
+  for (const std::string& folder : Folders()) {
+    for (const std::string_view file : {"libnvrtc.so.13", "libnvrtc.so.12"}) {
+      const std::string path = folder + std::string(file);
+      if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+      tried = dlerror();
+    }
+  }
+  return nullptr;
+}
+
+struct Loaded {
+  Nvrtc functions;
+  Status status;
+};
+
+Loaded LoadNvrtc() {
+  Loaded loaded;
+  std::string tried;
+  void* library = OpenLibrary(tried);
+  if (library == nullptr) {
+    loaded.status = Missing(fmt::format("no NVRTC, CUDA's compiler, can be loaded: {}", tried))
+                        .Try("./dev setup, or set CUDA_HOME to a toolkit of version 12 or 13");
+    return loaded;
+  }
+  const auto find = [&]<typename F>(F*& function, const char* name) {
+    function = reinterpret_cast<F*>(dlsym(library, name));
+    if (function == nullptr) loaded.status = Missing(fmt::format("NVRTC has no {}", name));
+  };
+  Nvrtc& n = loaded.functions;
+  find(n.version, "nvrtcVersion");
+  find(n.error_string, "nvrtcGetErrorString");
+  find(n.create, "nvrtcCreateProgram");
+  find(n.destroy, "nvrtcDestroyProgram");
+  find(n.compile, "nvrtcCompileProgram");
+  find(n.log_size, "nvrtcGetProgramLogSize");
+  find(n.log, "nvrtcGetProgramLog");
+  find(n.cubin_size, "nvrtcGetCUBINSize");
+  find(n.cubin, "nvrtcGetCUBIN");
+  return loaded;
+}
+
+Result<const Nvrtc*> Library() {
+  static const Loaded kLoaded = LoadNvrtc();
+  if (!kLoaded.status.ok()) return kLoaded.status;
+  return &kLoaded.functions;
+}
+
+std::string LogOf(const Nvrtc& nvrtc, Nvrtc::Program program) {
+  size_t size = 0;
+  if (nvrtc.log_size(program, &size) != 0 || size == 0) return {};
+  std::string log(size, '\0');
+  if (nvrtc.log(program, log.data()) != 0) return {};
+  log.resize(size - 1);  // without the final zero
+  return log;
+}
+
+// The number right before `unit`, as in "40 registers"; 0 if it is not there.
+int64_t NumberBefore(std::string_view log, std::string_view unit) {
+  const size_t at = log.find(unit);
+  if (at == std::string_view::npos || at == 0) return 0;
+  size_t begin = at;
+  while (begin > 0 && (std::isdigit(static_cast<unsigned char>(log[begin - 1])) != 0)) --begin;
+  return begin == at ? 0 : std::atoll(std::string(log.substr(begin, at - begin)).c_str());
+}
+
+Result<std::vector<uint8_t>> ImageOf(const Nvrtc& nvrtc, Nvrtc::Program program) {
+  size_t size = 0;
+  if (nvrtc.cubin_size(program, &size) != 0 || size == 0) return Internal("NVRTC gave no cubin");
+  std::vector<uint8_t> image(size);
+  if (nvrtc.cubin(program, reinterpret_cast<char*>(image.data())) != 0) {
+    return Internal("NVRTC gave no cubin");
+  }
+  return image;
+}
+
+}  // namespace
+
+std::string_view CudaArchitecture(Isa isa) {
+  switch (isa) {
+    case Isa::kSm80:
+      return "sm_80";
+    case Isa::kSm90:
+      return "sm_90";
+    case Isa::kSm100:
+      return "sm_100";
+    case Isa::kX86V3:
+    case Isa::kX86V4:
+      break;
+  }
+  return "";
+}
+
+CudaResources ParseResources(std::string_view log) {
+  return {.registers = static_cast<int32_t>(NumberBefore(log, " registers")),
+          .spill_bytes = NumberBefore(log, " bytes spill stores") +
+                         NumberBefore(log, " bytes spill loads"),
+          .stack_bytes = NumberBefore(log, " bytes stack frame"),
+          .shared_bytes = NumberBefore(log, " bytes smem")};
+}
+
+Result<std::string> NvrtcVersion() {
+  WEFT_TRY(const Nvrtc* nvrtc, Library());
+  int major = 0, minor = 0;
+  if (nvrtc->version(&major, &minor) != 0) return Internal("NVRTC does not say its version");
+  return fmt::format("nvrtc {}.{}", major, minor);
+}
+
+Result<Cubin> CompileCuda(const std::string& text, const std::string& symbol,
+                          const Target& target) {
+  const std::string_view architecture = CudaArchitecture(target.isa);
+  if (architecture.empty()) {
+    return Usage(fmt::format("{} is no CUDA target", weft::Print(target)));
+  }
+  WEFT_TRY(const Nvrtc* nvrtc, Library());
+  Nvrtc::Program raw = nullptr;
+  const std::string file = symbol + ".cu";
+  if (const int code = nvrtc->create(&raw, text.c_str(), file.c_str(), 0, nullptr, nullptr)) {
+    return Internal(fmt::format("NVRTC: {}", nvrtc->error_string(code))).At(file);
+  }
+  const auto destroy = [nvrtc](Nvrtc::Program* p) { nvrtc->destroy(p); };
+  const std::unique_ptr<Nvrtc::Program, decltype(destroy)> program(&raw, destroy);
+  const std::string arch = fmt::format("--gpu-architecture={}", architecture);
+  const std::array options = {arch.c_str(),        "--std=c++17",      "--fmad=false",
+                              "--ftz=false",       "--prec-div=true",  "--prec-sqrt=true",
+                              "--device-as-default-execution-space",   "--ptxas-options=-v"};
+  const int code = nvrtc->compile(raw, static_cast<int>(options.size()), options.data());
+  const std::string log = LogOf(*nvrtc, raw);
+  if (code == kInvalidOption) {
+    return Unsupported(fmt::format("this NVRTC does not compile for {}: {}", architecture, log));
+  }
+  if (code == kCompilationError) {
+    return Internal(fmt::format("the text does not compile for {}: {}", architecture, log)).At(file);
+  }
+  if (code != 0) return Internal(fmt::format("NVRTC: {}: {}", nvrtc->error_string(code), log));
+  Cubin cubin{.resources = ParseResources(log)};
+  WEFT_TRY(cubin.image, ImageOf(*nvrtc, raw));
+  return cubin;
+}
+
+}  // namespace weft::codegen

@@ -1,0 +1,48 @@
+#include "codegen/cuda/places.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace weft::codegen::cuda {
+namespace {
+
+// CUDA C++ Programming Guide: static shared memory of a block, local memory of a thread.
+constexpr int64_t kSharedBytes = 48 << 10, kLocalBytes = 512 << 10;
+constexpr int64_t kAlign = 16;  // a float4
+
+int64_t RoundUp(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+}  // namespace
+
+Result<Places> PlaceBuffers(const loops::LoopNest& nest) {
+  Places places{.of = std::vector<Place>(nest.buffers.size(), Place::kOperand),
+                .offsets = std::vector<int64_t>(nest.buffers.size(), 0)};
+  const auto bytes_of = [&](size_t i) { return RoundUp(loops::BufferBytes(nest.buffers[i], {})); };
+  std::vector<size_t> order(nest.buffers.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::erase_if(order, [&](size_t i) { return nest.buffers[i].space == loops::Space::kGlobal; });
+  std::ranges::stable_sort(order, {}, bytes_of);
+  for (const size_t i : order) {
+    const int64_t bytes = bytes_of(i);
+    if (nest.buffers[i].space != loops::Space::kShared) {
+      places.of[i] = Place::kThread;
+      places.local_bytes += bytes;
+    } else if (places.shared_bytes + bytes <= kSharedBytes) {
+      places.of[i] = Place::kShared;
+      places.shared_bytes += bytes;
+    } else {
+      places.of[i] = Place::kScratch;
+      places.offsets[i] = places.scratch_bytes;
+      places.scratch_bytes += bytes;
+    }
+  }
+  if (places.local_bytes > kLocalBytes) {
+    return Limit(fmt::format("nest {}: a thread wants {} bytes of its own, at most {}", nest.name,
+                             places.local_bytes, kLocalBytes));
+  }
+  return places;
+}
+
+}  // namespace weft::codegen::cuda

@@ -1,0 +1,115 @@
+#include "codegen/cuda/value.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace weft::codegen::cuda {
+
+using loops::BufferId;
+using loops::Expr;
+using loops::ExprId;
+using loops::ExprKind;
+
+namespace {
+
+constexpr size_t kLongText = 90;  // what is longer becomes a line of its own
+
+// Everything below a value, parts before the whole, and how often each is used.
+std::map<ExprId, int> UsesBelow(const loops::LoopNest& nest, ExprId root) {
+  std::map<ExprId, int> uses{{root, 1}};
+  // Parts have smaller ids, so going down the map meets every user of a part before the part.
+  for (auto it = uses.rbegin(); it != uses.rend(); ++it) {
+    for (const ExprId arg : nest[it->first].args) ++uses[arg];
+  }
+  return uses;
+}
+
+}  // namespace
+
+std::string Values::Index(const Affine& e) const {
+  const auto floor_div = [this](const Affine& dividend, int64_t divisor) {
+    if (ranges_.NonNegative(dividend)) return fmt::format("(({})/{})", Index(dividend), divisor);
+    return fmt::format("{}<{}>({}, {})", helpers_.Use("weft_floor_div"), index_type_,
+                       Index(dividend), divisor);
+  };
+  return AffineText(e, [this](Var v) { return VarName(v); }, floor_div);
+}
+
+std::string Values::Conjunction(const std::vector<Affine>& conditions) const {
+  std::vector<std::string> parts;
+  for (const Affine& e : conditions) parts.push_back(Index(e) + " >= 0");
+  return parts.empty() ? "true" : fmt::format("{}", fmt::join(parts, " && "));
+}
+
+std::string Values::Fold(std::string_view function, const std::vector<Affine>& list) const {
+  std::string text = Index(list[0]);
+  for (size_t i = 1; i < list.size(); ++i) {
+    text = fmt::format("{}(({})({}), ({})({}))", function, index_type_, text, index_type_,
+                       Index(list[i]));
+  }
+  return text;
+}
+
+std::string Values::Largest(const std::vector<Affine>& list) const { return Fold("max", list); }
+std::string Values::Least(const std::vector<Affine>& list) const { return Fold("min", list); }
+
+std::string Values::Element(BufferId buffer, const std::vector<Affine>& index) const {
+  return fmt::format("{}[{}]", names_.buffers[static_cast<size_t>(buffer.index)],
+                     Index(loops::ElementOffset(nest_[buffer], index)));
+}
+
+std::string Values::ToMemory(Dtype dtype, const std::string& value) {
+  if (dtype == Dtype::kBool) return fmt::format("(unsigned char)({})", value);
+  if (dtype == Dtype::kF16) return fmt::format("{}({})", helpers_.Use("weft_to_f16"), value);
+  if (dtype == Dtype::kBF16) return fmt::format("{}({})", helpers_.Use("weft_to_bf16"), value);
+  return value;
+}
+
+std::string Values::Load(const Expr& e) {
+  std::string text = Element(e.buffer, e.index);
+  if (e.dtype == Dtype::kBool) text = fmt::format("({} != 0)", text);
+  if (e.dtype == Dtype::kF16) text = fmt::format("{}({})", helpers_.Use("weft_from_f16"), text);
+  if (e.dtype == Dtype::kBF16) text = fmt::format("{}({})", helpers_.Use("weft_from_bf16"), text);
+  if (e.guards.empty()) return text;
+  return fmt::format("({} ? {} : {})", Conjunction(e.guards), text, LiteralText(e.dtype, Scalar{}));
+}
+
+std::string Values::Node(const Expr& e, std::span<const std::string> args) {
+  switch (e.kind) {
+    case ExprKind::kLiteral: {
+      const std::string text = LiteralText(e.dtype, e.literal);
+      return text.starts_with('-') || text.starts_with('(') ? "(" + text + ")" : text;
+    }
+    case ExprKind::kAffine:
+      return CastText(helpers_, Dtype::kI64, e.dtype, fmt::format("(long long)({})", Index(e.index[0])));
+    case ExprKind::kLoad:
+      return Load(e);
+    case ExprKind::kOp:
+      return OpText(helpers_, e.op, nest_[e.args.back()].dtype, e.dtype, args);
+  }
+  return "";
+}
+
+std::string Values::Emit(ExprId root, std::vector<std::string>& lines) {
+  std::map<ExprId, std::string> text;
+  int parts = 0;
+  for (const auto& [id, uses] : UsesBelow(nest_, root)) {
+    const Expr& e = nest_[id];
+    std::vector<std::string> args;
+    for (const ExprId arg : e.args) args.push_back(text[arg]);
+    std::string value = Node(e, args);
+    const bool named = e.kind != ExprKind::kLiteral && (uses > 1 || value.size() > kLongText);
+    if (named && id != root) {
+      const std::string name = fmt::format("t{}", parts++);
+      lines.push_back(fmt::format("const {} {} = {};", RegisterType(e.dtype), name, value));
+      value = name;
+    }
+    text[id] = std::move(value);
+  }
+  return text[root];
+}
+
+}  // namespace weft::codegen::cuda

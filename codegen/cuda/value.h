@@ -1,0 +1,60 @@
+// Expressions of a nest as CUDA C++: the same operations in the same order, so that device code
+// differs from the interpreter at most in the payload of NaNs.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen/cuda/helpers.h"
+#include "codegen/cuda/names.h"
+#include "polyhedral/loops/loop_nest.h"
+#include "polyhedral/loops/ranges.h"
+
+namespace weft::codegen::cuda {
+
+// One operation on operands that are spelled already; an atom, or in parentheses.
+std::string OpText(Helpers& helpers, ScalarOp op, Dtype operand, Dtype result,
+                   std::span<const std::string> args);
+std::string CastText(Helpers& helpers, Dtype from, Dtype to, const std::string& value);
+
+class Values {
+ public:
+  Values(const loops::LoopNest& nest, const Names& names, Helpers& helpers)
+      : nest_(nest),
+        names_(names),
+        helpers_(helpers),
+        vars_(names.vars),
+        index_type_(NeedsWideIndex(nest) ? "long long" : "int"),
+        ranges_(nest) {}
+
+  std::string_view index_type() const { return index_type_; }
+  // What is known about variables where the emission stands.
+  loops::Ranges& ranges() { return ranges_; }
+  const std::string& VarName(Var v) const { return vars_[static_cast<size_t>(v)]; }
+  void Rename(Var v, std::string text) { vars_[static_cast<size_t>(v)] = std::move(text); }
+
+  std::string Index(const Affine& e) const;
+  std::string Conjunction(const std::vector<Affine>& conditions) const;  // each >= 0
+  std::string Largest(const std::vector<Affine>& list) const;
+  std::string Least(const std::vector<Affine>& list) const;
+  std::string Element(loops::BufferId buffer, const std::vector<Affine>& index) const;  // x[...]
+  // The value; parts of it that are used twice, or long, become lines "const float t0 = ...;".
+  std::string Emit(loops::ExprId root, std::vector<std::string>& lines);
+  std::string ToMemory(Dtype dtype, const std::string& value);
+
+ private:
+  std::string Node(const loops::Expr& e, std::span<const std::string> args);
+  std::string Load(const loops::Expr& e);
+  std::string Fold(std::string_view function, const std::vector<Affine>& list) const;
+
+  const loops::LoopNest& nest_;
+  const Names& names_;
+  Helpers& helpers_;
+  std::vector<std::string> vars_;
+  std::string_view index_type_;
+  loops::Ranges ranges_;
+};
+
+}  // namespace weft::codegen::cuda

@@ -1,0 +1,152 @@
+// exp and its relatives. Range reduction by Cody and Waite's two-part ln 2 with fma; the polynomial
+// is Taylor's, whose remainder on |r| <= ln 2 / 2 is below a tenth of an ulp at these degrees.
+#include <limits>
+#include <vector>
+
+#include "polyhedral/loops/math_parts.h"
+
+namespace weft::loops {
+
+const FloatFormat& FormatOf(Value x) {
+  static constexpr FloatFormat kSingle = {.fraction_bits = 23,
+                                          .bias = 127,
+                                          .magic = 0x1.8p23,
+                                          .magic_bits = 0x4b400000,
+                                          .ln2_hi = 0.693147182464599609375,
+                                          .ln2_lo = -1.9046542999577680e-09,
+                                          .sqrt_half_bits = 0x3f3504f3,
+                                          .least_normal = 0x1p-126,
+                                          .scale_up = 0x1p25,
+                                          .scale_bits = 25};
+  static constexpr FloatFormat kDouble = {.fraction_bits = 52,
+                                          .bias = 1023,
+                                          .magic = 0x1.8p52,
+                                          .magic_bits = 0x4338000000000000,
+                                          .ln2_hi = 0.69314718055994528623,
+                                          .ln2_lo = 2.3190468138462995584e-17,
+                                          .sqrt_half_bits = 0x3fe6a09e667f3bcd,
+                                          .least_normal = 0x1p-1022,
+                                          .scale_up = 0x1p54,
+                                          .scale_bits = 54};
+  return SizeBytes(x.dtype()) == 4 ? kSingle : kDouble;
+}
+
+namespace {
+
+bool IsDouble(Value x) { return x.dtype() == Dtype::kF64; }
+
+// (exp(r) - 1 - r) / r^2 = 1/2! + r/3! + ...
+Value ExpTail(Value r) {
+  std::vector<double> c;
+  double term = 0.5;
+  for (int k = 3; k <= (IsDouble(r) ? 15 : 9); ++k) {
+    c.push_back(term);
+    term /= k;
+  }
+  return Polynomial(r, c);
+}
+
+struct Magnitude {
+  Value em1;  // exp(a) - 1 for 0 <= a, infinite if large
+  Value big;  // exp(a) / 2, infinite only if it must be
+};
+
+Magnitude SplitMagnitude(Value a) {
+  const FloatFormat& f = FormatOf(a);
+  const ExpParts e = SplitExp(AtMost(IsDouble(a) ? 720.0 : 92.0, a));
+  const Value one = IntLiteral(e.n, 1), most = IntLiteral(e.n, f.bias - 1);
+  // 2^n in range for em1, which is not used where it is not.
+  const Value n = e.n.Op(ScalarOp::kMin, e.n.dtype(), {most});
+  const Value scale = PowerOfTwo(n);
+  return {Fma(scale, e.p, scale - 1.0), ScaleByPowerOfTwo(e.p + 1.0, e.n - one)};
+}
+
+}  // namespace
+
+Value IntToFloat(Value n) {
+  const FloatFormat& f = FormatOf(n);
+  const Value shifted = (n + IntLiteral(n, f.magic_bits)).Real();
+  return shifted - f.magic;
+}
+
+Value WithSign(Value magnitude, Value sign) {
+  const Value bits = sign.Bits();
+  const int64_t sign_bit = IsDouble(sign) ? std::numeric_limits<int64_t>::min() : INT32_MIN;
+  return Or(magnitude.Bits(), And(bits, IntLiteral(bits, sign_bit))).Real();
+}
+
+ExpParts SplitExp(Value x) {
+  const FloatFormat& f = FormatOf(x);
+  const Value shifted = Fma(x, 1.4426950408889634, x.Of(f.magic));
+  const Value n = shifted - f.magic, bits = shifted.Bits();
+  const Value r = Fma(n, -f.ln2_lo, Fma(n, -f.ln2_hi, x));
+  return {bits - IntLiteral(bits, f.magic_bits), Fma(r * r, ExpTail(r), r)};
+}
+
+ExpParts SplitExp(Value x, Value tail) {
+  const FloatFormat& f = FormatOf(x);
+  const Value shifted = Fma(x, 1.4426950408889634, x.Of(f.magic));
+  const Value n = shifted - f.magic, bits = shifted.Bits();
+  const Value r = Fma(n, -f.ln2_lo, Fma(n, -f.ln2_hi, x) + tail);
+  return {bits - IntLiteral(bits, f.magic_bits), Fma(r * r, ExpTail(r), r)};
+}
+
+Value PowerOfTwo(Value n) {
+  const FloatFormat& f = FormatOf(n);
+  return Shl(n + IntLiteral(n, f.bias), f.fraction_bits).Real();
+}
+
+// In two factors: the first product is exact, so that the second rounds once wherever it lands.
+Value ScaleByPowerOfTwo(Value x, Value n) {
+  const Value half = Shr(n, 1);
+  return x * PowerOfTwo(half) * PowerOfTwo(n - half);
+}
+
+// f32: 1.0 ulp.
+Value Exp(Value x) {
+  const Value clamped =
+      IsDouble(x) ? AtLeast(-746.0, AtMost(710.0, x)) : AtLeast(-104.0, AtMost(89.0, x));
+  const ExpParts e = SplitExp(clamped);
+  return ScaleByPowerOfTwo(e.p + 1.0, e.n);
+}
+
+Value Expm1(Value x) {
+  const double high = IsDouble(x) ? 710.0 : 89.0, enough = IsDouble(x) ? 60.0 : 40.0;
+  const ExpParts e = SplitExp(AtLeast(-enough, AtMost(high, x)));
+  // As 2^(n-1), since 2^n may be beyond the range although the result is not.
+  const Value half = PowerOfTwo(e.n - IntLiteral(e.n, 1));
+  const Value result = Fma(half, e.p, half - 0.5) * 2.0;
+  return Select(x == 0.0, x, result);  // -0
+}
+
+// exp(-|x|) can't overflow, and where x < 0 it is the numerator. f32: 2.0 ulp.
+Value Sigmoid(Value x) {
+  const Value e = Exp(-Abs(x));
+  return Select(x >= 0.0, e.Of(1.0), e) / (e + 1.0);
+}
+
+// em / (em + 2) with em = exp(2|x|) - 1. f32: 2.2 ulp.
+Value Tanh(Value x) {
+  const ExpParts e = SplitExp(AtMost(IsDouble(x) ? 44.0 : 20.0, Abs(x) * 2.0));
+  const Value scale = PowerOfTwo(e.n);
+  const Value em1 = Fma(scale, e.p, scale - 1.0);
+  return WithSign(em1 / (em1 + 2.0), x);
+}
+
+// (em + em / (em + 1)) / 2, and exp(|x|) / 2 where the rest no longer shows.
+Value Sinh(Value x) {
+  const Value a = Abs(x);
+  const Magnitude m = SplitMagnitude(a);
+  const Value small = (m.em1 + m.em1 / (m.em1 + 1.0)) * 0.5;
+  return WithSign(Select(a > 22.0, m.big, small), x);
+}
+
+// 1 + em^2 / (2 (em + 1))
+Value Cosh(Value x) {
+  const Value a = Abs(x);
+  const Magnitude m = SplitMagnitude(a);
+  const Value small = m.em1 * m.em1 / (m.em1 * 2.0 + 2.0) + 1.0;
+  return Select(a > 22.0, m.big, small);
+}
+
+}  // namespace weft::loops
