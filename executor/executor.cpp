@@ -125,7 +125,7 @@ Status Executor::RunStep(size_t index, size_t step) {
     std::vector<const void*> inputs;
     std::vector<void*> outputs;
     const bool is_first = ready.own.empty();
-    const auto next = [&, k = size_t{0}](plan::BufferId id) mutable -> Result<void*> {
+    auto next = [&, k = size_t{0}](plan::BufferId id) mutable -> Result<void*> {
       const int64_t bytes = s.buffers[id.index].bytes;
       if (is_first) {
         WEFT_TRY(Bytes b, Allocate(bytes, "inputs and outputs"));
