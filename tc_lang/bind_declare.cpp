@@ -53,10 +53,12 @@ bool DefBinder::DeclareSize(const SyntaxParam& param, const SyntaxExpr* dim) {
   const auto value = sizes_.values.find(name);
   if (value == sizes_.values.end()) {
     return Error(at, fmt::format("the size '{}' is not known", name),
-                 param.is_size ? fmt::format("--size {}=V", name) : fmt::format("give '{}' or its extents", param.name));
+                 param.is_size ? fmt::format("--size {}=V", name)
+                               : fmt::format("give '{}' or its extents", param.name));
   }
   if (value->second < 0 || value->second > kLargestExtent) {
-    return Error(at, fmt::format("the size '{}' is {}, expected 0 to {}", name, value->second, kLargestExtent));
+    return Error(at, fmt::format("the size '{}' is {}, expected 0 to {}", name, value->second,
+                                 kLargestExtent));
   }
   scope_.sizes[name] = value->second;
   return true;
@@ -66,7 +68,8 @@ std::optional<Affine> DefBinder::Dim(const SyntaxExpr& dim) {
   if (dim.kind == SyntaxKind::kInt) {
     const std::optional<int64_t> value = ParseInt(dim.text);
     if (value && *value <= kLargestExtent) return Affine(*value);
-    Error(dim.at, fmt::format("the extent {} is larger than {}", dim.text.substr(0, 40), kLargestExtent));
+    Error(dim.at,
+          fmt::format("the extent {} is larger than {}", dim.text.substr(0, 40), kLargestExtent));
     return std::nullopt;
   }
   // Expressions in annotations: of sizes only. A statement without indices reads them.
@@ -105,8 +108,11 @@ bool DefBinder::DeclareInput(const SyntaxParam& param) {
     const std::optional<Affine> extent = Dim(*dim);
     if (!extent) return false;
     if (!extent->IsConstant() && dim != param.dims.front()) {
-      return Error(dim->at, fmt::format("the size '{}' is left open, which only the outermost extent of a tensor may be",
-                                        dim->text));
+      return Error(
+          dim->at,
+          fmt::format(
+              "the size '{}' is left open, which only the outermost extent of a tensor may be",
+              dim->text));
     }
     decl.extents.push_back(*extent);
   }
@@ -128,11 +134,13 @@ bool DefBinder::DeclareOutputs() {
       continue;
     }
     if (output.dtype && output.dims.size() != first->subscripts.size()) {
-      fine = Error(first->at, fmt::format("found {} subscripts on '{}', which is declared with rank {}",
-                                          first->subscripts.size(), output.name, output.dims.size()));
+      fine = Error(first->at,
+                   fmt::format("found {} subscripts on '{}', which is declared with rank {}",
+                               first->subscripts.size(), output.name, output.dims.size()));
       continue;
     }
-    TensorDecl decl{.name = output.name, .dtype = output.dtype.value_or(Dtype::kF32), .role = Role::kOutput};
+    TensorDecl decl{
+        .name = output.name, .dtype = output.dtype.value_or(Dtype::kF32), .role = Role::kOutput};
     decl.extents.resize(first->subscripts.size());
     fine = AddTensor(std::move(decl), output.at, output.dtype ? &output : nullptr) && fine;
   }
@@ -142,8 +150,8 @@ bool DefBinder::DeclareOutputs() {
 bool DefBinder::DeclareConst(const SyntaxConst& c) {
   const Result<int64_t> count = CountElems(c.shape);
   if (!count.ok() || *count != static_cast<int64_t>(c.elements.size())) {
-    return Error(c.at, fmt::format("found {} elements for the constant '{}' of shape {}", c.elements.size(), c.name,
-                                   weft::Print(c.shape)));
+    return Error(c.at, fmt::format("found {} elements for the constant '{}' of shape {}",
+                                   c.elements.size(), c.name, weft::Print(c.shape)));
   }
   exprs_.Begin(Dtype::kI32);
   std::vector<Typed> elements;
@@ -163,7 +171,8 @@ bool DefBinder::DeclareConst(const SyntaxConst& c) {
   decl.literal = Tensor(decl.dtype, c.shape);
   for (size_t i = 0; i < elements.size(); ++i) {
     const ExprId id = exprs_.Convert(elements[i], decl.dtype);
-    StoreScalar(decl.dtype, decl.literal.mutable_data(), static_cast<int64_t>(i), program_[id].literal);
+    StoreScalar(decl.dtype, decl.literal.mutable_data(), static_cast<int64_t>(i),
+                program_[id].literal);
   }
   return AddTensor(std::move(decl), c.at, nullptr);
 }
@@ -179,8 +188,9 @@ bool DefBinder::DeclareTemporaries() {
         if (t.name == target.name) declared = &t;
       }
       if (declared != nullptr && declared->dims.size() != target.subscripts.size()) {
-        fine = Error(target.at, fmt::format("found {} subscripts on '{}', which is declared with rank {}",
-                                            target.subscripts.size(), target.name, declared->dims.size()));
+        fine = Error(target.at,
+                     fmt::format("found {} subscripts on '{}', which is declared with rank {}",
+                                 target.subscripts.size(), target.name, declared->dims.size()));
         continue;
       }
       TensorDecl decl{.name = target.name, .role = Role::kTemporary};
@@ -211,8 +221,9 @@ bool DefBinder::CheckAnnotation(size_t tensor) {
       fine = false;
     } else if (*stated != found) {
       const auto name = [this](Var v) { return program_.params[static_cast<size_t>(v)]; };
-      fine = Error(declared->dims[d]->at, fmt::format("extent {} of '{}' is stated as {}, but {} is what is written", d,
-                                                      declared->name, stated->Print(name), found.Print(name)));
+      fine = Error(declared->dims[d]->at,
+                   fmt::format("extent {} of '{}' is stated as {}, but {} is what is written", d,
+                               declared->name, stated->Print(name), found.Print(name)));
     }
   }
   return fine;

@@ -15,17 +15,19 @@ namespace {
 constexpr size_t kMostStatements = 10000;
 
 bool Mentions(const SyntaxExpr& e, const std::set<std::string>& names) {
-  if ((e.kind == SyntaxKind::kName || e.kind == SyntaxKind::kApply) && names.contains(e.text)) return true;
-  return std::any_of(e.args.begin(), e.args.end(), [&](const SyntaxExprPtr& arg) { return Mentions(*arg, names); });
+  if ((e.kind == SyntaxKind::kName || e.kind == SyntaxKind::kApply) && names.contains(e.text))
+    return true;
+  return std::any_of(e.args.begin(), e.args.end(),
+                     [&](const SyntaxExprPtr& arg) { return Mentions(*arg, names); });
 }
 
 bool Mentions(const SyntaxStatement& s, const std::set<std::string>& names) {
   const auto any = [&](const SyntaxExprPtr& e) { return Mentions(*e, names); };
   return std::any_of(s.values.begin(), s.values.end(), any) ||
-         std::any_of(s.targets.begin(), s.targets.end(), [&](const SyntaxTarget& t) { return names.contains(t.name); }) ||
-         std::any_of(s.clauses.begin(), s.clauses.end(), [&](const SyntaxClause& c) {
-           return (c.a && any(c.a)) || (c.b && any(c.b));
-         });
+         std::any_of(s.targets.begin(), s.targets.end(),
+                     [&](const SyntaxTarget& t) { return names.contains(t.name); }) ||
+         std::any_of(s.clauses.begin(), s.clauses.end(),
+                     [&](const SyntaxClause& c) { return (c.a && any(c.a)) || (c.b && any(c.b)); });
 }
 
 // Keeps the nodes that statements use, in order.
@@ -60,9 +62,11 @@ DefBinder::DefBinder(const Def& def, const Sizes& sizes)
 
 Status DefBinder::Run() {
   if (def_.statements.size() > kMostStatements) {
-    return Limit(fmt::format("the def has {} statements, at most {} are taken", def_.statements.size(), kMostStatements));
+    return Limit(fmt::format("the def has {} statements, at most {} are taken",
+                             def_.statements.size(), kMostStatements));
   }
-  // Tensors that a recurrence reads before the statement that settles their type: guess, and try again.
+  // Tensors that a recurrence reads before the statement that settles their type: guess, and try
+  // again.
   for (int attempt = 0; attempt < 4; ++attempt) {
     guessed_wrong_ = false;
     program_ = {.name = def_.name};
@@ -78,17 +82,22 @@ Status DefBinder::Run() {
       if (fine && Finish()) return {};
       return diagnostics_.ToStatus();
     }
-    diagnostics_ = Diagnostics(def_.source ? std::string_view(*def_.source) : std::string_view(), def_.file);
+    diagnostics_ =
+        Diagnostics(def_.source ? std::string_view(*def_.source) : std::string_view(), def_.file);
   }
-  return Invalid("the types of a recurrence depend on each other").At(def_.file).Try("declare them: float(…) name");
+  return Invalid("the types of a recurrence depend on each other")
+      .At(def_.file)
+      .Try("declare them: float(…) name");
 }
 
 bool DefBinder::BindAll() {
   for (const auto& [tensor, dtype] : guesses_) {
-    if (!states_[static_cast<size_t>(tensor)].typed) program_.tensors[static_cast<size_t>(tensor)].dtype = dtype;
+    if (!states_[static_cast<size_t>(tensor)].typed)
+      program_.tensors[static_cast<size_t>(tensor)].dtype = dtype;
   }
   bool fine = true;
-  std::set<std::string> broken;  // names whose statement failed: what uses them would only repeat it
+  std::set<std::string>
+      broken;  // names whose statement failed: what uses them would only repeat it
   for (const SyntaxStatement& s : def_.statements) {
     if (Mentions(s, broken) || !BindStatement(s)) {
       fine = false;
@@ -106,14 +115,18 @@ bool DefBinder::Finish() {
     for (size_t d = 0; d < decl.extents.size(); ++d) {
       decl.extents[d] = states_[t].hi[d] - states_[t].lo[d];
       if (!decl.extents[d].IsConstant() && d > 0) {
-        return Error(def_.at, fmt::format("extent {} of '{}' depends on a size that is left open, which only the "
-                                          "outermost may", d, decl.name));
+        return Error(
+            def_.at,
+            fmt::format("extent {} of '{}' depends on a size that is left open, which only the "
+                        "outermost may",
+                        d, decl.name));
       }
     }
     const std::optional<Shape> shape = StaticExtents(decl);
     const Result<int64_t> count = shape ? CountElems(*shape) : Result<int64_t>(0);
     if (!count.ok() || *count > std::numeric_limits<int64_t>::max() / 8) {
-      return Error(def_.at, fmt::format("'{}' has more elements than can be counted", decl.name), "", Code::kLimit);
+      return Error(def_.at, fmt::format("'{}' has more elements than can be counted", decl.name),
+                   "", Code::kLimit);
     }
     if (!CheckAnnotation(t)) return false;
   }
@@ -129,7 +142,8 @@ bool DefBinder::Finish() {
     if (s.tag == Tag::kNone) s.tag = Classify(program_, s);
   }
   const Result<std::vector<Step>> steps = Steps(program_);
-  return steps.ok() || Error(def_.at, steps.status().what(), steps.status().hint(), steps.status().code());
+  return steps.ok() ||
+         Error(def_.at, steps.status().what(), steps.status().hint(), steps.status().code());
 }
 
 // Now that all hulls are known: no unguarded access leaves its tensor.
@@ -146,7 +160,8 @@ bool DefBinder::CheckFinal() {
 ExprId DefBinder::FromAffine(const Affine& e, const Statement& s, Dtype dtype) {
   const Location at;
   const auto literal = [&](int64_t value) {
-    return exprs_.Add({.kind = ExprKind::kLiteral, .dtype = dtype, .literal = ScalarOfInt(dtype, value)}, at);
+    return exprs_.Add(
+        {.kind = ExprKind::kLiteral, .dtype = dtype, .literal = ScalarOfInt(dtype, value)}, at);
   };
   const auto op = [&](ScalarOp o, ExprId a, ExprId b) {
     return exprs_.Add({.kind = ExprKind::kOp, .dtype = dtype, .op = o, .args = {a, b}}, at);
@@ -161,7 +176,8 @@ ExprId DefBinder::FromAffine(const Affine& e, const Statement& s, Dtype dtype) {
     } else if (term.var < count) {
       atom = exprs_.Add({.kind = ExprKind::kIndex, .dtype = dtype, .position = term.var}, at);
     } else {
-      atom = exprs_.Add({.kind = ExprKind::kParam, .dtype = dtype, .position = term.var - count}, at);
+      atom =
+          exprs_.Add({.kind = ExprKind::kParam, .dtype = dtype, .position = term.var - count}, at);
     }
     if (term.coefficient != 1) atom = op(ScalarOp::kMul, literal(term.coefficient), atom);
     sum = sum ? op(ScalarOp::kAdd, *sum, atom) : atom;
@@ -169,7 +185,8 @@ ExprId DefBinder::FromAffine(const Affine& e, const Statement& s, Dtype dtype) {
   if (!sum) return literal(e.constant());
   if (e.constant() == 0) return *sum;
   const bool minus = e.constant() < 0;
-  return op(minus ? ScalarOp::kSub : ScalarOp::kAdd, *sum, literal(minus ? -e.constant() : e.constant()));
+  return op(minus ? ScalarOp::kSub : ScalarOp::kAdd, *sum,
+            literal(minus ? -e.constant() : e.constant()));
 }
 
 // Index i becomes i + by everywhere, and its range moves down.
@@ -178,10 +195,12 @@ void DefBinder::ShiftIndex(Statement& s, size_t index, const Affine& by) {
   s.indices[index].hi = s.indices[index].hi - by;
   const auto position = static_cast<int32_t>(index);
   const auto count = static_cast<Var>(s.indices.size());
-  const Affine shifted = Affine::OfVar(position) + by.Substitute([&](Var p) { return Affine::OfVar(count + p); });
+  const Affine shifted =
+      Affine::OfVar(position) + by.Substitute([&](Var p) { return Affine::OfVar(count + p); });
   const auto replace = [&](const auto& self, ExprId id) -> ExprId {
     const Expr e = program_[id];
-    if (e.kind == ExprKind::kIndex) return e.position == position ? FromAffine(shifted, s, e.dtype) : id;
+    if (e.kind == ExprKind::kIndex)
+      return e.position == position ? FromAffine(shifted, s, e.dtype) : id;
     std::vector<ExprId> args;
     for (ExprId arg : e.args) args.push_back(self(self, arg));
     if (args == e.args) return id;
@@ -190,7 +209,8 @@ void DefBinder::ShiftIndex(Statement& s, size_t index, const Affine& by) {
     const ExprId made = exprs_.Add(std::move(copy), exprs_.At(id));
     // i + 3 - 3 and its like are written as what they are.
     const bool integer = e.dtype == Dtype::kI32 || e.dtype == Dtype::kI64;
-    const std::optional<Affine> affine = integer ? AsAffineWithParams(program_, s, made) : std::nullopt;
+    const std::optional<Affine> affine =
+        integer ? AsAffineWithParams(program_, s, made) : std::nullopt;
     return affine ? FromAffine(*affine, s, e.dtype) : made;
   };
   for (ExprId& id : s.subscripts) id = replace(replace, id);
@@ -198,11 +218,15 @@ void DefBinder::ShiftIndex(Statement& s, size_t index, const Affine& by) {
   if (s.companion_value.valid()) s.companion_value = replace(replace, s.companion_value);
 }
 
-// Moves tensors whose first element is not at 0 (a `where` that starts later), so that all are 0-based.
+// Moves tensors whose first element is not at 0 (a `where` that starts later), so that all are
+// 0-based.
 void DefBinder::Rebase() {
-  const auto origin = [this](TensorId t) -> const std::vector<Affine>& { return states_[static_cast<size_t>(t.index)].lo; };
+  const auto origin = [this](TensorId t) -> const std::vector<Affine>& {
+    return states_[static_cast<size_t>(t.index)].lo;
+  };
   const auto moved = [&](TensorId t) {
-    return std::any_of(origin(t).begin(), origin(t).end(), [](const Affine& lo) { return lo != Affine(0); });
+    return std::any_of(origin(t).begin(), origin(t).end(),
+                       [](const Affine& lo) { return lo != Affine(0); });
   };
   const size_t before = program_.exprs.size();
   for (Statement& s : program_.statements) {
@@ -213,7 +237,9 @@ void DefBinder::Rebase() {
       const std::optional<Affine> e = AsAffineWithParams(program_, s, id);
       if (e) return FromAffine(*e - by, s, dtype);
       const ExprId offset = FromAffine(by, s, dtype);
-      return exprs_.Add({.kind = ExprKind::kOp, .dtype = dtype, .op = ScalarOp::kSub, .args = {id, offset}}, exprs_.At(id));
+      return exprs_.Add(
+          {.kind = ExprKind::kOp, .dtype = dtype, .op = ScalarOp::kSub, .args = {id, offset}},
+          exprs_.At(id));
     };
     std::vector<ExprId> reads = Reads(program_, s.value);
     if (s.companion_value.valid()) {

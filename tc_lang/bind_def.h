@@ -25,9 +25,9 @@ class DefBinder {
  private:
   // What is known of a tensor so far.
   struct State {
-    bool typed = false;                    // its dtype is settled
-    bool defined = false;                  // a statement above wrote it
-    std::vector<Affine> lo, hi;            // hull of what is written, half open, over params
+    bool typed = false;          // its dtype is settled
+    bool defined = false;        // a statement above wrote it
+    std::vector<Affine> lo, hi;  // hull of what is written, half open, over params
     const SyntaxParam* declared = nullptr;
   };
 
@@ -50,12 +50,17 @@ class DefBinder {
   bool BindClauses(const SyntaxStatement& s, Statement& out, std::vector<IndexRange>& indices);
   bool Store(const SyntaxStatement& s, size_t k, Typed value, Statement& out);
   bool SettleType(const SyntaxStatement& s, size_t k, Typed value, Statement& out);
-  void OrderReductions(const SyntaxStatement& s, Statement& out, size_t first_expr, std::vector<IndexRange>& indices);
-  bool MarkReductions(const SyntaxStatement& s, Statement& out, const std::vector<IndexRange>& indices);
-  void CollectAccesses(const Statement& s, ExprId id, bool guarded, std::vector<Constraint>& out, bool final);
+  void OrderReductions(const SyntaxStatement& s, Statement& out, size_t first_expr,
+                       std::vector<IndexRange>& indices);
+  bool MarkReductions(const SyntaxStatement& s, Statement& out,
+                      const std::vector<IndexRange>& indices);
+  // bind_access.cpp
+  void CollectAccesses(const Statement& s, ExprId id, bool guarded, std::vector<Constraint>& out,
+                       bool final);
   std::vector<Constraint> Constraints(const Statement& s, bool final);
   bool NeedsWideIndices(const std::vector<IndexRange>& indices, size_t first_expr) const;
-  bool GrowHull(const SyntaxStatement& s, const Statement& out, TensorId target, const std::vector<IndexRange>& indices);
+  bool GrowHull(const SyntaxStatement& s, const Statement& out, TensorId target,
+                const std::vector<IndexRange>& indices);
 
   // bind_def.cpp
   bool BindAll();
@@ -72,10 +77,10 @@ class DefBinder {
   Program program_;
   Scope scope_;
   ExprBinder exprs_;
-  std::vector<State> states_;                       // by tensor
+  std::vector<State> states_;  // by tensor
   std::vector<std::vector<IndexRange>> ranges_;
-  std::vector<std::vector<ExprId>> exists_;         // by statement: accesses that only bound indices
-  std::vector<size_t> first_expr_;                  // by statement
+  std::vector<std::vector<ExprId>> exists_;  // by statement: accesses that only bound indices
+  std::vector<size_t> first_expr_;           // by statement
   std::vector<std::string> preconditions_;
   // Types guessed for tensors that are read before the statement that defines them (recurrences).
   std::map<int32_t, Dtype> guesses_;

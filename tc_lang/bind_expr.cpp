@@ -37,8 +37,9 @@ bool WantsFloat(ScalarOp op) {
 }
 
 bool WantsInteger(ScalarOp op) {
-  return op == ScalarOp::kBitAnd || op == ScalarOp::kBitOr || op == ScalarOp::kBitXor || op == ScalarOp::kBitNot ||
-         op == ScalarOp::kShl || op == ScalarOp::kShr || op == ScalarOp::kTruncDiv;
+  return op == ScalarOp::kBitAnd || op == ScalarOp::kBitOr || op == ScalarOp::kBitXor ||
+         op == ScalarOp::kBitNot || op == ScalarOp::kShl || op == ScalarOp::kShr ||
+         op == ScalarOp::kTruncDiv;
 }
 
 }  // namespace
@@ -60,11 +61,11 @@ void ExprBinder::Begin(Dtype index_type) {
 }
 
 bool ExprBinder::AddIndex(const std::string& name, Location at) {
-  const char* other = scope_.tensors.contains(name)                                   ? "a tensor"
+  const char* other = scope_.tensors.contains(name)                                 ? "a tensor"
                       : scope_.sizes.contains(name) || scope_.params.contains(name) ? "a size"
-                      : lets_.contains(name)                                          ? "a let"
-                      : IsBuiltin(name)                                               ? "a builtin function"
-                                                                                      : nullptr;
+                      : lets_.contains(name)                                        ? "a let"
+                      : IsBuiltin(name) ? "a builtin function"
+                                        : nullptr;
   if (other != nullptr) {
     Error(at, fmt::format("found '{}', which is {}, expected an index", name, other));
     return false;
@@ -131,17 +132,34 @@ std::optional<Typed> ExprBinder::Bind(const SyntaxExpr& e, bool closed) {
   closed_ = closed_ || closed;
   std::optional<Typed> result;
   if (nodes_ > kMostNodes) {
-    diagnostics_.Add(e.at, fmt::format("the statement has more than {} operations, lets written out", kMostNodes), "",
-                     Code::kLimit);
+    diagnostics_.Add(
+        e.at,
+        fmt::format("the statement has more than {} operations, lets written out", kMostNodes), "",
+        Code::kLimit);
   } else {
     switch (e.kind) {
-      case SyntaxKind::kInt: case SyntaxKind::kFloat: result = Number(e, false); break;
-      case SyntaxKind::kName: result = Name(e); break;
-      case SyntaxKind::kApply: result = Apply(e); break;
-      case SyntaxKind::kUnary: result = Unary(e); break;
-      case SyntaxKind::kBinary: result = Binary(e); break;
-      case SyntaxKind::kSelect: result = Select(e); break;
-      case SyntaxKind::kCast: result = Cast(e, *e.cast); break;
+      case SyntaxKind::kInt:
+      case SyntaxKind::kFloat:
+        result = Number(e, false);
+        break;
+      case SyntaxKind::kName:
+        result = Name(e);
+        break;
+      case SyntaxKind::kApply:
+        result = Apply(e);
+        break;
+      case SyntaxKind::kUnary:
+        result = Unary(e);
+        break;
+      case SyntaxKind::kBinary:
+        result = Binary(e);
+        break;
+      case SyntaxKind::kSelect:
+        result = Select(e);
+        break;
+      case SyntaxKind::kCast:
+        result = Cast(e, *e.cast);
+        break;
     }
   }
   closed_ = outer;
@@ -151,7 +169,8 @@ std::optional<Typed> ExprBinder::Bind(const SyntaxExpr& e, bool closed) {
 std::optional<Typed> ExprBinder::BindSubscript(const SyntaxExpr& e) {
   const std::optional<Typed> value = Bind(e);
   if (value && !IsInteger(value->type)) {
-    return Error(e.at, fmt::format("found a subscript of type {}, expected an integer", TypeWord(value->type)));
+    return Error(e.at, fmt::format("found a subscript of type {}, expected an integer",
+                                   TypeWord(value->type)));
   }
   return value;
 }
@@ -171,25 +190,35 @@ std::optional<Typed> ExprBinder::Name(const SyntaxExpr& e) {
   const auto index = std::find(indices_.begin(), indices_.end(), e.text);
   if (index == indices_.end()) {
     if (const auto size = scope_.sizes.find(e.text); size != scope_.sizes.end()) {
-      const Dtype dtype = size->second <= std::numeric_limits<int32_t>::max() ? Dtype::kI32 : Dtype::kI64;
-      return Typed{Add({.kind = ExprKind::kLiteral, .dtype = dtype, .literal = ScalarOfInt(dtype, size->second)}, e.at),
+      const Dtype dtype =
+          size->second <= std::numeric_limits<int32_t>::max() ? Dtype::kI32 : Dtype::kI64;
+      return Typed{Add({.kind = ExprKind::kLiteral,
+                        .dtype = dtype,
+                        .literal = ScalarOfInt(dtype, size->second)},
+                       e.at),
                    dtype};
     }
     if (const auto param = scope_.params.find(e.text); param != scope_.params.end()) {
-      return Typed{Add({.kind = ExprKind::kParam, .dtype = index_type_, .position = param->second}, e.at), index_type_};
+      return Typed{
+          Add({.kind = ExprKind::kParam, .dtype = index_type_, .position = param->second}, e.at),
+          index_type_};
     }
-    if (const auto tensor = scope_.tensors.find(e.text); tensor != scope_.tensors.end()) return Read(e, tensor->second);
+    if (const auto tensor = scope_.tensors.find(e.text); tensor != scope_.tensors.end())
+      return Read(e, tensor->second);
     if (closed_) {
-      return Error(e.at, fmt::format("found '{}', expected a size, a literal or an earlier let{}", e.text,
-                                     Suggestion(e.text, scope_.Names())));
+      return Error(e.at, fmt::format("found '{}', expected a size, a literal or an earlier let{}",
+                                     e.text, Suggestion(e.text, scope_.Names())));
     }
     if (!AddIndex(e.text, e.at)) return std::nullopt;
   } else if (closed_) {
-    return Error(e.at, fmt::format("found the index '{}', expected sizes, literals and lets only", e.text));
+    return Error(
+        e.at, fmt::format("found the index '{}', expected sizes, literals and lets only", e.text));
   }
   const auto place = std::find(indices_.begin(), indices_.end(), e.text) - indices_.begin();
-  return Typed{Add({.kind = ExprKind::kIndex, .dtype = index_type_, .position = static_cast<int32_t>(place)}, e.at),
-               index_type_};
+  return Typed{
+      Add({.kind = ExprKind::kIndex, .dtype = index_type_, .position = static_cast<int32_t>(place)},
+          e.at),
+      index_type_};
 }
 
 std::optional<Typed> ExprBinder::Number(const SyntaxExpr& e, bool negative) {
@@ -204,14 +233,19 @@ std::optional<Typed> ExprBinder::Number(const SyntaxExpr& e, bool negative) {
     return FloatLiteral(negative ? -wide : wide, negative ? -narrow : narrow, e.at);
   }
   uint64_t magnitude = 0;
-  const uint64_t most = static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) + (negative ? 1 : 0);
+  const uint64_t most =
+      static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) + (negative ? 1 : 0);
   if (std::from_chars(begin, end, magnitude).ec != std::errc() || magnitude > most) {
     return Error(e.at, fmt::format("the integer {} does not fit in 64 bits", e.text.substr(0, 40)));
   }
   // The type is that of the digits: -2147483648 is an int64.
-  const Dtype dtype = magnitude <= static_cast<uint64_t>(std::numeric_limits<int32_t>::max()) ? Dtype::kI32 : Dtype::kI64;
+  const Dtype dtype = magnitude <= static_cast<uint64_t>(std::numeric_limits<int32_t>::max())
+                          ? Dtype::kI32
+                          : Dtype::kI64;
   const auto value = static_cast<int64_t>(negative ? uint64_t{0} - magnitude : magnitude);
-  return Typed{Add({.kind = ExprKind::kLiteral, .dtype = dtype, .literal = ScalarOfInt(dtype, value)}, e.at), dtype};
+  return Typed{
+      Add({.kind = ExprKind::kLiteral, .dtype = dtype, .literal = ScalarOfInt(dtype, value)}, e.at),
+      dtype};
 }
 
 std::optional<Typed> ExprBinder::Unary(const SyntaxExpr& e) {
@@ -245,8 +279,8 @@ std::optional<Typed> ExprBinder::Binary(const SyntaxExpr& e) {
   const bool both_bool = a->type == Dtype::kBool && b->type == Dtype::kBool;
   if (op == ScalarOp::kAnd || op == ScalarOp::kOr) {
     if (!both_bool) {
-      return Error(e.at, fmt::format("found {} {} {}, expected bool on both sides", TypeWord(a->type), e.text,
-                                     TypeWord(b->type)));
+      return Error(e.at, fmt::format("found {} {} {}, expected bool on both sides",
+                                     TypeWord(a->type), e.text, TypeWord(b->type)));
     }
     return Op(op, Dtype::kBool, Dtype::kBool, {a->id, b->id}, e.at);
   }
@@ -262,17 +296,21 @@ std::optional<Typed> ExprBinder::Arithmetic(ScalarOp op, std::vector<Typed> args
   for (const Typed& arg : args) type = type ? JoinTypes(*type, arg.type) : type;
   if (!type) {
     std::string found;
-    for (const Typed& arg : args) found += (found.empty() ? "" : " and ") + std::string(TypeWord(arg.type));
-    return Error(at, fmt::format("'{}' is not defined for {}", ScalarName(op), found), "cast bool with int32(x)");
+    for (const Typed& arg : args)
+      found += (found.empty() ? "" : " and ") + std::string(TypeWord(arg.type));
+    return Error(at, fmt::format("'{}' is not defined for {}", ScalarName(op), found),
+                 "cast bool with int32(x)");
   }
   if (WantsInteger(op) && !IsInteger(*type)) {
-    return Error(at, fmt::format("found {} for '{}', expected integers", TypeWord(*type), ScalarName(op)));
+    return Error(
+        at, fmt::format("found {} for '{}', expected integers", TypeWord(*type), ScalarName(op)));
   }
   if (WantsFloat(op) && !IsFloat(*type)) type = Dtype::kF32;
   const Dtype node = ComputeType(*type);
   std::vector<ExprId> ids;
   for (const Typed& arg : args) ids.push_back(Convert(arg, node));
-  if (IsCompare(op) || op == ScalarOp::kIsNan) return Op(op, Dtype::kBool, Dtype::kBool, std::move(ids), at);
+  if (IsCompare(op) || op == ScalarOp::kIsNan)
+    return Op(op, Dtype::kBool, Dtype::kBool, std::move(ids), at);
   return Op(op, node, *type, std::move(ids), at);
 }
 
@@ -280,7 +318,8 @@ std::optional<Typed> ExprBinder::Select(const SyntaxExpr& e) {
   const std::optional<Typed> cond = Bind(*e.args[0]), a = Bind(*e.args[1]), b = Bind(*e.args[2]);
   if (!cond || !a || !b) return std::nullopt;
   if (cond->type != Dtype::kBool) {
-    return Error(e.args[0]->at, fmt::format("found a condition of type {}, expected bool", TypeWord(cond->type)));
+    return Error(e.args[0]->at,
+                 fmt::format("found a condition of type {}, expected bool", TypeWord(cond->type)));
   }
   const bool same_node = program_[a->id].dtype == program_[b->id].dtype;
   if (a->type == b->type && same_node) {
@@ -288,8 +327,8 @@ std::optional<Typed> ExprBinder::Select(const SyntaxExpr& e) {
   }
   const std::optional<Dtype> type = JoinTypes(a->type, b->type);
   if (!type) {
-    return Error(e.at, fmt::format("found {} and {} as the two branches, expected a common type", TypeWord(a->type),
-                                   TypeWord(b->type)));
+    return Error(e.at, fmt::format("found {} and {} as the two branches, expected a common type",
+                                   TypeWord(a->type), TypeWord(b->type)));
   }
   const Dtype node = ComputeType(*type);
   const ExprId x = Convert(*a, node), y = Convert(*b, node);
@@ -309,7 +348,8 @@ std::optional<Typed> ExprBinder::Apply(const SyntaxExpr& e) {
   if (tensor != scope_.tensors.end()) return Read(e, tensor->second);
   if (IsBuiltin(e.text)) return Call(e);
   std::vector<std::string> names = scope_.Names();
-  for (std::string_view builtin : {"min", "max", "exp", "sqrt", "tanh", "sigmoid", "infinity"}) names.emplace_back(builtin);
+  for (std::string_view builtin : {"min", "max", "exp", "sqrt", "tanh", "sigmoid", "infinity"})
+    names.emplace_back(builtin);
   return Error(e.at, fmt::format("'{}' is neither a tensor of this def nor a builtin{}", e.text,
                                  Suggestion(e.text, names)));
 }
@@ -318,8 +358,8 @@ std::optional<Typed> ExprBinder::Read(const SyntaxExpr& e, TensorId tensor) {
   const TensorDecl& decl = program_[tensor];
   if (closed_) return Error(e.at, fmt::format("a bound may not read the tensor '{}'", decl.name));
   if (e.args.size() != decl.extents.size()) {
-    return Error(e.at, fmt::format("found {} subscripts on '{}', which has rank {}", e.args.size(), decl.name,
-                                   decl.extents.size()));
+    return Error(e.at, fmt::format("found {} subscripts on '{}', which has rank {}", e.args.size(),
+                                   decl.name, decl.extents.size()));
   }
   Expr read{.kind = ExprKind::kRead, .dtype = decl.dtype, .tensor = tensor};
   for (const SyntaxExprPtr& arg : e.args) {
@@ -345,7 +385,8 @@ std::optional<Typed> ExprBinder::Call(const SyntaxExpr& e) {
     if (!a) return std::nullopt;
     const ExprId from = Convert(*a, a->type);
     if (SizeBytes(*to) != SizeBytes(a->type)) {
-      return Error(e.at, fmt::format("a bitcast from {} to {} changes the width", TypeWord(a->type), TypeWord(*to)));
+      return Error(e.at, fmt::format("a bitcast from {} to {} changes the width", TypeWord(a->type),
+                                     TypeWord(*to)));
     }
     return Op(ScalarOp::kBitcast, *to, *to, {from}, e.at);
   }
@@ -355,7 +396,8 @@ std::optional<Typed> ExprBinder::Call(const SyntaxExpr& e) {
 std::optional<Typed> ExprBinder::Function(const SyntaxExpr& e, ScalarOp op) {
   const auto arity = static_cast<size_t>(ScalarArity(op));
   if (e.args.size() != arity) {
-    return Error(e.at, fmt::format("found {} operands for '{}', expected {}", e.args.size(), e.text, arity));
+    return Error(
+        e.at, fmt::format("found {} operands for '{}', expected {}", e.args.size(), e.text, arity));
   }
   std::vector<Typed> args;
   for (const SyntaxExprPtr& arg : e.args) {

@@ -14,8 +14,8 @@ namespace weft::tc {
 // What a name of the def stands for.
 struct Scope {
   std::map<std::string, TensorId, std::less<>> tensors;
-  std::map<std::string, int64_t, std::less<>> sizes;      // known
-  std::map<std::string, int32_t, std::less<>> params;     // left open
+  std::map<std::string, int64_t, std::less<>> sizes;   // known
+  std::map<std::string, int32_t, std::less<>> params;  // left open
   std::vector<std::string> Names() const;
 };
 
@@ -32,7 +32,7 @@ class ExprBinder {
 
   // Starts a statement. Indices of the left first, then in order of appearance.
   void Begin(Dtype index_type);
-  bool AddIndex(const std::string& name, Location at);     // false if the name means something else
+  bool AddIndex(const std::string& name, Location at);  // false if the name means something else
   bool AddLet(const SyntaxClause& clause);
   // Unknown names become indices unless `closed`: then they are errors (bounds of ranges).
   std::optional<Typed> Bind(const SyntaxExpr& e, bool closed = false);
@@ -63,14 +63,14 @@ class ExprBinder {
   Program& program_;
   const Scope& scope_;
   Diagnostics& diagnostics_;
-  std::vector<Location> at_;                       // of program_.exprs
-  std::map<int32_t, double> float_literals_;       // as written: read again beside a float64
+  std::vector<Location> at_;                  // of program_.exprs
+  std::map<int32_t, double> float_literals_;  // as written: read again beside a float64
   std::vector<std::string> indices_;
   std::map<std::string, const SyntaxExpr*, std::less<>> lets_;
-  std::vector<std::string> open_lets_;             // being bound: a let can't use itself
+  std::vector<std::string> open_lets_;  // being bound: a let can't use itself
   Dtype index_type_ = Dtype::kI32;
   bool closed_ = false;
-  int64_t nodes_ = 0;                              // of this statement, lets written out
+  int64_t nodes_ = 0;  // of this statement, lets written out
 };
 
 }  // namespace weft::tc

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "base/check.h"
@@ -22,10 +21,6 @@ Assign AssignOf(std::string_view text) {
 void CollectNames(const SyntaxExpr& e, std::vector<const SyntaxExpr*>& out) {
   if (e.kind == SyntaxKind::kName) out.push_back(&e);
   for (const SyntaxExprPtr& arg : e.args) CollectNames(*arg, out);
-}
-
-bool IsInt32(const Interval& i) {
-  return i.lo >= std::numeric_limits<int32_t>::min() && i.hi <= std::numeric_limits<int32_t>::max();
 }
 
 }  // namespace
@@ -67,20 +62,23 @@ bool DefBinder::BindParts(const SyntaxStatement& s, Statement& out, Dtype index_
     const std::optional<Tag> tag = ParseTag(s.tag);
     if (!tag) {
       std::vector<std::string> tags;
-      for (int t = 1; t <= static_cast<int>(Tag::kRecurrence); ++t) tags.emplace_back(TagName(static_cast<Tag>(t)));
-      return Error(s.at, fmt::format("found the unknown tag '@{}'{}", s.tag, Suggestion(s.tag, tags)));
+      for (int t = 1; t <= static_cast<int>(Tag::kRecurrence); ++t)
+        tags.emplace_back(TagName(static_cast<Tag>(t)));
+      return Error(s.at,
+                   fmt::format("found the unknown tag '@{}'{}", s.tag, Suggestion(s.tag, tags)));
     }
     out.tag = *tag;
   }
   if (!BindTargets(s, out)) return false;
   const bool tuple = s.targets.size() == 2;
   if (s.values.size() != s.targets.size() || s.targets.size() > 2) {
-    return Error(s.at, fmt::format("found {} values for {} targets, expected one each, two at the most", s.values.size(),
-                                   s.targets.size()));
+    return Error(s.at,
+                 fmt::format("found {} values for {} targets, expected one each, two at the most",
+                             s.values.size(), s.targets.size()));
   }
   if (tuple && (!s.init || (out.assign != Assign::kMin && out.assign != Assign::kMax))) {
-    return Error(s.at, fmt::format("found '{}{}' in a tuple statement, expected min=! or max=!", s.assign,
-                                   s.init ? "!" : ""));
+    return Error(s.at, fmt::format("found '{}{}' in a tuple statement, expected min=! or max=!",
+                                   s.assign, s.init ? "!" : ""));
   }
   std::vector<Typed> values;
   for (const SyntaxExprPtr& value : s.values) {
@@ -113,12 +111,14 @@ bool DefBinder::BindTargets(const SyntaxStatement& s, Statement& out) {
                                           role == Role::kInput ? "an input" : "a constant"));
     }
     if (target.subscripts.size() != program_[id].extents.size()) {
-      return Error(target.at, fmt::format("found {} subscripts on '{}', which has rank {}", target.subscripts.size(),
-                                          target.name, program_[id].extents.size()));
+      return Error(target.at,
+                   fmt::format("found {} subscripts on '{}', which has rank {}",
+                               target.subscripts.size(), target.name, program_[id].extents.size()));
     }
     (&target == s.targets.data() ? out.target : out.companion) = id;
   }
-  if (out.companion == out.target) return Error(s.targets[1].at, "found the same tensor twice in a tuple");
+  if (out.companion == out.target)
+    return Error(s.targets[1].at, "found the same tensor twice in a tuple");
   std::vector<std::string> plain;
   for (const SyntaxExprPtr& subscript : s.targets[0].subscripts) {
     std::vector<const SyntaxExpr*> names;
@@ -132,7 +132,8 @@ bool DefBinder::BindTargets(const SyntaxStatement& s, Statement& out) {
     }
     if (subscript->kind != SyntaxKind::kName) continue;
     if (std::find(plain.begin(), plain.end(), subscript->text) != plain.end()) {
-      return Error(subscript->at, fmt::format("the index '{}' stands twice on the left", subscript->text));
+      return Error(subscript->at,
+                   fmt::format("the index '{}' stands twice on the left", subscript->text));
     }
     plain.push_back(subscript->text);
   }
@@ -149,19 +150,24 @@ bool DefBinder::BindTargets(const SyntaxStatement& s, Statement& out) {
       continue;
     }
     // One place for both: the companion has no subscripts of its own.
-    const bool same = std::equal(subscripts.begin(), subscripts.end(), out.subscripts.begin(), out.subscripts.end(),
-                                 [this](ExprId a, ExprId b) { return AsAffine(program_, a) == AsAffine(program_, b); });
-    if (!same) return Error(s.targets[1].at, "found other subscripts on the second target of a tuple");
+    const bool same = std::equal(
+        subscripts.begin(), subscripts.end(), out.subscripts.begin(), out.subscripts.end(),
+        [this](ExprId a, ExprId b) { return AsAffine(program_, a) == AsAffine(program_, b); });
+    if (!same)
+      return Error(s.targets[1].at, "found other subscripts on the second target of a tuple");
   }
   return true;
 }
 
 bool DefBinder::AffineBound(Location at, Typed e, const Statement& out) {
   if (AsAffineWithParams(program_, out, e.id)) return true;
-  return Error(at, "found a subscript on the left that is not affine, expected sums, products by and divisions by numbers");
+  return Error(at,
+               "found a subscript on the left that is not affine, expected sums, products by and "
+               "divisions by numbers");
 }
 
-bool DefBinder::BindClauses(const SyntaxStatement& s, Statement& out, std::vector<IndexRange>& indices) {
+bool DefBinder::BindClauses(const SyntaxStatement& s, Statement& out,
+                            std::vector<IndexRange>& indices) {
   for (const SyntaxClause& clause : s.clauses) {
     if (clause.kind == SyntaxClause::kExists) {
       const std::optional<Typed> e = exprs_.Bind(*clause.a);
@@ -181,7 +187,8 @@ bool DefBinder::BindClauses(const SyntaxStatement& s, Statement& out, std::vecto
       if (!e) return false;
       const Statement none;  // no indices here: params count from 0
       const std::optional<Affine> bound = AsAffineWithParams(program_, none, e->id);
-      if (!bound) return Error(written[k]->at, "found a bound that is no sum of sizes and integers");
+      if (!bound)
+        return Error(written[k]->at, "found a bound that is no sum of sizes and integers");
       bounds[k] = *bound;
     }
     if (SignOf(bounds[1] - bounds[0]) == Sign::kNegative) {
@@ -189,7 +196,8 @@ bool DefBinder::BindClauses(const SyntaxStatement& s, Statement& out, std::vecto
     }
     const auto place = std::find(exprs_.indices().begin(), exprs_.indices().end(), clause.name);
     IndexRange& index = indices[static_cast<size_t>(place - exprs_.indices().begin())];
-    if (index.given) return Error(clause.at, fmt::format("the index '{}' has two ranges", clause.name));
+    if (index.given)
+      return Error(clause.at, fmt::format("the index '{}' has two ranges", clause.name));
     index.range = Box1{bounds[0], bounds[1]};
     index.given = true;
   }
@@ -198,8 +206,8 @@ bool DefBinder::BindClauses(const SyntaxStatement& s, Statement& out, std::vecto
   return true;
 }
 
-// Indices of the left come first. Reductions run in order of appearance or, where all have a range in
-// `where`, in that order.
+// Indices of the left come first. Reductions run in order of appearance or, where all have a range
+// in `where`, in that order.
 void DefBinder::OrderReductions(const SyntaxStatement& s, Statement& out, size_t first_expr,
                                 std::vector<IndexRange>& indices) {
   size_t left = 0;  // BindTargets added those of the left first
@@ -234,7 +242,8 @@ void DefBinder::OrderReductions(const SyntaxStatement& s, Statement& out, size_t
   }
 }
 
-bool DefBinder::MarkReductions(const SyntaxStatement& s, Statement& out, const std::vector<IndexRange>& indices) {
+bool DefBinder::MarkReductions(const SyntaxStatement& s, Statement& out,
+                               const std::vector<IndexRange>& indices) {
   std::vector<bool> left(indices.size(), false);
   bool plain = true;
   for (ExprId id : out.subscripts) {
@@ -251,7 +260,9 @@ bool DefBinder::MarkReductions(const SyntaxStatement& s, Statement& out, const s
     out.indices[i].reduction = !left[i];
     reduces = reduces || !left[i];
     if (out.assign == Assign::kSet && !left[i]) {
-      return Error(s.at, fmt::format("the index '{}' does not occur on the left, and '=' is no reduction", indices[i].name),
+      return Error(s.at,
+                   fmt::format("the index '{}' does not occur on the left, and '=' is no reduction",
+                               indices[i].name),
                    "+=!, *=!, min=! or max=!");
     }
   }
@@ -259,9 +270,11 @@ bool DefBinder::MarkReductions(const SyntaxStatement& s, Statement& out, const s
     out.assign = Assign::kSet;
     out.init = false;
   }
-  if (out.assign != Assign::kSet && !out.init && !states_[static_cast<size_t>(out.target.index)].defined) {
-    return Error(s.at, fmt::format("'{}=' adds to '{}', which nothing has defined", s.assign.substr(0, s.assign.size() - 1),
-                                   program_[out.target].name),
+  if (out.assign != Assign::kSet && !out.init &&
+      !states_[static_cast<size_t>(out.target.index)].defined) {
+    return Error(s.at,
+                 fmt::format("'{}=' adds to '{}', which nothing has defined",
+                             s.assign.substr(0, s.assign.size() - 1), program_[out.target].name),
                  fmt::format("{}!", s.assign));
   }
   return true;
@@ -285,10 +298,12 @@ bool DefBinder::SettleType(const SyntaxStatement& s, size_t k, Typed value, Stat
     return true;
   }
   // A sum may be kept in a wider float than it is stored in: typed accumulation.
-  const bool rounds = k == 0 && out.assign != Assign::kSet && IsFloat(decl.dtype) && IsFloat(value.type);
+  const bool rounds =
+      k == 0 && out.assign != Assign::kSet && IsFloat(decl.dtype) && IsFloat(value.type);
   if (MayStore(decl.dtype, value.type) || rounds) return true;
-  return Error(s.values[k]->at, fmt::format("found a value of type {} for '{}', which is {}", TypeWord(value.type),
-                                            decl.name, TypeWord(decl.dtype)),
+  return Error(s.values[k]->at,
+               fmt::format("found a value of type {} for '{}', which is {}", TypeWord(value.type),
+                           decl.name, TypeWord(decl.dtype)),
                fmt::format("{}(…)", TypeWord(decl.dtype)));
 }
 
@@ -304,130 +319,10 @@ bool DefBinder::Store(const SyntaxStatement& s, size_t k, Typed value, Statement
     out.value = exprs_.Convert(value, stored);
     return true;
   }
-  if (value.type == Dtype::kBool) return Error(s.values[0]->at, "found bool in a reduction", "int32(…)");
+  if (value.type == Dtype::kBool)
+    return Error(s.values[0]->at, "found bool in a reduction", "int32(…)");
   out.accumulate = ComputeType(*JoinTypes(value.type, stored));
   out.value = exprs_.Convert(value, out.accumulate);
-  return true;
-}
-
-void DefBinder::CollectAccesses(const Statement& s, ExprId id, bool guarded, std::vector<Constraint>& out, bool final) {
-  const Expr& e = program_[id];
-  const bool lazy = e.kind == ExprKind::kOp &&
-                    (e.op == ScalarOp::kSelect || e.op == ScalarOp::kAnd || e.op == ScalarOp::kOr);
-  if (e.kind == ExprKind::kRead) {
-    const State& state = states_[static_cast<size_t>(e.tensor.index)];
-    // Another cell of the target, or a tensor that comes later: a recurrence, which bounds nothing.
-    bool same = e.tensor == s.target && e.args.size() == s.subscripts.size();
-    for (size_t d = 0; same && d < e.args.size(); ++d) {
-      same = AsAffineWithParams(program_, s, e.args[d]) == AsAffineWithParams(program_, s, s.subscripts[d]);
-    }
-    const bool known = final || (state.defined && (e.tensor != s.target || same));
-    for (size_t d = 0; d < e.args.size(); ++d) {
-      Constraint c{.subscript = AsAffineWithParams(program_, s, e.args[d]), .guarded = guarded};
-      if (known && d < state.lo.size()) c.box = Box1{state.lo[d], state.hi[d]};
-      c.tensor = program_[e.tensor].name;
-      c.dimension = static_cast<int32_t>(d);
-      c.at = exprs_.At(id);
-      if (final && !c.subscript && !guarded && c.box) {
-        const auto name = [this](Var v) { return program_.params[static_cast<size_t>(v)]; };
-        preconditions_.push_back(fmt::format("{} <= subscript {} of {} < {}", c.box->lo.Print(name), d, c.tensor,
-                                             c.box->hi.Print(name)));
-      }
-      out.push_back(std::move(c));
-    }
-  }
-  for (size_t k = 0; k < e.args.size(); ++k) CollectAccesses(s, program_[id].args[k], guarded || (lazy && k > 0), out, final);
-}
-
-std::vector<Constraint> DefBinder::Constraints(const Statement& s, bool final) {
-  std::vector<Constraint> out;
-  CollectAccesses(s, s.value, false, out, final);
-  if (s.companion_value.valid()) CollectAccesses(s, s.companion_value, false, out, final);
-  if (final) return out;
-  for (ExprId id : exists_.back()) CollectAccesses(s, id, false, out, false);
-  // `op=` reads its target, whose box then bounds its indices.
-  const State& target = states_[static_cast<size_t>(s.target.index)];
-  if (s.assign != Assign::kSet && !s.init && target.defined) {
-    for (size_t d = 0; d < s.subscripts.size() && d < target.lo.size(); ++d) {
-      out.push_back({.subscript = AsAffineWithParams(program_, s, s.subscripts[d]),
-                     .box = Box1{target.lo[d], target.hi[d]},
-                     .tensor = program_[s.target].name,
-                     .dimension = static_cast<int32_t>(d),
-                     .at = exprs_.At(s.subscripts[d])});
-    }
-  }
-  return out;
-}
-
-// By intervals, from the leaves up: whether index arithmetic may leave int32.
-bool DefBinder::NeedsWideIndices(const std::vector<IndexRange>& indices, size_t first_expr) const {
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  std::vector<std::optional<Interval>> bounds(program_.exprs.size() - first_expr);
-  const auto of_affine = [](const Affine& e) { return e.Bounds([](Var) { return Interval{0, kMost}; }); };
-  for (size_t k = 0; k < bounds.size(); ++k) {
-    const Expr& e = program_.exprs[first_expr + k];
-    if (e.dtype != Dtype::kI32) continue;
-    if (e.kind == ExprKind::kLiteral) bounds[k] = Interval{e.literal.i, e.literal.i};
-    if (e.kind == ExprKind::kParam) bounds[k] = Interval{0, kMost};
-    if (e.kind == ExprKind::kIndex) {
-      const Box1& range = *indices[static_cast<size_t>(e.position)].range;
-      bounds[k] = Interval{of_affine(range.lo).lo, of_affine(range.hi).hi - 1};
-    }
-    if (e.kind == ExprKind::kOp && e.args.size() == 2) {
-      const auto a = bounds[static_cast<size_t>(e.args[0].index) - first_expr];
-      const auto b = bounds[static_cast<size_t>(e.args[1].index) - first_expr];
-      if (!a || !b) continue;
-      if (e.op == ScalarOp::kAdd) bounds[k] = Interval{a->lo + b->lo, a->hi + b->hi};
-      if (e.op == ScalarOp::kSub) bounds[k] = Interval{a->lo - b->hi, a->hi - b->lo};
-      if (e.op == ScalarOp::kMul) {  // operands fit int32, products fit int64
-        const auto [lo, hi] = std::minmax({a->lo * b->lo, a->lo * b->hi, a->hi * b->lo, a->hi * b->hi});
-        bounds[k] = Interval{lo, hi};
-      }
-      if (e.op == ScalarOp::kDiv && b->lo == b->hi && b->lo > 0) {
-        bounds[k] = Interval{weft::FloorDiv(a->lo, b->lo), weft::FloorDiv(a->hi, b->lo)};
-      }
-      if (e.op == ScalarOp::kMod && b->lo == b->hi && b->lo > 0) bounds[k] = Interval{0, b->lo - 1};
-    }
-    if (bounds[k] && !bounds[k]->empty() && !IsInt32(*bounds[k])) return true;
-  }
-  return false;
-}
-
-bool DefBinder::GrowHull(const SyntaxStatement& s, const Statement& out, TensorId target,
-                         const std::vector<IndexRange>& indices) {
-  State& state = states_[static_cast<size_t>(target.index)];
-  const bool first = !state.defined;
-  for (size_t d = 0; d < out.subscripts.size(); ++d) {
-    const Affine e = *AsAffineWithParams(program_, out, out.subscripts[d]);
-    Box1 box = ClosedBounds(e, indices);
-    box.hi += 1;
-    const std::optional<Var> plain = e.AsVar();
-    if (plain && *plain < static_cast<Var>(indices.size())) box = *indices[static_cast<size_t>(*plain)].range;
-    std::vector<Var> vars;
-    e.CollectVars(vars);
-    const bool given = std::all_of(vars.begin(), vars.end(), [&](Var v) {
-      return v >= static_cast<Var>(indices.size()) || indices[static_cast<size_t>(v)].given;
-    });
-    const auto name = [this](Var v) { return program_.params[static_cast<size_t>(v)]; };
-    if (!given && box.lo != Affine(0) && (first || box.lo != state.lo[d])) {
-      const std::string index = plain ? indices[static_cast<size_t>(*plain)].name : "…";
-      return Error(s.at, fmt::format("the index '{}' of '{}' is inferred to start at {}, expected 0", index,
-                                     program_[target].name, box.lo.Print(name)),
-                   fmt::format("where {} in {}:{}, or another subscript", index, box.lo.Print(name), box.hi.Print(name)));
-    }
-    if (first) {
-      state.lo.push_back(box.lo);
-      state.hi.push_back(box.hi);
-      continue;
-    }
-    const Sign lo = SignOf(box.lo - state.lo[d]), hi = SignOf(state.hi[d] - box.hi);
-    if ((lo == Sign::kDepends) || (hi == Sign::kDepends)) {
-      return Error(s.at, fmt::format("how far '{}' extends depends on sizes", program_[target].name));
-    }
-    if (lo == Sign::kNegative) state.lo[d] = box.lo;
-    if (hi == Sign::kNegative) state.hi[d] = box.hi;
-  }
-  state.defined = true;
   return true;
 }
 

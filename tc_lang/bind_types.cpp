@@ -7,10 +7,14 @@ namespace {
 
 Dtype IntegerOf(bool is_signed, int64_t bytes) {
   switch (bytes) {
-    case 1: return is_signed ? Dtype::kI8 : Dtype::kU8;
-    case 2: return is_signed ? Dtype::kI16 : Dtype::kU16;
-    case 4: return is_signed ? Dtype::kI32 : Dtype::kU32;
-    default: return is_signed ? Dtype::kI64 : Dtype::kU64;
+    case 1:
+      return is_signed ? Dtype::kI8 : Dtype::kU8;
+    case 2:
+      return is_signed ? Dtype::kI16 : Dtype::kU16;
+    case 4:
+      return is_signed ? Dtype::kI32 : Dtype::kU32;
+    default:
+      return is_signed ? Dtype::kI64 : Dtype::kU64;
   }
 }
 

@@ -8,8 +8,8 @@ namespace {
 // What the subscripts of a statement's reads look like.
 struct Form {
   size_t reads = 0;
-  bool gathers = false;   // a subscript is not affine
-  bool windows = false;   // a subscript adds an index of the left to a reduction's
+  bool gathers = false;  // a subscript is not affine
+  bool windows = false;  // a subscript adds an index of the left to a reduction's
 };
 
 Form FormOf(const Program& program, const Statement& s) {
@@ -40,7 +40,8 @@ bool IsProduct(const Program& program, ExprId id) {
   if (e.kind != ExprKind::kOp) return false;
   if (e.op == ScalarOp::kSelect) return IsProduct(program, e.args[1]);
   if (e.op == ScalarOp::kCast) return IsProduct(program, e.args[0]);
-  return e.op == ScalarOp::kMul && !Reads(program, e.args[0]).empty() && !Reads(program, e.args[1]).empty();
+  return e.op == ScalarOp::kMul && !Reads(program, e.args[0]).empty() &&
+         !Reads(program, e.args[1]).empty();
 }
 
 }  // namespace
@@ -50,14 +51,16 @@ Tag Classify(const Program& program, const Statement& s) {
   if (recurrence.ok() && !recurrence->empty()) return Tag::kRecurrence;
   const Form shape = FormOf(program, s);
   if (shape.gathers) return Tag::kGather;
-  const bool reduces = std::any_of(s.indices.begin(), s.indices.end(), [](const Index& i) { return i.reduction; });
+  const bool reduces =
+      std::any_of(s.indices.begin(), s.indices.end(), [](const Index& i) { return i.reduction; });
   if (reduces) {
     if (s.assign == Assign::kSum && IsProduct(program, s.value)) {
       return shape.windows ? Tag::kConvolution : Tag::kContraction;
     }
     return shape.windows ? Tag::kWindow : Tag::kReduction;
   }
-  return program[s.value].kind == ExprKind::kRead && s.assign == Assign::kSet ? Tag::kCopy : Tag::kPointwise;
+  return program[s.value].kind == ExprKind::kRead && s.assign == Assign::kSet ? Tag::kCopy
+                                                                              : Tag::kPointwise;
 }
 
 }  // namespace weft::tc

@@ -38,7 +38,8 @@ std::string Diagnostics::Snippet(Location at) const {
     if (c == '\t' || c == '\r') c = ' ';
     if (c < ' ' || c > '~') c = '?';
   }
-  return fmt::format("\n    {}\n    {}^", line, std::string(static_cast<size_t>(at.column - 1), ' '));
+  return fmt::format("\n    {}\n    {}^", line,
+                     std::string(static_cast<size_t>(at.column - 1), ' '));
 }
 
 Status Diagnostics::ToStatus() const {

@@ -21,7 +21,8 @@ bool EqualExpr(const Program& a, ExprId ia, const Program& b, ExprId ib) {
     case ExprKind::kLiteral:
       if (!EqualLiteral(x.dtype, x.literal, y.literal)) return false;
       break;
-    case ExprKind::kIndex: case ExprKind::kParam:
+    case ExprKind::kIndex:
+    case ExprKind::kParam:
       if (x.position != y.position) return false;
       break;
     case ExprKind::kRead:
@@ -42,20 +43,24 @@ bool EqualOptional(const Program& a, ExprId ia, const Program& b, ExprId ib) {
 }
 
 bool EqualStatement(const Program& a, const Statement& x, const Program& b, const Statement& y) {
-  if (a[x.target].name != b[y.target].name || x.companion.valid() != y.companion.valid()) return false;
+  if (a[x.target].name != b[y.target].name || x.companion.valid() != y.companion.valid())
+    return false;
   if (x.companion.valid() && a[x.companion].name != b[y.companion].name) return false;
   if (x.assign != y.assign || x.init != y.init || x.accumulate != y.accumulate || x.tag != y.tag ||
-      x.origin != y.origin || x.subscripts.size() != y.subscripts.size() || x.indices.size() != y.indices.size()) {
+      x.origin != y.origin || x.subscripts.size() != y.subscripts.size() ||
+      x.indices.size() != y.indices.size()) {
     return false;
   }
   for (size_t k = 0; k < x.indices.size(); ++k) {
     const Index &i = x.indices[k], &j = y.indices[k];
-    if (i.name != j.name || i.lo != j.lo || i.hi != j.hi || i.reduction != j.reduction) return false;
+    if (i.name != j.name || i.lo != j.lo || i.hi != j.hi || i.reduction != j.reduction)
+      return false;
   }
   for (size_t k = 0; k < x.subscripts.size(); ++k) {
     if (!EqualExpr(a, x.subscripts[k], b, y.subscripts[k])) return false;
   }
-  return EqualExpr(a, x.value, b, y.value) && EqualOptional(a, x.companion_value, b, y.companion_value);
+  return EqualExpr(a, x.value, b, y.value) &&
+         EqualOptional(a, x.companion_value, b, y.companion_value);
 }
 
 bool EqualTensor(const TensorDecl& x, const TensorDecl& y) {
@@ -66,7 +71,9 @@ bool EqualTensor(const TensorDecl& x, const TensorDecl& y) {
 // Inputs and outputs in order; the rest by name, since text declares constants before temporaries.
 bool EqualTensors(const Program& a, const Program& b) {
   if (a.tensors.size() != b.tensors.size()) return false;
-  const auto operand = [](const TensorDecl& t) { return t.role == Role::kInput || t.role == Role::kOutput; };
+  const auto operand = [](const TensorDecl& t) {
+    return t.role == Role::kInput || t.role == Role::kOutput;
+  };
   for (size_t k = 0; k < a.tensors.size(); ++k) {
     const TensorDecl& x = a.tensors[k];
     if (operand(x)) {
@@ -83,7 +90,8 @@ bool EqualTensors(const Program& a, const Program& b) {
 }  // namespace
 
 bool Equal(const Program& a, const Program& b) {
-  if (a.name != b.name || a.params != b.params || !EqualTensors(a, b) || a.statements.size() != b.statements.size()) {
+  if (a.name != b.name || a.params != b.params || !EqualTensors(a, b) ||
+      a.statements.size() != b.statements.size()) {
     return false;
   }
   for (size_t k = 0; k < a.statements.size(); ++k) {

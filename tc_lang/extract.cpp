@@ -18,8 +18,10 @@ std::string Sanitize(std::string_view name) {
   std::string out;
   for (char c : name) {
     const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    if (plain) out += c;
-    else if (!out.empty() && out.back() != '_') out += '_';
+    if (plain)
+      out += c;
+    else if (!out.empty() && out.back() != '_')
+      out += '_';
     if (out.size() == 48) break;
   }
   while (!out.empty() && out.back() == '_') out.pop_back();
@@ -28,14 +30,16 @@ std::string Sanitize(std::string_view name) {
 }
 
 bool IsReserved(const std::string& name) {
-  constexpr std::array<std::string_view, 8> kWords = {"def", "where", "in", "exists", "const", "size", "infinity", "nan"};
+  constexpr std::array<std::string_view, 8> kWords = {"def",   "where", "in",       "exists",
+                                                      "const", "size",  "infinity", "nan"};
   return std::find(kWords.begin(), kWords.end(), name) != kWords.end() || ParseTypeWord(name) ||
          ParseScalarFunction(name) || name.starts_with("bitcast_");
 }
 
 class Joiner {
  public:
-  Joiner(const graph::Graph& graph, std::span<const Alternative* const> parts, std::span<const graph::ValueId> kept)
+  Joiner(const graph::Graph& graph, std::span<const Alternative* const> parts,
+         std::span<const graph::ValueId> kept)
       : graph_(graph), parts_(parts), kept_(kept.begin(), kept.end()) {}
 
   Result<Extracted> Run(std::string name) {
@@ -43,7 +47,8 @@ class Joiner {
     for (const Alternative* part : parts_) {
       for (const std::string& param : part->program.params) AddParam(param);
       for (const Statement& s : part->program.statements) {
-        for (const Index& index : s.indices) taken_.insert(index.name);  // an index never shares a tensor's name
+        for (const Index& index : s.indices)
+          taken_.insert(index.name);  // an index never shares a tensor's name
       }
     }
     for (size_t p = 0; p < parts_.size(); ++p) {
@@ -53,7 +58,8 @@ class Joiner {
     SortTensors();
     Status verified = Verify(out_.program);
     if (!verified.ok()) {
-      return Internal(fmt::format("the def of group '{}' is wrong: {}", out_.program.name, verified.ToString()));
+      return Internal(fmt::format("the def of group '{}' is wrong: {}", out_.program.name,
+                                  verified.ToString()));
     }
     return std::move(out_);
   }
@@ -67,7 +73,8 @@ class Joiner {
 
   std::string Unique(const std::string& wanted) {
     std::string name = wanted;
-    for (int k = 2; IsReserved(name) || taken_.contains(name); ++k) name = fmt::format("{}_{}", wanted, k);
+    for (int k = 2; IsReserved(name) || taken_.contains(name); ++k)
+      name = fmt::format("{}_{}", wanted, k);
     taken_.insert(name);
     return name;
   }
@@ -83,12 +90,14 @@ class Joiner {
     const Program& from = parts_[p]->program;
     const Alternative& part = *parts_[p];
     if (Inputs(from).size() != part.inputs.size() || Outputs(from).size() != part.outputs.size()) {
-      return Internal(fmt::format("the alternative '{}' names other operands than its def has", part.name));
+      return Internal(
+          fmt::format("the alternative '{}' names other operands than its def has", part.name));
     }
     param_place_.clear();
     for (const std::string& param : from.params) {
       const std::vector<std::string>& params = out_.program.params;
-      param_place_.push_back(static_cast<int32_t>(std::find(params.begin(), params.end(), param) - params.begin()));
+      param_place_.push_back(
+          static_cast<int32_t>(std::find(params.begin(), params.end(), param) - params.begin()));
     }
     tensor_place_.clear();
     size_t input = 0, output = 0;
@@ -96,9 +105,14 @@ class Joiner {
       TensorDecl moved = decl;
       for (Affine& extent : moved.extents) extent = Moved(extent);
       switch (decl.role) {
-        case Role::kInput: WEFT_TRY(AddInput(std::move(moved), part.inputs[input++])); break;
-        case Role::kOutput: WEFT_TRY(AddOutput(p, std::move(moved), part.outputs[output++])); break;
-        case Role::kTemporary: case Role::kLiteral:
+        case Role::kInput:
+          WEFT_TRY(AddInput(std::move(moved), part.inputs[input++]));
+          break;
+        case Role::kOutput:
+          WEFT_TRY(AddOutput(p, std::move(moved), part.outputs[output++]));
+          break;
+        case Role::kTemporary:
+        case Role::kLiteral:
           tensor_place_.push_back(AddTensor(std::move(moved), decl.name, decl.role));
       }
     }
@@ -107,7 +121,9 @@ class Joiner {
   }
 
   std::string NameOf(graph::ValueId v, const TensorDecl& decl) const {
-    return v.valid() && static_cast<size_t>(v.index) < graph_.values.size() ? Sanitize(graph_[v].name) : decl.name;
+    return v.valid() && static_cast<size_t>(v.index) < graph_.values.size()
+               ? Sanitize(graph_[v].name)
+               : decl.name;
   }
 
   Status AddInput(TensorDecl decl, graph::ValueId v) {
@@ -127,17 +143,21 @@ class Joiner {
   }
 
   Status AddOutput(size_t p, TensorDecl decl, graph::ValueId v) {
-    if (place_.contains(v)) return Internal(fmt::format("'{}' is used before it is defined, or defined twice", decl.name));
+    if (place_.contains(v))
+      return Internal(
+          fmt::format("'{}' is used before it is defined, or defined twice", decl.name));
     const auto last = last_use_.find(v);
     const bool inner = last != last_use_.end() && last->second > p && !kept_.contains(v);
     const std::string wanted = NameOf(v, decl);
-    tensor_place_.push_back(place_[v] = AddTensor(std::move(decl), wanted, inner ? Role::kTemporary : Role::kOutput));
+    tensor_place_.push_back(
+        place_[v] = AddTensor(std::move(decl), wanted, inner ? Role::kTemporary : Role::kOutput));
     if (!inner) out_.outputs.push_back(v);
     return {};
   }
 
   Affine Moved(const Affine& e) const {
-    return e.Substitute([this](Var v) { return Affine::OfVar(param_place_[static_cast<size_t>(v)]); });
+    return e.Substitute(
+        [this](Var v) { return Affine::OfVar(param_place_[static_cast<size_t>(v)]); });
   }
 
   void CopyStatements(const Program& from) {
@@ -195,9 +215,9 @@ class Joiner {
   std::set<graph::ValueId> kept_;
   Extracted out_;
   std::set<std::string> taken_;
-  std::map<graph::ValueId, TensorId> place_;     // of values seen so far
-  std::map<graph::ValueId, size_t> last_use_;    // part that reads it last
-  std::vector<TensorId> tensor_place_;           // of the current part's tensors
+  std::map<graph::ValueId, TensorId> place_;   // of values seen so far
+  std::map<graph::ValueId, size_t> last_use_;  // part that reads it last
+  std::vector<TensorId> tensor_place_;         // of the current part's tensors
   std::vector<int32_t> param_place_;
 };
 

@@ -14,7 +14,8 @@ namespace {
 Tensor Widen(const Tensor& tensor) {
   Tensor wide(Dtype::kF64, tensor.shape());
   auto* out = wide.mutable_as<double>();
-  for (int64_t k = 0; k < tensor.elems(); ++k) out[k] = AsDouble(tensor.dtype(), LoadScalar(tensor.dtype(), tensor.data(), k));
+  for (int64_t k = 0; k < tensor.elems(); ++k)
+    out[k] = AsDouble(tensor.dtype(), LoadScalar(tensor.dtype(), tensor.data(), k));
   return wide;
 }
 
@@ -29,8 +30,8 @@ Result<Shape> ShapeOf(const TensorDecl& tensor, const std::vector<int64_t>& para
 
 class Interpreter {
  public:
-  Interpreter(const Program& program, std::span<const Tensor> inputs, std::span<const int64_t> params,
-              const InterpretOptions& options)
+  Interpreter(const Program& program, std::span<const Tensor> inputs,
+              std::span<const int64_t> params, const InterpretOptions& options)
       : program_(program), inputs_(inputs), options_(options) {
     m_.program = &program;
     m_.params.assign(params.begin(), params.end());
@@ -39,7 +40,8 @@ class Interpreter {
 
   Result<std::vector<Tensor>> Run() {
     if (m_.params.size() != program_.params.size()) {
-      return Usage(fmt::format("found {} params for '{}', expected {}", m_.params.size(), program_.name, program_.params.size()));
+      return Usage(fmt::format("found {} params for '{}', expected {}", m_.params.size(),
+                               program_.name, program_.params.size()));
     }
     WEFT_TRY(CheckWork());
     WEFT_TRY(MakeTensors());
@@ -47,7 +49,8 @@ class Interpreter {
     WEFT_TRY(TrackWritten(steps));
     for (const Step& step : steps) WEFT_TRY(RunStep(step));
     std::vector<Tensor> outputs;
-    for (TensorId id : Outputs(program_)) outputs.push_back(m_.tensors[static_cast<size_t>(id.index)]);
+    for (TensorId id : Outputs(program_))
+      outputs.push_back(m_.tensors[static_cast<size_t>(id.index)]);
     return outputs;
   }
 
@@ -57,13 +60,16 @@ class Interpreter {
     for (const Statement& s : program_.statements) {
       int64_t instances = 1;
       for (const Index& index : s.indices) {
-        const int64_t extent = std::max<int64_t>(1, index.hi.Eval(m_.params) - index.lo.Eval(m_.params));
-        if (__builtin_mul_overflow(instances, extent, &instances)) instances = options_.max_instances + 1;
+        const int64_t extent =
+            std::max<int64_t>(1, index.hi.Eval(m_.params) - index.lo.Eval(m_.params));
+        if (__builtin_mul_overflow(instances, extent, &instances))
+          instances = options_.max_instances + 1;
         instances = std::min(instances, options_.max_instances + 1);
       }
       total += instances;
       if (total > options_.max_instances) {
-        return Limit(fmt::format("'{}' has more than {} instances", program_.name, options_.max_instances));
+        return Limit(
+            fmt::format("'{}' has more than {} instances", program_.name, options_.max_instances));
       }
     }
     return {};
@@ -76,30 +82,36 @@ class Interpreter {
       WEFT_TRY(Shape shape, ShapeOf(decl, m_.params));
       Tensor tensor;
       if (decl.role == Role::kInput) {
-        if (next_input == inputs_.size()) return Usage(fmt::format("the input '{}' is missing", decl.name));
+        if (next_input == inputs_.size())
+          return Usage(fmt::format("the input '{}' is missing", decl.name));
         tensor = inputs_[next_input++];
         if (tensor.dtype() != decl.dtype || tensor.shape() != shape) {
-          return Usage(fmt::format("found {}{} for the input '{}', expected {}{}", DtypeName(tensor.dtype()),
-                                   weft::Print(tensor.shape()), decl.name, DtypeName(decl.dtype), weft::Print(shape)));
+          return Usage(fmt::format("found {}{} for the input '{}', expected {}{}",
+                                   DtypeName(tensor.dtype()), weft::Print(tensor.shape()),
+                                   decl.name, DtypeName(decl.dtype), weft::Print(shape)));
         }
       } else if (decl.role == Role::kLiteral) {
         tensor = decl.literal;
       } else {
         WEFT_TRY(const int64_t count, CountElems(shape));
         if (count > options_.max_bytes / 8 || (bytes += count * 8) > options_.max_bytes) {
-          return Limit(fmt::format("the tensors of '{}' take more than {} bytes", program_.name, options_.max_bytes));
+          return Limit(fmt::format("the tensors of '{}' take more than {} bytes", program_.name,
+                                   options_.max_bytes));
         }
         tensor = Tensor(m_.TypeOf(decl.dtype), std::move(shape));
       }
-      if (m_.widen && IsFloat(tensor.dtype()) && tensor.dtype() != Dtype::kF64) tensor = Widen(tensor);
+      if (m_.widen && IsFloat(tensor.dtype()) && tensor.dtype() != Dtype::kF64)
+        tensor = Widen(tensor);
       m_.tensors.push_back(std::move(tensor));
     }
     if (next_input != inputs_.size()) {
-      return Usage(fmt::format("found {} inputs for '{}', expected {}", inputs_.size(), program_.name, next_input));
+      return Usage(fmt::format("found {} inputs for '{}', expected {}", inputs_.size(),
+                               program_.name, next_input));
     }
     for (size_t t = 0; t < m_.tensors.size(); ++t) {
       const Role role = program_.tensors[t].role;
-      m_.data.push_back(role == Role::kInput || role == Role::kLiteral ? nullptr : m_.tensors[t].mutable_data());
+      m_.data.push_back(
+          role == Role::kInput || role == Role::kLiteral ? nullptr : m_.tensors[t].mutable_data());
     }
     return {};
   }
@@ -132,7 +144,8 @@ class Interpreter {
   Status RunStep(const Step& step) {
     m_.slots.clear();
     std::vector<CompiledStatement> compiled;
-    for (size_t k = step.first; k <= step.last; ++k) compiled.push_back(CompileStatement(m_, k, step.last > step.first));
+    for (size_t k = step.first; k <= step.last; ++k)
+      compiled.push_back(CompileStatement(m_, k, step.last > step.first));
     if (step.first == step.last) return RunStatement(m_, compiled[0], false) ? Status() : m_.error;
     const Interval range = compiled[0].ranges[0];
     for (int64_t t = range.lo; t <= range.hi; ++t) {
@@ -154,7 +167,8 @@ class Interpreter {
 }  // namespace
 
 Result<std::vector<Tensor>> Interpret(const Program& program, std::span<const Tensor> inputs,
-                                      std::span<const int64_t> params, const InterpretOptions& options) {
+                                      std::span<const int64_t> params,
+                                      const InterpretOptions& options) {
   return Interpreter(program, inputs, params, options).Run();
 }
 

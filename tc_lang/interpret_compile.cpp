@@ -8,7 +8,8 @@ namespace {
 
 class Compiler {
  public:
-  Compiler(Machine& machine, CompiledStatement& out) : machine_(machine), program_(*machine.program), out_(out) {}
+  Compiler(Machine& machine, CompiledStatement& out)
+      : machine_(machine), program_(*machine.program), out_(out) {}
 
   Code Compile(ExprId root) {
     Code code;
@@ -26,8 +27,10 @@ class Compiler {
     for (const Affine::Term& term : e.terms()) {
       if (term.dividend != nullptr) return std::nullopt;
       const auto v = static_cast<size_t>(term.var);
-      if (v < out_.ranges.size()) out.coefficients[v] += term.coefficient;
-      else out.constant += term.coefficient * machine_.params[v - out_.ranges.size()];
+      if (v < out_.ranges.size())
+        out.coefficients[v] += term.coefficient;
+      else
+        out.constant += term.coefficient * machine_.params[v - out_.ranges.size()];
     }
     return out;
   }
@@ -42,7 +45,8 @@ class Compiler {
 
   int32_t Fill(Dtype dtype, Scalar value) {
     const int32_t slot = NewSlot();
-    for (int64_t k = 0; k < kStrip; ++k) SetLane(machine_.slots[static_cast<size_t>(slot)], dtype, k, value);
+    for (int64_t k = 0; k < kStrip; ++k)
+      SetLane(machine_.slots[static_cast<size_t>(slot)], dtype, k, value);
     return slot;
   }
 
@@ -71,16 +75,22 @@ class Compiler {
       }
       case ExprKind::kParam:
         return Fill(dtype, ScalarOfInt(dtype, machine_.params[static_cast<size_t>(e.position)]));
-      case ExprKind::kIndex: return Push({.kind = Instruction::kIndex, .dtype = dtype, .index = e.position});
-      case ExprKind::kRead: return EmitRead(e, mask);
-      case ExprKind::kOp: return EmitOp(e, dtype, mask);
+      case ExprKind::kIndex:
+        return Push({.kind = Instruction::kIndex, .dtype = dtype, .index = e.position});
+      case ExprKind::kRead:
+        return EmitRead(e, mask);
+      case ExprKind::kOp:
+        return EmitOp(e, dtype, mask);
     }
     WEFT_UNREACHABLE();
   }
 
   int32_t EmitRead(const Expr& e, int32_t mask) {
     const Tensor& tensor = machine_.tensors[static_cast<size_t>(e.tensor.index)];
-    Instruction read{.kind = Instruction::kRead, .operand = tensor.dtype(), .dtype = tensor.dtype(), .mask = mask};
+    Instruction read{.kind = Instruction::kRead,
+                     .operand = tensor.dtype(),
+                     .dtype = tensor.dtype(),
+                     .mask = mask};
     read.tensor = e.tensor.index;
     read.checked = !machine_.written[static_cast<size_t>(e.tensor.index)].empty();
     read.offset.coefficients.assign(out_.ranges.size(), 0);
@@ -114,7 +124,9 @@ class Compiler {
   int32_t EmitBranch(ExprId id, int32_t cond, bool taken, int32_t mask) {
     if (!NeedsMask(id)) return Emit(id, mask);
     const int32_t inner = Push({.kind = taken ? Instruction::kMask : Instruction::kMaskNot,
-                                .dtype = Dtype::kBool, .mask = mask, .args = {cond, -1, -1}});
+                                .dtype = Dtype::kBool,
+                                .mask = mask,
+                                .args = {cond, -1, -1}});
     const size_t skip = code_->instructions.size();
     code_->instructions.push_back({.kind = Instruction::kSkip, .args = {inner, -1, -1}});
     const int32_t result = Emit(id, inner);
@@ -123,7 +135,11 @@ class Compiler {
   }
 
   int32_t EmitOp(const Expr& e, Dtype dtype, int32_t mask) {
-    Instruction op{.kind = Instruction::kOp, .op = e.op, .operand = TypeOf(e.args.back()), .dtype = dtype, .mask = mask};
+    Instruction op{.kind = Instruction::kOp,
+                   .op = e.op,
+                   .operand = TypeOf(e.args.back()),
+                   .dtype = dtype,
+                   .mask = mask};
     op.args[0] = Emit(e.args[0], mask);
     if (e.op == ScalarOp::kSelect) {
       op.args[1] = EmitBranch(e.args[1], op.args[0], true, mask);
@@ -144,7 +160,11 @@ class Compiler {
     const Dtype from = program_[e.args[0]].dtype;
     const auto cast = [&](int32_t slot, Dtype a, Dtype b) {
       if (a == b) return slot;
-      return Push({.kind = Instruction::kOp, .op = ScalarOp::kCast, .operand = a, .dtype = b, .args = {slot, -1, -1}});
+      return Push({.kind = Instruction::kOp,
+                   .op = ScalarOp::kCast,
+                   .operand = a,
+                   .dtype = b,
+                   .args = {slot, -1, -1}});
     };
     op.args[0] = cast(op.args[0], machine_.TypeOf(from), from);
     op.operand = from;
@@ -160,12 +180,13 @@ class Compiler {
 
 int64_t Extent(const Interval& i) { return i.empty() ? 0 : i.hi - i.lo + 1; }
 
-// The strip runs along the widest index of the left, or along the innermost reduction: both keep the
-// order in which each cell's sum adds up.
+// The strip runs along the widest index of the left, or along the innermost reduction: both keep
+// the order in which each cell's sum adds up.
 void ChooseLoops(CompiledStatement& out) {
   const Statement& s = *out.source;
   const auto recurs = [&](size_t i) {
-    return std::find(out.recurrence.begin(), out.recurrence.end(), static_cast<int32_t>(i)) != out.recurrence.end();
+    return std::find(out.recurrence.begin(), out.recurrence.end(), static_cast<int32_t>(i)) !=
+           out.recurrence.end();
   };
   int64_t widest = 1;
   for (size_t i = 0; i < s.indices.size(); ++i) {
@@ -182,11 +203,13 @@ void ChooseLoops(CompiledStatement& out) {
   }
   for (int32_t i : out.recurrence) out.outer.push_back(i);
   for (size_t i = 0; i < s.indices.size(); ++i) {
-    if (!s.indices[i].reduction && !recurs(i) && static_cast<int32_t>(i) != out.strip) out.outer.push_back(static_cast<int32_t>(i));
+    if (!s.indices[i].reduction && !recurs(i) && static_cast<int32_t>(i) != out.strip)
+      out.outer.push_back(static_cast<int32_t>(i));
   }
   out.first_reduction = out.outer.size();
   for (size_t i = 0; i < s.indices.size(); ++i) {
-    if (s.indices[i].reduction && static_cast<int32_t>(i) != out.strip) out.outer.push_back(static_cast<int32_t>(i));
+    if (s.indices[i].reduction && static_cast<int32_t>(i) != out.strip)
+      out.outer.push_back(static_cast<int32_t>(i));
   }
 }
 
@@ -198,10 +221,12 @@ CompiledStatement CompileStatement(Machine& machine, size_t statement, bool pinn
   CompiledStatement out;
   out.source = &s;
   out.number = statement + 1;
-  for (const Index& index : s.indices) out.ranges.push_back({index.lo.Eval(machine.params), index.hi.Eval(machine.params) - 1});
+  for (const Index& index : s.indices)
+    out.ranges.push_back({index.lo.Eval(machine.params), index.hi.Eval(machine.params) - 1});
   const Result<std::vector<int32_t>> recurrence = RecurrenceIndices(program, s);
   if (recurrence.ok()) out.recurrence = *recurrence;
-  if (pinned && (out.recurrence.empty() || out.recurrence[0] != 0)) out.recurrence.insert(out.recurrence.begin(), 0);
+  if (pinned && (out.recurrence.empty() || out.recurrence[0] != 0))
+    out.recurrence.insert(out.recurrence.begin(), 0);
   Work work;  // what it can't tell is a scatter, which is always right
   out.scatter = s.assign != Assign::kSet && !WritesEachCellOnce(program, s, work).value_or(false);
   out.accumulate = machine.TypeOf(s.accumulate);
@@ -221,12 +246,14 @@ CompiledStatement CompileStatement(Machine& machine, size_t statement, bool pinn
     linear = linear && part;
     if (!part) continue;
     out.target.constant += part->constant * stride;
-    for (size_t i = 0; i < part->coefficients.size(); ++i) out.target.coefficients[i] += part->coefficients[i] * stride;
+    for (size_t i = 0; i < part->coefficients.size(); ++i)
+      out.target.coefficients[i] += part->coefficients[i] * stride;
   }
   if (linear) out.target_subscripts.clear();
 
   ExprId value = s.value;
-  const std::optional<GuardedValue> guard = s.companion.valid() ? std::nullopt : AsGuarded(program, value);
+  const std::optional<GuardedValue> guard =
+      s.companion.valid() ? std::nullopt : AsGuarded(program, value);
   if (guard) {
     out.guarded = true;
     for (const Affine& e : guard->constraints) {
@@ -238,7 +265,9 @@ CompiledStatement CompileStatement(Machine& machine, size_t statement, bool pinn
   if (out.guarded) {
     value = guard->inside;
     const Dtype dtype = program[s.value].dtype;
-    out.otherwise = machine.TypeOf(dtype) == dtype ? guard->otherwise : ScalarOf(Dtype::kF64, AsDouble(dtype, guard->otherwise));
+    out.otherwise = machine.TypeOf(dtype) == dtype
+                        ? guard->otherwise
+                        : ScalarOf(Dtype::kF64, AsDouble(dtype, guard->otherwise));
   }
   out.value = compiler.Compile(value);
   if (s.companion_value.valid()) {

@@ -13,9 +13,12 @@ namespace {
 
 template <typename T>
 T* LanesOf(Slot& slot) {
-  if constexpr (std::is_same_v<T, float>) return slot.f32;
-  else if constexpr (std::is_same_v<T, double>) return slot.f64;
-  else return slot.i;
+  if constexpr (std::is_same_v<T, float>)
+    return slot.f32;
+  else if constexpr (std::is_same_v<T, double>)
+    return slot.f64;
+  else
+    return slot.i;
 }
 
 // The usual operations on floats without a call for each lane; false: not one of them.
@@ -26,16 +29,26 @@ bool FastFloat(ScalarOp op, T* out, const T* a, const T* b, int64_t n) {
     return true;
   };
   switch (op) {
-    case ScalarOp::kAdd: return each([](T x, T y) { return x + y; });
-    case ScalarOp::kSub: return each([](T x, T y) { return x - y; });
-    case ScalarOp::kMul: return each([](T x, T y) { return x * y; });
-    case ScalarOp::kDiv: return each([](T x, T y) { return x / y; });
-    case ScalarOp::kMin: return each([](T x, T y) { return x != x || x < y ? x : y; });
-    case ScalarOp::kMax: return each([](T x, T y) { return x != x || x > y ? x : y; });
-    case ScalarOp::kNeg: return each([](T x, T) { return -x; });
-    case ScalarOp::kAbs: return each([](T x, T) { return std::fabs(x); });
-    case ScalarOp::kSqrt: return each([](T x, T) { return std::sqrt(x); });
-    default: return false;
+    case ScalarOp::kAdd:
+      return each([](T x, T y) { return x + y; });
+    case ScalarOp::kSub:
+      return each([](T x, T y) { return x - y; });
+    case ScalarOp::kMul:
+      return each([](T x, T y) { return x * y; });
+    case ScalarOp::kDiv:
+      return each([](T x, T y) { return x / y; });
+    case ScalarOp::kMin:
+      return each([](T x, T y) { return x != x || x < y ? x : y; });
+    case ScalarOp::kMax:
+      return each([](T x, T y) { return x != x || x > y ? x : y; });
+    case ScalarOp::kNeg:
+      return each([](T x, T) { return -x; });
+    case ScalarOp::kAbs:
+      return each([](T x, T) { return std::fabs(x); });
+    case ScalarOp::kSqrt:
+      return each([](T x, T) { return std::sqrt(x); });
+    default:
+      return false;
   }
 }
 
@@ -46,24 +59,33 @@ bool FastCompare(ScalarOp op, int64_t* out, const T* a, const T* b, int64_t n) {
     return true;
   };
   switch (op) {
-    case ScalarOp::kLt: return each([](T x, T y) { return x < y; });
-    case ScalarOp::kLe: return each([](T x, T y) { return x <= y; });
-    case ScalarOp::kGt: return each([](T x, T y) { return x > y; });
-    case ScalarOp::kGe: return each([](T x, T y) { return x >= y; });
-    case ScalarOp::kEq: return each([](T x, T y) { return x == y; });
-    case ScalarOp::kNe: return each([](T x, T y) { return x != y; });
-    default: return false;
+    case ScalarOp::kLt:
+      return each([](T x, T y) { return x < y; });
+    case ScalarOp::kLe:
+      return each([](T x, T y) { return x <= y; });
+    case ScalarOp::kGt:
+      return each([](T x, T y) { return x > y; });
+    case ScalarOp::kGe:
+      return each([](T x, T y) { return x >= y; });
+    case ScalarOp::kEq:
+      return each([](T x, T y) { return x == y; });
+    case ScalarOp::kNe:
+      return each([](T x, T y) { return x != y; });
+    default:
+      return false;
   }
 }
 
 // Signed 32 and 64 bit arithmetic, and logic.
-bool FastInt(ScalarOp op, Dtype dtype, int64_t* out, const int64_t* a, const int64_t* b, int64_t n) {
+bool FastInt(ScalarOp op, Dtype dtype, int64_t* out, const int64_t* a, const int64_t* b,
+             int64_t n) {
   const bool narrow = dtype == Dtype::kI32;
   if (!narrow && dtype != Dtype::kI64 && dtype != Dtype::kBool) return false;
   const auto each = [&](auto f) {
     if (narrow) {
       for (int64_t k = 0; k < n; ++k) {
-        out[k] = static_cast<int32_t>(static_cast<uint32_t>(f(static_cast<uint64_t>(a[k]), static_cast<uint64_t>(b[k]))));
+        out[k] = static_cast<int32_t>(
+            static_cast<uint32_t>(f(static_cast<uint64_t>(a[k]), static_cast<uint64_t>(b[k]))));
       }
     } else {
       for (int64_t k = 0; k < n; ++k) {
@@ -73,13 +95,20 @@ bool FastInt(ScalarOp op, Dtype dtype, int64_t* out, const int64_t* a, const int
     return true;
   };
   switch (op) {
-    case ScalarOp::kAdd: return each([](uint64_t x, uint64_t y) { return x + y; });
-    case ScalarOp::kSub: return each([](uint64_t x, uint64_t y) { return x - y; });
-    case ScalarOp::kMul: return each([](uint64_t x, uint64_t y) { return x * y; });
-    case ScalarOp::kAnd: return each([](uint64_t x, uint64_t y) { return x & y; });
-    case ScalarOp::kOr: return each([](uint64_t x, uint64_t y) { return x | y; });
-    case ScalarOp::kNot: return each([](uint64_t x, uint64_t) { return x ^ 1; });
-    default: return false;
+    case ScalarOp::kAdd:
+      return each([](uint64_t x, uint64_t y) { return x + y; });
+    case ScalarOp::kSub:
+      return each([](uint64_t x, uint64_t y) { return x - y; });
+    case ScalarOp::kMul:
+      return each([](uint64_t x, uint64_t y) { return x * y; });
+    case ScalarOp::kAnd:
+      return each([](uint64_t x, uint64_t y) { return x & y; });
+    case ScalarOp::kOr:
+      return each([](uint64_t x, uint64_t y) { return x | y; });
+    case ScalarOp::kNot:
+      return each([](uint64_t x, uint64_t) { return x ^ 1; });
+    default:
+      return false;
   }
 }
 
@@ -102,28 +131,38 @@ void RunOp(Machine& m, const Instruction& op, int64_t n) {
   const bool half = op.dtype == Dtype::kF16 || op.dtype == Dtype::kBF16;
   bool done = false;
   if (IsCompare(op.op)) {
-    if (kind == LaneKind::kF32) done = FastCompare(op.op, out.i, a.f32, b.f32, n);
-    else if (kind == LaneKind::kF64) done = FastCompare(op.op, out.i, a.f64, b.f64, n);
-    else if (op.operand != Dtype::kU64) done = FastCompare(op.op, out.i, a.i, b.i, n);
+    if (kind == LaneKind::kF32)
+      done = FastCompare(op.op, out.i, a.f32, b.f32, n);
+    else if (kind == LaneKind::kF64)
+      done = FastCompare(op.op, out.i, a.f64, b.f64, n);
+    else if (op.operand != Dtype::kU64)
+      done = FastCompare(op.op, out.i, a.i, b.i, n);
   } else if (op.op != ScalarOp::kCast && op.op != ScalarOp::kBitcast && !half) {
-    if (kind == LaneKind::kF32) done = FastFloat(op.op, out.f32, a.f32, b.f32, n);
-    else if (kind == LaneKind::kF64) done = FastFloat(op.op, out.f64, a.f64, b.f64, n);
-    else done = FastInt(op.op, op.dtype, out.i, a.i, b.i, n);
+    if (kind == LaneKind::kF32)
+      done = FastFloat(op.op, out.f32, a.f32, b.f32, n);
+    else if (kind == LaneKind::kF64)
+      done = FastFloat(op.op, out.f64, a.f64, b.f64, n);
+    else
+      done = FastInt(op.op, op.dtype, out.i, a.i, b.i, n);
   }
   if (done) return;
   const auto arity = static_cast<size_t>(ScalarArity(op.op));
   for (int64_t k = 0; k < n; ++k) {
-    const Scalar args[3] = {GetLane(a, op.operand, k), GetLane(b, op.operand, k), GetLane(c, op.operand, k)};
+    const Scalar args[3] = {GetLane(a, op.operand, k), GetLane(b, op.operand, k),
+                            GetLane(c, op.operand, k)};
     SetLane(out, op.dtype, k, EvalScalar(op.op, op.operand, op.dtype, {args, arity}));
   }
 }
 
-bool ReadError(Machine& m, const Instruction& read, const std::vector<int64_t>& subscripts, bool outside) {
+bool ReadError(Machine& m, const Instruction& read, const std::vector<int64_t>& subscripts,
+               bool outside) {
   const TensorDecl& tensor = (*m.program)[TensorId(static_cast<size_t>(read.tensor))];
-  m.error = Invalid(fmt::format("statement {} on '{}' reads '{}' at ({}), which is {}", m.now->number,
-                                (*m.program)[m.now->source->target].name, tensor.name, fmt::join(subscripts, ", "),
-                                outside ? "outside of its extents " + weft::Print(m.tensors[static_cast<size_t>(read.tensor)].shape())
-                                        : std::string("not yet written")));
+  m.error = Invalid(fmt::format(
+      "statement {} on '{}' reads '{}' at ({}), which is {}", m.now->number,
+      (*m.program)[m.now->source->target].name, tensor.name, fmt::join(subscripts, ", "),
+      outside ? "outside of its extents " +
+                    weft::Print(m.tensors[static_cast<size_t>(read.tensor)].shape())
+              : std::string("not yet written")));
   return false;
 }
 
@@ -156,7 +195,8 @@ bool RunChecked(Machine& m, const Instruction& read, int64_t n) {
   std::vector<int64_t> base(rank), step(rank);
   for (size_t d = 0; d < rank && !gather; ++d) {
     base[d] = read.subscripts[d].At(m.at);
-    step[d] = m.now->strip >= 0 ? read.subscripts[d].coefficients[static_cast<size_t>(m.now->strip)] : 0;
+    step[d] =
+        m.now->strip >= 0 ? read.subscripts[d].coefficients[static_cast<size_t>(m.now->strip)] : 0;
   }
   for (int64_t k = 0; k < n; ++k) {
     if (mask != nullptr && mask[k] == 0) {
@@ -164,7 +204,8 @@ bool RunChecked(Machine& m, const Instruction& read, int64_t n) {
       continue;
     }
     for (size_t d = 0; d < rank; ++d) {
-      subscripts[d] = gather ? m.slots[static_cast<size_t>(read.gathered[d])].i[k] : base[d] + k * step[d];
+      subscripts[d] =
+          gather ? m.slots[static_cast<size_t>(read.gathered[d])].i[k] : base[d] + k * step[d];
     }
     const int64_t offset = CheckedOffset(m, read, subscripts);
     if (offset < 0) return false;
@@ -187,11 +228,13 @@ void RunRead(Machine& m, const Instruction& read, int64_t n) {
   Slot& out = m.slots[static_cast<size_t>(read.out)];
   const void* data = m.tensors[static_cast<size_t>(read.tensor)].data();
   const int64_t offset = read.offset.At(m.at);
-  const int64_t step = m.now->strip >= 0 ? read.offset.coefficients[static_cast<size_t>(m.now->strip)] : 0;
+  const int64_t step =
+      m.now->strip >= 0 ? read.offset.coefficients[static_cast<size_t>(m.now->strip)] : 0;
   if (read.dtype == Dtype::kF32) return Strided(out.f32, data, offset, step, n);
   if (read.dtype == Dtype::kF64) return Strided(out.f64, data, offset, step, n);
   if (read.dtype == Dtype::kI64) return Strided(out.i, data, offset, step, n);
-  for (int64_t k = 0; k < n; ++k) SetLane(out, read.dtype, k, LoadScalar(read.dtype, data, offset + k * step));
+  for (int64_t k = 0; k < n; ++k)
+    SetLane(out, read.dtype, k, LoadScalar(read.dtype, data, offset + k * step));
 }
 
 }  // namespace
@@ -199,18 +242,30 @@ void RunRead(Machine& m, const Instruction& read, int64_t n) {
 Scalar GetLane(const Slot& slot, Dtype dtype, int64_t lane) {
   Scalar s;
   switch (LaneKindOf(dtype)) {
-    case LaneKind::kF32: s.f32 = slot.f32[lane]; break;
-    case LaneKind::kF64: s.f64 = slot.f64[lane]; break;
-    case LaneKind::kInt: s.i = slot.i[lane]; break;
+    case LaneKind::kF32:
+      s.f32 = slot.f32[lane];
+      break;
+    case LaneKind::kF64:
+      s.f64 = slot.f64[lane];
+      break;
+    case LaneKind::kInt:
+      s.i = slot.i[lane];
+      break;
   }
   return s;
 }
 
 void SetLane(Slot& slot, Dtype dtype, int64_t lane, Scalar value) {
   switch (LaneKindOf(dtype)) {
-    case LaneKind::kF32: slot.f32[lane] = value.f32; break;
-    case LaneKind::kF64: slot.f64[lane] = value.f64; break;
-    case LaneKind::kInt: slot.i[lane] = value.i; break;
+    case LaneKind::kF32:
+      slot.f32[lane] = value.f32;
+      break;
+    case LaneKind::kF64:
+      slot.f64[lane] = value.f64;
+      break;
+    case LaneKind::kInt:
+      slot.i[lane] = value.i;
+      break;
   }
 }
 
@@ -220,7 +275,8 @@ bool RunCode(Machine& m, const Code& code, int64_t n) {
     switch (in.kind) {
       case Instruction::kIndex: {
         int64_t* out = m.slots[static_cast<size_t>(in.out)].i;
-        const int64_t base = m.at[static_cast<size_t>(in.index)], step = in.index == m.now->strip ? 1 : 0;
+        const int64_t base = m.at[static_cast<size_t>(in.index)],
+                      step = in.index == m.now->strip ? 1 : 0;
         for (int64_t k = 0; k < n; ++k) out[k] = base + k * step;
         break;
       }
@@ -233,8 +289,11 @@ bool RunCode(Machine& m, const Code& code, int64_t n) {
       case Instruction::kGather:
         if (!RunChecked(m, in, n)) return false;
         break;
-      case Instruction::kOp: RunOp(m, in, n); break;
-      case Instruction::kMask: case Instruction::kMaskNot: {
+      case Instruction::kOp:
+        RunOp(m, in, n);
+        break;
+      case Instruction::kMask:
+      case Instruction::kMaskNot: {
         int64_t* out = m.slots[static_cast<size_t>(in.out)].i;
         const int64_t* cond = m.slots[static_cast<size_t>(in.args[0])].i;
         const int64_t wanted = in.kind == Instruction::kMask ? 1 : 0;

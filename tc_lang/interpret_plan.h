@@ -1,9 +1,9 @@
 // How the interpreter runs: statements as small programs over strips of lanes.
 //
-// One index of a statement (its widest, if that keeps the order of each sum) runs in strips of up to
-// kStrip lanes. Every node of an expression is one instruction, which computes a strip at a time into a
-// slot of its own; so the cost of interpreting is shared by all lanes. Branches that may not be taken
-// run under a mask: operations are total, so only reads have to look at it.
+// One index of a statement (its widest, if that keeps the order of each sum) runs in strips of up
+// to kStrip lanes. Every node of an expression is one instruction, which computes a strip at a time
+// into a slot of its own; so the cost of interpreting is shared by all lanes. Branches that may not
+// be taken run under a mask: operations are total, so only reads have to look at it.
 #pragma once
 
 #include <cstdint>
@@ -47,15 +47,15 @@ struct Instruction {
   enum Kind : uint8_t { kIndex, kRead, kGather, kOp, kMask, kMaskNot, kSkip } kind = kOp;
   ScalarOp op = ScalarOp::kAdd;
   Dtype operand = Dtype::kF32, dtype = Dtype::kF32;
-  int32_t out = -1, mask = -1;          // slots; mask -1: all lanes
+  int32_t out = -1, mask = -1;  // slots; mask -1: all lanes
   int32_t args[3] = {-1, -1, -1};
-  int32_t index = 0;                    // kIndex
-  size_t skip_to = 0;                   // kSkip: when no lane of args[0] is set
-  int32_t tensor = -1;                  // kRead, kGather
-  bool checked = false;                 // a subscript may leave the tensor, or find it unwritten
-  Linear offset;                        // kRead: of the element
-  std::vector<Linear> subscripts;       // kRead when checked
-  std::vector<int32_t> gathered;        // kGather: slots of subscripts
+  int32_t index = 0;               // kIndex
+  size_t skip_to = 0;              // kSkip: when no lane of args[0] is set
+  int32_t tensor = -1;             // kRead, kGather
+  bool checked = false;            // a subscript may leave the tensor, or find it unwritten
+  Linear offset;                   // kRead: of the element
+  std::vector<Linear> subscripts;  // kRead when checked
+  std::vector<int32_t> gathered;   // kGather: slots of subscripts
 };
 
 // One expression, compiled.
@@ -67,18 +67,18 @@ struct Code {
 
 struct CompiledStatement {
   const Statement* source = nullptr;
-  size_t number = 0;                    // 1-based, for messages
+  size_t number = 0;  // 1-based, for messages
   std::vector<Interval> ranges;
-  std::vector<int32_t> outer;           // loop order: recurrences, the left, reductions; without the strip
-  size_t first_reduction = 0;           // in `outer`
-  int32_t strip = -1;                   // index; -1: one lane
-  bool scatter = false;                 // several instances may write one cell
+  std::vector<int32_t> outer;  // loop order: recurrences, the left, reductions; without the strip
+  size_t first_reduction = 0;  // in `outer`
+  int32_t strip = -1;          // index; -1: one lane
+  bool scatter = false;        // several instances may write one cell
   Dtype accumulate = Dtype::kF32, companion_dtype = Dtype::kF32;
-  std::vector<Linear> guard;            // each >= 0, or the value is `otherwise`
+  std::vector<Linear> guard;  // each >= 0, or the value is `otherwise`
   bool guarded = false;
   Scalar otherwise;
   Code value, companion;
-  Linear target;                        // offset of the cell, when subscripts are linear
+  Linear target;                          // offset of the cell, when subscripts are linear
   std::vector<Affine> target_subscripts;  // otherwise
   std::vector<int64_t> target_strides;
   std::vector<int32_t> recurrence;
@@ -89,11 +89,11 @@ struct Machine {
   const Program* program = nullptr;
   std::vector<int64_t> params;
   bool widen = false;
-  std::vector<Tensor> tensors;                  // by tensor id, written ones included
-  std::vector<void*> data;                      // of each; nullptr where nothing may be written
-  std::vector<std::vector<uint8_t>> written;    // by element; empty: known to be written
+  std::vector<Tensor> tensors;                // by tensor id, written ones included
+  std::vector<void*> data;                    // of each; nullptr where nothing may be written
+  std::vector<std::vector<uint8_t>> written;  // by element; empty: known to be written
   std::vector<Slot> slots;
-  std::vector<int64_t> at;                      // index values at lane 0
+  std::vector<int64_t> at;  // index values at lane 0
   Status error;
   const CompiledStatement* now = nullptr;
   Dtype TypeOf(Dtype dtype) const { return widen && IsFloat(dtype) ? Dtype::kF64 : dtype; }

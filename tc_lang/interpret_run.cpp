@@ -10,10 +10,14 @@ namespace {
 
 ScalarOp OpOf(Assign assign) {
   switch (assign) {
-    case Assign::kProduct: return ScalarOp::kMul;
-    case Assign::kMin: return ScalarOp::kMin;
-    case Assign::kMax: return ScalarOp::kMax;
-    default: return ScalarOp::kAdd;
+    case Assign::kProduct:
+      return ScalarOp::kMul;
+    case Assign::kMin:
+      return ScalarOp::kMin;
+    case Assign::kMax:
+      return ScalarOp::kMax;
+    default:
+      return ScalarOp::kAdd;
   }
 }
 
@@ -24,7 +28,10 @@ Scalar Cast(Dtype from, Dtype to, Scalar value) {
 class StatementRun {
  public:
   StatementRun(Machine& m, const CompiledStatement& s)
-      : m_(m), s_(s), assign_(s.source->assign), target_(m.tensors[static_cast<size_t>(s.source->target.index)]) {}
+      : m_(m),
+        s_(s),
+        assign_(s.source->assign),
+        target_(m.tensors[static_cast<size_t>(s.source->target.index)]) {}
 
   bool Run(bool pinned) {
     m_.now = &s_;
@@ -45,15 +52,20 @@ class StatementRun {
   }
 
  private:
-  Interval StripRange() const { return s_.strip < 0 ? Interval{0, 0} : s_.ranges[static_cast<size_t>(s_.strip)]; }
-  bool StripReduces() const { return s_.strip >= 0 && s_.source->indices[static_cast<size_t>(s_.strip)].reduction; }
+  Interval StripRange() const {
+    return s_.strip < 0 ? Interval{0, 0} : s_.ranges[static_cast<size_t>(s_.strip)];
+  }
+  bool StripReduces() const {
+    return s_.strip >= 0 && s_.source->indices[static_cast<size_t>(s_.strip)].reduction;
+  }
   void SetStrip(int64_t value) {
     if (s_.strip >= 0) m_.at[static_cast<size_t>(s_.strip)] = value;
   }
 
   int64_t TargetOffset(int64_t lane) const {
     if (s_.target_subscripts.empty()) {
-      const int64_t step = s_.strip >= 0 ? s_.target.coefficients[static_cast<size_t>(s_.strip)] : 0;
+      const int64_t step =
+          s_.strip >= 0 ? s_.target.coefficients[static_cast<size_t>(s_.strip)] : 0;
       return s_.target.At(m_.at) + lane * step;
     }
     std::vector<int64_t> values = m_.at;
@@ -61,7 +73,8 @@ class StatementRun {
     values.resize(s_.ranges.size());
     values.insert(values.end(), m_.params.begin(), m_.params.end());
     int64_t offset = 0;
-    for (size_t d = 0; d < s_.target_subscripts.size(); ++d) offset += s_.target_subscripts[d].Eval(values) * s_.target_strides[d];
+    for (size_t d = 0; d < s_.target_subscripts.size(); ++d)
+      offset += s_.target_subscripts[d].Eval(values) * s_.target_strides[d];
     return offset;
   }
 
@@ -127,10 +140,12 @@ class StatementRun {
     for (int64_t k = 0; k < lanes_; ++k) {
       Scalar value = identity;
       if (!s_.source->init) {
-        value = Cast(target_.dtype(), s_.accumulate, LoadScalar(target_.dtype(), target_.data(), TargetOffset(k)));
+        value = Cast(target_.dtype(), s_.accumulate,
+                     LoadScalar(target_.dtype(), target_.data(), TargetOffset(k)));
       }
       SetLane(sum_, s_.accumulate, k, value);
-      if (s_.source->companion.valid()) SetLane(companion_, s_.companion_dtype, k, ScalarOf(s_.companion_dtype, 0));
+      if (s_.source->companion.valid())
+        SetLane(companion_, s_.companion_dtype, k, ScalarOf(s_.companion_dtype, 0));
     }
   }
 
@@ -192,17 +207,21 @@ class StatementRun {
     if (assign_ == Assign::kSet || assign_ == Assign::kSum) {
       const bool add = assign_ == Assign::kSum;
       if (dtype == Dtype::kF32) {
-        for (int64_t k = 0; k < count; ++k) sum_.f32[first + k] = add ? sum_.f32[first + k] + from.f32[k] : from.f32[k];
+        for (int64_t k = 0; k < count; ++k)
+          sum_.f32[first + k] = add ? sum_.f32[first + k] + from.f32[k] : from.f32[k];
         return;
       }
       if (dtype == Dtype::kF64) {
-        for (int64_t k = 0; k < count; ++k) sum_.f64[first + k] = add ? sum_.f64[first + k] + from.f64[k] : from.f64[k];
+        for (int64_t k = 0; k < count; ++k)
+          sum_.f64[first + k] = add ? sum_.f64[first + k] + from.f64[k] : from.f64[k];
         return;
       }
     }
     for (int64_t k = 0; k < count; ++k) {
-      if (assign_ == Assign::kSet) SetLane(sum_, dtype, first + k, GetLane(from, dtype, k));
-      else Combine(sum_, first + k, GetLane(from, dtype, k));
+      if (assign_ == Assign::kSet)
+        SetLane(sum_, dtype, first + k, GetLane(from, dtype, k));
+      else
+        Combine(sum_, first + k, GetLane(from, dtype, k));
     }
   }
 
@@ -212,14 +231,16 @@ class StatementRun {
       return;
     }
     const Scalar args[2] = {GetLane(sum, s_.accumulate, lane), value};
-    SetLane(sum, s_.accumulate, lane, EvalScalar(OpOf(assign_), s_.accumulate, s_.accumulate, args));
+    SetLane(sum, s_.accumulate, lane,
+            EvalScalar(OpOf(assign_), s_.accumulate, s_.accumulate, args));
   }
 
   // The first value that is extreme wins; the first NaN wins over all.
   bool Wins(Scalar value, Scalar best) const {
     const Dtype dtype = s_.accumulate;
     if (IsFloat(dtype)) {
-      const bool old_nan = std::isnan(AsDouble(dtype, best)), new_nan = std::isnan(AsDouble(dtype, value));
+      const bool old_nan = std::isnan(AsDouble(dtype, best)),
+                 new_nan = std::isnan(AsDouble(dtype, value));
       if (old_nan || new_nan) return new_nan && !old_nan;
     }
     const Scalar args[2] = {value, best};
@@ -248,11 +269,14 @@ class StatementRun {
   void Finish() {
     const TensorId id = s_.source->target;
     void* data = m_.data[static_cast<size_t>(id.index)];
-    for (int64_t k = 0; k < lanes_; ++k) Put(id, data, TargetOffset(k), Cast(s_.accumulate, target_.dtype(), GetLane(sum_, s_.accumulate, k)));
+    for (int64_t k = 0; k < lanes_; ++k)
+      Put(id, data, TargetOffset(k),
+          Cast(s_.accumulate, target_.dtype(), GetLane(sum_, s_.accumulate, k)));
     if (!s_.source->companion.valid()) return;
     const TensorId other = s_.source->companion;
     void* other_data = m_.data[static_cast<size_t>(other.index)];
-    for (int64_t k = 0; k < lanes_; ++k) Put(other, other_data, TargetOffset(k), GetLane(companion_, s_.companion_dtype, k));
+    for (int64_t k = 0; k < lanes_; ++k)
+      Put(other, other_data, TargetOffset(k), GetLane(companion_, s_.companion_dtype, k));
   }
 
   void Put(TensorId id, void* data, int64_t offset, Scalar value) {
@@ -270,7 +294,8 @@ class StatementRun {
     void* data = m_.data[static_cast<size_t>(s_.source->target.index)];
     for (int64_t c = 0; c < cells; ++c) {
       if (hit_[static_cast<size_t>(c)] == 0) continue;
-      Put(s_.source->target, data, c, Cast(s_.accumulate, target_.dtype(), sums_[static_cast<size_t>(c)]));
+      Put(s_.source->target, data, c,
+          Cast(s_.accumulate, target_.dtype(), sums_[static_cast<size_t>(c)]));
     }
     return true;
   }
@@ -308,7 +333,8 @@ class StatementRun {
       const Scalar value = inside ? GetLane(values, s_.accumulate, k - first) : s_.otherwise;
       const auto cell = static_cast<size_t>(TargetOffset(k));
       if (hit_[cell] == 0 && !s_.source->init) {
-        sums_[cell] = Cast(target_.dtype(), s_.accumulate, LoadScalar(target_.dtype(), target_.data(), static_cast<int64_t>(cell)));
+        sums_[cell] = Cast(target_.dtype(), s_.accumulate,
+                           LoadScalar(target_.dtype(), target_.data(), static_cast<int64_t>(cell)));
       }
       hit_[cell] = 1;
       const Scalar args[2] = {sums_[cell], value};

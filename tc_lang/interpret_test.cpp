@@ -8,22 +8,26 @@ namespace weft::tc {
 namespace {
 
 TEST(Interpret, Matmul) {
-  EXPECT_RUNS(({19, 22, 43, 50}), "def mm(float(M, K) A, float(K, N) B) -> (C) { C(m, n) +=! A(m, k) * B(k, n) }",
-              {{"M", 2}, {"K", 2}, {"N", 2}}, {Floats({2, 2}, {1, 2, 3, 4}), Floats({2, 2}, {5, 6, 7, 8})});
+  EXPECT_RUNS(({19, 22, 43, 50}),
+              "def mm(float(M, K) A, float(K, N) B) -> (C) { C(m, n) +=! A(m, k) * B(k, n) }",
+              {{"M", 2}, {"K", 2}, {"N", 2}},
+              {Floats({2, 2}, {1, 2, 3, 4}), Floats({2, 2}, {5, 6, 7, 8})});
 }
 
 TEST(Interpret, ConvolutionWithPadding) {
-  EXPECT_RUNS(({3, 6, 5}),
-              "def conv(float(N, W) x, float(S) w) -> (y) {\n"
-              "  y(n, i) +=! (i+s-1 >= 0 && i+s-1 < W ? x(n, i+s-1) * w(s) : 0.0) where i in 0:W\n}",
-              {{"N", 1}, {"W", 3}, {"S", 3}}, {Floats({1, 3}, {1, 2, 3}), Floats({3}, {1, 1, 1})});
+  EXPECT_RUNS(
+      ({3, 6, 5}),
+      "def conv(float(N, W) x, float(S) w) -> (y) {\n"
+      "  y(n, i) +=! (i+s-1 >= 0 && i+s-1 < W ? x(n, i+s-1) * w(s) : 0.0) where i in 0:W\n}",
+      {{"N", 1}, {"W", 3}, {"S", 3}}, {Floats({1, 3}, {1, 2, 3}), Floats({3}, {1, 1, 1})});
 }
 
 TEST(Interpret, MaxPoolingPadsWithTheIdentity) {
-  EXPECT_RUNS(({-1, -1, -2}),
-              "def pool(float(W) x) -> (y) { y(i) max=! (i+s-1 >= 0 && i+s-1 < W ? x(i+s-1) : -infinity()) "
-              "where i in 0:W, s in 0:3 }",
-              {{"W", 3}}, {Floats({3}, {-1, -2, -3})});
+  EXPECT_RUNS(
+      ({-1, -1, -2}),
+      "def pool(float(W) x) -> (y) { y(i) max=! (i+s-1 >= 0 && i+s-1 < W ? x(i+s-1) : -infinity()) "
+      "where i in 0:W, s in 0:3 }",
+      {{"W", 3}}, {Floats({3}, {-1, -2, -3})});
 }
 
 TEST(Interpret, Softmax) {
@@ -45,7 +49,8 @@ TEST(Interpret, LayerNorm) {
       "  mean(n) +=! x(n, d) / float(D)\n"
       "  var(n) +=! (x(n, d) - mean(n)) * (x(n, d) - mean(n)) / float(D)\n"
       "  y(n, d) = (x(n, d) - mean(n)) / sqrt(var(n) + 1e-5) * g(d) + b(d)\n}",
-      {{"N", 1}, {"D", 4}}, {Floats({1, 4}, {1, 2, 3, 4}), Floats({4}, {1, 1, 1, 1}), Floats({4}, {0, 0, 0, 0})});
+      {{"N", 1}, {"D", 4}},
+      {Floats({1, 4}, {1, 2, 3, 4}), Floats({4}, {1, 1, 1, 1}), Floats({4}, {0, 0, 0, 0})});
   ASSERT_TRUE(out.ok()) << out.status().ToString();
   EXPECT_NEAR(Values(out->at(0))[3], 1.5 / std::sqrt(1.25), 1e-4);
 }
@@ -56,63 +61,76 @@ TEST(Interpret, Gather) {
   EXPECT_RUNS(({20, 21, 0, 1}), text, {{"E", 3}, {"D", 2}, {"B", 2}}, {table, Ints({2}, {2, 0})});
   const auto bad = RunText(text, {{"E", 3}, {"D", 2}, {"B", 2}}, {table, Ints({2}, {3, 0})});
   ASSERT_FALSE(bad.ok());
-  EXPECT_EQ(bad.status().what(), "statement 1 on 'O' reads 'T' at (3, 0), which is outside of its extents [3, 2]");
+  EXPECT_EQ(bad.status().what(),
+            "statement 1 on 'O' reads 'T' at (3, 0), which is outside of its extents [3, 2]");
 }
 
 TEST(Interpret, DivisionAndRemainderInSubscripts) {
-  EXPECT_RUNS(({0, 1, 2, 3, 4, 5}), "def f(float(A, B) x) -> (y) { y(i) = x(i / B, i % B) where i in 0:A * B }",
+  EXPECT_RUNS(({0, 1, 2, 3, 4, 5}),
+              "def f(float(A, B) x) -> (y) { y(i) = x(i / B, i % B) where i in 0:A * B }",
               {{"A", 2}, {"B", 3}}, {Floats({2, 3}, {0, 1, 2, 3, 4, 5})});
   // On the left: a pixel shuffle's two halves.
-  EXPECT_RUNS(({0, 1, 2, 3, 4, 5}), "def f(float(N) x) -> (y) { y(i / 3, i % 3) = x(i) where i in 0:N }", {{"N", 6}},
+  EXPECT_RUNS(({0, 1, 2, 3, 4, 5}),
+              "def f(float(N) x) -> (y) { y(i / 3, i % 3) = x(i) where i in 0:N }", {{"N", 6}},
               {Floats({6}, {0, 1, 2, 3, 4, 5})});
 }
 
 TEST(Interpret, PixelShuffle) {
   EXPECT_RUNS(({0, 2, 1, 3, 4, 6, 5, 7}),
-              "def f(float(C, W) x) -> (y) { y(c / 4, c % 4 / 2, 2 * w + c % 2) = x(c, w) }", {{"C", 4}, {"W", 2}},
-              {Floats({4, 2}, {0, 1, 2, 3, 4, 5, 6, 7})});
+              "def f(float(C, W) x) -> (y) { y(c / 4, c % 4 / 2, 2 * w + c % 2) = x(c, w) }",
+              {{"C", 4}, {"W", 2}}, {Floats({4, 2}, {0, 1, 2, 3, 4, 5, 6, 7})});
 }
 
 TEST(Interpret, ConcatenatesByTwoStatementsOrBySelect) {
   const std::vector<Tensor> in = {Floats({2}, {1, 2}), Floats({3}, {3, 4, 5})};
   EXPECT_RUNS(({1, 2, 3, 4, 5}),
-              "def cat(float(N) a, float(M) b) -> (y) {\n y(i) = a(i) where i in 0:N\n y(i) = b(i - N) where i in N:N + M\n}",
+              "def cat(float(N) a, float(M) b) -> (y) {\n y(i) = a(i) where i in 0:N\n y(i) = b(i "
+              "- N) where i in N:N + M\n}",
               {{"N", 2}, {"M", 3}}, in);
   EXPECT_RUNS(({1, 2, 3, 4, 5}),
-              "def cat(float(N) a, float(M) b) -> (y) { y(i) = i < N ? a(i) : b(i - N) where i in 0:N + M }",
+              "def cat(float(N) a, float(M) b) -> (y) { y(i) = i < N ? a(i) : b(i - N) where i in "
+              "0:N + M }",
               {{"N", 2}, {"M", 3}}, in);
 }
 
 TEST(Interpret, RangesThatStartLaterAreMovedToZero) {
-  EXPECT_RUNS(({13, 14}), "def f(float(N) x) -> (y) { y(i) = x(i) + 10.0 where i in 3:5 }", {{"N", 8}},
-              {Floats({8}, {0, 1, 2, 3, 4, 5, 6, 7})});
+  EXPECT_RUNS(({13, 14}), "def f(float(N) x) -> (y) { y(i) = x(i) + 10.0 where i in 3:5 }",
+              {{"N", 8}}, {Floats({8}, {0, 1, 2, 3, 4, 5, 6, 7})});
   // The subscript keeps its logical value inside the def, as a number too.
-  EXPECT_RUNS(({6, 8}), "def f(float(N) x) -> (z) { y(i) = x(i) where i in 3:5\n z(i) = y(i) + float(i) where i in 3:5 }",
+  EXPECT_RUNS(({6, 8}),
+              "def f(float(N) x) -> (z) { y(i) = x(i) where i in 3:5\n z(i) = y(i) + float(i) "
+              "where i in 3:5 }",
               {{"N", 8}}, {Floats({8}, {0, 1, 2, 3, 4, 5, 6, 7})});
 }
 
 TEST(Interpret, CastsAndIntegers) {
-  EXPECT_RUNS(({-2, 2, 0}), "def f(float(N) x) -> (y) { y(i) = int32(x(i)) }", {{"N", 3}}, {Floats({3}, {-2.9, 2.9, NAN})});
-  EXPECT_RUNS(({-4, 1, 0}), "def f(int32(N) x, int32(N) z) -> (y) { y(i) = x(i) / z(i) }", {{"N", 3}},
-              {Ints({3}, {-7, 3, 5}), Ints({3}, {2, 2, 0})});
-  EXPECT_RUNS(({-3, 1}), "def f(int32(N) x) -> (y) { y(i) = trunc_div(x(i), 2) }", {{"N", 2}}, {Ints({2}, {-7, 3})});
+  EXPECT_RUNS(({-2, 2, 0}), "def f(float(N) x) -> (y) { y(i) = int32(x(i)) }", {{"N", 3}},
+              {Floats({3}, {-2.9, 2.9, NAN})});
+  EXPECT_RUNS(({-4, 1, 0}), "def f(int32(N) x, int32(N) z) -> (y) { y(i) = x(i) / z(i) }",
+              {{"N", 3}}, {Ints({3}, {-7, 3, 5}), Ints({3}, {2, 2, 0})});
+  EXPECT_RUNS(({-3, 1}), "def f(int32(N) x) -> (y) { y(i) = trunc_div(x(i), 2) }", {{"N", 2}},
+              {Ints({2}, {-7, 3})});
 }
 
 TEST(Interpret, TuplesGiveTheFirstOfTheExtreme) {
-  const auto out = RunText("def argmax(float(N, D) x) -> (v, k) { (v(n), k(n)) max=! (x(n, d), d) }", {{"N", 2}, {"D", 4}},
-                           {Floats({2, 4}, {1, 5, 5, 0, -1, -INFINITY, NAN, 3})});
+  const auto out =
+      RunText("def argmax(float(N, D) x) -> (v, k) { (v(n), k(n)) max=! (x(n, d), d) }",
+              {{"N", 2}, {"D", 4}}, {Floats({2, 4}, {1, 5, 5, 0, -1, -INFINITY, NAN, 3})});
   ASSERT_TRUE(out.ok()) << out.status().ToString();
   EXPECT_EQ(Values(out->at(1)), (std::vector<double>{1, 2}));
 }
 
 TEST(Interpret, RecurrencesOfOneStatement) {
   EXPECT_RUNS(({1, 3, 6, 10}),
-              "def cumsum(float(T) x) -> (s) { s(t) = x(t) + (t > 0 ? s(t - 1) : 0.0) }", {{"T", 4}}, {Floats({4}, {1, 2, 3, 4})});
+              "def cumsum(float(T) x) -> (s) { s(t) = x(t) + (t > 0 ? s(t - 1) : 0.0) }",
+              {{"T", 4}}, {Floats({4}, {1, 2, 3, 4})});
   EXPECT_RUNS(({1, 3, 6, 10}),
-              "def cumsum(float(T) x) -> (s) {\n s(t) = x(t) where t in 0:1\n s(t) = s(t - 1) + x(t) where t in 1:T\n}",
+              "def cumsum(float(T) x) -> (s) {\n s(t) = x(t) where t in 0:1\n s(t) = s(t - 1) + "
+              "x(t) where t in 1:T\n}",
               {{"T", 4}}, {Floats({4}, {1, 2, 3, 4})});
   // Along the second index; and with a sum inside, over the whole previous step.
-  EXPECT_RUNS(({1, 3, 5, 11}), "def f(float(N, T) x) -> (s) { s(n, t) = x(n, t) + (t > 0 ? s(n, t - 1) : 0.0) }",
+  EXPECT_RUNS(({1, 3, 5, 11}),
+              "def f(float(N, T) x) -> (s) { s(n, t) = x(n, t) + (t > 0 ? s(n, t - 1) : 0.0) }",
               {{"N", 2}, {"T", 2}}, {Floats({2, 2}, {1, 2, 5, 6})});
   EXPECT_RUNS(({1, 2, 3, 3, 6, 6}),
               "def f(float(T, N) x) -> (h) {\n h(t, n) = x(t, n) where t in 0:1\n"
@@ -130,13 +148,15 @@ TEST(Interpret, RecurrencesOfSeveralStatements) {
 
 TEST(Interpret, Wavefront) {
   EXPECT_RUNS(({1, 1, 1, 1, 2, 3, 1, 3, 6}),
-              "def pascal(float(N, N) x) -> (p) { p(i, j) = (i > 0 ? p(i - 1, j) : 0.0) + (j > 0 ? p(i, j - 1) : 0.0) + x(i, j) }",
+              "def pascal(float(N, N) x) -> (p) { p(i, j) = (i > 0 ? p(i - 1, j) : 0.0) + (j > 0 ? "
+              "p(i, j - 1) : 0.0) + x(i, j) }",
               {{"N", 3}}, {Floats({3, 3}, {1, 0, 0, 0, 0, 0, 0, 0, 0})});
 }
 
 TEST(Interpret, ScattersWithAReduction) {
-  EXPECT_RUNS(({1, 3, 6, 5, 3}), "def f(float(N) x, float(K) w) -> (y) { y(i + k) +=! x(i) * w(k) }", {{"N", 3}, {"K", 3}},
-              {Floats({3}, {1, 2, 3}), Floats({3}, {1, 1, 1})});
+  EXPECT_RUNS(({1, 3, 6, 5, 3}),
+              "def f(float(N) x, float(K) w) -> (y) { y(i + k) +=! x(i) * w(k) }",
+              {{"N", 3}, {"K", 3}}, {Floats({3}, {1, 2, 3}), Floats({3}, {1, 1, 1})});
 }
 
 TEST(Interpret, HalfFloatsAreRoundedWhenStored) {
@@ -155,24 +175,30 @@ TEST(Interpret, HalfFloatsAreRoundedWhenStored) {
 }
 
 TEST(Interpret, ConstantsAreTensors) {
-  EXPECT_RUNS(({-1, 1}), "def f(float(N) x) -> (y) { const D(2, 2) = {-1.0, 1.0, 0.0, 1}\n y(i) +=! D(i, j) * x(j) }", {{"N", 2}},
-              {Floats({2}, {2, 1})});
+  EXPECT_RUNS(
+      ({-1, 1}),
+      "def f(float(N) x) -> (y) { const D(2, 2) = {-1.0, 1.0, 0.0, 1}\n y(i) +=! D(i, j) * x(j) }",
+      {{"N", 2}}, {Floats({2}, {2, 1})});
 }
 
 TEST(Interpret, SizeParametersAreStrides) {
-  EXPECT_RUNS(({0, 3, 6}), "def f(float(N) x, size S) -> (y) { y(i) = x(S * i) }", {{"N", 8}, {"S", 3}},
-              {Floats({8}, {0, 1, 2, 3, 4, 5, 6, 7})});
+  EXPECT_RUNS(({0, 3, 6}), "def f(float(N) x, size S) -> (y) { y(i) = x(S * i) }",
+              {{"N", 8}, {"S", 3}}, {Floats({8}, {0, 1, 2, 3, 4, 5, 6, 7})});
 }
 
 TEST(Interpret, EmptyReductionsGiveTheIdentity) {
-  EXPECT_RUNS(({0}), "def f(float(N, K) x) -> (y) { y(n) +=! x(n, k) }", {{"N", 1}, {"K", 0}}, {Floats({1, 0}, {})});
-  EXPECT_RUNS(({-INFINITY}), "def f(float(N, K) x) -> (y) { y(n) max=! x(n, k) }", {{"N", 1}, {"K", 0}}, {Floats({1, 0}, {})});
-  EXPECT_RUNS(({}), "def f(float(N, K) x) -> (y) { y(n, k) = x(n, k) }", {{"N", 3}, {"K", 0}}, {Floats({3, 0}, {})});
+  EXPECT_RUNS(({0}), "def f(float(N, K) x) -> (y) { y(n) +=! x(n, k) }", {{"N", 1}, {"K", 0}},
+              {Floats({1, 0}, {})});
+  EXPECT_RUNS(({-INFINITY}), "def f(float(N, K) x) -> (y) { y(n) max=! x(n, k) }",
+              {{"N", 1}, {"K", 0}}, {Floats({1, 0}, {})});
+  EXPECT_RUNS(({}), "def f(float(N, K) x) -> (y) { y(n, k) = x(n, k) }", {{"N", 3}, {"K", 0}},
+              {Floats({3, 0}, {})});
 }
 
 TEST(Interpret, InPlaceAndAccumulation) {
   EXPECT_RUNS(({4, 9}),
-              "def f(float(N, K) x) -> (y) {\n y(n) +=! x(n, k)\n y(n) = max(y(n), 0.0) + 1.0\n y(n) += x(n, 0)\n}",
+              "def f(float(N, K) x) -> (y) {\n y(n) +=! x(n, k)\n y(n) = max(y(n), 0.0) + 1.0\n "
+              "y(n) += x(n, 0)\n}",
               {{"N", 2}, {"K", 2}}, {Floats({2, 2}, {1, 1, 3, 2})});
 }
 
@@ -184,14 +210,20 @@ TEST(Interpret, LimitsOfWorkAndMemory) {
   };
   const std::string wide = "def f() -> (y) { y(i) +=! 1.0 where i in 0:1000, k in 0:1000000000 }";
   EXPECT_EQ(run(wide, {.max_instances = 1000000}).code(), Code::kLimit);
-  EXPECT_EQ(run("def f() -> (y) { y(i) = 1.0 where i in 0:1000000 }", {.max_bytes = 1000}).code(), Code::kLimit);
-  EXPECT_EQ(run("def f() -> (y) { y(i, j) = 1.0 where i in 0:1000000000, j in 0:1000000000 }", {.max_bytes = 1000}).code(), Code::kLimit);
+  EXPECT_EQ(run("def f() -> (y) { y(i) = 1.0 where i in 0:1000000 }", {.max_bytes = 1000}).code(),
+            Code::kLimit);
+  EXPECT_EQ(run("def f() -> (y) { y(i, j) = 1.0 where i in 0:1000000000, j in 0:1000000000 }",
+                {.max_bytes = 1000})
+                .code(),
+            Code::kLimit);
 }
 
 TEST(Interpret, InputsAreCheckedAgainstTheProgram) {
   const Result<Program> program = BindText("def f(float(2) x) -> (y) { y(i) = x(i) }");
   ASSERT_TRUE(program.ok());
-  const auto said = [&](const std::vector<Tensor>& inputs) { return Interpret(*program, inputs).status().what(); };
+  const auto said = [&](const std::vector<Tensor>& inputs) {
+    return Interpret(*program, inputs).status().what();
+  };
   EXPECT_EQ(said({}), "the input 'x' is missing");
   EXPECT_EQ(said({Floats({3}, {})}), "found f32[3] for the input 'x', expected f32[2]");
   EXPECT_EQ(said({Ints({2}, {})}), "found i32[2] for the input 'x', expected f32[2]");
@@ -206,13 +238,16 @@ TEST(Interpret, RandomProgramsRunWithAndWithoutWidening) {
     ASSERT_TRUE(again.ok()) << again.status().ToString() << Print(program);
     ASSERT_TRUE(Equal(program, *again)) << Print(program) << Print(*again);
     const std::vector<Tensor> inputs = RandomInputs(program, seed);
-    const auto narrow = Interpret(program, inputs), wide = Interpret(program, inputs, {}, {.widen = true});
+    const auto narrow = Interpret(program, inputs),
+               wide = Interpret(program, inputs, {}, {.widen = true});
     ASSERT_TRUE(narrow.ok() && wide.ok()) << narrow.status().ToString() << Print(program);
     for (size_t k = 0; k < narrow->size(); ++k) {
       ASSERT_EQ((*wide)[k].dtype(), Dtype::kF64);
       for (int64_t e = 0; e < (*narrow)[k].elems(); ++e) {
         const double a = ElemAsDouble((*narrow)[k], e), b = ElemAsDouble((*wide)[k], e);
-        ASSERT_TRUE(a == b || std::abs(a - b) <= 1e-3 * std::max(1.0, std::abs(b))) << seed << '\n' << Print(program) << a << ' ' << b;
+        ASSERT_TRUE(a == b || std::abs(a - b) <= 1e-3 * std::max(1.0, std::abs(b)))
+            << seed << '\n'
+            << Print(program) << a << ' ' << b;
       }
     }
   }

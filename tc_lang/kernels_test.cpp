@@ -25,7 +25,8 @@ Result<Program> BindSmall(const Def& def) {
   int64_t next = 2;
   for (const SyntaxParam& param : def.params) {
     for (const SyntaxExprPtr& dim : param.dims) {
-      if (dim->kind == SyntaxKind::kName && sizes.values.emplace(dim->text, next % 5 + 2).second) ++next;
+      if (dim->kind == SyntaxKind::kName && sizes.values.emplace(dim->text, next % 5 + 2).second)
+        ++next;
     }
   }
   return Bind(def, sizes);

@@ -13,7 +13,8 @@ constexpr int32_t kMostNesting = 500;  // also of what the binder and the printe
 constexpr std::string_view kOr[] = {"||"}, kAnd[] = {"&&"},
                            kCompare[] = {"<", ">", "<=", ">=", "==", "!="}, kSum[] = {"+", "-"},
                            kProduct[] = {"*", "/", "%"};
-constexpr std::array<std::span<const std::string_view>, 5> kLevels = {kOr, kAnd, kCompare, kSum, kProduct};
+constexpr std::array<std::span<const std::string_view>, 5> kLevels = {kOr, kAnd, kCompare, kSum,
+                                                                      kProduct};
 
 }  // namespace
 
@@ -33,7 +34,9 @@ bool Cursor::Accept(std::string_view text) {
   return true;
 }
 
-bool Cursor::Expect(std::string_view text) { return Accept(text) || Fail(fmt::format("'{}'", text)); }
+bool Cursor::Expect(std::string_view text) {
+  return Accept(text) || Fail(fmt::format("'{}'", text));
+}
 
 bool Cursor::ExpectName(std::string& name, std::string_view what) {
   if (Peek().kind != TcTokenKind::kName) return Fail(what);
@@ -43,8 +46,9 @@ bool Cursor::ExpectName(std::string& name, std::string_view what) {
 
 bool Cursor::Fail(std::string_view expected) {
   const TcToken& token = Peek();
-  const std::string found =
-      token.kind == TcTokenKind::kEnd ? "the end of the text" : fmt::format("'{}'", token.text.substr(0, 40));
+  const std::string found = token.kind == TcTokenKind::kEnd
+                                ? "the end of the text"
+                                : fmt::format("'{}'", token.text.substr(0, 40));
   return FailAt(token.at, fmt::format("found {}, expected {}", found, expected));
 }
 
@@ -75,7 +79,8 @@ bool ExprParser::Adopt(SyntaxExpr& parent, SyntaxExprPtr child) {
   if (child == nullptr) return false;
   parent.depth = std::max(parent.depth, child->depth + 1);
   if (parent.depth > kMostNesting) {
-    return cursor_.FailAt(parent.at, fmt::format("the expression is nested more than {} deep", kMostNesting));
+    return cursor_.FailAt(parent.at,
+                          fmt::format("the expression is nested more than {} deep", kMostNesting));
   }
   parent.args.push_back(std::move(child));
   return true;
@@ -83,15 +88,16 @@ bool ExprParser::Adopt(SyntaxExpr& parent, SyntaxExprPtr child) {
 
 SyntaxExprPtr ExprParser::Parse() {
   if (depth_ >= kMostNesting) {
-    cursor_.FailAt(cursor_.Peek().at, fmt::format("the expression is nested more than {} deep", kMostNesting));
+    cursor_.FailAt(cursor_.Peek().at,
+                   fmt::format("the expression is nested more than {} deep", kMostNesting));
     return nullptr;
   }
   ++depth_;
   SyntaxExprPtr result = Binary(0);
   if (result != nullptr && cursor_.Is("?")) {
     SyntaxExprPtr select = Make(SyntaxKind::kSelect, cursor_.Next().at, "?:");
-    const bool fine = Adopt(*select, std::move(result)) && Adopt(*select, Parse()) && cursor_.Expect(":") &&
-                      Adopt(*select, Parse());
+    const bool fine = Adopt(*select, std::move(result)) && Adopt(*select, Parse()) &&
+                      cursor_.Expect(":") && Adopt(*select, Parse());
     result = fine ? std::move(select) : nullptr;
   }
   --depth_;
@@ -120,7 +126,8 @@ SyntaxExprPtr ExprParser::Binary(int32_t level) {
 SyntaxExprPtr ExprParser::Unary() {
   if (!cursor_.Is("-") && !cursor_.Is("!")) return Primary();
   if (depth_ >= kMostNesting) {
-    cursor_.FailAt(cursor_.Peek().at, fmt::format("the expression is nested more than {} deep", kMostNesting));
+    cursor_.FailAt(cursor_.Peek().at,
+                   fmt::format("the expression is nested more than {} deep", kMostNesting));
     return nullptr;
   }
   ++depth_;
@@ -158,9 +165,12 @@ SyntaxExprPtr ExprParser::Primary() {
   }
   cursor_.Next();
   const std::optional<Dtype> cast = ParseTypeWord(token.text);
-  SyntaxExprPtr e = Make(cast ? SyntaxKind::kCast : SyntaxKind::kName, token.at, std::string(token.text));
+  SyntaxExprPtr e =
+      Make(cast ? SyntaxKind::kCast : SyntaxKind::kName, token.at, std::string(token.text));
   e->cast = cast;
-  if (cast) return cursor_.Expect("(") && Adopt(*e, Parse()) && cursor_.Expect(")") ? std::move(e) : nullptr;
+  if (cast)
+    return cursor_.Expect("(") && Adopt(*e, Parse()) && cursor_.Expect(")") ? std::move(e)
+                                                                            : nullptr;
   if (!cursor_.Accept("(")) return e;
   e->kind = SyntaxKind::kApply;
   std::vector<SyntaxExprPtr> args;

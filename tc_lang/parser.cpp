@@ -10,8 +10,8 @@ namespace weft::tc {
 namespace {
 
 constexpr size_t kMostBytes = size_t{64} << 20;
-constexpr std::array<std::string_view, 9> kAssigns = {"=",  "+=",  "*=",  "min=", "max=",
-                                                      "+=!", "*=!", "min=!", "max=!"};
+constexpr std::array<std::string_view, 9> kAssigns = {
+    "=", "+=", "*=", "min=", "max=", "+=!", "*=!", "min=!", "max=!"};
 
 bool IsAssign(const TcToken& token) {
   if (token.kind != TcTokenKind::kPunct) return false;
@@ -23,7 +23,8 @@ bool IsAssign(const TcToken& token) {
 
 class DefParser {
  public:
-  DefParser(const TokenList& list, Diagnostics& diagnostics) : cursor_(list, diagnostics), exprs_(cursor_) {}
+  DefParser(const TokenList& list, Diagnostics& diagnostics)
+      : cursor_(list, diagnostics), exprs_(cursor_) {}
 
   std::vector<Def> Run(const std::string& file, const std::shared_ptr<const std::string>& source) {
     std::vector<Def> defs;
@@ -49,7 +50,8 @@ class DefParser {
     if (!cursor_.Expect("def")) return false;
     def.at = cursor_.Peek().at;
     if (!cursor_.ExpectName(def.name, "the name of the def") || !cursor_.Expect("(")) return false;
-    if (!ParseList(def.params, false) || !cursor_.Expect("->") || !cursor_.Expect("(")) return false;
+    if (!ParseList(def.params, false) || !cursor_.Expect("->") || !cursor_.Expect("("))
+      return false;
     if (!ParseList(def.outputs, true) || !cursor_.Expect("{")) return false;
     while (!cursor_.Accept("}")) {
       if (cursor_.Peek().kind == TcTokenKind::kEnd) return cursor_.Fail("a statement or '}'");
@@ -96,7 +98,8 @@ class DefParser {
       SyntaxExprPtr dim = exprs_.Parse();
       if (dim == nullptr) return false;
       if (!output && dim->kind != SyntaxKind::kInt && dim->kind != SyntaxKind::kName) {
-        return cursor_.FailAt(dim->at, "found an expression as a size, expected a name or an integer");
+        return cursor_.FailAt(dim->at,
+                              "found an expression as a size, expected a name or an integer");
       }
       param.dims.push_back(std::move(dim));
     } while (cursor_.Accept(","));
@@ -131,7 +134,8 @@ class DefParser {
         int64_t extent = 0;
         const TcToken token = cursor_.Peek();
         const auto [end, error] = std::from_chars(token.text.begin(), token.text.end(), extent);
-        if (token.kind != TcTokenKind::kInt || error != std::errc()) return cursor_.Fail("an extent");
+        if (token.kind != TcTokenKind::kInt || error != std::errc())
+          return cursor_.Fail("an extent");
         cursor_.Next();
         c.shape.push_back(extent);
       } while (cursor_.Accept(","));
@@ -216,13 +220,15 @@ class DefParser {
     return true;
   }
 
-  // To where a statement may begin: after a `;`, or at the start of a line. At least one token further.
+  // To where a statement may begin: after a `;`, or at the start of a line. At least one token
+  // further.
   void SkipToStatement(size_t before) {
     if (cursor_.position() == before) cursor_.Next();
     while (cursor_.Peek().kind != TcTokenKind::kEnd && !cursor_.Is("}") && !cursor_.Is("def")) {
       if (cursor_.Accept(";")) return;
       const TcToken& next = cursor_.Peek(1);
-      const bool opens = cursor_.Is("@") || cursor_.Is("const") || next.text == "(" || IsAssign(next);
+      const bool opens =
+          cursor_.Is("@") || cursor_.Is("const") || next.text == "(" || IsAssign(next);
       if (cursor_.StartsLine() && opens) return;
       cursor_.Next();
     }
@@ -243,7 +249,8 @@ class DefParser {
 
 Result<std::vector<Def>> ParseDefs(std::string_view text, const std::string& file) {
   if (text.size() > kMostBytes) {
-    return Limit(fmt::format("a text of {} bytes, at most {} are read", text.size(), kMostBytes)).At(file);
+    return Limit(fmt::format("a text of {} bytes, at most {} are read", text.size(), kMostBytes))
+        .At(file);
   }
   const auto source = std::make_shared<const std::string>(text);
   Diagnostics diagnostics(*source, file);

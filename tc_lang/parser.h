@@ -11,11 +11,14 @@ namespace weft::tc {
 // says it again.
 class Cursor {
  public:
-  Cursor(const TokenList& list, Diagnostics& diagnostics) : list_(list), diagnostics_(diagnostics) {}
+  Cursor(const TokenList& list, Diagnostics& diagnostics)
+      : list_(list), diagnostics_(diagnostics) {}
 
   const TcToken& Peek(size_t ahead = 0) const;
   TcToken Next();
-  bool Is(std::string_view text) const { return Peek().text == text && Peek().kind != TcTokenKind::kEnd; }
+  bool Is(std::string_view text) const {
+    return Peek().text == text && Peek().kind != TcTokenKind::kEnd;
+  }
   bool Accept(std::string_view text);
   bool Expect(std::string_view text);
   bool ExpectName(std::string& name, std::string_view what);
@@ -40,8 +43,8 @@ class ExprParser {
  public:
   explicit ExprParser(Cursor& cursor) : cursor_(cursor) {}
   SyntaxExprPtr Parse();
-  SyntaxExprPtr ParseBound();                           // no `?:`, since a range has a `:` of its own
-  bool ParseArgs(std::vector<SyntaxExprPtr>& args);     // after `(`, up to and with `)`
+  SyntaxExprPtr ParseBound();                        // no `?:`, since a range has a `:` of its own
+  bool ParseArgs(std::vector<SyntaxExprPtr>& args);  // after `(`, up to and with `)`
 
  private:
   SyntaxExprPtr Binary(int32_t level);

@@ -11,7 +11,8 @@ namespace {
 std::string Tree(const SyntaxExpr& e) {
   if (e.args.empty()) return e.text;
   if (e.kind == SyntaxKind::kUnary) return fmt::format("({}{})", e.text, Tree(*e.args[0]));
-  if (e.kind == SyntaxKind::kBinary) return fmt::format("({}{}{})", Tree(*e.args[0]), e.text, Tree(*e.args[1]));
+  if (e.kind == SyntaxKind::kBinary)
+    return fmt::format("({}{}{})", Tree(*e.args[0]), e.text, Tree(*e.args[1]));
   if (e.kind == SyntaxKind::kSelect) {
     return fmt::format("({}?{}:{})", Tree(*e.args[0]), Tree(*e.args[1]), Tree(*e.args[2]));
   }
@@ -42,9 +43,10 @@ TEST(Parser, Precedence) {
 TEST(Parser, NamesThatLookLikeNumbers) {
   EXPECT_EQ(TreeOf("inf + nan + info + e1 + infinity1"), "((((inf+nan)+info)+e1)+infinity1)");
   EXPECT_EQ(TreeOf("1.5e3 + .5 + 3E5 + 2."), "(((1.5e3+.5)+3E5)+2.)");
-  EXPECT_EQ(TreeOf("0x10"), "t:1:35: found 'x' joined to a number, expected a space or an operator\n"
-                            "    def f(float(N) x) -> (y) { y(i) = 0x10 }\n"
-                            "                                      ^");
+  EXPECT_EQ(TreeOf("0x10"),
+            "t:1:35: found 'x' joined to a number, expected a space or an operator\n"
+            "    def f(float(N) x) -> (y) { y(i) = 0x10 }\n"
+            "                                      ^");
   EXPECT_NE(TreeOf("1e").find("joined to a number"), std::string::npos);
   EXPECT_NE(TreeOf("1.2.3").find("joined to a number"), std::string::npos);
 }
@@ -108,17 +110,27 @@ TEST(Parser, SeveralErrorsARunEachWithItsLineAndACaret) {
 TEST(Parser, WhatIsMissingIsReportedAtWhatWasFound) {
   EXPECT_EQ(ParseError(""), "t.tc:1:1: the text holds no def");
   EXPECT_EQ(ParseError("# nothing\n"), "t.tc:1:1: the text holds no def");
-  EXPECT_NE(ParseError("garbage").find("t.tc:1:1: found 'garbage', expected 'def'"), std::string::npos);
-  EXPECT_NE(ParseError("def f(float(N) x) -> (y) { y(i) = x(i)").find("found the end of the text"), std::string::npos);
-  EXPECT_NE(ParseError("def f(float(N+1) x) -> (y) { y = 1 }").find("expected a name or an integer"), std::string::npos);
-  EXPECT_NE(ParseError("def f(x) -> (y) { y = 1 }").find("found 'x', expected an element type"), std::string::npos);
-  EXPECT_NE(ParseError("def f() -> (y) { y = 1 }\ndef f() -> (y) { y = 1 }").find("a def named 'f' stands above"), std::string::npos);
+  EXPECT_NE(ParseError("garbage").find("t.tc:1:1: found 'garbage', expected 'def'"),
+            std::string::npos);
+  EXPECT_NE(ParseError("def f(float(N) x) -> (y) { y(i) = x(i)").find("found the end of the text"),
+            std::string::npos);
+  EXPECT_NE(
+      ParseError("def f(float(N+1) x) -> (y) { y = 1 }").find("expected a name or an integer"),
+      std::string::npos);
+  EXPECT_NE(ParseError("def f(x) -> (y) { y = 1 }").find("found 'x', expected an element type"),
+            std::string::npos);
+  EXPECT_NE(ParseError("def f() -> (y) { y = 1 }\ndef f() -> (y) { y = 1 }")
+                .find("a def named 'f' stands above"),
+            std::string::npos);
 }
 
 TEST(Parser, BytesOutsideOfComments) {
-  EXPECT_NE(ParseError(std::string("def f() -> (y) { y = 1 \0 }", 26)).find("found the byte 0x00"), std::string::npos);
-  EXPECT_NE(ParseError("def f() -> (y) { y = \xC3\xA9 }").find("found the byte 0xc3"), std::string::npos);
-  EXPECT_NE(ParseError("def f() -> (y) { y = $ }").find("found the character '$'"), std::string::npos);
+  EXPECT_NE(ParseError(std::string("def f() -> (y) { y = 1 \0 }", 26)).find("found the byte 0x00"),
+            std::string::npos);
+  EXPECT_NE(ParseError("def f() -> (y) { y = \xC3\xA9 }").find("found the byte 0xc3"),
+            std::string::npos);
+  EXPECT_NE(ParseError("def f() -> (y) { y = $ }").find("found the character '$'"),
+            std::string::npos);
   EXPECT_EQ(ParseError("def f() -> (y) { y = 1 } # \xC3\xA9t\xC3\xA9"), "no error");
 }
 
@@ -130,7 +142,13 @@ TEST(Parser, DepthIsBounded) {
     for (int k = 0; k < 100000; ++k) text += close;
     return ParseError(text + " }");
   };
-  for (const auto& [open, close] : {std::pair("(", ")"), {"-", ""}, {"1+", ""}, {"1?1:", ""}, {"exp(", ")"}, {"!", ""}, {"1<", ""}}) {
+  for (const auto& [open, close] : {std::pair("(", ")"),
+                                    {"-", ""},
+                                    {"1+", ""},
+                                    {"1?1:", ""},
+                                    {"exp(", ")"},
+                                    {"!", ""},
+                                    {"1<", ""}}) {
     EXPECT_NE(nested(open, close).find("nested more than 500 deep"), std::string::npos) << open;
   }
 }

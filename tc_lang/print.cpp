@@ -25,16 +25,21 @@ std::string FloatText(double value, std::string text) {
 
 bool FitsInt32(int64_t value) {
   // The smallest int32 is a minus before a literal that is already an int64.
-  return value > std::numeric_limits<int32_t>::min() && value <= std::numeric_limits<int32_t>::max();
+  return value > std::numeric_limits<int32_t>::min() &&
+         value <= std::numeric_limits<int32_t>::max();
 }
 
-// A literal so that it reads back with its type; `in_list` leaves out what a const's type says already.
+// A literal so that it reads back with its type; `in_list` leaves out what a const's type says
+// already.
 std::string LiteralText(Dtype dtype, Scalar literal, bool in_list = false) {
   if (dtype == Dtype::kF32) return FloatText(literal.f32, PrintFloat(literal.f32));
   std::string text;
-  if (dtype == Dtype::kF64) text = FloatText(literal.f64, PrintFloat(literal.f64));
-  else if (IsFloat(dtype)) text = FloatText(literal.f32, PrintFloat(literal.f32));
-  else text = fmt::format("{}", literal.i);
+  if (dtype == Dtype::kF64)
+    text = FloatText(literal.f64, PrintFloat(literal.f64));
+  else if (IsFloat(dtype))
+    text = FloatText(literal.f32, PrintFloat(literal.f32));
+  else
+    text = fmt::format("{}", literal.i);
   const bool plain = dtype == Dtype::kI32 && FitsInt32(literal.i);
   return plain || in_list ? text : fmt::format("{}({})", TypeWord(dtype), text);
 }
@@ -50,7 +55,8 @@ class Printer {
     }
     for (size_t i = 0; i < program_.tensors.size(); ++i) {
       const TensorDecl& tensor = program_.tensors[i];
-      if (tensor.role == Role::kTemporary && MustDeclare(TensorId(i))) out += fmt::format("  {}\n", Typed(tensor));
+      if (tensor.role == Role::kTemporary && MustDeclare(TensorId(i)))
+        out += fmt::format("  {}\n", Typed(tensor));
     }
     for (const Statement& s : program_.statements) out += PrintStatement(s);
     return out + "}\n";
@@ -64,12 +70,16 @@ class Printer {
       const bool minus = factor < 0;
       out += out.empty() ? (minus ? "-" : "") : (minus ? " - " : " + ");
       const int64_t size = minus ? -factor : factor;
-      if (atom.empty()) out += fmt::format("{}", size);
-      else out += size == 1 ? atom : fmt::format("{} * {}", size, atom);
+      if (atom.empty())
+        out += fmt::format("{}", size);
+      else
+        out += size == 1 ? atom : fmt::format("{} * {}", size, atom);
     };
     for (const Affine::Term& term : e.terms()) {
-      if (term.dividend == nullptr) add(term.coefficient, program_.params[static_cast<size_t>(term.var)]);
-      else add(term.coefficient, fmt::format("(({}) / {})", Size(*term.dividend), term.divisor));
+      if (term.dividend == nullptr)
+        add(term.coefficient, program_.params[static_cast<size_t>(term.var)]);
+      else
+        add(term.coefficient, fmt::format("(({}) / {})", Size(*term.dividend), term.divisor));
     }
     if (e.constant() != 0 || out.empty()) add(e.constant(), "");
     return out;
@@ -82,7 +92,8 @@ class Printer {
     return fmt::format("{}({}) {}", TypeWord(tensor.dtype), dims, tensor.name);
   }
 
-  // Params that no input's extent mentions are size parameters; all stand in order of first mention.
+  // Params that no input's extent mentions are size parameters; all stand in order of first
+  // mention.
   std::string Params() const {
     std::string out;
     std::vector<bool> seen(program_.params.size(), false);
@@ -126,7 +137,8 @@ class Printer {
       const Scalar element = LoadScalar(tensor.dtype, tensor.literal.data(), i);
       elements += (i == 0 ? "" : ", ") + LiteralText(tensor.dtype, element, true);
     }
-    return fmt::format("  const {} {}({}) = {{{}}}\n", TypeWord(tensor.dtype), tensor.name, extents, elements);
+    return fmt::format("  const {} {}({}) = {{{}}}\n", TypeWord(tensor.dtype), tensor.name, extents,
+                       elements);
   }
 
   // A temporary's type is its first value's; only where a sum is kept wider does it need a word.
@@ -154,14 +166,15 @@ class Printer {
     if (s.tag != Tag::kNone) out += fmt::format("@{} ", TagName(s.tag));
     const std::string assign = std::string(AssignText(s.assign)) + (s.init ? "!" : "");
     if (s.companion.valid()) {
-      out += fmt::format("({}, {}) {} ({}, {})", Target(s, s.target), Target(s, s.companion), assign,
-                         Text(s, s.value, kSelect), Text(s, s.companion_value, kSelect));
+      out += fmt::format("({}, {}) {} ({}, {})", Target(s, s.target), Target(s, s.companion),
+                         assign, Text(s, s.value, kSelect), Text(s, s.companion_value, kSelect));
     } else {
       out += fmt::format("{} {} {}", Target(s, s.target), assign, Text(s, s.value, kSelect));
     }
     for (size_t i = 0; i < s.indices.size(); ++i) {
       const Index& index = s.indices[i];
-      out += fmt::format("{}{} in {}:{}", i == 0 ? " where " : ", ", index.name, Size(index.lo), Size(index.hi));
+      out += fmt::format("{}{} in {}:{}", i == 0 ? " where " : ", ", index.name, Size(index.lo),
+                         Size(index.hi));
     }
     const bool tuple_next = &s != &program_.statements.back() && (&s + 1)->companion.valid();
     if (tuple_next) out += ';';
@@ -188,12 +201,15 @@ class Printer {
         const bool negative = text.starts_with('-');
         return Wrap(negative && level > kUnary, std::move(text));
       }
-      case ExprKind::kIndex: return s.indices[static_cast<size_t>(e.position)].name;
-      case ExprKind::kParam: return program_.params[static_cast<size_t>(e.position)];
+      case ExprKind::kIndex:
+        return s.indices[static_cast<size_t>(e.position)].name;
+      case ExprKind::kParam:
+        return program_.params[static_cast<size_t>(e.position)];
       case ExprKind::kRead:
         if (e.args.empty()) return program_[e.tensor].name;
         return fmt::format("{}({})", program_[e.tensor].name, List(s, e.args));
-      case ExprKind::kOp: return Op(s, e, level);
+      case ExprKind::kOp:
+        return Op(s, e, level);
     }
     WEFT_UNREACHABLE();
   }
@@ -201,25 +217,41 @@ class Printer {
   std::string Op(const Statement& s, const Expr& e, int32_t level) const {
     switch (e.op) {
       case ScalarOp::kSelect:
-        return Wrap(level > kSelect, fmt::format("{} ? {} : {}", Text(s, e.args[0], kOr), Text(s, e.args[1], kSelect),
-                                                 Text(s, e.args[2], kSelect)));
-      case ScalarOp::kOr: return Binary(s, e, kOr, level);
-      case ScalarOp::kAnd: return Binary(s, e, kAnd, level);
-      case ScalarOp::kLt: case ScalarOp::kLe: case ScalarOp::kGt: case ScalarOp::kGe: case ScalarOp::kEq:
+        return Wrap(level > kSelect,
+                    fmt::format("{} ? {} : {}", Text(s, e.args[0], kOr),
+                                Text(s, e.args[1], kSelect), Text(s, e.args[2], kSelect)));
+      case ScalarOp::kOr:
+        return Binary(s, e, kOr, level);
+      case ScalarOp::kAnd:
+        return Binary(s, e, kAnd, level);
+      case ScalarOp::kLt:
+      case ScalarOp::kLe:
+      case ScalarOp::kGt:
+      case ScalarOp::kGe:
+      case ScalarOp::kEq:
       case ScalarOp::kNe:
         return Binary(s, e, kCompare, level);
-      case ScalarOp::kAdd: case ScalarOp::kSub: return Binary(s, e, kSum, level);
-      case ScalarOp::kMul: case ScalarOp::kDiv: case ScalarOp::kMod: return Binary(s, e, kProduct, level);
+      case ScalarOp::kAdd:
+      case ScalarOp::kSub:
+        return Binary(s, e, kSum, level);
+      case ScalarOp::kMul:
+      case ScalarOp::kDiv:
+      case ScalarOp::kMod:
+        return Binary(s, e, kProduct, level);
       case ScalarOp::kNeg: {
         // A minus before a literal would read back as a negative literal.
         const bool literal = program_[e.args[0]].kind == ExprKind::kLiteral;
         if (literal) return fmt::format("neg({})", List(s, e.args));
         return Wrap(level > kUnary, "-" + Text(s, e.args[0], kUnary));
       }
-      case ScalarOp::kNot: return Wrap(level > kUnary, "!" + Text(s, e.args[0], kUnary));
-      case ScalarOp::kCast: return fmt::format("{}({})", TypeWord(e.dtype), List(s, e.args));
-      case ScalarOp::kBitcast: return fmt::format("bitcast_{}({})", TypeWord(e.dtype), List(s, e.args));
-      default: return fmt::format("{}({})", ScalarName(e.op), List(s, e.args));
+      case ScalarOp::kNot:
+        return Wrap(level > kUnary, "!" + Text(s, e.args[0], kUnary));
+      case ScalarOp::kCast:
+        return fmt::format("{}({})", TypeWord(e.dtype), List(s, e.args));
+      case ScalarOp::kBitcast:
+        return fmt::format("bitcast_{}({})", TypeWord(e.dtype), List(s, e.args));
+      default:
+        return fmt::format("{}({})", ScalarName(e.op), List(s, e.args));
     }
   }
 

@@ -16,13 +16,15 @@ constexpr std::array<std::string_view, 9> kTags = {"",          "contraction", "
                                                    "window",    "copy",        "recurrence"};
 constexpr std::array<std::string_view, 5> kAssigns = {"=", "+=", "*=", "min=", "max="};
 
-// Coefficients stay far below int64, whatever a hostile text multiplies: sums and bounds can't overflow.
+// Coefficients stay far below int64, whatever a hostile text multiplies: sums and bounds can't
+// overflow.
 constexpr int64_t kLargestCoefficient = int64_t{1} << 44;
 
 bool Small(const Affine& e) {
   if (std::abs(e.constant()) > kLargestCoefficient) return false;
   return std::all_of(e.terms().begin(), e.terms().end(), [](const Affine::Term& term) {
-    return std::abs(term.coefficient) <= kLargestCoefficient && term.divisor <= kLargestCoefficient &&
+    return std::abs(term.coefficient) <= kLargestCoefficient &&
+           term.divisor <= kLargestCoefficient &&
            (term.dividend == nullptr || Small(*term.dividend));
   });
 }
@@ -31,25 +33,31 @@ bool SmallTimes(const Affine& e, int64_t factor) {
   // |constant| and coefficients of e are at most 2^44; a factor up to 2^18 can't leave int64 and a
   // larger one only fits beside small ones.
   int64_t largest = std::max<int64_t>(1, std::abs(e.constant()));
-  for (const Affine::Term& term : e.terms()) largest = std::max(largest, std::abs(term.coefficient));
+  for (const Affine::Term& term : e.terms())
+    largest = std::max(largest, std::abs(term.coefficient));
   return std::abs(factor) <= kLargestCoefficient / largest;
 }
 
 class AffineBuilder {
  public:
-  AffineBuilder(const Program& program, int32_t first_param) : program_(program), first_param_(first_param) {}
+  AffineBuilder(const Program& program, int32_t first_param)
+      : program_(program), first_param_(first_param) {}
 
   std::optional<Affine> Of(ExprId id) const {
     const Expr& e = program_[id];
     if (e.dtype != Dtype::kI32 && e.dtype != Dtype::kI64) return std::nullopt;
     switch (e.kind) {
-      case ExprKind::kLiteral: return Checked(Affine(e.literal.i));
-      case ExprKind::kIndex: return Affine::OfVar(e.position);
+      case ExprKind::kLiteral:
+        return Checked(Affine(e.literal.i));
+      case ExprKind::kIndex:
+        return Affine::OfVar(e.position);
       case ExprKind::kParam:
         if (first_param_ < 0) return std::nullopt;
         return Affine::OfVar(first_param_ + e.position);
-      case ExprKind::kRead: return std::nullopt;
-      case ExprKind::kOp: return OfOp(e);
+      case ExprKind::kRead:
+        return std::nullopt;
+      case ExprKind::kOp:
+        return OfOp(e);
     }
     WEFT_UNREACHABLE();
   }
@@ -63,15 +71,16 @@ class AffineBuilder {
   std::optional<Affine> OfOp(const Expr& e) const {
     if (e.op == ScalarOp::kCast) {
       // Widening keeps the value; anything else may not.
-      return e.dtype == Dtype::kI64 || program_[e.args[0]].dtype == Dtype::kI32 ? Of(e.args[0]) : std::nullopt;
+      return e.dtype == Dtype::kI64 || program_[e.args[0]].dtype == Dtype::kI32 ? Of(e.args[0])
+                                                                                : std::nullopt;
     }
     if (e.op == ScalarOp::kNeg) {
       const std::optional<Affine> a = Of(e.args[0]);
       return a ? std::optional(-*a) : std::nullopt;
     }
     if (e.args.size() != 2) return std::nullopt;
-    if (e.op != ScalarOp::kAdd && e.op != ScalarOp::kSub && e.op != ScalarOp::kMul && e.op != ScalarOp::kDiv &&
-        e.op != ScalarOp::kMod) {
+    if (e.op != ScalarOp::kAdd && e.op != ScalarOp::kSub && e.op != ScalarOp::kMul &&
+        e.op != ScalarOp::kDiv && e.op != ScalarOp::kMod) {
       return std::nullopt;
     }
     const std::optional<Affine> a = Of(e.args[0]), b = Of(e.args[1]);
@@ -99,19 +108,29 @@ class AffineBuilder {
 bool Conjoin(const Program& program, ExprId id, std::vector<Affine>& out) {
   const Expr& e = program[id];
   if (e.kind != ExprKind::kOp || e.args.size() != 2) return false;
-  if (e.op == ScalarOp::kAnd) return Conjoin(program, e.args[0], out) && Conjoin(program, e.args[1], out);
+  if (e.op == ScalarOp::kAnd)
+    return Conjoin(program, e.args[0], out) && Conjoin(program, e.args[1], out);
   const std::optional<Affine> a = AsAffine(program, e.args[0]), b = AsAffine(program, e.args[1]);
   if (!a || !b) return false;
   switch (e.op) {
-    case ScalarOp::kLt: out.push_back(*b - *a - 1); return true;
-    case ScalarOp::kLe: out.push_back(*b - *a); return true;
-    case ScalarOp::kGt: out.push_back(*a - *b - 1); return true;
-    case ScalarOp::kGe: out.push_back(*a - *b); return true;
+    case ScalarOp::kLt:
+      out.push_back(*b - *a - 1);
+      return true;
+    case ScalarOp::kLe:
+      out.push_back(*b - *a);
+      return true;
+    case ScalarOp::kGt:
+      out.push_back(*a - *b - 1);
+      return true;
+    case ScalarOp::kGe:
+      out.push_back(*a - *b);
+      return true;
     case ScalarOp::kEq:
       out.push_back(*a - *b);
       out.push_back(*b - *a);
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -130,7 +149,8 @@ int64_t FlopsOf(const Program& program, ExprId id) {
   if (e.kind != ExprKind::kOp) return 0;  // subscripts are integers
   int64_t flops = 0;
   for (ExprId arg : e.args) flops += FlopsOf(program, arg);
-  const bool moves = e.op == ScalarOp::kSelect || e.op == ScalarOp::kCast || e.op == ScalarOp::kBitcast;
+  const bool moves =
+      e.op == ScalarOp::kSelect || e.op == ScalarOp::kCast || e.op == ScalarOp::kBitcast;
   if (!IsFloat(e.dtype) || moves) return flops;
   return flops + (e.op == ScalarOp::kFma ? 2 : 1);
 }
@@ -151,11 +171,16 @@ std::string_view AssignText(Assign assign) { return kAssigns[static_cast<size_t>
 Scalar Identity(Assign assign, Dtype dtype) {
   const double infinity = std::numeric_limits<double>::infinity();
   switch (assign) {
-    case Assign::kSet: case Assign::kSum: return ScalarOf(dtype, 0);
-    case Assign::kProduct: return ScalarOf(dtype, 1);
+    case Assign::kSet:
+    case Assign::kSum:
+      return ScalarOf(dtype, 0);
+    case Assign::kProduct:
+      return ScalarOf(dtype, 1);
     // Casting an infinity to an integer type gives its limit.
-    case Assign::kMin: return ScalarOf(dtype, infinity);
-    case Assign::kMax: return ScalarOf(dtype, dtype == Dtype::kBool ? 0 : -infinity);
+    case Assign::kMin:
+      return ScalarOf(dtype, infinity);
+    case Assign::kMax:
+      return ScalarOf(dtype, dtype == Dtype::kBool ? 0 : -infinity);
   }
   WEFT_UNREACHABLE();
 }
@@ -180,7 +205,8 @@ std::optional<Affine> AsAffine(const Program& program, ExprId expr) {
   return AffineBuilder(program, -1).Of(expr);
 }
 
-std::optional<Affine> AsAffineWithParams(const Program& program, const Statement& statement, ExprId expr) {
+std::optional<Affine> AsAffineWithParams(const Program& program, const Statement& statement,
+                                         ExprId expr) {
   return AffineBuilder(program, static_cast<int32_t>(statement.indices.size())).Of(expr);
 }
 
@@ -199,7 +225,8 @@ std::optional<GuardedValue> AsGuarded(const Program& program, ExprId value) {
   if (e.kind != ExprKind::kOp || e.op != ScalarOp::kSelect) return std::nullopt;
   const Expr& otherwise = program[e.args[2]];
   GuardedValue out;
-  if (otherwise.kind != ExprKind::kLiteral || !Conjoin(program, e.args[0], out.constraints)) return std::nullopt;
+  if (otherwise.kind != ExprKind::kLiteral || !Conjoin(program, e.args[0], out.constraints))
+    return std::nullopt;
   out.inside = e.args[1];
   out.otherwise = otherwise.literal;
   return out;
@@ -210,13 +237,16 @@ int64_t Flops(const Program& program) {
   for (const Statement& s : program.statements) {
     int64_t instances = 1;
     for (const Index& index : s.indices) {
-      instances = SaturatingMul(instances, std::max<int64_t>(0, AtOnes(program, index.hi - index.lo)));
+      instances =
+          SaturatingMul(instances, std::max<int64_t>(0, AtOnes(program, index.hi - index.lo)));
     }
     int64_t each = FlopsOf(program, s.value);
     if (s.companion_value.valid()) each += FlopsOf(program, s.companion_value);
     if (s.assign != Assign::kSet && IsFloat(s.accumulate)) ++each;
     const int64_t flops = SaturatingMul(instances, each);
-    total = total > std::numeric_limits<int64_t>::max() - flops ? std::numeric_limits<int64_t>::max() : total + flops;
+    total = total > std::numeric_limits<int64_t>::max() - flops
+                ? std::numeric_limits<int64_t>::max()
+                : total + flops;
   }
   return total;
 }
@@ -226,8 +256,11 @@ int64_t OperandBytes(const Program& program) {
   for (const TensorDecl& tensor : program.tensors) {
     if (tensor.role != Role::kInput && tensor.role != Role::kOutput) continue;
     int64_t bytes = SizeBytes(tensor.dtype);
-    for (const Affine& extent : tensor.extents) bytes = SaturatingMul(bytes, AtOnes(program, extent));
-    total = total > std::numeric_limits<int64_t>::max() - bytes ? std::numeric_limits<int64_t>::max() : total + bytes;
+    for (const Affine& extent : tensor.extents)
+      bytes = SaturatingMul(bytes, AtOnes(program, extent));
+    total = total > std::numeric_limits<int64_t>::max() - bytes
+                ? std::numeric_limits<int64_t>::max()
+                : total + bytes;
   }
   return total;
 }

@@ -14,13 +14,15 @@ Program Bound(const std::string& text, const std::map<std::string, int64_t>& siz
 }
 
 std::string Guard(const std::string& condition) {
-  const Program p = Bound("def f(float(9) x, int32(9) t) -> (y) { y(i) = (" + condition + " ? x(i) : 7.0) where i in 0:9 }");
+  const Program p = Bound("def f(float(9) x, int32(9) t) -> (y) { y(i) = (" + condition +
+                          " ? x(i) : 7.0) where i in 0:9 }");
   const std::optional<GuardedValue> guard = AsGuarded(p, p.statements.at(0).value);
   if (!guard) return "none";
   EXPECT_EQ(guard->otherwise.f32, 7);
   EXPECT_EQ(p[guard->inside].kind, ExprKind::kRead);
   std::string out;
-  for (const Affine& e : guard->constraints) out += (out.empty() ? "" : "; ") + e.Print([](Var) { return "i"; });
+  for (const Affine& e : guard->constraints)
+    out += (out.empty() ? "" : "; ") + e.Print([](Var) { return "i"; });
   return out;
 }
 
@@ -39,7 +41,9 @@ TEST(Program, AsGuardedReadsConjunctionsInAllDirections) {
 }
 
 TEST(Program, AsAffine) {
-  const Program p = Bound("def f(float(99) x) -> (y) { y(i, j) = x(3 * (i - j) / 2 % 4 - -5) where i in 0:4, j in 0:2 }");
+  const Program p = Bound(
+      "def f(float(99) x) -> (y) { y(i, j) = x(3 * (i - j) / 2 % 4 - -5) where i in 0:4, j in 0:2 "
+      "}");
   const Expr& read = p[Reads(p, p.statements[0].value)[0]];
   const std::optional<Affine> e = AsAffine(p, read.args[0]);
   ASSERT_TRUE(e);
@@ -52,7 +56,8 @@ TEST(Program, AsAffine) {
 }
 
 TEST(Program, FlopsAndBytes) {
-  const Program p = Bound("def f(float(8, 4) A, float(4, 2) B) -> (C) { C(m, n) +=! A(m, k) * B(k, n) }");
+  const Program p =
+      Bound("def f(float(8, 4) A, float(4, 2) B) -> (C) { C(m, n) +=! A(m, k) * B(k, n) }");
   EXPECT_EQ(Flops(p), 2 * 8 * 4 * 2);
   EXPECT_EQ(OperandBytes(p), 4 * (8 * 4 + 4 * 2 + 8 * 2));
   EXPECT_EQ(Flops(Bound("def f(float(8) A) -> (C) { C(m) = exp(A(m) - 1.0) }")), 16);
@@ -60,7 +65,8 @@ TEST(Program, FlopsAndBytes) {
 
 TEST(Program, TagsComeFromTheAccesses) {
   const auto tag = [](const std::string& body) {
-    const Program p = Bound("def f(float(8) A, float(8) B, float(3) W, int32(8) I) -> (C) { " + body + " }");
+    const Program p =
+        Bound("def f(float(8) A, float(8) B, float(3) W, int32(8) I) -> (C) { " + body + " }");
     return std::string(TagName(p.statements.at(0).tag));
   };
   EXPECT_EQ(tag("C +=! A(k) * B(k)"), "contraction");
@@ -77,22 +83,26 @@ TEST(Program, TagsComeFromTheAccesses) {
 TEST(Program, PrintsWhatTheHeaderPromises) {
   const Program p = Bound(
       "def conv(float(N, C, H) image, float(K, C, R) w, float(K) b) -> (y) {\n"
-      "  t(n, k, h) +=! (h+r-1 >= 0 && h+r-1 < H ? image(n, c, h+r-1) * w(k, c, r) : 0.0) where h in 0:H  # /conv1/Conv\n"
+      "  t(n, k, h) +=! (h+r-1 >= 0 && h+r-1 < H ? image(n, c, h+r-1) * w(k, c, r) : 0.0) where h "
+      "in 0:H  # /conv1/Conv\n"
       "  y(n, k, h) = max(t(n, k, h) + b(k), 0.0)\n}",
       {{"N", 1}, {"C", 2}, {"H", 8}, {"K", 4}, {"R", 3}});
-  EXPECT_EQ(Print(p),
-            "def conv(float(1, 2, 8) image, float(4, 2, 3) w, float(4) b) -> (float(1, 4, 8) y) {\n"
-            "  @convolution t(n, k, h) +=! h + r - 1 >= 0 && h + r - 1 < 8 ? image(n, c, h + r - 1) * w(k, c, r) : 0.0"
-            " where n in 0:1, k in 0:4, h in 0:8, r in 0:3, c in 0:2  # /conv1/Conv\n"
-            "  @pointwise y(n, k, h) = max(t(n, k, h) + b(k), 0.0) where n in 0:1, k in 0:4, h in 0:8\n"
-            "}\n");
+  EXPECT_EQ(
+      Print(p),
+      "def conv(float(1, 2, 8) image, float(4, 2, 3) w, float(4) b) -> (float(1, 4, 8) y) {\n"
+      "  @convolution t(n, k, h) +=! h + r - 1 >= 0 && h + r - 1 < 8 ? image(n, c, h + r - 1) * "
+      "w(k, c, r) : 0.0"
+      " where n in 0:1, k in 0:4, h in 0:8, r in 0:3, c in 0:2  # /conv1/Conv\n"
+      "  @pointwise y(n, k, h) = max(t(n, k, h) + b(k), 0.0) where n in 0:1, k in 0:4, h in 0:8\n"
+      "}\n");
 }
 
 TEST(Program, LiteralsOfEveryTypeReadBack) {
   const std::string text =
       "def f(float(1) x) -> (a, b, c, d, e, g, h, k) {\n"
       "  a(i) = x(i) + -0.0 - (-1.5e-30) * infinity() + nan() where i in 0:1\n"
-      "  b = int8(-128)\n  c = uint64(-1)\n  d = -9223372036854775808\n  e = float16(0.1)\n  g = double(0.1)\n"
+      "  b = int8(-128)\n  c = uint64(-1)\n  d = -9223372036854775808\n  e = float16(0.1)\n  g = "
+      "double(0.1)\n"
       "  h = bool(1)\n  k = int32(-2147483648)\n}";
   const Program p = Bound(text);
   const Result<Program> again = Parse(Print(p), "again");
@@ -101,8 +111,10 @@ TEST(Program, LiteralsOfEveryTypeReadBack) {
 }
 
 TEST(Program, CanonicalTextForgetsNames) {
-  const Program a = Bound("def one(float(8, 4) A, float(4) B) -> (C) { @reduction C(m) +=! A(m, k) * B(k) }");
-  const Program b = Bound("def one(float(8, 4) A, float(4) B) -> (C) { C(m) +=! A(m, k) * B(k) }  # here");
+  const Program a =
+      Bound("def one(float(8, 4) A, float(4) B) -> (C) { @reduction C(m) +=! A(m, k) * B(k) }");
+  const Program b =
+      Bound("def one(float(8, 4) A, float(4) B) -> (C) { C(m) +=! A(m, k) * B(k) }  # here");
   const Program c = Bound("def two(float(8, 4) X, float(4) Y) -> (Z) { Z(i) +=! X(i, j) * Y(j) }");
   const Program d = Bound("def two(float(8, 4) X, float(4) Y) -> (Z) { Z(i) +=! Y(j) * X(i, j) }");
   EXPECT_EQ(CanonicalText(a), CanonicalText(b));
@@ -132,7 +144,9 @@ TEST(Program, VerifyFindsWhatIsBroken) {
   EXPECT_TRUE(broken([](Program& p) { p.tensors[0].dtype = Dtype::kF64; }));
   EXPECT_TRUE(broken([](Program& p) { p.tensors[1].name = "m"; }));
   EXPECT_TRUE(broken([](Program& p) { p.statements.clear(); }));
-  EXPECT_TRUE(broken([](Program& p) { p.statements.insert(p.statements.begin(), p.statements[0]), p.statements[0].init = false; }));
+  EXPECT_TRUE(broken([](Program& p) {
+    p.statements.insert(p.statements.begin(), p.statements[0]), p.statements[0].init = false;
+  }));
 }
 
 TEST(Program, StepsOfRecurrences) {

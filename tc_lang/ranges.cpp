@@ -12,11 +12,14 @@ namespace {
 
 constexpr int64_t kMostPoints = 1 << 12;  // of an exact check by enumeration
 
-int32_t Count(const std::vector<IndexRange>& indices) { return static_cast<int32_t>(indices.size()); }
+int32_t Count(const std::vector<IndexRange>& indices) {
+  return static_cast<int32_t>(indices.size());
+}
 
 Affine LastOf(const Box1& range) {
   const Affine last = range.hi - 1;
-  return last.IsConstant() && range.lo.IsConstant() ? std::max(last.constant(), range.lo.constant()) : last;
+  return last.IsConstant() && range.lo.IsConstant() ? std::max(last.constant(), range.lo.constant())
+                                                    : last;
 }
 
 }  // namespace
@@ -38,7 +41,8 @@ Box1 ClosedBounds(const Affine& whole, const std::vector<IndexRange>& indices) {
   for (const Affine::Term& term : e.terms()) {
     if (term.dividend != nullptr) {
       const Box1 dividend = ClosedBounds(*term.dividend, indices);
-      add({FloorDiv(dividend.lo, term.divisor), FloorDiv(dividend.hi, term.divisor)}, term.coefficient);
+      add({FloorDiv(dividend.lo, term.divisor), FloorDiv(dividend.hi, term.divisor)},
+          term.coefficient);
     } else if (term.var < Count(indices)) {
       const Box1& range = *indices[static_cast<size_t>(term.var)].range;
       add({range.lo, LastOf(range)}, term.coefficient);
@@ -52,7 +56,8 @@ Box1 ClosedBounds(const Affine& whole, const std::vector<IndexRange>& indices) {
 
 Sign SignOf(const Affine& e) {
   if (e.IsConstant()) return e.constant() >= 0 ? Sign::kNonNegative : Sign::kNegative;
-  const Interval bounds = e.Bounds([](Var) { return Interval{0, std::numeric_limits<int32_t>::max()}; });
+  const Interval bounds =
+      e.Bounds([](Var) { return Interval{0, std::numeric_limits<int32_t>::max()}; });
   if (bounds.lo >= 0) return Sign::kNonNegative;
   return bounds.hi < 0 ? Sign::kNegative : Sign::kDepends;
 }
@@ -75,7 +80,8 @@ std::vector<Var> RangeInference::Unresolved(const Affine& e) const {
   return out;
 }
 
-bool RangeInference::Intersect(const Constraint& c, Var v, std::optional<Box1>& range, const Box1& with) {
+bool RangeInference::Intersect(const Constraint& c, Var v, std::optional<Box1>& range,
+                               const Box1& with) {
   if (!range) {
     range = with;
     return true;
@@ -83,9 +89,11 @@ bool RangeInference::Intersect(const Constraint& c, Var v, std::optional<Box1>& 
   const Sign lo = SignOf(range->lo - with.lo), hi = SignOf(with.hi - range->hi);
   const bool same_lo = range->lo == with.lo, same_hi = range->hi == with.hi;
   if ((lo == Sign::kDepends && !same_lo) || (hi == Sign::kDepends && !same_hi)) {
-    diagnostics_.Add(c.at, fmt::format("which range of '{}' is the smaller one depends on sizes: {}:{} or {}:{}",
-                                       Name(v), Text(range->lo), Text(range->hi), Text(with.lo), Text(with.hi)),
-                     fmt::format("where {} in {}:{}", Name(v), Text(range->lo), Text(range->hi)));
+    diagnostics_.Add(
+        c.at,
+        fmt::format("which range of '{}' is the smaller one depends on sizes: {}:{} or {}:{}",
+                    Name(v), Text(range->lo), Text(range->hi), Text(with.lo), Text(with.hi)),
+        fmt::format("where {} in {}:{}", Name(v), Text(range->lo), Text(range->hi)));
     return false;
   }
   if (lo == Sign::kNegative) range->lo = with.lo;
@@ -117,7 +125,8 @@ bool RangeInference::Round(bool guarded, bool& progress) {
     if (open.size() != 1) continue;
     std::vector<Var> all;
     c.subscript->CollectVars(all);
-    if (guarded && all.size() != 1) continue;  // a guard may be there for the sake of the other variable
+    if (guarded && all.size() != 1)
+      continue;  // a guard may be there for the sake of the other variable
     const auto v = static_cast<size_t>(open[0]);
     if (!Solve(c, open[0], found[v])) return false;
     if (found[v] && last[v] == nullptr) last[v] = &c;
@@ -125,9 +134,11 @@ bool RangeInference::Round(bool guarded, bool& progress) {
   for (size_t v = 0; v < found.size(); ++v) {
     if (!found[v]) continue;
     if (SignOf(found[v]->hi - found[v]->lo) == Sign::kNegative) {
-      diagnostics_.Add(last[v]->at,
-                       fmt::format("the range of '{}' is inferred as {}:{}, which ends before it begins (from '{}')",
-                                   indices_[v].name, Text(found[v]->lo), Text(found[v]->hi), last[v]->tensor));
+      diagnostics_.Add(
+          last[v]->at,
+          fmt::format(
+              "the range of '{}' is inferred as {}:{}, which ends before it begins (from '{}')",
+              indices_[v].name, Text(found[v]->lo), Text(found[v]->hi), last[v]->tensor));
       return false;
     }
     indices_[v].range = found[v];
@@ -155,20 +166,24 @@ bool RangeInference::ReportUnresolved(Location statement) {
   if (names.empty()) return true;
   const Constraint* ambiguous = nullptr;
   for (const Constraint& c : constraints_) {
-    if (c.subscript && c.box && !Unresolved(*c.subscript).empty() && ambiguous == nullptr) ambiguous = &c;
+    if (c.subscript && c.box && !Unresolved(*c.subscript).empty() && ambiguous == nullptr)
+      ambiguous = &c;
   }
   std::string why = "nothing bounds it";
   if (ambiguous != nullptr) {
     std::vector<Var> vars = Unresolved(*ambiguous->subscript);
-    why = vars.size() > 1 ? fmt::format("{} on '{}' has {} open ones", ambiguous->subscript->Print([this](Var v) {
-                              return Name(v);
-                            }), ambiguous->tensor, vars.size())
-          : ambiguous->guarded ? fmt::format("its only access, to '{}', is guarded", ambiguous->tensor)
-                               : fmt::format("it stands under a division on '{}'", ambiguous->tensor);
+    why = vars.size() > 1
+              ? fmt::format("{} on '{}' has {} open ones",
+                            ambiguous->subscript->Print([this](Var v) { return Name(v); }),
+                            ambiguous->tensor, vars.size())
+          : ambiguous->guarded
+              ? fmt::format("its only access, to '{}', is guarded", ambiguous->tensor)
+              : fmt::format("it stands under a division on '{}'", ambiguous->tensor);
   }
-  diagnostics_.Add(ambiguous != nullptr ? ambiguous->at : statement,
-                   fmt::format("the range of '{}' is not determined: {}", fmt::join(names, "', '"), why),
-                   fmt::format("where {} in 0:…", names[0]));
+  diagnostics_.Add(
+      ambiguous != nullptr ? ambiguous->at : statement,
+      fmt::format("the range of '{}' is not determined: {}", fmt::join(names, "', '"), why),
+      fmt::format("where {} in 0:…", names[0]));
   return false;
 }
 
@@ -213,13 +228,15 @@ bool RangeInference::CheckAccesses(std::vector<std::string>& preconditions) {
     if (low == Sign::kNonNegative && high == Sign::kNonNegative) continue;
     if (bounds.hi == c.box->hi - 1 && low == Sign::kNonNegative) continue;
     if (low != Sign::kNegative && high != Sign::kNegative) {
-      preconditions.push_back(fmt::format("{} <= {} and {} < {} (subscript {} of {})", Text(c.box->lo), Text(bounds.lo),
-                                          Text(bounds.hi), Text(c.box->hi), c.dimension, c.tensor));
+      preconditions.push_back(fmt::format("{} <= {} and {} < {} (subscript {} of {})",
+                                          Text(c.box->lo), Text(bounds.lo), Text(bounds.hi),
+                                          Text(c.box->hi), c.dimension, c.tensor));
       continue;
     }
     if (InsideExactly(c)) continue;
-    diagnostics_.Add(c.at, fmt::format("subscript {} of '{}' runs from {} to {}, outside of {}:{}", c.dimension, c.tensor,
-                                       Text(bounds.lo), Text(bounds.hi), Text(c.box->lo), Text(c.box->hi)));
+    diagnostics_.Add(c.at, fmt::format("subscript {} of '{}' runs from {} to {}, outside of {}:{}",
+                                       c.dimension, c.tensor, Text(bounds.lo), Text(bounds.hi),
+                                       Text(c.box->lo), Text(c.box->hi)));
     fine = false;
   }
   return fine;

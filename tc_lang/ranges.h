@@ -1,7 +1,8 @@
 // Range inference for one statement: see docs/language.md, "Ranges".
 //
 // Expressions here are over the statement's indices (Var i = index i) and the program's params (Var
-// `indices + p`). Boxes and ranges are half open. Every answer over params holds for all their values.
+// `indices + p`). Boxes and ranges are half open. Every answer over params holds for all their
+// values.
 #pragma once
 
 #include <optional>
@@ -21,8 +22,8 @@ struct Box1 {
 
 // One subscript of one access and the box that it has to stay in.
 struct Constraint {
-  std::optional<Affine> subscript;   // none: not affine (a gather, a clamp), bounds nothing
-  std::optional<Box1> box;           // none: not known yet (a recurrence)
+  std::optional<Affine> subscript;  // none: not affine (a gather, a clamp), bounds nothing
+  std::optional<Box1> box;          // none: not known yet (a recurrence)
   bool guarded = false;
   std::string tensor;
   int32_t dimension = 0;
@@ -32,7 +33,7 @@ struct Constraint {
 struct IndexRange {
   std::string name;
   std::optional<Box1> range;
-  bool given = false;                // by `where`
+  bool given = false;  // by `where`
 };
 
 class RangeInference {
@@ -63,8 +64,9 @@ class RangeInference {
   Diagnostics& diagnostics_;
 };
 
-// The least and the largest value of an affine expression over resolved indices, both included, each
-// over params. Exact when no variable occurs twice. An index with an empty range counts as its lo.
+// The least and the largest value of an affine expression over resolved indices, both included,
+// each over params. Exact when no variable occurs twice. An index with an empty range counts as its
+// lo.
 Box1 ClosedBounds(const Affine& e, const std::vector<IndexRange>& indices);
 // e >= 0 for all values of the params: yes, no for all of them, or it depends.
 enum class Sign : uint8_t { kNonNegative, kNegative, kDepends };

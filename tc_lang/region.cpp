@@ -36,14 +36,16 @@ std::vector<Affine> Left(const Program& program, const Statement& s) {
   for (ExprId id : s.subscripts) {
     const std::optional<Affine> e = AsAffineWithParams(program, s, id);
     WEFT_CHECK(e, "a subscript on the left that is not affine");
-    left.push_back(e->Substitute([&](Var v) { return v < count ? Affine::OfVar(v) : Affine(kSampleParam); }));
+    left.push_back(
+        e->Substitute([&](Var v) { return v < count ? Affine::OfVar(v) : Affine(kSampleParam); }));
   }
   return left;
 }
 
 // Calls visit(values) for all values of the given variables; `values` has room for all indices.
 template <typename F>
-void ForAll(const std::vector<Var>& vars, const IntBox& ranges, std::vector<int64_t>& values, F visit) {
+void ForAll(const std::vector<Var>& vars, const IntBox& ranges, std::vector<int64_t>& values,
+            F visit) {
   for (Var v : vars) {
     if (ranges[static_cast<size_t>(v)].empty()) return;
     values[static_cast<size_t>(v)] = ranges[static_cast<size_t>(v)].lo;
@@ -82,7 +84,8 @@ std::vector<Part> PartsOf(const std::vector<Affine>& left) {
       }
       part.dims.insert(part.dims.end(), it->dims.begin(), it->dims.end());
       for (Var v : it->vars) {
-        if (std::find(part.vars.begin(), part.vars.end(), v) == part.vars.end()) part.vars.push_back(v);
+        if (std::find(part.vars.begin(), part.vars.end(), v) == part.vars.end())
+          part.vars.push_back(v);
       }
       it = parts.erase(it);
     }
@@ -96,7 +99,8 @@ struct PartCount {
 };
 
 // How a part covers its own hull, by trying all its instances. None if there are too many.
-std::optional<PartCount> CountPart(const Part& part, const std::vector<Affine>& left, const IntBox& ranges, Work& work) {
+std::optional<PartCount> CountPart(const Part& part, const std::vector<Affine>& left,
+                                   const IntBox& ranges, Work& work) {
   IntBox domain;
   for (Var v : part.vars) domain.push_back(ranges[static_cast<size_t>(v)]);
   PartCount count;
@@ -127,13 +131,15 @@ bool IsPlain(const Affine& e) { return e.AsVar().has_value(); }
 
 IntBox RangesOf(const Program& program, const Statement& s) {
   IntBox out;
-  for (const Index& index : s.indices) out.push_back({Sample(program, index.lo), Sample(program, index.hi) - 1});
+  for (const Index& index : s.indices)
+    out.push_back({Sample(program, index.lo), Sample(program, index.hi) - 1});
   return out;
 }
 
 IntBox HullOf(const Program& program, TensorId tensor) {
   IntBox out;
-  for (const Affine& extent : program[tensor].extents) out.push_back({0, Sample(program, extent) - 1});
+  for (const Affine& extent : program[tensor].extents)
+    out.push_back({0, Sample(program, extent) - 1});
   return out;
 }
 
@@ -145,7 +151,8 @@ IntBox ReadBox(const Program& program, const Statement& s, const Expr& read) {
   };
   IntBox out = HullOf(program, read.tensor);
   for (size_t d = 0; d < read.args.size(); ++d) {
-    if (const std::optional<Affine> e = AsAffineWithParams(program, s, read.args[d])) out[d] = BoundsOf(*e, range);
+    if (const std::optional<Affine> e = AsAffineWithParams(program, s, read.args[d]))
+      out[d] = BoundsOf(*e, range);
   }
   for (const Interval& i : ranges) {
     if (i.empty()) return IntBox(out.size(), Interval{0, -1});  // no instance reads
@@ -199,14 +206,16 @@ Interval BoundsOf(const Affine& whole, const std::function<Interval(Var)>& range
       continue;
     }
     const Interval dividend = BoundsOf(*term.dividend, ranges);
-    add({FloorDiv(dividend.lo, term.divisor), FloorDiv(dividend.hi, term.divisor)}, term.coefficient);
+    add({FloorDiv(dividend.lo, term.divisor), FloorDiv(dividend.hi, term.divisor)},
+        term.coefficient);
   }
   return out;
 }
 
 Interval TightBounds(const Affine& e, const IntBox& ranges, const Interval& target) {
   const Interval loose = BoundsOf(e, [&](Var v) {
-    return static_cast<size_t>(v) < ranges.size() ? ranges[static_cast<size_t>(v)] : Interval{kSampleParam, kSampleParam};
+    return static_cast<size_t>(v) < ranges.size() ? ranges[static_cast<size_t>(v)]
+                                                  : Interval{kSampleParam, kSampleParam};
   });
   if (loose.lo >= target.lo && loose.hi <= target.hi) return loose;
   std::vector<Var> vars;
@@ -261,7 +270,8 @@ void Region::Subtract(const IntBox& box) {
   std::vector<IntBox> kept;
   for (IntBox& open : open_) {
     bool meets = true;
-    for (size_t d = 0; d < box.size(); ++d) meets = meets && box[d].lo <= open[d].hi && open[d].lo <= box[d].hi;
+    for (size_t d = 0; d < box.size(); ++d)
+      meets = meets && box[d].lo <= open[d].hi && open[d].lo <= box[d].hi;
     if (!meets) {
       kept.push_back(std::move(open));
       continue;
@@ -307,8 +317,10 @@ bool Region::WriteCells(const Program& program, const Statement& s, Work& work) 
   const IntBox ranges = RangesOf(program, s);
   std::vector<Var> vars;
   for (size_t v = 0; v < s.indices.size(); ++v) {
-    if (!s.indices[v].reduction) vars.push_back(static_cast<Var>(v));
-    else if (ranges[v].empty() && !s.init) return true;
+    if (!s.indices[v].reduction)
+      vars.push_back(static_cast<Var>(v));
+    else if (ranges[v].empty() && !s.init)
+      return true;
   }
   IntBox domain;
   for (Var v : vars) domain.push_back(ranges[static_cast<size_t>(v)]);
@@ -316,7 +328,8 @@ bool Region::WriteCells(const Program& program, const Statement& s, Work& work) 
   std::vector<int64_t> values(s.indices.size(), 0);
   ForAll(vars, ranges, values, [&](const std::vector<int64_t>& at) {
     int64_t cell = 0;
-    for (size_t d = 0; d < left.size(); ++d) cell = cell * Extent(hull_[d]) + left[d].Eval(at) - hull_[d].lo;
+    for (size_t d = 0; d < left.size(); ++d)
+      cell = cell * Extent(hull_[d]) + left[d].Eval(at) - hull_[d].lo;
     (*written_)[static_cast<size_t>(cell)] = true;
   });
   return true;
@@ -326,14 +339,17 @@ bool Region::Write(const Program& program, const Statement& s, Work& work) {
   const std::vector<Affine> left = Left(program, s);
   const IntBox ranges = RangesOf(program, s);
   IntBox box;
-  for (const Affine& e : left) box.push_back(BoundsOf(e, [&](Var v) { return ranges[static_cast<size_t>(v)]; }));
+  for (const Affine& e : left)
+    box.push_back(BoundsOf(e, [&](Var v) { return ranges[static_cast<size_t>(v)]; }));
   for (size_t v = 0; v < ranges.size(); ++v) {
-    if (ranges[v].empty() && (!s.indices[v].reduction || !s.init)) return true;  // nothing is written
+    if (ranges[v].empty() && (!s.indices[v].reduction || !s.init))
+      return true;  // nothing is written
   }
   bool full = !written_;
   for (const Part& part : PartsOf(left)) {
     if (!full) break;
-    if (part.dims.size() == 1 && (part.vars.empty() || IsPlain(left[part.dims[0]] - left[part.dims[0]].constant()))) {
+    if (part.dims.size() == 1 &&
+        (part.vars.empty() || IsPlain(left[part.dims[0]] - left[part.dims[0]].constant()))) {
       continue;
     }
     const std::optional<PartCount> count = CountPart(part, left, ranges, work);

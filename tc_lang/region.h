@@ -1,5 +1,5 @@
-// Which cells of a tensor are written: a hull less disjoint boxes, or one bit a cell where writes are
-// not boxes (strides, diagonals).
+// Which cells of a tensor are written: a hull less disjoint boxes, or one bit a cell where writes
+// are not boxes (strides, diagonals).
 #pragma once
 
 #include <cstdint>
@@ -34,14 +34,16 @@ class Region {
   bool WriteCells(const Program& program, const Statement& s, Work& work);
 
   IntBox hull_;
-  std::vector<IntBox> open_;                     // disjoint
-  std::optional<std::vector<bool>> written_;     // row-major over the hull; replaces open_
+  std::vector<IntBox> open_;                  // disjoint
+  std::optional<std::vector<bool>> written_;  // row-major over the hull; replaces open_
 };
 
-// Index ranges and extents as numbers. A param counts as 37: enough to tell pieces of a tensor apart.
+// Index ranges and extents as numbers. A param counts as 37: enough to tell pieces of a tensor
+// apart.
 IntBox RangesOf(const Program& program, const Statement& s);
 IntBox HullOf(const Program& program, TensorId tensor);
-// The cells that a read touches at most, clipped by nothing. Subscripts that are not affine touch all.
+// The cells that a read touches at most, clipped by nothing. Subscripts that are not affine touch
+// all.
 IntBox ReadBox(const Program& program, const Statement& s, const Expr& read);
 // x mod d hides in x - d * floor(x / d), where intervals lose that both x are the same. Takes one
 // `factor * (dividend mod divisor)` out of `e`, if there is one.
@@ -52,7 +54,8 @@ struct ModTerm {
 std::optional<ModTerm> TakeMod(Affine& e);
 // As Affine::Bounds, remainders seen.
 Interval BoundsOf(const Affine& e, const std::function<Interval(Var)>& ranges);
-// The least and largest value: intervals first, every point where those are not exact and it is cheap.
+// The least and largest value: intervals first, every point where those are not exact and it is
+// cheap.
 Interval TightBounds(const Affine& e, const IntBox& ranges, const Interval& target);
 // Whether no two instances of the left indices write the same cell; none if too large to tell.
 std::optional<bool> WritesEachCellOnce(const Program& program, const Statement& s, Work& work);

@@ -31,14 +31,17 @@ std::vector<ExprId> AllReads(const Program& program, const Statement& s) {
   return reads;
 }
 
-bool Writes(const Statement& s, TensorId tensor) { return s.target == tensor || s.companion == tensor; }
+bool Writes(const Statement& s, TensorId tensor) {
+  return s.target == tensor || s.companion == tensor;
+}
 
 void CollectGuarded(const Program& program, ExprId id, bool guarded, std::map<ExprId, bool>& out) {
   const Expr& e = program[id];
   if (e.kind == ExprKind::kRead) out[id] = guarded;
   const bool lazy = e.kind == ExprKind::kOp &&
                     (e.op == ScalarOp::kSelect || e.op == ScalarOp::kAnd || e.op == ScalarOp::kOr);
-  for (size_t k = 0; k < e.args.size(); ++k) CollectGuarded(program, e.args[k], guarded || (lazy && k > 0), out);
+  for (size_t k = 0; k < e.args.size(); ++k)
+    CollectGuarded(program, e.args[k], guarded || (lazy && k > 0), out);
 }
 
 class StepFinder {
@@ -54,13 +57,16 @@ class StepFinder {
     }
     for (size_t k = 0; k < program_.statements.size(); ++k) WEFT_TRY(Visit(k));
     for (const auto& [tensor, region] : regions_) {
-      if (!region.Full()) return Invalid(fmt::format("not every cell of '{}' is written", Name(tensor)));
+      if (!region.Full())
+        return Invalid(fmt::format("not every cell of '{}' is written", Name(tensor)));
     }
     return Merge();
   }
 
  private:
-  const std::string& Name(int32_t tensor) const { return program_.tensors[static_cast<size_t>(tensor)].name; }
+  const std::string& Name(int32_t tensor) const {
+    return program_.tensors[static_cast<size_t>(tensor)].name;
+  }
 
   Status Visit(size_t k) {
     const Statement& s = program_.statements[k];
@@ -79,14 +85,18 @@ class StepFinder {
       IntBox box;  // it reads its target
       const IntBox ranges = RangesOf(program_, s), hull = HullOf(program_, s.target);
       for (size_t d = 0; d < s.subscripts.size(); ++d) {
-        box.push_back(TightBounds(*AsAffineWithParams(program_, s, s.subscripts[d]), ranges, hull[d]));
+        box.push_back(
+            TightBounds(*AsAffineWithParams(program_, s, s.subscripts[d]), ranges, hull[d]));
       }
-      if (regions_.at(s.target.index).Misses(box)) return Invalid(At(k, "adds to cells that nothing has written"));
+      if (regions_.at(s.target.index).Misses(box))
+        return Invalid(At(k, "adds to cells that nothing has written"));
     }
     if (s.assign == Assign::kSet) {
       const std::optional<bool> once = WritesEachCellOnce(program_, s, work_);
       if (!once) return Unsupported(At(k, "has too many instances to tell which cells it writes"));
-      if (!*once) return Invalid(At(k, "writes a cell twice with '=': a scatter needs a reduction such as +=!"));
+      if (!*once)
+        return Invalid(
+            At(k, "writes a cell twice with '=': a scatter needs a reduction such as +=!"));
     }
     for (TensorId target : {s.target, s.companion}) {
       if (target.valid() && !regions_.at(target.index).Write(program_, s, work_)) {
@@ -97,10 +107,12 @@ class StepFinder {
   }
 
   std::string At(size_t k, std::string_view what) const {
-    return fmt::format("the statement on '{}' {}", program_[program_.statements[k].target].name, what);
+    return fmt::format("the statement on '{}' {}", program_[program_.statements[k].target].name,
+                       what);
   }
 
-  // Statement k reads cells of `tensor` that nothing above has written: a loop up to the statement that does.
+  // Statement k reads cells of `tensor` that nothing above has written: a loop up to the statement
+  // that does.
   Status Close(size_t k, TensorId tensor, const IntBox& box, bool guarded) {
     Region region = regions_.at(tensor.index);
     size_t last = program_.statements.size();
@@ -114,7 +126,8 @@ class StepFinder {
       return Invalid(fmt::format("'{}' is read before all of the cells in question are written",
                                  program_[tensor].name));
     }
-    // A read of its own target under an unguarded miss must ascend, which RecurrenceIndices has checked.
+    // A read of its own target under an unguarded miss must ascend, which RecurrenceIndices has
+    // checked.
     if (last > k) loops_.push_back({k, last});
     return {};
   }
@@ -148,15 +161,18 @@ class StepFinder {
     const Statement& head = program_.statements[step.first];
     for (size_t k = step.first; k <= step.last; ++k) {
       const Statement& s = program_.statements[k];
-      const bool fits = LoopPosition(s) && !head.indices.empty() && s.indices[0].lo == head.indices[0].lo &&
+      const bool fits = LoopPosition(s) && !head.indices.empty() &&
+                        s.indices[0].lo == head.indices[0].lo &&
                         s.indices[0].hi == head.indices[0].hi;
       if (!fits) {
-        return Invalid(At(k, fmt::format("stands in a recurrence but does not step with '{}' over the same range",
-                                         head.indices.empty() ? "?" : head.indices[0].name)));
+        return Invalid(At(
+            k, fmt::format("stands in a recurrence but does not step with '{}' over the same range",
+                           head.indices.empty() ? "?" : head.indices[0].name)));
       }
     }
     for (size_t k = step.first; k <= step.last; ++k) {
-      for (ExprId id : AllReads(program_, program_.statements[k])) WEFT_TRY(CheckLoopRead(step, k, program_[id]));
+      for (ExprId id : AllReads(program_, program_.statements[k]))
+        WEFT_TRY(CheckLoopRead(step, k, program_[id]));
     }
     return {};
   }
@@ -173,7 +189,8 @@ class StepFinder {
     const int64_t least = e ? ValuesOf(s, Affine::OfVar(0) - *e).lo : -1;
     // This step's value, if the text has it already, or that of an earlier step.
     if (least >= 1 || (least == 0 && *first <= k)) return {};
-    return Invalid(fmt::format("'{}' is read at a step of the recurrence that is not yet done", program_[read.tensor].name));
+    return Invalid(fmt::format("'{}' is read at a step of the recurrence that is not yet done",
+                               program_[read.tensor].name));
   }
 
   const Program& program_;
@@ -186,7 +203,8 @@ class StepFinder {
 
 Result<std::vector<int32_t>> RecurrenceIndices(const Program& program, const Statement& s) {
   std::vector<int32_t> out;
-  std::vector<std::vector<std::optional<int64_t>>> distances;  // by read and position; none: not known
+  std::vector<std::vector<std::optional<int64_t>>>
+      distances;  // by read and position; none: not known
   for (ExprId id : AllReads(program, s)) {
     const Expr& read = program[id];
     if (!Writes(s, read.tensor)) continue;
@@ -200,7 +218,8 @@ Result<std::vector<int32_t>> RecurrenceIndices(const Program& program, const Sta
       if (!index || *index >= static_cast<Var>(s.indices.size()) || !source) continue;
       const int64_t least = ValuesOf(s, *target - *source).lo;
       if (least >= 0) distance[d] = least;
-      if (least >= 1 && std::find(out.begin(), out.end(), *index) == out.end()) out.push_back(*index);
+      if (least >= 1 && std::find(out.begin(), out.end(), *index) == out.end())
+        out.push_back(*index);
     }
     if (!same) distances.push_back(std::move(distance));
   }
@@ -210,11 +229,14 @@ Result<std::vector<int32_t>> RecurrenceIndices(const Program& program, const Sta
       const std::optional<Affine> target = AsAffineWithParams(program, s, s.subscripts[d]);
       const std::optional<Var> index = target ? target->AsVar() : std::nullopt;
       if (!index || std::find(out.begin(), out.end(), *index) == out.end()) continue;
-      if (!distance[d]) backward = true;
-      else ascends = ascends || *distance[d] >= 1;
+      if (!distance[d])
+        backward = true;
+      else
+        ascends = ascends || *distance[d] >= 1;
     }
     if (!ascends || backward) {
-      return Invalid(fmt::format("'{}' reads itself at cells that are not strictly earlier in one of its indices",
+      return Invalid(fmt::format("'{}' reads itself at cells that are not strictly earlier in one "
+                                 "of its indices",
                                  program[s.target].name))
           .Try("write to another name");
     }

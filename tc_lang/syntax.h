@@ -1,7 +1,7 @@
 // The language as written: defs with names and locations, before anything is resolved.
 //
-// Grammar, precedences and rules: docs/language.md. Errors name file:line:col, found and expected; a
-// parse goes on after an error at the next statement, so that several are reported at once.
+// Grammar, precedences and rules: docs/language.md. Errors name file:line:col, found and expected;
+// a parse goes on after an error at the next statement, so that several are reported at once.
 #pragma once
 
 #include <memory>
@@ -24,32 +24,33 @@ using SyntaxExprPtr = std::unique_ptr<SyntaxExpr>;
 
 enum class SyntaxKind : uint8_t { kInt, kFloat, kName, kApply, kUnary, kBinary, kSelect, kCast };
 
-// kApply is an access or a call, resolved later. `text` holds the name, operator or number as written.
+// kApply is an access or a call, resolved later. `text` holds the name, operator or number as
+// written.
 struct SyntaxExpr {
   SyntaxKind kind = SyntaxKind::kInt;
   Location at;
   std::string text;
-  std::optional<Dtype> cast;      // kCast
-  int32_t depth = 1;              // of the tree below, bounded by the parser: recursion is safe
+  std::optional<Dtype> cast;  // kCast
+  int32_t depth = 1;          // of the tree below, bounded by the parser: recursion is safe
   std::vector<SyntaxExprPtr> args;
 };
 
 struct SyntaxParam {
   Location at;
   std::string name;
-  std::optional<Dtype> dtype;     // absent on bare outputs
-  bool is_size = false;           // `size NAME`
+  std::optional<Dtype> dtype;       // absent on bare outputs
+  bool is_size = false;             // `size NAME`
   std::vector<SyntaxExprPtr> dims;  // names or integers
 };
 
 struct SyntaxClause {
   enum Kind : uint8_t { kRange, kLet, kExists } kind = kRange;
   Location at;
-  std::string name;               // kRange, kLet
-  SyntaxExprPtr a, b;             // range a:b; let a; exists a
+  std::string name;    // kRange, kLet
+  SyntaxExprPtr a, b;  // range a:b; let a; exists a
 };
 
-struct SyntaxTarget {             // one on the left; several in a tuple statement
+struct SyntaxTarget {  // one on the left; several in a tuple statement
   Location at;
   std::string name;
   std::vector<SyntaxExprPtr> subscripts;
@@ -57,19 +58,19 @@ struct SyntaxTarget {             // one on the left; several in a tuple stateme
 
 struct SyntaxStatement {
   Location at;
-  std::string tag;                // "" or "convolution"
+  std::string tag;  // "" or "convolution"
   std::vector<SyntaxTarget> targets;
-  std::string assign;             // "=", "+=", …
-  bool init = false;              // `!`
+  std::string assign;                 // "=", "+=", …
+  bool init = false;                  // `!`
   std::vector<SyntaxExprPtr> values;  // one per target
   std::vector<SyntaxClause> clauses;
-  std::string origin;             // of a trailing `# …` comment on the statement's last line
+  std::string origin;  // of a trailing `# …` comment on the statement's last line
 };
 
-struct SyntaxConst {              // const NAME(6, 4) = { … }
+struct SyntaxConst {  // const NAME(6, 4) = { … }
   Location at;
   std::string name;
-  std::optional<Dtype> dtype;     // const float16 NAME(2) = …; else that of the elements
+  std::optional<Dtype> dtype;  // const float16 NAME(2) = …; else that of the elements
   std::vector<int64_t> shape;
   std::vector<SyntaxExprPtr> elements;
 };
@@ -79,7 +80,7 @@ struct Def {
   std::string file, name;
   std::shared_ptr<const std::string> source;  // the whole text, for messages that show a line
   std::vector<SyntaxParam> params, outputs;
-  std::vector<SyntaxParam> temporaries;       // declared types: `float16(4, 8) name` in the body
+  std::vector<SyntaxParam> temporaries;  // declared types: `float16(4, 8) name` in the body
   std::vector<SyntaxConst> constants;
   std::vector<SyntaxStatement> statements;
 };

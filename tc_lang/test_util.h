@@ -18,8 +18,12 @@ inline Tensor Make(Dtype dtype, Shape shape, const std::vector<double>& values) 
   for (size_t k = 0; k < values.size(); ++k) SetElem(t, static_cast<int64_t>(k), values[k]);
   return t;
 }
-inline Tensor Floats(Shape shape, const std::vector<double>& values) { return Make(Dtype::kF32, std::move(shape), values); }
-inline Tensor Ints(Shape shape, const std::vector<double>& values) { return Make(Dtype::kI32, std::move(shape), values); }
+inline Tensor Floats(Shape shape, const std::vector<double>& values) {
+  return Make(Dtype::kF32, std::move(shape), values);
+}
+inline Tensor Ints(Shape shape, const std::vector<double>& values) {
+  return Make(Dtype::kI32, std::move(shape), values);
+}
 
 inline std::vector<double> Values(const Tensor& t) {
   std::vector<double> out;
@@ -27,31 +31,35 @@ inline std::vector<double> Values(const Tensor& t) {
   return out;
 }
 
-inline Result<Program> BindText(const std::string& text, const std::map<std::string, int64_t>& sizes = {},
+inline Result<Program> BindText(const std::string& text,
+                                const std::map<std::string, int64_t>& sizes = {},
                                 const std::vector<std::string>& params = {}) {
   WEFT_TRY(const std::vector<Def> defs, ParseDefs(text, "test.tc"));
   return Bind(defs.at(0), Sizes{sizes, params});
 }
 
 // Binds, checks the noun's promises (it verifies, prints and reads back equal) and runs.
-inline Result<std::vector<Tensor>> RunText(const std::string& text, const std::map<std::string, int64_t>& sizes,
+inline Result<std::vector<Tensor>> RunText(const std::string& text,
+                                           const std::map<std::string, int64_t>& sizes,
                                            const std::vector<Tensor>& inputs) {
   WEFT_TRY(const Program program, BindText(text, sizes));
   WEFT_TRY(Verify(program));
   const std::string printed = Print(program);
   WEFT_TRY(const Program again, Parse(printed, "printed.tc"));
-  if (!Equal(program, again)) return Internal("reads back different:\n" + printed + "---\n" + Print(again));
+  if (!Equal(program, again))
+    return Internal("reads back different:\n" + printed + "---\n" + Print(again));
   return Interpret(program, inputs);
 }
 
-#define EXPECT_RUNS(expected, text, ...)                                           \
-  do {                                                                             \
-    const auto ran_ = ::weft::tc::RunText(text, __VA_ARGS__);                      \
-    ASSERT_TRUE(ran_.ok()) << ran_.status().ToString();                            \
-    EXPECT_EQ(::weft::tc::Values(ran_->at(0)), (std::vector<double> expected));    \
+#define EXPECT_RUNS(expected, text, ...)                                        \
+  do {                                                                          \
+    const auto ran_ = ::weft::tc::RunText(text, __VA_ARGS__);                   \
+    ASSERT_TRUE(ran_.ok()) << ran_.status().ToString();                         \
+    EXPECT_EQ(::weft::tc::Values(ran_->at(0)), (std::vector<double> expected)); \
   } while (false)
 
-inline std::string ErrorOf(const std::string& text, const std::map<std::string, int64_t>& sizes = {}) {
+inline std::string ErrorOf(const std::string& text,
+                           const std::map<std::string, int64_t>& sizes = {}) {
   const Result<Program> program = BindText(text, sizes);
   return program.ok() ? "no error" : program.status().ToString();
 }

@@ -19,7 +19,8 @@ constexpr std::array<std::string_view, 29> kPunctuation = {
 
 class Scanner {
  public:
-  Scanner(std::string_view text, Diagnostics& diagnostics) : text_(text), diagnostics_(diagnostics) {}
+  Scanner(std::string_view text, Diagnostics& diagnostics)
+      : text_(text), diagnostics_(diagnostics) {}
 
   TokenList Run() {
     while (SkipSpace()) {
@@ -32,7 +33,9 @@ class Scanner {
 
  private:
   Location Here() const { return {line_, static_cast<int32_t>(at_ - line_start_) + 1}; }
-  char Peek(size_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
+  char Peek(size_t ahead = 0) const {
+    return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0';
+  }
 
   // False at the end of the text.
   bool SkipSpace() {
@@ -46,8 +49,10 @@ class Scanner {
       } else if (c == '#') {
         const size_t end = std::min(text_.find('\n', at_), text_.size());
         std::string_view comment = text_.substr(at_ + 1, end - at_ - 1);
-        while (!comment.empty() && (comment.front() == ' ' || comment.front() == '#')) comment.remove_prefix(1);
-        while (!comment.empty() && (comment.back() == ' ' || comment.back() == '\r')) comment.remove_suffix(1);
+        while (!comment.empty() && (comment.front() == ' ' || comment.front() == '#'))
+          comment.remove_prefix(1);
+        while (!comment.empty() && (comment.back() == ' ' || comment.back() == '\r'))
+          comment.remove_suffix(1);
         out_.comments[line_] = comment;
         at_ = end;
       } else {
@@ -101,8 +106,9 @@ class Scanner {
       }
     }
     if (IsLetter(Peek(n)) || (Peek(n) == '.' && real)) {
-      diagnostics_.Add(Here(), fmt::format("found '{}' joined to a number, expected a space or an operator",
-                                           Peek(n)));
+      diagnostics_.Add(
+          Here(),
+          fmt::format("found '{}' joined to a number, expected a space or an operator", Peek(n)));
       while (IsLetter(Peek(n)) || IsDigit(Peek(n)) || Peek(n) == '.') ++n;
     }
     Push(real ? TcTokenKind::kFloat : TcTokenKind::kInt, n);
@@ -111,10 +117,12 @@ class Scanner {
   void BadByte() {
     const auto byte = static_cast<unsigned char>(Peek());
     const bool shown = byte > ' ' && byte <= '~';
-    diagnostics_.Add(Here(), shown ? fmt::format("found the character '{}', which no token starts with", Peek())
-                                   : fmt::format("found the byte 0x{:02x} outside a comment", byte));
+    diagnostics_.Add(
+        Here(), shown ? fmt::format("found the character '{}', which no token starts with", Peek())
+                      : fmt::format("found the byte 0x{:02x} outside a comment", byte));
     ++at_;
-    while ((static_cast<unsigned char>(Peek()) & 0xC0) == 0x80) ++at_;  // the rest of a UTF-8 sequence
+    while ((static_cast<unsigned char>(Peek()) & 0xC0) == 0x80)
+      ++at_;  // the rest of a UTF-8 sequence
   }
 
   std::string_view text_;

@@ -21,8 +21,8 @@ struct TcToken {
 };
 
 struct TokenList {
-  std::vector<TcToken> tokens;                // ends with kEnd
-  std::map<int32_t, std::string> comments;    // by line, without `#` and outer spaces
+  std::vector<TcToken> tokens;              // ends with kEnd
+  std::map<int32_t, std::string> comments;  // by line, without `#` and outer spaces
 };
 
 // Errors go to `diagnostics`; what was understood comes back all the same.

@@ -8,10 +8,11 @@ struct TypeName {
   Dtype dtype;
 };
 constexpr TypeName kTypes[] = {  // the first word of a type is the one that is printed
-    {"float", Dtype::kF32},  {"float32", Dtype::kF32},   {"double", Dtype::kF64}, {"float64", Dtype::kF64},
-    {"float16", Dtype::kF16}, {"bfloat16", Dtype::kBF16}, {"bool", Dtype::kBool},  {"uint8", Dtype::kU8},
-    {"int8", Dtype::kI8},    {"uint16", Dtype::kU16},    {"int16", Dtype::kI16},  {"uint32", Dtype::kU32},
-    {"int32", Dtype::kI32},  {"uint64", Dtype::kU64},    {"int64", Dtype::kI64}};
+    {"float", Dtype::kF32},   {"float32", Dtype::kF32}, {"double", Dtype::kF64},
+    {"float64", Dtype::kF64}, {"float16", Dtype::kF16}, {"bfloat16", Dtype::kBF16},
+    {"bool", Dtype::kBool},   {"uint8", Dtype::kU8},    {"int8", Dtype::kI8},
+    {"uint16", Dtype::kU16},  {"int16", Dtype::kI16},   {"uint32", Dtype::kU32},
+    {"int32", Dtype::kI32},   {"uint64", Dtype::kU64},  {"int64", Dtype::kI64}};
 
 }  // namespace
 

@@ -21,10 +21,14 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
     return z ^ (z >> 31);
   }
-  int64_t Between(int64_t lo, int64_t hi) { return lo + static_cast<int64_t>(Next() % static_cast<uint64_t>(hi - lo + 1)); }
+  int64_t Between(int64_t lo, int64_t hi) {
+    return lo + static_cast<int64_t>(Next() % static_cast<uint64_t>(hi - lo + 1));
+  }
   bool Chance(int64_t percent) { return Between(1, 100) <= percent; }
   template <typename T>
-  const T& Pick(const std::vector<T>& from) { return from[static_cast<size_t>(Between(0, static_cast<int64_t>(from.size()) - 1))]; }
+  const T& Pick(const std::vector<T>& from) {
+    return from[static_cast<size_t>(Between(0, static_cast<int64_t>(from.size()) - 1))];
+  }
 
  private:
   uint64_t state_;
@@ -45,11 +49,15 @@ class Generator {
     for (int64_t k = 0; k < count; ++k) Statement();
     const std::string type = options_.float64 ? "double" : "float";
     std::string params, outputs;
-    for (const Value& input : inputs_) params += fmt::format("{}{}({}) {}", params.empty() ? "" : ", ", type, fmt::join(input.shape, ", "), input.name);
-    for (const Value& table : tables_) params += fmt::format(", int32({}) {}", fmt::join(table.shape, ", "), table.name);
+    for (const Value& input : inputs_)
+      params += fmt::format("{}{}({}) {}", params.empty() ? "" : ", ", type,
+                            fmt::join(input.shape, ", "), input.name);
+    for (const Value& table : tables_)
+      params += fmt::format(", int32({}) {}", fmt::join(table.shape, ", "), table.name);
     for (size_t k = 0; k < made_.size(); ++k) {
       // The last one is an output; so are those that nothing reads, and some others.
-      const bool read = body_.find(made_[k] + "(", body_.find(made_[k] + "(") + 1) != std::string::npos;
+      const bool read =
+          body_.find(made_[k] + "(", body_.find(made_[k] + "(") + 1) != std::string::npos;
       if (k + 1 < made_.size() && read && !random_.Chance(25)) continue;
       outputs += (outputs.empty() ? "" : ", ") + made_[k];
     }
@@ -82,7 +90,8 @@ class Generator {
   }
   static std::string Ranges(const Shape& shape) {
     std::string out;
-    for (size_t d = 0; d < shape.size(); ++d) out += fmt::format("{}{} in 0:{}", d == 0 ? "" : ", ", Name(d), shape[d]);
+    for (size_t d = 0; d < shape.size(); ++d)
+      out += fmt::format("{}{} in 0:{}", d == 0 ? "" : ", ", Name(d), shape[d]);
     return out;
   }
 
@@ -93,11 +102,14 @@ class Generator {
     values_.push_back({name, std::move(shape)});
   }
 
-  // A read that broadcasts into (i, j, …) of `shape`: a value whose trailing extents fit, or a new input.
+  // A read that broadcasts into (i, j, …) of `shape`: a value whose trailing extents fit, or a new
+  // input.
   std::string Operand(const Shape& shape) {
     std::vector<Value> fits;
     for (const Value& v : values_) {
-      if (v.shape.size() <= shape.size() && std::equal(v.shape.rbegin(), v.shape.rend(), shape.rbegin())) fits.push_back(v);
+      if (v.shape.size() <= shape.size() &&
+          std::equal(v.shape.rbegin(), v.shape.rend(), shape.rbegin()))
+        fits.push_back(v);
     }
     if (fits.empty() || random_.Chance(30)) {
       const auto rank = static_cast<size_t>(random_.Between(1, static_cast<int64_t>(shape.size())));
@@ -106,7 +118,8 @@ class Generator {
     }
     const Value& v = random_.Pick(fits);
     std::string subscripts;
-    for (size_t d = shape.size() - v.shape.size(); d < shape.size(); ++d) subscripts += (subscripts.empty() ? "" : ", ") + Name(d);
+    for (size_t d = shape.size() - v.shape.size(); d < shape.size(); ++d)
+      subscripts += (subscripts.empty() ? "" : ", ") + Name(d);
     return fmt::format("{}({})", v.name, subscripts);
   }
 
@@ -114,13 +127,20 @@ class Generator {
     if (depth == 0 || random_.Chance(20)) return Operand(shape);
     const std::string a = Expression(shape, depth - 1);
     switch (random_.Between(0, 9)) {
-      case 0: return fmt::format("tanh({})", a);
-      case 1: return fmt::format("max({}, {}.25)", a, random_.Between(-1, 1));
-      case 2: return fmt::format("({} > 0.0 ? {} : 0.125 * {})", a, a, Operand(shape));
-      case 3: return fmt::format("sigmoid({})", a);
-      case 4: return fmt::format("({} - {}.5)", a, random_.Between(0, 2));
-      case 5: return fmt::format("abs({})", a);
-      default: break;
+      case 0:
+        return fmt::format("tanh({})", a);
+      case 1:
+        return fmt::format("max({}, {}.25)", a, random_.Between(-1, 1));
+      case 2:
+        return fmt::format("({} > 0.0 ? {} : 0.125 * {})", a, a, Operand(shape));
+      case 3:
+        return fmt::format("sigmoid({})", a);
+      case 4:
+        return fmt::format("({} - {}.5)", a, random_.Between(0, 2));
+      case 5:
+        return fmt::format("abs({})", a);
+      default:
+        break;
     }
     const char* op = random_.Chance(50) ? "+" : random_.Chance(50) ? "*" : "-";
     return fmt::format("({} {} {})", a, op, Expression(shape, depth - 1));
@@ -129,15 +149,23 @@ class Generator {
   void Statement() {
     const Value from = random_.Chance(70) ? values_.back() : random_.Pick(values_);
     switch (random_.Between(0, options_.gathers ? 7 : 6)) {
-      case 0: return Contraction(from);
-      case 1: return Reduction(from);
-      case 2: return Transpose(from);
-      case 3: return Window(from);
-      case 4: return Split(from);
-      case 7: return Gather(from);
-      default: break;
+      case 0:
+        return Contraction(from);
+      case 1:
+        return Reduction(from);
+      case 2:
+        return Transpose(from);
+      case 3:
+        return Window(from);
+      case 4:
+        return Split(from);
+      case 7:
+        return Gather(from);
+      default:
+        break;
     }
-    Emit(from.shape, Indices(from.shape), fmt::format("= {} where {}", Expression(from.shape, 2), Ranges(from.shape)));
+    Emit(from.shape, Indices(from.shape),
+         fmt::format("= {} where {}", Expression(from.shape, 2), Ranges(from.shape)));
   }
 
   // (…, k) x (k, n) -> (…, n).
@@ -148,14 +176,16 @@ class Generator {
     const Value weight = Input({depth, n});
     std::string left = Indices(shape), read = left;
     read.back() = 'p';
-    Emit(shape, left, fmt::format("+=! {}({}) * {}(p, {}) where {}, p in 0:{}", from.name, read, weight.name,
-                                  Name(shape.size() - 1), Ranges(shape), depth));
+    Emit(shape, left,
+         fmt::format("+=! {}({}) * {}(p, {}) where {}, p in 0:{}", from.name, read, weight.name,
+                     Name(shape.size() - 1), Ranges(shape), depth));
   }
 
   // One axis away; or kept with extent 1's place taken by a broadcast later.
   void Reduction(const Value& from) {
     if (from.shape.size() < 2) return Contraction(from);
-    const auto axis = static_cast<size_t>(random_.Between(0, static_cast<int64_t>(from.shape.size()) - 1));
+    const auto axis =
+        static_cast<size_t>(random_.Between(0, static_cast<int64_t>(from.shape.size()) - 1));
     Shape shape;
     std::string read;
     for (size_t d = 0; d < from.shape.size(); ++d) {
@@ -163,39 +193,48 @@ class Generator {
       read += (d == 0 ? "" : ", ") + (d == axis ? std::string("p") : Name(d > axis ? d - 1 : d));
     }
     static const std::vector<std::string> kOps = {"+=!", "max=!", "min=!"};
-    Emit(shape, Indices(shape), fmt::format("{} {}({}) where {}, p in 0:{}", random_.Pick(kOps), from.name, read,
-                                            Ranges(shape), from.shape[axis]));
+    Emit(shape, Indices(shape),
+         fmt::format("{} {}({}) where {}, p in 0:{}", random_.Pick(kOps), from.name, read,
+                     Ranges(shape), from.shape[axis]));
   }
 
   void Transpose(const Value& from) {
     std::vector<size_t> order;
-    for (size_t d = 0; d < from.shape.size(); ++d) order.insert(order.begin() + random_.Between(0, static_cast<int64_t>(d)), d);
+    for (size_t d = 0; d < from.shape.size(); ++d)
+      order.insert(order.begin() + random_.Between(0, static_cast<int64_t>(d)), d);
     Shape shape;
     std::string left;
     for (size_t d : order) {
       shape.push_back(from.shape[d]);
       left += (left.empty() ? "" : ", ") + Name(d);
     }
-    Emit(shape, left, fmt::format("= {}({}) where {}", from.name, Indices(from.shape), Ranges(from.shape)));
+    Emit(shape, left,
+         fmt::format("= {}({}) where {}", from.name, Indices(from.shape), Ranges(from.shape)));
   }
 
-  // A window of r taps over the last axis, padded by p, with stride s: a sum with weights or a maximum.
+  // A window of r taps over the last axis, padded by p, with stride s: a sum with weights or a
+  // maximum.
   void Window(const Value& from) {
-    const int64_t extent = from.shape.back(), taps = random_.Between(1, 3), stride = random_.Between(1, 2);
+    const int64_t extent = from.shape.back(), taps = random_.Between(1, 3),
+                  stride = random_.Between(1, 2);
     const int64_t pad = random_.Between(0, taps - 1), out = (extent + 2 * pad - taps) / stride + 1;
     if (extent + 2 * pad < taps) return Contraction(from);
     Shape shape = from.shape;
     shape.back() = out;
     const std::string left = Indices(shape), axis = Name(shape.size() - 1);
     const std::string at = fmt::format("{} * {} + r - {}", stride, axis, pad);
-    const std::string read = fmt::format("{}({}{})", from.name, left.substr(0, left.size() - 1), at);
+    const std::string read =
+        fmt::format("{}({}{})", from.name, left.substr(0, left.size() - 1), at);
     const std::string guard = fmt::format("{} >= 0 && {} < {}", at, at, extent);
     if (random_.Chance(50)) {
       const Value weight = Input({taps});
-      return Emit(shape, left, fmt::format("+=! ({} ? {} * {}(r) : 0.0) where {}, r in 0:{}", guard, read, weight.name,
-                                           Ranges(shape), taps));
+      return Emit(shape, left,
+                  fmt::format("+=! ({} ? {} * {}(r) : 0.0) where {}, r in 0:{}", guard, read,
+                              weight.name, Ranges(shape), taps));
     }
-    Emit(shape, left, fmt::format("max=! ({} ? {} : -infinity()) where {}, r in 0:{}", guard, read, Ranges(shape), taps));
+    Emit(shape, left,
+         fmt::format("max=! ({} ? {} : -infinity()) where {}, r in 0:{}", guard, read,
+                     Ranges(shape), taps));
   }
 
   // The last axis into two, by division and remainder.
@@ -219,7 +258,9 @@ class Generator {
     Shape shape = from.shape;
     shape[0] = rows;
     const std::string left = Indices(shape);
-    Emit(shape, left, fmt::format("= {}({}(i){}) where {}", from.name, tables_.back().name, left.substr(1), Ranges(shape)));
+    Emit(shape, left,
+         fmt::format("= {}({}(i){}) where {}", from.name, tables_.back().name, left.substr(1),
+                     Ranges(shape)));
   }
 
   Random random_;
@@ -237,7 +278,8 @@ int64_t LimitOf(const Program& program, TensorId input) {
     for (size_t d = 0; d < e.args.size(); ++d) {
       for (ExprId read : Reads(program, e.args[d])) {
         const Affine& extent = program[e.tensor].extents[d];
-        if (program[read].tensor == input && extent.IsConstant()) limit = std::min(limit, extent.constant());
+        if (program[read].tensor == input && extent.IsConstant())
+          limit = std::min(limit, extent.constant());
       }
     }
   }
@@ -246,7 +288,9 @@ int64_t LimitOf(const Program& program, TensorId input) {
 
 }  // namespace
 
-std::string RandomProgramText(uint64_t seed, const RandomOptions& options) { return Generator(seed, options).Run(); }
+std::string RandomProgramText(uint64_t seed, const RandomOptions& options) {
+  return Generator(seed, options).Run();
+}
 
 Program RandomProgram(uint64_t seed, const RandomOptions& options) {
   const std::string text = RandomProgramText(seed, options);
@@ -264,8 +308,10 @@ std::vector<Tensor> RandomInputs(const Program& program, uint64_t seed) {
     Tensor tensor(program[id].dtype, *shape);
     const int64_t limit = IsFloat(program[id].dtype) ? 0 : LimitOf(program, id);
     for (int64_t k = 0; k < tensor.elems(); ++k) {
-      if (limit > 0) SetElemInt(tensor, k, random.Between(0, limit - 1));
-      else SetElem(tensor, k, static_cast<double>(random.Between(-1024, 1024)) / 512);
+      if (limit > 0)
+        SetElemInt(tensor, k, random.Between(0, limit - 1));
+      else
+        SetElem(tensor, k, static_cast<double>(random.Between(-1024, 1024)) / 512);
     }
     out.push_back(std::move(tensor));
   }

@@ -12,16 +12,18 @@ namespace weft::tc {
 
 struct RandomOptions {
   int32_t most_statements = 4;
-  bool gathers = true;        // reads at indices that are read
-  bool float64 = false;       // all floats are float64
+  bool gathers = true;   // reads at indices that are read
+  bool float64 = false;  // all floats are float64
 };
 
-// Chains of pointwise statements, contractions, guarded windows, reductions, broadcasts, transposes and
-// gathers over tensors of rank 1 to 4 with extents of 1 to 9. The same seed gives the same program.
+// Chains of pointwise statements, contractions, guarded windows, reductions, broadcasts, transposes
+// and gathers over tensors of rank 1 to 4 with extents of 1 to 9. The same seed gives the same
+// program.
 Program RandomProgram(uint64_t seed, const RandomOptions& options = {});
 std::string RandomProgramText(uint64_t seed, const RandomOptions& options = {});
 
-// Values near one, of both signs, for floats; integers that are legal wherever the program gathers with them.
+// Values near one, of both signs, for floats; integers that are legal wherever the program gathers
+// with them.
 std::vector<Tensor> RandomInputs(const Program& program, uint64_t seed);
 
 }  // namespace weft::tc

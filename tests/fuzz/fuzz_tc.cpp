@@ -1,4 +1,5 @@
-// Comprehension text from strangers: whatever binds also verifies, reads back as itself and runs within its limits.
+// Comprehension text from strangers: whatever binds also verifies, reads back as itself and runs
+// within its limits.
 #include <cstdlib>
 #include <string>
 
@@ -32,7 +33,8 @@ void Try(const Def& def) {
   WEFT_CHECK(verified.ok(), "{}\n{}", verified.ToString(), Print(*program));
   const Result<Program> again = Parse(Print(*program), "printed");
   WEFT_CHECK(again.ok(), "{}\n{}", again.status().ToString(), Print(*program));
-  WEFT_CHECK(Equal(*program, *again), "reads back different:\n{}\n{}", Print(*program), Print(*again));
+  WEFT_CHECK(Equal(*program, *again), "reads back different:\n{}\n{}", Print(*program),
+             Print(*again));
   std::vector<Tensor> inputs;
   for (TensorId id : Inputs(*program)) {
     const std::optional<Shape> shape = StaticExtents((*program)[id]);
