@@ -74,11 +74,27 @@ class ClusterBuilder {
       return Unfit("more parallel axes than the order has");
     }
     for (const Tile& tile : cluster_.tiles) {
+      const bool cut = tile.axis == cluster_.vector_axis && tile.sizes.back() > cluster_.vector_lanes &&
+                       tile.sizes.back() % cluster_.vector_lanes != 0;
+      if (cut) return Unfit(fmt::format("the lanes do not divide the tile of {}", tile.axis));
+      if (IsOpen(tile.axis)) {
+        return Unfit(fmt::format("axis {} is tiled and its extent is known only at run time", tile.axis));
+      }
       for (size_t i = 0; i + 1 < tile.sizes.size(); ++i) {
         if (tile.sizes[i] % tile.sizes[i + 1] != 0) return Unfit("an inner tile does not divide its outer");
       }
     }
     return std::nullopt;
+  }
+
+  bool IsOpen(const std::string& axis) const {
+    for (size_t k = 0; k < statements_.size(); ++k) {
+      const int32_t i = IndexOn(k, axis);
+      if (i < 0) continue;
+      const tc::Index& index = program_.statements[statements_[k]].indices[i];
+      if (!(index.hi - index.lo).IsConstant()) return true;
+    }
+    return false;
   }
 
   const std::vector<int64_t>& Sizes(const std::string& axis) const {
@@ -140,11 +156,9 @@ class ClusterBuilder {
       loops.lanes.push_back(index - base);
       return;
     }
-    // floor(points / lanes); whole when the tile is a multiple of the lanes.
-    const bool whole = sizes.empty() || sizes.back() % lanes == 0;
-    const Affine block = whole ? FloorDiv(index, lanes) - (sizes.empty() ? Affine(0)
-                                     : FloorDiv(index, sizes.back()) * (sizes.back() / lanes))
-                               : FloorDiv(index - base, lanes);
+    // floor(points / lanes): the lanes divide the tile.
+    const Affine above = sizes.empty() ? Affine(0) : FloorDiv(index, sizes.back()) * (sizes.back() / lanes);
+    const Affine block = FloorDiv(index, lanes) - above;
     into.push_back(block);
     loops.lanes.push_back(index - base - block * lanes);
   }

@@ -57,6 +57,7 @@ class Emitter {
   }
 
   const std::set<Var>& demoted() const { return demoted_; }
+  const Status& status() const { return status_; }
 
  private:
   // Drops what has become certain; false if the unit has no instance here.
@@ -286,7 +287,10 @@ class Emitter {
     loop.lo = {piece.lo};
     if (piece.hi < kOpen) loop.hi = {piece.hi + 1};
     if (kind != LoopKind::kVector) MovingBounds(v, actives, piece, loop);
-    WEFT_CHECK(!loop.hi.empty(), "a loop without an end");
+    if (loop.hi.empty()) {
+      status_ = Unsupported(fmt::format("the range of {} has no end that is known", plan_[v].name));
+      return {};
+    }
     const bool fixed = loop.lo.size() == 1 && loop.hi.size() == 1 && piece.hi < kOpen;
     if (kind == LoopKind::kUnroll && (!fixed || piece.hi - piece.lo >= kMostUnrolled)) {
       kind = LoopKind::kSerial;
@@ -344,12 +348,13 @@ class Emitter {
   }
 
   // The extent of a dimension that ends at a param.
-  Affine OpenExtent(Var v, const std::vector<Active>& actives, int64_t lo) const {
+  Affine OpenExtent(Var v, const std::vector<Active>& actives, int64_t lo) {
     for (const Constraint& c : actives[0].open) {
       const Linear l = LinearIn(c.e, v);
       if (l.a == -1 && scope_.Bound(l.rest)) return scope_.Place(l.rest) + 1 - lo;
     }
-    WEFT_CHECK(false, "a parallel loop without an end");
+    status_ = Unsupported(fmt::format("the range of {} has no end that is known", plan_[v].name));
+    return 1;
   }
 
   loops::StmtId Digit(Var v, Affine value, Interval hull, const Affine& extent) {
@@ -395,6 +400,7 @@ class Emitter {
   Values values_;
   Var vector_ = -1;                      // the dimension whose lanes are being written
   int64_t leaves_ = 0;
+  Status status_;
   std::set<Var> demoted_;                // meant to be unrolled or lanes, and are loops
 };
 
@@ -474,6 +480,7 @@ Result<loops::LoopNest> Emit(const ScheduleRequest& request, const Plan& plan) {
   std::vector<const Step*> since;        // clusters since the last barrier
   for (const Step& step : plan.clusters) {
     Stmts body = emitter.Cluster(step);
+    if (!emitter.status().ok()) return emitter.status();
     if (body.empty()) continue;
     if (!HoldsParallel(step)) {
       Stmt single{.kind = StmtKind::kSingle, .body = std::move(body)};

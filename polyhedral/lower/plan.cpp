@@ -284,7 +284,7 @@ class Builder {
       wanted.push_back(!index.reduction || part == Part::kUpdate || part == Part::kWhole);
     }
     for (const Member& member : path) unit.dims.push_back(member.dim);
-    WEFT_TRY(SolveIndices(program_, path, wanted, plan_.params, unit));
+    WEFT_TRY(SolveIndices(program_, path, wanted, unit));
     if (part == Part::kWhole || part == Part::kUpdate) AddConditions(statement, unit);
     plan_.units.push_back(std::move(unit));
     return Step{.kind = Step::Kind::kUnit, .unit = static_cast<int32_t>(plan_.units.size() - 1)};

@@ -95,7 +95,7 @@ struct Member {
 
 // Fills index and constraints of a unit from its path; `wanted[i]`: index i must come out.
 Status SolveIndices(const tc::Program& program, const std::vector<Member>& path,
-                    const std::vector<bool>& wanted, int32_t params, Unit& unit);
+                    const std::vector<bool>& wanted, Unit& unit);
 // Ranges of the dimensions by propagating the constraints of each unit.
 void InferRanges(Plan& plan);
 

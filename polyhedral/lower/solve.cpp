@@ -24,6 +24,27 @@ struct Unknown {
   int64_t divisor = 1;
 };
 
+// Floors in one form, whoever wrote them: coefficients of a dividend in [0, divisor), by
+// floor((x - 2 f)/3) = floor((x + f)/3) - f. Otherwise one floor would be two unknowns.
+Affine Canonical(const Affine& e) {
+  Affine result = e.constant();
+  for (const Affine::Term& t : e.terms()) {
+    if (!t.dividend) {
+      result += Affine::OfVar(t.var, t.coefficient);
+      continue;
+    }
+    const Affine dividend = Canonical(*t.dividend);
+    Affine whole = 0, rest = dividend.constant();
+    for (const Affine::Term& u : dividend.terms()) {
+      const Affine atom = u.dividend ? FloorDiv(*u.dividend, u.divisor) : Affine::OfVar(u.var);
+      whole += atom * FloorDiv(u.coefficient, t.divisor);
+      rest += atom * FloorMod(u.coefficient, t.divisor);
+    }
+    result += (whole + FloorDiv(rest, t.divisor)) * t.coefficient;
+  }
+  return result;
+}
+
 class System {
  public:
   System(const std::vector<Member>& path, size_t indices) {
@@ -115,8 +136,10 @@ void Add(Unit& unit, Affine e, Limit limit = Limit::kDomain) {
 
 }  // namespace
 
-Status SolveIndices(const tc::Program& program, const std::vector<Member>& path,
-                    const std::vector<bool>& wanted, int32_t params, Unit& unit) {
+Status SolveIndices(const tc::Program& program, const std::vector<Member>& members,
+                    const std::vector<bool>& wanted, Unit& unit) {
+  std::vector<Member> path = members;
+  for (Member& member : path) member.e = Canonical(member.e);
   const tc::Statement& statement = program.statements[unit.statement];
   const size_t n = statement.indices.size();
   const System system(path, n);
@@ -165,7 +188,6 @@ Status SolveIndices(const tc::Program& program, const std::vector<Member>& path,
     Add(unit, gap);
     Add(unit, -gap);
   }
-  (void)params;
   return {};
 }
 

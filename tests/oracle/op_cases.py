@@ -354,8 +354,30 @@ def resizes(c):
           exclude_outside=1, cubic_coeff_a=-0.5)
 
 
+def recurrents(c):
+    steps, batch, units, inputs = 5, 2, 3, 4
+    for op, gates in (('RNN', 1), ('GRU', 3), ('LSTM', 4)):
+        for direction in ('forward', 'reverse', 'bidirectional'):
+            n = 2 if direction == 'bidirectional' else 1
+            x = rand(steps, batch, inputs)
+            weights = [rand(n, gates * units, k, seed='w', low=-1, high=1) for k in (inputs, units)]
+            bias, state = rand(n, 2 * gates * units), [rand(n, batch, units, seed=s) for s in 'hc'][:1 + (op == 'LSTM')]
+            common = dict(outputs=2 + (op == 'LSTM'), by_runtime=True, hidden_size=units, direction=direction)
+            name = f'{op.lower()}_{direction}'
+            c.add(name, op, [x, *weights, bias, None, *state], **common)
+            c.add(f'{name}_bare', op, [x, *weights], **common)
+            c.add(f'{name}_lengths', op, [x, *weights, bias, np.array([5, 3], np.int32), *state], **common)
+            c.add(f'{name}_clipped', op, [x, *weights, bias, None, *state], clip=0.5, **common)
+        if op == 'GRU':
+            c.add('gru_after', op, [x, *weights, bias], linear_before_reset=1, **common)
+        if op == 'LSTM':
+            c.add('lstm_peepholes', op, [x, *weights, bias, None, *state, rand(n, 3 * units)], **common)
+            c.add('lstm_coupled', op, [x, *weights, bias], input_forget=1, **common)
+
+
 def seeded():
     c = Cases()
-    for family in (convolutions, contractions, pools, reductions, norms, softmaxes, layouts, gathers, pointwise, resizes):
+    for family in (convolutions, contractions, pools, reductions, norms, softmaxes, layouts, gathers, pointwise, resizes,
+                   recurrents):
         family(c)
     return c.out

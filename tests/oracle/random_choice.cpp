@@ -48,6 +48,7 @@ class Maker {
       if (Chance(75)) cluster.order.push_back(a);
     }
     std::ranges::shuffle(all, random_);
+    if (Chance(15) && std::ranges::count(cluster.order, all[0]) == 0) cluster.order.push_back(all[0]);
     for (const std::string& a : all) {
       if (Chance(40)) cluster.tiles.push_back(MakeTile(a));
       const bool in_order = std::ranges::count(cluster.order, a) > 0;
