@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "base/check.h"
@@ -32,7 +33,6 @@ struct Lanes {
   std::string lane;                 // the lane's number, as spelled
   std::vector<std::string> heads;   // "const int u = k + weft_u;"
   std::vector<std::string> masks;   // conditions
-  bool uniform() const { return heads.empty() && masks.empty(); }
 };
 
 class Body {
@@ -44,7 +44,8 @@ class Body {
         places_(places),
         launch_(launch),
         helpers_(helpers),
-        values_(nest, names, helpers) {}
+        values_(nest, names, helpers),
+        multiples_(nest.vars.size(), 1) {}
 
   std::string Run() {
     Block(nest_.body);
@@ -111,6 +112,8 @@ class Body {
   }
 
   void Inside(const Stmt& s) {
+    const int64_t start = s.lo.size() == 1 ? MultipleOf(s.lo[0]) : 1;
+    multiples_[static_cast<size_t>(s.var)] = std::gcd(start, s.step);
     values_.ranges().Push(s);
     Block(s.body);
     values_.ranges().Pop(s);
@@ -293,9 +296,17 @@ class Body {
     const Affine offset = loops::ElementOffset(b, index);
     if (offset.CoefficientOf(lanes_->var) != 1) return false;
     const Affine rest = offset - Affine::OfVar(lanes_->var) + lanes_->lo;
-    if (rest.Uses(lanes_->var) || rest.constant() % 4 != 0) return false;
-    return std::ranges::all_of(rest.terms(),
-                               [](const Affine::Term& t) { return t.coefficient % 4 == 0; });
+    return !rest.Uses(lanes_->var) && MultipleOf(rest) % 4 == 0;
+  }
+
+  // A number that divides every value of e: 0 if it is 0.
+  int64_t MultipleOf(const Affine& e) const {
+    int64_t multiple = e.constant();
+    for (const Affine::Term& t : e.terms()) {
+      const int64_t atom = t.dividend ? 1 : multiples_[static_cast<size_t>(t.var)];
+      multiple = std::gcd(multiple, t.coefficient * atom);
+    }
+    return std::abs(multiple);
   }
 
   void LaneLet(const Stmt& s) {
@@ -344,6 +355,7 @@ class Body {
   const Launch& launch_;
   Helpers& helpers_;
   Values values_;
+  std::vector<int64_t> multiples_;  // of the values of a loop's variable
   std::optional<Lanes> lanes_;
   std::string text_;
   int depth_ = 1;
