@@ -1,0 +1,90 @@
+// The walk over a nest that emits its function: statements (kernel.cpp), loops (kernel_loops.cpp)
+// and what statements compute (kernel_values.cpp).
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <map>
+#include <vector>
+
+#include "base/target.h"
+#include "codegen/llvm/memory.h"
+
+namespace weft::codegen {
+
+class KernelBuilder {
+ public:
+  KernelBuilder(const loops::LoopNest& nest, const Target& target, llvm::Module& module)
+      : nest_(nest),
+        target_(target),
+        module_(module),
+        b_(module.getContext()),
+        scope_(b_, nest),
+        ops_(b_, module),
+        memory_(b_, module, scope_, ops_, nest, static_cast<unsigned>(target.VectorBytes())) {}
+
+  void Build();
+
+ private:
+  // Statements.
+  void Body(const std::vector<loops::StmtId>& body);
+  void Statement(loops::StmtId id);
+  void If(const loops::Stmt& s);
+  void Single(const loops::Stmt& s);
+  void Barrier();
+  void Let(const loops::Stmt& s);
+  void Fault(const loops::Stmt& let, llvm::Value* found, llvm::Value* inside, const Chunk& chunk);
+  void Assign(const loops::Stmt& s);
+
+  // Loops.
+  void SerialLoop(const loops::Stmt& s);
+  void ParallelLoop(loops::StmtId id);
+  void UnrolledLoop(const loops::Stmt& s);
+  void VectorLoop(const loops::Stmt& s);
+  template <typename F>
+  void CountedLoop(llvm::Value* begin, llvm::Value* end, int64_t step, bool runs, bool poll,
+                   F body);
+  llvm::Value* BoundValue(const std::vector<Affine>& list, bool largest);
+  void PollCancel(llvm::BasicBlock* exit);
+  bool HoldsBarrier(const std::vector<loops::StmtId>& body) const;
+  bool HoldsLoop(const std::vector<loops::StmtId>& body) const;
+  unsigned LaneBytes(const std::vector<loops::StmtId>& body) const;
+  unsigned ValueBytes(loops::ExprId id, std::vector<bool>& seen) const;
+  bool ReadsElsewhere(const loops::Stmt& store) const;
+
+  // Values.
+  LaneValue Evaluate(loops::ExprId id, const Chunk& chunk, const Mask& mask,
+                     std::map<loops::ExprId, LaneValue>& known);
+  LaneValue AffineValue(const loops::Expr& e, const Chunk& chunk);
+  Mask ActiveMask(const Chunk& chunk);
+
+  llvm::BasicBlock* Block(const char* name) {
+    return llvm::BasicBlock::Create(module_.getContext(), name, function_);
+  }
+  llvm::Value* Field(size_t offset, llvm::Type* type) {
+    return b_.CreateLoad(type, b_.CreateGEP(b_.getInt8Ty(), args_, b_.getInt64(offset)));
+  }
+  llvm::Function* FaultFunction();
+
+  const loops::LoopNest& nest_;
+  const Target& target_;
+  llvm::Module& module_;
+  llvm::IRBuilder<> b_;
+  Scope scope_;
+  Ops ops_;
+  MemoryEmitter memory_;
+  llvm::Function* function_ = nullptr;
+  llvm::Value *args_ = nullptr, *rank_ = nullptr, *size_ = nullptr, *cancel_ = nullptr;
+  std::vector<Chunk> chunks_ = {Chunk{}};
+  bool in_vector_ = false;
+  bool polled_ = false;  // an outer loop looks at the cancel flag
+  bool streams_ = false;
+  struct LaneIf {
+    const std::vector<Affine>* conditions;
+    bool negated;
+  };
+  std::vector<LaneIf> lane_ifs_;
+};
+
+}  // namespace weft::codegen

@@ -1,0 +1,198 @@
+// Loops: counted, split over the team, expanded, in lanes.
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/MDBuilder.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "codegen/llvm/kernel_builder.h"
+
+namespace weft::codegen {
+
+using llvm::BasicBlock;
+using llvm::Value;
+using loops::ExprId;
+using loops::LoopKind;
+using loops::Stmt;
+using loops::StmtId;
+using loops::StmtKind;
+
+Value* KernelBuilder::BoundValue(const std::vector<Affine>& list, bool largest) {
+  Value* bound = nullptr;
+  for (const Affine& e : list) {
+    Value* value = scope_.Emit(scope_.Resolve(e));
+    const auto id = largest ? llvm::Intrinsic::smax : llvm::Intrinsic::smin;
+    bound = bound ? b_.CreateBinaryIntrinsic(id, bound, value) : value;
+  }
+  return bound;
+}
+
+// Head-tested once, then tested at the end of each iteration. body(value of the counter).
+template <typename F>
+void KernelBuilder::CountedLoop(Value* begin, Value* end, int64_t step, bool runs, bool poll,
+                                F body) {
+  BasicBlock *before = b_.GetInsertBlock(), *head = Block("loop"), *exit = Block("done");
+  if (runs) {
+    b_.CreateBr(head);
+  } else {
+    b_.CreateCondBr(b_.CreateICmpSLT(begin, end), head, exit);
+  }
+  b_.SetInsertPoint(head);
+  llvm::PHINode* counter = b_.CreatePHI(b_.getInt64Ty(), 2);
+  counter->addIncoming(begin, before);
+  if (poll) PollCancel(exit);
+  scope_.OpenLevel();
+  body(counter);
+  scope_.CloseLevel();
+  Value* next = b_.CreateAdd(counter, b_.getInt64(static_cast<uint64_t>(step)), "", true, true);
+  counter->addIncoming(next, b_.GetInsertBlock());
+  b_.CreateCondBr(b_.CreateICmpSLT(next, end), head, exit);
+  b_.SetInsertPoint(exit);
+}
+
+// Once the flag is set, every loop that polls is left at once. Barriers are still waited at, so
+// that no rank is left alone: loops that hold one don't poll.
+void KernelBuilder::PollCancel(BasicBlock* exit) {
+  auto* flag = b_.CreateAlignedLoad(b_.getInt32Ty(), cancel_, llvm::Align(4));
+  flag->setAtomic(llvm::AtomicOrdering::Monotonic);
+  BasicBlock* go = Block("go");
+  llvm::MDBuilder md(module_.getContext());
+  b_.CreateCondBr(b_.CreateICmpEQ(flag, b_.getInt32(0)), go, exit,
+                  md.createBranchWeights(1 << 20, 1));
+  b_.SetInsertPoint(go);
+}
+
+bool KernelBuilder::HoldsBarrier(const std::vector<StmtId>& body) const {
+  return std::ranges::any_of(body, [&](StmtId id) {
+    return nest_[id].kind == StmtKind::kBarrier || HoldsBarrier(nest_[id].body) ||
+           HoldsBarrier(nest_[id].otherwise);
+  });
+}
+
+bool KernelBuilder::HoldsLoop(const std::vector<StmtId>& body) const {
+  return std::ranges::any_of(body, [&](StmtId id) {
+    const Stmt& s = nest_[id];
+    const bool loop =
+        s.kind == StmtKind::kFor && (s.loop == LoopKind::kSerial || s.loop == LoopKind::kParallel);
+    return loop || HoldsLoop(s.body) || HoldsLoop(s.otherwise);
+  });
+}
+
+void KernelBuilder::SerialLoop(const Stmt& s) {
+  const int64_t trip = loops::ConstantTrip(s);
+  if (trip == 0) return;
+  scope_.ranges().Push(s);
+  if (trip == 1) {
+    scope_.Substitute(s.var, scope_.Resolve(s.lo[0]));
+    Body(s.body);
+  } else {
+    Value *lo = BoundValue(s.lo, true), *hi = BoundValue(s.hi, false);
+    const bool poll = !polled_ && !HoldsBarrier(s.body) && HoldsLoop(s.body);
+    const bool outer = std::exchange(polled_, polled_ || poll);
+    const bool simple = s.lo.size() == 1 && s.lo[0].IsConstant();
+    const int64_t multiple = simple ? std::gcd(s.lo[0].constant(), s.step) : 1;
+    CountedLoop(lo, hi, s.step, trip > 0, poll, [&](Value* counter) {
+      scope_.Bind(s.var, counter, multiple);
+      Body(s.body);
+    });
+    polled_ = outer;
+  }
+  scope_.ranges().Pop(s);
+}
+
+// A band of parallel loops: this rank's share of the product of their ranges.
+void KernelBuilder::ParallelLoop(StmtId id) {
+  const std::vector<StmtId> band = loops::ParallelBand(nest_, id);
+  std::vector<Value*> starts, trips;
+  Value* total = b_.getInt64(1);
+  for (StmtId member : band) {
+    const Stmt& s = nest_[member];
+    Value* lo = BoundValue(s.lo, true);
+    Value* length = b_.CreateSub(BoundValue(s.hi, false), lo);
+    length = b_.CreateAdd(length, b_.getInt64(static_cast<uint64_t>(s.step - 1)));
+    Value* trip = b_.CreateSDiv(length, b_.getInt64(static_cast<uint64_t>(s.step)));
+    trips.push_back(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, trip, b_.getInt64(0)));
+    starts.push_back(lo);
+    total = b_.CreateMul(total, trips.back());
+  }
+  Value* rank = b_.CreateZExt(rank_, b_.getInt64Ty());
+  Value* size = b_.CreateZExt(size_, b_.getInt64Ty());
+  Value* begin = b_.CreateUDiv(b_.CreateMul(total, rank), size);
+  Value* end = b_.CreateUDiv(b_.CreateMul(total, b_.CreateAdd(rank, b_.getInt64(1))), size);
+  const bool poll = HoldsLoop(nest_[band.back()].body);
+  const bool outer = std::exchange(polled_, poll);
+  CountedLoop(begin, end, 1, false, poll, [&](Value* counter) {
+    llvm::IRBuilder<> at(scope_.anchor());
+    Value* rest = counter;
+    for (size_t k = band.size(); k-- > 0;) {
+      const Stmt& s = nest_[band[k]];
+      Value* place = k == 0 ? rest : at.CreateURem(rest, trips[k]);
+      rest = k == 0 ? rest : at.CreateUDiv(rest, trips[k]);
+      Value* scaled = at.CreateMul(place, b_.getInt64(static_cast<uint64_t>(s.step)));
+      const bool simple = s.lo.size() == 1 && s.lo[0].IsConstant();
+      scope_.Bind(s.var, at.CreateAdd(starts[k], scaled),
+                  simple ? std::gcd(s.lo[0].constant(), s.step) : 1);
+    }
+    for (StmtId member : band) scope_.ranges().Push(nest_[member]);
+    Body(nest_[band.back()].body);
+    for (size_t k = band.size(); k-- > 0;) scope_.ranges().Pop(nest_[band[k]]);
+  });
+  polled_ = outer;
+}
+
+void KernelBuilder::UnrolledLoop(const Stmt& s) {
+  const int64_t trip = loops::ConstantTrip(s);
+  scope_.ranges().Push(s);
+  const Affine lo = scope_.Resolve(s.lo[0]);
+  for (int64_t i = 0; i < trip; ++i) {
+    scope_.Substitute(s.var, lo + i * s.step);
+    Body(s.body);
+  }
+  scope_.ranges().Pop(s);
+}
+
+// The size of the widest value that is computed, which decides how many lanes fill a register.
+unsigned KernelBuilder::ValueBytes(ExprId id, std::vector<bool>& seen) const {
+  if (seen[id.index]) return 1;
+  seen[id.index] = true;
+  const loops::Expr& e = nest_[id];
+  unsigned bytes = std::max<unsigned>(1, ops_.RegisterType(e.dtype)->getScalarSizeInBits() / 8);
+  for (ExprId arg : e.args) bytes = std::max(bytes, ValueBytes(arg, seen));
+  return bytes;
+}
+
+unsigned KernelBuilder::LaneBytes(const std::vector<StmtId>& body) const {
+  unsigned bytes = 1;
+  std::vector<bool> seen(nest_.exprs.size());
+  for (StmtId id : body) {
+    const Stmt& s = nest_[id];
+    if (s.value.valid()) bytes = std::max(bytes, ValueBytes(s.value, seen));
+    bytes = std::max({bytes, LaneBytes(s.body), LaneBytes(s.otherwise)});
+  }
+  return bytes;
+}
+
+// Full registers, then one in which not all lanes count, or a narrower one.
+void KernelBuilder::VectorLoop(const Stmt& s) {
+  const int64_t trip = loops::ConstantTrip(s);
+  if (trip == 0) return;
+  const int64_t full = target_.VectorBytes() / LaneBytes(s.body);
+  chunks_.clear();
+  for (int64_t first = 0; first < trip; first += full) {
+    Chunk chunk{.first = first, .active = std::min(full, trip - first), .number = chunks_.size()};
+    chunk.width = 1;
+    while (chunk.width < chunk.active) chunk.width *= 2;
+    chunks_.push_back(chunk);
+  }
+  in_vector_ = true;
+  scope_.OpenLanes(s.var, s.lo[0], s.step);
+  scope_.ranges().Push(s);
+  Body(s.body);
+  scope_.ranges().Pop(s);
+  scope_.CloseLanes();
+  in_vector_ = false;
+  chunks_ = {Chunk{}};
+}
+
+}  // namespace weft::codegen

@@ -1,0 +1,182 @@
+// What statements compute: expressions over the lanes of a chunk, stores, and integers that are
+// checked.
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/MDBuilder.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+
+#include "codegen/llvm/kernel_builder.h"
+#include "plan/kernel_abi.h"
+
+namespace weft::codegen {
+
+using llvm::BasicBlock;
+using llvm::Value;
+using loops::ExprId;
+using loops::ExprKind;
+using loops::Stmt;
+
+Mask KernelBuilder::ActiveMask(const Chunk& chunk) {
+  Mask mask;
+  for (const LaneIf& lane_if : lane_ifs_) {
+    const Mask own = memory_.MaskOf(*lane_if.conditions, chunk);
+    mask = memory_.Both(mask, lane_if.negated ? memory_.Not(own, chunk) : own);
+  }
+  return mask;
+}
+
+// True if the value reads other elements of the buffer that the store writes: all lanes must be
+// read first.
+bool KernelBuilder::ReadsElsewhere(const Stmt& store) const {
+  std::vector<ExprId> todo = {store.value};
+  std::vector<bool> seen(nest_.exprs.size());
+  while (!todo.empty()) {
+    const ExprId id = todo.back();
+    todo.pop_back();
+    if (seen[id.index]) continue;
+    seen[id.index] = true;
+    const loops::Expr& e = nest_[id];
+    if (e.kind == ExprKind::kLoad && e.buffer == store.buffer && e.index != store.index)
+      return true;
+    todo.insert(todo.end(), e.args.begin(), e.args.end());
+  }
+  return false;
+}
+
+void KernelBuilder::Assign(const Stmt& s) {
+  const bool all_first = chunks_.size() > 1 && ReadsElsewhere(s);
+  std::vector<LaneValue> values;
+  std::vector<Mask> masks;
+  for (const Chunk& chunk : chunks_) {
+    std::map<ExprId, LaneValue> known;
+    masks.push_back(ActiveMask(chunk));
+    if (masks.back().never) {
+      values.emplace_back();
+      continue;
+    }
+    values.push_back(Evaluate(s.value, chunk, masks.back(), known));
+    if (!all_first) memory_.Store(s, chunk, masks.back(), values.back());
+  }
+  for (size_t i = 0; all_first && i < chunks_.size(); ++i)
+    memory_.Store(s, chunks_[i], masks[i], values[i]);
+}
+
+LaneValue KernelBuilder::Evaluate(ExprId id, const Chunk& chunk, const Mask& mask,
+                                  std::map<ExprId, LaneValue>& known) {
+  if (const auto it = known.find(id); it != known.end()) return it->second;
+  const loops::Expr& e = nest_[id];
+  LaneValue result;
+  if (e.kind == ExprKind::kLiteral) {
+    result = {ops_.Literal(e.dtype, e.literal), false};
+  } else if (e.kind == ExprKind::kAffine) {
+    result = AffineValue(e, chunk);
+  } else if (e.kind == ExprKind::kLoad) {
+    result = memory_.Load(e, chunk, mask);
+  } else {
+    std::vector<LaneValue> parts;
+    for (ExprId arg : e.args) parts.push_back(Evaluate(arg, chunk, mask, known));
+    // What is the same in all lanes is computed once.
+    result.is_vector = std::ranges::any_of(parts, [](const LaneValue& v) { return v.is_vector; });
+    std::vector<Value*> args;
+    for (const LaneValue& part : parts)
+      args.push_back(result.is_vector ? memory_.Splat(part, chunk) : part.value);
+    result.value = ops_.Emit(e.op, nest_[e.args.back()].dtype, e.dtype, args);
+  }
+  return known[id] = result;
+}
+
+LaneValue KernelBuilder::AffineValue(const loops::Expr& e, const Chunk& chunk) {
+  const bool is_vector = chunk.width > 1 && scope_.LaneDependent(e.index[0]);
+  if (!is_vector && !scope_.LaneDependent(e.index[0])) {
+    return {ops_.Cast(Dtype::kI64, e.dtype, scope_.Emit(scope_.Resolve(e.index[0]))), false};
+  }
+  Value* value = scope_.EmitLanes(e.index[0], chunk);
+  // Through 32 bits where they suffice: conversions of 64-bit lanes are slow.
+  const Interval range = scope_.ranges().Of(e.index[0]);
+  if (is_vector && IsFloat(e.dtype) && range.lo >= INT32_MIN && range.hi <= INT32_MAX) {
+    return {ops_.Cast(Dtype::kI32, e.dtype, ops_.Cast(Dtype::kI64, Dtype::kI32, value)), true};
+  }
+  return {ops_.Cast(Dtype::kI64, e.dtype, value), is_vector};
+}
+
+// The value is checked, a violation reported, and the value replaced by the least legal one.
+void KernelBuilder::Let(const Stmt& s) {
+  std::vector<Value*> lanes;
+  for (const Chunk& chunk : chunks_) {
+    std::map<ExprId, LaneValue> known;
+    const Mask mask = ActiveMask(chunk);
+    const LaneValue found = Evaluate(s.value, chunk, mask, known);
+    Value* value = memory_.Splat(
+        {ops_.Cast(nest_[s.value].dtype, Dtype::kI64, found.value), found.is_vector}, chunk);
+    Value *lo = scope_.EmitLanes(s.lo[0], chunk), *hi = scope_.EmitLanes(s.hi[0], chunk);
+    Value* inside = b_.CreateAnd(b_.CreateICmpSGE(value, lo), b_.CreateICmpSLT(value, hi));
+    Value* clamped = b_.CreateSelect(inside, value, lo);
+    Value* unused = nullptr;  // lanes that don't count can't be at fault
+    if (chunk.width > 1 && mask.lanes) unused = b_.CreateNot(mask.lanes);
+    if (chunk.width == 1 && mask.uniform) unused = b_.CreateNot(mask.uniform);
+    Fault(s, value, unused ? b_.CreateOr(inside, unused) : inside, chunk);
+    lanes.push_back(clamped);
+  }
+  scope_.ranges().Push(s);
+  if (in_vector_) return scope_.BindLanes(s.var, std::move(lanes));
+  scope_.OpenLevel();
+  scope_.Bind(s.var, lanes[0]);
+}
+
+void KernelBuilder::Fault(const Stmt& let, Value* found, Value* inside, const Chunk& chunk) {
+  const auto lane_of = [&](Value* v, int64_t lane) {
+    return chunk.width == 1 ? v : b_.CreateExtractElement(v, static_cast<uint64_t>(lane));
+  };
+  Value* all = lane_of(inside, 0);
+  for (int64_t lane = 1; lane < chunk.active; ++lane)
+    all = b_.CreateAnd(all, lane_of(inside, lane));
+  BasicBlock *fault = Block("fault"), *after = Block("inside");
+  llvm::MDBuilder md(module_.getContext());
+  b_.CreateCondBr(all, after, fault, md.createBranchWeights(1 << 20, 1));
+  b_.SetInsertPoint(fault);
+  for (int64_t lane = 0; lane < chunk.active; ++lane) {
+    b_.CreateCall(FaultFunction(),
+                  {args_, lane_of(inside, lane),
+                   b_.getInt64(static_cast<uint64_t>(let.buffer.index)), lane_of(found, lane)});
+  }
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+}
+
+// void fault(args, inside, operand, index): the first to find something fills the slot.
+llvm::Function* KernelBuilder::FaultFunction() {
+  if (llvm::Function* known = module_.getFunction("weft_fault")) return known;
+  llvm::Type *ptr = b_.getPtrTy(), *i64 = b_.getInt64Ty();
+  auto* type = llvm::FunctionType::get(b_.getVoidTy(), {ptr, b_.getInt1Ty(), i64, i64}, false);
+  auto* f = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, "weft_fault", module_);
+  f->addFnAttr(llvm::Attribute::NoInline);
+  f->addFnAttr(llvm::Attribute::Cold);
+  const auto block = [&](const char* name) {
+    return BasicBlock::Create(module_.getContext(), name, f);
+  };
+  BasicBlock *entry = block("entry"), *claim = block("claim"), *fill = block("fill"),
+             *out = block("out");
+  llvm::IRBuilder<> b(entry);
+  b.CreateCondBr(f->getArg(1), out, claim);
+  b.SetInsertPoint(claim);
+  Value* slot = b.CreateLoad(
+      ptr, b.CreateGEP(b.getInt8Ty(), f->getArg(0), b.getInt64(offsetof(KernelArgs, fault))));
+  auto* won =
+      b.CreateAtomicCmpXchg(slot, b.getInt64(0), b.getInt64(1), llvm::Align(8),
+                            llvm::AtomicOrdering::AcquireRelease, llvm::AtomicOrdering::Acquire);
+  b.CreateCondBr(b.CreateExtractValue(won, 1), fill, out);
+  b.SetInsertPoint(fill);
+  const auto set = [&](size_t offset, Value* v) {
+    b.CreateStore(v, b.CreateGEP(b.getInt8Ty(), slot, b.getInt64(offset)));
+  };
+  set(offsetof(KernelFault, operand), f->getArg(2));
+  set(offsetof(KernelFault, index), f->getArg(3));
+  b.CreateBr(out);
+  b.SetInsertPoint(out);
+  b.CreateRetVoid();
+  return f;
+}
+
+}  // namespace weft::codegen
