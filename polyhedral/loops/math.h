@@ -2,9 +2,18 @@
 //
 // AddOp calls ExpandMath for every operation of class Math, so a nest never holds one. The
 // expansions (range reduction, Horner polynomials by fma, exponent arithmetic by bit operations)
-// are the same for every vector width and target. Errors against correctly rounded results,
-// measured exhaustively for f32 by a test: stated beside each function in math.cpp and in
-// docs/performance.md.
+// are the same for every vector width and target. NaN, infinities, signed zeros and subnormal
+// results are kept.
+//
+// Largest errors in ulps of the result, over bit patterns from one end of the type to the other,
+// which codegen/llvm/math_test.cpp measures and bounds:
+//
+//   f32   exp 0.94, log 0.80, tanh 2.19, erf 1.36, sigmoid 2.17, expm1 1.31; all others, computed
+//   in
+//         f64, 0.50
+//   f64   exp 0.94, log 0.77, tanh 2.45, erf 1.6, sigmoid 2.06, pow 2.99, asin 3.25; others below 3
+//
+// sin, cos and tan give NaN from |x| = 2^52 on.
 #pragma once
 
 #include <span>
