@@ -85,7 +85,9 @@ class Interpreter {
         if (next_input == inputs_.size())
           return Usage(fmt::format("the input '{}' is missing", decl.name));
         tensor = inputs_[next_input++];
-        if (tensor.dtype() != decl.dtype || tensor.shape() != shape) {
+        // A widened run takes floats as they were widened before, too.
+        if ((tensor.dtype() != decl.dtype && tensor.dtype() != m_.TypeOf(decl.dtype)) ||
+            tensor.shape() != shape) {
           return Usage(fmt::format("found {}{} for the input '{}', expected {}{}",
                                    DtypeName(tensor.dtype()), weft::Print(tensor.shape()),
                                    decl.name, DtypeName(decl.dtype), weft::Print(shape)));
