@@ -121,7 +121,7 @@ TEST(Executor, RunsKernelsCallsAndViews) {
     ASSERT_TRUE(executor);
     float expected = 0;
     for (int i = 0; i < kElems; ++i) expected += 2 * static_cast<float>((kElems - 1 - i + 1) * (i + 1));
-    for (int round = 0; round < 20; ++round) {
+    for (int round = 0; round < 5; ++round) {
       const std::vector<Tensor> inputs = {Iota()};
       auto outputs = executor->Run(inputs);
       ASSERT_TRUE(outputs.ok()) << outputs.status().ToString();

@@ -1,0 +1,171 @@
+// weft._weft: what python/weft/__init__.py is made of. Checks and conversions that read better in Python
+// are there; here are calls without the interpreter's lock, and errors with their parts.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <optional>
+
+#include "base/cache/file_cache.h"
+#include "driver/build.h"
+#include "driver/options.h"
+#include "executor/executor.h"
+#include "fallback/execute.h"
+#include "plan/file.h"
+
+namespace nb = nanobind;
+
+namespace weft::python {
+namespace {
+
+using Input = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+using Output = nb::ndarray<nb::c_contig, nb::device::cpu>;
+
+// Raises weft.Error, which has a Status's parts as attributes.
+[[noreturn]] void Raise(const Status& status) {
+  const nb::object type = nb::module_::import_("weft").attr("Error");
+  const nb::object error = type(static_cast<int>(status.code()), status.what(), status.where(), status.hint(), status.ToString());
+  PyErr_SetObject(type.ptr(), error.ptr());
+  throw nb::python_error();
+}
+
+template <typename T>
+T ValueOrRaise(Result<T> result) {
+  if (!result.ok()) Raise(result.status());
+  return *std::move(result);
+}
+
+// Runs body without the lock and raises its failure with it.
+template <typename F>
+auto Unlocked(const F& body) {
+  auto result = [&] {
+    const nb::gil_scoped_release release;
+    return body();
+  }();
+  return ValueOrRaise(std::move(result));
+}
+
+// A plan that runs; its machine code is in the cache, or was compiled when it was loaded.
+struct Loaded {
+  std::unique_ptr<executor::Executor> executor;
+  const plan::Plan& plan() const { return executor->plan(); }
+};
+
+std::optional<FileCache> OpenCache(const std::optional<std::string>& directory) {
+  if (directory) return ValueOrRaise(FileCache::Open(*directory));
+  const auto standard = FileCache::DefaultDirectory();
+  if (!standard.ok()) return std::nullopt;
+  auto cache = FileCache::Open(*standard);  // works without one
+  return cache.ok() ? std::optional<FileCache>(*std::move(cache)) : std::nullopt;
+}
+
+struct BuildRequest {
+  std::string path, target;
+  int32_t threads;
+  std::vector<std::pair<std::string, Shape>> shapes;
+  std::map<std::string, int64_t> dims;
+  double budget;
+  std::optional<std::string> force, cache_dir;
+};
+
+Loaded Build(const BuildRequest& request) {
+  driver::BuildOptions options;
+  options.target = ValueOrRaise(ParseTarget(request.target));
+  if (request.threads > 0) options.target.threads = request.threads;
+  options.shapes = request.shapes;
+  options.symbols = request.dims;
+  options.budget_s = request.budget;
+  using Force = partition::PartitionOptions::Force;
+  if (request.force == "own") options.partition.force = Force::kOwn;
+  else if (request.force == "vendor") options.partition.force = Force::kVendor;
+  else if (request.force) Raise(Usage("force: expected own or vendor"));
+  options.partition.vendor = !fallback::LibraryVersion(fallback::Library::kOnednn).empty();
+  const auto cache = OpenCache(request.cache_dir);
+  options.cache = cache ? &*cache : nullptr;
+  std::unique_ptr<TuningDb> tuning;
+  if (cache)
+    if (auto db = TuningDb::Open(cache->directory() + "/tuning.db"); db.ok()) tuning = *std::move(db);
+  options.tuning = tuning.get();
+  return Unlocked([&]() -> Result<Loaded> {
+    WEFT_TRY(driver::Built built, driver::Build(request.path, options));
+    Loaded loaded;
+    WEFT_TRY(loaded.executor, driver::MakeExecutor(std::move(built.plan), options.cache, request.threads));
+    return loaded;
+  });
+}
+
+Loaded Load(const std::string& path, int32_t threads, const std::optional<std::string>& cache_dir) {
+  const auto cache = OpenCache(cache_dir);
+  return Unlocked([&]() -> Result<Loaded> {
+    WEFT_TRY(plan::Plan plan, plan::ReadPlan(path));
+    Loaded loaded;
+    WEFT_TRY(loaded.executor, driver::MakeExecutor(std::move(plan), cache ? &*cache : nullptr, threads));
+    return loaded;
+  });
+}
+
+void Save(const Loaded& loaded, const std::string& path) {
+  Unlocked([&]() -> Result<bool> {
+    WEFT_TRY(plan::WritePlan(loaded.plan(), path));
+    return true;
+  });
+}
+
+// (name, dtype, shape) of each; dtype as numpy says it, but bf16, which numpy does not know.
+nb::list Describe(const Loaded& loaded, size_t index, bool inputs) {
+  const plan::Specialization& s = loaded.plan().specializations.at(index);
+  nb::list list;
+  for (plan::BufferId id : inputs ? s.inputs : s.outputs) {
+    const plan::Buffer& b = s.buffers[id.index];
+    list.append(nb::make_tuple(b.name, std::string(DtypeName(b.dtype)), nb::tuple(nb::cast(b.shape))));
+  }
+  return list;
+}
+
+size_t Select(const Loaded& loaded, const std::vector<Shape>& shapes) {
+  return ValueOrRaise(loaded.executor->Select(shapes));
+}
+
+// Arrays that Python has checked: type, shape, order.
+void Run(Loaded& loaded, size_t index, const std::vector<Input>& inputs, const std::vector<Output>& outputs) {
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  for (const Input& array : inputs) in.push_back(array.data());
+  for (const Output& array : outputs) out.push_back(array.data());
+  Unlocked([&]() -> Result<bool> {
+    WEFT_TRY(loaded.executor->Run(index, in, out));
+    return true;
+  });
+}
+
+}  // namespace
+}  // namespace weft::python
+
+NB_MODULE(_weft, m) {
+  using namespace weft::python;
+  m.attr("version") = WEFT_VERSION;
+  nb::class_<Loaded>(m, "Loaded")
+      .def_prop_ro("name", [](const Loaded& l) { return l.plan().name; })
+      .def_prop_ro("threads", [](const Loaded& l) { return l.executor->threads(); })
+      .def_prop_ro("target", [](const Loaded& l) { return weft::Print(l.plan().target); })
+      .def_prop_ro("specializations", [](const Loaded& l) { return l.plan().specializations.size(); })
+      .def("describe", &Describe)
+      .def("select", &Select)
+      .def("run", &Run)
+      .def("save", &Save)
+      .def("cancel", [](Loaded& l) { l.executor->Cancel(); })
+      .def("text", [](const Loaded& l) { return weft::plan::Print(l.plan()); });
+  m.def("build", [](std::string path, std::string target, int32_t threads,
+                    std::vector<std::pair<std::string, weft::Shape>> shapes, std::map<std::string, int64_t> dims,
+                    double budget, std::optional<std::string> force, std::optional<std::string> cache_dir) {
+    return Build({std::move(path), std::move(target), threads, std::move(shapes), std::move(dims), budget,
+                  std::move(force), std::move(cache_dir)});
+  }, nb::arg("path"), nb::arg("target"), nb::arg("threads"), nb::arg("shapes"), nb::arg("dims"), nb::arg("budget"),
+        nb::arg("force").none(), nb::arg("cache_dir").none());
+  m.def("load", &Load, nb::arg("path"), nb::arg("threads"), nb::arg("cache_dir").none());
+}

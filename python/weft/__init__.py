@@ -1,0 +1,133 @@
+"""weft: from an ONNX network to a plan of fused kernels and library calls, and running it.
+
+    plan = weft.build('digits.onnx')
+    probabilities = plan.run({'image': image})['probabilities']
+    plan.save('digits.plan')
+"""
+import os
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ['Error', 'Plan', 'Tensor', 'build', 'load', '__version__']
+
+
+class Error(Exception):
+    """What the command line would have said: `code` is its exit code; `where` and `hint` may be empty."""
+
+    def __init__(self, code, what, where='', hint='', message=''):
+        super().__init__(message or what)
+        self.code, self.what, self.where, self.hint = code, what, where, hint
+
+    def __reduce__(self):
+        return Error, (self.code, self.what, self.where, self.hint, str(self))
+
+
+from . import _weft  # noqa: E402: it raises Error
+
+__version__ = _weft.version
+
+_NUMPY = {'bool': np.bool_, 'u8': np.uint8, 'i8': np.int8, 'u16': np.uint16, 'i16': np.int16, 'u32': np.uint32,
+          'i32': np.int32, 'u64': np.uint64, 'i64': np.int64, 'f16': np.float16, 'f32': np.float32, 'f64': np.float64,
+          'bf16': np.uint16}  # numpy has no bfloat16: its bits
+
+
+class Tensor(NamedTuple):
+    """An input or output of a plan."""
+    name: str
+    dtype: np.dtype
+    shape: tuple
+
+
+class Plan:
+    """A network that is ready to run. Runs of one plan take turns; others go on meanwhile."""
+
+    def __init__(self, loaded):
+        self._loaded = loaded
+        self._specializations = [tuple([Tensor(name, np.dtype(_NUMPY[dtype]), shape) for name, dtype, shape in
+                                        loaded.describe(i, is_input)] for is_input in (True, False))
+                                 for i in range(loaded.specializations)]
+        self._by_shapes = {tuple(t.shape for t in ins): i for i, (ins, _) in reversed(list(enumerate(self._specializations)))}
+
+    @property
+    def name(self):
+        return self._loaded.name
+
+    @property
+    def target(self):
+        return self._loaded.target
+
+    @property
+    def threads(self):
+        return self._loaded.threads
+
+    @property
+    def inputs(self):
+        """Of the first specialization, in the network's order."""
+        return list(self._specializations[0][0]) if self._specializations else []
+
+    @property
+    def outputs(self):
+        return list(self._specializations[0][1]) if self._specializations else []
+
+    @property
+    def specializations(self):
+        """(inputs, outputs) for each set of shapes that the plan was built for."""
+        return [(list(ins), list(outs)) for ins, outs in self._specializations]
+
+    def run(self, inputs):
+        """Runs on a dict by name, or a list in order; gives a dict of outputs by name. Arrays that are
+        C-contiguous and of the right type are read where they are; nothing is ever cast."""
+        arrays = self._arrays(inputs)
+        shapes = tuple(a.shape for a in arrays)
+        index = self._by_shapes.get(shapes)
+        if index is None:
+            index = self._loaded.select([list(s) for s in shapes])  # raises, and lists what there is
+        expected, described = self._specializations[index]
+        for tensor, array in zip(expected, arrays):
+            if array.dtype != tensor.dtype:
+                raise Error(2, f'found {array.dtype}, expected {tensor.dtype}', f'input "{tensor.name}"')
+        outputs = [np.empty(t.shape, t.dtype) for t in described]
+        self._loaded.run(index, arrays, outputs)
+        return {t.name: a for t, a in zip(described, outputs)}
+
+    def _arrays(self, inputs):
+        names = [t.name for t in self.inputs]
+        if isinstance(inputs, dict):
+            unknown, missing = [n for n in inputs if n not in names], [n for n in names if n not in inputs]
+            if unknown or missing:
+                raise Error(2, f'found inputs {sorted(map(str, inputs))}, expected {names}')
+            inputs = [inputs[n] for n in names]
+        elif len(inputs) != len(names):
+            raise Error(2, f'found {len(inputs)} inputs, expected {names}')
+        # Not ascontiguousarray, which would make a vector of a scalar.
+        return [np.require(a, dtype=np.asarray(a).dtype.newbyteorder('='), requirements='C') for a in inputs]
+
+    def save(self, path):
+        """Writes the plan file, whole or not at all."""
+        self._loaded.save(os.fspath(path))
+
+    def cancel(self):
+        """Ends the run that is going on in another thread, which raises Error with code 130."""
+        self._loaded.cancel()
+
+    def __str__(self):
+        return self._loaded.text()
+
+    def __repr__(self):
+        return f'<weft.Plan {self.name!r} for {self.target}>'
+
+
+def build(path, *, target='cpu', threads=0, shapes=None, dims=None, budget=0, force=None, cache_dir=None):
+    """Builds a plan from an ONNX file.
+
+    shapes: {'input': (1, 3, 224, 224)}; dims: {'batch': 8}; budget: seconds to measure in, 0 estimates only;
+    force: 'own' or 'vendor'; threads: 0 takes what the machine allows."""
+    shapes = [(name, [int(e) for e in shape]) for name, shape in (shapes or {}).items()]
+    return Plan(_weft.build(os.fspath(path), target, threads, shapes, dict(dims or {}), float(budget), force,
+                            None if cache_dir is None else os.fspath(cache_dir)))
+
+
+def load(path, *, threads=0, cache_dir=None):
+    """Loads a plan file; kernels that the cache lacks are compiled."""
+    return Plan(_weft.load(os.fspath(path), threads, None if cache_dir is None else os.fspath(cache_dir)))

@@ -1,0 +1,50 @@
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__version__: str
+
+class Error(Exception):
+    code: int
+    what: str
+    where: str
+    hint: str
+    def __init__(self, code: int, what: str, where: str = ..., hint: str = ..., message: str = ...) -> None: ...
+
+class Tensor(NamedTuple):
+    name: str
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+class Plan:
+    @property
+    def name(self) -> str: ...
+    @property
+    def target(self) -> str: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def inputs(self) -> list[Tensor]: ...
+    @property
+    def outputs(self) -> list[Tensor]: ...
+    @property
+    def specializations(self) -> list[tuple[list[Tensor], list[Tensor]]]: ...
+    def run(self, inputs: Mapping[str, npt.ArrayLike] | Sequence[npt.ArrayLike]) -> dict[str, np.ndarray]: ...
+    def save(self, path: str | PathLike[str]) -> None: ...
+    def cancel(self) -> None: ...
+
+def build(
+    path: str | PathLike[str],
+    *,
+    target: str = "cpu",
+    threads: int = 0,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    budget: float = 0,
+    force: Literal["own", "vendor"] | None = None,
+    cache_dir: str | PathLike[str] | None = None,
+) -> Plan: ...
+def load(path: str | PathLike[str], *, threads: int = 0, cache_dir: str | PathLike[str] | None = None) -> Plan: ...

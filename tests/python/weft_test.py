@@ -1,0 +1,97 @@
+"""The Python package on the network of the examples."""
+import threading
+
+import numpy as np
+import pytest
+from conftest import MODEL, ROOT
+
+
+@pytest.fixture(scope='module')
+def data():
+    return dict(np.load(ROOT / 'tests/data/digits_io.npz'))
+
+
+def within(found, expected):
+    return np.abs(found - expected).max() <= 1e-4 * np.abs(expected).max()
+
+
+def test_runs_as_expected(digits, data):
+    assert [t.name for t in digits.inputs] == ['image']
+    assert digits.inputs[0].shape == (32, 1, 16, 16) and digits.inputs[0].dtype == np.float32
+    assert digits.outputs[0].shape == (32, 10)
+    for inputs in ({'image': data['image']}, [data['image']]):
+        outputs = digits.run(inputs)
+        assert list(outputs) == ['probabilities']
+        assert within(outputs['probabilities'], data['probabilities'])
+    assert (outputs['probabilities'].argmax(1) == data['labels']).mean() > 0.9
+
+
+def test_takes_what_is_not_contiguous(digits, data):
+    strided = np.repeat(data['image'], 2, axis=3)[..., ::2]
+    assert not strided.flags.c_contiguous
+    fortran = np.asfortranarray(data['image'])
+    swapped = data['image'].astype('>f4')
+    read_only = data['image'].copy()
+    read_only.flags.writeable = False
+    for image in (strided, fortran, swapped, read_only):
+        assert within(digits.run([image])['probabilities'], data['probabilities'])
+
+
+@pytest.mark.parametrize('force', ['own', 'vendor'])
+def test_every_implementation_agrees(weft, cache, data, force):
+    plan = weft.build(MODEL, shapes={'image': (32, 1, 16, 16)}, force=force, threads=2, cache_dir=cache)
+    assert plan.threads == 2
+    assert within(plan.run([data['image']])['probabilities'], data['probabilities'])
+
+
+def test_a_saved_plan_runs_alike(weft, digits, data, cache, tmp_path):
+    path = tmp_path / 'digits.plan'
+    digits.save(path)
+    loaded = weft.load(path, cache_dir=cache)
+    assert loaded.inputs == digits.inputs and loaded.outputs == digits.outputs
+    assert str(loaded) == str(digits) and loaded.name in repr(loaded)
+    again = loaded.run([data['image']])['probabilities']
+    assert np.array_equal(again, digits.run([data['image']])['probabilities'])
+
+
+def test_errors_have_parts(weft, digits, data, tmp_path):
+    with pytest.raises(weft.Error) as error:
+        digits.run({'image': data['image'][:3]})
+    assert error.value.code == 2 and '[3, 1, 16, 16]' in error.value.what and error.value.hint
+    with pytest.raises(weft.Error, match='expected float32'):
+        digits.run([data['image'].astype(np.float64)])
+    with pytest.raises(weft.Error, match='expected'):
+        digits.run({'picture': data['image']})
+    with pytest.raises(weft.Error, match='expected'):
+        digits.run([])
+    broken = tmp_path / 'broken.plan'
+    broken.write_bytes(b'not a plan')
+    with pytest.raises(weft.Error) as error:
+        weft.load(broken)
+    assert error.value.code == 3 and str(broken) in error.value.where and error.value.what in str(error.value)
+    with pytest.raises(weft.Error):
+        weft.load(tmp_path / 'absent.plan')
+    with pytest.raises(weft.Error, match='force'):
+        weft.build(MODEL, force='luck')
+    with pytest.raises(weft.Error):
+        weft.build(MODEL, target='abacus')
+
+
+def test_threads_may_share_a_plan(digits, data):
+    wrong = []
+
+    def work():
+        for _ in range(10):
+            if not within(digits.run([data['image']])['probabilities'], data['probabilities']):
+                wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_version(weft):
+    assert weft.__version__.count('.') == 2
