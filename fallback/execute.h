@@ -24,6 +24,8 @@ class PreparedCall {
   virtual int64_t ScratchBytes() const = 0;
   // Operands in the order of call.inputs and call.outputs; constants may be null, since they were
   // packed by Prepare. Called inside the team's TBB arena, by one thread.
+  // In a blocked layout the unused elements of the last block of an input are zero: oneDNN
+  // multiplies them. It zeroes those of its outputs itself.
   virtual Status Run(std::span<const void* const> inputs, std::span<void* const> outputs,
                      void* scratch) = 0;
 };
