@@ -57,6 +57,7 @@ TEST(CApi, LoadsDescribesAndRuns) {
   EXPECT_THROW(plan.Run({}, {y}), std::invalid_argument);
   EXPECT_THROW(plan.Run({nullptr}, {y}), rt::Error);
   plan.Cancel();
+  EXPECT_THROW(plan.Run({x}, {y}), rt::Error);
   plan.Run({x}, {y});
 }
 

@@ -45,11 +45,13 @@ class Executor {
   Result<std::vector<Tensor>> Run(std::span<const Tensor> inputs);
   // Into the caller's memory: buffers of the byte counts that the plan says, element aligned; `arena`
   // of arena_bytes (64-byte aligned) or null for the executor's own. times: one per step, if not null.
+  // With the pointers of the run before, nothing is looked up again. Runs of one executor take turns.
   Status Run(size_t specialization, std::span<const void* const> inputs, std::span<void* const> outputs,
              void* arena = nullptr, std::vector<StepTime>* times = nullptr);
   // Runs one step alone on whatever the arena holds: for measuring.
   Status RunStep(size_t specialization, size_t step);
-  // Ends a run at the next poll, from any thread or a signal handler.
+  // Ends the run that is going on at its next poll, or else the next one, from any thread or a signal
+  // handler.
   void Cancel();
 
  private:

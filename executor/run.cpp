@@ -73,7 +73,13 @@ Status Executor::State::RunCall(const ReadyStep& step, const Specialized& ready)
 
 Status Executor::State::RunSteps(const plan::Specialization& s, std::span<ReadyStep> steps, Specialized& ready,
                                  std::vector<StepTime>* times) {
-  __atomic_store_n(&cancel, 0, __ATOMIC_RELAXED);
+  // Forgotten when the run ends, not when it begins: a cancel that comes just before is not lost.
+  struct Forget {
+    int32_t& flag;
+    ~Forget() { __atomic_store_n(&flag, 0, __ATOMIC_RELAXED); }
+  } const forget{cancel};
+  const auto interrupted = [] { return Status(Code::kInterrupted, "the run was cancelled"); };
+  if (IsSet(cancel)) return interrupted();
   if (times) times->assign(s.steps.size(), {});
   for (size_t i = 0; i < steps.size();) {
     size_t end = i;
@@ -89,7 +95,7 @@ Status Executor::State::RunSteps(const plan::Specialization& s, std::span<ReadyS
     }
     for (; i < end; ++i)
       if (IsSet(steps[i].fault)) return Fault(s, steps[i]);
-    if (IsSet(cancel)) return Status(Code::kInterrupted, "the run was cancelled");
+    if (IsSet(cancel)) return interrupted();
   }
   return {};
 }

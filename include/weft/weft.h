@@ -105,7 +105,8 @@ size_t weft_plan_arena_bytes(const weft_plan* plan, size_t specialization);
  * least: they are bound once. */
 weft_code weft_plan_run(weft_plan* plan, size_t specialization, const void* const* inputs, void* const* outputs,
                         void* arena);
-/* Ends the run that is going on, from any thread or a signal handler; it returns WEFT_INTERRUPTED. */
+/* Ends the run that is going on, or else the next one, from any thread or a signal handler: it returns
+ * WEFT_INTERRUPTED. */
 void weft_plan_cancel(weft_plan* plan);
 
 #ifdef __cplusplus

@@ -108,7 +108,7 @@ class Plan:
         self._loaded.save(os.fspath(path))
 
     def cancel(self):
-        """Ends the run that is going on in another thread, which raises Error with code 130."""
+        """Ends the run that is going on in another thread, or else the next one: it raises Error with code 130."""
         self._loaded.cancel()
 
     def __str__(self):
