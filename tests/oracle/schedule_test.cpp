@@ -225,10 +225,10 @@ TEST(Contractions, Convolutions) {
     const std::string text =
         "def conv(float(" + place("1", "C", "H", "H") + ") x, " + weight + ", float(K) b) -> (y) {\n" +
         "@convolution t(" + place("n", "k", "h", "w") + ") +=! " + h + " >= 0 && " + h + " < " + size + " && " + w +
-        " >= 0 && " + w + " < " + size + " ? " + tap + " : 0.0 where n in 0:1, k in 0:K, h in 0:O, w in 0:O" +
+        " >= 0 && " + w + " < " + size + " ? " + tap + " : 0.0 where n in 0:1, k in 0:K, h in 0:" + std::to_string(out) + ", w in 0:" + std::to_string(out) +
         (v.depthwise ? "" : ", c in 0:C") + ", r in 0:R, s in 0:R\n" +
         "@pointwise y(" + place("n", "k", "h", "w") + ") = max(t(" + place("n", "k", "h", "w") + ") + b(k), 0.0)\n}";
-    auto program = Compile(text, {{"C", v.in}, {"K", v.out}, {"H", v.size}, {"R", v.kernel}, {"O", out}});
+    auto program = Compile(text, {{"C", v.in}, {"K", v.out}, {"H", v.size}, {"R", v.kernel}});
     ASSERT_TRUE(program.ok()) << program.status().ToString() << text;
     const ScheduleRequest request{.program = &*program, .constants = {"W"}, .target = V4()};
     const auto choices = Propose(request, 2);
