@@ -30,10 +30,11 @@ constexpr Stage kStages[] = {
 };
 
 Status BindSizes(graph::Graph& graph, const BuildOptions& options) {
-  for (const auto& [input, shape] : options.shapes)
-    WEFT_TRY(graph::BindShape(graph, input, shape));
+  // Symbols first: once an input's shape is bound, its symbols are gone.
   for (const auto& [symbol, value] : options.symbols)
     WEFT_TRY(graph::BindSymbol(graph, symbol, value));
+  for (const auto& [input, shape] : options.shapes)
+    WEFT_TRY(graph::BindShape(graph, input, shape));
   return {};
 }
 

@@ -178,32 +178,52 @@ class Partitioner {
     }
   }
 
+  // What a call leaves of a set that it cuts into: the members that its nodes depend on, and the others.
+  // Taken together they would not be convex: data would leave them for the call and come back.
+  std::pair<std::vector<NodeId>, std::vector<NodeId>> LeftBy(const std::set<NodeId>& taken, int32_t set) const {
+    std::vector<NodeId> before, after;
+    std::set<NodeId> needed;  // members from which a path inside the set leads to a taken node
+    const auto& members = sets_.Members(set);
+    for (auto it = members.rbegin(); it != members.rend(); ++it) {
+      bool leads = false;
+      for (ValueId v : graph_[*it].outputs)
+        if (v.valid())
+          for (NodeId r : facts_.consumers[v.index]) leads |= taken.contains(r) || needed.contains(r);
+      if (leads) needed.insert(*it);
+    }
+    for (NodeId m : members)
+      if (!taken.contains(m)) (needed.contains(m) ? before : after).push_back(m);
+    return {before, after};
+  }
+
+  double OwnUs(const std::vector<NodeId>& nodes) {
+    if (nodes.empty()) return 0;
+    const Verdict<Price>& price = OwnPrice(nodes);
+    return price.yes() ? price->us : 1e9;
+  }
+
   void Decide(const std::vector<NodeId>& nodes, const fallback::LibraryCall& call) {
     // Compared over the sets that the call cuts into: what it takes, and what it leaves of them.
+    const std::set<NodeId> taken(nodes.begin(), nodes.end());
     std::set<int32_t> touched;
     for (NodeId n : nodes) touched.insert(sets_.Of(n));
     double own = 0, rest = 0;
     for (int32_t set : touched) {
-      const auto& members = sets_.Members(set);
-      std::vector<NodeId> left;
-      for (NodeId m : members)
-        if (std::find(nodes.begin(), nodes.end(), m) == nodes.end()) left.push_back(m);
       if (!IsOwn(set)) return;
-      own += OwnPrice(members).yes() ? OwnPrice(members)->us : 1e9;
-      if (!left.empty()) rest += OwnPrice(left).yes() ? OwnPrice(left)->us : 1e9;
+      const auto [before, after] = LeftBy(taken, set);
+      own += OwnUs(sets_.Members(set));
+      rest += OwnUs(before) + OwnUs(after);
     }
     const Price vendor = pricer_.Call(call);
     const bool forced = options_.force == PartitionOptions::Force::kVendor;
-    const Rival rival{"onednn." + call.op, vendor.us, vendor.measured, std::nullopt};
     if (!forced && vendor.us + rest >= own) {
-      rivals_[*touched.begin()].push_back(rival);
+      rivals_[*touched.begin()].push_back({"onednn." + call.op, vendor.us, vendor.measured, std::nullopt});
       return;
     }
     for (int32_t set : touched) {
-      std::vector<NodeId> taken;
-      for (NodeId m : sets_.Members(set))
-        if (std::find(nodes.begin(), nodes.end(), m) != nodes.end()) taken.push_back(m);
-      sets_.Split(taken);
+      const auto [before, after] = LeftBy(taken, set);
+      if (!before.empty()) sets_.Split(before);
+      if (!after.empty()) sets_.Split(after);
     }
     int32_t set = sets_.Of(nodes[0]);
     for (NodeId n : nodes)
