@@ -21,7 +21,10 @@ std::string Names::Fresh(std::string_view base) {
 }
 
 ValueId AddInput(Graph& graph, std::string name, Dtype dtype, std::vector<Extent> shape) {
-  Value value{.name = std::move(name), .kind = ValueKind::kInput, .dtype = dtype, .shape = std::move(shape)};
+  Value value{.name = std::move(name),
+              .kind = ValueKind::kInput,
+              .dtype = dtype,
+              .shape = std::move(shape)};
   graph.values.push_back(std::move(value));
   graph.inputs.push_back(ValueId(graph.values.size() - 1));
   return graph.inputs.back();
@@ -64,7 +67,9 @@ ValueId AddNode(Graph& graph, Op op, std::vector<ValueId> inputs, std::string ou
   return id;
 }
 
-std::vector<Extent> ExtentsOf(std::span<const int64_t> shape) { return {shape.begin(), shape.end()}; }
+std::vector<Extent> ExtentsOf(std::span<const int64_t> shape) {
+  return {shape.begin(), shape.end()};
+}
 
 Tensor TensorOfInts(std::span<const int64_t> values) {
   Tensor tensor(Dtype::kI64, {static_cast<int64_t>(values.size())});
@@ -120,7 +125,8 @@ namespace {
 
 // live[v]: some output needs value v. Nodes are visited backwards, so one pass is enough.
 std::vector<bool> LiveValues(const Graph& graph) {
-  std::vector<bool> live = CapturedByName(graph);  // refined below: a dead node's captures don't count
+  std::vector<bool> live =
+      CapturedByName(graph);  // refined below: a dead node's captures don't count
   const bool captures = std::ranges::find(live, true) != live.end();
   std::unordered_map<std::string_view, size_t> by_name;
   if (captures) {
@@ -133,15 +139,17 @@ std::vector<bool> LiveValues(const Graph& graph) {
   for (ValueId id : graph.outputs) mark(id);
   for (size_t n = graph.nodes.size(); n-- > 0;) {
     const Node& node = graph.nodes[n];
-    const bool needed = std::ranges::any_of(
-        node.outputs, [&](ValueId id) { return id.valid() && live[static_cast<size_t>(id.index)]; });
+    const bool needed = std::ranges::any_of(node.outputs, [&](ValueId id) {
+      return id.valid() && live[static_cast<size_t>(id.index)];
+    });
     if (!needed) continue;
     for (ValueId id : node.inputs) mark(id);
     if (!captures) continue;
     for (const auto& subgraph : Subgraphs(node)) {
       for (const Value& value : subgraph->values) {
         const auto found = by_name.find(value.name);
-        if (value.kind == ValueKind::kCaptured && found != by_name.end()) live[found->second] = true;
+        if (value.kind == ValueKind::kCaptured && found != by_name.end())
+          live[found->second] = true;
       }
     }
   }

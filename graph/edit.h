@@ -25,7 +25,8 @@ class Names {
 };
 
 ValueId AddInput(Graph& graph, std::string name, Dtype dtype, std::vector<Extent> shape);
-ValueId AddConstant(Graph& graph, std::string name, Tensor tensor);  // shape and dtype are the tensor's
+ValueId AddConstant(Graph& graph, std::string name,
+                    Tensor tensor);  // shape and dtype are the tensor's
 ValueId AddComputed(Graph& graph, std::string name);
 SymbolId AddSymbol(Graph& graph, std::string name, int64_t min = 0, int64_t max = INT32_MAX);
 // Appends the node and makes it the producer of its outputs.
@@ -35,8 +36,8 @@ ValueId AddNode(Graph& graph, Op op, std::vector<ValueId> inputs, std::string ou
                 std::vector<Attribute> attributes = {});
 
 std::vector<Extent> ExtentsOf(std::span<const int64_t> shape);
-Tensor TensorOfInts(std::span<const int64_t> values);        // i64, rank 1
-Tensor TensorOfScalar(Dtype dtype, double value);            // rank 0
+Tensor TensorOfInts(std::span<const int64_t> values);  // i64, rank 1
+Tensor TensorOfScalar(Dtype dtype, double value);      // rank 0
 
 // The subgraphs among a node's attributes, in the order of their names.
 std::vector<std::shared_ptr<Graph>> Subgraphs(const Node& node);

@@ -11,7 +11,8 @@ namespace weft::graph {
 namespace {
 
 bool SameFloat(float a, float b) {
-  return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) || (std::isnan(a) && std::isnan(b));
+  return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) ||
+         (std::isnan(a) && std::isnan(b));
 }
 
 struct SameAttribute {
@@ -23,9 +24,13 @@ struct SameAttribute {
     return a && b ? Equal(*a, *b) : a == b;
   }
   template <typename T>
-  bool operator()(const T& a, const T& b) const { return a == b; }
+  bool operator()(const T& a, const T& b) const {
+    return a == b;
+  }
   template <typename T, typename U>
-  bool operator()(const T&, const U&) const { return false; }
+  bool operator()(const T&, const U&) const {
+    return false;
+  }
 };
 
 class Comparison {
@@ -61,7 +66,8 @@ class Comparison {
            b_.symbols[static_cast<size_t>(y.symbol().index)].name;
   }
   bool SameValue(const Value& x, const Value& y) const {
-    if (x.kind != y.kind || x.dtype != y.dtype || x.shape.has_value() != y.shape.has_value()) return false;
+    if (x.kind != y.kind || x.dtype != y.dtype || x.shape.has_value() != y.shape.has_value())
+      return false;
     if (x.kind == ValueKind::kConstant && !(x.constant == y.constant)) return false;
     return !x.shape || std::ranges::equal(*x.shape, *y.shape,
                                           [&](Extent p, Extent q) { return SameExtent(p, q); });
@@ -74,9 +80,10 @@ class Comparison {
   bool SameNode(const Node& x, const Node& y) const {
     return x.op == y.op && x.domain == y.domain && x.op_name == y.op_name && x.name == y.name &&
            SameIds(x.inputs, y.inputs) && SameIds(x.outputs, y.outputs) &&
-           std::ranges::equal(x.attributes, y.attributes, [](const Attribute& p, const Attribute& q) {
-             return p.name == q.name && std::visit(SameAttribute(), p.value, q.value);
-           });
+           std::ranges::equal(
+               x.attributes, y.attributes, [](const Attribute& p, const Attribute& q) {
+                 return p.name == q.name && std::visit(SameAttribute(), p.value, q.value);
+               });
   }
 
   const Graph& a_;

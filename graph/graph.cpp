@@ -83,7 +83,8 @@ std::optional<std::vector<int64_t>> ConstantInts(const Graph& graph, const Node&
   const Value& value = graph[id];
   if (value.kind != ValueKind::kConstant || !IsInteger(value.constant.dtype())) return std::nullopt;
   std::vector<int64_t> ints(static_cast<size_t>(value.constant.elems()));
-  for (size_t k = 0; k < ints.size(); ++k) ints[k] = ElemAsInt(value.constant, static_cast<int64_t>(k));
+  for (size_t k = 0; k < ints.size(); ++k)
+    ints[k] = ElemAsInt(value.constant, static_cast<int64_t>(k));
   return ints;
 }
 
@@ -118,15 +119,17 @@ std::vector<std::vector<NodeId>> Consumers(const Graph& graph) {
 
 std::string Describe(const Graph& graph, NodeId id) {
   const Node& node = graph[id];
-  std::string op = node.op == Op::kUnknown && !node.domain.empty() ? node.domain + "::" + node.op_name
-                   : node.op == Op::kUnknown                       ? node.op_name
-                                                                   : std::string(OpName(node.op));
+  std::string op = node.op == Op::kUnknown && !node.domain.empty()
+                       ? node.domain + "::" + node.op_name
+                   : node.op == Op::kUnknown ? node.op_name
+                                             : std::string(OpName(node.op));
   for (char& c : op) {
     if (static_cast<unsigned char>(c) < ' ') c = '?';
   }
   if (!node.name.empty()) return fmt::format("node {} ({})", PrintString(node.name), op);
   for (ValueId output : node.outputs) {
-    const bool known = output.valid() && static_cast<size_t>(output.index) < graph.values.size();  // else Verify's case
+    const bool known = output.valid() && static_cast<size_t>(output.index) <
+                                             graph.values.size();  // else Verify's case
     if (known) return fmt::format("node of {} ({})", PrintString(graph[output].name), op);
   }
   return fmt::format("node {} ({})", id.index, op);

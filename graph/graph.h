@@ -59,11 +59,11 @@ std::optional<Op> ParseOp(std::string_view domain, std::string_view name);
 // An extent is an integer or a symbol.
 class Extent {
  public:
-  Extent(int64_t value = 0) : value_(value) {}           // NOLINT: integers are extents
-  Extent(SymbolId symbol) : symbol_(symbol) {}           // NOLINT
+  Extent(int64_t value = 0) : value_(value) {}  // NOLINT: integers are extents
+  Extent(SymbolId symbol) : symbol_(symbol) {}  // NOLINT
   bool IsConstant() const { return !symbol_.valid(); }
-  int64_t value() const { return value_; }               // if constant
-  SymbolId symbol() const { return symbol_; }            // otherwise
+  int64_t value() const { return value_; }     // if constant
+  SymbolId symbol() const { return symbol_; }  // otherwise
   bool operator==(const Extent&) const = default;
 
  private:
@@ -71,10 +71,11 @@ class Extent {
   SymbolId symbol_;
 };
 
-// A size that is only known when the network runs. Two inputs share a symbol only if the model names
-// them equally with a usable name; `?`, empty and negative dimensions each get a symbol of their own.
+// A size that is only known when the network runs. Two inputs share a symbol only if the model
+// names them equally with a usable name; `?`, empty and negative dimensions each get a symbol of
+// their own.
 struct Symbol {
-  std::string name;               // unique in the graph
+  std::string name;  // unique in the graph
   int64_t min = 0, max = INT32_MAX;
   bool operator==(const Symbol&) const = default;
 };
@@ -82,18 +83,19 @@ struct Symbol {
 enum class ValueKind : uint8_t { kInput, kConstant, kComputed, kCaptured };
 
 struct Value {
-  std::string name;               // as in the model; unique
+  std::string name;  // as in the model; unique
   ValueKind kind = ValueKind::kComputed;
-  std::optional<Dtype> dtype;     // absent until inferred (or not a tensor)
+  std::optional<Dtype> dtype;  // absent until inferred (or not a tensor)
   std::optional<std::vector<Extent>> shape;
-  NodeId producer;                // kComputed
-  Tensor constant;                // kConstant
+  NodeId producer;  // kComputed
+  Tensor constant;  // kConstant
 };
 
 struct Graph;
 
-using AttributeValue = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>,
-                                    std::vector<std::string>, Tensor, std::shared_ptr<Graph>>;
+using AttributeValue =
+    std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>,
+                 std::vector<std::string>, Tensor, std::shared_ptr<Graph>>;
 struct Attribute {
   std::string name;
   AttributeValue value;
@@ -101,11 +103,11 @@ struct Attribute {
 
 struct Node {
   Op op = Op::kUnknown;
-  std::string domain;             // "" is ai.onnx
-  std::string op_name;            // as in the model (for kUnknown the only way to tell)
-  std::string name;               // ONNX node name; may be empty
-  std::vector<ValueId> inputs;    // an invalid id is an absent optional operand
-  std::vector<ValueId> outputs;   // likewise
+  std::string domain;                 // "" is ai.onnx
+  std::string op_name;                // as in the model (for kUnknown the only way to tell)
+  std::string name;                   // ONNX node name; may be empty
+  std::vector<ValueId> inputs;        // an invalid id is an absent optional operand
+  std::vector<ValueId> outputs;       // likewise
   std::vector<Attribute> attributes;  // sorted by name
 };
 
@@ -113,7 +115,7 @@ struct Graph {
   std::string name;
   std::vector<Symbol> symbols;
   std::vector<Value> values;
-  std::vector<Node> nodes;        // topological order
+  std::vector<Node> nodes;  // topological order
   std::vector<ValueId> inputs, outputs;
 
   const Value& operator[](ValueId id) const { return values[id.index]; }

@@ -9,7 +9,9 @@ namespace {
 using namespace testing;
 
 Graph Small() {
-  return Parsed("graph g (x: f32[2, 3]) -> (y) {\naxes: i64[2] = const(1, -1)\nr = Relu(x) {name = \"/a/Relu.1\"}\ny = Add(r, x)\nu = \"com.x::Foo\"(x, _, r)\n}");
+  return Parsed(
+      "graph g (x: f32[2, 3]) -> (y) {\naxes: i64[2] = const(1, -1)\nr = Relu(x) {name = "
+      "\"/a/Relu.1\"}\ny = Add(r, x)\nu = \"com.x::Foo\"(x, _, r)\n}");
 }
 
 TEST(Graph, Questions) {
@@ -47,11 +49,11 @@ TEST(Graph, OperatorsAreSortedAndKnown) {
   EXPECT_FALSE(ParseOp("", "Nothing"));
   EXPECT_FALSE(ParseOp("com.microsoft", "Conv"));
   std::string_view last;
-#define WEFT_OP(name, domain)                                           \
-  if (Op::k##name != Op::kUnknown) {                                    \
-    EXPECT_LT(last, OpName(Op::k##name));                               \
-    EXPECT_NE(FindSchema(OpName(Op::k##name)), nullptr) << #name;        \
-    last = OpName(Op::k##name);                                         \
+#define WEFT_OP(name, domain)                                     \
+  if (Op::k##name != Op::kUnknown) {                              \
+    EXPECT_LT(last, OpName(Op::k##name));                         \
+    EXPECT_NE(FindSchema(OpName(Op::k##name)), nullptr) << #name; \
+    last = OpName(Op::k##name);                                   \
   }
 #include "graph/ops.def"
 #undef WEFT_OP
@@ -72,8 +74,10 @@ TEST(Schema, ByOpset) {
 
 TEST(Edit, DropDeadKeepsWhatSubgraphsCapture) {
   Graph g = Parsed(
-      "graph g (c: bool[], x: f32[2]) -> (y) {\na = Relu(x)\nb = Neg(x)\ny = If(c) {else_branch = graph1, then_branch = graph2}\n"
-      "subgraph graph1 no () -> (e) {\ncaptured a\ncaptured b\ne = Exp(a)\n}\nsubgraph graph2 yes () -> (t) {\ncaptured a\nt = Abs(a)\n}\n}");
+      "graph g (c: bool[], x: f32[2]) -> (y) {\na = Relu(x)\nb = Neg(x)\ny = If(c) {else_branch = "
+      "graph1, then_branch = graph2}\n"
+      "subgraph graph1 no () -> (e) {\ncaptured a\ncaptured b\ne = Exp(a)\n}\nsubgraph graph2 yes "
+      "() -> (t) {\ncaptured a\nt = Abs(a)\n}\n}");
   DropDead(g);
   EXPECT_EQ(OpsOf(g), "Relu If");
   EXPECT_TRUE(Verify(g).ok());

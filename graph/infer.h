@@ -17,12 +17,12 @@ Status BindSymbol(Graph& graph, std::string_view symbol, int64_t value);
 // Names of the symbols that the inputs still have, in order of appearance.
 std::vector<std::string> FreeSymbols(const Graph& graph);
 
-// Fills in dtype and shape of every computed value, from scratch (declared shapes of computed values
-// are not trusted: exports lie). An extent that isn't an integer or an input's symbol becomes a fresh
-// symbol; values of small integer tensors (shape arithmetic) are propagated, so that Reshape, Slice
-// and their like come out exact when the extents are known. Each operator's operands and attributes
-// are validated here: rank, axes, permutations, groups, strides, pads and sizes.
-// An operator without a rule leaves its outputs unknown, which is no error.
+// Fills in dtype and shape of every computed value, from scratch (declared shapes of computed
+// values are not trusted: exports lie). An extent that isn't an integer or an input's symbol
+// becomes a fresh symbol; values of small integer tensors (shape arithmetic) are propagated, so
+// that Reshape, Slice and their like come out exact when the extents are known. Each operator's
+// operands and attributes are validated here: rank, axes, permutations, groups, strides, pads and
+// sizes. An operator without a rule leaves its outputs unknown, which is no error.
 Status InferShapes(Graph& graph);
 
 // Verify's point 9: where types of computed values are recorded, inference agrees with them. Apart

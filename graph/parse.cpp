@@ -18,7 +18,8 @@ class Parser {
 
   // From the name on.
   Result<Graph> Body() {
-    if (depth_ > kMaxDepth) return lex_.Error(fmt::format("subgraphs nest deeper than {}", kMaxDepth));
+    if (depth_ > kMaxDepth)
+      return lex_.Error(fmt::format("subgraphs nest deeper than {}", kMaxDepth));
     const bool unnamed = lex_.Is("_");
     WEFT_TRY(graph_.name, lex_.ExpectName());
     if (unnamed) graph_.name.clear();
@@ -29,13 +30,15 @@ class Parser {
     while (!lex_.Accept("}")) WEFT_TRY(Line());
     for (const std::string& name : outputs) {
       const auto found = values_.find(name);
-      if (found == values_.end()) return lex_.ErrorAt(at_outputs, fmt::format("no value {}", PrintName(name)));
+      if (found == values_.end())
+        return lex_.ErrorAt(at_outputs, fmt::format("no value {}", PrintName(name)));
       graph_.outputs.push_back(found->second);
     }
     for (const auto& [name, token] : undeclared_) {
       return lex_.ErrorAt(token, fmt::format("symbol {} is not declared", PrintName(name)));
     }
-    if (!pending_.empty()) return lex_.Error(fmt::format("subgraph {} is missing", pending_.begin()->first));
+    if (!pending_.empty())
+      return lex_.Error(fmt::format("subgraph {} is missing", pending_.begin()->first));
     SortSymbols();
     return std::move(graph_);
   }
@@ -169,7 +172,8 @@ class Parser {
     const Token at = lex_.Peek();
     WEFT_TRY(auto name, lex_.ExpectName());
     const auto found = pending_.find(name);
-    if (found == pending_.end()) return lex_.ErrorAt(at, fmt::format("no node has {}", PrintName(name)));
+    if (found == pending_.end())
+      return lex_.ErrorAt(at, fmt::format("no node has {}", PrintName(name)));
     Parser inner(lex_, blobs_, depth_ + 1);
     WEFT_TRY(*found->second, inner.Body());
     pending_.erase(found);
@@ -180,7 +184,8 @@ class Parser {
     if (defined.size() != 1 || !defined[0].valid()) return lex_.Error("a constant is one value");
     Value& value = graph_[defined[0]];
     const auto shape = StaticShape(value);
-    if (!value.dtype || !shape) return lex_.Error("a constant needs an element type and integer extents");
+    if (!value.dtype || !shape)
+      return lex_.Error("a constant needs an element type and integer extents");
     WEFT_TRY(value.constant, TensorOf(*value.dtype, *shape));
     value.kind = ValueKind::kConstant;
     return {};
@@ -226,7 +231,8 @@ class Parser {
     }
     auto elems = CountElems(shape);
     if (!elems.ok()) return std::move(elems.status()).At(lex_.Where(at));
-    if (*elems != count) return lex_.ErrorAt(at, fmt::format("found {} elements, expected {}", count, *elems));
+    if (*elems != count)
+      return lex_.ErrorAt(at, fmt::format("found {} elements, expected {}", count, *elems));
     Tensor tensor(dtype, shape);
     for (size_t i = 0; i < reals.size(); ++i) SetElem(tensor, static_cast<int64_t>(i), reals[i]);
     for (size_t i = 0; i < ints.size(); ++i) SetElemInt(tensor, static_cast<int64_t>(i), ints[i]);
@@ -260,7 +266,8 @@ class Parser {
       WEFT_TRY(auto name, lex_.ExpectName());
       const auto found = values_.find(name);
       if (found == values_.end()) {
-        return lex_.ErrorAt(use, fmt::format("value {} is not defined before its use", PrintName(name)));
+        return lex_.ErrorAt(use,
+                            fmt::format("value {} is not defined before its use", PrintName(name)));
       }
       node.inputs.push_back(found->second);
     }
@@ -283,7 +290,8 @@ class Parser {
         WEFT_TRY(node.name, lex_.ExpectString());
         continue;
       }
-      if (FindAttribute(node, name)) return lex_.ErrorAt(at, fmt::format("attribute {} is given twice", name));
+      if (FindAttribute(node, name))
+        return lex_.ErrorAt(at, fmt::format("attribute {} is given twice", name));
       WEFT_TRY(auto value, OneAttribute());
       SetAttribute(node, std::move(name), std::move(value));
     }
@@ -293,7 +301,10 @@ class Parser {
   // An integer unless it has a point, an exponent or is called nan or inf.
   bool IsFloatNext() const {
     const Token& token = lex_.Peek(lex_.Is("-") ? 1 : 0);
-    return token.kind == TokenKind::kFloat ||
+    // Digits alone are an integer, even those of INT64_MIN, which only fit with their sign.
+    const bool point = token.kind == TokenKind::kFloat &&
+                       token.text.find_first_not_of("0123456789") != std::string::npos;
+    return point ||
            (token.kind == TokenKind::kName && (token.text == "nan" || token.text == "inf"));
   }
 
@@ -308,7 +319,7 @@ class Parser {
       WEFT_TRY(const double real, lex_.ExpectFloat());
       return AttributeValue(static_cast<float>(real));
     }
-    if (at.kind == TokenKind::kInt || lex_.Is("-")) {
+    if (at.kind == TokenKind::kInt || at.kind == TokenKind::kFloat || lex_.Is("-")) {
       WEFT_TRY(const int64_t integer, lex_.ExpectInt());
       return AttributeValue(integer);
     }
@@ -362,8 +373,8 @@ class Parser {
   std::unordered_map<std::string, ValueId> values_;
   std::unordered_map<std::string, SymbolId> symbols_;
   std::vector<SymbolId> declared_;
-  std::map<std::string, Token> undeclared_;                  // used before a `symbol` line
-  std::map<std::string, std::shared_ptr<Graph>> pending_;    // named by a node, body to come
+  std::map<std::string, Token> undeclared_;                // used before a `symbol` line
+  std::map<std::string, std::shared_ptr<Graph>> pending_;  // named by a node, body to come
 };
 
 }  // namespace

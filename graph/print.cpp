@@ -13,13 +13,15 @@ constexpr int64_t kInPlace = 16;  // elements of a constant that print where it 
 
 // Values that a line would be misread for are quoted.
 std::string ValueName(std::string_view name) {
-  if (name == "_" || name == "symbol" || name == "subgraph" || name == "captured") return PrintString(name);
+  if (name == "_" || name == "symbol" || name == "subgraph" || name == "captured")
+    return PrintString(name);
   return PrintName(name);
 }
 
 std::string FloatText(float value) {
   std::string text = PrintFloat(value);
-  if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";  // else it reads as an integer
+  if (text.find_first_not_of("-0123456789") == std::string::npos)
+    text += ".0";  // else it reads as an integer
   return text;
 }
 
@@ -62,12 +64,13 @@ class Printer {
   // From the name on: "digits (image: f32[…]) -> (digit) {…}".
   std::string Body(const Graph& graph) {
     graph_ = &graph;
-    out_ = PrintName(graph.name.empty() ? "_" : graph.name) + " (";
+    out_ = (graph.name.empty() ? "_" : ValueName(graph.name)) + " (";
     for (size_t i = 0; i < graph.inputs.size(); ++i) {
       out_ += (i > 0 ? ", " : "") + Typed(graph.inputs[i]);
     }
     out_ += ") -> (";
-    for (size_t i = 0; i < graph.outputs.size(); ++i) out_ += (i > 0 ? ", " : "") + Ref(graph.outputs[i]);
+    for (size_t i = 0; i < graph.outputs.size(); ++i)
+      out_ += (i > 0 ? ", " : "") + Ref(graph.outputs[i]);
     out_ += ") {\n";
     for (const Symbol& symbol : graph.symbols) Line(SymbolText(symbol));
     for (size_t i = 0; i < graph.values.size(); ++i) {
@@ -101,13 +104,15 @@ class Printer {
     for (size_t i = 0; i < value.shape->size(); ++i) {
       const Extent& extent = (*value.shape)[i];
       if (i > 0) out += ", ";
-      out += extent.IsConstant() ? fmt::format("{}", extent.value())
-                                 : PrintName(graph_->symbols[static_cast<size_t>(extent.symbol().index)].name);
+      out += extent.IsConstant()
+                 ? fmt::format("{}", extent.value())
+                 : PrintName(graph_->symbols[static_cast<size_t>(extent.symbol().index)].name);
     }
     return out + "]";
   }
 
-  std::string AttributeText(const AttributeValue& value, std::vector<std::shared_ptr<Graph>>& pending) {
+  std::string AttributeText(const AttributeValue& value,
+                            std::vector<std::shared_ptr<Graph>>& pending) {
     auto list = [](const auto& items, std::string_view empty, auto&& print) {
       std::string out(items.empty() ? empty : "");
       out += "[";
@@ -123,8 +128,12 @@ class Printer {
       std::string operator()(int64_t i) const { return int_text(i); }
       std::string operator()(float f) const { return FloatText(f); }
       std::string operator()(const std::string& s) const { return PrintString(s); }
-      std::string operator()(const std::vector<int64_t>& v) const { return list_of(v, "", int_text); }
-      std::string operator()(const std::vector<float>& v) const { return list_of(v, "f32", FloatText); }
+      std::string operator()(const std::vector<int64_t>& v) const {
+        return list_of(v, "", int_text);
+      }
+      std::string operator()(const std::vector<float>& v) const {
+        return list_of(v, "f32", FloatText);
+      }
       std::string operator()(const std::vector<std::string>& v) const {
         return list_of(v, "string", [](const std::string& s) { return PrintString(s); });
       }
@@ -143,19 +152,24 @@ class Printer {
 
   void NodeText(const Node& node) {
     std::string line;
-    for (size_t i = 0; i < node.outputs.size(); ++i) line += (i > 0 ? ", " : "") + Typed(node.outputs[i]);
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      line += (i > 0 ? ", " : "") + Typed(node.outputs[i]);
     line += " = ";
-    line += node.op != Op::kUnknown ? std::string(OpName(node.op)) : PrintString(node.domain + "::" + node.op_name);
+    line += node.op != Op::kUnknown ? std::string(OpName(node.op))
+                                    : PrintString(node.domain + "::" + node.op_name);
     line += "(";
-    for (size_t i = 0; i < node.inputs.size(); ++i) line += (i > 0 ? ", " : "") + Ref(node.inputs[i]);
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      line += (i > 0 ? ", " : "") + Ref(node.inputs[i]);
     line += ")";
     std::vector<std::shared_ptr<Graph>> pending;
     std::string braces;
     if (!node.name.empty()) braces = "name = " + PrintString(node.name);
     for (const Attribute& attribute : node.attributes) {
       // An attribute that is itself called `name` is told from the node's by its quotes.
-      const std::string name = attribute.name == "name" ? PrintString("name") : PrintName(attribute.name);
-      braces += (braces.empty() ? "" : ", ") + name + " = " + AttributeText(attribute.value, pending);
+      const std::string name =
+          attribute.name == "name" ? PrintString("name") : PrintName(attribute.name);
+      braces +=
+          (braces.empty() ? "" : ", ") + name + " = " + AttributeText(attribute.value, pending);
     }
     if (!braces.empty()) line += " {" + braces + "}";
     Line(line);

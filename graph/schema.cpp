@@ -109,15 +109,24 @@ char KindOfAttribute(const AttributeValue& value) { return "ifsIFStg"[value.inde
 
 std::string_view KindText(char kind) {
   switch (kind) {
-    case 'i': return "an integer";
-    case 'f': return "a float";
-    case 's': return "a string";
-    case 't': return "a tensor";
-    case 'g': return "a graph";
-    case 'I': return "integers";
-    case 'F': return "floats";
-    case 'S': return "strings";
-    default: return "something that a graph can't hold";
+    case 'i':
+      return "an integer";
+    case 'f':
+      return "a float";
+    case 's':
+      return "a string";
+    case 't':
+      return "a tensor";
+    case 'g':
+      return "a graph";
+    case 'I':
+      return "integers";
+    case 'F':
+      return "floats";
+    case 'S':
+      return "strings";
+    default:
+      return "something that a graph can't hold";
   }
 }
 
@@ -170,8 +179,10 @@ const Schema* FindSchema(std::string_view name, int64_t opset) {
 }
 
 Status CheckAgainst(const Schema& schema, const Node& node) {
-  WEFT_TRY(CheckOperands("input", node.inputs, schema.min_inputs, schema.max_inputs, schema.inputs));
-  WEFT_TRY(CheckOperands("output", node.outputs, schema.min_outputs, schema.max_outputs, schema.outputs));
+  WEFT_TRY(
+      CheckOperands("input", node.inputs, schema.min_inputs, schema.max_inputs, schema.inputs));
+  WEFT_TRY(CheckOperands("output", node.outputs, schema.min_outputs, schema.max_outputs,
+                         schema.outputs));
   for (const Attribute& attribute : node.attributes) {
     const auto known = std::ranges::find(schema.attributes, attribute.name, &SchemaAttribute::name);
     if (known == schema.attributes.end()) {
@@ -179,8 +190,8 @@ Status CheckAgainst(const Schema& schema, const Node& node) {
     }
     const char found = KindOfAttribute(attribute.value);
     if (found != known->kind) {
-      return Invalid(fmt::format("attribute \"{}\" is {}, expected {}", attribute.name, KindText(found),
-                                 KindText(known->kind)));
+      return Invalid(fmt::format("attribute \"{}\" is {}, expected {}", attribute.name,
+                                 KindText(found), KindText(known->kind)));
     }
   }
   for (const SchemaAttribute& attribute : schema.attributes) {

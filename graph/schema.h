@@ -23,14 +23,14 @@ std::string PrintDtypes(DtypeSet set);  // "f16, f32"
 
 struct SchemaOperand {
   std::string_view name;
-  std::string_view variable;   // operands of one variable have one type; empty: a fixed type
+  std::string_view variable;  // operands of one variable have one type; empty: a fixed type
   DtypeSet dtypes = 0;
   bool optional = false, variadic = false, mixed = false;  // mixed: a variadic of unlike types
 };
 
 struct SchemaAttribute {
   std::string_view name;
-  char kind = 'i';             // i f s t g: one; I F S G: a list; y p: never in a Graph
+  char kind = 'i';  // i f s t g: one; I F S G: a list; y p: never in a Graph
   bool required = false;
 };
 

@@ -37,7 +37,8 @@ Array Map(const Array& a, const std::function<double(double)>& f) {
   return out;
 }
 
-Array Zip(const Array& a, const Array& b, const Shape& shape, const std::function<double(double, double)>& f) {
+Array Zip(const Array& a, const Array& b, const Shape& shape,
+          const std::function<double(double, double)>& f) {
   Array out{shape, {}};
   for (size_t i = 0; i < static_cast<size_t>(Count(shape)); ++i) {
     out.data.push_back(f(a.data[Place(i, shape, a.shape)], b.data[Place(i, shape, b.shape)]));
@@ -54,13 +55,15 @@ Array MeanLast(const Array& x, int64_t axes) {
     shape[i] = 1;
   }
   Array out{shape, std::vector<double>(static_cast<size_t>(Count(shape)), 0)};
-  for (size_t i = 0; i < x.data.size(); ++i) out.data[i / static_cast<size_t>(inner)] += x.data[i] / static_cast<double>(inner);
+  for (size_t i = 0; i < x.data.size(); ++i)
+    out.data[i / static_cast<size_t>(inner)] += x.data[i] / static_cast<double>(inner);
   return out;
 }
 
 // A convolution with a window of one element, groups of one channel each way included.
 Array PointwiseConv(const Array& x, const Array& w, const Array* bias, int64_t group) {
-  const int64_t n = x.shape[0], c = x.shape[1], m = w.shape[0], each = w.shape[1], area = Count(x.shape) / (n * c);
+  const int64_t n = x.shape[0], c = x.shape[1], m = w.shape[0], each = w.shape[1],
+                area = Count(x.shape) / (n * c);
   Shape shape = x.shape;
   shape[1] = m;
   Array out{shape, {}};
@@ -70,7 +73,8 @@ Array PointwiseConv(const Array& x, const Array& w, const Array* bias, int64_t g
         double sum = bias ? bias->data[static_cast<size_t>(k)] : 0;
         for (int64_t j = 0; j < each; ++j) {
           const int64_t channel = k / (m / group) * each + j;
-          sum += x.data[static_cast<size_t>((b * c + channel) * area + p)] * w.data[static_cast<size_t>(k * each + j)];
+          sum += x.data[static_cast<size_t>((b * c + channel) * area + p)] *
+                 w.data[static_cast<size_t>(k * each + j)];
         }
         out.data.push_back(sum);
       }
@@ -86,22 +90,27 @@ Array PointwiseConvTranspose(const Array& x, const Array& w, const Array* bias, 
   for (int64_t i = 0; i < c; ++i) {
     for (int64_t j = 0; j < each; ++j) {
       const int64_t g = i / (c / group);
-      turned.data[static_cast<size_t>((g * each + j) * (c / group) + i % (c / group))] = w.data[static_cast<size_t>(i * each + j)];
+      turned.data[static_cast<size_t>((g * each + j) * (c / group) + i % (c / group))] =
+          w.data[static_cast<size_t>(i * each + j)];
     }
   }
   return PointwiseConv(x, turned, bias, group);
 }
 
-Array Gemm(const Node& node, const Array& a, const Array& b, const Array* bias, const Shape& shape) {
+Array Gemm(const Node& node, const Array& a, const Array& b, const Array* bias,
+           const Shape& shape) {
   const bool tb = IntAttr(node, "transB", 0) != 0;
   const double alpha = FloatAttr(node, "alpha", 1), beta = FloatAttr(node, "beta", 1);
   Array out{shape, {}};
-  const auto rows = static_cast<size_t>(shape[0]), columns = static_cast<size_t>(shape[1]), inner = static_cast<size_t>(a.shape[1]);
+  const auto rows = static_cast<size_t>(shape[0]), columns = static_cast<size_t>(shape[1]),
+             inner = static_cast<size_t>(a.shape[1]);
   for (size_t i = 0; i < rows; ++i) {
     for (size_t j = 0; j < columns; ++j) {
       double sum = 0;
-      for (size_t k = 0; k < inner; ++k) sum += a.data[i * inner + k] * b.data[tb ? j * inner + k : k * columns + j];
-      out.data.push_back(alpha * sum + (bias ? beta * bias->data[Place(i * columns + j, shape, bias->shape)] : 0));
+      for (size_t k = 0; k < inner; ++k)
+        sum += a.data[i * inner + k] * b.data[tb ? j * inner + k : k * columns + j];
+      out.data.push_back(
+          alpha * sum + (bias ? beta * bias->data[Place(i * columns + j, shape, bias->shape)] : 0));
     }
   }
   return out;
@@ -111,10 +120,12 @@ Array Normalized(const Node& node, const std::vector<const Array*>& in, bool cen
   const Array& x = *in[0];
   const int64_t axes = -IntAttr(node, "axis", -1);
   const double epsilon = FloatAttr(node, "epsilon", 1e-5f);
-  const Array mean = centered ? MeanLast(x, axes) : Map(MeanLast(x, axes), [](double) { return 0.0; });
+  const Array mean =
+      centered ? MeanLast(x, axes) : Map(MeanLast(x, axes), [](double) { return 0.0; });
   const Array moved = Zip(x, mean, x.shape, std::minus<>());
   const Array variance = MeanLast(Map(moved, [](double v) { return v * v; }), axes);
-  Array y = Zip(moved, variance, x.shape, [&](double a, double v) { return a / std::sqrt(v + epsilon); });
+  Array y =
+      Zip(moved, variance, x.shape, [&](double a, double v) { return a / std::sqrt(v + epsilon); });
   y = Zip(y, *in[1], x.shape, std::multiplies<>());
   return in.size() > 2 ? Zip(y, *in[2], x.shape, std::plus<>()) : y;
 }
@@ -124,43 +135,77 @@ Array BatchNorm(const Node& node, const std::vector<const Array*>& in) {
   const int64_t area = Count(out.shape) / (out.shape[0] * out.shape[1]);
   for (size_t i = 0; i < out.data.size(); ++i) {
     const size_t c = i / static_cast<size_t>(area) % static_cast<size_t>(out.shape[1]);
-    out.data[i] = (out.data[i] - in[3]->data[c]) / std::sqrt(in[4]->data[c] + FloatAttr(node, "epsilon", 1e-5f)) * in[1]->data[c] + in[2]->data[c];
+    out.data[i] = (out.data[i] - in[3]->data[c]) /
+                      std::sqrt(in[4]->data[c] + FloatAttr(node, "epsilon", 1e-5f)) *
+                      in[1]->data[c] +
+                  in[2]->data[c];
   }
   return out;
 }
 
 double Gelu(double x, bool tanh) {
-  return tanh ? 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))) : 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+  return tanh ? 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)))
+              : 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
 }
 
 Array Step(const Node& node, const std::vector<const Array*>& in, const Shape& shape) {
   auto clip = [](double x, double low, double high) { return std::min(std::max(x, low), high); };
   switch (node.op) {
-    case Op::kAdd: return Zip(*in[0], *in[1], shape, std::plus<>());
-    case Op::kSub: return Zip(*in[0], *in[1], shape, std::minus<>());
-    case Op::kMul: return Zip(*in[0], *in[1], shape, std::multiplies<>());
-    case Op::kDiv: return Zip(*in[0], *in[1], shape, std::divides<>());
-    case Op::kPow: return Zip(*in[0], *in[1], shape, [](double a, double b) { return std::pow(a, b); });
-    case Op::kErf: return Map(*in[0], [](double x) { return std::erf(x); });
-    case Op::kTanh: return Map(*in[0], [](double x) { return std::tanh(x); });
-    case Op::kSqrt: return Map(*in[0], [](double x) { return std::sqrt(x); });
-    case Op::kRelu: return Map(*in[0], [](double x) { return std::max(x, 0.0); });
-    case Op::kReciprocal: return Map(*in[0], [](double x) { return 1 / x; });
-    case Op::kSigmoid: return Map(*in[0], [](double x) { return 1 / (1 + std::exp(-x)); });
-    case Op::kSwish: return Map(*in[0], [&](double x) { return x / (1 + std::exp(-FloatAttr(node, "alpha", 1) * x)); });
-    case Op::kGelu: return Map(*in[0], [&](double x) { return Gelu(x, StringAttr(node, "approximate", "none") == "tanh"); });
-    case Op::kClip: return Map(*in[0], [&](double x) { return clip(x, in[1]->data[0], in[2]->data[0]); });
-    case Op::kHardSwish: return Map(*in[0], [&](double x) { return x * clip(x / 6 + 0.5, 0, 1); });
+    case Op::kAdd:
+      return Zip(*in[0], *in[1], shape, std::plus<>());
+    case Op::kSub:
+      return Zip(*in[0], *in[1], shape, std::minus<>());
+    case Op::kMul:
+      return Zip(*in[0], *in[1], shape, std::multiplies<>());
+    case Op::kDiv:
+      return Zip(*in[0], *in[1], shape, std::divides<>());
+    case Op::kPow:
+      return Zip(*in[0], *in[1], shape, [](double a, double b) { return std::pow(a, b); });
+    case Op::kErf:
+      return Map(*in[0], [](double x) { return std::erf(x); });
+    case Op::kTanh:
+      return Map(*in[0], [](double x) { return std::tanh(x); });
+    case Op::kSqrt:
+      return Map(*in[0], [](double x) { return std::sqrt(x); });
+    case Op::kRelu:
+      return Map(*in[0], [](double x) { return std::max(x, 0.0); });
+    case Op::kReciprocal:
+      return Map(*in[0], [](double x) { return 1 / x; });
+    case Op::kSigmoid:
+      return Map(*in[0], [](double x) { return 1 / (1 + std::exp(-x)); });
+    case Op::kSwish:
+      return Map(*in[0],
+                 [&](double x) { return x / (1 + std::exp(-FloatAttr(node, "alpha", 1) * x)); });
+    case Op::kGelu:
+      return Map(*in[0], [&](double x) {
+        return Gelu(x, StringAttr(node, "approximate", "none") == "tanh");
+      });
+    case Op::kClip:
+      return Map(*in[0], [&](double x) { return clip(x, in[1]->data[0], in[2]->data[0]); });
+    case Op::kHardSwish:
+      return Map(*in[0], [&](double x) { return x * clip(x / 6 + 0.5, 0, 1); });
     case Op::kHardSigmoid:
-      return Map(*in[0], [&](double x) { return clip(x * FloatAttr(node, "alpha", 0.2f) + FloatAttr(node, "beta", 0.5f), 0, 1); });
-    case Op::kReduceMean: return MeanLast(*in[0], static_cast<int64_t>(in[1]->data.size()));
-    case Op::kLayerNormalization: return Normalized(node, in, true);
-    case Op::kRMSNormalization: return Normalized(node, in, false);
-    case Op::kBatchNormalization: return BatchNorm(node, in);
-    case Op::kGemm: return Gemm(node, *in[0], *in[1], in.size() > 2 ? in[2] : nullptr, shape);
-    case Op::kConv: return PointwiseConv(*in[0], *in[1], in.size() > 2 ? in[2] : nullptr, IntAttr(node, "group", 1));
-    case Op::kConvTranspose: return PointwiseConvTranspose(*in[0], *in[1], in.size() > 2 ? in[2] : nullptr, IntAttr(node, "group", 1));
-    default: break;
+      return Map(*in[0], [&](double x) {
+        return clip(x * FloatAttr(node, "alpha", 0.2f) + FloatAttr(node, "beta", 0.5f), 0, 1);
+      });
+    case Op::kReduceMean:
+      return MeanLast(*in[0], static_cast<int64_t>(in[1]->data.size()));
+    case Op::kLayerNormalization:
+      return Normalized(node, in, true);
+    case Op::kRMSNormalization:
+      return Normalized(node, in, false);
+    case Op::kBatchNormalization:
+      return BatchNorm(node, in);
+    case Op::kGemm:
+      return Gemm(node, *in[0], *in[1], in.size() > 2 ? in[2] : nullptr, shape);
+    case Op::kConv:
+      return PointwiseConv(*in[0], *in[1], in.size() > 2 ? in[2] : nullptr,
+                           IntAttr(node, "group", 1));
+    case Op::kConvTranspose:
+      return PointwiseConvTranspose(*in[0], *in[1], in.size() > 2 ? in[2] : nullptr,
+                                    IntAttr(node, "group", 1));
+    default:
+      break;
   }
   ADD_FAILURE() << "the tests' interpreter lacks " << node.op_name;
   return {};
@@ -187,7 +232,8 @@ Values Run(const Graph& graph, const Values& inputs) {
     arrays[out] = Step(node, in, arrays[out].shape);
   }
   Values outputs;
-  for (ValueId id : typed.outputs) outputs[typed[id].name] = arrays[static_cast<size_t>(id.index)].data;
+  for (ValueId id : typed.outputs)
+    outputs[typed[id].name] = arrays[static_cast<size_t>(id.index)].data;
   return outputs;
 }
 
@@ -204,7 +250,9 @@ void ExpectSameResults(const Graph& before, const Graph& after, double tolerance
   for (const auto& [name, values] : want) {
     ASSERT_TRUE(have.contains(name)) << name;
     ASSERT_EQ(values.size(), have.at(name).size());
-    for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], have.at(name)[i], tolerance * (1 + std::abs(values[i]))) << name << " " << i;
+    for (size_t i = 0; i < values.size(); ++i)
+      EXPECT_NEAR(values[i], have.at(name)[i], tolerance * (1 + std::abs(values[i])))
+          << name << " " << i;
   }
 }
 

@@ -28,7 +28,8 @@ inline std::string Printed(const Graph& graph) {
 inline std::string OpsOf(const Graph& graph) {
   std::string out;
   for (const Node& node : graph.nodes) {
-    out += (out.empty() ? "" : " ") + (node.op == Op::kUnknown ? node.op_name : std::string(OpName(node.op)));
+    out += (out.empty() ? "" : " ") +
+           (node.op == Op::kUnknown ? node.op_name : std::string(OpName(node.op)));
   }
   return out;
 }
@@ -43,13 +44,15 @@ inline std::string TypeOf(const Graph& graph, std::string_view name) {
   for (size_t i = 0; i < value.shape->size(); ++i) {
     const Extent extent = (*value.shape)[i];
     out += (i > 0 ? ", " : "") +
-           (extent.IsConstant() ? std::to_string(extent.value()) : graph.symbols[static_cast<size_t>(extent.symbol().index)].name);
+           (extent.IsConstant() ? std::to_string(extent.value())
+                                : graph.symbols[static_cast<size_t>(extent.symbol().index)].name);
   }
   return out + "]";
 }
 
 // Computes nothing: folding then rests on what inference knows.
-inline Result<std::vector<Tensor>> Refuse(const Graph&, const Node&, std::span<const Tensor* const>) {
+inline Result<std::vector<Tensor>> Refuse(const Graph&, const Node&,
+                                          std::span<const Tensor* const>) {
   return Unsupported("no kernels here");
 }
 

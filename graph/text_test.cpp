@@ -20,12 +20,15 @@ class Maker {
   Graph Make(int depth = 0, const Graph* outer = nullptr) {
     Graph g;
     g.name = Pick() ? "g" : Name();
-    for (int i = 0; i < 3; ++i) AddSymbol(g, fmt::format("{}{}", Pick() ? "batch" : "a b*", i), i, 100 + i);
+    for (int i = 0; i < 3; ++i)
+      AddSymbol(g, fmt::format("{}{}", Pick() ? "batch" : "a b*", i), i, 100 + i);
     for (int i = Next(3); i-- > 0;) AddInput(g, Fresh(), Type(), Shape_(g));
     for (int i = Next(4); i-- > 0;) AddConstant(g, Fresh(), Constant());
     if (outer && !outer->values.empty()) {
-      Value captured = outer->values[static_cast<size_t>(Next(static_cast<int>(outer->values.size())))];
-      g.values.push_back({.name = captured.name, .kind = ValueKind::kCaptured, .dtype = captured.dtype});
+      Value captured =
+          outer->values[static_cast<size_t>(Next(static_cast<int>(outer->values.size())))];
+      g.values.push_back(
+          {.name = captured.name, .kind = ValueKind::kCaptured, .dtype = captured.dtype});
     }
     for (int i = 1 + Next(5); i-- > 0;) MakeNode(g, depth);
     g.outputs = {ValueId(g.values.size() - 1)};
@@ -34,9 +37,14 @@ class Maker {
 
  private:
   void MakeNode(Graph& g, int depth) {
-    Node node{.domain = Pick() ? "com.x" : "", .op_name = Pick() ? "Foo" : "Odd name", .name = Pick() ? "" : Name()};
+    Node node{.domain = Pick() ? "com.x" : "",
+              .op_name = Pick() ? "Foo" : "Odd name",
+              .name = Pick() ? "" : Name()};
     for (int i = Next(4); i-- > 0;) {
-      node.inputs.push_back(Pick() || g.values.empty() ? ValueId() : ValueId(static_cast<size_t>(Next(static_cast<int>(g.values.size())))));
+      node.inputs.push_back(
+          Pick() || g.values.empty()
+              ? ValueId()
+              : ValueId(static_cast<size_t>(Next(static_cast<int>(g.values.size())))));
     }
     if (Pick()) SetAttribute(node, "i", static_cast<int64_t>(random_()) * (Pick() ? 1 : -1));
     if (Pick()) SetAttribute(node, "name", std::vector<int64_t>{INT64_MIN, -1, INT64_MAX});
@@ -48,7 +56,8 @@ class Maker {
     if (Pick()) SetAttribute(node, "none_f", std::vector<float>());
     if (Pick()) SetAttribute(node, "none_s", std::vector<std::string>());
     if (Pick()) SetAttribute(node, "t", Constant());
-    if (depth < 3 && Next(3) == 0) SetAttribute(node, "body", std::make_shared<Graph>(Make(depth + 1, &g)));
+    if (depth < 3 && Next(3) == 0)
+      SetAttribute(node, "body", std::make_shared<Graph>(Make(depth + 1, &g)));
     if (Pick()) node.outputs.emplace_back();
     for (int i = 1 + Next(2); i-- > 0;) {
       node.outputs.push_back(AddComputed(g, Fresh()));
@@ -62,18 +71,22 @@ class Maker {
   bool Pick() { return Next(2) == 0; }
   Dtype Type() { return static_cast<Dtype>(Next(static_cast<int>(Dtype::kString) + 1)); }
   std::string Name() {
-    static const char* kNames[] = {"/a/b.c", "symbol", "_", "a\"b\\", "\n\x01", "größe", "captured", "const", "1x", "graph1", "nan"};
+    static const char* kNames[] = {"/a/b.c",   "symbol", "_",  "a\"b\\", "\n\x01", "größe",
+                                   "captured", "const",  "1x", "graph1", "nan"};
     return kNames[Next(std::size(kNames))];
   }
   std::string Fresh() { return names_.Fresh(Pick() ? "v" : Name()); }
   float Float() {
-    static const float kFloats[] = {0.0f, -0.0f, 1.0f, 0.1f, 3.4e38f, 1e-45f, INFINITY, -INFINITY, NAN, 16777216.0f, -5.0f};
+    static const float kFloats[] = {0.0f,     -0.0f,     1.0f, 0.1f,        3.4e38f, 1e-45f,
+                                    INFINITY, -INFINITY, NAN,  16777216.0f, -5.0f};
     return kFloats[Next(std::size(kFloats))];
   }
   std::vector<Extent> Shape_(const Graph& g) {
     std::vector<Extent> out;
     for (int i = Next(4); i-- > 0;) {
-      out.push_back(Pick() ? Extent(Next(9)) : Extent(SymbolId(static_cast<size_t>(Next(static_cast<int>(g.symbols.size()))))));
+      out.push_back(
+          Pick() ? Extent(Next(9))
+                 : Extent(SymbolId(static_cast<size_t>(Next(static_cast<int>(g.symbols.size()))))));
     }
     return out;
   }
@@ -108,6 +121,7 @@ TEST(Text, RoundTrip) {
     const std::string text = Print(g, blobs);
     const auto back = ParseGraph(text, "round", blobs);
     ASSERT_TRUE(back.ok()) << seed << " " << back.status().ToString() << "\n" << text;
+    ASSERT_EQ(Print(*back, blobs), text) << seed;
     ASSERT_TRUE(Equal(g, *back)) << seed << "\n" << text;
     ASSERT_EQ(Print(*back, blobs), text) << seed;
     ASSERT_TRUE(Equal(Clone(g), g));
@@ -126,9 +140,15 @@ TEST(Text, Reads) {
 }
 
 TEST(Text, DifferencesAreSeen) {
-  const std::string text = "graph g (x: f32[2]) -> (y) {\nc: f32[] = const(1)\ny = Add(x, c) {name = \"n\"}\n}";
+  const std::string text =
+      "graph g (x: f32[2]) -> (y) {\nc: f32[] = const(1)\ny = Add(x, c) {name = \"n\"}\n}";
   const Graph g = Parsed(text);
-  for (auto [from, to] : {std::pair("f32[2]", "f32[3]"), {"const(1)", "const(2)"}, {"\"n\"", "\"m\""}, {"Add(x", "Sub(x"}, {"(x, c)", "(c, x)"}, {"graph g", "graph h"}}) {
+  for (auto [from, to] : {std::pair("f32[2]", "f32[3]"),
+                          {"const(1)", "const(2)"},
+                          {"\"n\"", "\"m\""},
+                          {"Add(x", "Sub(x"},
+                          {"(x, c)", "(c, x)"},
+                          {"graph g", "graph h"}}) {
     std::string other = text;
     other.replace(other.find(from), std::string(from).size(), to);
     EXPECT_FALSE(Equal(g, Parsed(other))) << from;
@@ -136,20 +156,22 @@ TEST(Text, DifferencesAreSeen) {
 }
 
 TEST(Text, Refuses) {
-  for (auto [body, part] : {std::pair<std::string, std::string>{"y = Relu(z)", "not defined before its use"},
-                            {"y = Rely(x)", "unknown operator"},
-                            {"y: f32[2] = const(1)", "found 1 elements, expected 2"},
-                            {"x = Relu(x)\ny = Relu(x)", "defined twice"},
-                            {"y = Relu(x) {a = 1, a = 2}", "given twice"},
-                            {"y = Relu(x) {a = 1}", "unknown attribute"},
-                            {"y = Relu(x, x)", "found 2 inputs, expected 1"},
-                            {"y: f32[b] = Relu(x)", "not declared"},
-                            {"symbol b\nsymbol b\ny = Relu(x)", "declared twice"},
-                            {"y = \"d::If\"(x) {g = graph1}", "missing"},
-                            {"y: f32[100] = blob(\"" + std::string(64, '0') + "\", 400 bytes)", "0000"},
-                            {"symbol b in 5:4\ny = Relu(x)", "range"},
-                            {"z = Relu(x)", "no value y"}}) {
-    const auto g = ParseGraph("graph g (x: f32[2]) -> (y) {\n" + body + "\n}", "bad.graph", BlobStore());
+  for (auto [body, part] :
+       {std::pair<std::string, std::string>{"y = Relu(z)", "not defined before its use"},
+        {"y = Rely(x)", "unknown operator"},
+        {"y: f32[2] = const(1)", "found 1 elements, expected 2"},
+        {"x = Relu(x)\ny = Relu(x)", "defined twice"},
+        {"y = Relu(x) {a = 1, a = 2}", "given twice"},
+        {"y = Relu(x) {a = 1}", "unknown attribute"},
+        {"y = Relu(x, x)", "found 2 inputs, expected 1"},
+        {"y: f32[b] = Relu(x)", "not declared"},
+        {"symbol b\nsymbol b\ny = Relu(x)", "declared twice"},
+        {"y = \"d::If\"(x) {g = graph1}", "missing"},
+        {"y: f32[100] = blob(\"" + std::string(64, '0') + "\", 400 bytes)", "0000"},
+        {"symbol b in 5:4\ny = Relu(x)", "range"},
+        {"z = Relu(x)", "no value y"}}) {
+    const auto g =
+        ParseGraph("graph g (x: f32[2]) -> (y) {\n" + body + "\n}", "bad.graph", BlobStore());
     ASSERT_FALSE(g.ok()) << body;
     EXPECT_NE(g.status().ToString().find(part), std::string::npos) << g.status().ToString();
   }
@@ -157,7 +179,9 @@ TEST(Text, Refuses) {
 
 TEST(Text, DeepNestingEnds) {
   std::string text = "graph g () -> (y) {\n";
-  for (int i = 1; i < 5000; ++i) text += "y = \"d::F\"() {g = graph" + std::to_string(i) + "}\nsubgraph graph" + std::to_string(i) + " g () -> (y) {\n";
+  for (int i = 1; i < 5000; ++i)
+    text += "y = \"d::F\"() {g = graph" + std::to_string(i) + "}\nsubgraph graph" +
+            std::to_string(i) + " g () -> (y) {\n";
   EXPECT_FALSE(ParseGraph(text, "deep", BlobStore()).ok());
 }
 

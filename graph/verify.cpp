@@ -14,7 +14,8 @@ constexpr int kMaxDepth = 64;  // of subgraphs
 
 class Verifier {
  public:
-  Verifier(const Graph& graph, const Verifier* outer, int depth) : graph_(graph), outer_(outer), depth_(depth) {}
+  Verifier(const Graph& graph, const Verifier* outer, int depth)
+      : graph_(graph), outer_(outer), depth_(depth) {}
 
   Status Run() {
     if (depth_ > kMaxDepth) return Limit(fmt::format("subgraphs nest deeper than {}", kMaxDepth));
@@ -35,7 +36,9 @@ class Verifier {
   Status Wrong(size_t value, std::string what) const {
     return Invalid(fmt::format("value {} {}", PrintString(graph_.values[value].name), what));
   }
-  bool InRange(ValueId id) const { return id.valid() && static_cast<size_t>(id.index) < graph_.values.size(); }
+  bool InRange(ValueId id) const {
+    return id.valid() && static_cast<size_t>(id.index) < graph_.values.size();
+  }
 
   Status Symbols() const {
     std::unordered_set<std::string_view> names;
@@ -44,7 +47,8 @@ class Verifier {
         return Invalid(fmt::format("symbol {} is empty or not unique", PrintString(symbol.name)));
       }
       if (symbol.max < symbol.min || symbol.min < 0) {
-        return Invalid(fmt::format("symbol {} has the range {}:{}", PrintString(symbol.name), symbol.min, symbol.max));
+        return Invalid(fmt::format("symbol {} has the range {}:{}", PrintString(symbol.name),
+                                   symbol.min, symbol.max));
       }
     }
     return {};
@@ -59,13 +63,15 @@ class Verifier {
       if (value.shape) WEFT_TRY(CheckShape(i));
       if (value.kind == ValueKind::kConstant) WEFT_TRY(CheckConstant(i));
       if (value.kind == ValueKind::kCaptured) {
-        if (!outer_ || !outer_->names_.contains(value.name)) return Wrong(i, "is captured, but nobody around defines it");
+        if (!outer_ || !outer_->names_.contains(value.name))
+          return Wrong(i, "is captured, but nobody around defines it");
         defined_[i] = true;
       }
     }
     for (ValueId id : graph_.inputs) {
       if (!InRange(id)) return Invalid("an input is no value of the graph");
-      if (graph_[id].kind != ValueKind::kInput) return Wrong(Index(id), "is listed as an input, but is none");
+      if (graph_[id].kind != ValueKind::kInput)
+        return Wrong(Index(id), "is listed as an input, but is none");
       if (defined_[Index(id)]) return Wrong(Index(id), "is an input twice");
       defined_[Index(id)] = true;
     }
@@ -76,8 +82,9 @@ class Verifier {
 
   Status CheckShape(size_t i) const {
     for (const Extent& extent : *graph_.values[i].shape) {
-      if (extent.IsConstant() ? extent.value() < 0
-                              : static_cast<size_t>(extent.symbol().index) >= graph_.symbols.size()) {
+      if (extent.IsConstant()
+              ? extent.value() < 0
+              : static_cast<size_t>(extent.symbol().index) >= graph_.symbols.size()) {
         return Wrong(i, "has a negative or unknown extent");
       }
     }
@@ -87,12 +94,17 @@ class Verifier {
   Status CheckConstant(size_t i) {
     const Value& value = graph_.values[i];
     const Tensor& tensor = value.constant;
-    if (value.dtype != tensor.dtype()) return Wrong(i, "has another element type than its constant");
-    if (!value.shape || StaticShape(value) != tensor.shape()) return Wrong(i, "has another shape than its constant");
+    if (value.dtype != tensor.dtype())
+      return Wrong(i, "has another element type than its constant");
+    if (!value.shape || StaticShape(value) != tensor.shape())
+      return Wrong(i, "has another shape than its constant");
     auto elems = CountElems(tensor.shape());
     if (!elems.ok()) return Wrong(i, "has too many elements");
-    const auto held = tensor.dtype() == Dtype::kString ? static_cast<int64_t>(tensor.strings().size()) : tensor.elems();
-    if (held != *elems) return Wrong(i, fmt::format("holds {} elements, expected {}", held, *elems));
+    const auto held = tensor.dtype() == Dtype::kString
+                          ? static_cast<int64_t>(tensor.strings().size())
+                          : tensor.elems();
+    if (held != *elems)
+      return Wrong(i, fmt::format("holds {} elements, expected {}", held, *elems));
     defined_[i] = true;
     return {};
   }
@@ -101,7 +113,8 @@ class Verifier {
     const Node& node = graph_[id];
     for (ValueId input : node.inputs) {
       if (input.valid() && !InRange(input)) return Invalid("an input is no value of the graph");
-      if (input.valid() && !defined_[Index(input)]) return Wrong(Index(input), "is used before it is defined");
+      if (input.valid() && !defined_[Index(input)])
+        return Wrong(Index(input), "is used before it is defined");
     }
     for (ValueId output : node.outputs) {
       if (!output.valid()) continue;
@@ -123,11 +136,13 @@ class Verifier {
     for (size_t i = 0; i < node.attributes.size(); ++i) {
       const Attribute& attribute = node.attributes[i];
       if (attribute.name.empty() || (i > 0 && node.attributes[i - 1].name >= attribute.name)) {
-        return Invalid(fmt::format("attribute {} is unsorted or given twice", PrintString(attribute.name)));
+        return Invalid(
+            fmt::format("attribute {} is unsorted or given twice", PrintString(attribute.name)));
       }
       const auto* subgraph = std::get_if<std::shared_ptr<Graph>>(&attribute.value);
       if (!subgraph) continue;
-      if (!*subgraph) return Invalid(fmt::format("attribute {} is an absent graph", PrintString(attribute.name)));
+      if (!*subgraph)
+        return Invalid(fmt::format("attribute {} is an absent graph", PrintString(attribute.name)));
       auto status = Verifier(**subgraph, this, depth_ + 1).Run();
       if (!status.ok()) return std::move(status).Because(fmt::format("in its {}", attribute.name));
     }
@@ -140,7 +155,8 @@ class Verifier {
       if (!defined_[Index(id)]) return Wrong(Index(id), "is an output that nobody produces");
     }
     for (size_t i = 0; i < graph_.values.size(); ++i) {
-      if (graph_.values[i].kind == ValueKind::kInput && !defined_[i]) return Wrong(i, "is an input, but not listed");
+      if (graph_.values[i].kind == ValueKind::kInput && !defined_[i])
+        return Wrong(i, "is an input, but not listed");
     }
     return {};
   }

@@ -11,7 +11,9 @@ namespace {
 using namespace testing;
 
 void ExpectBroken(const std::function<void(Graph&)>& harm, const std::string& part) {
-  Graph g = Parsed("graph g (x: f32[b]) -> (y) {\nsymbol b in 1:9\nc: f32[2] = const(1, 2)\na = Relu(x)\ny = Add(a, c)\n}");
+  Graph g = Parsed(
+      "graph g (x: f32[b]) -> (y) {\nsymbol b in 1:9\nc: f32[2] = const(1, 2)\na = Relu(x)\ny = "
+      "Add(a, c)\n}");
   ASSERT_TRUE(Verify(g).ok());
   harm(g);
   const Status status = Verify(g);
@@ -36,7 +38,8 @@ TEST(Verify, EachRule) {
   ExpectBroken([](Graph& g) { SetAttribute(g.nodes[0], "alpha", 1.0f); }, "unknown attribute");
   ExpectBroken([](Graph& g) { g.symbols[0].max = 0; }, "range");
   ExpectBroken([](Graph& g) { g[g.inputs[0]].shape = {{SymbolId(7)}}; }, "unknown extent");
-  ExpectBroken([](Graph& g) { g.values.push_back({.name = "k", .kind = ValueKind::kCaptured}); }, "captured");
+  ExpectBroken([](Graph& g) { g.values.push_back({.name = "k", .kind = ValueKind::kCaptured}); },
+               "captured");
 }
 
 TEST(Verify, ShapesAreThoseOfInference) {

@@ -10,7 +10,6 @@ import textwrap
 
 import onnx
 import onnx.defs as defs
-from onnx.defs import OpSchema
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OLDEST = 7  # the oldest opset of ai.onnx that weft takes
@@ -111,6 +110,10 @@ def write_bodies():
         body.ClearField("doc_string")
         for node in body.node:
             node.ClearField("doc_string")
+        for a in s.attributes.values():  # defaults of the operator are those of its function
+            if a.default_value.name and a.name in body.attribute:
+                body.attribute.remove(a.name)
+                body.attribute_proto.append(a.default_value)
         text = base64.b64encode(body.SerializeToString(deterministic=True)).decode()
         rows = "\n".join(f'    "{row}"' for row in textwrap.wrap(text, 110))
         out.append(f"WEFT_FUNCTION({quoted(s.name)}, {s.since_version},\n{rows})\n")
@@ -118,6 +121,5 @@ def write_bodies():
 
 
 if __name__ == "__main__":
-    assert OpSchema is not None
     write_schemas()
     write_bodies()

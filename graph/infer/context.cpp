@@ -35,7 +35,8 @@ std::optional<std::vector<int64_t>> Context::Ints(size_t i) {
 }
 
 void Context::Out(size_t i, Extents extents) {
-  if (i < node.outputs.size() && node.outputs[i].valid()) graph_[node.outputs[i]].shape = std::move(extents);
+  if (i < node.outputs.size() && node.outputs[i].valid())
+    graph_[node.outputs[i]].shape = std::move(extents);
 }
 
 void Context::OutType(size_t i, Dtype dtype) {
@@ -59,7 +60,8 @@ const Extents* Context::OutShape(size_t i) const {
 }
 
 Affine Context::Meaning(Extent extent) const {
-  return extent.IsConstant() ? Affine(extent.value()) : engine_.meaning_[static_cast<size_t>(extent.symbol().index)];
+  return extent.IsConstant() ? Affine(extent.value())
+                             : engine_.meaning_[static_cast<size_t>(extent.symbol().index)];
 }
 
 Interval Context::Range(Extent extent) const {
@@ -74,15 +76,18 @@ Result<Extent> Context::ToExtent(const Affine& value, std::string_view what) {
     return Extent(value.constant());
   }
   if (const auto var = value.AsVar()) return Extent(SymbolId(static_cast<size_t>(*var)));
-  if (const auto found = engine_.derived_.find(value); found != engine_.derived_.end()) return Extent(found->second);
+  if (const auto found = engine_.derived_.find(value); found != engine_.derived_.end())
+    return Extent(found->second);
   const Interval range = value.Bounds([&](Var v) {
     const Symbol& symbol = graph_.symbols[static_cast<size_t>(v)];
     return Interval{symbol.min, symbol.max};
   });
   if (range.hi < 0) return Invalid(fmt::format("{} would be {} at most", what, range.hi));
-  std::string name = value.Print([&](Var v) { return graph_.symbols[static_cast<size_t>(v)].name; });
+  std::string name =
+      value.Print([&](Var v) { return graph_.symbols[static_cast<size_t>(v)].name; });
   if (name.size() > 48) name = fmt::format("d{}", graph_.symbols.size());
-  const SymbolId id = AddSymbol(graph_, engine_.symbol_names_.Fresh(name), std::max<int64_t>(range.lo, 0), range.hi);
+  const SymbolId id = AddSymbol(graph_, engine_.symbol_names_.Fresh(name),
+                                std::max<int64_t>(range.lo, 0), range.hi);
   engine_.derived_.emplace(value, id);
   engine_.meaning_.push_back(value);
   engine_.factors_.emplace_back();
@@ -99,7 +104,8 @@ Extent Context::Fresh(std::string_view hint, int64_t min, int64_t max) {
 
 Extent Context::Opaque(const std::string& text, int64_t min, int64_t max) {
   const auto key = "=" + text;  // apart from the names of fresh ones
-  if (const auto found = engine_.opaque_.find(key); found != engine_.opaque_.end()) return found->second;
+  if (const auto found = engine_.opaque_.find(key); found != engine_.opaque_.end())
+    return found->second;
   const std::string name = text.size() > 48 ? fmt::format("d{}", graph_.symbols.size()) : text;
   const Extent extent = Fresh(name, min, max);
   engine_.opaque_.emplace(key, extent.symbol());
@@ -124,10 +130,11 @@ std::vector<Extent> Context::Factors(std::span<const Extent> extents) {
     if (!factors.empty()) continue;
     // 2*h is 2 times h: a coefficient that all terms share is a factor.
     const Affine meaning = Meaning(extent);
-    const bool multiple = meaning.constant() == 0 && meaning.terms().size() == 1 && !meaning.terms()[0].dividend &&
-                          meaning.terms()[0].coefficient > 1;
+    const bool multiple = meaning.constant() == 0 && meaning.terms().size() == 1 &&
+                          !meaning.terms()[0].dividend && meaning.terms()[0].coefficient > 1;
     if (multiple) multiply(meaning.terms()[0].coefficient);
-    symbols.push_back(multiple ? Extent(SymbolId(static_cast<size_t>(meaning.terms()[0].var))) : extent);
+    symbols.push_back(multiple ? Extent(SymbolId(static_cast<size_t>(meaning.terms()[0].var)))
+                               : extent);
   }
   if (constant == 0) return {Extent(0)};
   if (constant != 1) symbols.emplace_back(constant);
@@ -168,13 +175,15 @@ Extent Context::Product(std::span<const Extent> extents) {
 
 Result<Extent> Context::Same(Extent a, Extent b, std::string_view what) {
   if (a.IsConstant() && b.IsConstant() && a.value() != b.value()) {
-    return Invalid(fmt::format("{}: found {} and {}, expected equal extents", what, a.value(), b.value()));
+    return Invalid(
+        fmt::format("{}: found {} and {}, expected equal extents", what, a.value(), b.value()));
   }
   const Extent known = a.IsConstant() ? a : b, other = a.IsConstant() ? b : a;
   if (known.IsConstant() && !other.IsConstant()) {
     const Interval range = Range(other);
     if (known.value() < range.lo || known.value() > range.hi) {
-      return Invalid(fmt::format("{}: found {} and {} (in {}:{})", what, known.value(), Text(other), range.lo, range.hi));
+      return Invalid(fmt::format("{}: found {} and {} (in {}:{})", what, known.value(), Text(other),
+                                 range.lo, range.hi));
     }
   }
   return a.IsConstant() ? a : b.IsConstant() ? b : a;
@@ -193,7 +202,8 @@ Result<Extent> Context::Broadcast(Extent a, Extent b) {
   const Interval ra = Range(a), rb = Range(b);
   if (ra.lo > 1) return a;
   if (rb.lo > 1) return b;
-  return Opaque(fmt::format("broadcast({}, {})", Text(first), Text(second)), std::min(ra.lo, rb.lo), std::max(ra.hi, rb.hi));
+  return Opaque(fmt::format("broadcast({}, {})", Text(first), Text(second)), std::min(ra.lo, rb.lo),
+                std::max(ra.hi, rb.hi));
 }
 
 Result<Extents> Context::Broadcast(const Extents& a, const Extents& b) {
@@ -203,14 +213,16 @@ Result<Extents> Context::Broadcast(const Extents& a, const Extents& b) {
   for (size_t i = 0; i < shorter.size(); ++i) {
     Extent& into = out[longer.size() - shorter.size() + i];
     auto extent = Broadcast(into, shorter[i]);
-    if (!extent.ok()) return Invalid(fmt::format("shapes {} and {} do not broadcast", Text(a), Text(b)));
+    if (!extent.ok())
+      return Invalid(fmt::format("shapes {} and {} do not broadcast", Text(a), Text(b)));
     into = *extent;
   }
   return out;
 }
 
 std::string Context::Text(Extent extent) const {
-  return extent.IsConstant() ? fmt::format("{}", extent.value()) : graph_.symbols[static_cast<size_t>(extent.symbol().index)].name;
+  return extent.IsConstant() ? fmt::format("{}", extent.value())
+                             : graph_.symbols[static_cast<size_t>(extent.symbol().index)].name;
 }
 
 std::string Context::Text(const Extents& extents) const {
@@ -221,7 +233,8 @@ std::string Context::Text(const Extents& extents) const {
 
 Result<int64_t> Context::Axis(int64_t axis, int64_t rank) const {
   if (axis < -rank || axis >= rank) {
-    return Invalid(fmt::format("found axis {}, expected {} to {} for rank {}", axis, -rank, rank - 1, rank));
+    return Invalid(
+        fmt::format("found axis {}, expected {} to {} for rank {}", axis, -rank, rank - 1, rank));
   }
   return axis < 0 ? axis + rank : axis;
 }
@@ -230,7 +243,8 @@ Result<std::vector<int64_t>> Context::Axes(std::span<const int64_t> axes, int64_
   std::vector<int64_t> out;
   for (int64_t axis : axes) {
     WEFT_TRY(const int64_t a, Axis(axis, rank));
-    if (std::ranges::find(out, a) != out.end()) return Invalid(fmt::format("axis {} is given twice", axis));
+    if (std::ranges::find(out, a) != out.end())
+      return Invalid(fmt::format("axis {} is given twice", axis));
     out.push_back(a);
   }
   return out;
@@ -245,12 +259,14 @@ Status Context::Rank(size_t i, int64_t rank) const {
 Status Context::MinRank(size_t i, int64_t rank) const {
   const Extents* in = In(i);
   if (!in || static_cast<int64_t>(in->size()) >= rank) return {};
-  return Invalid(fmt::format("input {} has the shape {}, expected rank {} or more", i, Text(*in), rank));
+  return Invalid(
+      fmt::format("input {} has the shape {}, expected rank {} or more", i, Text(*in), rank));
 }
 
 Status Context::Size(std::string_view attribute, size_t found, size_t expected) const {
   if (found == expected) return {};
-  return Invalid(fmt::format("attribute \"{}\" has {} elements, expected {}", attribute, found, expected));
+  return Invalid(
+      fmt::format("attribute \"{}\" has {} elements, expected {}", attribute, found, expected));
 }
 
 }  // namespace weft::graph::infer

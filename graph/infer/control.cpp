@@ -9,7 +9,8 @@
 namespace weft::graph::infer {
 namespace {
 
-constexpr int kDeepLoop = 3;  // loops nested deeper are inferred once, without looking for stable shapes
+constexpr int kDeepLoop =
+    3;  // loops nested deeper are inferred once, without looking for stable shapes
 
 struct Type {
   std::optional<Dtype> dtype;
@@ -98,7 +99,8 @@ class Body {
       const auto& symbols = outer_.graph().symbols;
       size_t k = 0;
       while (k < symbols.size() && symbols[k].name != symbol.name) ++k;
-      out.push_back(k < symbols.size() ? Extent(SymbolId(k)) : outer_.Fresh(symbol.name, symbol.min, symbol.max));
+      out.push_back(k < symbols.size() ? Extent(SymbolId(k))
+                                       : outer_.Fresh(symbol.name, symbol.min, symbol.max));
     }
     return out;
   }
@@ -141,14 +143,17 @@ Type Merge(Context& c, const Type& a, const Type& b, std::string_view hint) {
 }  // namespace
 
 Status IfRule(Context& c) {
-  const auto then_graph = GraphAttribute(c.node, "then_branch"), else_graph = GraphAttribute(c.node, "else_branch");
+  const auto then_graph = GraphAttribute(c.node, "then_branch"),
+             else_graph = GraphAttribute(c.node, "else_branch");
   if (!then_graph || !else_graph) return {};
   const size_t count = c.node.outputs.size();
   if (then_graph->outputs.size() != count || else_graph->outputs.size() != count) {
-    return Invalid(fmt::format("the branches have {} and {} outputs, expected {}", then_graph->outputs.size(), else_graph->outputs.size(), count));
+    return Invalid(fmt::format("the branches have {} and {} outputs, expected {}",
+                               then_graph->outputs.size(), else_graph->outputs.size(), count));
   }
   if (const Extents* condition = c.In(0)) {
-    if (c.Product(*condition).IsConstant()) WEFT_TRY(c.Same(c.Product(*condition), 1, "the elements of the condition"));
+    if (c.Product(*condition).IsConstant())
+      WEFT_TRY(c.Same(c.Product(*condition), 1, "the elements of the condition"));
   }
   Body yes(c, *then_graph), no(c, *else_graph);
   const Facts* condition = c.FactsIn(0);
@@ -156,8 +161,10 @@ Status IfRule(Context& c) {
   const bool taken = decided && (*condition)[0].AsDouble() != 0;
   // A branch that is never taken may be wrong: exporters write such branches.
   const Status yes_status = yes.Infer(), no_status = no.Infer();
-  if (!yes_status.ok() && (!decided || taken)) return Status(yes_status).Because("in its then_branch");
-  if (!no_status.ok() && (!decided || !taken)) return Status(no_status).Because("in its else_branch");
+  if (!yes_status.ok() && (!decided || taken))
+    return Status(yes_status).Because("in its then_branch");
+  if (!no_status.ok() && (!decided || !taken))
+    return Status(no_status).Because("in its else_branch");
   for (size_t i = 0; i < count; ++i) {
     const Type a = yes.Output(i), b = no.Output(i);
     SetOutput(c, i, decided ? (taken ? a : b) : Merge(c, a, b, "if"));
@@ -171,8 +178,9 @@ Status LoopRule(Context& c) {
   const size_t carried = c.node.inputs.size() > 2 ? c.node.inputs.size() - 2 : 0;
   if (graph->inputs.size() != carried + 2 || graph->outputs.size() < carried + 1 ||
       c.node.outputs.size() > graph->outputs.size() - 1) {
-    return Invalid(fmt::format("the body has {} inputs and {} outputs for {} carried values and {} outputs",
-                               graph->inputs.size(), graph->outputs.size(), carried, c.node.outputs.size()));
+    return Invalid(
+        fmt::format("the body has {} inputs and {} outputs for {} carried values and {} outputs",
+                    graph->inputs.size(), graph->outputs.size(), carried, c.node.outputs.size()));
   }
   std::vector<Type> types;
   for (size_t i = 0; i < carried; ++i) types.push_back(TypeOfInput(c, i + 2));
@@ -215,11 +223,15 @@ Status ScanRule(Context& c) {
   if (!graph) return {};
   const int64_t scanned = c.Int("num_scan_inputs", 0);
   const auto inputs = static_cast<int64_t>(c.node.inputs.size());
-  if (scanned < 1 || scanned > inputs) return Invalid(fmt::format("attribute \"num_scan_inputs\" is {}, expected 1 to {}", scanned, inputs));
+  if (scanned < 1 || scanned > inputs)
+    return Invalid(
+        fmt::format("attribute \"num_scan_inputs\" is {}, expected 1 to {}", scanned, inputs));
   const auto states = static_cast<size_t>(inputs - scanned);
-  if (graph->inputs.size() != c.node.inputs.size() || graph->outputs.size() < states || c.node.outputs.size() > graph->outputs.size()) {
-    return Invalid(fmt::format("the body has {} inputs and {} outputs, expected {} and {}", graph->inputs.size(),
-                               graph->outputs.size(), inputs, c.node.outputs.size()));
+  if (graph->inputs.size() != c.node.inputs.size() || graph->outputs.size() < states ||
+      c.node.outputs.size() > graph->outputs.size()) {
+    return Invalid(fmt::format("the body has {} inputs and {} outputs, expected {} and {}",
+                               graph->inputs.size(), graph->outputs.size(), inputs,
+                               c.node.outputs.size()));
   }
   auto axis_of = [&](std::string_view name, size_t i, size_t rank) -> Result<int64_t> {
     const auto axes = IntsAttr(c.node, name);

@@ -13,7 +13,8 @@ constexpr int64_t kMax = INT32_MAX;  // of a stride, a dilation, a kernel or a p
 Status InRange(std::string_view name, const std::vector<int64_t>& values, int64_t min) {
   for (int64_t value : values) {
     if (value < min || value > kMax) {
-      return Invalid(fmt::format("attribute \"{}\" has {}, expected {} to {}", name, value, min, kMax));
+      return Invalid(
+          fmt::format("attribute \"{}\" has {}, expected {} to {}", name, value, min, kMax));
     }
   }
   return {};
@@ -43,9 +44,12 @@ std::vector<int64_t> SpatialOf(const Extents& weights) {
 }  // namespace
 
 Result<Window> WindowOf(Context& c, size_t rank, std::vector<int64_t> weights) {
-  Window w{.kernel = IntsAttr(c.node, "kernel_shape"), .strides = IntsAttr(c.node, "strides"),
-           .dilations = IntsAttr(c.node, "dilations"), .pads = IntsAttr(c.node, "pads"),
-           .auto_pad = StringAttr(c.node, "auto_pad", "NOTSET"), .ceil = c.Int("ceil_mode", 0) != 0};
+  Window w{.kernel = IntsAttr(c.node, "kernel_shape"),
+           .strides = IntsAttr(c.node, "strides"),
+           .dilations = IntsAttr(c.node, "dilations"),
+           .pads = IntsAttr(c.node, "pads"),
+           .auto_pad = StringAttr(c.node, "auto_pad", "NOTSET"),
+           .ceil = c.Int("ceil_mode", 0) != 0};
   if (w.kernel.empty()) w.kernel = weights;
   if (w.strides.empty()) w.strides.assign(rank, 1);
   if (w.dilations.empty()) w.dilations.assign(rank, 1);
@@ -59,7 +63,8 @@ Result<Window> WindowOf(Context& c, size_t rank, std::vector<int64_t> weights) {
   WEFT_TRY(InRange("dilations", w.dilations, 1));
   WEFT_TRY(InRange("pads", w.pads, 0));
   if (!weights.empty() && w.kernel != weights) {
-    return Invalid(fmt::format("attribute \"kernel_shape\" is {}, but the weights have {}", weft::Print(w.kernel), weft::Print(weights)));
+    return Invalid(fmt::format("attribute \"kernel_shape\" is {}, but the weights have {}",
+                               weft::Print(w.kernel), weft::Print(weights)));
   }
   static constexpr std::string_view kModes[] = {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"};
   if (std::ranges::find(kModes, w.auto_pad) == std::end(kModes)) {
@@ -72,37 +77,42 @@ Result<Extent> SlideOver(Context& c, const Window& w, size_t i, Extent in) {
   const size_t rank = w.kernel.size();
   const int64_t stride = w.strides[i], reach = w.dilations[i] * (w.kernel[i] - 1) + 1;
   const Affine x = c.Meaning(in);
-  if (in.IsConstant() && in.value() > int64_t{1} << 60) return Limit(fmt::format("extent {} is too large for a window", in.value()));
+  if (in.IsConstant() && in.value() > int64_t{1} << 60)
+    return Limit(fmt::format("extent {} is too large for a window", in.value()));
   if (w.auto_pad.starts_with("SAME")) return c.ToExtent(CeilDiv(x, stride), "the output's extent");
   const bool valid = w.auto_pad == "VALID";
   const int64_t begin = valid ? 0 : w.pads[i], end = valid ? 0 : w.pads[rank + i];
   const Affine last = x + (begin + end - reach);  // where the last window may start, at most
   if (in.IsConstant() && in.value() > 0 && last.constant() < 0) {
-    return Invalid(fmt::format("the window reaches over {} of spatial axis {}, which has {} with its pads", reach, i,
-                               in.value() + begin + end));
+    return Invalid(
+        fmt::format("the window reaches over {} of spatial axis {}, which has {} with its pads",
+                    reach, i, in.value() + begin + end));
   }
   if (!w.ceil) return c.ToExtent(FloorDiv(last, stride) + 1, "the output's extent");
   // A window that would start in the padding behind the input is left out.
   const Affine up = CeilDiv(last, stride) + 1, inside = CeilDiv(x + begin, stride);
   if (end + stride <= reach) return c.ToExtent(up, "the output's extent");
-  if (up.IsConstant()) return c.ToExtent(std::min(up.constant(), inside.constant()), "the output's extent");
+  if (up.IsConstant())
+    return c.ToExtent(std::min(up.constant(), inside.constant()), "the output's extent");
   return c.Opaque(fmt::format("pool({}, {}, {}, {}, {})", c.Text(in), reach, stride, begin, end));
 }
 
 Status ConvRule(Context& c) {
   const Operands at = OperandsOf(c.node.op);
-  const Extents* x = c.In(at.x);   // [N, C, spatial...]
-  const Extents* w = c.In(at.w);   // [M, C / group, spatial...]
+  const Extents* x = c.In(at.x);  // [N, C, spatial...]
+  const Extents* w = c.In(at.w);  // [M, C / group, spatial...]
   WEFT_TRY(c.MinRank(at.x, 3));
   WEFT_TRY(c.MinRank(at.w, 3));
   if (!x || !w) return {};
   WEFT_TRY(c.Rank(at.w, static_cast<int64_t>(x->size())));
   const int64_t group = c.Int("group", 1);
-  if (group < 1 || group > kMax) return Invalid(fmt::format("attribute \"group\" is {}, expected 1 or more", group));
+  if (group < 1 || group > kMax)
+    return Invalid(fmt::format("attribute \"group\" is {}, expected 1 or more", group));
   const Extent channels = (*x)[1], filters = (*w)[0], each = (*w)[1];
-  if (channels.IsConstant() && each.IsConstant() && each.value() <= kMax && channels.value() != each.value() * group) {
-    return Invalid(fmt::format("found {} channels, the weights {} with {} groups expect {}", channels.value(), c.Text(*w),
-                               group, each.value() * group));
+  if (channels.IsConstant() && each.IsConstant() && each.value() <= kMax &&
+      channels.value() != each.value() * group) {
+    return Invalid(fmt::format("found {} channels, the weights {} with {} groups expect {}",
+                               channels.value(), c.Text(*w), group, each.value() * group));
   }
   if (filters.IsConstant() && filters.value() % group != 0) {
     return Invalid(fmt::format("{} filters do not divide into {} groups", filters.value(), group));
@@ -123,14 +133,15 @@ Status ConvRule(Context& c) {
 }
 
 Status ConvTransposeRule(Context& c) {
-  const Extents* x = c.In(0);   // [N, C, spatial...]
-  const Extents* w = c.In(1);   // [C, M / group, spatial...]
+  const Extents* x = c.In(0);  // [N, C, spatial...]
+  const Extents* w = c.In(1);  // [C, M / group, spatial...]
   WEFT_TRY(c.MinRank(0, 3));
   if (!x || !w) return {};
   WEFT_TRY(c.Rank(1, static_cast<int64_t>(x->size())));
   const size_t rank = x->size() - 2;
   const int64_t group = c.Int("group", 1);
-  if (group < 1 || group > kMax) return Invalid(fmt::format("attribute \"group\" is {}, expected 1 or more", group));
+  if (group < 1 || group > kMax)
+    return Invalid(fmt::format("attribute \"group\" is {}, expected 1 or more", group));
   WEFT_TRY(c.Same((*x)[1], (*w)[0], "the channels of the input and of the weights"));
   if ((*w)[0].IsConstant() && (*w)[0].value() % group != 0) {
     return Invalid(fmt::format("{} channels do not divide into {} groups", (*w)[0].value(), group));
@@ -142,7 +153,8 @@ Status ConvTransposeRule(Context& c) {
   WEFT_TRY(c.Size("output_padding", extra.size(), rank));
   WEFT_TRY(InRange("output_padding", extra, 0));
   auto wanted = IntsAttr(c.node, "output_shape");
-  if (wanted.size() == rank + 2) wanted.erase(wanted.begin(), wanted.begin() + 2);  // some writers give N and C too
+  if (wanted.size() == rank + 2)
+    wanted.erase(wanted.begin(), wanted.begin() + 2);  // some writers give N and C too
   if (!wanted.empty()) WEFT_TRY(c.Size("output_shape", wanted.size(), rank));
   const std::array<Extent, 2> filters = {(*w)[1], group};
   Extents out = {(*x)[0], c.Product(filters)};
@@ -152,7 +164,8 @@ Status ConvTransposeRule(Context& c) {
   }
   for (size_t i = 0; i < rank; ++i) {
     if (!wanted.empty()) {
-      if (wanted[i] < 0) return Invalid(fmt::format("attribute \"output_shape\" has {}", wanted[i]));
+      if (wanted[i] < 0)
+        return Invalid(fmt::format("attribute \"output_shape\" has {}", wanted[i]));
       out.emplace_back(wanted[i]);
       continue;
     }

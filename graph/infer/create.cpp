@@ -26,8 +26,11 @@ Result<Extents> ExtentsOfFacts(Context& c, const Facts& facts) {
 Result<std::optional<Dtype>> DtypeAttribute(Context& c) {
   const int64_t code = c.Int("dtype", 0);
   if (code == 0) return std::optional<Dtype>();
-  const auto dtype = code > 0 && code < 1000 ? DtypeFromOnnx(static_cast<int32_t>(code)) : std::nullopt;
-  if (!dtype) return Unsupported(fmt::format("attribute \"dtype\" is {}, which is no element type that weft has", code));
+  const auto dtype =
+      code > 0 && code < 1000 ? DtypeFromOnnx(static_cast<int32_t>(code)) : std::nullopt;
+  if (!dtype)
+    return Unsupported(
+        fmt::format("attribute \"dtype\" is {}, which is no element type that weft has", code));
   return dtype;
 }
 
@@ -43,8 +46,9 @@ Status RangeRule(Context& c) {
   const Facts* start = c.FactsIn(0);
   const Facts* limit = c.FactsIn(1);
   const Facts* delta = c.FactsIn(2);
-  const bool known = start && limit && delta && start->size() == 1 && limit->size() == 1 && delta->size() == 1 &&
-                     (*start)[0].known() && (*limit)[0].known() && (*delta)[0].IsConstant();
+  const bool known = start && limit && delta && start->size() == 1 && limit->size() == 1 &&
+                     delta->size() == 1 && (*start)[0].known() && (*limit)[0].known() &&
+                     (*delta)[0].IsConstant();
   if (!known) {
     c.Out(0, {c.Fresh("range")});
     return {};
@@ -58,11 +62,13 @@ Status RangeRule(Context& c) {
     c.Out(0, {static_cast<int64_t>(count)});
     return {};
   }
-  if (step != std::trunc(step) || step < 0 || step > INT32_MAX || (*start)[0].kind != Elem::kInteger || (*limit)[0].kind != Elem::kInteger) {
+  if (step != std::trunc(step) || step < 0 || step > INT32_MAX ||
+      (*start)[0].kind != Elem::kInteger || (*limit)[0].kind != Elem::kInteger) {
     c.Out(0, {c.Fresh("range")});
     return {};
   }
-  auto extent = c.ToExtent(CeilDiv((*limit)[0].integer - (*start)[0].integer, static_cast<int64_t>(step)), "the range");
+  auto extent = c.ToExtent(
+      CeilDiv((*limit)[0].integer - (*start)[0].integer, static_cast<int64_t>(step)), "the range");
   c.Out(0, {extent.ok() ? *extent : Extent(0)});
   return {};
 }
@@ -70,13 +76,15 @@ Status RangeRule(Context& c) {
 Status ConstantOfShapeRule(Context& c) {
   const Attribute* value = FindAttribute(c.node, "value");
   const auto* tensor = value ? std::get_if<Tensor>(&value->value) : nullptr;
-  if (tensor && tensor->elems() != 1) return Invalid(fmt::format("attribute \"value\" has {} elements, expected 1", tensor->elems()));
+  if (tensor && tensor->elems() != 1)
+    return Invalid(fmt::format("attribute \"value\" has {} elements, expected 1", tensor->elems()));
   c.OutType(0, tensor ? tensor->dtype() : Dtype::kF32);
   WEFT_TRY(c.Rank(0, 1));
   if (const Facts* shape = c.FactsIn(0)) {
     WEFT_TRY(Extents out, ExtentsOfFacts(c, *shape));
     c.Out(0, std::move(out));
-  } else if (const Extents* count = c.In(0); count && (*count)[0].IsConstant() && (*count)[0].value() <= 64) {
+  } else if (const Extents* count = c.In(0);
+             count && (*count)[0].IsConstant() && (*count)[0].value() <= 64) {
     WEFT_TRY(Extents out, ExtentsOfFacts(c, Facts(static_cast<size_t>((*count)[0].value()))));
     c.Out(0, std::move(out));
   }
@@ -98,7 +106,8 @@ Status RandomRule(Context& c) {
   if (c.node.op == Op::kMultinomial) {
     c.OutType(0, dtype.value_or(Dtype::kI32));
     WEFT_TRY(c.Rank(0, 2));
-    if (const Extents* x = c.In(0)) c.Out(0, {(*x)[0], std::max<int64_t>(c.Int("sample_size", 1), 0)});
+    if (const Extents* x = c.In(0))
+      c.Out(0, {(*x)[0], std::max<int64_t>(c.Int("sample_size", 1), 0)});
     return {};
   }
   c.OutType(0, dtype.value_or(Dtype::kF32));
@@ -117,7 +126,8 @@ Status OneHotRule(Context& c) {
   if (!x) return {};
   WEFT_TRY(const int64_t axis, c.Axis(c.Int("axis", -1), static_cast<int64_t>(x->size()) + 1));
   const Facts* depth = c.FactsIn(1);
-  if (depth && depth->size() != 1) return Invalid(fmt::format("input 1 has {} elements, expected 1", depth->size()));
+  if (depth && depth->size() != 1)
+    return Invalid(fmt::format("input 1 has {} elements, expected 1", depth->size()));
   Extent classes = Extent(0);
   if (depth && (*depth)[0].kind == Elem::kInteger) {
     WEFT_TRY(classes, c.ToExtent((*depth)[0].integer, "the depth"));

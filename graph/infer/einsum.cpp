@@ -17,7 +17,8 @@ Result<std::string> Term(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == ' ') continue;
     if (text.substr(i, 3) == "...") {
-      if (out.find(kDots) != std::string::npos) return Invalid("attribute \"equation\" has two ellipses in a term");
+      if (out.find(kDots) != std::string::npos)
+        return Invalid("attribute \"equation\" has two ellipses in a term");
       out += kDots;
       i += 2;
     } else if (std::isalpha(static_cast<unsigned char>(text[i]))) {
@@ -44,7 +45,8 @@ Status EinsumRule(Context& c) {
     left.remove_prefix(comma + 1);
   }
   if (terms.size() != c.node.inputs.size()) {
-    return Invalid(fmt::format("attribute \"equation\" has {} terms, expected {}", terms.size(), c.node.inputs.size()));
+    return Invalid(fmt::format("attribute \"equation\" has {} terms, expected {}", terms.size(),
+                               c.node.inputs.size()));
   }
   std::map<char, Extent> extents;
   std::map<char, int> uses;
@@ -56,14 +58,17 @@ Status EinsumRule(Context& c) {
     const bool has_dots = terms[i].find(kDots) != std::string::npos;
     const size_t letters = terms[i].size() - has_dots;
     if (has_dots ? in->size() < letters : in->size() != letters) {
-      return Invalid(fmt::format("input {} has the shape {}, attribute \"equation\" gives it {} axes", i, c.Text(*in), letters));
+      return Invalid(
+          fmt::format("input {} has the shape {}, attribute \"equation\" gives it {} axes", i,
+                      c.Text(*in), letters));
     }
     size_t axis = 0;
     for (char letter : terms[i]) {
       if (letter == kDots) {
         any_dots = true;
         const size_t count = in->size() - letters;
-        const Extents here(in->begin() + static_cast<int64_t>(axis), in->begin() + static_cast<int64_t>(axis + count));
+        const Extents here(in->begin() + static_cast<int64_t>(axis),
+                           in->begin() + static_cast<int64_t>(axis + count));
         WEFT_TRY(dots, c.Broadcast(dots, here));
         axis += count;
         continue;
@@ -89,10 +94,13 @@ Status EinsumRule(Context& c) {
   for (char letter : result) {
     if (letter == kDots) {
       out.insert(out.end(), dots.begin(), dots.end());
-    } else if (const auto found = extents.find(letter); found != extents.end() && std::ranges::count(result, letter) == 1) {
+    } else if (const auto found = extents.find(letter);
+               found != extents.end() && std::ranges::count(result, letter) == 1) {
       out.push_back(found->second);
     } else {
-      return Invalid(fmt::format("attribute \"equation\" gives the result an axis {} that it has not, or has twice", letter));
+      return Invalid(fmt::format(
+          "attribute \"equation\" gives the result an axis {} that it has not, or has twice",
+          letter));
     }
   }
   c.Out(0, std::move(out));

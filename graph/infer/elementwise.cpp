@@ -22,7 +22,8 @@ Status Elementwise(Context& c) {
     WEFT_TRY(out, c.Broadcast(out, *in));
   }
   if (c.node.op == Op::kPRelu && out.size() != c.In(0)->size()) {
-    return Invalid(fmt::format("the slope {} does not broadcast to {}", c.Text(*c.In(1)), c.Text(*c.In(0))));
+    return Invalid(
+        fmt::format("the slope {} does not broadcast to {}", c.Text(*c.In(1)), c.Text(*c.In(0))));
   }
   c.Out(0, std::move(out));
   return {};
@@ -33,7 +34,9 @@ Status WhereRule(Context& c) { return Elementwise(c); }
 Status CastRule(Context& c) {
   const int64_t to = c.Int("to", 0);
   const auto dtype = to > 0 && to < 1000 ? DtypeFromOnnx(static_cast<int32_t>(to)) : std::nullopt;
-  if (!dtype) return Unsupported(fmt::format("attribute \"to\" is {}, which is no element type that weft has", to));
+  if (!dtype)
+    return Unsupported(
+        fmt::format("attribute \"to\" is {}, which is no element type that weft has", to));
   c.OutType(0, *dtype);
   return Unary(c);
 }
@@ -43,7 +46,8 @@ Status ClipRule(Context& c) {
     const Extents* bound = c.In(i);
     // A shape of one element is not what ONNX says, but what some exporters write.
     if (bound && !bound->empty() && !(bound->size() == 1 && (*bound)[0] == Extent(1))) {
-      return Invalid(fmt::format("input {} has the shape {}, expected a scalar", i, c.Text(*bound)));
+      return Invalid(
+          fmt::format("input {} has the shape {}, expected a scalar", i, c.Text(*bound)));
     }
   }
   return Unary(c);
@@ -68,7 +72,9 @@ Status QuantizeRule(Context& c) {
     if (auto dtype = c.Type(2)) c.OutType(0, *dtype);
   } else if (wanted > 0 && wanted < 1000) {
     const auto dtype = DtypeFromOnnx(static_cast<int32_t>(wanted));
-    if (!dtype) return Unsupported(fmt::format("attribute \"output_dtype\" is {}, which weft does not have", wanted));
+    if (!dtype)
+      return Unsupported(
+          fmt::format("attribute \"output_dtype\" is {}, which weft does not have", wanted));
     c.OutType(0, *dtype);
   } else {
     c.OutType(0, Dtype::kU8);

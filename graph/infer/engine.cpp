@@ -63,8 +63,9 @@ const Facts* Engine::FactsOf(ValueId id) {
     if (small) {
       Facts facts;
       for (int64_t k = 0; k < value.constant.elems(); ++k) {
-        facts.push_back(IsFloat(value.constant.dtype()) ? Elem::OfReal(ElemAsDouble(value.constant, k))
-                                                        : Elem::Of(ElemAsInt(value.constant, k)));
+        facts.push_back(IsFloat(value.constant.dtype())
+                            ? Elem::OfReal(ElemAsDouble(value.constant, k))
+                            : Elem::Of(ElemAsInt(value.constant, k)));
       }
       facts_[i] = std::move(facts);
     }
@@ -97,7 +98,8 @@ void ResetTypes(Graph& graph) {
 Status Engine::Infer(NodeId id) {
   Grow();
   Context context(*this, id);
-  const Schema* schema = graph_[id].op == Op::kUnknown ? nullptr : FindSchema(OpName(graph_[id].op));
+  const Schema* schema =
+      graph_[id].op == Op::kUnknown ? nullptr : FindSchema(OpName(graph_[id].op));
   if (!schema) return {};
   auto status = [&]() -> Status {
     WEFT_TRY(CheckTypes(context, *schema));

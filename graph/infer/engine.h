@@ -5,7 +5,8 @@
 // compute the same size have the same extent, and an Add of them verifies. What has no such form (a
 // product of symbols, a count that depends on data) is a symbol that stands for itself.
 //
-// Elements of small tensors are tracked too (facts): Shape -> Gather -> Concat -> Reshape keeps symbols.
+// Elements of small tensors are tracked too (facts): Shape -> Gather -> Concat -> Reshape keeps
+// symbols.
 #pragma once
 
 #include <map>
@@ -24,7 +25,7 @@ namespace weft::graph::infer {
 // An element that may be known: an integer expression, or a number that is no integer.
 struct Elem {
   enum Kind : uint8_t { kUnknown, kInteger, kReal } kind = kUnknown;
-  Affine integer;   // in a tensor of floats too, where the value is whole
+  Affine integer;  // in a tensor of floats too, where the value is whole
   double real = 0;
 
   static Elem Of(Affine a) { return {kInteger, std::move(a), 0}; }
@@ -54,29 +55,32 @@ class Engine {
   friend class Context;
   void Grow();  // after values or symbols were added
   Graph& graph_;
-  int depth_;                                     // of the graph, if it is a subgraph
-  size_t inputs_symbols_;                         // symbols before this are the inputs'
-  std::vector<Affine> meaning_;                   // by symbol, in terms of those that stand for themselves
-  std::vector<std::vector<Extent>> factors_;      // by symbol: of a product, else empty
+  int depth_;                    // of the graph, if it is a subgraph
+  size_t inputs_symbols_;        // symbols before this are the inputs'
+  std::vector<Affine> meaning_;  // by symbol, in terms of those that stand for themselves
+  std::vector<std::vector<Extent>> factors_;  // by symbol: of a product, else empty
   std::map<Affine, SymbolId> derived_;
-  std::map<std::string, SymbolId> opaque_;        // "a*b", "broadcast(a, b)": one symbol a text
-  std::vector<std::optional<Facts>> facts_;       // by value
-  std::vector<bool> facts_done_;                  // constants are read on first use
+  std::map<std::string, SymbolId> opaque_;   // "a*b", "broadcast(a, b)": one symbol a text
+  std::vector<std::optional<Facts>> facts_;  // by value
+  std::vector<bool> facts_done_;             // constants are read on first use
   Names symbol_names_;
 };
 
 // What a rule sees of its node. Rules return early (ok) when what they need is unknown.
 class Context {
  public:
-  Context(Engine& engine, NodeId id) : engine_(engine), graph_(engine.graph_), node(engine.graph_[id]) {}
+  Context(Engine& engine, NodeId id)
+      : engine_(engine), graph_(engine.graph_), node(engine.graph_[id]) {}
 
   bool Has(size_t i) const { return InputAt(node, i).valid(); }
-  const Extents* In(size_t i) const;               // null if absent or unknown
+  const Extents* In(size_t i) const;  // null if absent or unknown
   std::optional<Dtype> Type(size_t i) const;
   const Facts* FactsIn(size_t i);
   // All elements of input i, if they are known integers without symbols.
   std::optional<std::vector<int64_t>> Ints(size_t i);
-  int64_t Int(std::string_view name, int64_t otherwise) const { return IntAttr(node, name, otherwise); }
+  int64_t Int(std::string_view name, int64_t otherwise) const {
+    return IntAttr(node, name, otherwise);
+  }
 
   void Out(size_t i, Extents extents);
   void OutType(size_t i, Dtype dtype);
@@ -85,7 +89,8 @@ class Context {
 
   // Extents and expressions.
   Affine Meaning(Extent extent) const;
-  Result<Extent> ToExtent(const Affine& value, std::string_view what);  // negative constants are errors
+  Result<Extent> ToExtent(const Affine& value,
+                          std::string_view what);   // negative constants are errors
   Extent Product(std::span<const Extent> extents);  // saturates; the caller checks static shapes
   // The same product as a list: products are taken apart, at most one constant.
   std::vector<Extent> Factors(std::span<const Extent> extents);
@@ -101,8 +106,9 @@ class Context {
 
   // -rank <= axis < rank, made non-negative.
   Result<int64_t> Axis(int64_t axis, int64_t rank) const;
-  Result<std::vector<int64_t>> Axes(std::span<const int64_t> axes, int64_t rank) const;  // and unique
-  Status Rank(size_t i, int64_t rank) const;        // input i has this rank, if it has one
+  Result<std::vector<int64_t>> Axes(std::span<const int64_t> axes,
+                                    int64_t rank) const;  // and unique
+  Status Rank(size_t i, int64_t rank) const;              // input i has this rank, if it has one
   Status MinRank(size_t i, int64_t rank) const;
   Status Size(std::string_view attribute, size_t found, size_t expected) const;
 
@@ -122,11 +128,12 @@ class Context {
 std::optional<Affine> Times(const Affine& a, const Affine& b);
 std::optional<Affine> Plus(const Affine& a, const Affine& b);
 
-// Forgets what was inferred before: types of computed and captured values, symbols that no input has.
+// Forgets what was inferred before: types of computed and captured values, symbols that no input
+// has.
 void ResetTypes(Graph& graph);
 
 using Rule = Status (*)(Context&);
-Rule RuleOf(Op op);                    // null: outputs stay unknown
+Rule RuleOf(Op op);                     // null: outputs stay unknown
 void PropagateFacts(Context& context);  // facts.cpp: elements of the outputs, where they are known
 
 // The rules, by family.

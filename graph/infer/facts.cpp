@@ -1,4 +1,5 @@
-// Elements of small tensors, so that arithmetic on shapes comes out exact, with symbols where there are any.
+// Elements of small tensors, so that arithmetic on shapes comes out exact, with symbols where there
+// are any.
 
 #include <algorithm>
 #include <cmath>
@@ -52,7 +53,10 @@ size_t BroadcastPlace(size_t flat, const Shape& out, const Shape& in) {
 Elem OfBool(bool value) { return Elem::Of(value ? 1 : 0); }
 
 Elem Divide(const Elem& a, const Elem& b, bool floats) {
-  if (!b.IsConstant()) return a.kind == Elem::kInteger && b.kind == Elem::kInteger && a.integer == b.integer && !floats ? Elem::Of(1) : Elem();
+  if (!b.IsConstant())
+    return a.kind == Elem::kInteger && b.kind == Elem::kInteger && a.integer == b.integer && !floats
+               ? Elem::Of(1)
+               : Elem();
   if (floats) {
     if (a.IsConstant()) return Elem::OfReal(a.AsDouble() / b.AsDouble());
     return b.kind == Elem::kInteger && b.integer == Affine(1) ? a : Elem();
@@ -60,14 +64,17 @@ Elem Divide(const Elem& a, const Elem& b, bool floats) {
   const int64_t divisor = b.integer.constant();
   if (divisor == 0) return {};
   if (a.IsConstant()) {
-    if (divisor == -1) return a.integer.constant() == INT64_MIN ? Elem() : Elem::Of(-a.integer.constant());
+    if (divisor == -1)
+      return a.integer.constant() == INT64_MIN ? Elem() : Elem::Of(-a.integer.constant());
     return Elem::Of(a.integer.constant() / divisor);
   }
   return divisor > 0 ? Elem::Of(FloorDiv(a.integer, divisor)) : Elem();  // extents are not negative
 }
 
 Elem Modulo(const Elem& a, const Elem& b) {
-  if (a.kind != Elem::kInteger || b.kind != Elem::kInteger || !b.IsConstant() || b.integer.constant() <= 0) return {};
+  if (a.kind != Elem::kInteger || b.kind != Elem::kInteger || !b.IsConstant() ||
+      b.integer.constant() <= 0)
+    return {};
   return Elem::Of(Mod(a.integer, b.integer.constant()));
 }
 
@@ -83,7 +90,9 @@ std::optional<int> Compare(Context& c, const Elem& a, const Elem& b) {
     return x < y ? -1 : x > y ? 1 : 0;
   }
   if (a.kind != Elem::kInteger || b.kind != Elem::kInteger) return std::nullopt;
-  const Interval range = (a.integer - b.integer).Bounds([&](Var v) { return c.Range(Extent(SymbolId(static_cast<size_t>(v)))); });
+  const Interval range = (a.integer - b.integer).Bounds([&](Var v) {
+    return c.Range(Extent(SymbolId(static_cast<size_t>(v))));
+  });
   if (range.lo > 0) return 1;
   if (range.hi < 0) return -1;
   if (range.lo == 0 && range.hi == 0) return 0;
@@ -95,24 +104,41 @@ Elem Binary(Context& c, const Elem& a, const Elem& b, bool floats) {
   const bool integers = a.kind == Elem::kInteger && b.kind == Elem::kInteger;
   const auto order = Compare(c, a, b);
   switch (c.node.op) {
-    case Op::kEqual: return order ? OfBool(*order == 0) : Elem();
-    case Op::kLess: return order ? OfBool(*order < 0) : Elem();
-    case Op::kLessOrEqual: return order ? OfBool(*order <= 0) : Elem();
-    case Op::kGreater: return order ? OfBool(*order > 0) : Elem();
-    case Op::kGreaterOrEqual: return order ? OfBool(*order >= 0) : Elem();
-    case Op::kMin: return order ? (*order <= 0 ? a : b) : Elem();
-    case Op::kMax: return order ? (*order >= 0 ? a : b) : Elem();
-    case Op::kDiv: return Divide(a, b, floats);
-    case Op::kMod: return floats ? Elem() : Modulo(a, b);
-    case Op::kAnd: return a.IsConstant() && b.IsConstant() ? OfBool(a.AsDouble() != 0 && b.AsDouble() != 0) : Elem();
-    case Op::kOr: return a.IsConstant() && b.IsConstant() ? OfBool(a.AsDouble() != 0 || b.AsDouble() != 0) : Elem();
-    case Op::kXor: return a.IsConstant() && b.IsConstant() ? OfBool((a.AsDouble() != 0) != (b.AsDouble() != 0)) : Elem();
-    default: break;
+    case Op::kEqual:
+      return order ? OfBool(*order == 0) : Elem();
+    case Op::kLess:
+      return order ? OfBool(*order < 0) : Elem();
+    case Op::kLessOrEqual:
+      return order ? OfBool(*order <= 0) : Elem();
+    case Op::kGreater:
+      return order ? OfBool(*order > 0) : Elem();
+    case Op::kGreaterOrEqual:
+      return order ? OfBool(*order >= 0) : Elem();
+    case Op::kMin:
+      return order ? (*order <= 0 ? a : b) : Elem();
+    case Op::kMax:
+      return order ? (*order >= 0 ? a : b) : Elem();
+    case Op::kDiv:
+      return Divide(a, b, floats);
+    case Op::kMod:
+      return floats ? Elem() : Modulo(a, b);
+    case Op::kAnd:
+      return a.IsConstant() && b.IsConstant() ? OfBool(a.AsDouble() != 0 && b.AsDouble() != 0)
+                                              : Elem();
+    case Op::kOr:
+      return a.IsConstant() && b.IsConstant() ? OfBool(a.AsDouble() != 0 || b.AsDouble() != 0)
+                                              : Elem();
+    case Op::kXor:
+      return a.IsConstant() && b.IsConstant() ? OfBool((a.AsDouble() != 0) != (b.AsDouble() != 0))
+                                              : Elem();
+    default:
+      break;
   }
   if (integers) {
     std::optional<Affine> result;
     if (c.node.op == Op::kAdd) result = Plus(a.integer, b.integer);
-    if (c.node.op == Op::kSub && b.integer.constant() != INT64_MIN) result = Plus(a.integer, -b.integer);
+    if (c.node.op == Op::kSub && b.integer.constant() != INT64_MIN)
+      result = Plus(a.integer, -b.integer);
     if (c.node.op == Op::kMul) result = Times(a.integer, b.integer);
     if (result) return Elem::Of(std::move(*result));
     if (c.node.op == Op::kMul && !a.IsConstant() && !b.IsConstant()) {
@@ -125,40 +151,55 @@ Elem Binary(Context& c, const Elem& a, const Elem& b, bool floats) {
   if (!floats || !a.IsConstant() || !b.IsConstant()) return {};
   const double x = a.AsDouble(), y = b.AsDouble();
   switch (c.node.op) {
-    case Op::kAdd: return Elem::OfReal(x + y);
-    case Op::kSub: return Elem::OfReal(x - y);
-    case Op::kMul: return Elem::OfReal(x * y);
-    case Op::kPow: return Elem::OfReal(std::pow(x, y));
-    default: return {};
+    case Op::kAdd:
+      return Elem::OfReal(x + y);
+    case Op::kSub:
+      return Elem::OfReal(x - y);
+    case Op::kMul:
+      return Elem::OfReal(x * y);
+    case Op::kPow:
+      return Elem::OfReal(std::pow(x, y));
+    default:
+      return {};
   }
 }
 
 Elem One(Context& c, const Elem& a) {
   if (!a.known()) return {};
   switch (c.node.op) {
-    case Op::kIdentity: return a;
+    case Op::kIdentity:
+      return a;
     case Op::kNeg:
       if (a.kind == Elem::kReal) return Elem::OfReal(-a.real);
       return a.integer.constant() == INT64_MIN ? Elem() : Elem::Of(-a.integer);
-    case Op::kNot: return a.IsConstant() ? OfBool(a.AsDouble() == 0) : Elem();
-    case Op::kFloor: return a.kind == Elem::kReal ? Elem::OfReal(std::floor(a.real)) : a;
-    case Op::kCeil: return a.kind == Elem::kReal ? Elem::OfReal(std::ceil(a.real)) : a;
-    case Op::kRound: return a.kind == Elem::kReal ? Elem::OfReal(std::nearbyint(a.real)) : a;
-    case Op::kAbs: return a.IsConstant() ? Elem::OfReal(std::abs(a.AsDouble())) : Elem();
-    case Op::kSqrt: return a.IsConstant() ? Elem::OfReal(std::sqrt(a.AsDouble())) : Elem();
-    default: return {};
+    case Op::kNot:
+      return a.IsConstant() ? OfBool(a.AsDouble() == 0) : Elem();
+    case Op::kFloor:
+      return a.kind == Elem::kReal ? Elem::OfReal(std::floor(a.real)) : a;
+    case Op::kCeil:
+      return a.kind == Elem::kReal ? Elem::OfReal(std::ceil(a.real)) : a;
+    case Op::kRound:
+      return a.kind == Elem::kReal ? Elem::OfReal(std::nearbyint(a.real)) : a;
+    case Op::kAbs:
+      return a.IsConstant() ? Elem::OfReal(std::abs(a.AsDouble())) : Elem();
+    case Op::kSqrt:
+      return a.IsConstant() ? Elem::OfReal(std::sqrt(a.AsDouble())) : Elem();
+    default:
+      return {};
   }
 }
 
 // A number after a cast: f32 rounds, integers truncate. What does not fit is left unknown.
 Elem Casted(const Elem& a, Dtype to) {
-  if (!a.IsConstant()) return a.known() && (to == Dtype::kI64 || to == Dtype::kI32 || IsFloat(to)) ? a : Elem();
+  if (!a.IsConstant())
+    return a.known() && (to == Dtype::kI64 || to == Dtype::kI32 || IsFloat(to)) ? a : Elem();
   const double value = a.AsDouble();
   if (to == Dtype::kBool) return OfBool(value != 0);
   if (to == Dtype::kF64) return a;
   if (to == Dtype::kF32) return Elem::OfReal(static_cast<float>(value));
   if (to == Dtype::kF16) return Elem::OfReal(HalfToFloat(FloatToHalf(static_cast<float>(value))));
-  if (to == Dtype::kBF16) return Elem::OfReal(BfloatToFloat(FloatToBfloat(static_cast<float>(value))));
+  if (to == Dtype::kBF16)
+    return Elem::OfReal(BfloatToFloat(FloatToBfloat(static_cast<float>(value))));
   if (to == Dtype::kI64 && a.kind == Elem::kInteger) return a;
   const double whole = std::trunc(value);
   const double limit = to == Dtype::kI32 ? 2147483647.0 : to == Dtype::kI64 ? 9e15 : 0;
@@ -177,15 +218,20 @@ void Broadcasting(Context& c, const Shape& out) {
   const bool floats = type && IsFloat(*type);
   Facts result;
   for (size_t flat = 0; flat < static_cast<size_t>(Count(out)); ++flat) {
-    auto at = [&](size_t i) { return (*operands[i].facts)[BroadcastPlace(flat, out, operands[i].shape)]; };
+    auto at = [&](size_t i) {
+      return (*operands[i].facts)[BroadcastPlace(flat, out, operands[i].shape)];
+    };
     if (c.node.op == Op::kWhere) {
       const Elem condition = at(0);
-      result.push_back(!condition.IsConstant() ? Elem() : condition.AsDouble() != 0 ? at(1) : at(2));
+      result.push_back(!condition.IsConstant()     ? Elem()
+                       : condition.AsDouble() != 0 ? at(1)
+                                                   : at(2));
       continue;
     }
     Elem value = at(0);
     for (size_t i = 1; i < operands.size(); ++i) value = Binary(c, value, at(i), floats);
-    if (type == Dtype::kF32 && value.kind == Elem::kReal) value = Elem::OfReal(static_cast<float>(value.real));
+    if (type == Dtype::kF32 && value.kind == Elem::kReal)
+      value = Elem::OfReal(static_cast<float>(value.real));
     result.push_back(std::move(value));
   }
   c.OutFacts(0, std::move(result));
@@ -195,9 +241,11 @@ void Each(Context& c) {
   const Facts* in = c.FactsIn(0);
   if (!in) return;
   Facts out;
-  const Dtype to = c.node.op == Op::kCast ? DtypeFromOnnx(static_cast<int32_t>(c.Int("to", 1))).value_or(Dtype::kString)
-                   : c.node.op == Op::kCastLike ? c.Type(1).value_or(Dtype::kString)
-                                                : Dtype::kString;
+  const Dtype to =
+      c.node.op == Op::kCast
+          ? DtypeFromOnnx(static_cast<int32_t>(c.Int("to", 1))).value_or(Dtype::kString)
+      : c.node.op == Op::kCastLike ? c.Type(1).value_or(Dtype::kString)
+                                   : Dtype::kString;
   const bool cast = c.node.op == Op::kCast || c.node.op == Op::kCastLike;
   if (cast && to == Dtype::kString) return;
   for (const Elem& elem : *in) out.push_back(cast ? Casted(elem, to) : One(c, elem));
@@ -239,7 +287,8 @@ void SliceFacts(Context& c, const Shape& out) {
   const Facts* x = c.FactsIn(0);
   const auto shape = Static(c.In(0));
   const auto starts = c.Ints(1), steps = c.Ints(4);
-  if (!x || !shape || shape->size() != 1 || !starts || starts->size() != 1 || (c.Has(4) && !steps)) return;
+  if (!x || !shape || shape->size() != 1 || !starts || starts->size() != 1 || (c.Has(4) && !steps))
+    return;
   const int64_t in = (*shape)[0], step = steps ? (*steps)[0] : 1;
   int64_t at = (*starts)[0] < -in ? -1 : (*starts)[0] < 0 ? (*starts)[0] + in : (*starts)[0];
   at = step > 0 ? std::clamp<int64_t>(at, 0, in) : std::clamp<int64_t>(at, -1, in - 1);
@@ -312,7 +361,9 @@ void FillFacts(Context& c, const Shape& out) {
   const Attribute* attribute = FindAttribute(c.node, "value");
   const auto* tensor = attribute ? std::get_if<Tensor>(&attribute->value) : nullptr;
   if (tensor && (tensor->elems() != 1 || tensor->dtype() == Dtype::kString)) return;
-  const Elem elem = !tensor ? Elem::Of(0) : IsFloat(tensor->dtype()) ? Elem::OfReal(ElemAsDouble(*tensor, 0)) : Elem::Of(ElemAsInt(*tensor, 0));
+  const Elem elem = !tensor                    ? Elem::Of(0)
+                    : IsFloat(tensor->dtype()) ? Elem::OfReal(ElemAsDouble(*tensor, 0))
+                                               : Elem::Of(ElemAsInt(*tensor, 0));
   c.OutFacts(0, Facts(static_cast<size_t>(Count(out)), elem));
 }
 
@@ -322,7 +373,8 @@ void ExpandFacts(Context& c, const Shape& out) {
   if (!x || !shape || (c.node.op == Op::kTile && (shape->size() != 1 || x->empty()))) return;
   Facts result;
   for (size_t flat = 0; flat < static_cast<size_t>(Count(out)); ++flat) {
-    result.push_back((*x)[c.node.op == Op::kTile ? flat % x->size() : BroadcastPlace(flat, out, *shape)]);
+    result.push_back(
+        (*x)[c.node.op == Op::kTile ? flat % x->size() : BroadcastPlace(flat, out, *shape)]);
   }
   c.OutFacts(0, std::move(result));
 }
@@ -335,28 +387,67 @@ void PropagateFacts(Context& c) {
     return;
   }
   switch (c.node.op) {
-    case Op::kAdd: case Op::kSub: case Op::kMul: case Op::kDiv: case Op::kMod: case Op::kMin: case Op::kMax: case Op::kPow:
-    case Op::kEqual: case Op::kLess: case Op::kLessOrEqual: case Op::kGreater: case Op::kGreaterOrEqual: case Op::kAnd:
-    case Op::kOr: case Op::kXor: case Op::kWhere: return Broadcasting(c, *out);
-    case Op::kIdentity: case Op::kNeg: case Op::kNot: case Op::kFloor: case Op::kCeil: case Op::kRound: case Op::kAbs:
-    case Op::kSqrt: case Op::kCast: case Op::kCastLike: return Each(c);
-    case Op::kReshape: case Op::kSqueeze: case Op::kUnsqueeze: case Op::kFlatten:
+    case Op::kAdd:
+    case Op::kSub:
+    case Op::kMul:
+    case Op::kDiv:
+    case Op::kMod:
+    case Op::kMin:
+    case Op::kMax:
+    case Op::kPow:
+    case Op::kEqual:
+    case Op::kLess:
+    case Op::kLessOrEqual:
+    case Op::kGreater:
+    case Op::kGreaterOrEqual:
+    case Op::kAnd:
+    case Op::kOr:
+    case Op::kXor:
+    case Op::kWhere:
+      return Broadcasting(c, *out);
+    case Op::kIdentity:
+    case Op::kNeg:
+    case Op::kNot:
+    case Op::kFloor:
+    case Op::kCeil:
+    case Op::kRound:
+    case Op::kAbs:
+    case Op::kSqrt:
+    case Op::kCast:
+    case Op::kCastLike:
+      return Each(c);
+    case Op::kReshape:
+    case Op::kSqueeze:
+    case Op::kUnsqueeze:
+    case Op::kFlatten:
       if (const Facts* in = c.FactsIn(0)) c.OutFacts(0, Facts(*in));
       return;
     case Op::kTranspose:
       if (const Facts* in = c.FactsIn(0); in && out->size() <= 1) c.OutFacts(0, Facts(*in));
       return;
-    case Op::kGather: return GatherFacts(c);
-    case Op::kConcat: return ConcatFacts(c);
-    case Op::kSlice: return SliceFacts(c, *out);
-    case Op::kSplit: return SplitFacts(c);
-    case Op::kReduceSum: case Op::kReduceProd: case Op::kReduceMax: case Op::kReduceMin:
+    case Op::kGather:
+      return GatherFacts(c);
+    case Op::kConcat:
+      return ConcatFacts(c);
+    case Op::kSlice:
+      return SliceFacts(c, *out);
+    case Op::kSplit:
+      return SplitFacts(c);
+    case Op::kReduceSum:
+    case Op::kReduceProd:
+    case Op::kReduceMax:
+    case Op::kReduceMin:
       if (Count(*out) == 1 && IntAttr(c.node, "noop_with_empty_axes", 0) == 0) ReduceFacts(c);
       return;
-    case Op::kRange: return RangeFacts(c, *out);
-    case Op::kConstantOfShape: return FillFacts(c, *out);
-    case Op::kExpand: case Op::kTile: return ExpandFacts(c, *out);
-    default: return;
+    case Op::kRange:
+      return RangeFacts(c, *out);
+    case Op::kConstantOfShape:
+      return FillFacts(c, *out);
+    case Op::kExpand:
+    case Op::kTile:
+      return ExpandFacts(c, *out);
+    default:
+      return;
   }
 }
 

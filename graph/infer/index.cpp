@@ -12,7 +12,8 @@ Status CheckIndices(Context& c, size_t input, Extent extent) {
   if (!indices) return {};
   for (int64_t index : *indices) {
     if (index < -extent.value() || index >= extent.value()) {
-      return Invalid(fmt::format("found index {}, expected {} to {}", index, -extent.value(), extent.value() - 1));
+      return Invalid(fmt::format("found index {}, expected {} to {}", index, -extent.value(),
+                                 extent.value() - 1));
     }
   }
   return {};
@@ -55,13 +56,16 @@ Status GatherNDRule(Context& c) {
   const int64_t batch = c.Int("batch_dims", 0);
   const auto rank = static_cast<int64_t>(x->size());
   if (batch < 0 || batch >= rank || batch >= static_cast<int64_t>(indices->size())) {
-    return Invalid(fmt::format("attribute \"batch_dims\" is {} for ranks {} and {}", batch, rank, indices->size()));
+    return Invalid(fmt::format("attribute \"batch_dims\" is {} for ranks {} and {}", batch, rank,
+                               indices->size()));
   }
   if (!indices->back().IsConstant()) return {};
   const int64_t tuple = indices->back().value();
-  if (tuple < 1 || batch + tuple > rank) return Invalid(fmt::format("indices of {} numbers do not fit {}", tuple, c.Text(*x)));
+  if (tuple < 1 || batch + tuple > rank)
+    return Invalid(fmt::format("indices of {} numbers do not fit {}", tuple, c.Text(*x)));
   for (int64_t i = 0; i < batch; ++i) {
-    WEFT_TRY(c.Same((*x)[static_cast<size_t>(i)], (*indices)[static_cast<size_t>(i)], "the batch axes"));
+    WEFT_TRY(
+        c.Same((*x)[static_cast<size_t>(i)], (*indices)[static_cast<size_t>(i)], "the batch axes"));
   }
   Extents out(indices->begin(), indices->end() - 1);
   out.insert(out.end(), x->begin() + batch + tuple, x->end());
@@ -97,11 +101,13 @@ Status ScatterNDRule(Context& c) {
   c.Out(0, *x);
   if (!indices || !indices->back().IsConstant()) return {};
   const int64_t tuple = indices->back().value();
-  if (tuple < 0 || tuple > static_cast<int64_t>(x->size())) return Invalid(fmt::format("indices of {} numbers do not fit {}", tuple, c.Text(*x)));
+  if (tuple < 0 || tuple > static_cast<int64_t>(x->size()))
+    return Invalid(fmt::format("indices of {} numbers do not fit {}", tuple, c.Text(*x)));
   Extents wanted(indices->begin(), indices->end() - 1);
   wanted.insert(wanted.end(), x->begin() + tuple, x->end());
   WEFT_TRY(c.Rank(2, static_cast<int64_t>(wanted.size())));
-  for (size_t i = 0; updates && i < wanted.size(); ++i) WEFT_TRY(c.Same(wanted[i], (*updates)[i], "the updates and what the indices select"));
+  for (size_t i = 0; updates && i < wanted.size(); ++i)
+    WEFT_TRY(c.Same(wanted[i], (*updates)[i], "the updates and what the indices select"));
   return {};
 }
 

@@ -23,16 +23,19 @@ void Replace(Graph& graph, SymbolId symbol, int64_t value) {
 
 Status CheckRange(const Symbol& symbol, int64_t value) {
   if (value >= symbol.min && value <= symbol.max) return {};
-  return Usage(fmt::format("symbol {} is in {}:{}, found {}", PrintName(symbol.name), symbol.min, symbol.max, value));
+  return Usage(fmt::format("symbol {} is in {}:{}, found {}", PrintName(symbol.name), symbol.min,
+                           symbol.max, value));
 }
 
 }  // namespace
 
 Status BindShape(Graph& graph, std::string_view input, std::span<const int64_t> shape) {
-  const auto found = std::ranges::find_if(graph.inputs, [&](ValueId id) { return graph[id].name == input; });
+  const auto found =
+      std::ranges::find_if(graph.inputs, [&](ValueId id) { return graph[id].name == input; });
   if (found == graph.inputs.end()) {
     std::string names;
-    for (ValueId id : graph.inputs) names += (names.empty() ? "" : ", ") + PrintName(graph[id].name);
+    for (ValueId id : graph.inputs)
+      names += (names.empty() ? "" : ", ") + PrintName(graph[id].name);
     return Usage(fmt::format("no input {}", PrintName(input))).Try("the inputs are " + names);
   }
   const ValueId id = *found;
@@ -46,21 +49,27 @@ Status BindShape(Graph& graph, std::string_view input, std::span<const int64_t> 
     }
   }
   if (graph[id].shape->size() != shape.size()) {
-    return Usage(fmt::format("input {} has rank {}, found the shape {}", PrintName(input), graph[id].shape->size(), weft::Print(shape)));
+    return Usage(fmt::format("input {} has rank {}, found the shape {}", PrintName(input),
+                             graph[id].shape->size(), weft::Print(shape)));
   }
+  // All is checked before anything changes.
+  std::map<SymbolId, int64_t> bound;
   for (size_t i = 0; i < shape.size(); ++i) {
     const Extent extent = (*graph[id].shape)[i];
     if (shape[i] == -1) continue;
-    if (shape[i] < 0) return Usage(fmt::format("found extent {} for input {}", shape[i], PrintName(input)));
-    if (extent.IsConstant()) {
-      if (extent.value() != shape[i]) {
-        return Usage(fmt::format("axis {} of input {} has {}, found {}", i, PrintName(input), extent.value(), shape[i]));
-      }
-      continue;
+    if (shape[i] < 0)
+      return Usage(fmt::format("found extent {} for input {}", shape[i], PrintName(input)));
+    int64_t have = extent.value();
+    if (!extent.IsConstant()) {
+      WEFT_TRY(CheckRange(graph.symbols[static_cast<size_t>(extent.symbol().index)], shape[i]));
+      have = bound.emplace(extent.symbol(), shape[i]).first->second;
     }
-    WEFT_TRY(CheckRange(graph.symbols[static_cast<size_t>(extent.symbol().index)], shape[i]));
-    Replace(graph, extent.symbol(), shape[i]);
+    if (have != shape[i]) {
+      return Usage(
+          fmt::format("axis {} of input {} has {}, found {}", i, PrintName(input), have, shape[i]));
+    }
   }
+  for (const auto& [symbol, value] : bound) Replace(graph, symbol, value);
   return {};
 }
 
@@ -69,7 +78,8 @@ Status BindSymbol(Graph& graph, std::string_view symbol, int64_t value) {
   if (std::ranges::find(free, symbol) == free.end()) {
     std::string names;
     for (const std::string& name : free) names += (names.empty() ? "" : ", ") + PrintName(name);
-    return Usage(fmt::format("no input has a symbol {}", PrintName(symbol))).Try(free.empty() ? "" : "the symbols are " + names);
+    return Usage(fmt::format("no input has a symbol {}", PrintName(symbol)))
+        .Try(free.empty() ? "" : "the symbols are " + names);
   }
   const auto found = std::ranges::find(graph.symbols, symbol, &Symbol::name);
   WEFT_TRY(CheckRange(*found, value));
@@ -106,8 +116,10 @@ Status VerifyShapes(const Graph& graph) {
     if (have.kind != ValueKind::kComputed) continue;
     const auto a = StaticShape(have), b = StaticShape(want);
     if ((have.dtype && want.dtype && have.dtype != want.dtype) || (a && b && a != b)) {
-      return Invalid(fmt::format("value {} is {}{}, inference says {}{}", PrintName(have.name), have.dtype ? DtypeName(*have.dtype) : "_",
-                                 a ? weft::Print(*a) : "", want.dtype ? DtypeName(*want.dtype) : "_", b ? weft::Print(*b) : ""));
+      return Invalid(
+          fmt::format("value {} is {}{}, inference says {}{}", PrintName(have.name),
+                      have.dtype ? DtypeName(*have.dtype) : "_", a ? weft::Print(*a) : "",
+                      want.dtype ? DtypeName(*want.dtype) : "_", b ? weft::Print(*b) : ""));
     }
   }
   return {};

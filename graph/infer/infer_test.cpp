@@ -9,7 +9,10 @@ using namespace testing;
 
 // The type of y after inference, or the error.
 std::string Y(const std::string& inputs, const std::string& body) {
-  Graph g = Parsed("graph g (" + inputs + ") -> (y) {\nsymbol b\nsymbol h\nsymbol w\n_b: f32[b] = \"d::Use\"()\n_h: f32[h] = \"d::Use\"()\n_w: f32[w] = \"d::Use\"()\n" + body + "\n}");
+  Graph g = Parsed("graph g (" + inputs +
+                   ") -> (y) {\nsymbol b\nsymbol h\nsymbol w\n_b: f32[b] = \"d::Use\"()\n_h: "
+                   "f32[h] = \"d::Use\"()\n_w: f32[w] = \"d::Use\"()\n" +
+                   body + "\n}");
   const Status status = InferShapes(g);
   if (!status.ok()) return status.ToString();
   EXPECT_TRUE(Verify(g).ok());
@@ -39,10 +42,16 @@ TEST(Infer, Convolutions) {
   const std::string w = "w: f32[8, 3, 3, 3], x: f32[b, 3, h, w]";
   EXPECT_EQ(Y("x: f32[1, 3, 9, 9], w: f32[8, 3, 3, 3]", "y = Conv(x, w)"), "f32[1, 8, 7, 7]");
   EXPECT_EQ(Y(w, "y = Conv(x, w) {pads = [1, 1, 1, 1]}"), "f32[b, 8, h, w]");
-  EXPECT_EQ(Y("x: f32[1, 3, 9, 9], w: f32[8, 3, 3, 3]", "y = Conv(x, w) {auto_pad = \"SAME_UPPER\", strides = [2, 2]}"), "f32[1, 8, 5, 5]");
-  EXPECT_EQ(Y("x: f32[1, 3, 9, 9], w: f32[8, 3, 3, 3]", "y = Conv(x, w) {dilations = [2, 2]}"), "f32[1, 8, 5, 5]");
-  EXPECT_EQ(Y("x: f32[1, 4, 5], w: f32[4, 3, 2]", "y = ConvTranspose(x, w) {strides = [2]}"), "f32[1, 3, 10]");
-  EXPECT_EQ(Y("x: f32[1, 4, h], w: f32[4, 3, 2]", "y = ConvTranspose(x, w) {group = 2, strides = [2]}"), "f32[1, 6, 2*h]");
+  EXPECT_EQ(Y("x: f32[1, 3, 9, 9], w: f32[8, 3, 3, 3]",
+              "y = Conv(x, w) {auto_pad = \"SAME_UPPER\", strides = [2, 2]}"),
+            "f32[1, 8, 5, 5]");
+  EXPECT_EQ(Y("x: f32[1, 3, 9, 9], w: f32[8, 3, 3, 3]", "y = Conv(x, w) {dilations = [2, 2]}"),
+            "f32[1, 8, 5, 5]");
+  EXPECT_EQ(Y("x: f32[1, 4, 5], w: f32[4, 3, 2]", "y = ConvTranspose(x, w) {strides = [2]}"),
+            "f32[1, 3, 10]");
+  EXPECT_EQ(
+      Y("x: f32[1, 4, h], w: f32[4, 3, 2]", "y = ConvTranspose(x, w) {group = 2, strides = [2]}"),
+      "f32[1, 6, 2*h]");
   EXPECT_EQ(Y("x: f32[1, 4, 0], w: f32[4, 4, 1]", "y = Conv(x, w)"), "f32[1, 4, 0]");
   ExpectError("x: f32[1, 3, 9], w: f32[8, 4, 3]", "y = Conv(x, w)", "found 3 channels");
   ExpectError("x: f32[1, 3, 9], w: f32[8, 3, 3, 3]", "y = Conv(x, w)", "expected rank 3");
@@ -51,16 +60,22 @@ TEST(Infer, Convolutions) {
   ExpectError("x: f32[1, 3, 9], w: f32[8, 3, 3]", "y = Conv(x, w) {strides = [0]}", "strides");
   ExpectError("x: f32[1, 3, 9], w: f32[8, 3, 3]", "y = Conv(x, w) {dilations = [0]}", "dilations");
   ExpectError("x: f32[1, 3, 9], w: f32[8, 3, 3]", "y = Conv(x, w) {pads = [1]}", "pads");
-  ExpectError("x: f32[1, 3, 9], w: f32[8, 3, 3]", "y = Conv(x, w) {pads = [9223372036854775807, 1]}", "pads");
+  ExpectError("x: f32[1, 3, 9], w: f32[8, 3, 3]",
+              "y = Conv(x, w) {pads = [9223372036854775807, 1]}", "pads");
   ExpectError("x: f32[1, 3, 2], w: f32[8, 3, 3]", "y = Conv(x, w)", "window reaches over 3");
   ExpectError("x: f32[1, 3, 9], w: f32[8, 3, 3], k: f32[7]", "y = Conv(x, w, k)", "bias");
 }
 
 TEST(Infer, PoolsCountWindowsAsFrameworksDo) {
-  EXPECT_EQ(Y("x: f32[1, 3, 7, 7]", "y = MaxPool(x) {kernel_shape = [2, 2], strides = [2, 2]}"), "f32[1, 3, 3, 3]");
-  EXPECT_EQ(Y("x: f32[1, 3, 7, 7]", "y = MaxPool(x) {ceil_mode = 1, kernel_shape = [2, 2], strides = [2, 2]}"), "f32[1, 3, 4, 4]");
+  EXPECT_EQ(Y("x: f32[1, 3, 7, 7]", "y = MaxPool(x) {kernel_shape = [2, 2], strides = [2, 2]}"),
+            "f32[1, 3, 3, 3]");
+  EXPECT_EQ(Y("x: f32[1, 3, 7, 7]",
+              "y = MaxPool(x) {ceil_mode = 1, kernel_shape = [2, 2], strides = [2, 2]}"),
+            "f32[1, 3, 4, 4]");
   // the window that would start in the padding behind is left out
-  EXPECT_EQ(Y("x: f32[1, 1, 2, 2]", "y = MaxPool(x) {ceil_mode = 1, kernel_shape = [1, 1], strides = [2, 2]}"), "f32[1, 1, 1, 1]");
+  EXPECT_EQ(Y("x: f32[1, 1, 2, 2]",
+              "y = MaxPool(x) {ceil_mode = 1, kernel_shape = [1, 1], strides = [2, 2]}"),
+            "f32[1, 1, 1, 1]");
   EXPECT_EQ(Y("x: f32[1, 3, h, 7]", "y = GlobalAveragePool(x)"), "f32[1, 3, 1, 1]");
   ExpectError("x: f32[1, 3, 7]", "y = AveragePool(x) {kernel_shape = [8]}", "window");
   ExpectError("x: f32[1, 3]", "y = AveragePool(x) {kernel_shape = [8]}", "rank 3 or more");
@@ -71,8 +86,12 @@ TEST(Infer, Linear) {
   EXPECT_EQ(Y("x: f32[3], z: f32[3]", "y = MatMul(x, z)"), "f32[]");
   EXPECT_EQ(Y("x: f32[5, 1, 2, 3], z: f32[6, 3, 4]", "y = MatMul(x, z)"), "f32[5, 6, 2, 4]");
   EXPECT_EQ(Y("x: u8[2, 3], z: i8[3, 4]", "y = MatMulInteger(x, z)"), "i32[2, 4]");
-  EXPECT_EQ(Y("x: f32[3, 2], z: f32[4, 3], k: f32[4]", "y = Gemm(x, z, k) {transA = 1, transB = 1}"), "f32[2, 4]");
-  EXPECT_EQ(Y("x: f32[b, 8, h], z: f32[b, h, 5]", "y = Einsum(x, z) {equation = \"bij, bjk -> bik\"}"), "f32[b, 8, 5]");
+  EXPECT_EQ(
+      Y("x: f32[3, 2], z: f32[4, 3], k: f32[4]", "y = Gemm(x, z, k) {transA = 1, transB = 1}"),
+      "f32[2, 4]");
+  EXPECT_EQ(
+      Y("x: f32[b, 8, h], z: f32[b, h, 5]", "y = Einsum(x, z) {equation = \"bij, bjk -> bik\"}"),
+      "f32[b, 8, 5]");
   EXPECT_EQ(Y("x: f32[2, 3, 4]", "y = Einsum(x) {equation = \"...ij->...ji\"}"), "f32[2, 4, 3]");
   ExpectError("x: f32[2, 3], z: f32[4, 5]", "y = MatMul(x, z)", "inner extents");
   ExpectError("x: f32[2, 3], z: f32[3, 4], k: f32[3]", "y = Gemm(x, z, k)", "input 2");
@@ -85,7 +104,8 @@ TEST(Infer, Reshapes) {
   EXPECT_EQ(Y("x: f32[b, 3, 4]", "s: i64[2] = const(0, -1)\ny = Reshape(x, s)"), "f32[b, 12]");
   EXPECT_EQ(Y("x: f32[b, 3, 4]", "s: i64[2] = const(-1, 6)\ny = Reshape(x, s)"), "f32[2*b, 6]");
   EXPECT_EQ(Y("x: f32[b, h, 4]", "s: i64[2] = const(-1, 4)\ny = Reshape(x, s)"), "f32[b*h, 4]");
-  EXPECT_EQ(Y("x: f32[0, 3]", "s: i64[2] = const(3, 0)\ny = Reshape(x, s) {allowzero = 1}"), "f32[3, 0]");
+  EXPECT_EQ(Y("x: f32[0, 3]", "s: i64[2] = const(3, 0)\ny = Reshape(x, s) {allowzero = 1}"),
+            "f32[3, 0]");
   EXPECT_EQ(Y("x: f32[2, b, 3]", "y = Flatten(x) {axis = 2}"), "f32[2*b, 3]");
   EXPECT_EQ(Y("x: f32[2, 1, b]", "a: i64[1] = const(1)\ny = Squeeze(x, a)"), "f32[2, b]");
   EXPECT_EQ(Y("x: f32[2]", "a: i64[2] = const(0, -1)\ny = Unsqueeze(x, a)"), "f32[1, 2, 1]");
@@ -103,30 +123,45 @@ TEST(Infer, Reshapes) {
 
 TEST(Infer, ShapeArithmeticKeepsSymbols) {
   EXPECT_EQ(Y("x: f32[b, h, 12]",
-              "zero: i64[] = const(0)\none: i64[] = const(1)\na: i64[1] = const(0)\ntail: i64[2] = const(3, 4)\n"
-              "s = Shape(x)\np = Gather(s, zero)\nq = Gather(s, one)\nu = Unsqueeze(p, a)\nv = Unsqueeze(q, a)\n"
+              "zero: i64[] = const(0)\none: i64[] = const(1)\na: i64[1] = const(0)\ntail: i64[2] = "
+              "const(3, 4)\n"
+              "s = Shape(x)\np = Gather(s, zero)\nq = Gather(s, one)\nu = Unsqueeze(p, a)\nv = "
+              "Unsqueeze(q, a)\n"
               "c = Concat(u, v, tail) {axis = 0}\ny = Reshape(x, c)"),
             "f32[b, h, 3, 4]");
   EXPECT_EQ(Y("x: f32[b, 3, h, w]",
-              "two: i64[1] = const(2)\nst: i64[1] = const(2)\nen: i64[1] = const(4)\ns = Shape(x)\nhw = Slice(s, st, en)\n"
-              "d = Mul(hw, two)\ns0: i64[1] = const(0)\ns2: i64[1] = const(2)\nnc = Slice(s, s0, s2)\nsz = Concat(nc, d) {axis = 0}\n"
+              "two: i64[1] = const(2)\nst: i64[1] = const(2)\nen: i64[1] = const(4)\ns = "
+              "Shape(x)\nhw = Slice(s, st, en)\n"
+              "d = Mul(hw, two)\ns0: i64[1] = const(0)\ns2: i64[1] = const(2)\nnc = Slice(s, s0, "
+              "s2)\nsz = Concat(nc, d) {axis = 0}\n"
               "y = Resize(x, _, _, sz)"),
             "f32[b, 3, 2*h, 2*w]");
-  EXPECT_EQ(Y("x: f32[b, h]", "s = Shape(x) {start = 1}\nz: i64[] = const(0)\no: i64[] = const(1)\nn = Squeeze(s)\ny = Range(z, n, o)"), "i64[h]");
-  EXPECT_EQ(Y("x: f32[b, h]", "n = Shape(x)\ny = ConstantOfShape(n) {value = i64[1] const(1)}"), "i64[b, h]");
+  EXPECT_EQ(Y("x: f32[b, h]",
+              "s = Shape(x) {start = 1}\nz: i64[] = const(0)\no: i64[] = const(1)\nn = "
+              "Squeeze(s)\ny = Range(z, n, o)"),
+            "i64[h]");
+  EXPECT_EQ(Y("x: f32[b, h]", "n = Shape(x)\ny = ConstantOfShape(n) {value = i64[1] const(1)}"),
+            "i64[b, h]");
 }
 
 TEST(Infer, BranchesOfEqualSizeAdd) {
   const std::string x = "x: f32[b, 4, h, w], w: f32[4, 4, 3, 3], v: f32[4, 4, 1, 1]";
-  EXPECT_EQ(Y(x, "c = Conv(x, w) {pads = [1, 1, 1, 1], strides = [2, 2]}\nd = Conv(x, v) {strides = [2, 2]}\ny = Add(c, d)"),
+  EXPECT_EQ(Y(x,
+              "c = Conv(x, w) {pads = [1, 1, 1, 1], strides = [2, 2]}\nd = Conv(x, v) {strides = "
+              "[2, 2]}\ny = Add(c, d)"),
             "f32[b, 4, floor((h + 1)/2), floor((w + 1)/2)]");
 }
 
 TEST(Infer, SlicesAndJoins) {
-  const std::string ints = "s: i64[1] = const(1)\ne: i64[1] = const(9223372036854775807)\na: i64[1] = const(1)\nm: i64[1] = const(-1)\nt: i64[1] = const(2)\n";
+  const std::string ints =
+      "s: i64[1] = const(1)\ne: i64[1] = const(9223372036854775807)\na: i64[1] = const(1)\nm: "
+      "i64[1] = const(-1)\nt: i64[1] = const(2)\n";
   EXPECT_EQ(Y("x: f32[2, 7]", ints + "y = Slice(x, s, e, a)"), "f32[2, 6]");
   EXPECT_EQ(Y("x: f32[2, 7]", ints + "y = Slice(x, s, e, a, t)"), "f32[2, 3]");
-  EXPECT_EQ(Y("x: f32[2, 7]", "s: i64[1] = const(-1)\ne: i64[1] = const(-9223372036854775808)\na: i64[1] = const(1)\nt: i64[1] = const(-1)\ny = Slice(x, s, e, a, t)"), "f32[2, 7]");
+  EXPECT_EQ(Y("x: f32[2, 7]",
+              "s: i64[1] = const(-1)\ne: i64[1] = const(-9223372036854775808)\na: i64[1] = "
+              "const(1)\nt: i64[1] = const(-1)\ny = Slice(x, s, e, a, t)"),
+            "f32[2, 7]");
   EXPECT_EQ(Y("x: f32[2, h]", ints + "y = Slice(x, s, m, a)"), "f32[2, h - 2]");
   EXPECT_EQ(Y("x: f32[2, h]", ints + "y = Slice(x, m, e, a)"), "f32[2, 1]");
   EXPECT_EQ(Y("x: f32[2, 3], z: f32[b, 3]", "y = Concat(x, z) {axis = 0}"), "f32[b + 2, 3]");
@@ -143,55 +178,79 @@ TEST(Infer, SlicesAndJoins) {
 }
 
 TEST(Infer, ReductionsAndSelections) {
-  EXPECT_EQ(Y("x: f32[2, b, 4]", "a: i64[2] = const(0, -1)\ny = ReduceSum(x, a) {keepdims = 0}"), "f32[b]");
+  EXPECT_EQ(Y("x: f32[2, b, 4]", "a: i64[2] = const(0, -1)\ny = ReduceSum(x, a) {keepdims = 0}"),
+            "f32[b]");
   EXPECT_EQ(Y("x: f32[2, b, 4]", "y = ReduceMean(x)"), "f32[1, 1, 1]");
   EXPECT_EQ(Y("x: f32[2, 5]", "y = ArgMax(x) {axis = 1, keepdims = 0}"), "i64[2]");
   EXPECT_EQ(Y("x: f32[2, 5]", "k: i64[1] = const(3)\nv, y = TopK(x, k)"), "i64[2, 3]");
-  EXPECT_EQ(Y("x: f32[5, b]", "i: i64[2, 2] = const(0, 1, -1, 4)\ny = Gather(x, i) {axis = 0}"), "f32[2, 2, b]");
+  EXPECT_EQ(Y("x: f32[5, b]", "i: i64[2, 2] = const(0, 1, -1, 4)\ny = Gather(x, i) {axis = 0}"),
+            "f32[2, 2, b]");
   EXPECT_EQ(Y("x: f32[2, 3]", "y = NonZero(x)"), "i64[2, nonzero]");
-  EXPECT_EQ(Y("x: i64[2]", "d: i64[] = const(4)\nv: f32[2] = const(0, 1)\ny = OneHot(x, d, v)"), "f32[2, 4]");
+  EXPECT_EQ(Y("x: i64[2]", "d: i64[] = const(4)\nv: f32[2] = const(0, 1)\ny = OneHot(x, d, v)"),
+            "f32[2, 4]");
   EXPECT_EQ(Y("x: f32[2, 3, 4], i: i64[5, 2]", "y = GatherND(x, i)"), "f32[5, 4]");
   ExpectError("x: f32[2]", "a: i64[1] = const(1)\ny = ReduceSum(x, a)", "found axis 1");
   ExpectError("x: f32[2, 5]", "k: i64[1] = const(6)\nv, y = TopK(x, k)", "k is 6");
-  ExpectError("x: f32[5]", "i: i64[1] = const(-9223372036854775808)\ny = Gather(x, i)", "found index");
+  ExpectError("x: f32[5]", "i: i64[1] = const(-9223372036854775808)\ny = Gather(x, i)",
+              "found index");
   ExpectError("x: f32[2, 3], i: i64[2]", "y = GatherElements(x, i)", "expected rank 2");
 }
 
 TEST(Infer, TooLarge) {
-  ExpectError("x: i64[0]", "s: i64[3] = const(4611686018427387904, 4611686018427387904, 4)\ny = ConstantOfShape(s)", "too large");
-  EXPECT_EQ(Y("x: i64[0]", "s: i64[1] = const(1099511627776)\ny = ConstantOfShape(s)"), "f32[1099511627776]");
-  ExpectError("x: f32[1, 1, 4, 4]", "r: f32[4] = const(1, 1, 1e18, 1e18)\ny = Resize(x, _, r)", "too large");
-  EXPECT_EQ(Y("x: f32[b]", "t: i64[1] = const(9223372036854775807)\na = Tile(x, t)\ny = Relu(a)").substr(0, 3), "f32");
+  ExpectError(
+      "x: i64[0]",
+      "s: i64[3] = const(4611686018427387904, 4611686018427387904, 4)\ny = ConstantOfShape(s)",
+      "too large");
+  EXPECT_EQ(Y("x: i64[0]", "s: i64[1] = const(1099511627776)\ny = ConstantOfShape(s)"),
+            "f32[1099511627776]");
+  ExpectError("x: f32[1, 1, 4, 4]", "r: f32[4] = const(1, 1, 1e18, 1e18)\ny = Resize(x, _, r)",
+              "too large");
+  EXPECT_EQ(Y("x: f32[b]", "t: i64[1] = const(9223372036854775807)\na = Tile(x, t)\ny = Relu(a)")
+                .substr(0, 3),
+            "f32");
 }
 
 TEST(Infer, Recurrent) {
-  EXPECT_EQ(Y("x: f32[h, b, 3], w: f32[2, 20, 3], r: f32[2, 20, 5]", "y = LSTM(x, w, r) {direction = \"bidirectional\", hidden_size = 5}"), "f32[h, 2, b, 5]");
-  EXPECT_EQ(Y("x: f32[7, 2, 3], w: f32[1, 15, 3], r: f32[1, 15, 5]", "_, y = GRU(x, w, r) {hidden_size = 5}"), "f32[1, 2, 5]");
-  ExpectError("x: f32[7, 2, 3], w: f32[1, 15, 4], r: f32[1, 15, 5]", "y = GRU(x, w, r) {hidden_size = 5}", "input size");
-  ExpectError("x: f32[7, 2], w: f32[1, 15, 4], r: f32[1, 15, 5]", "y = GRU(x, w, r) {hidden_size = 5}", "expected rank 3");
+  EXPECT_EQ(Y("x: f32[h, b, 3], w: f32[2, 20, 3], r: f32[2, 20, 5]",
+              "y = LSTM(x, w, r) {direction = \"bidirectional\", hidden_size = 5}"),
+            "f32[h, 2, b, 5]");
+  EXPECT_EQ(Y("x: f32[7, 2, 3], w: f32[1, 15, 3], r: f32[1, 15, 5]",
+              "_, y = GRU(x, w, r) {hidden_size = 5}"),
+            "f32[1, 2, 5]");
+  ExpectError("x: f32[7, 2, 3], w: f32[1, 15, 4], r: f32[1, 15, 5]",
+              "y = GRU(x, w, r) {hidden_size = 5}", "input size");
+  ExpectError("x: f32[7, 2], w: f32[1, 15, 4], r: f32[1, 15, 5]",
+              "y = GRU(x, w, r) {hidden_size = 5}", "expected rank 3");
 }
 
 TEST(Infer, ControlFlow) {
-  EXPECT_EQ(Y("c: bool[], x: f32[2, 3]",
-              "y = If(c) {else_branch = graph1, then_branch = graph2}\nsubgraph graph1 e () -> (p) {\ncaptured x\np = Relu(x)\n}\n"
-              "subgraph graph2 t () -> (q) {\ncaptured x\ns: i64[2] = const(2, 3)\nq = Reshape(x, s)\n}"),
-            "f32[2, 3]");
+  EXPECT_EQ(
+      Y("c: bool[], x: f32[2, 3]",
+        "y = If(c) {else_branch = graph1, then_branch = graph2}\nsubgraph graph1 e () -> (p) "
+        "{\ncaptured x\np = Relu(x)\n}\n"
+        "subgraph graph2 t () -> (q) {\ncaptured x\ns: i64[2] = const(2, 3)\nq = Reshape(x, s)\n}"),
+      "f32[2, 3]");
   EXPECT_EQ(Y("n: i64[], x: f32[2, 3]",
-              "z, y = Loop(n, _, x) {body = graph1}\nsubgraph graph1 body (i: i64[], c: bool[], v: f32) -> (d, o, p) {\n"
+              "z, y = Loop(n, _, x) {body = graph1}\nsubgraph graph1 body (i: i64[], c: bool[], v: "
+              "f32) -> (d, o, p) {\n"
               "d = Identity(c)\no = Relu(v)\na: i64[1] = const(0)\np = ReduceSum(v, a)\n}"),
             "f32[trips, 1, 3]");
   EXPECT_EQ(Y("n: i64[], x: f32[1, 3]",  // grows by a row each time
-              "y = Loop(n, _, x) {body = graph1}\nsubgraph graph1 body (i: i64[], c: bool[], v: f32) -> (d, o) {\n"
-              "captured x\nd = Identity(c)\no = Concat(v, x) {axis = 0}\n}").substr(0, 3),
+              "y = Loop(n, _, x) {body = graph1}\nsubgraph graph1 body (i: i64[], c: bool[], v: "
+              "f32) -> (d, o) {\n"
+              "captured x\nd = Identity(c)\no = Concat(v, x) {axis = 0}\n}")
+                .substr(0, 3),
             "f32");
   EXPECT_EQ(Y("s: f32[4], x: f32[b, 4]",
-              "z, y = Scan(s, x) {body = graph1, num_scan_inputs = 1}\nsubgraph graph1 body (a: f32, v: f32) -> (o, p) {\n"
+              "z, y = Scan(s, x) {body = graph1, num_scan_inputs = 1}\nsubgraph graph1 body (a: "
+              "f32, v: f32) -> (o, p) {\n"
               "o = Add(a, v)\np = Neg(o)\n}"),
             "f32[b, 4]");
 }
 
 TEST(Bind, ShapesAndSymbols) {
-  Graph g = Parsed("graph g (x: f32[b, 3, h], z: f32[b]) -> (y) {\nsymbol b in 1:64\nsymbol h\ny = Relu(x)\n}");
+  Graph g = Parsed(
+      "graph g (x: f32[b, 3, h], z: f32[b]) -> (y) {\nsymbol b in 1:64\nsymbol h\ny = Relu(x)\n}");
   EXPECT_EQ(FreeSymbols(g), (std::vector<std::string>{"b", "h"}));
   EXPECT_FALSE(BindShape(g, "q", std::vector<int64_t>{1}).ok());
   EXPECT_FALSE(BindShape(g, "x", std::vector<int64_t>{1, 3}).ok());
@@ -208,7 +267,8 @@ TEST(Bind, ShapesAndSymbols) {
 }
 
 TEST(Infer, AgainFromScratch) {
-  Graph g = Parsed("graph g (x: f32[b, 4]) -> (y) {\nsymbol b\ny: f32[7, 7] = Concat(x, x) {axis = 0}\n}");
+  Graph g = Parsed(
+      "graph g (x: f32[b, 4]) -> (y) {\nsymbol b\ny: f32[7, 7] = Concat(x, x) {axis = 0}\n}");
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(InferShapes(g).ok());
   EXPECT_EQ(TypeOf(g, "y"), "f32[2*b, 4]");  // what was declared is not trusted
   EXPECT_EQ(g.symbols.size(), 2u);

@@ -15,9 +15,12 @@ Status MatMulRule(Context& c) {
   const Extents* b = c.In(second);
   if (!a || !b) return {};
   const Extent inner_a = a->back(), inner_b = b->size() == 1 ? (*b)[0] : (*b)[b->size() - 2];
-  WEFT_TRY(c.Same(inner_a, inner_b, fmt::format("the inner extents of {} and {}", c.Text(*a), c.Text(*b))));
-  const Extents batch_a(a->begin(), a->end() - static_cast<int64_t>(std::min<size_t>(a->size(), 2)));
-  const Extents batch_b(b->begin(), b->end() - static_cast<int64_t>(std::min<size_t>(b->size(), 2)));
+  WEFT_TRY(c.Same(inner_a, inner_b,
+                  fmt::format("the inner extents of {} and {}", c.Text(*a), c.Text(*b))));
+  const Extents batch_a(a->begin(),
+                        a->end() - static_cast<int64_t>(std::min<size_t>(a->size(), 2)));
+  const Extents batch_b(b->begin(),
+                        b->end() - static_cast<int64_t>(std::min<size_t>(b->size(), 2)));
   WEFT_TRY(Extents out, c.Broadcast(batch_a, batch_b));
   if (a->size() > 1) out.push_back((*a)[a->size() - 2]);
   if (b->size() > 1) out.push_back(b->back());
@@ -32,36 +35,46 @@ Status GemmRule(Context& c) {
   const Extents* b = c.In(1);
   if (!a || !b) return {};
   const bool ta = c.Int("transA", 0) != 0, tb = c.Int("transB", 0) != 0;
-  WEFT_TRY(c.Same((*a)[ta ? 0 : 1], (*b)[tb ? 1 : 0], fmt::format("the inner extents of {} and {}", c.Text(*a), c.Text(*b))));
+  WEFT_TRY(c.Same((*a)[ta ? 0 : 1], (*b)[tb ? 1 : 0],
+                  fmt::format("the inner extents of {} and {}", c.Text(*a), c.Text(*b))));
   Extents out = {(*a)[ta ? 1 : 0], (*b)[tb ? 0 : 1]};
   if (const Extents* bias = c.In(2)) {
-    if (bias->size() > 2) return Invalid(fmt::format("input 2 has the shape {}, expected rank 2 or less", c.Text(*bias)));
+    if (bias->size() > 2)
+      return Invalid(
+          fmt::format("input 2 has the shape {}, expected rank 2 or less", c.Text(*bias)));
     for (size_t i = 0; i < bias->size(); ++i) {  // to the output's shape, not the other way
       const Extent have = (*bias)[bias->size() - 1 - i], want = out[1 - i];
       if (have == Extent(1)) continue;
-      WEFT_TRY(c.Same(have, want, fmt::format("input 2, {}, and the output, {}", c.Text(*bias), c.Text(out))));
+      WEFT_TRY(c.Same(have, want,
+                      fmt::format("input 2, {}, and the output, {}", c.Text(*bias), c.Text(out))));
     }
   }
   c.Out(0, std::move(out));
   return {};
 }
 
-// [batch, heads, length, size], or [batch, length, heads * size] with the numbers of heads as attributes.
+// [batch, heads, length, size], or [batch, length, heads * size] with the numbers of heads as
+// attributes.
 Status AttentionRule(Context& c) {
   const Extents* q = c.In(0);
   const Extents* k = c.In(1);
   const Extents* v = c.In(2);
   for (size_t i = 0; i < 3; ++i) {
     const Extents* in = c.In(i);
-    if (in && in->size() != 3 && in->size() != 4) return Invalid(fmt::format("input {} has the shape {}, expected rank 3 or 4", i, c.Text(*in)));
+    if (in && in->size() != 3 && in->size() != 4)
+      return Invalid(
+          fmt::format("input {} has the shape {}, expected rank 3 or 4", i, c.Text(*in)));
   }
   if (!q || !k || !v) return {};
-  if (q->size() != k->size() || k->size() != v->size()) return Invalid("the query, the key and the value differ in rank");
+  if (q->size() != k->size() || k->size() != v->size())
+    return Invalid("the query, the key and the value differ in rank");
   const bool packed = q->size() == 3;
   const int64_t q_heads = c.Int("q_num_heads", 0), kv_heads = c.Int("kv_num_heads", 0);
-  if (packed && (q_heads < 1 || kv_heads < 1)) return Invalid("rank 3 needs the attributes \"q_num_heads\" and \"kv_num_heads\"");
+  if (packed && (q_heads < 1 || kv_heads < 1))
+    return Invalid("rank 3 needs the attributes \"q_num_heads\" and \"kv_num_heads\"");
   auto size_of = [&](Extent all, int64_t heads) -> Result<Extent> {
-    if (all.IsConstant() && all.value() % heads != 0) return Invalid(fmt::format("{} does not divide into {} heads", all.value(), heads));
+    if (all.IsConstant() && all.value() % heads != 0)
+      return Invalid(fmt::format("{} does not divide into {} heads", all.value(), heads));
     return c.ToExtent(FloorDiv(c.Meaning(all), heads), "the size of a head");
   };
   const Extent batch = (*q)[0], q_len = (*q)[packed ? 1 : 2], kv_len = (*k)[packed ? 1 : 2];
@@ -98,8 +111,10 @@ Status AttentionRule(Context& c) {
 
 Status RotaryRule(Context& c) {
   const Extents* x = c.In(0);
-  if (x && x->size() != 3 && x->size() != 4) return Invalid(fmt::format("input 0 has the shape {}, expected rank 3 or 4", c.Text(*x)));
-  if (x && x->size() == 3 && c.Int("num_heads", 0) < 1) return Invalid("rank 3 needs the attribute \"num_heads\"");
+  if (x && x->size() != 3 && x->size() != 4)
+    return Invalid(fmt::format("input 0 has the shape {}, expected rank 3 or 4", c.Text(*x)));
+  if (x && x->size() == 3 && c.Int("num_heads", 0) < 1)
+    return Invalid("rank 3 needs the attribute \"num_heads\"");
   if (x) c.Out(0, *x);
   return {};
 }

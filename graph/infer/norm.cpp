@@ -41,14 +41,17 @@ Status NormRule(Context& c) {
     const int64_t groups = c.Int("num_groups", 0);
     const Extent channels = (*x)[1];
     if (groups < 1 || (channels.IsConstant() && channels.value() % groups != 0)) {
-      return Invalid(fmt::format("{} channels do not divide into {} groups", c.Text(channels), groups));
+      return Invalid(
+          fmt::format("{} channels do not divide into {} groups", c.Text(channels), groups));
     }
   }
   if (c.node.op == Op::kLRN) {
     WEFT_TRY(c.MinRank(0, 2));
-    if (c.Int("size", 1) < 1) return Invalid(fmt::format("attribute \"size\" is {}, expected 1 or more", c.Int("size", 1)));
+    if (c.Int("size", 1) < 1)
+      return Invalid(fmt::format("attribute \"size\" is {}, expected 1 or more", c.Int("size", 1)));
   }
-  if (c.node.op == Op::kLpNormalization) WEFT_TRY(c.Axis(c.Int("axis", -1), static_cast<int64_t>(x->size())));
+  if (c.node.op == Op::kLpNormalization)
+    WEFT_TRY(c.Axis(c.Int("axis", -1), static_cast<int64_t>(x->size())));
   if (c.node.op == Op::kMeanVarianceNormalization) {
     WEFT_TRY(c.Axes(IntsAttr(c.node, "axes"), static_cast<int64_t>(x->size())));
   }
@@ -66,10 +69,13 @@ Status LayerNormRule(Context& c) {
   for (size_t i = 1; i < 3; ++i) {  // the scale and the bias broadcast to the normalized axes
     const Extents* v = c.In(i);
     if (!v) continue;
-    if (v->size() > x->size()) return Invalid(fmt::format("input {} has the shape {}, more axes than {}", i, c.Text(*v), c.Text(*x)));
+    if (v->size() > x->size())
+      return Invalid(
+          fmt::format("input {} has the shape {}, more axes than {}", i, c.Text(*v), c.Text(*x)));
     for (size_t k = 0; k < v->size(); ++k) {
       if ((*v)[k] == Extent(1)) continue;
-      WEFT_TRY(c.Same((*v)[k], (*x)[x->size() - v->size() + k], fmt::format("input {} and input 0", i)));
+      WEFT_TRY(
+          c.Same((*v)[k], (*x)[x->size() - v->size() + k], fmt::format("input {} and input 0", i)));
     }
   }
   Extents reduced = *x;

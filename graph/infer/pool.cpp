@@ -42,7 +42,8 @@ Status RoiAlignRule(Context& c) {
     height = pooled[0];
     width = pooled[1];
   }
-  if (height < 0 || width < 0) return Invalid(fmt::format("found an output of {} x {}", height, width));
+  if (height < 0 || width < 0)
+    return Invalid(fmt::format("found an output of {} x {}", height, width));
   if (x && rois) c.Out(0, {(*rois)[0], (*x)[1], height, width});
   return {};
 }
@@ -53,7 +54,8 @@ Status GridSampleRule(Context& c) {
   WEFT_TRY(c.MinRank(0, 3));
   if (!x || !grid) return {};
   WEFT_TRY(c.Rank(1, static_cast<int64_t>(x->size())));
-  WEFT_TRY(c.Same(grid->back(), static_cast<int64_t>(x->size() - 2), "the grid's last axis and the spatial rank"));
+  WEFT_TRY(c.Same(grid->back(), static_cast<int64_t>(x->size() - 2),
+                  "the grid's last axis and the spatial rank"));
   Extents out = {(*x)[0], (*x)[1]};
   out.insert(out.end(), grid->begin() + 1, grid->end() - 1);
   c.Out(0, std::move(out));

@@ -4,7 +4,8 @@
 
 namespace weft::graph::infer {
 
-// RNN, GRU, LSTM: X [length, batch, size] (layout 1: batch first), W [directions, gates * hidden, size].
+// RNN, GRU, LSTM: X [length, batch, size] (layout 1: batch first), W [directions, gates * hidden,
+// size].
 Status RecurrentRule(Context& c) {
   WEFT_TRY(c.Rank(0, 3));
   WEFT_TRY(c.Rank(1, 3));
@@ -28,7 +29,8 @@ Status RecurrentRule(Context& c) {
   if (hidden.IsConstant() && (hidden.value() < 1 || hidden.value() > INT32_MAX)) {
     return Invalid(fmt::format("the hidden size is {}, expected 1 or more", hidden.value()));
   }
-  const Extent stacked = hidden.IsConstant() ? Extent(hidden.value() * gates) : Extent(c.Fresh("gates"));
+  const Extent stacked =
+      hidden.IsConstant() ? Extent(hidden.value() * gates) : Extent(c.Fresh("gates"));
   if (r && hidden.IsConstant()) WEFT_TRY(c.Same((*r)[1], stacked, "the gates of R"));
   if (w) {
     WEFT_TRY(c.Same((*w)[0], directions, "the directions of W"));
@@ -42,7 +44,8 @@ Status RecurrentRule(Context& c) {
   } else {
     c.Out(0, {length, directions, batch, hidden});
   }
-  const Extents state = batch_first ? Extents{batch, directions, hidden} : Extents{directions, batch, hidden};
+  const Extents state =
+      batch_first ? Extents{batch, directions, hidden} : Extents{directions, batch, hidden};
   c.Out(1, state);
   c.Out(2, state);
   return {};

@@ -37,7 +37,8 @@ Status ArgReduceRule(Context& c) {
   WEFT_TRY(c.MinRank(0, 1));
   WEFT_TRY(const int64_t axis, c.Axis(c.Int("axis", 0), static_cast<int64_t>(x->size())));
   Extents out = *x;
-  if (out[static_cast<size_t>(axis)] == Extent(0)) return Invalid(fmt::format("axis {} has no elements", axis));
+  if (out[static_cast<size_t>(axis)] == Extent(0))
+    return Invalid(fmt::format("axis {} has no elements", axis));
   if (c.Int("keepdims", 1) != 0) {
     out[static_cast<size_t>(axis)] = Extent(1);
   } else {
@@ -55,7 +56,8 @@ Status TopKRule(Context& c) {
   WEFT_TRY(const int64_t axis, c.Axis(c.Int("axis", -1), static_cast<int64_t>(x->size())));
   const Extent in = (*x)[static_cast<size_t>(axis)];
   const Facts* k = c.FactsIn(1);
-  if (k && k->size() != 1) return Invalid(fmt::format("input 1 has {} elements, expected 1", k->size()));
+  if (k && k->size() != 1)
+    return Invalid(fmt::format("input 1 has {} elements, expected 1", k->size()));
   Extents out = *x;
   if (k && (*k)[0].kind == Elem::kInteger) {
     WEFT_TRY(const Extent count, c.ToExtent((*k)[0].integer, "k"));
@@ -76,7 +78,8 @@ Status CumSumRule(Context& c) {
   if (!x) return {};
   WEFT_TRY(c.MinRank(0, 1));
   if (const auto axis = c.Ints(1)) {
-    if (axis->size() != 1) return Invalid(fmt::format("input 1 has {} elements, expected 1", axis->size()));
+    if (axis->size() != 1)
+      return Invalid(fmt::format("input 1 has {} elements, expected 1", axis->size()));
     WEFT_TRY(c.Axis((*axis)[0], static_cast<int64_t>(x->size())));
   }
   c.Out(0, *x);

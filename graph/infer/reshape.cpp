@@ -12,7 +12,8 @@ Result<Extent> Quotient(Context& c, const Extents& total, const Extents& known) 
   const Extent above = c.Product(total), below = c.Product(known);
   if (above.IsConstant() && below.IsConstant()) {
     const int64_t a = above.value(), b = below.value();
-    if (b == 0 || a % b != 0) return Invalid(fmt::format("{} elements do not divide into rows of {}", a, b));
+    if (b == 0 || a % b != 0)
+      return Invalid(fmt::format("{} elements do not divide into rows of {}", a, b));
     return Extent(a / b);
   }
   std::vector<Extent> up = c.Factors(total), down = c.Factors(known);
@@ -29,7 +30,8 @@ Result<Extent> Quotient(Context& c, const Extents& total, const Extents& known) 
   const Extent rest = c.Product(down);
   if (plain && rest.IsConstant() && rest.value() > 0) {
     Extents symbols;
-    std::ranges::copy_if(up, std::back_inserter(symbols), [](const Extent& e) { return !e.IsConstant(); });
+    std::ranges::copy_if(up, std::back_inserter(symbols),
+                         [](const Extent& e) { return !e.IsConstant(); });
     Extents constants;
     std::ranges::copy_if(up, std::back_inserter(constants), &Extent::IsConstant);
     const Extent factor = c.Product(constants);
@@ -57,7 +59,8 @@ Status ReshapeRule(Context& c) {
     c.Out(0, std::move(out));
     return {};
   }
-  if (shape->size() > 64) return Limit(fmt::format("found rank {}, the limit is 64", shape->size()));
+  if (shape->size() > 64)
+    return Limit(fmt::format("found rank {}, the limit is 64", shape->size()));
   const bool zeros = c.Int("allowzero", 0) != 0;
   Extents out, known;
   int64_t open = -1;
@@ -74,7 +77,9 @@ Status ReshapeRule(Context& c) {
       continue;
     } else if (elem.integer == Affine(0) && !zeros) {
       if (!x) return {};
-      if (i >= x->size()) return Invalid(fmt::format("the shape has 0 at axis {}, which {} does not have", i, c.Text(*x)));
+      if (i >= x->size())
+        return Invalid(
+            fmt::format("the shape has 0 at axis {}, which {} does not have", i, c.Text(*x)));
       out.push_back((*x)[i]);
     } else {
       WEFT_TRY(const Extent extent, c.ToExtent(elem.integer, "an extent of the shape"));
@@ -88,11 +93,14 @@ Status ReshapeRule(Context& c) {
     out[static_cast<size_t>(open)] = c.Fresh("reshaped");
   } else if (open >= 0) {
     auto quotient = Quotient(c, *x, known);
-    if (!quotient.ok()) return std::move(quotient.status()).Because(fmt::format("reshaping {}", c.Text(*x)));
+    if (!quotient.ok())
+      return std::move(quotient.status()).Because(fmt::format("reshaping {}", c.Text(*x)));
     out[static_cast<size_t>(open)] = *quotient;
   } else if (!guessed) {
     auto same = c.Same(c.Product(*x), c.Product(out), "elements before and after");
-    if (!same.ok()) return std::move(same.status()).Because(fmt::format("reshaping {} to {}", c.Text(*x), c.Text(out)));
+    if (!same.ok())
+      return std::move(same.status())
+          .Because(fmt::format("reshaping {} to {}", c.Text(*x), c.Text(out)));
   }
   c.Out(0, std::move(out));
   return {};
@@ -103,7 +111,8 @@ Status FlattenRule(Context& c) {
   if (!x) return {};
   const auto rank = static_cast<int64_t>(x->size());
   int64_t axis = c.Int("axis", 1);
-  if (axis < -rank || axis > rank) return Invalid(fmt::format("found axis {}, expected {} to {}", axis, -rank, rank));
+  if (axis < -rank || axis > rank)
+    return Invalid(fmt::format("found axis {}, expected {} to {}", axis, -rank, rank));
   if (axis < 0) axis += rank;
   const std::span<const Extent> all(*x);
   const auto cut = static_cast<size_t>(axis);
@@ -117,7 +126,8 @@ Status SqueezeRule(Context& c) {
   Extents out;
   if (!c.Has(1)) {  // every axis of one element: known only if all extents are
     if (!std::ranges::all_of(*x, &Extent::IsConstant)) return {};
-    std::ranges::copy_if(*x, std::back_inserter(out), [](const Extent& e) { return e.value() != 1; });
+    std::ranges::copy_if(*x, std::back_inserter(out),
+                         [](const Extent& e) { return e.value() != 1; });
     c.Out(0, std::move(out));
     return {};
   }
@@ -128,7 +138,8 @@ Status SqueezeRule(Context& c) {
     if (std::ranges::find(axes, static_cast<int64_t>(i)) == axes.end()) {
       out.push_back((*x)[i]);
     } else if ((*x)[i].IsConstant() && (*x)[i].value() != 1) {
-      return Invalid(fmt::format("axis {} of {} has {}, expected 1", i, c.Text(*x), (*x)[i].value()));
+      return Invalid(
+          fmt::format("axis {} of {} has {}, expected 1", i, c.Text(*x), (*x)[i].value()));
     }
   }
   c.Out(0, std::move(out));
@@ -169,7 +180,14 @@ Status ExpandRule(Context& c) {
   const Extents* x = c.In(0);
   const Facts* shape = c.FactsIn(1);
   WEFT_TRY(c.Rank(1, 1));
-  if (!x || !shape) return {};
+  if (!x) return {};
+  Facts unknown;
+  if (!shape) {  // at least the rank may be known
+    const Extents* count = c.In(1);
+    if (!count || !(*count)[0].IsConstant() || (*count)[0].value() > 64) return {};
+    unknown.resize(static_cast<size_t>((*count)[0].value()));
+    shape = &unknown;
+  }
   Extents wanted;
   for (const Elem& elem : *shape) {
     if (elem.kind != Elem::kInteger) {
@@ -192,7 +210,8 @@ Status ShapeRule(Context& c) {
   const int64_t start = place(std::max<int64_t>(c.Int("start", 0), -rank));
   const int64_t end = std::max(start, place(std::max<int64_t>(c.Int("end", rank), -rank)));
   Facts facts;
-  for (int64_t i = start; i < end; ++i) facts.push_back(Elem::Of(c.Meaning((*x)[static_cast<size_t>(i)])));
+  for (int64_t i = start; i < end; ++i)
+    facts.push_back(Elem::Of(c.Meaning((*x)[static_cast<size_t>(i)])));
   c.Out(0, {end - start});
   c.OutFacts(0, std::move(facts));
   return {};

@@ -13,10 +13,12 @@ namespace {
 Result<Extent> Scaled(Context& c, Extent in, const Elem& scale) {
   if (!scale.IsConstant()) return c.Fresh("resized");
   const auto factor = static_cast<float>(scale.AsDouble());
-  if (!(factor > 0) || !std::isfinite(factor)) return Invalid(fmt::format("found the scale {}, expected more than 0", factor));
+  if (!(factor > 0) || !std::isfinite(factor))
+    return Invalid(fmt::format("found the scale {}, expected more than 0", factor));
   if (in.IsConstant()) {
     const float size = std::floor(static_cast<float>(in.value()) * factor);
-    if (size > 4.6e18f) return Limit(fmt::format("the scale {} makes the output too large", factor));
+    if (size > 4.6e18f)
+      return Limit(fmt::format("the scale {} makes the output too large", factor));
     return Extent(static_cast<int64_t>(size));
   }
   for (int64_t below = 1; below <= 64; below *= 2) {  // a fraction such as 3/2 has an exact form
@@ -40,12 +42,15 @@ Status ResizeRule(Context& c) {
   } else {
     WEFT_TRY(axes, c.Axes(axes, rank));
   }
-  if (c.Has(2) == c.Has(3)) return Invalid(c.Has(2) ? "scales and sizes are both given" : "neither scales nor sizes are given");
+  if (c.Has(2) == c.Has(3))
+    return Invalid(c.Has(2) ? "scales and sizes are both given"
+                            : "neither scales nor sizes are given");
   const Facts* scales = c.FactsIn(2);
   const Facts* sizes = c.FactsIn(3);
   const Facts* given = scales ? scales : sizes;
   if (given && given->size() != axes.size()) {
-    return Invalid(fmt::format("found {} {}, expected {}", given->size(), scales ? "scales" : "sizes", axes.size()));
+    return Invalid(fmt::format("found {} {}, expected {}", given->size(),
+                               scales ? "scales" : "sizes", axes.size()));
   }
   const bool ratio = StringAttr(c.node, "keep_aspect_ratio_policy", "stretch") != "stretch";
   Extents out = *x;
@@ -83,13 +88,16 @@ Status DepthToSpaceRule(Context& c) {
   WEFT_TRY(c.Rank(0, 4));
   const Extents* x = c.In(0);
   const int64_t block = c.Int("blocksize", 0);
-  if (block < 1 || block > 1 << 15) return Invalid(fmt::format("attribute \"blocksize\" is {}, expected 1 or more", block));
+  if (block < 1 || block > 1 << 15)
+    return Invalid(fmt::format("attribute \"blocksize\" is {}, expected 1 or more", block));
   if (!x) return {};
   const Extent channels = (*x)[1];
   if (channels.IsConstant() && channels.value() % (block * block) != 0) {
-    return Invalid(fmt::format("{} channels do not divide into blocks of {}", channels.value(), block * block));
+    return Invalid(fmt::format("{} channels do not divide into blocks of {}", channels.value(),
+                               block * block));
   }
-  WEFT_TRY(const Extent depth, c.ToExtent(FloorDiv(c.Meaning(channels), block * block), "the depth"));
+  WEFT_TRY(const Extent depth,
+           c.ToExtent(FloorDiv(c.Meaning(channels), block * block), "the depth"));
   const std::array<Extent, 2> h = {(*x)[2], block}, w = {(*x)[3], block};
   c.Out(0, {(*x)[0], depth, c.Product(h), c.Product(w)});
   return {};
@@ -99,11 +107,13 @@ Status SpaceToDepthRule(Context& c) {
   WEFT_TRY(c.Rank(0, 4));
   const Extents* x = c.In(0);
   const int64_t block = c.Int("blocksize", 0);
-  if (block < 1 || block > 1 << 15) return Invalid(fmt::format("attribute \"blocksize\" is {}, expected 1 or more", block));
+  if (block < 1 || block > 1 << 15)
+    return Invalid(fmt::format("attribute \"blocksize\" is {}, expected 1 or more", block));
   if (!x) return {};
   Extents out = *x;
   for (size_t i = 2; i < 4; ++i) {
-    if (out[i].IsConstant() && out[i].value() % block != 0) return Invalid(fmt::format("axis {} has {}, no multiple of {}", i, out[i].value(), block));
+    if (out[i].IsConstant() && out[i].value() % block != 0)
+      return Invalid(fmt::format("axis {} has {}, no multiple of {}", i, out[i].value(), block));
     WEFT_TRY(out[i], c.ToExtent(FloorDiv(c.Meaning(out[i]), block), "the extent"));
   }
   const std::array<Extent, 2> depth = {(*x)[1], block * block};

@@ -33,18 +33,21 @@ std::optional<Affine> Bound(Context& c, const Affine& at, Extent in) {
   const int64_t value = at.constant();
   if (value >= INT32_MAX) return all;
   if (value < 0) return value > -INT32_MAX ? std::optional(all + value) : Affine(0);
-  return value <= std::max<int64_t>(c.Range(in).lo, 1) ? std::optional(Affine(value)) : std::nullopt;
+  return value <= std::max<int64_t>(c.Range(in).lo, 1) ? std::optional(Affine(value))
+                                                       : std::nullopt;
 }
 
 Result<Extent> CutExtent(Context& c, const Cut& cut, Extent in) {
   const Interval range = c.Range(in);
-  if (cut.start.kind != Elem::kInteger || cut.end.kind != Elem::kInteger) return c.Fresh("sliced", 0, range.hi);
+  if (cut.start.kind != Elem::kInteger || cut.end.kind != Elem::kInteger)
+    return c.Fresh("sliced", 0, range.hi);
   const Affine& start = cut.start.integer;
   const Affine& end = cut.end.integer;
   if (in.IsConstant() && start.IsConstant() && end.IsConstant()) {
     return Extent(CutLength(start.constant(), end.constant(), cut.step, in.value()));
   }
-  if (cut.step == -1 && start == Affine(-1) && end.IsConstant() && end.constant() <= -INT32_MAX) return in;
+  if (cut.step == -1 && start == Affine(-1) && end.IsConstant() && end.constant() <= -INT32_MAX)
+    return in;
   const auto from = Bound(c, start, in), to = Bound(c, end, in);
   if (cut.step > 0 && from && to) {
     auto extent = c.ToExtent(CeilDiv(*to - *from, cut.step), "the length of the slice");
@@ -61,9 +64,12 @@ Result<Extent> CutExtent(Context& c, const Cut& cut, Extent in) {
     auto extent = c.ToExtent(a, "a bound");
     return extent.ok() ? c.Text(*extent) : std::string("?");
   };
-  const std::string key = fmt::format("slice({}, {}, {}, {})", c.Text(in), text(start), text(end), cut.step);
+  const std::string key =
+      fmt::format("slice({}, {}, {}, {})", c.Text(in), text(start), text(end), cut.step);
   if (key.find('?') != std::string::npos) return c.Fresh("sliced", 0, range.hi);
-  return c.Opaque(key, 0, end.IsConstant() && end.constant() >= 0 ? std::min(range.hi, end.constant()) : range.hi);
+  return c.Opaque(
+      key, 0,
+      end.IsConstant() && end.constant() >= 0 ? std::min(range.hi, end.constant()) : range.hi);
 }
 
 }  // namespace
@@ -81,7 +87,9 @@ Status SliceRule(Context& c) {
     const Extents* list = c.In(i);
     if (!list || !(*list)[0].IsConstant()) continue;
     const auto here = static_cast<size_t>((*list)[0].value());
-    if (counted && here != count) return Invalid(fmt::format("input {} has {} elements, expected {} as in the inputs before it", i, here, count));
+    if (counted && here != count)
+      return Invalid(fmt::format("input {} has {} elements, expected {} as in the inputs before it",
+                                 i, here, count));
     count = here;
     counted = true;
   }
@@ -137,7 +145,8 @@ Status ConcatRule(Context& c) {
     WEFT_TRY(c.Rank(i, static_cast<int64_t>(out.size())));
     for (size_t k = 0; k < out.size(); ++k) {
       if (static_cast<int64_t>(k) == axis) continue;
-      WEFT_TRY(out[k], c.Same(out[k], (*in)[k], fmt::format("axis {} of input {} and those before it", k, i)));
+      WEFT_TRY(out[k], c.Same(out[k], (*in)[k],
+                              fmt::format("axis {} of input {} and those before it", k, i)));
     }
     const auto next = Plus(sum, c.Meaning((*in)[static_cast<size_t>(axis)]));
     if (!next) return Limit("the concatenation is too long");
@@ -159,7 +168,8 @@ Status SplitRule(Context& c) {
   if (c.Has(1)) {
     const Facts* sizes = c.FactsIn(1);
     WEFT_TRY(c.Rank(1, 1));
-    if (sizes && sizes->size() != count) return Invalid(fmt::format("found {} sizes for {} outputs", sizes->size(), count));
+    if (sizes && sizes->size() != count)
+      return Invalid(fmt::format("found {} sizes for {} outputs", sizes->size(), count));
     Affine sum;
     bool known = sizes != nullptr;
     for (size_t i = 0; i < count; ++i) {
@@ -175,15 +185,19 @@ Status SplitRule(Context& c) {
       sum = *next;
     }
     if (known && sum.IsConstant() && in.IsConstant() && sum.constant() != in.value()) {
-      return Invalid(fmt::format("the sizes of the split sum to {}, but axis {} has {}", sum.constant(), axis, in.value()));
+      return Invalid(fmt::format("the sizes of the split sum to {}, but axis {} has {}",
+                                 sum.constant(), axis, in.value()));
     }
   } else {
     const int64_t wanted = c.Int("num_outputs", static_cast<int64_t>(count));
-    if (wanted != static_cast<int64_t>(count)) return Invalid(fmt::format("attribute \"num_outputs\" is {}, but there are {} outputs", wanted, count));
+    if (wanted != static_cast<int64_t>(count))
+      return Invalid(
+          fmt::format("attribute \"num_outputs\" is {}, but there are {} outputs", wanted, count));
     const Affine chunk = CeilDiv(c.Meaning(in), wanted);
     WEFT_TRY(const Extent each, c.ToExtent(chunk, "a part of the split"));
     parts.assign(count, each);
-    WEFT_TRY(parts.back(), c.ToExtent(c.Meaning(in) - chunk * (wanted - 1), "the last part of the split"));
+    WEFT_TRY(parts.back(),
+             c.ToExtent(c.Meaning(in) - chunk * (wanted - 1), "the last part of the split"));
   }
   for (size_t i = 0; i < count; ++i) {
     Extents out = *x;
@@ -212,10 +226,12 @@ Status PadRule(Context& c) {
     return Invalid(fmt::format("found {} pads, expected {}", pads->size(), 2 * axes.size()));
   }
   const std::string mode = StringAttr(c.node, "mode", "constant");
-  if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap") return Invalid("attribute \"mode\" is none of constant, reflect, edge, wrap");
+  if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap")
+    return Invalid("attribute \"mode\" is none of constant, reflect, edge, wrap");
   for (size_t i = 0; i < axes.size(); ++i) {
     Extent& extent = out[static_cast<size_t>(axes[i])];
-    if (!pads || (*pads)[i].kind != Elem::kInteger || (*pads)[axes.size() + i].kind != Elem::kInteger) {
+    if (!pads || (*pads)[i].kind != Elem::kInteger ||
+        (*pads)[axes.size() + i].kind != Elem::kInteger) {
       extent = c.Fresh("padded");
       continue;
     }
@@ -232,7 +248,8 @@ Status TileRule(Context& c) {
   const Extents* x = c.In(0);
   const Facts* repeats = c.FactsIn(1);
   if (!x) return {};
-  if (repeats && repeats->size() != x->size()) return Invalid(fmt::format("found {} repeats for rank {}", repeats->size(), x->size()));
+  if (repeats && repeats->size() != x->size())
+    return Invalid(fmt::format("found {} repeats for rank {}", repeats->size(), x->size()));
   Extents out = *x;
   for (size_t i = 0; i < out.size(); ++i) {
     if (!repeats || (*repeats)[i].kind != Elem::kInteger) {

@@ -18,15 +18,57 @@ constexpr std::array<Rule, kOps> MakeTable() {
   auto set = [&](Rule rule, std::initializer_list<Op> ops) {
     for (Op op : ops) table[static_cast<size_t>(op)] = rule;
   };
-  set(Unary, {Op::kAbs, Op::kAcos, Op::kAcosh, Op::kAsin, Op::kAsinh, Op::kAtan, Op::kAtanh, Op::kBitwiseNot, Op::kCastLike,
-              Op::kCeil, Op::kCelu, Op::kCos, Op::kCosh, Op::kElu, Op::kErf, Op::kExp, Op::kFloor, Op::kGelu,
-              Op::kHardSigmoid, Op::kHardSwish, Op::kIdentity, Op::kIsInf, Op::kIsNaN, Op::kLeakyRelu, Op::kLog, Op::kMish,
-              Op::kNeg, Op::kNot, Op::kReciprocal, Op::kRelu, Op::kReverseSequence, Op::kRound, Op::kSelu, Op::kShrink,
-              Op::kSigmoid, Op::kSign, Op::kSin, Op::kSinh, Op::kSoftplus, Op::kSoftsign, Op::kSqrt, Op::kSwish, Op::kTan,
-              Op::kTanh, Op::kThresholdedRelu});
-  set(Elementwise, {Op::kAdd, Op::kAnd, Op::kBitShift, Op::kBitwiseAnd, Op::kBitwiseOr, Op::kBitwiseXor, Op::kDiv, Op::kEqual,
-                    Op::kGreater, Op::kGreaterOrEqual, Op::kLess, Op::kLessOrEqual, Op::kMax, Op::kMean, Op::kMin, Op::kMod,
-                    Op::kMul, Op::kOr, Op::kPRelu, Op::kPow, Op::kSub, Op::kSum, Op::kXor});
+  set(Unary, {Op::kAbs,
+              Op::kAcos,
+              Op::kAcosh,
+              Op::kAsin,
+              Op::kAsinh,
+              Op::kAtan,
+              Op::kAtanh,
+              Op::kBitwiseNot,
+              Op::kCastLike,
+              Op::kCeil,
+              Op::kCelu,
+              Op::kCos,
+              Op::kCosh,
+              Op::kElu,
+              Op::kErf,
+              Op::kExp,
+              Op::kFloor,
+              Op::kGelu,
+              Op::kHardSigmoid,
+              Op::kHardSwish,
+              Op::kIdentity,
+              Op::kIsInf,
+              Op::kIsNaN,
+              Op::kLeakyRelu,
+              Op::kLog,
+              Op::kMish,
+              Op::kNeg,
+              Op::kNot,
+              Op::kReciprocal,
+              Op::kRelu,
+              Op::kReverseSequence,
+              Op::kRound,
+              Op::kSelu,
+              Op::kShrink,
+              Op::kSigmoid,
+              Op::kSign,
+              Op::kSin,
+              Op::kSinh,
+              Op::kSoftplus,
+              Op::kSoftsign,
+              Op::kSqrt,
+              Op::kSwish,
+              Op::kTan,
+              Op::kTanh,
+              Op::kThresholdedRelu});
+  set(Elementwise,
+      {Op::kAdd,        Op::kAnd,         Op::kBitShift, Op::kBitwiseAnd, Op::kBitwiseOr,
+       Op::kBitwiseXor, Op::kDiv,         Op::kEqual,    Op::kGreater,    Op::kGreaterOrEqual,
+       Op::kLess,       Op::kLessOrEqual, Op::kMax,      Op::kMean,       Op::kMin,
+       Op::kMod,        Op::kMul,         Op::kOr,       Op::kPRelu,      Op::kPow,
+       Op::kSub,        Op::kSum,         Op::kXor});
   set(WhereRule, {Op::kWhere});
   set(CastRule, {Op::kCast});
   set(ClipRule, {Op::kClip});
@@ -46,11 +88,13 @@ constexpr std::array<Rule, kOps> MakeTable() {
   set(RotaryRule, {Op::kRotaryEmbedding});
   set(DetRule, {Op::kDet});
   set(BatchNormRule, {Op::kBatchNormalization});
-  set(NormRule, {Op::kInstanceNormalization, Op::kGroupNormalization, Op::kLRN, Op::kLpNormalization, Op::kMeanVarianceNormalization});
+  set(NormRule, {Op::kInstanceNormalization, Op::kGroupNormalization, Op::kLRN,
+                 Op::kLpNormalization, Op::kMeanVarianceNormalization});
   set(LayerNormRule, {Op::kLayerNormalization, Op::kRMSNormalization});
   set(SoftmaxRule, {Op::kSoftmax, Op::kLogSoftmax, Op::kHardmax});
-  set(ReduceRule, {Op::kReduceL1, Op::kReduceL2, Op::kReduceLogSum, Op::kReduceLogSumExp, Op::kReduceMax, Op::kReduceMean,
-                   Op::kReduceMin, Op::kReduceProd, Op::kReduceSum, Op::kReduceSumSquare});
+  set(ReduceRule,
+      {Op::kReduceL1, Op::kReduceL2, Op::kReduceLogSum, Op::kReduceLogSumExp, Op::kReduceMax,
+       Op::kReduceMean, Op::kReduceMin, Op::kReduceProd, Op::kReduceSum, Op::kReduceSumSquare});
   set(ArgReduceRule, {Op::kArgMax, Op::kArgMin});
   set(TopKRule, {Op::kTopK});
   set(CumSumRule, {Op::kCumSum});

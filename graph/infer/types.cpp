@@ -24,14 +24,14 @@ Status CheckTypes(Context& c, const Schema& schema) {
     const auto dtype = c.Type(i);
     if (!operand || !dtype) continue;
     if (!(operand->dtypes & SetOf(*dtype))) {
-      return Invalid(fmt::format("input {} ({}) is {}, expected {}", i, operand->name, DtypeName(*dtype),
-                                 PrintDtypes(operand->dtypes)));
+      return Invalid(fmt::format("input {} ({}) is {}, expected {}", i, operand->name,
+                                 DtypeName(*dtype), PrintDtypes(operand->dtypes)));
     }
     if (operand->variable.empty() || operand->mixed) continue;
     const auto first = TypeOfVariable(c, schema, operand->variable);
     if (first != dtype) {
-      return Invalid(fmt::format("input {} ({}) is {}, expected {} as in the operands before it", i, operand->name,
-                                 DtypeName(*dtype), DtypeName(*first)));
+      return Invalid(fmt::format("input {} ({}) is {}, expected {} as in the operands before it", i,
+                                 operand->name, DtypeName(*dtype), DtypeName(*first)));
     }
   }
   return {};
@@ -55,7 +55,8 @@ Status CheckSizes(Context& c) {
   for (size_t i = 0; i < c.node.outputs.size(); ++i) {
     const Extents* extents = c.OutShape(i);
     if (!extents) continue;
-    if (extents->size() > 64) return Limit(fmt::format("output {} has rank {}, the limit is 64", i, extents->size()));
+    if (extents->size() > 64)
+      return Limit(fmt::format("output {} has rank {}, the limit is 64", i, extents->size()));
     Shape shape;
     for (const Extent& extent : *extents) {
       if (extent.IsConstant()) shape.push_back(extent.value());
@@ -63,7 +64,8 @@ Status CheckSizes(Context& c) {
     const auto elems = CountElems(shape);
     int64_t bytes = 0;
     if (!elems.ok() || __builtin_mul_overflow(*elems, int64_t{8}, &bytes)) {
-      return Limit(fmt::format("output {} has the shape {}, too large to address", i, c.Text(*extents)));
+      return Limit(
+          fmt::format("output {} has the shape {}, too large to address", i, c.Text(*extents)));
     }
   }
   return {};

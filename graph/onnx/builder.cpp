@@ -37,7 +37,8 @@ bool UsableDimName(const std::string& name) {
 
 std::string DomainOf(const std::string& domain) { return domain == "ai.onnx" ? "" : domain; }
 
-Result<Opsets> OpsetsOf(const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& imports) {
+Result<Opsets> OpsetsOf(
+    const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& imports) {
   Opsets opsets;
   for (const auto& import : imports) {
     const std::string domain = DomainOf(import.domain());
@@ -46,12 +47,14 @@ Result<Opsets> OpsetsOf(const google::protobuf::RepeatedPtrField<onnx::OperatorS
       return Invalid(fmt::format("the opset of domain {} is imported twice", PrintString(shown)));
     }
     if (import.version() < 1) {
-      return Invalid(fmt::format("domain {} has opset {}, expected 1 or more", PrintString(shown), import.version()));
+      return Invalid(fmt::format("domain {} has opset {}, expected 1 or more", PrintString(shown),
+                                 import.version()));
     }
   }
   const auto onnx = opsets.find("");
   if (onnx != opsets.end() && (onnx->second < kOldestOpset || onnx->second > kNewestOpset)) {
-    return Unsupported(fmt::format("found opset {}, expected {} to {}", onnx->second, kOldestOpset, kNewestOpset));
+    return Unsupported(
+        fmt::format("found opset {}, expected {} to {}", onnx->second, kOldestOpset, kNewestOpset));
   }
   return opsets;
 }
@@ -62,7 +65,8 @@ Draft::Draft(Graph& g, int64_t opset) : graph(g), names(g), symbols(Graph{}) {
 
 Status Builder::CheckModel() {
   if (model_.ir_version() < kOldestIr || model_.ir_version() > kNewestIr) {
-    return Unsupported(fmt::format("found IR version {}, expected {} to {}", model_.ir_version(), kOldestIr, kNewestIr));
+    return Unsupported(fmt::format("found IR version {}, expected {} to {}", model_.ir_version(),
+                                   kOldestIr, kNewestIr));
   }
   if (!model_.has_graph()) return Invalid("the model has no graph");
   return {};
@@ -91,11 +95,14 @@ Result<Graph> Builder::Build() {
 }
 
 Status Builder::GraphBody(onnx::GraphProto& proto, Scope& scope) {
-  if (scope.depth > limits_.max_depth) return Limit(fmt::format("subgraphs nest deeper than {}", limits_.max_depth));
-  if (proto.sparse_initializer_size() > 0) return Unsupported("sparse initializers are not supported");
+  if (scope.depth > limits_.max_depth)
+    return Limit(fmt::format("subgraphs nest deeper than {}", limits_.max_depth));
+  if (proto.sparse_initializer_size() > 0)
+    return Unsupported("sparse initializers are not supported");
   WEFT_TRY(Initializers(proto, scope));
   WEFT_TRY(Inputs(proto, scope));
-  for (const auto& node : proto.node()) scope.later.insert(node.output().begin(), node.output().end());
+  for (const auto& node : proto.node())
+    scope.later.insert(node.output().begin(), node.output().end());
   for (auto& node : *proto.mutable_node()) {
     auto status = AnyNode(node, scope);
     if (!status.ok()) return std::move(status).At(NodeWhere(node));
@@ -107,9 +114,12 @@ Status Builder::GraphBody(onnx::GraphProto& proto, Scope& scope) {
 Status Builder::Define(Scope& scope, const std::string& name, ValueId id) {
   if (name.empty()) return Invalid("a value has no name");
   for (const Scope* around = scope.outer; around; around = around->outer) {
-    if (around->names.contains(name)) return Invalid(fmt::format("value {} is already defined around this graph", PrintString(name)));
+    if (around->names.contains(name))
+      return Invalid(
+          fmt::format("value {} is already defined around this graph", PrintString(name)));
   }
-  if (!scope.names.emplace(name, id).second) return Invalid(fmt::format("value {} is defined twice", PrintString(name)));
+  if (!scope.names.emplace(name, id).second)
+    return Invalid(fmt::format("value {} is defined twice", PrintString(name)));
   return {};
 }
 
@@ -139,7 +149,8 @@ Status Builder::Inputs(const onnx::GraphProto& proto, Scope& scope) {
     if (status.ok() && initializer != scope.names.end()) {  // a default: it holds, the input goes
       const Value& constant = draft.graph[initializer->second];
       if (value.dtype && value.dtype != constant.dtype) {
-        status = Invalid(fmt::format("its initializer is {}, expected {}", DtypeName(*constant.dtype), DtypeName(*value.dtype)));
+        status = Invalid(fmt::format("its initializer is {}, expected {}",
+                                     DtypeName(*constant.dtype), DtypeName(*value.dtype)));
       }
       if (status.ok()) continue;
     }
@@ -155,12 +166,13 @@ Status Builder::Inputs(const onnx::GraphProto& proto, Scope& scope) {
 Status Builder::InputType(const onnx::ValueInfoProto& info, Draft& draft, Value& value) {
   if (!info.type().has_tensor_type()) return {};  // a sequence, an optional, or nothing said
   const auto& type = info.type().tensor_type();
-  const bool subgraph = type.elem_type() == 0;    // inputs of a loop's body may leave it open
+  const bool subgraph = type.elem_type() == 0;  // inputs of a loop's body may leave it open
   if (!subgraph) {
     WEFT_TRY(value.dtype, DtypeOf(type.elem_type()));
   }
   if (!type.has_shape()) return {};
-  if (type.shape().dim_size() > kMaxRank) return Limit(fmt::format("rank {} is above {}", type.shape().dim_size(), kMaxRank));
+  if (type.shape().dim_size() > kMaxRank)
+    return Limit(fmt::format("rank {} is above {}", type.shape().dim_size(), kMaxRank));
   value.shape.emplace();
   for (int i = 0; i < type.shape().dim_size(); ++i) {
     value.shape->push_back(DimExtent(type.shape().dim(i), info.name(), i, draft));
@@ -169,7 +181,8 @@ Status Builder::InputType(const onnx::ValueInfoProto& info, Draft& draft, Value&
   return {};
 }
 
-Extent Builder::DimExtent(const onnx::TensorShapeProto::Dimension& dim, const std::string& input, int axis, Draft& draft) {
+Extent Builder::DimExtent(const onnx::TensorShapeProto::Dimension& dim, const std::string& input,
+                          int axis, Draft& draft) {
   if (dim.has_dim_value() && dim.dim_value() >= 0) return dim.dim_value();
   const std::string& name = dim.dim_param();
   const bool usable = dim.has_dim_param() && UsableDimName(name);
@@ -205,14 +218,16 @@ Result<ValueId> Builder::Resolve(Scope& scope, const std::string& name) {
   WEFT_TRY(const ValueId id, Lookup(scope, name));
   if (id.valid() || scope.names.contains(name)) return id;
   if (scope.later.contains(name)) {
-    return Invalid(fmt::format("value {} is used before the node that defines it", PrintString(name)))
+    return Invalid(
+               fmt::format("value {} is used before the node that defines it", PrintString(name)))
         .Try("sort the nodes topologically; if that is impossible they form a cycle");
   }
   return Invalid(fmt::format("value {} is produced by nobody", PrintString(name)));
 }
 
 Status Builder::CountNode() {
-  if (++nodes_ > limits_.max_nodes) return Limit(fmt::format("more than {} nodes after expanding functions", limits_.max_nodes));
+  if (++nodes_ > limits_.max_nodes)
+    return Limit(fmt::format("more than {} nodes after expanding functions", limits_.max_nodes));
   return {};
 }
 
@@ -221,28 +236,46 @@ Status Builder::AnyNode(onnx::NodeProto& proto, Scope& scope) {
   if (proto.op_type().empty()) return Invalid("the node has no operator");
   for (const std::string& output : proto.output()) {
     if (output.empty()) continue;
-    if (std::ranges::find(proto.input(), output) != proto.input().end() && !scope.names.contains(output)) {
+    if (std::ranges::find(proto.input(), output) != proto.input().end() &&
+        !scope.names.contains(output)) {
       return Invalid(fmt::format("the node consumes its own output {}", PrintString(output)));
     }
   }
-  if (onnx::FunctionProto* function = FunctionOf(proto, scope)) return Expand(*function, proto, scope);
+  if (onnx::FunctionProto* function = FunctionOf(proto, scope))
+    return Expand(*function, proto, scope);
   return PlainNode(proto, scope);
 }
 
+Result<ValueId> Builder::NewOutput(Scope& scope, const std::string& name) {
+  Graph& graph = scope.draft->graph;
+  const auto known = scope.names.find(name);
+  // The output of a function body may be a value of the caller that waits for its producer.
+  if (known != scope.names.end() && scope.bound && known->second.valid()) {
+    const Value& value = graph[known->second];
+    if (value.kind == ValueKind::kComputed && !value.producer.valid()) return known->second;
+  }
+  const ValueId id(graph.values.size());
+  WEFT_TRY(Define(scope, name, id));
+  AddComputed(graph, scope.draft->names.Fresh(scope.prefix + name));
+  return id;
+}
+
 Status Builder::PlainNode(onnx::NodeProto& proto, Scope& scope) {
-  Draft& draft = *scope.draft;
   const std::string domain = DomainOf(proto.domain());
   const auto import = scope.opsets->find(domain);
   if (import == scope.opsets->end()) {
-    return Invalid(fmt::format("domain {} is not imported", PrintString(domain.empty() ? "ai.onnx" : domain)));
+    return Invalid(
+        fmt::format("domain {} is not imported", PrintString(domain.empty() ? "ai.onnx" : domain)));
   }
   Node node{.domain = domain, .op_name = proto.op_type(), .name = proto.name()};
   const Schema* schema = domain.empty() ? FindSchema(proto.op_type(), import->second) : nullptr;
   if (domain.empty() && !schema && FindSchema(proto.op_type())) {
     return Invalid(fmt::format("operator {} is not in opset {}", proto.op_type(), import->second));
   }
-  if (schema && schema->deprecated) {
-    return Invalid(fmt::format("operator {} is gone since opset {}", proto.op_type(), schema->since));
+  if (schema && schema->deprecated &&
+      FindSchema(proto.op_type())->deprecated) {  // not merely replaced later
+    return Invalid(
+        fmt::format("operator {} is gone since opset {}", proto.op_type(), schema->since));
   }
   for (const std::string& name : proto.input()) {
     ValueId id;
@@ -260,17 +293,10 @@ Status Builder::PlainNode(onnx::NodeProto& proto, Scope& scope) {
   for (int i = 0; i < proto.output_size(); ++i) {
     const std::string& name = proto.output(i);
     if (name.empty()) continue;
-    const auto known = scope.names.find(name);
-    // The output of a function body may be a value of the caller that waits for its producer.
-    if (known != scope.names.end() && scope.bound && known->second.valid() &&
-        draft.graph[known->second].kind == ValueKind::kComputed && !draft.graph[known->second].producer.valid() &&
-        std::ranges::find(node.outputs, known->second) == node.outputs.end()) {
-      node.outputs[static_cast<size_t>(i)] = known->second;
-      continue;
-    }
-    const ValueId id(draft.graph.values.size());
-    WEFT_TRY(Define(scope, name, id));
-    AddComputed(draft.graph, draft.names.Fresh(scope.prefix + name));
+    const auto given = std::span(node.outputs).first(static_cast<size_t>(i));
+    WEFT_TRY(const ValueId id, NewOutput(scope, name));
+    if (std::ranges::find(given, id) != given.end())
+      return Invalid(fmt::format("value {} is defined twice", PrintString(name)));
     node.outputs[static_cast<size_t>(i)] = id;
   }
   // Trailing absent operands say nothing.
@@ -286,38 +312,49 @@ Status Builder::Append(Node node, Scope& scope, int64_t opset) {
 }
 
 Status Builder::ConstantNode(const Node& node, const onnx::NodeProto& proto, Scope& scope) {
-  if (proto.output_size() != 1 || proto.input_size() != 0) return Invalid("a Constant has no inputs and one output");
-  if (node.attributes.size() != 1) return Invalid(fmt::format("found {} attributes, expected 1", node.attributes.size()));
+  if (proto.output_size() != 1 || proto.input_size() != 0)
+    return Invalid("a Constant has no inputs and one output");
+  if (node.attributes.size() != 1)
+    return Invalid(fmt::format("found {} attributes, expected 1", node.attributes.size()));
   const Attribute& attribute = node.attributes[0];
   Tensor tensor;
   if (const auto* t = std::get_if<Tensor>(&attribute.value); t && attribute.name == "value") {
     tensor = *t;
-  } else if (const auto* i = std::get_if<int64_t>(&attribute.value); i && attribute.name == "value_int") {
+  } else if (const auto* i = std::get_if<int64_t>(&attribute.value);
+             i && attribute.name == "value_int") {
     tensor = Tensor(Dtype::kI64, {});
     SetElemInt(tensor, 0, *i);
-  } else if (const auto* f = std::get_if<float>(&attribute.value); f && attribute.name == "value_float") {
+  } else if (const auto* f = std::get_if<float>(&attribute.value);
+             f && attribute.name == "value_float") {
     tensor = Tensor(Dtype::kF32, {});
     *tensor.mutable_as<float>() = *f;
-  } else if (const auto* s = std::get_if<std::string>(&attribute.value); s && attribute.name == "value_string") {
+  } else if (const auto* s = std::get_if<std::string>(&attribute.value);
+             s && attribute.name == "value_string") {
     tensor = Tensor(Dtype::kString, {});
     tensor.strings() = {*s};
-  } else if (const auto* is = std::get_if<std::vector<int64_t>>(&attribute.value); is && attribute.name == "value_ints") {
+  } else if (const auto* is = std::get_if<std::vector<int64_t>>(&attribute.value);
+             is && attribute.name == "value_ints") {
     tensor = TensorOfInts(*is);
-  } else if (const auto* fs = std::get_if<std::vector<float>>(&attribute.value); fs && attribute.name == "value_floats") {
+  } else if (const auto* fs = std::get_if<std::vector<float>>(&attribute.value);
+             fs && attribute.name == "value_floats") {
     tensor = Tensor(Dtype::kF32, {static_cast<int64_t>(fs->size())});
     if (!fs->empty()) std::ranges::copy(*fs, tensor.mutable_as<float>());
-  } else if (const auto* ss = std::get_if<std::vector<std::string>>(&attribute.value); ss && attribute.name == "value_strings") {
+  } else if (const auto* ss = std::get_if<std::vector<std::string>>(&attribute.value);
+             ss && attribute.name == "value_strings") {
     tensor = Tensor(Dtype::kString, {static_cast<int64_t>(ss->size())});
     tensor.strings() = *ss;
   } else {
-    return Invalid(fmt::format("attribute \"{}\" is not a Constant's, or of another type", attribute.name));
+    return Invalid(
+        fmt::format("attribute \"{}\" is not a Constant's, or of another type", attribute.name));
   }
   Draft& draft = *scope.draft;
   const std::string& name = proto.output(0);
   const auto known = scope.names.find(name);
   if (scope.bound && known != scope.names.end() && known->second.valid()) {  // a function's output
-    const ValueId id = AddConstant(draft.graph, draft.names.Fresh(scope.prefix + name), std::move(tensor));
-    Node identity{.op = Op::kIdentity, .op_name = "Identity", .inputs = {id}, .outputs = {known->second}};
+    const ValueId id =
+        AddConstant(draft.graph, draft.names.Fresh(scope.prefix + name), std::move(tensor));
+    Node identity{
+        .op = Op::kIdentity, .op_name = "Identity", .inputs = {id}, .outputs = {known->second}};
     return Append(std::move(identity), scope, kNewestOpset);
   }
   WEFT_TRY(Define(scope, name, ValueId(draft.graph.values.size())));
@@ -336,7 +373,8 @@ Status Builder::Outputs(const onnx::GraphProto& proto, Scope& scope) {
     const Value& value = draft.graph[*id];
     const bool passed = value.kind == ValueKind::kInput || value.kind == ValueKind::kCaptured;
     if (passed) {  // a value of its own, which may live in memory of its own
-      const ValueId copy = AddNode(draft.graph, Op::kIdentity, {*id}, draft.names.Fresh(value.name + "_out"));
+      const ValueId copy =
+          AddNode(draft.graph, Op::kIdentity, {*id}, draft.names.Fresh(value.name + "_out"));
       draft.graph.outputs.push_back(copy);
     } else {
       draft.graph.outputs.push_back(*id);

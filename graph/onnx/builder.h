@@ -1,9 +1,10 @@
 // The importer's middle: from a parsed ModelProto to a Graph.
 //
-// A scope maps the names of one graph or function body to values. The body of a function is expanded
-// into the graph that calls it, so its scope shares that graph but not its names. A subgraph is a
-// graph of its own; a name that it does not define is looked for around it and becomes a captured
-// value in every graph on the way, so that each graph only needs its immediate neighbour.
+// A scope maps the names of one graph or function body to values. The body of a function is
+// expanded into the graph that calls it, so its scope shares that graph but not its names. A
+// subgraph is a graph of its own; a name that it does not define is looked for around it and
+// becomes a captured value in every graph on the way, so that each graph only needs its immediate
+// neighbour.
 #pragma once
 
 #include <map>
@@ -27,13 +28,14 @@ using Opsets = std::map<std::string, int64_t>;  // by domain; ai.onnx is ""
 
 // "ai.onnx" is another spelling of "".
 std::string DomainOf(const std::string& domain);
-Result<Opsets> OpsetsOf(const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& imports);
+Result<Opsets> OpsetsOf(
+    const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& imports);
 
 // A graph under construction.
 struct Draft {
   explicit Draft(Graph& g, int64_t opset);
   Graph& graph;
-  Names names;                         // taken by values of the graph or captured from around it
+  Names names;  // taken by values of the graph or captured from around it
   Names symbols;
   std::unordered_map<std::string, SymbolId> dims;  // usable names of dimensions
   // Types of what exists so far: only models older than opset 13 need them, for rewrites whose new
@@ -43,14 +45,15 @@ struct Draft {
 
 struct Scope {
   Draft* draft = nullptr;
-  Scope* outer = nullptr;              // around a subgraph; null around a model and a function
-  std::unordered_map<std::string, ValueId> names;  // an invalid id is an absent operand of a function
-  std::unordered_set<std::string> later;           // outputs of nodes that have not been reached yet
+  Scope* outer = nullptr;  // around a subgraph; null around a model and a function
+  std::unordered_map<std::string, ValueId>
+      names;                              // an invalid id is an absent operand of a function
+  std::unordered_set<std::string> later;  // outputs of nodes that have not been reached yet
   const Opsets* opsets = nullptr;
-  std::string prefix;                  // of names made in a function body
+  std::string prefix;  // of names made in a function body
   // In a function body: its attributes as the call gives them. Null elsewhere.
   const std::map<std::string, AttributeValue>* bound = nullptr;
-  int depth = 0;                       // of subgraphs and functions together
+  int depth = 0;  // of subgraphs and functions together
 };
 
 class Builder {
@@ -67,7 +70,8 @@ class Builder {
   Status Initializers(onnx::GraphProto& proto, Scope& scope);
   Status Outputs(const onnx::GraphProto& proto, Scope& scope);
   Status InputType(const onnx::ValueInfoProto& info, Draft& draft, Value& value);
-  Extent DimExtent(const onnx::TensorShapeProto::Dimension& dim, const std::string& input, int axis, Draft& draft);
+  Extent DimExtent(const onnx::TensorShapeProto::Dimension& dim, const std::string& input, int axis,
+                   Draft& draft);
   Status AnyNode(onnx::NodeProto& proto, Scope& scope);
   Status PlainNode(onnx::NodeProto& proto, Scope& scope);
   Status ConstantNode(const Node& node, const onnx::NodeProto& proto, Scope& scope);
@@ -75,6 +79,7 @@ class Builder {
   Result<ValueId> Resolve(Scope& scope, const std::string& name);
   Result<ValueId> Lookup(Scope& scope, const std::string& name);  // invalid if nobody has it
   Status Define(Scope& scope, const std::string& name, ValueId id);
+  Result<ValueId> NewOutput(Scope& scope, const std::string& name);
   Status CountNode();
 
   // attributes.cpp
@@ -90,11 +95,11 @@ class Builder {
   onnx::ModelProto& model_;
   ExternalFiles files_;
   ImportLimits limits_;
-  int64_t nodes_ = 0;                  // so far, calls of functions included
+  int64_t nodes_ = 0;  // so far, calls of functions included
   int64_t calls_ = 0;
-  std::map<std::string, onnx::FunctionProto*> functions_;   // "domain\0name\0overload"
+  std::map<std::string, onnx::FunctionProto*> functions_;  // "domain\0name\0overload"
   std::map<std::string, std::unique_ptr<onnx::FunctionProto>> builtin_;
-  std::vector<const onnx::FunctionProto*> active_;          // being expanded: recursion is refused
+  std::vector<const onnx::FunctionProto*> active_;  // being expanded: recursion is refused
   std::map<const onnx::FunctionProto*, Opsets> function_opsets_;
 };
 

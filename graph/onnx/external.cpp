@@ -34,17 +34,23 @@ class Descriptor {
 
 Result<std::vector<std::string>> Components(const std::string& location) {
   if (location.empty()) return Invalid("the location of external data is empty");
-  if (location.find('\0') != std::string::npos) return Invalid("the location of external data holds a zero byte");
-  if (location[0] == '/') return Invalid(fmt::format("external data {} is not in the model's folder", PrintString(location)));
+  if (location.find('\0') != std::string::npos)
+    return Invalid("the location of external data holds a zero byte");
+  if (location[0] == '/')
+    return Invalid(
+        fmt::format("external data {} is not in the model's folder", PrintString(location)));
   std::vector<std::string> parts;
   for (size_t from = 0; from <= location.size();) {
     const size_t to = std::min(location.find('/', from), location.size());
     std::string part = location.substr(from, to - from);
-    if (part == "..") return Invalid(fmt::format("external data {} leaves the model's folder", PrintString(location)));
+    if (part == "..")
+      return Invalid(
+          fmt::format("external data {} leaves the model's folder", PrintString(location)));
     if (!part.empty() && part != ".") parts.push_back(std::move(part));
     from = to + 1;
   }
-  if (parts.empty()) return Invalid(fmt::format("external data {} is a folder", PrintString(location)));
+  if (parts.empty())
+    return Invalid(fmt::format("external data {} is a folder", PrintString(location)));
   return parts;
 }
 
@@ -55,18 +61,21 @@ Status Refused(const std::string& location, int error) {
 }
 
 Result<ExternalBytes> Map(int fd, const std::string& location) {
-  struct stat info {};
+  struct stat info{};
   if (fstat(fd, &info) != 0) return Refused(location, errno);
-  if (!S_ISREG(info.st_mode)) return Invalid(fmt::format("external data {} is not a regular file", PrintString(location)));
+  if (!S_ISREG(info.st_mode))
+    return Invalid(fmt::format("external data {} is not a regular file", PrintString(location)));
   if (info.st_nlink != 1) {
-    return Invalid(fmt::format("external data {} has {} names, expected 1", PrintString(location), info.st_nlink))
+    return Invalid(fmt::format("external data {} has {} names, expected 1", PrintString(location),
+                               info.st_nlink))
         .Try("copy the file: one of the names may lie outside the model's folder");
   }
   const auto size = static_cast<size_t>(info.st_size);
   if (size == 0) return ExternalBytes{std::make_shared<int>(0), {}};
   void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (data == MAP_FAILED) return Refused(location, errno);
-  std::shared_ptr<const void> owner(data, [size](const void* p) { munmap(const_cast<void*>(p), size); });
+  std::shared_ptr<const void> owner(data,
+                                    [size](const void* p) { munmap(const_cast<void*>(p), size); });
   return ExternalBytes{owner, {static_cast<const std::byte*>(data), size}};
 }
 
@@ -75,13 +84,16 @@ Result<ExternalBytes> Map(int fd, const std::string& location) {
 Result<ExternalBytes> ExternalFiles::Open(const std::string& location) {
   if (const auto found = open_.find(location); found != open_.end()) return found->second;
   WEFT_TRY(const auto parts, Components(location));
-  if (folder_.empty()) return Invalid(fmt::format("external data {} is refused: the model is not a file", PrintString(location)));
+  if (folder_.empty())
+    return Invalid(
+        fmt::format("external data {} is refused: the model is not a file", PrintString(location)));
   Descriptor at(open(folder_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (at.get() < 0) return Refused(location, errno);
   for (size_t i = 0; i < parts.size(); ++i) {
     // O_NONBLOCK: a pipe without a writer would hang the open.
     const bool last = i + 1 == parts.size();
-    const int flags = O_NOFOLLOW | O_CLOEXEC | (last ? O_RDONLY | O_NONBLOCK | O_NOCTTY : O_PATH | O_DIRECTORY);
+    const int flags =
+        O_NOFOLLOW | O_CLOEXEC | (last ? O_RDONLY | O_NONBLOCK | O_NOCTTY : O_PATH | O_DIRECTORY);
     at = Descriptor(openat(at.get(), parts[i].c_str(), flags));
     if (at.get() < 0) return Refused(location, errno);
   }

@@ -12,12 +12,13 @@
 namespace weft::graph {
 
 struct ExternalBytes {
-  std::shared_ptr<const void> owner;   // keeps the mapping alive
+  std::shared_ptr<const void> owner;  // keeps the mapping alive
   std::span<const std::byte> bytes;
 };
 
-// Maps each file once. A name is resolved below the folder one component at a time, without following
-// a link anywhere; only regular files with a single name are taken, so nothing outside is reachable.
+// Maps each file once. A name is resolved below the folder one component at a time, without
+// following a link anywhere; only regular files with a single name are taken, so nothing outside is
+// reachable.
 class ExternalFiles {
  public:
   explicit ExternalFiles(std::string folder) : folder_(std::move(folder)) {}

@@ -49,7 +49,9 @@ Status Builder::IndexFunctions() {
   for (auto& function : *model_.mutable_functions()) {
     const std::string where = fmt::format("function {}", PrintString(function.name()));
     if (function.name().empty()) return Invalid("a function has no name");
-    if (!functions_.emplace(KeyOf(function.domain(), function.name(), function.overload()), &function).second) {
+    if (!functions_
+             .emplace(KeyOf(function.domain(), function.name(), function.overload()), &function)
+             .second) {
       return Invalid("the function is defined twice").At(where);
     }
     auto opsets = OpsetsOf(function.opset_import());
@@ -80,19 +82,25 @@ Status Builder::Expand(onnx::FunctionProto& function, onnx::NodeProto& call, Sco
   if (std::ranges::find(active_, &function) != active_.end()) {
     return Invalid(fmt::format("function {} calls itself", PrintString(function.name())));
   }
-  if (scope.depth >= limits_.max_depth) return Limit(fmt::format("functions nest deeper than {}", limits_.max_depth));
+  if (scope.depth >= limits_.max_depth)
+    return Limit(fmt::format("functions nest deeper than {}", limits_.max_depth));
   if (call.input_size() > function.input_size() || call.output_size() > function.output_size()) {
-    return Invalid(fmt::format("found {} inputs and {} outputs, function {} has {} and {}", call.input_size(),
-                               call.output_size(), PrintString(function.name()), function.input_size(), function.output_size()));
+    return Invalid(fmt::format("found {} inputs and {} outputs, function {} has {} and {}",
+                               call.input_size(), call.output_size(), PrintString(function.name()),
+                               function.input_size(), function.output_size()));
   }
   Draft& draft = *scope.draft;
   Node attributes;
   WEFT_TRY(Attributes(call, attributes, scope));
   std::map<std::string, AttributeValue> bound;
   for (auto& given : attributes.attributes) {
-    const bool known = std::ranges::find(function.attribute(), given.name) != function.attribute().end() ||
-                       std::ranges::any_of(function.attribute_proto(), [&](const auto& a) { return a.name() == given.name; });
-    if (!known) return Invalid(fmt::format("function {} has no attribute {}", PrintString(function.name()), PrintString(given.name)));
+    const bool known =
+        std::ranges::find(function.attribute(), given.name) != function.attribute().end() ||
+        std::ranges::any_of(function.attribute_proto(),
+                            [&](const auto& a) { return a.name() == given.name; });
+    if (!known)
+      return Invalid(fmt::format("function {} has no attribute {}", PrintString(function.name()),
+                                 PrintString(given.name)));
     bound.emplace(given.name, std::move(given.value));
   }
   for (auto& otherwise : *function.mutable_attribute_proto()) {
@@ -102,7 +110,10 @@ Status Builder::Expand(onnx::FunctionProto& function, onnx::NodeProto& call, Sco
   }
 
   const std::string prefix = fmt::format("{}{}_{}/", scope.prefix, function.name(), ++calls_);
-  Scope body{.draft = &draft, .opsets = &function_opsets_.at(&function), .prefix = prefix, .bound = &bound,
+  Scope body{.draft = &draft,
+             .opsets = &function_opsets_.at(&function),
+             .prefix = prefix,
+             .bound = &bound,
              .depth = scope.depth + 1};
   for (int i = 0; i < function.input_size(); ++i) {
     ValueId id;
@@ -110,7 +121,8 @@ Status Builder::Expand(onnx::FunctionProto& function, onnx::NodeProto& call, Sco
       WEFT_TRY(id, Resolve(scope, call.input(i)));
     }
     if (function.input(i).empty() || !body.names.emplace(function.input(i), id).second) {
-      return Invalid(fmt::format("function {} has an input without a name or twice", PrintString(function.name())));
+      return Invalid(fmt::format("function {} has an input without a name or twice",
+                                 PrintString(function.name())));
     }
   }
   // The caller's outputs exist before the body, whose nodes then produce them under their names.
@@ -118,11 +130,10 @@ Status Builder::Expand(onnx::FunctionProto& function, onnx::NodeProto& call, Sco
   std::unordered_set<std::string> outputs;
   for (int i = 0; i < function.output_size(); ++i) {
     const std::string& formal = function.output(i);
-    if (!outputs.insert(formal).second) return Invalid(fmt::format("function {} has an output twice", PrintString(function.name())));
+    if (!outputs.insert(formal).second)
+      return Invalid(fmt::format("function {} has an output twice", PrintString(function.name())));
     if (i >= call.output_size() || call.output(i).empty()) continue;
-    const ValueId id(draft.graph.values.size());
-    WEFT_TRY(Define(scope, call.output(i), id));
-    AddComputed(draft.graph, draft.names.Fresh(scope.prefix + call.output(i)));
+    WEFT_TRY(const ValueId id, NewOutput(scope, call.output(i)));
     if (body.names.contains(formal)) {
       passed.emplace_back(formal, id);  // an input of the function is its output
     } else {
@@ -130,22 +141,29 @@ Status Builder::Expand(onnx::FunctionProto& function, onnx::NodeProto& call, Sco
     }
   }
   active_.push_back(&function);
-  for (const auto& node : function.node()) body.later.insert(node.output().begin(), node.output().end());
+  for (const auto& node : function.node())
+    body.later.insert(node.output().begin(), node.output().end());
   for (auto& node : *function.mutable_node()) {
     auto status = AnyNode(node, body);
-    if (!status.ok()) return std::move(status).Because(fmt::format("in function {}", PrintString(function.name())));
+    if (!status.ok())
+      return std::move(status).Because(fmt::format("in function {}", PrintString(function.name())));
     for (const std::string& output : node.output()) body.later.erase(output);
   }
   active_.pop_back();
   for (const auto& [formal, id] : passed) {
     const ValueId from = body.names.at(formal);
-    if (!from.valid()) return Invalid(fmt::format("output {} of function {} is an absent input", PrintString(formal), PrintString(function.name())));
-    WEFT_TRY(Append(Node{.op = Op::kIdentity, .op_name = "Identity", .inputs = {from}, .outputs = {id}}, scope, kNewestOpset));
+    if (!from.valid())
+      return Invalid(fmt::format("output {} of function {} is an absent input", PrintString(formal),
+                                 PrintString(function.name())));
+    WEFT_TRY(
+        Append(Node{.op = Op::kIdentity, .op_name = "Identity", .inputs = {from}, .outputs = {id}},
+               scope, kNewestOpset));
   }
   for (int i = 0; i < function.output_size() && i < call.output_size(); ++i) {
     if (call.output(i).empty()) continue;
     if (!draft.graph[scope.names.at(call.output(i))].producer.valid()) {
-      return Invalid(fmt::format("output {} of function {} is produced by nobody", PrintString(function.output(i)), PrintString(function.name())));
+      return Invalid(fmt::format("output {} of function {} is produced by nobody",
+                                 PrintString(function.output(i)), PrintString(function.name())));
     }
   }
   return {};

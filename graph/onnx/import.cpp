@@ -22,15 +22,18 @@ namespace {
 int32_t MessageDepth(const ImportLimits& limits) { return 3 * limits.max_depth + 16; }
 
 Result<std::string> ReadFile(const std::string& path, const ImportLimits& limits) {
-  auto failed = [&](const char* why) { return Invalid(fmt::format("can't read {}: {}", PrintString(path), why)); };
+  auto failed = [&](const char* why) {
+    return Invalid(fmt::format("can't read {}: {}", PrintString(path), why));
+  };
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) return failed(std::strerror(errno));
   std::unique_ptr<const int, void (*)(const int*)> closer(&fd, [](const int* f) { close(*f); });
-  struct stat info {};
+  struct stat info{};
   if (fstat(fd, &info) != 0) return failed(std::strerror(errno));
   if (!S_ISREG(info.st_mode)) return failed("it is not a regular file");
   if (info.st_size > limits.max_bytes) {
-    return Limit(fmt::format("{} has {} bytes, the limit is {}", PrintString(path), info.st_size, limits.max_bytes));
+    return Limit(fmt::format("{} has {} bytes, the limit is {}", PrintString(path), info.st_size,
+                             limits.max_bytes));
   }
   std::string bytes(static_cast<size_t>(info.st_size), '\0');
   size_t have = 0;
@@ -44,21 +47,24 @@ Result<std::string> ReadFile(const std::string& path, const ImportLimits& limits
   return bytes;
 }
 
-Status ParseModel(std::span<const std::byte> bytes, const ImportLimits& limits, onnx::ModelProto& model) {
+Status ParseModel(std::span<const std::byte> bytes, const ImportLimits& limits,
+                  onnx::ModelProto& model) {
   if (bytes.empty()) return Invalid("the file is empty");
   if (static_cast<int64_t>(bytes.size()) > std::min<int64_t>(limits.max_bytes, INT32_MAX)) {
-    return Limit(fmt::format("the model has {} bytes, the limit is {}", bytes.size(), std::min<int64_t>(limits.max_bytes, INT32_MAX)))
+    return Limit(fmt::format("the model has {} bytes, the limit is {}", bytes.size(),
+                             std::min<int64_t>(limits.max_bytes, INT32_MAX)))
         .Try("store its tensors as external data");
   }
   WEFT_TRY(CheckWire(bytes, *onnx::ModelProto::descriptor(), {.max_depth = MessageDepth(limits)}));
-  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t*>(bytes.data()), static_cast<int>(bytes.size()));
+  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t*>(bytes.data()),
+                                                static_cast<int>(bytes.size()));
   stream.SetRecursionLimit(MessageDepth(limits) + 8);
   if (!model.ParseFromCodedStream(&stream)) return Invalid("the file is not an ONNX model");
   return {};
 }
 
-Result<Graph> Import(std::span<const std::byte> bytes, const std::string& name, const std::string& folder,
-                     const ImportLimits& limits) {
+Result<Graph> Import(std::span<const std::byte> bytes, const std::string& name,
+                     const std::string& folder, const ImportLimits& limits) {
   onnx::ModelProto model;
   WEFT_TRY(ParseModel(bytes, limits, model));
   WEFT_TRY(auto graph, Builder(model, folder, limits).Build());
@@ -75,7 +81,8 @@ Result<Graph> ImportOnnx(const std::string& path, const ImportLimits& limits) {
     const std::filesystem::path file(path);
     const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
     auto graph = Import(std::as_bytes(std::span(bytes)), file.stem().string(), folder, limits);
-    if (!graph.ok()) return std::move(graph.status()).Because(fmt::format("in {}", PrintString(path)));
+    if (!graph.ok())
+      return std::move(graph.status()).Because(fmt::format("in {}", PrintString(path)));
     return graph;
   } catch (const std::bad_alloc&) {
     return Limit(fmt::format("out of memory while reading {}", PrintString(path)));
@@ -84,8 +91,8 @@ Result<Graph> ImportOnnx(const std::string& path, const ImportLimits& limits) {
   }
 }
 
-Result<Graph> ImportOnnx(std::span<const std::byte> bytes, const std::string& name, const std::string& folder,
-                         const ImportLimits& limits) {
+Result<Graph> ImportOnnx(std::span<const std::byte> bytes, const std::string& name,
+                         const std::string& folder, const ImportLimits& limits) {
   try {
     return Import(bytes, name, folder, limits);
   } catch (const std::bad_alloc&) {

@@ -1,0 +1,277 @@
+// What a good model becomes.
+
+#include <chrono>
+
+#include "graph/onnx/testing.h"
+
+namespace weft::graph {
+namespace {
+
+using namespace testing;
+
+TEST(Import, Small) {
+  Graph g = Good(ReluModel());
+  EXPECT_EQ(OpsOf(g), "Relu");
+  EXPECT_EQ(TypeOf(g, "x"), "f32[2, 3]");
+  EXPECT_EQ(TypeOf(g, "y"), "_");  // declared types of results are not trusted
+  ASSERT_TRUE(InferShapes(g).ok());
+  EXPECT_EQ(TypeOf(g, "y"), "f32[2, 3]");
+}
+
+TEST(Import, Digits) {
+  auto g = ImportOnnx("models/digits.onnx");
+  if (!g.ok() && g.status().ToString().find("No such file") != std::string::npos)
+    GTEST_SKIP() << "models/digits.onnx is absent";
+  ASSERT_TRUE(g.ok()) << g.status().ToString();
+  ASSERT_TRUE(InferShapes(*g).ok());
+  EXPECT_EQ(TypeOf(*g, g->values[static_cast<size_t>(g->outputs[0].index)].name), "f32[batch, 10]");
+}
+
+TEST(Import, ConstantsInEverySpelling) {
+  onnx::AttributeProto floats = FloatA("value_floats", 0), text, tensor;
+  floats.set_type(onnx::AttributeProto::FLOATS);
+  floats.clear_f();
+  floats.add_floats(1.5f);
+  text.set_name("value_string");
+  text.set_type(onnx::AttributeProto::STRING);
+  text.set_s("hi");
+  tensor.set_name("value");
+  tensor.set_type(onnx::AttributeProto::TENSOR);
+  *tensor.mutable_t() = Floats("", {1}, {7});
+  const Graph g =
+      Good(ModelOf({NodeP("Constant", {}, {"a"}, {IntA("value_int", 3)}),
+                    NodeP("Constant", {}, {"b"}, {IntsA("value_ints", {1, 2})}),
+                    NodeP("Constant", {}, {"c"}, {FloatA("value_float", 0.5f)}),
+                    NodeP("Constant", {}, {"d"}, {floats}), NodeP("Constant", {}, {"e"}, {text}),
+                    NodeP("Constant", {}, {"f"}, {tensor}), NodeP("Relu", {"x"}, {"y"})}));
+  EXPECT_EQ(TypeOf(g, "a") + TypeOf(g, "b") + TypeOf(g, "c"), "i64[]i64[2]f32[]");
+  EXPECT_EQ(TypeOf(g, "d") + TypeOf(g, "e") + TypeOf(g, "f"), "f32[1]string[]f32[1]");
+  EXPECT_EQ(ElemAsInt(g[FindValue(g, "b")].constant, 1), 2);
+  EXPECT_EQ(g[FindValue(g, "e")].constant.strings()[0], "hi");
+  EXPECT_EQ(OpsOf(g), "Relu");
+}
+
+TEST(Import, TypedAndRawData) {
+  onnx::ModelProto model = ModelOf({NodeP("Add", {"x", "w"}, {"y"})});
+  *model.mutable_graph()->add_initializer() = Floats("w", {3}, {1, 2, 3});
+  EXPECT_EQ(ElemAsDouble(Good(model).values[0].constant, 2), 3);
+  auto& w = *model.mutable_graph()->mutable_initializer(0);
+  const float raw[] = {4, 5, 6};
+  w.clear_float_data();
+  w.set_raw_data(std::string(reinterpret_cast<const char*>(raw), sizeof raw));
+  EXPECT_EQ(ElemAsDouble(Good(model).values[0].constant, 0), 4);
+  w.clear_raw_data();
+  w.set_data_type(onnx::TensorProto::FLOAT16);
+  for (int i = 0; i < 3; ++i) w.add_int32_data(0x3C00);
+  EXPECT_EQ(ElemAsDouble(Good(model).values[0].constant, 1), 1);
+}
+
+TEST(Import, InitializerThatIsAnInputIsAConstant) {
+  onnx::ModelProto model = ModelOf({NodeP("Add", {"x", "w"}, {"y"})});
+  *model.mutable_graph()->add_initializer() = Floats("w", {3}, {1, 2, 3});
+  *model.mutable_graph()->add_input() = ValueP("w", {3});
+  const Graph g = Good(model);
+  EXPECT_EQ(g.inputs.size(), 1u);
+  EXPECT_EQ(g[FindValue(g, "w")].kind, ValueKind::kConstant);
+}
+
+TEST(Import, OutputThatIsAnInputIsCopied) {
+  onnx::ModelProto model = ReluModel();
+  *model.mutable_graph()->add_output() = ValueP("x", {2, 3});
+  const Graph g = Good(model);
+  EXPECT_EQ(OpsOf(g), "Relu Identity");
+  EXPECT_NE(g.outputs[1], g.inputs[0]);
+}
+
+TEST(Import, DimensionNames) {
+  onnx::ModelProto model = ReluModel();
+  auto* shape = model.mutable_graph()
+                    ->mutable_input(0)
+                    ->mutable_type()
+                    ->mutable_tensor_type()
+                    ->mutable_shape();
+  shape->clear_dim();
+  shape->add_dim()->set_dim_param("batch");
+  shape->add_dim()->set_dim_param("?");
+  shape->add_dim()->set_dim_param("?");
+  shape->add_dim()->set_dim_value(-1);
+  shape->add_dim();
+  shape->add_dim()->set_dim_param("floor(h/2 - 1/2)");
+  shape->add_dim()->set_dim_param("batch");
+  EXPECT_EQ(TypeOf(Good(model), "x"), "f32[batch, x_1, x_2, x_3, x_4, floor(h/2 - 1/2), batch]");
+}
+
+TEST(Import, UnknownOperatorsAndForeignOpsetsAreKept) {
+  onnx::ModelProto model = ModelOf({NodeP("Frobnicate", {"x"}, {"a"}), NodeP("Foo", {"a"}, {"y"})});
+  model.mutable_graph()->mutable_node(1)->set_domain("com.x");
+  for (const char* domain : {"com.x", "ai.onnx.ml", "com.microsoft"}) {
+    auto* import = model.add_opset_import();
+    import->set_domain(domain);
+    import->set_version(1);
+  }
+  const Graph g = Good(model);
+  ASSERT_EQ(OpsOf(g), "Frobnicate Foo");
+  EXPECT_EQ(g.nodes[1].domain, "com.x");
+}
+
+TEST(Import, OptionalOperands) {
+  onnx::ModelProto model =
+      ModelOf({NodeP("Clip", {"x", "", "m"}, {"y"}), NodeP("Clip", {"x", "", ""}, {"z"})});
+  *model.mutable_graph()->add_initializer() = Floats("m", {}, {6});
+  const Graph g = Good(model);
+  ASSERT_EQ(OpsOf(g), "Clip Clip");
+  EXPECT_FALSE(g.nodes[0].inputs[1].valid());
+  EXPECT_EQ(g.nodes[1].inputs.size(), 1u);
+}
+
+onnx::GraphProto Branch(const std::vector<onnx::NodeProto>& nodes, const std::string& output) {
+  onnx::GraphProto graph;
+  graph.set_name("branch");
+  for (const auto& node : nodes) *graph.add_node() = node;
+  graph.add_output()->set_name(output);
+  return graph;
+}
+
+TEST(Import, SubgraphsCapture) {
+  const auto inner = NodeP("If", {"c"}, {"i"},
+                           {GraphA("then_branch", Branch({NodeP("Neg", {"x"}, {"n"})}, "n")),
+                            GraphA("else_branch", Branch({}, "x"))});
+  onnx::ModelProto model =
+      ModelOf({NodeP("If", {"c"}, {"y"},
+                     {GraphA("then_branch", Branch({inner}, "i")),
+                      GraphA("else_branch", Branch({NodeP("Abs", {"x"}, {"a"})}, "a"))})});
+  *model.mutable_graph()->add_input() = ValueP("c", {}, onnx::TensorProto::BOOL);
+  Graph g = Good(model);
+  ASSERT_EQ(OpsOf(g), "If");
+  ASSERT_TRUE(InferShapes(g).ok());
+  EXPECT_EQ(TypeOf(g, "y"), "f32[2, 3]");
+  const auto branches = Subgraphs(g.nodes[0]);
+  ASSERT_EQ(branches.size(), 2u);
+  EXPECT_EQ(OpsOf(*branches[0]), "Abs");
+  EXPECT_EQ(branches[1]->values[0].kind,
+            ValueKind::kCaptured);  // x comes through, for the inner branch
+  EXPECT_TRUE(Equal(g, Parsed(Printed(g))));
+}
+
+onnx::FunctionProto Function(const std::string& name, const Strings& inputs, const Strings& outputs,
+                             const std::vector<onnx::NodeProto>& nodes) {
+  onnx::FunctionProto f;
+  f.set_name(name);
+  f.set_domain("f");
+  for (const auto& i : inputs) f.add_input(i);
+  for (const auto& o : outputs) f.add_output(o);
+  for (const auto& n : nodes) *f.add_node() = n;
+  f.add_opset_import()->set_version(17);
+  auto* own = f.add_opset_import();
+  own->set_domain("f");
+  own->set_version(1);
+  return f;
+}
+onnx::NodeProto Call(const std::string& name, const Strings& inputs, const Strings& outputs,
+                     const std::vector<onnx::AttributeProto>& attributes = {}) {
+  onnx::NodeProto node = NodeP(name, inputs, outputs, attributes);
+  node.set_domain("f");
+  return node;
+}
+onnx::ModelProto WithFunctions(const std::vector<onnx::NodeProto>& nodes,
+                               const std::vector<onnx::FunctionProto>& functions) {
+  onnx::ModelProto model = ModelOf(nodes);
+  auto* import = model.add_opset_import();
+  import->set_domain("f");
+  import->set_version(1);
+  for (const auto& f : functions) *model.add_functions() = f;
+  return model;
+}
+
+TEST(Functions, AreExpanded) {
+  auto leaky = NodeP("LeakyRelu", {"a"}, {"b"}, {FloatA("alpha", 0)});
+  leaky.mutable_attribute(0)->clear_f();
+  leaky.mutable_attribute(0)->set_ref_attr_name("slope");
+  auto inner = Function("Inner", {"a", "unused"}, {"b"}, {leaky});
+  inner.add_attribute("slope");
+  auto call = Call("Inner", {"p"}, {"q"}, {FloatA("slope", 0.25f)});
+  auto outer = Function("Outer", {"p"}, {"q", "p2"}, {call, NodeP("Identity", {"p"}, {"p2"})});
+  const Graph g = Good(WithFunctions(
+      {Call("Outer", {"x"}, {"t"}), Call("Outer", {"t"}, {"y", "z"})}, {inner, outer}));
+  ASSERT_EQ(OpsOf(g), "LeakyRelu Identity LeakyRelu Identity");
+  EXPECT_EQ(FloatAttr(g.nodes[0], "alpha", 0), 0.25f);
+  EXPECT_EQ(g[g.outputs[0]].name, "y");
+}
+
+TEST(Functions, OnnxOwnBodies) {
+  const Graph g = Good([] {
+    onnx::ModelProto m = ModelOf({NodeP("HannWindow", {"n"}, {"y"})});
+    onnx::TensorProto n = Floats("n", {}, {});
+    n.set_data_type(onnx::TensorProto::INT64);
+    n.add_int64_data(8);
+    *m.mutable_graph()->add_initializer() = n;
+    return m;
+  }());
+  EXPECT_EQ(OpsOf(g).find("HannWindow"), std::string::npos);
+  EXPECT_GT(g.nodes.size(), 3u);
+}
+
+TEST(Functions, RecursionAndGrowthEnd) {
+  ExpectRefused(WithFunctions({Call("A", {"x"}, {"y"})},
+                              {Function("A", {"a"}, {"b"}, {Call("A", {"a"}, {"b"})})}),
+                "calls itself");
+  ExpectRefused(WithFunctions({Call("A", {"x"}, {"y"})},
+                              {Function("A", {"a"}, {"b"}, {Call("B", {"a"}, {"b"})}),
+                               Function("B", {"a"}, {"b"}, {Call("A", {"a"}, {"b"})})}),
+                "calls itself");
+  // through a subgraph
+  const auto loop = NodeP("If", {"a"}, {"b"},
+                          {GraphA("then_branch", Branch({Call("A", {"a"}, {"t"})}, "t")),
+                           GraphA("else_branch", Branch({Call("A", {"a"}, {"e"})}, "e"))});
+  ExpectRefused(WithFunctions({Call("A", {"x"}, {"y"})}, {Function("A", {"a"}, {"b"}, {loop})}),
+                "calls itself");
+  // each calls the next twice
+  std::vector<onnx::FunctionProto> chain;
+  for (int i = 0; i < 25; ++i) {
+    const std::string next = "F" + std::to_string(i + 1);
+    chain.push_back(Function("F" + std::to_string(i), {"a"}, {"b"},
+                             {Call(next, {"a"}, {"t"}), Call(next, {"t"}, {"b"})}));
+  }
+  chain.push_back(Function("F25", {"a"}, {"b"}, {NodeP("Relu", {"a"}, {"b"})}));
+  const auto refused =
+      Imported(WithFunctions({Call("F0", {"x"}, {"y"})}, chain), "", {.max_nodes = 20'000});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), Code::kLimit);
+  // a long one
+  std::vector<onnx::FunctionProto> deep;
+  for (int i = 0; i < 5000; ++i)
+    deep.push_back(Function("F" + std::to_string(i), {"a"}, {"b"},
+                            {Call("F" + std::to_string(i + 1), {"a"}, {"b"})}));
+  ExpectRefused(WithFunctions({Call("F0", {"x"}, {"y"})}, deep), "nest deeper");
+}
+
+TEST(Functions, WrongCalls) {
+  const auto f = Function("A", {"a"}, {"b"}, {NodeP("Relu", {"a"}, {"b"})});
+  ExpectRefused(WithFunctions({Call("A", {"x", "x"}, {"y"})}, {f}), "found 2 inputs");
+  ExpectRefused(WithFunctions({Call("A", {"x"}, {"y"}, {IntA("k", 1)})}, {f}), "has no attribute");
+  ExpectRefused(WithFunctions({Call("A", {"x"}, {"y"})}, {f, f}), "defined twice");
+  ExpectRefused(WithFunctions({Call("A", {"x"}, {"y"})},
+                              {Function("A", {"a"}, {"b"}, {NodeP("Relu", {"x"}, {"b"})})}),
+                "produced by nobody");
+  ExpectRefused(WithFunctions({Call("A", {"x"}, {"y"})}, {Function("A", {"a"}, {"b"}, {})}),
+                "produced by nobody");
+}
+
+TEST(Import, LongChain) {
+  onnx::ModelProto model = ReluModel(11);
+  model.mutable_graph()->clear_node();
+  std::string last = "x";
+  for (int i = 0; i < 20'000; ++i) {
+    const std::string next = i + 1 == 20'000 ? "y" : "v" + std::to_string(i);
+    *model.mutable_graph()->add_node() = NodeP("Relu", {last}, {next});
+    last = next;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  Graph g = Good(model);
+  ASSERT_TRUE(InferShapes(g).ok());
+  EXPECT_EQ(g.nodes.size(), 20'000u);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+}
+
+}  // namespace
+}  // namespace weft::graph

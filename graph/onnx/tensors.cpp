@@ -37,13 +37,19 @@ std::vector<Stored> TypedFields(const TensorProto& proto) {
 
 const char* FieldFor(Dtype dtype) {
   switch (dtype) {
-    case Dtype::kF32: return "float_data";
-    case Dtype::kF64: return "double_data";
-    case Dtype::kI64: return "int64_data";
+    case Dtype::kF32:
+      return "float_data";
+    case Dtype::kF64:
+      return "double_data";
+    case Dtype::kI64:
+      return "int64_data";
     case Dtype::kU32:
-    case Dtype::kU64: return "uint64_data";
-    case Dtype::kString: return "string_data";
-    default: return "int32_data";
+    case Dtype::kU64:
+      return "uint64_data";
+    case Dtype::kString:
+      return "string_data";
+    default:
+      return "int32_data";
   }
 }
 
@@ -53,7 +59,8 @@ Tensor CopyOf(Dtype dtype, const Shape& shape, const void* data) {
   if (tensor.bytes() == 0) return tensor;
   std::memcpy(tensor.mutable_data(), data, static_cast<size_t>(tensor.bytes()));
   if (dtype == Dtype::kBool) {  // any byte but 0 is true
-    for (int64_t i = 0; i < tensor.elems(); ++i) tensor.mutable_as<uint8_t>()[i] = tensor.as<uint8_t>()[i] != 0;
+    for (int64_t i = 0; i < tensor.elems(); ++i)
+      tensor.mutable_as<uint8_t>()[i] = tensor.as<uint8_t>()[i] != 0;
   }
   return tensor;
 }
@@ -64,7 +71,8 @@ Status Narrow(const Source& source, Tensor& tensor) {
   for (int i = 0; i < source.size(); ++i) {
     const auto value = source.Get(i);
     if (!std::in_range<T>(value)) {
-      return Invalid(fmt::format("element {} is {}, which {} can't hold", i, value, DtypeName(tensor.dtype())));
+      return Invalid(fmt::format("element {} is {}, which {} can't hold", i, value,
+                                 DtypeName(tensor.dtype())));
     }
     out[i] = static_cast<T>(value);
   }
@@ -73,22 +81,39 @@ Status Narrow(const Source& source, Tensor& tensor) {
 
 Status FillTyped(const TensorProto& proto, Tensor& tensor) {
   switch (tensor.dtype()) {
-    case Dtype::kF32: std::copy_n(proto.float_data().data(), proto.float_data_size(), tensor.mutable_as<float>()); return {};
-    case Dtype::kF64: std::copy_n(proto.double_data().data(), proto.double_data_size(), tensor.mutable_as<double>()); return {};
-    case Dtype::kI64: std::copy_n(proto.int64_data().data(), proto.int64_data_size(), tensor.mutable_as<int64_t>()); return {};
-    case Dtype::kU64: return Narrow<uint64_t>(proto.uint64_data(), tensor);
-    case Dtype::kU32: return Narrow<uint32_t>(proto.uint64_data(), tensor);
-    case Dtype::kI32: return Narrow<int32_t>(proto.int32_data(), tensor);
-    case Dtype::kI16: return Narrow<int16_t>(proto.int32_data(), tensor);
-    case Dtype::kI8: return Narrow<int8_t>(proto.int32_data(), tensor);
-    case Dtype::kU8: return Narrow<uint8_t>(proto.int32_data(), tensor);
+    case Dtype::kF32:
+      std::copy_n(proto.float_data().data(), proto.float_data_size(), tensor.mutable_as<float>());
+      return {};
+    case Dtype::kF64:
+      std::copy_n(proto.double_data().data(), proto.double_data_size(),
+                  tensor.mutable_as<double>());
+      return {};
+    case Dtype::kI64:
+      std::copy_n(proto.int64_data().data(), proto.int64_data_size(), tensor.mutable_as<int64_t>());
+      return {};
+    case Dtype::kU64:
+      return Narrow<uint64_t>(proto.uint64_data(), tensor);
+    case Dtype::kU32:
+      return Narrow<uint32_t>(proto.uint64_data(), tensor);
+    case Dtype::kI32:
+      return Narrow<int32_t>(proto.int32_data(), tensor);
+    case Dtype::kI16:
+      return Narrow<int16_t>(proto.int32_data(), tensor);
+    case Dtype::kI8:
+      return Narrow<int8_t>(proto.int32_data(), tensor);
+    case Dtype::kU8:
+      return Narrow<uint8_t>(proto.int32_data(), tensor);
     case Dtype::kBool:
-      for (int i = 0; i < proto.int32_data_size(); ++i) tensor.mutable_as<uint8_t>()[i] = proto.int32_data(i) != 0;
+      for (int i = 0; i < proto.int32_data_size(); ++i)
+        tensor.mutable_as<uint8_t>()[i] = proto.int32_data(i) != 0;
       return {};
     case Dtype::kU16:
     case Dtype::kF16:
-    case Dtype::kBF16: return Narrow<uint16_t>(proto.int32_data(), tensor);
-    case Dtype::kString: tensor.strings().assign(proto.string_data().begin(), proto.string_data().end()); return {};
+    case Dtype::kBF16:
+      return Narrow<uint16_t>(proto.int32_data(), tensor);
+    case Dtype::kString:
+      tensor.strings().assign(proto.string_data().begin(), proto.string_data().end());
+      return {};
   }
   return {};
 }
@@ -97,17 +122,20 @@ Result<int64_t> ParseCount(const std::string& key, const std::string& text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0) {
-    return Invalid(fmt::format("external data has {} {}, expected a number of bytes", key, PrintString(text)));
+    return Invalid(
+        fmt::format("external data has {} {}, expected a number of bytes", key, PrintString(text)));
   }
   return value;
 }
 
-Result<Tensor> FromFile(const TensorProto& proto, Dtype dtype, const Shape& shape, int64_t want, ExternalFiles& files) {
+Result<Tensor> FromFile(const TensorProto& proto, Dtype dtype, const Shape& shape, int64_t want,
+                        ExternalFiles& files) {
   std::optional<std::string> location;
   std::optional<int64_t> offset, length;
   for (const auto& entry : proto.external_data()) {
     const std::string& key = entry.key();
-    const bool twice = (key == "location" && location) || (key == "offset" && offset) || (key == "length" && length);
+    const bool twice = (key == "location" && location) || (key == "offset" && offset) ||
+                       (key == "length" && length);
     if (twice) return Invalid(fmt::format("external data has {} twice", key));
     if (key == "location") location = entry.value();
     if (key == "offset") {
@@ -119,16 +147,19 @@ Result<Tensor> FromFile(const TensorProto& proto, Dtype dtype, const Shape& shap
   }
   if (!location) return Invalid("external data has no location");
   if (dtype == Dtype::kString) return Invalid("strings can't be external data");
-  if (length && *length != want) return Invalid(fmt::format("external data has {} bytes, expected {}", *length, want));
+  if (length && *length != want)
+    return Invalid(fmt::format("external data has {} bytes, expected {}", *length, want));
   WEFT_TRY(const auto file, files.Open(*location));
   const auto size = static_cast<int64_t>(file.bytes.size());
   const int64_t from = offset.value_or(0);
   if (from > size || want > size - from) {
-    return Invalid(fmt::format("external data wants bytes {} to {} + {} of {}, which has {}", from, from, want,
-                               PrintString(*location), size));
+    return Invalid(fmt::format("external data wants bytes {} to {} + {} of {}, which has {}", from,
+                               from, want, PrintString(*location), size));
   }
   const std::byte* data = file.bytes.data() + from;
-  const bool aligned = reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(std::max<int64_t>(SizeBytes(dtype), 1)) == 0;
+  const bool aligned = reinterpret_cast<uintptr_t>(data) %
+                           static_cast<uintptr_t>(std::max<int64_t>(SizeBytes(dtype), 1)) ==
+                       0;
   if (want == 0 || !aligned || dtype == Dtype::kBool) return CopyOf(dtype, shape, data);
   return Tensor::Borrow(dtype, shape, file.owner, data);
 }
@@ -138,36 +169,46 @@ Result<Tensor> FromFile(const TensorProto& proto, Dtype dtype, const Shape& shap
 Result<Dtype> DtypeOf(int32_t data_type) {
   if (const auto dtype = DtypeFromOnnx(data_type)) return *dtype;
   if (data_type == 0) return Invalid("the element type is missing");
-  if (!TensorProto::DataType_IsValid(data_type)) return Invalid(fmt::format("unknown element type {}", data_type));
-  return Unsupported(fmt::format("element type {} is not supported", TensorProto::DataType_Name(data_type)));
+  if (!TensorProto::DataType_IsValid(data_type))
+    return Invalid(fmt::format("unknown element type {}", data_type));
+  return Unsupported(
+      fmt::format("element type {} is not supported", TensorProto::DataType_Name(data_type)));
 }
 
 Result<Tensor> TensorOf(const TensorProto& proto, ExternalFiles& files) {
   WEFT_TRY(const Dtype dtype, DtypeOf(proto.data_type()));
-  if (proto.dims_size() > kMaxRank) return Limit(fmt::format("rank {} is above {}", proto.dims_size(), kMaxRank));
+  if (proto.dims_size() > kMaxRank)
+    return Limit(fmt::format("rank {} is above {}", proto.dims_size(), kMaxRank));
   if (proto.has_segment()) return Unsupported("tensors in segments are not supported");
   const Shape shape(proto.dims().begin(), proto.dims().end());
   WEFT_TRY(const int64_t elems, CountElems(shape));
   const bool text = dtype == Dtype::kString;
   int64_t want = 0;
-  if (__builtin_mul_overflow(elems, SizeBytes(dtype), &want)) return Invalid(fmt::format("shape {} is too large", Print(shape)));
+  if (__builtin_mul_overflow(elems, SizeBytes(dtype), &want))
+    return Invalid(fmt::format("shape {} is too large", Print(shape)));
 
   const auto typed = TypedFields(proto);
   const bool external = proto.data_location() == TensorProto::EXTERNAL;
-  const size_t storages = typed.size() + (proto.has_raw_data() && !proto.raw_data().empty()) + external;
+  const size_t storages =
+      typed.size() + (proto.has_raw_data() && !proto.raw_data().empty()) + external;
   if (storages > 1) return Invalid("the elements are stored in more than one field");
   if (external) return FromFile(proto, dtype, shape, want, files);
   if (proto.has_raw_data() && typed.empty()) {
     if (text) return Invalid("strings can't be raw data");
     const auto found = static_cast<int64_t>(proto.raw_data().size());
-    if (found != want) return Invalid(fmt::format("raw data has {} bytes, expected {} for {}{}", found, want, DtypeName(dtype), Print(shape)));
+    if (found != want)
+      return Invalid(fmt::format("raw data has {} bytes, expected {} for {}{}", found, want,
+                                 DtypeName(dtype), Print(shape)));
     return CopyOf(dtype, shape, proto.raw_data().data());
   }
   const int64_t found = typed.empty() ? 0 : typed[0].count;
   if (!typed.empty() && std::string_view(typed[0].field) != FieldFor(dtype)) {
-    return Invalid(fmt::format("found elements in {}, expected {} for {}", typed[0].field, FieldFor(dtype), DtypeName(dtype)));
+    return Invalid(fmt::format("found elements in {}, expected {} for {}", typed[0].field,
+                               FieldFor(dtype), DtypeName(dtype)));
   }
-  if (found != elems) return Invalid(fmt::format("found {} elements, expected {} for {}{}", found, elems, DtypeName(dtype), Print(shape)));
+  if (found != elems)
+    return Invalid(fmt::format("found {} elements, expected {} for {}{}", found, elems,
+                               DtypeName(dtype), Print(shape)));
   Tensor tensor(dtype, shape);
   WEFT_TRY(FillTyped(proto, tensor));
   return tensor;

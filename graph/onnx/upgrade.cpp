@@ -1,5 +1,5 @@
-// Older spellings of operators, brought to the newest: attributes that became inputs, changed meanings.
-// Everything after the importer only knows opset 28.
+// Older spellings of operators, brought to the newest: attributes that became inputs, changed
+// meanings. Everything after the importer only knows opset 28.
 
 #include <fmt/format.h>
 
@@ -12,7 +12,8 @@ namespace {
 
 class Upgrade {
  public:
-  Upgrade(Draft& draft, Node node, int64_t opset) : draft_(draft), node_(std::move(node)), opset_(opset) {}
+  Upgrade(Draft& draft, Node node, int64_t opset)
+      : draft_(draft), node_(std::move(node)), opset_(opset) {}
 
   Status Run() {
     switch (node_.op) {
@@ -21,13 +22,21 @@ class Upgrade {
       case Op::kReduceSum:
         if (opset_ < 13) IntsToInput("axes", 1);
         break;
-      case Op::kReduceL1: case Op::kReduceL2: case Op::kReduceLogSum: case Op::kReduceLogSumExp: case Op::kReduceMax:
-      case Op::kReduceMean: case Op::kReduceMin: case Op::kReduceProd: case Op::kReduceSumSquare:
+      case Op::kReduceL1:
+      case Op::kReduceL2:
+      case Op::kReduceLogSum:
+      case Op::kReduceLogSumExp:
+      case Op::kReduceMax:
+      case Op::kReduceMean:
+      case Op::kReduceMin:
+      case Op::kReduceProd:
+      case Op::kReduceSumSquare:
         if (opset_ < 18) IntsToInput("axes", 1);
         break;
       case Op::kSplit:
         if (opset_ < 13) IntsToInput("split", 1);
-        if (opset_ < 18 && !InputAt(node_, 1).valid()) SetAttribute(node_, "num_outputs", static_cast<int64_t>(node_.outputs.size()));
+        if (opset_ < 18 && !InputAt(node_, 1).valid())
+          SetAttribute(node_, "num_outputs", static_cast<int64_t>(node_.outputs.size()));
         break;
       case Op::kClip:
         if (opset_ < 11) ClipBounds();
@@ -52,16 +61,27 @@ class Upgrade {
           SetInput(1, Constant("k", TensorOfInts(count)));
         }
         break;
-      case Op::kSoftmax: case Op::kLogSoftmax: case Op::kHardmax:
+      case Op::kSoftmax:
+      case Op::kLogSoftmax:
+      case Op::kHardmax:
         if (opset_ < 13) return FlatSoftmax();
         break;
-      case Op::kDropout: Take("ratio"); Take("seed"); break;
+      case Op::kDropout:
+        Take("ratio");
+        Take("seed");
+        break;
       case Op::kBatchNormalization:
         if (opset_ < 14) WEFT_TRY(OldBatchNorm());
         break;
-      case Op::kUpsample: WEFT_TRY(OldUpsample()); break;
-      case Op::kResize: ResizeInputs(); break;
-      case Op::kGridSample: GridMode(); break;
+      case Op::kUpsample:
+        WEFT_TRY(OldUpsample());
+        break;
+      case Op::kResize:
+        ResizeInputs();
+        break;
+      case Op::kGridSample:
+        GridMode();
+        break;
       case Op::kGroupNormalization:
         if (opset_ < 21) WEFT_TRY(OldGroupNorm());
         break;
@@ -71,7 +91,8 @@ class Upgrade {
       case Op::kUnknown:
         if (node_.op_name == "Scatter") Rename(Op::kScatterElements);
         break;
-      default: break;
+      default:
+        break;
     }
     return Push(std::move(node_));
   }
@@ -97,7 +118,8 @@ class Upgrade {
   ValueId Constant(std::string_view what, Tensor tensor) {
     return AddConstant(draft_.graph, draft_.names.Fresh(Near(what)), std::move(tensor));
   }
-  Result<ValueId> Extra(Op op, std::vector<ValueId> inputs, std::string_view what, std::vector<Attribute> attributes = {}) {
+  Result<ValueId> Extra(Op op, std::vector<ValueId> inputs, std::string_view what,
+                        std::vector<Attribute> attributes = {}) {
     Node node{.op = op, .op_name = std::string(OpName(op)), .inputs = std::move(inputs)};
     for (Attribute& a : attributes) SetAttribute(node, std::move(a.name), std::move(a.value));
     const ValueId id = AddComputed(draft_.graph, draft_.names.Fresh(Near(what)));
@@ -152,23 +174,30 @@ class Upgrade {
     SetAttribute(node_, "axis", int64_t{-1});
     if (last) return Push(std::move(node_));
     const auto rank = shape ? static_cast<int64_t>(shape->size()) : INT64_MAX;
-    if (axis < -rank || axis > rank) return Invalid(fmt::format("found axis {} for rank {}", axis, rank));
+    if (axis < -rank || axis > rank)
+      return Invalid(fmt::format("found axis {} for rank {}", axis, rank));
     const ValueId x = node_.inputs[0], y = node_.outputs[0];
     WEFT_TRY(const ValueId shape_of, Extra(Op::kShape, {x}, "shape"));
     WEFT_TRY(const ValueId flat, Extra(Op::kFlatten, {x}, "flat", {{"axis", axis}}));
     std::vector<Attribute> attributes = node_.attributes;
     WEFT_TRY(const ValueId soft, Extra(node_.op, {flat}, "soft", std::move(attributes)));
-    Node back{.op = Op::kReshape, .op_name = "Reshape", .name = node_.name, .inputs = {soft, shape_of}, .outputs = {y}};
+    Node back{.op = Op::kReshape,
+              .op_name = "Reshape",
+              .name = node_.name,
+              .inputs = {soft, shape_of},
+              .outputs = {y}};
     SetAttribute(back, "allowzero", int64_t{1});  // an extent of zero is meant
     return Push(std::move(back));
   }
 
   Status OldBatchNorm() {
     const auto spatial = Take("spatial");
-    if (spatial && std::get<int64_t>(*spatial) != 1) return Unsupported("BatchNormalization with spatial = 0 is not supported");
+    if (spatial && std::get<int64_t>(*spatial) != 1)
+      return Unsupported("BatchNormalization with spatial = 0 is not supported");
     // Outputs 1 to 4 were for training; nothing may read them.
     while (node_.outputs.size() > 1) {
-      if (node_.outputs.back().valid()) return Unsupported("BatchNormalization with training outputs is not supported");
+      if (node_.outputs.back().valid())
+        return Unsupported("BatchNormalization with training outputs is not supported");
       node_.outputs.pop_back();
     }
     return {};
@@ -181,7 +210,8 @@ class Upgrade {
     if (const auto list = Take("scales")) {
       const auto& floats = std::get<std::vector<float>>(*list);
       Tensor tensor(Dtype::kF32, {static_cast<int64_t>(floats.size())});
-      for (size_t i = 0; i < floats.size(); ++i) SetElem(tensor, static_cast<int64_t>(i), floats[i]);
+      for (size_t i = 0; i < floats.size(); ++i)
+        SetElem(tensor, static_cast<int64_t>(i), floats[i]);
       scales = Constant("scales", std::move(tensor));
     }
     node_.inputs = {node_.inputs[0], ValueId(), scales};
@@ -196,7 +226,8 @@ class Upgrade {
   }
 
   bool IsEmptyConstant(ValueId id) const {
-    return id.valid() && draft_.graph[id].kind == ValueKind::kConstant && draft_.graph[id].constant.elems() == 0;
+    return id.valid() && draft_.graph[id].kind == ValueKind::kConstant &&
+           draft_.graph[id].constant.elems() == 0;
   }
 
   // Opset 10 had (X, scales). Later files often pass an empty tensor for what they leave out.
@@ -219,12 +250,16 @@ class Upgrade {
 
   // Scale and bias were per group: each is repeated for the channels of its group.
   Status OldGroupNorm() {
-    const int64_t groups[] = {IntAttr(node_, "num_groups", 0)}, column[] = {groups[0], 1}, flat[] = {-1};
-    const ValueId count = Constant("groups", TensorOfInts(groups)), as_column = Constant("column", TensorOfInts(column));
+    const int64_t groups[] = {IntAttr(node_, "num_groups", 0)}, column[] = {groups[0], 1},
+                  flat[] = {-1};
+    const ValueId count = Constant("groups", TensorOfInts(groups)),
+                  as_column = Constant("column", TensorOfInts(column));
     const ValueId as_flat = Constant("flat", TensorOfInts(flat));
-    WEFT_TRY(const ValueId channels, Extra(Op::kShape, {node_.inputs[0]}, "channels", {{"end", int64_t{2}}, {"start", int64_t{1}}}));
+    WEFT_TRY(const ValueId channels, Extra(Op::kShape, {node_.inputs[0]}, "channels",
+                                           {{"end", int64_t{2}}, {"start", int64_t{1}}}));
     WEFT_TRY(const ValueId each, Extra(Op::kDiv, {channels, count}, "each"));
-    WEFT_TRY(const ValueId table, Extra(Op::kConcat, {count, each}, "table", {{"axis", int64_t{0}}}));
+    WEFT_TRY(const ValueId table,
+             Extra(Op::kConcat, {count, each}, "table", {{"axis", int64_t{0}}}));
     for (size_t i = 1; i < 3; ++i) {
       WEFT_TRY(const ValueId a, Extra(Op::kReshape, {node_.inputs[i], as_column}, "by_group"));
       WEFT_TRY(const ValueId b, Extra(Op::kExpand, {a, table}, "repeated"));
@@ -240,6 +275,8 @@ class Upgrade {
 
 }  // namespace
 
-Status AppendUpgraded(Draft& draft, Node node, int64_t opset) { return Upgrade(draft, std::move(node), opset).Run(); }
+Status AppendUpgraded(Draft& draft, Node node, int64_t opset) {
+  return Upgrade(draft, std::move(node), opset).Run();
+}
 
 }  // namespace weft::graph

@@ -1,0 +1,120 @@
+// Old spellings come out in the newest form, with the same meaning.
+
+#include "graph/onnx/testing.h"
+
+namespace weft::graph {
+namespace {
+
+using namespace testing;
+
+// The node's operators and the type of y, after import and inference.
+std::string Upgraded(const std::vector<onnx::NodeProto>& nodes, int64_t opset,
+                     const std::vector<int64_t>& x = {2, 3}) {
+  onnx::ModelProto model = ModelOf(nodes, opset);
+  *model.mutable_graph()->mutable_input(0) = ValueP("x", x);
+  Graph g = Good(model);
+  const Status status = InferShapes(g);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  EXPECT_TRUE(Verify(g).ok());
+  return OpsOf(g) + " " + TypeOf(g, "y");
+}
+
+TEST(Upgrade, AxesBecomeInputs) {
+  EXPECT_EQ(Upgraded({NodeP("Unsqueeze", {"x"}, {"y"}, {IntsA("axes", {0})})}, 11),
+            "Unsqueeze f32[1, 2, 3]");
+  EXPECT_EQ(Upgraded({NodeP("Squeeze", {"x"}, {"y"}, {IntsA("axes", {0})})}, 7, {1, 3}),
+            "Squeeze f32[3]");
+  EXPECT_EQ(Upgraded({NodeP("Squeeze", {"x"}, {"y"})}, 7, {1, 3}), "Squeeze f32[3]");
+  EXPECT_EQ(
+      Upgraded({NodeP("ReduceSum", {"x"}, {"y"}, {IntsA("axes", {1}), IntA("keepdims", 0)})}, 11),
+      "ReduceSum f32[2]");
+  EXPECT_EQ(Upgraded({NodeP("ReduceMean", {"x"}, {"y"}, {IntsA("axes", {-1})})}, 17),
+            "ReduceMean f32[2, 1]");
+  EXPECT_EQ(Upgraded({NodeP("ReduceMax", {"x"}, {"y"})}, 13), "ReduceMax f32[1, 1]");
+}
+
+TEST(Upgrade, Split) {
+  EXPECT_EQ(
+      Upgraded({NodeP("Split", {"x"}, {"a", "y"}, {IntA("axis", 1), IntsA("split", {1, 2})})}, 11),
+      "Split f32[2, 2]");
+  EXPECT_EQ(Upgraded({NodeP("Split", {"x"}, {"a", "y"})}, 13), "Split f32[1, 3]");
+}
+
+TEST(Upgrade, ClipPadSliceTopK) {
+  onnx::ModelProto model =
+      ModelOf({NodeP("Clip", {"x"}, {"y"}, {FloatA("max", 6), FloatA("min", 0)})}, 7);
+  const Graph g = Good(model);
+  ASSERT_EQ(OpsOf(g), "Clip");
+  EXPECT_EQ(ElemAsDouble(g[g.nodes[0].inputs[2]].constant, 0), 6);
+  model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(
+      onnx::TensorProto::FLOAT16);
+  const Graph h = Good(model);
+  EXPECT_EQ(h[h.nodes[0].inputs[1]].dtype, Dtype::kF16);  // the bounds have the type of the data
+  EXPECT_EQ(Upgraded({NodeP("Clip", {"x"}, {"y"}, {FloatA("min", 0)})}, 10), "Clip f32[2, 3]");
+  EXPECT_EQ(
+      Upgraded({NodeP("Pad", {"x"}, {"y"}, {IntsA("pads", {0, 1, 0, 1}), FloatA("value", 2)})}, 10),
+      "Pad f32[2, 5]");
+  EXPECT_EQ(Upgraded({NodeP("Slice", {"x"}, {"y"},
+                            {IntsA("starts", {1}), IntsA("ends", {3}), IntsA("axes", {1})})},
+                     9),
+            "Slice f32[2, 2]");
+  EXPECT_EQ(Upgraded({NodeP("TopK", {"x"}, {"y", "i"}, {IntA("k", 2)})}, 9), "TopK f32[2, 2]");
+}
+
+TEST(Upgrade, SoftmaxOverSeveralAxes) {
+  EXPECT_EQ(Upgraded({NodeP("Softmax", {"x"}, {"y"})}, 11),
+            "Softmax f32[2, 3]");  // axis 1 is the last
+  EXPECT_EQ(Upgraded({NodeP("Softmax", {"x"}, {"y"})}, 11, {2, 3, 4}),
+            "Shape Flatten Softmax Reshape f32[2, 3, 4]");
+  EXPECT_EQ(Upgraded({NodeP("LogSoftmax", {"x"}, {"y"}, {IntA("axis", 2)})}, 11, {2, 3, 4}),
+            "LogSoftmax f32[2, 3, 4]");
+  EXPECT_EQ(
+      Upgraded({NodeP("Relu", {"x"}, {"t"}), NodeP("Softmax", {"t"}, {"y"}, {IntA("axis", 1)})}, 9),
+      "Relu Softmax f32[2, 3]");
+  EXPECT_EQ(Upgraded({NodeP("Softmax", {"x"}, {"y"}, {IntA("axis", 1)})}, 13, {2, 3, 4}),
+            "Softmax f32[2, 3, 4]");
+}
+
+TEST(Upgrade, ResizeAndUpsample) {
+  onnx::AttributeProto scales = FloatA("scales", 0);
+  scales.set_type(onnx::AttributeProto::FLOATS);
+  scales.clear_f();
+  for (float s : {1.0f, 1.0f, 2.0f, 2.0f}) scales.add_floats(s);
+  EXPECT_EQ(Upgraded({NodeP("Upsample", {"x"}, {"y"}, {scales})}, 7, {1, 2, 3, 3}),
+            "Resize f32[1, 2, 6, 6]");
+  onnx::ModelProto model = ModelOf({NodeP("Resize", {"x", "none", "none", "s"}, {"y"})}, 11);
+  *model.mutable_graph()->mutable_input(0) = ValueP("x", {1, 2, 3, 3});
+  *model.mutable_graph()->add_initializer() = Floats("none", {0}, {});
+  onnx::TensorProto sizes = Floats("s", {4}, {});
+  sizes.set_data_type(onnx::TensorProto::INT64);
+  for (int64_t s : {1, 2, 5, 5}) sizes.add_int64_data(s);
+  *model.mutable_graph()->add_initializer() = sizes;
+  Graph g = Good(model);
+  ASSERT_TRUE(InferShapes(g).ok());
+  EXPECT_EQ(TypeOf(g, "y"), "f32[1, 2, 5, 5]");
+  EXPECT_FALSE(g.nodes[0].inputs[2].valid());
+}
+
+TEST(Upgrade, NormsAndDropout) {
+  EXPECT_EQ(Upgraded({NodeP("Dropout", {"x"}, {"y"}, {FloatA("ratio", 0.3f)})}, 10),
+            "Dropout f32[2, 3]");
+  onnx::ModelProto model =
+      ModelOf({NodeP("BatchNormalization", {"x", "s", "s", "s", "s"}, {"y", "", "", "", ""})}, 9);
+  *model.mutable_graph()->add_initializer() = Floats("s", {3}, {1, 1, 1});
+  EXPECT_EQ(Good(model).nodes[0].outputs.size(), 1u);
+  model.mutable_graph()->mutable_node(0)->set_output(1, "mean");
+  ExpectRefused(model, "training outputs");
+  model = ModelOf({NodeP("GroupNormalization", {"x", "s", "s"}, {"y"},
+                         {IntA("num_groups", 3), FloatA("epsilon", 0.1f)})},
+                  20);
+  *model.mutable_graph()->mutable_input(0) = ValueP("x", {2, 6, 4});
+  *model.mutable_graph()->add_initializer() = Floats("s", {3}, {1, 2, 3});
+  Graph g = Good(model);
+  ASSERT_TRUE(InferShapes(g).ok());
+  EXPECT_EQ(TypeOf(g, "y"), "f32[2, 6, 4]");
+  EXPECT_EQ(OpsOf(g),
+            "Shape Div Concat Reshape Expand Reshape Reshape Expand Reshape GroupNormalization");
+}
+
+}  // namespace
+}  // namespace weft::graph

@@ -17,24 +17,33 @@ uint32_t WireTypeOf(const FieldDescriptor& field) {
   switch (field.type()) {
     case FieldDescriptor::TYPE_DOUBLE:
     case FieldDescriptor::TYPE_FIXED64:
-    case FieldDescriptor::TYPE_SFIXED64: return kFixed64;
+    case FieldDescriptor::TYPE_SFIXED64:
+      return kFixed64;
     case FieldDescriptor::TYPE_FLOAT:
     case FieldDescriptor::TYPE_FIXED32:
-    case FieldDescriptor::TYPE_SFIXED32: return kFixed32;
+    case FieldDescriptor::TYPE_SFIXED32:
+      return kFixed32;
     case FieldDescriptor::TYPE_STRING:
     case FieldDescriptor::TYPE_BYTES:
-    case FieldDescriptor::TYPE_MESSAGE: return kBytes;
-    default: return kVarint;
+    case FieldDescriptor::TYPE_MESSAGE:
+      return kBytes;
+    default:
+      return kVarint;
   }
 }
 
 std::string_view WireTypeText(uint32_t type) {
   switch (type) {
-    case kVarint: return "a varint";
-    case kFixed64: return "64 bits";
-    case kBytes: return "a length and bytes";
-    case kFixed32: return "32 bits";
-    default: return "a group";
+    case kVarint:
+      return "a varint";
+    case kFixed64:
+      return "64 bits";
+    case kBytes:
+      return "a length and bytes";
+    case kFixed32:
+      return "32 bits";
+    default:
+      return "a group";
   }
 }
 
@@ -55,7 +64,8 @@ int64_t FirstBadUtf8(std::span<const std::byte> text) {
       code = code << 6 | (at(i + k) & 0x3F);
     }
     const bool overlong = (extra == 2 && code < 0x800) || (extra == 3 && code < 0x10000);
-    if (overlong || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return static_cast<int64_t>(i);
+    if (overlong || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
+      return static_cast<int64_t>(i);
     i += extra + 1;
   }
   return -1;
@@ -63,7 +73,8 @@ int64_t FirstBadUtf8(std::span<const std::byte> text) {
 
 class Walk {
  public:
-  Walk(std::span<const std::byte> bytes, const WireLimits& limits) : bytes_(bytes), limits_(limits) {}
+  Walk(std::span<const std::byte> bytes, const WireLimits& limits)
+      : bytes_(bytes), limits_(limits) {}
 
   Status Run(const Descriptor& message) {
     stack_.push_back({&message, bytes_.size()});
@@ -107,18 +118,19 @@ class Walk {
     const uint64_t number = tag >> 3;
     const auto type = static_cast<uint32_t>(tag & 7);
     if (number == 0 || number > static_cast<uint64_t>(FieldDescriptor::kMaxNumber)) {
-      return ErrorAt(start, fmt::format("found field number {} in {}, expected 1 to {}", number, message.name(),
-                                        FieldDescriptor::kMaxNumber));
+      return ErrorAt(start, fmt::format("found field number {} in {}, expected 1 to {}", number,
+                                        message.name(), FieldDescriptor::kMaxNumber));
     }
     if (type != kVarint && type != kFixed64 && type != kBytes && type != kFixed32) {
-      return ErrorAt(start, fmt::format("found wire type {} in {}, which the format does not use", type,
-                                        message.name()));
+      return ErrorAt(start, fmt::format("found wire type {} in {}, which the format does not use",
+                                        type, message.name()));
     }
     const FieldDescriptor* field = message.FindFieldByNumber(static_cast<int>(number));
     const bool packed = field && field->is_packable() && type == kBytes;
     if (field && !packed && type != WireTypeOf(*field)) {
-      return ErrorAt(start, fmt::format("found {} in {}.{}, expected {}", WireTypeText(type), message.name(),
-                                        field->name(), WireTypeText(WireTypeOf(*field))));
+      return ErrorAt(
+          start, fmt::format("found {} in {}.{}, expected {}", WireTypeText(type), message.name(),
+                             field->name(), WireTypeText(WireTypeOf(*field))));
     }
     if (type == kVarint) {
       WEFT_TRY(Varint());
@@ -144,10 +156,12 @@ class Walk {
     if (packed) return Packed(start, *field, length);
     if (field && field->type() == FieldDescriptor::TYPE_MESSAGE) {
       if (stack_.size() > static_cast<size_t>(limits_.max_depth)) {
-        return Limit(fmt::format("messages nest deeper than {}", limits_.max_depth)).At(fmt::format("byte {}", start));
+        return Limit(fmt::format("messages nest deeper than {}", limits_.max_depth))
+            .At(fmt::format("byte {}", start));
       }
       if (++messages_ > limits_.max_messages) {
-        return Limit(fmt::format("more than {} messages", limits_.max_messages)).At(fmt::format("byte {}", start));
+        return Limit(fmt::format("more than {} messages", limits_.max_messages))
+            .At(fmt::format("byte {}", start));
       }
       stack_.push_back({field->message_type(), at_ + length});
       return {};
@@ -155,8 +169,9 @@ class Walk {
     if (field && field->type() == FieldDescriptor::TYPE_STRING) {
       const int64_t bad = FirstBadUtf8(bytes_.subspan(at_, length));
       if (bad >= 0) {
-        return ErrorAt(at_ + static_cast<size_t>(bad),
-                       fmt::format("{}.{} is not UTF-8", field->containing_type()->name(), field->name()));
+        return ErrorAt(
+            at_ + static_cast<size_t>(bad),
+            fmt::format("{}.{} is not UTF-8", field->containing_type()->name(), field->name()));
       }
     }
     at_ += length;
@@ -168,7 +183,8 @@ class Walk {
     if (type != kVarint) {
       const size_t size = type == kFixed64 ? 8 : 4;
       if (length % size != 0) {
-        return ErrorAt(start, fmt::format("{} has {} bytes, expected a multiple of {}", field.name(), length, size));
+        return ErrorAt(start, fmt::format("{} has {} bytes, expected a multiple of {}",
+                                          field.name(), length, size));
       }
       at_ += length;
       return {};
@@ -188,7 +204,8 @@ class Walk {
 
 }  // namespace
 
-Status CheckWire(std::span<const std::byte> bytes, const Descriptor& message, const WireLimits& limits) {
+Status CheckWire(std::span<const std::byte> bytes, const Descriptor& message,
+                 const WireLimits& limits) {
   return Walk(bytes, limits).Run(message);
 }
 

@@ -19,44 +19,66 @@ void ExpectBecomes(const std::string& body, const std::string& ops) {
 }
 
 constexpr const char* kNumbers =
-    "half: f32[] = const(0.5)\none: f32[] = const(1)\ntwo: f32[] = const(2)\nthree: f32[] = const(3)\nsix: f32[] = const(6)\n"
-    "zero: f32[] = const(0)\nroot2: f32[] = const(1.4142135)\ninv: f32[] = const(0.70710678)\nc: f32[] = const(0.044715)\n"
+    "half: f32[] = const(0.5)\none: f32[] = const(1)\ntwo: f32[] = const(2)\nthree: f32[] = "
+    "const(3)\nsix: f32[] = const(6)\n"
+    "zero: f32[] = const(0)\nroot2: f32[] = const(1.4142135)\ninv: f32[] = const(0.70710678)\nc: "
+    "f32[] = const(0.044715)\n"
     "s: f32[] = const(0.7978846)\nsixth: f32[] = const(0.16666667)\nq: f32[] = const(1.702)\n";
 
 TEST(Gelu, AsPyTorchWritesIt) {
-  ExpectBecomes(std::string(kNumbers) + "a = Div(x, root2)\nb = Erf(a)\nd = Add(b, one)\ne = Mul(x, d)\ny = Mul(e, half)", "Gelu");
+  ExpectBecomes(
+      std::string(kNumbers) +
+          "a = Div(x, root2)\nb = Erf(a)\nd = Add(b, one)\ne = Mul(x, d)\ny = Mul(e, half)",
+      "Gelu");
 }
 TEST(Gelu, HalfFirst) {
-  ExpectBecomes(std::string(kNumbers) + "a = Mul(x, inv)\nb = Erf(a)\nd = Add(one, b)\ne = Mul(half, x)\ny = Mul(e, d)", "Gelu");
+  ExpectBecomes(std::string(kNumbers) +
+                    "a = Mul(x, inv)\nb = Erf(a)\nd = Add(one, b)\ne = Mul(half, x)\ny = Mul(e, d)",
+                "Gelu");
 }
 TEST(Gelu, HalfOnTheSum) {
-  ExpectBecomes(std::string(kNumbers) + "a = Div(x, root2)\nb = Erf(a)\nd = Add(b, one)\ne = Div(d, two)\ny = Mul(e, x)", "Gelu");
+  ExpectBecomes(
+      std::string(kNumbers) +
+          "a = Div(x, root2)\nb = Erf(a)\nd = Add(b, one)\ne = Div(d, two)\ny = Mul(e, x)",
+      "Gelu");
 }
 TEST(Gelu, Tanh) {
   ExpectBecomes(std::string(kNumbers) +
-                    "p = Pow(x, three)\na = Mul(p, c)\nb = Add(x, a)\nd = Mul(b, s)\ne = Tanh(d)\nf = Add(e, one)\ng = Mul(x, half)\ny = Mul(g, f)",
+                    "p = Pow(x, three)\na = Mul(p, c)\nb = Add(x, a)\nd = Mul(b, s)\ne = "
+                    "Tanh(d)\nf = Add(e, one)\ng = Mul(x, half)\ny = Mul(g, f)",
                 "Gelu");
 }
 TEST(Gelu, TanhOfAProduct) {
   ExpectBecomes(std::string(kNumbers) +
-                    "m = Mul(x, x)\na = Mul(m, c)\nb = Add(a, one)\nt = Mul(x, s)\nd = Mul(t, b)\ne = Tanh(d)\nf = Add(e, one)\ng = Mul(x, half)\ny = Mul(g, f)",
+                    "m = Mul(x, x)\na = Mul(m, c)\nb = Add(a, one)\nt = Mul(x, s)\nd = Mul(t, "
+                    "b)\ne = Tanh(d)\nf = Add(e, one)\ng = Mul(x, half)\ny = Mul(g, f)",
                 "Gelu");
 }
 TEST(Gelu, AnotherNumberIsNoGelu) {
-  ExpectBecomes(std::string(kNumbers) + "a = Div(x, two)\nb = Erf(a)\nd = Add(b, one)\ne = Mul(x, d)\ny = Mul(e, half)", "Div Erf Add Mul Mul");
+  ExpectBecomes(std::string(kNumbers) +
+                    "a = Div(x, two)\nb = Erf(a)\nd = Add(b, one)\ne = Mul(x, d)\ny = Mul(e, half)",
+                "Div Erf Add Mul Mul");
 }
 TEST(Gelu, AnotherValueIsNoGelu) {
-  ExpectBecomes(std::string(kNumbers) + "r = Relu(x)\na = Div(x, root2)\nb = Erf(a)\nd = Add(b, one)\ne = Mul(r, d)\ny = Mul(e, half)",
+  ExpectBecomes(std::string(kNumbers) +
+                    "r = Relu(x)\na = Div(x, root2)\nb = Erf(a)\nd = Add(b, one)\ne = Mul(r, d)\ny "
+                    "= Mul(e, half)",
                 "Div Erf Add Relu Mul Mul");
 }
 TEST(HardSigmoid, FromClip) {
-  ExpectBecomes(std::string(kNumbers) + "a = Add(x, three)\nb = Clip(a, zero, six)\ny = Div(b, six)", "HardSigmoid");
+  ExpectBecomes(
+      std::string(kNumbers) + "a = Add(x, three)\nb = Clip(a, zero, six)\ny = Div(b, six)",
+      "HardSigmoid");
 }
 TEST(HardSwish, FromClip) {
-  ExpectBecomes(std::string(kNumbers) + "a = Add(x, three)\nb = Clip(a, zero, six)\nd = Mul(x, b)\ny = Div(d, six)", "HardSwish");
+  ExpectBecomes(std::string(kNumbers) +
+                    "a = Add(x, three)\nb = Clip(a, zero, six)\nd = Mul(x, b)\ny = Div(d, six)",
+                "HardSwish");
 }
 TEST(HardSwish, DividedFirst) {
-  ExpectBecomes(std::string(kNumbers) + "a = Add(three, x)\nb = Clip(a, zero, six)\nd = Mul(b, sixth)\ny = Mul(x, d)", "HardSwish");
+  ExpectBecomes(std::string(kNumbers) +
+                    "a = Add(three, x)\nb = Clip(a, zero, six)\nd = Mul(b, sixth)\ny = Mul(x, d)",
+                "HardSwish");
 }
 TEST(HardSwish, FromHardSigmoid) {
   ExpectBecomes("a = HardSigmoid(x) {alpha = 0.16666667, beta = 0.5}\ny = Mul(a, x)", "HardSwish");

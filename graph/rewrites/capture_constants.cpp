@@ -1,5 +1,5 @@
-// A constant around a subgraph becomes a constant in it (of the same name; the bytes are shared), so
-// that shape arithmetic inside a branch or a loop folds like any other.
+// A constant around a subgraph becomes a constant in it (of the same name; the bytes are shared),
+// so that shape arithmetic inside a branch or a loop folds like any other.
 
 #include <unordered_map>
 
@@ -18,7 +18,8 @@ Result<int> capture_constants(Graph& graph, const Evaluator&) {
         }
       }
       for (Value& value : inner->values) {
-        const auto found = value.kind == ValueKind::kCaptured ? constants.find(value.name) : constants.end();
+        const auto found =
+            value.kind == ValueKind::kCaptured ? constants.find(value.name) : constants.end();
         if (found == constants.end()) continue;
         value.kind = ValueKind::kConstant;
         value.constant = found->second->constant;

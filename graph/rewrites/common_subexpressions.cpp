@@ -23,8 +23,14 @@ std::string BytesOf(const Tensor& tensor) {
 // A key that two nodes share only if they compute the same, or nothing if a node can't be shared.
 std::optional<std::string> KeyOf(const Rewriter& r, const Node& node) {
   switch (node.op) {
-    case Op::kUnknown: case Op::kRandomNormal: case Op::kRandomUniform: case Op::kMultinomial: case Op::kDropout: return std::nullopt;
-    default: break;
+    case Op::kUnknown:
+    case Op::kRandomNormal:
+    case Op::kRandomUniform:
+    case Op::kMultinomial:
+    case Op::kDropout:
+      return std::nullopt;
+    default:
+      break;
   }
   std::string key = fmt::format("{} {}", static_cast<int>(node.op), node.outputs.size());
   for (ValueId id : node.outputs) key += id.valid() ? '1' : '0';
@@ -43,7 +49,8 @@ std::optional<std::string> KeyOf(const Rewriter& r, const Node& node) {
       for (float f : *floats) key += PrintFloat(f) + ",";
     } else if (const auto* texts = std::get_if<std::vector<std::string>>(&attribute.value)) {
       for (const std::string& s : *texts) key += PrintString(s);
-    } else if (const auto* tensor = std::get_if<Tensor>(&attribute.value); tensor && tensor->bytes() <= kSmallBytes) {
+    } else if (const auto* tensor = std::get_if<Tensor>(&attribute.value);
+               tensor && tensor->bytes() <= kSmallBytes) {
       key += BytesOf(*tensor);
     } else {
       return std::nullopt;
@@ -59,7 +66,9 @@ Result<int> common_subexpressions(Graph& graph, const Evaluator&) {
   std::unordered_map<std::string, ValueId> constants;
   for (size_t i = 0; i < graph.values.size(); ++i) {
     const Value& value = graph.values[i];
-    if (value.kind != ValueKind::kConstant || value.constant.bytes() > kSmallBytes || r.IsOutput(ValueId(i))) continue;
+    if (value.kind != ValueKind::kConstant || value.constant.bytes() > kSmallBytes ||
+        r.IsOutput(ValueId(i)))
+      continue;
     const auto [found, fresh] = constants.emplace(BytesOf(value.constant), ValueId(i));
     if (!fresh) r.Replace(ValueId(i), found->second);
   }

@@ -8,14 +8,16 @@ namespace weft::graph {
 namespace {
 
 bool IsReshape(const Node* node) {
-  return node && (node->op == Op::kReshape || node->op == Op::kFlatten || node->op == Op::kSqueeze || node->op == Op::kUnsqueeze);
+  return node && (node->op == Op::kReshape || node->op == Op::kFlatten ||
+                  node->op == Op::kSqueeze || node->op == Op::kUnsqueeze);
 }
 
 // The output's extents as a constant; one symbol may be left to -1, if no extent is zero.
 std::optional<std::vector<int64_t>> ShapeFor(const Value& value) {
   if (!value.shape) return std::nullopt;
   std::vector<int64_t> shape;
-  for (const Extent& extent : *value.shape) shape.push_back(extent.IsConstant() ? extent.value() : -1);
+  for (const Extent& extent : *value.shape)
+    shape.push_back(extent.IsConstant() ? extent.value() : -1);
   const auto open = std::ranges::count(shape, -1);
   if (open > 1 || (open == 1 && std::ranges::count(shape, 0) > 0)) return std::nullopt;
   return shape;

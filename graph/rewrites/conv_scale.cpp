@@ -9,10 +9,12 @@ namespace weft::graph {
 namespace {
 
 // The constant as one number a channel, if it has at most the channel axis.
-std::optional<std::vector<double>> ByChannel(const Graph& graph, ValueId id, const Node& linear, int64_t channels) {
+std::optional<std::vector<double>> ByChannel(const Graph& graph, ValueId id, const Node& linear,
+                                             int64_t channels) {
   const Value& value = graph[id];
   const auto& out = graph[linear.outputs[0]].shape;
-  if (value.kind != ValueKind::kConstant || !out || value.constant.shape().size() > out->size()) return std::nullopt;
+  if (value.kind != ValueKind::kConstant || !out || value.constant.shape().size() > out->size())
+    return std::nullopt;
   if (value.constant.dtype() == Dtype::kString) return std::nullopt;
   const Shape& shape = value.constant.shape();
   const size_t channel_axis = linear.op == Op::kGemm ? out->size() - 1 : 1;

@@ -13,10 +13,13 @@ bool AllEqual(const std::optional<std::vector<int64_t>>& ints, int64_t value) {
 }
 
 bool FullSlice(const Graph& graph, const Node& node) {
-  const auto starts = ConstantInts(graph, node, 1), ends = ConstantInts(graph, node, 2), steps = ConstantInts(graph, node, 4);
-  if (!AllEqual(starts, 0) || !ends || (InputAt(node, 4).valid() && !AllEqual(steps, 1))) return false;
+  const auto starts = ConstantInts(graph, node, 1), ends = ConstantInts(graph, node, 2),
+             steps = ConstantInts(graph, node, 4);
+  if (!AllEqual(starts, 0) || !ends || (InputAt(node, 4).valid() && !AllEqual(steps, 1)))
+    return false;
   return SameShape(graph, node.inputs[0], node.outputs[0]) ||
-         std::ranges::all_of(*ends, [](int64_t e) { return e >= std::numeric_limits<int32_t>::max(); });
+         std::ranges::all_of(*ends,
+                             [](int64_t e) { return e >= std::numeric_limits<int32_t>::max(); });
 }
 
 bool IsIdentityPermutation(const Node& node) {
@@ -32,29 +35,54 @@ bool IsNoOp(const Graph& graph, const Node& node) {
   if (!x.valid() || !y.valid()) return false;
   const bool same = SameShape(graph, x, y);
   switch (node.op) {
-    case Op::kIdentity: return true;
+    case Op::kIdentity:
+      return true;
     case Op::kDropout: {
       const auto training = ScalarOf(graph, InputAt(node, 2));
       const bool mask = node.outputs.size() > 1 && node.outputs[1].valid();
       return !mask && (!InputAt(node, 2).valid() || (training && *training == 0));
     }
-    case Op::kCast: case Op::kCastLike: return graph[x].dtype && graph[x].dtype == graph[y].dtype;
-    case Op::kReshape: case Op::kFlatten: case Op::kSqueeze: case Op::kUnsqueeze: case Op::kExpand: return same;
-    case Op::kTranspose: return IsIdentityPermutation(node) || (same && graph[x].shape->size() <= 1);
-    case Op::kPad: return AllEqual(ConstantInts(graph, node, 1), 0);
-    case Op::kTile: return AllEqual(ConstantInts(graph, node, 1), 1);
-    case Op::kSlice: return FullSlice(graph, node);
-    case Op::kConcat: case Op::kSum: case Op::kMax: case Op::kMin: case Op::kMean: return node.inputs.size() == 1;
-    case Op::kSplit: return node.outputs.size() == 1;
-    case Op::kMul: case Op::kDiv: {
+    case Op::kCast:
+    case Op::kCastLike:
+      return graph[x].dtype && graph[x].dtype == graph[y].dtype;
+    case Op::kReshape:
+    case Op::kFlatten:
+    case Op::kSqueeze:
+    case Op::kUnsqueeze:
+    case Op::kExpand:
+      return same;
+    case Op::kTranspose:
+      return IsIdentityPermutation(node) || (same && graph[x].shape->size() <= 1);
+    case Op::kPad:
+      return AllEqual(ConstantInts(graph, node, 1), 0);
+    case Op::kTile:
+      return AllEqual(ConstantInts(graph, node, 1), 1);
+    case Op::kSlice:
+      return FullSlice(graph, node);
+    case Op::kConcat:
+    case Op::kSum:
+    case Op::kMax:
+    case Op::kMin:
+    case Op::kMean:
+      return node.inputs.size() == 1;
+    case Op::kSplit:
+      return node.outputs.size() == 1;
+    case Op::kMul:
+    case Op::kDiv: {
       const auto one = ScalarOf(graph, InputAt(node, 1));
       return same && one && *one == 1;
     }
-    case Op::kReduceSum: case Op::kReduceMean: case Op::kReduceMax: case Op::kReduceMin: case Op::kReduceProd: {
+    case Op::kReduceSum:
+    case Op::kReduceMean:
+    case Op::kReduceMax:
+    case Op::kReduceMin:
+    case Op::kReduceProd: {
       const auto axes = ConstantInts(graph, node, 1);
-      return IntAttr(node, "noop_with_empty_axes", 0) != 0 && (!InputAt(node, 1).valid() || (axes && axes->empty()));
+      return IntAttr(node, "noop_with_empty_axes", 0) != 0 &&
+             (!InputAt(node, 1).valid() || (axes && axes->empty()));
     }
-    default: return false;
+    default:
+      return false;
   }
 }
 

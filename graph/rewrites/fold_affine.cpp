@@ -36,9 +36,11 @@ std::optional<std::vector<double>> BiasOf(const Graph& graph, const Node& node, 
   if (!InputAt(node, 2).valid()) return bias;
   const Tensor* tensor = ConstantOf(graph, node.inputs[2]);
   if (!tensor || (tensor->elems() != channels && tensor->elems() != 1)) return std::nullopt;
-  if (!tensor->shape().empty() && tensor->elems() > 1 && tensor->shape().back() != channels) return std::nullopt;
+  if (!tensor->shape().empty() && tensor->elems() > 1 && tensor->shape().back() != channels)
+    return std::nullopt;
   const double beta = node.op == Op::kGemm ? FloatAttr(node, "beta", 1.0f) : 1.0;
-  for (size_t i = 0; i < bias.size(); ++i) bias[i] = beta * ElemAsDouble(*tensor, tensor->elems() == 1 ? 0 : static_cast<int64_t>(i));
+  for (size_t i = 0; i < bias.size(); ++i)
+    bias[i] = beta * ElemAsDouble(*tensor, tensor->elems() == 1 ? 0 : static_cast<int64_t>(i));
   return bias;
 }
 
@@ -46,7 +48,9 @@ std::optional<std::vector<double>> BiasOf(const Graph& graph, const Node& node, 
 
 const Node* LinearBefore(const Rewriter& r, ValueId id) {
   const Node* linear = r.Def(id);
-  if (!linear || (linear->op != Op::kConv && linear->op != Op::kConvTranspose && linear->op != Op::kGemm)) return nullptr;
+  if (!linear ||
+      (linear->op != Op::kConv && linear->op != Op::kConvTranspose && linear->op != Op::kGemm))
+    return nullptr;
   const Tensor* w = ConstantOf(r.graph, linear->inputs[1]);
   if (!w || (w->dtype() != Dtype::kF32 && w->dtype() != Dtype::kF64)) return nullptr;
   return r.OnlyUser(id).valid() ? linear : nullptr;
@@ -83,7 +87,8 @@ bool FoldAffine(Rewriter& r, NodeId id, ValueId input, const PerChannel& affine)
   }
   Node merged = *linear;
   merged.outputs = graph[id].outputs;
-  std::erase_if(merged.attributes, [](const Attribute& a) { return a.name == "alpha" || a.name == "beta"; });
+  std::erase_if(merged.attributes,
+                [](const Attribute& a) { return a.name == "alpha" || a.name == "beta"; });
   merged.inputs.resize(3);
   const std::string name = graph[merged.outputs[0]].name;
   merged.inputs[1] = r.NewConstant(name + "_weights", std::move(scaled));

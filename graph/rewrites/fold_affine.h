@@ -1,5 +1,5 @@
-// A scale and a shift of each output channel, carried by the weights and the bias of the convolution or
-// Gemm before it. Computed in f64 and rounded once.
+// A scale and a shift of each output channel, carried by the weights and the bias of the
+// convolution or Gemm before it. Computed in f64 and rounded once.
 #pragma once
 
 #include "graph/rewrites/rewriter.h"
@@ -10,7 +10,8 @@ struct PerChannel {
   std::vector<double> scale, shift;
 };
 
-// The Conv, ConvTranspose or Gemm that makes a value for one reader, if its weights are constant f32 or f64.
+// The Conv, ConvTranspose or Gemm that makes a value for one reader, if its weights are constant
+// f32 or f64.
 const Node* LinearBefore(const Rewriter& r, ValueId id);
 int64_t ChannelsOf(const Graph& graph, const Node& linear);  // of the output; 0 if unknown
 // The node, which computes scale * input + shift, becomes the linear node itself.

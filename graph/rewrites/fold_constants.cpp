@@ -12,8 +12,13 @@ constexpr int64_t kMaxBytes = 64 << 20, kAlwaysBytes = 1 << 20, kMaxGrowth = 4;
 
 bool IsPure(const Node& node) {
   switch (node.op) {
-    case Op::kUnknown: case Op::kRandomNormal: case Op::kRandomUniform: case Op::kMultinomial: return false;
-    default: return Subgraphs(node).empty();
+    case Op::kUnknown:
+    case Op::kRandomNormal:
+    case Op::kRandomUniform:
+    case Op::kMultinomial:
+      return false;
+    default:
+      return Subgraphs(node).empty();
   }
 }
 
@@ -53,7 +58,8 @@ bool Evaluate(Rewriter& r, NodeId id, const Evaluator& evaluate) {
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const ValueId output = node.outputs[i];
     if (!output.valid() || r.IsOutput(output)) continue;
-    any |= r.Replace(output, r.NewConstant(r.graph[output].name + "_folded", std::move((*results)[i])));
+    any |= r.Replace(output,
+                     r.NewConstant(r.graph[output].name + "_folded", std::move((*results)[i])));
   }
   return any;
 }
@@ -61,14 +67,16 @@ bool Evaluate(Rewriter& r, NodeId id, const Evaluator& evaluate) {
 // All elements of an integer or bool tensor, where inference knows them as numbers.
 std::optional<Tensor> FromFacts(const Value& value, const infer::Facts* facts) {
   const auto shape = StaticShape(value);
-  if (!facts || !shape || !value.dtype || IsFloat(*value.dtype) || *value.dtype == Dtype::kString) return std::nullopt;
+  if (!facts || !shape || !value.dtype || IsFloat(*value.dtype) || *value.dtype == Dtype::kString)
+    return std::nullopt;
   const auto elems = CountElems(*shape);
   if (!elems.ok() || *elems != static_cast<int64_t>(facts->size())) return std::nullopt;
   for (const auto& elem : *facts) {
     if (elem.kind != infer::Elem::kInteger || !elem.integer.IsConstant()) return std::nullopt;
   }
   Tensor tensor(*value.dtype, *shape);
-  for (size_t i = 0; i < facts->size(); ++i) SetElemInt(tensor, static_cast<int64_t>(i), (*facts)[i].integer.constant());
+  for (size_t i = 0; i < facts->size(); ++i)
+    SetElemInt(tensor, static_cast<int64_t>(i), (*facts)[i].integer.constant());
   return tensor;
 }
 
@@ -76,7 +84,8 @@ std::optional<Tensor> FromFacts(const Value& value, const infer::Facts* facts) {
 
 Result<int> fold_constants(Graph& graph, const Evaluator& evaluate) {
   // What a subgraph captures has its types from around it: inference on a copy leaves them alone.
-  const bool captures = std::ranges::any_of(graph.values, [](const Value& v) { return v.kind == ValueKind::kCaptured; });
+  const bool captures = std::ranges::any_of(
+      graph.values, [](const Value& v) { return v.kind == ValueKind::kCaptured; });
   Graph copy;
   if (captures) copy = Clone(graph);
   Graph& probe = captures ? copy : graph;
@@ -91,17 +100,21 @@ Result<int> fold_constants(Graph& graph, const Evaluator& evaluate) {
     }
     for (ValueId id : probe.nodes[n].outputs) {
       if (!id.valid()) continue;
-      if (auto tensor = FromFacts(probe[id], engine.FactsOf(id))) known.emplace_back(id, std::move(*tensor));
+      if (auto tensor = FromFacts(probe[id], engine.FactsOf(id)))
+        known.emplace_back(id, std::move(*tensor));
     }
   }
   Rewriter r(graph);
   for (auto& [id, tensor] : known) {
-    if (!r.IsOutput(id)) r.Replace(id, r.NewConstant(graph[id].name + "_folded", std::move(tensor)));
+    if (!r.IsOutput(id))
+      r.Replace(id, r.NewConstant(graph[id].name + "_folded", std::move(tensor)));
   }
   const size_t count = graph.nodes.size();
   for (size_t n = 0; n < count; ++n) {
     const Node& node = graph.nodes[n];
-    const bool done = std::ranges::all_of(node.outputs, [&](ValueId id) { return !id.valid() || r.Resolve(id) != id || r.IsOutput(id); });
+    const bool done = std::ranges::all_of(node.outputs, [&](ValueId id) {
+      return !id.valid() || r.Resolve(id) != id || r.IsOutput(id);
+    });
     if (!done) Evaluate(r, NodeId(n), evaluate);
   }
   return r.Finish();

@@ -35,7 +35,8 @@ bool IsCubicTerm(const Rewriter& r, ValueId id, ValueId x) {
   if (!Near(f.coefficient, kCubic)) return false;
   if (f.values.size() == 1) return IsCube(r, f.values[0], x);
   if (f.values.size() == 2) {
-    return (f.values[0] == x && IsSquare(r, f.values[1], x)) || (f.values[1] == x && IsSquare(r, f.values[0], x));
+    return (f.values[0] == x && IsSquare(r, f.values[1], x)) ||
+           (f.values[1] == x && IsSquare(r, f.values[0], x));
   }
   return f.values.size() == 3 && std::ranges::count(f.values, x) == 3;
 }
@@ -46,7 +47,8 @@ bool IsQuadraticSum(const Rewriter& r, ValueId id, ValueId x) {
   if (!sum || !Near(sum->second, 1)) return false;
   const Factors f = FactorsOf(r, sum->first);
   if (!Near(f.coefficient, kCubic)) return false;
-  return (f.values.size() == 1 && IsSquare(r, f.values[0], x)) || (f.values.size() == 2 && std::ranges::count(f.values, x) == 2);
+  return (f.values.size() == 1 && IsSquare(r, f.values[0], x)) ||
+         (f.values.size() == 2 && std::ranges::count(f.values, x) == 2);
 }
 
 // tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))
@@ -56,7 +58,8 @@ bool IsTanh(const Rewriter& r, ValueId id, ValueId x) {
   const Factors f = FactorsOf(r, tanh->inputs[0]);
   if (!Near(f.coefficient, std::sqrt(2 / M_PI))) return false;
   if (f.values.size() == 2) {
-    return (f.values[0] == x && IsQuadraticSum(r, f.values[1], x)) || (f.values[1] == x && IsQuadraticSum(r, f.values[0], x));
+    return (f.values[0] == x && IsQuadraticSum(r, f.values[1], x)) ||
+           (f.values[1] == x && IsQuadraticSum(r, f.values[0], x));
   }
   const Node* sum = f.values.size() == 1 ? r.Def(f.values[0], Op::kAdd) : nullptr;
   if (!sum) return false;

@@ -18,7 +18,8 @@ bool Match(Rewriter& r, NodeId id) {
   const Factors inner = FactorsOf(r, sum->first);
   if (inner.values.size() != 1 || !SameShape(r.graph, inner.values[0], y)) return false;
   r.Become(id, Op::kHardSigmoid, {inner.values[0]},
-           {{"alpha", static_cast<float>(inner.coefficient * f.coefficient)}, {"beta", static_cast<float>(sum->second * f.coefficient)}});
+           {{"alpha", static_cast<float>(inner.coefficient * f.coefficient)},
+            {"beta", static_cast<float>(sum->second * f.coefficient)}});
   return true;
 }
 

@@ -22,11 +22,13 @@ void Inline(Rewriter& r, NodeId at, const Graph& branch) {
     const Value& value = branch.values[i];
     const auto found = around.find(value.name);
     if (found == around.end()) continue;
-    if (value.kind == ValueKind::kCaptured || IsCopyOf(value, graph[found->second])) now[i] = found->second;
+    if (value.kind == ValueKind::kCaptured || IsCopyOf(value, graph[found->second]))
+      now[i] = found->second;
   }
   for (size_t i = 0; i < branch.values.size(); ++i) {
     const Value& value = branch.values[i];
-    if (value.kind == ValueKind::kConstant && !now[i].valid()) now[i] = r.NewConstant(value.name, value.constant);
+    if (value.kind == ValueKind::kConstant && !now[i].valid())
+      now[i] = r.NewConstant(value.name, value.constant);
   }
   const std::vector<ValueId> outputs = graph[at].outputs;
   for (const Node& node : branch.nodes) {
@@ -52,7 +54,8 @@ void Inline(Rewriter& r, NodeId at, const Graph& branch) {
   }
 }
 
-// Subgraphs of the branch name what they capture; a value that is renamed on the way would be lost to them.
+// Subgraphs of the branch name what they capture; a value that is renamed on the way would be lost
+// to them.
 bool NamesAreFree(Rewriter& r, const Graph& branch) {
   for (const Value& value : branch.values) {
     if (value.kind == ValueKind::kCaptured || !r.names().Has(value.name)) continue;
@@ -78,7 +81,8 @@ Result<int> inline_if(Graph& graph, const Evaluator&) {
     const Node& node = graph.nodes[n];
     if (node.op != Op::kIf) continue;
     const auto condition = ScalarOf(graph, node.inputs[0]);
-    const Attribute* attribute = condition ? FindAttribute(node, *condition != 0 ? "then_branch" : "else_branch") : nullptr;
+    const Attribute* attribute =
+        condition ? FindAttribute(node, *condition != 0 ? "then_branch" : "else_branch") : nullptr;
     if (!attribute) continue;
     const auto branch = std::get<std::shared_ptr<Graph>>(attribute->value);
     if (HasSubgraphs(*branch) && !NamesAreFree(r, *branch)) continue;

@@ -1,5 +1,5 @@
-// (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) [* scale] [+ bias], as exporters before opset
-// 17 write layer normalization.
+// (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) [* scale] [+ bias], as exporters before
+// opset 17 write layer normalization.
 
 #include "graph/rewrites/norm_parts.h"
 

@@ -6,7 +6,8 @@ namespace weft::graph {
 
 int64_t MeanOfLastAxes(const Rewriter& r, ValueId id, ValueId of) {
   const Node* mean = r.Def(id, Op::kReduceMean);
-  if (!mean || mean->inputs[0] != of || IntAttr(*mean, "keepdims", 1) == 0 || !r.graph[of].shape) return 0;
+  if (!mean || mean->inputs[0] != of || IntAttr(*mean, "keepdims", 1) == 0 || !r.graph[of].shape)
+    return 0;
   auto axes = ConstantInts(r.graph, *mean, 1);
   if (!axes || axes->empty()) return 0;
   const auto rank = static_cast<int64_t>(r.graph[of].shape->size());
@@ -35,7 +36,8 @@ std::optional<Root> RootOf(const Rewriter& r, ValueId id) {
   }
   if (const Node* div = r.Def(id, Op::kDiv)) {
     const auto one = ScalarOf(r.graph, div->inputs[0]);
-    auto root = one && *one == 1 && r.Def(div->inputs[1], Op::kSqrt) ? RootOf(r, div->inputs[1]) : std::nullopt;
+    auto root = one && *one == 1 && r.Def(div->inputs[1], Op::kSqrt) ? RootOf(r, div->inputs[1])
+                                                                     : std::nullopt;
     if (root) root->reciprocal = true;
     return root;
   }
@@ -56,7 +58,8 @@ Affined FollowScale(const Rewriter& r, NodeId core, int64_t axes, bool with_bias
   // A vector over exactly the normalized axes, known before the node that reads it.
   auto fits = [&](ValueId v) {
     const auto& s = graph[v].shape;
-    return s && static_cast<int64_t>(s->size()) == axes && std::ranges::equal(*s, std::span(shape).last(s->size()));
+    return s && static_cast<int64_t>(s->size()) == axes &&
+           std::ranges::equal(*s, std::span(shape).last(s->size()));
   };
   auto follow = [&](Op op, ValueId& operand) {
     const ValueId now = graph[out.last].outputs[0];

@@ -14,16 +14,19 @@ size_t Index(ValueId id) { return static_cast<size_t>(id.index); }
 // Captured values of a subgraph get the names that the graph around it now uses.
 void RenameCaptured(Graph& graph, const std::unordered_map<std::string, std::string>& renames) {
   std::unordered_map<std::string, ValueId> by_name;
-  for (size_t i = 0; i < graph.values.size(); ++i) by_name.emplace(graph.values[i].name, ValueId(i));
+  for (size_t i = 0; i < graph.values.size(); ++i)
+    by_name.emplace(graph.values[i].name, ValueId(i));
   Names names(graph);
   std::vector<ValueId> forward(graph.values.size());
   bool merged = false;
   for (size_t i = 0; i < graph.values.size(); ++i) {
     Value& value = graph.values[i];
-    const auto found = value.kind == ValueKind::kCaptured ? renames.find(value.name) : renames.end();
+    const auto found =
+        value.kind == ValueKind::kCaptured ? renames.find(value.name) : renames.end();
     if (found == renames.end()) continue;
     const auto other = by_name.find(found->second);
-    // Another value may have the name already: the same one captured twice, or a local that makes way.
+    // Another value may have the name already: the same one captured twice, or a local that makes
+    // way.
     if (other != by_name.end() && other->second != ValueId(i)) {
       Value& holder = graph[other->second];
       const bool moves = holder.kind == ValueKind::kCaptured && renames.contains(holder.name);
@@ -67,7 +70,8 @@ Rewriter::Rewriter(Graph& g) : graph(g), names_(g) {
 }
 
 const Node* Rewriter::Def(ValueId id) const {
-  if (!id.valid() || graph[id].kind != ValueKind::kComputed || !graph[id].producer.valid()) return nullptr;
+  if (!id.valid() || graph[id].kind != ValueKind::kComputed || !graph[id].producer.valid())
+    return nullptr;
   return &graph[graph[id].producer];
 }
 
@@ -117,18 +121,20 @@ ValueId Rewriter::NewComputed(std::string_view name) {
   return id;
 }
 
-ValueId Rewriter::Insert(NodeId at, Op op, std::vector<ValueId> inputs, std::string_view name, ValueId like,
-                         std::vector<Attribute> attributes) {
+ValueId Rewriter::Insert(NodeId at, Op op, std::vector<ValueId> inputs, std::string_view name,
+                         ValueId like, std::vector<Attribute> attributes) {
   const ValueId id = NewComputed(name);
   graph[id].dtype = graph[like].dtype;
   graph[id].shape = graph[like].shape;
-  Node node{.op = op, .op_name = std::string(OpName(op)), .inputs = std::move(inputs), .outputs = {id}};
+  Node node{
+      .op = op, .op_name = std::string(OpName(op)), .inputs = std::move(inputs), .outputs = {id}};
   for (Attribute& a : attributes) SetAttribute(node, std::move(a.name), std::move(a.value));
   InsertNode(at, std::move(node));
   return id;
 }
 
-void Rewriter::Become(NodeId id, Op op, std::vector<ValueId> inputs, std::vector<Attribute> attributes) {
+void Rewriter::Become(NodeId id, Op op, std::vector<ValueId> inputs,
+                      std::vector<Attribute> attributes) {
   Node& node = graph[id];
   node.op = op;
   node.domain.clear();
@@ -153,7 +159,8 @@ void Rewriter::FixSubgraphs(const std::vector<std::string>& old_names) {
 
 int Rewriter::Finish() {
   if (changes_ == 0 && inserted_.empty()) return 0;
-  const bool subgraphs = std::ranges::any_of(graph.nodes, [](const Node& n) { return !Subgraphs(n).empty(); });
+  const bool subgraphs =
+      std::ranges::any_of(graph.nodes, [](const Node& n) { return !Subgraphs(n).empty(); });
   std::vector<std::string> old_names;
   if (subgraphs) {
     for (const Value& value : graph.values) old_names.push_back(value.name);
@@ -199,19 +206,23 @@ std::optional<double> ScalarOf(const Graph& graph, ValueId id) {
   return ElemAsDouble(tensor, 0);
 }
 
-bool Near(double a, double b) { return std::abs(a - b) <= 1e-3 * std::max(std::abs(a), std::abs(b)); }
+bool Near(double a, double b) {
+  return std::abs(a - b) <= 1e-3 * std::max(std::abs(a), std::abs(b));
+}
 
 bool SameShape(const Graph& graph, ValueId a, ValueId b) {
-  return a.valid() && b.valid() && graph[a].shape && graph[b].shape && *graph[a].shape == *graph[b].shape &&
-         graph[a].dtype && graph[a].dtype == graph[b].dtype;
+  return a.valid() && b.valid() && graph[a].shape && graph[b].shape &&
+         *graph[a].shape == *graph[b].shape && graph[a].dtype && graph[a].dtype == graph[b].dtype;
 }
 
 std::optional<std::pair<ValueId, double>> WithScalar(const Rewriter& r, ValueId id, Op op) {
   const Node* node = r.Def(id, op);
   if (!node || node->inputs.size() != 2) return std::nullopt;
-  if (const auto value = ScalarOf(r.graph, node->inputs[1])) return std::pair(node->inputs[0], *value);
+  if (const auto value = ScalarOf(r.graph, node->inputs[1]))
+    return std::pair(node->inputs[0], *value);
   const bool commutes = op == Op::kAdd || op == Op::kMul || op == Op::kMax || op == Op::kMin;
-  if (const auto value = ScalarOf(r.graph, node->inputs[0]); value && commutes) return std::pair(node->inputs[1], *value);
+  if (const auto value = ScalarOf(r.graph, node->inputs[0]); value && commutes)
+    return std::pair(node->inputs[1], *value);
   return std::nullopt;
 }
 
@@ -226,7 +237,8 @@ Factors FactorsOf(const Rewriter& r, ValueId id) {
       out.coefficient *= *scalar;
     } else if (const Node* mul = r.Def(at, Op::kMul); mul && steps < kMax) {
       open.insert(open.end(), mul->inputs.begin(), mul->inputs.end());
-    } else if (const auto div = WithScalar(r, at, Op::kDiv); div && div->second != 0 && steps < kMax) {
+    } else if (const auto div = WithScalar(r, at, Op::kDiv);
+               div && div->second != 0 && steps < kMax) {
       out.coefficient /= div->second;
       open.push_back(div->first);
     } else {

@@ -1,8 +1,10 @@
-// What the rewrites share: a view of the graph with its uses, and changes that are applied together.
+// What the rewrites share: a view of the graph with its uses, and changes that are applied
+// together.
 //
 // A rewrite walks the nodes in order and changes them in place, reroutes values (Replace) or adds
-// nodes (Insert); Finish() carries all of it out in one sweep, so a pass costs linear time. A node that
-// is changed in place only gets operands that are defined before it, hence the order stays topological.
+// nodes (Insert); Finish() carries all of it out in one sweep, so a pass costs linear time. A node
+// that is changed in place only gets operands that are defined before it, hence the order stays
+// topological.
 #pragma once
 
 #include <optional>
@@ -37,7 +39,8 @@ class Rewriter {
                  std::vector<Attribute> attributes = {});
   void InsertNode(NodeId at, Node node) { inserted_.emplace_back(at, std::move(node)); }
   // The node becomes another one with the same outputs.
-  void Become(NodeId id, Op op, std::vector<ValueId> inputs, std::vector<Attribute> attributes = {});
+  void Become(NodeId id, Op op, std::vector<ValueId> inputs,
+              std::vector<Attribute> attributes = {});
   void Changed() { ++changes_; }
   Names& names() { return names_; }
 
@@ -50,9 +53,9 @@ class Rewriter {
   void Grow();
   void FixSubgraphs(const std::vector<std::string>& old_names);
   std::vector<uint32_t> uses_;
-  std::vector<NodeId> user_;            // the last reader
+  std::vector<NodeId> user_;  // the last reader
   std::vector<bool> output_;
-  std::vector<ValueId> forward_;        // invalid: itself
+  std::vector<ValueId> forward_;  // invalid: itself
   std::vector<std::pair<NodeId, Node>> inserted_;
   Names names_;
   int changes_ = 0;

@@ -1,4 +1,5 @@
-// x / sqrt(mean(x^2) + epsilon) [* scale] (Zhang and Sennrich, "Root mean square layer normalization").
+// x / sqrt(mean(x^2) + epsilon) [* scale] (Zhang and Sennrich, "Root mean square layer
+// normalization").
 
 #include "graph/rewrites/norm_parts.h"
 

@@ -32,9 +32,11 @@ std::string_view KeyOf(const Graph& graph, size_t n) {
 void SortNodes(Graph& graph) {
   const size_t count = graph.nodes.size();
   std::unordered_map<std::string_view, NodeId> producers;  // for names that subgraphs capture
-  const bool captures = std::ranges::any_of(graph.nodes, [](const Node& node) { return !Subgraphs(node).empty(); });
+  const bool captures =
+      std::ranges::any_of(graph.nodes, [](const Node& node) { return !Subgraphs(node).empty(); });
   for (const Value& value : graph.values) {
-    if (captures && value.kind == ValueKind::kComputed) producers.emplace(value.name, value.producer);
+    if (captures && value.kind == ValueKind::kComputed)
+      producers.emplace(value.name, value.producer);
   }
   std::vector<std::vector<size_t>> users(count);
   std::vector<size_t> waiting(count, 0);
@@ -48,7 +50,8 @@ void SortNodes(Graph& graph) {
     }
     for (const auto& inner : Subgraphs(graph.nodes[n])) {
       for (const Value& value : inner->values) {
-        const auto found = value.kind == ValueKind::kCaptured ? producers.find(value.name) : producers.end();
+        const auto found =
+            value.kind == ValueKind::kCaptured ? producers.find(value.name) : producers.end();
         if (found != producers.end()) depends(n, found->second);
       }
     }
@@ -129,7 +132,8 @@ Status Simplify(Graph& graph, const Evaluator& evaluate) {
     int changes = 0;
     for (const Rewrite& rewrite : kRewrites) {
       auto here = ApplyEverywhere(graph, rewrite, evaluate);
-      if (!here.ok()) return std::move(here.status()).Because(fmt::format("in the rewrite {}", rewrite.name));
+      if (!here.ok())
+        return std::move(here.status()).Because(fmt::format("in the rewrite {}", rewrite.name));
       if (*here > 0) WEFT_TRY(InferShapes(graph));
       changes += *here;
     }

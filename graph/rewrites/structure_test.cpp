@@ -22,50 +22,65 @@ Graph Simplified(const std::string& text, const Evaluator& evaluate = Refuse) {
 
 TEST(FoldConstants, ShapeArithmetic) {
   const Graph g = Simplified(
-      "graph g (x: f32[2, 3, 4]) -> (y) {\ni: i64[] = const(0)\nm: i64[1] = const(-1)\naxes: i64[1] = const(0)\n"
-      "s = Shape(x)\na = Gather(s, i) {axis = 0}\nb = Unsqueeze(a, axes)\nc = Concat(b, m) {axis = 0}\ny = Reshape(x, c)\n}");
+      "graph g (x: f32[2, 3, 4]) -> (y) {\ni: i64[] = const(0)\nm: i64[1] = const(-1)\naxes: "
+      "i64[1] = const(0)\n"
+      "s = Shape(x)\na = Gather(s, i) {axis = 0}\nb = Unsqueeze(a, axes)\nc = Concat(b, m) {axis = "
+      "0}\ny = Reshape(x, c)\n}");
   EXPECT_EQ(OpsOf(g), "Reshape");
   EXPECT_EQ(TypeOf(g, "y"), "f32[2, 12]");
 }
 
 TEST(FoldConstants, AsksTheEvaluator) {
   int calls = 0;
-  const Evaluator evaluate = [&](const Graph& graph, const Node& node, std::span<const Tensor* const> in) -> Result<std::vector<Tensor>> {
+  const Evaluator evaluate = [&](const Graph& graph, const Node& node,
+                                 std::span<const Tensor* const> in) -> Result<std::vector<Tensor>> {
     ++calls;
     EXPECT_EQ(node.op, Op::kRelu);
     EXPECT_EQ(graph[node.inputs[0]].name, "w");
     return std::vector<Tensor>{*in[0]};
   };
-  const Graph g = Simplified("graph g (x: f32[2]) -> (y) {\nw: f32[2] = const(1, 2)\na = Relu(w)\ny = Add(x, a)\n}", evaluate);
+  const Graph g = Simplified(
+      "graph g (x: f32[2]) -> (y) {\nw: f32[2] = const(1, 2)\na = Relu(w)\ny = Add(x, a)\n}",
+      evaluate);
   EXPECT_EQ(OpsOf(g), "Add");
   EXPECT_EQ(calls, 1);
 }
 
 TEST(FoldConstants, NothingHuge) {
-  const Evaluator never = [](const Graph&, const Node&, std::span<const Tensor* const>) -> Result<std::vector<Tensor>> {
+  const Evaluator never = [](const Graph&, const Node&,
+                             std::span<const Tensor* const>) -> Result<std::vector<Tensor>> {
     ADD_FAILURE() << "asked for a tensor of 4 GB";
     return Unsupported("");
   };
-  const Graph g = Simplified("graph g () -> (y) {\ns: i64[1] = const(1000000000)\na = ConstantOfShape(s)\ny = Relu(a)\n}", never);
+  const Graph g = Simplified(
+      "graph g () -> (y) {\ns: i64[1] = const(1000000000)\na = ConstantOfShape(s)\ny = Relu(a)\n}",
+      never);
   EXPECT_EQ(OpsOf(g), "ConstantOfShape Relu");
 }
 
 TEST(FoldConstants, RandomStays) {
-  EXPECT_EQ(OpsOf(Simplified("graph g () -> (y) {\na = RandomNormal() {shape = [2]}\nb = RandomNormal() {shape = [2]}\ny = Add(a, b)\n}")),
+  EXPECT_EQ(OpsOf(Simplified("graph g () -> (y) {\na = RandomNormal() {shape = [2]}\nb = "
+                             "RandomNormal() {shape = [2]}\ny = Add(a, b)\n}")),
             "RandomNormal RandomNormal Add");
 }
 
 TEST(DropNoOps, EachKind) {
   const Graph g = Simplified(
-      "graph g (x: f32[2, 3]) -> (y) {\nz: i64[4] = const(0, 0, 0, 0)\ns: i64[2] = const(2, 3)\none: f32[] = const(1)\n"
-      "st: i64[2] = const(0, 0)\nen: i64[2] = const(9223372036854775807, 3)\nr: i64[2] = const(1, 1)\n"
-      "a = Identity(x)\nb = Dropout(a)\nc = Cast(b) {to = 1}\nd = Reshape(c, s)\ne = Transpose(d) {perm = [0, 1]}\nf = Pad(e, z)\n"
-      "h = Slice(f, st, en)\ni = Expand(h, s)\nj = Tile(i, r)\nk = Concat(j) {axis = 0}\nl = Mul(k, one)\nm = Sum(l)\ny = Relu(m)\n}");
+      "graph g (x: f32[2, 3]) -> (y) {\nz: i64[4] = const(0, 0, 0, 0)\ns: i64[2] = const(2, "
+      "3)\none: f32[] = const(1)\n"
+      "st: i64[2] = const(0, 0)\nen: i64[2] = const(9223372036854775807, 3)\nr: i64[2] = const(1, "
+      "1)\n"
+      "a = Identity(x)\nb = Dropout(a)\nc = Cast(b) {to = 1}\nd = Reshape(c, s)\ne = Transpose(d) "
+      "{perm = [0, 1]}\nf = Pad(e, z)\n"
+      "h = Slice(f, st, en)\ni = Expand(h, s)\nj = Tile(i, r)\nk = Concat(j) {axis = 0}\nl = "
+      "Mul(k, one)\nm = Sum(l)\ny = Relu(m)\n}");
   EXPECT_EQ(OpsOf(g), "Relu");
 }
 
 TEST(DropNoOps, OutputsKeepTheirNames) {
-  const Graph g = Simplified("graph g (x: f32[2]) -> (y, z, w) {\na = Relu(x)\ny = Identity(a)\nz = Identity(a)\nw = Identity(x)\n}");
+  const Graph g = Simplified(
+      "graph g (x: f32[2]) -> (y, z, w) {\na = Relu(x)\ny = Identity(a)\nz = Identity(a)\nw = "
+      "Identity(x)\n}");
   EXPECT_EQ(g[g.outputs[0]].name, "y");
   EXPECT_EQ(g[g.outputs[1]].name, "z");
   EXPECT_EQ(g[g.outputs[2]].name, "w");
@@ -74,29 +89,38 @@ TEST(DropNoOps, OutputsKeepTheirNames) {
 
 TEST(CommonSubexpressions, EqualNodesAndConstants) {
   const Graph g = Simplified(
-      "graph g (x: f32[2]) -> (y) {\nc: f32[] = const(2)\nd: f32[] = const(2)\na = Pow(x, c)\nb = Pow(x, d)\ny = Add(a, b)\n}");
+      "graph g (x: f32[2]) -> (y) {\nc: f32[] = const(2)\nd: f32[] = const(2)\na = Pow(x, c)\nb = "
+      "Pow(x, d)\ny = Add(a, b)\n}");
   EXPECT_EQ(OpsOf(g), "Pow Add");
-  const Graph h = Simplified("graph g (x: f32[2, 2]) -> (y) {\na = Softmax(x) {axis = 0}\nb = Softmax(x) {axis = 1}\ny = Add(a, b)\n}");
+  const Graph h = Simplified(
+      "graph g (x: f32[2, 2]) -> (y) {\na = Softmax(x) {axis = 0}\nb = Softmax(x) {axis = 1}\ny = "
+      "Add(a, b)\n}");
   EXPECT_EQ(OpsOf(h), "Softmax Softmax Add");
 }
 
 TEST(ComposeTransposes, PairsAndInverses) {
-  EXPECT_EQ(OpsOf(Simplified("graph g (x: f32[2, 3, 4]) -> (y) {\na = Transpose(x) {perm = [1, 2, 0]}\nb = Transpose(a) {perm = [2, 0, 1]}\ny = Relu(b)\n}")), "Relu");
-  const Graph g = Simplified("graph g (x: f32[2, 3, 4]) -> (y) {\na = Transpose(x) {perm = [1, 2, 0]}\ny = Transpose(a) {perm = [1, 0, 2]}\n}");
+  EXPECT_EQ(OpsOf(Simplified("graph g (x: f32[2, 3, 4]) -> (y) {\na = Transpose(x) {perm = [1, 2, "
+                             "0]}\nb = Transpose(a) {perm = [2, 0, 1]}\ny = Relu(b)\n}")),
+            "Relu");
+  const Graph g = Simplified(
+      "graph g (x: f32[2, 3, 4]) -> (y) {\na = Transpose(x) {perm = [1, 2, 0]}\ny = Transpose(a) "
+      "{perm = [1, 0, 2]}\n}");
   EXPECT_EQ(OpsOf(g), "Transpose");
   EXPECT_EQ(TypeOf(g, "y"), "f32[4, 3, 2]");
 }
 
 TEST(ComposeReshapes, Chain) {
   const Graph g = Simplified(
-      "graph g (x: f32[b, 3, 4]) -> (y) {\nsymbol b\na1: i64[1] = const(0)\ns: i64[2] = const(0, -1)\n"
+      "graph g (x: f32[b, 3, 4]) -> (y) {\nsymbol b\na1: i64[1] = const(0)\ns: i64[2] = const(0, "
+      "-1)\n"
       "a = Unsqueeze(x, a1)\nc = Flatten(a) {axis = 2}\nd = Squeeze(a, a1)\ny = Reshape(d, s)\n}");
   EXPECT_EQ(OpsOf(g), "Reshape");
   EXPECT_EQ(TypeOf(g, "y"), "f32[b, 12]");
 }
 
 constexpr const char* kIf =
-    "graph g (x: f32[2, 3]) -> (y) {\nk: f32[] = const(2)\ns = Shape(x)\nz = Size(s)\ntwo: i64[] = const(2)\n"
+    "graph g (x: f32[2, 3]) -> (y) {\nk: f32[] = const(2)\ns = Shape(x)\nz = Size(s)\ntwo: i64[] = "
+    "const(2)\n"
     "c = Equal(z, two)\nr = Relu(x)\ny = If(c) {else_branch = graph1, then_branch = graph2}\n"
     "subgraph graph1 no () -> (e) {\ncaptured x\naxes: i64[1] = const(0)\ne = Squeeze(x, axes)\n}\n"
     "subgraph graph2 yes () -> (t) {\ncaptured r\ncaptured k\na = Mul(r, k)\nt = Sigmoid(a)\n}\n}";
@@ -109,7 +133,8 @@ TEST(InlineIf, KnownCondition) {  // the branch that is never taken is wrong, as
 
 TEST(InlineIf, CapturedNamesFollow) {  // Identity goes, and the branch must capture what it copied
   const Graph g = Simplified(
-      "graph g (c: bool[], x: f32[2]) -> (y) {\na = Relu(x)\nb = Identity(a)\ny = If(c) {else_branch = graph1, then_branch = graph2}\n"
+      "graph g (c: bool[], x: f32[2]) -> (y) {\na = Relu(x)\nb = Identity(a)\ny = If(c) "
+      "{else_branch = graph1, then_branch = graph2}\n"
       "subgraph graph1 no () -> (e) {\ncaptured a\ne = Neg(a)\n}\n"
       "subgraph graph2 yes () -> (t) {\ncaptured a\ncaptured b\nt = Add(a, b)\n}\n}");
   EXPECT_EQ(OpsOf(g), "Relu If");
@@ -117,8 +142,12 @@ TEST(InlineIf, CapturedNamesFollow) {  // Identity goes, and the branch must cap
 
 TEST(Simplify, AnyOrderOfNodesGivesTheSameGraph) {
   const std::string head = "graph g (x: f32[2, 2]) -> (y) {\nw: f32[] = const(3)\n";
-  const Graph a = Simplified(head + "a = Relu(x)\nb = Neg(x)\nc = Mul(a, w)\nd = Mul(b, w)\ne = Mul(x, w)\nf = Add(c, d)\ny = Add(f, e)\n}");
-  const Graph b = Simplified(head + "e = Mul(x, w)\nb = Neg(x)\nd = Mul(b, w)\na = Relu(x)\nc = Mul(a, w)\nf = Add(c, d)\ny = Add(f, e)\n}");
+  const Graph a = Simplified(head +
+                             "a = Relu(x)\nb = Neg(x)\nc = Mul(a, w)\nd = Mul(b, w)\ne = Mul(x, "
+                             "w)\nf = Add(c, d)\ny = Add(f, e)\n}");
+  const Graph b = Simplified(head +
+                             "e = Mul(x, w)\nb = Neg(x)\nd = Mul(b, w)\na = Relu(x)\nc = Mul(a, "
+                             "w)\nf = Add(c, d)\ny = Add(f, e)\n}");
   EXPECT_EQ(Printed(a), Printed(b));
 }
 
@@ -132,14 +161,16 @@ TEST(Simplify, TwiceIsOnce) {
 TEST(Simplify, LongChain) {
   Graph g;
   ValueId last = AddInput(g, "x", Dtype::kF32, {2, 3});
-  for (int i = 0; i < 20'000; ++i) last = AddNode(g, i % 3 ? Op::kRelu : Op::kSigmoid, {last}, "v" + std::to_string(i));
+  for (int i = 0; i < 20'000; ++i)
+    last = AddNode(g, i % 3 ? Op::kRelu : Op::kSigmoid, {last}, "v" + std::to_string(i));
   g.outputs = {last};
   const auto start = std::chrono::steady_clock::now();
   ASSERT_TRUE(InferShapes(g).ok());
   ASSERT_TRUE(Simplify(g, Refuse).ok());
   EXPECT_TRUE(Verify(g).ok());
   EXPECT_EQ(g.nodes.size(), 20'000u);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));  // quadratic time would take longer
+  EXPECT_LT(std::chrono::steady_clock::now() - start,
+            std::chrono::seconds(60));  // quadratic time would take longer
 }
 
 }  // namespace
