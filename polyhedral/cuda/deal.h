@@ -1,0 +1,23 @@
+// Small steps of a mapping, on a nest that is being changed.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "polyhedral/loops/loop_nest.h"
+
+namespace weft::polyhedral::cuda {
+
+constexpr int64_t kSharedBytes = 48 << 10;  // of a block, by default (CUDA C++ Programming Guide)
+
+// The loop's iterations, `count` at a time along `inner`, each such part an iteration of `outer`.
+// A loop that is one part needs no outer loop. Gives the statement that stands in its place.
+loops::StmtId Deal(loops::LoopNest& nest, loops::StmtId loop, loops::LoopKind outer,
+                   loops::LoopKind inner, int64_t count);
+loops::StmtId AddBarrier(loops::LoopNest& nest);
+loops::StmtId AddSingle(loops::LoopNest& nest, std::vector<loops::StmtId> body);
+// The trip count, at least 1: exact if it is constant, a guess if it depends on params, else 1.
+int64_t TripOf(const loops::LoopNest& nest, loops::StmtId loop);
+int64_t RoundUpToWarps(int64_t threads, int64_t most);
+
+}  // namespace weft::polyhedral::cuda

@@ -1,0 +1,186 @@
+#include "polyhedral/cuda/map.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "polyhedral/cuda/deal.h"
+#include "polyhedral/cuda/rows.h"
+#include "polyhedral/loops/ranges.h"
+
+namespace weft::polyhedral {
+
+using loops::LoopKind;
+using loops::LoopNest;
+using loops::Stmt;
+using loops::StmtId;
+using loops::StmtKind;
+
+namespace cuda {
+
+StmtId Deal(LoopNest& nest, StmtId loop, LoopKind outer, LoopKind inner, int64_t count) {
+  const int64_t trip = loops::ConstantTrip(nest[loop]);
+  if (trip >= 0 && trip <= count) {
+    nest.stmts[loop.index].loop = inner;
+    return loop;
+  }
+  const Var base = loops::AddVar(nest, nest.vars[nest[loop].var] + "_base");
+  Stmt& s = nest.stmts[loop.index];
+  Stmt parts{.kind = StmtKind::kFor,
+             .var = base,
+             .lo = s.lo,
+             .hi = s.hi,
+             .step = s.step * count,
+             .loop = outer,
+             .body = {loop}};
+  s.lo = {Affine::OfVar(base)};
+  s.hi.insert(s.hi.begin(), Affine::OfVar(base) + s.step * count);
+  s.loop = inner;
+  return loops::AddStmt(nest, std::move(parts));
+}
+
+StmtId AddBarrier(LoopNest& nest) { return loops::AddStmt(nest, {.kind = StmtKind::kBarrier}); }
+
+StmtId AddSingle(LoopNest& nest, std::vector<StmtId> body) {
+  return loops::AddStmt(nest, {.kind = StmtKind::kSingle, .body = std::move(body)});
+}
+
+int64_t TripOf(const LoopNest& nest, StmtId loop) {
+  constexpr int64_t kParamGuess = 64;
+  const Stmt& s = nest[loop];
+  const int64_t trip = loops::ConstantTrip(s);
+  if (trip >= 0 || s.lo.size() != 1 || s.hi.size() != 1) return std::max<int64_t>(1, trip);
+  std::vector<Var> used;
+  const Affine length = CeilDiv(s.hi[0] - s.lo[0], s.step);
+  length.CollectVars(used);
+  if (used.back() >= nest.params) return 1;
+  const std::vector<int64_t> guess(static_cast<size_t>(nest.params), kParamGuess);
+  return std::max<int64_t>(1, length.Eval(guess));
+}
+
+int64_t RoundUpToWarps(int64_t threads, int64_t most) {
+  constexpr int64_t kWarp = 32;
+  return std::clamp((threads + kWarp - 1) / kWarp * kWarp, kWarp, most);
+}
+
+}  // namespace cuda
+
+namespace {
+
+constexpr int64_t kTeam = 512;        // threads of a block that is alone
+constexpr int64_t kMostThreads = 256;
+constexpr int64_t kBlocksWanted = 264;  // two for each multiprocessor of an H100 (its datasheet: 132)
+// Below so many iterations, a thread for each leaves most of a device idle (132 x 128 lanes).
+constexpr int64_t kFewIterations = 16384;
+constexpr int64_t kLongRow = 32;
+
+// What stands at the top of a nest, marks aside.
+struct Outline {
+  std::vector<StmtId> parallel;  // outermost loops of parallel bands
+  bool has_more = false;         // barriers, singles, loops around parallel loops
+};
+
+void Survey(const LoopNest& nest, const std::vector<StmtId>& body, bool nested, Outline& outline) {
+  for (const StmtId id : body) {
+    const Stmt& s = nest[id];
+    if (s.kind == StmtKind::kFor && s.loop == LoopKind::kParallel) {
+      outline.parallel.push_back(id);
+      outline.has_more |= nested;
+      continue;
+    }
+    outline.has_more |= s.kind == StmtKind::kBarrier || s.kind == StmtKind::kSingle;
+    Survey(nest, s.body, nested || s.kind != StmtKind::kMark, outline);
+    Survey(nest, s.otherwise, true, outline);
+  }
+}
+
+int64_t BandTrip(const LoopNest& nest, StmtId outermost) {
+  int64_t trip = 1;
+  for (const StmtId id : loops::ParallelBand(nest, outermost)) trip *= cuda::TripOf(nest, id);
+  return trip;
+}
+
+void Replace(LoopNest& nest, std::vector<StmtId>& body, StmtId from, StmtId to) {
+  for (StmtId& id : body) {
+    if (id == from) {
+      id = to;
+    } else {
+      Replace(nest, nest.stmts[id.index].body, from, to);
+      Replace(nest, nest.stmts[id.index].otherwise, from, to);
+    }
+  }
+}
+
+// The band's innermost loop along threads, the others one after another.
+StmtId DealBand(LoopNest& nest, StmtId outermost, LoopKind outer, int64_t threads) {
+  const std::vector<StmtId> band = loops::ParallelBand(nest, outermost);
+  for (const StmtId id : band) nest.stmts[id.index].loop = LoopKind::kSerial;
+  const StmtId innermost = cuda::Deal(nest, band.back(), outer, LoopKind::kThreadX, threads);
+  if (band.size() == 1) return innermost;
+  nest.stmts[band[band.size() - 2].index].body = {innermost};
+  return outermost;
+}
+
+Mapped MapGrid(LoopNest nest, StmtId outermost) {
+  const std::vector<StmtId> band = loops::ParallelBand(nest, outermost);
+  const int64_t width = BandTrip(nest, outermost);
+  const int64_t threads = cuda::RoundUpToWarps(width / kBlocksWanted, kMostThreads);
+  const StmtId dealt = DealBand(nest, outermost, LoopKind::kBlockX, threads);
+  // The next loops outwards are blocks too, as far as a grid has axes.
+  for (size_t k = 1; k < band.size() && k < 3; ++k) {
+    nest.stmts[band[band.size() - 1 - k].index].loop =
+        k == 1 ? LoopKind::kBlockY : LoopKind::kBlockZ;
+  }
+  Replace(nest, nest.body, outermost, dealt);
+  return {.mapping = CudaMapping::kGrid, .width = width, .nest = std::move(nest)};
+}
+
+Mapped MapBlock(LoopNest nest, const Outline& outline) {
+  int64_t width = 1;
+  for (const StmtId outermost : outline.parallel) {
+    const StmtId innermost = loops::ParallelBand(nest, outermost).back();
+    const int64_t threads = cuda::RoundUpToWarps(cuda::TripOf(nest, innermost), kTeam);
+    width = std::max(width, std::min(threads, cuda::TripOf(nest, innermost)));
+    const StmtId dealt = DealBand(nest, outermost, LoopKind::kSerial, threads);
+    Replace(nest, nest.body, outermost, dealt);
+  }
+  // A block with one thread would do, but a launch is said by loops alone.
+  Stmt block{.kind = StmtKind::kFor, .var = loops::AddVar(nest, "block"), .lo = {0}, .hi = {1},
+             .loop = LoopKind::kBlockX, .body = std::move(nest.body)};
+  nest.body = {loops::AddStmt(nest, std::move(block))};
+  return {.mapping = CudaMapping::kBlock, .width = width, .nest = std::move(nest)};
+}
+
+}  // namespace
+
+std::string_view CudaMappingName(CudaMapping mapping) {
+  constexpr std::string_view kNames[] = {"grid", "rows", "block"};
+  return kNames[static_cast<size_t>(mapping)];
+}
+
+Result<Mapped> MapNest(const LoopNest& nest) {
+  Outline outline;
+  Survey(nest, nest.body, false, outline);
+  const bool one_range = outline.parallel.size() == 1 && !outline.has_more &&
+                         loops::TeamScratchBytes(nest) <= cuda::kSharedBytes;
+  Mapped mapped;
+  if (one_range) {
+    mapped = MapGrid(nest, outline.parallel[0]);
+    if (mapped.width < kFewIterations) {
+      auto rows = cuda::MapRows(nest, outline.parallel[0]);
+      // A nest with register tiles may have no rows: an index that a thread chooses is no register.
+      if (rows && rows->longest >= kLongRow && loops::Verify(rows->nest).ok()) {
+        mapped = {.mapping = CudaMapping::kRows,
+                  .width = mapped.width * rows->longest,
+                  .nest = std::move(rows->nest)};
+      }
+    }
+  } else {
+    mapped = MapBlock(nest, outline);
+  }
+  Status status = loops::Verify(mapped.nest);
+  if (!status.ok()) return std::move(status).Because(fmt::format("as {}", CudaMappingName(mapped.mapping)));
+  return mapped;
+}
+
+}  // namespace weft::polyhedral

@@ -1,0 +1,49 @@
+// The mapping of a group to a grid: blocks and threads.
+//
+// A launch has no barrier across its blocks, so what a group's parallel loops exchange decides:
+//
+//   grid     one parallel range and nothing to wait for: its iterations are dealt to threads, T to a
+//            block. Temporaries are a thread's own
+//   rows     one parallel range with little in it: an iteration is a block, loops inside it that carry
+//            no dependence are its threads, barriers between them; temporaries are shared
+//   block    several ranges with barriers between them: one block runs them all, a team of T threads.
+//            What the ranges exchange is shared by the block
+//
+// That a mapping is right follows from what the nest says of itself: iterations of `parallel` loops are
+// independent, ranks meet at barriers, and a nest is right for a team of any size. The proof is again
+// Verify, and in tests the interpreter's check for races.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "polyhedral/loops/loop_nest.h"
+#include "polyhedral/schedule.h"
+
+namespace weft::polyhedral {
+
+enum class CudaMapping : uint8_t { kGrid, kRows, kBlock };
+std::string_view CudaMappingName(CudaMapping mapping);
+
+struct Mapped {
+  CudaMapping mapping = CudaMapping::kGrid;
+  int64_t width = 1;  // iterations that may run at once; for params a guess
+  loops::LoopNest nest;
+};
+
+// A nest written for a team of ranks, on a grid. It must verify, and so will the result.
+Result<Mapped> MapNest(const loops::LoopNest& nest);
+
+// A group on a grid: choices made for width rather than for caches, each checked by isl, lowered and
+// mapped; the widest wins. There is always one, by the identity schedule.
+struct CudaScheduled {
+  Choice choice;
+  ScheduleTree tree;
+  Mapped mapped;
+  std::vector<Refusal> refusals;
+};
+Result<CudaScheduled> MapToCuda(const ScheduleRequest& request, const ScheduleLimits& limits = {});
+
+}  // namespace weft::polyhedral

@@ -1,0 +1,28 @@
+// An iteration of a parallel loop as a block of threads.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "polyhedral/loops/loop_nest.h"
+
+namespace weft::polyhedral::cuda {
+
+struct Rows {
+  loops::LoopNest nest;
+  int64_t longest = 1;  // of the loops inside that became threads
+};
+
+// The body of an iteration falls into pieces, with barriers between those that depend on each other:
+//
+//   a loop without dependences: its innermost loop along threads
+//   a reduction into one cell: each thread reduces its share, then halves are folded onto each other
+//     in shared memory. The order is fixed by the number of threads
+//   a loop around such pieces: all threads run it together
+//   anything else: one thread
+//
+// What pieces exchange moves to shared space. nullopt if that does not fit, or if the parallel band
+// has more loops than a grid has axes.
+std::optional<Rows> MapRows(loops::LoopNest nest, loops::StmtId outermost);
+
+}  // namespace weft::polyhedral::cuda
