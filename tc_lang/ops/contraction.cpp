@@ -1,13 +1,8 @@
 // Matrix products.
 #include "tc_lang/ops/families.h"
+#include "tc_lang/ops/indexing.h"
 
 namespace weft::tc::ops {
-namespace {
-
-struct MatrixProduct {
-  Operand a, b, y;
-  Subs at, at_a, at_b;   // y(…, m, n), a(…, m, k), b(…, k, n)
-};
 
 // Operands of rank 1 lack m or n; the axes before the last two are broadcast.
 MatrixProduct MakeProduct(Writer& w, const Operand& a, const Operand& b, const Operand& y) {
@@ -34,28 +29,10 @@ MatrixProduct MakeProduct(Writer& w, const Operand& a, const Operand& b, const O
   return p;
 }
 
-}  // namespace
-
 void MatMul(Writer& w) {
   const MatrixProduct p = MakeProduct(w, w.In(0), w.In(1), w.Out());
   if (!w.ok()) return;
   w.Reduce("contraction", p.y, p.at, "+=!", fmt::format("{} * {}", w.At(p.a, p.at_a), w.At(p.b, p.at_b)));
-}
-
-// Zero points are scalars, or one a row of a, one a column of b.
-void MatMulInteger(Writer& w) {
-  const MatrixProduct p = MakeProduct(w, w.In(0), w.In(1), w.Out());
-  if (!w.ok()) return;
-  const auto centred = [&](const Operand& x, const Subs& at, size_t zero_point, const std::string& line) {
-    std::string value = Cast(Dtype::kI32, w.At(x, at));
-    if (!w.Has(zero_point)) return value;
-    const Operand z = w.Arg(zero_point);
-    if (z.rank() > 1) w.Refuse("zero points of rank above 1");
-    const Subs sub = z.dims.empty() ? Subs{} : Subs{z.dims[0].IsOne() ? "0" : line};
-    return fmt::format("({} - {})", value, Cast(Dtype::kI32, w.At(z, sub)));
-  };
-  w.Reduce("contraction", p.y, p.at, "+=!",
-           fmt::format("{} * {}", centred(p.a, p.at_a, 2, "m"), centred(p.b, p.at_b, 3, "n")));
 }
 
 // alpha * a' * b' + beta * c

@@ -1,6 +1,6 @@
 // Convolutions. A padded tap is no tap: it is read through a guard and adds nothing.
 #include "tc_lang/ops/families.h"
-#include "tc_lang/ops/window.h"
+#include "tc_lang/ops/indexing.h"
 
 namespace weft::tc::ops {
 namespace {
@@ -32,25 +32,6 @@ void Conv(Writer& w) {
   const std::string product = fmt::format("{} * {}", w.At(x, Concat({"n", c.in}, win.at)),
                                           w.At(filter, Concat(c.filter, win.tap)));
   SumWithBias(w, TagOf(win), y, Concat({"n", c.out}, win.out), Guarded(win.guards, product, Lit(y.dtype, 0)));
-}
-
-// Zero points: of x a scalar, of the filter a scalar or one a channel.
-void ConvInteger(Writer& w) {
-  const Operand x = w.In(0), filter = w.In(1), y = w.Out();
-  const Windows win = MakeWindows(w, x, y, w.Extents(filter, 2));
-  const Channels c = MakeChannels(w, w.Extent(x, 1), w.Extent(y, 1), false);
-  if (!w.ok()) return;
-  w.Range("n", x.dims[0]);
-  const auto centred = [&](const Operand& t, const Subs& at, size_t zero_point, const std::string& channel) {
-    std::string value = Cast(Dtype::kI32, w.At(t, at));
-    if (!w.Has(zero_point)) return value;
-    const Operand z = w.Arg(zero_point);
-    const Subs sub = z.dims.empty() ? Subs{} : Subs{z.dims[0].IsOne() ? "0" : channel};
-    return fmt::format("({} - {})", value, Cast(Dtype::kI32, w.At(z, sub)));
-  };
-  const std::string product = fmt::format("{} * {}", centred(x, Concat({"n", c.in}, win.at), 2, "0"),
-                                          centred(filter, Concat(c.filter, win.tap), 3, c.out));
-  w.Reduce(TagOf(win), y, Concat({"n", c.out}, win.out), "+=!", Guarded(win.guards, product, "0"));
 }
 
 // Output o takes input i through tap t where o = i * stride + t * dilation - pad_lo, so

@@ -32,14 +32,12 @@ void CastTo(Writer& w);
 void Activation(Writer& w);
 void PRelu(Writer& w);
 
-// convolution.cpp, convolution_integer.cpp, conv_transpose.cpp
+// convolution.cpp
 void Conv(Writer& w);
-void ConvInteger(Writer& w);
 void ConvTranspose(Writer& w);
 
 // contraction.cpp, einsum.cpp
 void MatMul(Writer& w);
-void MatMulInteger(Writer& w);
 void Gemm(Writer& w);
 void Einsum(Writer& w);
 
@@ -103,11 +101,21 @@ void EyeLike(Writer& w);
 void ShapeOf(Writer& w);
 void SizeOf(Writer& w);
 
+// recurrent.cpp
+void Rnn(Writer& w);
+void Lstm(Writer& w);
+void Gru(Writer& w);
+
 // resize.cpp
 void Resize(Writer& w);
 
 // quantize.cpp
 void QuantizeLinear(Writer& w);
 void DequantizeLinear(Writer& w);
+void DynamicQuantizeLinear(Writer& w);
+void MatMulInteger(Writer& w);
+void ConvInteger(Writer& w);
+void QLinearMatMul(Writer& w);
+void QLinearConv(Writer& w);
 
 }  // namespace weft::tc::ops

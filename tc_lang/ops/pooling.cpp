@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "tc_lang/ops/families.h"
-#include "tc_lang/ops/window.h"
+#include "tc_lang/ops/indexing.h"
 
 namespace weft::tc::ops {
 namespace {

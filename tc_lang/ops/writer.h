@@ -103,6 +103,7 @@ class Writer {
 
   // Names and statements.
   Operand Temp(std::string_view suffix, Dtype dtype);        // named after the first output; at least f32
+  void Declare(const Operand& temp, const Dims& dims);       // where a recurrence reads it first
   Operand Const(std::string_view suffix, Dtype dtype, const Ints& shape, std::span<const double> elements);
   void Set(std::string_view tag, const Operand& y, const Subs& subs, const std::string& value);
   void Reduce(std::string_view tag, const Operand& y, const Subs& subs, std::string_view assign,

@@ -1,4 +1,4 @@
-// Sliding windows, as convolutions and poolings have them.
+// How operands are indexed: sliding windows, the channels of groups, matrix products.
 #pragma once
 
 #include <string>
@@ -38,5 +38,12 @@ struct Channels {
 };
 // The filter is [outs, ins / groups] for Conv, [ins, outs / groups] when transposed.
 Channels MakeChannels(Writer& w, int64_t ins, int64_t outs, bool transposed);
+
+// y(…, m, n) from a(…, m, k) and b(…, k, n), as MatMul has them.
+struct MatrixProduct {
+  Operand a, b, y;
+  Subs at, at_a, at_b;
+};
+MatrixProduct MakeProduct(Writer& w, const Operand& a, const Operand& b, const Operand& y);
 
 }  // namespace weft::tc::ops

@@ -1,4 +1,4 @@
-#include "tc_lang/ops/window.h"
+#include "tc_lang/ops/indexing.h"
 
 #include <algorithm>
 

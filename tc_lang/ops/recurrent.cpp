@@ -1,0 +1,230 @@
+// LSTM, GRU and RNN as recurrences over time: one loop over step t, whose first statements fetch the state
+// before it. The products with the inputs are no part of the loop.
+#include <algorithm>
+#include <cmath>
+
+#include "tc_lang/ops/families.h"
+
+namespace weft::tc::ops {
+namespace {
+
+// Activations with their default parameters, of {x}.
+struct Named {
+  std::string_view name, text;
+};
+constexpr Named kActivations[] = {
+    {"Elu", "({x} < 0.0 ? expm1({x}) : {x})"},
+    {"HardSigmoid", "max(0.0, min(1.0, 0.2 * {x} + 0.5))"},
+    {"LeakyRelu", "({x} < 0.0 ? 0.01 * {x} : {x})"},
+    {"Relu", "max({x}, 0.0)"},
+    {"Sigmoid", "sigmoid({x})"},
+    {"Softplus", "(max({x}, 0.0) + log1p(exp(-abs({x}))))"},
+    {"Softsign", "({x} / (1.0 + abs({x})))"},
+    {"Tanh", "tanh({x})"}};
+
+// One direction of the node. Indices: t step, b batch, j unit of the state.
+class Direction {
+ public:
+  Direction(Writer& w, int64_t number, bool reverse, int64_t gates, std::vector<std::string> activations)
+      : w_(w), number_(number), reverse_(reverse), gates_(gates), activations_(std::move(activations)),
+        batch_first_(w.Int("layout", 0) != 0), x_(w.In(0)), weights_(w.In(1)), recurrent_(w.In(2)) {
+    steps_ = w.Extent(x_, batch_first_ ? 1 : 0);
+    batches_ = x_.dims.empty() ? Dim(1) : x_.dims[batch_first_ ? 0 : 1];
+    units_ = w.Extent(recurrent_, 2);
+    clip_ = w.Float("clip", 0);
+    if (steps_ < 1) w.Refuse("no steps");
+    w_.Range("t", steps_);
+    w_.Range("b", batches_);
+    w_.Range("j", units_);
+    w_.Range("e", units_);
+  }
+
+  struct State {
+    Operand after, before;              // of step t
+  };
+  // Before the first step it is input `initial`, or zero.
+  State MakeState(std::string_view name, size_t initial) {
+    const State s{w_.Temp(name, x_.dtype), w_.Temp(fmt::format("{}_before", name), x_.dtype)};
+    w_.Declare(s.after, {steps_, batches_, units_});
+    const Subs at = batch_first_ ? Subs{"b", Number(), "j"} : Subs{Number(), "b", "j"};
+    const std::string first = w_.Has(initial) ? w_.At(w_.In(initial), at) : Lit(s.after.dtype, 0);
+    w_.Set("recurrence", s.before, Now(), fmt::format("t > 0 ? {} : {}", w_.At(s.after, {"t - 1", "b", "j"}), first));
+    return s;
+  }
+
+  // x * W, for all gates.
+  Operand FromInputs() {
+    const Operand out = w_.Temp("from_x", x_.dtype);
+    w_.Range("k", gates_ * units_);
+    w_.Range("c", w_.Extent(x_, 2));
+    const std::string place = reverse_ ? Length() + " - 1 - t" : "t";
+    std::string x = w_.At(x_, batch_first_ ? Subs{"b", place, "c"} : Subs{place, "b", "c"});
+    if (reverse_ && w_.Has(4)) x = fmt::format("({} ? {} : {})", Live(), x, Lit(x_.dtype, 0));
+    w_.Reduce("contraction", out, {"t", "b", "k"}, "+=!", fmt::format("{} * {}", x, w_.At(weights_, {Number(), "k", "c"})));
+    return out;
+  }
+  // `state` (an expression of b and e) * R, for `count` gates from `first` on.
+  Operand FromState(std::string_view name, const std::string& state, int64_t first, int64_t count) {
+    const Operand out = w_.Temp(name, x_.dtype);
+    w_.Range("k", count * units_);
+    const std::string row = Sum({{1, "k"}}, first * units_);
+    w_.Reduce("contraction", out, {"t", "b", "k"}, "+=!",
+              fmt::format("{} * {}", state, w_.At(recurrent_, {Number(), row, "e"})));
+    return out;
+  }
+
+  // Subscript of unit j of gate g.
+  std::string Unit(int64_t g) const { return Sum({{1, "j"}}, g * units_); }
+  std::string Part(const Operand& sums, int64_t g) { return w_.At(sums, {"t", "b", Unit(g)}); }
+  // The bias of the input or (half 1) of the state, with a plus in front.
+  std::string Bias(int64_t g, int64_t half) {
+    if (!w_.Has(3)) return "";
+    return " + " + w_.At(w_.In(3), {Number(), Unit(half * gates_ + g)});
+  }
+  // The clip bounds what enters the gates; the cell itself goes unclipped to its activation, as
+  // onnxruntime reads the standard.
+  std::string Activate(size_t which, std::string x, bool clipped = true) const {
+    if (clip_ > 0 && clipped) x = fmt::format("min(max({}, {}), {})", x, Lit(Dtype::kF32, -clip_), Lit(Dtype::kF32, clip_));
+    for (const Named& a : kActivations) {
+      if (a.name == activations_[which]) return fmt::format(fmt::runtime(a.text), fmt::arg("x", "(" + x + ")"));
+    }
+    w_.Refuse("the activation " + activations_[which]);
+    return x;
+  }
+  Operand Gate(std::string_view name, size_t activation, const std::string& sum) {
+    const Operand gate = w_.Temp(name, x_.dtype);
+    w_.Set("pointwise", gate, Now(), Activate(activation, sum));
+    return gate;
+  }
+  // A row that has ended keeps its state.
+  void Advance(const State& s, const std::string& next) {
+    w_.Set("recurrence", s.after, Now(),
+           w_.Has(4) ? fmt::format("{} ? {} : {}", Live(), next, w_.At(s.before, Now())) : next);
+  }
+
+  // Y(t): the state after the step that read x(t).
+  void WriteAll(const State& s) {
+    if (!w_.HasOut(0)) return;
+    const Operand y = w_.Out(0);
+    w_.Range("d", number_ + 1, number_);
+    const std::string at = reverse_ ? Length() + " - 1 - t" : "t";
+    std::string value = w_.At(s.after, {at, "b", "j"});
+    if (w_.Has(4)) value = fmt::format("t < {} ? {} : {}", Length(), value, Lit(y.dtype, 0));
+    w_.Set("copy", y, batch_first_ ? Subs{"b", "t", "d", "j"} : Subs{"t", "d", "b", "j"}, value);
+  }
+  void WriteLast(const State& s, size_t output) {
+    if (!w_.HasOut(output)) return;
+    w_.Range("d", number_ + 1, number_);
+    w_.Set("copy", w_.Out(output), batch_first_ ? Subs{"b", "d", "j"} : Subs{"d", "b", "j"},
+           w_.At(s.after, {std::to_string(steps_ - 1), "b", "j"}));
+  }
+
+  static Subs Now() { return {"t", "b", "j"}; }
+  std::string Number() const { return std::to_string(number_); }
+
+ private:
+  std::string Length() { return w_.Has(4) ? w_.At(w_.In(4), {"b"}) : std::to_string(steps_); }
+  std::string Live() { return "t < " + Length(); }
+
+  Writer& w_;
+  int64_t number_;
+  bool reverse_;
+  int64_t gates_;
+  std::vector<std::string> activations_;
+  bool batch_first_;
+  Operand x_, weights_, recurrent_;
+  int64_t steps_ = 0, units_ = 0;
+  Dim batches_;
+  double clip_ = 0;
+};
+
+// Calls `cell` for each direction of the node.
+template <typename Cell>
+void EachDirection(Writer& w, int64_t gates, const std::vector<std::string>& defaults, Cell cell) {
+  const std::string direction = graph::StringAttr(w.node, "direction", "forward");
+  if (graph::FindAttribute(w.node, "activation_alpha") || graph::FindAttribute(w.node, "activation_beta")) {
+    return w.Refuse("parameters of activations");
+  }
+  std::vector<std::string> names;
+  const graph::Attribute* given = graph::FindAttribute(w.node, "activations");
+  if (given != nullptr && std::holds_alternative<std::vector<std::string>>(given->value)) {
+    names = std::get<std::vector<std::string>>(given->value);
+  }
+  const int64_t count = direction == "bidirectional" ? 2 : 1;
+  for (int64_t d = 0; d < count && w.ok(); ++d) {
+    std::vector<std::string> own = defaults;
+    const size_t first = static_cast<size_t>(d) * defaults.size();
+    for (size_t k = 0; k < own.size() && first + k < names.size(); ++k) own[k] = names[first + k];
+    Direction one(w, d, direction == "reverse" || d == 1, gates, own);
+    if (w.ok()) cell(one);
+  }
+}
+
+}  // namespace
+
+void Rnn(Writer& w) {
+  EachDirection(w, 1, {"Tanh"}, [&](Direction& d) {
+    const Operand from_x = d.FromInputs();
+    const auto h = d.MakeState("h", 5);
+    const Operand from_h = d.FromState("from_h", w.At(h.before, {"t", "b", "e"}), 0, 1);
+    d.Advance(h, d.Activate(0, d.Part(from_x, 0) + " + " + d.Part(from_h, 0) + d.Bias(0, 0) + d.Bias(0, 1)));
+    d.WriteAll(h);
+    d.WriteLast(h, 1);
+  });
+}
+
+// Gates i, o, f, c; peepholes p in the order i, o, f.
+void Lstm(Writer& w) {
+  EachDirection(w, 4, {"Sigmoid", "Tanh", "Tanh"}, [&](Direction& d) {
+    const Operand from_x = d.FromInputs();
+    const auto h = d.MakeState("h", 5), c = d.MakeState("c", 6);
+    const Operand from_h = d.FromState("from_h", w.At(h.before, {"t", "b", "e"}), 0, 4);
+    const auto sum = [&](int64_t g) {
+      return d.Part(from_x, g) + " + " + d.Part(from_h, g) + d.Bias(g, 0) + d.Bias(g, 1);
+    };
+    const auto peephole = [&](int64_t g, const std::string& cell) {
+      return w.Has(7) ? fmt::format(" + {} * {}", w.At(w.In(7), {d.Number(), d.Unit(g)}), cell) : "";
+    };
+    const std::string old = w.At(c.before, d.Now()), now = w.At(c.after, d.Now());
+    const std::string in = w.At(d.Gate("in", 0, sum(0) + peephole(0, old)), d.Now());
+    const bool coupled = w.Int("input_forget", 0) != 0;
+    const std::string forget = coupled ? fmt::format("(1.0 - {})", in)
+                                       : w.At(d.Gate("forget", 0, sum(2) + peephole(2, old)), d.Now());
+    const std::string cell = w.At(d.Gate("cell", 1, sum(3)), d.Now());
+    d.Advance(c, fmt::format("{} * {} + {} * {}", forget, old, in, cell));
+    const std::string out = w.At(d.Gate("out", 0, sum(1) + peephole(1, now)), d.Now());
+    d.Advance(h, fmt::format("{} * {}", out, d.Activate(2, now, false)));
+    d.WriteAll(h);
+    d.WriteLast(h, 1);
+    d.WriteLast(c, 2);
+  });
+}
+
+// Gates z, r, h; the reset gate r works before or after the product with the state.
+void Gru(Writer& w) {
+  EachDirection(w, 3, {"Sigmoid", "Tanh"}, [&](Direction& d) {
+    const bool after = w.Int("linear_before_reset", 0) != 0;
+    const Operand from_x = d.FromInputs();
+    const auto h = d.MakeState("h", 5);
+    const std::string old = w.At(h.before, {"t", "b", "e"});
+    const Operand from_h = d.FromState("from_h", old, 0, after ? 3 : 2);
+    const auto sum = [&](int64_t g) {
+      return d.Part(from_x, g) + " + " + d.Part(from_h, g) + d.Bias(g, 0) + d.Bias(g, 1);
+    };
+    const std::string update = w.At(d.Gate("update", 0, sum(0)), d.Now());
+    const Operand reset = d.Gate("reset", 0, sum(1));
+    std::string state;
+    if (after) {
+      state = fmt::format("{} * ({}{})", w.At(reset, d.Now()), d.Part(from_h, 2), d.Bias(2, 1));
+    } else {
+      const std::string kept = fmt::format("{} * {}", w.At(reset, {"t", "b", "e"}), old);
+      state = d.Part(d.FromState("from_reset", kept, 2, 1), 0) + d.Bias(2, 1);
+    }
+    const std::string fresh = w.At(d.Gate("fresh", 1, d.Part(from_x, 2) + " + " + state + d.Bias(2, 0)), d.Now());
+    d.Advance(h, fmt::format("(1.0 - {0}) * {1} + {0} * {2}", update, fresh, w.At(h.before, d.Now())));
+    d.WriteAll(h);
+    d.WriteLast(h, 1);
+  });
+}
+
+}  // namespace weft::tc::ops
