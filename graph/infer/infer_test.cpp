@@ -181,6 +181,7 @@ TEST(Infer, ReductionsAndSelections) {
   EXPECT_EQ(Y("x: f32[2, b, 4]", "a: i64[2] = const(0, -1)\ny = ReduceSum(x, a) {keepdims = 0}"),
             "f32[b]");
   EXPECT_EQ(Y("x: f32[2, b, 4]", "y = ReduceMean(x)"), "f32[1, 1, 1]");
+  EXPECT_EQ(Y("x: f32[2, 5], a: i64[1]", "y = ReduceMax(x, a) {keepdims = 0}"), "f32[reduced]");
   EXPECT_EQ(Y("x: f32[2, 5]", "y = ArgMax(x) {axis = 1, keepdims = 0}"), "i64[2]");
   EXPECT_EQ(Y("x: f32[2, 5]", "k: i64[1] = const(3)\nv, y = TopK(x, k)"), "i64[2, 3]");
   EXPECT_EQ(Y("x: f32[5, b]", "i: i64[2, 2] = const(0, 1, -1, 4)\ny = Gather(x, i) {axis = 0}"),

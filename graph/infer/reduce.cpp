@@ -6,6 +6,29 @@
 
 namespace weft::graph::infer {
 
+namespace {
+
+// Axes that come at run time: their number may still tell the rank.
+Status UnknownAxes(Context& c, const Extents& x, bool keep) {
+  const Extents* count = c.In(1);
+  const bool counted = count && (*count)[0].IsConstant();
+  if (!keep && !counted) return {};
+  const int64_t gone = keep ? 0 : (*count)[0].value();
+  const auto rank = static_cast<int64_t>(x.size());
+  if (gone > rank) return Invalid(fmt::format("found {} axes for rank {}", gone, rank));
+  Extents out;
+  for (int64_t i = 0; i < rank - gone; ++i) {
+    const Interval range = c.Range(x[static_cast<size_t>(i)]);
+    out.push_back(
+        keep ? c.Fresh("reduced", std::min<int64_t>(range.lo, 1), std::max<int64_t>(range.hi, 1))
+             : c.Fresh("reduced"));
+  }
+  c.Out(0, std::move(out));
+  return {};
+}
+
+}  // namespace
+
 Status ReduceRule(Context& c) {
   const Extents* x = c.In(0);
   if (!x) return {};
@@ -15,7 +38,7 @@ Status ReduceRule(Context& c) {
   if (c.Has(1)) {
     WEFT_TRY(c.Rank(1, 1));
     const auto given = c.Ints(1);
-    if (!given) return {};
+    if (!given) return UnknownAxes(c, *x, keep);
     WEFT_TRY(axes, c.Axes(*given, rank));
   }
   if (axes.empty() && c.Int("noop_with_empty_axes", 0) == 0) {

@@ -149,7 +149,17 @@ Status SqueezeRule(Context& c) {
 Status UnsqueezeRule(Context& c) {
   const Extents* x = c.In(0);
   const auto given = c.Ints(1);
-  if (!x || !given) return {};
+  const Extents* count = c.In(1);
+  if (!x) return {};
+  if (!given) {  // at least the rank may be known
+    if (!count || count->size() != 1 || !(*count)[0].IsConstant() || (*count)[0].value() > 64)
+      return {};
+    Extents out;
+    for (size_t i = 0; i < x->size() + static_cast<size_t>((*count)[0].value()); ++i)
+      out.push_back(c.Fresh("unsqueezed"));
+    c.Out(0, std::move(out));
+    return {};
+  }
   const auto rank = static_cast<int64_t>(x->size() + given->size());
   WEFT_TRY(const auto axes, c.Axes(*given, rank));
   Extents out;
