@@ -17,19 +17,34 @@ struct OptFlags {
   std::string from = "graph", to = "plan", group, choices;
 };
 
-// A model in ONNX or any text form that opt writes.
+// What a text is, told by its first word; comments may stand before it.
+std::string_view FirstWord(std::string_view text) {
+  for (;;) {
+    const size_t start = text.find_first_not_of(" \t\r\n");
+    if (start == text.npos) return {};
+    text.remove_prefix(start);
+    if (text[0] != '#') return text.substr(0, text.find_first_of(" \t\r\n"));
+    const size_t end = text.find('\n');
+    text.remove_prefix(end == text.npos ? text.size() : end);
+  }
+}
+
+// A model in ONNX, a graph as text, or any text form that opt writes.
 Result<driver::Module> ReadModule(const Flags& flags, const OptFlags& opt, const driver::BuildOptions& options) {
   const auto from = driver::ParseForm(opt.from);
   if (!from) return Usage(fmt::format("--from {}: expected graph, tc, groups, choices, sched, loops, call or plan", opt.from));
   WEFT_TRY(std::string text, flags.model == "-"
                                  ? Result<std::string>(std::string(std::istreambuf_iterator<char>(std::cin), {}))
                                  : ReadFile(flags.model));
+  WEFT_TRY(BlobStore blobs, BlobStore::Load(flags.model + ".blobs"));
   if (!text.starts_with("=== ")) {
     if (*from != driver::Form::kGraph)
       return Invalid(fmt::format("not a text at form {}", opt.from)).At(flags.model);
-    return driver::Open(flags.model, options);
+    if (FirstWord(text) != "graph") return driver::Open(flags.model, options);
+    WEFT_TRY(graph::Graph graph, graph::ParseGraph(text, flags.model, blobs));
+    WEFT_TRY(graph::Verify(graph));
+    return driver::OpenGraph(std::move(graph), options);
   }
-  WEFT_TRY(BlobStore blobs, BlobStore::Load(flags.model + ".blobs"));
   WEFT_TRY(driver::Module module, driver::ParseModule(text, flags.model, blobs));
   if (module.form != *from)
     return Invalid(fmt::format("found form {}, expected {}", driver::FormName(module.form), opt.from)).At(flags.model);

@@ -24,6 +24,8 @@ def compiled(build: Path) -> dict[str, list[str]]:
     found = {}
     for entry in json.loads((build / 'compile_commands.json').read_text()):
         file = os.path.relpath(entry['file'], tree.ROOT)
+        if not file.endswith('.cpp'):
+            continue  # the C example: our headers are C++
         words = shlex.split(entry['command'])
         words = words[next(i for i, w in enumerate(words) if re.search(r'(g|clang|c)\+\+(-\d+)?$', w)):]
         drop = {i + k for i, w in enumerate(words) if w in ('-o', '-c', '-MT', '-MF') for k in (0, 1)}
