@@ -10,16 +10,17 @@ namespace weft::tc {
 Verdict<std::vector<Alternative>> ToTc(const graph::Graph& graph, graph::NodeId node) {
   const std::vector<ops::Translator> translators = ops::TranslatorsOf(graph[node].op);
   if (translators.empty()) {
-    return Refusal{Reason::kNoComprehension,
-                   fmt::format("{}: no translator", graph[node].op_name)};
+    return Refusal{Reason::kNoComprehension, fmt::format("{}: no translator", graph[node].op_name)};
   }
   std::vector<Alternative> out;
   for (const ops::Translator& translator : translators) {
     ops::Writer writer(graph, node);
     if (writer.ok()) translator.write(writer);
     Verdict<Alternative> alternative = writer.Finish(std::string(translator.name));
-    if (alternative.yes()) out.push_back(*std::move(alternative));
-    else if (out.empty()) return alternative.refusal();
+    if (alternative.yes())
+      out.push_back(*std::move(alternative));
+    else if (out.empty())
+      return alternative.refusal();
   }
   return out;
 }

@@ -28,9 +28,14 @@ constexpr Formula kFormulas[] = {
     {Op::kHardSwish, {}, {}, "{x} * max(0.0, min(1.0, {x} * 0.16666666666666667 + 0.5))"},
     {Op::kLeakyRelu, {"alpha", 0.01F}, {}, "{x} < 0.0 ? {p} * {x} : {x}"},
     {Op::kMish, {}, {}, "{x} * tanh(max({x}, 0.0) + log1p(exp(-abs({x}))))"},
-    {Op::kSelu, {"alpha", 1.67326319217681884765625F}, {"gamma", 1.05070102214813232421875F},
+    {Op::kSelu,
+     {"alpha", 1.67326319217681884765625F},
+     {"gamma", 1.05070102214813232421875F},
      "{x} > 0.0 ? {q} * {x} : {q} * ({p} * expm1({x}))"},
-    {Op::kShrink, {"lambd", 0.5F}, {"bias", 0.0F}, "{x} < -{p} ? {x} + {q} : ({x} > {p} ? {x} - {q} : 0.0)"},
+    {Op::kShrink,
+     {"lambd", 0.5F},
+     {"bias", 0.0F},
+     "{x} < -{p} ? {x} + {q} : ({x} > {p} ? {x} - {q} : 0.0)"},
     {Op::kSoftplus, {}, {}, "max({x}, 0.0) + log1p(exp(-abs({x})))"},
     {Op::kSoftsign, {}, {}, "{x} / (1.0 + abs({x}))"},
     {Op::kSwish, {"alpha", 1.0F}, {}, "{x} * sigmoid({p} * {x})"},
@@ -44,7 +49,10 @@ constexpr std::string_view kGeluTanh =
 Formula FormulaOf(const graph::Node& node) {
   if (node.op == Op::kRelu) return {Op::kRelu, {}, {}, "max({x}, {zero})"};
   if (node.op == Op::kGelu) {
-    return {Op::kGelu, {}, {}, graph::StringAttr(node, "approximate", "none") == "tanh" ? kGeluTanh : kGelu};
+    return {Op::kGelu,
+            {},
+            {},
+            graph::StringAttr(node, "approximate", "none") == "tanh" ? kGeluTanh : kGelu};
   }
   for (const Formula& f : kFormulas) {
     if (f.op == node.op) return f;
@@ -63,16 +71,18 @@ void Activation(Writer& w) {
     return Lit(x.dtype, p.name.empty() ? 0 : w.Float(p.name, p.otherwise));
   };
   using fmt::arg;
-  w.Set("pointwise", y, i, fmt::format(fmt::runtime(f.text), arg("x", w.AtAligned(x, i, y.dims)), arg("p", value(f.p)),
-                                       arg("q", value(f.q)), arg("zero", Lit(x.dtype, 0))));
+  w.Set("pointwise", y, i,
+        fmt::format(fmt::runtime(f.text), arg("x", w.AtAligned(x, i, y.dims)), arg("p", value(f.p)),
+                    arg("q", value(f.q)), arg("zero", Lit(x.dtype, 0))));
 }
 
 // The slope is broadcast to x.
 void PRelu(Writer& w) {
   const Operand x = w.In(0), slope = w.Arg(1), y = w.Out();
   const Subs i = w.Indices("i", y.dims);
-  w.Set("pointwise", y, i, fmt::format("{0} < {1} ? {2} * {0} : {0}", w.At(x, i), Lit(x.dtype, 0),
-                                       w.AtAligned(slope, i, y.dims)));
+  w.Set("pointwise", y, i,
+        fmt::format("{0} < {1} ? {2} * {0} : {0}", w.At(x, i), Lit(x.dtype, 0),
+                    w.AtAligned(slope, i, y.dims)));
 }
 
 }  // namespace weft::tc::ops

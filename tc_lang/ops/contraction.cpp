@@ -32,7 +32,8 @@ MatrixProduct MakeProduct(Writer& w, const Operand& a, const Operand& b, const O
 void MatMul(Writer& w) {
   const MatrixProduct p = MakeProduct(w, w.In(0), w.In(1), w.Out());
   if (!w.ok()) return;
-  w.Reduce("contraction", p.y, p.at, "+=!", fmt::format("{} * {}", w.At(p.a, p.at_a), w.At(p.b, p.at_b)));
+  w.Reduce("contraction", p.y, p.at, "+=!",
+           fmt::format("{} * {}", w.At(p.a, p.at_a), w.At(p.b, p.at_b)));
 }
 
 // alpha * a' * b' + beta * c
@@ -43,12 +44,14 @@ void Gemm(Writer& w) {
   const double alpha = w.Float("alpha", 1), beta = w.Float("beta", 1);
   const Subs at{w.Range("m", y.dims[0]), w.Range("n", w.Extent(y, 1))};
   w.Range("k", w.Extent(b, trans_b ? 1 : 0));
-  const std::string product = fmt::format("{} * {}", w.At(a, trans_a ? Subs{"k", "m"} : Subs{"m", "k"}),
-                                          w.At(b, trans_b ? Subs{"n", "k"} : Subs{"k", "n"}));
+  const std::string product =
+      fmt::format("{} * {}", w.At(a, trans_a ? Subs{"k", "m"} : Subs{"m", "k"}),
+                  w.At(b, trans_b ? Subs{"n", "k"} : Subs{"k", "n"}));
   const bool has_c = w.Has(2) && beta != 0;
   if (!has_c && alpha == 1) return w.Reduce("contraction", y, at, "+=!", product);
   const bool whole = !IsFloat(y.dtype);
-  if (whole && (alpha != 1 || (has_c && beta != 1))) return w.Refuse("integers scaled by real numbers");
+  if (whole && (alpha != 1 || (has_c && beta != 1)))
+    return w.Refuse("integers scaled by real numbers");
   const Operand sum = w.Temp("product", y.dtype);
   w.Reduce("contraction", sum, at, "+=!", product);
   const auto scaled = [&](double factor, const std::string& x) {

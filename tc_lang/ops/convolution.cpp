@@ -14,7 +14,8 @@ std::string_view TagOf(const Windows& windows) {
 }
 
 // y(n, k, …) = sum of `product`, plus the bias.
-void SumWithBias(Writer& w, std::string_view tag, const Operand& y, const Subs& at, const std::string& product) {
+void SumWithBias(Writer& w, std::string_view tag, const Operand& y, const Subs& at,
+                 const std::string& product) {
   if (!w.Has(2)) return w.Reduce(tag, y, at, "+=!", product);
   const Operand sum = w.Temp("conv", y.dtype), bias = w.In(2);
   w.Reduce(tag, sum, at, "+=!", product);
@@ -31,7 +32,8 @@ void Conv(Writer& w) {
   w.Range("n", x.dims[0]);
   const std::string product = fmt::format("{} * {}", w.At(x, Concat({"n", c.in}, win.at)),
                                           w.At(filter, Concat(c.filter, win.tap)));
-  SumWithBias(w, TagOf(win), y, Concat({"n", c.out}, win.out), Guarded(win.guards, product, Lit(y.dtype, 0)));
+  SumWithBias(w, TagOf(win), y, Concat({"n", c.out}, win.out),
+              Guarded(win.guards, product, Lit(y.dtype, 0)));
 }
 
 // Output o takes input i through tap t where o = i * stride + t * dilation - pad_lo, so
@@ -48,20 +50,29 @@ void ConvTranspose(Writer& w) {
   const bool fitted = !graph::IntsAttr(w.node, "output_shape").empty() || mode.starts_with("SAME");
   for (size_t i = 0; i < n; ++i) {
     const auto axis = static_cast<int64_t>(i) + 2;
-    WindowAxis a{.in = w.Extent(x, axis), .out = w.Extent(y, axis), .kernel = kernel[i], .stride = strides[i],
-                 .dilation = dilations[i], .pad_lo = mode == "VALID" ? 0 : pads[i]};
-    const int64_t total = a.stride * (a.in - 1) + extra[i] + (a.kernel - 1) * a.dilation + 1 - a.out;
-    if (fitted && total <= 0) a.pad_lo = 0;
-    else if (fitted) a.pad_lo = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
+    WindowAxis a{.in = w.Extent(x, axis),
+                 .out = w.Extent(y, axis),
+                 .kernel = kernel[i],
+                 .stride = strides[i],
+                 .dilation = dilations[i],
+                 .pad_lo = mode == "VALID" ? 0 : pads[i]};
+    const int64_t total =
+        a.stride * (a.in - 1) + extra[i] + (a.kernel - 1) * a.dilation + 1 - a.out;
+    if (fitted && total <= 0)
+      a.pad_lo = 0;
+    else if (fitted)
+      a.pad_lo = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
     win.axes.push_back(a);
   }
   win.out = OutIndices(w, win.axes);
   win.tap = TapIndices(w, win.axes);
   for (size_t i = 0; i < n; ++i) {
     const WindowAxis& a = win.axes[i];
-    const std::string e = Sum({{1, win.out[i]}, {a.kernel == 1 ? 0 : -a.dilation, win.tap[i]}}, a.pad_lo);
+    const std::string e =
+        Sum({{1, win.out[i]}, {a.kernel == 1 ? 0 : -a.dilation, win.tap[i]}}, a.pad_lo);
     if (a.pad_lo < (a.kernel - 1) * a.dilation) win.guards.push_back(e + " >= 0");
-    if (a.out - 1 + a.pad_lo >= a.stride * a.in) win.guards.push_back(fmt::format("{} < {}", e, a.stride * a.in));
+    if (a.out - 1 + a.pad_lo >= a.stride * a.in)
+      win.guards.push_back(fmt::format("{} < {}", e, a.stride * a.in));
     if (a.stride > 1) win.guards.push_back(fmt::format("({}) % {} == 0", e, a.stride));
     win.at.push_back(a.stride > 1 ? fmt::format("({}) / {}", e, a.stride) : e);
   }
@@ -70,7 +81,8 @@ void ConvTranspose(Writer& w) {
   w.Range("n", x.dims[0]);
   const std::string product = fmt::format("{} * {}", w.At(x, Concat({"n", c.in}, win.at)),
                                           w.At(filter, Concat(c.filter, win.tap)));
-  SumWithBias(w, "convolution", y, Concat({"n", c.out}, win.out), Guarded(win.guards, product, Lit(y.dtype, 0)));
+  SumWithBias(w, "convolution", y, Concat({"n", c.out}, win.out),
+              Guarded(win.guards, product, Lit(y.dtype, 0)));
 }
 
 }  // namespace weft::tc::ops

@@ -10,13 +10,14 @@ namespace {
 constexpr std::string_view kDots = "...";
 
 struct Equation {
-  std::vector<std::string> terms;   // letters of the operands; `.` stands for the ellipsis
+  std::vector<std::string> terms;  // letters of the operands; `.` stands for the ellipsis
   std::string result;
 };
 
 Equation ParseEquation(std::string text) {
   std::erase_if(text, [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; });
-  for (size_t at = text.find(kDots); at != text.npos; at = text.find(kDots)) text.replace(at, kDots.size(), ".");
+  for (size_t at = text.find(kDots); at != text.npos; at = text.find(kDots))
+    text.replace(at, kDots.size(), ".");
   Equation e;
   const size_t arrow = text.find("->");
   std::string left = text.substr(0, arrow);
@@ -46,7 +47,8 @@ class Letters {
 
   Subs Of(const std::string& term, const Operand& x) {
     Subs out;
-    const size_t plain = term.size() - static_cast<size_t>(std::count(term.begin(), term.end(), '.'));
+    const size_t plain =
+        term.size() - static_cast<size_t>(std::count(term.begin(), term.end(), '.'));
     if (plain > x.dims.size() || (plain == term.size() && plain != x.dims.size())) {
       w_.Refuse(fmt::format("'{}' for a tensor of rank {}", term, x.rank()));
       return Subs(x.dims.size(), "0");
@@ -90,15 +92,17 @@ class Letters {
 
 void Einsum(Writer& w) {
   const Equation e = ParseEquation(graph::StringAttr(w.node, "equation", ""));
-  if (e.terms.size() != w.node.inputs.size()) return w.Refuse("an equation for another number of operands");
+  if (e.terms.size() != w.node.inputs.size())
+    return w.Refuse("an equation for another number of operands");
   const Operand y = w.Out();
   size_t dots = 0;
   for (size_t k = 0; k < e.terms.size(); ++k) {
-    const auto letters = static_cast<size_t>(std::count_if(e.terms[k].begin(), e.terms[k].end(), [](char c) { return c != '.'; }));
+    const auto letters = static_cast<size_t>(
+        std::count_if(e.terms[k].begin(), e.terms[k].end(), [](char c) { return c != '.'; }));
     if (w.In(k).dims.size() > letters) dots = std::max(dots, w.In(k).dims.size() - letters);
   }
   Letters letters(w, dots);
-  const Subs at = letters.Of(e.result, y);   // the widest extents come first
+  const Subs at = letters.Of(e.result, y);  // the widest extents come first
   Subs factors;
   bool reduces = false;
   for (size_t k = 0; k < e.terms.size() && w.ok(); ++k) {

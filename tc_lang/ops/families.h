@@ -1,8 +1,9 @@
-// The translators, by family. Each writes one alternative of its operator into a Writer, or refuses.
+// The translators, by family. Each writes one alternative of its operator into a Writer, or
+// refuses.
 #pragma once
 
-#include <vector>
 #include <string_view>
+#include <vector>
 
 #include "graph/graph.h"
 #include "tc_lang/ops/writer.h"
@@ -10,7 +11,7 @@
 namespace weft::tc::ops {
 
 struct Translator {
-  std::string_view name;        // of the alternative
+  std::string_view name;  // of the alternative
   void (*write)(Writer& w);
 };
 

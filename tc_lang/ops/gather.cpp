@@ -36,8 +36,10 @@ void Gather(Writer& w) {
   Subs from(i.begin(), mid);
   int64_t first = 0, step = 0;
   const bool slice = AsSlice(w.Constant(1), extent, first, step);
-  if (slice) from.push_back(Sum({{step, mid == inner ? "0" : *mid}}, first));
-  else from.push_back(FromEnd(w.At(index, Subs(mid, inner)), extent));
+  if (slice)
+    from.push_back(Sum({{step, mid == inner ? "0" : *mid}}, first));
+  else
+    from.push_back(FromEnd(w.At(index, Subs(mid, inner)), extent));
   from.insert(from.end(), inner, i.end());
   w.Set(slice ? "copy" : "gather", y, i, w.At(x, from));
 }
@@ -57,7 +59,8 @@ void GatherElements(Writer& w) {
 void GatherND(Writer& w) {
   const Operand x = w.In(0), index = w.In(1), y = w.Out();
   const int64_t batch = w.Int("batch_dims", 0), depth = w.Extent(index, index.rank() - 1);
-  if (batch < 0 || batch + depth > x.rank() || batch >= index.rank()) return w.Refuse("more subscripts than axes");
+  if (batch < 0 || batch + depth > x.rank() || batch >= index.rank())
+    return w.Refuse("more subscripts than axes");
   const Subs i = w.Indices("i", y.dims);
   if (!w.ok()) return;
   const auto inner = i.begin() + index.rank() - 1;
@@ -83,7 +86,8 @@ void ReverseSequence(Writer& w) {
   w.Set("gather", y, i, w.At(x, from));
 }
 
-// The new axis is `axis`; values are (off, on). An index outside [-depth, depth) gives a row of offs.
+// The new axis is `axis`; values are (off, on). An index outside [-depth, depth) gives a row of
+// offs.
 void OneHot(Writer& w) {
   const Operand index = w.In(0), values = w.In(2), y = w.Out();
   const int64_t axis = w.Axis(w.Int("axis", -1), y.rank());
@@ -95,7 +99,8 @@ void OneHot(Writer& w) {
   const std::string place = FromEnd(w.At(index, at), depth), j = i[static_cast<size_t>(axis)];
   const Tensor* constant = w.Constant(2);
   const auto value = [&](int64_t k) {
-    return constant != nullptr ? Lit(y.dtype, ElemAsDouble(*constant, k)) : w.At(values, {std::to_string(k)});
+    return constant != nullptr ? Lit(y.dtype, ElemAsDouble(*constant, k))
+                               : w.At(values, {std::to_string(k)});
   };
   w.Set("pointwise", y, i, fmt::format("{} == {} ? {} : {}", place, j, value(1), value(0)));
 }

@@ -13,15 +13,17 @@ void Trilu(Writer& w) {
   const Subs i = w.Indices("i", y.dims);
   const bool upper = w.Int("upper", 1) != 0;
   const std::string place = Sum({{1, i[i.size() - 1]}, {-1, i[i.size() - 2]}});
-  w.Set("pointwise", y, i, fmt::format("{} {} {} ? {} : {}", place, upper ? ">=" : "<=", k, w.At(x, i),
-                                       LitInt(y.dtype, 0)));
+  w.Set("pointwise", y, i,
+        fmt::format("{} {} {} ? {} : {}", place, upper ? ">=" : "<=", k, w.At(x, i),
+                    LitInt(y.dtype, 0)));
 }
 
 void RangeOf(Writer& w) {
   const Operand start = w.Arg(0), delta = w.Arg(2), y = w.Out();
   const Subs i = w.Indices("i", y.dims);
   if (i.size() != 1) return w.Refuse("a range that is no vector");
-  w.Set("pointwise", y, i, fmt::format("{} + {} * {}", w.At(start, {}), Cast(y.dtype, i[0]), w.At(delta, {})));
+  w.Set("pointwise", y, i,
+        fmt::format("{} + {} * {}", w.At(start, {}), Cast(y.dtype, i[0]), w.At(delta, {})));
 }
 
 void ConstantOfShape(Writer& w) {
@@ -29,7 +31,7 @@ void ConstantOfShape(Writer& w) {
   const graph::Attribute* value = graph::FindAttribute(w.node, "value");
   const Tensor* tensor = value != nullptr ? std::get_if<Tensor>(&value->value) : nullptr;
   const bool given = tensor != nullptr && tensor->elems() == 1;
-  const std::string literal = !given                ? Lit(y.dtype, 0)
+  const std::string literal = !given             ? Lit(y.dtype, 0)
                               : IsFloat(y.dtype) ? Lit(y.dtype, ElemAsDouble(*tensor, 0))
                                                  : LitInt(y.dtype, ElemAsInt(*tensor, 0));
   w.Set("copy", y, w.Indices("i", y.dims), literal);
@@ -39,14 +41,17 @@ void EyeLike(Writer& w) {
   const Operand y = w.Out();
   const Subs i = w.Indices("i", y.dims);
   if (i.size() != 2) return w.Refuse("a tensor that is no matrix");
-  w.Set("pointwise", y, i, fmt::format("{} - {} == {} ? {} : {}", i[1], i[0], w.Int("k", 0), Lit(y.dtype, 1),
-                                       Lit(y.dtype, 0)));
+  w.Set("pointwise", y, i,
+        fmt::format("{} - {} == {} ? {} : {}", i[1], i[0], w.Int("k", 0), Lit(y.dtype, 1),
+                    Lit(y.dtype, 0)));
 }
 
 // Extents from `start` to `end`, each a statement of its own.
 void ShapeOf(Writer& w) {
   const Operand x = w.In(0), y = w.Out();
-  const auto clamp = [&](int64_t k) { return std::max<int64_t>(0, std::min(k < 0 ? k + x.rank() : k, x.rank())); };
+  const auto clamp = [&](int64_t k) {
+    return std::max<int64_t>(0, std::min(k < 0 ? k + x.rank() : k, x.rank()));
+  };
   const int64_t begin = clamp(w.Int("start", 0)), end = clamp(w.Int("end", x.rank()));
   if (begin >= end) return w.Set("copy", y, {w.Range("i", 0)}, LitInt(y.dtype, 0));
   for (int64_t k = begin; k < end; ++k) {
@@ -55,6 +60,8 @@ void ShapeOf(Writer& w) {
   }
 }
 
-void SizeOf(Writer& w) { w.Set("copy", w.Out(), {}, LitInt(Dtype::kI64, Product(w.Extents(w.In(0))))); }
+void SizeOf(Writer& w) {
+  w.Set("copy", w.Out(), {}, LitInt(Dtype::kI64, Product(w.Extents(w.In(0)))));
+}
 
 }  // namespace weft::tc::ops

@@ -18,7 +18,8 @@ void SetPads(Writer& w, std::vector<WindowAxis>& axes) {
     a.pad_lo = pads[i];
     a.pad_hi = pads[n + i];
     if (mode != "SAME_UPPER" && mode != "SAME_LOWER") continue;
-    const int64_t total = std::max<int64_t>((a.out - 1) * a.stride + (a.kernel - 1) * a.dilation + 1 - a.in, 0);
+    const int64_t total =
+        std::max<int64_t>((a.out - 1) * a.stride + (a.kernel - 1) * a.dilation + 1 - a.in, 0);
     a.pad_lo = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
     a.pad_hi = total - a.pad_lo;
   }
@@ -28,14 +29,16 @@ void SetPads(Writer& w, std::vector<WindowAxis>& axes) {
 
 Subs OutIndices(Writer& w, const std::vector<WindowAxis>& axes) {
   Subs out;
-  for (size_t i = 0; i < axes.size(); ++i) out.push_back(w.Range(kOutNames[3 - axes.size() + i], axes[i].out));
+  for (size_t i = 0; i < axes.size(); ++i)
+    out.push_back(w.Range(kOutNames[3 - axes.size() + i], axes[i].out));
   return out;
 }
 
 Subs TapIndices(Writer& w, const std::vector<WindowAxis>& axes) {
   Subs out;
   for (size_t i = 0; i < axes.size(); ++i) {
-    out.push_back(axes[i].kernel == 1 ? "0" : w.Range(kTapNames[3 - axes.size() + i], axes[i].kernel));
+    out.push_back(axes[i].kernel == 1 ? "0"
+                                      : w.Range(kTapNames[3 - axes.size() + i], axes[i].kernel));
   }
   return out;
 }
@@ -50,8 +53,11 @@ Windows MakeWindows(Writer& w, const Operand& x, const Operand& y, const Ints& k
   const Ints strides = w.IntsOr("strides", 1, n), dilations = w.IntsOr("dilations", 1, n);
   for (size_t i = 0; i < n; ++i) {
     const auto axis = static_cast<int64_t>(i) + 2;
-    out.axes.push_back({.in = w.Extent(x, axis), .out = w.Extent(y, axis), .kernel = kernel[i],
-                        .stride = strides[i], .dilation = dilations[i]});
+    out.axes.push_back({.in = w.Extent(x, axis),
+                        .out = w.Extent(y, axis),
+                        .kernel = kernel[i],
+                        .stride = strides[i],
+                        .dilation = dilations[i]});
   }
   SetPads(w, out.axes);
   out.out = OutIndices(w, out.axes);

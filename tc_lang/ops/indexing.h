@@ -15,10 +15,10 @@ struct WindowAxis {
 
 struct Windows {
   std::vector<WindowAxis> axes;
-  Subs out;                     // indices of the output: h, w
-  Subs tap;                     // of the window: r, s; "0" where it has extent 1
-  Subs at;                      // of the input: 2*h + r - 1
-  Subs guards;                  // conditions under which `at` lies inside, as far as they can fail
+  Subs out;     // indices of the output: h, w
+  Subs tap;     // of the window: r, s; "0" where it has extent 1
+  Subs at;      // of the input: 2*h + r - 1
+  Subs guards;  // conditions under which `at` lies inside, as far as they can fail
 };
 
 // The axes after the first two of x and y; strides, dilations and pads are the node's attributes.
@@ -33,8 +33,8 @@ std::string Guarded(const Subs& guards, const std::string& inside, const std::st
 // How the channels of a grouped convolution are indexed. Plain where they can be: one group, and
 // depthwise. Else by group g and place in the group, as k and c.
 struct Channels {
-  std::string out, in;          // subscripts of y and x
-  Subs filter;                  // subscripts 0 and 1 of the filter
+  std::string out, in;  // subscripts of y and x
+  Subs filter;          // subscripts 0 and 1 of the filter
 };
 // The filter is [outs, ins / groups] for Conv, [ins, outs / groups] when transposed.
 Channels MakeChannels(Writer& w, int64_t ins, int64_t outs, bool transposed);

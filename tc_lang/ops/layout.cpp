@@ -19,9 +19,12 @@ std::vector<Run> SplitRuns(const Ints& in, const Ints& out) {
     Run run{i, i, o, o};
     int64_t p = i < in.size() ? in[i++] : 1, q = o < out.size() ? out[o++] : 1;
     while (p != q) {
-      if (p < q && i < in.size()) p *= in[i++];
-      else if (q < p && o < out.size()) q *= out[o++];
-      else break;
+      if (p < q && i < in.size())
+        p *= in[i++];
+      else if (q < p && o < out.size())
+        q *= out[o++];
+      else
+        break;
     }
     run.in_end = i;
     run.out_end = o;
@@ -54,8 +57,10 @@ void Unflatten(const std::string& flat, const Ints& in, const Run& run, Subs& fr
       continue;
     }
     std::string sub = stride == 1 ? e : fmt::format("{} / {}", e, stride);
-    if (!first) sub = stride == 1 ? fmt::format("{} % {}", e, in[k]) : fmt::format("({}) % {}", sub, in[k]);
-    else if (stride == 1) sub = flat;
+    if (!first)
+      sub = stride == 1 ? fmt::format("{} % {}", e, in[k]) : fmt::format("({}) % {}", sub, in[k]);
+    else if (stride == 1)
+      sub = flat;
     first = false;
     from.push_back(std::move(sub));
   }
@@ -71,7 +76,8 @@ bool SharesOuter(const Operand& x, const Operand& y) {
 // Identity, and whatever else is its input at inference.
 void Copy(Writer& w) {
   const Operand x = w.Arg(0), y = w.Out();
-  const bool training = w.node.op == graph::Op::kDropout && w.Has(2) && (!w.Constant(2) || w.ConstFloat(2, 0) != 0);
+  const bool training =
+      w.node.op == graph::Op::kDropout && w.Has(2) && (!w.Constant(2) || w.ConstFloat(2, 0) != 0);
   if (training) return w.Refuse("training");
   const Subs i = w.Indices("i", y.dims);
   w.Set("copy", y, i, w.AtAligned(x, i, y.dims));
@@ -86,12 +92,13 @@ void Transpose(Writer& w) {
   }
   const Subs i = w.Indices("i", y.dims);
   Subs from(x.dims.size(), "0");
-  for (size_t k = 0; k < order.size(); ++k) from[static_cast<size_t>(w.Axis(order[k], x.rank()))] = i[k];
+  for (size_t k = 0; k < order.size(); ++k)
+    from[static_cast<size_t>(w.Axis(order[k], x.rank()))] = i[k];
   w.Set("copy", y, i, w.At(x, from));
 }
 
-// Reshape, Flatten, Squeeze, Unsqueeze: elements keep their row-major number. Axes that a run leaves
-// alone keep their index; split and merged ones go through the number within the run.
+// Reshape, Flatten, Squeeze, Unsqueeze: elements keep their row-major number. Axes that a run
+// leaves alone keep their index; split and merged ones go through the number within the run.
 void Reshape(Writer& w) {
   const Operand x = w.In(0), y = w.Out();
   const bool outer = SharesOuter(x, y);
@@ -105,8 +112,10 @@ void Reshape(Writer& w) {
     return w.Set("copy", y, i, w.At(x, from));
   }
   for (const Run& run : SplitRuns(in, out)) {
-    if (run.in_end - run.in == 1 && run.out_end - run.out == 1) from.push_back(i[run.out]);
-    else Unflatten(Flat(i, out, run), in, run, from);
+    if (run.in_end - run.in == 1 && run.out_end - run.out == 1)
+      from.push_back(i[run.out]);
+    else
+      Unflatten(Flat(i, out, run), in, run, from);
   }
   w.Set("copy", y, i, w.At(x, from));
 }
@@ -138,8 +147,9 @@ void DepthToSpace(Writer& w) {
                 w.Range("w", w.Extent(y, 3))};
   const int64_t channels = w.Extent(y, 1);
   const bool column_row_depth = graph::StringAttr(w.node, "mode", "DCR") == "CRD";
-  const std::string channel = column_row_depth ? fmt::format("{}*c + {}*(h % {}) + w % {}", b * b, b, b, b)
-                                               : fmt::format("{}*(h % {}) + {}*(w % {}) + c", b * channels, b, channels, b);
+  const std::string channel =
+      column_row_depth ? fmt::format("{}*c + {}*(h % {}) + w % {}", b * b, b, b, b)
+                       : fmt::format("{}*(h % {}) + {}*(w % {}) + c", b * channels, b, channels, b);
   w.Set("copy", y, at, w.At(x, {"n", channel, fmt::format("h / {}", b), fmt::format("w / {}", b)}));
 }
 
@@ -150,12 +160,16 @@ void SpaceToDepth(Writer& w) {
   const Subs at{w.Range("n", y.dims[0]), w.Range("c", w.Extent(y, 1)), w.Range("h", w.Extent(y, 2)),
                 w.Range("w", w.Extent(y, 3))};
   if (graph::StringAttr(w.node, "mode", "DCR") == "CRD") {
-    return w.Set("copy", y, at, w.At(x, {"n", fmt::format("c / {}", b * b), fmt::format("{0}*h + (c / {0}) % {0}", b),
-                                         fmt::format("{0}*w + c % {0}", b)}));
+    return w.Set(
+        "copy", y, at,
+        w.At(x, {"n", fmt::format("c / {}", b * b), fmt::format("{0}*h + (c / {0}) % {0}", b),
+                 fmt::format("{0}*w + c % {0}", b)}));
   }
   const int64_t channels = w.Extent(x, 1);
-  w.Set("copy", y, at, w.At(x, {"n", fmt::format("c % {}", channels), fmt::format("{}*h + c / {}", b, b * channels),
-                                fmt::format("{}*w + (c / {}) % {}", b, channels, b)}));
+  w.Set(
+      "copy", y, at,
+      w.At(x, {"n", fmt::format("c % {}", channels), fmt::format("{}*h + c / {}", b, b * channels),
+               fmt::format("{}*w + (c / {}) % {}", b, channels, b)}));
 }
 
 }  // namespace weft::tc::ops

@@ -17,9 +17,12 @@ std::string Lit(Dtype dtype, double value) {
   const auto narrow = static_cast<float>(value);
   const double magnitude = std::fabs(value);
   std::string text;
-  if (std::isnan(value)) text = "nan()";
-  else if (std::isinf(value)) text = "infinity()";
-  else text = dtype == Dtype::kF64 ? PrintFloat(magnitude) : PrintFloat(std::fabs(narrow));
+  if (std::isnan(value))
+    text = "nan()";
+  else if (std::isinf(value))
+    text = "infinity()";
+  else
+    text = dtype == Dtype::kF64 ? PrintFloat(magnitude) : PrintFloat(std::fabs(narrow));
   if (text.find_first_of(".e(") == std::string::npos) text += ".0";
   if (value < 0) text = "-" + text;
   const bool fits = (dtype == Dtype::kF16 && HalfToFloat(FloatToHalf(narrow)) == narrow) ||
@@ -40,11 +43,16 @@ std::string LitInt(Dtype dtype, int64_t value) {
 
 std::string Lowest(Dtype dtype) {
   switch (dtype) {
-    case Dtype::kI8: return LitInt(dtype, INT8_MIN);
-    case Dtype::kI16: return LitInt(dtype, INT16_MIN);
-    case Dtype::kI32: return LitInt(dtype, INT32_MIN);
-    case Dtype::kI64: return LitInt(dtype, INT64_MIN);
-    default: return IsFloat(dtype) ? Lit(dtype, -INFINITY) : LitInt(dtype, 0);
+    case Dtype::kI8:
+      return LitInt(dtype, INT8_MIN);
+    case Dtype::kI16:
+      return LitInt(dtype, INT16_MIN);
+    case Dtype::kI32:
+      return LitInt(dtype, INT32_MIN);
+    case Dtype::kI64:
+      return LitInt(dtype, INT64_MIN);
+    default:
+      return IsFloat(dtype) ? Lit(dtype, -INFINITY) : LitInt(dtype, 0);
   }
 }
 
@@ -63,8 +71,10 @@ std::string Join(std::span<const std::string> parts, std::string_view separator)
 std::string Sum(std::initializer_list<std::pair<int64_t, std::string>> terms, int64_t constant) {
   std::string out;
   const auto add = [&out](int64_t factor, const std::string& text) {
-    if (out.empty()) out = factor < 0 ? "-" + text : text;
-    else out += (factor < 0 ? " - " : " + ") + text;
+    if (out.empty())
+      out = factor < 0 ? "-" + text : text;
+    else
+      out += (factor < 0 ? " - " : " + ") + text;
   };
   for (const auto& [factor, name] : terms) {
     if (factor == 0) continue;

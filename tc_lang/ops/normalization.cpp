@@ -15,11 +15,13 @@ struct Statistics {
   int64_t count = 1;
 };
 
-std::string Real(const Statistics& s) { return Lit(s.dtype == Dtype::kF64 ? s.dtype : Dtype::kF32, static_cast<double>(s.count)); }
+std::string Real(const Statistics& s) {
+  return Lit(s.dtype == Dtype::kF64 ? s.dtype : Dtype::kF32, static_cast<double>(s.count));
+}
 
 // Two passes: the mean, then the mean square of what is left. Gives both as temporaries.
 struct Moments {
-  Operand mean, inverse;           // 1 / sqrt(variance + epsilon)
+  Operand mean, inverse;  // 1 / sqrt(variance + epsilon)
 };
 
 Operand Mean(Writer& w, const Statistics& s) {
@@ -31,8 +33,9 @@ Operand Mean(Writer& w, const Statistics& s) {
 
 Operand InverseOf(Writer& w, const Statistics& s, const Operand& squares, double epsilon) {
   const Operand inverse = w.Temp("inv", s.dtype);
-  w.Set("pointwise", inverse, s.kept, fmt::format("1.0 / sqrt({} / {} + {})", w.At(squares, s.kept), Real(s),
-                                                  Lit(squares.dtype, epsilon)));
+  w.Set("pointwise", inverse, s.kept,
+        fmt::format("1.0 / sqrt({} / {} + {})", w.At(squares, s.kept), Real(s),
+                    Lit(squares.dtype, epsilon)));
   return inverse;
 }
 
@@ -47,7 +50,7 @@ Moments TwoPass(Writer& w, const Statistics& s, double epsilon) {
 struct Tail {
   Operand x, y;
   int64_t axis = 0;
-  Subs outer, at, from, kept;      // kept: outer and zeros, as the optional outputs have it
+  Subs outer, at, from, kept;  // kept: outer and zeros, as the optional outputs have it
   int64_t count = 1;
 };
 
@@ -71,7 +74,8 @@ Tail MakeTail(Writer& w, int64_t axis) {
 
 // y = (x - mean) * inverse * scale + bias, and the statistics if they are asked for.
 void FinishLayer(Writer& w, const Tail& t, const Moments& m) {
-  std::string value = fmt::format("({} - {}) * {}", w.At(t.x, t.at), w.At(m.mean, t.outer), w.At(m.inverse, t.outer));
+  std::string value = fmt::format("({} - {}) * {}", w.At(t.x, t.at), w.At(m.mean, t.outer),
+                                  w.At(m.inverse, t.outer));
   if (w.Has(1)) value += " * " + w.AtAligned(w.In(1), t.at, t.x.dims);
   if (w.Has(2)) value += " + " + w.AtAligned(w.In(2), t.at, t.x.dims);
   w.Set("pointwise", t.y, t.at, value);
@@ -104,8 +108,9 @@ void NormalizePlanes(Writer& w, int64_t groups) {
   const Statistics s = MakePlanes(w, x, groups);
   if (!w.ok()) return;
   const Moments m = TwoPass(w, s, w.Float("epsilon", 1e-5F));
-  const std::string value = fmt::format("({} - {}) * {} * {} + {}", w.At(x, s.from), w.At(m.mean, s.kept),
-                                        w.At(m.inverse, s.kept), w.At(scale, {s.from[1]}), w.At(bias, {s.from[1]}));
+  const std::string value =
+      fmt::format("({} - {}) * {} * {} + {}", w.At(x, s.from), w.At(m.mean, s.kept),
+                  w.At(m.inverse, s.kept), w.At(scale, {s.from[1]}), w.At(bias, {s.from[1]}));
   w.Set("pointwise", y, s.from, value);
 }
 
@@ -116,29 +121,34 @@ void BatchNormalization(Writer& w) {
   if (w.Int("training_mode", 0) != 0) return w.Refuse("training");
   const Operand x = w.In(0), y = w.Out(), factor = w.Temp("factor", y.dtype);
   const Subs c{w.Range("c", x.rank() < 2 ? Dim(1) : x.dims[1])};
-  w.Set("pointwise", factor, c, fmt::format("{} / sqrt({} + {})", w.At(w.In(1), c), w.At(w.In(4), c),
-                                            Lit(Dtype::kF32, w.Float("epsilon", 1e-5F))));
+  w.Set("pointwise", factor, c,
+        fmt::format("{} / sqrt({} + {})", w.At(w.In(1), c), w.At(w.In(4), c),
+                    Lit(Dtype::kF32, w.Float("epsilon", 1e-5F))));
   Subs at{w.Range("n", x.rank() < 1 ? Dim(1) : x.dims[0])};
   if (x.rank() > 1) at.push_back("c");
-  for (int64_t k = 2; k < x.rank(); ++k) at.push_back(w.Range(fmt::format("i{}", k), x.dims[static_cast<size_t>(k)]));
+  for (int64_t k = 2; k < x.rank(); ++k)
+    at.push_back(w.Range(fmt::format("i{}", k), x.dims[static_cast<size_t>(k)]));
   const Subs channel = x.rank() > 1 ? c : Subs{"0"};
-  w.Set("pointwise", y, at, fmt::format("({} - {}) * {} + {}", w.At(x, at), w.At(w.In(3), channel), w.At(factor, channel),
-                                        w.At(w.In(2), channel)));
+  w.Set("pointwise", y, at,
+        fmt::format("({} - {}) * {} + {}", w.At(x, at), w.At(w.In(3), channel),
+                    w.At(factor, channel), w.At(w.In(2), channel)));
 }
 
 void LayerNormalization(Writer& w) {
   const Tail t = MakeTail(w, w.Int("axis", -1));
   if (!w.ok()) return;
-  FinishLayer(w, t, TwoPass(w, {t.x, t.x.dtype, t.from, t.outer, t.count}, w.Float("epsilon", 1e-5F)));
+  FinishLayer(w, t,
+              TwoPass(w, {t.x, t.x.dtype, t.from, t.outer, t.count}, w.Float("epsilon", 1e-5F)));
 }
 
-// One pass over memory: blocks of b elements, each with its own two passes, whose means and squares are
-// then combined (Chan, Golub, LeVeque, "Updating formulae", 1979, equation 2.1).
+// One pass over memory: blocks of b elements, each with its own two passes, whose means and squares
+// are then combined (Chan, Golub, LeVeque, "Updating formulae", 1979, equation 2.1).
 void LayerNormalizationBlocked(Writer& w) {
   const Tail t = MakeTail(w, w.Int("axis", -1));
   if (!w.ok()) return;
   const int64_t b = 16;
-  if (t.axis != t.x.rank() - 1 || t.count % b != 0 || t.count <= b) return w.Refuse("rows of no whole blocks of 16");
+  if (t.axis != t.x.rank() - 1 || t.count % b != 0 || t.count <= b)
+    return w.Refuse("rows of no whole blocks of 16");
   const Dtype dtype = t.x.dtype;
   w.Range("b", t.count / b);
   w.Range("e", b);
@@ -146,7 +156,8 @@ void LayerNormalizationBlocked(Writer& w) {
   from.back() = Sum({{b, "b"}, {1, "e"}});
   const Subs block = Concat(t.outer, {"b"});
   const Operand part = w.Temp("block_mean", dtype), rest = w.Temp("block_squares", dtype);
-  const Operand total = w.Temp("block_sum", dtype), mean = w.Temp("mean", dtype), squares = w.Temp("squares", dtype);
+  const Operand total = w.Temp("block_sum", dtype), mean = w.Temp("mean", dtype),
+                squares = w.Temp("squares", dtype);
   w.Reduce("reduction", total, block, "+=!", w.At(t.x, from));
   const std::string size = Lit(mean.dtype, static_cast<double>(b));
   w.Set("pointwise", part, block, fmt::format("{} / {}", w.At(total, block), size));
@@ -154,15 +165,19 @@ void LayerNormalizationBlocked(Writer& w) {
            fmt::format("({0} - {1}) * ({0} - {1})", w.At(t.x, from), w.At(part, block)));
   const Operand sum = w.Temp("sum", dtype);
   w.Reduce("reduction", sum, t.outer, "+=!", w.At(part, block));
-  w.Set("pointwise", mean, t.outer, fmt::format("{} / {}", w.At(sum, t.outer),
-                                                Lit(mean.dtype, static_cast<double>(t.count / b))));
+  w.Set("pointwise", mean, t.outer,
+        fmt::format("{} / {}", w.At(sum, t.outer),
+                    Lit(mean.dtype, static_cast<double>(t.count / b))));
   const std::string away = fmt::format("({} - {})", w.At(part, block), w.At(mean, t.outer));
-  w.Reduce("reduction", squares, t.outer, "+=!", fmt::format("{0} + {1} * {2} * {2}", w.At(rest, block), size, away));
+  w.Reduce("reduction", squares, t.outer, "+=!",
+           fmt::format("{0} + {1} * {2} * {2}", w.At(rest, block), size, away));
   const Statistics s{t.x, dtype, t.from, t.outer, t.count};
   FinishLayer(w, t, {mean, InverseOf(w, s, squares, w.Float("epsilon", 1e-5F))});
 }
 
-void InstanceNormalization(Writer& w) { NormalizePlanes(w, w.In(0).rank() < 2 ? 1 : w.Extent(w.In(0), 1)); }
+void InstanceNormalization(Writer& w) {
+  NormalizePlanes(w, w.In(0).rank() < 2 ? 1 : w.Extent(w.In(0), 1));
+}
 void GroupNormalization(Writer& w) { NormalizePlanes(w, w.Int("num_groups", 1)); }
 
 void RmsNormalization(Writer& w) {
@@ -172,8 +187,9 @@ void RmsNormalization(Writer& w) {
   w.Reduce("reduction", squares, t.outer, "+=!", fmt::format("{0} * {0}", w.At(t.x, t.from)));
   const Statistics s{t.x, t.x.dtype, t.from, t.outer, t.count};
   const Operand inverse = InverseOf(w, s, squares, w.Float("epsilon", 1e-5F));
-  w.Set("pointwise", t.y, t.at, fmt::format("{} * {} * {}", w.At(t.x, t.at), w.At(inverse, t.outer),
-                                            w.AtAligned(w.In(1), t.at, t.x.dims)));
+  w.Set("pointwise", t.y, t.at,
+        fmt::format("{} * {} * {}", w.At(t.x, t.at), w.At(inverse, t.outer),
+                    w.AtAligned(w.In(1), t.at, t.x.dims)));
 }
 
 void MeanVarianceNormalization(Writer& w) {
@@ -187,15 +203,18 @@ void MeanVarianceNormalization(Writer& w) {
     const auto axis = static_cast<size_t>(k);
     const bool reduced = std::find(axes.begin(), axes.end(), k) != axes.end();
     s.from.push_back(reduced ? w.Range(fmt::format("k{}", k), x.dims[axis]) : at[axis]);
-    if (reduced) s.count *= w.Extent(x, k);
-    else s.kept.push_back(at[axis]);
+    if (reduced)
+      s.count *= w.Extent(x, k);
+    else
+      s.kept.push_back(at[axis]);
   }
   if (!w.ok()) return;
   const Operand mean = Mean(w, s), squares = w.Temp("squares", x.dtype);
   w.Reduce("reduction", squares, s.kept, "+=!",
            fmt::format("({0} - {1}) * ({0} - {1})", w.At(x, s.from), w.At(mean, s.kept)));
-  w.Set("pointwise", y, at, fmt::format("({} - {}) / (sqrt({} / {}) + {})", w.At(x, at), w.At(mean, s.kept),
-                                        w.At(squares, s.kept), Real(s), Lit(mean.dtype, 1e-9)));
+  w.Set("pointwise", y, at,
+        fmt::format("({} - {}) / (sqrt({} / {}) + {})", w.At(x, at), w.At(mean, s.kept),
+                    w.At(squares, s.kept), Real(s), Lit(mean.dtype, 1e-9)));
 }
 
 // Across channels: those from c - (size - 1) / 2 to c + size / 2 that exist.
@@ -207,11 +226,12 @@ void Lrn(Writer& w) {
   Subs from = at;
   from[1] = Sum({{1, at[1]}, {1, w.Range("k", size)}}, -((size - 1) / 2));
   const std::string guard = fmt::format("{0} >= 0 && {0} < {1}", from[1], channels);
-  w.Reduce("window", sum, at, "+=!", fmt::format("({0} ? {1} * {1} : {2})", guard, w.At(x, from), Lit(y.dtype, 0)));
+  w.Reduce("window", sum, at, "+=!",
+           fmt::format("({0} ? {1} * {1} : {2})", guard, w.At(x, from), Lit(y.dtype, 0)));
   w.Set("pointwise", y, at,
         fmt::format("{} / pow({} + {} * {}, {})", w.At(x, at), Lit(sum.dtype, w.Float("bias", 1)),
-                    Lit(sum.dtype, w.Float("alpha", 1e-4F) / static_cast<double>(size)), w.At(sum, at),
-                    Lit(sum.dtype, w.Float("beta", 0.75F))));
+                    Lit(sum.dtype, w.Float("alpha", 1e-4F) / static_cast<double>(size)),
+                    w.At(sum, at), Lit(sum.dtype, w.Float("beta", 0.75F))));
 }
 
 // A row of zeros stays one.
@@ -224,10 +244,12 @@ void LpNormalization(Writer& w) {
   from[axis] = w.Range("k", x.dims[axis]);
   kept.erase(kept.begin() + static_cast<int64_t>(axis));
   const bool one = w.Int("p", 2) == 1;
-  w.Reduce("reduction", sum, kept, "+=!", fmt::format(fmt::runtime(one ? "abs({0})" : "{0} * {0}"), w.At(x, from)));
+  w.Reduce("reduction", sum, kept, "+=!",
+           fmt::format(fmt::runtime(one ? "abs({0})" : "{0} * {0}"), w.At(x, from)));
   const std::string norm = fmt::format(fmt::runtime(one ? "{}" : "sqrt({})"), w.At(sum, kept));
-  w.Set("pointwise", y, at, fmt::format("{0} == {1} ? {1} : {2} / {3}", w.At(sum, kept), Lit(sum.dtype, 0), w.At(x, at),
-                                        norm));
+  w.Set("pointwise", y, at,
+        fmt::format("{0} == {1} ? {1} : {2} / {3}", w.At(sum, kept), Lit(sum.dtype, 0), w.At(x, at),
+                    norm));
 }
 
 }  // namespace weft::tc::ops

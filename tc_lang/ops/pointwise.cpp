@@ -14,27 +14,49 @@ struct Form {
   std::string_view text;  // of the operands {x} and {y}, with typed constants {zero} and {one}
 };
 
-constexpr Form kUnary[] = {
-    {Op::kAbs, "abs({x})"},           {Op::kAcos, "acos({x})"},     {Op::kAcosh, "acosh({x})"},
-    {Op::kAsin, "asin({x})"},         {Op::kAsinh, "asinh({x})"},   {Op::kAtan, "atan({x})"},
-    {Op::kAtanh, "atanh({x})"},       {Op::kBitwiseNot, "bit_not({x})"},
-    {Op::kCeil, "ceil({x})"},         {Op::kCos, "cos({x})"},       {Op::kCosh, "cosh({x})"},
-    {Op::kErf, "erf({x})"},           {Op::kExp, "exp({x})"},       {Op::kFloor, "floor({x})"},
-    {Op::kIsNaN, "isnan({x})"},       {Op::kLog, "log({x})"},       {Op::kNeg, "-{x}"},
-    {Op::kNot, "!{x}"},               {Op::kReciprocal, "{one} / {x}"},
-    {Op::kRound, "round({x})"},       {Op::kSigmoid, "sigmoid({x})"},
-    // Zero, of either sign, and NaN are their own sign.
-    {Op::kSign, "{x} > {zero} ? {one} : ({x} < {zero} ? -{one} : {x})"},
-    {Op::kSin, "sin({x})"},           {Op::kSinh, "sinh({x})"},     {Op::kSqrt, "sqrt({x})"},
-    {Op::kTan, "tan({x})"},           {Op::kTanh, "tanh({x})"}};
+constexpr Form kUnary[] = {{Op::kAbs, "abs({x})"},
+                           {Op::kAcos, "acos({x})"},
+                           {Op::kAcosh, "acosh({x})"},
+                           {Op::kAsin, "asin({x})"},
+                           {Op::kAsinh, "asinh({x})"},
+                           {Op::kAtan, "atan({x})"},
+                           {Op::kAtanh, "atanh({x})"},
+                           {Op::kBitwiseNot, "bit_not({x})"},
+                           {Op::kCeil, "ceil({x})"},
+                           {Op::kCos, "cos({x})"},
+                           {Op::kCosh, "cosh({x})"},
+                           {Op::kErf, "erf({x})"},
+                           {Op::kExp, "exp({x})"},
+                           {Op::kFloor, "floor({x})"},
+                           {Op::kIsNaN, "isnan({x})"},
+                           {Op::kLog, "log({x})"},
+                           {Op::kNeg, "-{x}"},
+                           {Op::kNot, "!{x}"},
+                           {Op::kReciprocal, "{one} / {x}"},
+                           {Op::kRound, "round({x})"},
+                           {Op::kSigmoid, "sigmoid({x})"},
+                           // Zero, of either sign, and NaN are their own sign.
+                           {Op::kSign, "{x} > {zero} ? {one} : ({x} < {zero} ? -{one} : {x})"},
+                           {Op::kSin, "sin({x})"},
+                           {Op::kSinh, "sinh({x})"},
+                           {Op::kSqrt, "sqrt({x})"},
+                           {Op::kTan, "tan({x})"},
+                           {Op::kTanh, "tanh({x})"}};
 
-constexpr Form kBinary[] = {
-    {Op::kAdd, "{x} + {y}"},          {Op::kAnd, "{x} && {y}"},     {Op::kBitwiseAnd, "bit_and({x}, {y})"},
-    {Op::kBitwiseOr, "bit_or({x}, {y})"},                           {Op::kBitwiseXor, "bit_xor({x}, {y})"},
-    {Op::kEqual, "{x} == {y}"},       {Op::kGreater, "{x} > {y}"},  {Op::kGreaterOrEqual, "{x} >= {y}"},
-    {Op::kLess, "{x} < {y}"},         {Op::kLessOrEqual, "{x} <= {y}"},
-    {Op::kMul, "{x} * {y}"},          {Op::kOr, "{x} || {y}"},      {Op::kSub, "{x} - {y}"},
-    {Op::kXor, "{x} != {y}"}};
+constexpr Form kBinary[] = {{Op::kAdd, "{x} + {y}"},
+                            {Op::kAnd, "{x} && {y}"},
+                            {Op::kBitwiseAnd, "bit_and({x}, {y})"},
+                            {Op::kBitwiseOr, "bit_or({x}, {y})"},
+                            {Op::kBitwiseXor, "bit_xor({x}, {y})"},
+                            {Op::kEqual, "{x} == {y}"},
+                            {Op::kGreater, "{x} > {y}"},
+                            {Op::kGreaterOrEqual, "{x} >= {y}"},
+                            {Op::kLess, "{x} < {y}"},
+                            {Op::kLessOrEqual, "{x} <= {y}"},
+                            {Op::kMul, "{x} * {y}"},
+                            {Op::kOr, "{x} || {y}"},
+                            {Op::kSub, "{x} - {y}"},
+                            {Op::kXor, "{x} != {y}"}};
 
 std::string_view FormOf(std::span<const Form> forms, Op op) {
   for (const Form& form : forms) {
@@ -83,10 +105,14 @@ void Variadic(Writer& w) {
   std::string value;
   for (size_t k = 0; k < w.node.inputs.size(); ++k) {
     const std::string x = w.AtAligned(w.Arg(k), i, y.dims);
-    if (k == 0) value = x;
-    else if (w.node.op == Op::kMax) value = fmt::format("max({}, {})", value, x);
-    else if (w.node.op == Op::kMin) value = fmt::format("min({}, {})", value, x);
-    else value += " + " + x;
+    if (k == 0)
+      value = x;
+    else if (w.node.op == Op::kMax)
+      value = fmt::format("max({}, {})", value, x);
+    else if (w.node.op == Op::kMin)
+      value = fmt::format("min({}, {})", value, x);
+    else
+      value += " + " + x;
   }
   const auto count = static_cast<double>(w.node.inputs.size());
   if (w.node.op == Op::kMean) value = fmt::format("({}) / {}", value, Lit(y.dtype, count));
@@ -96,13 +122,15 @@ void Variadic(Writer& w) {
 void Div(Writer& w) {
   const Pair p = Operands(w);
   const bool integer = IsInteger(p.x.dtype);
-  w.Set("pointwise", p.out, p.i, fmt::format(fmt::runtime(integer ? "trunc_div({}, {})" : "{} / {}"), p.a, p.b));
+  w.Set("pointwise", p.out, p.i,
+        fmt::format(fmt::runtime(integer ? "trunc_div({}, {})" : "{} / {}"), p.a, p.b));
 }
 
 void Mod(Writer& w) {
   const Pair p = Operands(w);
   const bool c_rule = w.Int("fmod", 0) != 0;  // the sign of the dividend
-  w.Set("pointwise", p.out, p.i, fmt::format(fmt::runtime(c_rule ? "rem({}, {})" : "{} % {}"), p.a, p.b));
+  w.Set("pointwise", p.out, p.i,
+        fmt::format(fmt::runtime(c_rule ? "rem({}, {})" : "{} % {}"), p.a, p.b));
 }
 
 // The result has the base's type, whatever the exponent's.
@@ -115,9 +143,12 @@ void Pow(Writer& w) {
     return w.Set("pointwise", p.out, p.i, Join(factors, " * "));
   }
   const Dtype own = p.x.dtype;
-  const auto as = [](Dtype to, Dtype from, const std::string& e) { return to == from ? e : Cast(to, e); };
+  const auto as = [](Dtype to, Dtype from, const std::string& e) {
+    return to == from ? e : Cast(to, e);
+  };
   const Dtype common = IsFloat(own) ? own : Dtype::kF64;
-  const std::string power = fmt::format("pow({}, {})", as(common, own, p.a), as(common, p.y.dtype, p.b));
+  const std::string power =
+      fmt::format("pow({}, {})", as(common, own, p.a), as(common, p.y.dtype, p.b));
   w.Set("pointwise", p.out, p.i, as(own, common, power));
 }
 
@@ -130,7 +161,8 @@ void BitShift(Writer& w) {
 void IsInf(Writer& w) {
   const Operand x = w.Arg(0), y = w.Out();
   const Subs i = w.Indices("i", y.dims);
-  const std::string at = w.At(x, i), zero = Lit(x.dtype, 0), top = Lit(x.dtype, INFINITY), low = Lit(x.dtype, -INFINITY);
+  const std::string at = w.At(x, i), zero = Lit(x.dtype, 0), top = Lit(x.dtype, INFINITY),
+                    low = Lit(x.dtype, -INFINITY);
   Subs tests;
   if (w.Int("detect_positive", 1) != 0) tests.push_back(fmt::format("{} == {}", at, top));
   if (w.Int("detect_negative", 1) != 0) tests.push_back(fmt::format("{} == {}", at, low));
@@ -141,8 +173,9 @@ void IsInf(Writer& w) {
 void Where(Writer& w) {
   const Operand c = w.Arg(0), a = w.Arg(1), b = w.Arg(2), y = w.Out();
   const Subs i = w.Indices("i", y.dims);
-  w.Set("pointwise", y, i, fmt::format("{} ? {} : {}", w.AtAligned(c, i, y.dims), w.AtAligned(a, i, y.dims),
-                                        w.AtAligned(b, i, y.dims)));
+  w.Set("pointwise", y, i,
+        fmt::format("{} ? {} : {}", w.AtAligned(c, i, y.dims), w.AtAligned(a, i, y.dims),
+                    w.AtAligned(b, i, y.dims)));
 }
 
 void Clip(Writer& w) {
@@ -159,7 +192,8 @@ void CastTo(Writer& w) {
   const Operand x = w.Arg(0), y = w.Out();
   const Subs i = w.Indices("i", y.dims);
   const std::string at = w.AtAligned(x, i, y.dims);
-  w.Set(x.dtype == y.dtype ? "copy" : "pointwise", y, i, x.dtype == y.dtype ? at : Cast(y.dtype, at));
+  w.Set(x.dtype == y.dtype ? "copy" : "pointwise", y, i,
+        x.dtype == y.dtype ? at : Cast(y.dtype, at));
 }
 
 }  // namespace weft::tc::ops

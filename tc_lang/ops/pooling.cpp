@@ -10,12 +10,13 @@ namespace {
 struct Pool {
   Operand x, y;
   Windows win;
-  Subs at, from;   // of y and x
+  Subs at, from;  // of y and x
 };
 
 Pool MakePool(Writer& w) {
   Pool p{w.In(0), w.Out(), {}, {}, {}};
-  p.win = MakeWindows(w, p.x, p.y, w.IntsOr("kernel_shape", 1, p.x.dims.size() < 2 ? 0 : p.x.dims.size() - 2));
+  p.win = MakeWindows(w, p.x, p.y,
+                      w.IntsOr("kernel_shape", 1, p.x.dims.size() < 2 ? 0 : p.x.dims.size() - 2));
   if (!w.ok()) return p;
   const Subs plane{w.Range("n", p.x.dims[0]), w.Range("c", w.Extent(p.x, 1))};
   p.at = Concat(plane, p.win.out);
@@ -25,7 +26,8 @@ Pool MakePool(Writer& w) {
 
 // How many taps of the window at `out` lie in [0, hi): an expression of out, or a number.
 std::string TapsInside(const WindowAxis& a, const std::string& out, int64_t lo, int64_t hi) {
-  const int64_t first = -a.pad_lo, last = (a.out - 1) * a.stride + (a.kernel - 1) * a.dilation - a.pad_lo;
+  const int64_t first = -a.pad_lo,
+                last = (a.out - 1) * a.stride + (a.kernel - 1) * a.dilation - a.pad_lo;
   if (first >= lo && last < hi) return std::to_string(a.kernel);
   // Taps t with lo <= o * stride - pad_lo + t * dilation < hi.
   const auto quotient = [&](std::string e) {
@@ -33,9 +35,12 @@ std::string TapsInside(const WindowAxis& a, const std::string& out, int64_t lo, 
   };
   std::string end = std::to_string(a.kernel), begin = "0";
   if (last >= hi) {
-    end = fmt::format("min({}, {})", a.kernel, quotient(Sum({{-a.stride, out}}, hi + a.pad_lo + a.dilation - 1)));
+    end = fmt::format("min({}, {})", a.kernel,
+                      quotient(Sum({{-a.stride, out}}, hi + a.pad_lo + a.dilation - 1)));
   }
-  if (first < lo) begin = fmt::format("max(0, {})", quotient(Sum({{-a.stride, out}}, lo + a.pad_lo + a.dilation - 1)));
+  if (first < lo)
+    begin = fmt::format("max(0, {})",
+                        quotient(Sum({{-a.stride, out}}, lo + a.pad_lo + a.dilation - 1)));
   return begin == "0" ? end : fmt::format("({} - {})", end, begin);
 }
 
@@ -101,9 +106,12 @@ void AveragePool(Writer& w) {
   Subs counts;
   for (size_t i = 0; i < p.win.axes.size(); ++i) {
     const WindowAxis& a = p.win.axes[i];
-    const std::string count = TapsInside(a, p.win.out[i], with_pads ? -a.pad_lo : 0, a.in + (with_pads ? a.pad_hi : 0));
-    if (count == std::to_string(a.kernel)) constant *= a.kernel;
-    else counts.push_back(count);
+    const std::string count =
+        TapsInside(a, p.win.out[i], with_pads ? -a.pad_lo : 0, a.in + (with_pads ? a.pad_hi : 0));
+    if (count == std::to_string(a.kernel))
+      constant *= a.kernel;
+    else
+      counts.push_back(count);
   }
   std::string divisor = Lit(p.y.dtype, static_cast<double>(constant));
   if (!counts.empty()) {
@@ -119,7 +127,8 @@ void LpPool(Writer& w) {
   const int64_t p = w.Int("p", 2);
   const Operand sum = w.Temp("window", pool.y.dtype);
   w.Reduce("window", sum, pool.at, "+=!",
-           Guarded(pool.win.guards, Power(pool.y.dtype, p, w.At(pool.x, pool.from)), Lit(pool.y.dtype, 0)));
+           Guarded(pool.win.guards, Power(pool.y.dtype, p, w.At(pool.x, pool.from)),
+                   Lit(pool.y.dtype, 0)));
   w.Set("pointwise", pool.y, pool.at, Root(pool.y.dtype, p, w.At(sum, pool.at)));
 }
 
@@ -127,7 +136,8 @@ void GlobalAveragePool(Writer& w) {
   const Plane p = MakePlane(w);
   const Operand sum = w.Temp("sum", p.y.dtype);
   w.Reduce("reduction", sum, p.at, "+=!", w.At(p.x, p.from));
-  w.Set("pointwise", p.y, p.at, fmt::format("{} / {}", w.At(sum, p.at), Lit(p.y.dtype, static_cast<double>(p.count))));
+  w.Set("pointwise", p.y, p.at,
+        fmt::format("{} / {}", w.At(sum, p.at), Lit(p.y.dtype, static_cast<double>(p.count))));
 }
 
 void GlobalMaxPool(Writer& w) {

@@ -7,7 +7,9 @@
 namespace weft::tc::ops {
 namespace {
 
-std::string AsFloat(Dtype dtype, const std::string& e) { return dtype == Dtype::kF32 ? e : Cast(Dtype::kF32, e); }
+std::string AsFloat(Dtype dtype, const std::string& e) {
+  return dtype == Dtype::kF32 ? e : Cast(Dtype::kF32, e);
+}
 
 // The subscripts of scale and zero point: none, one along `axis`, or one a block of it.
 Subs ScaleSubs(Writer& w, const Operand& scale, const Operand& x, const Subs& i) {
@@ -30,11 +32,13 @@ std::string Each(Writer& w, size_t k, const std::string& line) {
 }
 
 // round(sum * scale_a * scale_b / scale_y) + zero, saturated.
-std::string Requantized(Writer& w, const Operand& y, const std::string& sum, const std::string& a, const std::string& b,
-                        const std::string& to, const std::string& zero) {
+std::string Requantized(Writer& w, const Operand& y, const std::string& sum, const std::string& a,
+                        const std::string& b, const std::string& to, const std::string& zero) {
   const Dtype scale = w.In(1).dtype;
-  const std::string factor = fmt::format("({} * {} / {})", AsFloat(scale, a), AsFloat(scale, b), AsFloat(scale, to));
-  return Cast(y.dtype, fmt::format("round({} * {}) + {}", Cast(Dtype::kF32, sum), factor, Cast(Dtype::kF32, zero)));
+  const std::string factor =
+      fmt::format("({} * {} / {})", AsFloat(scale, a), AsFloat(scale, b), AsFloat(scale, to));
+  return Cast(y.dtype, fmt::format("round({} * {}) + {}", Cast(Dtype::kF32, sum), factor,
+                                   Cast(Dtype::kF32, zero)));
 }
 
 std::string Centred(const std::string& x, const std::string& zero) {
@@ -46,11 +50,13 @@ std::string Centred(const std::string& x, const std::string& zero) {
 
 void QuantizeLinear(Writer& w) {
   const Operand x = w.In(0), scale = w.In(1), y = w.Out();
-  if (!IsInteger(y.dtype)) return w.Refuse(fmt::format("quantized values of type {}", DtypeName(y.dtype)));
+  if (!IsInteger(y.dtype))
+    return w.Refuse(fmt::format("quantized values of type {}", DtypeName(y.dtype)));
   const Subs i = w.Indices("i", y.dims), at = ScaleSubs(w, scale, x, i);
-  std::string value = fmt::format("round({} / {})", AsFloat(x.dtype, w.At(x, i)), AsFloat(scale.dtype, w.At(scale, at)));
+  std::string value = fmt::format("round({} / {})", AsFloat(x.dtype, w.At(x, i)),
+                                  AsFloat(scale.dtype, w.At(scale, at)));
   if (w.Has(2)) value += " + " + Cast(Dtype::kF32, w.At(w.In(2), at));
-  w.Set("pointwise", y, i, Cast(y.dtype, value));      // a cast saturates
+  w.Set("pointwise", y, i, Cast(y.dtype, value));  // a cast saturates
 }
 
 void DequantizeLinear(Writer& w) {
@@ -70,16 +76,19 @@ void DynamicQuantizeLinear(Writer& w) {
   w.Reduce("reduction", low, {}, "min=!", fmt::format("min({}, 0.0)", w.At(x, i)));
   w.Reduce("reduction", high, {}, "max=!", fmt::format("max({}, 0.0)", w.At(x, i)));
   w.Set("pointwise", scale, {}, fmt::format("({} - {}) / 255.0", w.At(high, {}), w.At(low, {})));
-  w.Set("pointwise", zero, {}, Cast(zero.dtype, fmt::format("round(-{} / {})", w.At(low, {}), w.At(scale, {}))));
-  w.Set("pointwise", y, i, Cast(y.dtype, fmt::format("round({} / {}) + {}", w.At(x, i), w.At(scale, {}),
-                                                     Cast(Dtype::kF32, w.At(zero, {})))));
+  w.Set("pointwise", zero, {},
+        Cast(zero.dtype, fmt::format("round(-{} / {})", w.At(low, {}), w.At(scale, {}))));
+  w.Set("pointwise", y, i,
+        Cast(y.dtype, fmt::format("round({} / {}) + {}", w.At(x, i), w.At(scale, {}),
+                                  Cast(Dtype::kF32, w.At(zero, {})))));
 }
 
 // Zero points are inputs 2 and 3: scalars, or one a row of a, one a column of b.
 void MatMulInteger(Writer& w) {
   const MatrixProduct p = MakeProduct(w, w.In(0), w.In(1), w.Out());
   if (!w.ok()) return;
-  const std::string a = Centred(w.At(p.a, p.at_a), Each(w, 2, "m")), b = Centred(w.At(p.b, p.at_b), Each(w, 3, "n"));
+  const std::string a = Centred(w.At(p.a, p.at_a), Each(w, 2, "m")),
+                    b = Centred(w.At(p.b, p.at_b), Each(w, 3, "n"));
   w.Reduce("contraction", p.y, p.at, "+=!", fmt::format("{} * {}", a, b));
 }
 
@@ -90,9 +99,11 @@ void ConvInteger(Writer& w) {
   const Channels c = MakeChannels(w, w.Extent(x, 1), w.Extent(y, 1), false);
   if (!w.ok()) return;
   w.Range("n", x.dims[0]);
-  const std::string product = fmt::format("{} * {}", Centred(w.At(x, Concat({"n", c.in}, win.at)), Each(w, 2, "0")),
-                                          Centred(w.At(filter, Concat(c.filter, win.tap)), Each(w, 3, c.out)));
-  w.Reduce("convolution", y, Concat({"n", c.out}, win.out), "+=!", Guarded(win.guards, product, "0"));
+  const std::string product =
+      fmt::format("{} * {}", Centred(w.At(x, Concat({"n", c.in}, win.at)), Each(w, 2, "0")),
+                  Centred(w.At(filter, Concat(c.filter, win.tap)), Each(w, 3, c.out)));
+  w.Reduce("convolution", y, Concat({"n", c.out}, win.out), "+=!",
+           Guarded(win.guards, product, "0"));
 }
 
 // Inputs: a, scale, zero, b, scale, zero, scale and zero of the result.
@@ -101,10 +112,12 @@ void QLinearMatMul(Writer& w) {
   const MatrixProduct p = MakeProduct(w, a, b, y);
   if (!w.ok()) return;
   const std::string row = a.rank() > 1 ? "m" : "0", column = b.rank() > 1 ? "n" : "0";
-  w.Reduce("contraction", sum, p.at, "+=!", fmt::format("{} * {}", Centred(w.At(a, p.at_a), Each(w, 2, row)),
-                                                        Centred(w.At(b, p.at_b), Each(w, 5, column))));
-  w.Set("pointwise", y, p.at, Requantized(w, y, w.At(sum, p.at), Each(w, 1, row), Each(w, 4, column), Each(w, 6, "0"),
-                                          Each(w, 7, "0")));
+  w.Reduce("contraction", sum, p.at, "+=!",
+           fmt::format("{} * {}", Centred(w.At(a, p.at_a), Each(w, 2, row)),
+                       Centred(w.At(b, p.at_b), Each(w, 5, column))));
+  w.Set("pointwise", y, p.at,
+        Requantized(w, y, w.At(sum, p.at), Each(w, 1, row), Each(w, 4, column), Each(w, 6, "0"),
+                    Each(w, 7, "0")));
 }
 
 // The same, with a bias of int32 in the scale of the sums.
@@ -115,12 +128,15 @@ void QLinearConv(Writer& w) {
   if (!w.ok()) return;
   w.Range("n", x.dims[0]);
   const Subs at = Concat({"n", c.out}, win.out);
-  const std::string product = fmt::format("{} * {}", Centred(w.At(x, Concat({"n", c.in}, win.at)), Each(w, 2, "0")),
-                                          Centred(w.At(filter, Concat(c.filter, win.tap)), Each(w, 5, c.out)));
+  const std::string product =
+      fmt::format("{} * {}", Centred(w.At(x, Concat({"n", c.in}, win.at)), Each(w, 2, "0")),
+                  Centred(w.At(filter, Concat(c.filter, win.tap)), Each(w, 5, c.out)));
   w.Reduce("convolution", sum, at, "+=!", Guarded(win.guards, product, "0"));
   std::string total = w.At(sum, at);
   if (w.Has(8)) total = fmt::format("({} + {})", total, w.At(w.In(8), {c.out}));
-  w.Set("pointwise", y, at, Requantized(w, y, total, Each(w, 1, "0"), Each(w, 4, c.out), Each(w, 6, "0"), Each(w, 7, "0")));
+  w.Set("pointwise", y, at,
+        Requantized(w, y, total, Each(w, 1, "0"), Each(w, 4, c.out), Each(w, 6, "0"),
+                    Each(w, 7, "0")));
 }
 
 }  // namespace weft::tc::ops

@@ -1,5 +1,5 @@
-// LSTM, GRU and RNN as recurrences over time: one loop over step t, whose first statements fetch the state
-// before it. The products with the inputs are no part of the loop.
+// LSTM, GRU and RNN as recurrences over time: one loop over step t, whose first statements fetch
+// the state before it. The products with the inputs are no part of the loop.
 #include <algorithm>
 #include <cmath>
 
@@ -12,22 +12,29 @@ namespace {
 struct Named {
   std::string_view name, text;
 };
-constexpr Named kActivations[] = {
-    {"Elu", "({x} < 0.0 ? expm1({x}) : {x})"},
-    {"HardSigmoid", "max(0.0, min(1.0, 0.2 * {x} + 0.5))"},
-    {"LeakyRelu", "({x} < 0.0 ? 0.01 * {x} : {x})"},
-    {"Relu", "max({x}, 0.0)"},
-    {"Sigmoid", "sigmoid({x})"},
-    {"Softplus", "(max({x}, 0.0) + log1p(exp(-abs({x}))))"},
-    {"Softsign", "({x} / (1.0 + abs({x})))"},
-    {"Tanh", "tanh({x})"}};
+constexpr Named kActivations[] = {{"Elu", "({x} < 0.0 ? expm1({x}) : {x})"},
+                                  {"HardSigmoid", "max(0.0, min(1.0, 0.2 * {x} + 0.5))"},
+                                  {"LeakyRelu", "({x} < 0.0 ? 0.01 * {x} : {x})"},
+                                  {"Relu", "max({x}, 0.0)"},
+                                  {"Sigmoid", "sigmoid({x})"},
+                                  {"Softplus", "(max({x}, 0.0) + log1p(exp(-abs({x}))))"},
+                                  {"Softsign", "({x} / (1.0 + abs({x})))"},
+                                  {"Tanh", "tanh({x})"}};
 
 // One direction of the node. Indices: t step, b batch, j unit of the state.
 class Direction {
  public:
-  Direction(Writer& w, int64_t number, bool reverse, int64_t gates, std::vector<std::string> activations)
-      : w_(w), number_(number), reverse_(reverse), gates_(gates), activations_(std::move(activations)),
-        batch_first_(w.Int("layout", 0) != 0), x_(w.In(0)), weights_(w.In(1)), recurrent_(w.In(2)) {
+  Direction(Writer& w, int64_t number, bool reverse, int64_t gates,
+            std::vector<std::string> activations)
+      : w_(w),
+        number_(number),
+        reverse_(reverse),
+        gates_(gates),
+        activations_(std::move(activations)),
+        batch_first_(w.Int("layout", 0) != 0),
+        x_(w.In(0)),
+        weights_(w.In(1)),
+        recurrent_(w.In(2)) {
     steps_ = w.Extent(x_, batch_first_ ? 1 : 0);
     batches_ = x_.dims.empty() ? Dim(1) : x_.dims[batch_first_ ? 0 : 1];
     units_ = w.Extent(recurrent_, 2);
@@ -40,7 +47,7 @@ class Direction {
   }
 
   struct State {
-    Operand after, before;              // of step t
+    Operand after, before;  // of step t
   };
   // Before the first step it is input `initial`, or zero.
   State MakeState(std::string_view name, size_t initial) {
@@ -48,7 +55,8 @@ class Direction {
     w_.Declare(s.after, {steps_, batches_, units_});
     const Subs at = batch_first_ ? Subs{"b", Number(), "j"} : Subs{Number(), "b", "j"};
     const std::string first = w_.Has(initial) ? w_.At(w_.In(initial), at) : Lit(s.after.dtype, 0);
-    w_.Set("recurrence", s.before, Now(), fmt::format("t > 0 ? {} : {}", w_.At(s.after, {"t - 1", "b", "j"}), first));
+    w_.Set("recurrence", s.before, Now(),
+           fmt::format("t > 0 ? {} : {}", w_.At(s.after, {"t - 1", "b", "j"}), first));
     return s;
   }
 
@@ -60,7 +68,8 @@ class Direction {
     const std::string place = reverse_ ? Length() + " - 1 - t" : "t";
     std::string x = w_.At(x_, batch_first_ ? Subs{"b", place, "c"} : Subs{place, "b", "c"});
     if (reverse_ && w_.Has(4)) x = fmt::format("({} ? {} : {})", Live(), x, Lit(x_.dtype, 0));
-    w_.Reduce("contraction", out, {"t", "b", "k"}, "+=!", fmt::format("{} * {}", x, w_.At(weights_, {Number(), "k", "c"})));
+    w_.Reduce("contraction", out, {"t", "b", "k"}, "+=!",
+              fmt::format("{} * {}", x, w_.At(weights_, {Number(), "k", "c"})));
     return out;
   }
   // `state` (an expression of b and e) * R, for `count` gates from `first` on.
@@ -84,9 +93,11 @@ class Direction {
   // The clip bounds what enters the gates; the cell itself goes unclipped to its activation, as
   // onnxruntime reads the standard.
   std::string Activate(size_t which, std::string x, bool clipped = true) const {
-    if (clip_ > 0 && clipped) x = fmt::format("min(max({}, {}), {})", x, Lit(Dtype::kF32, -clip_), Lit(Dtype::kF32, clip_));
+    if (clip_ > 0 && clipped)
+      x = fmt::format("min(max({}, {}), {})", x, Lit(Dtype::kF32, -clip_), Lit(Dtype::kF32, clip_));
     for (const Named& a : kActivations) {
-      if (a.name == activations_[which]) return fmt::format(fmt::runtime(a.text), fmt::arg("x", "(" + x + ")"));
+      if (a.name == activations_[which])
+        return fmt::format(fmt::runtime(a.text), fmt::arg("x", "(" + x + ")"));
     }
     w_.Refuse("the activation " + activations_[which]);
     return x;
@@ -142,7 +153,8 @@ class Direction {
 template <typename Cell>
 void EachDirection(Writer& w, int64_t gates, const std::vector<std::string>& defaults, Cell cell) {
   const std::string direction = graph::StringAttr(w.node, "direction", "forward");
-  if (graph::FindAttribute(w.node, "activation_alpha") || graph::FindAttribute(w.node, "activation_beta")) {
+  if (graph::FindAttribute(w.node, "activation_alpha") ||
+      graph::FindAttribute(w.node, "activation_beta")) {
     return w.Refuse("parameters of activations");
   }
   std::vector<std::string> names;
@@ -167,7 +179,8 @@ void Rnn(Writer& w) {
     const Operand from_x = d.FromInputs();
     const auto h = d.MakeState("h", 5);
     const Operand from_h = d.FromState("from_h", w.At(h.before, {"t", "b", "e"}), 0, 1);
-    d.Advance(h, d.Activate(0, d.Part(from_x, 0) + " + " + d.Part(from_h, 0) + d.Bias(0, 0) + d.Bias(0, 1)));
+    d.Advance(h, d.Activate(0, d.Part(from_x, 0) + " + " + d.Part(from_h, 0) + d.Bias(0, 0) +
+                                   d.Bias(0, 1)));
     d.WriteAll(h);
     d.WriteLast(h, 1);
   });
@@ -183,13 +196,15 @@ void Lstm(Writer& w) {
       return d.Part(from_x, g) + " + " + d.Part(from_h, g) + d.Bias(g, 0) + d.Bias(g, 1);
     };
     const auto peephole = [&](int64_t g, const std::string& cell) {
-      return w.Has(7) ? fmt::format(" + {} * {}", w.At(w.In(7), {d.Number(), d.Unit(g)}), cell) : "";
+      return w.Has(7) ? fmt::format(" + {} * {}", w.At(w.In(7), {d.Number(), d.Unit(g)}), cell)
+                      : "";
     };
     const std::string old = w.At(c.before, d.Now()), now = w.At(c.after, d.Now());
     const std::string in = w.At(d.Gate("in", 0, sum(0) + peephole(0, old)), d.Now());
     const bool coupled = w.Int("input_forget", 0) != 0;
-    const std::string forget = coupled ? fmt::format("(1.0 - {})", in)
-                                       : w.At(d.Gate("forget", 0, sum(2) + peephole(2, old)), d.Now());
+    const std::string forget = coupled
+                                   ? fmt::format("(1.0 - {})", in)
+                                   : w.At(d.Gate("forget", 0, sum(2) + peephole(2, old)), d.Now());
     const std::string cell = w.At(d.Gate("cell", 1, sum(3)), d.Now());
     d.Advance(c, fmt::format("{} * {} + {} * {}", forget, old, in, cell));
     const std::string out = w.At(d.Gate("out", 0, sum(1) + peephole(1, now)), d.Now());
@@ -220,8 +235,10 @@ void Gru(Writer& w) {
       const std::string kept = fmt::format("{} * {}", w.At(reset, {"t", "b", "e"}), old);
       state = d.Part(d.FromState("from_reset", kept, 2, 1), 0) + d.Bias(2, 1);
     }
-    const std::string fresh = w.At(d.Gate("fresh", 1, d.Part(from_x, 2) + " + " + state + d.Bias(2, 0)), d.Now());
-    d.Advance(h, fmt::format("(1.0 - {0}) * {1} + {0} * {2}", update, fresh, w.At(h.before, d.Now())));
+    const std::string fresh =
+        w.At(d.Gate("fresh", 1, d.Part(from_x, 2) + " + " + state + d.Bias(2, 0)), d.Now());
+    d.Advance(h,
+              fmt::format("(1.0 - {0}) * {1} + {0} * {2}", update, fresh, w.At(h.before, d.Now())));
     d.WriteAll(h);
     d.WriteLast(h, 1);
   });

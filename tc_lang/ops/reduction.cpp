@@ -1,5 +1,5 @@
-// Reductions over axes. Kept axes have indices i, reduced ones k; a reduced axis that stays with extent
-// 1 has an index j of its own.
+// Reductions over axes. Kept axes have indices i, reduced ones k; a reduced axis that stays with
+// extent 1 has an index j of its own.
 #include <algorithm>
 #include <cmath>
 
@@ -12,9 +12,9 @@ using graph::Op;
 
 struct Reduction {
   Operand x, y;
-  Subs at, from;         // of y and x
-  int64_t count = 1;     // elements that become one
-  bool none = false;     // nothing is reduced
+  Subs at, from;      // of y and x
+  int64_t count = 1;  // elements that become one
+  bool none = false;  // nothing is reduced
 };
 
 Reduction MakeReduction(Writer& w, const Ints& axes) {
@@ -47,13 +47,16 @@ Reduction MakeReduction(Writer& w) {
 
 struct Form {
   Op op;
-  std::string_view assign, element, result;   // of the element {0}, of the reduced value {0}
+  std::string_view assign, element, result;  // of the element {0}, of the reduced value {0}
 };
-constexpr Form kForms[] = {
-    {Op::kReduceL1, "+=!", "abs({0})", "{0}"},       {Op::kReduceL2, "+=!", "{0} * {0}", "sqrt({0})"},
-    {Op::kReduceLogSum, "+=!", "{0}", "log({0})"},   {Op::kReduceMax, "max=!", "{0}", "{0}"},
-    {Op::kReduceMin, "min=!", "{0}", "{0}"},         {Op::kReduceProd, "*=!", "{0}", "{0}"},
-    {Op::kReduceSum, "+=!", "{0}", "{0}"},           {Op::kReduceSumSquare, "+=!", "{0} * {0}", "{0}"}};
+constexpr Form kForms[] = {{Op::kReduceL1, "+=!", "abs({0})", "{0}"},
+                           {Op::kReduceL2, "+=!", "{0} * {0}", "sqrt({0})"},
+                           {Op::kReduceLogSum, "+=!", "{0}", "log({0})"},
+                           {Op::kReduceMax, "max=!", "{0}", "{0}"},
+                           {Op::kReduceMin, "min=!", "{0}", "{0}"},
+                           {Op::kReduceProd, "*=!", "{0}", "{0}"},
+                           {Op::kReduceSum, "+=!", "{0}", "{0}"},
+                           {Op::kReduceSumSquare, "+=!", "{0} * {0}", "{0}"}};
 
 }  // namespace
 
@@ -62,14 +65,17 @@ void ReducePlain(Writer& w) {
   for (const Form& f : kForms) {
     if (f.op != w.node.op) continue;
     std::string element = fmt::format(fmt::runtime(f.element), w.At(r.x, r.from));
-    if (r.none) return w.Set("pointwise", r.y, r.at, fmt::format(fmt::runtime(f.result), "(" + element + ")"));
-    if (r.y.dtype == Dtype::kBool) {                 // the language reduces numbers only
+    if (r.none)
+      return w.Set("pointwise", r.y, r.at,
+                   fmt::format(fmt::runtime(f.result), "(" + element + ")"));
+    if (r.y.dtype == Dtype::kBool) {  // the language reduces numbers only
       const Operand best = w.Temp("best", Dtype::kI32);
       w.Reduce("reduction", best, r.at, f.assign, Cast(best.dtype, element));
       return w.Set("pointwise", r.y, r.at, fmt::format("{} > 0", w.At(best, r.at)));
     }
     if (f.result == "{0}") return w.Reduce("reduction", r.y, r.at, f.assign, element);
-    const bool integer = !IsFloat(r.y.dtype);        // roots and logarithms of integers, as numpy has them
+    const bool integer =
+        !IsFloat(r.y.dtype);  // roots and logarithms of integers, as numpy has them
     if (integer) element = Cast(Dtype::kF64, element);
     const Operand sum = w.Temp("sum", integer ? Dtype::kF64 : r.y.dtype);
     w.Reduce("reduction", sum, r.at, f.assign, element);
@@ -86,7 +92,8 @@ void ReduceMean(Writer& w) {
   w.Reduce("reduction", sum, r.at, "+=!", w.At(r.x, r.from));
   const std::string_view form = IsFloat(r.y.dtype) ? "{} / {}" : "trunc_div({}, {})";
   w.Set("pointwise", r.y, r.at,
-        fmt::format(fmt::runtime(form), w.At(sum, r.at), Lit(r.y.dtype, static_cast<double>(r.count))));
+        fmt::format(fmt::runtime(form), w.At(sum, r.at),
+                    Lit(r.y.dtype, static_cast<double>(r.count))));
 }
 
 // log(sum(exp(x - m))) + m with the maximum m; a row of -inf alone gives -inf.
@@ -96,10 +103,13 @@ void ReduceLogSumExp(Writer& w) {
   const bool integer = !IsFloat(r.y.dtype);
   const Dtype dtype = integer ? Dtype::kF64 : r.y.dtype;
   const std::string x = integer ? Cast(dtype, w.At(r.x, r.from)) : w.At(r.x, r.from);
-  const Operand max = w.Temp("max", dtype), shift = w.Temp("shift", dtype), sum = w.Temp("sum", dtype);
+  const Operand max = w.Temp("max", dtype), shift = w.Temp("shift", dtype),
+                sum = w.Temp("sum", dtype);
   w.Reduce("reduction", max, r.at, "max=!", x);
-  const std::string m = w.At(max, r.at), top = Lit(max.dtype, INFINITY), low = Lit(max.dtype, -INFINITY);
-  w.Set("pointwise", shift, r.at, fmt::format("{0} == {1} || {0} == {2} ? {3} : {0}", m, top, low, Lit(max.dtype, 0)));
+  const std::string m = w.At(max, r.at), top = Lit(max.dtype, INFINITY),
+                    low = Lit(max.dtype, -INFINITY);
+  w.Set("pointwise", shift, r.at,
+        fmt::format("{0} == {1} || {0} == {2} ? {3} : {0}", m, top, low, Lit(max.dtype, 0)));
   w.Reduce("reduction", sum, r.at, "+=!", fmt::format("exp({} - {})", x, w.At(shift, r.at)));
   const std::string result = fmt::format("log({}) + {}", w.At(sum, r.at), w.At(shift, r.at));
   w.Set("pointwise", r.y, r.at, integer ? Cast(r.y.dtype, result) : result);
@@ -114,8 +124,8 @@ void ArgReduce(Writer& w) {
   Subs from = r.from;
   if (w.Int("select_last_index", 0) != 0) from[place] = Sum({{-1, from[place]}}, r.count - 1);
   const Operand best = w.Temp("best", r.x.dtype);
-  w.Pick("reduction", best, r.y, r.at, w.node.op == Op::kArgMax ? "max=!" : "min=!", w.At(r.x, from),
-         fmt::format("int64({})", from[place]));
+  w.Pick("reduction", best, r.y, r.at, w.node.op == Op::kArgMax ? "max=!" : "min=!",
+         w.At(r.x, from), fmt::format("int64({})", from[place]));
 }
 
 }  // namespace weft::tc::ops

@@ -8,13 +8,16 @@
 namespace weft::tc::ops {
 namespace {
 
-// The input coordinate of output i. Exact when the scale is out / in: then the quotient of integers.
-double Coordinate(const ResampleRule& rule, int64_t in, int64_t out, double scale, double lo, double hi, int64_t i) {
+// The input coordinate of output i. Exact when the scale is out / in: then the quotient of
+// integers.
+double Coordinate(const ResampleRule& rule, int64_t in, int64_t out, double scale, double lo,
+                  double hi, int64_t i) {
   const double length = scale * static_cast<double>(in);
   const auto n = static_cast<double>(in), m = static_cast<double>(out), k = static_cast<double>(i);
   const bool exact = std::fabs(length - m) < 1e-9 * m;
   const double half = exact ? ((2 * k + 1) * n - m) / (2 * m) : (k + 0.5) / scale - 0.5;
-  if (rule.coordinates == "align_corners") return length == 1 || out == 1 ? 0 : k * (n - 1) / ((exact ? m : length) - 1);
+  if (rule.coordinates == "align_corners")
+    return length == 1 || out == 1 ? 0 : k * (n - 1) / ((exact ? m : length) - 1);
   if (rule.coordinates == "asymmetric") return exact ? k * n / m : k / scale;
   if (rule.coordinates == "pytorch_half_pixel") return out == 1 ? 0 : half;
   if (rule.coordinates == "tf_half_pixel_for_nn") return half + 0.5;
@@ -28,7 +31,8 @@ double Coordinate(const ResampleRule& rule, int64_t in, int64_t out, double scal
 int64_t Nearest(const std::string& mode, double x) {
   if (mode == "floor") return static_cast<int64_t>(std::floor(x));
   if (mode == "ceil") return static_cast<int64_t>(std::ceil(x));
-  return static_cast<int64_t>(mode == "round_prefer_ceil" ? std::floor(x + 0.5) : std::ceil(x - 0.5));
+  return static_cast<int64_t>(mode == "round_prefer_ceil" ? std::floor(x + 0.5)
+                                                          : std::ceil(x - 0.5));
 }
 
 // The hat, or Keys' cubic ("Cubic convolution interpolation", 1981, equation 15 with a free a).
@@ -42,10 +46,12 @@ double Kernel(const ResampleRule& rule, double x) {
 
 }  // namespace
 
-Resample MakeResample(const ResampleRule& rule, int64_t in, int64_t out, double scale, double lo, double hi) {
+Resample MakeResample(const ResampleRule& rule, int64_t in, int64_t out, double scale, double lo,
+                      double hi) {
   Resample r{.in = in, .out = out, .taps = 1};
   const bool crop = rule.coordinates == "tf_crop_and_resize";
-  const double narrow = rule.antialias ? std::min(scale, 1.0) : 1.0;   // the kernel widens when shrinking
+  const double narrow =
+      rule.antialias ? std::min(scale, 1.0) : 1.0;  // the kernel widens when shrinking
   const double reach = rule.mode == "cubic" ? 2 : 1;
   const auto first = static_cast<int64_t>(std::floor(-reach / narrow)) + 1;
   if (rule.mode != "nearest") r.taps = 2 - 2 * first;
@@ -93,8 +99,11 @@ Periodic PeriodOf(const Resample& r) {
 }
 
 std::string BaseText(const Resample& r, const Periodic& p, const std::string& i) {
-  const std::pair<int64_t, int64_t> slopes[] = {  // multiplier, divisor
-      {p.advance, p.period}, {r.in, r.out}, {r.in - 1, r.out - 1}, {2 * r.in, 2 * r.out}};
+  const std::pair<int64_t, int64_t> slopes[] = {// multiplier, divisor
+                                                {p.advance, p.period},
+                                                {r.in, r.out},
+                                                {r.in - 1, r.out - 1},
+                                                {2 * r.in, 2 * r.out}};
   for (const auto& [a, d] : slopes) {
     if (d < 1) continue;
     for (int64_t b = d * r.base[0]; b < d * (r.base[0] + 1); ++b) {

@@ -9,13 +9,13 @@
 
 namespace weft::tc::ops {
 
-// How one axis is resampled: output i is the sum over taps t of weights[i * taps + t] * x(base[i] + t),
-// places outside [0, in) meaning the nearest element inside.
+// How one axis is resampled: output i is the sum over taps t of weights[i * taps + t] * x(base[i] +
+// t), places outside [0, in) meaning the nearest element inside.
 struct Resample {
   int64_t in = 1, out = 1, taps = 1;
   Ints base;
-  std::vector<double> weights;            // empty for one tap of weight 1
-  std::vector<bool> outside;              // output is the extrapolation value; empty if none is
+  std::vector<double> weights;  // empty for one tap of weight 1
+  std::vector<bool> outside;    // output is the extrapolation value; empty if none is
 };
 
 struct ResampleRule {
@@ -25,7 +25,8 @@ struct ResampleRule {
 };
 
 // `scale` is out / in as the node has it, roi_lo and roi_hi the crop in [0, 1].
-Resample MakeResample(const ResampleRule& rule, int64_t in, int64_t out, double scale, double roi_lo, double roi_hi);
+Resample MakeResample(const ResampleRule& rule, int64_t in, int64_t out, double scale,
+                      double roi_lo, double roi_hi);
 
 // The same sampling again after `period` outputs, `advance` inputs further.
 struct Periodic {

@@ -27,8 +27,10 @@ std::vector<double> Reals(Writer& w, size_t i) {
   std::vector<double> out;
   if (!w.Has(i)) return out;
   const Tensor* constant = w.Constant(i);
-  if (constant == nullptr) w.Refuse(fmt::format("input {} is not constant", i), Reason::kOpaqueAccess);
-  for (int64_t k = 0; constant != nullptr && k < constant->elems(); ++k) out.push_back(ElemAsDouble(*constant, k));
+  if (constant == nullptr)
+    w.Refuse(fmt::format("input {} is not constant", i), Reason::kOpaqueAccess);
+  for (int64_t k = 0; constant != nullptr && k < constant->elems(); ++k)
+    out.push_back(ElemAsDouble(*constant, k));
   return out;
 }
 
@@ -74,7 +76,9 @@ Tap MakeTap(Writer& w, const Resample& r, size_t axis, const std::string& i) {
     const auto kept = static_cast<int64_t>(p.period * r.taps);
     const Operand weights = w.Const(fmt::format("weight{}", axis), Dtype::kF32, {p.period, r.taps},
                                     std::span(r.weights).first(static_cast<size_t>(kept)));
-    const std::string row = p.period == 1 ? "0" : p.period == r.out ? i : fmt::format("{} % {}", i, p.period);
+    const std::string row = p.period == 1       ? "0"
+                            : p.period == r.out ? i
+                                                : fmt::format("{} % {}", i, p.period);
     tap.weight = w.At(weights, {row, k});
   }
   const auto [low, high] = std::minmax_element(r.base.begin(), r.base.end());
@@ -83,7 +87,8 @@ Tap MakeTap(Writer& w, const Resample& r, size_t axis, const std::string& i) {
   if (!r.outside.empty()) {
     std::vector<double> flags;
     for (bool outside : r.outside) flags.push_back(outside ? 0 : 1);
-    tap.inside = w.At(w.Const(fmt::format("inside{}", axis), Dtype::kI32, {r.out}, flags), {i}) + " != 0";
+    tap.inside =
+        w.At(w.Const(fmt::format("inside{}", axis), Dtype::kI32, {r.out}, flags), {i}) + " != 0";
   }
   return tap;
 }
@@ -108,8 +113,10 @@ void Resize(Writer& w) {
     if (x.dims[axis] == y.dims[axis] && std::fabs(scales[k] - 1) < 1e-9 && !crop) continue;
     const int64_t in = w.Extent(x, axes[k]), out = w.Extent(y, axes[k]);
     if (in == 0 || out == 0) continue;
-    const Tap tap = MakeTap(w, MakeResample(rule, in, out, scales[k], crop ? roi[k] : 0, crop ? roi[axes.size() + k] : 1),
-                            axis, i[axis]);
+    const Tap tap = MakeTap(
+        w,
+        MakeResample(rule, in, out, scales[k], crop ? roi[k] : 0, crop ? roi[axes.size() + k] : 1),
+        axis, i[axis]);
     from[axis] = tap.at;
     table = table || tap.at.find("base") != tap.at.npos;
     if (!tap.weight.empty()) weights.push_back(tap.weight);
@@ -126,7 +133,8 @@ void Resize(Writer& w) {
     value = IsFloat(y.dtype) ? w.At(sum, i) : Cast(y.dtype, w.At(sum, i));
   }
   if (!inside.empty()) {
-    value = fmt::format("{} ? {} : {}", Join(inside, " && "), value, Lit(y.dtype, w.Float("extrapolation_value", 0)));
+    value = fmt::format("{} ? {} : {}", Join(inside, " && "), value,
+                        Lit(y.dtype, w.Float("extrapolation_value", 0)));
   }
   w.Set(table ? "gather" : "copy", y, i, value);
 }

@@ -10,7 +10,7 @@ struct Running {
   Operand x, y;
   size_t axis = 0;
   int64_t extent = 1;
-  Subs at;                         // with the axis as index t
+  Subs at;  // with the axis as index t
   bool exclusive = false, reverse = false;
 };
 
@@ -37,8 +37,9 @@ void CumSum(Writer& w) {
     subs[s.axis] = t;
     return subs;
   };
-  const auto source = [&](int64_t back) {   // x at step t - back
-    return w.At(s.x, along(s.reverse ? Sum({{-1, "t"}}, s.extent - 1 + back) : Sum({{1, "t"}}, -back)));
+  const auto source = [&](int64_t back) {  // x at step t - back
+    return w.At(s.x,
+                along(s.reverse ? Sum({{-1, "t"}}, s.extent - 1 + back) : Sum({{1, "t"}}, -back)));
   };
   const std::string zero = Lit(s.y.dtype, 0);
   const bool direct = !s.reverse && (!IsFloat(s.y.dtype) || SizeBytes(s.y.dtype) > 2);
@@ -46,7 +47,8 @@ void CumSum(Writer& w) {
   w.Range("t", std::min<int64_t>(s.extent, 1));
   w.Set("recurrence", run, s.at, s.exclusive ? zero : source(0));
   w.Range("t", s.extent, 1);
-  w.Set("recurrence", run, s.at, fmt::format("{} + {}", w.At(run, along("t - 1")), source(s.exclusive ? 1 : 0)));
+  w.Set("recurrence", run, s.at,
+        fmt::format("{} + {}", w.At(run, along("t - 1")), source(s.exclusive ? 1 : 0)));
   if (direct) return;
   w.Range("t", s.extent);
   const std::string t = s.reverse ? Sum({{-1, "t"}}, s.extent - 1) : "t";
@@ -61,7 +63,8 @@ void CumSumTriangular(Writer& w) {
   Subs from = s.at;
   from[s.axis] = w.Range("k", s.extent);
   const std::string compare = std::string(s.reverse ? ">" : "<") + (s.exclusive ? "" : "=");
-  w.Reduce("reduction", s.y, s.at, "+=!", fmt::format("k {} t ? {} : {}", compare, w.At(s.x, from), Lit(s.y.dtype, 0)));
+  w.Reduce("reduction", s.y, s.at, "+=!",
+           fmt::format("k {} t ? {} : {}", compare, w.At(s.x, from), Lit(s.y.dtype, 0)));
 }
 
 }  // namespace weft::tc::ops

@@ -57,10 +57,13 @@ void Slice(Writer& w) {
   const Operand x = w.In(0), y = w.Out();
   const Ints starts = w.ConstInts(1);
   Ints axes, steps(starts.size(), 1);
-  if (w.Has(3)) axes = w.Axes(w.ConstInts(3), x.rank());
-  else for (size_t k = 0; k < starts.size(); ++k) axes.push_back(static_cast<int64_t>(k));
+  if (w.Has(3))
+    axes = w.Axes(w.ConstInts(3), x.rank());
+  else
+    for (size_t k = 0; k < starts.size(); ++k) axes.push_back(static_cast<int64_t>(k));
   if (w.Has(4)) steps = w.ConstInts(4);
-  if (!w.ok() || axes.size() != starts.size() || steps.size() != starts.size()) return w.Refuse("unequal lists");
+  if (!w.ok() || axes.size() != starts.size() || steps.size() != starts.size())
+    return w.Refuse("unequal lists");
   const Subs i = w.Indices("i", y.dims);
   Subs from = i;
   for (size_t k = 0; k < axes.size(); ++k) {
@@ -79,8 +82,10 @@ void Pad(Writer& w) {
   const std::string mode = graph::StringAttr(w.node, "mode", "constant");
   const Ints pads = w.ConstInts(1);
   Ints axes;
-  if (w.Has(3)) axes = w.Axes(w.ConstInts(3), x.rank());
-  else for (int64_t k = 0; k < x.rank(); ++k) axes.push_back(k);
+  if (w.Has(3))
+    axes = w.Axes(w.ConstInts(3), x.rank());
+  else
+    for (int64_t k = 0; k < x.rank(); ++k) axes.push_back(k);
   if (!w.ok() || pads.size() != 2 * axes.size()) return w.Refuse("unequal lists");
   const Subs i = w.Indices("i", y.dims);
   Subs from = i, guards;
@@ -90,10 +95,11 @@ void Pad(Writer& w) {
     if (lo == 0 && hi == 0) continue;
     const int64_t extent = w.Extent(x, axes[k]);
     from[axis] = Sum({{1, i[axis]}}, -lo);
-    if (mode != "constant") {                  // what is cut off is no longer there to be repeated
+    if (mode != "constant") {  // what is cut off is no longer there to be repeated
       const int64_t cut_lo = std::max<int64_t>(-lo, 0), cut_hi = std::max<int64_t>(-hi, 0);
       if (lo <= 0 && hi <= 0) continue;
-      from[axis] = Mirror(mode, Sum({{1, i[axis]}}, -std::max<int64_t>(lo, 0)), extent - cut_lo - cut_hi);
+      from[axis] =
+          Mirror(mode, Sum({{1, i[axis]}}, -std::max<int64_t>(lo, 0)), extent - cut_lo - cut_hi);
       if (cut_lo > 0) from[axis] = Sum({{1, from[axis]}}, cut_lo);
       continue;
     }
@@ -101,7 +107,8 @@ void Pad(Writer& w) {
     if (hi > 0) guards.push_back(fmt::format("{} < {}", from[axis], extent));
   }
   if (guards.empty()) return w.Set("copy", y, i, w.At(x, from));
-  const std::string value = w.Has(2) ? w.At(w.Arg(2), w.In(2).dims.empty() ? Subs{} : Subs{"0"}) : LitInt(y.dtype, 0);
+  const std::string value =
+      w.Has(2) ? w.At(w.Arg(2), w.In(2).dims.empty() ? Subs{} : Subs{"0"}) : LitInt(y.dtype, 0);
   w.Set("copy", y, i, fmt::format("{} ? {} : {}", Join(guards, " && "), w.At(x, from), value));
 }
 

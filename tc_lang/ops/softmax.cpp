@@ -1,4 +1,5 @@
-// Softmax and its relatives along one axis. The maximum is taken off first, so that exp never overflows.
+// Softmax and its relatives along one axis. The maximum is taken off first, so that exp never
+// overflows.
 #include "tc_lang/ops/families.h"
 
 namespace weft::tc::ops {
@@ -7,8 +8,8 @@ namespace {
 struct Row {
   Operand x, y;
   int64_t axis = 0, extent = 1;
-  Subs at;     // with the axis as index j
-  Subs kept;   // without the axis
+  Subs at;    // with the axis as index j
+  Subs kept;  // without the axis
 };
 
 Row MakeRow(Writer& w) {
@@ -32,7 +33,8 @@ struct Sums {
 Sums MaxAndSum(Writer& w, const Row& r) {
   const Operand max = w.Temp("max", r.x.dtype), sum = w.Temp("sum", r.x.dtype);
   w.Reduce("reduction", max, r.kept, "max=!", w.At(r.x, r.at));
-  w.Reduce("reduction", sum, r.kept, "+=!", fmt::format("exp({} - {})", w.At(r.x, r.at), w.At(max, r.kept)));
+  w.Reduce("reduction", sum, r.kept, "+=!",
+           fmt::format("exp({} - {})", w.At(r.x, r.at), w.At(max, r.kept)));
   return {w.At(max, r.kept), w.At(sum, r.kept)};
 }
 
@@ -50,7 +52,8 @@ void Softmax(Writer& w) {
 void SoftmaxStored(Writer& w) {
   const Row r = MakeRow(w);
   if (!w.ok()) return;
-  const Operand max = w.Temp("max", r.x.dtype), e = w.Temp("exp", r.x.dtype), sum = w.Temp("sum", r.x.dtype);
+  const Operand max = w.Temp("max", r.x.dtype), e = w.Temp("exp", r.x.dtype),
+                sum = w.Temp("sum", r.x.dtype);
   w.Reduce("reduction", max, r.kept, "max=!", w.At(r.x, r.at));
   w.Set("pointwise", e, r.at, fmt::format("exp({} - {})", w.At(r.x, r.at), w.At(max, r.kept)));
   w.Reduce("reduction", sum, r.kept, "+=!", w.At(e, r.at));
@@ -58,15 +61,16 @@ void SoftmaxStored(Writer& w) {
 }
 
 // Two passes: maximum and sum run over blocks of the row together, the sum being rescaled when the
-// maximum grows (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018, section 3).
-// While all is -inf nothing has been seen, and the shift is 0.
+// maximum grows (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018, section
+// 3). While all is -inf nothing has been seen, and the shift is 0.
 void SoftmaxOnline(Writer& w) {
   const Row r = MakeRow(w);
   if (!w.ok()) return;
   const int64_t b = 16;
   if (r.extent % b != 0 || r.extent <= b) return w.Refuse("rows of no whole blocks of 16");
   const Dtype dtype = r.x.dtype;
-  const Operand block_max = w.Temp("block_max", dtype), max = w.Temp("max", dtype), shift = w.Temp("shift", dtype);
+  const Operand block_max = w.Temp("block_max", dtype), max = w.Temp("max", dtype),
+                shift = w.Temp("shift", dtype);
   const Operand block_sum = w.Temp("block_sum", dtype), sum = w.Temp("sum", dtype);
   const int64_t blocks = r.extent / b;
   w.Range("t", blocks);
@@ -80,16 +84,19 @@ void SoftmaxOnline(Writer& w) {
   w.Range("t", 1);
   w.Set("recurrence", max, now, w.At(block_max, now));
   w.Range("t", blocks, 1);
-  w.Set("recurrence", max, now, fmt::format("max({}, {})", w.At(max, before), w.At(block_max, now)));
+  w.Set("recurrence", max, now,
+        fmt::format("max({}, {})", w.At(max, before), w.At(block_max, now)));
   w.Range("t", blocks);
   w.Set("pointwise", shift, now, fmt::format("{0} == {1} ? {2} : {0}", w.At(max, now), low, zero));
   w.Reduce("reduction", block_sum, now, "+=!", fmt::format("exp({} - {})", x, w.At(shift, now)));
   w.Range("t", 1);
   w.Set("recurrence", sum, now, w.At(block_sum, now));
   w.Range("t", blocks, 1);
-  w.Set("recurrence", sum, now, fmt::format("{} * exp({} - {}) + {}", w.At(sum, before), w.At(max, before),
-                                            w.At(shift, now), w.At(block_sum, now)));
-  w.Set("pointwise", r.y, r.at, fmt::format("exp({} - {}) / {}", w.At(r.x, r.at), w.At(shift, last), w.At(sum, last)));
+  w.Set("recurrence", sum, now,
+        fmt::format("{} * exp({} - {}) + {}", w.At(sum, before), w.At(max, before),
+                    w.At(shift, now), w.At(block_sum, now)));
+  w.Set("pointwise", r.y, r.at,
+        fmt::format("exp({} - {}) / {}", w.At(r.x, r.at), w.At(shift, last), w.At(sum, last)));
 }
 
 void LogSoftmax(Writer& w) {
@@ -105,8 +112,9 @@ void Hardmax(Writer& w) {
   if (!w.ok()) return;
   const Operand max = w.Temp("max", r.x.dtype), place = w.Temp("place", Dtype::kI32);
   w.Pick("reduction", max, place, r.kept, "max=!", w.At(r.x, r.at), "j");
-  w.Set("pointwise", r.y, r.at, fmt::format("{} == j ? {} : {}", w.At(place, r.kept), Lit(r.y.dtype, 1),
-                                            Lit(r.y.dtype, 0)));
+  w.Set(
+      "pointwise", r.y, r.at,
+      fmt::format("{} == j ? {} : {}", w.At(place, r.kept), Lit(r.y.dtype, 1), Lit(r.y.dtype, 0)));
 }
 
 }  // namespace weft::tc::ops

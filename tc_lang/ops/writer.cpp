@@ -22,18 +22,20 @@ bool IsIndexName(std::string_view name) {
 }
 
 bool IsTaken(std::string_view name) {
-  for (std::string_view word : {"where", "in", "def", "exists", "const", "size", "min", "max", "select", "float",
-                                "infinity", "nan", "cast", "bitcast"}) {
+  for (std::string_view word : {"where", "in", "def", "exists", "const", "size", "min", "max",
+                                "select", "float", "infinity", "nan", "cast", "bitcast"}) {
     if (name == word) return true;
   }
-  return ParseTypeWord(name) || ParseScalarFunction(name) || name.starts_with("bitcast_") || IsIndexName(name);
+  return ParseTypeWord(name) || ParseScalarFunction(name) || name.starts_with("bitcast_") ||
+         IsIndexName(name);
 }
 
 std::string Sanitize(std::string_view name) {
   std::string out;
   for (char c : name) {
     const char next = IsWord(c) && static_cast<unsigned char>(c) < 128 ? c : '_';
-    if (next != '_' || (!out.empty() && out.back() != '_')) out += next;  // "/conv1/out" gives conv1_out
+    if (next != '_' || (!out.empty() && out.back() != '_'))
+      out += next;  // "/conv1/out" gives conv1_out
   }
   while (!out.empty() && out.back() == '_') out.pop_back();
   if (out.empty() || std::isdigit(static_cast<unsigned char>(out[0])) != 0) out = "v" + out;
@@ -46,7 +48,8 @@ Writer::Writer(const graph::Graph& g, graph::NodeId id) : graph(g), node(g[id]) 
   const auto check = [&](ValueId v) {
     if (!v.valid()) return;
     const graph::Value& value = graph[v];
-    if (!value.dtype || !value.shape) return Refuse(fmt::format("the shape of '{}' is not known", value.name));
+    if (!value.dtype || !value.shape)
+      return Refuse(fmt::format("the shape of '{}' is not known", value.name));
     if (*value.dtype == Dtype::kString) return Refuse("strings");
     for (size_t axis = 1; axis < value.shape->size(); ++axis) {
       if (!(*value.shape)[axis].IsConstant()) {
@@ -65,7 +68,8 @@ Writer::Writer(const graph::Graph& g, graph::NodeId id) : graph(g), node(g[id]) 
 std::string Writer::Fresh(std::string base) {
   if (IsTaken(base)) base += '_';
   std::string name = base;
-  for (int n = 1; !names_.insert(name).second || IsTaken(name); ++n) name = fmt::format("{}_{}", base, n);
+  for (int n = 1; !names_.insert(name).second || IsTaken(name); ++n)
+    name = fmt::format("{}_{}", base, n);
   return name;
 }
 
@@ -187,7 +191,8 @@ std::string Writer::Range(std::string name, const Dim& hi, int64_t lo) {
 
 Subs Writer::Indices(std::string_view prefix, const Dims& dims) {
   Subs out;
-  for (size_t i = 0; i < dims.size(); ++i) out.push_back(Range(fmt::format("{}{}", prefix, i), dims[i]));
+  for (size_t i = 0; i < dims.size(); ++i)
+    out.push_back(Range(fmt::format("{}{}", prefix, i), dims[i]));
   return out;
 }
 
@@ -207,8 +212,10 @@ Subs Writer::Align(const Operand& x, const Subs& subs, const Dims& dims) {
   const size_t skip = subs.size() - x.dims.size();
   for (size_t axis = 0; axis < x.dims.size(); ++axis) {
     const Dim &own = x.dims[axis], &full = dims[skip + axis];
-    if (own == full) out[axis] = subs[skip + axis];
-    else if (!own.IsOne()) Refuse(fmt::format("axis {} of '{}' is {}, not {}", axis, x.name, own.text(), full.text()));
+    if (own == full)
+      out[axis] = subs[skip + axis];
+    else if (!own.IsOne())
+      Refuse(fmt::format("axis {} of '{}' is {}, not {}", axis, x.name, own.text(), full.text()));
   }
   return out;
 }
@@ -226,13 +233,14 @@ Operand Writer::Temp(std::string_view suffix, Dtype dtype) {
   return t;
 }
 
-Operand Writer::Const(std::string_view suffix, Dtype dtype, const Ints& shape, std::span<const double> elements) {
+Operand Writer::Const(std::string_view suffix, Dtype dtype, const Ints& shape,
+                      std::span<const double> elements) {
   Operand t = Temp(suffix, dtype);
   for (int64_t extent : shape) t.dims.emplace_back(extent);
   std::vector<std::string> texts;
   for (double e : elements) texts.push_back(Lit(t.dtype, e));
-  constants_ += fmt::format("  const {} {}({}) = {{{}}}\n", TypeWord(t.dtype), t.name, fmt::join(shape, ", "),
-                            fmt::join(texts, ", "));
+  constants_ += fmt::format("  const {} {}({}) = {{{}}}\n", TypeWord(t.dtype), t.name,
+                            fmt::join(shape, ", "), fmt::join(texts, ", "));
   return t;
 }
 
@@ -260,7 +268,9 @@ std::string Writer::Ranges(const std::string& statement) const {
 
 void Writer::Line(std::string_view tag, const std::string& statement) {
   std::string origin = node.name.empty() && HasOut(0) ? graph[node.outputs[0]].name : node.name;
-  std::replace_if(origin.begin(), origin.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+  std::replace_if(
+      origin.begin(), origin.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; },
+      ' ');
   // Without a `;`, a statement that opens with `(` would go on with the one before it.
   if (statement.starts_with('(') && !statements_.empty()) statements_.insert(last_end_, ";");
   statements_ += fmt::format("  @{} {}{}", tag, statement, Ranges(statement));
@@ -274,8 +284,8 @@ void Writer::Declare(const Operand& temp, const Dims& dims) {
   constants_ += fmt::format("  {}\n", Typed(t));
 }
 
-// Whether the value of an expression over 16-bit floats is float32 by its type: it has a float literal
-// that no cast narrows, or a float32 temporary.
+// Whether the value of an expression over 16-bit floats is float32 by its type: it has a float
+// literal that no cast narrows, or a float32 temporary.
 bool Writer::IsWide(const std::string& value) const {
   for (size_t at = 0; at < value.size();) {
     size_t end = at;
@@ -293,17 +303,20 @@ bool Writer::IsWide(const std::string& value) const {
   return false;
 }
 
-void Writer::Set(std::string_view tag, const Operand& y, const Subs& subs, const std::string& value) {
+void Writer::Set(std::string_view tag, const Operand& y, const Subs& subs,
+                 const std::string& value) {
   const bool narrow = IsFloat(y.dtype) && SizeBytes(y.dtype) == 2 && IsWide(value);
   const bool widen = half_ && y.dtype == Dtype::kF32 && !y.id.valid();
   Line(tag, fmt::format("{} = {}", At(y, subs), narrow || widen ? Cast(y.dtype, value) : value));
 }
 
-void Writer::Reduce(std::string_view tag, const Operand& y, const Subs& subs, std::string_view assign,
-                    const std::string& value) {
+void Writer::Reduce(std::string_view tag, const Operand& y, const Subs& subs,
+                    std::string_view assign, const std::string& value) {
   const bool narrow = IsFloat(y.dtype) && SizeBytes(y.dtype) == 2 && IsWide(value);
   const bool widen = half_ && y.dtype == Dtype::kF32 && !y.id.valid();
-  if (!narrow) return Line(tag, fmt::format("{} {} {}", At(y, subs), assign, widen ? Cast(y.dtype, value) : value));
+  if (!narrow)
+    return Line(tag,
+                fmt::format("{} {} {}", At(y, subs), assign, widen ? Cast(y.dtype, value) : value));
   const Operand sum = Temp("sum", y.dtype);
   Line(tag, fmt::format("{} {} {}", At(sum, subs), assign, value));
   Set("pointwise", y, subs, At(sum, subs));
@@ -337,10 +350,11 @@ std::string Writer::Text() {
   for (ValueId v : node.outputs) {
     if (v.valid()) outputs.push_back(Typed(operands_.at(v)));
   }
-  std::string name = graph::ShortName(graph, graph::NodeId(static_cast<size_t>(&node - graph.nodes.data())));
+  std::string name =
+      graph::ShortName(graph, graph::NodeId(static_cast<size_t>(&node - graph.nodes.data())));
   if (std::isdigit(static_cast<unsigned char>(name[0])) != 0) name = "n" + name;
-  return fmt::format("def {}({}) -> ({}) {{\n{}{}}}\n", name, Join(params, ", "), Join(outputs, ", "), constants_,
-                     statements_);
+  return fmt::format("def {}({}) -> ({}) {{\n{}{}}}\n", name, Join(params, ", "),
+                     Join(outputs, ", "), constants_, statements_);
 }
 
 Verdict<Alternative> Writer::Finish(std::string name) {
@@ -354,7 +368,8 @@ Verdict<Alternative> Writer::Finish(std::string name) {
   for (const auto& [id, operand] : operands_) {
     for (const Dim& dim : operand.dims) {
       const bool used = dim.symbolic() && read_.contains(id);
-      if (used && std::find(sizes.params.begin(), sizes.params.end(), dim.symbol) == sizes.params.end()) {
+      if (used &&
+          std::find(sizes.params.begin(), sizes.params.end(), dim.symbol) == sizes.params.end()) {
         sizes.params.push_back(dim.symbol);
       }
     }

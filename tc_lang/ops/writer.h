@@ -6,12 +6,13 @@
 //     w.Set("pointwise", y, i, fmt::format("max({}, {})", w.At(x, i), Lit(y.dtype, 0)));
 //   }
 //
-// gives `@pointwise y(i0, i1) = max(x(i0, i1), 0.0) where i0 in 0:2, i1 in 0:8  # /relu1`. The ranges
-// come from the indices that a statement mentions; an operand becomes a parameter when it is read.
+// gives `@pointwise y(i0, i1) = max(x(i0, i1), 0.0) where i0 in 0:2, i1 in 0:8  # /relu1`. The
+// ranges come from the indices that a statement mentions; an operand becomes a parameter when it is
+// read.
 //
-// 16-bit floats are computed in float32 and rounded when stored, by the rules of the language. What is
-// float32 by type in such a def (temporaries, literals that 16 bits can't hold) makes a value float32;
-// then Set writes the cast, and a reduction goes through a float32 temporary.
+// 16-bit floats are computed in float32 and rounded when stored, by the rules of the language. What
+// is float32 by type in such a def (temporaries, literals that 16 bits can't hold) makes a value
+// float32; then Set writes the cast, and a reduction goes through a float32 temporary.
 #pragma once
 
 #include <fmt/format.h>
@@ -47,11 +48,11 @@ struct Dim {
 using Dims = std::vector<Dim>;
 
 struct Operand {
-  graph::ValueId id;                    // invalid: a temporary
-  std::string name;                     // in the def
-  Dims dims;                            // unknown for temporaries
+  graph::ValueId id;  // invalid: a temporary
+  std::string name;   // in the def
+  Dims dims;          // unknown for temporaries
   Dtype dtype = Dtype::kF32;
-  std::string literal;                  // not empty: a constant scalar, written in place
+  std::string literal;  // not empty: a constant scalar, written in place
   int64_t rank() const { return static_cast<int64_t>(dims.size()); }
 };
 
@@ -59,7 +60,7 @@ std::string Cast(Dtype dtype, std::string_view expr);
 // Literals of the type (float32 if 16 bits can't hold the value), in parentheses when negative.
 std::string Lit(Dtype dtype, double value);
 std::string LitInt(Dtype dtype, int64_t value);
-std::string Lowest(Dtype dtype);        // what max=! starts from
+std::string Lowest(Dtype dtype);  // what max=! starts from
 std::string Highest(Dtype dtype);
 std::string Join(std::span<const std::string> parts, std::string_view separator);
 // "2*h + r - 1", leaving out what adds nothing.
@@ -77,17 +78,21 @@ class Writer {
   bool Has(size_t i) const { return graph::InputAt(node, i).valid(); }
   bool HasOut(size_t i) const { return i < node.outputs.size() && node.outputs[i].valid(); }
   Operand In(size_t i);
-  Operand Arg(size_t i);                // as In, but a constant of one element is a literal
+  Operand Arg(size_t i);  // as In, but a constant of one element is a literal
   Operand Out(size_t i = 0);
-  int64_t Int(std::string_view name, int64_t otherwise) const { return IntAttr(node, name, otherwise); }
-  double Float(std::string_view name, float otherwise) const { return FloatAttr(node, name, otherwise); }
+  int64_t Int(std::string_view name, int64_t otherwise) const {
+    return IntAttr(node, name, otherwise);
+  }
+  double Float(std::string_view name, float otherwise) const {
+    return FloatAttr(node, name, otherwise);
+  }
   // The attribute's list, or `otherwise` n times when it is absent.
   Ints IntsOr(std::string_view name, int64_t otherwise, size_t n);
   // Constant elements of input i; refuses (and gives `otherwise`) if they are not known here.
   Ints ConstInts(size_t i);
   double ConstFloat(size_t i, double otherwise);
-  const Tensor* Constant(size_t i) const;          // null unless it is one
-  int64_t Axis(int64_t axis, int64_t rank);        // made non-negative, refuses if out of range
+  const Tensor* Constant(size_t i) const;    // null unless it is one
+  int64_t Axis(int64_t axis, int64_t rank);  // made non-negative, refuses if out of range
   Ints Axes(std::span<const int64_t> axes, int64_t rank);
   int64_t Extent(const Operand& x, int64_t axis);  // refuses a symbol
   Ints Extents(const Operand& x, int64_t first = 0);
@@ -96,15 +101,16 @@ class Writer {
   std::string Range(std::string name, const Dim& hi, int64_t lo = 0);
   Subs Indices(std::string_view prefix, const Dims& dims);
 
-  std::string At(const Operand& x, const Subs& subs);        // "x(i, j)", or the literal
+  std::string At(const Operand& x, const Subs& subs);  // "x(i, j)", or the literal
   // Numpy broadcasting: x's axes are the last of `subs`, over the extents `dims`.
   Subs Align(const Operand& x, const Subs& subs, const Dims& dims);
   std::string AtAligned(const Operand& x, const Subs& subs, const Dims& dims);
 
   // Names and statements.
-  Operand Temp(std::string_view suffix, Dtype dtype);        // named after the first output; at least f32
-  void Declare(const Operand& temp, const Dims& dims);       // where a recurrence reads it first
-  Operand Const(std::string_view suffix, Dtype dtype, const Ints& shape, std::span<const double> elements);
+  Operand Temp(std::string_view suffix, Dtype dtype);  // named after the first output; at least f32
+  void Declare(const Operand& temp, const Dims& dims);  // where a recurrence reads it first
+  Operand Const(std::string_view suffix, Dtype dtype, const Ints& shape,
+                std::span<const double> elements);
   void Set(std::string_view tag, const Operand& y, const Subs& subs, const std::string& value);
   void Reduce(std::string_view tag, const Operand& y, const Subs& subs, std::string_view assign,
               const std::string& value);
@@ -116,7 +122,7 @@ class Writer {
   void Refuse(std::string detail, Reason reason = Reason::kNoComprehension);
   bool ok() const { return !refusal_; }
   const Refusal& refusal() const { return *refusal_; }
-  std::string Text();                                        // the def
+  std::string Text();  // the def
   Verdict<Alternative> Finish(std::string name);
 
  private:
@@ -131,11 +137,11 @@ class Writer {
   std::map<graph::ValueId, Operand> operands_;
   std::set<graph::ValueId> read_;
   std::set<std::string> names_, wide_names_;
-  bool half_ = false;                                        // some operand is a 16-bit float
-  std::map<int32_t, std::string> symbols_;                   // by SymbolId
+  bool half_ = false;                       // some operand is a 16-bit float
+  std::map<int32_t, std::string> symbols_;  // by SymbolId
   std::vector<std::pair<std::string, std::pair<std::string, std::string>>> ranges_;
   std::string constants_, statements_;
-  size_t last_end_ = 0;                                      // of the last statement, before its comment
+  size_t last_end_ = 0;  // of the last statement, before its comment
   std::optional<Refusal> refusal_;
 };
 
