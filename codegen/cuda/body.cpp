@@ -30,9 +30,9 @@ struct Lanes {
   Var var = -1;
   Affine lo;
   int64_t step = 1, count = 0;
-  std::string lane;                 // the lane's number, as spelled
-  std::vector<std::string> heads;   // "const int u = k + weft_u;"
-  std::vector<std::string> masks;   // conditions
+  std::string lane;                // the lane's number, as spelled
+  std::vector<std::string> heads;  // "const int u = k + weft_u;"
+  std::vector<std::string> masks;  // conditions
 };
 
 class Body {
@@ -53,9 +53,7 @@ class Body {
   }
 
  private:
-  void Line(std::string_view line) {
-    text_ += fmt::format("{:{}}{}\n", "", 2 * depth_, line);
-  }
+  void Line(std::string_view line) { text_ += fmt::format("{:{}}{}\n", "", 2 * depth_, line); }
   void Open(std::string_view line) {
     Line(line);
     ++depth_;
@@ -130,9 +128,8 @@ class Body {
     const std::string own = fmt::format("({}){}", values_.index_type(), kPlaces[place]);
     const std::string lo = values_.Largest(s.lo), &v = values_.VarName(s.var);
     Open("{");
-    Line(fmt::format("const {} {} = {}{}{};", values_.index_type(), v,
-                     lo == "0" ? "" : lo + " + ", s.step == 1 ? "" : fmt::format("{}*", s.step),
-                     own));
+    Line(fmt::format("const {} {} = {}{}{};", values_.index_type(), v, lo == "0" ? "" : lo + " + ",
+                     s.step == 1 ? "" : fmt::format("{}*", s.step), own));
     if (!all) Open(fmt::format("if ({} < {}) {{", v, values_.Least(s.hi)));
     Inside(s);
     if (!all) Close();
@@ -176,8 +173,8 @@ class Body {
         values_.ranges().NonNegative(s.hi[0] - 1 - value.index[0])) {
       return values_.Index(value.index[0]);
     }
-    lines.push_back(fmt::format("const long long weft_found = (long long)({});",
-                                values_.Emit(s.value, lines)));
+    lines.push_back(
+        fmt::format("const long long weft_found = (long long)({});", values_.Emit(s.value, lines)));
     // An unsigned 64-bit value above the signed range is outside too: it turns negative.
     const std::string lo = values_.Index(s.lo[0]);
     lines.push_back(fmt::format("const bool weft_inside = weft_found >= {} && weft_found < {};", lo,
@@ -206,7 +203,10 @@ class Body {
     const int64_t count = loops::ConstantTrip(s);
     if (count <= 0) return;
     const bool plain = s.lo[0] == Affine(0) && s.step == 1;
-    lanes_ = Lanes{.var = s.var, .lo = s.lo[0], .step = s.step, .count = count,
+    lanes_ = Lanes{.var = s.var,
+                   .lo = s.lo[0],
+                   .step = s.step,
+                   .count = count,
                    .lane = plain ? values_.VarName(s.var) : "weft_lane"};
     if (!plain) {
       lanes_->heads.push_back(fmt::format("const {} {} = {} + {}*weft_lane;", values_.index_type(),
@@ -239,8 +239,8 @@ class Body {
     }
     OpenLanes();
     for (const std::string& line : lines) Line(line);
-    Line(fmt::format("{} = {};",
-                     two_steps ? fmt::format("weft_lanes[{}]", lanes_->lane) : element, value));
+    Line(fmt::format("{} = {};", two_steps ? fmt::format("weft_lanes[{}]", lanes_->lane) : element,
+                     value));
     CloseLanes();
     if (!two_steps) return;
     OpenLanes();

@@ -24,9 +24,9 @@ struct CudaText {
   std::string text;
   std::string symbol;
   Launch launch;
-  int64_t shared_bytes = 0;           // static, of a block
-  int64_t scratch_bytes = 0;          // of a block; the launch needs this times its blocks
-  int64_t local_bytes = 0;            // cache and register space of a thread
+  int64_t shared_bytes = 0;   // static, of a block
+  int64_t scratch_bytes = 0;  // of a block; the launch needs this times its blocks
+  int64_t local_bytes = 0;    // cache and register space of a thread
 };
 
 // The nest must verify. kUnsupported if it is not mapped to a grid.

@@ -22,18 +22,18 @@ namespace {
 
 // Words that an identifier of ours must not be; those that begin with weft_ are kept for helpers.
 constexpr auto kWords = std::to_array<std::string_view>(
-    {"alignas",   "alignof",  "and",      "and_eq",    "asm",      "auto",     "bitand",
-     "bitor",     "blockDim", "blockIdx", "bool",      "break",    "case",     "catch",
-     "char",      "class",    "compl",    "const",     "continue", "default",  "delete",
-     "do",        "double",   "else",     "enum",      "explicit", "export",   "extern",
-     "false",     "float",    "for",      "friend",    "goto",     "gridDim",  "if",
-     "inline",    "int",      "long",     "max",       "min",      "mutable",  "namespace",
-     "new",       "not",      "not_eq",   "nullptr",   "operator", "or",       "or_eq",
-     "private",   "protected", "public",  "register",  "requires", "return",   "short",
-     "signed",    "sizeof",   "static",   "struct",    "switch",   "template", "this",
-     "threadIdx", "throw",    "true",     "try",       "typedef",  "typeid",   "typename",
-     "union",     "unsigned", "using",    "virtual",   "void",     "volatile", "warpSize",
-     "wchar_t",   "while",    "xor",      "xor_eq"});
+    {"alignas",   "alignof",   "and",      "and_eq",   "asm",      "auto",     "bitand",
+     "bitor",     "blockDim",  "blockIdx", "bool",     "break",    "case",     "catch",
+     "char",      "class",     "compl",    "const",    "continue", "default",  "delete",
+     "do",        "double",    "else",     "enum",     "explicit", "export",   "extern",
+     "false",     "float",     "for",      "friend",   "goto",     "gridDim",  "if",
+     "inline",    "int",       "long",     "max",      "min",      "mutable",  "namespace",
+     "new",       "not",       "not_eq",   "nullptr",  "operator", "or",       "or_eq",
+     "private",   "protected", "public",   "register", "requires", "return",   "short",
+     "signed",    "sizeof",    "static",   "struct",   "switch",   "template", "this",
+     "threadIdx", "throw",     "true",     "try",      "typedef",  "typeid",   "typename",
+     "union",     "unsigned",  "using",    "virtual",  "void",     "volatile", "warpSize",
+     "wchar_t",   "while",     "xor",      "xor_eq"});
 
 class Namer {
  public:
@@ -67,7 +67,8 @@ class Namer {
 double Magnitude(const Affine& e, const std::vector<double>& vars) {
   double sum = std::abs(static_cast<double>(e.constant()));
   for (const Affine::Term& t : e.terms()) {
-    const double atom = t.dividend ? Magnitude(*t.dividend, vars) : vars[static_cast<size_t>(t.var)];
+    const double atom =
+        t.dividend ? Magnitude(*t.dividend, vars) : vars[static_cast<size_t>(t.var)];
     sum += std::abs(static_cast<double>(t.coefficient)) * (atom + 1);
   }
   return sum;
@@ -80,7 +81,8 @@ class Widths {
   bool Wide() {
     if (nest_.params > 0) return true;
     for (const loops::Buffer& b : nest_.buffers) {
-      Note(static_cast<double>(loops::BufferBytes(b, {})) / static_cast<double>(SizeBytes(b.dtype)));
+      Note(static_cast<double>(loops::BufferBytes(b, {})) /
+           static_cast<double>(SizeBytes(b.dtype)));
     }
     Body(nest_.body);
     for (const loops::Expr& e : nest_.exprs) {
@@ -173,9 +175,10 @@ std::string LiteralText(Dtype dtype, Scalar value) {
     const bool wide = dtype == Dtype::kF64;
     const double number = AsDouble(dtype, value);
     if (!std::isfinite(number)) {
-      const std::string_view bits = std::isnan(number) ? (wide ? "0x7ff8000000000000" : "0x7fc00000")
-                                    : number > 0       ? (wide ? "0x7ff0000000000000" : "0x7f800000")
-                                                       : (wide ? "0xfff0000000000000" : "0xff800000");
+      const std::string_view bits = std::isnan(number)
+                                        ? (wide ? "0x7ff8000000000000" : "0x7fc00000")
+                                    : number > 0 ? (wide ? "0x7ff0000000000000" : "0x7f800000")
+                                                 : (wide ? "0xfff0000000000000" : "0xff800000");
       return wide ? fmt::format("__longlong_as_double((long long){}ull)", bits)
                   : fmt::format("__int_as_float((int){}u)", bits);
     }

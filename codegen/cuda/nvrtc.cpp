@@ -133,8 +133,8 @@ std::string_view CudaArchitecture(Isa isa) {
 
 CudaResources ParseResources(std::string_view log) {
   return {.registers = static_cast<int32_t>(NumberBefore(log, " registers")),
-          .spill_bytes = NumberBefore(log, " bytes spill stores") +
-                         NumberBefore(log, " bytes spill loads"),
+          .spill_bytes =
+              NumberBefore(log, " bytes spill stores") + NumberBefore(log, " bytes spill loads"),
           .stack_bytes = NumberBefore(log, " bytes stack frame"),
           .shared_bytes = NumberBefore(log, " bytes smem")};
 }
@@ -161,16 +161,22 @@ Result<Cubin> CompileCuda(const std::string& text, const std::string& symbol,
   const auto destroy = [nvrtc](Nvrtc::Program* p) { nvrtc->destroy(p); };
   const std::unique_ptr<Nvrtc::Program, decltype(destroy)> program(&raw, destroy);
   const std::string arch = fmt::format("--gpu-architecture={}", architecture);
-  const std::array options = {arch.c_str(),        "--std=c++17",      "--fmad=false",
-                              "--ftz=false",       "--prec-div=true",  "--prec-sqrt=true",
-                              "--device-as-default-execution-space",   "--ptxas-options=-v"};
+  const std::array options = {arch.c_str(),
+                              "--std=c++17",
+                              "--fmad=false",
+                              "--ftz=false",
+                              "--prec-div=true",
+                              "--prec-sqrt=true",
+                              "--device-as-default-execution-space",
+                              "--ptxas-options=-v"};
   const int code = nvrtc->compile(raw, static_cast<int>(options.size()), options.data());
   const std::string log = LogOf(*nvrtc, raw);
   if (code == kInvalidOption) {
     return Unsupported(fmt::format("this NVRTC does not compile for {}: {}", architecture, log));
   }
   if (code == kCompilationError) {
-    return Internal(fmt::format("the text does not compile for {}: {}", architecture, log)).At(file);
+    return Internal(fmt::format("the text does not compile for {}: {}", architecture, log))
+        .At(file);
   }
   if (code != 0) return Internal(fmt::format("NVRTC: {}: {}", nvrtc->error_string(code), log));
   Cubin cubin{.resources = ParseResources(log)};

@@ -18,8 +18,8 @@ std::string Infix(std::string_view op, std::span<const std::string> args) {
 }
 
 std::string RoundTo16(Helpers& helpers, Dtype dtype, const std::string& value) {
-  return fmt::format("{}({})",
-                     helpers.Use(dtype == Dtype::kF16 ? "weft_round_f16" : "weft_round_bf16"), value);
+  return fmt::format(
+      "{}({})", helpers.Use(dtype == Dtype::kF16 ? "weft_round_f16" : "weft_round_bf16"), value);
 }
 
 // Min and max of each kind keep a NaN's or a zero's place among the operands, so they are ours.
@@ -38,7 +38,9 @@ std::string_view MinMaxHelper(ScalarOp op) {
 
 std::string FloatOp(Helpers& helpers, ScalarOp op, Dtype dtype, std::span<const std::string> args) {
   const std::string_view f = dtype == Dtype::kF64 ? "" : "f";
-  const auto named = [&](std::string_view name) { return Call(fmt::format("{}{}", name, f), args); };
+  const auto named = [&](std::string_view name) {
+    return Call(fmt::format("{}{}", name, f), args);
+  };
   std::string text;
   switch (op) {  // the first group gives a value that 16 bits can hold if they held the operands
     case ScalarOp::kMin:
@@ -193,8 +195,7 @@ std::string OpText(Helpers& helpers, ScalarOp op, Dtype operand, Dtype result,
   if (operand == Dtype::kBool) {  // only min and max, which are and and or
     return Infix(op == ScalarOp::kMin ? "&&" : "||", args);
   }
-  return IsFloat(operand) ? FloatOp(helpers, op, operand, args)
-                          : IntOp(helpers, op, operand, args);
+  return IsFloat(operand) ? FloatOp(helpers, op, operand, args) : IntOp(helpers, op, operand, args);
 }
 
 }  // namespace weft::codegen::cuda

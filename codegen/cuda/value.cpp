@@ -84,7 +84,8 @@ std::string Values::Node(const Expr& e, std::span<const std::string> args) {
       return text.starts_with('-') || text.starts_with('(') ? "(" + text + ")" : text;
     }
     case ExprKind::kAffine:
-      return CastText(helpers_, Dtype::kI64, e.dtype, fmt::format("(long long)({})", Index(e.index[0])));
+      return CastText(helpers_, Dtype::kI64, e.dtype,
+                      fmt::format("(long long)({})", Index(e.index[0])));
     case ExprKind::kLoad:
       return Load(e);
     case ExprKind::kOp:

@@ -67,9 +67,10 @@ int64_t RoundUpToWarps(int64_t threads, int64_t most) {
 
 namespace {
 
-constexpr int64_t kTeam = 512;        // threads of a block that is alone
+constexpr int64_t kTeam = 512;  // threads of a block that is alone
 constexpr int64_t kMostThreads = 256;
-constexpr int64_t kBlocksWanted = 264;  // two for each multiprocessor of an H100 (its datasheet: 132)
+constexpr int64_t kBlocksWanted =
+    264;  // two for each multiprocessor of an H100 (its datasheet: 132)
 // Below so many iterations, a thread for each leaves most of a device idle (132 x 128 lanes).
 constexpr int64_t kFewIterations = 16384;
 constexpr int64_t kLongRow = 32;
@@ -145,8 +146,12 @@ Mapped MapBlock(LoopNest nest, const Outline& outline) {
     Replace(nest, nest.body, outermost, dealt);
   }
   // A block with one thread would do, but a launch is said by loops alone.
-  Stmt block{.kind = StmtKind::kFor, .var = loops::AddVar(nest, "block"), .lo = {0}, .hi = {1},
-             .loop = LoopKind::kBlockX, .body = std::move(nest.body)};
+  Stmt block{.kind = StmtKind::kFor,
+             .var = loops::AddVar(nest, "block"),
+             .lo = {0},
+             .hi = {1},
+             .loop = LoopKind::kBlockX,
+             .body = std::move(nest.body)};
   nest.body = {loops::AddStmt(nest, std::move(block))};
   return {.mapping = CudaMapping::kBlock, .width = width, .nest = std::move(nest)};
 }
@@ -179,7 +184,8 @@ Result<Mapped> MapNest(const LoopNest& nest) {
     mapped = MapBlock(nest, outline);
   }
   Status status = loops::Verify(mapped.nest);
-  if (!status.ok()) return std::move(status).Because(fmt::format("as {}", CudaMappingName(mapped.mapping)));
+  if (!status.ok())
+    return std::move(status).Because(fmt::format("as {}", CudaMappingName(mapped.mapping)));
   return mapped;
 }
 

@@ -2,16 +2,19 @@
 //
 // A launch has no barrier across its blocks, so what a group's parallel loops exchange decides:
 //
-//   grid     one parallel range and nothing to wait for: its iterations are dealt to threads, T to a
+//   grid     one parallel range and nothing to wait for: its iterations are dealt to threads, T to
+//   a
 //            block. Temporaries are a thread's own
-//   rows     one parallel range with little in it: an iteration is a block, loops inside it that carry
+//   rows     one parallel range with little in it: an iteration is a block, loops inside it that
+//   carry
 //            no dependence are its threads, barriers between them; temporaries are shared
-//   block    several ranges with barriers between them: one block runs them all, a team of T threads.
+//   block    several ranges with barriers between them: one block runs them all, a team of T
+//   threads.
 //            What the ranges exchange is shared by the block
 //
-// That a mapping is right follows from what the nest says of itself: iterations of `parallel` loops are
-// independent, ranks meet at barriers, and a nest is right for a team of any size. The proof is again
-// Verify, and in tests the interpreter's check for races.
+// That a mapping is right follows from what the nest says of itself: iterations of `parallel` loops
+// are independent, ranks meet at barriers, and a nest is right for a team of any size. The proof is
+// again Verify, and in tests the interpreter's check for races.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +39,8 @@ struct Mapped {
 // A nest written for a team of ranks, on a grid. It must verify, and so will the result.
 Result<Mapped> MapNest(const loops::LoopNest& nest);
 
-// A group on a grid: choices made for width rather than for caches, each checked by isl, lowered and
-// mapped; the widest wins. There is always one, by the identity schedule.
+// A group on a grid: choices made for width rather than for caches, each checked by isl, lowered
+// and mapped; the widest wins. There is always one, by the identity schedule.
 struct CudaScheduled {
   Choice choice;
   ScheduleTree tree;

@@ -68,7 +68,8 @@ class Mapper {
     const std::vector<Touch> innermost = TouchesOf(nest_, nest_[Chain(loop).back()].body);
     std::set<BufferId> own;
     for (const auto& [buffer, count] : here) {
-      if (IsLocal(buffer) && count == all[buffer] && IsFreshIn(innermost, buffer)) own.insert(buffer);
+      if (IsLocal(buffer) && count == all[buffer] && IsFreshIn(innermost, buffer))
+        own.insert(buffer);
     }
     return own;
   }
@@ -76,7 +77,8 @@ class Mapper {
   void Promote(BufferId id) {
     if (!IsLocal(id) || own_.contains(id)) return;
     const auto touches = TouchesOf(nest_, nest_.body);
-    const auto uses = std::ranges::count_if(touches, [&](const Touch& t) { return t.buffer == id; });
+    const auto uses =
+        std::ranges::count_if(touches, [&](const Touch& t) { return t.buffer == id; });
     if (uses > 0) nest_.buffers[id.index].space = Space::kShared;
   }
 
@@ -128,8 +130,9 @@ class Mapper {
     if (s.kind == StmtKind::kLet) return true;
     if (s.kind == StmtKind::kFor && (AsReduction(id) || ThreadLoops(id) > 0)) return true;
     const auto any = [this](const std::vector<StmtId>& body) {
-      return std::ranges::any_of(
-          body, [this](StmtId sub) { return nest_[sub].kind != StmtKind::kLet && HasThreads(sub); });
+      return std::ranges::any_of(body, [this](StmtId sub) {
+        return nest_[sub].kind != StmtKind::kLet && HasThreads(sub);
+      });
     };
     // Vector loops and unrolled ones around pieces would lose their meaning.
     const bool opens = s.kind == StmtKind::kMark || s.kind == StmtKind::kIf ||
@@ -170,8 +173,8 @@ class Mapper {
     return {id};
   }
 
-  // Of the first `count` loops of the chain the longest becomes threads, the innermost among equals;
-  // the others are serial inside each thread.
+  // Of the first `count` loops of the chain the longest becomes threads, the innermost among
+  // equals; the others are serial inside each thread.
   StmtId Threads(StmtId outermost, size_t count) {
     own_.merge(OwnOf(outermost));
     std::vector<StmtId> chain = Chain(outermost);
@@ -180,7 +183,8 @@ class Mapper {
       if (TripOf(nest_, chain[k]) >= std::min(kThreads, TripOf(nest_, chain[best]))) best = k;
     }
     longest_ = std::max(longest_, TripOf(nest_, chain[best]));
-    const StmtId dealt = Deal(nest_, chain[best], LoopKind::kSerial, LoopKind::kThreadX, ThreadsFor(chain[best]));
+    const StmtId dealt =
+        Deal(nest_, chain[best], LoopKind::kSerial, LoopKind::kThreadX, ThreadsFor(chain[best]));
     if (best == 0) return dealt;
     nest_.stmts[chain[best - 1].index].body = {dealt};
     return outermost;
@@ -208,7 +212,8 @@ class Mapper {
     if (!IsFloat(e.dtype) || SizeBytes(e.dtype) < 4 || e.kind != ExprKind::kOp) return std::nullopt;
     const bool fma = e.op == ScalarOp::kFma;
     r.op = fma ? ScalarOp::kAdd : e.op;
-    if (r.op != ScalarOp::kAdd && r.op != ScalarOp::kMul && r.op != ScalarOp::kMin && r.op != ScalarOp::kMax) {
+    if (r.op != ScalarOp::kAdd && r.op != ScalarOp::kMul && r.op != ScalarOp::kMin &&
+        r.op != ScalarOp::kMax) {
       return std::nullopt;
     }
     if (!IsCellOf(s, e.args[fma ? 2 : 0])) return std::nullopt;
@@ -218,7 +223,8 @@ class Mapper {
     for (const StmtId id : r.chain) {
       const Stmt& l = nest_[id];
       if (l.loop != LoopKind::kSerial && l.loop != LoopKind::kUnroll) return std::nullopt;
-      if (std::ranges::any_of(s.index, [&](const Affine& i) { return i.Uses(l.var); })) return std::nullopt;
+      if (std::ranges::any_of(s.index, [&](const Affine& i) { return i.Uses(l.var); }))
+        return std::nullopt;
     }
     if (TripOf(nest_, Longest(r.chain)) < kWorthThreads * 2) return std::nullopt;
     return r;
@@ -226,7 +232,8 @@ class Mapper {
 
   bool IsCellOf(const Stmt& s, ExprId load) const {
     const Expr& e = nest_[load];
-    return e.kind == ExprKind::kLoad && e.buffer == s.buffer && e.index == s.index && e.guards.empty();
+    return e.kind == ExprKind::kLoad && e.buffer == s.buffer && e.index == s.index &&
+           e.guards.empty();
   }
 
   StmtId Longest(const std::vector<StmtId>& chain) const {
@@ -255,18 +262,26 @@ class Mapper {
     int64_t threads = 32;
     while (threads < kThreads && threads * 2 <= TripOf(nest_, dealt)) threads *= 2;
     longest_ = std::max(longest_, TripOf(nest_, dealt));
-    const BufferId part = loops::AddBuffer(
-        nest_, {.name = fmt::format("part{}", parts_++), .dtype = dtype, .shape = {Affine(threads)},
-                .layout = Layout::Plain(1), .space = Space::kShared});
+    const BufferId part = loops::AddBuffer(nest_, {.name = fmt::format("part{}", parts_++),
+                                                   .dtype = dtype,
+                                                   .shape = {Affine(threads)},
+                                                   .layout = Layout::Plain(1),
+                                                   .space = Space::kShared});
     const auto at = [](const Affine& i) { return std::vector<Affine>{i}; };
     const auto put = [&](std::vector<Affine> index, ExprId value) {
-      return loops::AddStmt(nest_, {.kind = StmtKind::kStore, .buffer = part, .index = std::move(index), .value = value});
+      return loops::AddStmt(
+          nest_,
+          {.kind = StmtKind::kStore, .buffer = part, .index = std::move(index), .value = value});
     };
     const auto over = [&](int64_t count, auto&& body_of) {
       const Var t = loops::AddVar(nest_, "lane");
       std::vector<StmtId> body = body_of(Affine::OfVar(t));
-      return loops::AddStmt(nest_, {.kind = StmtKind::kFor, .var = t, .lo = {0}, .hi = {count},
-                                    .loop = LoopKind::kThreadX, .body = std::move(body)});
+      return loops::AddStmt(nest_, {.kind = StmtKind::kFor,
+                                    .var = t,
+                                    .lo = {0},
+                                    .hi = {count},
+                                    .loop = LoopKind::kThreadX,
+                                    .body = std::move(body)});
     };
     std::vector<StmtId> piece;
     piece.push_back(over(threads, [&](const Affine& t) {
@@ -277,7 +292,8 @@ class Mapper {
     piece.push_back(AddBarrier(nest_));
     for (int64_t half = threads / 2; half > 0; half /= 2) {
       piece.push_back(over(half, [&](const Affine& t) {
-        const ExprId a = loops::AddLoad(nest_, part, at(t)), b = loops::AddLoad(nest_, part, at(t + half));
+        const ExprId a = loops::AddLoad(nest_, part, at(t)),
+                     b = loops::AddLoad(nest_, part, at(t + half));
         return std::vector<StmtId>{put(at(t), loops::AddOp(nest_, r.op, dtype, {a, b}))};
       }));
       piece.push_back(AddBarrier(nest_));
@@ -285,7 +301,9 @@ class Mapper {
     const ExprId cell = loops::AddLoad(nest_, store.buffer, store.index);
     const ExprId sum = loops::AddLoad(nest_, part, at(0));
     const ExprId value = loops::AddOp(nest_, r.op, dtype, {cell, sum});
-    const StmtId last = loops::AddStmt(nest_, {.kind = StmtKind::kStore, .buffer = store.buffer, .index = store.index, .value = value});
+    const StmtId last = loops::AddStmt(
+        nest_,
+        {.kind = StmtKind::kStore, .buffer = store.buffer, .index = store.index, .value = value});
     piece.push_back(AddSingle(nest_, {last}));
     return piece;
   }
@@ -314,6 +332,8 @@ class Mapper {
 
 }  // namespace
 
-std::optional<Rows> MapRows(LoopNest nest, StmtId outermost) { return Mapper(std::move(nest)).Run(outermost); }
+std::optional<Rows> MapRows(LoopNest nest, StmtId outermost) {
+  return Mapper(std::move(nest)).Run(outermost);
+}
 
 }  // namespace weft::polyhedral::cuda

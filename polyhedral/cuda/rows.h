@@ -13,10 +13,12 @@ struct Rows {
   int64_t longest = 1;  // of the loops inside that became threads
 };
 
-// The body of an iteration falls into pieces, with barriers between those that depend on each other:
+// The body of an iteration falls into pieces, with barriers between those that depend on each
+// other:
 //
 //   a loop without dependences: its innermost loop along threads
-//   a reduction into one cell: each thread reduces its share, then halves are folded onto each other
+//   a reduction into one cell: each thread reduces its share, then halves are folded onto each
+//   other
 //     in shared memory. The order is fixed by the number of threads
 //   a loop around such pieces: all threads run it together
 //   anything else: one thread

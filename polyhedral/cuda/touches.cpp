@@ -62,8 +62,8 @@ std::optional<Split> SplitAt(const Affine& e, Var v, const std::set<Var>& inside
   const int64_t k = e.CoefficientOf(v);
   const Affine rest = e - Affine::OfVar(v, k);
   if (k == 0 || rest.Uses(v)) return std::nullopt;
-  const Affine outer = rest.Substitute(
-      [&](Var u) { return inside.contains(u) ? Affine(0) : Affine::OfVar(u); });
+  const Affine outer =
+      rest.Substitute([&](Var u) { return inside.contains(u) ? Affine(0) : Affine::OfVar(u); });
   Affine inner = rest - outer;
   std::vector<Var> used;
   inner.CollectVars(used);
@@ -89,8 +89,7 @@ bool TellsApart(const LoopNest& nest, const Stmt& loop, const std::vector<const 
     const auto split = SplitAt(t->index[axis], loop.var, inside);
     if (!split || (first && (split->k != first->k || split->outer != first->outer))) return false;
     if (!first) first = split;
-    const Interval range =
-        split->inner.Bounds([&](Var u) { return RangeOf(nest, binders, u); });
+    const Interval range = split->inner.Bounds([&](Var u) { return RangeOf(nest, binders, u); });
     least = std::min(least, range.lo);
     most = std::max(most, range.hi);
   }

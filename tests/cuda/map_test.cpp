@@ -23,8 +23,10 @@ CudaMapping ExpectMaps(const tc::Program& program, uint64_t seed, bool compile) 
   if (!scheduled.ok()) return CudaMapping::kGrid;
   const loops::LoopNest& nest = scheduled->mapped.nest;
   const Status same = oracle::Compare(
-      {.program = &program, .inputs = tc::RandomInputs(program, seed), .machine = false}, request, nest);
-  EXPECT_TRUE(same.ok()) << "seed " << seed << "\n" << same.ToString() << "\n"
+      {.program = &program, .inputs = tc::RandomInputs(program, seed), .machine = false}, request,
+      nest);
+  EXPECT_TRUE(same.ok()) << "seed " << seed << "\n"
+                         << same.ToString() << "\n"
                          << tc::Print(program) << loops::Print(nest);
   if (compile) ExpectCompiles(nest);
   return scheduled->mapped.mapping;
@@ -39,7 +41,9 @@ CudaMapping ExpectMaps(std::string_view text, const std::map<std::string, int64_
 TEST(CudaMap, APointwiseChainIsAGrid) {
   EXPECT_EQ(ExpectMaps(R"(def chain(float(N, M) a, float(M) b) -> (y) {
       t(i, j) = a(i, j) * b(j)
-      y(i, j) = max(t(i, j), 0.0) + exp(t(i, j)) })", {{"N", 33}, {"M", 45}}), CudaMapping::kGrid);
+      y(i, j) = max(t(i, j), 0.0) + exp(t(i, j)) })",
+                       {{"N", 33}, {"M", 45}}),
+            CudaMapping::kGrid);
 }
 
 TEST(CudaMap, SoftmaxIsRows) {
@@ -47,20 +51,26 @@ TEST(CudaMap, SoftmaxIsRows) {
       top(i) max=! x(i, j)
       e(i, j) = exp(x(i, j) - top(i))
       sum(i) +=! e(i, j)
-      y(i, j) = e(i, j) / sum(i) })", {{"N", 5}, {"M", 300}}), CudaMapping::kRows);
+      y(i, j) = e(i, j) / sum(i) })",
+                       {{"N", 5}, {"M", 300}}),
+            CudaMapping::kRows);
 }
 
 TEST(CudaMap, WhatExchangesValuesIsOneBlock) {
   EXPECT_EQ(ExpectMaps(R"(def transposed_sums(float(N, M) x) -> (y) {
       rows(i) +=! x(i, j)
       columns(j) +=! x(i, j)
-      y(i, j) = x(i, j) - rows(i) * columns(j) })", {{"N", 20}, {"M", 30}}), CudaMapping::kBlock);
+      y(i, j) = x(i, j) - rows(i) * columns(j) })",
+                       {{"N", 20}, {"M", 30}}),
+            CudaMapping::kBlock);
 }
 
 TEST(CudaMap, AProductIsAGrid) {
   EXPECT_EQ(ExpectMaps(R"(def product(float(N, K) a, float(K, M) b, float(M) c) -> (y) {
       t(i, j) +=! a(i, k) * b(k, j)
-      y(i, j) = t(i, j) + c(j) })", {{"N", 130}, {"M", 130}, {"K", 17}}), CudaMapping::kGrid);
+      y(i, j) = t(i, j) + c(j) })",
+                       {{"N", 130}, {"M", 130}, {"K", 17}}),
+            CudaMapping::kGrid);
 }
 
 TEST(CudaMap, RandomProgramsKeepTheirMeaning) {

@@ -1,5 +1,5 @@
-// Nests as a mapping would make them, by hand: right in the interpreter, accepted by NVRTC, and wrong
-// ones found by the interpreter.
+// Nests as a mapping would make them, by hand: right in the interpreter, accepted by NVRTC, and
+// wrong ones found by the interpreter.
 #include <fmt/format.h>
 
 #include <numeric>
@@ -22,7 +22,8 @@ std::string Transpose(std::string_view barrier, std::string_view column = "x") {
       {}
       thread_x x1 = 0:min(32, 70 - h) {{ for y1 = 0:min(32, 45 - w) {{
         b[w + y1, h + x1] = tile[x1, y1] }} }}
-    }} }} }})", column, barrier);
+    }} }} }})",
+                     column, barrier);
 }
 
 TEST(CudaNests, TransposeThroughSharedMemory) {
@@ -62,10 +63,11 @@ TEST(CudaNests, ABarrierThatNotAllReachIsFound) {
 TEST(CudaNests, ReductionOfABlock) {
   std::string tree;
   for (int half = 32; half > 0; half /= 2) {
-    tree += fmt::format("thread_x t{0} = 0:{0} {{ part[t{0}] = part[t{0}] + part[t{0} + {0}] }} barrier\n",
-                        half);
+    tree += fmt::format(
+        "thread_x t{0} = 0:{0} {{ part[t{0}] = part[t{0}] + part[t{0} + {0}] }} barrier\n", half);
   }
-  const loops::LoopNest nest = VerifiedNest(fmt::format(R"(loops row_sum (x: in f32[3, 1000], y: out f32[3]) {{
+  const loops::LoopNest nest =
+      VerifiedNest(fmt::format(R"(loops row_sum (x: in f32[3, 1000], y: out f32[3]) {{
     shared part: f32[64]
     block_x row = 0:3 {{
       thread_x t = 0:64 {{
@@ -73,7 +75,8 @@ TEST(CudaNests, ReductionOfABlock) {
         for i = t:1000:64 {{ part[t] = part[t] + x[row, i] }} }}
       barrier
       {}
-      single {{ y[row] = part[0] }} }} }})", tree));
+      single {{ y[row] = part[0] }} }} }})",
+                               tree));
   std::vector<float> x(3000), y(3);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7);
   EXPECT_EQ(Execute(nest, x, y), "");
@@ -83,10 +86,11 @@ TEST(CudaNests, ReductionOfABlock) {
   ExpectCompiles(nest, kAll);
 }
 
-// 16 x 16 threads, each with 2 x 2 results in registers; panels of A and B staged in shared memory by
-// vectors of four.
+// 16 x 16 threads, each with 2 x 2 results in registers; panels of A and B staged in shared memory
+// by vectors of four.
 TEST(CudaNests, TiledProductInSharedMemory) {
-  const loops::LoopNest nest = VerifiedNest(R"(loops product (a: in f32[64, 48] align 16, b: in f32[48, 32] align 16, c: out f32[64, 32])
+  const loops::LoopNest nest = VerifiedNest(
+      R"(loops product (a: in f32[64, 48] align 16, b: in f32[48, 32] align 16, c: out f32[64, 32])
       for "/MatMul" {
     shared pa: f32[32, 16]
     shared pb: f32[16, 32]

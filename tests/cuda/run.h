@@ -1,4 +1,5 @@
-// Mapped nests, executed by the interpreter and compiled for every CUDA target: no device is needed.
+// Mapped nests, executed by the interpreter and compiled for every CUDA target: no device is
+// needed.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,0 +1,176 @@
+// The text itself: every primitive on every type, hostile names, faults, lanes.
+#include "codegen/cuda/emit.h"
+
+#include <fmt/format.h>
+
+#include "tests/cuda/run.h"
+
+namespace weft::cuda_test {
+namespace {
+
+using loops::BufferId;
+using loops::ExprId;
+using loops::LoopNest;
+
+constexpr int64_t kElems = 64;
+
+BufferId AddOperand(LoopNest& nest, std::string name, Dtype dtype, loops::Access access) {
+  return loops::AddBuffer(nest, {.name = std::move(name),
+                                 .dtype = dtype,
+                                 .shape = {Affine(kElems)},
+                                 .layout = Layout::Plain(1),
+                                 .access = access});
+}
+
+// The nest with y_k[t] = op(x[t], ...) added, if the types agree.
+bool AddCase(LoopNest& nest, ScalarOp op, Dtype result) {
+  LoopNest more = nest;
+  const Affine t = Affine::OfVar(0);
+  std::vector<ExprId> args;
+  for (int32_t i = 0; i < ScalarArity(op); ++i) {
+    const bool condition = op == ScalarOp::kSelect && i == 0;
+    args.push_back(
+        loops::AddLoad(more, BufferId(condition ? 1 : 0), {i == 1 ? Affine(kElems - 1) - t : t}));
+  }
+  const ExprId value = loops::AddOp(more, op, result, std::move(args));
+  const BufferId y =
+      AddOperand(more, fmt::format("y{}", more.buffers.size()), result, loops::Access::kOut);
+  const loops::StmtId store = loops::AddStmt(more, {.buffer = y, .index = {t}, .value = value});
+  more.stmts[0].body.push_back(store);
+  if (!loops::Verify(more).ok()) return false;
+  nest = std::move(more);
+  return true;
+}
+
+std::vector<Dtype> Dtypes() {
+  std::vector<Dtype> all;
+  for (int d = 0; d < static_cast<int>(Dtype::kString); ++d) all.push_back(static_cast<Dtype>(d));
+  return all;
+}
+
+TEST(CudaText, EveryPrimitiveOnEveryTypeCompiles) {
+  for (const Dtype dtype : Dtypes()) {
+    SCOPED_TRACE(DtypeName(dtype));
+    LoopNest nest{.name = fmt::format("all_{}", DtypeName(dtype))};
+    const Var t = loops::AddVar(nest, "t");
+    AddOperand(nest, "x", dtype, loops::Access::kIn);
+    AddOperand(nest, "condition", Dtype::kBool, loops::Access::kIn);
+    nest.body = {loops::AddStmt(nest, {.kind = loops::StmtKind::kFor,
+                                       .var = t,
+                                       .lo = {0},
+                                       .hi = {kElems},
+                                       .loop = loops::LoopKind::kThreadX})};
+    int cases = 0;
+    for (int op = 0; op <= static_cast<int>(ScalarOp::kIsNan); ++op) {
+      for (const Dtype result : Dtypes()) {
+        const auto scalar_op = static_cast<ScalarOp>(op);
+        // Bitwise and total operations on floats have no meaning, though types may agree.
+        const bool only_integers = scalar_op >= ScalarOp::kBitAnd && scalar_op <= ScalarOp::kShr;
+        if (only_integers && IsFloat(dtype)) continue;
+        cases += AddCase(nest, scalar_op, result);
+      }
+    }
+    EXPECT_GT(cases, 14);
+    ExpectCompiles(nest);
+  }
+}
+
+TEST(CudaText, IsTheSameEachTime) {
+  const LoopNest nest = VerifiedNest(R"(loops k (x: in f32[8], y: out f32[8]) {
+    block_x b = 0:2 { thread_x t = 0:4 { y[4*b + t] = x[4*b + t] } } })");
+  const auto a = codegen::EmitCudaText(nest, Sm90()), b = codegen::EmitCudaText(nest, Sm90());
+  ASSERT_TRUE(a.ok() && b.ok());
+  EXPECT_EQ(a->text, b->text);
+  EXPECT_EQ(a->launch.grid[0].Eval({}), 2);
+  EXPECT_EQ(a->launch.ThreadsPerBlock(), 4);
+}
+
+// Nothing that a model calls its values can leave a comment or become a word of the language.
+TEST(CudaText, HostileNamesAreHarmless) {
+  const LoopNest nest = VerifiedNest(R"(loops k ("float": in f32[8], "a\"; } evil(": out f32[8])
+      for "x\n#error evil" "back\\" {
+    thread_x int = 0:8 { mark "*/ \\" { "a\"; } evil("[int] = "float"[int] } } })");
+  ExpectCompiles(nest);
+  const auto text = codegen::EmitCudaText(nest, Sm90());
+  ASSERT_TRUE(text.ok());
+  EXPECT_EQ(text->text.find("\n#error"), std::string::npos);
+}
+
+TEST(CudaText, GatheredIndicesAreCheckedAndReported) {
+  const LoopNest nest = VerifiedNest(R"(loops k (x: in f32[8], i: in i64[4], y: out f32[4]) {
+    thread_x t = 0:4 { let j = i[t] in 0:8 of x y[t] = x[j] } })");
+  const auto text = codegen::EmitCudaText(nest, Sm90());
+  ASSERT_TRUE(text.ok());
+  EXPECT_NE(text->text.find("weft_fault(weft_error, 0, weft_found)"), std::string::npos)
+      << text->text;
+  ExpectCompiles(nest);
+}
+
+TEST(CudaText, LanesReadBeforeAnyIsWritten) {
+  const LoopNest nest = VerifiedNest(R"(loops k (x: in i64[8], y: out i64[8]) { reg t: i64[8]
+    thread_x b = 0:1 {
+      vector v = 0:8 { t[v] = x[v] }
+      vector v1 = 0:7 { t[v1] = t[v1 + 1] }
+      vector v2 = 2:8:2 { let j = x[v2] in 0:8 of x
+        if v2 - 4 >= 0 { unroll u = v2:v2 + 2 { y[u] = x[j] } } else { y[v2] = t[v2] } } } })");
+  const auto text = codegen::EmitCudaText(nest, Sm90());
+  ASSERT_TRUE(text.ok());
+  EXPECT_NE(text->text.find("weft_lanes["), std::string::npos) << text->text;
+  ExpectCompiles(nest);
+}
+
+TEST(CudaText, WhatDoesNotFitABlockLiesInScratch) {
+  const LoopNest nest = VerifiedNest(R"(loops k (x: in f32[20000], y: out f32[20000]) {
+    shared s: f32[20000]
+    shared small: f32[32]
+    block_x b = 0:1 { for i = 0:20000:32 { thread_x t = 0:32 { small[t] = x[i + t] s[i + t] = small[t] } }
+      barrier
+      for i1 = 0:20000:32 { thread_x t1 = 0:32 { y[i1 + t1] = s[19999 - i1 - t1] } } } })");
+  const auto text = codegen::EmitCudaText(nest, Sm90());
+  ASSERT_TRUE(text.ok());
+  EXPECT_EQ(text->shared_bytes, 128);
+  EXPECT_EQ(text->scratch_bytes, 80000);
+  ExpectCompiles(nest);
+}
+
+TEST(CudaText, ParamsMakeIndicesWide) {
+  const LoopNest nest = VerifiedNest(R"(loops k<n> (x: in f32[n, 8], y: out f32[n, 8]) {
+    block_x b = 0:n:16 { thread_x t = b:min(b + 16, n) { for i = 0:8 { y[t, i] = x[t, i] } } } })");
+  const auto text = codegen::EmitCudaText(nest, Sm90());
+  ASSERT_TRUE(text.ok());
+  EXPECT_NE(text->text.find("const long long t"), std::string::npos) << text->text;
+  const std::vector<int64_t> params = {33};
+  EXPECT_EQ(text->launch.grid[0].Eval(params), 3);
+  ExpectCompiles(nest);
+}
+
+TEST(CudaText, ACpuNestIsRefused) {
+  const LoopNest nest = VerifiedNest(R"(loops k (x: in f32[8], y: out f32[8]) {
+    parallel i = 0:8 { y[i] = x[i] } })");
+  EXPECT_EQ(codegen::EmitCudaText(nest, Sm90()).status().code(), Code::kUnsupported);
+  EXPECT_EQ(codegen::EmitCudaText(nest, Target{}).status().code(), Code::kUsage);
+}
+
+TEST(CudaNvrtc, ErrorsCarryTheLog) {
+  const auto cubin = codegen::CompileCuda("no words of any language", "k", Sm90());
+  ASSERT_FALSE(cubin.ok());
+  if (!HasNvrtc()) {
+    EXPECT_EQ(cubin.status().code(), Code::kMissing);
+    GTEST_SKIP() << cubin.status().ToString();
+  }
+  EXPECT_NE(cubin.status().what().find("error"), std::string::npos) << cubin.status().ToString();
+}
+
+TEST(CudaNvrtc, ReadsTheAssemblersReport) {
+  const auto r = codegen::ParseResources(
+      "ptxas info    : Compiling entry function 'k' for 'sm_90'\n"
+      "    24 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads\n"
+      "ptxas info    : Used 40 registers, used 1 barriers, 2304 bytes smem, 400 bytes cmem[0]\n");
+  EXPECT_EQ(r.registers, 40);
+  EXPECT_EQ(r.spill_bytes, 20);
+  EXPECT_EQ(r.stack_bytes, 24);
+  EXPECT_EQ(r.shared_bytes, 2304);
+}
+
+}  // namespace
+}  // namespace weft::cuda_test
