@@ -1,0 +1,75 @@
+"""Every verb's --json document has the keys that scripts read."""
+import pytest
+from tool import DIGITS
+
+ONE = ('--shape', 'image=1x1x16x16')
+STEPS = {'own', 'vendor', 'native', 'view', 'plan'}
+ENV = {'weft', 'cpu', 'isa', 'libraries', 'threads', 'seed'}
+
+
+def test_check(weft):
+    said = weft.json('check', DIGITS)
+    assert said['supported'] is True and said['nodes'] > 0 and said['unsupported'] == []
+
+
+def test_build_and_run(weft):
+    built = weft.json('build', DIGITS, *ONE, '--budget', '0', '-o', 'd.plan')
+    assert {'plan', 'seconds', 'measured_groups', 'specializations', 'steps'} <= built.keys()
+    assert built['measured_groups'] == 0 and built['steps'].keys() == STEPS and built['env'].keys() >= ENV
+    ran = weft.json('run', 'd.plan', '-o', 'y.npz')
+    assert ran['outputs']['probabilities']['shape'] == [1, 10]
+    assert {'build_s', 'load_us', 'first_run_us', 'steps', 'env'} <= ran.keys() and ran['steps'] == built['steps']
+
+
+def test_bench(weft, digits_plan):
+    said = weft.json('bench', digits_plan, '--runs', '3')
+    assert {'threads', 'target', 'shapes', 'ci95_us', 'throughput_per_s', 'env'} <= said.keys()
+    assert said['runs'] == 3 and said['shapes'] == {'image': [1, 1, 16, 16]}
+    assert said['latency_us'].keys() == {'min', 'p50', 'p90', 'p95', 'p99', 'mean'}
+    assert said['latency_us']['min'] <= said['latency_us']['p50'] <= said['latency_us']['p99']
+    assert said['memory'].keys() == {'arena_bytes', 'weight_bytes'}
+    for kernel in said['kernels']:
+        assert {'name', 'kind', 'library', 'nodes', 'us'} <= kernel.keys() and kernel['kind'] in STEPS
+
+
+def test_compare(weft):
+    said = weft.json('compare', DIGITS, *ONE, '--against', 'unfused', '--runs', '5')
+    assert [arm['name'] for arm in said['arms']] == ['weft', 'unfused']
+    assert all(arm.keys() == {'name', 'p50_us', 'ci95_us'} for arm in said['arms'])
+    low, middle, high = said['speedup']['unfused']
+    assert 0 < low <= middle <= high
+    assert said['accuracy'].keys() == {'weft', 'unfused'}
+    assert all(a.keys() == {'max_abs', 'max_rel', 'max_ulp', 'within'} and a['within'] for a in said['accuracy'].values())
+
+
+def test_compare_says_no(weft):
+    weft('compare', DIGITS, *ONE, '--against', 'unfused', '--runs', '3', '--min-speedup', '1e9', code=1)
+
+
+def test_compare_without_the_library(weft):
+    weft('compare', DIGITS, *ONE, '--against', 'vendor', '--runs', '3', code=6, env={'WEFT_ONEDNN': 'none'})
+
+
+def test_explain(weft):
+    said = weft.json('explain', DIGITS, *ONE)
+    for group in said['groups']:
+        assert {'name', 'nodes', 'choice', 'reason', 'alternatives'} <= group.keys() and group['reason']
+        assert all(a.keys() >= {'kind', 'us', 'measured', 'reason'} for a in group['alternatives'])
+    assert all(r['nodes'] and r['reason'] for r in said['refused'])
+    first = said['groups'][0]['nodes'][0]
+    assert first in weft('explain', DIGITS, first, *ONE)
+
+
+def test_inspect_verify_devices(weft, digits_plan):
+    said = weft.json('inspect', digits_plan)
+    assert said['kernels'] > 0 and said['specializations'][0]['steps']
+    assert weft('inspect', digits_plan).startswith('plan digits')
+    assert weft.json('verify', digits_plan)['valid'] is True
+    devices = weft.json('devices')
+    assert devices['devices'][0]['threads'] >= 1 and 'onednn' in devices['libraries']
+    assert weft('--version').startswith('weft ')
+
+
+@pytest.mark.parametrize('verb', ['check', 'build', 'run', 'bench', 'compare', 'explain', 'inspect', 'verify', 'devices', 'opt'])
+def test_help_has_an_example(weft, verb):
+    assert f'Example: weft {verb}' in weft(verb, '--help')

@@ -1,0 +1,88 @@
+"""What a script relies on when things go wrong: exit codes, a place, and no half-written file."""
+import random
+
+import numpy as np
+import pytest
+from tool import DIGITS
+
+ONE = {'image': np.zeros((1, 1, 16, 16), np.float32)}
+
+
+def damaged(plan):
+    """name -> bytes of a plan that somebody has cut or changed."""
+    whole = plan.read_bytes()
+    found = {f'cut-{at}': whole[:at] for at in (0, 1, 7, 64, len(whole) // 2, len(whole) - 1)}
+    rng = random.Random(1)
+    for at in [0, 9, 40, *(rng.randrange(64, len(whole)) for _ in range(5))]:
+        flipped = bytearray(whole)
+        flipped[at] ^= 1 << rng.randrange(8)
+        found[f'flip-{at}'] = bytes(flipped)
+    return found
+
+
+def test_damaged_plans(weft, digits_plan):
+    np.savez(weft.folder / 'inputs.npz', **ONE)
+    for name, data in damaged(digits_plan).items():
+        file = weft.folder / f'{name}.plan'
+        file.write_bytes(data)
+        weft('verify', file, code=1)
+        weft('run', file, '--inputs', 'inputs.npz', '-o', 'outputs.npz', code=3)
+        assert file.name in weft.said
+    assert not list(weft.folder.glob('outputs*')), 'a failing command leaves no output'
+
+
+@pytest.mark.parametrize('arguments', [(), ('frobnicate',), ('build',), ('run', 'model.onnx', '--no-such-option'),
+                                       ('build', str(DIGITS), '--shape', 'image'), ('opt', str(DIGITS), '--from', 'graph', '--to', 'x'),
+                                       ('build', str(DIGITS), '--shape', 'image=1x1x28x28'),
+                                       ('run', str(DIGITS), '--shape', 'picture=1x1x16x16')], ids=' '.join)
+def test_wrong_usage(weft, arguments):
+    weft(*arguments, code=2)
+    assert weft.said
+
+
+@pytest.mark.parametrize('verb', ['check', 'build', 'run', 'bench', 'compare', 'explain'])
+def test_a_missing_model(weft, verb):
+    extra = ('-o', 'x.plan') if verb == 'build' else ()
+    weft(verb, 'absent.onnx', *extra, code=3)
+    assert 'absent.onnx' in weft.said
+    assert not (weft.folder / 'x.plan').exists()
+
+
+@pytest.mark.parametrize('name, data', [('empty', b''), ('text', b'not a model\n'), ('cut', None)])
+def test_a_malformed_model(weft, name, data):
+    file = weft.folder / f'{name}.onnx'
+    file.write_bytes(DIGITS.read_bytes()[:-1000] if data is None else data)
+    error = weft.json('build', file, '-o', 'x.plan', code=3)['error']
+    assert error['code'] == 3 and error['what'] and file.name in error['where']
+    assert not (weft.folder / 'x.plan').exists()
+
+
+def test_an_operator_that_nobody_knows(weft):
+    helper = pytest.importorskip('onnx.helper', reason='onnx is not installed')
+    import onnx
+    value = lambda name: helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2, 3])
+    nodes = [helper.make_node('Relu', ['x'], ['a'], 'fine'), helper.make_node('Warp', ['a'], ['b'], 'bad', domain='far.away'),
+             helper.make_node('Weave', ['b'], ['y'], 'worse', domain='far.away')]
+    model = helper.make_model(helper.make_graph(nodes, 'g', [value('x')], [value('y')]), ir_version=8,
+                              opset_imports=[helper.make_opsetid('', 17), helper.make_opsetid('far.away', 1)])
+    onnx.save(model, weft.folder / 'm.onnx')
+    said = weft.json('check', 'm.onnx', code=4)
+    assert said['supported'] is False and said['nodes'] == 3
+    assert [(u['node'], u['op'], u['domain']) for u in said['unsupported']] == [
+        ('bad', 'Warp', 'far.away'), ('worse', 'Weave', 'far.away')]
+    assert all(u['reason'] for u in said['unsupported'])
+    weft('build', 'm.onnx', '-o', 'm.plan', code=4)
+    assert not (weft.folder / 'm.plan').exists()
+
+
+def test_an_input_of_another_shape_or_name(weft, digits_plan):
+    for inputs in ({'image': ONE['image'][:, :, :15]}, {'picture': ONE['image']}, {'image': ONE['image'].astype(np.float64)}):
+        np.savez(weft.folder / 'inputs.npz', **inputs)
+        error = weft.json('run', digits_plan, '--inputs', 'inputs.npz', code=2)['error']
+        assert error['code'] == 2 and error['what']
+
+
+def test_inputs_that_are_no_archive(weft, digits_plan):
+    (weft.folder / 'inputs.npz').write_bytes(b'PK\x03\x04 not really')
+    weft('run', digits_plan, '--inputs', 'inputs.npz', code=3)
+    assert 'inputs.npz' in weft.said

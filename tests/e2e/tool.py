@@ -1,0 +1,47 @@
+"""The built binary, called as a user calls it; tolerance as the command line understands it."""
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+DIGITS = ROOT / 'models/digits.onnx'
+
+
+def within(found, expected, tolerance=1e-4):
+    """Whether each element is as near as a part of the output's scale."""
+    assert found.shape == expected.shape and found.dtype == expected.dtype
+    if expected.dtype.kind != 'f':
+        return np.array_equal(found, expected)
+    return np.abs(found.astype(np.float64) - expected).max() <= tolerance * np.abs(expected).max()
+
+
+class Weft:
+    """Calls the binary in a folder of the test's own."""
+
+    def __init__(self, binary, folder):
+        self.binary, self.folder = binary, folder
+
+    def __call__(self, *arguments, code=0, limit_s=120, env=None):
+        """What was printed on stdout; `code` is the exit code that is expected."""
+        command = [str(a) for a in (self.binary, *arguments)]
+        done = subprocess.run(command, cwd=self.folder, env=os.environ | (env or {}), stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=limit_s)
+        assert done.returncode == code, f'{" ".join(command[1:])}: exit {done.returncode}, expected {code}\n{done.stderr}'
+        self.said = done.stderr
+        return done.stdout
+
+    def json(self, *arguments, **options):
+        """The one document that --json prints."""
+        document = json.loads(self(*arguments, '--json', **options))
+        assert document['schema'] == 1
+        return document
+
+    def run(self, model, inputs, *arguments, **options):
+        """Outputs by name for inputs by name."""
+        np.savez(self.folder / 'inputs.npz', **inputs)
+        self('run', model, *arguments, '--quiet', '--inputs', 'inputs.npz', '-o', 'outputs.npz', **options)
+        with np.load(self.folder / 'outputs.npz') as outputs:
+            return dict(outputs)
