@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -172,6 +173,7 @@ Status OpenSession(const Flags& flags, Session& session) {
 }
 
 bool IsPlanFile(const std::string& path) {
+  if (std::error_code error; !std::filesystem::is_regular_file(path, error)) return false;
   std::ifstream file(path, std::ios::binary);
   char magic[8] = {};
   file.read(magic, sizeof magic);

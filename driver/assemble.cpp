@@ -127,9 +127,10 @@ class Assembler {
     step.params = p.extracted.program.params;
     step.kernel = plan::KernelId(plan_.kernels.size());
     plan_.kernels.push_back({.name = nest.name, .loops = loops::Print(nest),
-                             .key = codegen::KernelKey(nest, module_.target),
                              .rank_scratch_bytes = loops::RankScratchBytes(nest),
                              .team_scratch_bytes = loops::TeamScratchBytes(nest)});
+    plan::Kernel& kernel = plan_.kernels.back();
+    kernel.key = plan::KernelKey(kernel, plan_.target.isa, plan_.codegen);
     plan_.blobs.Put(plan::TextBlob(plan_.kernels.back().loops));
     return {};
   }
@@ -163,7 +164,9 @@ class Assembler {
     WEFT_TRY(BufferId source, ActivationOf(node.inputs[0]));
     WEFT_TRY(BufferId view, ActivationOf(node.outputs[0]));
     plan::Buffer& buffer = spec().buffers[view.index];
-    WEFT_CHECK(buffer.kind == BufferKind::kArena, "a view of {} as an output", buffer.name);
+    if (buffer.kind != BufferKind::kArena)
+      return Invalid("a view can't be an output of the network, which has memory of its own")
+          .At(fmt::format("group {}", group.name));
     buffer.kind = BufferKind::kAlias;
     buffer.alias = source;
     step.inputs = {source};

@@ -18,7 +18,9 @@ Result<std::vector<uint8_t>> Compile(const plan::Kernel& kernel, const Target& t
   WEFT_TRY(loops::LoopNest nest, loops::Parse(kernel.loops, kernel.name + ".loops"));
   WEFT_TRY(loops::Verify(nest));
   // The key is what a cache trusts, so it is never taken from a plan.
-  if (codegen::KernelKey(nest, target) != kernel.key)
+  if (kernel.rank_scratch_bytes != loops::RankScratchBytes(nest) ||
+      kernel.team_scratch_bytes != loops::TeamScratchBytes(nest) ||
+      plan::KernelKey(kernel, target.isa, codegen::CodegenIdentity()) != kernel.key)
     return Invalid("its key does not belong to its nest on this compiler").At("kernel " + kernel.name)
         .Try("build the plan again");
   WEFT_TRY(auto code, codegen::EmitMachineCode(nest, target));

@@ -66,7 +66,8 @@ struct Builder {
       std::string operands;
       for (BufferId id : inputs) operands += fmt::format("x{}: in {}[64], ", id.index, DtypeName(s.buffers[id.index].dtype));
       plan.kernels.push_back({.name = kernel, .loops = fmt::format("loops {} ({}y: out f32[64]) {{\n}}\n", kernel, operands),
-                              .key = Sha256(kernel).Hex(), .rank_scratch_bytes = 100, .team_scratch_bytes = 4096});
+                              .rank_scratch_bytes = 100, .team_scratch_bytes = 4096});
+      plan.kernels.back().key = plan::KernelKey(plan.kernels.back(), plan.target.isa, plan.codegen);
     }
     s.steps.push_back({.kind = StepKind::kOwn, .name = kernel + " step", .kernel = plan::KernelId(k),
                        .inputs = std::move(inputs), .outputs = {output}, .nodes = {"/node/" + kernel}});

@@ -50,6 +50,8 @@ Status Executor::State::Prepare(const LoadOptions& options) {
   int64_t rank_bytes = 0, team_bytes = 0, arena_bytes = 0, call_bytes = 0;
   for (const plan::Specialization& s : plan.specializations) WEFT_TRY(CheckRunnable(s));
   for (const plan::Kernel& k : plan.kernels) {
+    if (k.key != plan::KernelKey(k, plan.target.isa, plan.codegen))
+      return Invalid("its key does not belong to its nest").At("kernel " + PrintString(k.name)).Try("build the plan again");
     WEFT_TRY(auto kernel, LoadKernel(k, plan.target, options));
     kernels.push_back(std::move(kernel));
     rank_bytes = std::max(rank_bytes, k.rank_scratch_bytes);

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <map>
 
+#include "base/hash.h"
 #include "base/text.h"
 #include "plan/plan.h"
 
@@ -269,6 +270,15 @@ class Parser {
 };
 
 }  // namespace
+
+std::string KernelKey(const Kernel& kernel, Isa isa, std::string_view codegen) {
+  return Hasher()
+      .Add(kernel.loops)
+      .Add(fmt::format("{} {} {}", static_cast<int>(isa), kernel.rank_scratch_bytes, kernel.team_scratch_bytes))
+      .Add(codegen)
+      .Finish()
+      .Hex();
+}
 
 Tensor TextBlob(std::string_view text) {
   Tensor blob(Dtype::kU8, {static_cast<int64_t>(text.size())});

@@ -105,6 +105,10 @@ struct Plan {
 
 // Bytes of a buffer by its layout and shape (unknown extents at 0); an error if they leave int64.
 Result<int64_t> BufferBytes(const Buffer& buffer);
+// The key under which a kernel's machine code is cached: everything that the code and what it may touch
+// depend on, and nothing else. A plan's own word is never taken for it: the executor computes it again
+// before it loads code, so that no plan can name the code of another nest.
+std::string KernelKey(const Kernel& kernel, Isa isa, std::string_view codegen);
 // A text as a tensor of bytes, to go into a blob store.
 Tensor TextBlob(std::string_view text);
 
