@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "base/log.h"
 #include "base/target.h"
@@ -185,6 +186,8 @@ void Progress(const Flags& flags, const std::string& text) {
 }
 
 void PrintJson(const Json& json) {
+  static bool is_printed = false;
+  if (std::exchange(is_printed, true)) return;
   // Bytes that are no UTF-8 are replaced: whatever a model calls its nodes, this is valid JSON.
   fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
 }

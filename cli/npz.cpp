@@ -84,7 +84,7 @@ class HeaderParser {
     while (!Accept(')')) {
       int64_t extent = 0;
       int digits = 0;
-      for (char c = Peek(); c >= '0' && c <= '9' && digits < 18; c = Peek(), ++digits, ++at_)
+      for (char c = Peek(); c >= '0' && c <= '9' && digits < 18; ++digits, ++at_, c = Peek())
         extent = extent * 10 + (c - '0');
       if (digits == 0 || shape.size() > 64) return false;
       shape.push_back(extent);

@@ -8,7 +8,6 @@
 
 #include "codegen/llvm/emit.h"
 #include "driver/pipeline.h"
-#include "graph/onnx/import.h"
 #include "polyhedral/loops/loop_nest.h"
 
 namespace weft::driver {
@@ -32,7 +31,7 @@ Result<std::vector<uint8_t>> Compile(const plan::Kernel& kernel, const Target& t
 Result<Built> Build(const std::string& path, const BuildOptions& options,
                     const std::vector<std::vector<std::pair<std::string, Shape>>>& profiles) {
   const auto begin = std::chrono::steady_clock::now();
-  WEFT_TRY(const graph::Graph imported, graph::ImportOnnx(path));
+  WEFT_TRY(const graph::Graph imported, Import(path));
   Built built;
   std::vector<plan::Plan> plans;
   for (size_t i = 0; i < std::max<size_t>(1, profiles.size()); ++i) {

@@ -40,8 +40,18 @@ Status BindSizes(graph::Graph& graph, const BuildOptions& options) {
 
 }  // namespace
 
+Result<graph::Graph> Import(const std::string& path) {
+  auto graph = graph::ImportOnnx(path);
+  if (graph.ok() || graph.status().where().find(path) != std::string::npos) return graph;
+  // Inside the importer a place is a byte or a node; a user has many files.
+  const Status& s = graph.status();
+  Status located(s.code(), s.what());
+  for (const std::string& context : s.why()) located = std::move(located).Because(context);
+  return std::move(located).At(s.where().empty() ? path : path + ": " + s.where()).Try(s.hint());
+}
+
 Result<Module> Open(const std::string& path, const BuildOptions& options) {
-  WEFT_TRY(graph::Graph graph, graph::ImportOnnx(path));
+  WEFT_TRY(graph::Graph graph, Import(path));
   return OpenGraph(std::move(graph), options);
 }
 

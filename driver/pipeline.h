@@ -10,6 +10,8 @@
 
 namespace weft::driver {
 
+// ImportOnnx, with the file in every error's location.
+Result<graph::Graph> Import(const std::string& path);
 // Imports, binds shapes, infers and simplifies: a Module at Form::kGraph.
 Result<Module> Open(const std::string& path, const BuildOptions& options);
 Result<Module> OpenGraph(graph::Graph graph, const BuildOptions& options);

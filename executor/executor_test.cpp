@@ -304,6 +304,7 @@ TEST(Executor, RefusesPlansThatItCantRun) {
     Simple b;
     Plan plan = b.Done();
     change(plan, plan.specializations[0]);
+    for (plan::Kernel& k : plan.kernels) k.key = plan::KernelKey(k, plan.target.isa, plan.codegen);
     return Executor::Load(std::move(plan), {.threads = 1, .compiler = Compile}).status().code();
   };
   EXPECT_EQ(code([](Plan&, Specialization&) {}), Code::kOk);
@@ -313,6 +314,14 @@ TEST(Executor, RefusesPlansThatItCantRun) {
   EXPECT_EQ(code([](Plan& p, Specialization&) { p.kernels[0].name = "absent"; p.kernels[0].loops = "loops absent (x: in f32[64], y: out f32[64]) {"; }), Code::kInternal);
   EXPECT_EQ(code([](Plan& p, Specialization&) { p.target = *ParseTarget("cuda:sm_90"); }), Code::kMissing);
   EXPECT_EQ(Executor::Load(Simple().Done(), {.threads = 1 << 20, .compiler = Compile}).status().code(), Code::kUsage);
+}
+
+// The cache may hold the code of any kernel: a plan must not get at it under another nest's key.
+TEST(Executor, RefusesAKeyThatBelongsToAnotherNest) {
+  Simple b;
+  Plan plan = b.Done();
+  plan.kernels[0].key[0] ^= 1;
+  EXPECT_EQ(Executor::Load(std::move(plan), {.threads = 1, .compiler = Compile}).status().code(), Code::kInvalid);
 }
 
 TEST(Executor, ZeroExtentsNeedNoMemory) {

@@ -201,7 +201,7 @@ Status WritePlan(const Plan& plan, const std::string& path) {
 
 Result<Plan> ReadPlan(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused, not waited for
-  if (fd < 0) return Usage(std::strerror(errno)).At(path);
+  if (fd < 0) return Invalid(std::strerror(errno)).At(path);
   struct stat info;
   auto mapping = std::make_shared<Mapping>();
   const bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
