@@ -14,6 +14,7 @@ namespace {
 
 Result<graph::Graph> Digits() {
   WEFT_TRY(graph::Graph graph, graph::ImportOnnx("models/digits.onnx"));
+  WEFT_TRY(graph::BindSymbol(graph, "batch", 2));
   WEFT_TRY(graph::InferShapes(graph));
   const auto fold_nothing = [](const graph::Graph&, const graph::Node&,
                                std::span<const Tensor* const>) -> Result<std::vector<Tensor>> {
