@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/log.h"
 #include "fallback/native/run.h"
 #include "fallback/onednn/module.h"
 
@@ -85,7 +86,10 @@ Result<std::unique_ptr<PreparedCall>> Prepare(const LibraryCall& call,
       return native::PrepareNative(call, constants);
     case Library::kOnednn: {
       WEFT_TRY(const onednn::Module* module, Onednn());
-      return module->prepare(call, constants);
+      WEFT_TRY(auto prepared, module->prepare(call, constants));
+      // Here and not in the module, which has a log of its own that nobody configures.
+      WEFT_LOG(kDebug, "onednn", "{}: {}", call.op, prepared->Implementation());
+      return prepared;
     }
     case Library::kCudnn:
     case Library::kCublas:

@@ -22,6 +22,8 @@ class PreparedCall {
   virtual std::vector<Layout> InputLayouts() const = 0;
   virtual std::vector<Layout> OutputLayouts() const = 0;
   virtual int64_t ScratchBytes() const = 0;
+  // What the library will run, in its own words: "jit:avx2". Empty where it has no name.
+  virtual std::string Implementation() const { return {}; }
   // Operands in the order of call.inputs and call.outputs; constants may be null, since they were
   // packed by Prepare. Called inside the team's TBB arena, by one thread.
   // In a blocked layout the unused elements of the last block of an input are zero: oneDNN

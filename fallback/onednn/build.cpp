@@ -99,6 +99,7 @@ Status Builder::Views() {
 template <typename Desc>
 void Builder::Finish(const Desc& desc) {
   built_.scratchpad = desc.scratchpad_desc();
+  built_.implementation = desc.impl_info_str();
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const CallOperand& operand = call_.inputs[i];
     int arg = DNNL_ARG_SRC;
@@ -114,13 +115,13 @@ void Builder::Finish(const Desc& desc) {
         inputs_[i].tag || !inputs_[i].strides.empty() ? inputs_[i].Desc() : inputs_[i].Any();
     const bool free = operand.any_layout;
     const memory::desc wanted = free ? desc.query_md(dnnl::query::exec_arg_md, arg) : told;
-    built_.inputs.push_back({arg, told, wanted, operand.layout});
+    built_.inputs.push_back({arg, told, wanted, wanted, operand.layout});
     if (free && !operand.constant) built_.inputs.back().given = wanted;
   }
   const memory::desc dst = call_.outputs[0].any_layout
                                ? desc.query_md(dnnl::query::exec_arg_md, DNNL_ARG_DST)
                                : output_.Desc();
-  built_.outputs.push_back({DNNL_ARG_DST, dst, dst, call_.outputs[0].layout});
+  built_.outputs.push_back({DNNL_ARG_DST, dst, dst, dst, call_.outputs[0].layout});
 }
 
 Status Builder::Convolution() {

@@ -15,20 +15,24 @@ namespace weft::fallback::onednn {
 struct Slot {
   int arg = 0;                // DNNL_ARG_*
   dnnl::memory::desc given;   // as the caller has it
-  dnnl::memory::desc wanted;  // as the primitive takes it: differs for what is packed
+  dnnl::memory::desc packed;  // as it is made of that: constants once, others in each run
+  dnnl::memory::desc wanted;  // as the primitive is told of what is packed
   Layout layout;              // to tell the caller
 };
 
 struct Built {
   dnnl::primitive primitive;
+  std::string implementation;  // "jit:avx2"; "ref:any" is loops that nobody has made fast
   dnnl::memory::desc scratchpad;
   std::vector<Slot> inputs, outputs;  // in the order of the call
 };
 
 const dnnl::engine& Engine();
 
-// Throws dnnl::error where the library refuses.
+// With the layouts that the call asks for. Throws dnnl::error where the library refuses.
 Result<Built> Build(const LibraryCall& call);
+// With reorders around it where those layouts have no fast implementation.
+Result<Built> Choose(const LibraryCall& call);
 
 // Collects the views of a call and makes a Built of them.
 class Builder {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <new>
 
 #include "base/check.h"
@@ -28,49 +29,6 @@ Result<T> Guarded(const LibraryCall& call, Body body) {
   }
 }
 
-// Only convolutions choose, and addends of their result's shape follow it. Everywhere else a free
-// operand is plain, and a free result lies as the operand of its shape does.
-LibraryCall Settled(LibraryCall call) {
-  const bool chooses = call.op == "convolution" || call.op == "deconvolution";
-  for (CallOperand& operand : call.inputs) {
-    const bool packs = operand.constant && operand.role == "weights";
-    const bool follows = operand.role.starts_with("post") && operand.shape == call.outputs[0].shape;
-    if (!packs && !(chooses && (operand.role == "src" || follows))) operand.any_layout = false;
-  }
-  if (chooses) return call;
-  for (CallOperand& operand : call.outputs) {
-    const CallOperand* src = FindOperand(call, "src");
-    const bool follows = operand.any_layout && src != nullptr && call.op != "matmul" &&
-                         call.op != "reorder" && src->shape.size() == operand.shape.size() &&
-                         src->layout.row_pad_elems == 0;
-    if (follows) operand.layout = src->layout;
-    operand.any_layout = false;
-  }
-  return call;
-}
-
-// The primitive, with every free activation in a layout that weft can write down: plain if the
-// library's own can't be.
-Result<Built> BuildKnown(LibraryCall call) {
-  call = Settled(std::move(call));
-  WEFT_TRY(Built built, Build(call));
-  bool again = false;
-  const auto resolve = [&](std::vector<CallOperand>& operands, std::vector<Slot>& slots) {
-    for (size_t i = 0; i < operands.size(); ++i) {
-      if (!operands[i].any_layout || operands[i].constant) continue;
-      if (const auto layout = LayoutOf(slots[i].wanted)) {
-        slots[i].layout = *layout;
-      } else {
-        operands[i].any_layout = false;
-        again = true;
-      }
-    }
-  };
-  resolve(call.inputs, built.inputs);
-  resolve(call.outputs, built.outputs);
-  return again ? BuildKnown(std::move(call)) : Result<Built>(std::move(built));
-}
-
 class Prepared : public PreparedCall {
  public:
   Prepared(Built built, const LibraryCall& call)
@@ -79,10 +37,15 @@ class Prepared : public PreparedCall {
         stream_(Engine()),
         constants_(built_.inputs.size()) {
     for (const auto* slots : {&built_.inputs, &built_.outputs}) {
-      for (const Slot& slot : *slots)
-        Bind(slot.arg, memory(slot.wanted, Engine(), DNNL_MEMORY_NONE));
+      for (const Slot& slot : *slots) Bind(slot.arg, slot.wanted);
     }
-    Bind(DNNL_ARG_SCRATCHPAD, memory(built_.scratchpad, Engine(), DNNL_MEMORY_NONE));
+    scratch_bytes_ = Bytes(built_.scratchpad);
+    for (size_t i = 0; i < built_.inputs.size(); ++i) {
+      if (!call.inputs[i].constant) AddStage(i, built_.inputs[i], false);
+    }
+    AddStage(built_.inputs.size(), built_.outputs[0], true);
+    for (Stage& stage : stages_) stage.offset += scratch_bytes_;
+    Bind(DNNL_ARG_SCRATCHPAD, built_.scratchpad);
   }
 
   // Packs what the primitive wants in another layout, once.
@@ -90,11 +53,11 @@ class Prepared : public PreparedCall {
     const Slot& slot = built_.inputs[i];
     constants_[i] = tensor;
     const void* data = tensor.data();
-    if (slot.given != slot.wanted) {
+    if (slot.given != slot.packed) {
       WEFT_TRY(constants_[i],
-               Tensor::Allocate(Dtype::kU8, {static_cast<int64_t>(slot.wanted.get_size())}));
+               Tensor::Allocate(Dtype::kU8, {static_cast<int64_t>(slot.packed.get_size())}));
       memory from(slot.given, Engine(), const_cast<void*>(data));
-      memory to(slot.wanted, Engine(), constants_[i].mutable_data());
+      memory to(slot.packed, Engine(), constants_[i].mutable_data());
       dnnl::reorder(from, to).execute(stream_, from, to);
       stream_.wait();
       data = constants_[i].data();
@@ -105,9 +68,8 @@ class Prepared : public PreparedCall {
 
   std::vector<Layout> InputLayouts() const override { return Layouts(built_.inputs); }
   std::vector<Layout> OutputLayouts() const override { return Layouts(built_.outputs); }
-  int64_t ScratchBytes() const override {
-    return static_cast<int64_t>(built_.scratchpad.get_size());
-  }
+  int64_t ScratchBytes() const override { return scratch_bytes_ + staged_bytes_; }
+  std::string Implementation() const override { return built_.implementation; }
 
   Status Run(std::span<const void* const> inputs, std::span<void* const> outputs,
              void* scratch) override {
@@ -115,18 +77,32 @@ class Prepared : public PreparedCall {
                "{}", op_);
     const size_t n = inputs.size();
     dnnl_status_t status = dnnl_success;
-    const auto set = [&](size_t i, const void* data) {
+    const auto set = [&](const memory& memory, const void* data) {
       if (status == dnnl_success)
-        status = dnnl_memory_set_data_handle(memories_[i].get(), const_cast<void*>(data));
+        status = dnnl_memory_set_data_handle(memory.get(), const_cast<void*>(data));
+    };
+    const auto execute = [&](const dnnl::primitive& primitive,
+                             const std::vector<dnnl_exec_arg_t>& args) {
+      if (status == dnnl_success)
+        status = dnnl_primitive_execute(primitive.get(), stream_.get(),
+                                        static_cast<int>(args.size()), args.data());
     };
     for (size_t i = 0; i < n; ++i) {
-      if (constants_[i].data() == nullptr) set(i, inputs[i]);
+      if (constants_[i].data() == nullptr) set(memories_[i], inputs[i]);
     }
-    for (size_t i = 0; i < outputs.size(); ++i) set(n + i, outputs[i]);
-    set(n + outputs.size(), scratch);
-    if (status == dnnl_success) {
-      status = dnnl_primitive_execute(built_.primitive.get(), stream_.get(),
-                                      static_cast<int>(args_.size()), args_.data());
+    for (size_t i = 0; i < outputs.size(); ++i) set(memories_[n + i], outputs[i]);
+    set(memories_[n + outputs.size()], scratch);
+    for (const Stage& stage : stages_) {
+      set(stage.outside, stage.operand < n ? inputs[stage.operand] : outputs[stage.operand - n]);
+      char* const inside = static_cast<char*>(scratch) + stage.offset;
+      set(stage.inside, inside);
+      set(memories_[stage.operand], inside);
+      set(stage.scratchpad, scratch);
+      if (stage.operand < n) execute(stage.reorder, stage.args);
+    }
+    execute(built_.primitive, args_);
+    for (const Stage& stage : stages_) {
+      if (stage.operand >= n) execute(stage.reorder, stage.args);
     }
     if (status == dnnl_success) status = dnnl_stream_wait(stream_.get());
     if (status == dnnl_success) return {};
@@ -136,9 +112,44 @@ class Prepared : public PreparedCall {
   }
 
  private:
-  void Bind(int arg, memory memory) {
-    memories_.push_back(std::move(memory));
+  // An operand that the caller has in another layout than the primitive.
+  struct Stage {
+    size_t operand = 0;  // of inputs, then outputs
+    int64_t offset = 0;  // of the copy in the scratch
+    memory outside, inside, scratchpad;
+    dnnl::primitive reorder;
+    std::vector<dnnl_exec_arg_t> args;
+  };
+
+  static int64_t Bytes(const memory::desc& desc) {
+    return (static_cast<int64_t>(desc.get_size()) + 63) / 64 * 64;
+  }
+
+  void Bind(int arg, const memory::desc& desc) {
+    memories_.push_back(memory(desc, Engine(), DNNL_MEMORY_NONE));
     args_.push_back({arg, memories_.back().get()});
+  }
+
+  // The copies lie behind a scratchpad that the primitive and the reorders use in turn.
+  void AddStage(size_t operand, const Slot& slot, bool is_output) {
+    if (slot.given == slot.packed) return;
+    dnnl::primitive_attr attr;
+    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const memory::desc& from = is_output ? slot.packed : slot.given;
+    const memory::desc& to = is_output ? slot.given : slot.packed;
+    const dnnl::reorder::primitive_desc desc(Engine(), from, Engine(), to, attr);
+    Stage stage{.operand = operand,
+                .offset = staged_bytes_,
+                .outside = memory(slot.given, Engine(), DNNL_MEMORY_NONE),
+                .inside = memory(slot.packed, Engine(), DNNL_MEMORY_NONE),
+                .scratchpad = memory(desc.scratchpad_desc(), Engine(), DNNL_MEMORY_NONE),
+                .reorder = dnnl::reorder(desc)};
+    stage.args = {{DNNL_ARG_FROM, (is_output ? stage.inside : stage.outside).get()},
+                  {DNNL_ARG_TO, (is_output ? stage.outside : stage.inside).get()},
+                  {DNNL_ARG_SCRATCHPAD, stage.scratchpad.get()}};
+    staged_bytes_ += Bytes(slot.packed);
+    scratch_bytes_ = std::max(scratch_bytes_, Bytes(desc.scratchpad_desc()));
+    stages_.push_back(std::move(stage));
   }
 
   static std::vector<Layout> Layouts(const std::vector<Slot>& slots) {
@@ -152,6 +163,8 @@ class Prepared : public PreparedCall {
   dnnl::stream stream_;
   std::vector<Tensor> constants_;
   std::vector<memory> memories_;  // inputs, outputs, scratchpad
+  std::vector<Stage> stages_;
+  int64_t scratch_bytes_ = 0, staged_bytes_ = 0;
   std::vector<dnnl_exec_arg_t> args_;
 };
 
@@ -159,7 +172,7 @@ Result<std::unique_ptr<PreparedCall>> PrepareCall(const LibraryCall& call,
                                                   std::span<const Tensor> constants) {
   return Guarded<std::unique_ptr<PreparedCall>>(
       call, [&]() -> Result<std::unique_ptr<PreparedCall>> {
-        WEFT_TRY(Built built, BuildKnown(call));
+        WEFT_TRY(Built built, Choose(call));
         auto prepared = std::make_unique<Prepared>(std::move(built), call);
         for (size_t i = 0; i < call.inputs.size(); ++i) {
           const CallOperand& operand = call.inputs[i];
@@ -179,7 +192,7 @@ Result<std::unique_ptr<PreparedCall>> PrepareCall(const LibraryCall& call,
 
 Result<std::vector<Layout>> PreferredLayoutsOf(const LibraryCall& call) {
   return Guarded<std::vector<Layout>>(call, [&]() -> Result<std::vector<Layout>> {
-    WEFT_TRY(const Built built, BuildKnown(call));
+    WEFT_TRY(const Built built, Choose(call));
     std::vector<Layout> layouts;
     for (const auto* slots : {&built.inputs, &built.outputs}) {
       for (const Slot& slot : *slots) layouts.push_back(slot.layout);

@@ -379,6 +379,103 @@ TEST(Onednn, NormalizesAndReorders) {
   EXPECT_EQ(*y, FillAll(blocks).at("src"));
 }
 
+// What the library runs; "" if only its loops for any layout.
+std::string Implementation(const std::string& text) {
+  const LibraryCall call = Parsed(text);
+  const Tensors tensors = FillAll(call);
+  std::vector<Tensor> constants(call.inputs.size());
+  for (size_t i = 0; i < constants.size(); ++i) {
+    if (call.inputs[i].constant) constants[i] = tensors.at(call.inputs[i].role);
+  }
+  const auto prepared = Prepare(call, constants);
+  EXPECT_TRUE(prepared.ok()) << prepared.status().ToString();
+  const std::string name = prepared.ok() ? (*prepared)->Implementation() : "";
+  return name.find("ref:") == std::string::npos ? name : "";
+}
+
+TEST(Onednn, MixesLayoutsWithoutFallingToSlowLoops) {
+  SKIP_IF_ABSENT();
+  for (const char* src : {"abcd", "acdb", "acdb+4", "aBcd8b"}) {
+    for (const char* dst : {"abcd", "acdb", "aBcd8b", "any"}) {
+      const std::string calls[] = {
+          fmt::format(
+              "onednn.convolution(src = x: f32[1, 3, 12, 12] {}, weights = w: f32[16, 3, 3, 3] any "
+              "const, bias = b: f32[16] a const) -> (dst = y: f32[1, 16, 6, 6] {}) {{dilations = "
+              "[1, 1], group = 1, pads = [1, 1, 1, 1], strides = [2, 2], post = [relu]}}",
+              src, dst),
+          fmt::format(
+              "onednn.convolution(src = x: f32[1, 20, 6, 6] {}, weights = w: f32[20, 1, 3, 3] any "
+              "const) -> (dst = y: f32[1, 20, 6, 6] {}) {{dilations = [1, 1], group = 20, pads = "
+              "[1, 1, 1, 1], strides = [1, 1]}}",
+              src, dst),
+          fmt::format(
+              "onednn.convolution(src = x: f32[1, 24, 6, 6] {}, weights = w: f32[24, 6, 3, 3] "
+              "abcd) -> (dst = y: f32[1, 24, 6, 6] {}) {{dilations = [1, 1], group = 4, pads = "
+              "[1, 1, 1, 1], strides = [1, 1]}}",
+              src, dst),
+          fmt::format(
+              "onednn.convolution(src = x: f32[2, 16, 5, 4] {0}, weights = w: f32[16, 16, 1, 1] "
+              "any const, post0 = r: f32[2, 16, 5, 4] {1}, post2 = s: f32[2, 16, 5, 4] abcd "
+              "const) -> (dst = y: f32[2, 16, 5, 4] {1}) {{dilations = [1, 1], group = 1, pads = "
+              "[0, 0, 0, 0], strides = [1, 1], post = [binary_add, relu, binary_mul]}}",
+              src, dst),
+          fmt::format(
+              "onednn.deconvolution(src = x: f32[1, 16, 5, 5] {}, weights = w: f32[16, 16, 2, 2] "
+              "any const) -> (dst = y: f32[1, 16, 10, 10] {}) {{dilations = [1, 1], group = 1, "
+              "pads = [0, 0, 0, 0], strides = [2, 2]}}",
+              src, dst),
+          fmt::format(
+              "onednn.pooling(src = x: f32[1, 20, 7, 7] {}) -> (dst = y: f32[1, 20, 4, 4] {}) "
+              "{{algorithm = \"max\", dilations = [1, 1], kernel = [3, 3], pads = [1, 1, 1, 1], "
+              "strides = [2, 2]}}",
+              src, dst),
+          fmt::format(
+              "onednn.pooling(src = x: f32[1, 20, 7, 7] {}) -> (dst = y: f32[1, 20, 1, 1] {}) "
+              "{{algorithm = \"avg_exclude_padding\", dilations = [1, 1], kernel = [7, 7], pads = "
+              "[0, 0, 0, 0], strides = [1, 1]}}",
+              src, dst),
+          fmt::format(
+              "onednn.binary(src = x: f32[1, 20, 3, 5] {0}, src1 = z: f32[1, 20, 3, 5] abcd) -> "
+              "(dst = y: f32[1, 20, 3, 5] {1}) {{algorithm = \"binary_mul\"}}",
+              src, dst),
+          fmt::format(
+              "onednn.eltwise(src = x: f32[1, 20, 3, 5] {}) -> (dst = y: f32[1, 20, 3, 5] {}) "
+              "{{algorithm = \"relu\"}}",
+              src, dst)};
+      for (const std::string& text : calls) {
+        EXPECT_NE(Implementation(text), "") << text;
+        ExpectRight(text);
+      }
+    }
+  }
+  for (const char* src : {"abc", "acb", "bac"}) {
+    const std::string text = fmt::format(
+        "onednn.matmul(src = x: f32[2, 4, 5] {0}, weights = w: f32[2, 6, 5] abc, post0 = r: "
+        "f32[2, 4, 6] {0}) -> (dst = y: f32[2, 4, 6] acb) {{trans_b = 1, post = [binary_add]}}",
+        src);
+    EXPECT_NE(Implementation(text), "") << text;
+    ExpectRight(text);
+  }
+  for (int axis : {1, 2, 3}) {
+    const std::string text = fmt::format(
+        "onednn.softmax(src = x: f32[2, 20, 3, 4] acdb) -> (dst = y: f32[2, 20, 3, 4] abcd) {{axis "
+        "= {}, log = 1}}",
+        axis);
+    EXPECT_NE(Implementation(text), "") << text;
+    const LibraryCall call = Parsed(text);
+    const Tensors tensors = FillAll(call);
+    const auto y = RunIn(call, tensors, 2);
+    ASSERT_TRUE(y.ok()) << y.status().ToString();
+    ForEach(call.outputs[0].shape, [&](const Shape& index) {
+      double sum = 0;
+      Shape at = index;
+      for (at[axis] = 0; at[axis] < call.outputs[0].shape[axis]; ++at[axis])
+        sum += std::exp(At(tensors.at("src"), at));
+      EXPECT_NEAR(At(*y, index), At(tensors.at("src"), index) - std::log(sum), 1e-5);
+    });
+  }
+}
+
 TEST(Onednn, TellsThePreferredLayouts) {
   SKIP_IF_ABSENT();
   const LibraryCall call = Parsed(

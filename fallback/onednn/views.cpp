@@ -74,6 +74,20 @@ std::optional<Layout> LayoutOf(const memory::desc& desc) {
   return layout;
 }
 
+bool SamePlaces(const memory::desc& a, const memory::desc& b) {
+  if (a == b) return true;
+  const auto strided = [](const memory::desc& desc) {
+    return desc.get_format_kind() == memory::format_kind::blocked && desc.get_inner_nblks() == 0;
+  };
+  const memory::dims dims = a.get_dims();
+  if (dims != b.get_dims() || !strided(a) || !strided(b)) return false;
+  const memory::dims p = a.get_strides(), q = b.get_strides();
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (dims[d] > 1 && p[d] != q[d]) return false;
+  }
+  return true;
+}
+
 void Swap(View& view, size_t a, size_t b) {
   std::swap(view.dims[a], view.dims[b]);
   std::swap(view.strides[a], view.strides[b]);

@@ -28,6 +28,9 @@ Result<View> ViewOf(const CallOperand& operand);
 // The layout of a tensor of this shape, if weft can write it down.
 std::optional<Layout> LayoutOf(const dnnl::memory::desc& desc);
 
+// Whether elements lie at the same places, whatever the strides of axes of one element.
+bool SamePlaces(const dnnl::memory::desc& a, const dnnl::memory::desc& b);
+
 void Swap(View& view, size_t a, size_t b);
 void AlignRight(View& view, size_t rank);    // ones in front
 void SplitFirst(View& view, int64_t parts);  // [p * n, …] -> [p, n, …]
