@@ -66,9 +66,12 @@ std::optional<Refusal> Session::failure() const {
     return Refusal{Reason::kIslTimeout, fmt::format("stopped after {} ms", milliseconds_)};
   }
   switch (isl_ctx_last_error(ctx_)) {
-    case isl_error_none: return std::nullopt;
-    case isl_error_quota: return Refusal{Reason::kIslQuota, fmt::format("{} operations", operations_)};
-    default: break;
+    case isl_error_none:
+      return std::nullopt;
+    case isl_error_quota:
+      return Refusal{Reason::kIslQuota, fmt::format("{} operations", operations_)};
+    default:
+      break;
   }
   const char* message = isl_ctx_last_error_msg(ctx_);
   return Refusal{Reason::kIslError, message ? message : "unknown error"};

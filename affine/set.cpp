@@ -59,7 +59,8 @@ std::optional<int64_t> Answer(isl_val* value) {
 }  // namespace
 
 Set Set::Universe(const Session& session, int32_t rank) {
-  return {isl_set_universe(isl_space_set_alloc(session.ctx(), 0, static_cast<unsigned>(rank))), rank};
+  return {isl_set_universe(isl_space_set_alloc(session.ctx(), 0, static_cast<unsigned>(rank))),
+          rank};
 }
 
 Set Set::Box(const Session& session, std::span<const Interval> ranges) {

@@ -33,9 +33,9 @@ class Set {
   ~Set();
 
   int32_t rank() const { return rank_; }
-  Set Where(const Affine& non_negative) const;        // the points where e >= 0
-  Set WhereZero(const Affine& zero) const;            // the points where e = 0
-  Set WhereNot(const Affine& zero) const;             // the points where e != 0
+  Set Where(const Affine& non_negative) const;  // the points where e >= 0
+  Set WhereZero(const Affine& zero) const;      // the points where e = 0
+  Set WhereNot(const Affine& zero) const;       // the points where e != 0
   Set Intersect(const Set& other) const;
   Set Unite(const Set& other) const;
   Set Minus(const Set& other) const;
@@ -49,7 +49,7 @@ class Set {
   std::optional<int64_t> Count() const;
   // A point, if there is one.
   std::optional<std::vector<int64_t>> Sample() const;
-  std::string ToString() const;                       // isl's notation, for messages
+  std::string ToString() const;  // isl's notation, for messages
 
  private:
   Set(isl_set* set, int32_t rank) : set_(set), rank_(rank) {}

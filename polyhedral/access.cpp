@@ -30,7 +30,8 @@ bool Tiles(const tc::Statement& s, const Affine& e) {
 SubscriptKind KindOf(const tc::Statement& s, const Affine& e) {
   if (e.IsConstant()) return SubscriptKind::kConstant;
   if (e.AsVar()) return SubscriptKind::kIndex;
-  const bool floors = std::ranges::any_of(e.terms(), [](const Affine::Term& t) { return t.dividend != nullptr; });
+  const bool floors =
+      std::ranges::any_of(e.terms(), [](const Affine::Term& t) { return t.dividend != nullptr; });
   if (floors) {
     std::vector<Var> used;
     e.CollectVars(used);
@@ -43,12 +44,18 @@ SubscriptKind KindOf(const tc::Statement& s, const Affine& e) {
 AccessKind Worst(SubscriptKind kind) {
   switch (kind) {
     case SubscriptKind::kConstant:
-    case SubscriptKind::kIndex: return AccessKind::kProjection;
-    case SubscriptKind::kSlice: return AccessKind::kSlice;
-    case SubscriptKind::kMerge: return AccessKind::kMerge;
-    case SubscriptKind::kSplit: return AccessKind::kSplit;
-    case SubscriptKind::kWindow: return AccessKind::kWindow;
-    case SubscriptKind::kOpaque: return AccessKind::kOpaque;
+    case SubscriptKind::kIndex:
+      return AccessKind::kProjection;
+    case SubscriptKind::kSlice:
+      return AccessKind::kSlice;
+    case SubscriptKind::kMerge:
+      return AccessKind::kMerge;
+    case SubscriptKind::kSplit:
+      return AccessKind::kSplit;
+    case SubscriptKind::kWindow:
+      return AccessKind::kWindow;
+    case SubscriptKind::kOpaque:
+      return AccessKind::kOpaque;
   }
   return AccessKind::kOpaque;
 }
@@ -56,7 +63,8 @@ AccessKind Worst(SubscriptKind kind) {
 // Plain indices only: in which order, and are all there?
 AccessKind PlainKind(const tc::Statement& s, const std::vector<Subscript>& subscripts) {
   std::vector<int32_t> order;
-  for (const Subscript& sub : subscripts) order.insert(order.end(), sub.indices.begin(), sub.indices.end());
+  for (const Subscript& sub : subscripts)
+    order.insert(order.end(), sub.indices.begin(), sub.indices.end());
   for (size_t i = 0; i < s.indices.size(); ++i) {
     const bool occurs = std::ranges::count(order, static_cast<int32_t>(i)) > 0;
     if (!occurs && !s.indices[i].reduction) return AccessKind::kBroadcast;
@@ -86,8 +94,8 @@ AccessClass Classify(const tc::Program& program, const tc::Statement& statement,
 }
 
 std::string_view AccessKindName(AccessKind kind) {
-  constexpr std::array<std::string_view, 8> kNames = {"projection", "permutation", "broadcast", "slice",
-                                                      "merge",      "split",       "window",    "opaque"};
+  constexpr std::array<std::string_view, 8> kNames = {
+      "projection", "permutation", "broadcast", "slice", "merge", "split", "window", "opaque"};
   return kNames[static_cast<size_t>(kind)];
 }
 

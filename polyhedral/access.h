@@ -1,4 +1,5 @@
-// How statements touch tensors, by kind: what partition asks before anything is scheduled. Free of isl.
+// How statements touch tensors, by kind: what partition asks before anything is scheduled. Free of
+// isl.
 //
 // Accesses of networks are few in form. Each subscript of a read or write is one of
 //
@@ -7,9 +8,10 @@
 //   split     i / 8, i % 8              merge    8*i + j, j < 8: several indices that tile the axis
 //   opaque    loaded, or none of these
 //
-// and the access as a whole has the kind of its most demanding subscript; accesses by plain indices alone
-// are a projection (indices in order), a permutation (out of order), or a broadcast (some index of the
-// statement that is not reduced does not occur: the same element serves many instances).
+// and the access as a whole has the kind of its most demanding subscript; accesses by plain indices
+// alone are a projection (indices in order), a permutation (out of order), or a broadcast (some
+// index of the statement that is not reduced does not occur: the same element serves many
+// instances).
 #pragma once
 
 #include <cstdint>
@@ -23,27 +25,35 @@ namespace weft::polyhedral {
 
 enum class SubscriptKind : uint8_t { kConstant, kIndex, kSlice, kMerge, kSplit, kWindow, kOpaque };
 enum class AccessKind : uint8_t {
-  kProjection, kPermutation, kBroadcast, kSlice, kMerge, kSplit, kWindow, kOpaque
+  kProjection,
+  kPermutation,
+  kBroadcast,
+  kSlice,
+  kMerge,
+  kSplit,
+  kWindow,
+  kOpaque
 };
 
 struct Subscript {
   SubscriptKind kind = SubscriptKind::kOpaque;
-  Affine e;                              // over the statement's indices; 0 where opaque
-  std::vector<int32_t> indices;          // those that occur, ascending
-  Interval range;                        // of the values, where known
+  Affine e;                      // over the statement's indices; 0 where opaque
+  std::vector<int32_t> indices;  // those that occur, ascending
+  Interval range;                // of the values, where known
 };
 
 struct AccessClass {
   AccessKind kind = AccessKind::kOpaque;
-  std::vector<Subscript> subscripts;     // one per axis of the tensor
+  std::vector<Subscript> subscripts;  // one per axis of the tensor
 };
 
 AccessClass Classify(const tc::Program& program, const tc::Statement& statement,
                      const std::vector<tc::ExprId>& subscripts);
 std::string_view AccessKindName(AccessKind kind);  // "window"
 
-// The elements that instances of consecutive values of one index share: how often an element of this axis
-// is read when all of `statement`'s indices run, 1 for disjoint windows, 9 for a 3x3 convolution's pixel.
+// The elements that instances of consecutive values of one index share: how often an element of
+// this axis is read when all of `statement`'s indices run, 1 for disjoint windows, 9 for a 3x3
+// convolution's pixel.
 double WindowRedundancy(const AccessClass& access, const tc::Statement& statement);
 
 }  // namespace weft::polyhedral

@@ -29,15 +29,18 @@ TEST(Access, PlainIndices) {
 }
 
 TEST(Access, WindowsSplitsAndMerges) {
-  EXPECT_EQ(KindsOf("def f(float(9) a, float(24) b, float(24) c, float(20) d, int32(8) g) -> (y) {\n"
-                    "y(i, j) = a(i + j) + b(3*i + j) + c(i) + c(i / 2) + d(2*i + 3) + d(g(i)) where i in 0:7, j in 0:3 }"),
-            (Kinds{"window", "merge", "broadcast", "split", "slice", "opaque", "broadcast"}));
+  EXPECT_EQ(
+      KindsOf("def f(float(9) a, float(24) b, float(24) c, float(20) d, int32(8) g) -> (y) {\n"
+              "y(i, j) = a(i + j) + b(3*i + j) + c(i) + c(i / 2) + d(2*i + 3) + d(g(i)) where i in "
+              "0:7, j in 0:3 }"),
+      (Kinds{"window", "merge", "broadcast", "split", "slice", "opaque", "broadcast"}));
 }
 
 TEST(Access, RedundancyOfWindows) {
-  const auto program = tc::Parse("def f(float(58, 58) a, float(3, 3) w) -> (y) {\n"
-                                 "y(i, j) +=! a(i + r, j + s) * w(r, s) where i in 0:56, j in 0:56, r in 0:3, s in 0:3 }",
-                                 "test");
+  const auto program = tc::Parse(
+      "def f(float(58, 58) a, float(3, 3) w) -> (y) {\n"
+      "y(i, j) +=! a(i + r, j + s) * w(r, s) where i in 0:56, j in 0:56, r in 0:3, s in 0:3 }",
+      "test");
   ASSERT_TRUE(program.ok()) << program.status().ToString();
   const tc::Statement& s = program->statements[0];
   const auto reads = tc::Reads(*program, s.value);

@@ -12,11 +12,12 @@ using Names = std::vector<std::string>;
 struct Access {
   tc::TensorId tensor;
   bool write = false;
-  std::vector<int32_t> index;            // per axis of the tensor: a plain index, or -1
+  std::vector<int32_t> index;  // per axis of the tensor: a plain index, or -1
 };
 
 std::vector<Access> AccessesOf(const tc::Program& program, const tc::Statement& s) {
-  const auto make = [&](tc::TensorId tensor, bool write, const std::vector<tc::ExprId>& subscripts) {
+  const auto make = [&](tc::TensorId tensor, bool write,
+                        const std::vector<tc::ExprId>& subscripts) {
     Access access{.tensor = tensor, .write = write};
     for (const tc::ExprId e : subscripts) {
       const auto affine = tc::AsAffine(program, e);
@@ -66,7 +67,8 @@ class Aligner {
   const tc::Statement& At(size_t k) const { return program_.statements[statements_[k]]; }
 
   bool Taken(const std::string& name) const {
-    return std::ranges::any_of(axes_, [&](const Names& n) { return std::ranges::count(n, name) > 0; });
+    return std::ranges::any_of(axes_,
+                               [&](const Names& n) { return std::ranges::count(n, name) > 0; });
   }
 
   // Carries names along accesses of common tensors until nothing changes.
@@ -124,7 +126,8 @@ std::vector<std::vector<std::string>> ClusterAxes(const tc::Program& program,
   return Aligner(program, statements).Run();
 }
 
-std::vector<std::string> SharedAxes(const tc::Program& program, const std::vector<int32_t>& statements,
+std::vector<std::string> SharedAxes(const tc::Program& program,
+                                    const std::vector<int32_t>& statements,
                                     const std::vector<std::vector<std::string>>& axes) {
   std::vector<std::string> shared;
   if (statements.empty()) return shared;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "polyhedral/axes.h"
 #include "polyhedral/tree.h"
@@ -9,13 +10,14 @@
 namespace weft::polyhedral {
 namespace {
 
-using Members = std::vector<Affine>;     // of one statement
+using Members = std::vector<Affine>;  // of one statement
 
 Refusal Unfit(std::string what) { return {Reason::kChoiceDoesNotFit, std::move(what)}; }
 
 class ClusterBuilder {
  public:
-  ClusterBuilder(const tc::Program& program, const Cluster& cluster, std::vector<int32_t> statements)
+  ClusterBuilder(const tc::Program& program, const Cluster& cluster,
+                 std::vector<int32_t> statements)
       : program_(program),
         cluster_(cluster),
         statements_(std::move(statements)),
@@ -49,12 +51,14 @@ class ClusterBuilder {
  private:
   std::optional<Refusal> CheckNames() const {
     const auto known = [&](const std::string& axis) {
-      return std::ranges::any_of(axes_, [&](const auto& n) { return std::ranges::count(n, axis) > 0; });
+      return std::ranges::any_of(axes_,
+                                 [&](const auto& n) { return std::ranges::count(n, axis) > 0; });
     };
-    const auto check = [&](const std::vector<std::string>& names) -> std::optional<Refusal> {
+    const auto check = [&](const std::vector<std::string>& names,
+                           bool again) -> std::optional<Refusal> {
       for (size_t i = 0; i < names.size(); ++i) {
         if (!known(names[i])) return Unfit(fmt::format("the cluster has no axis {}", names[i]));
-        if (std::count(names.begin(), names.begin() + i, names[i])) {
+        if (!again && std::count(names.begin(), names.begin() + i, names[i])) {
           return Unfit(fmt::format("axis {} stands twice", names[i]));
         }
       }
@@ -65,7 +69,7 @@ class ClusterBuilder {
     const std::vector<const std::vector<std::string>*> lists = {&cluster_.order, &cluster_.inner,
                                                                 &cluster_.unroll, &tiled};
     for (const auto* names : lists) {
-      if (auto refusal = check(*names)) return refusal;
+      if (auto refusal = check(*names, names == &cluster_.inner)) return refusal;
     }
     if (!cluster_.vector_axis.empty() && !known(cluster_.vector_axis)) {
       return Unfit(fmt::format("the cluster has no axis {}", cluster_.vector_axis));
@@ -74,14 +78,17 @@ class ClusterBuilder {
       return Unfit("more parallel axes than the order has");
     }
     for (const Tile& tile : cluster_.tiles) {
-      const bool cut = tile.axis == cluster_.vector_axis && tile.sizes.back() > cluster_.vector_lanes &&
+      const bool cut = tile.axis == cluster_.vector_axis &&
+                       tile.sizes.back() > cluster_.vector_lanes &&
                        tile.sizes.back() % cluster_.vector_lanes != 0;
       if (cut) return Unfit(fmt::format("the lanes do not divide the tile of {}", tile.axis));
       if (IsOpen(tile.axis)) {
-        return Unfit(fmt::format("axis {} is tiled and its extent is known only at run time", tile.axis));
+        return Unfit(
+            fmt::format("axis {} is tiled and its extent is known only at run time", tile.axis));
       }
       for (size_t i = 0; i + 1 < tile.sizes.size(); ++i) {
-        if (tile.sizes[i] % tile.sizes[i + 1] != 0) return Unfit("an inner tile does not divide its outer");
+        if (tile.sizes[i] % tile.sizes[i + 1] != 0)
+          return Unfit("an inner tile does not divide its outer");
       }
     }
     return std::nullopt;
@@ -120,7 +127,7 @@ class ClusterBuilder {
   }
 
   struct Loops {
-    Members serial, points, lanes;       // outer to inner; lanes: at most one
+    Members serial, points, lanes;  // outer to inner; lanes: at most one
   };
 
   // How much of the axis is left for the points: the last tile, or all.
@@ -131,21 +138,30 @@ class ClusterBuilder {
     return extent.IsConstant() ? extent.constant() : int64_t{1} << 40;
   }
 
-  void AddAxis(size_t k, const std::string& axis, Loops& loops) const {
-    const int32_t i = IndexOn(k, axis);
-    if (i < 0) return;
+  // The axis' tile loops below the shared one, outermost first.
+  Members TileLoops(int32_t i, const std::string& axis) const {
     const Affine index = Affine::OfVar(i);
     const auto& sizes = Sizes(axis);
-    const bool shared = std::ranges::count(cluster_.order, axis) > 0;
-    if (shared && sizes.empty()) return;
-    const bool unroll = std::ranges::count(cluster_.unroll, axis) > 0;
-    // Tile loops below the shared one, then the points.
+    Members loops;
     for (size_t t = 0; t < sizes.size(); ++t) {
       const Affine floor = FloorDiv(index, sizes[t]);
-      if (t == 0 && !shared) loops.serial.push_back(floor);
-      if (t > 0) loops.serial.push_back(floor - FloorDiv(index, sizes[t - 1]) * (sizes[t - 1] / sizes[t]));
+      if (t == 0 && !IsShared(axis)) loops.push_back(floor);
+      if (t > 0) loops.push_back(floor - FloorDiv(index, sizes[t - 1]) * (sizes[t - 1] / sizes[t]));
     }
+    return loops;
+  }
+
+  bool IsShared(const std::string& axis) const {
+    return std::ranges::count(cluster_.order, axis) > 0;
+  }
+
+  // What is left of the axis below its tile loops.
+  void AddPoints(size_t k, int32_t i, const std::string& axis, Loops& loops) const {
+    const Affine index = Affine::OfVar(i);
+    const auto& sizes = Sizes(axis);
+    if (IsShared(axis) && sizes.empty()) return;
     const Affine base = sizes.empty() ? Affine(0) : FloorDiv(index, sizes.back()) * sizes.back();
+    const bool unroll = std::ranges::count(cluster_.unroll, axis) > 0;
     Members& into = unroll ? loops.points : loops.serial;
     if (axis != cluster_.vector_axis) {
       into.push_back(index - base);
@@ -157,19 +173,32 @@ class ClusterBuilder {
       return;
     }
     // floor(points / lanes): the lanes divide the tile.
-    const Affine above = sizes.empty() ? Affine(0) : FloorDiv(index, sizes.back()) * (sizes.back() / lanes);
+    const Affine above =
+        sizes.empty() ? Affine(0) : FloorDiv(index, sizes.back()) * (sizes.back() / lanes);
     const Affine block = FloorDiv(index, lanes) - above;
     into.push_back(block);
     loops.lanes.push_back(index - base - block * lanes);
   }
 
+  // Mentions of an axis in `inner` are its loops in order; the last is all that remain.
   TreeNode Inner(size_t k) const {
     std::vector<std::string> order = cluster_.inner;
     for (const std::string& axis : axes_[k]) {
       if (std::ranges::count(order, axis) == 0) order.push_back(axis);
     }
     Loops loops;
-    for (const std::string& axis : order) AddAxis(k, axis, loops);
+    std::map<std::string, size_t> placed;
+    for (size_t m = 0; m < order.size(); ++m) {
+      const std::string& axis = order[m];
+      const int32_t i = IndexOn(k, axis);
+      if (i < 0) continue;
+      const Members tiles = TileLoops(i, axis);
+      const bool last = std::count(order.begin() + m + 1, order.end(), axis) == 0;
+      size_t& next = placed[axis];
+      const size_t end = last ? tiles.size() : std::min(tiles.size(), next + 1);
+      for (; next < end; ++next) loops.serial.push_back(tiles[next]);
+      if (last) AddPoints(k, i, axis, loops);
+    }
     const int32_t s = statements_[k];
     TreeNode node;
     if (!loops.lanes.empty()) node = Mark("vector", Band(s, loops.lanes, std::move(node)));
@@ -192,7 +221,8 @@ class ClusterBuilder {
   std::vector<std::vector<std::string>> axes_;
 };
 
-Verdict<std::vector<std::vector<int32_t>>> Assign(const tc::Program& program, const Choice& choice) {
+Verdict<std::vector<std::vector<int32_t>>> Assign(const tc::Program& program,
+                                                  const Choice& choice) {
   const std::vector<std::string> names = StatementNames(program);
   std::vector<std::vector<int32_t>> clusters;
   std::vector<bool> seen(names.size(), false);

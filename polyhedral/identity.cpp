@@ -8,7 +8,8 @@
 namespace weft::polyhedral {
 namespace {
 
-// Different values of index i touch different cells, and no instance reads what another value wrote.
+// Different values of index i touch different cells, and no instance reads what another value
+// wrote.
 bool IsParallel(const tc::Program& program, const tc::Statement& s, int32_t i) {
   int32_t axis = -1;
   for (size_t a = 0; a < s.subscripts.size(); ++a) {
@@ -57,8 +58,8 @@ Cluster OfStatement(const tc::Program& program, int32_t statement, const std::st
   return cluster;
 }
 
-// Statements that feed each other run step by step of their common first index. Temporaries whose size
-// is known only at run time must not outlive a step of it either.
+// Statements that feed each other run step by step of their common first index. Temporaries whose
+// size is known only at run time must not outlive a step of it either.
 bool NeedsOneBand(const tc::Program& program) {
   for (const tc::TensorDecl& t : program.tensors) {
     if (t.role == tc::Role::kTemporary && !tc::StaticExtents(t)) return true;
@@ -66,7 +67,8 @@ bool NeedsOneBand(const tc::Program& program) {
   return false;
 }
 
-Cluster OneBand(const tc::Program& program, size_t first, size_t last, const std::vector<std::string>& names) {
+Cluster OneBand(const tc::Program& program, size_t first, size_t last,
+                const std::vector<std::string>& names) {
   std::vector<int32_t> statements;
   Cluster cluster;
   for (size_t s = first; s <= last; ++s) {
@@ -100,7 +102,8 @@ Choice IdentityChoice(const ScheduleRequest& request) {
   }
   for (const tc::Step& step : order) {
     if (step.first == step.last) {
-      choice.clusters.push_back(OfStatement(program, static_cast<int32_t>(step.first), names[step.first]));
+      choice.clusters.push_back(
+          OfStatement(program, static_cast<int32_t>(step.first), names[step.first]));
     } else {
       choice.clusters.push_back(OneBand(program, step.first, step.last, names));
     }

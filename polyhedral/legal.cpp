@@ -1,10 +1,10 @@
 // Is a schedule tree legal? Each dependence walks down the tree from the root, as a set of pairs of
 // instances (i, j), j after i, until every pair is known to be in order.
 //
-// At a permutable band no member may take any pair backwards: then the band may be tiled and its members
-// interchanged. That is asked of the members' untiled forms, since floor(e/T) never turns e's order
-// round; asking about tiles directly costs ten times as much. Pairs that a band does not tell apart go
-// on to its child. At a sequence the filters' order decides.
+// At a permutable band no member may take any pair backwards: then the band may be tiled and its
+// members interchanged. That is asked of the members' untiled forms, since floor(e/T) never turns
+// e's order round; asking about tiles directly costs ten times as much. Pairs that a band does not
+// tell apart go on to its child. At a sequence the filters' order decides.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -72,7 +72,8 @@ class Walk {
     range(d_.from, 0);
     range(d_.to, from_);
     for (size_t a = 0; a < d_.source.size(); ++a) {
-      if (d_.source[a] && d_.sink[a]) set = set.WhereZero(Source(*d_.source[a]) - Sink(*d_.sink[a]));
+      if (d_.source[a] && d_.sink[a])
+        set = set.WhereZero(Source(*d_.source[a]) - Sink(*d_.sink[a]));
     }
     if (d_.distance) set = set.Where(Affine::OfVar(from_) - Affine::OfVar(0) - *d_.distance);
     return set;
@@ -91,11 +92,15 @@ class Walk {
         if (node.mark.starts_with("parallel ")) marks.parallel = std::atoi(node.mark.c_str() + 9);
         if (node.mark == "vector") marks.vector = true;
         return Child(node, std::move(pairs), marks);
-      case Kind::kBand: return Band(node, std::move(pairs), marks);
-      case Kind::kSequence: return Sequence(node, std::move(pairs));
+      case Kind::kBand:
+        return Band(node, std::move(pairs), marks);
+      case Kind::kSequence:
+        return Sequence(node, std::move(pairs));
       case Kind::kDomain:
-      case Kind::kFilter: return Child(node, std::move(pairs), marks);
-      case Kind::kLeaf: return Leaf(pairs);
+      case Kind::kFilter:
+        return Child(node, std::move(pairs), marks);
+      case Kind::kLeaf:
+        return Leaf(pairs);
     }
     return Answer::kUnknown;
   }
@@ -143,7 +148,8 @@ class Walk {
       if (!equal) return Answer::kUnknown;
       if (*equal) continue;
       if (parallel || lanes) {
-        const Answer apart_never = IsNever(pairs.WhereNot(apart), name + " is parallel and carries it");
+        const Answer apart_never =
+            IsNever(pairs.WhereNot(apart), name + " is parallel and carries it");
         if (apart_never != Answer::kLegal) return apart_never;
       } else if (!node.permutable) {
         pairs = pairs.WhereZero(apart);
@@ -182,9 +188,11 @@ Verdict<bool> CheckLegal(const ScheduleRequest& request, const ScheduleTree& tre
     Walk walk(session, program, d);
     const Answer answer = walk.Run(*root);
     if (auto failure = session.failure()) return *failure;
-    if (answer == Answer::kUnknown) return Refusal{Reason::kIslError, "no answer for " + Print(program, d)};
+    if (answer == Answer::kUnknown)
+      return Refusal{Reason::kIslError, "no answer for " + Print(program, d)};
     if (answer == Answer::kIllegal) {
-      return Refusal{Reason::kIllegalSchedule, fmt::format("{}: {}", Print(program, d), walk.where())};
+      return Refusal{Reason::kIllegalSchedule,
+                     fmt::format("{}: {}", Print(program, d), walk.where())};
     }
   }
   return true;

@@ -9,14 +9,17 @@ namespace weft::polyhedral {
 namespace {
 
 // Break points of padding split an axis in several loops, and then what was one parallel band has
-// parallel loops below several parts of the outer one. Ranks share one range only, so those inside run
-// in order.
-void RunBuriedParallelInOrder(loops::LoopNest& nest, const std::vector<loops::StmtId>& body, bool inside, bool direct) {
+// parallel loops below several parts of the outer one. Ranks share one range only, so those inside
+// run in order.
+void RunBuriedParallelInOrder(loops::LoopNest& nest, const std::vector<loops::StmtId>& body,
+                              bool inside, bool direct) {
   for (loops::StmtId id : body) {
     loops::Stmt& s = nest.stmts[id.index];
-    if (s.loop == loops::LoopKind::kParallel && s.kind == loops::StmtKind::kFor && inside && !(direct && body.size() == 1))
+    if (s.loop == loops::LoopKind::kParallel && s.kind == loops::StmtKind::kFor && inside &&
+        !(direct && body.size() == 1))
       s.loop = loops::LoopKind::kSerial;
-    const bool is_parallel = s.kind == loops::StmtKind::kFor && s.loop == loops::LoopKind::kParallel;
+    const bool is_parallel =
+        s.kind == loops::StmtKind::kFor && s.loop == loops::LoopKind::kParallel;
     const std::vector<loops::StmtId> then = s.body, otherwise = s.otherwise;
     RunBuriedParallelInOrder(nest, then, inside || is_parallel, is_parallel);
     RunBuriedParallelInOrder(nest, otherwise, inside || is_parallel, false);

@@ -38,7 +38,8 @@ int64_t Number(isl_val* value) {
   return value ? isl_val_get_num_si(value) : 0;
 }
 
-// floor(x / d) for a division of isl's, where x has rational coefficients over a common denominator.
+// floor(x / d) for a division of isl's, where x has rational coefficients over a common
+// denominator.
 Affine ToAffine(isl_aff* aff);
 
 Affine FloorOf(isl_aff* division) {
@@ -71,9 +72,14 @@ class Reader {
   std::optional<TreeNode> Node(isl_schedule_node* node) {
     TreeNode result;
     switch (isl_schedule_node_get_type(node)) {
-      case isl_schedule_node_domain: result.kind = TreeNode::Kind::kDomain; break;
-      case isl_schedule_node_leaf: return result;
-      case isl_schedule_node_sequence: result.kind = TreeNode::Kind::kSequence; break;
+      case isl_schedule_node_domain:
+        result.kind = TreeNode::Kind::kDomain;
+        break;
+      case isl_schedule_node_leaf:
+        return result;
+      case isl_schedule_node_sequence:
+        result.kind = TreeNode::Kind::kSequence;
+        break;
       case isl_schedule_node_band:
         if (!Band(node, result)) return std::nullopt;
         break;
@@ -89,7 +95,9 @@ class Reader {
         result.mark = isl_id_get_name(id.get());
         break;
       }
-      default: problem_ = "a node that is no band, sequence, filter or mark"; return std::nullopt;
+      default:
+        problem_ = "a node that is no band, sequence, filter or mark";
+        return std::nullopt;
     }
     const int children = isl_schedule_node_n_children(node);
     for (int k = 0; k < children; ++k) {
@@ -188,7 +196,8 @@ class Reader {
 };
 
 // The instances of the tree are those of the program, no more and no fewer.
-bool SameDomain(const affine::Session& session, const tc::Program& program, isl_schedule* schedule) {
+bool SameDomain(const affine::Session& session, const tc::Program& program,
+                isl_schedule* schedule) {
   const TreeNode bare{.kind = TreeNode::Kind::kDomain};
   const Ptr<isl_schedule> wanted(
       isl_schedule_read_from_str(session.ctx(), PrintTree(program, bare).text.c_str()));

@@ -13,7 +13,8 @@ class Stopwatch {
  public:
   explicit Stopwatch(double& total) : total_(total) {}
   ~Stopwatch() {
-    total_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_).count();
+    total_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_)
+                  .count();
   }
 
  private:
@@ -47,7 +48,8 @@ bool Attempt(const ScheduleRequest& request, const Choice& choice, const Schedul
 
 }  // namespace
 
-Result<Scheduled> Schedule(const ScheduleRequest& request, const Choice* forced, const ScheduleLimits& limits) {
+Result<Scheduled> Schedule(const ScheduleRequest& request, const Choice* forced,
+                           const ScheduleLimits& limits) {
   Scheduled result;
   if (forced) {
     if (Attempt(request, *forced, limits, result)) return result;
@@ -65,7 +67,9 @@ Result<Scheduled> Schedule(const ScheduleRequest& request, const Choice* forced,
   // The program's own order needs no proof; if isl gave up on it, it is still right.
   const Choice identity = IdentityChoice(request);
   auto tree = BuildSchedule(request, identity, limits);
-  if (!tree.yes()) return Internal(fmt::format("{}: no identity schedule: {}", request.program->name, tree.refusal().detail));
+  if (!tree.yes())
+    return Internal(
+        fmt::format("{}: no identity schedule: {}", request.program->name, tree.refusal().detail));
   result.choice = identity;
   result.tree = std::move(*tree);
   WEFT_TRY(result.nest, Lower(request, identity, result.tree));

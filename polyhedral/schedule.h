@@ -1,9 +1,11 @@
 // Schedule: a group's comprehension + a choice -> what runs.
 //
-//   Program ─Analyze→ Scop ─Propose→ Choice ─BuildSchedule→ ScheduleTree ─CheckLegal→ ─Lower→ LoopNest
+//   Program ─Analyze→ Scop ─Propose→ Choice ─BuildSchedule→ ScheduleTree ─CheckLegal→ ─Lower→
+//   LoopNest
 //
 // Only this folder and affine/ know isl. Legality is checked by isl for every schedule, on the band
-// schedule before tiling; tiling is legal by permutability of the band's members, checked per member.
+// schedule before tiling; tiling is legal by permutability of the band's members, checked per
+// member.
 #pragma once
 
 #include <map>
@@ -26,25 +28,26 @@ namespace weft::polyhedral {
 struct ScheduleRequest {
   const tc::Program* program = nullptr;
   std::map<std::string, Layout> layouts;
-  std::vector<std::string> constants;      // inputs whose values are known at plan build
+  std::vector<std::string> constants;  // inputs whose values are known at plan build
   Target target;
 };
 
-// A schedule tree in isl's block form (`.sched`): domain, bands, sequences, filters and marks on inner
-// nodes, everything in names, nothing in user pointers. Text is the noun: isl parses it back.
+// A schedule tree in isl's block form (`.sched`): domain, bands, sequences, filters and marks on
+// inner nodes, everything in names, nothing in user pointers. Text is the noun: isl parses it back.
 struct ScheduleTree {
   std::string text;
 };
 
 struct ScheduleLimits {
   int64_t isl_operations = 300'000;
-  // A backstop for a machine so busy that operations take ages: what is decided by it differs from run
-  // to run, so the quota has to be what stops isl.
+  // A backstop for a machine so busy that operations take ages: what is decided by it differs from
+  // run to run, so the quota has to be what stops isl.
   int32_t isl_milliseconds = 2000;
 };
 
-// Analytic choices, best guess first, at most `count`: register tiles by FMA per load, lanes along the
-// axis that is contiguous in most accesses, parallel outer axes. The first is what budget 0 takes.
+// Analytic choices, best guess first, at most `count`: register tiles by FMA per load, lanes along
+// the axis that is contiguous in most accesses, parallel outer axes. The first is what budget 0
+// takes.
 Verdict<std::vector<Choice>> Propose(const ScheduleRequest& request, int count = 1);
 // Every statement in its own cluster in text order, nothing tiled: always legal, always there.
 Choice IdentityChoice(const ScheduleRequest& request);
@@ -54,8 +57,8 @@ Verdict<ScheduleTree> BuildSchedule(const ScheduleRequest& request, const Choice
 // yes(true), or kIllegalSchedule naming the violated dependence, or why isl gave no answer.
 Verdict<bool> CheckLegal(const ScheduleRequest& request, const ScheduleTree& tree,
                          const ScheduleLimits& limits = {});
-// The nest that the tree describes; operands in the program's order (inputs, then outputs). The layout
-// of each operand in the nest is the request's, or its pack's.
+// The nest that the tree describes; operands in the program's order (inputs, then outputs). The
+// layout of each operand in the nest is the request's, or its pack's.
 Result<loops::LoopNest> Lower(const ScheduleRequest& request, const Choice& choice,
                               const ScheduleTree& tree);
 

@@ -18,7 +18,8 @@ struct Access {
 
 class Analyzer {
  public:
-  explicit Analyzer(const tc::Program& program) : program_(program), step_(program.statements.size()) {
+  explicit Analyzer(const tc::Program& program)
+      : program_(program), step_(program.statements.size()) {
     const auto steps = tc::Steps(program);
     for (size_t s = 0; s < step_.size(); ++s) step_[s] = {static_cast<int32_t>(s), false};
     if (!steps.ok()) return;
@@ -31,7 +32,8 @@ class Analyzer {
   }
 
   Scop Run() {
-    for (size_t s = 0; s < program_.statements.size(); ++s) CollectAccesses(static_cast<int32_t>(s));
+    for (size_t s = 0; s < program_.statements.size(); ++s)
+      CollectAccesses(static_cast<int32_t>(s));
     for (const Access& x : accesses_) {
       for (const Access& y : accesses_) {
         if (x.tensor == y.tensor && (x.write || y.write)) Relate(x, y);
@@ -71,9 +73,15 @@ class Analyzer {
     }
   }
 
-  void Push(const Access& x, const Access& y, Dependence::Kind kind, std::optional<int64_t> distance) {
-    dependences_.push_back({.kind = kind, .from = x.statement, .to = y.statement, .tensor = x.tensor,
-                            .source = x.cell, .sink = y.cell, .distance = distance});
+  void Push(const Access& x, const Access& y, Dependence::Kind kind,
+            std::optional<int64_t> distance) {
+    dependences_.push_back({.kind = kind,
+                            .from = x.statement,
+                            .to = y.statement,
+                            .tensor = x.tensor,
+                            .source = x.cell,
+                            .sink = y.cell,
+                            .distance = distance});
   }
 
   // x before y, if the program's own order says so for some of their instances.

@@ -1,10 +1,11 @@
 // What a program's order of execution must keep: its dependences.
 //
-// Comprehensions write most tensors once, so dependences need no data-flow analysis: an instance that
-// reads a cell comes after the one that writes it, and the pairs are those whose subscripts agree
-// (reverse of the write composed with the read), statement by statement. Where a tensor is written
-// several times, or read before it is rewritten, the order of the text decides, for each pair alike. In
-// a loop over several statements (a recurrence) that order is first the loop's index, then the text.
+// Comprehensions write most tensors once, so dependences need no data-flow analysis: an instance
+// that reads a cell comes after the one that writes it, and the pairs are those whose subscripts
+// agree (reverse of the write composed with the read), statement by statement. Where a tensor is
+// written several times, or read before it is rewritten, the order of the text decides, for each
+// pair alike. In a loop over several statements (a recurrence) that order is first the loop's
+// index, then the text.
 //
 // The instances of one reduction may run in any order (sums are regrouped, in an order that the
 // schedule fixes); they touch one cell, which only matters to loops that run in parallel.
@@ -23,7 +24,7 @@ namespace weft::polyhedral {
 struct Dependence {
   enum class Kind : uint8_t { kFlow, kAnti, kOutput, kSameCell };
   Kind kind = Kind::kFlow;
-  int32_t from = 0, to = 0;              // statements; an instance of `to` comes after those of `from`
+  int32_t from = 0, to = 0;  // statements; an instance of `to` comes after those of `from`
   tc::TensorId tensor;
   // Subscripts of the cell, over the indices of `from` and of `to`; unknown where they are loaded.
   std::vector<std::optional<Affine>> source, sink;

@@ -11,8 +11,8 @@ namespace weft::polyhedral {
 namespace {
 
 constexpr std::array<std::string_view, 16> kIslWords = {
-    "exists", "and", "or",  "implies", "not",    "infty", "NaN", "min",
-    "max",    "rat", "true", "false",  "ceild", "floord", "mod", "ceil"};
+    "exists", "and", "or",   "implies", "not",   "infty",  "NaN", "min",
+    "max",    "rat", "true", "false",   "ceild", "floord", "mod", "ceil"};
 
 std::string IslName(std::string_view name) {
   std::string result;
@@ -47,11 +47,20 @@ class Printer {
     const std::string pad(indent, ' ');
     std::string text;
     switch (node.kind) {
-      case TreeNode::Kind::kDomain: text = pad + "domain: " + Domain() + "\n"; break;
-      case TreeNode::Kind::kBand: text = Band(node, pad); break;
-      case TreeNode::Kind::kMark: text = fmt::format("{}mark: \"{}\"\n", pad, node.mark); break;
-      case TreeNode::Kind::kFilter: text = pad + "filter: " + Members(node.statements) + "\n"; break;
-      case TreeNode::Kind::kLeaf: return "";
+      case TreeNode::Kind::kDomain:
+        text = pad + "domain: " + Domain() + "\n";
+        break;
+      case TreeNode::Kind::kBand:
+        text = Band(node, pad);
+        break;
+      case TreeNode::Kind::kMark:
+        text = fmt::format("{}mark: \"{}\"\n", pad, node.mark);
+        break;
+      case TreeNode::Kind::kFilter:
+        text = pad + "filter: " + Members(node.statements) + "\n";
+        break;
+      case TreeNode::Kind::kLeaf:
+        return "";
       case TreeNode::Kind::kSequence:
         text = pad + "sequence:\n";
         for (const TreeNode& child : node.children) {

@@ -1,13 +1,13 @@
 // A schedule tree as plain data: what order instances run in, read from outside inwards.
 //
-// A statement of the program with n indices has an instance for each point of its index box. The tree
-// (Verdoolaege et al., Schedule Trees, IMPACT 2014) says when each runs:
+// A statement of the program with n indices has an instance for each point of its index box. The
+// tree (Verdoolaege et al., Schedule Trees, IMPACT 2014) says when each runs:
 //
 //   domain    all instances of all statements; always the root
 //   band      loops. Each member gives every instance below a number (an affine function of its
 //             indices, floors allowed); instances run by ascending numbers, first member first.
-//             `permutable`: members may be interchanged, hence tiled. `coincident`: no dependence runs
-//             along this member, hence it may be parallel
+//             `permutable`: members may be interchanged, hence tiled. `coincident`: no dependence
+//             runs along this member, hence it may be parallel
 //   sequence  its filters run one after another
 //   filter    only the statements named go on below
 //   mark      a note on the band below; the ones that Lower understands are
@@ -48,19 +48,19 @@ struct TreeNode {
   // kBand: members[m][s] over the indices of statement s (Var i = indices[i]); those below only.
   std::vector<std::map<int32_t, Affine>> members;
   bool permutable = false;
-  std::vector<bool> coincident;             // one per member
-  std::vector<int32_t> statements;          // kFilter, sorted
+  std::vector<bool> coincident;     // one per member
+  std::vector<int32_t> statements;  // kFilter, sorted
   std::string mark;
-  std::vector<TreeNode> children;           // one, but for sequences (filters) and leaves (none)
+  std::vector<TreeNode> children;  // one, but for sequences (filters) and leaves (none)
 };
 
-// Statements by name: that of the target, with _2, _3, … where a tensor is written several times, and
-// changed where isl would take it for a word of its own.
+// Statements by name: that of the target, with _2, _3, … where a tensor is written several times,
+// and changed where isl would take it for a word of its own.
 std::vector<std::string> StatementNames(const tc::Program& program);
 
 ScheduleTree PrintTree(const tc::Program& program, const TreeNode& root);
-// The tree that a text describes. Refuses (kIslError, kChoiceDoesNotFit) what is no tree over exactly
-// this program's instances, and nodes that Lower has no meaning for.
+// The tree that a text describes. Refuses (kIslError, kChoiceDoesNotFit) what is no tree over
+// exactly this program's instances, and nodes that Lower has no meaning for.
 Verdict<TreeNode> ReadTree(const tc::Program& program, const ScheduleTree& tree,
                            const ScheduleLimits& limits = {});
 

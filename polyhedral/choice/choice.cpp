@@ -25,7 +25,8 @@ void PrintCluster(const Cluster& cluster, std::string& text) {
     for (const int64_t size : tile.sizes) text += fmt::format(" {}", size);
   }
   if (cluster.parallel > 0) {
-    const auto end = cluster.order.begin() + std::min<size_t>(cluster.parallel, cluster.order.size());
+    const auto end =
+        cluster.order.begin() + std::min<size_t>(cluster.parallel, cluster.order.size());
     text += " | parallel" + Names({cluster.order.begin(), end});
   }
   if (!cluster.inner.empty()) text += " | inner" + Names(cluster.inner);
@@ -97,8 +98,10 @@ class Parser {
       cluster.parallel = static_cast<int32_t>(names.size());
     } else {
       return lexer_.ErrorAt(
-          at, fmt::format("found {}, expected cluster, order, tile, parallel, inner, unroll, vector "
-                          "or pack", word));
+          at,
+          fmt::format("found {}, expected cluster, order, tile, parallel, inner, unroll, vector "
+                      "or pack",
+                      word));
     }
     return {};
   }
@@ -122,7 +125,8 @@ class Parser {
     const Token at = lexer_.Peek();
     WEFT_TRY(cluster.vector_lanes, lexer_.ExpectInt());
     if (cluster.vector_lanes < 1 || cluster.vector_lanes > 64) {
-      return lexer_.ErrorAt(at, fmt::format("found {} lanes, expected 1 to 64", cluster.vector_lanes));
+      return lexer_.ErrorAt(at,
+                            fmt::format("found {} lanes, expected 1 to 64", cluster.vector_lanes));
     }
     return {};
   }

@@ -14,7 +14,8 @@
 //   tile      axis and size; an axis in `order` that is tiled appears there as its tile loop, and its
 //             points become inner. Several sizes for one axis: outermost first
 //   parallel  a prefix of `order`, split over the team as one collapsed range
-//   inner     order of the inner loops (of each statement, restricted to those it has)
+//   inner     order of the inner loops (of each statement, restricted to those it has); an axis with
+//             inner tile loops may stand several times: its loops in turn, the last all that remain
 //   unroll    inner axes expanded; vector: the inner axis along lanes, and how many lanes
 //   pack      a constant or scratch copy of an operand in another layout; constants are packed once,
 //             when the plan is built

@@ -17,10 +17,14 @@ std::optional<Affine> AffineOfOp(const tc::Program& program, const tc::Expr& e,
   }
   const bool by_constant = args.size() == 2 && args[1].IsConstant();
   switch (e.op) {
-    case ScalarOp::kAdd: return args[0] + args[1];
-    case ScalarOp::kSub: return args[0] - args[1];
-    case ScalarOp::kNeg: return -args[0];
-    case ScalarOp::kCast: return args[0];
+    case ScalarOp::kAdd:
+      return args[0] + args[1];
+    case ScalarOp::kSub:
+      return args[0] - args[1];
+    case ScalarOp::kNeg:
+      return -args[0];
+    case ScalarOp::kCast:
+      return args[0];
     case ScalarOp::kMul:
       if (by_constant) return args[0] * args[1].constant();
       if (args[0].IsConstant()) return args[1] * args[0].constant();
@@ -31,7 +35,8 @@ std::optional<Affine> AffineOfOp(const tc::Program& program, const tc::Expr& e,
     case ScalarOp::kMod:
       if (!by_constant || args[1].constant() <= 0) return std::nullopt;
       return Mod(args[0], args[1].constant());
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -42,11 +47,16 @@ std::optional<Affine> AffineOf(const tc::Program& program, ExprId expr,
   const tc::Expr& e = program[expr];
   if (e.dtype != Dtype::kI32 && e.dtype != Dtype::kI64) return std::nullopt;
   switch (e.kind) {
-    case ExprKind::kLiteral: return Affine(e.literal.i);
-    case ExprKind::kIndex: return index[e.position];
-    case ExprKind::kParam: return Affine::OfVar(e.position);
-    case ExprKind::kRead: return std::nullopt;
-    case ExprKind::kOp: return AffineOfOp(program, e, index);
+    case ExprKind::kLiteral:
+      return Affine(e.literal.i);
+    case ExprKind::kIndex:
+      return index[e.position];
+    case ExprKind::kParam:
+      return Affine::OfVar(e.position);
+    case ExprKind::kRead:
+      return std::nullopt;
+    case ExprKind::kOp:
+      return AffineOfOp(program, e, index);
   }
   return std::nullopt;
 }
@@ -71,12 +81,18 @@ std::optional<std::vector<Affine>> ConjunctionOf(const tc::Program& program, Exp
   const auto a = AffineOf(program, e.args[0], index), b = AffineOf(program, e.args[1], index);
   if (!a || !b) return std::nullopt;
   switch (e.op) {
-    case ScalarOp::kLt: return std::vector<Affine>{*b - *a - 1};
-    case ScalarOp::kLe: return std::vector<Affine>{*b - *a};
-    case ScalarOp::kGt: return std::vector<Affine>{*a - *b - 1};
-    case ScalarOp::kGe: return std::vector<Affine>{*a - *b};
-    case ScalarOp::kEq: return std::vector<Affine>{*a - *b, *b - *a};
-    default: return std::nullopt;
+    case ScalarOp::kLt:
+      return std::vector<Affine>{*b - *a - 1};
+    case ScalarOp::kLe:
+      return std::vector<Affine>{*b - *a};
+    case ScalarOp::kGt:
+      return std::vector<Affine>{*a - *b - 1};
+    case ScalarOp::kGe:
+      return std::vector<Affine>{*a - *b};
+    case ScalarOp::kEq:
+      return std::vector<Affine>{*a - *b, *b - *a};
+    default:
+      return std::nullopt;
   }
 }
 

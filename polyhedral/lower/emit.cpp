@@ -21,8 +21,8 @@ using loops::LoopKind;
 using loops::Stmt;
 using loops::StmtKind;
 
-constexpr int64_t kMostPeeled = 8;      // values of a mixed range that get code of their own
-constexpr int64_t kMostLeaves = 600;    // then no more splits
+constexpr int64_t kMostPeeled = 8;    // values of a mixed range that get code of their own
+constexpr int64_t kMostLeaves = 600;  // then no more splits
 constexpr int64_t kMostUnrolled = 512;
 constexpr int64_t kMostLanes = 64;
 
@@ -39,12 +39,18 @@ Linear LinearIn(const Affine& e, Var v) {
   return {a, std::move(rest)};
 }
 
-bool Contains(const std::vector<int32_t>& list, int32_t x) { return std::ranges::count(list, x) > 0; }
+bool Contains(const std::vector<int32_t>& list, int32_t x) {
+  return std::ranges::count(list, x) > 0;
+}
 
 class Emitter {
  public:
   Emitter(const Plan& plan, const Storage& storage, loops::LoopNest& nest)
-      : plan_(plan), storage_(storage), nest_(nest), scope_(plan), values_(plan, storage, scope_, nest) {}
+      : plan_(plan),
+        storage_(storage),
+        nest_(nest),
+        scope_(plan),
+        values_(plan, storage, scope_, nest) {}
 
   Stmts Cluster(const Step& step) {
     std::vector<Active> actives;
@@ -71,10 +77,12 @@ class Emitter {
   }
 
   Stmts Emit(const Step& step, std::vector<Active> actives) {
-    std::erase_if(actives, [&](Active& a) { return !Contains(step.units, Place(a)) || !Refine(a); });
+    std::erase_if(actives,
+                  [&](Active& a) { return !Contains(step.units, Place(a)) || !Refine(a); });
     if (actives.empty()) return {};
     if (actives.size() > 1) return EmitStep(step, actives);
-    // A single unit: what its bound dimensions leave open becomes a condition, what it gathers a name.
+    // A single unit: what its bound dimensions leave open becomes a condition, what it gathers a
+    // name.
     Active& active = actives[0];
     std::vector<Affine> conditions;
     std::erase_if(active.open, [&](const Constraint& c) {
@@ -85,14 +93,16 @@ class Emitter {
     Stmts body;
     for (const auto& gathered : values_.FindGathered(*active.unit)) {
       const bool named = active.lets.contains({gathered.read.index, gathered.axis});
-      const bool ready = std::ranges::all_of(gathered.needs, [&](const Affine& e) { return scope_.Bound(e); });
+      const bool ready =
+          std::ranges::all_of(gathered.needs, [&](const Affine& e) { return scope_.Bound(e); });
       if (!named && ready) body.push_back(values_.Let(active, gathered));
     }
     const Stmts rest = EmitStep(step, actives);
     if (rest.empty()) return {};
     body.insert(body.end(), rest.begin(), rest.end());
     if (conditions.empty()) return body;
-    Stmt branch{.kind = StmtKind::kIf, .conditions = std::move(conditions), .body = std::move(body)};
+    Stmt branch{
+        .kind = StmtKind::kIf, .conditions = std::move(conditions), .body = std::move(body)};
     return {loops::AddStmt(nest_, std::move(branch))};
   }
 
@@ -104,9 +114,13 @@ class Emitter {
 
   Stmts EmitStep(const Step& step, std::vector<Active>& actives) {
     switch (step.kind) {
-      case Step::Kind::kUnit: ++leaves_; return values_.Leaf(actives[0]);
-      case Step::Kind::kLoop: return EmitLoop(step, actives);
-      case Step::Kind::kParallel: return EmitParallel(step, actives);
+      case Step::Kind::kUnit:
+        ++leaves_;
+        return values_.Leaf(actives[0]);
+      case Step::Kind::kLoop:
+        return EmitLoop(step, actives);
+      case Step::Kind::kParallel:
+        return EmitParallel(step, actives);
       case Step::Kind::kSequence: {
         Stmts all;
         for (const Step& child : step.children) {
@@ -170,11 +184,11 @@ class Emitter {
         if (l.a == 0) continue;
         const Var inner = Innermost(c.e, *active.unit);
         const Interval rest = scope_.Range(l.rest);
-        if (inner == v && rest.lo != rest.hi) continue;       // a loop bound or a condition
-        if (inner != v && !MustBeConstant(inner)) continue;   // decided further in
+        if (inner == v && rest.lo != rest.hi) continue;      // a loop bound or a condition
+        if (inner != v && !MustBeConstant(inner)) continue;  // decided further in
         if (rest.lo <= -kOpen || rest.hi >= kOpen) continue;
         // For a > 0: never below `some`, surely from `all` on. Mirrored for a < 0.
-        int64_t first, last;                                  // the mixed values
+        int64_t first, last;  // the mixed values
         if (l.a > 0) {
           first = -FloorDiv(rest.hi, l.a);
           last = -FloorDiv(rest.lo, l.a) - 1;
@@ -205,8 +219,8 @@ class Emitter {
     return pieces;
   }
 
-  // Bounds that move with outer loops: constraints whose last open variable is v, and that every unit
-  // below has. They need not be looked at again inside.
+  // Bounds that move with outer loops: constraints whose last open variable is v, and that every
+  // unit below has. They need not be looked at again inside.
   void MovingBounds(Var v, std::vector<Active>& actives, Interval piece, Stmt& loop) {
     const auto everywhere = [&](const Constraint& c) {
       return std::ranges::all_of(actives, [&](const Active& a) {
@@ -368,7 +382,8 @@ class Emitter {
   }
 
   // Pieces of parallel dimensions are told apart by conditions: every task is of equal weight.
-  Stmts Branches(const Step& step, size_t k, std::vector<Active> actives, const std::vector<Interval>& hulls) {
+  Stmts Branches(const Step& step, size_t k, std::vector<Active> actives,
+                 const std::vector<Interval>& hulls) {
     if (k == step.dims.size()) return Emit(step.children[0], std::move(actives));
     const Var v = step.dims[k];
     const Affine value = scope_.Place(Affine::OfVar(v));
@@ -398,10 +413,10 @@ class Emitter {
   loops::LoopNest& nest_;
   Scope scope_;
   Values values_;
-  Var vector_ = -1;                      // the dimension whose lanes are being written
+  Var vector_ = -1;  // the dimension whose lanes are being written
   int64_t leaves_ = 0;
   Status status_;
-  std::set<Var> demoted_;                // meant to be unrolled or lanes, and are loops
+  std::set<Var> demoted_;  // meant to be unrolled or lanes, and are loops
 };
 
 }  // namespace
@@ -461,7 +476,8 @@ Stmts FillLiterals(const Plan& plan, const Storage& storage, loops::LoopNest& ne
 std::vector<std::string> Origins(const tc::Program& program) {
   std::vector<std::string> origins;
   for (const tc::Statement& s : program.statements) {
-    if (!s.origin.empty() && std::ranges::count(origins, s.origin) == 0) origins.push_back(s.origin);
+    if (!s.origin.empty() && std::ranges::count(origins, s.origin) == 0)
+      origins.push_back(s.origin);
   }
   return origins;
 }
@@ -477,7 +493,7 @@ Result<loops::LoopNest> Emit(const ScheduleRequest& request, const Plan& plan) {
   WEFT_TRY(const Storage storage, PlaceValues(request, plan, nest));
   nest.body = FillLiterals(plan, storage, nest);
   Emitter emitter(plan, storage, nest);
-  std::vector<const Step*> since;        // clusters since the last barrier
+  std::vector<const Step*> since;  // clusters since the last barrier
   for (const Step& step : plan.clusters) {
     Stmts body = emitter.Cluster(step);
     if (!emitter.status().ok()) return emitter.status();

@@ -14,15 +14,18 @@ using Stmts = std::vector<loops::StmtId>;
 // A unit on the way to its leaf: what still has to be seen to.
 struct Active {
   const Unit* unit = nullptr;
-  std::vector<Constraint> open;          // not yet certain
+  std::vector<Constraint> open;                    // not yet certain
   std::map<std::pair<int32_t, size_t>, Var> lets;  // (read, axis) -> the nest's variable
 };
 
 // Where the emission stands: the value and range of every dimension that is bound.
 class Scope {
  public:
-  explicit Scope(const Plan& plan) : plan_(plan), values_(plan.dims.size()), ranges_(plan.dims.size()),
-                                     bound_(plan.dims.size(), false) {}
+  explicit Scope(const Plan& plan)
+      : plan_(plan),
+        values_(plan.dims.size()),
+        ranges_(plan.dims.size()),
+        bound_(plan.dims.size(), false) {}
 
   void Bind(Var dim, Affine value, Interval range) {
     values_[At(dim)] = std::move(value);
@@ -41,7 +44,8 @@ class Scope {
   }
   // Over the nest's variables; all dimensions of e must be bound.
   Affine Place(const Affine& e) const {
-    return e.Substitute([this](Var v) { return plan_.IsDim(v) ? values_[At(v)] : Affine::OfVar(v); });
+    return e.Substitute(
+        [this](Var v) { return plan_.IsDim(v) ? values_[At(v)] : Affine::OfVar(v); });
   }
   bool Surely(const Affine& e) const { return Range(e).lo >= 0; }
   bool Never(const Affine& e) const { return Range(e).hi < 0; }
@@ -67,17 +71,18 @@ class Values {
   struct Gathered {
     tc::ExprId read;
     size_t axis = 0;
-    std::vector<Affine> needs;           // expressions over dimensions that must be bound
-    std::vector<Affine> guards;          // over dimensions
+    std::vector<Affine> needs;   // expressions over dimensions that must be bound
+    std::vector<Affine> guards;  // over dimensions
   };
   std::vector<Gathered> FindGathered(const Unit& unit) const;
   loops::StmtId Let(Active& active, const Gathered& gathered);
 
  private:
-  using Guards = std::vector<Affine>;    // over dimensions, undecided
+  using Guards = std::vector<Affine>;  // over dimensions, undecided
   loops::ExprId Value(tc::ExprId e, const Guards& guards);
   loops::ExprId Op(const tc::Expr& e, const Guards& guards);
   loops::ExprId Read(tc::ExprId read, const Guards& guards);
+  bool Inside(const tc::Expr& read) const;
   loops::ExprId Select(tc::ExprId condition, tc::ExprId then, tc::ExprId otherwise, Dtype dtype,
                        const Guards& guards);
   loops::ExprId Chain(const std::vector<Affine>& conditions, size_t at, tc::ExprId then,
@@ -91,8 +96,10 @@ class Values {
   std::vector<Affine> TargetIndex(const View& view);
   std::vector<Affine> Subscripts(tc::ExprId read, const std::vector<tc::ExprId>& subscripts);
   std::vector<Affine> AccumulatorIndex(const Unit& unit, bool with_lane) const;
+  std::vector<Affine> TileIndex(const Unit& unit) const;
   loops::StmtId Store(loops::BufferId buffer, std::vector<Affine> index, loops::ExprId value);
   Stmts Init();
+  Stmts Move();
   Stmts Update();
   Stmts Finish();
   Stmts CompanionUpdate(loops::ExprId value, const Guards& guards);

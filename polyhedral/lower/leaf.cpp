@@ -32,9 +32,15 @@ Stmts Values::Leaf(const Active& active) {
       const ExprId value = Value(active.unit->value, {});
       return {Store(view.buffer, TargetIndex(view), value)};
     }
-    case Part::kInit: return Init();
-    case Part::kUpdate: return Update();
-    case Part::kFinish: return Finish();
+    case Part::kInit:
+      return Init();
+    case Part::kLoad:
+    case Part::kSpill:
+      return Move();
+    case Part::kUpdate:
+      return Update();
+    case Part::kFinish:
+      return Finish();
   }
   WEFT_UNREACHABLE();
 }
@@ -42,9 +48,7 @@ Stmts Values::Leaf(const Active& active) {
 std::vector<Affine> Values::AccumulatorIndex(const Unit& unit, bool with_lane) const {
   const Accumulator& acc = plan_.accumulators.at(unit.statement);
   const AccumulatorBuffer& buffer = storage_.accumulators.at(unit.statement);
-  const std::vector<Var>& dims = unit.part == Part::kInit     ? acc.init
-                                 : unit.part == Part::kUpdate ? acc.update
-                                                              : acc.finish;
+  const std::vector<Var>& dims = acc.axes.at(unit.part);
   std::vector<Affine> index;
   for (size_t i = 0; i < dims.size(); ++i) {
     index.push_back(scope_.Place(Affine::OfVar(dims[i]) - buffer.offset[i]));
@@ -56,12 +60,35 @@ std::vector<Affine> Values::AccumulatorIndex(const Unit& unit, bool with_lane) c
   return index;
 }
 
+std::vector<Affine> Values::TileIndex(const Unit& unit) const {
+  const std::vector<Var>& dims = plan_.accumulators.at(unit.statement).tile.at(unit.part);
+  const AccumulatorBuffer& buffer = storage_.accumulators.at(unit.statement);
+  std::vector<Affine> index;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    index.push_back(scope_.Place(Affine::OfVar(dims[i]) - buffer.tile_offset[i]));
+  }
+  return index;
+}
+
+// Between all accumulators of a blocked reduction and the tile that its inner loops work on.
+Stmts Values::Move() {
+  const Unit& unit = *active_->unit;
+  const AccumulatorBuffer& acc = storage_.accumulators.at(unit.statement);
+  const View& view = storage_.views[Statement().target.index];
+  const loops::BufferId all = acc.is_target ? view.buffer : acc.buffer;
+  const std::vector<Affine> at = acc.is_target ? TargetIndex(view) : AccumulatorIndex(unit, true);
+  if (unit.part == Part::kLoad)
+    return {Store(acc.tile, TileIndex(unit), loops::AddLoad(nest_, all, at))};
+  return {Store(all, at, loops::AddLoad(nest_, acc.tile, TileIndex(unit)))};
+}
+
 Stmts Values::Init() {
   const tc::Statement& s = Statement();
   const AccumulatorBuffer& acc = storage_.accumulators.at(active_->unit->statement);
   const View& view = storage_.views[s.target.index];
   if (acc.is_target) {
-    return {Store(view.buffer, TargetIndex(view), Literal(s.accumulate, tc::Identity(s.assign, s.accumulate)))};
+    return {Store(view.buffer, TargetIndex(view),
+                  Literal(s.accumulate, tc::Identity(s.assign, s.accumulate)))};
   }
   const std::vector<Affine> index = AccumulatorIndex(*active_->unit, true);
   ExprId start = Literal(s.accumulate, tc::Identity(s.assign, s.accumulate));
@@ -95,8 +122,11 @@ Stmts Values::Update() {
     if (c.limit == Limit::kGuard) guards.push_back(c.e);
   }
   if (s.companion.valid()) return CompanionUpdate(Value(unit.value, guards), guards);
-  const loops::BufferId buffer = acc.is_target ? view.buffer : acc.buffer;
-  const std::vector<Affine> index = acc.is_target ? TargetIndex(view) : AccumulatorIndex(unit, true);
+  const bool blocked = plan_.accumulators.at(unit.statement).blocked;
+  const loops::BufferId buffer = blocked ? acc.tile : acc.is_target ? view.buffer : acc.buffer;
+  const std::vector<Affine> index = blocked         ? TileIndex(unit)
+                                    : acc.is_target ? TargetIndex(view)
+                                                    : AccumulatorIndex(unit, true);
   const ExprId old = loops::AddLoad(nest_, buffer, index);
   const tc::Expr& e = program_[unit.value];
   const bool fma = s.assign == tc::Assign::kSum && e.kind == tc::ExprKind::kOp &&
@@ -130,9 +160,10 @@ Stmts Values::CompanionUpdate(ExprId value, const Guards& guards) {
   const ScalarOp better = s.assign == tc::Assign::kMax ? ScalarOp::kGt : ScalarOp::kLt;
   ExprId wins = op(better, Dtype::kBool, {value, old});
   if (IsFloat(dtype)) {
-    const ExprId number = op(ScalarOp::kNot, Dtype::kBool, {op(ScalarOp::kIsNan, Dtype::kBool, {old})});
-    const ExprId fresh = op(ScalarOp::kAnd, Dtype::kBool,
-                            {op(ScalarOp::kIsNan, Dtype::kBool, {value}), number});
+    const ExprId number =
+        op(ScalarOp::kNot, Dtype::kBool, {op(ScalarOp::kIsNan, Dtype::kBool, {old})});
+    const ExprId fresh =
+        op(ScalarOp::kAnd, Dtype::kBool, {op(ScalarOp::kIsNan, Dtype::kBool, {value}), number});
     wins = op(ScalarOp::kOr, Dtype::kBool, {wins, fresh});
   }
   wins = op(ScalarOp::kOr, Dtype::kBool, {wins, op(ScalarOp::kNot, Dtype::kBool, {found})});
@@ -161,7 +192,8 @@ void Values::HalveLanes(const AccumulatorBuffer& acc, std::vector<Affine> index,
       low.back() = Affine::OfVar(loop.var);
     }
     high.back() = low.back() + half;
-    const ExprId a = loops::AddLoad(nest_, acc.buffer, low), b = loops::AddLoad(nest_, acc.buffer, high);
+    const ExprId a = loops::AddLoad(nest_, acc.buffer, low),
+                 b = loops::AddLoad(nest_, acc.buffer, high);
     const loops::StmtId store = Store(acc.buffer, low, Combine(s.assign, s.accumulate, a, b));
     if (count > 1) {
       loop.body = {store};
@@ -194,7 +226,8 @@ Stmts Values::Finish() {
   out.push_back(Store(view.buffer, target, value));
   if (s.companion.valid()) {
     const View& with = storage_.views[s.companion.index];
-    out.push_back(Store(with.buffer, TargetIndex(with), loops::AddLoad(nest_, acc.companion, index)));
+    out.push_back(
+        Store(with.buffer, TargetIndex(with), loops::AddLoad(nest_, acc.companion, index)));
   }
   return out;
 }

@@ -25,7 +25,7 @@ struct Link {
   Affine e;
   loops::LoopKind kind = loops::LoopKind::kSerial;
   bool parallel = false;
-  std::vector<std::string> labels;       // stand before this loop
+  std::vector<std::string> labels;  // stand before this loop
 };
 
 class Builder {
@@ -71,7 +71,8 @@ class Builder {
       } else if (text.starts_with("leaf")) {
         marks.labels.emplace_back(text);
       } else {
-        return Invalid(fmt::format("found mark \"{}\", expected parallel, unroll, vector or leaf", text));
+        return Invalid(
+            fmt::format("found mark \"{}\", expected parallel, unroll, vector or leaf", text));
       }
       node = node->children.empty() ? nullptr : &node->children[0];
     }
@@ -108,8 +109,10 @@ class Builder {
         }
         return Labelled(std::move(step), marks.labels);
       }
-      case Kind::kBand: return SharedBand(*node, marks, statements);
-      default: return Invalid("a domain inside the schedule tree");
+      case Kind::kBand:
+        return SharedBand(*node, marks, statements);
+      default:
+        return Invalid("a domain inside the schedule tree");
     }
   }
 
@@ -164,7 +167,9 @@ class Builder {
       WEFT_TRY(node, TakeMarks(node, marks));
       if (!node) break;
       if (node->kind == Kind::kSequence) {
-        const auto holds = [s](const TreeNode& f) { return std::ranges::count(f.statements, s) > 0; };
+        const auto holds = [s](const TreeNode& f) {
+          return std::ranges::count(f.statements, s) > 0;
+        };
         const auto found = std::ranges::find_if(node->children, holds);
         if (found == node->children.end()) return Invalid("a sequence leaves out a statement");
         node = &*found;
@@ -198,65 +203,113 @@ class Builder {
       }
     }
     const std::vector<Link> outer(links.begin(), links.begin() + first);
-    const std::vector<Link> rest(links.begin() + first, links.end());
-    std::vector<Link> kept;
-    for (const Link& link : rest) {
-      if (!Reduces(s, link.e)) kept.push_back(link);
-    }
+    std::vector<Link> rest(links.begin() + first, links.end());
+    for (Link& link : rest) link.parallel = false;  // legal only where it has one iteration
     std::vector<Member> path = paths_[s];
     std::vector<Var> outer_dims;
     for (const Link& link : outer) outer_dims.push_back(Extend(s, link, path));
 
     Accumulator& acc = plan_.accumulators[s];
-    std::vector<Member> init_path = path, update_path = path, finish_path = path;
-    std::vector<Var> init_dims, update_dims, finish_dims;
-    for (const Link& link : rest) {
+    const size_t cut = BlockedAt(s, rest);
+    acc.blocked = cut > 0;
+    const std::vector<Link> blocks(rest.begin(), rest.begin() + cut),
+        tile(rest.begin() + cut, rest.end());
+
+    std::vector<Member> block_path = path;
+    std::vector<Var> block_dims;
+    for (const Link& link : blocks) block_dims.push_back(Extend(s, link, block_path));
+    std::vector<Member> update_path = block_path;
+    std::vector<Var> update_dims;
+    for (const Link& link : tile) {
       update_dims.push_back(Extend(s, link, update_path));
-      if (!Reduces(s, link.e)) {
-        acc.update.push_back(update_dims.back());
-      } else if (link.kind == loops::LoopKind::kVector) {
+      if (Reduces(s, link.e) && link.kind == loops::LoopKind::kVector)
         acc.lanes = update_dims.back();
-      }
     }
-    for (const Link& link : kept) {
-      init_dims.push_back(Extend(s, link, init_path));
-      finish_dims.push_back(Extend(s, link, finish_path));
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      if (!Reduces(s, blocks[i].e)) acc.axes[Part::kUpdate].push_back(block_dims[i]);
     }
-    acc.init = init_dims;
-    acc.finish = finish_dims;
+    const std::vector<Var> kept = acc.axes[Part::kUpdate];
+    acc.axes[Part::kLoad] = acc.axes[Part::kSpill] = kept;
+    acc.tile[Part::kUpdate] = {};
+    for (size_t i = 0; i < tile.size(); ++i) {
+      if (Reduces(s, tile[i].e)) continue;
+      acc.axes[Part::kUpdate].push_back(update_dims[i]);
+      acc.tile[Part::kUpdate].push_back(update_dims[i]);
+    }
 
     Step sequence{.kind = Step::Kind::kSequence};
-    WEFT_TRY(Step init, MakeUnit(s, Part::kInit, init_path));
-    if (acc.lanes >= 0) {
-      acc.init_lanes = NewDim("lane", loops::LoopKind::kVector);
-      plan_.units[init.unit].dims.push_back(acc.init_lanes);
-      init = Wrap({acc.init_lanes}, 0, std::move(init));
-    }
+    WEFT_TRY(Step init, Edge(s, Part::kInit, path, rest));
     WEFT_TRY(Step update, MakeUnit(s, Part::kUpdate, update_path));
-    WEFT_TRY(Step finish, MakeUnit(s, Part::kFinish, finish_path));
-    if (acc.lanes >= 0) LimitLanes(acc, init, update);
-    sequence.children.push_back(Wrap(init_dims, 0, std::move(init)));
-    sequence.children.push_back(Chain(rest, update_dims, std::move(update)));
-    sequence.children.push_back(Wrap(finish_dims, 0, std::move(finish)));
+    if (acc.lanes >= 0) LimitLanes(acc);
+    update = Chain(tile, update_dims, std::move(update));
+    if (acc.blocked) {
+      Step around{.kind = Step::Kind::kSequence};
+      WEFT_TRY(Step load, Edge(s, Part::kLoad, block_path, tile));
+      WEFT_TRY(Step spill, Edge(s, Part::kSpill, block_path, tile));
+      around.children.push_back(std::move(load));
+      around.children.push_back(std::move(update));
+      around.children.push_back(std::move(spill));
+      update = Chain(blocks, block_dims, std::move(around));
+    }
+    WEFT_TRY(Step finish, Edge(s, Part::kFinish, path, rest));
+    sequence.children.push_back(std::move(init));
+    sequence.children.push_back(std::move(update));
+    sequence.children.push_back(std::move(finish));
     return Chain(outer, outer_dims, std::move(sequence));
   }
 
+  // Where the last serial loop over outputs ends that a reduction loop follows: the reduction is
+  // blocked there. 0: it is not, or lanes run along it.
+  size_t BlockedAt(int32_t s, const std::vector<Link>& links) const {
+    size_t cut = 0;
+    bool reduced_after = false;
+    for (size_t i = links.size(); i-- > 0;) {
+      const bool reduces = Reduces(s, links[i].e);
+      if (reduces && links[i].kind == loops::LoopKind::kVector) return 0;
+      const bool serial = links[i].kind == loops::LoopKind::kSerial;
+      if (!reduces && serial && reduced_after && cut == 0) cut = i + 1;
+      reduced_after |= reduces;
+    }
+    return program_.statements[s].companion.valid() ? 0 : cut;
+  }
+
+  // A unit around the reduction loops: the loops of `links` that are not reduced, made anew.
+  Result<Step> Edge(int32_t s, Part part, std::vector<Member> path,
+                    const std::vector<Link>& links) {
+    Accumulator& acc = plan_.accumulators[s];
+    const bool whole = part == Part::kInit || part == Part::kFinish;
+    std::vector<Var> dims;
+    for (const Link& link : links) {
+      if (!Reduces(s, link.e)) dims.push_back(Extend(s, link, path));
+    }
+    std::vector<Var>& axes = acc.axes[part];
+    axes.insert(axes.end(), dims.begin(), dims.end());
+    if (!whole) acc.tile[part] = dims;
+    WEFT_TRY(Step step, MakeUnit(s, part, path));
+    if (part == Part::kInit && acc.lanes >= 0) {
+      acc.init_lanes = NewDim("lane", loops::LoopKind::kVector);
+      plan_.units[step.unit].dims.push_back(acc.init_lanes);
+      init_unit_ = step.unit;
+      step = Wrap({acc.init_lanes}, 0, std::move(step));
+    }
+    return Wrap(dims, 0, std::move(step));
+  }
+
   // The lanes of init are those of the update: found from the update's own constraints.
-  void LimitLanes(const Accumulator& acc, const Step& init, const Step& update) {
+  void LimitLanes(const Accumulator& acc) {
     Plan probe = plan_;
     InferRanges(probe);
     const Interval lanes = probe[acc.lanes].range;
-    Unit& unit = plan_.units[init.children[0].unit];
+    Unit& unit = plan_.units[init_unit_];
     unit.constraints.push_back({Affine::OfVar(acc.init_lanes) - lanes.lo});
     unit.constraints.push_back({Affine(lanes.hi) - Affine::OfVar(acc.init_lanes)});
-    (void)update;
   }
 
   bool Reduces(int32_t s, const Affine& e) const {
     std::vector<Var> used;
     e.CollectVars(used);
-    return std::ranges::any_of(
-        used, [&](Var v) { return program_.statements[s].indices[v].reduction; });
+    return std::ranges::any_of(used,
+                               [&](Var v) { return program_.statements[s].indices[v].reduction; });
   }
 
   Var Extend(int32_t s, const Link& link, std::vector<Member>& path) {
@@ -315,7 +368,8 @@ class Builder {
   }
 
   // The index a member is made of, with a 0 for tile loops.
-  std::string NameOf(const std::map<int32_t, Affine>& member, const std::vector<int32_t>& statements) {
+  std::string NameOf(const std::map<int32_t, Affine>& member,
+                     const std::vector<int32_t>& statements) {
     for (const int32_t s : statements) {
       const auto found = member.find(s);
       std::vector<Var> used;
@@ -338,6 +392,7 @@ class Builder {
   const tc::Program& program_;
   Plan& plan_;
   std::vector<std::vector<Member>> paths_;
+  int32_t init_unit_ = -1;
 };
 
 }  // namespace

@@ -1,18 +1,22 @@
 // What a schedule tree asks for, made ready for writing loops: the inside of Lower.
 //
-// Every loop that the tree implies becomes a *dimension*, a variable of its own. A statement's indices
-// are then known as affine functions of the dimensions around it (i = 6*i0 + i1, from the members
-// floor(i/6) and i mod 6), and all that limits its instances, index ranges, places within tiles,
-// padding guards, becomes one list of constraints over dimensions. Writing the loops is scanning these
-// constraints: a bound, a split at a break point, a condition, or nothing where they surely hold.
+// Every loop that the tree implies becomes a *dimension*, a variable of its own. A statement's
+// indices are then known as affine functions of the dimensions around it (i = 6*i0 + i1, from the
+// members floor(i/6) and i mod 6), and all that limits its instances, index ranges, places within
+// tiles, padding guards, becomes one list of constraints over dimensions. Writing the loops is
+// scanning these constraints: a bound, a split at a break point, a condition, or nothing where they
+// surely hold.
 //
-// A reduction falls into three *units*: init of its accumulators, update, and finish, which stores
-// them. Everything else is one unit. Units are what stands at the leaves.
+// A reduction falls into *units*: init of its accumulators, update, and finish, which stores them;
+// a blocked one also loads and spills a tile of them. Everything else is one unit. Units stand at
+// the leaves.
 //
 // Variables: 0 .. params-1 are the program's params, then dimension d is Var(params + d).
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,26 +33,26 @@ namespace weft::polyhedral::lower {
 enum class Limit : uint8_t { kDomain, kGuard, kHint };
 
 struct Constraint {
-  Affine e;          // >= 0, over dimensions
+  Affine e;  // >= 0, over dimensions
   Limit limit = Limit::kDomain;
 };
 
-enum class Part : uint8_t { kWhole, kInit, kUpdate, kFinish };
+enum class Part : uint8_t { kWhole, kInit, kLoad, kUpdate, kSpill, kFinish };
 
 struct Unit {
   int32_t statement = 0;
   Part part = Part::kWhole;
-  std::vector<Affine> index;             // of the statement, over dimensions; kInit, kFinish: not of
-                                         // reduction indices
+  std::vector<Affine> index;  // of the statement, over dimensions; of reduction indices only
+                              // in kWhole and kUpdate
   std::vector<Constraint> constraints;
-  std::vector<Var> dims;                 // enclosing dimensions, outermost first
-  tc::ExprId value;                      // what is stored or added; the inside of a guarded value
+  std::vector<Var> dims;  // enclosing dimensions, outermost first
+  tc::ExprId value;       // what is stored or added; the inside of a guarded value
 };
 
 struct Dim {
   std::string name;
   loops::LoopKind kind = loops::LoopKind::kSerial;
-  Interval range;                        // over all its units; open ends are +-kOpen
+  Interval range;  // over all its units; open ends are +-kOpen
 };
 constexpr int64_t kOpen = int64_t{1} << 40;
 
@@ -56,19 +60,25 @@ constexpr int64_t kOpen = int64_t{1} << 40;
 struct Step {
   enum class Kind : uint8_t { kLoop, kParallel, kSequence, kLabel, kUnit };
   Kind kind = Kind::kSequence;
-  std::vector<Var> dims;                 // kLoop: one; kParallel: those that are one range
+  std::vector<Var> dims;  // kLoop: one; kParallel: those that are one range
   std::string label;
   int32_t unit = -1;
-  std::vector<int32_t> units;            // of the whole subtree
+  std::vector<int32_t> units;  // of the whole subtree
   std::vector<Step> children;
 };
 
-// Accumulators of a reduction: one axis per dimension of the update that the reduction loops enclose
-// and that is not itself reduced, then the lanes when a reduced dimension is a vector.
+// Accumulators of a reduction: one axis per dimension of the update that the reduction loops
+// enclose and that is not itself reduced, then the lanes when a reduced dimension is a vector.
+//
+// When the reduction is blocked, loops over outputs stand between its outer and inner loops. Then
+// what the inner loops need is loaded into a tile of its own before them and spilled after:
+//   init all; for k0 { for i0 { load tile(i); for k1 { update tile(i) }; spill tile(i) } }; finish
+//   all
 struct Accumulator {
-  std::vector<size_t> member;            // places in Unit::dims of the update
-  std::vector<Var> init, update, finish; // the same axis in each of the three units
-  Var lanes = -1, init_lanes = -1;       // the reduced vector dimension in update and init
+  std::map<Part, std::vector<Var>> axes;  // the same axes, in each unit that uses the accumulators
+  std::map<Part, std::vector<Var>> tile;  // the axes of the tile; empty: not blocked
+  bool blocked = false;
+  Var lanes = -1, init_lanes = -1;  // the reduced vector dimension in update and init
 };
 
 struct Plan {
@@ -76,7 +86,7 @@ struct Plan {
   int32_t params = 0;
   std::vector<Dim> dims;
   std::vector<Unit> units;
-  std::vector<Step> clusters;            // in order; barriers between those that depend
+  std::vector<Step> clusters;                   // in order; barriers between those that depend
   std::map<int32_t, Accumulator> accumulators;  // by statement
   std::vector<std::pair<std::string, std::string>> packs;  // tensor, layout
 
@@ -89,7 +99,7 @@ Result<Plan> MakePlan(const tc::Program& program, const TreeNode& root);
 
 // One member of a statement's path through the tree.
 struct Member {
-  Affine e;                              // over the statement's indices
+  Affine e;  // over the statement's indices
   Var dim = -1;
 };
 
@@ -107,7 +117,7 @@ std::optional<Affine> AffineOf(const tc::Program& program, tc::ExprId expr,
 std::optional<std::vector<Affine>> ConjunctionOf(const tc::Program& program, tc::ExprId condition,
                                                  const std::vector<Affine>& index);
 // All affine conditions below an expression.
-void CollectConditions(const tc::Program& program, tc::ExprId expr, const std::vector<Affine>& index,
-                       std::vector<Affine>& out);
+void CollectConditions(const tc::Program& program, tc::ExprId expr,
+                       const std::vector<Affine>& index, std::vector<Affine>& out);
 
 }  // namespace weft::polyhedral::lower

@@ -1,6 +1,6 @@
 // From band members back to indices: the tree gives members as functions of indices, loops need
-// indices as functions of members. Members are linear in the indices and in floors of them; taking each
-// distinct floor for an unknown of its own makes that a small linear system, solved exactly.
+// indices as functions of members. Members are linear in the indices and in floors of them; taking
+// each distinct floor for an unknown of its own makes that a small linear system, solved exactly.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct Row {
 };
 
 struct Unknown {
-  Var index = -1;                        // a statement index, or the floor below
+  Var index = -1;  // a statement index, or the floor below
   std::shared_ptr<const Affine> dividend;
   int64_t divisor = 1;
 };
@@ -134,6 +134,20 @@ void Add(Unit& unit, Affine e, Limit limit = Limit::kDomain) {
   if (!known) unit.constraints.push_back({std::move(e), limit});
 }
 
+// The range of a dividend that uses indices which the unit does not have: a block of a reduction,
+// around the reduction's inner loops.
+std::optional<Interval> RangeWithout(const tc::Statement& statement,
+                                     const std::vector<bool>& wanted, const Affine& dividend) {
+  std::vector<Var> used;
+  dividend.CollectVars(used);
+  if (std::ranges::all_of(used, [&](Var v) { return wanted[v]; })) return std::nullopt;
+  return dividend.Bounds([&](Var v) {
+    const tc::Index& index = statement.indices[v];
+    return Interval{index.lo.IsConstant() ? index.lo.constant() : 0,
+                    index.hi.IsConstant() ? index.hi.constant() - 1 : kOpen};
+  });
+}
+
 }  // namespace
 
 Status SolveIndices(const tc::Program& program, const std::vector<Member>& members,
@@ -149,8 +163,7 @@ Status SolveIndices(const tc::Program& program, const std::vector<Member>& membe
     if (u < n) {
       if (wanted[u] && !value) {
         return Unsupported(fmt::format("the schedule does not determine index {} of {}",
-                                       statement.indices[u].name,
-                                       program[statement.target].name));
+                                       statement.indices[u].name, program[statement.target].name));
       }
       unit.index.push_back(value.value_or(0));
     }
@@ -162,13 +175,19 @@ Status SolveIndices(const tc::Program& program, const std::vector<Member>& membe
       Add(unit, statement.indices[u].hi - 1 - *value);
     } else {
       const Unknown& floor = system.unknowns()[u];
+      if (auto range = RangeWithout(statement, wanted, *floor.dividend)) {
+        Add(unit, *value - FloorDiv(range->lo, floor.divisor));
+        Add(unit, Affine(FloorDiv(range->hi, floor.divisor)) - *value);
+        continue;
+      }
       const auto at = [&](Var v) { return unit.index[v]; };
       const Affine rest = floor.dividend->Substitute(at) - *value * floor.divisor;
       Add(unit, rest);
       Add(unit, Affine(floor.divisor - 1) - rest);
     }
   }
-  // Members that the solution does not reproduce by itself (constants, repetitions) hold by equation.
+  // Members that the solution does not reproduce by itself (constants, repetitions) hold by
+  // equation.
   for (const Member& member : path) {
     const auto at = [&](Var v) { return unit.index[v]; };
     Affine gap = -Affine::OfVar(member.dim) + member.e.constant();
@@ -185,6 +204,11 @@ Status SolveIndices(const tc::Program& program, const std::vector<Member>& membe
              t.coefficient;
     }
     if (gap == Affine(0)) continue;
+    if (auto range = RangeWithout(statement, wanted, member.e)) {
+      Add(unit, Affine::OfVar(member.dim) - range->lo);
+      Add(unit, Affine(range->hi) - Affine::OfVar(member.dim));
+      continue;
+    }
     Add(unit, gap);
     Add(unit, -gap);
   }
@@ -216,9 +240,7 @@ void InferRanges(Plan& plan) {
   for (const Unit& unit : plan.units) {
     std::map<Var, Interval> ranges;
     for (const Var v : unit.dims) ranges[v] = {-kOpen, kOpen};
-    const auto range_of = [&](Var v) {
-      return plan.IsDim(v) ? ranges[v] : Interval{0, kOpen};
-    };
+    const auto range_of = [&](Var v) { return plan.IsDim(v) ? ranges[v] : Interval{0, kOpen}; };
     for (int round = 0; round < 6; ++round) {
       for (const Constraint& c : unit.constraints) {
         if (c.limit != Limit::kDomain) continue;

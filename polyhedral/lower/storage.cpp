@@ -46,7 +46,8 @@ class Placer {
     return int64_t{request_.target.VectorBytes()} * request_.target.VectorRegisters();
   }
 
-  void Add(int32_t u, int32_t cluster, tc::TensorId tensor, const std::vector<tc::ExprId>& subscripts) {
+  void Add(int32_t u, int32_t cluster, tc::TensorId tensor,
+           const std::vector<tc::ExprId>& subscripts) {
     Touch touch{.unit = u, .cluster = cluster};
     for (const tc::ExprId s : subscripts) {
       touch.index.push_back(AffineOf(program_, s, plan_.units[u].index));
@@ -69,7 +70,9 @@ class Placer {
     for (const tc::ExprId sub : s.subscripts) {
       if (unit.part != Part::kUpdate) reads(sub);
     }
-    if (unit.part != Part::kUpdate && (unit.part != Part::kInit || !s.init)) {
+    const bool around =
+        unit.part == Part::kUpdate || unit.part == Part::kLoad || unit.part == Part::kSpill;
+    if (!around && (unit.part != Part::kInit || !s.init)) {
       Add(u, cluster, s.target, s.subscripts);
       if (s.companion.valid()) Add(u, cluster, s.companion, s.subscripts);
     }
@@ -149,9 +152,11 @@ class Placer {
   }
 
   // e without the part of the shared dimensions, and that part; nullopt if floors mix the two.
-  std::optional<std::pair<Affine, Affine>> Split(const Affine& e, const std::vector<Var>& shared) const {
+  std::optional<std::pair<Affine, Affine>> Split(const Affine& e,
+                                                 const std::vector<Var>& shared) const {
     const auto is_shared = [&](Var v) { return std::ranges::binary_search(shared, v); };
-    const Affine inner = e.Substitute([&](Var v) { return is_shared(v) ? Affine(0) : Affine::OfVar(v); });
+    const Affine inner =
+        e.Substitute([&](Var v) { return is_shared(v) ? Affine(0) : Affine::OfVar(v); });
     const Affine outer = e - inner;
     std::vector<Var> used;
     outer.CollectVars(used);
@@ -178,8 +183,8 @@ class Placer {
     if (local) Contract(touches, buffer, view);
     for (const Affine& extent : buffer.shape) {
       if (!extent.IsConstant()) {
-        return Unsupported(fmt::format("temporary {} has an extent that is known only at run time",
-                                       Decl(t).name));
+        return Unsupported(
+            fmt::format("temporary {} has an extent that is known only at run time", Decl(t).name));
       }
     }
     view.buffer = loops::AddBuffer(nest_, std::move(buffer));
@@ -198,7 +203,8 @@ class Placer {
       Interval range{kOpen, -kOpen};
       bool fixed = true;
       for (const Touch& touch : touches) {
-        const auto parts = touch.index[axis] ? Split(*touch.index[axis], smaller.shared) : std::nullopt;
+        const auto parts =
+            touch.index[axis] ? Split(*touch.index[axis], smaller.shared) : std::nullopt;
         if (!parts) {
           same = false;
           crosses = true;  // unknown: it may
@@ -244,33 +250,23 @@ class Placer {
     const tc::TensorDecl& target = program_[s.target];
     const View& view = storage_.views[s.target.index];
     AccumulatorBuffer result;
-    const bool in_registers = nest_[view.buffer].space == Space::kRegister;
-    if (in_registers && s.init && s.accumulate == target.dtype && acc.lanes < 0 && !s.companion.valid()) {
+    const Space space = nest_[view.buffer].space;
+    const bool near = space == Space::kRegister || (acc.blocked && space == Space::kCache);
+    if (acc.blocked) PlaceTile(s, acc, result);
+    if (near && s.init && s.accumulate == target.dtype && acc.lanes < 0 && !s.companion.valid()) {
       result.is_target = true;
       storage_.accumulators[statement] = result;
       return;
     }
-    std::vector<Affine> shape;
-    bool constant = true;
-    int64_t bytes = SizeBytes(s.accumulate);
-    const auto axis = [&](Var v, bool is_lane) {
-      const Interval range = plan_[v].range;
-      const int64_t extent = std::max<int64_t>(0, range.hi - range.lo + 1);
-      shape.emplace_back(extent);
-      bytes *= extent;
-      constant &= Constant(Affine::OfVar(v));
-      result.offset.push_back(range.lo);
-      if (is_lane) result.lanes = extent;
-    };
-    for (const Var v : acc.update) axis(v, false);
-    if (acc.lanes >= 0) axis(acc.lanes, true);
-    const bool small = bytes <= RegisterBytes();
+    Block block{.bytes = SizeBytes(s.accumulate)};
+    for (const Var v : acc.axes.at(Part::kUpdate)) AddAxis(v, block);
+    if (acc.lanes >= 0) {
+      AddAxis(acc.lanes, block);
+      result.lanes = block.shape.back().constant();
+    }
+    result.offset = block.offset;
     const auto add = [&](std::string_view suffix, Dtype dtype) {
-      return loops::AddBuffer(nest_, {.name = target.name + std::string(suffix),
-                                      .dtype = dtype,
-                                      .shape = shape,
-                                      .layout = Layout::Plain(shape.size()),
-                                      .space = constant && small ? Space::kRegister : Space::kCache});
+      return AddBlock(target.name + std::string(suffix), dtype, block);
     };
     result.buffer = add("_acc", s.accumulate);
     if (s.companion.valid()) {
@@ -278,6 +274,39 @@ class Placer {
       result.found = add("_found", Dtype::kBool);
     }
     storage_.accumulators[statement] = std::move(result);
+  }
+
+  // Some dimensions as axes of a buffer.
+  struct Block {
+    std::vector<Affine> shape;
+    std::vector<int64_t> offset;
+    int64_t bytes = 0;
+    bool constant = true;
+  };
+
+  void AddAxis(Var v, Block& block) const {
+    const Interval range = plan_[v].range;
+    const int64_t extent = std::max<int64_t>(0, range.hi - range.lo + 1);
+    block.shape.emplace_back(extent);
+    block.offset.push_back(range.lo);
+    block.bytes *= extent;
+    block.constant &= Constant(Affine::OfVar(v));
+  }
+
+  loops::BufferId AddBlock(std::string name, Dtype dtype, const Block& block) {
+    const bool registers = block.constant && block.bytes <= RegisterBytes();
+    return loops::AddBuffer(nest_, {.name = std::move(name),
+                                    .dtype = dtype,
+                                    .shape = block.shape,
+                                    .layout = Layout::Plain(block.shape.size()),
+                                    .space = registers ? Space::kRegister : Space::kCache});
+  }
+
+  void PlaceTile(const tc::Statement& s, const Accumulator& acc, AccumulatorBuffer& result) {
+    Block block{.bytes = SizeBytes(s.accumulate)};
+    for (const Var v : acc.tile.at(Part::kUpdate)) AddAxis(v, block);
+    result.tile_offset = block.offset;
+    result.tile = AddBlock(program_[s.target].name + "_tile", s.accumulate, block);
   }
 
   const ScheduleRequest& request_;
@@ -290,7 +319,8 @@ class Placer {
 
 }  // namespace
 
-Result<Storage> PlaceValues(const ScheduleRequest& request, const Plan& plan, loops::LoopNest& nest) {
+Result<Storage> PlaceValues(const ScheduleRequest& request, const Plan& plan,
+                            loops::LoopNest& nest) {
   return Placer(request, plan, nest).Run();
 }
 

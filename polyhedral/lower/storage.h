@@ -1,10 +1,11 @@
 // Where values live while a kernel runs.
 //
-// Inputs and outputs are operands. A temporary that is made and used inside one cluster shrinks: the
-// part of its index that the loops shared by all its accesses fix is dropped, since only the elements
-// of the current iteration are alive. What is left lies in registers if every index is constant after
-// unrolling and it is small enough, else in the cache of the rank. A temporary that crosses clusters,
-// or that is read at other iterations of a parallel loop, keeps its size and is shared by the team.
+// Inputs and outputs are operands. A temporary that is made and used inside one cluster shrinks:
+// the part of its index that the loops shared by all its accesses fix is dropped, since only the
+// elements of the current iteration are alive. What is left lies in registers if every index is
+// constant after unrolling and it is small enough, else in the cache of the rank. A temporary that
+// crosses clusters, or that is read at other iterations of a parallel loop, keeps its size and is
+// shared by the team.
 #pragma once
 
 #include <map>
@@ -18,25 +19,28 @@ namespace weft::polyhedral::lower {
 // How a tensor's logical index becomes an index of its buffer.
 struct View {
   loops::BufferId buffer;
-  std::vector<bool> contracted;          // per axis: without the part of shared dimensions
-  std::vector<int64_t> offset;           // per contracted axis: subtracted
-  std::vector<Var> shared;               // dimensions whose part is dropped, sorted
+  std::vector<bool> contracted;  // per axis: without the part of shared dimensions
+  std::vector<int64_t> offset;   // per contracted axis: subtracted
+  std::vector<Var> shared;       // dimensions whose part is dropped, sorted
 };
 
 struct AccumulatorBuffer {
-  loops::BufferId buffer;                // [axes of Accumulator, lanes]
-  loops::BufferId companion, found;      // of tuple reductions
-  std::vector<int64_t> offset;           // per axis
+  loops::BufferId buffer;            // [axes of Accumulator, lanes]
+  loops::BufferId companion, found;  // of tuple reductions
+  std::vector<int64_t> offset;       // per axis
   int64_t lanes = 1;
-  bool is_target = false;                // the target's own view serves as accumulator
+  bool is_target = false;  // the target's own view serves as accumulator
+  loops::BufferId tile;    // of a blocked reduction: [axes of Accumulator::tile]
+  std::vector<int64_t> tile_offset;
 };
 
 struct Storage {
-  std::vector<View> views;                         // by tensor
+  std::vector<View> views;                            // by tensor
   std::map<int32_t, AccumulatorBuffer> accumulators;  // by statement
-  std::vector<int32_t> literals;                   // tensors that the kernel must fill first
+  std::vector<int32_t> literals;                      // tensors that the kernel must fill first
 };
 
-Result<Storage> PlaceValues(const ScheduleRequest& request, const Plan& plan, loops::LoopNest& nest);
+Result<Storage> PlaceValues(const ScheduleRequest& request, const Plan& plan,
+                            loops::LoopNest& nest);
 
 }  // namespace weft::polyhedral::lower

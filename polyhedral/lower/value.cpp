@@ -35,7 +35,8 @@ ExprId Values::Condition(const Affine& e) {
   const bool small = range.lo > -(int64_t{1} << 30) && range.hi < (int64_t{1} << 30);
   const Dtype dtype = small ? Dtype::kI32 : Dtype::kI64;
   const ExprId value = loops::AddAffine(nest_, dtype, scope_.Place(e));
-  return loops::AddOp(nest_, ScalarOp::kGe, Dtype::kBool, {value, loops::AddLiteral(nest_, dtype, 0)});
+  return loops::AddOp(nest_, ScalarOp::kGe, Dtype::kBool,
+                      {value, loops::AddLiteral(nest_, dtype, 0)});
 }
 
 ExprId Values::Value(tc::ExprId id, const Guards& guards) {
@@ -48,7 +49,8 @@ ExprId Values::Value(tc::ExprId id, const Guards& guards) {
   if (e.kind == tc::ExprKind::kIndex) {
     return loops::AddAffine(nest_, e.dtype, scope_.Place(active_->unit->index[e.position]));
   }
-  if (e.kind == tc::ExprKind::kParam) return loops::AddAffine(nest_, e.dtype, Affine::OfVar(e.position));
+  if (e.kind == tc::ExprKind::kParam)
+    return loops::AddAffine(nest_, e.dtype, Affine::OfVar(e.position));
   return Op(e, guards);
 }
 
@@ -63,7 +65,8 @@ ExprId Values::Op(const tc::Expr& e, const Guards& guards) {
     const ExprId a = Value(e.args[0], guards), b = Value(e.args[1], right);
     return loops::AddOp(nest_, e.op, e.dtype, {a, b});
   }
-  if ((e.op == ScalarOp::kAdd || e.op == ScalarOp::kSub) && IsFmaType(e.dtype)) return Sum(e, guards);
+  if ((e.op == ScalarOp::kAdd || e.op == ScalarOp::kSub) && IsFmaType(e.dtype))
+    return Sum(e, guards);
   std::vector<ExprId> args;
   for (const tc::ExprId arg : e.args) args.push_back(Value(arg, guards));
   if (e.op == ScalarOp::kCast && nest_[args[0]].dtype == e.dtype) return args[0];
@@ -112,7 +115,7 @@ ExprId Values::Select(tc::ExprId condition, tc::ExprId then, tc::ExprId otherwis
   if (c.kind == tc::ExprKind::kOp && (c.op == ScalarOp::kAnd || c.op == ScalarOp::kOr)) {
     const bool is_and = c.op == ScalarOp::kAnd;
     const auto left = ConjunctionOf(program_, c.args[0], index);
-    Guards when = guards;                 // the right side matters
+    Guards when = guards;  // the right side matters
     if (left && is_and) when = And(guards, *left);
     if (left && !is_and && left->size() == 1) when.push_back(-(*left)[0] - 1);
     const ExprId inner = Select(c.args[1], then, otherwise, dtype, when);
@@ -120,7 +123,8 @@ ExprId Values::Select(tc::ExprId condition, tc::ExprId then, tc::ExprId otherwis
     if (left && !is_and) yes = And(guards, *left);
     if (left && is_and && left->size() == 1) no.push_back(-(*left)[0] - 1);
     const ExprId test = Value(c.args[0], guards);
-    return is_and ? choose(test, inner, Value(otherwise, no)) : choose(test, Value(then, yes), inner);
+    return is_and ? choose(test, inner, Value(otherwise, no))
+                  : choose(test, Value(then, yes), inner);
   }
   return choose(Value(condition, guards), Value(then, guards), Value(otherwise, guards));
 }
@@ -141,7 +145,19 @@ ExprId Values::Chain(const std::vector<Affine>& conditions, size_t at, tc::ExprI
 ExprId Values::Read(tc::ExprId read, const Guards& guards) {
   const tc::Expr& e = program_[read];
   const View& view = storage_.views[e.tensor.index];
-  return LoadAt(view, Subscripts(read, e.args), guards);
+  return LoadAt(view, Subscripts(read, e.args), Inside(e) ? Guards{} : guards);
+}
+
+// True if the read stays in its tensor whatever the guards say, and the tensor holds a value there:
+// a weight beside a padded tap. It may then be loaded in every lane.
+bool Values::Inside(const tc::Expr& read) const {
+  const tc::TensorDecl& tensor = program_[read.tensor];
+  if (tensor.role != tc::Role::kInput) return false;
+  for (size_t axis = 0; axis < read.args.size(); ++axis) {
+    const auto e = AffineOf(program_, read.args[axis], active_->unit->index);
+    if (!e || !scope_.Surely(*e) || !scope_.Surely(tensor.extents[axis] - 1 - *e)) return false;
+  }
+  return true;
 }
 
 ExprId Values::LoadAt(const View& view, const std::vector<Affine>& index, const Guards& guards) {

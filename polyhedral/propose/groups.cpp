@@ -18,7 +18,9 @@ int64_t ClusterView::Extent(const std::string& axis) const {
   return 0;
 }
 
-bool ClusterView::IsShared(const std::string& axis) const { return std::ranges::count(shared, axis) > 0; }
+bool ClusterView::IsShared(const std::string& axis) const {
+  return std::ranges::count(shared, axis) > 0;
+}
 
 ClusterView View(const ScheduleRequest& request, std::vector<int32_t> statements) {
   ClusterView view{.request = &request, .statements = std::move(statements)};
@@ -64,21 +66,23 @@ int32_t ContiguousIndex(const ScheduleRequest& request, const tc::Statement& s, 
 namespace {
 
 bool IsPointwise(const tc::Program& program, const tc::Statement& s) {
-  const bool reduces = std::ranges::any_of(s.indices, [](const tc::Index& i) { return i.reduction; });
+  const bool reduces =
+      std::ranges::any_of(s.indices, [](const tc::Index& i) { return i.reduction; });
   (void)program;
   return s.assign == tc::Assign::kSet && !reduces;
 }
 
 class Grouper {
  public:
-  explicit Grouper(const ScheduleRequest& request) : request_(request), program_(*request.program) {}
+  explicit Grouper(const ScheduleRequest& request)
+      : request_(request), program_(*request.program) {}
 
   std::vector<std::vector<int32_t>> Run(bool fuse) {
     std::vector<std::vector<int32_t>> groups;
     const auto steps = tc::Steps(program_);
     std::vector<tc::Step> order;
     if (steps.ok()) order = *steps;
-    bool closed = true;                  // the last group takes no more
+    bool closed = true;  // the last group takes no more
     for (const tc::Step& step : order) {
       if (step.first != step.last) {
         auto& group = groups.emplace_back();
@@ -103,7 +107,8 @@ class Grouper {
     for (const tc::ExprId read : tc::Reads(program_, program_.statements[s].value)) {
       for (const int32_t g : group) {
         const tc::Statement& other = program_.statements[g];
-        if (program_[read].tensor == other.target || program_[read].tensor == other.companion) return true;
+        if (program_[read].tensor == other.target || program_[read].tensor == other.companion)
+          return true;
         for (const tc::ExprId r : tc::Reads(program_, other.value)) {
           if (program_[r].tensor == program_[read].tensor) return true;
         }
@@ -128,9 +133,8 @@ class Grouper {
              statement.indices.size() == kept;
     }
     if (AsContraction(program_, statement)) return false;
-    const size_t lone = std::ranges::count_if(group, [&](int32_t g) {
-      return !IsPointwise(program_, program_.statements[g]);
-    });
+    const size_t lone = std::ranges::count_if(
+        group, [&](int32_t g) { return !IsPointwise(program_, program_.statements[g]); });
     const bool pointwise = lone == 0 && IsPointwise(program_, statement);
     if (pointwise) return view.shared.size() == statement.indices.size() && SameDomains(view);
     return Rows(view) >= request_.target.threads;

@@ -15,7 +15,8 @@ bool IsLoop(const ScheduleRequest& request, const std::vector<int32_t>& statemen
       return step.first != step.last && static_cast<int32_t>(step.first) == statements[0];
     });
   }
-  const auto recurs = tc::RecurrenceIndices(*request.program, request.program->statements[statements[0]]);
+  const auto recurs =
+      tc::RecurrenceIndices(*request.program, request.program->statements[statements[0]]);
   return !recurs.ok() || !recurs->empty();
 }
 
@@ -37,6 +38,7 @@ Choice MakeChoice(const ScheduleRequest& request, int variant, bool fuse) {
     }
     const ClusterView view = View(request, statements);
     auto contraction = ContractionCluster(view, variant, choice.packs);
+    if (!contraction) contraction = DotCluster(view);
     choice.clusters.push_back(contraction ? *std::move(contraction) : RowCluster(view, variant));
   }
   return choice;

@@ -17,13 +17,14 @@ namespace weft::polyhedral {
 struct ClusterView {
   const ScheduleRequest* request = nullptr;
   std::vector<int32_t> statements;
-  std::vector<std::vector<std::string>> axes;      // per statement, per index
+  std::vector<std::vector<std::string>> axes;  // per statement, per index
   std::vector<std::string> shared;
   size_t anchor = 0;
 
   const tc::Program& program() const { return *request->program; }
   const tc::Statement& At(size_t k) const { return program().statements[statements[k]]; }
-  int64_t Extent(const std::string& axis) const;   // of the first statement that has it; 0 if symbolic
+  int64_t Extent(
+      const std::string& axis) const;  // of the first statement that has it; 0 if symbolic
   bool IsShared(const std::string& axis) const;
 };
 
@@ -31,10 +32,11 @@ ClusterView View(const ScheduleRequest& request, std::vector<int32_t> statements
 
 // Sum of products of two reads, the second factor chosen as the one that can be packed.
 struct Contraction {
-  tc::ExprId x, w;                       // reads
-  std::vector<int32_t> kept, reduced;    // indices of the statement
+  tc::ExprId x, w;                     // reads
+  std::vector<int32_t> kept, reduced;  // indices of the statement
 };
-std::optional<Contraction> AsContraction(const tc::Program& program, const tc::Statement& statement);
+std::optional<Contraction> AsContraction(const tc::Program& program,
+                                         const tc::Statement& statement);
 
 // The axis along which a tensor is contiguous under its layout in the request: the subscript of its
 // innermost physical axis, when that moves by one with a single index of the statement; else -1.
@@ -45,7 +47,9 @@ int32_t ContiguousIndex(const ScheduleRequest& request, const tc::Statement& sta
 std::vector<std::vector<int32_t>> GroupStatements(const ScheduleRequest& request, bool fuse);
 
 // The loops of a cluster. `variant` 0 is the best guess; larger ones vary tile and order.
-std::optional<Cluster> ContractionCluster(const ClusterView& view, int variant, std::vector<Pack>& packs);
+std::optional<Cluster> ContractionCluster(const ClusterView& view, int variant,
+                                          std::vector<Pack>& packs);
+std::optional<Cluster> DotCluster(const ClusterView& view);
 Cluster RowCluster(const ClusterView& view, int variant);
 
 // The shortest prefix of `order` with tasks enough for the team.

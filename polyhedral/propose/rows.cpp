@@ -12,7 +12,8 @@ std::string LaneAxis(const ClusterView& view) {
   for (size_t back = 0; back < view.statements.size(); ++back) {
     const size_t k = view.statements.size() - 1 - back;
     const tc::Statement& s = view.At(k);
-    // A kept index of the output serves all; a reduced one is what remains when the input is read along it.
+    // A kept index of the output serves all; a reduced one is what remains when the input is read
+    // along it.
     const int32_t out = ContiguousIndex(*view.request, s, s.target, s.subscripts);
     int32_t in = -1;
     for (const tc::ExprId read : tc::Reads(view.program(), s.value)) {
@@ -44,9 +45,8 @@ Cluster RowCluster(const ClusterView& view, int variant) {
   Cluster cluster;
   for (const int32_t s : view.statements) cluster.statements.push_back(names[s]);
   const std::string lane = LaneAxis(view);
-  const bool tuple = std::ranges::any_of(view.statements, [&](int32_t s) {
-    return program.statements[s].companion.valid();
-  });
+  const bool tuple = std::ranges::any_of(
+      view.statements, [&](int32_t s) { return program.statements[s].companion.valid(); });
   for (const std::string& axis : view.shared) {
     if (axis != lane) cluster.order.push_back(axis);
   }

@@ -36,7 +36,7 @@ void ForEach(const Layout& layout, const std::vector<int64_t>& shape, F&& f) {
 }
 
 struct Memory {
-  std::vector<Tensor> buffers;           // flat, as the operands lie
+  std::vector<Tensor> buffers;  // flat, as the operands lie
   std::vector<void*> pointers;
 };
 
@@ -52,7 +52,8 @@ Memory Lay(const Case& c, const loops::LoopNest& nest) {
     std::memset(to, 0x7f, flat.bytes());  // what padding holds must not matter
     if (b.access == loops::Access::kIn) {
       const char* from = static_cast<const char*>(c.inputs[input++].data());
-      ForEach(b.layout, shape, [&](int64_t i, int64_t at) { std::memcpy(to + at * size, from + i * size, size); });
+      ForEach(b.layout, shape,
+              [&](int64_t i, int64_t at) { std::memcpy(to + at * size, from + i * size, size); });
     }
     memory.buffers.push_back(std::move(flat));
   }
@@ -95,12 +96,14 @@ Result<tc::Program> Compile(std::string_view text, const std::map<std::string, i
   return tc::Bind(defs.at(0), {.values = sizes, .params = params});
 }
 
-Status Compare(const Case& c, const polyhedral::ScheduleRequest& request, const loops::LoopNest& nest) {
+Status Compare(const Case& c, const polyhedral::ScheduleRequest& request,
+               const loops::LoopNest& nest) {
   WEFT_TRY(const std::vector<Tensor> expected, tc::Interpret(*c.program, c.inputs, c.params));
   Memory memory = Lay(c, nest);
   KernelFault fault{};
   WEFT_TRY(codegen::Interpret(nest, memory.pointers, c.params, &fault, {.team_size = 3}));
-  if (fault.code != 0) return Internal(fmt::format("fault {} at operand {}", fault.code, fault.operand));
+  if (fault.code != 0)
+    return Internal(fmt::format("fault {} at operand {}", fault.code, fault.operand));
   WEFT_TRY(CompareOutputs(c, nest, memory, expected));
   if (!c.machine || !HostRuns(request.target.isa)) return {};
   WEFT_TRY(const Machine machine, Machine::Make(nest, request.target));

@@ -1,6 +1,6 @@
 // One program run by every executable form that weft has: the comprehension's interpreter, the loop
-// nest's interpreter and machine code. They must agree: the first with the others up to the order of
-// sums and the rounding of fused multiply-adds, the last two bit for bit.
+// nest's interpreter and machine code. They must agree: the first with the others up to the order
+// of sums and the rounding of fused multiply-adds, the last two bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,12 @@ struct Case {
   const tc::Program* program = nullptr;
   std::vector<Tensor> inputs;
   std::vector<int64_t> params;
-  double tolerance = 1e-4;               // relative to the largest value of an output
-  bool machine = true;                   // machine code too, if this machine runs the target
+  double tolerance = 1e-4;  // relative to the largest value of an output
+  bool machine = true;      // machine code too, if this machine runs the target
 };
 
 // Runs the nest by its interpreter (a team of 3) and as machine code, and compares all outputs.
-Status Compare(const Case& c, const polyhedral::ScheduleRequest& request, const loops::LoopNest& nest);
+Status Compare(const Case& c, const polyhedral::ScheduleRequest& request,
+               const loops::LoopNest& nest);
 
 }  // namespace weft::oracle

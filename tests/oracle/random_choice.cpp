@@ -13,7 +13,8 @@ using namespace polyhedral;  // NOLINT: what is tested
 
 class Maker {
  public:
-  Maker(const ScheduleRequest& request, uint64_t seed) : program_(*request.program), random_(seed) {}
+  Maker(const ScheduleRequest& request, uint64_t seed)
+      : program_(*request.program), random_(seed) {}
 
   Choice Run() {
     Choice choice{.group = program_.name};
@@ -48,11 +49,13 @@ class Maker {
       if (Chance(75)) cluster.order.push_back(a);
     }
     std::ranges::shuffle(all, random_);
-    if (Chance(15) && std::ranges::count(cluster.order, all[0]) == 0) cluster.order.push_back(all[0]);
+    if (Chance(15) && std::ranges::count(cluster.order, all[0]) == 0)
+      cluster.order.push_back(all[0]);
     for (const std::string& a : all) {
       if (Chance(40)) cluster.tiles.push_back(MakeTile(a));
       const bool in_order = std::ranges::count(cluster.order, a) > 0;
-      if (!in_order || (!cluster.tiles.empty() && cluster.tiles.back().axis == a)) cluster.inner.push_back(a);
+      if (!in_order || (!cluster.tiles.empty() && cluster.tiles.back().axis == a))
+        cluster.inner.push_back(a);
       if (Chance(25)) cluster.unroll.push_back(a);
     }
     if (Chance(70)) {
@@ -78,6 +81,8 @@ class Maker {
 
 }  // namespace
 
-Choice RandomChoice(const ScheduleRequest& request, uint64_t seed) { return Maker(request, seed).Run(); }
+Choice RandomChoice(const ScheduleRequest& request, uint64_t seed) {
+  return Maker(request, seed).Run();
+}
 
 }  // namespace weft::oracle

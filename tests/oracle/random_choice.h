@@ -1,5 +1,5 @@
-// Choices by the seed: any clusters, orders, tiles and lanes that fit a program's names. Many are illegal;
-// that is for CheckLegal to say.
+// Choices by the seed: any clusters, orders, tiles and lanes that fit a program's names. Many are
+// illegal; that is for CheckLegal to say.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,71 @@
+// Contractions of two operands that are both contiguous along the reduction, such as Q K^T: neither
+// can be loaded along an output, so lanes run along the reduction, each output has a vector of
+// partial sums, and a tree adds its lanes up at the end. A tile of outputs shares the loads of rows
+// and columns.
+#include <algorithm>
+
+#include "polyhedral/propose/propose.h"
+#include "polyhedral/tree.h"
+
+namespace weft::polyhedral {
+namespace {
+
+bool Uses(const tc::Program& program, tc::ExprId read, int32_t index) {
+  return std::ranges::any_of(program[read].args, [&](tc::ExprId sub) {
+    const auto e = tc::AsAffine(program, sub);
+    return e && e->Uses(index);
+  });
+}
+
+// The reduced index that both reads move along by one element.
+int32_t CommonLane(const ClusterView& view, const Contraction& c) {
+  const tc::Program& program = view.program();
+  const tc::Statement& s = view.At(view.anchor);
+  const auto along = [&](tc::ExprId read) {
+    return ContiguousIndex(*view.request, s, program[read].tensor, program[read].args);
+  };
+  const int32_t lane = along(c.x);
+  return lane >= 0 && lane == along(c.w) && s.indices[lane].reduction ? lane : -1;
+}
+
+}  // namespace
+
+std::optional<Cluster> DotCluster(const ClusterView& view) {
+  const tc::Program& program = view.program();
+  const tc::Statement& s = view.At(view.anchor);
+  const auto c = AsContraction(program, s);
+  if (!c || c->reduced.size() != 1) return std::nullopt;
+  const int32_t lane = CommonLane(view, *c);
+  const auto& axes = view.axes[view.anchor];
+  const int64_t vector = view.request->target.VectorBytes() / SizeBytes(s.accumulate);
+  if (lane < 0 || view.Extent(axes[lane]) < vector) return std::nullopt;
+  Cluster cluster;
+  const std::vector<std::string> names = StatementNames(program);
+  for (const int32_t t : view.statements) cluster.statements.push_back(names[t]);
+  // Rows move x, columns move w; what moves both comes first. Accumulators, a column's vectors and
+  // one row's must fit the registers.
+  int32_t row = -1, column = -1;
+  for (const int32_t i : c->kept) {
+    const bool by_x = Uses(program, c->x, i), by_w = Uses(program, c->w, i);
+    if (by_x && !by_w && view.Extent(axes[i]) > 1) row = i;
+    if (by_w && !by_x && view.Extent(axes[i]) > 1) column = i;
+  }
+  for (const int32_t i : c->kept) {
+    if (i != row && i != column) cluster.order.push_back(axes[i]);
+  }
+  const bool wide = view.request->target.VectorRegisters() == 32;
+  const auto add = [&](int32_t index, int64_t tile) {
+    if (index < 0) return;
+    cluster.order.push_back(axes[index]);
+    cluster.tiles.push_back({axes[index], {std::min(tile, view.Extent(axes[index]))}});
+    cluster.unroll.push_back(axes[index]);
+  };
+  add(row, wide ? 6 : 4);
+  add(column, wide ? 4 : 3);
+  cluster.vector_axis = axes[lane];
+  cluster.vector_lanes = vector;
+  cluster.parallel = ParallelPrefix(view, cluster);
+  return cluster;
+}
+
+}  // namespace weft::polyhedral

@@ -1,0 +1,55 @@
+#include "polyhedral/propose/tile_model.h"
+
+#include <algorithm>
+
+namespace weft::polyhedral {
+namespace {
+
+constexpr int64_t kMostLanes = 64;  // of one vector loop
+
+double Cycles(const OperandMoves& moves, int64_t rows, int64_t vectors) {
+  const auto loads = [&](bool lanes, bool by_rows) {
+    return (lanes ? vectors : 1) * (by_rows ? rows : 1);
+  };
+  const auto fmas = static_cast<double>(rows * vectors);
+  const auto all =
+      static_cast<double>(loads(moves.x_lanes, moves.x_rows) + loads(moves.w_lanes, moves.w_rows));
+  return std::max({fmas / 2, all / 2, 4.0});
+}
+
+double Total(const OperandMoves& moves, TileShape tile, int64_t m, int64_t n, int64_t vector) {
+  const auto vectors = [&](int64_t lanes) { return (lanes + vector - 1) / vector; };
+  const int64_t tail_rows = m % tile.rows, tail_lanes = n % tile.lanes;
+  const auto full_rows = static_cast<double>(m / tile.rows),
+             full_lanes = static_cast<double>(n / tile.lanes);
+  double total = full_rows * full_lanes * Cycles(moves, tile.rows, vectors(tile.lanes));
+  if (tail_rows) total += full_lanes * Cycles(moves, tail_rows, vectors(tile.lanes));
+  if (tail_lanes) total += full_rows * Cycles(moves, tile.rows, vectors(tail_lanes));
+  if (tail_rows && tail_lanes) total += Cycles(moves, tail_rows, vectors(tail_lanes));
+  return total;
+}
+
+}  // namespace
+
+std::vector<TileShape> RankTiles(const Target& target, const OperandMoves& moves, int64_t m,
+                                 int64_t n, int64_t vector) {
+  // One register for a broadcast, the vectors of one operand, the rest for accumulators.
+  const int64_t registers = target.VectorRegisters();
+  std::vector<TileShape> tiles;
+  for (int64_t nv = 1; nv <= 4; ++nv) {
+    const int64_t most = std::min<int64_t>(registers == 32 ? 26 : 12, registers - nv - 1) / nv;
+    for (int64_t rows = 1; rows <= std::min(most, m); ++rows) {
+      TileShape tile{rows, std::min(n, nv * vector)};
+      if (tile.lanes > kMostLanes) continue;
+      tile.cycles = Total(moves, tile, m, n, vector);
+      tiles.push_back(tile);
+    }
+  }
+  // Among equals the larger: fewer iterations around it.
+  std::ranges::stable_sort(tiles, {}, [](const TileShape& t) {
+    return t.cycles * (1 + 0.02 / static_cast<double>(t.rows * t.lanes));
+  });
+  return tiles;
+}
+
+}  // namespace weft::polyhedral

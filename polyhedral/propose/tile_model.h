@@ -1,0 +1,32 @@
+// Which tile of accumulators keeps the multipliers busy.
+//
+// Rows times lanes of the output stay in registers while the reduction runs. Per step of it, an
+// operand costs a load for each vector of lanes (or one broadcast, if lanes don't move it) times
+// the rows that move it. The best tile takes the fewest cycles over the whole output, exact tails
+// included: two multiply-adds and two loads a cycle, a latency of four cycles (measured:
+// performance study, section 3).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/target.h"
+
+namespace weft::polyhedral {
+
+struct TileShape {
+  int64_t rows = 1, lanes = 1;  // lanes in elements
+  double cycles = 0;            // of one step of the reduction, over the whole output
+};
+
+// How the two operands move.
+struct OperandMoves {
+  bool x_lanes = false, x_rows = false, w_lanes = false, w_rows = false;
+};
+
+// Tiles for an output of m rows and n elements along lanes, best first; `vector` elements a
+// register.
+std::vector<TileShape> RankTiles(const Target& target, const OperandMoves& moves, int64_t m,
+                                 int64_t n, int64_t vector);
+
+}  // namespace weft::polyhedral
