@@ -268,6 +268,9 @@ Verdict<ScheduleTree> BuildSchedule(const ScheduleRequest& request, const Choice
   }
   for (size_t p = choice.packs.size(); p-- > 0;) {
     const Pack& pack = choice.packs[p];
+    if (!std::ranges::count(request.constants, pack.tensor)) {
+      return Unfit(fmt::format("{} is packed and is no constant of the group", pack.tensor));
+    }
     below = Mark(fmt::format("pack {} {}", pack.tensor, Print(pack.layout)), std::move(below));
   }
   if (below.kind != TreeNode::Kind::kLeaf) root.children.push_back(std::move(below));

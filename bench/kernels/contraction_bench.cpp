@@ -1,7 +1,8 @@
 // Contractions through the whole path, comprehension to machine code as budget 0 would choose it,
 // against the peak of the machine's multipliers measured in the same run, in turns, on one thread.
 //
-//   contraction_bench [name]      with a name: that case alone, its choice and its nest printed
+//   contraction_bench [name [choice]]   with a name: that case alone, its nest printed; with a choice
+//                                       in the text form: that instead of the first proposal
 #include <fmt/format.h>
 #include <immintrin.h>
 #include <time.h>
@@ -134,13 +135,18 @@ KernelArgs Args(const loops::LoopNest& nest, const Buffers& buffers, KernelFault
           .cancel = &cancel};
 }
 
-Status Run(const Case& c, const Target& target, bool verbose) {
+Status Run(const Case& c, const Target& target, bool verbose, const char* choice) {
   WEFT_TRY(const std::vector<tc::Def> defs, tc::ParseDefs(c.text, c.name));
   WEFT_TRY(const tc::Program program, tc::Bind(defs.at(0), {}));
   const polyhedral::ScheduleRequest request{
       .program = &program, .constants = {"W"}, .target = target};
   auto start = Clock::now();
-  WEFT_TRY(const polyhedral::Scheduled scheduled, polyhedral::Schedule(request));
+  std::vector<polyhedral::Choice> forced;
+  if (choice) {
+    WEFT_TRY(forced, polyhedral::ParseChoices(choice, "argument"));
+  }
+  WEFT_TRY(const polyhedral::Scheduled scheduled,
+           polyhedral::Schedule(request, forced.empty() ? nullptr : &forced[0]));
   const double schedule_ms = Seconds(start) * 1e3;
   if (verbose)
     fmt::print("{}{}\n{}\n", c.text, Print(scheduled.choice), loops::Print(scheduled.nest));
@@ -206,7 +212,8 @@ int main(int argc, char** argv) {
   };
   for (const Case& c : cases) {
     if (argc > 1 && c.name != argv[1]) continue;
-    if (const Status status = Run(c, *target, argc > 1); !status.ok()) {
+    if (const Status status = Run(c, *target, argc > 1, argc > 2 ? argv[2] : nullptr);
+        !status.ok()) {
       return fmt::print("{}: {}\n", c.name, status.ToString()), 1;
     }
   }

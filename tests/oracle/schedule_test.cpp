@@ -157,6 +157,7 @@ TEST(Legality, RefusesWhatDoesNotFit) {
   starts("chain: cluster c m", "choice_does_not_fit statement d is in no cluster");
   starts("chain: cluster c m d | order x", "choice_does_not_fit the cluster has no axis x");
   starts("chain: cluster c m d e", "choice_does_not_fit no statement is called e");
+  starts("chain: cluster c | cluster m | cluster d | pack b ba", "choice_does_not_fit b is packed");
   starts("chain: cluster c c m d", "choice_does_not_fit statement c stands twice");
 }
 
