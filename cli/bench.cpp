@@ -39,7 +39,7 @@ Status Run(const Flags& flags) {
   WEFT_TRY(auto inputs, InputsFor(subject, flags, given));
   BoundRun run(subject, inputs);
   WEFT_TRY(tuner::MeasureOptions options, MeasureOptionsOf(flags));
-  const tuner::Arm arm{subject.name, [&] { return run(); }};
+  const tuner::Arm arm = tuner::TimedArm(subject.name, [&] { return run(); });
   WEFT_TRY(auto samples, tuner::Interleave(std::span(&arm, 1), options));
   const tuner::Summary s = tuner::Summarize(samples[0]);
   WEFT_TRY(auto steps, StepMedians(run, subject.spec().steps.size()));

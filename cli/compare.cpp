@@ -4,6 +4,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "cli/peer.h"
 #include "cli/subject.h"
 #include "cli/verbs.h"
 #include "driver/accuracy.h"
@@ -23,6 +24,7 @@ struct ArmState {
   std::string name;
   std::unique_ptr<Subject> subject;
   std::unique_ptr<BoundRun> run;
+  std::unique_ptr<Peer> peer;  // instead of subject and run
   std::vector<double> samples;
 };
 
@@ -49,7 +51,18 @@ Result<Subject> OpenArm(const std::string& name, const Flags& flags, const Sessi
     return OpenSubject(flags.model, flags, other, given);
   }
   if (IsPlanFile(name)) return OpenSubject(name, flags, other, given);
-  return Usage(fmt::format("found arm \"{}\", expected vendor, unfused, reference or a plan", name));
+  return Usage(fmt::format("found arm \"{}\", expected vendor, unfused, reference, onnxruntime, openvino or a plan", name));
+}
+
+Result<ArmState> OpenPeer(const std::string& name, const Flags& flags, const Subject& own,
+                          const std::vector<Tensor>& inputs) {
+  if (IsPlanFile(flags.model))
+    return Unsupported(fmt::format("a plan can't be given to {}", name)).Try("compare the model instead");
+  std::vector<Peer::Named> named;
+  for (size_t i = 0; i < inputs.size(); ++i) named.emplace_back(InputsOf(own)[i].name, inputs[i]);
+  ArmState arm{.name = name};
+  WEFT_TRY(arm.peer, Peer::Open(name, flags.model, named, own.executor->threads()));
+  return arm;
 }
 
 Status AddArm(std::string name, Subject subject, const std::vector<Tensor>& inputs, std::vector<ArmState>& arms) {
@@ -77,7 +90,9 @@ Json AccuracyJson(const driver::Accuracy& a) {
 Status Measure(const Flags& flags, std::vector<ArmState>& arms) {
   WEFT_TRY(tuner::MeasureOptions options, MeasureOptionsOf(flags));
   std::vector<tuner::Arm> runs;
-  for (ArmState& arm : arms) runs.push_back({arm.name, [&arm] { return (*arm.run)(); }});
+  for (ArmState& arm : arms)
+    runs.push_back(arm.peer ? tuner::Arm{arm.name, [&arm] { return arm.peer->Run(); }}
+                            : tuner::TimedArm(arm.name, [&arm] { return (*arm.run)(); }, /*warm=*/true));
   WEFT_TRY(auto samples, tuner::Interleave(runs, options));
   for (size_t i = 0; i < arms.size(); ++i) arms[i].samples = std::move(samples[i]);
   return {};
@@ -93,6 +108,11 @@ Status Run(const Flags& flags, const CompareFlags& compare) {
   WEFT_TRY(AddArm("weft", std::move(own), inputs, arms));
   for (const std::string& name : SplitNames(compare.against)) {
     if (name == "reference") continue;
+    if (name == "onnxruntime" || name == "openvino") {
+      WEFT_TRY(ArmState arm, OpenPeer(name, flags, *arms[0].subject, inputs));
+      arms.push_back(std::move(arm));
+      continue;
+    }
     WEFT_TRY(Subject subject, OpenArm(name, flags, session, given));
     WEFT_TRY(AddArm(name, std::move(subject), inputs, arms));
   }
@@ -101,12 +121,21 @@ Status Run(const Flags& flags, const CompareFlags& compare) {
 
   Json json{{"schema", 1}, {"arms", Json::array()}, {"kernels", Json::array()}, {"speedup", Json::object()},
             {"accuracy", Json::object()}, {"env", EnvironmentJson(flags, static_cast<int32_t>(arms[0].subject->executor->threads()))}};
+  std::vector<std::string> names;
+  for (plan::BufferId id : arms[0].subject->spec().outputs) names.push_back(arms[0].subject->spec().buffers[id.index].name);
   bool accurate = true, fast = true;
   for (ArmState& arm : arms) {
     std::vector<double> sorted = arm.samples;
     const tuner::Summary s = tuner::Summarize(sorted);
     json["arms"].push_back({{"name", arm.name}, {"p50_us", s.p50}, {"ci95_us", {s.low, s.high}}});
-    const driver::Accuracy a = driver::CompareOutputs(arm.run->outputs(), reference, flags.tolerance);
+    std::vector<Tensor> outputs;
+    if (arm.peer) {
+      WEFT_TRY(outputs, arm.peer->Outputs(names));
+      json["env"]["peers"][arm.name] = arm.peer->version();
+    } else {
+      outputs = arm.run->outputs();
+    }
+    const driver::Accuracy a = driver::CompareOutputs(outputs, reference, flags.tolerance);
     json["accuracy"][arm.name] = AccuracyJson(a);
     if (&arm == &arms[0]) accurate = a.within;
     std::string speed;
@@ -131,7 +160,7 @@ Status Run(const Flags& flags, const CompareFlags& compare) {
 void AddCompare(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   auto compare = std::make_shared<CompareFlags>();
   AddModel(app, flags, "MODEL|PLAN");
-  app.add_option("--against", compare->against, "vendor, unfused, reference or a plan; several with commas");
+  app.add_option("--against", compare->against, "vendor, unfused, reference, onnxruntime, openvino or a plan; several with commas");
   app.add_option("--min-speedup", compare->min_speedup, "exit 1 below this speedup against any arm");
   app.add_option("--tolerance", flags.tolerance, "largest error, as a part of the output's scale");
   AddBuildFlags(app, flags);

@@ -59,6 +59,17 @@ Summary Summarize(std::vector<double>& samples) {
   return s;
 }
 
+Arm TimedArm(std::string name, std::function<Status()> run, bool warm) {
+  return {std::move(name), [run = std::move(run), warm]() -> Result<double> {
+            if (warm) {
+              WEFT_TRY(run());
+            }
+            const auto start = Clock::now();
+            WEFT_TRY(run());
+            return SecondsSince(start) * 1e6;
+          }};
+}
+
 Result<std::vector<std::vector<double>>> Interleave(std::span<const Arm> arms, const MeasureOptions& options) {
   std::vector<std::vector<double>> samples(arms.size());
   std::vector<size_t> order(arms.size());
@@ -70,9 +81,8 @@ Result<std::vector<std::vector<double>>> Interleave(std::span<const Arm> arms, c
     // Fisher-Yates by hand: std::shuffle may differ between libraries.
     for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
     for (size_t arm : order) {
-      const auto start = Clock::now();
-      WEFT_TRY(arms[arm].run());
-      if (round >= 0) samples[arm].push_back(SecondsSince(start) * 1e6);
+      WEFT_TRY(const double us, arms[arm].run());
+      if (round >= 0) samples[arm].push_back(us);
     }
     if (options.runs || round + 1 < kMinRounds) continue;
     if (SecondsSince(begin) > options.seconds) break;

@@ -27,8 +27,11 @@ Summary Summarize(std::vector<double>& samples_us);
 
 struct Arm {
   std::string name;
-  std::function<Status()> run;
+  std::function<Result<double>()> run;  // one turn; its microseconds
 };
+// A turn is one run. With `warm`, one that isn't counted goes before it, so that no arm pays for what
+// the arm before left in the caches.
+Arm TimedArm(std::string name, std::function<Status()> run, bool warm = false);
 
 struct MeasureOptions {
   double seconds = 3;       // at most, for all arms together

@@ -1,0 +1,66 @@
+# A peer that runs the same network in a process of its own: `python3 -c PEER ARM MODEL INPUTS.npz THREADS`.
+# One line in, one line out, until standard input ends:
+#   run           one run that is not counted, then one that is -> its microseconds
+#   outputs FILE  writes the outputs of the last run -> ok
+# The first line out is `ready VERSION`; a line `error TEXT` ends the process.
+import os
+import sys
+import time
+
+answers = os.fdopen(os.dup(1), 'w', buffering=1)
+os.dup2(2, 1)  # what the library prints is no answer
+
+
+def load(arm, model, inputs, threads):
+    """Gives (version, a function that runs once and gives the outputs by name)."""
+    if arm == 'onnxruntime':
+        import onnxruntime as ort
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        # Its workers would go on spinning in the turn of the next arm.
+        options.add_session_config_entry('session.force_spinning_stop', '1')
+        session = ort.InferenceSession(model, options, providers=['CPUExecutionProvider'])
+        names = [o.name for o in session.get_outputs()]
+        return ort.__version__, lambda: dict(zip(names, session.run(names, inputs)))
+    if arm == 'openvino':
+        import openvino as ov
+        core = ov.Core()
+        network = core.read_model(model)
+        network.reshape({name: list(value.shape) for name, value in inputs.items()})
+        config = {'INFERENCE_NUM_THREADS': threads, 'PERFORMANCE_HINT': 'LATENCY', 'INFERENCE_PRECISION_HINT': 'f32'}
+        compiled = core.compile_model(network, 'CPU', config)
+        request = compiled.create_infer_request()
+        names = [o.get_any_name() for o in compiled.outputs]
+
+        def run():
+            request.infer(inputs, share_inputs=True)
+            return {name: request.get_output_tensor(i).data for i, name in enumerate(names)}
+        return ov.__version__.split('-')[0], run
+    raise ValueError(f'no peer is called {arm}')
+
+
+def main():
+    import numpy as np
+    arm, model, path, threads = sys.argv[1:]
+    with np.load(path, allow_pickle=False) as file:
+        inputs = {name: file[name] for name in file.files}
+    version, run = load(arm, model, inputs, int(threads))
+    answers.write(f'ready {version}\n')
+    outputs = {}
+    for line in sys.stdin:
+        verb, _, argument = line.strip().partition(' ')
+        if verb == 'run':
+            run()
+            start = time.perf_counter_ns()
+            outputs = run()
+            answers.write(f'{(time.perf_counter_ns() - start) / 1e3}\n')
+        else:
+            np.savez(argument, **outputs)
+            answers.write('ok\n')
+
+
+try:
+    main()
+except Exception as error:  # whatever the library raises
+    answers.write(f'error {type(error).__name__}: {error}'.replace('\n', ' ')[:1000] + '\n')
