@@ -24,6 +24,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     -Wno-maybe-uninitialized) # false alarms of GCC 12 on std::optional and std::variant
 endif()
 
+if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+  add_compile_options(-Wno-deprecated-declarations) # libstdc++ 12's own sorts use what it calls deprecated
+endif()
+
 option(WEFT_SANITIZE "build everything with ASan and UBSan" OFF)
 if(WEFT_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g1)

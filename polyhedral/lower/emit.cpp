@@ -141,7 +141,7 @@ class Emitter {
 
   // The values of v that some unit may need, by intervals of everything else.
   Interval Hull(Var v, const std::vector<Active>& actives, bool guards_too) const {
-    Interval hull{kOpen, -kOpen};
+    Interval hull{kOpen, kOpenLo};
     for (const Active& active : actives) {
       Interval range = plan_[v].range;
       for (const Constraint& c : active.open) {
@@ -157,6 +157,11 @@ class Emitter {
       hull = {std::min(hull.lo, range.lo), std::max(hull.hi, range.hi)};
     }
     return hull;
+  }
+
+  // Holds for all values of v in the range.
+  bool SurelyIn(const Affine& e, Var v, Interval range) const {
+    return e.Bounds([&](Var u) { return u == v ? range : scope_.Range(u); }).lo >= 0;
   }
 
   // The innermost dimension of e on the unit's way, and whether its trip count must be constant.
@@ -186,7 +191,7 @@ class Emitter {
         const Interval rest = scope_.Range(l.rest);
         if (inner == v && rest.lo != rest.hi) continue;      // a loop bound or a condition
         if (inner != v && !MustBeConstant(inner)) continue;  // decided further in
-        if (rest.lo <= -kOpen || rest.hi >= kOpen) continue;
+        if (rest.lo == kOpenLo || rest.hi >= kOpen) continue;
         // For a > 0: never below `some`, surely from `all` on. Mirrored for a < 0.
         int64_t first, last;  // the mixed values
         if (l.a > 0) {
@@ -233,9 +238,7 @@ class Emitter {
       if (c.limit == Limit::kHint) continue;
       const Linear l = LinearIn(c.e, v);
       if (l.a == 0 || !scope_.Bound(l.rest) || InVector(l.rest) || !everywhere(c)) continue;
-      const Interval rest = scope_.Range(l.rest);
-      const bool sure = l.a > 0 ? l.a * piece.lo + rest.lo >= 0 : l.a * piece.hi + rest.lo >= 0;
-      if (sure) continue;
+      if (SurelyIn(c.e, v, piece)) continue;
       const Affine placed = scope_.Place(l.rest);
       if (l.a > 0) loop.lo.push_back(CeilDiv(-placed, l.a));
       if (l.a < 0) loop.hi.push_back(FloorDiv(placed, -l.a) + 1);
@@ -259,13 +262,10 @@ class Emitter {
 
   // Lanes need one unit, a constant number of them, and nothing that only some lanes would do.
   bool CanBeVector(Var v, const std::vector<Active>& actives, Interval hull) {
-    if (actives.size() != 1 || hull.hi - hull.lo >= kMostLanes) return false;
+    if (actives.size() != 1 || hull.hi == kOpen || hull.hi - hull.lo >= kMostLanes) return false;
     for (const Constraint& c : actives[0].open) {
       if (c.limit != Limit::kDomain || !c.e.Uses(v)) continue;
-      const Linear l = LinearIn(c.e, v);
-      if (l.a == 0) return false;
-      const int64_t edge = l.a > 0 ? hull.lo : hull.hi;
-      if (l.a * edge + scope_.Range(l.rest).lo < 0) return false;
+      if (LinearIn(c.e, v).a == 0 || !SurelyIn(c.e, v, hull)) return false;
     }
     return !GathersIn(v, *actives[0].unit);
   }
@@ -334,7 +334,15 @@ class Emitter {
     }
     Stmt loop{.kind = StmtKind::kFor, .lo = {0}, .loop = LoopKind::kParallel};
     int64_t inner = 1;
-    for (size_t k = 1; k < extents.size(); ++k) inner *= extents[k].constant();
+    for (size_t k = 1; k < extents.size(); ++k) {
+      if (!extents[k].IsConstant()) {
+        status_ = Unsupported(
+            fmt::format("{} is shared by ranks below another and its end is known only at run time",
+                        plan_[step.dims[k]].name));
+        return {};
+      }
+      inner *= extents[k].constant();
+    }
     loop.hi = {extents[0] * inner};
     const bool one = step.dims.size() == 1;
     if (one) {

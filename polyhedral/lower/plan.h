@@ -52,9 +52,11 @@ struct Unit {
 struct Dim {
   std::string name;
   loops::LoopKind kind = loops::LoopKind::kSerial;
-  Interval range;  // over all its units; open ends are +-kOpen
+  Interval range;  // over all its units
 };
-constexpr int64_t kOpen = int64_t{1} << 40;
+// Open ends are those of Affine::Bounds, which stay open whatever is added: B - 1 has no end
+// either.
+constexpr int64_t kOpenLo = INT64_MIN, kOpen = INT64_MAX;
 
 // A node of the loop structure.
 struct Step {

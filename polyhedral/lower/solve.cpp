@@ -176,8 +176,8 @@ Status SolveIndices(const tc::Program& program, const std::vector<Member>& membe
     } else {
       const Unknown& floor = system.unknowns()[u];
       if (auto range = RangeWithout(statement, wanted, *floor.dividend)) {
-        Add(unit, *value - FloorDiv(range->lo, floor.divisor));
-        Add(unit, Affine(FloorDiv(range->hi, floor.divisor)) - *value);
+        if (range->lo > kOpenLo) Add(unit, *value - FloorDiv(range->lo, floor.divisor));
+        if (range->hi < kOpen) Add(unit, Affine(FloorDiv(range->hi, floor.divisor)) - *value);
         continue;
       }
       const auto at = [&](Var v) { return unit.index[v]; };
@@ -205,8 +205,8 @@ Status SolveIndices(const tc::Program& program, const std::vector<Member>& membe
     }
     if (gap == Affine(0)) continue;
     if (auto range = RangeWithout(statement, wanted, member.e)) {
-      Add(unit, Affine::OfVar(member.dim) - range->lo);
-      Add(unit, Affine(range->hi) - Affine::OfVar(member.dim));
+      if (range->lo > kOpenLo) Add(unit, Affine::OfVar(member.dim) - range->lo);
+      if (range->hi < kOpen) Add(unit, Affine(range->hi) - Affine::OfVar(member.dim));
       continue;
     }
     Add(unit, gap);
@@ -236,10 +236,10 @@ void Tighten(const Affine& e, const Plan& plan, Var v, Interval& range,
 }  // namespace
 
 void InferRanges(Plan& plan) {
-  for (Dim& dim : plan.dims) dim.range = {kOpen, -kOpen};
+  for (Dim& dim : plan.dims) dim.range = {kOpen, kOpenLo};
   for (const Unit& unit : plan.units) {
     std::map<Var, Interval> ranges;
-    for (const Var v : unit.dims) ranges[v] = {-kOpen, kOpen};
+    for (const Var v : unit.dims) ranges[v] = {kOpenLo, kOpen};
     const auto range_of = [&](Var v) { return plan.IsDim(v) ? ranges[v] : Interval{0, kOpen}; };
     for (int round = 0; round < 6; ++round) {
       for (const Constraint& c : unit.constraints) {

@@ -200,7 +200,7 @@ class Placer {
     for (size_t axis = 0; axis < shape.size(); ++axis) {
       std::optional<Affine> outer;
       bool same = true, crosses = false;
-      Interval range{kOpen, -kOpen};
+      Interval range{kOpen, kOpenLo};
       bool fixed = true;
       for (const Touch& touch : touches) {
         const auto parts =
@@ -224,7 +224,7 @@ class Placer {
         constant = false;
         continue;
       }
-      if (range.lo <= -kOpen || range.hi >= kOpen) return;
+      if (range.lo == kOpenLo || range.hi >= kOpen) return;
       constant &= fixed;
       smaller.contracted[axis] = true;
       smaller.offset[axis] = range.lo;

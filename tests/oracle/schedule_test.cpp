@@ -201,6 +201,38 @@ TEST(Recurrence, KeepsItsOrder) {
   EXPECT_NE(WhyIllegal(*program, "rnn: cluster s h | order t | parallel t"), "legal");
 }
 
+// The outermost extent is known only at run time; temporaries live within one row of it.
+TEST(Params, OpenRows) {
+  constexpr std::string_view kText = R"(def net(float(B, 9) x, float(9, 21) w, float(21) b) -> (y) {
+    @contraction t(n, j) +=! x(n, k) * w(k, j)
+    @pointwise   u(n, j) = max(t(n, j) + b(j), 0.0)
+    @reduction   m(n) max=! u(n, j)
+    @pointwise   y(n, j) = u(n, j) - m(n)
+  })";
+  const auto program = Compile(kText, {}, {"B"});
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const ScheduleRequest request{.program = &*program, .constants = {"w"}, .target = V4()};
+  const auto scheduled = Schedule(request);
+  ASSERT_TRUE(scheduled.ok()) << scheduled.status().ToString();
+  for (const int64_t rows : {0, 1, 7}) {
+    const auto bound = Compile(kText, {{"B", rows}});
+    ASSERT_TRUE(bound.ok()) << bound.status().ToString();
+    const Case c{.program = &*program, .inputs = tc::RandomInputs(*bound, 1), .params = {rows}};
+    const Status status = Compare(c, request, scheduled->nest);
+    EXPECT_TRUE(status.ok()) << Print(scheduled->choice) << status.ToString()
+                             << loops::Print(scheduled->nest);
+  }
+  EXPECT_NE(WhyIllegal(*program, "net: cluster t u m y | order n | tile n 4 | parallel n"),
+            "legal");
+  // Ranks share one range, whose inner extents divide it: none of them can be open.
+  const auto inner =
+      ParseChoices("net: cluster t u | order j n | parallel j n | cluster m y", "test");
+  ASSERT_TRUE(inner.ok()) << inner.status().ToString();
+  const auto tree = BuildSchedule(request, inner->at(0));
+  ASSERT_TRUE(tree.yes()) << tree.refusal().detail;
+  EXPECT_FALSE(Lower(request, inner->at(0), *tree).ok());
+}
+
 // Every remainder of rows and lanes of a tile, with an epilogue.
 TEST(Contractions, AllRemainders) {
   for (int64_t m : {1, 2, 5, 6, 7, 12, 13, 14}) {
