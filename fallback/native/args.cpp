@@ -26,21 +26,21 @@ std::string Args::Name(size_t i) const {
   return fmt::format("{} ({})", name, PrintName(call.inputs[i].value));
 }
 
+Status Args::NeedOne(size_t i) const { return Has(i) ? Status() : Error("{} is missing", Name(i)); }
+
 Status Args::Need(size_t n) const {
-  for (size_t i = 0; i < n; ++i) {
-    if (!Has(i)) return Error("{} is missing", Name(i));
-  }
+  for (size_t i = 0; i < n; ++i) WEFT_TRY(NeedOne(i));
   return {};
 }
 
 Status Args::NeedType(size_t i, Dtype dtype) const {
-  WEFT_TRY(Need(i + 1));
+  WEFT_TRY(NeedOne(i));
   if ((*this)[i].dtype == dtype) return {};
   return Error("{} is {}, expected {}", Name(i), DtypeName((*this)[i].dtype), DtypeName(dtype));
 }
 
 Result<std::vector<int64_t>> Args::Ints(size_t i) const {
-  WEFT_TRY(Need(i + 1));
+  WEFT_TRY(NeedOne(i));
   const In& in = (*this)[i];
   if (in.rank() > 1 || (in.dtype != Dtype::kI64 && in.dtype != Dtype::kI32)) {
     return Error("{} is {}{}, expected integers of rank 1", Name(i), DtypeName(in.dtype),

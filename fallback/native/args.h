@@ -77,6 +77,7 @@ class Args {
 
   // The operands 0..n-1 are there.
   Status Need(size_t n) const;
+  Status NeedOne(size_t i) const;
   Status NeedType(size_t i, Dtype dtype) const;
   // An operand of i32 or i64 and rank 0 or 1 as a list.
   Result<std::vector<int64_t>> Ints(size_t i) const;

@@ -34,7 +34,7 @@ Result<Pads> PadsOf(const Args& args) {
   return out;
 }
 
-// The place in [0, n) that place `at` of the padded axis shows; -1: none.
+// The place in [0, n) that place `at` shows of an axis of n elements with more around; -1: none.
 int64_t SourceOf(std::string_view mode, int64_t at, int64_t n) {
   if (at >= 0 && at < n) return at;
   if (mode == "constant") return -1;
@@ -48,7 +48,7 @@ Status CheckMode(const Args& args, std::string_view mode, int64_t n, int64_t ext
   if (mode != "constant" && mode != "edge" && mode != "reflect" && mode != "wrap") {
     return args.Error("mode is \"{}\", expected constant, edge, reflect or wrap", mode);
   }
-  if (n == 0 && extent > 0 && mode != "constant")
+  if (n <= 0 && extent > 0 && mode != "constant")
     return args.Error("mode {} of an empty axis", mode);
   return {};
 }
@@ -69,7 +69,9 @@ Status RunPad(const Args& args) {
       return args.Error("{} pads axis {} of {} by {} and {}", args.Name(1), d, Print(in.shape),
                         pads.before[d], pads.after[d]);
     }
-    WEFT_TRY(CheckMode(args, mode, in.shape[d], extent));
+    const int64_t kept =
+        in.shape[d] + std::min<int64_t>(pads.before[d], 0) + std::min<int64_t>(pads.after[d], 0);
+    WEFT_TRY(CheckMode(args, mode, kept, extent));
   }
   // Only the shape says how large the table of sources becomes: the output is allocated first.
   WEFT_TRY(const Out out, args.Output(0, in.dtype, shape));
@@ -86,9 +88,12 @@ Status RunPad(const Args& args) {
   std::vector<std::vector<int64_t>> sources(shape.size());
   const std::vector<int64_t> strides = Strides(in.shape);
   for (size_t d = 0; d < shape.size(); ++d) {
+    // What a negative pad cuts off is no longer there to be repeated.
+    const int64_t first = std::max<int64_t>(-pads.before[d], 0);
+    const int64_t left = in.shape[d] - first - std::max<int64_t>(-pads.after[d], 0);
     for (int64_t i = 0; i < shape[d]; ++i) {
-      const int64_t from = SourceOf(mode, i - pads.before[d], in.shape[d]);
-      sources[d].push_back(from < 0 ? -1 : from * strides[d]);
+      const int64_t from = SourceOf(mode, i - std::max<int64_t>(pads.before[d], 0), left);
+      sources[d].push_back(from < 0 ? -1 : (first + from) * strides[d]);
     }
   }
   ByWidth(in.dtype, [&]<typename T>() {

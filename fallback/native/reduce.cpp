@@ -87,9 +87,8 @@ Result<Plan> Prepared(const Args& args, const std::vector<int64_t>& axes, bool k
   return plan;
 }
 
-template <typename T, typename Map>
-void Accumulate(const Plan& plan, const In& in, Kind kind, std::vector<Wide<T>>& acc, Map map) {
-  using W = Wide<T>;
+template <typename T, typename W, typename Map>
+void Accumulate(const Plan& plan, const In& in, Kind kind, std::vector<W>& acc, Map map) {
   plan.loops.Rows([&](auto at, int64_t count, auto step) {
     const T* x = in.as<T>() + at[1];
     if (step[0] == 0) {
@@ -106,36 +105,36 @@ void Accumulate(const Plan& plan, const In& in, Kind kind, std::vector<Wide<T>>&
   });
 }
 
-// What remains to be done to an accumulator.
-template <typename W>
-W Finish(std::string_view op, W sum, int64_t count) {
-  if (op == "ReduceL2") return static_cast<W>(std::sqrt(static_cast<double>(sum)));
-  if (op == "ReduceLogSum") return static_cast<W>(std::log(static_cast<double>(sum)));
-  if (op != "ReduceMean") return sum;
-  if constexpr (std::is_floating_point_v<W>) return sum / static_cast<W>(count);
-  return count == 0 ? 0 : static_cast<W>(sum / static_cast<W>(count));  // towards zero
+// What remains to be done to an accumulator, and its result as an element.
+template <typename T, typename W>
+T Finish(std::string_view op, W sum, int64_t count) {
+  if (op == "ReduceL2") return To<T>(std::sqrt(static_cast<double>(sum)));
+  if (op == "ReduceLogSum") return To<T>(std::log(static_cast<double>(sum)));
+  if (op != "ReduceMean") return To<T>(sum);
+  if constexpr (std::is_floating_point_v<W>) return To<T>(sum / static_cast<W>(count));
+  return To<T>(count == 0 ? 0 : static_cast<W>(sum / static_cast<W>(count)));  // towards zero
+}
+
+// log(sum(exp(x - m))) + m overflows nowhere, m being the maximum.
+template <typename T>
+void LogSumExp(const Plan& plan, const In& in, const Out& out) {
+  std::vector<double> most(out.elems, -std::numeric_limits<double>::infinity()), acc(out.elems);
+  Accumulate<T>(plan, in, Kind::kMax, most, [](double x, int64_t) { return x; });
+  for (double& m : most) m = std::isinf(m) ? 0 : m;
+  Accumulate<T>(plan, in, Kind::kSum, acc,
+                [&](double x, int64_t i) { return std::exp(x - most[i]); });
+  for (int64_t i = 0; i < out.elems; ++i) out.as<T>()[i] = To<T>(std::log(acc[i]) + most[i]);
 }
 
 template <typename T>
 void RunAs(const Args& args, const Plan& plan, Kind kind, const Out& out) {
   using W = Wide<T>;
   const In& in = args[0];
-  const auto same = [](W x, int64_t) { return x; };
+  if (kind == Kind::kExp) return LogSumExp<T>(plan, in, out);
   std::vector<W> acc(out.elems, Start<T>(kind));
-  if constexpr (std::is_floating_point_v<W>) {
-    if (kind == Kind::kExp) {  // log(sum(exp(x - m))) + m overflows nowhere, m being the maximum
-      std::vector<W> most(out.elems, Start<T>(Kind::kMax));
-      Accumulate<T>(plan, in, Kind::kMax, most, same);
-      for (W& m : most) m = std::isinf(m) ? 0 : m;
-      Accumulate<T>(plan, in, Kind::kSum, acc,
-                    [&](W x, int64_t i) { return std::exp(x - most[i]); });
-      for (int64_t i = 0; i < out.elems; ++i) out.as<T>()[i] = To<T>(std::log(acc[i]) + most[i]);
-      return;
-    }
-  }
-  Accumulate<T>(plan, in, kind, acc, same);
+  Accumulate<T>(plan, in, kind, acc, [](W x, int64_t) { return x; });
   for (int64_t i = 0; i < out.elems; ++i)
-    out.as<T>()[i] = To<T>(Finish(args.call.op, acc[i], plan.count));
+    out.as<T>()[i] = Finish<T>(args.call.op, acc[i], plan.count);
 }
 
 }  // namespace
@@ -155,10 +154,7 @@ Status RunReduce(const Args& args) {
   WEFT_TRY(const Out out, args.Output(0, in.dtype, plan.shape));
   const Kind kind = std::ranges::find(kOps, std::string_view(args.call.op), &ReduceOp::name)->kind;
   const bool order = kind == Kind::kMin || kind == Kind::kMax;
-  const bool floats_only = kind == Kind::kExp || args.call.op == "ReduceLogSum";
-  if ((in.dtype == Dtype::kBool && !order) || (floats_only && !IsFloat(in.dtype))) {
-    return NoSuchType(args, in.dtype);
-  }
+  if (in.dtype == Dtype::kBool && !order) return NoSuchType(args, in.dtype);
   const bool known = ByType<true>(in.dtype, [&]<typename T>() { RunAs<T>(args, plan, kind, out); });
   return known ? Status() : NoSuchType(args, in.dtype);
 }

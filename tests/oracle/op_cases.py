@@ -42,6 +42,8 @@ class Cases:
             results = [expected] if expected is not None else evaluate(node, arrays, outputs, by_runtime)
         except Exception:  # each of the two lacks some operators and element types
             results = evaluate(node, arrays, outputs, not by_runtime)
+        if op.startswith('Reduce'):  # numpy widens sums of integers, ONNX does not
+            results = [np.asarray(r).astype(arrays['in0'].dtype) for r in results]
         FOLDED[name] = list(folded)
         self.out.append((name, node, arrays, dict(zip(out_names, map(np.asarray, results)))))
 
