@@ -178,14 +178,28 @@ bool HostRuns(Isa isa) {
   return false;
 }
 
-// "model name\t: AMD EPYC 9R14", once for each processor.
+namespace {
+
+// The value of "KEY\t: VALUE" where it first stands; empty if it doesn't.
+std::string CpuInfo(const std::string& info, std::string_view key) {
+  for (size_t at = info.find(key); at != info.npos; at = info.find(key, at + 1)) {
+    const size_t colon = info.find_first_not_of(" \t", at + key.size());
+    if ((at > 0 && info[at - 1] != '\n') || colon == info.npos || info[colon] != ':') continue;
+    const size_t begin = info.find_first_not_of(' ', colon + 1);
+    return begin == info.npos ? "" : info.substr(begin, info.find('\n', begin) - begin);
+  }
+  return "";
+}
+
+}  // namespace
+
+// Virtual machines shorten the name of a processor, so its family and model go with it.
 std::string DeviceName() {
   const Result<std::string> info = ReadFile("/proc/cpuinfo", 16 << 20);
-  const size_t line = info.ok() ? info->find("model name") : std::string::npos;
-  if (line == std::string::npos) return "unknown";
-  const std::string first = info->substr(line, info->find('\n', line) - line);
-  const size_t colon = first.find(": ");
-  return colon == first.npos ? "unknown" : first.substr(colon + 2);
+  const std::string name = info.ok() ? CpuInfo(*info, "model name") : "";
+  if (name.empty()) return "unknown";
+  const std::string family = CpuInfo(*info, "cpu family"), model = CpuInfo(*info, "model");
+  return family.empty() ? name : fmt::format("{} family {} model {}", name, family, model);
 }
 
 }  // namespace weft

@@ -72,7 +72,10 @@ void AddBench(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   AddBuildFlags(app, flags);
   AddDataFlags(app, flags);
   AddMeasureFlags(app, flags);
-  run = [&flags] { return Run(flags); };
+  run = [&flags] {
+    MeasureByDefault(flags);
+    return Run(flags);
+  };
 }
 
 }  // namespace weft::cli

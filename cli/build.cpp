@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/verbs.h"
 #include "plan/file.h"
 
@@ -14,6 +16,13 @@ Json SpecializationJson(const plan::Specialization& s) {
   return {{"inputs", inputs}, {"steps", StepCounts(s)}, {"arena_bytes", s.arena_bytes}};
 }
 
+int64_t MeasuredGroups(const driver::Built& built) {
+  int64_t count = 0;
+  for (const driver::Module& module : built.modules)
+    count += std::ranges::count_if(module.grouping.groups, &partition::Group::measured);
+  return count;
+}
+
 Status Run(const Flags& flags) {
   if (flags.output.empty()) return Usage("build needs a place for the plan").Try("-o model.plan");
   Session session;
@@ -23,7 +32,7 @@ Status Run(const Flags& flags) {
   const Json steps = StepCounts(built.plan.specializations[0]);
   if (!built.plan.measured) Progress(flags, "weft: choices are estimates; --budget 60s would measure them");
   if (flags.json) {
-    Json json{{"schema", 1}, {"plan", flags.output}, {"seconds", built.seconds}, {"measured_groups", 0},
+    Json json{{"schema", 1}, {"plan", flags.output}, {"seconds", built.seconds}, {"measured_groups", MeasuredGroups(built)},
               {"specializations", Json::array()}, {"steps", steps},
               {"env", EnvironmentJson(flags, session.options.target.threads)}};
     for (const auto& s : built.plan.specializations) json["specializations"].push_back(SpecializationJson(s));
@@ -40,7 +49,10 @@ void AddBuild(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   AddModel(app, flags, "MODEL");
   app.add_option("-o,--output", flags.output, "the plan");
   AddBuildFlags(app, flags);
-  run = [&flags] { return Run(flags); };
+  run = [&flags] {
+    MeasureByDefault(flags);
+    return Run(flags);
+  };
 }
 
 }  // namespace weft::cli

@@ -131,6 +131,10 @@ Result<std::pair<std::string, Shape>> ParseShapeFlag(const std::string& text) {
   return std::pair(text.substr(0, equals), shape);
 }
 
+void MeasureByDefault(Flags& flags) {
+  if (flags.budget.empty()) flags.budget = "60s";
+}
+
 Status OpenSession(const Flags& flags, Session& session) {
   for (const std::string& setting : flags.log) WEFT_TRY(ConfigureLog(setting));
   driver::BuildOptions& options = session.options;

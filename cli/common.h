@@ -51,6 +51,9 @@ void AddDataFlags(CLI::App& app, Flags& flags);         // --inputs --input --da
 void AddMeasureFlags(CLI::App& app, Flags& flags);      // --duration --runs --warmup
 void AddModel(CLI::App& app, Flags& flags, const char* what);
 
+// For the verbs that are about speed: a budget of 60 s, unless one is given.
+void MeasureByDefault(Flags& flags);
+
 // Everything a build needs, with the cache and database opened. A cache that can't be opened is said
 // on stderr and done without.
 struct Session {

@@ -166,7 +166,10 @@ void AddCompare(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   AddBuildFlags(app, flags);
   AddDataFlags(app, flags);
   AddMeasureFlags(app, flags);
-  run = [&flags, compare] { return Run(flags, *compare); };
+  run = [&flags, compare] {
+    MeasureByDefault(flags);
+    return Run(flags, *compare);
+  };
 }
 
 }  // namespace weft::cli

@@ -39,7 +39,10 @@ class Assembler {
       WEFT_TRY(BufferId b, ActivationOf(v));
       spec().inputs.push_back(b);
     }
-    for (const Group& group : module_.grouping.groups) WEFT_TRY(AddStep(group));
+    for (const Group& group : module_.grouping.groups) {
+      WEFT_TRY(AddStep(group));
+      plan_.measured |= group.measured;
+    }
     for (ValueId v : graph_.outputs) {
       WEFT_TRY(BufferId b, ActivationOf(v));
       spec().outputs.push_back(b);

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "codegen/llvm/emit.h"
+#include "driver/module_cache.h"
 #include "driver/pipeline.h"
 #include "polyhedral/loops/loop_nest.h"
 
@@ -26,6 +27,19 @@ Result<std::vector<uint8_t>> Compile(const plan::Kernel& kernel, const Target& t
   return std::move(code.shared_object);
 }
 
+// Dumping is for seeing the stages at work, so it takes no short cut.
+Status AdvanceThroughCache(Module& module, const BuildOptions& options) {
+  if (!options.cache || !options.dump_dir.empty()) return Advance(module, Form::kPlan, options);
+  const std::string key = ModuleKey(module, options);
+  if (auto found = FindModule(module, key, *options.cache)) {
+    module = std::move(*found);
+  } else {
+    WEFT_TRY(Advance(module, Form::kCall, options));
+    StoreModule(module, key, *options.cache);
+  }
+  return Advance(module, Form::kPlan, options);
+}
+
 }  // namespace
 
 Result<Built> Build(const std::string& path, const BuildOptions& options,
@@ -39,7 +53,7 @@ Result<Built> Build(const std::string& path, const BuildOptions& options,
     if (!profiles.empty())
       specialized.shapes.insert(specialized.shapes.end(), profiles[i].begin(), profiles[i].end());
     WEFT_TRY(Module module, OpenGraph(imported, specialized));
-    WEFT_TRY(Advance(module, Form::kPlan, specialized));
+    WEFT_TRY(AdvanceThroughCache(module, specialized));
     plans.push_back(module.plan);
     built.modules.push_back(std::move(module));
   }

@@ -25,6 +25,7 @@ Result<plan::Plan> MergePlans(std::vector<plan::Plan> plans) {
       step.kernel = it->second;
     }
     merged.blobs.Add(plans[p].blobs);
+    merged.measured = merged.measured && plans[p].measured;
     merged.specializations.push_back(std::move(s));
   }
   return merged;

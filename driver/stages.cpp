@@ -8,7 +8,6 @@
 #include "driver/evaluate.h"
 #include "fallback/match.h"
 #include "partition/candidate.h"
-#include "tuner/pricer.h"
 
 namespace weft::driver {
 
@@ -29,9 +28,15 @@ Status MakeComprehensions(Module& module, const BuildOptions&) {
 }
 
 Status MakeGroups(Module& module, const BuildOptions& options) {
-  const auto pricer = tuner::MakePricer(options.target, options.budget_s, options.cache, options.tuning);
+  partition::RooflinePricer pricer(options.target);
   WEFT_TRY(module.grouping, partition::Partition(module.graph, module.comprehensions, options.target,
-                                                 *pricer, options.partition));
+                                                 pricer, options.partition));
+  // Where an arm is forced, or there is no library, there is nothing to choose between.
+  const partition::PartitionOptions& p = options.partition;
+  if (options.budget_s > 0 && p.vendor && p.fuse && p.force == partition::PartitionOptions::Force::kNone &&
+      options.target.kind == TargetKind::kCpu) {
+    WEFT_TRY(MeasureGroups(module, options));
+  }
   return partition::Verify(module.grouping, module.graph);
 }
 

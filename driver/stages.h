@@ -12,6 +12,8 @@ namespace weft::driver {
 
 Status MakeComprehensions(Module& module, const BuildOptions& options);  // graph -> tc
 Status MakeGroups(Module& module, const BuildOptions& options);          // tc -> groups
+// Replaces estimates by measurements within options.budget_s; reads and adds records of options.tuning.
+Status MeasureGroups(Module& module, const BuildOptions& options);
 Status MakeChoices(Module& module, const BuildOptions& options);         // groups -> choices
 Status MakeSchedules(Module& module, const BuildOptions& options);       // choices -> sched
 Status MakeLoops(Module& module, const BuildOptions& options);           // sched -> loops

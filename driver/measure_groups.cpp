@@ -1,0 +1,234 @@
+// Measuring what partition estimated: the same network grouped three ways, each timed step by step in
+// whole runs, and the best of each region taken.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <optional>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "driver/accuracy.h"
+#include "driver/build.h"
+#include "driver/inputs.h"
+#include "driver/pipeline.h"
+#include "driver/reference.h"
+#include "driver/stages.h"
+#include "fallback/execute.h"
+#include "partition/regions.h"
+#include "tuner/keys.h"
+#include "tuner/measure.h"
+#include "tuner/step_times.h"
+
+namespace weft::driver {
+namespace {
+
+using partition::Group;
+using partition::Grouping;
+using partition::Implementation;
+using partition::PartitionOptions;
+
+constexpr double kAgreement = 1e-3;  // of an output's scale, between groupings that compute the same
+constexpr double kNoise = 1.02;      // slower than the library-only plan by less is no difference
+constexpr double kStepShare = 0.7;   // of the budget, for the times of steps
+constexpr double kWholeSeconds = 5;  // at most, for the last comparison
+
+class Clock {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+// One way to do the whole network.
+struct Arm {
+  std::string name;
+  Module module;
+  std::vector<std::optional<TuningKey>> keys;  // by group; views have none, they take no time
+  std::unique_ptr<executor::Executor> executor;
+  std::vector<Tensor> outputs;
+};
+
+class Measurement {
+ public:
+  Measurement(const Module& module, const BuildOptions& options) : base_(module), options_(options) {
+    options_.budget_s = 0;
+    options_.dump_dir.clear();
+  }
+
+  Result<Grouping> Run(double budget_s) {
+    WEFT_TRY(OpenArms());
+    if (!AllOnRecord()) {
+      WEFT_TRY(TimeAllSteps(budget_s * kStepShare));
+    }
+    std::vector<partition::PricedGrouping> priced;
+    for (const Arm& arm : arms_) priced.push_back({arm.module.grouping, PricesOf(arm)});
+    return NeverSlower(partition::SelectByRegion(base_.graph, priced), budget_s);
+  }
+
+ private:
+  // The library-only plan comes first: where nothing is faster, it is what stays.
+  Status OpenArms() {
+    using Force = PartitionOptions::Force;
+    for (const auto& [name, force] : {std::pair{"vendor", Force::kVendor}, {"own", Force::kOwn}}) {
+      PartitionOptions forced = options_.partition;
+      forced.force = force;
+      partition::RooflinePricer pricer(options_.target);
+      WEFT_TRY(Grouping grouping,
+               partition::Partition(base_.graph, base_.comprehensions, options_.target, pricer, forced));
+      WEFT_TRY(Arm arm, OpenArm(name, std::move(grouping)));
+      arms_.push_back(std::move(arm));
+    }
+    WEFT_TRY(Arm arm, OpenArm("estimated", base_.grouping));
+    arms_.push_back(std::move(arm));
+    return {};
+  }
+
+  Result<Arm> OpenArm(std::string name, Grouping grouping) {
+    Arm arm{.name = std::move(name), .module = base_};
+    arm.module.grouping = std::move(grouping);
+    arm.module.form = Form::kGroups;
+    WEFT_TRY(Advance(arm.module, Form::kCall, options_));
+    for (const Group& group : arm.module.grouping.groups) {
+      std::optional<TuningKey> key;
+      if (group.implementation == Implementation::kOwn) {
+        GroupProgram p;
+        WEFT_TRY(FillGroupProgram(arm.module, group, p));
+        key = tuner::KeyOf(p.request, arm.module.choices.at(group.name));
+      } else if (group.implementation != Implementation::kView) {
+        const bool vendor = group.implementation == Implementation::kVendor;
+        key = tuner::KeyOf(arm.module.calls.at(group.name),
+                           vendor ? fallback::Library::kOnednn : fallback::Library::kNative, options_.target);
+      }
+      arm.keys.push_back(std::move(key));
+    }
+    return arm;
+  }
+
+  bool AllOnRecord() {
+    return std::ranges::all_of(arms_, [&](const Arm& arm) {
+      return std::ranges::all_of(arm.keys, [&](const auto& key) { return !key || Record(*key); });
+    });
+  }
+
+  // Of this build, or of one before it.
+  std::optional<double> Record(const TuningKey& key) {
+    const auto id = std::tuple(key.what, key.choice, key.engine);
+    if (const auto it = records_.find(id); it != records_.end()) return it->second;
+    if (options_.tuning)
+      if (const auto record = options_.tuning->Find(key)) return records_[id] = record->median_us;
+    return std::nullopt;
+  }
+
+  // What is on record stays: so a second build decides like the first.
+  void Store(const TuningKey& key, std::vector<double> samples, const char* note) {
+    if (Record(key)) return;
+    const tuner::Summary s = tuner::Summarize(samples);
+    records_[std::tuple(key.what, key.choice, key.engine)] = s.p50;
+    if (options_.tuning)
+      options_.tuning->Store(key, {.median_us = s.p50, .low_us = s.low, .high_us = s.high, .samples = s.samples, .note = note});
+  }
+
+  Status Load(Arm& arm) {
+    if (arm.executor) return {};
+    WEFT_TRY(Advance(arm.module, Form::kPlan, options_));
+    WEFT_TRY(CompileKernels(arm.module.plan, options_.cache));
+    WEFT_TRY(arm.executor, MakeExecutor(std::move(arm.module.plan), options_.cache, options_.target.threads));
+    return {};
+  }
+
+  Status TimeAllSteps(double seconds) {
+    const Clock clock;
+    WEFT_TRY(inputs_, GenerateInputs(base_.graph, 0));
+    std::vector<tuner::Contestant> contestants;
+    for (Arm& arm : arms_) {
+      WEFT_TRY(Load(arm));
+      contestants.push_back({.executor = arm.executor.get()});
+    }
+    WEFT_TRY(const auto times, tuner::TimeSteps(contestants, inputs_, {.seconds = seconds - clock.seconds()}));
+    for (size_t k = 0; k < arms_.size(); ++k) arms_[k].outputs = std::move(contestants[k].outputs);
+    WEFT_TRY(CheckAgreement());
+    // Steps are groups, in their order; equal ones pool their samples.
+    std::map<TuningKey, std::vector<double>, decltype([](const TuningKey& a, const TuningKey& b) {
+               return std::tie(a.what, a.choice, a.engine) < std::tie(b.what, b.choice, b.engine);
+             })>
+        pooled;
+    for (size_t k = 0; k < arms_.size(); ++k)
+      for (size_t g = 0; g < arms_[k].keys.size(); ++g)
+        if (const auto& key = arms_[k].keys[g])
+          pooled[*key].insert(pooled[*key].end(), times[k][g].begin(), times[k][g].end());
+    for (auto& [key, samples] : pooled) Store(key, std::move(samples), "in a whole run");
+    return {};
+  }
+
+  // Groupings that differ in their outputs are held against the fp64 reference; one that leaves it is a
+  // defect of ours or of the library, and may not win.
+  Status CheckAgreement() {
+    const auto agrees = [&](const Arm& arm) { return CompareOutputs(arm.outputs, arms_[0].outputs, kAgreement).within; };
+    if (std::ranges::all_of(arms_, agrees)) return {};
+    WEFT_TRY(const auto reference, RunReference(base_.graph, inputs_));
+    const auto wrong = [&](const Arm& arm) { return !CompareOutputs(arm.outputs, reference, kAgreement).within; };
+    for (const Arm& arm : arms_)
+      if (wrong(arm))
+        return Internal(fmt::format("the {} plan of this network leaves the reference by {:.1e} of the scale", arm.name,
+                                    CompareOutputs(arm.outputs, reference, kAgreement).max_rel))
+            .At(base_.graph.name).Try("--budget 0 builds without measuring; weft compare --against reference shows more");
+    return {};
+  }
+
+  std::vector<double> PricesOf(const Arm& arm) {
+    std::vector<double> us;
+    for (const auto& key : arm.keys) us.push_back(key ? Record(*key).value_or(0) : 0);
+    return us;
+  }
+
+  // The choice as a whole against the library-only plan: what was gained region by region must be there.
+  Result<Grouping> NeverSlower(Grouping chosen, double budget_s) {
+    WEFT_TRY(Arm arm, OpenArm("chosen", std::move(chosen)));
+    const TuningKey ours = WholeKey(arm), library = WholeKey(arms_[0]);
+    if (ours.what != library.what && !(Record(ours) && Record(library))) {
+      WEFT_TRY(inputs_, GenerateInputs(base_.graph, 0));
+      WEFT_TRY(Load(arms_[0]));
+      WEFT_TRY(Load(arm));
+      tuner::Contestant contestants[] = {{.executor = arms_[0].executor.get()}, {.executor = arm.executor.get()}};
+      WEFT_TRY(auto times, tuner::TimeRuns(contestants, inputs_, std::clamp(budget_s - clock_.seconds(), 0.0, kWholeSeconds), 1));
+      Store(library, std::move(times[0]), "a whole run");
+      Store(ours, std::move(times[1]), "a whole run");
+    }
+    if (ours.what == library.what || *Record(ours) <= kNoise * *Record(library)) return std::move(arm.module.grouping);
+    WEFT_LOG(kInfo, "driver", "the library-only plan is faster as a whole: {:.1f} us against {:.1f}", *Record(library),
+             *Record(ours));
+    Grouping grouping = arms_[0].module.grouping;
+    const std::vector<double> us = PricesOf(arms_[0]);
+    for (size_t g = 0; g < us.size(); ++g) grouping.groups[g].us = us[g], grouping.groups[g].measured = true;
+    return grouping;
+  }
+
+  // Keys in order say what runs, but not which value goes where: the hash of the graph does.
+  TuningKey WholeKey(const Arm& arm) {
+    BlobStore unused;
+    std::string text = graph::Print(base_.graph, unused);
+    for (const auto& key : arm.keys)
+      if (key) text += key->what + key->choice + key->engine;
+    return {.what = "network " + Sha256(text).Hex(), .choice = "", .target = Print(options_.target),
+            .device = DeviceName(), .engine = "weft"};
+  }
+
+  const Module& base_;
+  BuildOptions options_;
+  Clock clock_;
+  std::vector<Arm> arms_;
+  std::vector<Tensor> inputs_;
+  std::map<std::tuple<std::string, std::string, std::string>, double> records_;
+};
+
+}  // namespace
+
+Status MeasureGroups(Module& module, const BuildOptions& options) {
+  WEFT_TRY(module.grouping, Measurement(module, options).Run(options.budget_s));
+  return {};
+}
+
+}  // namespace weft::driver

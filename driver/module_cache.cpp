@@ -1,0 +1,49 @@
+#include "driver/module_cache.h"
+
+#include <fmt/format.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "codegen/llvm/emit.h"
+#include "fallback/execute.h"
+
+namespace weft::driver {
+namespace {
+
+constexpr std::string_view kKind = "module";
+
+}  // namespace
+
+std::string ModuleKey(const Module& module, const BuildOptions& options) {
+  BlobStore blobs;  // the graph's text names its constants by their hashes
+  Hasher hasher;
+  hasher.Add(graph::Print(module.graph, blobs)).Add(Print(options.target)).Add(DeviceName());
+  hasher.Add(codegen::CodegenIdentity()).Add(fallback::LibraryVersion(fallback::Library::kOnednn));
+  const partition::PartitionOptions& p = options.partition;
+  hasher.Add(fmt::format("force {} fuse {} strict {} vendor {} statements {} arguments {} measured {}",
+                         static_cast<int>(p.force), p.fuse, p.strict, p.vendor, p.max_statements, p.max_arguments,
+                         options.budget_s > 0));
+  for (const auto& [group, choice] : options.forced_choices) hasher.Add(group).Add(polyhedral::Print(choice));
+  return hasher.Finish().Hex();
+}
+
+std::optional<Module> FindModule(const Module& opened, const std::string& key, const FileCache& cache) {
+  const auto bytes = cache.Get(kKind, key);
+  if (!bytes) return std::nullopt;
+  BlobStore blobs;
+  graph::Print(opened.graph, blobs);
+  auto module = ParseModule({reinterpret_cast<const char*>(bytes->data()), bytes->size()}, "cached module", blobs);
+  if (module.ok() && module->form == Form::kCall) return std::move(*module);
+  WEFT_LOG(kWarning, "driver", "a cached module can't be used: {}", module.status().ToString());
+  return std::nullopt;
+}
+
+void StoreModule(const Module& module, const std::string& key, const FileCache& cache) {
+  BlobStore of_graph, blobs;
+  graph::Print(module.graph, of_graph);
+  const std::string text = Print(module, blobs);
+  // A native call may hold a big constant of its own, which nothing would give back.
+  if (blobs.size() == of_graph.size()) cache.Put(kKind, key, text);
+}
+
+}  // namespace weft::driver

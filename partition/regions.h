@@ -1,0 +1,27 @@
+// Several groupings of one graph, measured, made into one that takes the best of each.
+//
+// A region is a smallest set of nodes that no group of any of the groupings crosses: there, and only
+// there, one grouping's groups can stand for another's. Choosing per region compares like with like,
+// also where a library call and an own kernel cut the graph differently. (Layouts belong to values and
+// are the same in all groupings, so a choice costs its neighbours nothing.)
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "graph/graph.h"
+#include "partition/grouping.h"
+
+namespace weft::partition {
+
+struct PricedGrouping {
+  Grouping grouping;
+  std::vector<double> us;  // by group, measured
+};
+
+// Per region the cheapest, the earlier grouping on a tie; what was not taken is a rival of the groups
+// that were, with its time. Regions whose best choices would wait for each other in a circle keep the
+// choice of the grouping that is cheapest as a whole.
+Grouping SelectByRegion(const graph::Graph& graph, std::span<const PricedGrouping> groupings);
+
+}  // namespace weft::partition
