@@ -46,12 +46,16 @@ Result<Subject> OpenArm(const std::string& name, const Flags& flags, const Sessi
     other.options.partition.force = partition::PartitionOptions::Force::kVendor;
     return OpenSubject(flags.model, flags, other, given);
   }
+  if (name == "own") {
+    other.options.partition.force = partition::PartitionOptions::Force::kOwn;
+    return OpenSubject(flags.model, flags, other, given);
+  }
   if (name == "unfused") {
     other.options.partition.fuse = false;
     return OpenSubject(flags.model, flags, other, given);
   }
   if (IsPlanFile(name)) return OpenSubject(name, flags, other, given);
-  return Usage(fmt::format("found arm \"{}\", expected vendor, unfused, reference, onnxruntime, openvino or a plan", name));
+  return Usage(fmt::format("found arm \"{}\", expected vendor, own, unfused, reference, onnxruntime, openvino or a plan", name));
 }
 
 Result<ArmState> OpenPeer(const std::string& name, const Flags& flags, const Subject& own,
@@ -160,7 +164,7 @@ Status Run(const Flags& flags, const CompareFlags& compare) {
 void AddCompare(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   auto compare = std::make_shared<CompareFlags>();
   AddModel(app, flags, "MODEL|PLAN");
-  app.add_option("--against", compare->against, "vendor, unfused, reference, onnxruntime, openvino or a plan; several with commas");
+  app.add_option("--against", compare->against, "vendor, own, unfused, reference, onnxruntime, openvino or a plan; several with commas");
   app.add_option("--min-speedup", compare->min_speedup, "exit 1 below this speedup against any arm");
   app.add_option("--tolerance", flags.tolerance, "largest error, as a part of the output's scale");
   AddBuildFlags(app, flags);
