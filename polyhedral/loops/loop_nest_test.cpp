@@ -138,6 +138,10 @@ TEST(LoopNest, RefusesWhatBreaksARule) {
   EXPECT_NE(body("parallel i = 0:8 { y[i] = x[i + 1] }").find("not shown to lie"),
             std::string::npos);
   EXPECT_EQ(body("parallel i = 0:8 { y[i] = x[i + 1]{6 - i >= 0} }"), "ok");
+  EXPECT_EQ(body("parallel i = 0:8 { for r = 0:min(2, i + 1) { y[i] = x[floor((i - r)/2)] } }"), "ok");
+  EXPECT_NE(body("parallel i = 0:8 { for r = 0:min(2, i + 2) { y[i] = x[floor((i - r)/2)] } }")
+                .find("not shown to lie"),
+            std::string::npos);
   EXPECT_NE(body("parallel i = 0:8 { x[i] = y[i] }").find("input"), std::string::npos);
   EXPECT_NE(body("for i = 0:8 { y[i] = x[i] }").find("every rank"), std::string::npos);
   EXPECT_EQ(body("single { y[0] = x[0] } barrier"), "ok");

@@ -81,6 +81,16 @@ int64_t Ranges::LowerBound(const Affine& e, int& budget) const {
   const auto attempt = [&](const Affine& smaller) {
     if (best < 0) best = std::max(best, LowerBound(smaller, budget));
   };
+  // A floor is monotone: what elimination shows of its dividend bounds it too.
+  for (const Affine::Term& term : e.terms()) {
+    if (!term.dividend || best >= 0) continue;
+    const bool rising = term.coefficient > 0;
+    const Affine dividend = rising ? *term.dividend : -*term.dividend;
+    const int64_t least = LowerBound(dividend, budget);
+    if (least <= Of(dividend).lo || least == kMax) continue;
+    const int64_t floor = rising ? FloorDiv(least, term.divisor) : FloorDiv(-least, term.divisor);
+    attempt(e - FloorDiv(*term.dividend, term.divisor) * term.coefficient + term.coefficient * floor);
+  }
   for (size_t i = order_.size(); i-- > 0;) {
     const Var v = order_[i];
     const int64_t k = e.CoefficientOf(v);
