@@ -37,7 +37,8 @@ Status Run(const Flags& flags) {
   WEFT_TRY(auto given, LoadNamedInputs(flags));
   WEFT_TRY(Subject subject, OpenSubject(flags.model, flags, session, given));
   WEFT_TRY(auto inputs, InputsFor(subject, flags, given));
-  BoundRun run(subject, inputs);
+  WEFT_TRY(auto bound, BoundRun::Open(*subject.executor, subject.specialization, inputs));
+  BoundRun& run = *bound;
   WEFT_TRY(tuner::MeasureOptions options, MeasureOptionsOf(flags));
   const tuner::Arm arm = tuner::TimedArm(subject.name, [&] { return run(); });
   WEFT_TRY(auto samples, tuner::Interleave(std::span(&arm, 1), options));
@@ -48,7 +49,7 @@ Status Run(const Flags& flags) {
     if (b.kind == plan::BufferKind::kWeight) weight_bytes += b.bytes;
   if (flags.json) {
     Json shapes;
-    for (const InputSpec& spec : InputsOf(subject)) shapes[spec.name] = spec.shape;
+    for (const TensorSpec& spec : InputsOf(subject)) shapes[spec.name] = spec.shape;
     PrintJson({{"schema", 1}, {"threads", subject.executor->threads()},
                {"target", weft::Print(subject.executor->plan().target)}, {"shapes", shapes}, {"runs", s.samples},
                {"latency_us", {{"min", s.min}, {"p50", s.p50}, {"p90", s.p90}, {"p95", s.p95}, {"p99", s.p99}, {"mean", s.mean}}},

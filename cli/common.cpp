@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -68,9 +69,23 @@ void AddBuildFlags(CLI::App& app, Flags& flags) {
 
 void AddDataFlags(CLI::App& app, Flags& flags) {
   app.add_option("--inputs", flags.inputs, "F.npz with arrays named as the inputs");
-  app.add_option("--input", flags.input, "NAME=F.npy, repeatable");
-  app.add_option("--data", flags.data, "an ONNX test_data_set folder");
+  app.add_option("--input", flags.input, "NAME=F.npy, or an image: NAME=F.png, NAME=F.jpg; repeatable");
+  app.add_option("--mean", flags.image.mean, "of images: (pixel - mean) * scale; one number or one per channel; default 0")
+      ->delimiter(',');
+  app.add_option("--scale", flags.image.scale, "of images; default 1")->delimiter(',');
+  app.add_option("--layout", flags.image.layout, "of images: nchw (default), nhwc, chw, hwc")
+      ->check(CLI::IsMember({"nchw", "nhwc", "chw", "hwc"}));
+  app.add_option("--data", flags.data, "an ONNX test_data_set folder: input_K.pb, output_K.pb");
   app.add_option("--seed", flags.seed, "for inputs that are generated");
+}
+
+void AddAccuracyFlags(CLI::App& app, Flags& flags) {
+  app.add_option("--expected", flags.expected, "F.npz with what the outputs should be, by name");
+  app.add_option("--tolerance", flags.tolerance, "largest error, as a part of the output's scale; default 1e-4")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--rtol", flags.rtol, "by element instead: |y - expected| <= atol + rtol * |expected|")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--atol", flags.atol, "likewise; either is 0 unless given")->check(CLI::NonNegativeNumber);
 }
 
 void AddMeasureFlags(CLI::App& app, Flags& flags) {
@@ -87,6 +102,11 @@ Result<tuner::MeasureOptions> MeasureOptionsOf(const Flags& flags) {
     WEFT_TRY(options.seconds, ParseDuration(flags.duration));
   }
   return options;
+}
+
+Json AccuracyJson(const driver::Accuracy& a) {
+  const auto finite = [](double v) { return std::isfinite(v) ? Json(v) : Json(nullptr); };
+  return {{"max_abs", finite(a.max_abs)}, {"max_rel", finite(a.max_rel)}, {"max_ulp", finite(a.max_ulp)}, {"within", a.within}};
 }
 
 Json StepCounts(const plan::Specialization& s) {

@@ -15,6 +15,8 @@
 #include "base/cache/tuning_db.h"
 #include "base/status.h"
 #include "base/tensor.h"
+#include "cli/image.h"
+#include "driver/accuracy.h"
 #include "driver/options.h"
 #include "plan/plan.h"
 #include "tuner/measure.h"
@@ -32,11 +34,13 @@ struct Flags {
   std::vector<std::string> shapes, dims, profiles;
   std::string inputs, data, expected;
   std::vector<std::string> input;
+  ImageFlags image;
   uint64_t seed = 0;
   std::string output, cache_dir, budget, force, dump;
   std::vector<std::string> allow;
   bool strict = false;
   double tolerance = 1e-4;
+  std::optional<double> rtol, atol;
   std::string duration;
   int64_t runs = 0, warmup = -1;
   std::string model;  // the positional
@@ -47,7 +51,8 @@ using Verb = void (*)(CLI::App& app, Flags& flags, std::function<Status()>& run)
 
 void AddGeneralFlags(CLI::App& app, Flags& flags);      // --json --quiet --log
 void AddBuildFlags(CLI::App& app, Flags& flags);        // --target --shape … --budget --force …
-void AddDataFlags(CLI::App& app, Flags& flags);         // --inputs --input --data --seed
+void AddDataFlags(CLI::App& app, Flags& flags);         // --inputs --input --data --seed --mean --scale --layout
+void AddAccuracyFlags(CLI::App& app, Flags& flags);     // --expected --tolerance --rtol --atol
 void AddMeasureFlags(CLI::App& app, Flags& flags);      // --duration --runs --warmup
 void AddModel(CLI::App& app, Flags& flags, const char* what);
 
@@ -70,6 +75,8 @@ Result<double> ParseDuration(const std::string& text);
 Result<std::pair<std::string, Shape>> ParseShapeFlag(const std::string& text);
 
 Result<tuner::MeasureOptions> MeasureOptionsOf(const Flags& flags);
+// NaN and infinities, which JSON has no words for, are null.
+Json AccuracyJson(const driver::Accuracy& accuracy);
 Json StepCounts(const plan::Specialization& specialization);
 
 // A plan file begins with its magic; everything else is taken for a model.

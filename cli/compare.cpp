@@ -71,7 +71,7 @@ Result<ArmState> OpenPeer(const std::string& name, const Flags& flags, const Sub
 
 Status AddArm(std::string name, Subject subject, const std::vector<Tensor>& inputs, std::vector<ArmState>& arms) {
   ArmState arm{.name = std::move(name), .subject = std::make_unique<Subject>(std::move(subject))};
-  arm.run = std::make_unique<BoundRun>(*arm.subject, inputs);
+  WEFT_TRY(arm.run, BoundRun::Open(*arm.subject->executor, arm.subject->specialization, inputs));
   arms.push_back(std::move(arm));
   return {};
 }
@@ -81,14 +81,19 @@ Result<std::vector<Tensor>> Reference(const Flags& flags, const Session& session
   driver::BuildOptions options = session.options;
   if (IsPlanFile(flags.model)) return Unsupported("a plan alone has no reference").Try("compare the model instead");
   const auto specs = InputsOf(own);
-  for (const InputSpec& spec : specs) options.shapes.emplace_back(spec.name, spec.shape);
+  for (const TensorSpec& spec : specs) options.shapes.emplace_back(spec.name, spec.shape);
   WEFT_TRY(driver::Module module, driver::Open(flags.model, options));
   return driver::RunReference(module.graph, inputs);
 }
 
-Json AccuracyJson(const driver::Accuracy& a) {
-  const auto finite = [](double v) { return std::isfinite(v) ? Json(v) : Json(nullptr); };
-  return {{"max_abs", finite(a.max_abs)}, {"max_rel", finite(a.max_rel)}, {"max_ulp", finite(a.max_ulp)}, {"within", a.within}};
+// Values that were given take the place of the reference, but only for all outputs at once.
+Result<std::vector<Tensor>> AllOf(Expected expected) {
+  std::vector<Tensor> all;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (!expected[i]) return Usage(fmt::format("expected values are given, but none for output {}", i));
+    all.push_back(*std::move(expected[i]));
+  }
+  return all;
 }
 
 Status Measure(const Flags& flags, std::vector<ArmState>& arms) {
@@ -120,7 +125,9 @@ Status Run(const Flags& flags, const CompareFlags& compare) {
     WEFT_TRY(Subject subject, OpenArm(name, flags, session, given));
     WEFT_TRY(AddArm(name, std::move(subject), inputs, arms));
   }
-  WEFT_TRY(auto reference, Reference(flags, session, *arms[0].subject, inputs));
+  WEFT_TRY(auto expected, LoadExpected(flags, OutputsOf(*arms[0].subject)));
+  WEFT_TRY(auto reference, expected.empty() ? Reference(flags, session, *arms[0].subject, inputs)
+                                            : AllOf(std::move(expected)));
   WEFT_TRY(Measure(flags, arms));
 
   Json json{{"schema", 1}, {"arms", Json::array()}, {"kernels", Json::array()}, {"speedup", Json::object()},
@@ -139,7 +146,7 @@ Status Run(const Flags& flags, const CompareFlags& compare) {
     } else {
       outputs = arm.run->outputs();
     }
-    const driver::Accuracy a = driver::CompareOutputs(outputs, reference, flags.tolerance);
+    const driver::Accuracy a = driver::CompareOutputs(outputs, reference, ToleranceOf(flags));
     json["accuracy"][arm.name] = AccuracyJson(a);
     if (&arm == &arms[0]) accurate = a.within;
     std::string speed;
@@ -166,9 +173,9 @@ void AddCompare(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   AddModel(app, flags, "MODEL|PLAN");
   app.add_option("--against", compare->against, "vendor, own, unfused, reference, onnxruntime, openvino or a plan; several with commas");
   app.add_option("--min-speedup", compare->min_speedup, "exit 1 below this speedup against any arm");
-  app.add_option("--tolerance", flags.tolerance, "largest error, as a part of the output's scale");
   AddBuildFlags(app, flags);
   AddDataFlags(app, flags);
+  AddAccuracyFlags(app, flags);
   AddMeasureFlags(app, flags);
   run = [&flags, compare] {
     MeasureByDefault(flags);

@@ -3,29 +3,95 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <filesystem>
 
+#include "cli/image.h"
 #include "cli/npz.h"
+#include "driver/pipeline.h"
+#include "graph/onnx/tensor_file.h"
+#include "plan/file.h"
 
 namespace weft::cli {
+namespace {
+
+// The files PREFIX_K.pb of a test_data_set, by K.
+Result<std::map<size_t, std::string>> NumberedFiles(const std::string& folder, std::string_view prefix) {
+  std::map<size_t, std::string> files;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with(prefix) || !name.ends_with(".pb")) continue;
+    const char *first = name.data() + prefix.size(), *last = name.data() + name.size() - 3;
+    size_t k = 0;
+    if (auto [stop, code] = std::from_chars(first, last, k); code != std::errc() || stop != last)
+      return Invalid(fmt::format("found {}, expected a number behind {}", name, prefix)).At(folder);
+    files[k] = it->path().string();
+  }
+  if (error) return Invalid(error.message()).At(folder);
+  return files;
+}
+
+// In the model's order, which is what a test_data_set counts by.
+Result<std::vector<std::string>> InputNames(const std::string& path) {
+  std::vector<std::string> names;
+  if (IsPlanFile(path)) {
+    WEFT_TRY(const plan::Plan plan, plan::ReadPlan(path));
+    const plan::Specialization& s = plan.specializations.at(0);
+    for (plan::BufferId id : s.inputs) names.push_back(s.buffers[id.index].name);
+  } else {
+    WEFT_TRY(const graph::Graph graph, driver::Import(path));
+    for (graph::ValueId v : graph.inputs) names.push_back(graph[v].name);
+  }
+  return names;
+}
+
+Status LoadDataInputs(const Flags& flags, std::map<std::string, Tensor>& given) {
+  WEFT_TRY(const auto files, NumberedFiles(flags.data, "input_"));
+  WEFT_TRY(const auto names, InputNames(flags.model));
+  for (const auto& [k, file] : files) {
+    if (k >= names.size()) return Usage(fmt::format("found input {}, the network has {}", k, names.size())).At(file);
+    WEFT_TRY(given[names[k]], graph::ReadOnnxTensor(file));
+  }
+  return {};
+}
+
+Result<Tensor> ReadInputFile(const Flags& flags, const std::string& file) {
+  if (!IsImageName(file)) return ReadNpy(file);
+  WEFT_TRY(const Pixels pixels, ReadImage(file));
+  return ImageTensor(pixels, flags.image);
+}
+
+// Numbers of any precision can be compared; everything else must be of the output's own type.
+Status CheckComparable(const TensorSpec& output, const Tensor& expected) {
+  if (output.dtype == expected.dtype() || (IsFloat(output.dtype) && IsFloat(expected.dtype()))) return {};
+  return Usage(fmt::format("found {}, the output is {}", DtypeName(expected.dtype()), DtypeName(output.dtype)))
+      .At(fmt::format("expected values of \"{}\"", output.name));
+}
+
+}  // namespace
 
 Result<std::map<std::string, Tensor>> LoadNamedInputs(const Flags& flags) {
   std::map<std::string, Tensor> given;
+  if (!flags.data.empty()) WEFT_TRY(LoadDataInputs(flags, given));
   if (!flags.inputs.empty()) {
-    WEFT_TRY(given, ReadNpz(flags.inputs));
+    WEFT_TRY(auto arrays, ReadNpz(flags.inputs));
+    for (auto& [name, tensor] : arrays) given[name] = std::move(tensor);
   }
   for (const std::string& text : flags.input) {
     const size_t equals = text.find('=');
-    if (equals == text.npos) return Usage(fmt::format("--input {}: expected NAME=F.npy", text));
-    WEFT_TRY(given[text.substr(0, equals)], ReadNpy(text.substr(equals + 1)));
+    if (equals == text.npos || equals == 0)
+      return Usage(fmt::format("--input {}: expected NAME=F.npy, NAME=F.png or NAME=F.jpg", text));
+    WEFT_TRY(given[text.substr(0, equals)], ReadInputFile(flags, text.substr(equals + 1)));
   }
   return given;
 }
 
-Result<std::vector<Tensor>> GatherInputs(const Flags& flags, const std::vector<InputSpec>& specs,
+Result<std::vector<Tensor>> GatherInputs(const Flags& flags, const std::vector<TensorSpec>& specs,
                                          const std::map<std::string, Tensor>& given,
                                          const std::vector<Tensor>& generated) {
   for (const auto& [name, tensor] : given)
-    if (std::none_of(specs.begin(), specs.end(), [&](const InputSpec& s) { return s.name == name; }))
+    if (std::none_of(specs.begin(), specs.end(), [&](const TensorSpec& s) { return s.name == name; }))
       return Usage(fmt::format("the network has no input \"{}\"", name));
   std::vector<Tensor> inputs;
   std::string made;
@@ -45,6 +111,34 @@ Result<std::vector<Tensor>> GatherInputs(const Flags& flags, const std::vector<I
   }
   if (!made.empty()) Progress(flags, fmt::format("weft: generated from seed {}: {}", flags.seed, made));
   return inputs;
+}
+
+Result<Expected> LoadExpected(const Flags& flags, const std::vector<TensorSpec>& outputs) {
+  Expected expected;
+  if (!flags.data.empty()) {
+    WEFT_TRY(const auto files, NumberedFiles(flags.data, "output_"));
+    if (!files.empty()) expected.resize(outputs.size());
+    for (const auto& [k, file] : files) {
+      if (k >= outputs.size()) return Usage(fmt::format("found output {}, the network has {}", k, outputs.size())).At(file);
+      WEFT_TRY(expected[k], graph::ReadOnnxTensor(file));
+    }
+  }
+  if (!flags.expected.empty()) {
+    WEFT_TRY(auto arrays, ReadNpz(flags.expected));
+    expected.resize(outputs.size());
+    for (auto& [name, tensor] : arrays) {
+      const auto it = std::find_if(outputs.begin(), outputs.end(), [&](const TensorSpec& s) { return s.name == name; });
+      if (it == outputs.end()) return Usage(fmt::format("the network has no output \"{}\"", name)).At(flags.expected);
+      expected[static_cast<size_t>(it - outputs.begin())] = std::move(tensor);
+    }
+  }
+  for (size_t i = 0; i < expected.size(); ++i)
+    if (expected[i]) WEFT_TRY(CheckComparable(outputs[i], *expected[i]));
+  return expected;
+}
+
+driver::Tolerance ToleranceOf(const Flags& flags) {
+  return {flags.tolerance, flags.rtol, flags.atol};
 }
 
 }  // namespace weft::cli

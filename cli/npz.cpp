@@ -105,8 +105,8 @@ void SwapBytes(Tensor& t) {
 }
 
 // Column-major elements in row-major order.
-Tensor FromFortran(const Tensor& t) {
-  Tensor out(t.dtype(), t.shape());
+Result<Tensor> FromFortran(const Tensor& t) {
+  WEFT_TRY(Tensor out, Tensor::Allocate(t.dtype(), t.shape()));
   const auto size = static_cast<size_t>(SizeBytes(t.dtype()));
   const auto* from = static_cast<const std::byte*>(t.data());
   auto* to = static_cast<std::byte*>(out.mutable_data());
@@ -164,7 +164,7 @@ Result<Tensor> ParseNpy(std::string_view bytes, const std::string& where) {
   if (header.descr[0] == '>') SwapBytes(t);
   if (type->dtype == Dtype::kBool)
     for (int64_t i = 0; i < elems; ++i) t.mutable_as<uint8_t>()[i] = t.as<uint8_t>()[i] != 0;
-  return header.fortran && header.shape.size() > 1 ? FromFortran(t) : t;
+  return header.fortran && header.shape.size() > 1 ? FromFortran(t) : Result<Tensor>(std::move(t));
 }
 
 Result<Tensor> ReadNpy(const std::string& path) {

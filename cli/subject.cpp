@@ -18,6 +18,12 @@ bool Fits(const plan::Specialization& s, const std::map<std::string, Tensor>& gi
   return true;
 }
 
+std::vector<TensorSpec> SpecsOf(const plan::Specialization& s, const std::vector<plan::BufferId>& ids) {
+  std::vector<TensorSpec> specs;
+  for (plan::BufferId id : ids) specs.push_back({s.buffers[id.index].name, s.buffers[id.index].dtype, s.buffers[id.index].shape});
+  return specs;
+}
+
 }  // namespace
 
 Result<Subject> OpenSubject(const std::string& path, const Flags& flags, Session& session,
@@ -45,40 +51,41 @@ Result<Subject> OpenSubject(const std::string& path, const Flags& flags, Session
   return subject;
 }
 
-std::vector<InputSpec> InputsOf(const Subject& subject) {
-  std::vector<InputSpec> specs;
-  for (plan::BufferId id : subject.spec().inputs) {
-    const plan::Buffer& b = subject.spec().buffers[id.index];
-    specs.push_back({b.name, b.dtype, b.shape});
-  }
-  return specs;
-}
+std::vector<TensorSpec> InputsOf(const Subject& subject) { return SpecsOf(subject.spec(), subject.spec().inputs); }
+std::vector<TensorSpec> OutputsOf(const Subject& subject) { return SpecsOf(subject.spec(), subject.spec().outputs); }
 
 Result<std::vector<Tensor>> InputsFor(const Subject& subject, const Flags& flags,
                                       const std::map<std::string, Tensor>& given) {
-  const std::vector<InputSpec> specs = InputsOf(subject);
+  const std::vector<TensorSpec> specs = InputsOf(subject);
   std::vector<Tensor> generated;
   if (!subject.graph.inputs.empty()) {
     WEFT_TRY(generated, driver::GenerateInputs(subject.graph, flags.seed));
   } else {
     // A plan does not say what its integers index, so they are 0 or 1.
-    for (size_t i = 0; i < specs.size(); ++i)
-      generated.push_back(driver::GenerateTensor(specs[i].dtype, specs[i].shape, flags.seed * 1000003 + i, 2));
+    for (size_t i = 0; i < specs.size(); ++i) {
+      WEFT_TRY(Tensor input, driver::GenerateTensor(specs[i].dtype, specs[i].shape, flags.seed * 1000003 + i, 2));
+      generated.push_back(std::move(input));
+    }
   }
   return GatherInputs(flags, specs, given, generated);
 }
 
-BoundRun::BoundRun(Subject& subject, const std::vector<Tensor>& inputs) : subject_(subject) {
-  for (const Tensor& t : inputs) in_.push_back(t.data());
-  for (plan::BufferId id : subject.spec().outputs) {
-    const plan::Buffer& b = subject.spec().buffers[id.index];
-    outputs_.emplace_back(b.dtype, b.shape);
+Result<std::unique_ptr<BoundRun>> BoundRun::Open(executor::Executor& executor, size_t specialization,
+                                                 const std::vector<Tensor>& inputs) {
+  std::unique_ptr<BoundRun> run(new BoundRun(executor, specialization));
+  for (const Tensor& t : inputs) run->in_.push_back(t.data());
+  const plan::Specialization& s = executor.plan().specializations.at(specialization);
+  for (const TensorSpec& spec : SpecsOf(s, s.outputs)) {
+    auto output = Tensor::Allocate(spec.dtype, spec.shape);
+    if (!output.ok()) return std::move(output.status()).At(fmt::format("output \"{}\"", spec.name));
+    run->outputs_.push_back(*std::move(output));
   }
-  for (Tensor& t : outputs_) out_.push_back(t.mutable_data());
+  for (Tensor& t : run->outputs_) run->out_.push_back(t.mutable_data());
+  return run;
 }
 
 Status BoundRun::operator()(std::vector<executor::StepTime>* times) {
-  return subject_.executor->Run(subject_.specialization, in_, out_, nullptr, times);
+  return executor_.Run(specialization_, in_, out_, nullptr, times);
 }
 
 }  // namespace weft::cli

@@ -28,7 +28,8 @@ struct Subject {
 // A model is built under the session's options, a plan is read. Shapes of `given` arrays bind inputs.
 Result<Subject> OpenSubject(const std::string& path, const Flags& flags, Session& session,
                             const std::map<std::string, Tensor>& given);
-std::vector<InputSpec> InputsOf(const Subject& subject);
+std::vector<TensorSpec> InputsOf(const Subject& subject);
+std::vector<TensorSpec> OutputsOf(const Subject& subject);
 // Given arrays, and generated ones for the rest.
 Result<std::vector<Tensor>> InputsFor(const Subject& subject, const Flags& flags,
                                       const std::map<std::string, Tensor>& given);
@@ -36,12 +37,19 @@ Result<std::vector<Tensor>> InputsFor(const Subject& subject, const Flags& flags
 // Buffers that are bound once, so that a measured run neither allocates nor copies.
 class BoundRun {
  public:
-  BoundRun(Subject& subject, const std::vector<Tensor>& inputs);
+  // `executor` and the memory of `inputs` (the specialization's, in order) must outlive it. kLimit if
+  // there is no memory for the outputs.
+  static Result<std::unique_ptr<BoundRun>> Open(executor::Executor& executor, size_t specialization,
+                                                const std::vector<Tensor>& inputs);
+  // times: see Executor::Run.
   Status operator()(std::vector<executor::StepTime>* times = nullptr);
   const std::vector<Tensor>& outputs() const { return outputs_; }
 
  private:
-  Subject& subject_;
+  BoundRun(executor::Executor& executor, size_t specialization) : executor_(executor), specialization_(specialization) {}
+
+  executor::Executor& executor_;
+  size_t specialization_;
   std::vector<Tensor> outputs_;
   std::vector<const void*> in_;
   std::vector<void*> out_;

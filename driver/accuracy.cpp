@@ -16,7 +16,7 @@ double Spacing(Dtype dtype, double value) {
   return std::ldexp(1.0, std::max(exponent - 1, least) - bits);
 }
 
-void CompareFloats(const Tensor& y, const Tensor& ref, double tolerance, Accuracy& a) {
+void CompareFloats(const Tensor& y, const Tensor& ref, const Tolerance& tolerance, Accuracy& a) {
   double scale = 0, worst = 0;
   for (int64_t i = 0; i < y.elems(); ++i)
     if (const double r = ElemAsDouble(ref, i); std::isfinite(r)) scale = std::max(scale, std::abs(r));
@@ -30,17 +30,19 @@ void CompareFloats(const Tensor& y, const Tensor& ref, double tolerance, Accurac
       continue;
     }
     worst = std::max(worst, std::abs(v - r));
+    if (tolerance.by_element())
+      a.within = a.within && std::abs(v - r) <= tolerance.atol.value_or(0) + tolerance.rtol.value_or(0) * std::abs(r);
     a.max_ulp = std::max(a.max_ulp, std::abs(v - r) / Spacing(y.dtype(), r));
   }
   a.max_abs = std::max(a.max_abs, worst);
   const double relative = worst == 0 ? 0 : worst / std::max(scale, std::numeric_limits<double>::min());
   a.max_rel = std::max(a.max_rel, relative);
-  if (!(worst <= tolerance * scale)) a.within = a.within && worst == 0;
+  if (!tolerance.by_element()) a.within = a.within && (worst == 0 || worst <= tolerance.of_scale * scale);
 }
 
 }  // namespace
 
-Accuracy CompareOutputs(std::span<const Tensor> outputs, std::span<const Tensor> reference, double tolerance) {
+Accuracy CompareOutputs(std::span<const Tensor> outputs, std::span<const Tensor> reference, const Tolerance& tolerance) {
   Accuracy a;
   if (outputs.size() != reference.size()) a.within = false;
   for (size_t k = 0; k < std::min(outputs.size(), reference.size()); ++k) {
@@ -53,7 +55,7 @@ Accuracy CompareOutputs(std::span<const Tensor> outputs, std::span<const Tensor>
       for (int64_t i = 0; i < y.elems(); ++i) {
         const double difference = std::abs(ElemAsDouble(y, i) - ElemAsDouble(ref, i));
         a.max_abs = std::max(a.max_abs, difference);
-        a.within = a.within && difference == 0;
+        a.within = a.within && ElemAsInt(y, i) == ElemAsInt(ref, i);
       }
     }
   }

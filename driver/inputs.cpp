@@ -51,8 +51,8 @@ int64_t IndexBound(const graph::Graph& graph, const std::vector<std::vector<grap
 
 }  // namespace
 
-Tensor GenerateTensor(Dtype dtype, const Shape& shape, uint64_t seed, int64_t index_bound) {
-  Tensor t(dtype, shape);
+Result<Tensor> GenerateTensor(Dtype dtype, const Shape& shape, uint64_t seed, int64_t index_bound) {
+  WEFT_TRY(Tensor t, Tensor::Allocate(dtype, shape));
   std::mt19937_64 random(seed);
   // The distributions of the standard library differ between implementations; these don't.
   for (int64_t i = 0; i < t.elems(); ++i) {
@@ -75,7 +75,8 @@ Result<std::vector<Tensor>> GenerateInputs(const graph::Graph& graph, uint64_t s
           .Try(fmt::format("--shape {}=…", value.name));
     if (*value.dtype == Dtype::kString)
       return Usage(fmt::format("input \"{}\" holds strings, which are not generated", value.name));
-    inputs.push_back(GenerateTensor(*value.dtype, *shape, seed * 1000003 + i, IndexBound(graph, consumers, graph.inputs[i])));
+    WEFT_TRY(Tensor input, GenerateTensor(*value.dtype, *shape, seed * 1000003 + i, IndexBound(graph, consumers, graph.inputs[i])));
+    inputs.push_back(std::move(input));
   }
   return inputs;
 }

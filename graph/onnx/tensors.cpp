@@ -54,8 +54,8 @@ const char* FieldFor(Dtype dtype) {
 }
 
 // Elements of `bytes` in the tensor's own memory: aligned, and free of the file's.
-Tensor CopyOf(Dtype dtype, const Shape& shape, const void* data) {
-  Tensor tensor(dtype, shape);
+Result<Tensor> CopyOf(Dtype dtype, const Shape& shape, const void* data) {
+  WEFT_TRY(Tensor tensor, Tensor::Allocate(dtype, shape));
   if (tensor.bytes() == 0) return tensor;
   std::memcpy(tensor.mutable_data(), data, static_cast<size_t>(tensor.bytes()));
   if (dtype == Dtype::kBool) {  // any byte but 0 is true
@@ -209,7 +209,7 @@ Result<Tensor> TensorOf(const TensorProto& proto, ExternalFiles& files) {
   if (found != elems)
     return Invalid(fmt::format("found {} elements, expected {} for {}{}", found, elems,
                                DtypeName(dtype), Print(shape)));
-  Tensor tensor(dtype, shape);
+  WEFT_TRY(Tensor tensor, Tensor::Allocate(dtype, shape));
   WEFT_TRY(FillTyped(proto, tensor));
   return tensor;
 }
