@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -56,19 +55,14 @@ Status Failed(const std::string& path, std::string_view what) {
 }
 
 // A regular file as u8; links are refused, since blobs come with models from strangers.
-Result<Tensor> MapFile(const std::string& path) {
+Result<Tensor> ReadBlob(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return Failed(path, "can't read the blob");
-  struct stat info = {};
-  const bool regular = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0;
-  const size_t bytes = info.st_size;
-  void* memory = regular ? ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+  Result<Tensor> bytes = ReadBytes(fd);
   ::close(fd);
-  if (!regular) return Invalid("expected a regular file that is not empty").At(path);
-  if (memory == MAP_FAILED) return Limit("no memory to map the blob").At(path);
-  std::shared_ptr<const void> owner(
-      memory, [bytes](const void* p) { ::munmap(const_cast<void*>(p), bytes); });
-  return Tensor::Borrow(Dtype::kU8, {static_cast<int64_t>(bytes)}, std::move(owner), memory);
+  if (!bytes.ok()) return std::move(bytes.status()).At(path);
+  if (bytes->elems() == 0) return Invalid("expected a file that is not empty").At(path);
+  return bytes;
 }
 
 }  // namespace
@@ -136,7 +130,7 @@ Result<BlobStore> BlobStore::Load(const std::string& directory) {
   while (const dirent* entry = ::readdir(listing.get())) {
     const std::string hash = entry->d_name;
     if (!IsHash(hash)) continue;
-    WEFT_TRY(Tensor bytes, MapFile(fmt::format("{}/{}", directory, hash)));
+    WEFT_TRY(Tensor bytes, ReadBlob(fmt::format("{}/{}", directory, hash)));
     store.blobs_.emplace(hash, Blob{std::move(bytes), std::make_shared<std::atomic<bool>>(false)});
   }
   return store;

@@ -31,7 +31,7 @@ class BlobStore {
   std::vector<std::string> Hashes() const;
   size_t size() const { return blobs_.size(); }
 
-  // FILE.blobs/<hash>; Load maps the files and checks each hash on first use. No blobs, no
+  // FILE.blobs/<hash>; Load reads the files and checks each hash on first use. No blobs, no
   // directory: one that does not exist loads as empty.
   Status Save(const std::string& directory) const;
   static Result<BlobStore> Load(const std::string& directory);

@@ -59,6 +59,16 @@ TEST_F(BlobTest, LaterWritesDoNotReachTheStore) {
   EXPECT_TRUE(*store.Get(hash, Dtype::kF32, {2, 3}) == Numbers());
 }
 
+TEST_F(BlobTest, FilesCutLaterDoNotReachTheStore) {
+  BlobStore store;
+  const std::string hash = store.Put(Numbers());
+  ASSERT_TRUE(store.Save(directory_).ok());
+  const Result<BlobStore> loaded = BlobStore::Load(directory_);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().ToString();
+  fs::resize_file(fs::path(directory_) / hash, 0);
+  EXPECT_TRUE(*loaded->Get(hash, Dtype::kF32, {2, 3}) == Numbers());
+}
+
 TEST_F(BlobTest, NothingIsStoredOfNothing) {
   BlobStore store;
   const std::string hash = store.Put(Tensor(Dtype::kF32, {0, 4}));

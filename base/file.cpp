@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -135,6 +136,31 @@ Result<std::string> ReadFile(const std::string& path, int64_t limit_bytes) {
   } catch (const std::exception&) {
     return Limit(fmt::format("no memory for the {} bytes of the file", info.st_size)).At(path);
   }
+}
+
+Result<Tensor> ReadBytes(int fd) {
+  struct stat info = {};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return Invalid("not a regular file");
+  const int64_t bytes = info.st_size;
+  if (bytes == 0) return Tensor(Dtype::kU8, {0});
+  // A file can say that it is larger than any disk.
+  const int64_t machine = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
+  void* memory = bytes > machine ? MAP_FAILED
+                                 : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    return Limit(fmt::format("no memory for the {} bytes of the file", bytes));
+  std::shared_ptr<const void> owner(
+      memory, [bytes](const void* p) { ::munmap(const_cast<void*>(p), bytes); });
+  for (int64_t at = 0; at < bytes;) {
+    const ssize_t got = ::pread(fd, static_cast<char*>(memory) + at, bytes - at, at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Invalid(fmt::format("can't be read: {}", std::strerror(errno)));
+    if (got == 0)
+      return Invalid(fmt::format("ends at byte {} of {}: it was cut meanwhile", at, bytes));
+    at += got;
+  }
+  return Tensor::Borrow(Dtype::kU8, {bytes}, std::move(owner), memory);
 }
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "base/tensor.h"
 
 namespace weft {
 
@@ -21,5 +22,9 @@ Status WriteFileAtomically(const std::string& path, std::string_view content,
 
 // Reads a regular file of at most `limit_bytes`.
 Result<std::string> ReadFile(const std::string& path, int64_t limit_bytes = int64_t{1} << 34);
+
+// The bytes of an open regular file as u8, page-aligned. They are read: what is mapped would change
+// after it was checked when somebody writes to the file, and fault when somebody cuts it.
+Result<Tensor> ReadBytes(int fd);
 
 }  // namespace weft

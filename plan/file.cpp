@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -20,7 +18,6 @@ namespace {
 constexpr std::string_view kMagic = "WEFTPLAN";
 constexpr int64_t kAlign = 64;
 constexpr uint32_t kMaxSections = 8;
-constexpr int64_t kMaxFileBytes = int64_t{1} << 40;
 
 struct Section {
   char name[16];
@@ -141,14 +138,6 @@ class Reader {
   size_t end_ = 0;  // of what was read so far
 };
 
-struct Mapping {
-  void* data = nullptr;
-  size_t bytes = 0;
-  ~Mapping() {
-    if (data) munmap(data, bytes);
-  }
-};
-
 }  // namespace
 
 Result<std::string> SerializePlan(const Plan& plan) {
@@ -202,23 +191,14 @@ Status WritePlan(const Plan& plan, const std::string& path) {
 Result<Plan> ReadPlan(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused, not waited for
   if (fd < 0) return Invalid(std::strerror(errno)).At(path);
-  struct stat info;
-  auto mapping = std::make_shared<Mapping>();
-  const bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
-  if (regular && info.st_size > 0 && info.st_size <= kMaxFileBytes) {
-    mapping->bytes = static_cast<size_t>(info.st_size);
-    void* data = mmap(nullptr, mapping->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    mapping->data = data == MAP_FAILED ? nullptr : data;
-  }
+  const Result<Tensor> bytes = ReadBytes(fd);
   close(fd);
-  if (!regular) return Invalid("not a regular file").At(path);
-  if (info.st_size > kMaxFileBytes) return Limit(fmt::format("a file of {} bytes", info.st_size)).At(path);
-  if (!mapping->data) return Invalid("an empty file, or one that can't be mapped").At(path);
-  return Reader({static_cast<const std::byte*>(mapping->data), mapping->bytes}, mapping, path).Run();
+  if (!bytes.ok()) return Status(bytes.status()).At(path);
+  return Reader(bytes->raw(), std::make_shared<Tensor>(*bytes), path).Run();
 }
 
 Result<Plan> ReadPlan(std::span<const std::byte> bytes, const std::string& name) {
-  // Blobs view the bytes, so the plan keeps a copy of them that is aligned like a mapped file.
+  // Blobs view the bytes, so the plan keeps a copy of them that is aligned like a file's.
   WEFT_TRY(Tensor copy, Tensor::Allocate(Dtype::kU8, {static_cast<int64_t>(bytes.size())}));
   if (!bytes.empty()) std::memcpy(copy.mutable_data(), bytes.data(), bytes.size());
   auto owner = std::make_shared<Tensor>(std::move(copy));

@@ -7,7 +7,8 @@
 // weight, nest and tensor attribute). A blob's bytes have no section: the table names their hash, which
 // names the blob too, so the bulk of a file is hashed once. Every byte is covered by a hash that is
 // checked on load; all offsets and structure are validated again, since an unkeyed hash is no trust
-// boundary. The file is mapped; weights are used in place.
+// boundary. The file is read, not mapped, so that
+// what was checked stays so whatever becomes of the file; weights are used in place.
 #pragma once
 
 #include <cstddef>

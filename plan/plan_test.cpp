@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 #include <random>
 
 #include "plan/file.h"
@@ -80,6 +81,19 @@ TEST(Plan, EveryTruncationAndAnyTailIsNoticed) {
     ASSERT_FALSE(ReadPlan(std::as_bytes(std::span(bytes).first(n)), "t").ok()) << n;
   const std::string longer = bytes + std::string(1, '\0');
   EXPECT_FALSE(ReadPlan(std::as_bytes(std::span(longer)), "t").ok());
+}
+
+TEST(Plan, AFileCutWhileItIsUsedChangesNothing) {
+  const std::string path = ::testing::TempDir() + "weft_plan_cut_while_used.plan";
+  const Plan plan = SmallPlan();
+  ASSERT_TRUE(WritePlan(plan, path).ok());
+  const auto read = ReadPlan(path);
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  ASSERT_FALSE(read->blobs.Hashes().empty());
+  std::filesystem::resize_file(path, 0);
+  EXPECT_EQ(*SerializePlan(*read), *SerializePlan(plan));
+  EXPECT_FALSE(ReadPlan(path).ok());
+  std::filesystem::remove(path);
 }
 
 // A right hash does not make a plan right: structure is checked on its own.

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/file.h"
 #include "base/text.h"
 
 namespace weft::graph {
@@ -60,7 +60,7 @@ Status Refused(const std::string& location, int error) {
                              link ? "links are not followed" : std::strerror(error)));
 }
 
-Result<ExternalBytes> Map(int fd, const std::string& location) {
+Result<Tensor> Read(int fd, const std::string& location) {
   struct stat info{};
   if (fstat(fd, &info) != 0) return Refused(location, errno);
   if (!S_ISREG(info.st_mode))
@@ -70,18 +70,14 @@ Result<ExternalBytes> Map(int fd, const std::string& location) {
                                info.st_nlink))
         .Try("copy the file: one of the names may lie outside the model's folder");
   }
-  const auto size = static_cast<size_t>(info.st_size);
-  if (size == 0) return ExternalBytes{std::make_shared<int>(0), {}};
-  void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (data == MAP_FAILED) return Refused(location, errno);
-  std::shared_ptr<const void> owner(data,
-                                    [size](const void* p) { munmap(const_cast<void*>(p), size); });
-  return ExternalBytes{owner, {static_cast<const std::byte*>(data), size}};
+  Result<Tensor> bytes = ReadBytes(fd);
+  if (bytes.ok()) return bytes;
+  return std::move(bytes.status()).Because(fmt::format("external data {}", PrintString(location)));
 }
 
 }  // namespace
 
-Result<ExternalBytes> ExternalFiles::Open(const std::string& location) {
+Result<Tensor> ExternalFiles::Open(const std::string& location) {
   if (const auto found = open_.find(location); found != open_.end()) return found->second;
   WEFT_TRY(const auto parts, Components(location));
   if (folder_.empty())
@@ -97,7 +93,7 @@ Result<ExternalBytes> ExternalFiles::Open(const std::string& location) {
     at = Descriptor(openat(at.get(), parts[i].c_str(), flags));
     if (at.get() < 0) return Refused(location, errno);
   }
-  WEFT_TRY(auto bytes, Map(at.get(), location));
+  WEFT_TRY(auto bytes, Read(at.get(), location));
   open_.emplace(location, bytes);
   return bytes;
 }

@@ -72,6 +72,17 @@ TEST_F(External, Reads) {
   EXPECT_EQ(odd[FindValue(odd, "w")].constant.elems(), 3);
 }
 
+TEST_F(External, FilesThatGoAwayLaterChangeNothing) {
+  const Graph g = Good(Model({{"location", "w.bin"}, {"offset", "8"}}), folder_);
+  const Graph h = Good(Model({{"location", "sub/w.bin"}}), folder_);
+  fs::resize_file(folder_ / "w.bin", 0);
+  fs::remove(folder_ / "sub" / "w.bin");
+  EXPECT_EQ(ElemAsDouble(g[FindValue(g, "w")].constant, 2), 4);
+  EXPECT_EQ(ElemAsDouble(h[FindValue(h, "w")].constant, 2), 2);
+  Refused({{"location", "w.bin"}}, "which has 0");
+  Refused({{"location", "sub/w.bin"}}, "No such file");
+}
+
 TEST_F(External, Bounds) {
   Refused({{"location", "w.bin"}, {"offset", "56"}}, "which has 64");
   Refused({{"location", "w.bin"}, {"offset", "65"}}, "which has 64");

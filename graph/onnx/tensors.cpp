@@ -149,19 +149,19 @@ Result<Tensor> FromFile(const TensorProto& proto, Dtype dtype, const Shape& shap
   if (dtype == Dtype::kString) return Invalid("strings can't be external data");
   if (length && *length != want)
     return Invalid(fmt::format("external data has {} bytes, expected {}", *length, want));
-  WEFT_TRY(const auto file, files.Open(*location));
-  const auto size = static_cast<int64_t>(file.bytes.size());
+  WEFT_TRY(const Tensor file, files.Open(*location));
+  const int64_t size = file.elems();
   const int64_t from = offset.value_or(0);
   if (from > size || want > size - from) {
     return Invalid(fmt::format("external data wants bytes {} to {} + {} of {}, which has {}", from,
                                from, want, PrintString(*location), size));
   }
-  const std::byte* data = file.bytes.data() + from;
+  const std::byte* data = file.raw().data() + from;
   const bool aligned = reinterpret_cast<uintptr_t>(data) %
                            static_cast<uintptr_t>(std::max<int64_t>(SizeBytes(dtype), 1)) ==
                        0;
   if (want == 0 || !aligned || dtype == Dtype::kBool) return CopyOf(dtype, shape, data);
-  return Tensor::Borrow(dtype, shape, file.owner, data);
+  return Tensor::Borrow(dtype, shape, std::make_shared<const Tensor>(file), data);
 }
 
 }  // namespace
