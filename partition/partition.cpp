@@ -13,6 +13,7 @@
 #include "partition/candidate.h"
 #include "partition/clusters.h"
 #include "partition/layouts.h"
+#include "partition/ranks.h"
 
 namespace weft::partition {
 namespace {
@@ -31,7 +32,7 @@ class Partitioner {
   Partitioner(const graph::Graph& graph, const NodeComprehensions& nodes, const Target& target,
               Pricer& pricer, const PartitionOptions& options)
       : graph_(graph), nodes_(nodes), target_(target), pricer_(pricer), options_(options), facts_(graph),
-        sets_(facts_), kind_(graph.nodes.size(), Implementation::kOwn) {}
+        ranks_(CanonicalRanks(graph)), sets_(facts_), kind_(graph.nodes.size(), Implementation::kOwn) {}
 
   Result<Grouping> Run() {
     layouts_ = PlanLayouts(graph_);
@@ -108,9 +109,12 @@ class Partitioner {
   struct Merge {
     double gain;
     int32_t a, b;  // b reads from a
+    int32_t rank_a, rank_b;
     std::vector<NodeId> nodes;
-    // The best gain first; ties by position, so that the order of merges is the same everywhere.
-    bool operator<(const Merge& o) const { return std::tuple(gain, -a, -b) < std::tuple(o.gain, -o.a, -o.b); }
+    // The best gain first; ties by rank, so that the order of merges is the same everywhere.
+    bool operator<(const Merge& o) const {
+      return std::tuple(gain, -rank_a, -rank_b) < std::tuple(o.gain, -o.rank_a, -o.rank_b);
+    }
   };
 
   void Consider(int32_t a, int32_t b) {
@@ -125,7 +129,13 @@ class Partitioner {
     const double gain = pa->us + pb->us - fused->us;
     if (gain <= 0)
       return Refuse(nodes, {Reason::kEstimatedSlower, fmt::format("{:.2f} > {:.2f} us", fused->us, pa->us + pb->us)});
-    queue_.push({gain, a, b, std::move(nodes)});
+    queue_.push({gain, a, b, RankOf(a), RankOf(b), std::move(nodes)});
+  }
+
+  int32_t RankOf(int32_t set) const {
+    int32_t least = INT32_MAX;
+    for (NodeId n : sets_.Members(set)) least = std::min(least, ranks_[n.index]);
+    return least;
   }
 
   bool IsOwn(int32_t set) const { return kind_[set] == Implementation::kOwn; }
@@ -165,8 +175,10 @@ class Partitioner {
 
   // Each set of nodes that a library could do: kept by the library where that is cheaper.
   void OfferToLibrary() {
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      const NodeId anchor(i);
+    std::vector<NodeId> anchors(graph_.nodes.size());
+    for (size_t i = 0; i < anchors.size(); ++i) anchors[ranks_[i]] = NodeId(i);
+    for (const NodeId anchor : anchors) {
+      const size_t i = anchor.index;
       if (kind_[i] == Implementation::kView || kind_[i] == Implementation::kVendor) continue;
       const auto nodes = fallback::LongestMatch(graph_, anchor, fallback::Library::kOnednn);
       if (nodes.empty() || std::any_of(nodes.begin(), nodes.end(), [&](NodeId n) {
@@ -286,6 +298,7 @@ class Partitioner {
   Pricer& pricer_;
   const PartitionOptions& options_;
   GraphFacts facts_;
+  const std::vector<int32_t> ranks_;
   Clusters sets_;
   std::map<ValueId, Layout> layouts_;
   std::vector<Implementation> kind_;

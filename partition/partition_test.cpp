@@ -1,0 +1,307 @@
+// Which nodes become one kernel, why others don't, and that neither depends on order or names.
+#include "partition/partition.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+#include "graph/edit.h"
+#include "graph/infer.h"
+#include "partition/layouts.h"
+
+namespace weft::partition {
+namespace {
+
+using graph::Graph;
+using graph::NodeId;
+using graph::ValueId;
+
+Graph Parsed(const std::string& text) {
+  auto graph = graph::ParseGraph(text, "test.graph", BlobStore());
+  EXPECT_TRUE(graph.ok()) << graph.status().ToString();
+  EXPECT_TRUE(graph::InferShapes(*graph).ok());
+  return *std::move(graph);
+}
+
+NodeComprehensions ComprehensionsOf(const Graph& graph) {
+  NodeComprehensions c{.of = std::vector<std::vector<tc::Alternative>>(graph.nodes.size()),
+                       .refusals = std::vector<std::optional<Refusal>>(graph.nodes.size())};
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    auto alternatives = tc::ToTc(graph, NodeId(i));
+    if (alternatives.yes())
+      c.of[i] = *std::move(alternatives);
+    else
+      c.refusals[i] = alternatives.refusal();
+  }
+  return c;
+}
+
+// Any kernel costs the same, so that all fuses that may.
+struct Flat : Pricer {
+  Price Own(const tc::Program&) override { return {.us = 1}; }
+  Price Call(const fallback::LibraryCall&) override { return {.us = 100}; }
+};
+
+// A kernel costs the square of its statements, so that nothing fuses.
+struct Square : Flat {
+  Price Own(const tc::Program& p) override {
+    return {.us = static_cast<double>(p.statements.size() * p.statements.size())};
+  }
+};
+
+Result<Grouping> Grouped(const Graph& graph, Pricer&& pricer = Flat(),
+                         const PartitionOptions& options = {.vendor = false},
+                         const Target& target = {}) {
+  auto grouping = Partition(graph, ComprehensionsOf(graph), target, pricer, options);
+  if (!grouping.ok()) return grouping;
+  const Status verified = Verify(*grouping, graph);
+  EXPECT_TRUE(verified.ok()) << verified.ToString();
+  auto again = ParseGrouping(Print(*grouping, graph), "again", graph);
+  EXPECT_TRUE(again.ok()) << again.status().ToString();
+  EXPECT_EQ(again.ok() ? Print(*again, graph) : "", Print(*grouping, graph));
+  return grouping;
+}
+
+std::set<std::string> ReasonsOf(const Result<Grouping>& grouping) {
+  EXPECT_TRUE(grouping.ok()) << grouping.status().ToString();
+  std::set<std::string> reasons;
+  for (const Refused& r : grouping->refused) reasons.emplace(ReasonName(r.refusal.reason));
+  return reasons;
+}
+
+const std::set<std::string> kNone;
+std::set<std::string> Only(std::string reason) { return {std::move(reason)}; }
+
+const std::string kChain =
+    "graph g (x: f32[4, 8]) -> (c) {\na = Relu(x)\nb = Exp(a)\nc = Tanh(b)\n}";
+const std::string kSoftmax = "graph g (x: f32[4, 1000]) -> (b) {\na = Relu(x)\nb = Softmax(a)\n}";
+
+TEST(Partition, FusesWhatIsLegalAndPays) {
+  const auto fused = Grouped(Parsed(kChain));
+  EXPECT_EQ(ReasonsOf(fused), kNone);
+  ASSERT_EQ(fused->groups.size(), 1u);
+  EXPECT_EQ(fused->groups[0].members.size(), 3u);
+  EXPECT_EQ(Grouped(Parsed(kChain), Flat(), {.fuse = false, .vendor = false})->groups.size(), 3u);
+}
+
+TEST(Partition, EstimatedSlower) {
+  const auto grouping = Grouped(Parsed(kChain), Square());
+  EXPECT_EQ(ReasonsOf(grouping), Only("estimated_slower"));
+  EXPECT_EQ(grouping->groups.size(), 3u);
+}
+
+TEST(Partition, TwoContractions) {
+  EXPECT_EQ(ReasonsOf(Grouped(Parsed("graph g (x: f32[4, 8], v: f32[8, 8], w: f32[8, 8]) -> (b) {\n"
+                                     "a = MatMul(x, v)\nb = MatMul(a, w)\n}"))),
+            Only("two_contractions"));
+}
+
+TEST(Partition, NoCommonSpace) {
+  EXPECT_EQ(ReasonsOf(Grouped(Parsed("graph g (x: f32[4, 8], v: f32[8, 8]) -> (b) {\n"
+                                     "a = MatMul(x, v)\nb = Softmax(a)\n}"))),
+            Only("no_common_space"));
+}
+
+TEST(Partition, HaloRedundancy) {
+  EXPECT_EQ(ReasonsOf(Grouped(Parsed("graph g (x: f32[1, 4, 8, 8]) -> (b) {\na = Relu(x)\n"
+                                     "b = MaxPool(a) {kernel_shape = [3, 3]}\n}"))),
+            Only("halo_redundancy"));
+}
+
+TEST(Partition, OpaqueAccess) {
+  EXPECT_EQ(ReasonsOf(Grouped(Parsed("graph g (x: f32[4, 8], i: i64[2]) -> (b) {\na = Relu(x)\n"
+                                     "b = Gather(a, i)\n}"))),
+            Only("opaque_access"));
+}
+
+TEST(Partition, ReductionMismatch) {
+  EXPECT_EQ(
+      ReasonsOf(Grouped(Parsed(
+          "graph g (x: f32[4, 8]) -> (b) {\nrow: i64[1] = const(1)\ncolumn: i64[1] = const(0)\n"
+          "a = ReduceSum(x, row)\nb = ReduceMax(a, column)\n}"))),
+      Only("reduction_mismatch"));
+}
+
+TEST(Partition, Limits) {
+  EXPECT_EQ(ReasonsOf(Grouped(Parsed(kChain), Flat(), {.vendor = false, .max_statements = 2})),
+            Only("too_many_statements"));
+  EXPECT_EQ(ReasonsOf(Grouped(Parsed("graph g (x: f32[4], y: f32[4], z: f32[4]) -> (b) {\n"
+                                     "a = Add(x, y)\nb = Add(a, z)\n}"),
+                              Flat(), {.vendor = false, .max_arguments = 3})),
+            Only("too_many_arguments"));
+  EXPECT_EQ(ReasonsOf(Grouped(Parsed(kSoftmax), Flat(), {.vendor = false}, {.l2_bytes = 4000})),
+            Only("footprint_too_large"));
+  EXPECT_EQ(ReasonsOf(Grouped(Parsed(kSoftmax))), kNone);
+}
+
+// a and y alone would close a cycle through the pooling between them.
+TEST(Partition, NotConvex) {
+  const auto grouping =
+      Grouped(Parsed("graph g (x: f32[1, 4, 8, 8]) -> (y) {\na = Relu(x)\n"
+                     "p = MaxPool(a) {kernel_shape = [3, 3], pads = [1, 1, 1, 1]}\n"
+                     "y = Add(a, p)\n}"));
+  EXPECT_TRUE(ReasonsOf(grouping).contains("not_convex"));
+  EXPECT_EQ(grouping->groups.size(), 2u);
+}
+
+TEST(Partition, Forced) {
+  const Graph graph =
+      Parsed("graph g (x: f32[16, 64], w: f32[64, 32]) -> (a) {\na = MatMul(x, w)\n}");
+  const auto grouping = Grouped(graph, Flat(), {.force = PartitionOptions::Force::kVendor});
+  ASSERT_TRUE(grouping.ok()) << grouping.status().ToString();
+  ASSERT_EQ(grouping->groups[0].implementation, Implementation::kVendor);
+  ASSERT_EQ(grouping->groups[0].rivals.size(), 1u);
+  EXPECT_EQ(grouping->groups[0].rivals[0].refusal->reason, Reason::kForced);
+  EXPECT_EQ(Grouped(graph, Flat(), {})->groups[0].implementation, Implementation::kOwn);
+}
+
+TEST(Partition, NoComprehension) {
+  const Graph native = Parsed("graph g (x: f32[8]) -> (i) {\ni = NonZero(x)\n}");
+  EXPECT_EQ(ComprehensionsOf(native).refusals[0]->reason, Reason::kNoComprehension);
+  EXPECT_EQ(Grouped(native)->groups[0].implementation, Implementation::kNative);
+  const auto both =
+      Grouped(Parsed("graph g () -> (a, b) {\na = RandomUniform() {shape = [2]}\nb = "
+                     "RandomNormal() {shape = [2]}\n}"));
+  EXPECT_EQ(both.status().code(), Code::kUnsupported);
+  EXPECT_NE(both.status().what().find("2 node(s) cannot be built"), std::string::npos);
+  EXPECT_NE(both.status().what().find("RandomNormal"), std::string::npos);
+}
+
+TEST(Partition, ImagesHaveChannelsLastInside) {
+  const Graph graph = Parsed(
+      "graph g (x: f32[1, 4, 8, 8], w: f32[4, 4, 1, 1]) -> (y) {\na = Conv(x, w)\nb = Relu(a)\n"
+      "s: i64[2] = const(1, -1)\nc = Reshape(b, s)\ny = Tanh(c)\n}");
+  const auto layouts = PlanLayouts(graph);
+  EXPECT_EQ(Print(layouts.at(graph::FindValue(graph, "a"))), "acdb");
+  // Reshapes, inputs and outputs are of plain memory.
+  EXPECT_EQ(layouts.size(), 1u);
+  const Layout plain = Layout::Plain(4), last = Layout::Permuted(std::vector<int32_t>{0, 2, 3, 1});
+  EXPECT_TRUE(SamePlaces(plain, last, {1, 4, 1, 1}));
+  EXPECT_FALSE(SamePlaces(plain, last, {1, 4, 1, 2}));
+}
+
+TEST(Partition, VerifyFindsWrongGroupings) {
+  const Graph graph = Parsed(kChain);
+  const Grouping right = *Grouped(graph, Square());
+  const auto broken = [&](auto&& change) {
+    Grouping wrong = right;
+    change(wrong.groups);
+    return Verify(wrong, graph).what();
+  };
+  using Groups = std::vector<Group>&;
+  EXPECT_EQ(broken([](Groups g) { g.pop_back(); }), "in no group");
+  EXPECT_EQ(broken([](Groups g) { g[1].members.clear(); }), "group \"b\" is empty");
+  EXPECT_EQ(broken([](Groups g) { g[1].name = g[0].name; }), "two groups are called \"a\"");
+  EXPECT_EQ(broken([](Groups g) { g[1].members.push_back(g[0].members[0]); }),
+            "in \"a\" and in \"b\"");
+  EXPECT_EQ(broken([](Groups g) { std::swap(g[0], g[1]); }),
+            "group \"b\" runs before \"a\", whose \"a\" it reads");
+}
+
+// Elementwise, reducing and gathering nodes over 4x8 tensors, wired at random.
+Graph RandomDag(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
+  Graph graph{.name = "dag"};
+  std::vector<ValueId> values = {graph::AddInput(graph, "x", Dtype::kF32, {4, 8}),
+                                 graph::AddInput(graph, "y", Dtype::kF32, {4, 8})};
+  const ValueId weight = graph::AddInput(graph, "w", Dtype::kF32, {8, 8});
+  constexpr graph::Op kOne[] = {graph::Op::kRelu, graph::Op::kTanh, graph::Op::kSoftmax};
+  constexpr graph::Op kTwo[] = {graph::Op::kAdd, graph::Op::kMul, graph::Op::kSub};
+  for (size_t i = 0, count = 4 + below(12); i < count; ++i) {
+    const ValueId a = values[below(values.size())], b = values[below(values.size())];
+    const std::string name = "v" + std::to_string(i);
+    const size_t kind = below(7);
+    if (kind == 6)
+      values.push_back(graph::AddNode(graph, graph::Op::kMatMul, {a, weight}, name));
+    else if (kind < 3)
+      values.push_back(graph::AddNode(graph, kOne[kind], {a}, name));
+    else
+      values.push_back(graph::AddNode(graph, kTwo[kind - 3], {a, b}, name));
+  }
+  graph.outputs = {values.back(), values[values.size() / 2]};
+  if (graph.outputs[0] == graph.outputs[1] ||
+      graph[graph.outputs[1]].kind == graph::ValueKind::kInput)
+    graph.outputs.pop_back();
+  graph::DropDead(graph);
+  EXPECT_TRUE(graph::InferShapes(graph).ok());
+  return graph;
+}
+
+// The same network in another topological order, its inner values renamed; `now[i]` is where node i
+// has gone.
+Graph Shuffled(const Graph& graph, uint64_t seed, std::vector<size_t>& now) {
+  std::mt19937_64 random(seed);
+  std::vector<bool> placed(graph.nodes.size());
+  std::vector<NodeId> order;
+  while (order.size() < graph.nodes.size()) {
+    std::vector<NodeId> ready;
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      const bool is_ready = std::ranges::all_of(graph.nodes[i].inputs, [&](ValueId v) {
+        return !v.valid() || !graph[v].producer.valid() || placed[graph[v].producer.index];
+      });
+      if (!placed[i] && is_ready) ready.emplace_back(i);
+    }
+    order.push_back(ready[random() % ready.size()]);
+    placed[order.back().index] = true;
+  }
+  now.resize(order.size());
+  for (size_t k = 0; k < order.size(); ++k) now[order[k].index] = k;
+  Graph other = graph::Clone(graph);
+  graph::Reorder(other, order);
+  std::vector<size_t> names(other.values.size());
+  for (size_t i = 0; i < names.size(); ++i) names[i] = i;
+  std::ranges::shuffle(names, random);
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (other.values[i].kind == graph::ValueKind::kComputed)
+      other.values[i].name = "n" + std::to_string(names[i]);
+  }
+  return other;
+}
+
+using Sets = std::set<std::set<size_t>>;
+
+Sets SetsOf(const Grouping& grouping) {
+  Sets sets;
+  for (const Group& group : grouping.groups) {
+    std::set<size_t> set;
+    for (const Member& m : group.members) set.insert(static_cast<size_t>(m.node.index));
+    sets.insert(std::move(set));
+  }
+  return sets;
+}
+
+Sets Moved(const Sets& sets, const std::vector<size_t>& now) {
+  Sets moved;
+  for (const auto& set : sets) {
+    std::set<size_t> there;
+    for (const size_t n : set) there.insert(now[n]);
+    moved.insert(std::move(there));
+  }
+  return moved;
+}
+
+TEST(Partition, SameGroupsWhateverTheOrderAndTheNames) {
+  int failures = 0;
+  for (uint64_t seed = 1; seed <= 150 && failures < 3; ++seed) {
+    const Graph graph = RandomDag(seed);
+    std::vector<size_t> now;
+    const Graph other = Shuffled(graph, seed + 1000, now);
+    const Target target;
+    for (const bool flat : {true, false}) {
+      const auto groups = [&](const Graph& g) {
+        return flat ? Grouped(g) : Grouped(g, RooflinePricer(target));
+      };
+      const auto a = groups(graph), b = groups(other);
+      ASSERT_TRUE(a.ok() && b.ok()) << a.status().ToString() << b.status().ToString();
+      const bool same = Moved(SetsOf(*a), now) == SetsOf(*b);
+      EXPECT_TRUE(same) << "seed " << seed << "\n" << Print(*a, graph) << Print(*b, other);
+      failures += !same;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft::partition
