@@ -127,7 +127,7 @@ Result<Target> ParseTarget(std::string_view text) {
   Target target;
   target.kind = kind == "cpu" ? TargetKind::kCpu : TargetKind::kCuda;
   WEFT_TRY(target.isa, ParseIsa(target.kind, name.substr(std::min(colon + 1, name.size()))));
-  if (settings.empty()) {
+  if (settings.empty() && target.kind == TargetKind::kCpu) {
     target.threads = UsableThreads();
     ReadCaches(target);
   }

@@ -26,7 +26,8 @@ struct Target {
 // "cpu", "cpu:native", "cpu:x86-64-v3", "cpu:x86-64-v4", "cuda:sm_90". `cpu` is cpu:native. Threads
 // come from the cgroup quota and the affinity mask. An ISA that this machine lacks can be compiled
 // for but not run. What Print gives reads back as the same target; without its `threads=`, threads
-// and caches are this machine's.
+// and caches of a CPU are this machine's, and those of a CUDA target, which runs elsewhere, the
+// defaults.
 Result<Target> ParseTarget(std::string_view text);
 std::string Print(const Target& target);  // "cpu:x86-64-v4 threads=2"; caches only if not default
 Result<Target> HostTarget();

@@ -24,6 +24,7 @@ TEST(Target, ReadsBack) {
   }
   EXPECT_EQ(Print(Target{.isa = Isa::kX86V4, .threads = 2}), "cpu:x86-64-v4 threads=2");
   EXPECT_EQ(Print(Target{.l1_bytes = 49152}), "cpu:x86-64-v3 threads=1 l1=49152");
+  EXPECT_EQ(Print(*ParseTarget("cuda:sm_90")), "cuda:sm_90 threads=1");  // on every machine
 }
 
 TEST(Target, Host) {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/check.h"
-#include "codegen/llvm/emit.h"
+#include "driver/kernels.h"
 #include "driver/stages.h"
 #include "fallback/execute.h"
 #include "plan/memory.h"
@@ -33,7 +33,7 @@ class Assembler {
     BlobStore unused;
     plan_.model_hash = Sha256(graph::Print(graph_, unused)).Hex();
     plan_.weft = "weft 0.1.0";
-    plan_.codegen = codegen::CodegenIdentity();
+    WEFT_TRY(plan_.codegen, CodegenIdentity(plan_.target));
     plan_.libraries = fallback::LibraryVersion(fallback::Library::kOnednn);
     for (ValueId v : graph_.inputs) {
       WEFT_TRY(BufferId b, ActivationOf(v));
@@ -108,9 +108,7 @@ class Assembler {
   }
 
   Status FillOwn(const Group& group, plan::Step& step) {
-    loops::LoopNest nest = module_.nests.at(group.name);
-    // A symbol that tells nests apart, so that plans of several shapes can be merged.
-    nest.name += "_" + Sha256(loops::Print(nest)).Hex().substr(0, 8);
+    const loops::LoopNest nest = WithSymbol(module_.nests.at(group.name));
     GroupProgram p;
     WEFT_TRY(FillGroupProgram(module_, group, p));
     const size_t inputs = p.extracted.inputs.size();
@@ -129,12 +127,9 @@ class Assembler {
     step.kind = plan::StepKind::kOwn;
     step.params = p.extracted.program.params;
     step.kernel = plan::KernelId(plan_.kernels.size());
-    plan_.kernels.push_back({.name = nest.name, .loops = loops::Print(nest),
-                             .rank_scratch_bytes = loops::RankScratchBytes(nest),
-                             .team_scratch_bytes = loops::TeamScratchBytes(nest)});
-    plan::Kernel& kernel = plan_.kernels.back();
-    kernel.key = plan::KernelKey(kernel, plan_.target.isa, plan_.codegen);
-    plan_.blobs.Put(plan::TextBlob(plan_.kernels.back().loops));
+    WEFT_TRY(plan::Kernel kernel, MakeKernel(nest, plan_.target, plan_.codegen));
+    plan_.blobs.Put(plan::TextBlob(kernel.loops));
+    plan_.kernels.push_back(std::move(kernel));
     return {};
   }
 

@@ -6,26 +6,12 @@
 #include <mutex>
 #include <thread>
 
-#include "codegen/llvm/emit.h"
+#include "driver/kernels.h"
 #include "driver/module_cache.h"
 #include "driver/pipeline.h"
-#include "polyhedral/loops/loop_nest.h"
 
 namespace weft::driver {
 namespace {
-
-Result<std::vector<uint8_t>> Compile(const plan::Kernel& kernel, const Target& target) {
-  WEFT_TRY(loops::LoopNest nest, loops::Parse(kernel.loops, kernel.name + ".loops"));
-  WEFT_TRY(loops::Verify(nest));
-  // The key is what a cache trusts, so it is never taken from a plan.
-  if (kernel.rank_scratch_bytes != loops::RankScratchBytes(nest) ||
-      kernel.team_scratch_bytes != loops::TeamScratchBytes(nest) ||
-      plan::KernelKey(kernel, target.isa, codegen::CodegenIdentity()) != kernel.key)
-    return Invalid("its key does not belong to its nest on this compiler").At("kernel " + kernel.name)
-        .Try("build the plan again");
-  WEFT_TRY(auto code, codegen::EmitMachineCode(nest, target));
-  return std::move(code.shared_object);
-}
 
 // Dumping is for seeing the stages at work, so it takes no short cut.
 Status AdvanceThroughCache(Module& module, const BuildOptions& options) {
@@ -65,21 +51,22 @@ Result<Built> Build(const std::string& path, const BuildOptions& options,
 
 Result<std::unique_ptr<executor::Executor>> MakeExecutor(plan::Plan plan, const FileCache* cache, int32_t threads) {
   return executor::Executor::Load(std::move(plan), {.threads = static_cast<uint32_t>(std::max(threads, 0)),
-                                                    .cache = cache, .compiler = Compile});
+                                                    .cache = cache, .compiler = CompileKernel});
 }
 
 Status CompileKernels(const plan::Plan& plan, const FileCache* cache) {
-  if (!cache || plan.target.kind != TargetKind::kCpu) return {};
+  if (!cache) return {};
+  const std::string_view kind = CodeKind(plan.target);
   std::atomic<size_t> next{0};
   std::mutex mutex;
   Status first;
   const auto work = [&] {
     for (size_t i = next++; i < plan.kernels.size(); i = next++) {
       const plan::Kernel& kernel = plan.kernels[i];
-      if (cache->PathOf("so", kernel.key)) continue;
-      auto code = Compile(kernel, plan.target);
+      if (cache->PathOf(kind, kernel.key)) continue;
+      auto code = CompileKernel(kernel, plan.target);
       if (code.ok()) {
-        cache->Put("so", kernel.key, {reinterpret_cast<const char*>(code->data()), code->size()});
+        cache->Put(kind, kernel.key, {reinterpret_cast<const char*>(code->data()), code->size()});
       } else {
         const std::lock_guard lock(mutex);
         if (first.ok()) first = std::move(code.status());

@@ -26,7 +26,7 @@ Result<Built> Build(const std::string& path, const BuildOptions& options,
 // Kernels that the cache lacks are compiled from their nests.
 Result<std::unique_ptr<executor::Executor>> MakeExecutor(plan::Plan plan, const FileCache* cache, int32_t threads);
 
-// Puts the machine code of every kernel into the cache, with two threads. Without a cache, nothing.
+// Puts the machine code of every kernel into the cache, by all usable threads. Without a cache, nothing.
 Status CompileKernels(const plan::Plan& plan, const FileCache* cache);
 
 }  // namespace weft::driver

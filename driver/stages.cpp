@@ -8,6 +8,7 @@
 #include "driver/evaluate.h"
 #include "fallback/match.h"
 #include "partition/candidate.h"
+#include "polyhedral/cuda/map.h"
 
 namespace weft::driver {
 
@@ -27,14 +28,40 @@ Status MakeComprehensions(Module& module, const BuildOptions&) {
   return {};
 }
 
+namespace {
+
+// On CUDA a step that is no kernel runs on the host, between two copies: --strict has none of that.
+Status RefuseHostSteps(const Module& module) {
+  std::vector<std::string> found;
+  for (const Group& group : module.grouping.groups)
+    if (group.implementation == Implementation::kNative)
+      found.push_back(fmt::format("{}: {}", graph::Describe(module.graph, group.members[0].node),
+                                  WhyNative(module, group)));
+  if (found.empty()) return {};
+  return Unsupported(fmt::format("{} node(s) would run on the host: {}", found.size(), fmt::join(found, "; ")))
+      .Try("build without --strict");
+}
+
+}  // namespace
+
+std::string WhyNative(const Module& module, const Group& group) {
+  const auto& refusal = module.comprehensions.refusals[group.members[0].node.index];
+  return refusal ? fmt::format("{} ({})", ReasonText(refusal->reason), refusal->detail)
+                 : std::string(ReasonText(Reason::kNoComprehension));
+}
+
 Status MakeGroups(Module& module, const BuildOptions& options) {
+  partition::PartitionOptions how = options.partition;
+  const bool is_cuda = options.target.kind == TargetKind::kCuda;
+  if (is_cuda && how.force == partition::PartitionOptions::Force::kVendor)
+    return Unsupported("no library is called on CUDA, found force vendor").Try("--force own, or none");
+  how.vendor = how.vendor && !is_cuda;  // oneDNN computes on the host
   partition::RooflinePricer pricer(options.target);
-  WEFT_TRY(module.grouping, partition::Partition(module.graph, module.comprehensions, options.target,
-                                                 pricer, options.partition));
+  WEFT_TRY(module.grouping,
+           partition::Partition(module.graph, module.comprehensions, options.target, pricer, how));
+  if (is_cuda && how.strict) WEFT_TRY(RefuseHostSteps(module));
   // Where an arm is forced, or there is no library, there is nothing to choose between.
-  const partition::PartitionOptions& p = options.partition;
-  if (options.budget_s > 0 && p.vendor && p.fuse && p.force == partition::PartitionOptions::Force::kNone &&
-      options.target.kind == TargetKind::kCpu) {
+  if (options.budget_s > 0 && how.vendor && how.fuse && how.force == partition::PartitionOptions::Force::kNone) {
     WEFT_TRY(MeasureGroups(module, options));
   }
   return partition::Verify(module.grouping, module.graph);
@@ -57,18 +84,46 @@ Status FillGroupProgram(const Module& module, const Group& group, GroupProgram& 
   return {};
 }
 
+namespace {
+
+void LogRefusals(const Group& group, const std::vector<Refusal>& refusals) {
+  for (const Refusal& r : refusals)
+    WEFT_LOG(kInfo, "driver", "{}: {} {}", group.name, ReasonName(r.reason), r.detail);
+}
+
+// The widest of the choices made for a grid, or the forced one, which later stages check and map.
+Status ChooseForCuda(Module& module, const Group& group, const GroupProgram& p, const polyhedral::Choice* forced) {
+  if (forced) {
+    module.choices[group.name] = *forced;
+    return {};
+  }
+  WEFT_TRY(auto scheduled, polyhedral::MapToCuda(p.request));
+  LogRefusals(group, scheduled.refusals);
+  WEFT_LOG(kInfo, "driver", "{}: mapped as {}, {} at once", group.name,
+           polyhedral::CudaMappingName(scheduled.mapped.mapping), scheduled.mapped.width);
+  module.choices[group.name] = std::move(scheduled.choice);
+  module.schedules[group.name] = std::move(scheduled.tree);
+  module.nests[group.name] = std::move(scheduled.mapped.nest);
+  return {};
+}
+
+}  // namespace
+
 Status MakeChoices(Module& module, const BuildOptions& options) {
   for (const Group& group : module.grouping.groups) {
     if (group.implementation != Implementation::kOwn) continue;
     GroupProgram p;
     WEFT_TRY(FillGroupProgram(module, group, p));
     const auto forced = options.forced_choices.find(group.name);
+    if (module.target.kind == TargetKind::kCuda) {
+      WEFT_TRY(ChooseForCuda(module, group, p, forced == options.forced_choices.end() ? nullptr : &forced->second));
+      continue;
+    }
     // The whole schedule is tried here, so that the choice on record is one that is legal and lowers.
     WEFT_TRY(auto scheduled, polyhedral::Schedule(p.request, forced == options.forced_choices.end()
                                                                  ? nullptr
                                                                  : &forced->second));
-    for (const Refusal& r : scheduled.refusals)
-      WEFT_LOG(kInfo, "driver", "{}: {} {}", group.name, ReasonName(r.reason), r.detail);
+    LogRefusals(group, scheduled.refusals);
     WEFT_LOG(kDebug, "driver", "{}: isl {:.1f} ms", group.name, scheduled.isl_ms);
     module.choices[group.name] = std::move(scheduled.choice);
     module.schedules[group.name] = std::move(scheduled.tree);
@@ -107,8 +162,12 @@ Status MakeLoops(Module& module, const BuildOptions&) {
     if (!legal.yes())
       return Invalid(fmt::format("{}: {}", ReasonName(legal.refusal().reason), legal.refusal().detail))
           .At(group.name);
-    WEFT_TRY(module.nests[group.name],
-             polyhedral::Lower(p.request, module.choices[group.name], tree));
+    WEFT_TRY(loops::LoopNest nest, polyhedral::Lower(p.request, module.choices[group.name], tree));
+    if (module.target.kind == TargetKind::kCuda) {
+      WEFT_TRY(auto mapped, polyhedral::MapNest(nest));
+      nest = std::move(mapped.nest);
+    }
+    module.nests[group.name] = std::move(nest);
   }
   return {};
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -20,6 +21,9 @@ Status MakeLoops(Module& module, const BuildOptions& options);           // sche
 Status MakeCalls(Module& module, const BuildOptions& options);           // groups -> call
 Status MakePlan(Module& module, const BuildOptions& options);            // everything -> plan
 Status DumpIfAsked(const Module& module, const BuildOptions& options);
+
+// Why no kernel of our own computes a native group.
+std::string WhyNative(const Module& module, const partition::Group& group);
 
 // graph::Evaluator for constant folding.
 Result<std::vector<Tensor>> EvaluateForFolding(const graph::Graph& graph, const graph::Node& node,

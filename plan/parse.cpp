@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstring>
 #include <map>
@@ -68,15 +69,40 @@ class Parser {
     return lexer_.Expect(")");
   }
 
+  Status Scratch(Kernel& k) {
+    WEFT_TRY(lexer_.Expect("rank_scratch"));
+    WEFT_TRY(k.rank_scratch_bytes, Count());
+    WEFT_TRY(lexer_.Expect("team_scratch"));
+    WEFT_TRY(k.team_scratch_bytes, Count());
+    return {};
+  }
+
+  Status Extents(std::array<int64_t, 3>& extents) {
+    for (size_t i = 0; i < extents.size(); ++i) {
+      WEFT_TRY(lexer_.Expect(i == 0 ? "[" : ","));
+      WEFT_TRY(extents[i], Count());
+    }
+    return lexer_.Expect("]");
+  }
+
+  Status Launch(CudaLaunch& launch) {
+    WEFT_TRY(lexer_.Expect("grid"));
+    WEFT_TRY(Extents(launch.grid));
+    WEFT_TRY(lexer_.Expect("block"));
+    WEFT_TRY(Extents(launch.block));
+    WEFT_TRY(lexer_.Expect("shared"));
+    WEFT_TRY(launch.shared_bytes, Count());
+    WEFT_TRY(lexer_.Expect("scratch"));
+    WEFT_TRY(launch.scratch_bytes, Count());
+    return {};
+  }
+
   Status OneKernel() {
     Kernel k;
     WEFT_TRY(k.name, lexer_.ExpectName());
     WEFT_TRY(lexer_.Expect("key"));
     WEFT_TRY(k.key, lexer_.ExpectString());
-    WEFT_TRY(lexer_.Expect("rank_scratch"));
-    WEFT_TRY(k.rank_scratch_bytes, Count());
-    WEFT_TRY(lexer_.Expect("team_scratch"));
-    WEFT_TRY(k.team_scratch_bytes, Count());
+    WEFT_TRY(plan_.target.kind == TargetKind::kCuda ? Launch(k.launch.emplace()) : Scratch(k));
     WEFT_TRY(lexer_.Expect("loops"));
     std::string hash;
     int64_t bytes = 0;
@@ -272,12 +298,10 @@ class Parser {
 }  // namespace
 
 std::string KernelKey(const Kernel& kernel, Isa isa, std::string_view codegen) {
-  return Hasher()
-      .Add(kernel.loops)
-      .Add(fmt::format("{} {} {}", static_cast<int>(isa), kernel.rank_scratch_bytes, kernel.team_scratch_bytes))
-      .Add(codegen)
-      .Finish()
-      .Hex();
+  std::string needs = fmt::format("{} {} {}", static_cast<int>(isa), kernel.rank_scratch_bytes, kernel.team_scratch_bytes);
+  if (const auto& l = kernel.launch)
+    needs += fmt::format(" {} {} {} {}", l->grid, l->block, l->shared_bytes, l->scratch_bytes);
+  return Hasher().Add(kernel.loops).Add(needs).Add(codegen).Finish().Hex();
 }
 
 Tensor TextBlob(std::string_view text) {

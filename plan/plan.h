@@ -19,14 +19,22 @@
 //         call onednn.matmul(…) -> (…) {…}
 //     } }
 //
-// Verify(): (1) ids and names; (2) every buffer that a step reads was written by an earlier step or is
+// A kernel for CUDA says how it is started instead of its scratch on a CPU:
+//
+//     kernel relu_51d0 key "77ab…" grid [13, 1, 1] block [256, 1, 1] shared 0 scratch 0 loops blob(…)
+//
+// Vendor and native steps of such a plan run on the host.
+//
+// Verify(): (1) ids and names, CUDA launches within what devices take, and symbols that C can spell; (2) every buffer that a step reads was written by an earlier step or is
 // an input or weight; (3) arena buffers lie inside the arena, 64-byte aligned, and two that are live at
 // once do not overlap unless one is an alias of the other; (4) byte sizes equal layout and shape; (5)
 // operand counts, types, shapes and layouts agree with the kernel's nest and the call; (6) outputs are
 // all produced; (7) extents come from the extent table when they aren't constant.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,13 +52,24 @@ namespace weft::plan {
 using BufferId = Id<struct PlanBufferTag>;
 using KernelId = Id<struct PlanKernelTag>;
 
+// How a CUDA kernel is started. Extents along x, y, z: of the grid in blocks, of a block in threads.
+struct CudaLaunch {
+  std::array<int64_t, 3> grid = {1, 1, 1}, block = {1, 1, 1};
+  int64_t shared_bytes = 0;        // static, of a block: its machine code asks for them itself
+  int64_t scratch_bytes = 0;       // of a block, in global memory: the kernel gets this times its blocks
+  bool operator==(const CudaLaunch&) const = default;
+};
+// An error of code kLimit that says which extent no device of compute capability 8.0 to 10.0 takes.
+Status CheckLaunch(const CudaLaunch& launch);
+
 // A compiled kernel as data. `loops` is the nest's text: what to compile again when the cache misses,
 // what the interpreter runs, what `inspect` shows.
 struct Kernel {
-  std::string name;
+  std::string name;                // the nest's, and the symbol in the machine code
   std::string loops;
   std::string key;                 // hex; names the machine code in the cache
-  int64_t rank_scratch_bytes = 0, team_scratch_bytes = 0;
+  int64_t rank_scratch_bytes = 0, team_scratch_bytes = 0;  // CPU
+  std::optional<CudaLaunch> launch;  // CUDA, and there always
 };
 
 // kArena: planned; kBounded: planned at the maximum of its extents; kDynamic: from a pool when run.

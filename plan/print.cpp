@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/text.h"
 #include "plan/plan.h"
@@ -72,6 +73,13 @@ std::string PrintSpecialization(const Plan& plan, const Specialization& s, BlobS
   return text + "  }\n";
 }
 
+// What a kernel is started with.
+std::string PrintNeeds(const Kernel& k) {
+  if (!k.launch) return fmt::format("rank_scratch {} team_scratch {}", k.rank_scratch_bytes, k.team_scratch_bytes);
+  return fmt::format("grid [{}] block [{}] shared {} scratch {}", fmt::join(k.launch->grid, ", "),
+                     fmt::join(k.launch->block, ", "), k.launch->shared_bytes, k.launch->scratch_bytes);
+}
+
 }  // namespace
 
 std::string_view StepKindName(StepKind kind) {
@@ -86,9 +94,8 @@ std::string Print(const Plan& plan) {
                       PrintString(plan.weft), PrintString(plan.codegen), PrintString(plan.libraries),
                       plan.measured ? "measured" : "estimated");
   for (const Kernel& k : plan.kernels)
-    text += fmt::format("  kernel {} key {} rank_scratch {} team_scratch {} loops blob({}, {} bytes)\n",
-                        PrintName(k.name), PrintString(k.key), k.rank_scratch_bytes, k.team_scratch_bytes,
-                        PrintString(Sha256(k.loops).Hex()), k.loops.size());
+    text += fmt::format("  kernel {} key {} {} loops blob({}, {} bytes)\n", PrintName(k.name), PrintString(k.key),
+                        PrintNeeds(k), PrintString(Sha256(k.loops).Hex()), k.loops.size());
   for (const Specialization& s : plan.specializations) text += PrintSpecialization(plan, s, blobs);
   return text + "}\n";
 }

@@ -15,6 +15,12 @@ namespace {
 constexpr int64_t kAlign = 64;
 constexpr int64_t kMaxBytes = int64_t{1} << 46;
 
+bool IsIdentifier(std::string_view name) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  return !name.empty() && name.size() <= 512 && is_letter(name[0]) &&
+         std::ranges::all_of(name, [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
+}
+
 class Verifier {
  public:
   explicit Verifier(const Plan& plan) : plan_(plan) {}
@@ -42,11 +48,24 @@ class Verifier {
     if (k.rank_scratch_bytes < 0 || k.team_scratch_bytes < 0 || k.rank_scratch_bytes > kMaxBytes ||
         k.team_scratch_bytes > kMaxBytes)
       return Invalid(fmt::format("it asks for {} and {} bytes of scratch", k.rank_scratch_bytes, k.team_scratch_bytes));
+    WEFT_TRY(Cuda(k));
     if (k.key.empty() || k.key.size() > 128 || k.key.find_first_not_of("0123456789abcdef") != k.key.npos)
       return Invalid(fmt::format("its key is \"{}\", expected hexadecimal digits", Printable(k.key)));
     WEFT_TRY(Signature signature, ReadSignature(k.loops, "loops of " + Printable(k.name)));
     if (signature.name != k.name) return Invalid(fmt::format("its nest is called \"{}\"", Printable(signature.name)));
     signatures_.push_back(std::move(signature));
+    return {};
+  }
+
+  // The symbol becomes part of a text that is compiled, so it is a name and nothing else.
+  Status Cuda(const Kernel& k) {
+    const bool is_cuda = plan_.target.kind == TargetKind::kCuda;
+    if (is_cuda != k.launch.has_value())
+      return Invalid(fmt::format("found {} launch, the plan is for {}", is_cuda ? "no" : "a", weft::Print(plan_.target)));
+    if (!is_cuda) return {};
+    if (k.rank_scratch_bytes != 0 || k.team_scratch_bytes != 0) return Invalid("found scratch of ranks, expected none on CUDA");
+    if (!IsIdentifier(k.name)) return Invalid("its name can be no symbol: expected letters, digits and underscores");
+    if (Status status = CheckLaunch(*k.launch); !status.ok()) return Invalid(status.what());
     return {};
   }
 
@@ -283,6 +302,29 @@ Result<int64_t> BufferBytes(const Buffer& buffer) {
   if (alloc > kMaxBytes / 16)
     return Limit(fmt::format("{} elements with its padding", alloc)).At("buffer " + PrintString(buffer.name));
   return alloc * SizeBytes(buffer.dtype);
+}
+
+// CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+Status CheckLaunch(const CudaLaunch& launch) {
+  constexpr std::array<int64_t, 3> kMostBlocks = {INT32_MAX, 65535, 65535}, kMostThreads = {1024, 1024, 64};
+  constexpr int64_t kMostThreadsOfABlock = 1024, kMostSharedBytes = 48 << 10;
+  const auto check = [](std::string_view what, int64_t found, int64_t least, int64_t most) {
+    return found >= least && found <= most
+               ? Status()
+               : Limit(fmt::format("found {} of {}, expected {} to {}", what, found, least, most));
+  };
+  double blocks = 1;  // all three at their most leave int64
+  int64_t threads = 1;
+  for (size_t i = 0; i < 3; ++i) {
+    WEFT_TRY(check(fmt::format("a grid along {}", "xyz"[i]), launch.grid[i], 1, kMostBlocks[i]));
+    WEFT_TRY(check(fmt::format("a block along {}", "xyz"[i]), launch.block[i], 1, kMostThreads[i]));
+    blocks *= static_cast<double>(launch.grid[i]);
+    threads *= launch.block[i];
+  }
+  WEFT_TRY(check("threads of a block", threads, 1, kMostThreadsOfABlock));
+  WEFT_TRY(check("shared bytes", launch.shared_bytes, 0, kMostSharedBytes));
+  const auto most = static_cast<int64_t>(static_cast<double>(kMaxBytes) / blocks);
+  return check("scratch bytes of a block", launch.scratch_bytes, 0, most);
 }
 
 Status Verify(const Plan& plan) { return Verifier(plan).Run(); }

@@ -17,8 +17,8 @@ struct CudaKernel {
 };
 
 Result<CudaKernel> EmitCuda(const loops::LoopNest& nest, const Target& target);
-// Key of a cubin in the code cache: the nest, the architecture, NVRTC's version and a number that
-// grows when the emitted text changes. kMissing without NVRTC.
-Result<std::string> CudaKernelKey(const loops::LoopNest& nest, const Target& target);
+// Everything that a cubin depends on besides the nest and the target: NVRTC's version and a number
+// that grows when the emitted text changes, "nvrtc 13.0 text 1". kMissing without NVRTC.
+Result<std::string> CudaCodegenIdentity();
 
 }  // namespace weft::codegen
