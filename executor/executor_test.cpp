@@ -12,6 +12,7 @@
 #include <numeric>
 #include <thread>
 
+#include "executor/cuda_driver.h"
 #include "plan/memory.h"
 
 namespace weft::executor {
@@ -312,7 +313,12 @@ TEST(Executor, RefusesPlansThatItCantRun) {
   EXPECT_EQ(code([](Plan&, Specialization& s) { s.arena_bytes = int64_t{1} << 46; }), Code::kLimit);
   EXPECT_EQ(code([](Plan& p, Specialization&) { p.kernels[0].name = "absent"; }), Code::kInvalid);
   EXPECT_EQ(code([](Plan& p, Specialization&) { p.kernels[0].name = "absent"; p.kernels[0].loops = "loops absent (x: in f32[64], y: out f32[64]) {"; }), Code::kInternal);
-  EXPECT_EQ(code([](Plan& p, Specialization&) { p.target = *ParseTarget("cuda:sm_90"); }), Code::kMissing);
+  EXPECT_EQ(code([](Plan& p, Specialization&) { p.target = *ParseTarget("cuda:sm_90"); }), Code::kInvalid);  // no launch
+  const Code on_cuda = code([](Plan& p, Specialization&) {
+    p.target = *ParseTarget("cuda:sm_90");
+    for (plan::Kernel& k : p.kernels) k.launch.emplace();
+  });
+  EXPECT_EQ(on_cuda, CudaDevices().ok() ? Code::kUnsupported : Code::kMissing);
   EXPECT_EQ(Executor::Load(Simple().Done(), {.threads = 1 << 20, .compiler = Compile}).status().code(), Code::kUsage);
 }
 
