@@ -4,7 +4,9 @@
 
 #include "cli/verbs.h"
 #include "driver/pipeline.h"
+#include "driver/stages.h"
 #include "partition/grouping.h"
+#include "plan/file.h"
 
 namespace weft::cli {
 namespace {
@@ -12,14 +14,21 @@ namespace {
 struct Row {
   const partition::Group* group;
   std::vector<std::string> nodes;
+  std::string why;
 };
+
+bool Contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 std::string ChoiceOf(const partition::Group& group) {
   return group.library_call.empty() ? std::string(partition::ImplementationName(group.implementation))
                                     : group.library_call;
 }
 
-std::string WhyOf(const partition::Group& group) {
+std::string WhyOf(const driver::Module& module, const partition::Group& group) {
+  if (group.implementation == partition::Implementation::kNative)
+    return fmt::format("on the host: {}", driver::WhyNative(module, group));
   if (group.rivals.empty()) return group.implementation == partition::Implementation::kView ? "moves no data" : "no rival";
   return fmt::format("{} {:.2f} us against {:.2f}", group.measured ? "measured" : "estimated", group.us, group.rivals[0].us);
 }
@@ -30,10 +39,33 @@ Json GroupJson(const Row& row) {
     alternatives.push_back({{"kind", r.kind}, {"us", r.us}, {"measured", r.measured},
                             {"reason", r.refusal ? std::string(ReasonName(r.refusal->reason)) : "slower"}});
   return {{"name", row.group->name}, {"nodes", row.nodes}, {"choice", ChoiceOf(*row.group)},
-          {"reason", WhyOf(*row.group)}, {"alternatives", alternatives}};
+          {"reason", row.why}, {"alternatives", alternatives}};
+}
+
+// A plan keeps what was chosen and at which price, not what else there was.
+Status ExplainPlan(const Flags& flags, const std::string& wanted) {
+  WEFT_TRY(const plan::Plan plan, plan::ReadPlan(flags.model));
+  Json json{{"schema", 1}, {"groups", Json::array()}, {"refused", Json::array()}};
+  for (const plan::Specialization& s : plan.specializations)
+    for (const plan::Step& step : s.steps) {
+      if (!wanted.empty() && step.name != wanted && !Contains(step.nodes, wanted)) continue;
+      const std::string kind(plan::StepKindName(step.kind));
+      std::string choice = step.call.op.empty() ? kind : fmt::format("{} {}", kind, step.call.op);
+      if (step.kernel.valid()) choice += " " + plan.kernels[step.kernel.index].name;
+      const std::string why = fmt::format("{} {:.2f} us on {}", step.measured ? "measured" : "estimated", step.us,
+                                          weft::Print(plan.target));
+      json["groups"].push_back({{"name", step.name}, {"nodes", step.nodes}, {"choice", choice}, {"reason", why},
+                                {"alternatives", Json::array()}});
+      if (!flags.json) fmt::print("{} {} {{{}}}: {}\n", choice, step.name, fmt::join(step.nodes, ", "), why);
+    }
+  if (!wanted.empty() && json["groups"].empty())
+    return Usage(fmt::format("the plan has no node or step \"{}\"", wanted)).At(flags.model);
+  if (flags.json) PrintJson(json);
+  return {};
 }
 
 Status Run(const Flags& flags, const std::string& wanted) {
+  if (IsPlanFile(flags.model)) return ExplainPlan(flags, wanted);
   Session session;
   WEFT_TRY(OpenSession(flags, session));
   WEFT_TRY(driver::Module module, driver::Open(flags.model, session.options));
@@ -44,19 +76,18 @@ Status Run(const Flags& flags, const std::string& wanted) {
   Json json{{"schema", 1}, {"groups", Json::array()}, {"refused", Json::array()}};
   bool found = wanted.empty();
   for (const partition::Group& group : module.grouping.groups) {
-    Row row{&group, {}};
+    Row row{&group, {}, WhyOf(module, group)};
     for (const partition::Member& m : group.members) row.nodes.push_back(name(m.node));
-    const bool here = wanted.empty() || group.name == wanted ||
-                      std::find(row.nodes.begin(), row.nodes.end(), wanted) != row.nodes.end();
+    const bool here = wanted.empty() || group.name == wanted || Contains(row.nodes, wanted);
     if (!here) continue;
     found = true;
     json["groups"].push_back(GroupJson(row));
-    if (!flags.json) fmt::print("{} {} {{{}}}: {}\n", ChoiceOf(group), group.name, fmt::join(row.nodes, ", "), WhyOf(group));
+    if (!flags.json) fmt::print("{} {} {{{}}}: {}\n", ChoiceOf(group), group.name, fmt::join(row.nodes, ", "), row.why);
   }
   for (const partition::Refused& r : module.grouping.refused) {
     std::vector<std::string> nodes;
     for (graph::NodeId n : r.nodes) nodes.push_back(name(n));
-    if (!wanted.empty() && std::find(nodes.begin(), nodes.end(), wanted) == nodes.end()) continue;
+    if (!wanted.empty() && !Contains(nodes, wanted)) continue;
     json["refused"].push_back({{"nodes", nodes}, {"reason", fmt::format("{} {}", ReasonName(r.refusal.reason), r.refusal.detail)}});
     if (!flags.json) fmt::print("refused {{{}}}: {} {}\n", fmt::join(nodes, ", "), ReasonText(r.refusal.reason), r.refusal.detail);
   }
@@ -69,7 +100,7 @@ Status Run(const Flags& flags, const std::string& wanted) {
 
 void AddExplain(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   auto node = std::make_shared<std::string>();
-  AddModel(app, flags, "MODEL");
+  AddModel(app, flags, "MODEL|PLAN");
   app.add_option("NODE", *node, "one node or group only");
   AddBuildFlags(app, flags);
   run = [&flags, node] { return Run(flags, *node); };

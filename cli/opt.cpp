@@ -5,8 +5,10 @@
 #include <iterator>
 
 #include "cli/verbs.h"
+#include "codegen/cuda/emit.h"
 #include "codegen/llvm/emit.h"
 #include "driver/build.h"
+#include "driver/kernels.h"
 #include "driver/pipeline.h"
 #include "plan/file.h"
 
@@ -60,13 +62,26 @@ Status WriteText(const Flags& flags, const std::string& text, const BlobStore& b
   return WriteFileAtomically(flags.output, text);
 }
 
-Status WriteIr(const Flags& flags, const OptFlags& opt, const driver::Module& module) {
+// The code of own groups in the order in which they run, under the symbols that a plan gives them.
+Status WriteCode(const Flags& flags, const OptFlags& opt, const driver::Module& module) {
+  const bool is_cuda = opt.to == "cu";
+  if (is_cuda != (module.target.kind == TargetKind::kCuda))
+    return Usage(fmt::format("--to {}: {} has no such code", opt.to, Print(module.target)))
+        .Try(is_cuda ? "--target cuda:sm_90, from a model or graph on" : "--to cu");
   std::string text;
-  for (const auto& [name, nest] : module.nests) {
-    if (!opt.group.empty() && name != opt.group) continue;
-    WEFT_TRY(std::string ir, codegen::EmitLlvmIr(nest, module.target, true));
-    text += ir;
+  for (const partition::Group& group : module.grouping.groups) {
+    const auto nest = module.nests.find(group.name);
+    if (nest == module.nests.end() || (!opt.group.empty() && group.name != opt.group)) continue;
+    const loops::LoopNest named = driver::WithSymbol(nest->second);
+    if (is_cuda) {
+      WEFT_TRY(auto source, codegen::EmitCudaText(named, module.target));
+      text += (text.empty() ? "" : "\n") + source.text;
+    } else {
+      WEFT_TRY(std::string ir, codegen::EmitLlvmIr(named, module.target, true));
+      text += ir;
+    }
   }
+  if (text.empty() && !opt.group.empty()) return Usage(fmt::format("--group {}: no own group is called so", opt.group));
   return WriteText(flags, text, {});
 }
 
@@ -78,14 +93,14 @@ Status Run(const Flags& flags, const OptFlags& opt) {
     WEFT_TRY(auto choices, polyhedral::ParseChoices(text, opt.choices));
     for (auto& choice : choices) session.options.forced_choices[choice.group] = std::move(choice);
   }
-  const bool is_ir = opt.to == "ll";
-  const auto to = is_ir ? driver::Form::kLoops : driver::ParseForm(opt.to).value_or(driver::Form::kGraph);
-  if (!is_ir && !driver::ParseForm(opt.to))
-    return Usage(fmt::format("--to {}: expected a text form, or ll", opt.to));
+  const bool is_code = opt.to == "ll" || opt.to == "cu";
+  const auto to = is_code ? driver::Form::kLoops : driver::ParseForm(opt.to).value_or(driver::Form::kGraph);
+  if (!is_code && !driver::ParseForm(opt.to))
+    return Usage(fmt::format("--to {}: expected a text form, ll or cu", opt.to));
   WEFT_TRY(driver::Module module, ReadModule(flags, opt, session.options));
-  if (module.form > to) return Usage(fmt::format("{} comes before {}", opt.to, opt.from));
+  if (!is_code && module.form > to) return Usage(fmt::format("{} comes before {}", opt.to, opt.from));
   WEFT_TRY(driver::Advance(module, to, session.options));
-  if (is_ir) return WriteIr(flags, opt, module);
+  if (is_code) return WriteCode(flags, opt, module);
   // A plan goes out as the file that `build` writes, so that the two can be compared byte by byte.
   if (to == driver::Form::kPlan && !flags.output.empty()) {
     WEFT_TRY(driver::CompileKernels(module.plan, session.options.cache));
@@ -110,7 +125,7 @@ void AddOpt(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   auto opt = std::make_shared<OptFlags>();
   AddModel(app, flags, "FILE");
   app.add_option("--from", opt->from, "the form of FILE; graph also reads .onnx")->required();
-  app.add_option("--to", opt->to, "graph tc groups choices sched loops call plan; ll goes out only")->required();
+  app.add_option("--to", opt->to, "graph tc groups choices sched loops call plan; ll and cu go out only")->required();
   app.add_option("--group", opt->group, "only this group");
   app.add_option("--choices", opt->choices, "decisions to force");
   app.add_option("-o,--output", flags.output, "default: stdout");

@@ -22,8 +22,11 @@ class Parser {
     WEFT_TRY(lexer_.Expect("plan"));
     WEFT_TRY(plan_.name, lexer_.ExpectName());
     WEFT_TRY(lexer_.Expect("for"));
-    WEFT_TRY(std::string target, lexer_.ExpectString());
-    WEFT_TRY(plan_.target, ParseTarget(target));
+    const Token at = lexer_.Peek();
+    WEFT_TRY(std::string text, lexer_.ExpectString());
+    auto target = ParseTarget(text);
+    if (!target.ok()) return lexer_.ErrorAt(at, target.status().what());
+    plan_.target = *target;
     WEFT_TRY(lexer_.Expect("{"));
     WEFT_TRY(Provenance());
     while (lexer_.Accept("kernel")) WEFT_TRY(OneKernel());

@@ -61,6 +61,8 @@ struct CudaLaunch {
 };
 // An error of code kLimit that says which extent no device of compute capability 8.0 to 10.0 takes.
 Status CheckLaunch(const CudaLaunch& launch);
+// What C can spell: letters, digits and underscores.
+bool IsSymbol(std::string_view name);
 
 // A compiled kernel as data. `loops` is the nest's text: what to compile again when the cache misses,
 // what the interpreter runs, what `inspect` shows.

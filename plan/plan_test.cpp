@@ -5,7 +5,9 @@
 #include <cstring>
 #include <filesystem>
 #include <random>
+#include <set>
 
+#include "base/text.h"
 #include "plan/file.h"
 #include "plan/memory.h"
 #include "plan/pack.h"
@@ -128,6 +130,76 @@ TEST(Plan, VerifyFindsWrongStructure) {
   EXPECT_NE(broken([](Plan&, Specialization& s) { s.outputs[0] = BufferId(2); }), "");
   EXPECT_NE(broken([](Plan&, Specialization& s) { s.extents = {"n", "n"}; }), "");
   EXPECT_NE(broken([](Plan&, Specialization& s) { s.buffers[0].layout.row_pad_elems = INT64_MAX / 2; }), "");
+}
+
+// The same steps, started as grids.
+Plan SmallCudaPlan() {
+  Plan plan = SmallPlan();
+  plan.target = *ParseTarget("cuda:sm_90");
+  plan.kernels[0].launch = {.grid = {3, 2, 1}, .block = {32, 1, 4}, .shared_bytes = 1040, .scratch_bytes = 64};
+  plan.kernels[1].launch.emplace();
+  return plan;
+}
+
+TEST(Plan, CudaRoundTrips) {
+  const Plan plan = SmallCudaPlan();
+  ASSERT_TRUE(Verify(plan).ok()) << Verify(plan).ToString();
+  EXPECT_NE(Print(plan).find("kernel first key \"00ff\" grid [3, 2, 1] block [32, 1, 4] shared 1040 scratch 64"),
+            std::string::npos) << Print(plan);
+  auto parsed = ParsePlan(Print(plan), "t", plan.blobs);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().ToString() << Print(plan);
+  EXPECT_TRUE(Equal(plan, *parsed));
+  EXPECT_EQ(parsed->kernels[0].launch, plan.kernels[0].launch);
+  const std::string bytes = *SerializePlan(plan);
+  auto read = ReadPlan(std::as_bytes(std::span(bytes)), "t");
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  EXPECT_EQ(*SerializePlan(*read), bytes);
+}
+
+TEST(Plan, VerifyRefusesLaunchesThatNoDeviceTakes) {
+  const auto broken = [](auto&& change) {
+    Plan plan = SmallCudaPlan();
+    change(plan, plan.kernels[0], *plan.kernels[0].launch);
+    const Status status = Verify(plan);
+    return status.ok() ? std::string() : status.what();
+  };
+  EXPECT_EQ(broken([](Plan&, Kernel&, CudaLaunch&) {}), "");
+  EXPECT_EQ(broken([](Plan&, Kernel&, CudaLaunch& l) { l.grid[0] = 0; }), "found a grid along x of 0, expected 1 to 2147483647");
+  EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.grid = {INT64_MIN, 1, 1}; }), "");
+  EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.grid[1] = 65536; }), "");
+  EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.grid = {INT32_MAX, 65535, 65535}; }), "");  // its scratch
+  EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.block[0] = 0; }), "");
+  EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.block[2] = 65; }), "");
+  EXPECT_EQ(broken([](Plan&, Kernel&, CudaLaunch& l) { l.block = {64, 32, 1}; }), "found threads of a block of 2048, expected 1 to 1024");
+  EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.block = {INT64_MAX, INT64_MAX, 1}; }), "");
+  EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.shared_bytes = (48 << 10) + 1; }), "");
+  EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.shared_bytes = -1; }), "");
+  EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.scratch_bytes = INT64_MAX; }), "");
+  EXPECT_NE(broken([](Plan&, Kernel& k, CudaLaunch&) { k.launch.reset(); }), "");
+  EXPECT_NE(broken([](Plan&, Kernel& k, CudaLaunch&) { k.rank_scratch_bytes = 64; }), "");
+  EXPECT_NE(broken([](Plan& p, Kernel&, CudaLaunch&) { p.target = *ParseTarget("cpu:x86-64-v3"); }), "");
+  for (const std::string name : {"", "1st", "a b", "x() {} /*", "na\xc3\xafve"})
+    EXPECT_NE(broken([&](Plan&, Kernel& k, CudaLaunch&) {
+      k.name = name;
+      k.loops = "loops " + PrintName(name) + " (a: in f32[2, 3], w: in f32[4], b: out f32[2, 3]) {\n}\n";
+    }), "") << name;
+}
+
+// A key is what machine code is trusted by, so all that a kernel may touch goes into it.
+TEST(Plan, TheKeyOfAKernelCoversItsLaunch) {
+  const Kernel kernel = SmallCudaPlan().kernels[0];
+  const auto key = [&](auto&& change) {
+    Kernel other = kernel;
+    change(*other.launch);
+    return KernelKey(other, Isa::kSm90, "nvrtc");
+  };
+  std::set<std::string> keys = {KernelKey(kernel, Isa::kSm80, "nvrtc"), KernelKey(kernel, Isa::kSm90, "nvrtc 2")};
+  keys.insert(key([](CudaLaunch&) {}));
+  keys.insert(key([](CudaLaunch& l) { l.grid = {2, 3, 1}; }));
+  keys.insert(key([](CudaLaunch& l) { l.block = {1, 32, 4}; }));
+  keys.insert(key([](CudaLaunch& l) { l.shared_bytes = 0; }));
+  keys.insert(key([](CudaLaunch& l) { l.scratch_bytes = 0; }));
+  EXPECT_EQ(keys.size(), 7u);
 }
 
 // Machine code trusts its nest, so a step must give it operands of that many bytes, in that order.

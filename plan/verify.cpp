@@ -15,12 +15,6 @@ namespace {
 constexpr int64_t kAlign = 64;
 constexpr int64_t kMaxBytes = int64_t{1} << 46;
 
-bool IsIdentifier(std::string_view name) {
-  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
-  return !name.empty() && name.size() <= 512 && is_letter(name[0]) &&
-         std::ranges::all_of(name, [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
-}
-
 class Verifier {
  public:
   explicit Verifier(const Plan& plan) : plan_(plan) {}
@@ -64,7 +58,7 @@ class Verifier {
       return Invalid(fmt::format("found {} launch, the plan is for {}", is_cuda ? "no" : "a", weft::Print(plan_.target)));
     if (!is_cuda) return {};
     if (k.rank_scratch_bytes != 0 || k.team_scratch_bytes != 0) return Invalid("found scratch of ranks, expected none on CUDA");
-    if (!IsIdentifier(k.name)) return Invalid("its name can be no symbol: expected letters, digits and underscores");
+    if (!IsSymbol(k.name)) return Invalid("its name can be no symbol: expected letters, digits and underscores");
     if (Status status = CheckLaunch(*k.launch); !status.ok()) return Invalid(status.what());
     return {};
   }
@@ -302,6 +296,12 @@ Result<int64_t> BufferBytes(const Buffer& buffer) {
   if (alloc > kMaxBytes / 16)
     return Limit(fmt::format("{} elements with its padding", alloc)).At("buffer " + PrintString(buffer.name));
   return alloc * SizeBytes(buffer.dtype);
+}
+
+bool IsSymbol(std::string_view name) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  return !name.empty() && name.size() <= 512 && is_letter(name[0]) &&
+         std::ranges::all_of(name, [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
 }
 
 // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".

@@ -8,6 +8,7 @@
 #include "codegen/cuda/body.h"
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/places.h"
+#include "plan/plan.h"
 
 namespace weft::codegen {
 
@@ -94,6 +95,9 @@ std::string Declarations(const LoopNest& nest, const cuda::Names& names,
 Result<CudaText> EmitCudaText(const LoopNest& nest, const Target& target) {
   if (target.kind != TargetKind::kCuda) {
     return Usage(fmt::format("nest {}: {} is no CUDA target", nest.name, weft::Print(target)));
+  }
+  if (!plan::IsSymbol(nest.name)) {
+    return Unsupported(fmt::format("nest {}: its name can be no symbol", PrintString(nest.name)));
   }
   WEFT_TRY(Launch launch, LaunchOf(nest));
   WEFT_TRY(const cuda::Places places, cuda::PlaceBuffers(nest));

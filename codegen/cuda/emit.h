@@ -29,7 +29,7 @@ struct CudaText {
   int64_t local_bytes = 0;    // cache and register space of a thread
 };
 
-// The nest must verify. kUnsupported if it is not mapped to a grid.
+// The nest must verify. kUnsupported if it is not mapped to a grid, or if C can't spell its name.
 Result<CudaText> EmitCudaText(const loops::LoopNest& nest, const Target& target);
 
 }  // namespace weft::codegen

@@ -57,7 +57,10 @@ struct Loaded {
 Loaded LoadNvrtc() {
   Loaded loaded;
   std::string tried;
-  void* library = OpenLibrary(tried);
+  const char* setting = std::getenv("WEFT_NVRTC");
+  const bool is_hidden = setting != nullptr && std::string_view(setting) == "none";
+  if (is_hidden) tried = "WEFT_NVRTC is none";
+  void* library = is_hidden ? nullptr : OpenLibrary(tried);
   if (library == nullptr) {
     loaded.status = Missing(fmt::format("no NVRTC, CUDA's compiler, can be loaded: {}", tried))
                         .Try("./dev setup, or set CUDA_HOME to a toolkit of version 12 or 13");

@@ -1,4 +1,5 @@
 // CUDA C++ -> machine code of a device, by NVRTC, which is loaded when it is first wanted.
+// WEFT_NVRTC=none hides it.
 //
 // Neither a device nor a driver is needed. Compiled without contraction, flushing or approximate
 // division, so that a kernel rounds where its nest says.

@@ -1,4 +1,6 @@
 """The Python package on the network of the examples."""
+import json
+import subprocess
 import threading
 
 import numpy as np
@@ -95,3 +97,20 @@ def test_threads_may_share_a_plan(digits, data):
 
 def test_version(weft):
     assert weft.__version__.count('.') == 2
+
+
+def test_a_plan_for_cuda_wants_a_device(weft, build_dir, cache, tmp_path):
+    tool = build_dir / 'bin/weft'
+    found = json.loads(subprocess.run([tool, 'devices', '--json'], capture_output=True, check=True).stdout)['cuda']
+    if not found['targets']:
+        pytest.skip(f"nothing can be compiled for CUDA: {found['why_no_compiler']}")
+    code = 4 if found['devices'] else 6
+    plan = tmp_path / 'digits.plan'
+    subprocess.run([tool, 'build', MODEL, '--shape', 'image=1x1x16x16', '--target', 'cuda:sm_90', '-o', plan,
+                    '--cache-dir', cache], check=True)
+    for attempt in (lambda: weft.load(plan), lambda: weft.build(MODEL, shapes={'image': (1, 1, 16, 16)}, target='cuda:sm_90')):
+        with pytest.raises(weft.Error, match='CUDA') as error:
+            attempt()
+        assert error.value.code == code and error.value.hint
+    by_c = subprocess.run([build_dir / 'bin/run_plan', plan, cache], capture_output=True, text=True)
+    assert by_c.returncode == code and 'CUDA' in by_c.stderr

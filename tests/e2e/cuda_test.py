@@ -1,0 +1,142 @@
+"""Plans for CUDA: every kernel compiled by NVRTC, no device needed. What a device would compute is not tested here."""
+import hashlib
+import json
+import re
+import struct
+
+import pytest
+from tool import DIGITS, Weft
+
+TARGETS = ('cuda:sm_80', 'cuda:sm_90', 'cuda:sm_100')
+ONE = ('--shape', 'image=1x1x16x16')
+NODES = ('/Conv', '/Relu', '/MaxPool', '/Conv_1', '/Relu_1', '/MaxPool_1', '/Gemm', '/Softmax')  # each own
+EM_CUDA = 190  # e_machine of an ELF file
+
+
+@pytest.fixture(scope='module')
+def cuda(binary, tmp_path_factory):
+    """What `weft devices` says of CUDA."""
+    found = Weft(binary, tmp_path_factory.getbasetemp()).json('devices')['cuda']
+    if not found['targets']:
+        pytest.skip(f"nothing can be compiled for CUDA: {found['why_no_compiler']}")
+    return found
+
+
+@pytest.fixture(scope='module')
+def plan(cuda, binary, tmp_path_factory):
+    """digits.onnx for one image and sm_90."""
+    folder = tmp_path_factory.mktemp('cuda')
+    Weft(binary, folder)('build', DIGITS, *ONE, '--target', 'cuda:sm_90', '-o', 'digits.plan')
+    return folder / 'digits.plan'
+
+
+def kernels(weft, plan):
+    """Symbol -> what its line says, by `inspect`."""
+    return dict(re.findall(r'^  kernel (\w+) (key .*)$', weft('inspect', plan), re.MULTILINE))
+
+
+def rewritten(data, old, new):
+    """The bytes of a plan file with a text of the same length in its first section, and every hash right again."""
+    assert len(old) == len(new) and old in data
+    sections = struct.unpack_from('<I', data, 12)[0]
+    table = bytearray(data[:16 + 64 * sections])
+    offset, size = struct.unpack_from('<16xQQ', table, 16)
+    text = data[offset:offset + size].replace(old, new)
+    table[16 + 32:16 + 64] = hashlib.sha256(text).digest()
+    head = bytes(table) + hashlib.sha256(table).digest()
+    return head + data[len(head):offset] + text + data[offset + size:]
+
+
+@pytest.mark.parametrize('target', TARGETS)
+def test_every_kernel_compiles(weft, cuda, target):
+    assert target in cuda['targets']
+    said = weft.json('build', DIGITS, *ONE, '--target', target, '-o', 'digits.plan', '--cache-dir', weft.folder / 'cache')
+    assert said['steps'] == {'own': 6, 'vendor': 0, 'native': 0, 'view': 1, 'plan': 0}
+    keys = {re.search(r'key "(\w+)"', rest)[1] for rest in kernels(weft, 'digits.plan').values()}
+    files = list((weft.folder / 'cache').rglob('*.cubin'))
+    assert {f.stem for f in files} == keys and len(keys) == 6
+    for file in files:
+        image = file.read_bytes()
+        assert image.startswith(b'\x7fELF') and struct.unpack_from('<H', image, 18)[0] == EM_CUDA
+
+
+def test_two_builds_are_the_same_bytes(weft, plan):
+    for threads in ('1', '3'):
+        weft('build', DIGITS, *ONE, '--target', 'cuda:sm_90', '-o', 'again.plan', '--cache-dir', weft.folder / threads)
+        assert (weft.folder / 'again.plan').read_bytes() == plan.read_bytes()
+
+
+@pytest.mark.parametrize('form', ('graph', 'tc', 'groups', 'choices', 'sched', 'loops', 'call'))
+def test_any_form_leads_to_the_same_plan_and_text(weft, plan, form):
+    weft('opt', '--from', 'graph', '--to', form, DIGITS, *ONE, '--target', 'cuda:sm_90', '-o', f'digits.{form}')
+    weft('opt', '--from', form, '--to', 'plan', f'digits.{form}', '--target', 'cuda:sm_90', '-o', 'digits.plan')
+    assert (weft.folder / 'digits.plan').read_bytes() == plan.read_bytes()
+    text = weft('opt', '--from', form, '--to', 'cu', f'digits.{form}', '--target', 'cuda:sm_90')
+    assert text == weft('opt', '--from', 'graph', '--to', 'cu', DIGITS, *ONE, '--target', 'cuda:sm_90')
+
+
+def test_a_plan_is_read_without_a_device(weft, plan):
+    weft('verify', plan)
+    for symbol, rest in kernels(weft, plan).items():
+        assert re.fullmatch(r'key "\w+" grid \[\d+, \d+, \d+\] block \[\d+, \d+, \d+\] shared \d+ scratch \d+ loops blob.*', rest), symbol
+    assert weft.json('inspect', plan)['target'] == 'cuda:sm_90 threads=1'
+    for subject in (plan, DIGITS):
+        groups = weft.json('explain', subject, *ONE, '--target', 'cuda:sm_90')['groups']
+        assert {n for g in groups for n in g['nodes']} == {*NODES, '/Flatten'}
+    assert '/Softmax' in weft('explain', plan, '/Softmax')
+    weft('explain', plan, '/Nothing', code=2)
+
+
+@pytest.mark.parametrize('verb', ('run', 'bench', 'compare'))
+def test_running_wants_a_device(weft, cuda, plan, verb):
+    code = 4 if cuda['devices'] else 6
+    for subject in ((plan,), (DIGITS, *ONE, '--target', 'cuda:sm_90')):
+        error = weft.json(verb, *subject, code=code)['error']
+        assert error['code'] == code and 'CUDA' in error['what'] and 'cuda:sm_90' in json.dumps(error) and error['try']
+
+
+def test_the_text_names_its_nodes(weft, plan):
+    text = weft('opt', '--from', 'graph', '--to', 'cu', DIGITS, *ONE, '--target', 'cuda:sm_90')
+    for node in NODES:
+        assert f'// stands for "{node}"\n' in text
+    for symbol in kernels(weft, plan):
+        assert re.search(rf'extern "C" __global__ void (__launch_bounds__\(\d+\) )?{symbol}\(', text)
+    alone = weft('opt', '--from', 'graph', '--to', 'cu', DIGITS, *ONE, '--target', 'cuda:sm_90', '--group', 'softmax')
+    assert alone in text and alone.count('__global__') == 1
+    weft('opt', '--from', 'graph', '--to', 'cu', DIGITS, *ONE, code=2)
+    weft('opt', '--from', 'graph', '--to', 'll', DIGITS, *ONE, '--target', 'cuda:sm_90', code=2)
+    weft('opt', '--from', 'graph', '--to', 'cu', DIGITS, *ONE, '--target', 'cuda:sm_90', '--group', 'nothing', code=2)
+
+
+@pytest.mark.parametrize('old, new, why', [
+    (b'grid [10, 1, 1]', b'grid [00, 1, 1]', 'found a grid along x of 0'),
+    (b'grid [10, 1, 1]', b'grid [1,99999 ]', 'expected'),
+    (b'block [256, 1, 1]', b'block [256, 9, 1]', 'found threads of a block of 2304'),
+    (b'block [256, 1, 1]', b'block [256, 1, 0]', 'found a block along z of 0'),
+    (b'shared 1040 scratch 0', b'shared 99999 scratch0', 'expected'),
+    (b'shared 1040 scratch', b'rank_s 1040 scratch', 'expected "shared"'),
+    (b'block [256, 1, 1] shared 1040', b'block [256,1,1] shared 999999', 'found shared bytes of 999999'),
+    (b'kernel gemm_', b'kernel geMm_', 'its nest is called'),
+    (b'"cuda:sm_90 threads=1"', b'"cpu:x86-64-v3 l1=128"', 'expected "rank_scratch"'),
+    (b'"cuda:sm_90 threads=1"', b'"cuda:sm_91 threads=1"', 'cuda:sm_90'),
+])
+def test_hostile_launches(weft, plan, old, new, why):
+    (weft.folder / 'bad.plan').write_bytes(rewritten(plan.read_bytes(), old, new))
+    weft('verify', 'bad.plan', code=1)
+    assert why in weft.said
+    weft('run', 'bad.plan', code=3)
+
+
+def test_without_its_compiler(weft, cuda):
+    hidden = {'WEFT_NVRTC': 'none'}
+    assert weft.json('devices', env=hidden)['cuda']['targets'] == []
+    error = weft.json('build', DIGITS, *ONE, '--target', 'cuda:sm_90', '-o', 'digits.plan', code=6, env=hidden)['error']
+    assert 'NVRTC' in error['what'] and error['try']
+    assert not (weft.folder / 'digits.plan').exists()
+    assert '__global__' in weft('opt', '--from', 'graph', '--to', 'cu', DIGITS, *ONE, '--target', 'cuda:sm_90', env=hidden)
+
+
+def test_libraries_are_for_the_host(weft, cuda):
+    weft('build', DIGITS, *ONE, '--target', 'cuda:sm_90', '--force', 'vendor', '-o', 'digits.plan', code=4)
+    weft('build', DIGITS, *ONE, '--target', 'cuda:sm_91', '-o', 'digits.plan', code=2)
+    assert 'cuda:sm_90' in weft.said
