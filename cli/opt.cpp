@@ -72,7 +72,9 @@ Status WriteCode(const Flags& flags, const OptFlags& opt, const driver::Module& 
   for (const partition::Group& group : module.grouping.groups) {
     const auto nest = module.nests.find(group.name);
     if (nest == module.nests.end() || (!opt.group.empty() && group.name != opt.group)) continue;
-    const loops::LoopNest named = driver::WithSymbol(nest->second);
+    // What is compiled is what a plan's text reads as, whichever way the nest was made here.
+    const std::string printed = loops::Print(driver::WithSymbol(nest->second));
+    WEFT_TRY(const loops::LoopNest named, loops::Parse(printed, group.name + ".loops"));
     if (is_cuda) {
       WEFT_TRY(auto source, codegen::EmitCudaText(named, module.target));
       text += (text.empty() ? "" : "\n") + source.text;

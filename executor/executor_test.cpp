@@ -316,7 +316,10 @@ TEST(Executor, RefusesPlansThatItCantRun) {
   EXPECT_EQ(code([](Plan& p, Specialization&) { p.target = *ParseTarget("cuda:sm_90"); }), Code::kInvalid);  // no launch
   const Code on_cuda = code([](Plan& p, Specialization&) {
     p.target = *ParseTarget("cuda:sm_90");
-    for (plan::Kernel& k : p.kernels) k.launch.emplace();
+    for (plan::Kernel& k : p.kernels) {
+      k.rank_scratch_bytes = k.team_scratch_bytes = 0;
+      k.launch.emplace();
+    }
   });
   EXPECT_EQ(on_cuda, CudaDevices().ok() ? Code::kUnsupported : Code::kMissing);
   EXPECT_EQ(Executor::Load(Simple().Done(), {.threads = 1 << 20, .compiler = Compile}).status().code(), Code::kUsage);

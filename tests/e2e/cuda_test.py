@@ -114,10 +114,10 @@ def test_the_text_names_its_nodes(weft, plan):
     (b'block [256, 1, 1]', b'block [256, 9, 1]', 'found threads of a block of 2304'),
     (b'block [256, 1, 1]', b'block [256, 1, 0]', 'found a block along z of 0'),
     (b'shared 1040 scratch 0', b'shared 99999 scratch0', 'expected'),
-    (b'shared 1040 scratch', b'rank_s 1040 scratch', 'expected "shared"'),
+    (b'shared 1040 scratch', b'rank_s 1040 scratch', 'expected `shared`'),
     (b'block [256, 1, 1] shared 1040', b'block [256,1,1] shared 999999', 'found shared bytes of 999999'),
     (b'kernel gemm_', b'kernel geMm_', 'its nest is called'),
-    (b'"cuda:sm_90 threads=1"', b'"cpu:x86-64-v3 l1=128"', 'expected "rank_scratch"'),
+    (b'"cuda:sm_90 threads=1"', b'"cpu:x86-64-v3 l1=128"', 'expected `rank_scratch`'),
     (b'"cuda:sm_90 threads=1"', b'"cuda:sm_91 threads=1"', 'cuda:sm_90'),
 ])
 def test_hostile_launches(weft, plan, old, new, why):
