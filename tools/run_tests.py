@@ -20,7 +20,7 @@ from pathlib import Path
 import tree
 
 PYTHON_TESTS = ('tests/python', 'tests/e2e', 'tools')
-CHECKS = ('check_layers', 'check_headers', 'check_sizes')
+CHECKS = ('check_layers', 'check_headers', 'check_sizes', 'holes')
 LIMIT_S = 1800  # for one program; a hang is a failure, not a lost run
 
 
@@ -177,7 +177,7 @@ def checks(options: Options) -> list[Case]:
         return []
     cases = []
     for check in CHECKS:
-        arguments = [options.build] if check == 'check_headers' else []
+        arguments = [options.build] if check in ('check_headers', 'holes') else []
         code, text = run([sys.executable, tree.ROOT / f'tools/{check}.py', *arguments], options)
         cases.append(Case(check, 'failed' if code else 'passed', text.strip()))
         if not code:

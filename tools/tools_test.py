@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import check_layers
+import holes
 import run_doc
 import run_tests
 import update_tests
@@ -106,3 +107,17 @@ def test_junit_report(tmp_path):
                       '</testsuite></testsuites>')
     assert [(c.name, c.result, c.text) for c in run_tests.from_junit(report, 'k')] == [
         ('k A.b', 'passed', ''), ('k A.c', 'failed', 'why'), ('k A.d', 'skipped', 'no device')]
+
+
+def test_holes_are_found_and_listed(tmp_path):
+    root = make_tree(tmp_path, {
+        'base/reasons.def': 'WEFT_REASON(TooWide, "x")\nWEFT_REASON(TooTall, "x")\n', 'base/status.h': '  kUsage = 2,\n',
+        'fallback/native/native.def': 'WEFT_NATIVE(Abs, Unary)\n', 'tc_lang/ops/table.cpp': '{Op::kAbs, {"direct", Unary}}\n',
+        'graph/ops.def': 'WEFT_OP(Abs, "")\nWEFT_OP(If, "")\n', 'graph/rewrites/rewrites.def': 'WEFT_REWRITE(drop_it)\n',
+        'a.cpp': 'Reason::kTooWide\n', 'a_test.cpp': 'TEST(DropIt, A)\nReason::kTooWide Reason::kTooTall If Code::kUsage\n',
+        'build/op_cases.bin': 'case abs_1 Abs\n', 'tools/holes.txt': 'operator If: not any more\n'})
+    assert holes.check(root, root / 'build') == ['no test: reason TooTall', 'tools/holes.txt: no longer a hole: operator If']
+    (root / 'build/op_cases.bin').write_text('')
+    (root / 'a_test.cpp').write_text('')
+    assert holes.check(root, root / 'build') == [
+        f'no test: {hole}' for hole in ('code Usage', 'operator Abs', 'reason TooTall', 'reason TooWide', 'rewrite drop_it')]

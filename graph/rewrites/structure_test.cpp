@@ -131,6 +131,21 @@ TEST(InlineIf, KnownCondition) {  // the branch that is never taken is wrong, as
   EXPECT_EQ(TypeOf(g, "y"), "f32[2, 3]");
 }
 
+TEST(CaptureConstants, BranchesFold) {  // k - k is computed in the branch, which knows k now
+  const Evaluator evaluate = [](const Graph&, const Node& node, std::span<const Tensor* const> in) {
+    EXPECT_EQ(node.op, Op::kSub);
+    return Result<std::vector<Tensor>>(std::vector<Tensor>{*in[0]});
+  };
+  const Graph g = Simplified(
+      "graph g (c: bool[], x: f32[2]) -> (y) {\nk: f32[2] = const(3, 4)\ny = If(c) "
+      "{else_branch = graph1, then_branch = graph2}\n"
+      "subgraph graph1 no () -> (e) {\ncaptured x\ne = Neg(x)\n}\n"
+      "subgraph graph2 yes () -> (t) {\ncaptured k\ncaptured x\nd = Sub(k, k)\nt = Add(d, x)\n}\n}",
+      evaluate);
+  ASSERT_EQ(OpsOf(g), "If");
+  EXPECT_EQ(OpsOf(*Subgraphs(g.nodes[0])[1]), "Add");
+}
+
 TEST(InlineIf, CapturedNamesFollow) {  // Identity goes, and the branch must capture what it copied
   const Graph g = Simplified(
       "graph g (c: bool[], x: f32[2]) -> (y) {\na = Relu(x)\nb = Identity(a)\ny = If(c) "

@@ -183,6 +183,10 @@ TEST(Tree, EditsAreObeyed) {
   EXPECT_NE(loops::Print(*nest).find("c_acc: f32[8]"), std::string::npos) << loops::Print(*nest);
   tree.text = "domain: \"{ c[i] : 0 <= i < 3 }\"";
   EXPECT_FALSE(CheckLegal(request, tree).yes());
+  tree.text = "no tree";
+  const auto garbage = CheckLegal(request, tree);
+  ASSERT_FALSE(garbage.yes());
+  EXPECT_EQ(garbage.refusal().reason, Reason::kIslError);
 }
 
 TEST(Recurrence, KeepsItsOrder) {
