@@ -129,7 +129,9 @@ class Parser {
     if (!form || space == rest.npos)
       return Invalid(fmt::format("found \"{}\", expected \"module FORM for TARGET\"", s.header)).At(At(s));
     m_.form = *form;
-    WEFT_TRY(m_.target, ParseTarget(rest.substr(space + 5)));
+    const auto target = ParseTarget(rest.substr(space + 5));
+    if (!target.ok()) return Invalid(target.status().what()).At(At(s));
+    m_.target = *target;
     return {};
   }
 

@@ -52,7 +52,9 @@ class Parser {
     WEFT_TRY(g_.name, lexer_.ExpectName());
     WEFT_TRY(lexer_.Expect("for"));
     WEFT_TRY(std::string target, lexer_.ExpectString());
-    WEFT_TRY(g_.target, ParseTarget(target));
+    auto parsed = ParseTarget(target);
+    if (!parsed.ok()) return lexer_.Error(parsed.status().what());
+    g_.target = *parsed;
     WEFT_TRY(lexer_.Expect("{"));
     while (!lexer_.Accept("}")) WEFT_TRY(Line());
     if (!lexer_.AtEnd()) return lexer_.Error("expected the end of the text");

@@ -1,11 +1,10 @@
 """Plans for CUDA: every kernel compiled by NVRTC, no device needed. What a device would compute is not tested here."""
-import hashlib
 import json
 import re
 import struct
 
 import pytest
-from tool import DIGITS, Weft
+from tool import DIGITS, Weft, rewritten
 
 TARGETS = ('cuda:sm_80', 'cuda:sm_90', 'cuda:sm_100')
 ONE = ('--shape', 'image=1x1x16x16')
@@ -33,18 +32,6 @@ def plan(cuda, binary, tmp_path_factory):
 def kernels(weft, plan):
     """Symbol -> what its line says, by `inspect`."""
     return dict(re.findall(r'^  kernel (\w+) (key .*)$', weft('inspect', plan), re.MULTILINE))
-
-
-def rewritten(data, old, new):
-    """The bytes of a plan file with a text of the same length in its first section, and every hash right again."""
-    assert len(old) == len(new) and old in data
-    sections = struct.unpack_from('<I', data, 12)[0]
-    table = bytearray(data[:16 + 64 * sections])
-    offset, size = struct.unpack_from('<16xQQ', table, 16)
-    text = data[offset:offset + size].replace(old, new)
-    table[16 + 32:16 + 64] = hashlib.sha256(text).digest()
-    head = bytes(table) + hashlib.sha256(table).digest()
-    return head + data[len(head):offset] + text + data[offset + size:]
 
 
 @pytest.mark.parametrize('target', TARGETS)

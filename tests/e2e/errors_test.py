@@ -1,9 +1,11 @@
 """What a script relies on when things go wrong: exit codes, a place, and no half-written file."""
 import random
+import re
+import struct
 
 import numpy as np
 import pytest
-from tool import DIGITS
+from tool import DIGITS, rewritten
 
 ONE = {'image': np.zeros((1, 1, 16, 16), np.float32)}
 
@@ -29,6 +31,28 @@ def test_damaged_plans(weft, digits_plan):
         weft('run', file, '--inputs', 'inputs.npz', '-o', 'outputs.npz', code=3)
         assert file.name in weft.said
     assert not list(weft.folder.glob('outputs*')), 'a failing command leaves no output'
+
+
+@pytest.mark.parametrize('seed', range(30))
+def test_other_numbers_under_right_hashes(weft, digits_plan, seed):
+    """What nobody would notice by a hash: refused or run, and what is not verified is not run."""
+    rng, data = random.Random(seed), digits_plan.read_bytes()
+    offset, size = struct.unpack_from('<QQ', data, 32)
+    text = data[offset:offset + size]
+    numbers = [m.span() for m in re.finditer(rb'(?<![0-9a-f])\d{1,6}(?![0-9a-f])', text) if m.start() > text.index(b'{')]
+    while True:
+        begin, end = rng.choice(numbers)
+        before, after, n = text[max(0, begin - 24):begin], text[end:end + 24], end - begin
+        old = before + text[begin:end] + after
+        new = before + rng.choice([b'0' * n, b'9' * n, b'%0*d' % (n, rng.randrange(10**n)), b'-' + b'1' * (n - 1)]) + after
+        if text.count(old) == 1 and len(new) == len(old) and new != old:
+            break
+    (weft.folder / 'm.plan').write_bytes(rewritten(data, old, new))
+    np.savez(weft.folder / 'in.npz', **ONE)
+    weft('run', 'm.plan', '--inputs', 'in.npz', '-o', 'out.npz', code=(0, 3))
+    ran = (weft.folder / 'out.npz').exists()
+    assert ran != bool(weft.said), (old, new, weft.said)
+    weft('verify', 'm.plan', code=0 if ran else (0, 1))
 
 
 @pytest.mark.parametrize('arguments', [(), ('frobnicate',), ('build',), ('run', 'model.onnx', '--no-such-option'),
