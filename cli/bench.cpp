@@ -71,6 +71,7 @@ Status Run(const Flags& flags) {
 void AddBench(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   AddModel(app, flags, "MODEL|PLAN");
   AddBuildFlags(app, flags);
+  AddMemoryFlag(app, flags);
   AddDataFlags(app, flags);
   AddMeasureFlags(app, flags);
   run = [&flags] {

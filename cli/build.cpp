@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cli/interrupt.h"
 #include "cli/verbs.h"
 #include "plan/file.h"
 
@@ -27,7 +28,9 @@ Status Run(const Flags& flags) {
   if (flags.output.empty()) return Usage("build needs a place for the plan").Try("-o model.plan");
   Session session;
   WEFT_TRY(OpenSession(flags, session));
-  WEFT_TRY(driver::Built built, driver::Build(flags.model, session.options, session.profiles));
+  WEFT_TRY(driver::Built built, BuildOrStop(flags.model, session.options, session.profiles));
+  WEFT_TRY(CheckMemory(flags, built.plan));
+  const HoldInterrupt whole;  // from here on the plan is there to keep
   WEFT_TRY(plan::WritePlan(built.plan, flags.output));
   const Json steps = StepCounts(built.plan.specializations[0]);
   if (!built.plan.measured) Progress(flags, "weft: choices are estimates; --budget 60s would measure them");
@@ -49,6 +52,7 @@ void AddBuild(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   AddModel(app, flags, "MODEL");
   app.add_option("-o,--output", flags.output, "the plan");
   AddBuildFlags(app, flags);
+  AddMemoryFlag(app, flags);
   run = [&flags] {
     MeasureByDefault(flags);
     return Run(flags);

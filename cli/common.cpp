@@ -11,7 +11,9 @@
 
 #include "base/log.h"
 #include "base/target.h"
+#include "cli/interrupt.h"
 #include "fallback/execute.h"
+#include "plan/memory.h"
 
 namespace weft::cli {
 namespace {
@@ -88,6 +90,10 @@ void AddAccuracyFlags(CLI::App& app, Flags& flags) {
   app.add_option("--atol", flags.atol, "likewise; either is 0 unless given")->check(CLI::NonNegativeNumber);
 }
 
+void AddMemoryFlag(CLI::App& app, Flags& flags) {
+  app.add_option("--max-memory", flags.max_memory, "refuse a plan that needs more: 512M, 2G");
+}
+
 void AddMeasureFlags(CLI::App& app, Flags& flags) {
   app.add_option("--duration", flags.duration, "at most this long: 2s; default until the interval is under 1 % or 3 s");
   app.add_option("--runs", flags.runs, "exactly so many");
@@ -137,6 +143,38 @@ Result<double> ParseDuration(const std::string& text) {
   if (used == 0 || scale < 0 || !(value >= 0 && value < 1e9))
     return Usage(fmt::format("found \"{}\", expected a duration such as 500ms, 60, 5m or 1h", text));
   return value * scale;
+}
+
+Result<int64_t> ParseBytes(const std::string& text) {
+  constexpr std::string_view kUnits = "KMGT";
+  const size_t unit = text.empty() ? kUnits.npos : kUnits.find(text.back());
+  const auto count = ParseCount(unit == kUnits.npos ? text : text.substr(0, text.size() - 1));
+  const int64_t scale = unit == kUnits.npos ? 1 : int64_t{1} << (10 * (unit + 1));
+  int64_t bytes = 0;
+  if (!count.ok() || __builtin_mul_overflow(*count, scale, &bytes))
+    return Usage(fmt::format("found \"{}\", expected a size such as 100000, 512M or 2G", text));
+  return bytes;
+}
+
+Status CheckMemory(const Flags& flags, const plan::Plan& plan) {
+  if (flags.max_memory.empty()) return {};
+  WEFT_TRY(const int64_t allowed, ParseBytes(flags.max_memory));
+  const int32_t threads = flags.threads > 0 ? flags.threads : plan.target.threads;
+  for (const plan::Specialization& s : plan.specializations)
+    if (const int64_t needed = plan::NeededBytes(plan, s, threads); needed > allowed)
+      return Limit(fmt::format("the plan needs {} bytes, --max-memory allows {}", needed, allowed))
+          .At(flags.model)
+          .Try("a smaller --shape, or fewer --threads");
+  return {};
+}
+
+Result<driver::Built> BuildOrStop(const std::string& path, const driver::BuildOptions& options,
+                                  const std::vector<std::vector<std::pair<std::string, Shape>>>& profiles) {
+  if (options.budget_s == 0) return driver::Build(path, options, profiles);
+  const HoldInterrupt measuring;
+  driver::BuildOptions stoppable = options;
+  stoppable.stop = &Interrupted();
+  return driver::Build(path, stoppable, profiles);
 }
 
 Result<std::pair<std::string, Shape>> ParseShapeFlag(const std::string& text) {

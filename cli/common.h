@@ -17,6 +17,7 @@
 #include "base/tensor.h"
 #include "cli/image.h"
 #include "driver/accuracy.h"
+#include "driver/build.h"
 #include "driver/options.h"
 #include "plan/plan.h"
 #include "tuner/measure.h"
@@ -36,7 +37,7 @@ struct Flags {
   std::vector<std::string> input;
   ImageFlags image;
   uint64_t seed = 0;
-  std::string output, cache_dir, budget, force, dump;
+  std::string output, cache_dir, budget, force, dump, max_memory;
   std::vector<std::string> allow;
   bool strict = false;
   double tolerance = 1e-4;
@@ -54,6 +55,7 @@ void AddBuildFlags(CLI::App& app, Flags& flags);        // --target --shape … 
 void AddDataFlags(CLI::App& app, Flags& flags);         // --inputs --input --data --seed --mean --scale --layout
 void AddAccuracyFlags(CLI::App& app, Flags& flags);     // --expected --tolerance --rtol --atol
 void AddMeasureFlags(CLI::App& app, Flags& flags);      // --duration --runs --warmup
+void AddMemoryFlag(CLI::App& app, Flags& flags);        // --max-memory
 void AddModel(CLI::App& app, Flags& flags, const char* what);
 
 // For the verbs that are about speed: a budget of 60 s, unless one is given.
@@ -73,6 +75,16 @@ Status OpenSession(const Flags& flags, Session& session);
 Result<double> ParseDuration(const std::string& text);
 // "x=1x3x224x224".
 Result<std::pair<std::string, Shape>> ParseShapeFlag(const std::string& text);
+
+// "512M", "2G": bytes, or with K, M, G or T that many times 1024.
+Result<int64_t> ParseBytes(const std::string& text);
+// kLimit if a specialization of the plan needs more than --max-memory: arena, weights, inputs, outputs
+// and the scratch of its kernels.
+Status CheckMemory(const Flags& flags, const plan::Plan& plan);
+// driver::Build, which Ctrl-C makes finish with what it has measured so far; without a budget there is
+// nothing to wait for, and it ends the process.
+Result<driver::Built> BuildOrStop(const std::string& path, const driver::BuildOptions& options,
+                                  const std::vector<std::vector<std::pair<std::string, Shape>>>& profiles);
 
 Result<tuner::MeasureOptions> MeasureOptionsOf(const Flags& flags);
 // NaN and infinities, which JSON has no words for, are null.

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <new>
 
+#include "cli/interrupt.h"
 #include "cli/verbs.h"
 #include "codegen/llvm/emit.h"
 #include "fallback/execute.h"
@@ -29,7 +30,7 @@ constexpr Entry kVerbs[] = {
     {"verify", "check the hashes and the structure of a plan", "weft verify model.plan", AddVerify},
     {"explain", "say why each node is where it is", "weft explain model.onnx conv1", AddExplain},
     {"devices", "list what can be targeted here", "weft devices", AddDevices},
-    {"opt", "enter and leave the pipeline at any text form", "weft opt --from graph --to loops model.onnx", AddOpt},
+    {"opt", "enter and leave the pipeline at any text form", "weft opt --from graph --to loops model.onnx -o model.loops", AddOpt},
 };
 
 std::string Version() {
@@ -68,7 +69,11 @@ int Main(int argc, char** argv) {
     const int code = app.exit(error);
     return code == 0 ? 0 : static_cast<int>(Code::kUsage);
   }
-  return Report(chosen(), flags);
+  InstallInterrupt(flags.json);
+  Status status = chosen();
+  // Whatever an interrupted verb failed of (a cancelled run, a peer that is gone), this is why.
+  if (!status.ok() && Interrupted()) status = Status(Code::kInterrupted, "interrupted");
+  return Report(status, flags);
 }
 
 }  // namespace

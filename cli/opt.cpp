@@ -4,6 +4,7 @@
 #include <iostream>
 #include <iterator>
 
+#include "cli/interrupt.h"
 #include "cli/verbs.h"
 #include "codegen/cuda/emit.h"
 #include "codegen/llvm/emit.h"
@@ -55,9 +56,13 @@ Result<driver::Module> ReadModule(const Flags& flags, const OptFlags& opt, const
 
 Status WriteText(const Flags& flags, const std::string& text, const BlobStore& blobs) {
   if (flags.output.empty() || flags.output == "-") {
+    if (blobs.size() > 0)
+      return Usage(fmt::format("{} constants are too big for the text and would be lost", blobs.size()))
+          .Try("-o FILE, which writes them to FILE.blobs");
     fmt::print("{}", text);
     return {};
   }
+  const HoldInterrupt whole;
   if (blobs.size() > 0) WEFT_TRY(blobs.Save(flags.output + ".blobs"));
   return WriteFileAtomically(flags.output, text);
 }
@@ -106,6 +111,7 @@ Status Run(const Flags& flags, const OptFlags& opt) {
   // A plan goes out as the file that `build` writes, so that the two can be compared byte by byte.
   if (to == driver::Form::kPlan && !flags.output.empty()) {
     WEFT_TRY(driver::CompileKernels(module.plan, session.options.cache));
+    const HoldInterrupt whole;
     return plan::WritePlan(module.plan, flags.output);
   }
   if (!opt.group.empty()) {
@@ -130,7 +136,7 @@ void AddOpt(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   app.add_option("--to", opt->to, "graph tc groups choices sched loops call plan; ll and cu go out only")->required();
   app.add_option("--group", opt->group, "only this group");
   app.add_option("--choices", opt->choices, "decisions to force");
-  app.add_option("-o,--output", flags.output, "default: stdout");
+  app.add_option("-o,--output", flags.output, "the text, its big constants in FILE.blobs; default: stdout, if there are none");
   AddBuildFlags(app, flags);
   run = [&flags, opt] { return Run(flags, *opt); };
 }

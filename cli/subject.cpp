@@ -35,11 +35,12 @@ Result<Subject> OpenSubject(const std::string& path, const Flags& flags, Session
   } else {
     driver::BuildOptions options = session.options;
     for (const auto& [name, tensor] : given) options.shapes.emplace_back(name, tensor.shape());
-    WEFT_TRY(driver::Built built, driver::Build(path, options, session.profiles));
+    WEFT_TRY(driver::Built built, BuildOrStop(path, options, session.profiles));
     plan = std::move(built.plan);
     subject.graph = std::move(built.modules[0].graph);
     subject.build_s = built.seconds;
   }
+  WEFT_TRY(CheckMemory(flags, plan));
   while (subject.specialization < plan.specializations.size() &&
          !Fits(plan.specializations[subject.specialization], given))
     ++subject.specialization;
@@ -47,6 +48,7 @@ Result<Subject> OpenSubject(const std::string& path, const Flags& flags, Session
     return Usage("no specialization takes these input shapes").At(path).Try("build with --profile for them");
   const auto begin = std::chrono::steady_clock::now();
   WEFT_TRY(subject.executor, driver::MakeExecutor(std::move(plan), session.options.cache, flags.threads));
+  subject.cancel = std::make_unique<CancelOnInterrupt>(*subject.executor);
   subject.load_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
   return subject;
 }

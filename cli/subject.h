@@ -9,6 +9,7 @@
 #include "base/tensor.h"
 #include "cli/common.h"
 #include "cli/data.h"
+#include "cli/interrupt.h"
 #include "executor/executor.h"
 #include "graph/graph.h"
 #include "plan/plan.h"
@@ -18,6 +19,7 @@ namespace weft::cli {
 struct Subject {
   std::string name;
   std::unique_ptr<executor::Executor> executor;
+  std::unique_ptr<CancelOnInterrupt> cancel;
   size_t specialization = 0;
   graph::Graph graph;              // empty if it came from a plan file
   double build_s = 0, load_us = 0;

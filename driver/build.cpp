@@ -21,7 +21,7 @@ Status AdvanceThroughCache(Module& module, const BuildOptions& options) {
     module = std::move(*found);
   } else {
     WEFT_TRY(Advance(module, Form::kCall, options));
-    StoreModule(module, key, *options.cache);
+    if (!options.stop || !*options.stop) StoreModule(module, key, *options.cache);  // or it would never be measured whole
   }
   return Advance(module, Form::kPlan, options);
 }

@@ -147,7 +147,7 @@ class Measurement {
       WEFT_TRY(Load(arm));
       contestants.push_back({.executor = arm.executor.get()});
     }
-    WEFT_TRY(const auto times, tuner::TimeSteps(contestants, inputs_, {.seconds = seconds - clock.seconds()}));
+    WEFT_TRY(const auto times, tuner::TimeSteps(contestants, inputs_, {.seconds = seconds - clock.seconds(), .stop = options_.stop}));
     for (size_t k = 0; k < arms_.size(); ++k) arms_[k].outputs = std::move(contestants[k].outputs);
     WEFT_TRY(CheckAgreement());
     // Steps are groups, in their order; equal ones pool their samples.
@@ -193,7 +193,7 @@ class Measurement {
       WEFT_TRY(Load(arms_[0]));
       WEFT_TRY(Load(arm));
       tuner::Contestant contestants[] = {{.executor = arms_[0].executor.get()}, {.executor = arm.executor.get()}};
-      WEFT_TRY(auto times, tuner::TimeRuns(contestants, inputs_, std::clamp(budget_s - clock_.seconds(), 0.0, kWholeSeconds), 1));
+      WEFT_TRY(auto times, tuner::TimeRuns(contestants, inputs_, std::clamp(budget_s - clock_.seconds(), 0.0, kWholeSeconds), 1, options_.stop));
       Store(library, std::move(times[0]), "a whole run");
       Store(ours, std::move(times[1]), "a whole run");
     }

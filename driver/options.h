@@ -1,6 +1,7 @@
 // What a build is asked for; the same fields whichever face asks.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -21,6 +22,7 @@ struct BuildOptions {
   std::vector<std::pair<std::string, Shape>> shapes;  // --shape, by input
   std::map<std::string, int64_t> symbols;             // --dim
   double budget_s = 0;                                // 0: estimates only
+  const std::atomic<bool>* stop = nullptr;            // true: end measuring and use what is known; may be null
   partition::PartitionOptions partition;
   const FileCache* cache = nullptr;
   TuningDb* tuning = nullptr;

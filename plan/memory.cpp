@@ -72,6 +72,17 @@ Status PlanMemory(Specialization& s) {
   return {};
 }
 
+int64_t NeededBytes(const Plan& plan, const Specialization& s, int32_t threads) {
+  int64_t bytes = s.arena_bytes, rank_bytes = 0, team_bytes = 0;
+  for (const Buffer& b : s.buffers)
+    if (b.kind == BufferKind::kWeight || b.kind == BufferKind::kInput || b.kind == BufferKind::kOutput) bytes += b.bytes;
+  for (const Kernel& k : plan.kernels) {
+    rank_bytes = std::max(rank_bytes, k.rank_scratch_bytes);
+    team_bytes = std::max(team_bytes, k.team_scratch_bytes);
+  }
+  return bytes + rank_bytes * threads + team_bytes;
+}
+
 int64_t MaximumLiveBytes(const Specialization& s) {
   std::vector<int64_t> change(s.steps.size() + 2, 0);
   for (const Buffer& b : s.buffers)

@@ -16,4 +16,8 @@ Status PlanMemory(Specialization& specialization);
 // The largest sum of live bytes over the steps: no arena can be smaller.
 int64_t MaximumLiveBytes(const Specialization& specialization);
 
+// What running a specialization takes: its arena, weights, inputs and outputs, and the scratch that the
+// kernels of the plan need on `threads` threads. What libraries allocate for themselves is not known here.
+int64_t NeededBytes(const Plan& plan, const Specialization& specialization, int32_t threads);
+
 }  // namespace weft::plan

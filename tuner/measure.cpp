@@ -84,6 +84,7 @@ Result<std::vector<std::vector<double>>> Interleave(std::span<const Arm> arms, c
       WEFT_TRY(const double us, arms[arm].run());
       if (round >= 0) samples[arm].push_back(us);
     }
+    if (options.stop && *options.stop && round >= 0) break;
     if (options.runs || round + 1 < kMinRounds) continue;
     if (SecondsSince(begin) > options.seconds) break;
     if (round + 1 >= settled_at) {

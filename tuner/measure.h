@@ -5,6 +5,7 @@
 // shows against itself.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -38,6 +39,7 @@ struct MeasureOptions {
   int64_t runs = 0;         // exactly so many rounds; 0: until every interval is under 1 % or time is up
   int64_t warmup = 3;       // rounds that are not counted
   uint64_t seed = 0;
+  const std::atomic<bool>* stop = nullptr;  // true: ends after the round that is going on; may be null
 };
 
 // Samples in microseconds, one list per arm, in the order of rounds.

@@ -74,19 +74,20 @@ Result<std::vector<std::vector<std::vector<double>>>> TimeSteps(std::span<Contes
   const double round_s = std::max(spent(), 1e-6);
   const auto affordable = static_cast<int64_t>(std::min((options.seconds - round_s) / round_s, 1e6));
   const int64_t rounds = std::min(options.max_rounds, affordable);
-  if (rounds < 1) return samples;
+  if (rounds < 1 || (options.stop && *options.stop)) return samples;
   for (auto& plan : samples)
     for (auto& step : plan) step.clear();
-  WEFT_TRY(Interleave(arms, {.runs = rounds, .warmup = 0, .seed = options.seed + 1}));
+  WEFT_TRY(Interleave(arms, {.runs = rounds, .warmup = 0, .seed = options.seed + 1, .stop = options.stop}));
   return samples;
 }
 
 Result<std::vector<std::vector<double>>> TimeRuns(std::span<Contestant> contestants, std::span<const Tensor> inputs,
-                                                  double seconds, uint64_t seed) {
+                                                  double seconds, uint64_t seed,
+                                                  const std::atomic<bool>* stop) {
   WEFT_TRY(std::vector<Bound> bound, BindAll(contestants, inputs));
   std::vector<Arm> arms;
   for (Bound& b : bound) arms.push_back(TimedArm("", [&b] { return b.Run(); }, /*warm=*/true));
-  return Interleave(arms, {.seconds = seconds, .warmup = 1, .seed = seed});
+  return Interleave(arms, {.seconds = seconds, .warmup = 1, .seed = seed, .stop = stop});
 }
 
 }  // namespace weft::tuner

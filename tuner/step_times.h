@@ -4,6 +4,7 @@
 // turns, because machines drift (see measure.h).
 #pragma once
 
+#include <atomic>
 #include <span>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct StepTimeOptions {
   double seconds = 10;         // at most, but each contestant runs at least once
   int64_t max_rounds = 40;
   uint64_t seed = 0;
+  const std::atomic<bool>* stop = nullptr;  // as in MeasureOptions
 };
 
 // Microseconds: [contestant][step][round]. The first run of each is not counted, if there is time.
@@ -31,6 +33,7 @@ Result<std::vector<std::vector<std::vector<double>>>> TimeSteps(std::span<Contes
 
 // As one run each in turns, not step by step: [contestant][round].
 Result<std::vector<std::vector<double>>> TimeRuns(std::span<Contestant> contestants, std::span<const Tensor> inputs,
-                                                  double seconds, uint64_t seed);
+                                                  double seconds, uint64_t seed,
+                                                  const std::atomic<bool>* stop = nullptr);
 
 }  // namespace weft::tuner

@@ -1,0 +1,82 @@
+"""Limits and interruptions: memory that is not allowed or not there, Ctrl-C, and constants that need a file."""
+import resource
+import signal
+import subprocess
+import time
+
+import pytest
+from tool import DIGITS
+
+ONE = ('--shape', 'image=1x1x16x16')
+
+
+def started(weft, *arguments, **options):
+    return subprocess.Popen([str(a) for a in (weft.binary, *arguments)], cwd=weft.folder, stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+@pytest.mark.parametrize('verb', ['build', 'run', 'bench', 'compare'])
+def test_max_memory(weft, verb):
+    options = {'build': ('-o', 'x.plan'), 'run': ('-o', 'y.npz'), 'bench': ('--runs', '1'), 'compare': ('--against', 'unfused', '--runs', '1')}
+    arguments = (verb, DIGITS, *ONE, '--budget', '0', *options[verb])
+    error = weft.json(*arguments, '--max-memory', '10K', code=5)['error']
+    assert '10240' in error['what'] and not list(weft.folder.glob('*.plan')) and not list(weft.folder.glob('*.npz'))
+    weft(*arguments, '--max-memory', '1G')
+    weft(*arguments, '--max-memory', 'much', code=2)
+
+
+def test_an_output_that_memory_does_not_hold(weft):
+    helper = pytest.importorskip('onnx.helper', reason='onnx is not installed')
+    import onnx
+    value = lambda name, shape: helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+    node = helper.make_node('Add', ['x', 'y'], ['z'])
+    model = helper.make_model(helper.make_graph([node], 'g', [value('x', [1 << 16, 1]), value('y', [1, 1 << 16])],
+                                                [value('z', [1 << 16, 1 << 16])]),
+                              ir_version=8, opset_imports=[helper.make_opsetid('', 17)])
+    onnx.save(model, weft.folder / 'm.onnx')
+    limit = 8 << 30
+    for verb in ('run', 'bench'):
+        process = started(weft, verb, 'm.onnx', '--budget', '0',
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 5, said
+        assert 'no memory' in said
+
+
+def test_interrupted_runs(weft, digits_plan):
+    process = started(weft, 'bench', digits_plan, '--duration', '60s', '--json', '--runs', '100000000')
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    out, said = process.communicate(timeout=30)
+    assert process.returncode == 130, said
+    assert '"code": 130' in out and 'interrupted' in said
+
+
+def test_interrupted_before_there_is_anything_to_keep(weft):
+    process = started(weft, 'opt', '--from', 'graph', '--to', 'graph', '-', '-o', 'x.graph')
+    process.communicate(timeout=30)  # an empty model ends by itself
+    assert process.returncode == 3
+    process = subprocess.Popen([str(weft.binary), 'opt', '--from', 'graph', '--to', 'graph', '-', '-o', 'x.graph'],
+                               cwd=weft.folder, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    assert not (weft.folder / 'x.graph').exists()
+
+
+def test_an_interrupted_build_keeps_the_best_so_far(weft):
+    process = started(weft, 'build', DIGITS, '--shape', 'image=64x1x16x16', '--budget', '10m', '-o', 'x.plan', '--cache-dir', 'empty')
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode in (0, 130), said
+    assert (weft.folder / 'x.plan').exists() == (process.returncode == 0)
+    if process.returncode == 0:
+        weft('verify', 'x.plan')
+
+
+def test_big_constants_are_not_dropped(weft):
+    error = weft.json('opt', '--from', 'graph', '--to', 'graph', DIGITS, *ONE, code=2)['error']
+    assert '-o FILE' in error['try']
+    weft('opt', '--from', 'graph', '--to', 'graph', DIGITS, *ONE, '-o', 'd.graph')
+    assert any((weft.folder / 'd.graph.blobs').iterdir())
