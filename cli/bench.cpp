@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include "base/file.h"
+#include "cli/interrupt.h"
 #include "cli/subject.h"
 #include "cli/verbs.h"
 #include "tuner/measure.h"
@@ -31,7 +33,15 @@ Result<std::vector<double>> StepMedians(BoundRun& run, size_t steps) {
   return medians;
 }
 
-Status Run(const Flags& flags) {
+// One line a run, in the order of the runs.
+Status WriteSamples(const std::string& path, const std::vector<double>& samples_us) {
+  std::string text = "run,us\n";
+  for (size_t i = 0; i < samples_us.size(); ++i) text += fmt::format("{},{:.3f}\n", i, samples_us[i]);
+  const HoldInterrupt whole;
+  return WriteFileAtomically(path, text);
+}
+
+Status Run(const Flags& flags, const std::string& samples_file) {
   Session session;
   WEFT_TRY(OpenSession(flags, session));
   WEFT_TRY(auto given, LoadNamedInputs(flags));
@@ -42,6 +52,7 @@ Status Run(const Flags& flags) {
   WEFT_TRY(tuner::MeasureOptions options, MeasureOptionsOf(flags));
   const tuner::Arm arm = tuner::TimedArm(subject.name, [&] { return run(); });
   WEFT_TRY(auto samples, tuner::Interleave(std::span(&arm, 1), options));
+  if (!samples_file.empty()) WEFT_TRY(WriteSamples(samples_file, samples[0]));
   const tuner::Summary s = tuner::Summarize(samples[0]);
   WEFT_TRY(auto steps, StepMedians(run, subject.spec().steps.size()));
   int64_t weight_bytes = 0;
@@ -74,9 +85,11 @@ void AddBench(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   AddMemoryFlag(app, flags);
   AddDataFlags(app, flags);
   AddMeasureFlags(app, flags);
-  run = [&flags] {
+  auto samples = std::make_shared<std::string>();
+  app.add_option("--samples", *samples, "F.csv for the time of each run: run,us");
+  run = [&flags, samples] {
     MeasureByDefault(flags);
-    return Run(flags);
+    return Run(flags, *samples);
   };
 }
 

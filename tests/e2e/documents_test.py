@@ -32,6 +32,13 @@ def test_bench(weft, digits_plan):
         assert {'name', 'kind', 'library', 'nodes', 'us'} <= kernel.keys() and kernel['kind'] in STEPS
 
 
+def test_samples(weft, digits_plan):
+    said = weft.json('bench', digits_plan, '--runs', '5', '--samples', 's.csv')
+    lines = (weft.folder / 's.csv').read_text().splitlines()
+    assert lines[0] == 'run,us' and len(lines) == 1 + said['runs'] == 6
+    assert min(float(line.split(',')[1]) for line in lines[1:]) == pytest.approx(said['latency_us']['min'], abs=1e-2)
+
+
 def test_compare(weft):
     said = weft.json('compare', DIGITS, *ONE, '--against', 'unfused', '--runs', '5')
     assert [arm['name'] for arm in said['arms']] == ['weft', 'unfused']
