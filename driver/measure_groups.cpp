@@ -32,7 +32,6 @@ using partition::PartitionOptions;
 constexpr double kAgreement = 1e-3;  // of an output's scale, between groupings that compute the same
 constexpr double kNoise = 1.02;      // slower than the library-only plan by less is no difference
 constexpr double kStepShare = 0.7;   // of the budget, for the times of steps
-constexpr double kWholeSeconds = 5;  // at most, for the last comparison
 
 class Clock {
  public:
@@ -63,9 +62,7 @@ class Measurement {
     if (!AllOnRecord()) {
       WEFT_TRY(TimeAllSteps(budget_s * kStepShare));
     }
-    std::vector<partition::PricedGrouping> priced;
-    for (const Arm& arm : arms_) priced.push_back({arm.module.grouping, PricesOf(arm)});
-    return NeverSlower(partition::SelectByRegion(base_.graph, priced), budget_s);
+    return NeverSlower(partition::SelectByRegion(base_.graph, Priced()), budget_s);
   }
 
  private:
@@ -178,10 +175,14 @@ class Measurement {
     return {};
   }
 
-  std::vector<double> PricesOf(const Arm& arm) {
-    std::vector<double> us;
-    for (const auto& key : arm.keys) us.push_back(key ? Record(*key).value_or(0) : 0);
-    return us;
+  std::vector<partition::PricedGrouping> Priced() {
+    std::vector<partition::PricedGrouping> priced;
+    for (const Arm& arm : arms_) {
+      std::vector<double> us;
+      for (const auto& key : arm.keys) us.push_back(key ? Record(*key).value_or(0) : 0);
+      priced.push_back({arm.module.grouping, std::move(us)});
+    }
+    return priced;
   }
 
   // The choice as a whole against the library-only plan: what was gained region by region must be there.
@@ -193,17 +194,14 @@ class Measurement {
       WEFT_TRY(Load(arms_[0]));
       WEFT_TRY(Load(arm));
       tuner::Contestant contestants[] = {{.executor = arms_[0].executor.get()}, {.executor = arm.executor.get()}};
-      WEFT_TRY(auto times, tuner::TimeRuns(contestants, inputs_, std::clamp(budget_s - clock_.seconds(), 0.0, kWholeSeconds), 1, options_.stop));
+      WEFT_TRY(auto times, tuner::TimeRuns(contestants, inputs_, {.seconds = budget_s - clock_.seconds(), .seed = 1, .stop = options_.stop}));
       Store(library, std::move(times[0]), "a whole run");
       Store(ours, std::move(times[1]), "a whole run");
     }
     if (ours.what == library.what || *Record(ours) <= kNoise * *Record(library)) return std::move(arm.module.grouping);
-    WEFT_LOG(kInfo, "driver", "the library-only plan is faster as a whole: {:.1f} us against {:.1f}", *Record(library),
-             *Record(ours));
-    Grouping grouping = arms_[0].module.grouping;
-    const std::vector<double> us = PricesOf(arms_[0]);
-    for (size_t g = 0; g < us.size(); ++g) grouping.groups[g].us = us[g], grouping.groups[g].measured = true;
-    return grouping;
+    return partition::TakeFirst(base_.graph, Priced(),
+                                fmt::format("as a whole, with what it gains elsewhere: {:.1f} > {:.1f} us", *Record(ours),
+                                            *Record(library)));
   }
 
   // Keys in order say what runs, but not which value goes where: the hash of the graph does.

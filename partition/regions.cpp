@@ -89,6 +89,12 @@ class Selection {
     return Compose(best, *order);
   }
 
+  Grouping TakeFirst(const std::string& why) {
+    why_ = why;
+    const std::vector<size_t> first(regions_.size(), 0);
+    return Compose(first, *Order(first));
+  }
+
  private:
   struct Chosen {
     size_t region, grouping, group;
@@ -163,7 +169,7 @@ class Selection {
       if (!seen.insert(kind).second) continue;
       rivals.push_back({kind, region.us[k], true,
                         Refusal{Reason::kMeasuredSlower,
-                                fmt::format("{:.1f} > {:.1f} us", region.us[k], region.us[taken])}});
+                                why_.empty() ? fmt::format("{:.1f} > {:.1f} us", region.us[k], region.us[taken]) : why_}});
     }
     return rivals;
   }
@@ -185,12 +191,17 @@ class Selection {
   const graph::Graph& graph_;
   std::span<const PricedGrouping> groupings_;
   std::vector<Region> regions_;
+  std::string why_;  // of all choices; empty: the region's own times
 };
 
 }  // namespace
 
 Grouping SelectByRegion(const graph::Graph& graph, std::span<const PricedGrouping> groupings) {
   return Selection(graph, groupings).Run();
+}
+
+Grouping TakeFirst(const graph::Graph& graph, std::span<const PricedGrouping> groupings, const std::string& why) {
+  return Selection(graph, groupings).TakeFirst(why);
 }
 
 }  // namespace weft::partition

@@ -20,8 +20,7 @@ struct Contestant {
 };
 
 struct StepTimeOptions {
-  double seconds = 10;         // at most, but each contestant runs at least once
-  int64_t max_rounds = 40;
+  double seconds = 10;  // at most, but each contestant runs at least once
   uint64_t seed = 0;
   const std::atomic<bool>* stop = nullptr;  // as in MeasureOptions
 };
@@ -33,7 +32,6 @@ Result<std::vector<std::vector<std::vector<double>>>> TimeSteps(std::span<Contes
 
 // As one run each in turns, not step by step: [contestant][round].
 Result<std::vector<std::vector<double>>> TimeRuns(std::span<Contestant> contestants, std::span<const Tensor> inputs,
-                                                  double seconds, uint64_t seed,
-                                                  const std::atomic<bool>* stop = nullptr);
+                                                  const StepTimeOptions& options);
 
 }  // namespace weft::tuner

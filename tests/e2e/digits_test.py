@@ -51,3 +51,22 @@ def test_any_form_leads_to_the_same_plan(weft, digits_plan, form):
     weft('opt', '--from', 'graph', '--to', form, DIGITS, *ONE, '-o', text)
     weft('opt', '--from', form, '--to', 'plan', text, '--budget', '0', '-o', 'digits.plan')
     assert (weft.folder / 'digits.plan').read_bytes() == digits_plan.read_bytes()
+
+
+def test_a_measured_plan(weft, data, has_onednn):
+    if not has_onednn:
+        pytest.skip('without oneDNN there is nothing to choose between')
+    options = ['--shape', 'image=1x1x16x16', '--budget', '10s', '--cache-dir', 'measured']
+    first = weft.json('build', DIGITS, *options, '-o', 'first.plan')
+    assert first['measured_groups'] == sum(first['steps'].values())
+    # From the cache of modules.
+    weft('build', DIGITS, *options, '-o', 'second.plan')
+    assert (weft.folder / 'second.plan').read_bytes() == (weft.folder / 'first.plan').read_bytes()
+    # From the records of the tuning database.
+    for module in (weft.folder / 'measured').glob('*.module'):
+        module.unlink()
+    weft('build', DIGITS, *options, '-o', 'third.plan')
+    assert (weft.folder / 'third.plan').read_bytes() == (weft.folder / 'first.plan').read_bytes()
+    rows = weft.json('explain', DIGITS, *options)['groups']
+    assert all(alternative['measured'] for row in rows for alternative in row['alternatives'])
+    assert any(alternative['reason'] == 'measured_slower' for row in rows for alternative in row['alternatives'])
