@@ -257,6 +257,7 @@ void PrintJson(const Json& json) {
 Json EnvironmentJson(const Flags& flags, int32_t threads) {
   Target host;
   if (auto found = HostTarget(); found.ok()) host = *found;
+  host.threads = threads;
   return {{"weft", "0.1.0"},
           {"cpu", DeviceName()},
           {"isa", weft::Print(host)},

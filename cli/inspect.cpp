@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "cli/verbs.h"
+#include "driver/kernels.h"
 #include "plan/file.h"
 #include "plan/memory.h"
 
@@ -27,15 +28,24 @@ Status Inspect(const Flags& flags) {
   return {};
 }
 
-// ReadPlan checks hashes, offsets and structure; reaching the end is the answer yes. A plan that is
-// damaged is the answer no, where a path that can't be read is an error.
+// Hashes, offsets and structure, then each kernel against its nest and its key.
+Result<plan::Plan> ReadAndCheck(const std::string& path) {
+  WEFT_TRY(plan::Plan plan, plan::ReadPlan(path));
+  for (const plan::Kernel& kernel : plan.kernels)
+    if (auto nest = driver::CheckKernel(kernel, plan.target, plan.codegen); !nest.ok())
+      return Invalid(nest.status().ToString()).At(path);
+  return plan;
+}
+
+// Reaching the end is the answer yes. A plan that is damaged is the answer no, where a path that can't
+// be read is an error.
 Status Verify(const Flags& flags) {
-  auto plan = plan::ReadPlan(flags.model);
+  auto plan = ReadAndCheck(flags.model);
   if (!plan.ok() && plan.status().code() == Code::kInvalid)
     return Status(Code::kNo, plan.status().what()).At(plan.status().where());
   if (!plan.ok()) return std::move(plan.status());
   if (flags.json) PrintJson({{"schema", 1}, {"valid", true}});
-  else fmt::print("{}: hashes and structure are right\n", flags.model);
+  else fmt::print("{}: hashes, structure and kernels are right\n", flags.model);
   return {};
 }
 

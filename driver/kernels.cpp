@@ -50,10 +50,9 @@ Result<plan::Kernel> MakeKernel(const loops::LoopNest& nest, const Target& targe
   return kernel;
 }
 
-Result<std::vector<uint8_t>> CompileKernel(const plan::Kernel& kernel, const Target& target) {
-  WEFT_TRY(const loops::LoopNest nest, loops::Parse(kernel.loops, kernel.name + ".loops"));
+Result<loops::LoopNest> CheckKernel(const plan::Kernel& kernel, const Target& target, std::string_view identity) {
+  WEFT_TRY(loops::LoopNest nest, loops::Parse(kernel.loops, kernel.name + ".loops"));
   WEFT_TRY(loops::Verify(nest));
-  WEFT_TRY(const std::string identity, CodegenIdentity(target));
   // The key is what a cache trusts, so it is never taken from a plan.
   WEFT_TRY(plan::Kernel ours, MakeKernel(nest, target, identity));
   ours.loops = kernel.loops;
@@ -63,6 +62,12 @@ Result<std::vector<uint8_t>> CompileKernel(const plan::Kernel& kernel, const Tar
       plan::KernelKey(ours, target.isa, identity) != kernel.key)
     return Invalid("its key does not belong to its nest on this compiler").At("kernel " + kernel.name)
         .Try("build the plan again");
+  return nest;
+}
+
+Result<std::vector<uint8_t>> CompileKernel(const plan::Kernel& kernel, const Target& target) {
+  WEFT_TRY(const std::string identity, CodegenIdentity(target));
+  WEFT_TRY(const loops::LoopNest nest, CheckKernel(kernel, target, identity));
   if (IsCuda(target)) {
     WEFT_TRY(auto code, codegen::EmitCuda(nest, target));
     return std::move(code.cubin.image);

@@ -25,8 +25,10 @@ loops::LoopNest WithSymbol(loops::LoopNest nest);
 // The nest, which must have its symbol, as a kernel. kUnsupported on CUDA if the grid depends on run-time
 // sizes, kLimit if no device takes it.
 Result<plan::Kernel> MakeKernel(const loops::LoopNest& nest, const Target& target, std::string_view identity);
-// A shared object, or a cubin. The kernel may come from a plan that nobody vouches for: its nest is
-// verified, and what it says besides its nest must follow from that.
+// The nest of a kernel from a plan that nobody vouches for: it is verified, and what the kernel says
+// besides must follow from it, its key under this compiler included.
+Result<loops::LoopNest> CheckKernel(const plan::Kernel& kernel, const Target& target, std::string_view identity);
+// A shared object, or a cubin, of a kernel that is checked first.
 Result<std::vector<uint8_t>> CompileKernel(const plan::Kernel& kernel, const Target& target);
 
 }  // namespace weft::driver

@@ -60,8 +60,8 @@ Status MakeGroups(Module& module, const BuildOptions& options) {
   WEFT_TRY(module.grouping,
            partition::Partition(module.graph, module.comprehensions, options.target, pricer, how));
   if (is_cuda && how.strict) WEFT_TRY(RefuseHostSteps(module));
-  // Where an arm is forced, or there is no library, there is nothing to choose between.
-  if (options.budget_s > 0 && how.vendor && how.fuse && how.force == partition::PartitionOptions::Force::kNone) {
+  // Without a library, or with own kernels forced, there is nothing to choose between.
+  if (options.budget_s > 0 && how.vendor && how.fuse && how.force != partition::PartitionOptions::Force::kOwn) {
     WEFT_TRY(MeasureGroups(module, options));
   }
   return partition::Verify(module.grouping, module.graph);

@@ -31,7 +31,7 @@ class Partitioner {
  public:
   Partitioner(const graph::Graph& graph, const NodeComprehensions& nodes, const Target& target,
               Pricer& pricer, const PartitionOptions& options)
-      : graph_(graph), nodes_(nodes), target_(target), pricer_(pricer), options_(options), facts_(graph),
+      : graph_(graph), nodes_(nodes), target_(target), pricer_(pricer), options_(options), uses_(graph), facts_(graph),
         ranks_(CanonicalRanks(graph)), sets_(facts_), kind_(graph.nodes.size(), Implementation::kOwn) {}
 
   Result<Grouping> Run() {
@@ -180,12 +180,13 @@ class Partitioner {
     for (const NodeId anchor : anchors) {
       const size_t i = anchor.index;
       if (kind_[i] == Implementation::kView || kind_[i] == Implementation::kVendor) continue;
-      const auto nodes = fallback::LongestMatch(graph_, anchor, fallback::Library::kOnednn);
+      const auto nodes = options_.fuse ? fallback::LongestMatch(graph_, uses_, anchor, fallback::Library::kOnednn)
+                                       : std::vector<NodeId>{anchor};
       if (nodes.empty() || std::any_of(nodes.begin(), nodes.end(), [&](NodeId n) {
             return kind_[n.index] == Implementation::kVendor || kind_[n.index] == Implementation::kView;
           }))
         continue;
-      auto call = fallback::Match(graph_, nodes, fallback::Library::kOnednn, [&](ValueId v) { return LayoutOf(v); });
+      auto call = fallback::Match(graph_, uses_, nodes, fallback::Library::kOnednn, [&](ValueId v) { return LayoutOf(v); });
       if (call.yes()) Decide(nodes, *call);
     }
   }
@@ -297,6 +298,7 @@ class Partitioner {
   const Target& target_;
   Pricer& pricer_;
   const PartitionOptions& options_;
+  fallback::Uses uses_;
   GraphFacts facts_;
   const std::vector<int32_t> ranks_;
   Clusters sets_;

@@ -89,10 +89,10 @@ class Selection {
     return Compose(best, *order);
   }
 
-  Grouping TakeFirst(const std::string& why) {
+  Grouping TakeWhole(size_t taken, const std::string& why) {
     why_ = why;
-    const std::vector<size_t> first(regions_.size(), 0);
-    return Compose(first, *Order(first));
+    const std::vector<size_t> choice(regions_.size(), taken);
+    return Compose(choice, *Order(choice));
   }
 
  private:
@@ -200,8 +200,9 @@ Grouping SelectByRegion(const graph::Graph& graph, std::span<const PricedGroupin
   return Selection(graph, groupings).Run();
 }
 
-Grouping TakeFirst(const graph::Graph& graph, std::span<const PricedGrouping> groupings, const std::string& why) {
-  return Selection(graph, groupings).TakeFirst(why);
+Grouping TakeWhole(const graph::Graph& graph, std::span<const PricedGrouping> groupings, size_t taken,
+                   const std::string& why) {
+  return Selection(graph, groupings).TakeWhole(taken, why);
 }
 
 }  // namespace weft::partition

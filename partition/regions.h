@@ -24,7 +24,8 @@ struct PricedGrouping {
 // that were, with its time. Regions whose best choices would wait for each other in a circle keep the
 // choice of the grouping that is cheapest as a whole.
 Grouping SelectByRegion(const graph::Graph& graph, std::span<const PricedGrouping> groupings);
-// The first of the groupings in every region; `why` it is better as a whole stands with its rivals.
-Grouping TakeFirst(const graph::Graph& graph, std::span<const PricedGrouping> groupings, const std::string& why);
+// One of the groupings in every region; `why` it is better as a whole stands with its rivals.
+Grouping TakeWhole(const graph::Graph& graph, std::span<const PricedGrouping> groupings, size_t taken,
+                   const std::string& why);
 
 }  // namespace weft::partition
