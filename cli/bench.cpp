@@ -13,9 +13,11 @@ Json KernelRows(const Subject& subject, const std::vector<double>& step_us) {
   Json rows = Json::array();
   for (size_t i = 0; i < subject.spec().steps.size(); ++i) {
     const plan::Step& step = subject.spec().steps[i];
-    rows.push_back({{"name", step.name}, {"kind", plan::StepKindName(step.kind)},
+    rows.push_back({{"name", step.name},
+                    {"kind", plan::StepKindName(step.kind)},
                     {"library", step.kind == plan::StepKind::kVendor ? step.call.op : ""},
-                    {"nodes", step.nodes}, {"us", step_us[i]}});
+                    {"nodes", step.nodes},
+                    {"us", step_us[i]}});
   }
   return rows;
 }
@@ -36,7 +38,8 @@ Result<std::vector<double>> StepMedians(BoundRun& run, size_t steps) {
 // One line a run, in the order of the runs.
 Status WriteSamples(const std::string& path, const std::vector<double>& samples_us) {
   std::string text = "run,us\n";
-  for (size_t i = 0; i < samples_us.size(); ++i) text += fmt::format("{},{:.3f}\n", i, samples_us[i]);
+  for (size_t i = 0; i < samples_us.size(); ++i)
+    text += fmt::format("{},{:.3f}\n", i, samples_us[i]);
   const HoldInterrupt whole;
   return WriteFileAtomically(path, text);
 }
@@ -61,19 +64,31 @@ Status Run(const Flags& flags, const std::string& samples_file) {
   if (flags.json) {
     Json shapes;
     for (const TensorSpec& spec : InputsOf(subject)) shapes[spec.name] = spec.shape;
-    PrintJson({{"schema", 1}, {"threads", subject.executor->threads()},
-               {"target", weft::Print(subject.executor->plan().target)}, {"shapes", shapes}, {"runs", s.samples},
-               {"latency_us", {{"min", s.min}, {"p50", s.p50}, {"p90", s.p90}, {"p95", s.p95}, {"p99", s.p99}, {"mean", s.mean}}},
-               {"ci95_us", {s.low, s.high}}, {"throughput_per_s", s.p50 > 0 ? 1e6 / s.p50 : 0},
-               {"kernels", KernelRows(subject, steps)},
-               {"memory", {{"arena_bytes", subject.spec().arena_bytes}, {"weight_bytes", weight_bytes}}},
-               {"env", EnvironmentJson(flags, static_cast<int32_t>(subject.executor->threads()))}});
+    PrintJson(
+        {{"schema", 1},
+         {"threads", subject.executor->threads()},
+         {"target", weft::Print(subject.executor->plan().target)},
+         {"shapes", shapes},
+         {"runs", s.samples},
+         {"latency_us",
+          {{"min", s.min},
+           {"p50", s.p50},
+           {"p90", s.p90},
+           {"p95", s.p95},
+           {"p99", s.p99},
+           {"mean", s.mean}}},
+         {"ci95_us", {s.low, s.high}},
+         {"throughput_per_s", s.p50 > 0 ? 1e6 / s.p50 : 0},
+         {"kernels", KernelRows(subject, steps)},
+         {"memory", {{"arena_bytes", subject.spec().arena_bytes}, {"weight_bytes", weight_bytes}}},
+         {"env", EnvironmentJson(flags, static_cast<int32_t>(subject.executor->threads()))}});
     return {};
   }
   for (size_t i = 0; i < steps.size(); ++i)
-    fmt::print("{:>10.1f} us  {:<6} {}\n", steps[i], plan::StepKindName(subject.spec().steps[i].kind), subject.spec().steps[i].name);
-  fmt::print("p50 {:.1f} us [{:.1f}, {:.1f}], p95 {:.1f}, min {:.1f}, {} runs, {} threads\n", s.p50, s.low, s.high,
-             s.p95, s.min, s.samples, subject.executor->threads());
+    fmt::print("{:>10.1f} us  {:<6} {}\n", steps[i],
+               plan::StepKindName(subject.spec().steps[i].kind), subject.spec().steps[i].name);
+  fmt::print("p50 {:.1f} us [{:.1f}, {:.1f}], p95 {:.1f}, min {:.1f}, {} runs, {} threads\n", s.p50,
+             s.low, s.high, s.p95, s.min, s.samples, subject.executor->threads());
   return {};
 }
 

@@ -33,15 +33,22 @@ Status Run(const Flags& flags) {
   const HoldInterrupt whole;  // from here on the plan is there to keep
   WEFT_TRY(plan::WritePlan(built.plan, flags.output));
   const Json steps = StepCounts(built.plan.specializations[0]);
-  if (!built.plan.measured) Progress(flags, "weft: choices are estimates; --budget 60s would measure them");
+  if (!built.plan.measured)
+    Progress(flags, "weft: choices are estimates; --budget 60s would measure them");
   if (flags.json) {
-    Json json{{"schema", 1}, {"plan", flags.output}, {"seconds", built.seconds}, {"measured_groups", MeasuredGroups(built)},
-              {"specializations", Json::array()}, {"steps", steps},
+    Json json{{"schema", 1},
+              {"plan", flags.output},
+              {"seconds", built.seconds},
+              {"measured_groups", MeasuredGroups(built)},
+              {"specializations", Json::array()},
+              {"steps", steps},
               {"env", EnvironmentJson(flags, session.options.target.threads)}};
-    for (const auto& s : built.plan.specializations) json["specializations"].push_back(SpecializationJson(s));
+    for (const auto& s : built.plan.specializations)
+      json["specializations"].push_back(SpecializationJson(s));
     PrintJson(json);
   } else {
-    fmt::print("{}: {} kernels, steps {}, {:.2f} s\n", flags.output, built.plan.kernels.size(), steps.dump(), built.seconds);
+    fmt::print("{}: {} kernels, steps {}, {:.2f} s\n", flags.output, built.plan.kernels.size(),
+               steps.dump(), built.seconds);
   }
   return {};
 }

@@ -21,13 +21,18 @@ std::vector<Finding> FindUnsupported(const driver::Module& module) {
   std::vector<Finding> findings;
   for (size_t i = 0; i < module.graph.nodes.size(); ++i) {
     const graph::Node& node = module.graph.nodes[i];
-    if (!module.comprehensions.of[i].empty() || fallback::HasNative(graph::OpName(node.op))) continue;
+    if (!module.comprehensions.of[i].empty() || fallback::HasNative(graph::OpName(node.op)))
+      continue;
     const auto& refusal = module.comprehensions.refusals[i];
-    Finding f{.node = node.name, .op = node.op_name, .domain = node.domain,
-              .reason = refusal ? fmt::format("{}: {}", ReasonText(refusal->reason), refusal->detail)
-                                : std::string(ReasonText(Reason::kNoComprehension))};
-    f.hint = node.op == graph::Op::kUnknown ? "replace the operator, or export the model with standard ones"
-                                            : "give all input shapes with --shape, or export with another opset";
+    Finding f{.node = node.name,
+              .op = node.op_name,
+              .domain = node.domain,
+              .reason = refusal
+                            ? fmt::format("{}: {}", ReasonText(refusal->reason), refusal->detail)
+                            : std::string(ReasonText(Reason::kNoComprehension))};
+    f.hint = node.op == graph::Op::kUnknown
+                 ? "replace the operator, or export the model with standard ones"
+                 : "give all input shapes with --shape, or export with another opset";
     findings.push_back(std::move(f));
   }
   return findings;
@@ -40,18 +45,29 @@ Status Run(const Flags& flags) {
   WEFT_TRY(driver::MakeComprehensions(module, session.options));
   const auto findings = FindUnsupported(module);
   if (flags.json) {
-    Json json{{"schema", 1}, {"supported", findings.empty()}, {"nodes", module.graph.nodes.size()}, {"unsupported", Json::array()}};
+    Json json{{"schema", 1},
+              {"supported", findings.empty()},
+              {"nodes", module.graph.nodes.size()},
+              {"unsupported", Json::array()}};
     for (const Finding& f : findings)
-      json["unsupported"].push_back({{"node", f.node}, {"op", f.op}, {"domain", f.domain}, {"opset", 28},
-                                     {"reason", f.reason}, {"try", f.hint}});
+      json["unsupported"].push_back({{"node", f.node},
+                                     {"op", f.op},
+                                     {"domain", f.domain},
+                                     {"opset", 28},
+                                     {"reason", f.reason},
+                                     {"try", f.hint}});
     PrintJson(json);
   } else {
     for (const Finding& f : findings)
-      fmt::print("{} ({}{}{}): {}; try: {}\n", f.node, f.domain, f.domain.empty() ? "" : ".", f.op, f.reason, f.hint);
-    fmt::print("{}: {} nodes, {} cannot be built\n", flags.model, module.graph.nodes.size(), findings.size());
+      fmt::print("{} ({}{}{}): {}; try: {}\n", f.node, f.domain, f.domain.empty() ? "" : ".", f.op,
+                 f.reason, f.hint);
+    fmt::print("{}: {} nodes, {} cannot be built\n", flags.model, module.graph.nodes.size(),
+               findings.size());
   }
   if (findings.empty()) return {};
-  return Unsupported(fmt::format("{} of {} nodes cannot be built", findings.size(), module.graph.nodes.size())).At(flags.model);
+  return Unsupported(fmt::format("{} of {} nodes cannot be built", findings.size(),
+                                 module.graph.nodes.size()))
+      .At(flags.model);
 }
 
 }  // namespace

@@ -39,9 +39,12 @@ Result<int64_t> ParseCount(const std::string& text) {
 }
 
 Status FillPartition(const Flags& flags, partition::PartitionOptions& options) {
-  if (flags.force == "own") options.force = partition::PartitionOptions::Force::kOwn;
-  else if (flags.force == "vendor") options.force = partition::PartitionOptions::Force::kVendor;
-  else if (!flags.force.empty()) return Usage(fmt::format("--force {}: expected own or vendor", flags.force));
+  if (flags.force == "own")
+    options.force = partition::PartitionOptions::Force::kOwn;
+  else if (flags.force == "vendor")
+    options.force = partition::PartitionOptions::Force::kVendor;
+  else if (!flags.force.empty())
+    return Usage(fmt::format("--force {}: expected own or vendor", flags.force));
   options.strict = flags.strict;
   options.vendor = !fallback::LibraryVersion(fallback::Library::kOnednn).empty();
   return {};
@@ -60,7 +63,8 @@ void AddBuildFlags(CLI::App& app, Flags& flags) {
   app.add_option("--threads", flags.threads, "default: what cgroup and affinity allow");
   app.add_option("--shape", flags.shapes, "INPUT=1x3x224x224, repeatable");
   app.add_option("--dim", flags.dims, "SYMBOL=8, repeatable");
-  app.add_option("--profile", flags.profiles, "\"x=1x3;y=1x4\": one specialization each, repeatable");
+  app.add_option("--profile", flags.profiles,
+                 "\"x=1x3;y=1x4\": one specialization each, repeatable");
   app.add_option("--cache-dir", flags.cache_dir, "default: $WEFT_CACHE_DIR, else the XDG cache");
   app.add_option("--budget", flags.budget, "time to measure in: 60s, 5m; 0 estimates only");
   app.add_option("--force", flags.force, "own | vendor");
@@ -71,8 +75,10 @@ void AddBuildFlags(CLI::App& app, Flags& flags) {
 
 void AddDataFlags(CLI::App& app, Flags& flags) {
   app.add_option("--inputs", flags.inputs, "F.npz with arrays named as the inputs");
-  app.add_option("--input", flags.input, "NAME=F.npy, or an image: NAME=F.png, NAME=F.jpg; repeatable");
-  app.add_option("--mean", flags.image.mean, "of images: (pixel - mean) * scale; one number or one per channel; default 0")
+  app.add_option("--input", flags.input,
+                 "NAME=F.npy, or an image: NAME=F.png, NAME=F.jpg; repeatable");
+  app.add_option("--mean", flags.image.mean,
+                 "of images: (pixel - mean) * scale; one number or one per channel; default 0")
       ->delimiter(',');
   app.add_option("--scale", flags.image.scale, "of images; default 1")->delimiter(',');
   app.add_option("--layout", flags.image.layout, "of images: nchw (default), nhwc, chw, hwc")
@@ -83,11 +89,14 @@ void AddDataFlags(CLI::App& app, Flags& flags) {
 
 void AddAccuracyFlags(CLI::App& app, Flags& flags) {
   app.add_option("--expected", flags.expected, "F.npz with what the outputs should be, by name");
-  app.add_option("--tolerance", flags.tolerance, "largest error, as a part of the output's scale; default 1e-4")
+  app.add_option("--tolerance", flags.tolerance,
+                 "largest error, as a part of the output's scale; default 1e-4")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--rtol", flags.rtol, "by element instead: |y - expected| <= atol + rtol * |expected|")
+  app.add_option("--rtol", flags.rtol,
+                 "by element instead: |y - expected| <= atol + rtol * |expected|")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--atol", flags.atol, "likewise; either is 0 unless given")->check(CLI::NonNegativeNumber);
+  app.add_option("--atol", flags.atol, "likewise; either is 0 unless given")
+      ->check(CLI::NonNegativeNumber);
 }
 
 void AddMemoryFlag(CLI::App& app, Flags& flags) {
@@ -95,14 +104,16 @@ void AddMemoryFlag(CLI::App& app, Flags& flags) {
 }
 
 void AddMeasureFlags(CLI::App& app, Flags& flags) {
-  app.add_option("--duration", flags.duration, "at most this long: 2s; default until the interval is under 1 % or 3 s");
+  app.add_option("--duration", flags.duration,
+                 "at most this long: 2s; default until the interval is under 1 % or 3 s");
   app.add_option("--runs", flags.runs, "exactly so many");
   app.add_option("--warmup", flags.warmup, "runs that are not counted");
 }
 
 Result<tuner::MeasureOptions> MeasureOptionsOf(const Flags& flags) {
   tuner::MeasureOptions options{.runs = flags.runs, .seed = flags.seed};
-  if (flags.runs < 0) return Usage(fmt::format("--runs {}: expected a number that is not negative", flags.runs));
+  if (flags.runs < 0)
+    return Usage(fmt::format("--runs {}: expected a number that is not negative", flags.runs));
   if (flags.warmup >= 0) options.warmup = flags.warmup;
   if (!flags.duration.empty()) {
     WEFT_TRY(options.seconds, ParseDuration(flags.duration));
@@ -112,7 +123,10 @@ Result<tuner::MeasureOptions> MeasureOptionsOf(const Flags& flags) {
 
 Json AccuracyJson(const driver::Accuracy& a) {
   const auto finite = [](double v) { return std::isfinite(v) ? Json(v) : Json(nullptr); };
-  return {{"max_abs", finite(a.max_abs)}, {"max_rel", finite(a.max_rel)}, {"max_ulp", finite(a.max_ulp)}, {"within", a.within}};
+  return {{"max_abs", finite(a.max_abs)},
+          {"max_rel", finite(a.max_rel)},
+          {"max_ulp", finite(a.max_ulp)},
+          {"within", a.within}};
 }
 
 Json StepCounts(const plan::Specialization& s) {
@@ -139,9 +153,14 @@ Result<double> ParseDuration(const std::string& text) {
     used = 0;
   }
   const std::string unit = text.substr(used);
-  const double scale = unit.empty() || unit == "s" ? 1 : unit == "ms" ? 1e-3 : unit == "m" ? 60 : unit == "h" ? 3600 : -1;
+  const double scale = unit.empty() || unit == "s" ? 1
+                       : unit == "ms"              ? 1e-3
+                       : unit == "m"               ? 60
+                       : unit == "h"               ? 3600
+                                                   : -1;
   if (used == 0 || scale < 0 || !(value >= 0 && value < 1e9))
-    return Usage(fmt::format("found \"{}\", expected a duration such as 500ms, 60, 5m or 1h", text));
+    return Usage(
+        fmt::format("found \"{}\", expected a duration such as 500ms, 60, 5m or 1h", text));
   return value * scale;
 }
 
@@ -168,8 +187,9 @@ Status CheckMemory(const Flags& flags, const plan::Plan& plan) {
   return {};
 }
 
-Result<driver::Built> BuildOrStop(const std::string& path, const driver::BuildOptions& options,
-                                  const std::vector<std::vector<std::pair<std::string, Shape>>>& profiles) {
+Result<driver::Built> BuildOrStop(
+    const std::string& path, const driver::BuildOptions& options,
+    const std::vector<std::vector<std::pair<std::string, Shape>>>& profiles) {
   if (options.budget_s == 0) return driver::Build(path, options, profiles);
   const HoldInterrupt measuring;
   driver::BuildOptions stoppable = options;
@@ -197,7 +217,8 @@ Status OpenSession(const Flags& flags, Session& session) {
   for (const std::string& setting : flags.log) WEFT_TRY(ConfigureLog(setting));
   driver::BuildOptions& options = session.options;
   WEFT_TRY(options.target, ParseTarget(flags.target));
-  if (flags.threads < 0 || flags.threads > 4096) return Usage(fmt::format("--threads {}: expected 1 to 4096", flags.threads));
+  if (flags.threads < 0 || flags.threads > 4096)
+    return Usage(fmt::format("--threads {}: expected 1 to 4096", flags.threads));
   if (flags.threads > 0) options.target.threads = flags.threads;
   for (const std::string& text : flags.shapes) {
     WEFT_TRY(auto shape, ParseShapeFlag(text));
@@ -221,12 +242,14 @@ Status OpenSession(const Flags& flags, Session& session) {
   WEFT_TRY(FillPartition(flags, options.partition));
   options.dump_dir = flags.dump;
 
-  auto directory = flags.cache_dir.empty() ? FileCache::DefaultDirectory() : Result<std::string>(flags.cache_dir);
+  auto directory = flags.cache_dir.empty() ? FileCache::DefaultDirectory()
+                                           : Result<std::string>(flags.cache_dir);
   if (directory.ok()) {
     if (auto cache = FileCache::Open(*directory); cache.ok()) {
       session.cache = std::move(*cache);
       options.cache = &*session.cache;
-      if (auto db = TuningDb::Open(*directory + "/tuning.db"); db.ok()) session.tuning = std::move(*db);
+      if (auto db = TuningDb::Open(*directory + "/tuning.db"); db.ok())
+        session.tuning = std::move(*db);
       options.tuning = session.tuning.get();
     } else {
       Progress(flags, fmt::format("weft: works without a cache: {}", cache.status().ToString()));

@@ -47,22 +47,24 @@ struct Flags {
   std::string model;  // the positional
 };
 
-// A verb: adds its options to `app`; `run` is called if it was chosen and returns the exit code's status.
+// A verb: adds its options to `app`; `run` is called if it was chosen and returns the exit code's
+// status.
 using Verb = void (*)(CLI::App& app, Flags& flags, std::function<Status()>& run);
 
-void AddGeneralFlags(CLI::App& app, Flags& flags);      // --json --quiet --log
-void AddBuildFlags(CLI::App& app, Flags& flags);        // --target --shape … --budget --force …
-void AddDataFlags(CLI::App& app, Flags& flags);         // --inputs --input --data --seed --mean --scale --layout
-void AddAccuracyFlags(CLI::App& app, Flags& flags);     // --expected --tolerance --rtol --atol
-void AddMeasureFlags(CLI::App& app, Flags& flags);      // --duration --runs --warmup
-void AddMemoryFlag(CLI::App& app, Flags& flags);        // --max-memory
+void AddGeneralFlags(CLI::App& app, Flags& flags);  // --json --quiet --log
+void AddBuildFlags(CLI::App& app, Flags& flags);    // --target --shape … --budget --force …
+void AddDataFlags(CLI::App& app,
+                  Flags& flags);  // --inputs --input --data --seed --mean --scale --layout
+void AddAccuracyFlags(CLI::App& app, Flags& flags);  // --expected --tolerance --rtol --atol
+void AddMeasureFlags(CLI::App& app, Flags& flags);   // --duration --runs --warmup
+void AddMemoryFlag(CLI::App& app, Flags& flags);     // --max-memory
 void AddModel(CLI::App& app, Flags& flags, const char* what);
 
 // For the verbs that are about speed: a budget of 60 s, unless one is given.
 void MeasureByDefault(Flags& flags);
 
-// Everything a build needs, with the cache and database opened. A cache that can't be opened is said
-// on stderr and done without.
+// Everything a build needs, with the cache and database opened. A cache that can't be opened is
+// said on stderr and done without.
 struct Session {
   driver::BuildOptions options;
   std::optional<FileCache> cache;
@@ -78,13 +80,14 @@ Result<std::pair<std::string, Shape>> ParseShapeFlag(const std::string& text);
 
 // "512M", "2G": bytes, or with K, M, G or T that many times 1024.
 Result<int64_t> ParseBytes(const std::string& text);
-// kLimit if a specialization of the plan needs more than --max-memory: arena, weights, inputs, outputs
-// and the scratch of its kernels.
+// kLimit if a specialization of the plan needs more than --max-memory: arena, weights, inputs,
+// outputs and the scratch of its kernels.
 Status CheckMemory(const Flags& flags, const plan::Plan& plan);
-// driver::Build, which Ctrl-C makes finish with what it has measured so far; without a budget there is
-// nothing to wait for, and it ends the process.
-Result<driver::Built> BuildOrStop(const std::string& path, const driver::BuildOptions& options,
-                                  const std::vector<std::vector<std::pair<std::string, Shape>>>& profiles);
+// driver::Build, which Ctrl-C makes finish with what it has measured so far; without a budget there
+// is nothing to wait for, and it ends the process.
+Result<driver::Built> BuildOrStop(
+    const std::string& path, const driver::BuildOptions& options,
+    const std::vector<std::vector<std::pair<std::string, Shape>>>& profiles);
 
 Result<tuner::MeasureOptions> MeasureOptionsOf(const Flags& flags);
 // NaN and infinities, which JSON has no words for, are null.

@@ -55,13 +55,16 @@ Result<Subject> OpenArm(const std::string& name, const Flags& flags, const Sessi
     return OpenSubject(flags.model, flags, other, given);
   }
   if (IsPlanFile(name)) return OpenSubject(name, flags, other, given);
-  return Usage(fmt::format("found arm \"{}\", expected vendor, own, unfused, reference, onnxruntime, openvino or a plan", name));
+  return Usage(fmt::format(
+      "found arm \"{}\", expected vendor, own, unfused, reference, onnxruntime, openvino or a plan",
+      name));
 }
 
 Result<ArmState> OpenPeer(const std::string& name, const Flags& flags, const Subject& own,
                           const std::vector<Tensor>& inputs) {
   if (IsPlanFile(flags.model))
-    return Unsupported(fmt::format("a plan can't be given to {}", name)).Try("compare the model instead");
+    return Unsupported(fmt::format("a plan can't be given to {}", name))
+        .Try("compare the model instead");
   std::vector<Peer::Named> named;
   for (size_t i = 0; i < inputs.size(); ++i) named.emplace_back(InputsOf(own)[i].name, inputs[i]);
   ArmState arm{.name = name};
@@ -69,17 +72,19 @@ Result<ArmState> OpenPeer(const std::string& name, const Flags& flags, const Sub
   return arm;
 }
 
-Status AddArm(std::string name, Subject subject, const std::vector<Tensor>& inputs, std::vector<ArmState>& arms) {
+Status AddArm(std::string name, Subject subject, const std::vector<Tensor>& inputs,
+              std::vector<ArmState>& arms) {
   ArmState arm{.name = std::move(name), .subject = std::make_unique<Subject>(std::move(subject))};
   WEFT_TRY(arm.run, BoundRun::Open(*arm.subject->executor, arm.subject->specialization, inputs));
   arms.push_back(std::move(arm));
   return {};
 }
 
-Result<std::vector<Tensor>> Reference(const Flags& flags, const Session& session, const Subject& own,
-                                      const std::vector<Tensor>& inputs) {
+Result<std::vector<Tensor>> Reference(const Flags& flags, const Session& session,
+                                      const Subject& own, const std::vector<Tensor>& inputs) {
   driver::BuildOptions options = session.options;
-  if (IsPlanFile(flags.model)) return Unsupported("a plan alone has no reference").Try("compare the model instead");
+  if (IsPlanFile(flags.model))
+    return Unsupported("a plan alone has no reference").Try("compare the model instead");
   const auto specs = InputsOf(own);
   for (const TensorSpec& spec : specs) options.shapes.emplace_back(spec.name, spec.shape);
   WEFT_TRY(driver::Module module, driver::Open(flags.model, options));
@@ -90,7 +95,8 @@ Result<std::vector<Tensor>> Reference(const Flags& flags, const Session& session
 Result<std::vector<Tensor>> AllOf(Expected expected) {
   std::vector<Tensor> all;
   for (size_t i = 0; i < expected.size(); ++i) {
-    if (!expected[i]) return Usage(fmt::format("expected values are given, but none for output {}", i));
+    if (!expected[i])
+      return Usage(fmt::format("expected values are given, but none for output {}", i));
     all.push_back(*std::move(expected[i]));
   }
   return all;
@@ -100,8 +106,9 @@ Status Measure(const Flags& flags, std::vector<ArmState>& arms) {
   WEFT_TRY(tuner::MeasureOptions options, MeasureOptionsOf(flags));
   std::vector<tuner::Arm> runs;
   for (ArmState& arm : arms)
-    runs.push_back(arm.peer ? tuner::Arm{arm.name, [&arm] { return arm.peer->Run(); }}
-                            : tuner::TimedArm(arm.name, [&arm] { return (*arm.run)(); }, /*warm=*/true));
+    runs.push_back(arm.peer
+                       ? tuner::Arm{arm.name, [&arm] { return arm.peer->Run(); }}
+                       : tuner::TimedArm(arm.name, [&arm] { return (*arm.run)(); }, /*warm=*/true));
   WEFT_TRY(auto samples, tuner::Interleave(runs, options));
   for (size_t i = 0; i < arms.size(); ++i) arms[i].samples = std::move(samples[i]);
   return {};
@@ -130,10 +137,16 @@ Status Run(const Flags& flags, const CompareFlags& compare) {
                                             : AllOf(std::move(expected)));
   WEFT_TRY(Measure(flags, arms));
 
-  Json json{{"schema", 1}, {"arms", Json::array()}, {"kernels", Json::array()}, {"speedup", Json::object()},
-            {"accuracy", Json::object()}, {"env", EnvironmentJson(flags, static_cast<int32_t>(arms[0].subject->executor->threads()))}};
+  Json json{
+      {"schema", 1},
+      {"arms", Json::array()},
+      {"kernels", Json::array()},
+      {"speedup", Json::object()},
+      {"accuracy", Json::object()},
+      {"env", EnvironmentJson(flags, static_cast<int32_t>(arms[0].subject->executor->threads()))}};
   std::vector<std::string> names;
-  for (plan::BufferId id : arms[0].subject->spec().outputs) names.push_back(arms[0].subject->spec().buffers[id.index].name);
+  for (plan::BufferId id : arms[0].subject->spec().outputs)
+    names.push_back(arms[0].subject->spec().buffers[id.index].name);
   bool accurate = true, fast = true;
   for (ArmState& arm : arms) {
     std::vector<double> sorted = arm.samples;
@@ -154,15 +167,22 @@ Status Run(const Flags& flags, const CompareFlags& compare) {
       const tuner::Ratio r = tuner::CompareMedians(arm.samples, arms[0].samples, flags.seed);
       json["speedup"][arm.name] = {r.low, r.mid, r.high};
       fast = fast && r.mid >= compare.min_speedup;
-      speed = fmt::format("  weft is {:.3f}x [{:.3f}, {:.3f}]{}", r.mid, r.low, r.high, r.low <= 1 && r.high >= 1 ? " (no difference)" : "");
+      speed = fmt::format("  weft is {:.3f}x [{:.3f}, {:.3f}]{}", r.mid, r.low, r.high,
+                          r.low <= 1 && r.high >= 1 ? " (no difference)" : "");
     }
     if (!flags.json)
-      fmt::print("{:<10} p50 {:>10.1f} us [{:.1f}, {:.1f}]  error {:.2e} of the scale{}{}\n", arm.name, s.p50, s.low, s.high,
-                 a.max_rel, a.within ? "" : " (outside the tolerance)", speed);
+      fmt::print("{:<10} p50 {:>10.1f} us [{:.1f}, {:.1f}]  error {:.2e} of the scale{}{}\n",
+                 arm.name, s.p50, s.low, s.high, a.max_rel,
+                 a.within ? "" : " (outside the tolerance)", speed);
   }
   if (flags.json) PrintJson(json);
-  if (!accurate) return Status(Code::kNo, fmt::format("outputs leave the tolerance {}", flags.tolerance)).At(flags.model);
-  if (!fast) return Status(Code::kNo, fmt::format("slower than asked for: --min-speedup {}", compare.min_speedup)).At(flags.model);
+  if (!accurate)
+    return Status(Code::kNo, fmt::format("outputs leave the tolerance {}", flags.tolerance))
+        .At(flags.model);
+  if (!fast)
+    return Status(Code::kNo,
+                  fmt::format("slower than asked for: --min-speedup {}", compare.min_speedup))
+        .At(flags.model);
   return {};
 }
 
@@ -171,8 +191,11 @@ Status Run(const Flags& flags, const CompareFlags& compare) {
 void AddCompare(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   auto compare = std::make_shared<CompareFlags>();
   AddModel(app, flags, "MODEL|PLAN");
-  app.add_option("--against", compare->against, "vendor, own, unfused, reference, onnxruntime, openvino or a plan; several with commas");
-  app.add_option("--min-speedup", compare->min_speedup, "exit 1 below this speedup against any arm");
+  app.add_option(
+      "--against", compare->against,
+      "vendor, own, unfused, reference, onnxruntime, openvino or a plan; several with commas");
+  app.add_option("--min-speedup", compare->min_speedup,
+                 "exit 1 below this speedup against any arm");
   AddBuildFlags(app, flags);
   AddMemoryFlag(app, flags);
   AddDataFlags(app, flags);

@@ -16,10 +16,12 @@ namespace weft::cli {
 namespace {
 
 // The files PREFIX_K.pb of a test_data_set, by K.
-Result<std::map<size_t, std::string>> NumberedFiles(const std::string& folder, std::string_view prefix) {
+Result<std::map<size_t, std::string>> NumberedFiles(const std::string& folder,
+                                                    std::string_view prefix) {
   std::map<size_t, std::string> files;
   std::error_code error;
-  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
     const std::string name = it->path().filename().string();
     if (!name.starts_with(prefix) || !name.ends_with(".pb")) continue;
     const char *first = name.data() + prefix.size(), *last = name.data() + name.size() - 3;
@@ -50,7 +52,8 @@ Status LoadDataInputs(const Flags& flags, std::map<std::string, Tensor>& given) 
   WEFT_TRY(const auto files, NumberedFiles(flags.data, "input_"));
   WEFT_TRY(const auto names, InputNames(flags.model));
   for (const auto& [k, file] : files) {
-    if (k >= names.size()) return Usage(fmt::format("found input {}, the network has {}", k, names.size())).At(file);
+    if (k >= names.size())
+      return Usage(fmt::format("found input {}, the network has {}", k, names.size())).At(file);
     WEFT_TRY(given[names[k]], graph::ReadOnnxTensor(file));
   }
   return {};
@@ -64,8 +67,10 @@ Result<Tensor> ReadInputFile(const Flags& flags, const std::string& file) {
 
 // Numbers of any precision can be compared; everything else must be of the output's own type.
 Status CheckComparable(const TensorSpec& output, const Tensor& expected) {
-  if (output.dtype == expected.dtype() || (IsFloat(output.dtype) && IsFloat(expected.dtype()))) return {};
-  return Usage(fmt::format("found {}, the output is {}", DtypeName(expected.dtype()), DtypeName(output.dtype)))
+  if (output.dtype == expected.dtype() || (IsFloat(output.dtype) && IsFloat(expected.dtype())))
+    return {};
+  return Usage(fmt::format("found {}, the output is {}", DtypeName(expected.dtype()),
+                           DtypeName(output.dtype)))
       .At(fmt::format("expected values of \"{}\"", output.name));
 }
 
@@ -91,7 +96,8 @@ Result<std::vector<Tensor>> GatherInputs(const Flags& flags, const std::vector<T
                                          const std::map<std::string, Tensor>& given,
                                          const std::vector<Tensor>& generated) {
   for (const auto& [name, tensor] : given)
-    if (std::none_of(specs.begin(), specs.end(), [&](const TensorSpec& s) { return s.name == name; }))
+    if (std::none_of(specs.begin(), specs.end(),
+                     [&](const TensorSpec& s) { return s.name == name; }))
       return Usage(fmt::format("the network has no input \"{}\"", name));
   std::vector<Tensor> inputs;
   std::string made;
@@ -109,7 +115,8 @@ Result<std::vector<Tensor>> GatherInputs(const Flags& flags, const std::vector<T
           .At(fmt::format("input \"{}\"", specs[i].name));
     inputs.push_back(it->second);
   }
-  if (!made.empty()) Progress(flags, fmt::format("weft: generated from seed {}: {}", flags.seed, made));
+  if (!made.empty())
+    Progress(flags, fmt::format("weft: generated from seed {}: {}", flags.seed, made));
   return inputs;
 }
 
@@ -119,7 +126,9 @@ Result<Expected> LoadExpected(const Flags& flags, const std::vector<TensorSpec>&
     WEFT_TRY(const auto files, NumberedFiles(flags.data, "output_"));
     if (!files.empty()) expected.resize(outputs.size());
     for (const auto& [k, file] : files) {
-      if (k >= outputs.size()) return Usage(fmt::format("found output {}, the network has {}", k, outputs.size())).At(file);
+      if (k >= outputs.size())
+        return Usage(fmt::format("found output {}, the network has {}", k, outputs.size()))
+            .At(file);
       WEFT_TRY(expected[k], graph::ReadOnnxTensor(file));
     }
   }
@@ -127,8 +136,10 @@ Result<Expected> LoadExpected(const Flags& flags, const std::vector<TensorSpec>&
     WEFT_TRY(auto arrays, ReadNpz(flags.expected));
     expected.resize(outputs.size());
     for (auto& [name, tensor] : arrays) {
-      const auto it = std::find_if(outputs.begin(), outputs.end(), [&](const TensorSpec& s) { return s.name == name; });
-      if (it == outputs.end()) return Usage(fmt::format("the network has no output \"{}\"", name)).At(flags.expected);
+      const auto it = std::find_if(outputs.begin(), outputs.end(),
+                                   [&](const TensorSpec& s) { return s.name == name; });
+      if (it == outputs.end())
+        return Usage(fmt::format("the network has no output \"{}\"", name)).At(flags.expected);
       expected[static_cast<size_t>(it - outputs.begin())] = std::move(tensor);
     }
   }

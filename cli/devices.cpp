@@ -13,7 +13,8 @@
 namespace weft::cli {
 namespace {
 
-// What can be compiled for is not what can be run on: a device is of no use to NVRTC, and the other way.
+// What can be compiled for is not what can be run on: a device is of no use to NVRTC, and the other
+// way.
 struct Cuda {
   std::vector<std::string> targets;  // empty without NVRTC
   std::string compiler, why_no_compiler;
@@ -30,25 +31,34 @@ Cuda FindCuda() {
   } else {
     cuda.why_no_compiler = version.status().what();
   }
-  if (auto found = executor::CudaDevices(); found.ok()) cuda.devices = *found;
-  else cuda.why_no_device = found.status().what();
+  if (auto found = executor::CudaDevices(); found.ok())
+    cuda.devices = *found;
+  else
+    cuda.why_no_device = found.status().what();
   return cuda;
 }
 
 Json CudaJson(const Cuda& cuda) {
   Json devices = Json::array();
   for (const executor::CudaDevice& d : cuda.devices)
-    devices.push_back({{"name", d.name}, {"compute_capability", fmt::format("{}.{}", d.major, d.minor)},
+    devices.push_back({{"name", d.name},
+                       {"compute_capability", fmt::format("{}.{}", d.major, d.minor)},
                        {"memory_bytes", d.memory_bytes}});
-  return {{"targets", cuda.targets}, {"compiler", cuda.compiler}, {"why_no_compiler", cuda.why_no_compiler},
-          {"devices", devices}, {"why_no_device", cuda.why_no_device}};
+  return {{"targets", cuda.targets},
+          {"compiler", cuda.compiler},
+          {"why_no_compiler", cuda.why_no_compiler},
+          {"devices", devices},
+          {"why_no_device", cuda.why_no_device}};
 }
 
 void PrintCuda(const Cuda& cuda) {
-  if (cuda.targets.empty()) fmt::print("cuda: {}\n", cuda.why_no_compiler);
-  else fmt::print("{}  compiled by {}\n", fmt::join(cuda.targets, " "), cuda.compiler);
+  if (cuda.targets.empty())
+    fmt::print("cuda: {}\n", cuda.why_no_compiler);
+  else
+    fmt::print("{}  compiled by {}\n", fmt::join(cuda.targets, " "), cuda.compiler);
   for (const executor::CudaDevice& d : cuda.devices)
-    fmt::print("  {}, compute capability {}.{}, {} MiB\n", d.name, d.major, d.minor, d.memory_bytes >> 20);
+    fmt::print("  {}, compute capability {}.{}, {} MiB\n", d.name, d.major, d.minor,
+               d.memory_bytes >> 20);
   if (cuda.devices.empty()) fmt::print("  {}\n", cuda.why_no_device);
 }
 
@@ -58,14 +68,20 @@ Status Run(const Flags& flags) {
   const Cuda cuda = FindCuda();
   if (flags.json) {
     PrintJson({{"schema", 1},
-               {"devices", {{{"target", weft::Print(host)}, {"name", DeviceName()}, {"threads", host.threads},
-                             {"l1_bytes", host.l1_bytes}, {"l2_bytes", host.l2_bytes}, {"l3_bytes", host.l3_bytes}}}},
+               {"devices",
+                {{{"target", weft::Print(host)},
+                  {"name", DeviceName()},
+                  {"threads", host.threads},
+                  {"l1_bytes", host.l1_bytes},
+                  {"l2_bytes", host.l2_bytes},
+                  {"l3_bytes", host.l3_bytes}}}},
                {"cuda", CudaJson(cuda)},
                {"libraries", {{"onednn", onednn}}}});
     return {};
   }
   fmt::print("{}  {}\n", weft::Print(host), DeviceName());
-  fmt::print("  L1 {} KiB, L2 {} KiB a core, L3 {} KiB\n", host.l1_bytes >> 10, host.l2_bytes >> 10, host.l3_bytes >> 10);
+  fmt::print("  L1 {} KiB, L2 {} KiB a core, L3 {} KiB\n", host.l1_bytes >> 10, host.l2_bytes >> 10,
+             host.l3_bytes >> 10);
   fmt::print("  {}\n", onednn.empty() ? "oneDNN: not found" : onednn);
   PrintCuda(cuda);
   return {};

@@ -22,24 +22,33 @@ bool Contains(const std::vector<std::string>& names, const std::string& name) {
 }
 
 std::string ChoiceOf(const partition::Group& group) {
-  return group.library_call.empty() ? std::string(partition::ImplementationName(group.implementation))
-                                    : group.library_call;
+  return group.library_call.empty()
+             ? std::string(partition::ImplementationName(group.implementation))
+             : group.library_call;
 }
 
 std::string WhyOf(const driver::Module& module, const partition::Group& group) {
   if (group.implementation == partition::Implementation::kNative)
     return fmt::format("on the host: {}", driver::WhyNative(module, group));
-  if (group.rivals.empty()) return group.implementation == partition::Implementation::kView ? "moves no data" : "no rival";
-  return fmt::format("{} {:.2f} us against {:.2f}", group.measured ? "measured" : "estimated", group.us, group.rivals[0].us);
+  if (group.rivals.empty())
+    return group.implementation == partition::Implementation::kView ? "moves no data" : "no rival";
+  return fmt::format("{} {:.2f} us against {:.2f}", group.measured ? "measured" : "estimated",
+                     group.us, group.rivals[0].us);
 }
 
 Json GroupJson(const Row& row) {
   Json alternatives = Json::array();
   for (const partition::Rival& r : row.group->rivals)
-    alternatives.push_back({{"kind", r.kind}, {"us", r.us}, {"measured", r.measured},
-                            {"reason", r.refusal ? std::string(ReasonName(r.refusal->reason)) : "slower"}});
-  return {{"name", row.group->name}, {"nodes", row.nodes}, {"choice", ChoiceOf(*row.group)},
-          {"reason", row.why}, {"alternatives", alternatives}};
+    alternatives.push_back(
+        {{"kind", r.kind},
+         {"us", r.us},
+         {"measured", r.measured},
+         {"reason", r.refusal ? std::string(ReasonName(r.refusal->reason)) : "slower"}});
+  return {{"name", row.group->name},
+          {"nodes", row.nodes},
+          {"choice", ChoiceOf(*row.group)},
+          {"reason", row.why},
+          {"alternatives", alternatives}};
 }
 
 // A plan keeps what was chosen and at which price, not what else there was.
@@ -52,11 +61,16 @@ Status ExplainPlan(const Flags& flags, const std::string& wanted) {
       const std::string kind(plan::StepKindName(step.kind));
       std::string choice = step.call.op.empty() ? kind : fmt::format("{} {}", kind, step.call.op);
       if (step.kernel.valid()) choice += " " + plan.kernels[step.kernel.index].name;
-      const std::string why = fmt::format("{} {:.2f} us on {}", step.measured ? "measured" : "estimated", step.us,
-                                          weft::Print(plan.target));
-      json["groups"].push_back({{"name", step.name}, {"nodes", step.nodes}, {"choice", choice}, {"reason", why},
+      const std::string why =
+          fmt::format("{} {:.2f} us on {}", step.measured ? "measured" : "estimated", step.us,
+                      weft::Print(plan.target));
+      json["groups"].push_back({{"name", step.name},
+                                {"nodes", step.nodes},
+                                {"choice", choice},
+                                {"reason", why},
                                 {"alternatives", Json::array()}});
-      if (!flags.json) fmt::print("{} {} {{{}}}: {}\n", choice, step.name, fmt::join(step.nodes, ", "), why);
+      if (!flags.json)
+        fmt::print("{} {} {{{}}}: {}\n", choice, step.name, fmt::join(step.nodes, ", "), why);
     }
   if (!wanted.empty() && json["groups"].empty())
     return Usage(fmt::format("the plan has no node or step \"{}\"", wanted)).At(flags.model);
@@ -82,16 +96,23 @@ Status Run(const Flags& flags, const std::string& wanted) {
     if (!here) continue;
     found = true;
     json["groups"].push_back(GroupJson(row));
-    if (!flags.json) fmt::print("{} {} {{{}}}: {}\n", ChoiceOf(group), group.name, fmt::join(row.nodes, ", "), row.why);
+    if (!flags.json)
+      fmt::print("{} {} {{{}}}: {}\n", ChoiceOf(group), group.name, fmt::join(row.nodes, ", "),
+                 row.why);
   }
   for (const partition::Refused& r : module.grouping.refused) {
     std::vector<std::string> nodes;
     for (graph::NodeId n : r.nodes) nodes.push_back(name(n));
     if (!wanted.empty() && !Contains(nodes, wanted)) continue;
-    json["refused"].push_back({{"nodes", nodes}, {"reason", fmt::format("{} {}", ReasonName(r.refusal.reason), r.refusal.detail)}});
-    if (!flags.json) fmt::print("refused {{{}}}: {} {}\n", fmt::join(nodes, ", "), ReasonText(r.refusal.reason), r.refusal.detail);
+    json["refused"].push_back(
+        {{"nodes", nodes},
+         {"reason", fmt::format("{} {}", ReasonName(r.refusal.reason), r.refusal.detail)}});
+    if (!flags.json)
+      fmt::print("refused {{{}}}: {} {}\n", fmt::join(nodes, ", "), ReasonText(r.refusal.reason),
+                 r.refusal.detail);
   }
-  if (!found) return Usage(fmt::format("the model has no node or group \"{}\"", wanted)).At(flags.model);
+  if (!found)
+    return Usage(fmt::format("the model has no node or group \"{}\"", wanted)).At(flags.model);
   if (flags.json) PrintJson(json);
   return {};
 }

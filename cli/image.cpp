@@ -18,9 +18,12 @@ namespace {
 constexpr int64_t kMaxFileBytes = int64_t{1} << 28, kMaxPixels = int64_t{1} << 26;
 
 Status CheckSize(int64_t height, int64_t width, const std::string& path) {
-  if (height < 1 || width < 1) return Invalid(fmt::format("found an image of {} x {} pixels", width, height)).At(path);
+  if (height < 1 || width < 1)
+    return Invalid(fmt::format("found an image of {} x {} pixels", width, height)).At(path);
   if (height > kMaxPixels / width)
-    return Limit(fmt::format("found {} x {} pixels, at most {} are read", width, height, kMaxPixels)).At(path);
+    return Limit(
+               fmt::format("found {} x {} pixels, at most {} are read", width, height, kMaxPixels))
+        .At(path);
   return {};
 }
 
@@ -28,15 +31,18 @@ Result<Pixels> ReadPng(const std::string& bytes, const std::string& path) {
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
   const std::unique_ptr<png_image, void (*)(png_image*)> closer(&image, png_image_free);
-  if (!png_image_begin_read_from_memory(&image, bytes.data(), bytes.size())) return Invalid(image.message).At(path);
+  if (!png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()))
+    return Invalid(image.message).At(path);
   WEFT_TRY(CheckSize(image.height, image.width, path));
   const bool colour = (image.format & PNG_FORMAT_FLAG_COLOR) != 0;
   image.format = colour ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
   image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
-  Pixels pixels{.height = image.height, .width = image.width, .channels = colour ? 3 : 1, .values = {}};
+  Pixels pixels{
+      .height = image.height, .width = image.width, .channels = colour ? 3 : 1, .values = {}};
   pixels.values.resize(PNG_IMAGE_SIZE(image));
   constexpr png_color kBlack{};
-  if (!png_image_finish_read(&image, &kBlack, pixels.values.data(), 0, nullptr)) return Invalid(image.message).At(path);
+  if (!png_image_finish_read(&image, &kBlack, pixels.values.data(), 0, nullptr))
+    return Invalid(image.message).At(path);
   return pixels;
 }
 
@@ -53,9 +59,10 @@ void JpegFailed(j_common_ptr info) {
   std::longjmp(errors->back, 1);
 }
 
-// Until a longjmp nothing with a destructor may begin to live, so this reads into what the caller owns:
-// false, with a message, if the file is damaged (which a warning means too).
-bool DecodeJpeg(const std::string& bytes, const std::string& path, Pixels& pixels, JpegErrors& errors, Status& status) {
+// Until a longjmp nothing with a destructor may begin to live, so this reads into what the caller
+// owns: false, with a message, if the file is damaged (which a warning means too).
+bool DecodeJpeg(const std::string& bytes, const std::string& path, Pixels& pixels,
+                JpegErrors& errors, Status& status) {
   jpeg_decompress_struct jpeg{};
   jpeg.err = jpeg_std_error(&errors.base);
   errors.base.error_exit = JpegFailed;
@@ -71,11 +78,14 @@ bool DecodeJpeg(const std::string& bytes, const std::string& path, Pixels& pixel
   jpeg_read_header(&jpeg, TRUE);
   status = CheckSize(jpeg.image_height, jpeg.image_width, path);
   if (status.ok() && jpeg.num_components != 1 && jpeg.num_components != 3)
-    status = Unsupported(fmt::format("found {} components, expected gray or colour", jpeg.num_components)).At(path);
+    status = Unsupported(
+                 fmt::format("found {} components, expected gray or colour", jpeg.num_components))
+                 .At(path);
   if (status.ok()) {
     jpeg.out_color_space = jpeg.num_components == 1 ? JCS_GRAYSCALE : JCS_RGB;
     jpeg_start_decompress(&jpeg);
-    const size_t row = static_cast<size_t>(jpeg.output_width) * static_cast<size_t>(jpeg.output_components);
+    const size_t row =
+        static_cast<size_t>(jpeg.output_width) * static_cast<size_t>(jpeg.output_components);
     pixels.height = jpeg.output_height;
     pixels.width = jpeg.output_width;
     pixels.channels = jpeg.output_components;
@@ -100,19 +110,22 @@ Result<Pixels> ReadJpeg(const std::string& bytes, const std::string& path) {
 }
 
 // One number for each channel, out of none, one or as many.
-Result<std::vector<float>> PerChannel(const std::vector<float>& given, float otherwise, const Pixels& pixels, const char* flag) {
+Result<std::vector<float>> PerChannel(const std::vector<float>& given, float otherwise,
+                                      const Pixels& pixels, const char* flag) {
   const auto channels = static_cast<size_t>(pixels.channels);
   if (given.empty()) return std::vector<float>(channels, otherwise);
   if (given.size() == 1) return std::vector<float>(channels, given[0]);
   if (given.size() == channels) return given;
-  return Usage(fmt::format("{}: found {} numbers, the image has {} channels", flag, given.size(), channels));
+  return Usage(
+      fmt::format("{}: found {} numbers, the image has {} channels", flag, given.size(), channels));
 }
 
 }  // namespace
 
 bool IsImageName(const std::string& path) {
   std::string end = path.substr(path.size() - std::min<size_t>(path.size(), 5));
-  std::transform(end.begin(), end.end(), end.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(end.begin(), end.end(), end.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return end.ends_with(".png") || end.ends_with(".jpg") || end.ends_with(".jpeg");
 }
 
@@ -136,7 +149,8 @@ Result<Tensor> ImageTensor(const Pixels& pixels, const ImageFlags& flags) {
     for (int64_t c = 0; c < channels; ++c) {
       const auto at = static_cast<size_t>(c);
       out[planar ? c * height * width + p : p * channels + c] =
-          (static_cast<float>(pixels.values[static_cast<size_t>(p * channels + c)]) - mean[at]) * scale[at];
+          (static_cast<float>(pixels.values[static_cast<size_t>(p * channels + c)]) - mean[at]) *
+          scale[at];
     }
   return tensor;
 }

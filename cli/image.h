@@ -16,15 +16,16 @@ struct Pixels {
   std::vector<uint8_t> values;
 };
 
-// How pixels become elements: (pixel - mean) * scale in f32. One number for all channels or one for each.
+// How pixels become elements: (pixel - mean) * scale in f32. One number for all channels or one for
+// each.
 struct ImageFlags {
   std::vector<float> mean, scale;  // empty: 0, 1
   std::string layout = "nchw";     // nchw, nhwc, chw or hwc; n is 1
 };
 
 bool IsImageName(const std::string& path);  // ends in .png, .jpg or .jpeg, in any case
-// Files are untrusted: at most 2^28 bytes, and 2^26 pixels whatever the header says. 16 bits become 8,
-// a palette its colours, transparent pixels black. kInvalid if damaged, kUnsupported for CMYK.
+// Files are untrusted: at most 2^28 bytes, and 2^26 pixels whatever the header says. 16 bits become
+// 8, a palette its colours, transparent pixels black. kInvalid if damaged, kUnsupported for CMYK.
 Result<Pixels> ReadImage(const std::string& path);
 Result<Tensor> ImageTensor(const Pixels& pixels, const ImageFlags& flags);
 

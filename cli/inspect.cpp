@@ -14,15 +14,24 @@ Status Inspect(const Flags& flags) {
     fmt::print("{}", plan::Print(plan));
     return {};
   }
-  Json json{{"schema", 1}, {"name", plan.name}, {"target", weft::Print(plan.target)}, {"model", plan.model_hash},
-            {"measured", plan.measured}, {"kernels", plan.kernels.size()}, {"specializations", Json::array()}};
+  Json json{{"schema", 1},
+            {"name", plan.name},
+            {"target", weft::Print(plan.target)},
+            {"model", plan.model_hash},
+            {"measured", plan.measured},
+            {"kernels", plan.kernels.size()},
+            {"specializations", Json::array()}};
   for (const plan::Specialization& s : plan.specializations) {
     Json steps = Json::array();
     for (const plan::Step& step : s.steps)
-      steps.push_back({{"name", step.name}, {"kind", plan::StepKindName(step.kind)}, {"nodes", step.nodes},
-                       {"us", step.us}, {"measured", step.measured}});
+      steps.push_back({{"name", step.name},
+                       {"kind", plan::StepKindName(step.kind)},
+                       {"nodes", step.nodes},
+                       {"us", step.us},
+                       {"measured", step.measured}});
     json["specializations"].push_back({{"arena_bytes", s.arena_bytes},
-                                       {"live_bytes", plan::MaximumLiveBytes(s)}, {"steps", steps}});
+                                       {"live_bytes", plan::MaximumLiveBytes(s)},
+                                       {"steps", steps}});
   }
   PrintJson(json);
   return {};
@@ -37,15 +46,17 @@ Result<plan::Plan> ReadAndCheck(const std::string& path) {
   return plan;
 }
 
-// Reaching the end is the answer yes. A plan that is damaged is the answer no, where a path that can't
-// be read is an error.
+// Reaching the end is the answer yes. A plan that is damaged is the answer no, where a path that
+// can't be read is an error.
 Status Verify(const Flags& flags) {
   auto plan = ReadAndCheck(flags.model);
   if (!plan.ok() && plan.status().code() == Code::kInvalid)
     return Status(Code::kNo, plan.status().what()).At(plan.status().where());
   if (!plan.ok()) return std::move(plan.status());
-  if (flags.json) PrintJson({{"schema", 1}, {"valid", true}});
-  else fmt::print("{}: hashes, structure and kernels are right\n", flags.model);
+  if (flags.json)
+    PrintJson({{"schema", 1}, {"valid", true}});
+  else
+    fmt::print("{}: hashes, structure and kernels are right\n", flags.model);
   return {};
 }
 

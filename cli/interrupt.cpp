@@ -15,7 +15,8 @@ namespace {
 constexpr int kExitCode = static_cast<int>(Code::kInterrupted);
 constexpr std::string_view kText = "weft: interrupted\n";
 constexpr std::string_view kJson =
-    "{\"schema\": 1, \"error\": {\"code\": 130, \"what\": \"interrupted\", \"where\": \"\", \"why\": [], \"try\": \"\"}}\n";
+    "{\"schema\": 1, \"error\": {\"code\": 130, \"what\": \"interrupted\", \"where\": \"\", "
+    "\"why\": [], \"try\": \"\"}}\n";
 
 // Only what a signal handler may touch: lock-free atomics.
 std::atomic<bool> g_interrupted{false};
@@ -43,7 +44,7 @@ void Handle(int) {
 
 void InstallInterrupt(const bool& json) {
   g_json = &json;
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = Handle;
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
@@ -66,7 +67,8 @@ CancelOnInterrupt::CancelOnInterrupt(executor::Executor& executor) {
 
 CancelOnInterrupt::~CancelOnInterrupt() {
   *slot_ = nullptr;
-  while (g_handlers > 0) std::this_thread::yield();  // one on another thread may still hold the pointer
+  while (g_handlers > 0)
+    std::this_thread::yield();  // one on another thread may still hold the pointer
 }
 
 }  // namespace weft::cli

@@ -1,8 +1,9 @@
 // Ctrl-C: what is running ends, and nothing half-written stays behind.
 //
-// Where there is nothing to keep, the process ends at once with exit code 130. Within HoldInterrupt, and
-// while an executor is registered, the first Ctrl-C only asks: Interrupted() turns true and registered
-// executors cancel their run, which then fails as kInterrupted. A second one ends the process.
+// Where there is nothing to keep, the process ends at once with exit code 130. Within
+// HoldInterrupt, and while an executor is registered, the first Ctrl-C only asks: Interrupted()
+// turns true and registered executors cancel their run, which then fails as kInterrupted. A second
+// one ends the process.
 #pragma once
 
 #include <atomic>

@@ -22,28 +22,36 @@ struct Entry {
 
 constexpr Entry kVerbs[] = {
     {"check", "list every node that cannot be built", "weft check model.onnx", AddCheck},
-    {"build", "optimize a model for the target and write a plan", "weft build model.onnx -o model.plan", AddBuild},
+    {"build", "optimize a model for the target and write a plan",
+     "weft build model.onnx -o model.plan", AddBuild},
     {"run", "run a model or a plan once", "weft run model.onnx --inputs x.npz -o y.npz", AddRun},
     {"bench", "measure latency, and each kernel", "weft bench model.onnx --threads 1", AddBench},
-    {"compare", "measure against other ways to run it, and check accuracy", "weft compare model.onnx --against vendor,unfused", AddCompare},
+    {"compare", "measure against other ways to run it, and check accuracy",
+     "weft compare model.onnx --against vendor,unfused", AddCompare},
     {"inspect", "print a plan without running it", "weft inspect model.plan", AddInspect},
     {"verify", "check the hashes and the structure of a plan", "weft verify model.plan", AddVerify},
     {"explain", "say why each node is where it is", "weft explain model.onnx conv1", AddExplain},
     {"devices", "list what can be targeted here", "weft devices", AddDevices},
-    {"opt", "enter and leave the pipeline at any text form", "weft opt --from graph --to loops model.onnx -o model.loops", AddOpt},
+    {"opt", "enter and leave the pipeline at any text form",
+     "weft opt --from graph --to loops model.onnx -o model.loops", AddOpt},
 };
 
 std::string Version() {
   const std::string onednn = fallback::LibraryVersion(fallback::Library::kOnednn);
-  return fmt::format("weft 0.1.0\n{}\n{}", codegen::CodegenIdentity(), onednn.empty() ? "onednn: not found" : onednn);
+  return fmt::format("weft 0.1.0\n{}\n{}", codegen::CodegenIdentity(),
+                     onednn.empty() ? "onednn: not found" : onednn);
 }
 
 int Report(const Status& status, const Flags& flags) {
   if (status.ok()) return 0;
   if (flags.json && status.code() != Code::kNo) {
     PrintJson({{"schema", 1},
-               {"error", {{"code", static_cast<int>(status.code())}, {"what", status.what()},
-                          {"where", status.where()}, {"why", status.why()}, {"try", status.hint()}}}});
+               {"error",
+                {{"code", static_cast<int>(status.code())},
+                 {"what", status.what()},
+                 {"where", status.where()},
+                 {"why", status.why()},
+                 {"try", status.hint()}}}});
   }
   fmt::print(stderr, "weft: {}\n", status.ToString());
   return static_cast<int>(status.code());

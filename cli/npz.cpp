@@ -19,9 +19,10 @@ struct NpyType {
   std::string_view name;  // without the byte order
   Dtype dtype;
 };
-constexpr NpyType kTypes[] = {{"b1", Dtype::kBool}, {"i1", Dtype::kI8}, {"u1", Dtype::kU8}, {"i2", Dtype::kI16},
-                              {"u2", Dtype::kU16}, {"i4", Dtype::kI32}, {"u4", Dtype::kU32}, {"i8", Dtype::kI64},
-                              {"u8", Dtype::kU64}, {"f2", Dtype::kF16}, {"f4", Dtype::kF32}, {"f8", Dtype::kF64}};
+constexpr NpyType kTypes[] = {{"b1", Dtype::kBool}, {"i1", Dtype::kI8},  {"u1", Dtype::kU8},
+                              {"i2", Dtype::kI16},  {"u2", Dtype::kU16}, {"i4", Dtype::kI32},
+                              {"u4", Dtype::kU32},  {"i8", Dtype::kI64}, {"u8", Dtype::kU64},
+                              {"f2", Dtype::kF16},  {"f4", Dtype::kF32}, {"f8", Dtype::kF64}};
 
 struct Header {
   std::string descr;
@@ -40,10 +41,14 @@ class HeaderParser {
     while (!Accept('}')) {
       std::string key;
       if (!String(key) || !Accept(':')) return false;
-      if (key == "descr") descr = String(header.descr);
-      else if (key == "fortran_order") order = Bool(header.fortran);
-      else if (key == "shape") shape = Tuple(header.shape);
-      else return false;
+      if (key == "descr")
+        descr = String(header.descr);
+      else if (key == "fortran_order")
+        order = Bool(header.fortran);
+      else if (key == "shape")
+        shape = Tuple(header.shape);
+      else
+        return false;
       if (!Accept(',') && Peek() != '}') return false;
     }
     return descr && order && shape;
@@ -115,7 +120,8 @@ Result<Tensor> FromFortran(const Tensor& t) {
   for (int64_t i = 0; i < t.elems(); ++i) {
     int64_t row_major = 0;
     for (size_t a = 0; a < shape.size(); ++a) row_major = row_major * shape[a] + index[a];
-    std::memcpy(to + static_cast<size_t>(row_major) * size, from + static_cast<size_t>(i) * size, size);
+    std::memcpy(to + static_cast<size_t>(row_major) * size, from + static_cast<size_t>(i) * size,
+                size);
     for (size_t a = 0; a < shape.size() && ++index[a] == shape[a]; ++a) index[a] = 0;
   }
   return out;
@@ -132,7 +138,8 @@ std::string NpyHeader(const Tensor& t) {
   dict.resize((10 + dict.size() + 1 + 63) / 64 * 64 - 11, ' ');
   dict += '\n';
   std::string header(kMagic);
-  header += {'\x01', '\x00', static_cast<char>(dict.size() & 0xff), static_cast<char>(dict.size() >> 8)};
+  header +=
+      {'\x01', '\x00', static_cast<char>(dict.size() & 0xff), static_cast<char>(dict.size() >> 8)};
   return header + dict;
 }
 
@@ -141,14 +148,19 @@ std::string NpyHeader(const Tensor& t) {
 Result<Tensor> ParseNpy(std::string_view bytes, const std::string& where) {
   const auto bad = [&](std::string what) { return Invalid(std::move(what)).At(where); };
   if (bytes.size() < 12 || !bytes.starts_with(kMagic)) return bad("not a .npy array");
-  const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<unsigned char>(bytes[i])); };
+  const auto byte = [&](size_t i) {
+    return static_cast<size_t>(static_cast<unsigned char>(bytes[i]));
+  };
   const bool old = byte(6) == 1;
-  const size_t length = old ? byte(8) | byte(9) << 8 : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
+  const size_t length =
+      old ? byte(8) | byte(9) << 8 : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
   const size_t start = old ? 10 : 12;
   if (length > bytes.size() - start) return bad("the header is longer than the file");
   Header header;
-  if (!HeaderParser(bytes.substr(start, length)).Parse(header)) return bad("a header that is not understood");
-  if (header.descr.size() != 3) return bad(fmt::format("element type \"{}\" is not taken", header.descr));
+  if (!HeaderParser(bytes.substr(start, length)).Parse(header))
+    return bad("a header that is not understood");
+  if (header.descr.size() != 3)
+    return bad(fmt::format("element type \"{}\" is not taken", header.descr));
   const NpyType* type = nullptr;
   for (const NpyType& t : kTypes)
     if (header.descr.substr(1) == t.name) type = &t;
@@ -156,9 +168,10 @@ Result<Tensor> ParseNpy(std::string_view bytes, const std::string& where) {
     return bad(fmt::format("element type \"{}\" is not taken", header.descr));
   WEFT_TRY(int64_t elems, CountElems(header.shape));
   const std::string_view data = bytes.substr(start + length);
-  if (static_cast<uint64_t>(elems) > data.size() || elems * SizeBytes(type->dtype) != std::ssize(data))
-    return bad(fmt::format("found {} bytes of data, its shape {} needs {} elements of {}", data.size(),
-                           weft::Print(header.shape), elems, SizeBytes(type->dtype)));
+  if (static_cast<uint64_t>(elems) > data.size() ||
+      elems * SizeBytes(type->dtype) != std::ssize(data))
+    return bad(fmt::format("found {} bytes of data, its shape {} needs {} elements of {}",
+                           data.size(), weft::Print(header.shape), elems, SizeBytes(type->dtype)));
   WEFT_TRY(Tensor t, Tensor::Allocate(type->dtype, header.shape));
   if (!data.empty()) std::memcpy(t.mutable_data(), data.data(), data.size());
   if (header.descr[0] == '>') SwapBytes(t);
@@ -184,7 +197,8 @@ Result<std::map<std::string, Tensor>> ReadNpz(const std::string& path) {
     if (zip_stat_index(zip, static_cast<zip_uint64_t>(i), 0, &stat) != 0 || !stat.name)
       return Invalid("a damaged entry").At(path);
     std::string name = stat.name;
-    if (!name.ends_with(".npy")) return Invalid(fmt::format("entry \"{}\" is no .npy array", name)).At(path);
+    if (!name.ends_with(".npy"))
+      return Invalid(fmt::format("entry \"{}\" is no .npy array", name)).At(path);
     name.resize(name.size() - 4);
     if (stat.size > static_cast<zip_uint64_t>(kMaxFileBytes - total))
       return Limit(fmt::format("entry \"{}\" unpacks to {} bytes", name, stat.size)).At(path);
@@ -195,9 +209,11 @@ Result<std::map<std::string, Tensor>> ReadNpz(const std::string& path) {
     std::string bytes;
     char chunk[1 << 16];
     zip_int64_t n = 0;
-    while ((n = zip_fread(file, chunk, sizeof chunk)) > 0 && bytes.size() <= stat.size) bytes.append(chunk, static_cast<size_t>(n));
+    while ((n = zip_fread(file, chunk, sizeof chunk)) > 0 && bytes.size() <= stat.size)
+      bytes.append(chunk, static_cast<size_t>(n));
     zip_fclose(file);
-    if (n != 0 || bytes.size() != stat.size) return Invalid(fmt::format("entry \"{}\" is damaged", name)).At(path);
+    if (n != 0 || bytes.size() != stat.size)
+      return Invalid(fmt::format("entry \"{}\" is damaged", name)).At(path);
     WEFT_TRY(Tensor t, ParseNpy(bytes, path + ":" + name));
     if (!arrays.emplace(name, std::move(t)).second)
       return Invalid(fmt::format("entry \"{}\" occurs twice", name)).At(path);
@@ -205,7 +221,8 @@ Result<std::map<std::string, Tensor>> ReadNpz(const std::string& path) {
   return arrays;
 }
 
-Status WriteNpz(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& arrays) {
+Status WriteNpz(const std::string& path,
+                const std::vector<std::pair<std::string, Tensor>>& arrays) {
   zip_error_t error;
   zip_error_init(&error);
   zip_source_t* sink = zip_source_buffer_create(nullptr, 0, 0, &error);
@@ -217,10 +234,13 @@ Status WriteNpz(const std::string& path, const std::vector<std::pair<std::string
   for (const auto& [name, tensor] : arrays) {
     if (tensor.dtype() == Dtype::kString || tensor.dtype() == Dtype::kBF16) {
       zip_discard(zip);
-      return Unsupported(fmt::format("\"{}\" is {}, which .npz has no type for", name, DtypeName(tensor.dtype()))).At(path);
+      return Unsupported(fmt::format("\"{}\" is {}, which .npz has no type for", name,
+                                     DtypeName(tensor.dtype())))
+          .At(path);
     }
     members.push_back(NpyHeader(tensor));
-    members.back().append(static_cast<const char*>(tensor.data()), static_cast<size_t>(tensor.bytes()));
+    members.back().append(static_cast<const char*>(tensor.data()),
+                          static_cast<size_t>(tensor.bytes()));
     zip_source_t* source = zip_source_buffer(zip, members.back().data(), members.back().size(), 0);
     const zip_int64_t at = zip_file_add(zip, (name + ".npy").c_str(), source, ZIP_FL_ENC_UTF_8);
     if (at < 0) {
@@ -229,7 +249,8 @@ Status WriteNpz(const std::string& path, const std::vector<std::pair<std::string
       return Invalid(fmt::format("\"{}\" cannot be an entry of an archive", name)).At(path);
     }
     zip_set_file_compression(zip, static_cast<zip_uint64_t>(at), ZIP_CM_STORE, 0);
-    zip_file_set_mtime(zip, static_cast<zip_uint64_t>(at), 315619200, 0);  // 1980: same bytes every time
+    zip_file_set_mtime(zip, static_cast<zip_uint64_t>(at), 315619200,
+                       0);  // 1980: same bytes every time
   }
   if (zip_close(zip) != 0) return Limit("the archive could not be made").At(path);
   zip_source_open(sink);

@@ -33,12 +33,15 @@ std::string_view FirstWord(std::string_view text) {
 }
 
 // A model in ONNX, a graph as text, or any text form that opt writes.
-Result<driver::Module> ReadModule(const Flags& flags, const OptFlags& opt, const driver::BuildOptions& options) {
+Result<driver::Module> ReadModule(const Flags& flags, const OptFlags& opt,
+                                  const driver::BuildOptions& options) {
   const auto from = driver::ParseForm(opt.from);
-  if (!from) return Usage(fmt::format("--from {}: expected graph, tc, groups, choices, sched, loops, call or plan", opt.from));
-  WEFT_TRY(std::string text, flags.model == "-"
-                                 ? Result<std::string>(std::string(std::istreambuf_iterator<char>(std::cin), {}))
-                                 : ReadFile(flags.model));
+  if (!from)
+    return Usage(fmt::format(
+        "--from {}: expected graph, tc, groups, choices, sched, loops, call or plan", opt.from));
+  WEFT_TRY(std::string text, flags.model == "-" ? Result<std::string>(std::string(
+                                                      std::istreambuf_iterator<char>(std::cin), {}))
+                                                : ReadFile(flags.model));
   WEFT_TRY(BlobStore blobs, BlobStore::Load(flags.model + ".blobs"));
   if (!text.starts_with("=== ")) {
     if (*from != driver::Form::kGraph)
@@ -50,14 +53,17 @@ Result<driver::Module> ReadModule(const Flags& flags, const OptFlags& opt, const
   }
   WEFT_TRY(driver::Module module, driver::ParseModule(text, flags.model, blobs));
   if (module.form != *from)
-    return Invalid(fmt::format("found form {}, expected {}", driver::FormName(module.form), opt.from)).At(flags.model);
+    return Invalid(
+               fmt::format("found form {}, expected {}", driver::FormName(module.form), opt.from))
+        .At(flags.model);
   return module;
 }
 
 Status WriteText(const Flags& flags, const std::string& text, const BlobStore& blobs) {
   if (flags.output.empty() || flags.output == "-") {
     if (blobs.size() > 0)
-      return Usage(fmt::format("{} constants are too big for the text and would be lost", blobs.size()))
+      return Usage(fmt::format("{} constants are too big for the text and would be lost",
+                               blobs.size()))
           .Try("-o FILE, which writes them to FILE.blobs");
     fmt::print("{}", text);
     return {};
@@ -88,7 +94,8 @@ Status WriteCode(const Flags& flags, const OptFlags& opt, const driver::Module& 
       text += ir;
     }
   }
-  if (text.empty() && !opt.group.empty()) return Usage(fmt::format("--group {}: no own group is called so", opt.group));
+  if (text.empty() && !opt.group.empty())
+    return Usage(fmt::format("--group {}: no own group is called so", opt.group));
   return WriteText(flags, text, {});
 }
 
@@ -101,11 +108,13 @@ Status Run(const Flags& flags, const OptFlags& opt) {
     for (auto& choice : choices) session.options.forced_choices[choice.group] = std::move(choice);
   }
   const bool is_code = opt.to == "ll" || opt.to == "cu";
-  const auto to = is_code ? driver::Form::kLoops : driver::ParseForm(opt.to).value_or(driver::Form::kGraph);
+  const auto to =
+      is_code ? driver::Form::kLoops : driver::ParseForm(opt.to).value_or(driver::Form::kGraph);
   if (!is_code && !driver::ParseForm(opt.to))
     return Usage(fmt::format("--to {}: expected a text form, ll or cu", opt.to));
   WEFT_TRY(driver::Module module, ReadModule(flags, opt, session.options));
-  if (!is_code && module.form > to) return Usage(fmt::format("{} comes before {}", opt.to, opt.from));
+  if (!is_code && module.form > to)
+    return Usage(fmt::format("{} comes before {}", opt.to, opt.from));
   WEFT_TRY(driver::Advance(module, to, session.options));
   if (is_code) return WriteCode(flags, opt, module);
   // A plan goes out as the file that `build` writes, so that the two can be compared byte by byte.
@@ -133,10 +142,13 @@ void AddOpt(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   auto opt = std::make_shared<OptFlags>();
   AddModel(app, flags, "FILE");
   app.add_option("--from", opt->from, "the form of FILE; graph also reads .onnx")->required();
-  app.add_option("--to", opt->to, "graph tc groups choices sched loops call plan; ll and cu go out only")->required();
+  app.add_option("--to", opt->to,
+                 "graph tc groups choices sched loops call plan; ll and cu go out only")
+      ->required();
   app.add_option("--group", opt->group, "only this group");
   app.add_option("--choices", opt->choices, "decisions to force");
-  app.add_option("-o,--output", flags.output, "the text, its big constants in FILE.blobs; default: stdout, if there are none");
+  app.add_option("-o,--output", flags.output,
+                 "the text, its big constants in FILE.blobs; default: stdout, if there are none");
   AddBuildFlags(app, flags);
   run = [&flags, opt] { return Run(flags, *opt); };
 }

@@ -47,14 +47,18 @@ Result<std::unique_ptr<Peer>> Peer::Open(const std::string& library, const std::
   const std::string file = peer->folder_ + "/inputs.npz";
   WEFT_TRY(WriteNpz(file, inputs));
   int sockets[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) return Limit("no socket for a peer can be made");
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0)
+    return Limit("no socket for a peer can be made");
   const char* python = std::getenv("WEFT_PEER_PYTHON");
-  peer->pid_ = Start({python ? python : "python3", "-c", kPeerScript, library, model, file, fmt::format("{}", threads)}, sockets[1]);
+  peer->pid_ = Start({python ? python : "python3", "-c", kPeerScript, library, model, file,
+                      fmt::format("{}", threads)},
+                     sockets[1]);
   close(sockets[1]);
   peer->in_ = sockets[0];
   peer->out_ = fdopen(sockets[0], "r");
   if (peer->pid_ < 0 || !peer->out_)
-    return Missing(fmt::format("{} can't be started", python ? python : "python3")).At(library)
+    return Missing(fmt::format("{} can't be started", python ? python : "python3"))
+        .At(library)
         .Try("set WEFT_PEER_PYTHON to an interpreter that has the library");
   WEFT_TRY(const std::string ready, peer->Answer());
   peer->version_ = ready.substr(ready.find(' ') + 1);
@@ -73,9 +77,11 @@ Result<std::string> Peer::Answer() {
   std::string line;
   for (int c = 0; (c = std::getc(out_)) != EOF && c != '\n';) line.push_back(static_cast<char>(c));
   if (line.starts_with("error ModuleNotFoundError"))
-    return Missing(fmt::format("the arm \"{}\" needs a library that is not installed: {}", library_, line.substr(6)))
+    return Missing(fmt::format("the arm \"{}\" needs a library that is not installed: {}", library_,
+                               line.substr(6)))
         .Try("pip install it, or set WEFT_PEER_PYTHON to an interpreter that has it");
-  if (line.starts_with("error ")) return Unsupported(fmt::format("{} says: {}", library_, line.substr(6)));
+  if (line.starts_with("error "))
+    return Unsupported(fmt::format("{} says: {}", library_, line.substr(6)));
   if (line.empty()) return Missing(fmt::format("{} ended without an answer", library_));
   return line;
 }
@@ -102,7 +108,8 @@ Result<std::vector<Tensor>> Peer::Outputs(const std::vector<std::string>& names)
   std::vector<Tensor> outputs;
   for (const std::string& name : names) {
     const auto it = arrays.find(name);
-    if (it == arrays.end()) return Unsupported(fmt::format("{} gives no output called {}", library_, name));
+    if (it == arrays.end())
+      return Unsupported(fmt::format("{} gives no output called {}", library_, name));
     outputs.push_back(std::move(it->second));
   }
   return outputs;

@@ -23,13 +23,18 @@ Status CheckExpected(const Flags& flags, const Expected& expected,
   for (size_t i = 0; i < expected.size(); ++i) {
     if (!expected[i]) continue;
     const auto& [name, found] = outputs[i];
-    const driver::Accuracy a = driver::CompareOutputs({&found, 1}, {&*expected[i], 1}, ToleranceOf(flags));
+    const driver::Accuracy a =
+        driver::CompareOutputs({&found, 1}, {&*expected[i], 1}, ToleranceOf(flags));
     accuracy[name] = AccuracyJson(a);
     if (a.within || !answer.ok()) continue;
-    answer = Status(Code::kNo, found.shape() == expected[i]->shape()
-                                   ? fmt::format("an error of {:.2e}, or {:.2e} of the scale, leaves the tolerance", a.max_abs, a.max_rel)
-                                   : fmt::format("found {}, expected {}", weft::Print(found.shape()), weft::Print(expected[i]->shape())))
-                 .At(fmt::format("output \"{}\"", name));
+    answer =
+        Status(Code::kNo,
+               found.shape() == expected[i]->shape()
+                   ? fmt::format("an error of {:.2e}, or {:.2e} of the scale, leaves the tolerance",
+                                 a.max_abs, a.max_rel)
+                   : fmt::format("found {}, expected {}", weft::Print(found.shape()),
+                                 weft::Print(expected[i]->shape())))
+            .At(fmt::format("output \"{}\"", name));
   }
   return answer;
 }
@@ -44,16 +49,22 @@ Status Run(const Flags& flags) {
 
   const auto begin = std::chrono::steady_clock::now();
   WEFT_TRY(auto results, subject.executor->Run(inputs));
-  const double run_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+  const double run_us =
+      std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
   std::vector<std::pair<std::string, Tensor>> outputs;
   for (size_t i = 0; i < results.size(); ++i)
-    outputs.emplace_back(subject.spec().buffers[subject.spec().outputs[i].index].name, std::move(results[i]));
+    outputs.emplace_back(subject.spec().buffers[subject.spec().outputs[i].index].name,
+                         std::move(results[i]));
   if (!flags.output.empty()) WEFT_TRY(WriteNpz(flags.output, outputs));
   Json accuracy = Json::object();
   Status answer = CheckExpected(flags, expected, outputs, accuracy);
   if (flags.json) {
-    Json json{{"schema", 1}, {"outputs", OutputsJson(outputs)}, {"build_s", subject.build_s},
-              {"load_us", subject.load_us}, {"first_run_us", run_us}, {"steps", StepCounts(subject.spec())},
+    Json json{{"schema", 1},
+              {"outputs", OutputsJson(outputs)},
+              {"build_s", subject.build_s},
+              {"load_us", subject.load_us},
+              {"first_run_us", run_us},
+              {"steps", StepCounts(subject.spec())},
               {"env", EnvironmentJson(flags, static_cast<int32_t>(subject.executor->threads()))}};
     if (!expected.empty()) json["accuracy"] = accuracy;
     PrintJson(json);

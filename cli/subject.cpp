@@ -18,9 +18,12 @@ bool Fits(const plan::Specialization& s, const std::map<std::string, Tensor>& gi
   return true;
 }
 
-std::vector<TensorSpec> SpecsOf(const plan::Specialization& s, const std::vector<plan::BufferId>& ids) {
+std::vector<TensorSpec> SpecsOf(const plan::Specialization& s,
+                                const std::vector<plan::BufferId>& ids) {
   std::vector<TensorSpec> specs;
-  for (plan::BufferId id : ids) specs.push_back({s.buffers[id.index].name, s.buffers[id.index].dtype, s.buffers[id.index].shape});
+  for (plan::BufferId id : ids)
+    specs.push_back(
+        {s.buffers[id.index].name, s.buffers[id.index].dtype, s.buffers[id.index].shape});
   return specs;
 }
 
@@ -45,16 +48,24 @@ Result<Subject> OpenSubject(const std::string& path, const Flags& flags, Session
          !Fits(plan.specializations[subject.specialization], given))
     ++subject.specialization;
   if (subject.specialization == plan.specializations.size())
-    return Usage("no specialization takes these input shapes").At(path).Try("build with --profile for them");
+    return Usage("no specialization takes these input shapes")
+        .At(path)
+        .Try("build with --profile for them");
   const auto begin = std::chrono::steady_clock::now();
-  WEFT_TRY(subject.executor, driver::MakeExecutor(std::move(plan), session.options.cache, flags.threads));
+  WEFT_TRY(subject.executor,
+           driver::MakeExecutor(std::move(plan), session.options.cache, flags.threads));
   subject.cancel = std::make_unique<CancelOnInterrupt>(*subject.executor);
-  subject.load_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+  subject.load_us =
+      std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
   return subject;
 }
 
-std::vector<TensorSpec> InputsOf(const Subject& subject) { return SpecsOf(subject.spec(), subject.spec().inputs); }
-std::vector<TensorSpec> OutputsOf(const Subject& subject) { return SpecsOf(subject.spec(), subject.spec().outputs); }
+std::vector<TensorSpec> InputsOf(const Subject& subject) {
+  return SpecsOf(subject.spec(), subject.spec().inputs);
+}
+std::vector<TensorSpec> OutputsOf(const Subject& subject) {
+  return SpecsOf(subject.spec(), subject.spec().outputs);
+}
 
 Result<std::vector<Tensor>> InputsFor(const Subject& subject, const Flags& flags,
                                       const std::map<std::string, Tensor>& given) {
@@ -65,14 +76,16 @@ Result<std::vector<Tensor>> InputsFor(const Subject& subject, const Flags& flags
   } else {
     // A plan does not say what its integers index, so they are 0 or 1.
     for (size_t i = 0; i < specs.size(); ++i) {
-      WEFT_TRY(Tensor input, driver::GenerateTensor(specs[i].dtype, specs[i].shape, flags.seed * 1000003 + i, 2));
+      WEFT_TRY(Tensor input,
+               driver::GenerateTensor(specs[i].dtype, specs[i].shape, flags.seed * 1000003 + i, 2));
       generated.push_back(std::move(input));
     }
   }
   return GatherInputs(flags, specs, given, generated);
 }
 
-Result<std::unique_ptr<BoundRun>> BoundRun::Open(executor::Executor& executor, size_t specialization,
+Result<std::unique_ptr<BoundRun>> BoundRun::Open(executor::Executor& executor,
+                                                 size_t specialization,
                                                  const std::vector<Tensor>& inputs) {
   std::unique_ptr<BoundRun> run(new BoundRun(executor, specialization));
   for (const Tensor& t : inputs) run->in_.push_back(t.data());

@@ -21,13 +21,16 @@ struct Subject {
   std::unique_ptr<executor::Executor> executor;
   std::unique_ptr<CancelOnInterrupt> cancel;
   size_t specialization = 0;
-  graph::Graph graph;              // empty if it came from a plan file
+  graph::Graph graph;  // empty if it came from a plan file
   double build_s = 0, load_us = 0;
 
-  const plan::Specialization& spec() const { return executor->plan().specializations[specialization]; }
+  const plan::Specialization& spec() const {
+    return executor->plan().specializations[specialization];
+  }
 };
 
-// A model is built under the session's options, a plan is read. Shapes of `given` arrays bind inputs.
+// A model is built under the session's options, a plan is read. Shapes of `given` arrays bind
+// inputs.
 Result<Subject> OpenSubject(const std::string& path, const Flags& flags, Session& session,
                             const std::map<std::string, Tensor>& given);
 std::vector<TensorSpec> InputsOf(const Subject& subject);
@@ -39,8 +42,8 @@ Result<std::vector<Tensor>> InputsFor(const Subject& subject, const Flags& flags
 // Buffers that are bound once, so that a measured run neither allocates nor copies.
 class BoundRun {
  public:
-  // `executor` and the memory of `inputs` (the specialization's, in order) must outlive it. kLimit if
-  // there is no memory for the outputs.
+  // `executor` and the memory of `inputs` (the specialization's, in order) must outlive it. kLimit
+  // if there is no memory for the outputs.
   static Result<std::unique_ptr<BoundRun>> Open(executor::Executor& executor, size_t specialization,
                                                 const std::vector<Tensor>& inputs);
   // times: see Executor::Run.
@@ -48,7 +51,8 @@ class BoundRun {
   const std::vector<Tensor>& outputs() const { return outputs_; }
 
  private:
-  BoundRun(executor::Executor& executor, size_t specialization) : executor_(executor), specialization_(specialization) {}
+  BoundRun(executor::Executor& executor, size_t specialization)
+      : executor_(executor), specialization_(specialization) {}
 
   executor::Executor& executor_;
   size_t specialization_;

@@ -9,7 +9,10 @@ namespace {
 
 // Distance of neighbouring numbers of the type around `value`.
 double Spacing(Dtype dtype, double value) {
-  const int bits = dtype == Dtype::kF64 ? 52 : dtype == Dtype::kF32 ? 23 : dtype == Dtype::kF16 ? 10 : 7;
+  const int bits = dtype == Dtype::kF64   ? 52
+                   : dtype == Dtype::kF32 ? 23
+                   : dtype == Dtype::kF16 ? 10
+                                          : 7;
   const int least = dtype == Dtype::kF64 ? -1022 : dtype == Dtype::kF16 ? -14 : -126;
   int exponent = 0;
   std::frexp(value, &exponent);
@@ -19,7 +22,8 @@ double Spacing(Dtype dtype, double value) {
 void CompareFloats(const Tensor& y, const Tensor& ref, const Tolerance& tolerance, Accuracy& a) {
   double scale = 0, worst = 0;
   for (int64_t i = 0; i < y.elems(); ++i)
-    if (const double r = ElemAsDouble(ref, i); std::isfinite(r)) scale = std::max(scale, std::abs(r));
+    if (const double r = ElemAsDouble(ref, i); std::isfinite(r))
+      scale = std::max(scale, std::abs(r));
   for (int64_t i = 0; i < y.elems(); ++i) {
     const double v = ElemAsDouble(y, i), r = ElemAsDouble(ref, i);
     if (std::isnan(v) && std::isnan(r)) continue;
@@ -31,18 +35,22 @@ void CompareFloats(const Tensor& y, const Tensor& ref, const Tolerance& toleranc
     }
     worst = std::max(worst, std::abs(v - r));
     if (tolerance.by_element())
-      a.within = a.within && std::abs(v - r) <= tolerance.atol.value_or(0) + tolerance.rtol.value_or(0) * std::abs(r);
+      a.within = a.within && std::abs(v - r) <= tolerance.atol.value_or(0) +
+                                                    tolerance.rtol.value_or(0) * std::abs(r);
     a.max_ulp = std::max(a.max_ulp, std::abs(v - r) / Spacing(y.dtype(), r));
   }
   a.max_abs = std::max(a.max_abs, worst);
-  const double relative = worst == 0 ? 0 : worst / std::max(scale, std::numeric_limits<double>::min());
+  const double relative =
+      worst == 0 ? 0 : worst / std::max(scale, std::numeric_limits<double>::min());
   a.max_rel = std::max(a.max_rel, relative);
-  if (!tolerance.by_element()) a.within = a.within && (worst == 0 || worst <= tolerance.of_scale * scale);
+  if (!tolerance.by_element())
+    a.within = a.within && (worst == 0 || worst <= tolerance.of_scale * scale);
 }
 
 }  // namespace
 
-Accuracy CompareOutputs(std::span<const Tensor> outputs, std::span<const Tensor> reference, const Tolerance& tolerance) {
+Accuracy CompareOutputs(std::span<const Tensor> outputs, std::span<const Tensor> reference,
+                        const Tolerance& tolerance) {
   Accuracy a;
   if (outputs.size() != reference.size()) a.within = false;
   for (size_t k = 0; k < std::min(outputs.size(), reference.size()); ++k) {

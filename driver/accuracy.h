@@ -8,10 +8,12 @@
 
 namespace weft::driver {
 
-// What is near enough. By default an error is a part of the output's scale, max |ref|. With rtol or atol
-// each element counts alone, as in numpy.allclose: |y - ref| <= atol + rtol * |ref|; one not given is 0.
+// What is near enough. By default an error is a part of the output's scale, max |ref|. With rtol or
+// atol each element counts alone, as in numpy.allclose: |y - ref| <= atol + rtol * |ref|; one not
+// given is 0.
 struct Tolerance {
-  Tolerance(double of_scale = 1e-4, std::optional<double> rtol = {}, std::optional<double> atol = {})  // NOLINT: implicit
+  Tolerance(double of_scale = 1e-4, std::optional<double> rtol = {},
+            std::optional<double> atol = {})  // NOLINT: implicit
       : of_scale(of_scale), rtol(rtol), atol(atol) {}
   double of_scale;
   std::optional<double> rtol, atol;
@@ -19,14 +21,16 @@ struct Tolerance {
 };
 
 struct Accuracy {
-  double max_abs = 0;    // max |y - ref|
-  double max_rel = 0;    // max |y - ref| / max |ref|, the measure that --tolerance is about
-  double max_ulp = 0;    // in units of the output type's spacing at ref; 0 for integers that agree
-  bool within = true;    // shapes agree, NaN and infinities stand in the same places, no error leaves the tolerance
+  double max_abs = 0;  // max |y - ref|
+  double max_rel = 0;  // max |y - ref| / max |ref|, the measure that --tolerance is about
+  double max_ulp = 0;  // in units of the output type's spacing at ref; 0 for integers that agree
+  bool within = true;  // shapes agree, NaN and infinities stand in the same places, no error leaves
+                       // the tolerance
 };
 
-// Over all outputs, the worst of each. References are f64 (or of the output's type for integers, which
-// must agree exactly).
-Accuracy CompareOutputs(std::span<const Tensor> outputs, std::span<const Tensor> reference, const Tolerance& tolerance);
+// Over all outputs, the worst of each. References are f64 (or of the output's type for integers,
+// which must agree exactly).
+Accuracy CompareOutputs(std::span<const Tensor> outputs, std::span<const Tensor> reference,
+                        const Tolerance& tolerance);
 
 }  // namespace weft::driver

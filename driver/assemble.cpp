@@ -57,7 +57,8 @@ class Assembler {
 
   Layout LayoutOf(ValueId v) const {
     const auto it = module_.grouping.layouts.find(v);
-    return it == module_.grouping.layouts.end() ? Layout::Plain(graph_[v].shape->size()) : it->second;
+    return it == module_.grouping.layouts.end() ? Layout::Plain(graph_[v].shape->size())
+                                                : it->second;
   }
 
   BufferId Add(plan::Buffer buffer) {
@@ -71,12 +72,14 @@ class Assembler {
   Result<BufferId> ActivationOf(ValueId v) {
     if (auto it = activations_.find(v); it != activations_.end()) return it->second;
     const graph::Value& value = graph_[v];
-    if (value.kind == ValueKind::kConstant) return WeightOf(v, Layout::Plain(value.constant.shape().size()));
+    if (value.kind == ValueKind::kConstant)
+      return WeightOf(v, Layout::Plain(value.constant.shape().size()));
     const auto shape = graph::StaticShape(value);
     if (!value.dtype || !shape)
       return Unsupported(fmt::format("the extents of \"{}\" are not known", value.name))
           .Try("give all input shapes with --shape or --dim");
-    plan::Buffer buffer{.name = value.name, .dtype = *value.dtype, .shape = *shape, .layout = LayoutOf(v)};
+    plan::Buffer buffer{
+        .name = value.name, .dtype = *value.dtype, .shape = *shape, .layout = LayoutOf(v)};
     if (value.kind == ValueKind::kInput) buffer.kind = BufferKind::kInput;
     for (ValueId output : graph_.outputs)
       if (output == v && value.kind != ValueKind::kInput) buffer.kind = BufferKind::kOutput;
@@ -87,8 +90,11 @@ class Assembler {
     const auto key = std::pair(v, Print(layout));
     if (auto it = weights_.find(key); it != weights_.end()) return it->second;
     const Tensor& constant = graph_[v].constant;
-    plan::Buffer buffer{.name = graph_[v].name, .dtype = constant.dtype(), .shape = constant.shape(),
-                        .layout = layout, .kind = BufferKind::kWeight};
+    plan::Buffer buffer{.name = graph_[v].name,
+                        .dtype = constant.dtype(),
+                        .shape = constant.shape(),
+                        .layout = layout,
+                        .kind = BufferKind::kWeight};
     if (constant.elems() > 0)
       buffer.blob = plan_.blobs.Put(layout.IsPlain() ? constant : plan::Pack(constant, layout));
     return weights_[key] = Add(std::move(buffer));
@@ -98,10 +104,18 @@ class Assembler {
     plan::Step step{.name = group.name, .us = group.us, .measured = group.measured};
     for (const partition::Member& m : group.members) step.nodes.push_back(graph_[m.node].name);
     switch (group.implementation) {
-      case Implementation::kOwn: WEFT_TRY(FillOwn(group, step)); break;
-      case Implementation::kVendor: WEFT_TRY(FillCall(group, step)); break;
-      case Implementation::kNative: WEFT_TRY(FillCall(group, step)); break;
-      case Implementation::kView: WEFT_TRY(FillView(group, step)); break;
+      case Implementation::kOwn:
+        WEFT_TRY(FillOwn(group, step));
+        break;
+      case Implementation::kVendor:
+        WEFT_TRY(FillCall(group, step));
+        break;
+      case Implementation::kNative:
+        WEFT_TRY(FillCall(group, step));
+        break;
+      case Implementation::kView:
+        WEFT_TRY(FillView(group, step));
+        break;
     }
     spec().steps.push_back(std::move(step));
     return {};
@@ -112,12 +126,13 @@ class Assembler {
     GroupProgram p;
     WEFT_TRY(FillGroupProgram(module_, group, p));
     const size_t inputs = p.extracted.inputs.size();
-    WEFT_CHECK(loops::Operands(nest).size() == inputs + p.extracted.outputs.size(), "operands of {}",
-               group.name);
+    WEFT_CHECK(loops::Operands(nest).size() == inputs + p.extracted.outputs.size(),
+               "operands of {}", group.name);
     for (size_t i = 0; i < inputs; ++i) {
       const ValueId v = p.extracted.inputs[i];
-      WEFT_TRY(BufferId b, graph_[v].kind == ValueKind::kConstant ? WeightOf(v, nest.buffers[i].layout)
-                                                                  : ActivationOf(v));
+      WEFT_TRY(BufferId b, graph_[v].kind == ValueKind::kConstant
+                               ? WeightOf(v, nest.buffers[i].layout)
+                               : ActivationOf(v));
       step.inputs.push_back(b);
     }
     for (ValueId v : p.extracted.outputs) {

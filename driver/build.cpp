@@ -21,7 +21,8 @@ Status AdvanceThroughCache(Module& module, const BuildOptions& options) {
     module = std::move(*found);
   } else {
     WEFT_TRY(Advance(module, Form::kCall, options));
-    if (!options.stop || !*options.stop) StoreModule(module, key, *options.cache);  // or it would never be measured whole
+    if (!options.stop || !*options.stop)
+      StoreModule(module, key, *options.cache);  // or it would never be measured whole
   }
   return Advance(module, Form::kPlan, options);
 }
@@ -49,9 +50,12 @@ Result<Built> Build(const std::string& path, const BuildOptions& options,
   return built;
 }
 
-Result<std::unique_ptr<executor::Executor>> MakeExecutor(plan::Plan plan, const FileCache* cache, int32_t threads) {
-  return executor::Executor::Load(std::move(plan), {.threads = static_cast<uint32_t>(std::max(threads, 0)),
-                                                    .cache = cache, .compiler = CompileKernel});
+Result<std::unique_ptr<executor::Executor>> MakeExecutor(plan::Plan plan, const FileCache* cache,
+                                                         int32_t threads) {
+  return executor::Executor::Load(std::move(plan),
+                                  {.threads = static_cast<uint32_t>(std::max(threads, 0)),
+                                   .cache = cache,
+                                   .compiler = CompileKernel});
 }
 
 Status CompileKernels(const plan::Plan& plan, const FileCache* cache) {

@@ -14,19 +14,22 @@
 namespace weft::driver {
 
 struct Built {
-  std::vector<Module> modules;   // one per specialization, at Form::kPlan
+  std::vector<Module> modules;  // one per specialization, at Form::kPlan
   plan::Plan plan;
   double seconds = 0;
 };
 
-// `profiles` are sets of shapes, one specialization each, on top of options.shapes; empty means one.
+// `profiles` are sets of shapes, one specialization each, on top of options.shapes; empty means
+// one.
 Result<Built> Build(const std::string& path, const BuildOptions& options,
                     const std::vector<std::vector<std::pair<std::string, Shape>>>& profiles = {});
 
 // Kernels that the cache lacks are compiled from their nests.
-Result<std::unique_ptr<executor::Executor>> MakeExecutor(plan::Plan plan, const FileCache* cache, int32_t threads);
+Result<std::unique_ptr<executor::Executor>> MakeExecutor(plan::Plan plan, const FileCache* cache,
+                                                         int32_t threads);
 
-// Puts the machine code of every kernel into the cache, by all usable threads. Without a cache, nothing.
+// Puts the machine code of every kernel into the cache, by all usable threads. Without a cache,
+// nothing.
 Status CompileKernels(const plan::Plan& plan, const FileCache* cache);
 
 }  // namespace weft::driver

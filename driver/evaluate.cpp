@@ -14,9 +14,10 @@ namespace {
 using graph::NodeId;
 using graph::ValueId;
 
-// The node alone, its operands constants: whoever asks may hold a node that is in no graph, and what
-// matters here is nothing but the values.
-graph::Graph Alone(const graph::Graph& graph, const graph::Node& node, std::span<const Tensor* const> inputs) {
+// The node alone, its operands constants: whoever asks may hold a node that is in no graph, and
+// what matters here is nothing but the values.
+graph::Graph Alone(const graph::Graph& graph, const graph::Node& node,
+                   std::span<const Tensor* const> inputs) {
   graph::Graph alone{.name = "one_node"};
   alone.nodes.push_back(node);
   graph::Node& copy = alone.nodes[0];
@@ -34,7 +35,8 @@ graph::Graph Alone(const graph::Graph& graph, const graph::Node& node, std::span
   }
   for (size_t i = 0; i < copy.outputs.size(); ++i) {
     if (!copy.outputs[i].valid()) continue;
-    alone.values.push_back({.name = fmt::format("out{}", i), .dtype = graph[node.outputs[i]].dtype,
+    alone.values.push_back({.name = fmt::format("out{}", i),
+                            .dtype = graph[node.outputs[i]].dtype,
                             .producer = NodeId(size_t{0})});
     copy.outputs[i] = ValueId(alone.values.size() - 1);
     alone.outputs.push_back(copy.outputs[i]);

@@ -10,8 +10,8 @@
 
 namespace weft::driver {
 
-// A node by its native kernel if there is one, else by its comprehension in the interpreter. An absent
-// optional operand is a null pointer. Unsupported if neither exists.
+// A node by its native kernel if there is one, else by its comprehension in the interpreter. An
+// absent optional operand is a null pointer. Unsupported if neither exists.
 Result<std::vector<Tensor>> EvaluateNode(const graph::Graph& graph, const graph::Node& node,
                                          std::span<const Tensor* const> inputs);
 

@@ -14,8 +14,16 @@ using graph::ValueId;
 
 bool PassesIndices(Op op) {
   switch (op) {
-    case Op::kCast: case Op::kReshape: case Op::kSqueeze: case Op::kUnsqueeze: case Op::kFlatten:
-    case Op::kIdentity: case Op::kTranspose: case Op::kSlice: case Op::kSplit: case Op::kExpand:
+    case Op::kCast:
+    case Op::kReshape:
+    case Op::kSqueeze:
+    case Op::kUnsqueeze:
+    case Op::kFlatten:
+    case Op::kIdentity:
+    case Op::kTranspose:
+    case Op::kSlice:
+    case Op::kSplit:
+    case Op::kExpand:
       return true;
     default:
       return false;
@@ -23,8 +31,8 @@ bool PassesIndices(Op op) {
 }
 
 // The smallest extent that `value` indexes into, following what only moves it; 2 if it is no index.
-int64_t IndexBound(const graph::Graph& graph, const std::vector<std::vector<graph::NodeId>>& consumers,
-                   ValueId value) {
+int64_t IndexBound(const graph::Graph& graph,
+                   const std::vector<std::vector<graph::NodeId>>& consumers, ValueId value) {
   int64_t bound = INT64_MAX;
   std::set<ValueId> seen{value};
   std::vector<ValueId> todo{value};
@@ -57,9 +65,12 @@ Result<Tensor> GenerateTensor(Dtype dtype, const Shape& shape, uint64_t seed, in
   // The distributions of the standard library differ between implementations; these don't.
   for (int64_t i = 0; i < t.elems(); ++i) {
     const uint64_t bits = random();
-    if (IsFloat(dtype)) SetElem(t, i, static_cast<double>(bits >> 11) * 0x1p-52 - 1.0);
-    else if (dtype == Dtype::kBool) SetElemInt(t, i, static_cast<int64_t>(bits & 1));
-    else SetElemInt(t, i, static_cast<int64_t>(bits % static_cast<uint64_t>(index_bound)));
+    if (IsFloat(dtype))
+      SetElem(t, i, static_cast<double>(bits >> 11) * 0x1p-52 - 1.0);
+    else if (dtype == Dtype::kBool)
+      SetElemInt(t, i, static_cast<int64_t>(bits & 1));
+    else
+      SetElemInt(t, i, static_cast<int64_t>(bits % static_cast<uint64_t>(index_bound)));
   }
   return t;
 }
@@ -75,7 +86,8 @@ Result<std::vector<Tensor>> GenerateInputs(const graph::Graph& graph, uint64_t s
           .Try(fmt::format("--shape {}=…", value.name));
     if (*value.dtype == Dtype::kString)
       return Usage(fmt::format("input \"{}\" holds strings, which are not generated", value.name));
-    WEFT_TRY(Tensor input, GenerateTensor(*value.dtype, *shape, seed * 1000003 + i, IndexBound(graph, consumers, graph.inputs[i])));
+    WEFT_TRY(Tensor input, GenerateTensor(*value.dtype, *shape, seed * 1000003 + i,
+                                          IndexBound(graph, consumers, graph.inputs[i])));
     inputs.push_back(std::move(input));
   }
   return inputs;

@@ -10,8 +10,8 @@
 
 namespace weft::driver {
 
-// Floats are uniform in [-1, 1). Integers that reach a Gather (through casts and reshapes) are legal
-// indices; others, masks among them, are 0 or 1. All shapes must be known.
+// Floats are uniform in [-1, 1). Integers that reach a Gather (through casts and reshapes) are
+// legal indices; others, masks among them, are 0 or 1. All shapes must be known.
 Result<std::vector<Tensor>> GenerateInputs(const graph::Graph& graph, uint64_t seed);
 // One tensor alike, knowing nothing of its use. kLimit if there is no memory for it.
 Result<Tensor> GenerateTensor(Dtype dtype, const Shape& shape, uint64_t seed, int64_t index_bound);

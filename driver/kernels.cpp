@@ -13,7 +13,8 @@ bool IsCuda(const Target& target) { return target.kind == TargetKind::kCuda; }
 
 Result<plan::CudaLaunch> LaunchOf(const loops::LoopNest& nest, const Target& target) {
   WEFT_TRY(const codegen::CudaText source, codegen::EmitCudaText(nest, target));
-  plan::CudaLaunch launch{.shared_bytes = source.shared_bytes, .scratch_bytes = source.scratch_bytes};
+  plan::CudaLaunch launch{.shared_bytes = source.shared_bytes,
+                          .scratch_bytes = source.scratch_bytes};
   for (size_t i = 0; i < 3; ++i) {
     const codegen::LaunchExtent &grid = source.launch.grid[i], &block = source.launch.block[i];
     if (!grid.IsConstant() || !block.IsConstant())
@@ -21,7 +22,8 @@ Result<plan::CudaLaunch> LaunchOf(const loops::LoopNest& nest, const Target& tar
     launch.grid[i] = grid.Eval({});
     launch.block[i] = block.Eval({});
   }
-  if (Status status = plan::CheckLaunch(launch); !status.ok()) return std::move(status).At("kernel " + nest.name);
+  if (Status status = plan::CheckLaunch(launch); !status.ok())
+    return std::move(status).At("kernel " + nest.name);
   return launch;
 }
 
@@ -38,7 +40,8 @@ loops::LoopNest WithSymbol(loops::LoopNest nest) {
   return nest;
 }
 
-Result<plan::Kernel> MakeKernel(const loops::LoopNest& nest, const Target& target, std::string_view identity) {
+Result<plan::Kernel> MakeKernel(const loops::LoopNest& nest, const Target& target,
+                                std::string_view identity) {
   plan::Kernel kernel{.name = nest.name, .loops = loops::Print(nest)};
   if (IsCuda(target)) {
     WEFT_TRY(kernel.launch, LaunchOf(nest, target));
@@ -50,7 +53,8 @@ Result<plan::Kernel> MakeKernel(const loops::LoopNest& nest, const Target& targe
   return kernel;
 }
 
-Result<loops::LoopNest> CheckKernel(const plan::Kernel& kernel, const Target& target, std::string_view identity) {
+Result<loops::LoopNest> CheckKernel(const plan::Kernel& kernel, const Target& target,
+                                    std::string_view identity) {
   WEFT_TRY(loops::LoopNest nest, loops::Parse(kernel.loops, kernel.name + ".loops"));
   WEFT_TRY(loops::Verify(nest));
   // The key is what a cache trusts, so it is never taken from a plan.
@@ -60,7 +64,8 @@ Result<loops::LoopNest> CheckKernel(const plan::Kernel& kernel, const Target& ta
       ours.rank_scratch_bytes != kernel.rank_scratch_bytes ||
       ours.team_scratch_bytes != kernel.team_scratch_bytes ||
       plan::KernelKey(ours, target.isa, identity) != kernel.key)
-    return Invalid("its key does not belong to its nest on this compiler").At("kernel " + kernel.name)
+    return Invalid("its key does not belong to its nest on this compiler")
+        .At("kernel " + kernel.name)
         .Try("build the plan again");
   return nest;
 }

@@ -19,15 +19,17 @@ Result<std::string> CodegenIdentity(const Target& target);
 // FileCache's kind of what CompileKernel gives: "so" or "cubin".
 std::string_view CodeKind(const Target& target);
 
-// The nest under the name that its symbol gets, which tells nests apart: plans of several shapes can
-// be merged.
+// The nest under the name that its symbol gets, which tells nests apart: plans of several shapes
+// can be merged.
 loops::LoopNest WithSymbol(loops::LoopNest nest);
-// The nest, which must have its symbol, as a kernel. kUnsupported on CUDA if the grid depends on run-time
-// sizes, kLimit if no device takes it.
-Result<plan::Kernel> MakeKernel(const loops::LoopNest& nest, const Target& target, std::string_view identity);
-// The nest of a kernel from a plan that nobody vouches for: it is verified, and what the kernel says
-// besides must follow from it, its key under this compiler included.
-Result<loops::LoopNest> CheckKernel(const plan::Kernel& kernel, const Target& target, std::string_view identity);
+// The nest, which must have its symbol, as a kernel. kUnsupported on CUDA if the grid depends on
+// run-time sizes, kLimit if no device takes it.
+Result<plan::Kernel> MakeKernel(const loops::LoopNest& nest, const Target& target,
+                                std::string_view identity);
+// The nest of a kernel from a plan that nobody vouches for: it is verified, and what the kernel
+// says besides must follow from it, its key under this compiler included.
+Result<loops::LoopNest> CheckKernel(const plan::Kernel& kernel, const Target& target,
+                                    std::string_view identity);
 // A shared object, or a cubin, of a kernel that is checked first.
 Result<std::vector<uint8_t>> CompileKernel(const plan::Kernel& kernel, const Target& target);
 

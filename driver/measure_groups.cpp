@@ -1,5 +1,5 @@
-// Measuring what partition estimated: the same network grouped three ways, each timed step by step in
-// whole runs, and the best of each region taken.
+// Measuring what partition estimated: the same network grouped three ways, each timed step by step
+// in whole runs, and the best of each region taken.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,13 +29,16 @@ using partition::Grouping;
 using partition::Implementation;
 using partition::PartitionOptions;
 
-constexpr double kAgreement = 1e-3;  // of an output's scale, between groupings that compute the same
-constexpr double kNoise = 1.02;      // a whole plan that is slower by less is no slower
-constexpr double kStepShare = 0.7;   // of the budget, for the times of steps
+constexpr double kAgreement =
+    1e-3;                           // of an output's scale, between groupings that compute the same
+constexpr double kNoise = 1.02;     // a whole plan that is slower by less is no slower
+constexpr double kStepShare = 0.7;  // of the budget, for the times of steps
 
 class Clock {
  public:
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
 
  private:
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
@@ -52,7 +55,8 @@ struct Arm {
 
 class Measurement {
  public:
-  Measurement(const Module& module, const BuildOptions& options) : base_(module), options_(options) {
+  Measurement(const Module& module, const BuildOptions& options)
+      : base_(module), options_(options) {
     options_.budget_s = 0;
     options_.dump_dir.clear();
   }
@@ -66,8 +70,8 @@ class Measurement {
   }
 
  private:
-  // The library-only plan comes first: where nothing is faster, it is what stays. Call by call it comes
-  // a second time, since a library's epilogue may be slower than a step of its own.
+  // The library-only plan comes first: where nothing is faster, it is what stays. Call by call it
+  // comes a second time, since a library's epilogue may be slower than a step of its own.
   Status OpenArms() {
     using Force = PartitionOptions::Force;
     const bool any = options_.partition.force == Force::kNone;
@@ -85,7 +89,8 @@ class Measurement {
     how.force = force;
     how.fuse = fuse;
     partition::RooflinePricer pricer(options_.target);
-    WEFT_TRY(Grouping grouping, partition::Partition(base_.graph, base_.comprehensions, options_.target, pricer, how));
+    WEFT_TRY(Grouping grouping,
+             partition::Partition(base_.graph, base_.comprehensions, options_.target, pricer, how));
     WEFT_TRY(Arm arm, OpenArm(std::move(name), std::move(grouping)));
     arms_.push_back(std::move(arm));
     return {};
@@ -105,7 +110,8 @@ class Measurement {
       } else if (group.implementation != Implementation::kView) {
         const bool vendor = group.implementation == Implementation::kVendor;
         key = tuner::KeyOf(arm.module.calls.at(group.name),
-                           vendor ? fallback::Library::kOnednn : fallback::Library::kNative, options_.target);
+                           vendor ? fallback::Library::kOnednn : fallback::Library::kNative,
+                           options_.target);
       }
       arm.keys.push_back(std::move(key));
     }
@@ -133,14 +139,19 @@ class Measurement {
     const tuner::Summary s = tuner::Summarize(samples);
     records_[std::tuple(key.what, key.choice, key.engine)] = s.p50;
     if (options_.tuning)
-      options_.tuning->Store(key, {.median_us = s.p50, .low_us = s.low, .high_us = s.high, .samples = s.samples, .note = note});
+      options_.tuning->Store(key, {.median_us = s.p50,
+                                   .low_us = s.low,
+                                   .high_us = s.high,
+                                   .samples = s.samples,
+                                   .note = note});
   }
 
   Status Load(Arm& arm) {
     if (arm.executor) return {};
     WEFT_TRY(Advance(arm.module, Form::kPlan, options_));
     WEFT_TRY(CompileKernels(arm.module.plan, options_.cache));
-    WEFT_TRY(arm.executor, MakeExecutor(std::move(arm.module.plan), options_.cache, options_.target.threads));
+    WEFT_TRY(arm.executor,
+             MakeExecutor(std::move(arm.module.plan), options_.cache, options_.target.threads));
     return {};
   }
 
@@ -152,7 +163,9 @@ class Measurement {
       WEFT_TRY(Load(arm));
       contestants.push_back({.executor = arm.executor.get()});
     }
-    WEFT_TRY(const auto times, tuner::TimeSteps(contestants, inputs_, {.seconds = seconds - clock.seconds(), .stop = options_.stop}));
+    WEFT_TRY(const auto times,
+             tuner::TimeSteps(contestants, inputs_,
+                              {.seconds = seconds - clock.seconds(), .stop = options_.stop}));
     for (size_t k = 0; k < arms_.size(); ++k) arms_[k].outputs = std::move(contestants[k].outputs);
     WEFT_TRY(CheckAgreement());
     // Steps are groups, in their order; equal ones pool their samples.
@@ -168,18 +181,26 @@ class Measurement {
     return {};
   }
 
-  // Groupings that differ in their outputs are held against the fp64 reference; one that leaves it is a
-  // defect of ours or of the library, and may not win.
+  // Groupings that differ in their outputs are held against the fp64 reference; one that leaves it
+  // is a defect of ours or of the library, and may not win.
   Status CheckAgreement() {
-    const auto agrees = [&](const Arm& arm) { return CompareOutputs(arm.outputs, arms_[0].outputs, kAgreement).within; };
+    const auto agrees = [&](const Arm& arm) {
+      return CompareOutputs(arm.outputs, arms_[0].outputs, kAgreement).within;
+    };
     if (std::ranges::all_of(arms_, agrees)) return {};
     WEFT_TRY(const auto reference, RunReference(base_.graph, inputs_));
-    const auto wrong = [&](const Arm& arm) { return !CompareOutputs(arm.outputs, reference, kAgreement).within; };
+    const auto wrong = [&](const Arm& arm) {
+      return !CompareOutputs(arm.outputs, reference, kAgreement).within;
+    };
     for (const Arm& arm : arms_)
       if (wrong(arm))
-        return Internal(fmt::format("the {} plan of this network leaves the reference by {:.1e} of the scale", arm.name,
-                                    CompareOutputs(arm.outputs, reference, kAgreement).max_rel))
-            .At(base_.graph.name).Try("--budget 0 builds without measuring; weft compare --against reference shows more");
+        return Internal(
+                   fmt::format(
+                       "the {} plan of this network leaves the reference by {:.1e} of the scale",
+                       arm.name, CompareOutputs(arm.outputs, reference, kAgreement).max_rel))
+            .At(base_.graph.name)
+            .Try(
+                "--budget 0 builds without measuring; weft compare --against reference shows more");
     return {};
   }
 
@@ -193,8 +214,8 @@ class Measurement {
     return priced;
   }
 
-  // The choice as a whole against each grouping that it was made from: what was gained region by region
-  // must be there in the end.
+  // The choice as a whole against each grouping that it was made from: what was gained region by
+  // region must be there in the end.
   Result<Grouping> NeverSlower(Grouping chosen, double budget_s) {
     WEFT_TRY(Arm arm, OpenArm("chosen", std::move(chosen)));
     arms_.push_back(std::move(arm));
@@ -207,7 +228,10 @@ class Measurement {
         WEFT_TRY(Load(a));
         contestants.push_back({.executor = a.executor.get()});
       }
-      WEFT_TRY(auto times, tuner::TimeRuns(contestants, inputs_, {.seconds = budget_s - clock_.seconds(), .seed = 1, .stop = options_.stop}));
+      WEFT_TRY(auto times,
+               tuner::TimeRuns(
+                   contestants, inputs_,
+                   {.seconds = budget_s - clock_.seconds(), .seed = 1, .stop = options_.stop}));
       for (size_t k = 0; k < arms_.size(); ++k) Store(keys[k], std::move(times[k]), "a whole run");
     }
     std::vector<double> us;
@@ -215,8 +239,10 @@ class Measurement {
     const auto best = static_cast<size_t>(std::min_element(us.begin(), us.end()) - us.begin());
     if (us.back() <= kNoise * us[best]) return std::move(arms_.back().module.grouping);
     arms_.pop_back();
-    return partition::TakeWhole(base_.graph, Priced(), best,
-                                fmt::format("as a whole, with what it gains elsewhere: {:.1f} > {:.1f} us", us.back(), us[best]));
+    return partition::TakeWhole(
+        base_.graph, Priced(), best,
+        fmt::format("as a whole, with what it gains elsewhere: {:.1f} > {:.1f} us", us.back(),
+                    us[best]));
   }
 
   // Keys in order say what runs, but not which value goes where: the hash of the graph does.
@@ -225,8 +251,11 @@ class Measurement {
     std::string text = graph::Print(base_.graph, unused);
     for (const auto& key : arm.keys)
       if (key) text += key->what + key->choice + key->engine;
-    return {.what = "network " + Sha256(text).Hex(), .choice = "", .target = Print(options_.target),
-            .device = DeviceName(), .engine = "weft"};
+    return {.what = "network " + Sha256(text).Hex(),
+            .choice = "",
+            .target = Print(options_.target),
+            .device = DeviceName(),
+            .engine = "weft"};
   }
 
   const Module& base_;

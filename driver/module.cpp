@@ -13,8 +13,8 @@ namespace {
 using graph::NodeId;
 using graph::ValueId;
 
-constexpr std::string_view kFormNames[] = {"graph", "tc", "groups", "choices",
-                                           "sched", "loops", "call", "plan"};
+constexpr std::string_view kFormNames[] = {"graph", "tc",    "groups", "choices",
+                                           "sched", "loops", "call",   "plan"};
 
 // A node is named by its first output that exists: unlike ONNX node names those are unique.
 std::string NodeKey(const graph::Graph& graph, NodeId node) {
@@ -49,7 +49,8 @@ class Printer {
     if (m_.form >= Form::kLoops)
       for (const auto& [name, nest] : m_.nests) Section("loops " + name, loops::Print(nest));
     if (m_.form >= Form::kCall)
-      for (const auto& [name, call] : m_.calls) Section("call " + name, fallback::Print(call, blobs_));
+      for (const auto& [name, call] : m_.calls)
+        Section("call " + name, fallback::Print(call, blobs_));
     if (m_.form >= Form::kPlan) Section("plan", plan::Print(m_.plan));
     return std::move(text_);
   }
@@ -65,10 +66,11 @@ class Printer {
       const std::string node = PrintName(NodeKey(m_.graph, NodeId(i)));
       if (const auto& refusal = m_.comprehensions.refusals[i])
         Section(fmt::format("tc {} refused {} {}", node, ReasonName(refusal->reason),
-                            PrintString(refusal->detail)), "");
+                            PrintString(refusal->detail)),
+                "");
       for (const tc::Alternative& a : m_.comprehensions.of[i])
-        Section(fmt::format("tc {} {} {} -> {}", node, PrintName(a.name), PrintValues(m_.graph, a.inputs),
-                            PrintValues(m_.graph, a.outputs)),
+        Section(fmt::format("tc {} {} {} -> {}", node, PrintName(a.name),
+                            PrintValues(m_.graph, a.inputs), PrintValues(m_.graph, a.outputs)),
                 tc::Print(a.program));
     }
   }
@@ -91,10 +93,12 @@ Result<std::vector<Section>> Split(std::string_view text, const std::string& fil
     size_t end = text.find('\n', at);
     if (end == text.npos) end = text.size();
     const std::string_view row = text.substr(at, end - at);
-    if (row.starts_with("=== ")) sections.push_back({row.substr(4), text.substr(std::min(end + 1, text.size()), 0), line});
+    if (row.starts_with("=== "))
+      sections.push_back({row.substr(4), text.substr(std::min(end + 1, text.size()), 0), line});
     else if (!sections.empty()) {
       Section& s = sections.back();
-      s.body = {s.body.data(), static_cast<size_t>(text.data() + std::min(end + 1, text.size()) - s.body.data())};
+      s.body = {s.body.data(),
+                static_cast<size_t>(text.data() + std::min(end + 1, text.size()) - s.body.data())};
     } else if (row.find_first_not_of(" \t\r") != row.npos) {
       return Invalid("found text before the first section, expected \"=== module FORM for TARGET\"")
           .At(fmt::format("{}:{}:1", file, line));
@@ -127,7 +131,8 @@ class Parser {
     const size_t space = rest.find(" for ");
     const auto form = ParseForm(rest.substr(0, space));
     if (!form || space == rest.npos)
-      return Invalid(fmt::format("found \"{}\", expected \"module FORM for TARGET\"", s.header)).At(At(s));
+      return Invalid(fmt::format("found \"{}\", expected \"module FORM for TARGET\"", s.header))
+          .At(At(s));
     m_.form = *form;
     const auto target = ParseTarget(rest.substr(space + 5));
     if (!target.ok()) return Invalid(target.status().what()).At(At(s));
@@ -177,8 +182,10 @@ class Parser {
 
   void Index() {
     seen_graph_ = true;
-    for (size_t i = 0; i < m_.graph.values.size(); ++i) values_[m_.graph.values[i].name] = ValueId(i);
-    for (size_t i = 0; i < m_.graph.nodes.size(); ++i) nodes_[NodeKey(m_.graph, NodeId(i))] = NodeId(i);
+    for (size_t i = 0; i < m_.graph.values.size(); ++i)
+      values_[m_.graph.values[i].name] = ValueId(i);
+    for (size_t i = 0; i < m_.graph.nodes.size(); ++i)
+      nodes_[NodeKey(m_.graph, NodeId(i))] = NodeId(i);
     m_.comprehensions.of.resize(m_.graph.nodes.size());
     m_.comprehensions.refusals.resize(m_.graph.nodes.size());
   }
@@ -190,7 +197,8 @@ class Parser {
       if (!values.empty()) WEFT_TRY(lexer.Expect(","));
       WEFT_TRY(std::string name, lexer.ExpectName());
       const auto it = values_.find(name);
-      if (it == values_.end()) return lexer.Error(fmt::format("the graph has no value \"{}\"", name));
+      if (it == values_.end())
+        return lexer.Error(fmt::format("the graph has no value \"{}\"", name));
       values.push_back(it->second);
     }
     return values;
@@ -217,10 +225,12 @@ class Parser {
     WEFT_TRY(a.outputs, Values(lexer));
     WEFT_TRY(a.program, tc::Parse(s.body, At(s)));
     WEFT_TRY(tc::Verify(a.program));
-    if (tc::Inputs(a.program).size() != a.inputs.size() || tc::Outputs(a.program).size() != a.outputs.size())
-      return lexer.Error(fmt::format("the def takes {} and gives {} tensors, the section names {} and {}",
-                                     tc::Inputs(a.program).size(), tc::Outputs(a.program).size(),
-                                     a.inputs.size(), a.outputs.size()));
+    if (tc::Inputs(a.program).size() != a.inputs.size() ||
+        tc::Outputs(a.program).size() != a.outputs.size())
+      return lexer.Error(
+          fmt::format("the def takes {} and gives {} tensors, the section names {} and {}",
+                      tc::Inputs(a.program).size(), tc::Outputs(a.program).size(), a.inputs.size(),
+                      a.outputs.size()));
     m_.comprehensions.of[n].push_back(std::move(a));
     return {};
   }

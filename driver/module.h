@@ -1,7 +1,8 @@
 // Module: a network on its way through the pipeline, holding every noun made so far.
 //
-// Text form: the nouns' own forms, each in a section that begins with a line `=== kind …`. A file at
-// form F holds what F and all later stages need, so it suffices alone: `weft opt --from F --to G FILE`.
+// Text form: the nouns' own forms, each in a section that begins with a line `=== kind …`. A file
+// at form F holds what F and all later stages need, so it suffices alone: `weft opt --from F --to G
+// FILE`.
 //
 //   === module tc for cpu:x86-64-v3 threads=2
 //   === graph
@@ -11,7 +12,8 @@
 //   === groups
 //   …
 //
-// A line that begins with `=== ` can't occur inside a section: strings are escaped, and no form has it.
+// A line that begins with `=== ` can't occur inside a section: strings are escaped, and no form has
+// it.
 #pragma once
 
 #include <map>
@@ -40,9 +42,9 @@ std::string_view FormName(Form form);
 std::optional<Form> ParseForm(std::string_view name);
 
 struct Module {
-  Form form = Form::kGraph;      // the last noun that is there
+  Form form = Form::kGraph;  // the last noun that is there
   Target target;
-  graph::Graph graph;            // simplified, shapes bound
+  graph::Graph graph;  // simplified, shapes bound
   partition::NodeComprehensions comprehensions;
   partition::Grouping grouping;
   // By the name of the group, for own groups.

@@ -20,19 +20,23 @@ std::string ModuleKey(const Module& module, const BuildOptions& options) {
   hasher.Add(graph::Print(module.graph, blobs)).Add(Print(options.target)).Add(DeviceName());
   hasher.Add(codegen::CodegenIdentity()).Add(fallback::LibraryVersion(fallback::Library::kOnednn));
   const partition::PartitionOptions& p = options.partition;
-  hasher.Add(fmt::format("force {} fuse {} strict {} vendor {} statements {} arguments {} measured {}",
-                         static_cast<int>(p.force), p.fuse, p.strict, p.vendor, p.max_statements, p.max_arguments,
-                         options.budget_s > 0));
-  for (const auto& [group, choice] : options.forced_choices) hasher.Add(group).Add(polyhedral::Print(choice));
+  hasher.Add(
+      fmt::format("force {} fuse {} strict {} vendor {} statements {} arguments {} measured {}",
+                  static_cast<int>(p.force), p.fuse, p.strict, p.vendor, p.max_statements,
+                  p.max_arguments, options.budget_s > 0));
+  for (const auto& [group, choice] : options.forced_choices)
+    hasher.Add(group).Add(polyhedral::Print(choice));
   return hasher.Finish().Hex();
 }
 
-std::optional<Module> FindModule(const Module& opened, const std::string& key, const FileCache& cache) {
+std::optional<Module> FindModule(const Module& opened, const std::string& key,
+                                 const FileCache& cache) {
   const auto bytes = cache.Get(kKind, key);
   if (!bytes) return std::nullopt;
   BlobStore blobs;
   graph::Print(opened.graph, blobs);
-  auto module = ParseModule({reinterpret_cast<const char*>(bytes->data()), bytes->size()}, "cached module", blobs);
+  auto module = ParseModule({reinterpret_cast<const char*>(bytes->data()), bytes->size()},
+                            "cached module", blobs);
   if (module.ok() && module->form == Form::kCall) return std::move(*module);
   WEFT_LOG(kWarning, "driver", "a cached module can't be used: {}", module.status().ToString());
   return std::nullopt;

@@ -22,12 +22,13 @@ struct BuildOptions {
   std::vector<std::pair<std::string, Shape>> shapes;  // --shape, by input
   std::map<std::string, int64_t> symbols;             // --dim
   double budget_s = 0;                                // 0: estimates only
-  const std::atomic<bool>* stop = nullptr;            // true: end measuring and use what is known; may be null
+  const std::atomic<bool>* stop =
+      nullptr;  // true: end measuring and use what is known; may be null
   partition::PartitionOptions partition;
   const FileCache* cache = nullptr;
   TuningDb* tuning = nullptr;
   std::map<std::string, polyhedral::Choice> forced_choices;  // by group
-  std::string dump_dir;                               // every text form, numbered; empty: none
+  std::string dump_dir;  // every text form, numbered; empty: none
 };
 
 }  // namespace weft::driver

@@ -20,12 +20,8 @@ struct Stage {
 
 // Each stage makes the next noun from those before it, and nothing else.
 constexpr Stage kStages[] = {
-    {Form::kTc, MakeComprehensions},
-    {Form::kGroups, MakeGroups},
-    {Form::kChoices, MakeChoices},
-    {Form::kSched, MakeSchedules},
-    {Form::kLoops, MakeLoops},
-    {Form::kCall, MakeCalls},
+    {Form::kTc, MakeComprehensions}, {Form::kGroups, MakeGroups}, {Form::kChoices, MakeChoices},
+    {Form::kSched, MakeSchedules},   {Form::kLoops, MakeLoops},   {Form::kCall, MakeCalls},
     {Form::kPlan, MakePlan},
 };
 
@@ -33,8 +29,7 @@ Status BindSizes(graph::Graph& graph, const BuildOptions& options) {
   // Symbols first: once an input's shape is bound, its symbols are gone.
   for (const auto& [symbol, value] : options.symbols)
     WEFT_TRY(graph::BindSymbol(graph, symbol, value));
-  for (const auto& [input, shape] : options.shapes)
-    WEFT_TRY(graph::BindShape(graph, input, shape));
+  for (const auto& [input, shape] : options.shapes) WEFT_TRY(graph::BindShape(graph, input, shape));
   return {};
 }
 

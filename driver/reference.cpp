@@ -23,7 +23,8 @@ Tensor Widen(const Tensor& t) {
   return wide;
 }
 
-// What an operand of the node's declared type would hold: natives and the interpreter take that type.
+// What an operand of the node's declared type would hold: natives and the interpreter take that
+// type.
 Tensor Narrow(const Tensor& t, Dtype dtype) {
   if (t.dtype() == dtype) return t;
   Tensor narrow(dtype, t.shape());
@@ -36,9 +37,11 @@ class Reference {
   explicit Reference(const graph::Graph& graph) : graph_(graph), values_(graph.values.size()) {}
 
   Result<std::vector<Tensor>> Run(std::span<const Tensor> inputs) {
-    for (size_t i = 0; i < graph_.inputs.size(); ++i) values_[graph_.inputs[i].index] = Widen(inputs[i]);
+    for (size_t i = 0; i < graph_.inputs.size(); ++i)
+      values_[graph_.inputs[i].index] = Widen(inputs[i]);
     for (size_t v = 0; v < graph_.values.size(); ++v)
-      if (graph_.values[v].kind == graph::ValueKind::kConstant) values_[v] = Widen(graph_.values[v].constant);
+      if (graph_.values[v].kind == graph::ValueKind::kConstant)
+        values_[v] = Widen(graph_.values[v].constant);
     for (size_t n = 0; n < graph_.nodes.size(); ++n) WEFT_TRY(Compute(NodeId(n)));
     std::vector<Tensor> outputs;
     for (ValueId v : graph_.outputs) outputs.push_back(values_[v.index]);
@@ -54,7 +57,8 @@ class Reference {
       values_[node.outputs[0].index] = std::move(*loops);
       return {};
     }
-    if (auto alternatives = tc::ToTc(graph_, id); alternatives.yes()) return Interpret((*alternatives)[0]);
+    if (auto alternatives = tc::ToTc(graph_, id); alternatives.yes())
+      return Interpret((*alternatives)[0]);
     return Native(node, id);
   }
 
@@ -62,7 +66,8 @@ class Reference {
     std::vector<Tensor> operands;
     for (ValueId v : direct.inputs) operands.push_back(values_[v.index]);
     WEFT_TRY(auto results, tc::Interpret(direct.program, operands, {}, {.widen = true}));
-    for (size_t i = 0; i < results.size(); ++i) values_[direct.outputs[i].index] = std::move(results[i]);
+    for (size_t i = 0; i < results.size(); ++i)
+      values_[direct.outputs[i].index] = std::move(results[i]);
     return {};
   }
 
@@ -90,9 +95,11 @@ class Reference {
 
 }  // namespace
 
-Result<std::vector<Tensor>> RunReference(const graph::Graph& graph, std::span<const Tensor> inputs) {
+Result<std::vector<Tensor>> RunReference(const graph::Graph& graph,
+                                         std::span<const Tensor> inputs) {
   if (inputs.size() != graph.inputs.size())
-    return Usage(fmt::format("found {} inputs, the network has {}", inputs.size(), graph.inputs.size()));
+    return Usage(
+        fmt::format("found {} inputs, the network has {}", inputs.size(), graph.inputs.size()));
   return Reference(graph).Run(inputs);
 }
 

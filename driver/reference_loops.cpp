@@ -17,8 +17,10 @@ struct Window {
 // Extents of the output and pads at the beginnings, by ONNX's rules for Conv.
 Window WindowOf(const graph::Node& node, const Shape& x, const Shape& w) {
   const size_t n = x.size() - 2;
-  Window win{OrElse(graph::IntsAttr(node, "strides"), n, 1), OrElse(graph::IntsAttr(node, "dilations"), n, 1),
-             {}, {}};
+  Window win{OrElse(graph::IntsAttr(node, "strides"), n, 1),
+             OrElse(graph::IntsAttr(node, "dilations"), n, 1),
+             {},
+             {}};
   const std::vector<int64_t> pads = OrElse(graph::IntsAttr(node, "pads"), 2 * n, 0);
   const std::string automatic = graph::StringAttr(node, "auto_pad", "NOTSET");
   for (size_t d = 0; d < n; ++d) {
@@ -44,8 +46,9 @@ int64_t Product(const Shape& shape, size_t from, size_t to) {
   return p;
 }
 
-// x: [N, C, spatial…], w: [K, C/group, kernel…], y: [N, K, out…]. For each tap, one pass over the output
-// row of the innermost axis: fast enough for whole networks, and nothing that could be wrong.
+// x: [N, C, spatial…], w: [K, C/group, kernel…], y: [N, K, out…]. For each tap, one pass over the
+// output row of the innermost axis: fast enough for whole networks, and nothing that could be
+// wrong.
 Tensor Convolve(const graph::Node& node, const Tensor& x, const Tensor& w, const Tensor* bias) {
   const Window win = WindowOf(node, x.shape(), w.shape());
   const size_t n = x.shape().size() - 2;
@@ -82,10 +85,12 @@ Tensor Convolve(const graph::Node& node, const Tensor& x, const Tensor& w, const
               t /= w.shape()[d + 2];
             }
             if (!inside) continue;
-            const int64_t shift = tap % w.shape()[n + 1] * win.dilations[n - 1] - win.begin_pads[n - 1];
+            const int64_t shift =
+                tap % w.shape()[n + 1] * win.dilations[n - 1] - win.begin_pads[n - 1];
             for (int64_t i = 0; i < row; ++i) {
               const int64_t j = i * win.strides[n - 1] + shift;
-              if (j >= 0 && j < in_row) plane[r * row + i] += kernel[tap] * image[source * in_row + j];
+              if (j >= 0 && j < in_row)
+                plane[r * row + i] += kernel[tap] * image[source * in_row + j];
             }
           }
       }
@@ -94,8 +99,8 @@ Tensor Convolve(const graph::Node& node, const Tensor& x, const Tensor& w, const
 }
 
 // C[m, n] += A[m, k] * B[k, n], rows of B scaled and added: unit stride throughout.
-void Multiply(const double* a, int64_t a_row, int64_t a_col, const double* b, int64_t b_row, int64_t b_col,
-              double* c, int64_t m, int64_t n, int64_t k, double alpha) {
+void Multiply(const double* a, int64_t a_row, int64_t a_col, const double* b, int64_t b_row,
+              int64_t b_col, double* c, int64_t m, int64_t n, int64_t k, double alpha) {
   for (int64_t i = 0; i < m; ++i)
     for (int64_t l = 0; l < k; ++l) {
       const double s = alpha * a[i * a_row + l * a_col];
@@ -113,7 +118,8 @@ Tensor MatMul(const Tensor& a, const Tensor& b) {
   ap.insert(ap.end(), as.begin(), as.end());
   bp.insert(bp.end(), bs.begin(), bs.end());
   for (size_t d = 0; d + 2 < rank; ++d) out.push_back(ap[d] == 1 ? bp[d] : ap[d]);
-  const int64_t m = ap[rank - 2], k = ap[rank - 1], n = bp[rank - 1], batch = Product(out, 0, out.size());
+  const int64_t m = ap[rank - 2], k = ap[rank - 1], n = bp[rank - 1],
+                batch = Product(out, 0, out.size());
   Shape full = out;
   full.insert(full.end(), {m, n});
   Tensor c(Dtype::kF64, full);
@@ -155,7 +161,8 @@ Tensor Gemm(const graph::Node& node, const Tensor& a, const Tensor& b, const Ten
 
 }  // namespace
 
-std::optional<Tensor> RunLoops(const graph::Node& node, const std::vector<const Tensor*>& operands) {
+std::optional<Tensor> RunLoops(const graph::Node& node,
+                               const std::vector<const Tensor*>& operands) {
   const auto floats = [&](size_t count) {
     for (size_t i = 0; i < count; ++i)
       if (i >= operands.size() || !operands[i] || operands[i]->dtype() != Dtype::kF64) return false;
@@ -163,10 +170,16 @@ std::optional<Tensor> RunLoops(const graph::Node& node, const std::vector<const 
   };
   const Tensor* third = operands.size() > 2 ? operands[2] : nullptr;
   switch (node.op) {
-    case graph::Op::kConv: return floats(2) ? std::optional(Convolve(node, *operands[0], *operands[1], third)) : std::nullopt;
-    case graph::Op::kMatMul: return floats(2) ? std::optional(MatMul(*operands[0], *operands[1])) : std::nullopt;
-    case graph::Op::kGemm: return floats(2) ? std::optional(Gemm(node, *operands[0], *operands[1], third)) : std::nullopt;
-    default: return std::nullopt;
+    case graph::Op::kConv:
+      return floats(2) ? std::optional(Convolve(node, *operands[0], *operands[1], third))
+                       : std::nullopt;
+    case graph::Op::kMatMul:
+      return floats(2) ? std::optional(MatMul(*operands[0], *operands[1])) : std::nullopt;
+    case graph::Op::kGemm:
+      return floats(2) ? std::optional(Gemm(node, *operands[0], *operands[1], third))
+                       : std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 

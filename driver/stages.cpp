@@ -22,8 +22,10 @@ Status MakeComprehensions(Module& module, const BuildOptions&) {
   c.refusals.assign(module.graph.nodes.size(), std::nullopt);
   for (size_t i = 0; i < module.graph.nodes.size(); ++i) {
     auto alternatives = tc::ToTc(module.graph, NodeId(i));
-    if (alternatives.yes()) c.of[i] = std::move(*alternatives);
-    else c.refusals[i] = alternatives.refusal();
+    if (alternatives.yes())
+      c.of[i] = std::move(*alternatives);
+    else
+      c.refusals[i] = alternatives.refusal();
   }
   return {};
 }
@@ -38,7 +40,8 @@ Status RefuseHostSteps(const Module& module) {
       found.push_back(fmt::format("{}: {}", graph::Describe(module.graph, group.members[0].node),
                                   WhyNative(module, group)));
   if (found.empty()) return {};
-  return Unsupported(fmt::format("{} node(s) would run on the host: {}", found.size(), fmt::join(found, "; ")))
+  return Unsupported(fmt::format("{} node(s) would run on the host: {}", found.size(),
+                                 fmt::join(found, "; ")))
       .Try("build without --strict");
 }
 
@@ -54,22 +57,25 @@ Status MakeGroups(Module& module, const BuildOptions& options) {
   partition::PartitionOptions how = options.partition;
   const bool is_cuda = options.target.kind == TargetKind::kCuda;
   if (is_cuda && how.force == partition::PartitionOptions::Force::kVendor)
-    return Unsupported("no library is called on CUDA, found force vendor").Try("--force own, or none");
+    return Unsupported("no library is called on CUDA, found force vendor")
+        .Try("--force own, or none");
   how.vendor = how.vendor && !is_cuda;  // oneDNN computes on the host
   partition::RooflinePricer pricer(options.target);
   WEFT_TRY(module.grouping,
            partition::Partition(module.graph, module.comprehensions, options.target, pricer, how));
   if (is_cuda && how.strict) WEFT_TRY(RefuseHostSteps(module));
   // Without a library, or with own kernels forced, there is nothing to choose between.
-  if (options.budget_s > 0 && how.vendor && how.fuse && how.force != partition::PartitionOptions::Force::kOwn) {
+  if (options.budget_s > 0 && how.vendor && how.fuse &&
+      how.force != partition::PartitionOptions::Force::kOwn) {
     WEFT_TRY(MeasureGroups(module, options));
   }
   return partition::Verify(module.grouping, module.graph);
 }
 
 Status FillGroupProgram(const Module& module, const Group& group, GroupProgram& out) {
-  WEFT_TRY(out.extracted, partition::ExtractMembers(partition::GraphFacts(module.graph),
-                                                    module.comprehensions, group.members, group.name));
+  WEFT_TRY(out.extracted,
+           partition::ExtractMembers(partition::GraphFacts(module.graph), module.comprehensions,
+                                     group.members, group.name));
   out.request.program = &out.extracted.program;
   out.request.target = module.target;
   const auto note = [&](ValueId v, tc::TensorId t) {
@@ -78,7 +84,8 @@ Status FillGroupProgram(const Module& module, const Group& group, GroupProgram& 
     if (auto it = module.grouping.layouts.find(v); it != module.grouping.layouts.end())
       out.request.layouts[name] = it->second;
   };
-  const auto inputs = tc::Inputs(out.extracted.program), outputs = tc::Outputs(out.extracted.program);
+  const auto inputs = tc::Inputs(out.extracted.program),
+             outputs = tc::Outputs(out.extracted.program);
   for (size_t i = 0; i < inputs.size(); ++i) note(out.extracted.inputs[i], inputs[i]);
   for (size_t i = 0; i < outputs.size(); ++i) note(out.extracted.outputs[i], outputs[i]);
   return {};
@@ -92,7 +99,8 @@ void LogRefusals(const Group& group, const std::vector<Refusal>& refusals) {
 }
 
 // The widest of the choices made for a grid, or the forced one, which later stages check and map.
-Status ChooseForCuda(Module& module, const Group& group, const GroupProgram& p, const polyhedral::Choice* forced) {
+Status ChooseForCuda(Module& module, const Group& group, const GroupProgram& p,
+                     const polyhedral::Choice* forced) {
   if (forced) {
     module.choices[group.name] = *forced;
     return {};
@@ -116,13 +124,15 @@ Status MakeChoices(Module& module, const BuildOptions& options) {
     WEFT_TRY(FillGroupProgram(module, group, p));
     const auto forced = options.forced_choices.find(group.name);
     if (module.target.kind == TargetKind::kCuda) {
-      WEFT_TRY(ChooseForCuda(module, group, p, forced == options.forced_choices.end() ? nullptr : &forced->second));
+      WEFT_TRY(ChooseForCuda(module, group, p,
+                             forced == options.forced_choices.end() ? nullptr : &forced->second));
       continue;
     }
-    // The whole schedule is tried here, so that the choice on record is one that is legal and lowers.
-    WEFT_TRY(auto scheduled, polyhedral::Schedule(p.request, forced == options.forced_choices.end()
-                                                                 ? nullptr
-                                                                 : &forced->second));
+    // The whole schedule is tried here, so that the choice on record is one that is legal and
+    // lowers.
+    WEFT_TRY(auto scheduled,
+             polyhedral::Schedule(
+                 p.request, forced == options.forced_choices.end() ? nullptr : &forced->second));
     LogRefusals(group, scheduled.refusals);
     WEFT_LOG(kDebug, "driver", "{}: isl {:.1f} ms", group.name, scheduled.isl_ms);
     module.choices[group.name] = std::move(scheduled.choice);
@@ -132,19 +142,23 @@ Status MakeChoices(Module& module, const BuildOptions& options) {
   return {};
 }
 
-// When the choices come from this run their trees are there already; from a text they are made here.
+// When the choices come from this run their trees are there already; from a text they are made
+// here.
 Status MakeSchedules(Module& module, const BuildOptions&) {
   for (const Group& group : module.grouping.groups) {
-    if (group.implementation != Implementation::kOwn || module.schedules.contains(group.name)) continue;
+    if (group.implementation != Implementation::kOwn || module.schedules.contains(group.name))
+      continue;
     GroupProgram p;
     WEFT_TRY(FillGroupProgram(module, group, p));
     auto tree = polyhedral::BuildSchedule(p.request, module.choices[group.name]);
     if (!tree.yes())
-      return Unsupported(fmt::format("{}: {}", ReasonName(tree.refusal().reason), tree.refusal().detail))
+      return Unsupported(
+                 fmt::format("{}: {}", ReasonName(tree.refusal().reason), tree.refusal().detail))
           .At(group.name);
     auto legal = polyhedral::CheckLegal(p.request, *tree);
     if (!legal.yes())
-      return Invalid(fmt::format("{}: {}", ReasonName(legal.refusal().reason), legal.refusal().detail))
+      return Invalid(
+                 fmt::format("{}: {}", ReasonName(legal.refusal().reason), legal.refusal().detail))
           .At(group.name);
     module.schedules[group.name] = std::move(*tree);
   }
@@ -160,7 +174,8 @@ Status MakeLoops(Module& module, const BuildOptions&) {
     // A tree from a text may have been edited: it is checked like one of our own.
     auto legal = polyhedral::CheckLegal(p.request, tree);
     if (!legal.yes())
-      return Invalid(fmt::format("{}: {}", ReasonName(legal.refusal().reason), legal.refusal().detail))
+      return Invalid(
+                 fmt::format("{}: {}", ReasonName(legal.refusal().reason), legal.refusal().detail))
           .At(group.name);
     WEFT_TRY(loops::LoopNest nest, polyhedral::Lower(p.request, module.choices[group.name], tree));
     if (module.target.kind == TargetKind::kCuda) {
@@ -180,15 +195,18 @@ Status MakeCalls(Module& module, const BuildOptions&) {
                : it->second;
   };
   for (const Group& group : module.grouping.groups) {
-    if (group.implementation != Implementation::kVendor && group.implementation != Implementation::kNative)
+    if (group.implementation != Implementation::kVendor &&
+        group.implementation != Implementation::kNative)
       continue;
     std::vector<NodeId> nodes;
     for (const partition::Member& m : group.members) nodes.push_back(m.node);
     const bool native = group.implementation == Implementation::kNative;
-    auto call = fallback::Match(module.graph, nodes,
-                                native ? fallback::Library::kNative : fallback::Library::kOnednn, layout);
+    auto call =
+        fallback::Match(module.graph, nodes,
+                        native ? fallback::Library::kNative : fallback::Library::kOnednn, layout);
     if (!call.yes())
-      return Unsupported(fmt::format("{}: {}", ReasonName(call.refusal().reason), call.refusal().detail))
+      return Unsupported(
+                 fmt::format("{}: {}", ReasonName(call.refusal().reason), call.refusal().detail))
           .At(graph::Describe(module.graph, nodes[0]));
     module.calls[group.name] = std::move(*call);
   }

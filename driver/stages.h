@@ -13,13 +13,14 @@ namespace weft::driver {
 
 Status MakeComprehensions(Module& module, const BuildOptions& options);  // graph -> tc
 Status MakeGroups(Module& module, const BuildOptions& options);          // tc -> groups
-// Replaces estimates by measurements within options.budget_s; reads and adds records of options.tuning.
+// Replaces estimates by measurements within options.budget_s; reads and adds records of
+// options.tuning.
 Status MeasureGroups(Module& module, const BuildOptions& options);
-Status MakeChoices(Module& module, const BuildOptions& options);         // groups -> choices
-Status MakeSchedules(Module& module, const BuildOptions& options);       // choices -> sched
-Status MakeLoops(Module& module, const BuildOptions& options);           // sched -> loops
-Status MakeCalls(Module& module, const BuildOptions& options);           // groups -> call
-Status MakePlan(Module& module, const BuildOptions& options);            // everything -> plan
+Status MakeChoices(Module& module, const BuildOptions& options);    // groups -> choices
+Status MakeSchedules(Module& module, const BuildOptions& options);  // choices -> sched
+Status MakeLoops(Module& module, const BuildOptions& options);      // sched -> loops
+Status MakeCalls(Module& module, const BuildOptions& options);      // groups -> call
+Status MakePlan(Module& module, const BuildOptions& options);       // everything -> plan
 Status DumpIfAsked(const Module& module, const BuildOptions& options);
 
 // Why no kernel of our own computes a native group.

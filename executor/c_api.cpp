@@ -17,9 +17,11 @@ using weft::Result;
 using weft::Status;
 using weft::executor::Executor;
 
-static_assert(WEFT_BF16 == static_cast<int>(weft::Dtype::kBF16) && WEFT_F64 == static_cast<int>(weft::Dtype::kF64));
+static_assert(WEFT_BF16 == static_cast<int>(weft::Dtype::kBF16) &&
+              WEFT_F64 == static_cast<int>(weft::Dtype::kF64));
 static_assert(WEFT_MAX_RANK == weft::Layout::kMaxRank);
-static_assert(WEFT_LIMIT == static_cast<int>(Code::kLimit) && WEFT_INTERRUPTED == static_cast<int>(Code::kInterrupted));
+static_assert(WEFT_LIMIT == static_cast<int>(Code::kLimit) &&
+              WEFT_INTERRUPTED == static_cast<int>(Code::kInterrupted));
 
 struct Error {
   weft_code code = WEFT_OK;
@@ -29,7 +31,8 @@ thread_local Error t_error;
 
 weft_code Fail(const Status& status) {
   try {
-    t_error = {static_cast<weft_code>(status.code()), status.ToString(), status.what(), status.where(), status.hint()};
+    t_error = {static_cast<weft_code>(status.code()), status.ToString(), status.what(),
+               status.where(), status.hint()};
   } catch (const std::bad_alloc&) {
     t_error.code = WEFT_LIMIT;
   }
@@ -53,7 +56,8 @@ weft_code Guard(const F& body) {
 Result<weft_options> OptionsOf(const weft_options* given) {
   weft_options options{.struct_bytes = sizeof(weft_options), .threads = 0, .cache_dir = nullptr};
   if (!given) return options;
-  if (given->struct_bytes < sizeof(size_t)) return weft::Usage("struct_bytes of the options is not set");
+  if (given->struct_bytes < sizeof(size_t))
+    return weft::Usage("struct_bytes of the options is not set");
   std::memcpy(&options, given, std::min(given->struct_bytes, sizeof options));
   return options;
 }
@@ -71,10 +75,12 @@ struct weft_plan {
 
 namespace {
 
-// Without a directory to open, plans of library calls still run; a kernel that is missed says so itself.
+// Without a directory to open, plans of library calls still run; a kernel that is missed says so
+// itself.
 std::optional<weft::FileCache> OpenCache(const weft_options& options, Status& status) {
-  Result<std::string> folder = options.cache_dir ? Result<std::string>(std::string(options.cache_dir))
-                                                 : weft::FileCache::DefaultDirectory();
+  Result<std::string> folder = options.cache_dir
+                                   ? Result<std::string>(std::string(options.cache_dir))
+                                   : weft::FileCache::DefaultDirectory();
   if (!folder.ok()) return std::nullopt;
   auto cache = weft::FileCache::Open(*folder);
   if (cache.ok()) return *std::move(cache);
@@ -93,21 +99,30 @@ weft_code Load(const Read& read, const weft_options* given, weft_plan** plan) {
     const auto cache = OpenCache(options, status);
     WEFT_TRY(std::move(status));
     auto loaded = std::make_unique<weft_plan>();
-    WEFT_TRY(loaded->executor, Executor::Load(std::move(read_plan), {.threads = options.threads, .cache = cache ? &*cache : nullptr}));
+    WEFT_TRY(loaded->executor,
+             Executor::Load(std::move(read_plan),
+                            {.threads = options.threads, .cache = cache ? &*cache : nullptr}));
     *plan = loaded.release();
     return {};
   });
 }
 
-weft_code Describe(const weft_plan* plan, size_t specialization, size_t index, bool is_input, weft_tensor* tensor) {
+weft_code Describe(const weft_plan* plan, size_t specialization, size_t index, bool is_input,
+                   weft_tensor* tensor) {
   return Guard([&]() -> Status {
     if (!plan || !tensor) return weft::Usage("a null pointer");
     const auto* s = plan->At(specialization);
-    if (!s || index >= (is_input ? s->inputs : s->outputs).size()) return weft::Usage("there is no such tensor");
-    if (tensor->struct_bytes < sizeof(weft_tensor)) return weft::Usage("struct_bytes of the tensor is not set");
+    if (!s || index >= (is_input ? s->inputs : s->outputs).size())
+      return weft::Usage("there is no such tensor");
+    if (tensor->struct_bytes < sizeof(weft_tensor))
+      return weft::Usage("struct_bytes of the tensor is not set");
     const weft::plan::Buffer& b = s->buffers[(is_input ? s->inputs : s->outputs)[index].index];
-    weft_tensor t{.struct_bytes = tensor->struct_bytes, .name = b.name.c_str(), .dtype = static_cast<weft_dtype>(b.dtype),
-                  .rank = static_cast<int32_t>(b.shape.size()), .extents = {}, .bytes = static_cast<size_t>(b.bytes)};
+    weft_tensor t{.struct_bytes = tensor->struct_bytes,
+                  .name = b.name.c_str(),
+                  .dtype = static_cast<weft_dtype>(b.dtype),
+                  .rank = static_cast<int32_t>(b.shape.size()),
+                  .extents = {},
+                  .bytes = static_cast<size_t>(b.bytes)};
     std::ranges::copy(b.shape, t.extents);
     std::memcpy(tensor, &t, sizeof t);
     return {};
@@ -128,17 +143,23 @@ const char* weft_error_hint(void) { return t_error.hint.c_str(); }
 weft_code weft_error_code(void) { return t_error.code; }
 
 weft_code weft_plan_load(const char* path, const weft_options* options, weft_plan** plan) {
-  return Load([&]() -> Result<weft::plan::Plan> {
-    if (!path) return weft::Usage("no path");
-    return weft::plan::ReadPlan(path);
-  }, options, plan);
+  return Load(
+      [&]() -> Result<weft::plan::Plan> {
+        if (!path) return weft::Usage("no path");
+        return weft::plan::ReadPlan(path);
+      },
+      options, plan);
 }
 
-weft_code weft_plan_load_bytes(const void* bytes, size_t count, const weft_options* options, weft_plan** plan) {
-  return Load([&]() -> Result<weft::plan::Plan> {
-    if (!bytes) return weft::Usage("no bytes");
-    return weft::plan::ReadPlan({static_cast<const std::byte*>(bytes), count}, "plan in memory");
-  }, options, plan);
+weft_code weft_plan_load_bytes(const void* bytes, size_t count, const weft_options* options,
+                               weft_plan** plan) {
+  return Load(
+      [&]() -> Result<weft::plan::Plan> {
+        if (!bytes) return weft::Usage("no bytes");
+        return weft::plan::ReadPlan({static_cast<const std::byte*>(bytes), count},
+                                    "plan in memory");
+      },
+      options, plan);
 }
 
 void weft_plan_free(weft_plan* plan) { delete plan; }
@@ -154,10 +175,12 @@ size_t weft_plan_outputs(const weft_plan* plan, size_t specialization) {
   const auto* s = plan ? plan->At(specialization) : nullptr;
   return s ? s->outputs.size() : 0;
 }
-weft_code weft_plan_input(const weft_plan* plan, size_t specialization, size_t index, weft_tensor* tensor) {
+weft_code weft_plan_input(const weft_plan* plan, size_t specialization, size_t index,
+                          weft_tensor* tensor) {
   return Describe(plan, specialization, index, true, tensor);
 }
-weft_code weft_plan_output(const weft_plan* plan, size_t specialization, size_t index, weft_tensor* tensor) {
+weft_code weft_plan_output(const weft_plan* plan, size_t specialization, size_t index,
+                           weft_tensor* tensor) {
   return Describe(plan, specialization, index, false, tensor);
 }
 size_t weft_plan_arena_bytes(const weft_plan* plan, size_t specialization) {
@@ -165,13 +188,15 @@ size_t weft_plan_arena_bytes(const weft_plan* plan, size_t specialization) {
   return s ? static_cast<size_t>(s->arena_bytes) : 0;
 }
 
-weft_code weft_plan_run(weft_plan* plan, size_t specialization, const void* const* inputs, void* const* outputs,
-                        void* arena) {
+weft_code weft_plan_run(weft_plan* plan, size_t specialization, const void* const* inputs,
+                        void* const* outputs, void* arena) {
   return Guard([&]() -> Status {
     const auto* s = plan ? plan->At(specialization) : nullptr;
     if (!s) return weft::Usage("there is no such specialization");
-    if ((!inputs && !s->inputs.empty()) || (!outputs && !s->outputs.empty())) return weft::Usage("a null pointer");
-    return plan->executor->Run(specialization, {inputs, s->inputs.size()}, {outputs, s->outputs.size()}, arena);
+    if ((!inputs && !s->inputs.empty()) || (!outputs && !s->outputs.empty()))
+      return weft::Usage("a null pointer");
+    return plan->executor->Run(specialization, {inputs, s->inputs.size()},
+                               {outputs, s->outputs.size()}, arena);
   });
 }
 

@@ -20,14 +20,22 @@ std::string DoublingPlan() {
   plan::Plan plan{.name = "double"};
   plan.target = *HostTarget();
   plan::Specialization s;
-  for (const auto& [name, kind] : {std::pair{"x", BufferKind::kInput}, std::pair{"y", BufferKind::kOutput}}) {
-    plan::Buffer b{.name = name, .shape = {2, 3}, .layout = Layout::Plain(2), .kind = kind, .bytes = 24};
+  for (const auto& [name, kind] :
+       {std::pair{"x", BufferKind::kInput}, std::pair{"y", BufferKind::kOutput}}) {
+    plan::Buffer b{
+        .name = name, .shape = {2, 3}, .layout = Layout::Plain(2), .kind = kind, .bytes = 24};
     s.buffers.push_back(b);
   }
   const auto operand = [](std::string role, std::string value) {
-    return fallback::CallOperand{.role = std::move(role), .value = std::move(value), .shape = {2, 3}, .layout = Layout::Plain(2)};
+    return fallback::CallOperand{.role = std::move(role),
+                                 .value = std::move(value),
+                                 .shape = {2, 3},
+                                 .layout = Layout::Plain(2)};
   };
-  plan::Step step{.kind = plan::StepKind::kNative, .name = "add", .inputs = {BufferId(0), BufferId(0)}, .outputs = {BufferId(1)}};
+  plan::Step step{.kind = plan::StepKind::kNative,
+                  .name = "add",
+                  .inputs = {BufferId(0), BufferId(0)},
+                  .outputs = {BufferId(1)}};
   step.call.op = "Add";
   step.call.inputs = {operand("in0", "x"), operand("in1", "x")};
   step.call.outputs = {operand("out0", "y")};
@@ -93,7 +101,8 @@ TEST(CApi, BearsWrongArguments) {
   old = {.struct_bytes = sizeof old, .threads = 1, .cache_dir = "/dev/null"};
   EXPECT_EQ(weft_plan_load_bytes(bytes.data(), bytes.size(), &old, &plan), WEFT_INVALID);
   old = {.struct_bytes = offsetof(weft_options, cache_dir), .threads = 1, .cache_dir = "/dev/null"};
-  ASSERT_EQ(weft_plan_load_bytes(bytes.data(), bytes.size(), &old, &plan), WEFT_OK) << weft_error_message();
+  ASSERT_EQ(weft_plan_load_bytes(bytes.data(), bytes.size(), &old, &plan), WEFT_OK)
+      << weft_error_message();
   weft_tensor t{};
   EXPECT_EQ(weft_plan_input(plan, 0, 0, &t), WEFT_USAGE);
   t.struct_bytes = sizeof t;

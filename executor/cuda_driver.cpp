@@ -37,7 +37,8 @@ Result<Driver> Open() {
   find(driver.name, "cuDeviceGetName");
   find(driver.attribute, "cuDeviceGetAttribute");
   find(driver.memory, "cuDeviceTotalMem_v2");
-  if (!absent.empty()) return Missing(fmt::format("the CUDA driver has no {}", absent)).Try("update NVIDIA's driver");
+  if (!absent.empty())
+    return Missing(fmt::format("the CUDA driver has no {}", absent)).Try("update NVIDIA's driver");
   return driver;
 }
 

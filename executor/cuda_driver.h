@@ -10,8 +10,8 @@
 namespace weft::executor {
 
 struct CudaDevice {
-  std::string name;                  // as the driver says it, "NVIDIA H100 80GB HBM3"
-  int32_t major = 0, minor = 0;      // compute capability
+  std::string name;              // as the driver says it, "NVIDIA H100 80GB HBM3"
+  int32_t major = 0, minor = 0;  // compute capability
   int64_t memory_bytes = 0;
 };
 

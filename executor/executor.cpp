@@ -30,7 +30,8 @@ std::string InputText(const plan::Specialization& s) {
   std::string text;
   for (plan::BufferId id : s.inputs) {
     const plan::Buffer& b = s.buffers[id.index];
-    text += fmt::format("{}{}: {}{}", text.empty() ? "" : ", ", PrintName(b.name), DtypeName(b.dtype), weft::Print(b.shape));
+    text += fmt::format("{}{}: {}{}", text.empty() ? "" : ", ", PrintName(b.name),
+                        DtypeName(b.dtype), weft::Print(b.shape));
   }
   return "(" + text + ")";
 }
@@ -39,7 +40,8 @@ Status WhyNotOnCuda(const Target& target) {
   const std::string context = fmt::format("the plan is for {}", weft::Print(target));
   auto devices = CudaDevices();
   if (!devices.ok()) return std::move(devices.status()).Because(context);
-  return Unsupported("plans for CUDA are built and verified, but not run yet").Because(context)
+  return Unsupported("plans for CUDA are built and verified, but not run yet")
+      .Because(context)
       .Try("build with --target cpu:native");
 }
 
@@ -53,7 +55,8 @@ Result<std::unique_ptr<Executor>> Executor::Load(plan::Plan plan, const LoadOpti
     WEFT_TRY(plan::Verify(plan));
     if (plan.target.kind == TargetKind::kCuda) return WhyNotOnCuda(plan.target);
     if (!HostRuns(plan.target.isa))
-      return Missing(fmt::format("the plan is for {}, which this processor does not run", weft::Print(plan.target)))
+      return Missing(fmt::format("the plan is for {}, which this processor does not run",
+                                 weft::Print(plan.target)))
           .Try("build it again with --target cpu:native");
     auto state = std::make_unique<State>();
     state->plan = std::move(plan);
@@ -73,7 +76,8 @@ Result<size_t> Executor::Select(const std::vector<Shape>& shapes) const {
   for (size_t i = 0; i < plan().specializations.size(); ++i) {
     const plan::Specialization& s = plan().specializations[i];
     bool fits = s.inputs.size() == shapes.size();
-    for (size_t k = 0; fits && k < shapes.size(); ++k) fits = s.buffers[s.inputs[k].index].shape == shapes[k];
+    for (size_t k = 0; fits && k < shapes.size(); ++k)
+      fits = s.buffers[s.inputs[k].index].shape == shapes[k];
     if (fits) return i;
     known += (i ? "; " : "") + InputText(s);
   }
@@ -92,7 +96,8 @@ Result<std::vector<Tensor>> Executor::Run(std::span<const Tensor> inputs) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       const plan::Buffer& b = s.buffers[s.inputs[i].index];
       if (inputs[i].dtype() != b.dtype)
-        return Usage(fmt::format("found {}, expected {}", DtypeName(inputs[i].dtype()), DtypeName(b.dtype)))
+        return Usage(fmt::format("found {}, expected {}", DtypeName(inputs[i].dtype()),
+                                 DtypeName(b.dtype)))
             .At("input " + PrintString(b.name));
       in.push_back(inputs[i].data());
     }
@@ -108,8 +113,8 @@ Result<std::vector<Tensor>> Executor::Run(std::span<const Tensor> inputs) {
   });
 }
 
-Status Executor::Run(size_t index, std::span<const void* const> inputs, std::span<void* const> outputs, void* arena,
-                     std::vector<StepTime>* times) {
+Status Executor::Run(size_t index, std::span<const void* const> inputs,
+                     std::span<void* const> outputs, void* arena, std::vector<StepTime>* times) {
   return OrNoMemory([&]() -> Status {
     if (index >= plan().specializations.size())
       return Usage(fmt::format("specialization {} of {}", index, plan().specializations.size()));
@@ -125,7 +130,8 @@ Status Executor::Run(size_t index, std::span<const void* const> inputs, std::spa
 
 Status Executor::RunStep(size_t index, size_t step) {
   return OrNoMemory([&]() -> Status {
-    if (index >= plan().specializations.size() || step >= plan().specializations[index].steps.size())
+    if (index >= plan().specializations.size() ||
+        step >= plan().specializations[index].steps.size())
       return Usage(fmt::format("step {} of specialization {}", step, index));
     const plan::Specialization& s = plan().specializations[index];
     const std::lock_guard lock(state_->mutex);
@@ -137,7 +143,8 @@ Status Executor::RunStep(size_t index, size_t step) {
       const int64_t bytes = s.buffers[id.index].bytes;
       if (is_first) {
         WEFT_TRY(Bytes b, Allocate(bytes, "inputs and outputs"));
-        std::memset(b.get(), 0, static_cast<size_t>(bytes));  // 0 is a legal index wherever there is one
+        std::memset(b.get(), 0,
+                    static_cast<size_t>(bytes));  // 0 is a legal index wherever there is one
         ready.own.push_back(std::move(b));
       }
       return ready.own[k++].get();

@@ -22,8 +22,8 @@ namespace weft::executor {
 using Compiler = std::function<Result<std::vector<uint8_t>>(const plan::Kernel&, const Target&)>;
 
 struct LoadOptions {
-  uint32_t threads = 0;                   // 0: what the machine allows
-  const FileCache* cache = nullptr;       // where machine code is; null: compile everything
+  uint32_t threads = 0;              // 0: what the machine allows
+  const FileCache* cache = nullptr;  // where machine code is; null: compile everything
   Compiler compiler;
 };
 
@@ -43,15 +43,17 @@ class Executor {
 
   // Inputs and outputs in the model's order, plain layout. Copies nothing that it need not.
   Result<std::vector<Tensor>> Run(std::span<const Tensor> inputs);
-  // Into the caller's memory: buffers of the byte counts that the plan says, element aligned; `arena`
-  // of arena_bytes (64-byte aligned) or null for the executor's own. times: one per step, if not null.
-  // With the pointers of the run before, nothing is looked up again. Runs of one executor take turns.
-  Status Run(size_t specialization, std::span<const void* const> inputs, std::span<void* const> outputs,
-             void* arena = nullptr, std::vector<StepTime>* times = nullptr);
+  // Into the caller's memory: buffers of the byte counts that the plan says, element aligned;
+  // `arena` of arena_bytes (64-byte aligned) or null for the executor's own. times: one per step,
+  // if not null. With the pointers of the run before, nothing is looked up again. Runs of one
+  // executor take turns.
+  Status Run(size_t specialization, std::span<const void* const> inputs,
+             std::span<void* const> outputs, void* arena = nullptr,
+             std::vector<StepTime>* times = nullptr);
   // Runs one step alone on whatever the arena holds: for measuring.
   Status RunStep(size_t specialization, size_t step);
-  // Ends the run that is going on at its next poll, or else the next one, from any thread or a signal
-  // handler.
+  // Ends the run that is going on at its next poll, or else the next one, from any thread or a
+  // signal handler.
   void Cancel();
 
  private:

@@ -41,7 +41,8 @@ struct Builder {
 
   Builder() { plan.target = *HostTarget(); }
 
-  BufferId Add(std::string name, BufferKind kind, Dtype dtype = Dtype::kF32, Shape shape = {kElems}) {
+  BufferId Add(std::string name, BufferKind kind, Dtype dtype = Dtype::kF32,
+               Shape shape = {kElems}) {
     Buffer b{.name = std::move(name), .dtype = dtype, .shape = std::move(shape), .kind = kind};
     b.layout = Layout::Plain(b.shape.size());
     b.bytes = *BufferBytes(b);
@@ -65,24 +66,38 @@ struct Builder {
     while (k < plan.kernels.size() && plan.kernels[k].name != kernel) ++k;
     if (k == plan.kernels.size()) {
       std::string operands;
-      for (BufferId id : inputs) operands += fmt::format("x{}: in {}[64], ", id.index, DtypeName(s.buffers[id.index].dtype));
-      plan.kernels.push_back({.name = kernel, .loops = fmt::format("loops {} ({}y: out f32[64]) {{\n}}\n", kernel, operands),
-                              .rank_scratch_bytes = 100, .team_scratch_bytes = 4096});
+      for (BufferId id : inputs)
+        operands += fmt::format("x{}: in {}[64], ", id.index, DtypeName(s.buffers[id.index].dtype));
+      plan.kernels.push_back(
+          {.name = kernel,
+           .loops = fmt::format("loops {} ({}y: out f32[64]) {{\n}}\n", kernel, operands),
+           .rank_scratch_bytes = 100,
+           .team_scratch_bytes = 4096});
       plan.kernels.back().key = plan::KernelKey(plan.kernels.back(), plan.target.isa, plan.codegen);
     }
-    s.steps.push_back({.kind = StepKind::kOwn, .name = kernel + " step", .kernel = plan::KernelId(k),
-                       .inputs = std::move(inputs), .outputs = {output}, .nodes = {"/node/" + kernel}});
+    s.steps.push_back({.kind = StepKind::kOwn,
+                       .name = kernel + " step",
+                       .kernel = plan::KernelId(k),
+                       .inputs = std::move(inputs),
+                       .outputs = {output},
+                       .nodes = {"/node/" + kernel}});
   }
 
   void Native(const std::string& op, std::vector<BufferId> inputs, BufferId output) {
-    Step step{.kind = StepKind::kNative, .name = op + " step", .inputs = inputs, .outputs = {output}};
+    Step step{
+        .kind = StepKind::kNative, .name = op + " step", .inputs = inputs, .outputs = {output}};
     step.call.op = op;
     const auto operand = [&](std::string role, BufferId id) {
       const Buffer& b = s.buffers[id.index];
-      return fallback::CallOperand{.role = std::move(role), .value = b.name, .dtype = b.dtype, .shape = b.shape, .layout = b.layout,
+      return fallback::CallOperand{.role = std::move(role),
+                                   .value = b.name,
+                                   .dtype = b.dtype,
+                                   .shape = b.shape,
+                                   .layout = b.layout,
                                    .constant = b.kind == BufferKind::kWeight};
     };
-    for (size_t i = 0; i < inputs.size(); ++i) step.call.inputs.push_back(operand(fmt::format("in{}", i), inputs[i]));
+    for (size_t i = 0; i < inputs.size(); ++i)
+      step.call.inputs.push_back(operand(fmt::format("in{}", i), inputs[i]));
     step.call.outputs.push_back(operand("out0", output));
     s.steps.push_back(std::move(step));
   }
@@ -110,9 +125,11 @@ Tensor Iota(float first = 0) {
 TEST(Executor, RunsKernelsCallsAndViews) {
   for (uint32_t threads = 1; threads <= 4; ++threads) {
     Builder b;
-    const BufferId x = b.Add("x", BufferKind::kInput), a = b.Add("a", BufferKind::kArena), view = b.Add("view", BufferKind::kAlias);
+    const BufferId x = b.Add("x", BufferKind::kInput), a = b.Add("a", BufferKind::kArena),
+                   view = b.Add("view", BufferKind::kAlias);
     b.s.buffers[view.index].alias = a;
-    const BufferId w = b.Weight("w", 1), f = b.Add("f", BufferKind::kArena), d = b.Add("d", BufferKind::kArena);
+    const BufferId w = b.Weight("w", 1), f = b.Add("f", BufferKind::kArena),
+                   d = b.Add("d", BufferKind::kArena);
     const BufferId y = b.Add("y", BufferKind::kOutput);
     b.Own("add_one", {x}, a);
     b.s.steps.push_back({.kind = StepKind::kView, .name = "v", .inputs = {a}, .outputs = {view}});
@@ -122,7 +139,8 @@ TEST(Executor, RunsKernelsCallsAndViews) {
     auto executor = b.Load(threads);
     ASSERT_TRUE(executor);
     float expected = 0;
-    for (int i = 0; i < kElems; ++i) expected += 2 * static_cast<float>((kElems - 1 - i + 1) * (i + 1));
+    for (int i = 0; i < kElems; ++i)
+      expected += 2 * static_cast<float>((kElems - 1 - i + 1) * (i + 1));
     for (int round = 0; round < 5; ++round) {
       const std::vector<Tensor> inputs = {Iota()};
       auto outputs = executor->Run(inputs);
@@ -136,8 +154,10 @@ TEST(Executor, RunsKernelsCallsAndViews) {
 
 TEST(Executor, GivesOutputsTwiceInputsAndWeights) {
   Builder b;
-  const BufferId x = b.Add("x", BufferKind::kInput), w = b.Weight("w", 5), a = b.Add("a", BufferKind::kArena);
-  const BufferId y = b.Add("y", BufferKind::kOutput), view = b.Add("view", BufferKind::kAlias, Dtype::kF32, {8, 8});
+  const BufferId x = b.Add("x", BufferKind::kInput), w = b.Weight("w", 5),
+                 a = b.Add("a", BufferKind::kArena);
+  const BufferId y = b.Add("y", BufferKind::kOutput),
+                 view = b.Add("view", BufferKind::kAlias, Dtype::kF32, {8, 8});
   b.s.buffers[view.index].alias = a;
   b.Own("add_one", {x}, a);
   b.Own("add_one", {a}, y);
@@ -150,7 +170,8 @@ TEST(Executor, GivesOutputsTwiceInputsAndWeights) {
   ASSERT_TRUE(outputs.ok()) << outputs.status().ToString();
   const float plus[] = {2, 0, 5, 2, 1};
   for (size_t k = 0; k < 5; ++k)
-    for (int i = 0; i < kElems; ++i) ASSERT_EQ((*outputs)[k].as<float>()[i], static_cast<float>(i) + plus[k]) << k;
+    for (int i = 0; i < kElems; ++i)
+      ASSERT_EQ((*outputs)[k].as<float>()[i], static_cast<float>(i) + plus[k]) << k;
 }
 
 struct Simple : Builder {
@@ -184,7 +205,8 @@ TEST(Executor, OutputsMayOverwriteInputs) {
     const void* inputs[] = {memory.data()};
     void* outputs[] = {memory.data() + shift};
     ASSERT_TRUE(executor->Run(0, inputs, outputs).ok());
-    for (int i = 0; i < kElems; ++i) ASSERT_EQ(memory[static_cast<size_t>(shift + i)], static_cast<float>(i + 1)) << shift;
+    for (int i = 0; i < kElems; ++i)
+      ASSERT_EQ(memory[static_cast<size_t>(shift + i)], static_cast<float>(i + 1)) << shift;
   }
 }
 
@@ -202,8 +224,10 @@ TEST(Executor, RefusesWrongArguments) {
   EXPECT_EQ(executor->Run(0, inputs, outputs, y + 1).code(), Code::kUsage);
   EXPECT_TRUE(executor->Run(0, inputs, outputs).ok());
 
-  const std::vector<Tensor> small = {Tensor(Dtype::kF32, {3})}, wrong = {Tensor(Dtype::kI64, {kElems})};
-  EXPECT_EQ(executor->Run(small).status().what(), "found inputs ([3]), the plan takes (x: f32[64])");
+  const std::vector<Tensor> small = {Tensor(Dtype::kF32, {3})},
+                            wrong = {Tensor(Dtype::kI64, {kElems})};
+  EXPECT_EQ(executor->Run(small).status().what(),
+            "found inputs ([3]), the plan takes (x: f32[64])");
   EXPECT_EQ(executor->Run({}).status().code(), Code::kUsage);
   EXPECT_EQ(executor->Run(wrong).status().ToString(), "input \"x\": found i64, expected f32");
 
@@ -217,8 +241,10 @@ TEST(Executor, RefusesWrongArguments) {
 TEST(Executor, FaultsNameKernelNodeAndOperand) {
   for (uint32_t threads : {1u, 3u}) {
     Builder b;
-    const BufferId t = b.Add("table", BufferKind::kInput), i = b.Add("index", BufferKind::kInput, Dtype::kI64);
-    const BufferId m = b.Add("m", BufferKind::kArena), g = b.Add("g", BufferKind::kArena), y = b.Add("y", BufferKind::kOutput);
+    const BufferId t = b.Add("table", BufferKind::kInput),
+                   i = b.Add("index", BufferKind::kInput, Dtype::kI64);
+    const BufferId m = b.Add("m", BufferKind::kArena), g = b.Add("g", BufferKind::kArena),
+                   y = b.Add("y", BufferKind::kOutput);
     b.Own("add_one", {t}, m);
     b.Own("gather", {m, i}, g);
     b.Own("add_one", {g}, y);
@@ -227,8 +253,10 @@ TEST(Executor, FaultsNameKernelNodeAndOperand) {
     ASSERT_TRUE(executor->Run(inputs).ok());
     inputs[1].mutable_as<int64_t>()[60] = -7;
     const Status status = executor->Run(inputs).status();
-    EXPECT_EQ(status.ToString(), "kernel \"gather\", for node \"/node/gather\": index -7 is outside of \"m\", which is f32[64]; "
-                                 "try: check the values of the integer inputs");
+    EXPECT_EQ(status.ToString(),
+              "kernel \"gather\", for node \"/node/gather\": index -7 is outside of \"m\", which "
+              "is f32[64]; "
+              "try: check the values of the integer inputs");
     EXPECT_EQ(status.code(), Code::kInvalid);
     inputs[1].mutable_as<int64_t>()[60] = 7;
     EXPECT_TRUE(executor->Run(inputs).ok());
@@ -238,7 +266,8 @@ TEST(Executor, FaultsNameKernelNodeAndOperand) {
 TEST(Executor, CancelEndsARunAndNoLater) {
   for (uint32_t threads : {1u, 2u, 4u}) {
     Builder b;
-    const BufferId x = b.Add("x", BufferKind::kInput), y = b.Add("y", BufferKind::kOutput), z = b.Add("z", BufferKind::kOutput);
+    const BufferId x = b.Add("x", BufferKind::kInput), y = b.Add("y", BufferKind::kOutput),
+                   z = b.Add("z", BufferKind::kOutput);
     b.Own("wait_for_cancel", {x}, y);
     b.Own("wait_for_cancel", {y}, z);
     auto executor = b.Load(threads);
@@ -309,11 +338,18 @@ TEST(Executor, RefusesPlansThatItCantRun) {
     return Executor::Load(std::move(plan), {.threads = 1, .compiler = Compile}).status().code();
   };
   EXPECT_EQ(code([](Plan&, Specialization&) {}), Code::kOk);
-  EXPECT_EQ(code([](Plan& p, Specialization&) { p.kernels[0].rank_scratch_bytes = int64_t{1} << 45; }), Code::kLimit);
+  EXPECT_EQ(
+      code([](Plan& p, Specialization&) { p.kernels[0].rank_scratch_bytes = int64_t{1} << 45; }),
+      Code::kLimit);
   EXPECT_EQ(code([](Plan&, Specialization& s) { s.arena_bytes = int64_t{1} << 46; }), Code::kLimit);
   EXPECT_EQ(code([](Plan& p, Specialization&) { p.kernels[0].name = "absent"; }), Code::kInvalid);
-  EXPECT_EQ(code([](Plan& p, Specialization&) { p.kernels[0].name = "absent"; p.kernels[0].loops = "loops absent (x: in f32[64], y: out f32[64]) {"; }), Code::kInternal);
-  EXPECT_EQ(code([](Plan& p, Specialization&) { p.target = *ParseTarget("cuda:sm_90"); }), Code::kInvalid);  // no launch
+  EXPECT_EQ(code([](Plan& p, Specialization&) {
+              p.kernels[0].name = "absent";
+              p.kernels[0].loops = "loops absent (x: in f32[64], y: out f32[64]) {";
+            }),
+            Code::kInternal);
+  EXPECT_EQ(code([](Plan& p, Specialization&) { p.target = *ParseTarget("cuda:sm_90"); }),
+            Code::kInvalid);  // no launch
   const Code on_cuda = code([](Plan& p, Specialization&) {
     p.target = *ParseTarget("cuda:sm_90");
     for (plan::Kernel& k : p.kernels) {
@@ -322,7 +358,9 @@ TEST(Executor, RefusesPlansThatItCantRun) {
     }
   });
   EXPECT_EQ(on_cuda, CudaDevices().ok() ? Code::kUnsupported : Code::kMissing);
-  EXPECT_EQ(Executor::Load(Simple().Done(), {.threads = 1 << 20, .compiler = Compile}).status().code(), Code::kUsage);
+  EXPECT_EQ(
+      Executor::Load(Simple().Done(), {.threads = 1 << 20, .compiler = Compile}).status().code(),
+      Code::kUsage);
 }
 
 // The cache may hold the code of any kernel: a plan must not get at it under another nest's key.
@@ -330,12 +368,14 @@ TEST(Executor, RefusesAKeyThatBelongsToAnotherNest) {
   Simple b;
   Plan plan = b.Done();
   plan.kernels[0].key[0] ^= 1;
-  EXPECT_EQ(Executor::Load(std::move(plan), {.threads = 1, .compiler = Compile}).status().code(), Code::kInvalid);
+  EXPECT_EQ(Executor::Load(std::move(plan), {.threads = 1, .compiler = Compile}).status().code(),
+            Code::kInvalid);
 }
 
 TEST(Executor, ZeroExtentsNeedNoMemory) {
   Builder b;
-  const BufferId x = b.Add("x", BufferKind::kInput, Dtype::kF32, {0, 3}), y = b.Add("y", BufferKind::kOutput, Dtype::kF32, {0, 3});
+  const BufferId x = b.Add("x", BufferKind::kInput, Dtype::kF32, {0, 3}),
+                 y = b.Add("y", BufferKind::kOutput, Dtype::kF32, {0, 3});
   const BufferId w = b.Add("w", BufferKind::kWeight, Dtype::kF32, {0, 3});
   b.Native("Add", {x, w}, y);
   auto executor = b.Load();

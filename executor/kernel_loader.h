@@ -22,7 +22,8 @@ class LoadedKernel {
   KernelFunction function_;
 };
 
-// Code is only ever loaded from the cache directory of the user's own or straight from the compiler.
+// Code is only ever loaded from the cache directory of the user's own or straight from the
+// compiler.
 Result<std::unique_ptr<LoadedKernel>> LoadKernel(const plan::Kernel& kernel, const Target& target,
                                                  const LoadOptions& options);
 

@@ -1,4 +1,5 @@
-// Kernels as a compiler would make them, built as a shared object whose bytes a test gives the executor.
+// Kernels as a compiler would make them, built as a shared object whose bytes a test gives the
+// executor.
 #include <immintrin.h>
 
 #include <atomic>
@@ -27,19 +28,22 @@ extern "C" {
 
 // y[i] = x[i] + 1
 void add_one(const KernelArgs* args, uint32_t rank, uint32_t size) {
-  Split(rank, size, [&](int64_t i) { Operand<float>(args, 1)[i] = Operand<float>(args, 0)[i] + 1; });
+  Split(rank, size,
+        [&](int64_t i) { Operand<float>(args, 1)[i] = Operand<float>(args, 0)[i] + 1; });
 }
 
 // y[i] = x[63 - i] * w[i]: reads what other ranks wrote in the step before
 void flip_scale(const KernelArgs* args, uint32_t rank, uint32_t size) {
   Split(rank, size, [&](int64_t i) {
-    Operand<float>(args, 2)[i] = Operand<float>(args, 0)[kElems - 1 - i] * Operand<float>(args, 1)[i];
+    Operand<float>(args, 2)[i] =
+        Operand<float>(args, 0)[kElems - 1 - i] * Operand<float>(args, 1)[i];
   });
 }
 
 // y[i] = sum of x, through the scratch of the team, that of each rank, and a barrier
 void sum_all(const KernelArgs* args, uint32_t rank, uint32_t size) {
-  float* own = reinterpret_cast<float*>(static_cast<char*>(args->rank_scratch) + rank * args->rank_scratch_stride);
+  float* own = reinterpret_cast<float*>(static_cast<char*>(args->rank_scratch) +
+                                        rank * args->rank_scratch_stride);
   own[0] = 0;
   Split(rank, size, [&](int64_t i) { own[0] += Operand<float>(args, 0)[i]; });
   static_cast<float*>(args->team_scratch)[rank] = own[0];
@@ -55,7 +59,8 @@ void gather(const KernelArgs* args, uint32_t rank, uint32_t size) {
     int64_t at = Operand<int64_t>(args, 1)[i];
     if (at < 0 || at >= kElems) {
       uint64_t none = 0;
-      if (__atomic_compare_exchange_n(&args->fault->code, &none, 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+      if (__atomic_compare_exchange_n(&args->fault->code, &none, 1, false, __ATOMIC_RELAXED,
+                                      __ATOMIC_RELAXED)) {
         args->fault->operand = 0;
         args->fault->index = at;
       }
@@ -71,7 +76,8 @@ void wait_for_cancel(const KernelArgs* args, uint32_t rank, uint32_t) {
   while (__atomic_load_n(args->cancel, __ATOMIC_RELAXED) == 0) _mm_pause();
 }
 
-// y[0] = the control word that the kernel ran under; y[1] = 1 if all operands are on lines of their own
+// y[0] = the control word that the kernel ran under; y[1] = 1 if all operands are on lines of their
+// own
 void float_mode(const KernelArgs* args, uint32_t rank, uint32_t) {
   if (rank != 0) return;
   Operand<float>(args, 1)[0] = static_cast<float>(_mm_getcsr() & 0xffc0);

@@ -22,7 +22,8 @@ using Bytes = std::unique_ptr<void, FreeDeleter>;
 
 // At least one line, so that the address of nothing is an address too. Not zeroed.
 inline Result<Bytes> Allocate(int64_t bytes, const char* what) {
-  const size_t rounded = (static_cast<size_t>(std::max<int64_t>(bytes, 1)) + kAlign - 1) / kAlign * kAlign;
+  const size_t rounded =
+      (static_cast<size_t>(std::max<int64_t>(bytes, 1)) + kAlign - 1) / kAlign * kAlign;
   void* p = std::aligned_alloc(kAlign, rounded);
   if (!p) return Limit(fmt::format("no memory for {} of {} bytes", what, bytes));
   return Bytes(p);
@@ -30,11 +31,12 @@ inline Result<Bytes> Allocate(int64_t bytes, const char* what) {
 
 inline bool IsAligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % kAlign == 0; }
 
-// Kernels round to nearest and keep subnormals, whatever the caller's thread is set to; its mode is back
-// afterwards.
+// Kernels round to nearest and keep subnormals, whatever the caller's thread is set to; its mode is
+// back afterwards.
 class FloatMode {
  public:
-#if defined(__x86_64__)  // MXCSR alone: fesetenv would also reload the x87 unit, which no kernel uses
+#if defined(__x86_64__)  // MXCSR alone: fesetenv would also reload the x87 unit, which no kernel
+                         // uses
   FloatMode() : saved_(__builtin_ia32_stmxcsr()) { __builtin_ia32_ldmxcsr(kDefault); }
   ~FloatMode() { __builtin_ia32_ldmxcsr(saved_); }
 

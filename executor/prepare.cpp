@@ -26,19 +26,22 @@ Status CheckRunnable(const plan::Specialization& s) {
   }
   for (const plan::Step& step : s.steps)
     if (step.kind == StepKind::kPlan || !step.params.empty())
-      return Unsupported("nested plans and run-time sizes are not run yet").At("step " + PrintString(step.name));
+      return Unsupported("nested plans and run-time sizes are not run yet")
+          .At("step " + PrintString(step.name));
   return {};
 }
 
 // Layouts that the library chose when the plan was built: another version may choose otherwise.
-Status CheckLayouts(const plan::Specialization& s, const std::vector<fallback::CallOperand>& operands,
+Status CheckLayouts(const plan::Specialization& s,
+                    const std::vector<fallback::CallOperand>& operands,
                     const std::vector<BufferId>& buffers, const std::vector<Layout>& chosen) {
   for (size_t i = 0; i < buffers.size() && i < chosen.size(); ++i) {
     if (!buffers[i].valid() || !operands[i].any_layout || operands[i].constant) continue;
     const plan::Buffer& b = s.buffers[buffers[i].index];
     if (b.layout != chosen[i])
-      return Missing(fmt::format("operand {} has layout {}, this version of the library wants {}", PrintString(b.name),
-                                 weft::Print(b.layout), weft::Print(chosen[i])))
+      return Missing(fmt::format("operand {} has layout {}, this version of the library wants {}",
+                                 PrintString(b.name), weft::Print(b.layout),
+                                 weft::Print(chosen[i])))
           .Try("build the plan again");
   }
   return {};
@@ -51,7 +54,9 @@ Status Executor::State::Prepare(const LoadOptions& options) {
   for (const plan::Specialization& s : plan.specializations) WEFT_TRY(CheckRunnable(s));
   for (const plan::Kernel& k : plan.kernels) {
     if (k.key != plan::KernelKey(k, plan.target.isa, plan.codegen))
-      return Invalid("its key does not belong to its nest").At("kernel " + PrintString(k.name)).Try("build the plan again");
+      return Invalid("its key does not belong to its nest")
+          .At("kernel " + PrintString(k.name))
+          .Try("build the plan again");
     WEFT_TRY(auto kernel, LoadKernel(k, plan.target, options));
     kernels.push_back(std::move(kernel));
     rank_bytes = std::max(rank_bytes, k.rank_scratch_bytes);
@@ -64,7 +69,8 @@ Status Executor::State::Prepare(const LoadOptions& options) {
   for (size_t i = 0; i < specialized.size(); ++i) {
     WEFT_TRY(PrepareSpecialization(plan.specializations[i], specialized[i]));
     arena_bytes = std::max(arena_bytes, plan.specializations[i].arena_bytes);
-    for (const auto& call : specialized[i].calls) call_bytes = std::max(call_bytes, call->ScratchBytes());
+    for (const auto& call : specialized[i].calls)
+      call_bytes = std::max(call_bytes, call->ScratchBytes());
   }
   WEFT_TRY(arena, Allocate(arena_bytes, "the arena"));
   WEFT_TRY(call_scratch, Allocate(call_bytes, "library scratch"));
@@ -79,9 +85,15 @@ Status Executor::State::PrepareSpecialization(const plan::Specialization& s, Spe
   ready.staged.resize(s.buffers.size());
   ready.operands.resize(ready.operand_of.size());
   for (ReadyStep& step : ready.steps)
-    step.args = {.buffers = ready.operands.data() + step.first, .params = nullptr, .team_scratch = team_scratch.get(),
-                 .rank_scratch = rank_scratch.get(), .rank_scratch_stride = rank_scratch_bytes,
-                 .barrier = Barrier::WaitOn, .barrier_data = &team->barrier(), .fault = &step.fault, .cancel = &cancel};
+    step.args = {.buffers = ready.operands.data() + step.first,
+                 .params = nullptr,
+                 .team_scratch = team_scratch.get(),
+                 .rank_scratch = rank_scratch.get(),
+                 .rank_scratch_stride = rank_scratch_bytes,
+                 .barrier = Barrier::WaitOn,
+                 .barrier_data = &team->barrier(),
+                 .fault = &step.fault,
+                 .cancel = &cancel};
   return {};
 }
 
@@ -93,7 +105,8 @@ Status Executor::State::PrepareWeights(const plan::Specialization& s, Specialize
     WEFT_TRY(Tensor bytes, plan.blobs.Get(b.blob, Dtype::kU8, {b.bytes}));
     if (!IsAligned(bytes.data())) {  // a plan that was just built may borrow from a model's file
       WEFT_TRY(Tensor aligned, Tensor::Allocate(Dtype::kU8, {b.bytes}));
-      if (b.bytes > 0) std::memcpy(aligned.mutable_data(), bytes.data(), static_cast<size_t>(b.bytes));
+      if (b.bytes > 0)
+        std::memcpy(aligned.mutable_data(), bytes.data(), static_cast<size_t>(b.bytes));
       bytes = std::move(aligned);
     }
     ready.weights[i] = std::move(bytes);
@@ -103,7 +116,10 @@ Status Executor::State::PrepareWeights(const plan::Specialization& s, Specialize
 
 Status Executor::State::PrepareStep(const plan::Specialization& s, size_t at, Specialized& ready) {
   const plan::Step& step = s.steps[at];
-  ReadyStep r{.step = at, .first = ready.operand_of.size(), .inputs = step.inputs.size(), .outputs = step.outputs.size()};
+  ReadyStep r{.step = at,
+              .first = ready.operand_of.size(),
+              .inputs = step.inputs.size(),
+              .outputs = step.outputs.size()};
   for (BufferId id : step.inputs) ready.operand_of.push_back(id);
   for (BufferId id : step.outputs) ready.operand_of.push_back(id);
   if (step.kind == StepKind::kOwn) {
@@ -118,27 +134,30 @@ Status Executor::State::PrepareStep(const plan::Specialization& s, size_t at, Sp
   return {};
 }
 
-Result<std::unique_ptr<fallback::PreparedCall>> Executor::State::PrepareCall(const plan::Specialization& s,
-                                                                             const plan::Step& step,
-                                                                             const Specialized& ready) {
+Result<std::unique_ptr<fallback::PreparedCall>> Executor::State::PrepareCall(
+    const plan::Specialization& s, const plan::Step& step, const Specialized& ready) {
   std::vector<Tensor> constants(step.inputs.size());
   for (size_t i = 0; i < step.inputs.size(); ++i) {
-    if (!step.inputs[i].valid() || s.buffers[step.inputs[i].index].kind != BufferKind::kWeight) continue;
+    if (!step.inputs[i].valid() || s.buffers[step.inputs[i].index].kind != BufferKind::kWeight)
+      continue;
     const plan::Buffer& b = s.buffers[step.inputs[i].index];
     const Tensor& bytes = ready.weights[step.inputs[i].index];
     constants[i] = Tensor::Borrow(b.dtype, b.shape, std::make_shared<Tensor>(bytes), bytes.data());
   }
   std::unique_ptr<fallback::PreparedCall> prepared;
   Status status;
-  team->RunInArena([&] {  // a library may ask how many threads there are; nothing may be thrown out of it
-    try {
-      auto call = fallback::Prepare(step.call, constants);
-      if (call.ok()) prepared = std::move(*call);
-      else status = std::move(call.status());
-    } catch (const std::bad_alloc&) {
-      status = Limit("no memory to prepare a library call");
-    }
-  });
+  team->RunInArena(
+      [&] {  // a library may ask how many threads there are; nothing may be thrown out of it
+        try {
+          auto call = fallback::Prepare(step.call, constants);
+          if (call.ok())
+            prepared = std::move(*call);
+          else
+            status = std::move(call.status());
+        } catch (const std::bad_alloc&) {
+          status = Limit("no memory to prepare a library call");
+        }
+      });
   WEFT_TRY(std::move(status));
   WEFT_TRY(CheckLayouts(s, step.call.inputs, step.inputs, prepared->InputLayouts()));
   WEFT_TRY(CheckLayouts(s, step.call.outputs, step.outputs, prepared->OutputLayouts()));

@@ -29,9 +29,9 @@ struct Stretch {
   const int32_t& cancel;
   std::atomic<size_t> last = kNever;  // all ranks stop after this one
 
-  // All ranks must leave after the same step, or one would wait at a barrier for ever. A fault is known
-  // to all behind the barrier of its step. A cancel can come at any time, so rank 0 alone looks, and
-  // names the step before the barrier that ends it.
+  // All ranks must leave after the same step, or one would wait at a barrier for ever. A fault is
+  // known to all behind the barrier of its step. A cancel can come at any time, so rank 0 alone
+  // looks, and names the step before the barrier that ends it.
   void Run(uint32_t rank, uint32_t size) {
     const FloatMode mode;
     Clock::time_point begin;
@@ -39,7 +39,8 @@ struct Stretch {
       ReadyStep& step = steps[i];
       if (times && rank == 0) begin = Clock::now();
       step.function(&step.args, rank, size);
-      if (rank == 0 && IsSet(cancel) && last.load(std::memory_order_relaxed) == kNever) last.store(i, std::memory_order_relaxed);
+      if (rank == 0 && IsSet(cancel) && last.load(std::memory_order_relaxed) == kNever)
+        last.store(i, std::memory_order_relaxed);
       if (size > 1 && (times || i + 1 < steps.size())) barrier.Wait();
       if (times && rank == 0) times[step.step].us = MicrosecondsSince(begin);
       if (IsSet(step.fault) || last.load(std::memory_order_relaxed) <= i) return;
@@ -63,7 +64,8 @@ Status Executor::State::RunCall(const ReadyStep& step, const Specialized& ready)
   team->RunInArena([&] {
     const FloatMode mode;
     try {
-      status = step.call->Run({at, step.inputs}, {at + step.inputs, step.outputs}, call_scratch.get());
+      status =
+          step.call->Run({at, step.inputs}, {at + step.inputs, step.outputs}, call_scratch.get());
     } catch (const std::bad_alloc&) {
       status = Limit("no memory in a library call");
     }
@@ -71,8 +73,8 @@ Status Executor::State::RunCall(const ReadyStep& step, const Specialized& ready)
   return status;
 }
 
-Status Executor::State::RunSteps(const plan::Specialization& s, std::span<ReadyStep> steps, Specialized& ready,
-                                 std::vector<StepTime>* times) {
+Status Executor::State::RunSteps(const plan::Specialization& s, std::span<ReadyStep> steps,
+                                 Specialized& ready, std::vector<StepTime>* times) {
   // Forgotten when the run ends, not when it begins: a cancel that comes just before is not lost.
   struct Forget {
     int32_t& flag;
@@ -105,12 +107,16 @@ Status Executor::State::Fault(const plan::Specialization& s, const ReadyStep& re
   const uint64_t operand = ready.fault.operand;
   std::string whom = fmt::format("operand {}", operand);
   if (operand < step.inputs.size() + step.outputs.size()) {
-    const plan::BufferId id = operand < step.inputs.size() ? step.inputs[operand] : step.outputs[operand - step.inputs.size()];
+    const plan::BufferId id = operand < step.inputs.size()
+                                  ? step.inputs[operand]
+                                  : step.outputs[operand - step.inputs.size()];
     const plan::Buffer& b = s.buffers[id.index];
-    whom = fmt::format("{}, which is {}{}", PrintString(b.name), DtypeName(b.dtype), weft::Print(b.shape));
+    whom = fmt::format("{}, which is {}{}", PrintString(b.name), DtypeName(b.dtype),
+                       weft::Print(b.shape));
   }
   std::string nodes;
-  for (const std::string& node : step.nodes) nodes += (nodes.empty() ? ", for node " : ", ") + PrintString(node);
+  for (const std::string& node : step.nodes)
+    nodes += (nodes.empty() ? ", for node " : ", ") + PrintString(node);
   return Invalid(fmt::format("index {} is outside of {}", ready.fault.index, whom))
       .At(fmt::format("kernel {}{}", PrintString(plan.kernels[step.kernel.index].name), nodes))
       .Try("check the values of the integer inputs");

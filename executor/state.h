@@ -1,8 +1,8 @@
 // What an Executor holds: a plan with everything looked up.
 //
 // Loading turns each specialization into a list of steps over one flat table of operand addresses.
-// Binding fills the table from the addresses of inputs, outputs and arena, and is skipped when they are
-// those of the run before: such a run costs its kernels, a barrier each, and entering the team.
+// Binding fills the table from the addresses of inputs, outputs and arena, and is skipped when they
+// are those of the run before: such a run costs its kernels, a barrier each, and entering the team.
 #pragma once
 
 #include <atomic>
@@ -22,12 +22,12 @@ namespace weft::executor {
 
 // A kernel or call, ready to run. Views are not steps any more.
 struct ReadyStep {
-  size_t step = 0;                          // in the specialization
-  KernelFunction function = nullptr;        // own
-  fallback::PreparedCall* call = nullptr;   // vendor, native
+  size_t step = 0;                            // in the specialization
+  KernelFunction function = nullptr;          // own
+  fallback::PreparedCall* call = nullptr;     // vendor, native
   size_t first = 0, inputs = 0, outputs = 0;  // its place in the table of operands
   KernelArgs args{};
-  KernelFault fault{};                      // a slot of its own, so that a fault names its kernel
+  KernelFault fault{};  // a slot of its own, so that a fault names its kernel
 };
 
 struct Copy {
@@ -38,19 +38,19 @@ struct Copy {
 
 struct Specialized {
   std::vector<std::unique_ptr<fallback::PreparedCall>> calls;
-  std::vector<Tensor> weights;              // by buffer; empty for what is no weight
+  std::vector<Tensor> weights;  // by buffer; empty for what is no weight
   std::vector<ReadyStep> steps;
-  std::vector<plan::BufferId> operand_of;   // the table of operands: which buffer,
-  std::vector<void*> operands;              // and where it is
-  std::vector<void*> address;               // by buffer
-  std::vector<Bytes> staged;                // by buffer: an aligned copy of the caller's
-  std::vector<Bytes> own;                   // inputs and outputs for RunStep
+  std::vector<plan::BufferId> operand_of;  // the table of operands: which buffer,
+  std::vector<void*> operands;             // and where it is
+  std::vector<void*> address;              // by buffer
+  std::vector<Bytes> staged;               // by buffer: an aligned copy of the caller's
+  std::vector<Bytes> own;                  // inputs and outputs for RunStep
   // What the tables were filled from; nothing before the first run.
   bool is_bound = false;
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
   void* arena = nullptr;
-  std::vector<Copy> before, after;          // of a run
+  std::vector<Copy> before, after;  // of a run
 };
 
 struct Executor::State {
@@ -61,19 +61,20 @@ struct Executor::State {
   std::vector<Specialized> specialized;
   Bytes arena, rank_scratch, team_scratch, call_scratch;
   int64_t rank_scratch_bytes = 0;
-  int32_t cancel = 0;                       // read by kernels
-  std::mutex mutex;                         // one run at a time: arena and scratch are shared
+  int32_t cancel = 0;  // read by kernels
+  std::mutex mutex;    // one run at a time: arena and scratch are shared
 
   // prepare.cpp
   Status Prepare(const LoadOptions& options);
   Status PrepareSpecialization(const plan::Specialization& s, Specialized& ready);
   Status PrepareWeights(const plan::Specialization& s, Specialized& ready);
   Status PrepareStep(const plan::Specialization& s, size_t at, Specialized& ready);
-  Result<std::unique_ptr<fallback::PreparedCall>> PrepareCall(const plan::Specialization& s, const plan::Step& step,
+  Result<std::unique_ptr<fallback::PreparedCall>> PrepareCall(const plan::Specialization& s,
+                                                              const plan::Step& step,
                                                               const Specialized& ready);
   // bind.cpp
-  Status Bind(size_t specialization, std::span<const void* const> inputs, std::span<void* const> outputs,
-              void* given_arena);
+  Status Bind(size_t specialization, std::span<const void* const> inputs,
+              std::span<void* const> outputs, void* given_arena);
   Status BindInputs(const plan::Specialization& s, Specialized& ready);
   Status BindOutputs(const plan::Specialization& s, Specialized& ready);
   void FillTables(const plan::Specialization& s, Specialized& ready);

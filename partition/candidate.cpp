@@ -16,7 +16,8 @@ bool IsContraction(const tc::Statement& s) {
 }
 
 bool Reduces(const tc::Statement& s) {
-  return std::any_of(s.indices.begin(), s.indices.end(), [](const tc::Index& i) { return i.reduction; });
+  return std::any_of(s.indices.begin(), s.indices.end(),
+                     [](const tc::Index& i) { return i.reduction; });
 }
 
 // How a statement reads a tensor that an earlier one of the group wrote, subscript by subscript.
@@ -32,7 +33,8 @@ Relation RelationOf(const tc::Program& p, const tc::Statement& s, const tc::Expr
   for (tc::ExprId sub : read.args) {
     const auto affine = tc::AsAffine(p, sub);
     Relation r = Relation::kOpaque;
-    if (affine && affine->IsConstant()) r = Relation::kPointwise;
+    if (affine && affine->IsConstant())
+      r = Relation::kPointwise;
     else if (affine && affine->AsVar())
       r = s.indices[*affine->AsVar()].reduction ? Relation::kReduced : Relation::kPointwise;
     else if (affine && std::none_of(affine->terms().begin(), affine->terms().end(),
@@ -43,27 +45,33 @@ Relation RelationOf(const tc::Program& p, const tc::Statement& s, const tc::Expr
   return worst;
 }
 
-// Extents of the axes that a statement keeps, by index name being irrelevant: reductions of one kernel
-// must walk the same outer space.
+// Extents of the axes that a statement keeps, by index name being irrelevant: reductions of one
+// kernel must walk the same outer space.
 std::vector<int64_t> KeptExtents(const tc::Statement& s) {
   std::vector<int64_t> kept;
   for (const tc::Index& i : s.indices)
     if (!i.reduction && i.lo.IsConstant() && i.hi.IsConstant())
-      if (const int64_t extent = i.hi.constant() - i.lo.constant(); extent != 1) kept.push_back(extent);
+      if (const int64_t extent = i.hi.constant() - i.lo.constant(); extent != 1)
+        kept.push_back(extent);
   return kept;
 }
 
-Verdict<bool> CheckRead(const tc::Program& p, const tc::Statement& producer, const tc::Statement& consumer,
-                        const tc::Expr& read) {
-  const std::string pair = fmt::format("{} by {}", p[producer.target].name, p[consumer.target].name);
+Verdict<bool> CheckRead(const tc::Program& p, const tc::Statement& producer,
+                        const tc::Statement& consumer, const tc::Expr& read) {
+  const std::string pair =
+      fmt::format("{} by {}", p[producer.target].name, p[consumer.target].name);
   switch (RelationOf(p, consumer, read)) {
-    case Relation::kPointwise: return true;
-    case Relation::kOpaque: return Refusal{Reason::kOpaqueAccess, pair};
-    case Relation::kWindow: return Refusal{Reason::kHaloRedundancy, pair};
+    case Relation::kPointwise:
+      return true;
+    case Relation::kOpaque:
+      return Refusal{Reason::kOpaqueAccess, pair};
+    case Relation::kWindow:
+      return Refusal{Reason::kHaloRedundancy, pair};
     case Relation::kReduced:
-      // A row that a reduction consumes must be complete: fine for what is computed along the row, but
-      // a contraction makes its rows in register tiles.
-      if (IsContraction(consumer) || IsContraction(producer)) return Refusal{Reason::kNoCommonSpace, pair};
+      // A row that a reduction consumes must be complete: fine for what is computed along the row,
+      // but a contraction makes its rows in register tiles.
+      if (IsContraction(consumer) || IsContraction(producer))
+        return Refusal{Reason::kNoCommonSpace, pair};
       return true;
   }
   return true;
@@ -76,7 +84,8 @@ int64_t RowBytes(const tc::Program& p) {
     if (!Reduces(s) || IsContraction(s)) continue;
     int64_t row = SizeBytes(p[s.target].dtype);
     for (const tc::Index& i : s.indices)
-      if (i.reduction && i.lo.IsConstant() && i.hi.IsConstant()) row *= i.hi.constant() - i.lo.constant();
+      if (i.reduction && i.lo.IsConstant() && i.hi.IsConstant())
+        row *= i.hi.constant() - i.lo.constant();
     bytes = std::max(bytes, row);
   }
   return bytes;
@@ -108,21 +117,25 @@ Result<tc::Extracted> ExtractMembers(const GraphFacts& facts, const NodeComprehe
     for (ValueId v : facts.graph[m.node].outputs) {
       if (!v.valid()) continue;
       const auto& readers = facts.consumers[v.index];
-      if (facts.is_output[v.index] ||
-          std::any_of(readers.begin(), readers.end(), [&](NodeId r) { return !inside.contains(r); }))
+      if (facts.is_output[v.index] || std::any_of(readers.begin(), readers.end(),
+                                                  [&](NodeId r) { return !inside.contains(r); }))
         kept.push_back(v);
     }
   return tc::Extract(facts.graph, parts, kept, name);
 }
 
-Verdict<bool> CheckGroup(const tc::Program& p, const Target& target, const PartitionOptions& options) {
+Verdict<bool> CheckGroup(const tc::Program& p, const Target& target,
+                         const PartitionOptions& options) {
   if (std::ssize(p.statements) > options.max_statements)
-    return Refusal{Reason::kTooManyStatements, fmt::format("{} > {}", p.statements.size(), options.max_statements)};
+    return Refusal{Reason::kTooManyStatements,
+                   fmt::format("{} > {}", p.statements.size(), options.max_statements)};
   const auto arguments = tc::Inputs(p).size() + tc::Outputs(p).size();
   if (static_cast<int64_t>(arguments) > options.max_arguments)
-    return Refusal{Reason::kTooManyArguments, fmt::format("{} > {}", arguments, options.max_arguments)};
+    return Refusal{Reason::kTooManyArguments,
+                   fmt::format("{} > {}", arguments, options.max_arguments)};
   const auto contractions = std::count_if(p.statements.begin(), p.statements.end(), IsContraction);
-  if (contractions > 1) return Refusal{Reason::kTwoContractions, fmt::format("{} contractions", contractions)};
+  if (contractions > 1)
+    return Refusal{Reason::kTwoContractions, fmt::format("{} contractions", contractions)};
 
   const tc::Statement* reduction = nullptr;
   for (size_t c = 0; c < p.statements.size(); ++c) {
@@ -133,12 +146,13 @@ Verdict<bool> CheckGroup(const tc::Program& p, const Target& target, const Parti
           if (auto ok = CheckRead(p, p.statements[s], consumer, p[id]); !ok.yes()) return ok;
     if (!Reduces(consumer)) continue;
     if (reduction && KeptExtents(*reduction) != KeptExtents(consumer))
-      return Refusal{Reason::kReductionMismatch, fmt::format("{} and {}", p[reduction->target].name,
-                                                             p[consumer.target].name)};
+      return Refusal{Reason::kReductionMismatch,
+                     fmt::format("{} and {}", p[reduction->target].name, p[consumer.target].name)};
     reduction = &consumer;
   }
   if (const int64_t row = RowBytes(p); p.statements.size() > 1 && row > target.l2_bytes / 2)
-    return Refusal{Reason::kFootprintTooLarge, fmt::format("{} bytes a row, {} in L2", row, target.l2_bytes)};
+    return Refusal{Reason::kFootprintTooLarge,
+                   fmt::format("{} bytes a row, {} in L2", row, target.l2_bytes)};
   return true;
 }
 

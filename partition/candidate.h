@@ -27,9 +27,10 @@ Result<tc::Extracted> ExtractMembers(const GraphFacts& facts, const NodeComprehe
                                      std::span<const Member> members, const std::string& name);
 
 // Legality of one kernel for the program, by the rules of the measured set partitioning study that
-// concern accesses (2, 3, 5 and the limits of 6): statements that feed each other must do so element
-// by element along every axis that they are to share; one contraction at most; reductions keep the
-// same axes; what is kept between statements fits the cache.
-Verdict<bool> CheckGroup(const tc::Program& program, const Target& target, const PartitionOptions& options);
+// concern accesses (2, 3, 5 and the limits of 6): statements that feed each other must do so
+// element by element along every axis that they are to share; one contraction at most; reductions
+// keep the same axes; what is kept between statements fits the cache.
+Verdict<bool> CheckGroup(const tc::Program& program, const Target& target,
+                         const PartitionOptions& options);
 
 }  // namespace weft::partition

@@ -30,11 +30,13 @@ std::string PrintGroup(const Group& group, const graph::Graph& graph) {
     text += (i ? ", " : "") + PrintName(NodeName(graph, m.node));
     if (!m.alternative.empty()) text += ": " + PrintName(m.alternative);
   }
-  text += fmt::format("}} us {} {}\n", PrintFloat(group.us), group.measured ? "measured" : "estimated");
+  text +=
+      fmt::format("}} us {} {}\n", PrintFloat(group.us), group.measured ? "measured" : "estimated");
   for (const Rival& r : group.rivals) {
     text += fmt::format("    | {} us {} {}", PrintName(r.kind), PrintFloat(r.us),
                         r.measured ? "measured" : "estimated");
-    if (r.refusal) text += fmt::format(": {} {}", ReasonName(r.refusal->reason), PrintString(r.refusal->detail));
+    if (r.refusal)
+      text += fmt::format(": {} {}", ReasonName(r.refusal->reason), PrintString(r.refusal->detail));
     text += '\n';
   }
   return text;
@@ -72,7 +74,8 @@ class Parser {
   Status LayoutLine() {
     WEFT_TRY(std::string name, lexer_.ExpectName());
     const auto it = values_.find(name);
-    if (it == values_.end()) return lexer_.Error(fmt::format("the graph has no value \"{}\"", name));
+    if (it == values_.end())
+      return lexer_.Error(fmt::format("the graph has no value \"{}\"", name));
     WEFT_TRY(std::string text, lexer_.ExpectString());
     WEFT_TRY(g_.layouts[it->second], ParseLayout(text));
     return {};
@@ -81,7 +84,8 @@ class Parser {
   Result<NodeId> Node() {
     WEFT_TRY(std::string name, lexer_.ExpectName());
     const auto it = nodes_.find(name);
-    if (it == nodes_.end()) return lexer_.Error(fmt::format("the graph has no node that gives \"{}\"", name));
+    if (it == nodes_.end())
+      return lexer_.Error(fmt::format("the graph has no node that gives \"{}\"", name));
     return it->second;
   }
 
@@ -132,7 +136,8 @@ class Parser {
     size_t k = 0;
     while (k < std::size(kNames) && kNames[k] != kind) ++k;
     if (k == std::size(kNames))
-      return lexer_.Error(fmt::format("found \"{}\", expected own, vendor, native, view, layout or refused", kind));
+      return lexer_.Error(
+          fmt::format("found \"{}\", expected own, vendor, native, view, layout or refused", kind));
     group.implementation = static_cast<Implementation>(k);
     WEFT_TRY(group.name, lexer_.ExpectName());
     if (lexer_.Accept("by")) {
@@ -144,8 +149,8 @@ class Parser {
       Member m;
       WEFT_TRY(m.node, Node());
       if (lexer_.Accept(":")) {
-      WEFT_TRY(m.alternative, lexer_.ExpectName());
-    }
+        WEFT_TRY(m.alternative, lexer_.ExpectName());
+      }
       group.members.push_back(std::move(m));
     }
     WEFT_TRY(ReadPrice(group.us, group.measured));
@@ -168,7 +173,8 @@ std::string Print(const Grouping& grouping, const graph::Graph& graph) {
   std::string text = fmt::format("groups {} for {} {{\n", PrintName(grouping.name),
                                  PrintString(weft::Print(grouping.target)));
   for (const auto& [value, layout] : grouping.layouts)
-    text += fmt::format("  layout {} {}\n", PrintName(graph[value].name), PrintString(weft::Print(layout)));
+    text += fmt::format("  layout {} {}\n", PrintName(graph[value].name),
+                        PrintString(weft::Print(layout)));
   for (const Group& group : grouping.groups) text += PrintGroup(group, graph);
   for (const Refused& r : grouping.refused) {
     text += "  refused {";
@@ -179,7 +185,8 @@ std::string Print(const Grouping& grouping, const graph::Graph& graph) {
   return text + "}\n";
 }
 
-Result<Grouping> ParseGrouping(std::string_view text, const std::string& file, const graph::Graph& graph) {
+Result<Grouping> ParseGrouping(std::string_view text, const std::string& file,
+                               const graph::Graph& graph) {
   WEFT_TRY(Lexer lexer, Lexer::Open(text, file));
   return Parser(std::move(lexer), graph).Run();
 }
@@ -189,7 +196,8 @@ Status Verify(const Grouping& grouping, const graph::Graph& graph) {
   std::set<std::string> names;
   for (size_t g = 0; g < grouping.groups.size(); ++g) {
     const Group& group = grouping.groups[g];
-    if (!names.insert(group.name).second) return Invalid(fmt::format("two groups are called \"{}\"", group.name));
+    if (!names.insert(group.name).second)
+      return Invalid(fmt::format("two groups are called \"{}\"", group.name));
     if (group.members.empty()) return Invalid(fmt::format("group \"{}\" is empty", group.name));
     for (const Member& m : group.members) {
       int& of = group_of[m.node.index];
@@ -206,7 +214,8 @@ Status Verify(const Grouping& grouping, const graph::Graph& graph) {
       if (v.valid() && graph[v].producer.valid() && group_of[graph[v].producer.index] > group_of[n])
         return Invalid(fmt::format("group \"{}\" runs before \"{}\", whose \"{}\" it reads",
                                    grouping.groups[group_of[n]].name,
-                                   grouping.groups[group_of[graph[v].producer.index]].name, graph[v].name));
+                                   grouping.groups[group_of[graph[v].producer.index]].name,
+                                   graph[v].name));
   }
   for (const auto& [value, layout] : grouping.layouts)
     if (graph[value].shape && graph[value].shape->size() != layout.rank())

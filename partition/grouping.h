@@ -12,9 +12,9 @@
 //
 // Nodes are named by their first output. Groups stand in the order in which they run.
 //
-// Verify(graph): (1) every node in exactly one group (nodes that are recomputed excepted); (2) convex,
-// and the order of groups respects data flow; (3) a group's implementation exists for its nodes; (4)
-// layouts fit the ranks of their values.
+// Verify(graph): (1) every node in exactly one group (nodes that are recomputed excepted); (2)
+// convex, and the order of groups respects data flow; (3) a group's implementation exists for its
+// nodes; (4) layouts fit the ranks of their values.
 #pragma once
 
 #include <map>
@@ -37,23 +37,23 @@ std::string_view ImplementationName(Implementation implementation);
 
 struct Member {
   graph::NodeId node;
-  std::string alternative;         // of tc::ToTc; empty for vendor, native and view groups
+  std::string alternative;  // of tc::ToTc; empty for vendor, native and view groups
   bool operator==(const Member&) const = default;
 };
 
 // Another way to do the group's nodes, for `explain`.
 struct Rival {
-  std::string kind;                // "onednn.convolution", "own", "unfused"
+  std::string kind;  // "onednn.convolution", "own", "unfused"
   double us = 0;
   bool measured = false;
   std::optional<Refusal> refusal;
 };
 
 struct Group {
-  std::string name;                // an identifier, unique; names the kernel
+  std::string name;  // an identifier, unique; names the kernel
   Implementation implementation = Implementation::kOwn;
-  std::vector<Member> members;     // in graph order
-  std::string library_call;        // vendor: "onednn.convolution"
+  std::vector<Member> members;  // in graph order
+  std::string library_call;     // vendor: "onednn.convolution"
   double us = 0;
   bool measured = false;
   std::vector<Rival> rivals;
@@ -73,7 +73,8 @@ struct Grouping {
 };
 
 std::string Print(const Grouping& grouping, const graph::Graph& graph);
-Result<Grouping> ParseGrouping(std::string_view text, const std::string& file, const graph::Graph& graph);
+Result<Grouping> ParseGrouping(std::string_view text, const std::string& file,
+                               const graph::Graph& graph);
 Status Verify(const Grouping& grouping, const graph::Graph& graph);
 
 }  // namespace weft::partition

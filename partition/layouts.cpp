@@ -11,9 +11,16 @@ using graph::ValueId;
 
 bool IsImageOp(Op op) {
   switch (op) {
-    case Op::kConv: case Op::kConvTranspose: case Op::kMaxPool: case Op::kAveragePool:
-    case Op::kGlobalAveragePool: case Op::kGlobalMaxPool: case Op::kBatchNormalization:
-    case Op::kInstanceNormalization: case Op::kResize: case Op::kLRN:
+    case Op::kConv:
+    case Op::kConvTranspose:
+    case Op::kMaxPool:
+    case Op::kAveragePool:
+    case Op::kGlobalAveragePool:
+    case Op::kGlobalMaxPool:
+    case Op::kBatchNormalization:
+    case Op::kInstanceNormalization:
+    case Op::kResize:
+    case Op::kLRN:
       return true;
     default:
       return false;
@@ -23,8 +30,13 @@ bool IsImageOp(Op op) {
 // Those that treat memory as plain, whatever the axes mean.
 bool ReadsPlainMemory(Op op) {
   switch (op) {
-    case Op::kReshape: case Op::kFlatten: case Op::kSqueeze: case Op::kUnsqueeze: return true;
-    default: return false;
+    case Op::kReshape:
+    case Op::kFlatten:
+    case Op::kSqueeze:
+    case Op::kUnsqueeze:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -32,12 +44,39 @@ bool ReadsPlainMemory(Op op) {
 bool KeepsAxes(const graph::Graph& graph, const graph::Node& node) {
   if (IsImageOp(node.op)) return true;
   switch (node.op) {
-    case Op::kAdd: case Op::kSub: case Op::kMul: case Op::kDiv: case Op::kMax: case Op::kMin: case Op::kPow:
-    case Op::kRelu: case Op::kLeakyRelu: case Op::kPRelu: case Op::kElu: case Op::kSelu: case Op::kClip:
-    case Op::kSigmoid: case Op::kTanh: case Op::kHardSigmoid: case Op::kHardSwish: case Op::kSwish:
-    case Op::kMish: case Op::kGelu: case Op::kErf: case Op::kExp: case Op::kSqrt: case Op::kAbs: case Op::kNeg:
-    case Op::kSoftplus: case Op::kConcat: case Op::kSplit: case Op::kSlice: case Op::kPad: case Op::kIdentity:
-    case Op::kCast: case Op::kReduceMean:
+    case Op::kAdd:
+    case Op::kSub:
+    case Op::kMul:
+    case Op::kDiv:
+    case Op::kMax:
+    case Op::kMin:
+    case Op::kPow:
+    case Op::kRelu:
+    case Op::kLeakyRelu:
+    case Op::kPRelu:
+    case Op::kElu:
+    case Op::kSelu:
+    case Op::kClip:
+    case Op::kSigmoid:
+    case Op::kTanh:
+    case Op::kHardSigmoid:
+    case Op::kHardSwish:
+    case Op::kSwish:
+    case Op::kMish:
+    case Op::kGelu:
+    case Op::kErf:
+    case Op::kExp:
+    case Op::kSqrt:
+    case Op::kAbs:
+    case Op::kNeg:
+    case Op::kSoftplus:
+    case Op::kConcat:
+    case Op::kSplit:
+    case Op::kSlice:
+    case Op::kPad:
+    case Op::kIdentity:
+    case Op::kCast:
+    case Op::kReduceMean:
       return std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) {
         return !v.valid() || (graph[v].shape && graph[v].shape->size() == 4);
       });
@@ -124,10 +163,13 @@ std::vector<Layout::Axis> Essential(const Layout& layout, const Shape& shape) {
 
 }  // namespace
 
-std::map<ValueId, Layout> PlanLayouts(const graph::Graph& graph) { return LayoutPlanner(graph).Run(); }
+std::map<ValueId, Layout> PlanLayouts(const graph::Graph& graph) {
+  return LayoutPlanner(graph).Run();
+}
 
 bool SamePlaces(const Layout& a, const Layout& b, const Shape& shape) {
-  return a == b || (a.row_pad_elems == b.row_pad_elems && Essential(a, shape) == Essential(b, shape));
+  return a == b ||
+         (a.row_pad_elems == b.row_pad_elems && Essential(a, shape) == Essential(b, shape));
 }
 
 }  // namespace weft::partition

@@ -8,16 +8,16 @@
 
 namespace weft::partition {
 
-// Channels last (acdb) for images: values of rank 4 that convolutions and pooling read or write, and
-// what elementwise operators connect with them. Lanes then run along channels, taps outside of the
-// image fall away as whole vectors, and vendor kernels take the same layout, so that nothing is
+// Channels last (acdb) for images: values of rank 4 that convolutions and pooling read or write,
+// and what elementwise operators connect with them. Lanes then run along channels, taps outside of
+// the image fall away as whole vectors, and vendor kernels take the same layout, so that nothing is
 // transposed between the two. Inputs and outputs of the network stay plain; so do values that a
 // reshape reads as plain memory. Every kernel reads and writes each operand in its own layout, so a
 // change of layout costs no pass over memory.
 std::map<graph::ValueId, Layout> PlanLayouts(const graph::Graph& graph);
 
-// True if the two layouts put the elements of this shape in the same places: axes of extent 1 and the
-// order around them don't matter.
+// True if the two layouts put the elements of this shape in the same places: axes of extent 1 and
+// the order around them don't matter.
 bool SamePlaces(const Layout& a, const Layout& b, const Shape& shape);
 
 }  // namespace weft::partition

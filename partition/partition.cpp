@@ -31,8 +31,16 @@ class Partitioner {
  public:
   Partitioner(const graph::Graph& graph, const NodeComprehensions& nodes, const Target& target,
               Pricer& pricer, const PartitionOptions& options)
-      : graph_(graph), nodes_(nodes), target_(target), pricer_(pricer), options_(options), uses_(graph), facts_(graph),
-        ranks_(CanonicalRanks(graph)), sets_(facts_), kind_(graph.nodes.size(), Implementation::kOwn) {}
+      : graph_(graph),
+        nodes_(nodes),
+        target_(target),
+        pricer_(pricer),
+        options_(options),
+        uses_(graph),
+        facts_(graph),
+        ranks_(CanonicalRanks(graph)),
+        sets_(facts_),
+        kind_(graph.nodes.size(), Implementation::kOwn) {}
 
   Result<Grouping> Run() {
     layouts_ = PlanLayouts(graph_);
@@ -43,7 +51,8 @@ class Partitioner {
   }
 
  private:
-  // What each node is on its own. A node that nothing can do is collected, so that all are reported.
+  // What each node is on its own. A node that nothing can do is collected, so that all are
+  // reported.
   Status Classify() {
     std::vector<std::string> impossible;
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -73,25 +82,27 @@ class Partitioner {
     if (!IsReshape(node.op) || node.inputs.empty() || !node.inputs[0].valid()) return false;
     const graph::Value& in = graph_[node.inputs[0]];
     const auto from = graph::StaticShape(in), to = graph::StaticShape(graph_[node.outputs[0]]);
-    return !facts_.is_output[node.outputs[0].index] && in.kind != graph::ValueKind::kConstant && from && to &&
-           SamePlaces(LayoutOf(node.inputs[0]), Layout::Plain(from->size()), *from) &&
+    return !facts_.is_output[node.outputs[0].index] && in.kind != graph::ValueKind::kConstant &&
+           from && to && SamePlaces(LayoutOf(node.inputs[0]), Layout::Plain(from->size()), *from) &&
            SamePlaces(LayoutOf(node.outputs[0]), Layout::Plain(to->size()), *to);
   }
 
   Layout LayoutOf(ValueId v) const {
     const auto it = layouts_.find(v);
-    return it == layouts_.end() ? Layout::Plain(graph_[v].shape ? graph_[v].shape->size() : 0) : it->second;
+    return it == layouts_.end() ? Layout::Plain(graph_[v].shape ? graph_[v].shape->size() : 0)
+                                : it->second;
   }
 
   std::vector<Member> MembersOf(std::span<const NodeId> nodes) const {
     std::vector<Member> members;
     for (NodeId n : nodes)
-      members.push_back({n, kind_[n.index] == Implementation::kOwn ? nodes_.of[n.index][0].name : ""});
+      members.push_back(
+          {n, kind_[n.index] == Implementation::kOwn ? nodes_.of[n.index][0].name : ""});
     return members;
   }
 
-  // Price of these nodes as one own kernel, or why they can't be one. Programs are extracted once per
-  // set of nodes.
+  // Price of these nodes as one own kernel, or why they can't be one. Programs are extracted once
+  // per set of nodes.
   const Verdict<Price>& OwnPrice(const std::vector<NodeId>& nodes) {
     const auto it = own_prices_.find(nodes);
     if (it != own_prices_.end()) return it->second;
@@ -102,7 +113,8 @@ class Partitioner {
     auto extracted = ExtractMembers(facts_, nodes_, MembersOf(nodes), "candidate");
     if (!extracted.ok()) return Refusal{Reason::kNoComprehension, extracted.status().what()};
     if (nodes.size() > 1)
-      if (auto legal = CheckGroup(extracted->program, target_, options_); !legal.yes()) return legal.refusal();
+      if (auto legal = CheckGroup(extracted->program, target_, options_); !legal.yes())
+        return legal.refusal();
     return pricer_.Own(extracted->program);
   }
 
@@ -128,7 +140,8 @@ class Partitioner {
     if (!pa.yes() || !pb.yes()) return;
     const double gain = pa->us + pb->us - fused->us;
     if (gain <= 0)
-      return Refuse(nodes, {Reason::kEstimatedSlower, fmt::format("{:.2f} > {:.2f} us", fused->us, pa->us + pb->us)});
+      return Refuse(nodes, {Reason::kEstimatedSlower,
+                            fmt::format("{:.2f} > {:.2f} us", fused->us, pa->us + pb->us)});
     queue_.push({gain, a, b, RankOf(a), RankOf(b), std::move(nodes)});
   }
 
@@ -151,9 +164,11 @@ class Partitioner {
       const Merge best = queue_.top();
       queue_.pop();
       std::vector<NodeId> now;
-      std::merge(sets_.Members(best.a).begin(), sets_.Members(best.a).end(), sets_.Members(best.b).begin(),
-                 sets_.Members(best.b).end(), std::back_inserter(now));
-      if (now != best.nodes || sets_.Members(best.a).empty()) continue;  // one of them has grown since
+      std::merge(sets_.Members(best.a).begin(), sets_.Members(best.a).end(),
+                 sets_.Members(best.b).begin(), sets_.Members(best.b).end(),
+                 std::back_inserter(now));
+      if (now != best.nodes || sets_.Members(best.a).empty())
+        continue;  // one of them has grown since
       if (sets_.PathAround(best.a, best.b)) {
         Refuse(now, {Reason::kNotConvex, ""});
         continue;
@@ -180,20 +195,25 @@ class Partitioner {
     for (const NodeId anchor : anchors) {
       const size_t i = anchor.index;
       if (kind_[i] == Implementation::kView || kind_[i] == Implementation::kVendor) continue;
-      const auto nodes = options_.fuse ? fallback::LongestMatch(graph_, uses_, anchor, fallback::Library::kOnednn)
-                                       : std::vector<NodeId>{anchor};
+      const auto nodes =
+          options_.fuse ? fallback::LongestMatch(graph_, uses_, anchor, fallback::Library::kOnednn)
+                        : std::vector<NodeId>{anchor};
       if (nodes.empty() || std::any_of(nodes.begin(), nodes.end(), [&](NodeId n) {
-            return kind_[n.index] == Implementation::kVendor || kind_[n.index] == Implementation::kView;
+            return kind_[n.index] == Implementation::kVendor ||
+                   kind_[n.index] == Implementation::kView;
           }))
         continue;
-      auto call = fallback::Match(graph_, uses_, nodes, fallback::Library::kOnednn, [&](ValueId v) { return LayoutOf(v); });
+      auto call = fallback::Match(graph_, uses_, nodes, fallback::Library::kOnednn,
+                                  [&](ValueId v) { return LayoutOf(v); });
       if (call.yes()) Decide(nodes, *call);
     }
   }
 
-  // What a call leaves of a set that it cuts into: the members that its nodes depend on, and the others.
-  // Taken together they would not be convex: data would leave them for the call and come back.
-  std::pair<std::vector<NodeId>, std::vector<NodeId>> LeftBy(const std::set<NodeId>& taken, int32_t set) const {
+  // What a call leaves of a set that it cuts into: the members that its nodes depend on, and the
+  // others. Taken together they would not be convex: data would leave them for the call and come
+  // back.
+  std::pair<std::vector<NodeId>, std::vector<NodeId>> LeftBy(const std::set<NodeId>& taken,
+                                                             int32_t set) const {
     std::vector<NodeId> before, after;
     std::set<NodeId> needed;  // members from which a path inside the set leads to a taken node
     const auto& members = sets_.Members(set);
@@ -201,7 +221,8 @@ class Partitioner {
       bool leads = false;
       for (ValueId v : graph_[*it].outputs)
         if (v.valid())
-          for (NodeId r : facts_.consumers[v.index]) leads |= taken.contains(r) || needed.contains(r);
+          for (NodeId r : facts_.consumers[v.index])
+            leads |= taken.contains(r) || needed.contains(r);
       if (leads) needed.insert(*it);
     }
     for (NodeId m : members)
@@ -230,7 +251,8 @@ class Partitioner {
     const Price vendor = pricer_.Call(call);
     const bool forced = options_.force == PartitionOptions::Force::kVendor;
     if (!forced && vendor.us + rest >= own) {
-      rivals_[*touched.begin()].push_back({"onednn." + call.op, vendor.us, vendor.measured, std::nullopt});
+      rivals_[*touched.begin()].push_back(
+          {"onednn." + call.op, vendor.us, vendor.measured, std::nullopt});
       return;
     }
     for (int32_t set : touched) {
@@ -246,7 +268,8 @@ class Partitioner {
       }
     for (NodeId n : nodes) kind_[n.index] = Implementation::kVendor;
     library_[set] = {"onednn." + call.op, vendor};
-    rivals_[set] = {{"own", own, false, Refusal{forced ? Reason::kForced : Reason::kEstimatedSlower, ""}}};
+    rivals_[set] = {
+        {"own", own, false, Refusal{forced ? Reason::kForced : Reason::kEstimatedSlower, ""}}};
   }
 
   Result<Grouping> Collect() {
@@ -263,7 +286,8 @@ class Partitioner {
       } else if (group.implementation == Implementation::kOwn) {
         const auto& price = OwnPrice(nodes);
         if (!price.yes())
-          return Internal(fmt::format("{}", price.refusal().detail)).At(graph::Describe(graph_, nodes[0]));
+          return Internal(fmt::format("{}", price.refusal().detail))
+              .At(graph::Describe(graph_, nodes[0]));
         group.us = price->us;
         group.measured = price->measured;
       }
@@ -314,8 +338,8 @@ class Partitioner {
 
 }  // namespace
 
-Result<Grouping> Partition(const graph::Graph& graph, const NodeComprehensions& nodes, const Target& target,
-                           Pricer& pricer, const PartitionOptions& options) {
+Result<Grouping> Partition(const graph::Graph& graph, const NodeComprehensions& nodes,
+                           const Target& target, Pricer& pricer, const PartitionOptions& options) {
   return Partitioner(graph, nodes, target, pricer, options).Run();
 }
 

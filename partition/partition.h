@@ -2,9 +2,9 @@
 //
 // Candidates are single nodes and what grows from anchors along data flow; they are legal by their
 // access relations (convexity, a common block space, footprints), not by operator tables; library
-// calls are candidates in the same table. Gain-greedy merging by price: the pair of neighbours whose
-// fusion saves most is merged first, ties by position, until none saves. Prices come from an abstract
-// Pricer, so that the caller decides what is estimated and what is measured.
+// calls are candidates in the same table. Gain-greedy merging by price: the pair of neighbours
+// whose fusion saves most is merged first, ties by position, until none saves. Prices come from an
+// abstract Pricer, so that the caller decides what is estimated and what is measured.
 #pragma once
 
 #include <functional>
@@ -36,9 +36,9 @@ class Pricer {
 
 struct PartitionOptions {
   enum class Force : uint8_t { kNone, kOwn, kVendor } force = Force::kNone;
-  bool fuse = true;                // false: every node alone (the unfused arm)
-  bool strict = false;             // a native step where a comprehension exists is an error
-  bool vendor = true;              // false: no library is used
+  bool fuse = true;     // false: every node alone (the unfused arm)
+  bool strict = false;  // a native step where a comprehension exists is an error
+  bool vendor = true;   // false: no library is used
   int32_t max_statements = 12, max_arguments = 64;
 };
 

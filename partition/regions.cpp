@@ -26,7 +26,8 @@ size_t Root(std::vector<size_t>& parent, size_t n) {
   return n;
 }
 
-std::vector<Region> FindRegions(const graph::Graph& graph, std::span<const PricedGrouping> groupings) {
+std::vector<Region> FindRegions(const graph::Graph& graph,
+                                std::span<const PricedGrouping> groupings) {
   std::vector<size_t> parent(graph.nodes.size());
   std::iota(parent.begin(), parent.end(), size_t{0});
   for (const PricedGrouping& p : groupings)
@@ -38,7 +39,8 @@ std::vector<Region> FindRegions(const graph::Graph& graph, std::span<const Price
       }
   std::map<size_t, Region> regions;
   for (size_t k = 0; k < groupings.size(); ++k) {
-    WEFT_CHECK(groupings[k].us.size() == groupings[k].grouping.groups.size(), "a price for each group");
+    WEFT_CHECK(groupings[k].us.size() == groupings[k].grouping.groups.size(),
+               "a price for each group");
     for (size_t g = 0; g < groupings[k].grouping.groups.size(); ++g) {
       const Group& group = groupings[k].grouping.groups[g];
       Region& region = regions[Root(parent, static_cast<size_t>(group.members[0].node.index))];
@@ -78,7 +80,8 @@ class Selection {
       std::vector<size_t> by_gain(regions_.size());
       std::iota(by_gain.begin(), by_gain.end(), size_t{0});
       const auto gain = [&](size_t r) { return regions_[r].us[home] - regions_[r].us[wanted[r]]; };
-      std::stable_sort(by_gain.begin(), by_gain.end(), [&](size_t a, size_t b) { return gain(a) > gain(b); });
+      std::stable_sort(by_gain.begin(), by_gain.end(),
+                       [&](size_t a, size_t b) { return gain(a) > gain(b); });
       for (size_t r : by_gain) {
         best[r] = wanted[r];
         if (wanted[r] != home && !Order(best)) best[r] = home;
@@ -102,7 +105,8 @@ class Selection {
 
   const Group& At(const Chosen& c) const { return groupings_[c.grouping].grouping.groups[c.group]; }
 
-  // The chosen groups in an order that respects data flow, ties by first node; none if there is a circle.
+  // The chosen groups in an order that respects data flow, ties by first node; none if there is a
+  // circle.
   std::optional<std::vector<Chosen>> Order(const std::vector<size_t>& choice) const {
     std::vector<Chosen> chosen;
     std::vector<size_t> of(graph_.nodes.size());
@@ -145,11 +149,13 @@ class Selection {
     for (const Chosen& c : order) {
       Group group = At(c);
       const std::string name = group.name;
-      for (int k = 2; !names.insert(group.name).second; ++k) group.name = fmt::format("{}_{}", name, k);
+      for (int k = 2; !names.insert(group.name).second; ++k)
+        group.name = fmt::format("{}_{}", name, k);
       group.us = groupings_[c.grouping].us[c.group];
       group.measured = true;
       group.rivals = Rivals(regions_[c.region], choice[c.region]);
-      for (const Member& m : group.members) of[static_cast<size_t>(m.node.index)] = result.groups.size();
+      for (const Member& m : group.members)
+        of[static_cast<size_t>(m.node.index)] = result.groups.size();
       result.groups.push_back(std::move(group));
     }
     std::erase_if(result.refused, [&](const Refused& refused) {
@@ -167,9 +173,11 @@ class Selection {
     for (size_t k = 0; k < groupings_.size(); ++k) {
       const std::string kind = Describe(region, k);
       if (!seen.insert(kind).second) continue;
-      rivals.push_back({kind, region.us[k], true,
-                        Refusal{Reason::kMeasuredSlower,
-                                why_.empty() ? fmt::format("{:.1f} > {:.1f} us", region.us[k], region.us[taken]) : why_}});
+      rivals.push_back(
+          {kind, region.us[k], true,
+           Refusal{Reason::kMeasuredSlower,
+                   why_.empty() ? fmt::format("{:.1f} > {:.1f} us", region.us[k], region.us[taken])
+                                : why_}});
     }
     return rivals;
   }
@@ -179,8 +187,9 @@ class Selection {
     std::map<std::string, int> kinds;
     for (size_t g : region.groups[k]) {
       const Group& group = groupings_[k].grouping.groups[g];
-      ++kinds[group.implementation == Implementation::kVendor ? group.library_call
-                                                              : std::string(ImplementationName(group.implementation))];
+      ++kinds[group.implementation == Implementation::kVendor
+                  ? group.library_call
+                  : std::string(ImplementationName(group.implementation))];
     }
     std::string text;
     for (const auto& [kind, count] : kinds)
@@ -200,8 +209,8 @@ Grouping SelectByRegion(const graph::Graph& graph, std::span<const PricedGroupin
   return Selection(graph, groupings).Run();
 }
 
-Grouping TakeWhole(const graph::Graph& graph, std::span<const PricedGrouping> groupings, size_t taken,
-                   const std::string& why) {
+Grouping TakeWhole(const graph::Graph& graph, std::span<const PricedGrouping> groupings,
+                   size_t taken, const std::string& why) {
   return Selection(graph, groupings).TakeWhole(taken, why);
 }
 

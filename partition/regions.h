@@ -1,9 +1,9 @@
 // Several groupings of one graph, measured, made into one that takes the best of each.
 //
-// A region is a smallest set of nodes that no group of any of the groupings crosses: there, and only
-// there, one grouping's groups can stand for another's. Choosing per region compares like with like,
-// also where a library call and an own kernel cut the graph differently. (Layouts belong to values and
-// are the same in all groupings, so a choice costs its neighbours nothing.)
+// A region is a smallest set of nodes that no group of any of the groupings crosses: there, and
+// only there, one grouping's groups can stand for another's. Choosing per region compares like with
+// like, also where a library call and an own kernel cut the graph differently. (Layouts belong to
+// values and are the same in all groupings, so a choice costs its neighbours nothing.)
 #pragma once
 
 #include <span>
@@ -20,12 +20,12 @@ struct PricedGrouping {
   std::vector<double> us;  // by group, measured
 };
 
-// Per region the cheapest, the earlier grouping on a tie; what was not taken is a rival of the groups
-// that were, with its time. Regions whose best choices would wait for each other in a circle keep the
-// choice of the grouping that is cheapest as a whole.
+// Per region the cheapest, the earlier grouping on a tie; what was not taken is a rival of the
+// groups that were, with its time. Regions whose best choices would wait for each other in a circle
+// keep the choice of the grouping that is cheapest as a whole.
 Grouping SelectByRegion(const graph::Graph& graph, std::span<const PricedGrouping> groupings);
 // One of the groupings in every region; `why` it is better as a whole stands with its rivals.
-Grouping TakeWhole(const graph::Graph& graph, std::span<const PricedGrouping> groupings, size_t taken,
-                   const std::string& why);
+Grouping TakeWhole(const graph::Graph& graph, std::span<const PricedGrouping> groupings,
+                   size_t taken, const std::string& why);
 
 }  // namespace weft::partition

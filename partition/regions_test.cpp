@@ -36,10 +36,13 @@ graph::Graph Chain() {
 
 TEST(Regions, EachTakesItsCheapest) {
   const graph::Graph graph = Chain();
-  const PricedGrouping vendor{{.name = "v", .groups = {Of("a", kVendor, {0}), Of("b", kVendor, {1}), Of("cd", kVendor, {2, 3})}},
-                              {5, 5, 5}};
-  const PricedGrouping own{{.name = "o", .groups = {Of("ab", kOwn, {0, 1}), Of("c", kOwn, {2}), Of("d", kOwn, {3})}},
-                           {7, 4, 4}};
+  const PricedGrouping vendor{
+      {.name = "v",
+       .groups = {Of("a", kVendor, {0}), Of("b", kVendor, {1}), Of("cd", kVendor, {2, 3})}},
+      {5, 5, 5}};
+  const PricedGrouping own{
+      {.name = "o", .groups = {Of("ab", kOwn, {0, 1}), Of("c", kOwn, {2}), Of("d", kOwn, {3})}},
+      {7, 4, 4}};
   const PricedGrouping both[] = {vendor, own};
   const Grouping best = SelectByRegion(graph, both);
   ASSERT_EQ(best.groups.size(), 2U);
@@ -62,7 +65,8 @@ TEST(Regions, ATieStaysWithTheEarlier) {
   EXPECT_EQ(SelectByRegion(graph, both).groups[0].implementation, kVendor);
 }
 
-// Two groups, each the best of its region, that wait for each other: {a, d} writes for c, which reads b.
+// Two groups, each the best of its region, that wait for each other: {a, d} writes for c, which
+// reads b.
 TEST(Regions, ACircleIsNotTaken) {
   const graph::Graph graph = Parsed(R"(graph cross (x: f32[4], y: f32[4]) -> (b, d) {
   a: f32[4] = Relu(x)
@@ -74,17 +78,18 @@ TEST(Regions, ACircleIsNotTaken) {
 })");
   ASSERT_EQ(graph.nodes.size(), 6U);
   // {a, d} and {b, c} are convex each; a feeds b and c feeds d, so together they are a circle.
-  const PricedGrouping apart{{.name = "s",
-                              .groups = {Of("a", kOwn, {0}), Of("b", kOwn, {1}), Of("c", kOwn, {2}), Of("d", kOwn, {3}),
-                                         Of("e", kOwn, {4}), Of("f", kOwn, {5})}},
-                             {3, 3, 3, 3, 1, 1}};
+  const PricedGrouping apart{
+      {.name = "s",
+       .groups = {Of("a", kOwn, {0}), Of("b", kOwn, {1}), Of("c", kOwn, {2}), Of("d", kOwn, {3}),
+                  Of("e", kOwn, {4}), Of("f", kOwn, {5})}},
+      {3, 3, 3, 3, 1, 1}};
   const PricedGrouping ad{{.name = "ad",
-                           .groups = {Of("c", kOwn, {2}), Of("ad", kOwn, {0, 3}), Of("b", kOwn, {1}), Of("e", kOwn, {4}),
-                                      Of("f", kOwn, {5})}},
+                           .groups = {Of("c", kOwn, {2}), Of("ad", kOwn, {0, 3}),
+                                      Of("b", kOwn, {1}), Of("e", kOwn, {4}), Of("f", kOwn, {5})}},
                           {3, 1, 9, 1, 1}};
   const PricedGrouping bc{{.name = "bc",
-                           .groups = {Of("a", kOwn, {0}), Of("bc", kOwn, {1, 2}), Of("d", kOwn, {3}), Of("e", kOwn, {4}),
-                                      Of("f", kOwn, {5})}},
+                           .groups = {Of("a", kOwn, {0}), Of("bc", kOwn, {1, 2}),
+                                      Of("d", kOwn, {3}), Of("e", kOwn, {4}), Of("f", kOwn, {5})}},
                           {3, 2, 9, 1, 1}};
   const PricedGrouping all[] = {apart, ad, bc};
   const Grouping best = SelectByRegion(graph, all);
@@ -101,8 +106,10 @@ TEST(Regions, ACircleIsNotTaken) {
 
 TEST(Regions, NamesStayUnique) {
   const graph::Graph graph = Chain();
-  const PricedGrouping one{{.name = "1", .groups = {Of("k", kOwn, {0, 1}), Of("l", kOwn, {2, 3})}}, {1, 9}};
-  const PricedGrouping two{{.name = "2", .groups = {Of("l", kOwn, {0, 1}), Of("k", kOwn, {2, 3})}}, {9, 1}};
+  const PricedGrouping one{{.name = "1", .groups = {Of("k", kOwn, {0, 1}), Of("l", kOwn, {2, 3})}},
+                           {1, 9}};
+  const PricedGrouping two{{.name = "2", .groups = {Of("l", kOwn, {0, 1}), Of("k", kOwn, {2, 3})}},
+                           {9, 1}};
   const PricedGrouping both[] = {one, two};
   const Grouping best = SelectByRegion(graph, both);
   ASSERT_EQ(best.groups.size(), 2U);

@@ -11,7 +11,7 @@ namespace {
 // whatever is selected within a budget is measured. Bytes per microsecond and operations per cycle.
 constexpr double kCyclesPerUs = 3000;
 constexpr double kL2BytesPerUs = 80'000, kL3BytesPerUs = 40'000, kDramBytesPerUs = 15'000;
-constexpr double kMathFlops = 12;     // a polynomial, against one multiply-add
+constexpr double kMathFlops = 12;  // a polynomial, against one multiply-add
 constexpr double kBarrierUs = 0.3, kLibraryCallUs = 2.5;
 constexpr double kOwnEfficiency = 0.75, kLibraryEfficiency = 0.85;
 
@@ -38,7 +38,8 @@ double MathFlops(const tc::Program& p) {
   for (const tc::Statement& s : p.statements) {
     double instances = 1;
     for (const tc::Index& i : s.indices)
-      if (i.lo.IsConstant() && i.hi.IsConstant()) instances *= static_cast<double>(i.hi.constant() - i.lo.constant());
+      if (i.lo.IsConstant() && i.hi.IsConstant())
+        instances *= static_cast<double>(i.hi.constant() - i.lo.constant());
     int64_t functions = 0;
     // Children stand before parents, so one pass over what the statement reaches is enough.
     std::vector<tc::ExprId> todo{s.value};
@@ -57,7 +58,8 @@ double MathFlops(const tc::Program& p) {
 
 Price RooflinePricer::Own(const tc::Program& program) {
   const double flops = static_cast<double>(tc::Flops(program)) + MathFlops(program);
-  return {.us = kBarrierUs + Roof(target_, flops, static_cast<double>(tc::OperandBytes(program)), kOwnEfficiency)};
+  return {.us = kBarrierUs + Roof(target_, flops, static_cast<double>(tc::OperandBytes(program)),
+                                  kOwnEfficiency)};
 }
 
 Price RooflinePricer::Call(const fallback::LibraryCall& call) {
@@ -75,7 +77,8 @@ Price RooflinePricer::Call(const fallback::LibraryCall& call) {
   }
   const fallback::CallOperand* weights = fallback::FindOperand(call, "weights");
   if (call.op == "convolution" && weights && weights->shape.size() > 1)
-    flops = 2 * outputs * count(*weights) / static_cast<double>(std::max<int64_t>(1, weights->shape[0]));
+    flops = 2 * outputs * count(*weights) /
+            static_cast<double>(std::max<int64_t>(1, weights->shape[0]));
   else if (call.op == "matmul" && weights && weights->shape.size() > 1)
     flops = 2 * outputs * static_cast<double>(weights->shape[weights->shape.size() - 2]);
   else

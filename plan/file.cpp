@@ -59,7 +59,9 @@ class Reader {
 
  private:
   Status Bad(std::string what, size_t byte) const {
-    return Invalid(std::move(what)).At(fmt::format("{}: byte {}", name_, byte)).Try("build the plan again");
+    return Invalid(std::move(what))
+        .At(fmt::format("{}: byte {}", name_, byte))
+        .Try("build the plan again");
   }
 
   template <typename T>
@@ -75,11 +77,14 @@ class Reader {
     if (file_.size() < fixed || std::memcmp(file_.data(), kMagic.data(), kMagic.size()) != 0)
       return Bad("not a plan file", 0);
     if (const auto version = Read<uint32_t>(8); version != kFormatVersion)
-      return Bad(fmt::format("found format version {}, this weft reads {}", version, kFormatVersion), 8);
+      return Bad(
+          fmt::format("found format version {}, this weft reads {}", version, kFormatVersion), 8);
     const auto count = Read<uint32_t>(12);
-    if (count > kMaxSections) return Bad(fmt::format("found {} sections, at most {} are known", count, kMaxSections), 12);
+    if (count > kMaxSections)
+      return Bad(fmt::format("found {} sections, at most {} are known", count, kMaxSections), 12);
     const size_t end = fixed + count * sizeof(Section);
-    if (file_.size() < end + sizeof(Hash::bytes)) return Bad("the file ends inside its table", file_.size());
+    if (file_.size() < end + sizeof(Hash::bytes))
+      return Bad("the file ends inside its table", file_.size());
     const Hash head = Sha256(file_.first(end));
     if (std::memcmp(head.bytes.data(), file_.data() + end, head.bytes.size()) != 0)
       return Bad("the table does not match its hash", end);
@@ -89,7 +94,8 @@ class Reader {
       WEFT_TRY(Next(s.offset, s.bytes, fixed + i * sizeof(Section)));
       const Hash hash = Sha256(file_.subspan(s.offset, s.bytes));
       if (std::memcmp(hash.bytes.data(), s.sha256, sizeof s.sha256) != 0)
-        return Bad(fmt::format("section {} does not match its hash", PrintString(NameOf(s))), s.offset);
+        return Bad(fmt::format("section {} does not match its hash", PrintString(NameOf(s))),
+                   s.offset);
       sections_.push_back(s);
     }
     return {};
@@ -99,15 +105,18 @@ class Reader {
   Status Next(uint64_t offset, uint64_t bytes, size_t said_at) {
     const uint64_t aligned = RoundUp(end_);
     if (offset != aligned || offset > file_.size() || bytes > file_.size() - offset)
-      return Bad(fmt::format("found {} bytes at {}, expected them at {} in a file of {}", bytes, offset, aligned,
-                             file_.size()), said_at);
+      return Bad(fmt::format("found {} bytes at {}, expected them at {} in a file of {}", bytes,
+                             offset, aligned, file_.size()),
+                 said_at);
     for (size_t i = end_; i < aligned; ++i)
       if (file_[i] != std::byte{0}) return Bad("a gap that is not zero", i);
     end_ = offset + bytes;
     return {};
   }
 
-  static std::string_view NameOf(const Section& s) { return {s.name, strnlen(s.name, sizeof s.name)}; }
+  static std::string_view NameOf(const Section& s) {
+    return {s.name, strnlen(s.name, sizeof s.name)};
+  }
 
   Result<std::span<const std::byte>> Find(std::string_view wanted) const {
     for (const Section& s : sections_)
@@ -119,11 +128,13 @@ class Reader {
   Result<BlobStore> Blobs(std::span<const std::byte> entries) {
     const auto base = static_cast<size_t>(entries.data() - file_.data());
     BlobStore blobs;
-    if (entries.size() % sizeof(BlobEntry) != 0) return Bad("a blob table that ends early", base + entries.size());
+    if (entries.size() % sizeof(BlobEntry) != 0)
+      return Bad("a blob table that ends early", base + entries.size());
     for (size_t at = base; at < base + entries.size(); at += sizeof(BlobEntry)) {
       const auto entry = Read<BlobEntry>(at);
       WEFT_TRY(Next(entry.offset, entry.bytes, at));
-      const Tensor bytes = Tensor::Borrow(Dtype::kU8, {static_cast<int64_t>(entry.bytes)}, owner_, file_.data() + entry.offset);
+      const Tensor bytes = Tensor::Borrow(Dtype::kU8, {static_cast<int64_t>(entry.bytes)}, owner_,
+                                          file_.data() + entry.offset);
       if (blobs.Put(bytes) != std::string_view(entry.hash, sizeof entry.hash))
         return Bad("a blob that does not match its hash", entry.offset);
     }
@@ -144,7 +155,8 @@ Result<std::string> SerializePlan(const Plan& plan) {
   const std::vector<std::string> hashes = plan.blobs.Hashes();
   const std::string text = Print(plan);
   constexpr uint32_t kCount = 2;
-  const uint64_t text_at = RoundUp(kMagic.size() + 2 * sizeof(uint32_t) + kCount * sizeof(Section) + sizeof(Hash::bytes));
+  const uint64_t text_at = RoundUp(kMagic.size() + 2 * sizeof(uint32_t) + kCount * sizeof(Section) +
+                                   sizeof(Hash::bytes));
   const uint64_t blobs_at = RoundUp(text_at + text.size());
   std::string entries;
   std::vector<Tensor> contents;
@@ -189,7 +201,8 @@ Status WritePlan(const Plan& plan, const std::string& path) {
 }
 
 Result<Plan> ReadPlan(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused, not waited for
+  const int fd =
+      open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused, not waited for
   if (fd < 0) return Invalid(std::strerror(errno)).At(path);
   const Result<Tensor> bytes = ReadBytes(fd);
   close(fd);

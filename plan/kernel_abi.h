@@ -1,7 +1,8 @@
-// How compiled kernels are called: the one contract between generated machine code and the executor.
+// How compiled kernels are called: the one contract between generated machine code and the
+// executor.
 //
-// A CPU kernel is SPMD: every rank of a team calls it with the same KernelArgs and its own rank. It is
-// right for every size >= 1. Layout is plain C; generated code addresses the fields by offset.
+// A CPU kernel is SPMD: every rank of a team calls it with the same KernelArgs and its own rank. It
+// is right for every size >= 1. Layout is plain C; generated code addresses the fields by offset.
 #pragma once
 
 #include <stdint.h>
@@ -16,15 +17,16 @@ struct KernelFault {
 };
 
 struct KernelArgs {
-  void* const* buffers;      // operands in order; own ones 64-byte aligned, a caller's element-aligned
-  const int64_t* params;     // run-time sizes in order
-  void* team_scratch;        // shared space
-  void* rank_scratch;        // cache space of rank 0; rank r's begins rank_scratch_stride bytes later each
+  void* const* buffers;   // operands in order; own ones 64-byte aligned, a caller's element-aligned
+  const int64_t* params;  // run-time sizes in order
+  void* team_scratch;     // shared space
+  void*
+      rank_scratch;  // cache space of rank 0; rank r's begins rank_scratch_stride bytes later each
   int64_t rank_scratch_stride;
-  void (*barrier)(void*);    // waits for all ranks
+  void (*barrier)(void*);  // waits for all ranks
   void* barrier_data;
   KernelFault* fault;
-  const int32_t* cancel;     // not 0: return at the next barrier or outer serial iteration
+  const int32_t* cancel;  // not 0: return at the next barrier or outer serial iteration
 };
 
 using KernelFunction = void (*)(const KernelArgs*, uint32_t rank, uint32_t size);

@@ -10,7 +10,9 @@ constexpr int64_t kAlign = 64;
 
 int64_t RoundUp(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
-bool IsPlanned(const Buffer& b) { return b.kind == BufferKind::kArena || b.kind == BufferKind::kBounded; }
+bool IsPlanned(const Buffer& b) {
+  return b.kind == BufferKind::kArena || b.kind == BufferKind::kBounded;
+}
 
 void SetLifetimes(Specialization& s) {
   const auto last = static_cast<int32_t>(std::max<size_t>(s.steps.size(), 1)) - 1;
@@ -65,9 +67,10 @@ Status PlanMemory(Specialization& s) {
     }
     b.offset = best >= 0 ? best : end;
     s.arena_bytes = std::max(s.arena_bytes, b.offset + need);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), &b,
-                                   [](const Buffer* x, const Buffer* y) { return x->offset < y->offset; }),
-                  &b);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), &b,
+                         [](const Buffer* x, const Buffer* y) { return x->offset < y->offset; }),
+        &b);
   }
   return {};
 }
@@ -75,7 +78,9 @@ Status PlanMemory(Specialization& s) {
 int64_t NeededBytes(const Plan& plan, const Specialization& s, int32_t threads) {
   int64_t bytes = s.arena_bytes, rank_bytes = 0, team_bytes = 0;
   for (const Buffer& b : s.buffers)
-    if (b.kind == BufferKind::kWeight || b.kind == BufferKind::kInput || b.kind == BufferKind::kOutput) bytes += b.bytes;
+    if (b.kind == BufferKind::kWeight || b.kind == BufferKind::kInput ||
+        b.kind == BufferKind::kOutput)
+      bytes += b.bytes;
   for (const Kernel& k : plan.kernels) {
     rank_bytes = std::max(rank_bytes, k.rank_scratch_bytes);
     team_bytes = std::max(team_bytes, k.team_scratch_bytes);

@@ -8,8 +8,8 @@
 namespace weft::plan {
 namespace {
 
-// For each logical axis, the offset that each of its indices contributes. Blocks of one axis add up, so
-// the offset of an element is the sum over its axes.
+// For each logical axis, the offset that each of its indices contributes. Blocks of one axis add
+// up, so the offset of an element is the sum over its axes.
 std::vector<std::vector<int64_t>> AxisOffsets(const Layout& layout, const Shape& shape) {
   std::vector<std::vector<int64_t>> offsets(shape.size());
   std::vector<int64_t> index(shape.size(), 0);
@@ -47,10 +47,17 @@ void MoveElems(int64_t bytes, const Layout& layout, const Shape& shape, const Mo
   ForEach(layout, shape, [&](int64_t plain, int64_t packed) {
     const auto [src, dst] = position(plain, packed);
     switch (bytes) {
-      case 1: to[dst] = from[src]; break;
-      case 2: std::memcpy(to + 2 * dst, from + 2 * src, 2); break;
-      case 4: std::memcpy(to + 4 * dst, from + 4 * src, 4); break;
-      default: std::memcpy(to + bytes * dst, from + bytes * src, bytes);
+      case 1:
+        to[dst] = from[src];
+        break;
+      case 2:
+        std::memcpy(to + 2 * dst, from + 2 * src, 2);
+        break;
+      case 4:
+        std::memcpy(to + 4 * dst, from + 4 * src, 4);
+        break;
+      default:
+        std::memcpy(to + bytes * dst, from + bytes * src, bytes);
     }
   });
 }
@@ -61,18 +68,19 @@ Tensor Pack(const Tensor& plain, const Layout& layout) {
   WEFT_CHECK(plain.dtype() != Dtype::kString, "strings have no layout");
   Tensor packed(plain.dtype(), {AllocElems(layout, plain.shape())});
   if (plain.elems() == 0) return packed;
-  MoveElems(SizeBytes(plain.dtype()), layout, plain.shape(),
-            [](int64_t a, int64_t b) { return std::pair(a, b); },
-            static_cast<const std::byte*>(plain.data()), static_cast<std::byte*>(packed.mutable_data()));
+  MoveElems(
+      SizeBytes(plain.dtype()), layout, plain.shape(),
+      [](int64_t a, int64_t b) { return std::pair(a, b); },
+      static_cast<const std::byte*>(plain.data()), static_cast<std::byte*>(packed.mutable_data()));
   return packed;
 }
 
 Tensor Unpack(const Tensor& packed, const Layout& layout, const Shape& shape) {
   Tensor plain(packed.dtype(), shape);
   if (plain.elems() == 0) return plain;
-  MoveElems(SizeBytes(plain.dtype()), layout, shape,
-            [](int64_t a, int64_t b) { return std::pair(b, a); },
-            static_cast<const std::byte*>(packed.data()), static_cast<std::byte*>(plain.mutable_data()));
+  MoveElems(
+      SizeBytes(plain.dtype()), layout, shape, [](int64_t a, int64_t b) { return std::pair(b, a); },
+      static_cast<const std::byte*>(packed.data()), static_cast<std::byte*>(plain.mutable_data()));
   return plain;
 }
 

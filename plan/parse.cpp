@@ -11,7 +11,8 @@
 namespace weft::plan {
 namespace {
 
-constexpr std::string_view kBufferKinds[] = {"input", "output", "weight", "arena", "bounded", "dynamic", "alias"};
+constexpr std::string_view kBufferKinds[] = {"input",   "output",  "weight", "arena",
+                                             "bounded", "dynamic", "alias"};
 
 class Parser {
  public:
@@ -57,7 +58,8 @@ class Parser {
   Result<int64_t> Count() {
     const Token at = lexer_.Peek();
     WEFT_TRY(int64_t n, lexer_.ExpectInt());
-    if (n < 0) return lexer_.ErrorAt(at, fmt::format("found {}, expected a number that is not negative", n));
+    if (n < 0)
+      return lexer_.ErrorAt(at, fmt::format("found {}, expected a number that is not negative", n));
     return n;
   }
 
@@ -118,8 +120,8 @@ class Parser {
     return {};
   }
 
-  // Operand lists come before the buffers they name are known, so names are resolved at the end. A bare
-  // underscore is an absent operand; a buffer of that name is quoted.
+  // Operand lists come before the buffers they name are known, so names are resolved at the end. A
+  // bare underscore is an absent operand; a buffer of that name is quoted.
   Result<std::vector<Token>> Names() {
     std::vector<Token> names;
     WEFT_TRY(lexer_.Expect("("));
@@ -184,10 +186,12 @@ class Parser {
       }
       WEFT_TRY(std::string name, lexer_.ExpectName());
       const auto it = extents_.find(name);
-      if (it == extents_.end()) return lexer_.Error(fmt::format("no extent is called {}", PrintString(name)));
+      if (it == extents_.end())
+        return lexer_.Error(fmt::format("no extent is called {}", PrintString(name)));
       shape.push_back(-1 - it->second);
     }
-    if (shape.size() > Layout::kMaxRank) return lexer_.Error(fmt::format("a rank of {}", shape.size()));
+    if (shape.size() > Layout::kMaxRank)
+      return lexer_.Error(fmt::format("a rank of {}", shape.size()));
     return shape;
   }
 
@@ -205,7 +209,8 @@ class Parser {
     WEFT_TRY(std::string kind, lexer_.ExpectName());
     size_t k = 0;
     while (k < std::size(kBufferKinds) && kBufferKinds[k] != kind) ++k;
-    if (k == std::size(kBufferKinds)) return lexer_.Error(fmt::format("unknown kind of buffer {}", PrintString(kind)));
+    if (k == std::size(kBufferKinds))
+      return lexer_.Error(fmt::format("unknown kind of buffer {}", PrintString(kind)));
     b.kind = static_cast<BufferKind>(k);
     int64_t blob_bytes = -1;
     WEFT_TRY(BufferPlace(b, blob_bytes));
@@ -213,12 +218,14 @@ class Parser {
     WEFT_TRY(int64_t first, Count());
     WEFT_TRY(lexer_.Expect(":"));
     WEFT_TRY(int64_t last, Count());
-    if (first > INT32_MAX || last > INT32_MAX) return lexer_.Error("a lifetime is longer than any plan");
+    if (first > INT32_MAX || last > INT32_MAX)
+      return lexer_.Error("a lifetime is longer than any plan");
     b.first_step = static_cast<int32_t>(first);
     b.last_step = static_cast<int32_t>(last);
     WEFT_TRY(b.bytes, BufferBytes(b));
     if (blob_bytes >= 0 && blob_bytes != b.bytes)
-      return lexer_.Error(fmt::format("a blob of {} bytes for {} of {}", blob_bytes, PrintString(b.name), b.bytes));
+      return lexer_.Error(
+          fmt::format("a blob of {} bytes for {} of {}", blob_bytes, PrintString(b.name), b.bytes));
     if (!buffers_.emplace(b.name, BufferId(s_.buffers.size())).second)
       return lexer_.Error(fmt::format("two buffers are called {}", PrintString(b.name)));
     s_.buffers.push_back(std::move(b));
@@ -235,7 +242,8 @@ class Parser {
       WEFT_TRY(lexer_.Expect("of"));
       WEFT_TRY(std::string name, lexer_.ExpectName());
       const auto it = buffers_.find(name);
-      if (it == buffers_.end()) return lexer_.Error(fmt::format("no earlier buffer is called {}", PrintString(name)));
+      if (it == buffers_.end())
+        return lexer_.Error(fmt::format("no earlier buffer is called {}", PrintString(name)));
       b.alias = it->second;
     }
     return {};
@@ -253,7 +261,8 @@ class Parser {
       WEFT_TRY(lexer_.Expect("kernel"));
       WEFT_TRY(std::string kernel, lexer_.ExpectName());
       const auto it = kernels_.find(kernel);
-      if (it == kernels_.end()) return lexer_.Error(fmt::format("no kernel is called {}", PrintString(kernel)));
+      if (it == kernels_.end())
+        return lexer_.Error(fmt::format("no kernel is called {}", PrintString(kernel)));
       step.kernel = it->second;
     }
     WEFT_TRY(auto inputs, Names());
@@ -301,7 +310,8 @@ class Parser {
 }  // namespace
 
 std::string KernelKey(const Kernel& kernel, Isa isa, std::string_view codegen) {
-  std::string needs = fmt::format("{} {} {}", static_cast<int>(isa), kernel.rank_scratch_bytes, kernel.team_scratch_bytes);
+  std::string needs = fmt::format("{} {} {}", static_cast<int>(isa), kernel.rank_scratch_bytes,
+                                  kernel.team_scratch_bytes);
   if (const auto& l = kernel.launch)
     needs += fmt::format(" {} {} {} {}", l->grid, l->block, l->shared_bytes, l->scratch_bytes);
   return Hasher().Add(kernel.loops).Add(needs).Add(codegen).Finish().Hex();

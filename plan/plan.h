@@ -1,8 +1,9 @@
 // Plan: everything an executor needs to run a network, as data. The last noun.
 //
-// A plan holds one specialization per set of input shapes it was built for; each is a list of steps over
-// one arena. Kernels are LoopNest text plus the key of their machine code in the user's cache: a plan
-// file holds no native code. Weights lie apart from the arena, each in the layout its consumers want.
+// A plan holds one specialization per set of input shapes it was built for; each is a list of steps
+// over one arena. Kernels are LoopNest text plus the key of their machine code in the user's cache:
+// a plan file holds no native code. Weights lie apart from the arena, each in the layout its
+// consumers want.
 //
 // Text form (`.plan`, what `inspect` prints):
 //
@@ -13,23 +14,25 @@
 //       buffer w1: f32[16, 1, 3, 3] layout "bcda" weight blob(3f9a…, 576 bytes) live 0:0
 //       buffer t0: f32[1, 16, 28, 28] arena at 0 live 0:2
 //       buffer t1: f32[1, 3136] alias of t0 live 1:2
-//       step own conv1_relu1 kernel conv1_relu1 (image, w1, b1) -> (t0) us 18.2 estimated nodes ("/conv1/Conv")
-//       step view flat (t0) -> (t1) us 0 estimated nodes ("/Flatten")
-//       step vendor fc1 (t1, fc1_w, fc1_b) -> (digit) us 4.1 measured nodes ("/fc1/Gemm")
+//       step own conv1_relu1 kernel conv1_relu1 (image, w1, b1) -> (t0) us 18.2 estimated nodes
+//       ("/conv1/Conv") step view flat (t0) -> (t1) us 0 estimated nodes ("/Flatten") step vendor
+//       fc1 (t1, fc1_w, fc1_b) -> (digit) us 4.1 measured nodes ("/fc1/Gemm")
 //         call onednn.matmul(…) -> (…) {…}
 //     } }
 //
 // A kernel for CUDA says how it is started instead of its scratch on a CPU:
 //
-//     kernel relu_51d0 key "77ab…" grid [13, 1, 1] block [256, 1, 1] shared 0 scratch 0 loops blob(…)
+//     kernel relu_51d0 key "77ab…" grid [13, 1, 1] block [256, 1, 1] shared 0 scratch 0 loops
+//     blob(…)
 //
 // Vendor and native steps of such a plan run on the host.
 //
-// Verify(): (1) ids and names, CUDA launches within what devices take, and symbols that C can spell; (2) every buffer that a step reads was written by an earlier step or is
-// an input or weight; (3) arena buffers lie inside the arena, 64-byte aligned, and two that are live at
-// once do not overlap unless one is an alias of the other; (4) byte sizes equal layout and shape; (5)
-// operand counts, types, shapes and layouts agree with the kernel's nest and the call; (6) outputs are
-// all produced; (7) extents come from the extent table when they aren't constant.
+// Verify(): (1) ids and names, CUDA launches within what devices take, and symbols that C can
+// spell; (2) every buffer that a step reads was written by an earlier step or is an input or
+// weight; (3) arena buffers lie inside the arena, 64-byte aligned, and two that are live at once do
+// not overlap unless one is an alias of the other; (4) byte sizes equal layout and shape; (5)
+// operand counts, types, shapes and layouts agree with the kernel's nest and the call; (6) outputs
+// are all produced; (7) extents come from the extent table when they aren't constant.
 #pragma once
 
 #include <array>
@@ -52,11 +55,12 @@ namespace weft::plan {
 using BufferId = Id<struct PlanBufferTag>;
 using KernelId = Id<struct PlanKernelTag>;
 
-// How a CUDA kernel is started. Extents along x, y, z: of the grid in blocks, of a block in threads.
+// How a CUDA kernel is started. Extents along x, y, z: of the grid in blocks, of a block in
+// threads.
 struct CudaLaunch {
   std::array<int64_t, 3> grid = {1, 1, 1}, block = {1, 1, 1};
-  int64_t shared_bytes = 0;        // static, of a block: its machine code asks for them itself
-  int64_t scratch_bytes = 0;       // of a block, in global memory: the kernel gets this times its blocks
+  int64_t shared_bytes = 0;   // static, of a block: its machine code asks for them itself
+  int64_t scratch_bytes = 0;  // of a block, in global memory: the kernel gets this times its blocks
   bool operator==(const CudaLaunch&) const = default;
 };
 // An error of code kLimit that says which extent no device of compute capability 8.0 to 10.0 takes.
@@ -64,42 +68,42 @@ Status CheckLaunch(const CudaLaunch& launch);
 // What C can spell: letters, digits and underscores.
 bool IsSymbol(std::string_view name);
 
-// A compiled kernel as data. `loops` is the nest's text: what to compile again when the cache misses,
-// what the interpreter runs, what `inspect` shows.
+// A compiled kernel as data. `loops` is the nest's text: what to compile again when the cache
+// misses, what the interpreter runs, what `inspect` shows.
 struct Kernel {
-  std::string name;                // the nest's, and the symbol in the machine code
+  std::string name;  // the nest's, and the symbol in the machine code
   std::string loops;
-  std::string key;                 // hex; names the machine code in the cache
+  std::string key;  // hex; names the machine code in the cache
   int64_t rank_scratch_bytes = 0, team_scratch_bytes = 0;  // CPU
-  std::optional<CudaLaunch> launch;  // CUDA, and there always
+  std::optional<CudaLaunch> launch;                        // CUDA, and there always
 };
 
 // kArena: planned; kBounded: planned at the maximum of its extents; kDynamic: from a pool when run.
 enum class BufferKind : uint8_t { kInput, kOutput, kWeight, kArena, kBounded, kDynamic, kAlias };
 
 struct Buffer {
-  std::string name;                // the graph value's, made unique if it is stored in several layouts
+  std::string name;  // the graph value's, made unique if it is stored in several layouts
   Dtype dtype = Dtype::kF32;
-  Shape shape;                     // an extent -1-k is entry k of the extent table
+  Shape shape;  // an extent -1-k is entry k of the extent table
   Layout layout;
   BufferKind kind = BufferKind::kArena;
-  int64_t offset = 0;              // kArena, kBounded: in the arena, in bytes
-  int64_t bytes = 0;               // layout padding included
+  int64_t offset = 0;                     // kArena, kBounded: in the arena, in bytes
+  int64_t bytes = 0;                      // layout padding included
   int32_t first_step = 0, last_step = 0;  // both included
-  std::string blob;                // kWeight: hex hash of the bytes in this layout
-  BufferId alias;                  // kAlias: same memory as this buffer
+  std::string blob;                       // kWeight: hex hash of the bytes in this layout
+  BufferId alias;                         // kAlias: same memory as this buffer
 };
 
 enum class StepKind : uint8_t { kOwn, kVendor, kNative, kView, kPlan };
-std::string_view StepKindName(StepKind kind);      // "own", …
+std::string_view StepKindName(StepKind kind);  // "own", …
 
 struct Step {
   StepKind kind = StepKind::kOwn;
-  std::string name;                // of the group
-  KernelId kernel;                 // kOwn
-  fallback::LibraryCall call;      // kVendor, kNative; operand values are buffer names
+  std::string name;            // of the group
+  KernelId kernel;             // kOwn
+  fallback::LibraryCall call;  // kVendor, kNative; operand values are buffer names
   std::vector<BufferId> inputs, outputs;
-  std::vector<std::string> params; // kOwn: extent table entries by name, in the kernel's order
+  std::vector<std::string> params;  // kOwn: extent table entries by name, in the kernel's order
   double us = 0;
   bool measured = false;
   std::vector<std::string> nodes;  // ONNX nodes it stands for
@@ -115,25 +119,25 @@ struct Specialization {
 
 struct Plan {
   std::string name;
-  std::string model_hash;          // of the Graph's text after import; provenance
+  std::string model_hash;                // of the Graph's text after import; provenance
   std::string weft, codegen, libraries;  // versions it was built with
-  bool measured = false;           // false: choices are estimates
+  bool measured = false;                 // false: choices are estimates
   Target target;
   std::vector<Kernel> kernels;
   std::vector<Specialization> specializations;
-  BlobStore blobs;                 // weights, nests' texts, tensors among the attributes of calls
+  BlobStore blobs;  // weights, nests' texts, tensors among the attributes of calls
 };
 
 // Bytes of a buffer by its layout and shape (unknown extents at 0); an error if they leave int64.
 Result<int64_t> BufferBytes(const Buffer& buffer);
-// The key under which a kernel's machine code is cached: everything that the code and what it may touch
-// depend on, and nothing else. A plan's own word is never taken for it: the executor computes it again
-// before it loads code, so that no plan can name the code of another nest.
+// The key under which a kernel's machine code is cached: everything that the code and what it may
+// touch depend on, and nothing else. A plan's own word is never taken for it: the executor computes
+// it again before it loads code, so that no plan can name the code of another nest.
 std::string KernelKey(const Kernel& kernel, Isa isa, std::string_view codegen);
 // A text as a tensor of bytes, to go into a blob store.
 Tensor TextBlob(std::string_view text);
 
-std::string Print(const Plan& plan);               // constants and nests are blobs
+std::string Print(const Plan& plan);  // constants and nests are blobs
 Result<Plan> ParsePlan(std::string_view text, const std::string& file, const BlobStore& blobs);
 Status Verify(const Plan& plan);
 bool Equal(const Plan& a, const Plan& b);

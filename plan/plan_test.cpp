@@ -17,10 +17,16 @@ namespace {
 
 // Two kernels over one arena buffer, a weight and a view: every kind of line but calls.
 Plan SmallPlan() {
-  Plan plan{.name = "small", .model_hash = "ab", .weft = "weft 0", .codegen = "none", .libraries = ""};
+  Plan plan{
+      .name = "small", .model_hash = "ab", .weft = "weft 0", .codegen = "none", .libraries = ""};
   plan.target.threads = 2;
-  plan.kernels = {{.name = "first", .loops = "loops first (a: in f32[2, 3], w: in f32[4] align 64, b: out f32[2, 3]) {\n}\n", .key = "00ff"},
-                  {.name = "second", .loops = "loops second (a: in f32[6], b: out f32[6]) for \"n {\" {\n}\n", .key = "00ff"}};
+  plan.kernels = {
+      {.name = "first",
+       .loops = "loops first (a: in f32[2, 3], w: in f32[4] align 64, b: out f32[2, 3]) {\n}\n",
+       .key = "00ff"},
+      {.name = "second",
+       .loops = "loops second (a: in f32[6], b: out f32[6]) for \"n {\" {\n}\n",
+       .key = "00ff"}};
   for (const Kernel& k : plan.kernels) plan.blobs.Put(TextBlob(k.loops));
   Tensor weight(Dtype::kF32, {4});
   for (int i = 0; i < 4; ++i) weight.mutable_as<float>()[i] = static_cast<float>(i);
@@ -32,16 +38,28 @@ Plan SmallPlan() {
     s.buffers.push_back(std::move(b));
     return BufferId(s.buffers.size() - 1);
   };
-  const BufferId in = add("in put", {2, 3}, BufferKind::kInput), w = add("w", {4}, BufferKind::kWeight);
+  const BufferId in = add("in put", {2, 3}, BufferKind::kInput),
+                 w = add("w", {4}, BufferKind::kWeight);
   s.buffers[w.index].blob = plan.blobs.Put(weight);
   const BufferId a = add("a", {2, 3}, BufferKind::kArena), b = add("b", {6}, BufferKind::kAlias);
   s.buffers[b.index].alias = a;
   const BufferId out = add("out", {6}, BufferKind::kOutput);
   s.inputs = {in};
   s.outputs = {out};
-  s.steps = {{.kind = StepKind::kOwn, .name = "one", .kernel = KernelId(0), .inputs = {in, w}, .outputs = {a}, .us = 1.5, .nodes = {"/a \"b\""}},
+  s.steps = {{.kind = StepKind::kOwn,
+              .name = "one",
+              .kernel = KernelId(0),
+              .inputs = {in, w},
+              .outputs = {a},
+              .us = 1.5,
+              .nodes = {"/a \"b\""}},
              {.kind = StepKind::kView, .name = "flat", .inputs = {a}, .outputs = {b}},
-             {.kind = StepKind::kOwn, .name = "two", .kernel = KernelId(1), .inputs = {b}, .outputs = {out}, .measured = true}};
+             {.kind = StepKind::kOwn,
+              .name = "two",
+              .kernel = KernelId(1),
+              .inputs = {b},
+              .outputs = {out},
+              .measured = true}};
   EXPECT_TRUE(PlanMemory(s).ok());
   plan.specializations.push_back(std::move(s));
   return plan;
@@ -112,7 +130,11 @@ TEST(Plan, VerifyFindsWrongStructure) {
   EXPECT_NE(broken([](Plan&, Specialization& s) { s.buffers[2].bytes += 4; }), "");
   EXPECT_NE(broken([](Plan&, Specialization& s) { s.buffers[1].blob = std::string(64, 'a'); }), "");
   EXPECT_NE(broken([](Plan&, Specialization& s) { s.buffers[3].alias = BufferId(4); }), "");
-  EXPECT_NE(broken([](Plan&, Specialization& s) { s.buffers[3].shape = {60}; s.buffers[3].bytes = 240; }), "");
+  EXPECT_NE(broken([](Plan&, Specialization& s) {
+              s.buffers[3].shape = {60};
+              s.buffers[3].bytes = 240;
+            }),
+            "");
   EXPECT_NE(broken([](Plan&, Specialization& s) { s.steps[0].kernel = KernelId(9); }), "");
   EXPECT_NE(broken([](Plan&, Specialization& s) { s.steps[0].inputs[0] = BufferId(77); }), "");
   EXPECT_NE(broken([](Plan&, Specialization& s) { s.steps[0].inputs[0] = BufferId(4); }), "");
@@ -124,19 +146,25 @@ TEST(Plan, VerifyFindsWrongStructure) {
   EXPECT_NE(broken([](Plan& p, Specialization&) { p.kernels[1].rank_scratch_bytes = -1; }), "");
   EXPECT_NE(broken([](Plan& p, Specialization&) { p.kernels[1].key = "../x"; }), "");
   EXPECT_NE(broken([](Plan& p, Specialization&) { p.kernels[1].key = ""; }), "");
-  EXPECT_NE(broken([](Plan& p, Specialization&) { p.kernels[1].loops = "loops system (a: in f32[6], b: out f32[6]) {}"; }), "");
+  EXPECT_NE(broken([](Plan& p, Specialization&) {
+              p.kernels[1].loops = "loops system (a: in f32[6], b: out f32[6]) {}";
+            }),
+            "");
   EXPECT_NE(broken([](Plan&, Specialization& s) { s.inputs.clear(); }), "");
   EXPECT_NE(broken([](Plan&, Specialization& s) { s.inputs.push_back(s.inputs[0]); }), "");
   EXPECT_NE(broken([](Plan&, Specialization& s) { s.outputs[0] = BufferId(2); }), "");
   EXPECT_NE(broken([](Plan&, Specialization& s) { s.extents = {"n", "n"}; }), "");
-  EXPECT_NE(broken([](Plan&, Specialization& s) { s.buffers[0].layout.row_pad_elems = INT64_MAX / 2; }), "");
+  EXPECT_NE(
+      broken([](Plan&, Specialization& s) { s.buffers[0].layout.row_pad_elems = INT64_MAX / 2; }),
+      "");
 }
 
 // The same steps, started as grids.
 Plan SmallCudaPlan() {
   Plan plan = SmallPlan();
   plan.target = *ParseTarget("cuda:sm_90");
-  plan.kernels[0].launch = {.grid = {3, 2, 1}, .block = {32, 1, 4}, .shared_bytes = 1040, .scratch_bytes = 64};
+  plan.kernels[0].launch = {
+      .grid = {3, 2, 1}, .block = {32, 1, 4}, .shared_bytes = 1040, .scratch_bytes = 64};
   plan.kernels[1].launch.emplace();
   return plan;
 }
@@ -144,8 +172,10 @@ Plan SmallCudaPlan() {
 TEST(Plan, CudaRoundTrips) {
   const Plan plan = SmallCudaPlan();
   ASSERT_TRUE(Verify(plan).ok()) << Verify(plan).ToString();
-  EXPECT_NE(Print(plan).find("kernel first key \"00ff\" grid [3, 2, 1] block [32, 1, 4] shared 1040 scratch 64"),
-            std::string::npos) << Print(plan);
+  EXPECT_NE(Print(plan).find(
+                "kernel first key \"00ff\" grid [3, 2, 1] block [32, 1, 4] shared 1040 scratch 64"),
+            std::string::npos)
+      << Print(plan);
   auto parsed = ParsePlan(Print(plan), "t", plan.blobs);
   ASSERT_TRUE(parsed.ok()) << parsed.status().ToString() << Print(plan);
   EXPECT_TRUE(Equal(plan, *parsed));
@@ -164,25 +194,32 @@ TEST(Plan, VerifyRefusesLaunchesThatNoDeviceTakes) {
     return status.ok() ? std::string() : status.what();
   };
   EXPECT_EQ(broken([](Plan&, Kernel&, CudaLaunch&) {}), "");
-  EXPECT_EQ(broken([](Plan&, Kernel&, CudaLaunch& l) { l.grid[0] = 0; }), "found a grid along x of 0, expected 1 to 2147483647");
+  EXPECT_EQ(broken([](Plan&, Kernel&, CudaLaunch& l) { l.grid[0] = 0; }),
+            "found a grid along x of 0, expected 1 to 2147483647");
   EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.grid = {INT64_MIN, 1, 1}; }), "");
   EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.grid[1] = 65536; }), "");
-  EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.grid = {INT32_MAX, 65535, 65535}; }), "");  // its scratch
+  EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.grid = {INT32_MAX, 65535, 65535}; }),
+            "");  // its scratch
   EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.block[0] = 0; }), "");
   EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.block[2] = 65; }), "");
-  EXPECT_EQ(broken([](Plan&, Kernel&, CudaLaunch& l) { l.block = {64, 32, 1}; }), "found threads of a block of 2048, expected 1 to 1024");
+  EXPECT_EQ(broken([](Plan&, Kernel&, CudaLaunch& l) { l.block = {64, 32, 1}; }),
+            "found threads of a block of 2048, expected 1 to 1024");
   EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.block = {INT64_MAX, INT64_MAX, 1}; }), "");
   EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.shared_bytes = (48 << 10) + 1; }), "");
   EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.shared_bytes = -1; }), "");
   EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.scratch_bytes = INT64_MAX; }), "");
   EXPECT_NE(broken([](Plan&, Kernel& k, CudaLaunch&) { k.launch.reset(); }), "");
   EXPECT_NE(broken([](Plan&, Kernel& k, CudaLaunch&) { k.rank_scratch_bytes = 64; }), "");
-  EXPECT_NE(broken([](Plan& p, Kernel&, CudaLaunch&) { p.target = *ParseTarget("cpu:x86-64-v3"); }), "");
+  EXPECT_NE(broken([](Plan& p, Kernel&, CudaLaunch&) { p.target = *ParseTarget("cpu:x86-64-v3"); }),
+            "");
   for (const std::string name : {"", "1st", "a b", "x() {} /*", "na\xc3\xafve"})
     EXPECT_NE(broken([&](Plan&, Kernel& k, CudaLaunch&) {
-      k.name = name;
-      k.loops = "loops " + PrintName(name) + " (a: in f32[2, 3], w: in f32[4], b: out f32[2, 3]) {\n}\n";
-    }), "") << name;
+                k.name = name;
+                k.loops = "loops " + PrintName(name) +
+                          " (a: in f32[2, 3], w: in f32[4], b: out f32[2, 3]) {\n}\n";
+              }),
+              "")
+        << name;
 }
 
 // A key is what machine code is trusted by, so all that a kernel may touch goes into it.
@@ -193,7 +230,8 @@ TEST(Plan, TheKeyOfAKernelCoversItsLaunch) {
     change(*other.launch);
     return KernelKey(other, Isa::kSm90, "nvrtc");
   };
-  std::set<std::string> keys = {KernelKey(kernel, Isa::kSm80, "nvrtc"), KernelKey(kernel, Isa::kSm90, "nvrtc 2")};
+  std::set<std::string> keys = {KernelKey(kernel, Isa::kSm80, "nvrtc"),
+                                KernelKey(kernel, Isa::kSm90, "nvrtc 2")};
   keys.insert(key([](CudaLaunch&) {}));
   keys.insert(key([](CudaLaunch& l) { l.grid = {2, 3, 1}; }));
   keys.insert(key([](CudaLaunch& l) { l.block = {1, 32, 4}; }));
@@ -234,7 +272,8 @@ TEST(Plan, AnUnderscoreIsAName) {
 TEST(Plan, VerifyFindsOverlapsOfWhatIsLiveAtOnce) {
   Plan plan = SmallPlan();
   Specialization& s = plan.specializations[0];
-  plan.kernels[0].loops = "loops first (a: in f32[2, 3], w: in f32[4], b: out f32[2, 3], c: out f32[2, 3]) {\n}\n";
+  plan.kernels[0].loops =
+      "loops first (a: in f32[2, 3], w: in f32[4], b: out f32[2, 3], c: out f32[2, 3]) {\n}\n";
   Buffer other = s.buffers[2];
   other.name = "other";
   s.buffers.push_back(other);
@@ -244,7 +283,8 @@ TEST(Plan, VerifyFindsOverlapsOfWhatIsLiveAtOnce) {
   EXPECT_TRUE(Verify(plan).ok()) << Verify(plan).ToString();
 }
 
-// Random lifetimes: nothing that is live at once overlaps, and the arena stays near the lower bound.
+// Random lifetimes: nothing that is live at once overlaps, and the arena stays near the lower
+// bound.
 TEST(PlanMemory, PlacesRandomLifetimesApart) {
   std::mt19937 random(1);
   for (int round = 0; round < 200; ++round) {
@@ -252,11 +292,14 @@ TEST(PlanMemory, PlacesRandomLifetimesApart) {
     const int steps = 1 + static_cast<int>(random() % 20);
     s.steps.resize(static_cast<size_t>(steps));
     for (int b = 0; b < 30; ++b) {
-      Buffer buffer{.name = std::to_string(b), .dtype = Dtype::kU8, .shape = {static_cast<int64_t>(random() % 1000)}};
+      Buffer buffer{.name = std::to_string(b),
+                    .dtype = Dtype::kU8,
+                    .shape = {static_cast<int64_t>(random() % 1000)}};
       buffer.layout = Layout::Plain(1);
       buffer.bytes = buffer.shape[0];
       s.buffers.push_back(buffer);
-      const size_t first = random() % s.steps.size(), last = first + random() % (s.steps.size() - first);
+      const size_t first = random() % s.steps.size(),
+                   last = first + random() % (s.steps.size() - first);
       s.steps[first].outputs.push_back(BufferId(static_cast<size_t>(b)));
       s.steps[last].inputs.push_back(BufferId(static_cast<size_t>(b)));
     }
@@ -264,7 +307,8 @@ TEST(PlanMemory, PlacesRandomLifetimesApart) {
     for (const Buffer& x : s.buffers)
       for (const Buffer& y : s.buffers) {
         if (&x == &y || x.first_step > y.last_step || y.first_step > x.last_step) continue;
-        EXPECT_TRUE(x.offset + x.bytes <= y.offset || y.offset + y.bytes <= x.offset || !x.bytes || !y.bytes);
+        EXPECT_TRUE(x.offset + x.bytes <= y.offset || y.offset + y.bytes <= x.offset || !x.bytes ||
+                    !y.bytes);
       }
     EXPECT_GE(s.arena_bytes, MaximumLiveBytes(s));
   }
@@ -275,7 +319,8 @@ TEST(Pack, UnpackIsItsInverse) {
     auto layout = ParseLayout(text);
     ASSERT_TRUE(layout.ok()) << layout.status().ToString();
     Tensor plain(Dtype::kF32, {3, 5, 2, 4});
-    for (int64_t i = 0; i < plain.elems(); ++i) plain.mutable_as<float>()[i] = static_cast<float>(i + 1);
+    for (int64_t i = 0; i < plain.elems(); ++i)
+      plain.mutable_as<float>()[i] = static_cast<float>(i + 1);
     const Tensor packed = Pack(plain, *layout);
     EXPECT_EQ(packed.elems(), AllocElems(*layout, plain.shape())) << text;
     EXPECT_TRUE(Unpack(packed, *layout, plain.shape()) == plain) << text;

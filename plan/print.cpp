@@ -7,56 +7,72 @@
 namespace weft::plan {
 namespace {
 
-constexpr std::string_view kBufferKinds[] = {"input", "output", "weight", "arena", "bounded", "dynamic", "alias"};
+constexpr std::string_view kBufferKinds[] = {"input",   "output",  "weight", "arena",
+                                             "bounded", "dynamic", "alias"};
 
 std::string PrintShape(const Specialization& s, const Shape& shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i) {
     if (i) text += ", ";
-    text += shape[i] >= 0 ? std::to_string(shape[i]) : PrintName(s.extents[static_cast<size_t>(-1 - shape[i])]);
+    text += shape[i] >= 0 ? std::to_string(shape[i])
+                          : PrintName(s.extents[static_cast<size_t>(-1 - shape[i])]);
   }
   return text + "]";
 }
 
 std::string PrintBuffer(const Specialization& s, const Buffer& b) {
-  std::string text = fmt::format("    buffer {}: {}{}", PrintName(b.name), DtypeName(b.dtype), PrintShape(s, b.shape));
+  std::string text = fmt::format("    buffer {}: {}{}", PrintName(b.name), DtypeName(b.dtype),
+                                 PrintShape(s, b.shape));
   if (!b.layout.IsPlain()) text += fmt::format(" layout {}", PrintString(weft::Print(b.layout)));
   text += fmt::format(" {}", kBufferKinds[static_cast<size_t>(b.kind)]);
   switch (b.kind) {
     case BufferKind::kArena:
-    case BufferKind::kBounded: text += fmt::format(" at {}", b.offset); break;
+    case BufferKind::kBounded:
+      text += fmt::format(" at {}", b.offset);
+      break;
     case BufferKind::kWeight:
       if (!b.blob.empty()) text += fmt::format(" blob({}, {} bytes)", PrintString(b.blob), b.bytes);
       break;
-    case BufferKind::kAlias: text += " of " + PrintName(s.buffers[b.alias.index].name); break;
+    case BufferKind::kAlias:
+      text += " of " + PrintName(s.buffers[b.alias.index].name);
+      break;
     case BufferKind::kInput:
     case BufferKind::kOutput:
-    case BufferKind::kDynamic: break;
+    case BufferKind::kDynamic:
+      break;
   }
   return text + fmt::format(" live {}:{}\n", b.first_step, b.last_step);
 }
 
 // An absent operand is `_`, so a buffer of that name is quoted.
-std::string OperandName(const std::string& name) { return name == "_" ? PrintString(name) : PrintName(name); }
+std::string OperandName(const std::string& name) {
+  return name == "_" ? PrintString(name) : PrintName(name);
+}
 
 std::string PrintOperands(const Specialization& s, const std::vector<BufferId>& ids) {
   std::string text = "(";
   for (size_t i = 0; i < ids.size(); ++i)
-    text += (i ? ", " : "") + (ids[i].valid() ? OperandName(s.buffers[ids[i].index].name) : std::string("_"));
+    text += (i ? ", " : "") +
+            (ids[i].valid() ? OperandName(s.buffers[ids[i].index].name) : std::string("_"));
   return text + ")";
 }
 
-std::string PrintStep(const Plan& plan, const Specialization& s, const Step& step, BlobStore& blobs) {
+std::string PrintStep(const Plan& plan, const Specialization& s, const Step& step,
+                      BlobStore& blobs) {
   std::string text = fmt::format("    step {} {}", StepKindName(step.kind), PrintName(step.name));
-  if (step.kind == StepKind::kOwn) text += fmt::format(" kernel {}", PrintName(plan.kernels[step.kernel.index].name));
+  if (step.kind == StepKind::kOwn)
+    text += fmt::format(" kernel {}", PrintName(plan.kernels[step.kernel.index].name));
   text += fmt::format(" {} -> {}", PrintOperands(s, step.inputs), PrintOperands(s, step.outputs));
   if (!step.params.empty()) {
     text += " params (";
-    for (size_t i = 0; i < step.params.size(); ++i) text += (i ? ", " : "") + PrintName(step.params[i]);
+    for (size_t i = 0; i < step.params.size(); ++i)
+      text += (i ? ", " : "") + PrintName(step.params[i]);
     text += ")";
   }
-  text += fmt::format(" us {} {} nodes (", PrintFloat(step.us), step.measured ? "measured" : "estimated");
-  for (size_t i = 0; i < step.nodes.size(); ++i) text += (i ? ", " : "") + PrintString(step.nodes[i]);
+  text += fmt::format(" us {} {} nodes (", PrintFloat(step.us),
+                      step.measured ? "measured" : "estimated");
+  for (size_t i = 0; i < step.nodes.size(); ++i)
+    text += (i ? ", " : "") + PrintString(step.nodes[i]);
   text += ")\n";
   if (step.kind == StepKind::kVendor || step.kind == StepKind::kNative)
     text += "      call " + fallback::Print(step.call, blobs);
@@ -65,8 +81,9 @@ std::string PrintStep(const Plan& plan, const Specialization& s, const Step& ste
 }
 
 std::string PrintSpecialization(const Plan& plan, const Specialization& s, BlobStore& blobs) {
-  std::string text = fmt::format("  specialization {} -> {} arena {} {{\n", PrintOperands(s, s.inputs),
-                                 PrintOperands(s, s.outputs), s.arena_bytes);
+  std::string text =
+      fmt::format("  specialization {} -> {} arena {} {{\n", PrintOperands(s, s.inputs),
+                  PrintOperands(s, s.outputs), s.arena_bytes);
   for (const std::string& e : s.extents) text += fmt::format("    extent {}\n", PrintName(e));
   for (const Buffer& b : s.buffers) text += PrintBuffer(s, b);
   for (const Step& step : s.steps) text += PrintStep(plan, s, step, blobs);
@@ -75,9 +92,12 @@ std::string PrintSpecialization(const Plan& plan, const Specialization& s, BlobS
 
 // What a kernel is started with.
 std::string PrintNeeds(const Kernel& k) {
-  if (!k.launch) return fmt::format("rank_scratch {} team_scratch {}", k.rank_scratch_bytes, k.team_scratch_bytes);
+  if (!k.launch)
+    return fmt::format("rank_scratch {} team_scratch {}", k.rank_scratch_bytes,
+                       k.team_scratch_bytes);
   return fmt::format("grid [{}] block [{}] shared {} scratch {}", fmt::join(k.launch->grid, ", "),
-                     fmt::join(k.launch->block, ", "), k.launch->shared_bytes, k.launch->scratch_bytes);
+                     fmt::join(k.launch->block, ", "), k.launch->shared_bytes,
+                     k.launch->scratch_bytes);
 }
 
 }  // namespace
@@ -89,13 +109,16 @@ std::string_view StepKindName(StepKind kind) {
 
 std::string Print(const Plan& plan) {
   BlobStore blobs;  // what calls put there is in plan.blobs already
-  std::string text = fmt::format("plan {} for {} {{\n", PrintName(plan.name), PrintString(weft::Print(plan.target)));
-  text += fmt::format("  model {}\n  versions {} {} {}\n  prices {}\n", PrintString(plan.model_hash),
-                      PrintString(plan.weft), PrintString(plan.codegen), PrintString(plan.libraries),
-                      plan.measured ? "measured" : "estimated");
+  std::string text = fmt::format("plan {} for {} {{\n", PrintName(plan.name),
+                                 PrintString(weft::Print(plan.target)));
+  text +=
+      fmt::format("  model {}\n  versions {} {} {}\n  prices {}\n", PrintString(plan.model_hash),
+                  PrintString(plan.weft), PrintString(plan.codegen), PrintString(plan.libraries),
+                  plan.measured ? "measured" : "estimated");
   for (const Kernel& k : plan.kernels)
-    text += fmt::format("  kernel {} key {} {} loops blob({}, {} bytes)\n", PrintName(k.name), PrintString(k.key),
-                        PrintNeeds(k), PrintString(Sha256(k.loops).Hex()), k.loops.size());
+    text += fmt::format("  kernel {} key {} {} loops blob({}, {} bytes)\n", PrintName(k.name),
+                        PrintString(k.key), PrintNeeds(k), PrintString(Sha256(k.loops).Hex()),
+                        k.loops.size());
   for (const Specialization& s : plan.specializations) text += PrintSpecialization(plan, s, blobs);
   return text + "}\n";
 }

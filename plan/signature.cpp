@@ -13,9 +13,12 @@ constexpr int64_t kOperandAlign = 64;  // what the executor gives every operand
 std::string_view Head(std::string_view text) {
   bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
-    if (in_string && text[i] == '\\') ++i;
-    else if (text[i] == '"') in_string = !in_string;
-    else if (text[i] == '{' && !in_string) return text.substr(0, i);
+    if (in_string && text[i] == '\\')
+      ++i;
+    else if (text[i] == '"')
+      in_string = !in_string;
+    else if (text[i] == '{' && !in_string)
+      return text.substr(0, i);
   }
   return text;
 }
@@ -58,7 +61,8 @@ class Reader {
       WEFT_TRY(int64_t extent, Extent());
       o.shape.push_back(extent);
     }
-    if (o.shape.size() > Layout::kMaxRank) return lexer_.Error(fmt::format("a rank of {}", o.shape.size()));
+    if (o.shape.size() > Layout::kMaxRank)
+      return lexer_.Error(fmt::format("a rank of {}", o.shape.size()));
     o.layout = Layout::Plain(o.shape.size());
     if (lexer_.Accept("layout")) {
       WEFT_TRY(std::string text, lexer_.ExpectString());
@@ -71,7 +75,8 @@ class Reader {
   // An integer, or -1 for an expression over parameters.
   Result<int64_t> Extent() {
     const Token& after = lexer_.Peek(1);
-    if (lexer_.Peek().kind == TokenKind::kInt && (after.text == "," || after.text == "]")) return lexer_.ExpectInt();
+    if (lexer_.Peek().kind == TokenKind::kInt && (after.text == "," || after.text == "]"))
+      return lexer_.ExpectInt();
     for (int depth = 0; depth > 0 || !(lexer_.Is(",") || lexer_.Is("]"));) {
       if (lexer_.AtEnd()) return lexer_.Error("found the end of the text, expected an extent");
       depth += lexer_.Is("(") - lexer_.Is(")");
@@ -84,7 +89,8 @@ class Reader {
     if (lexer_.Accept("align")) {
       WEFT_TRY(int64_t align, lexer_.ExpectInt());
       if (align > kOperandAlign)
-        return lexer_.Error(fmt::format("an alignment of {} bytes, operands get {}", align, kOperandAlign));
+        return lexer_.Error(
+            fmt::format("an alignment of {} bytes, operands get {}", align, kOperandAlign));
     }
     if (lexer_.Accept("fold")) WEFT_TRY(lexer_.ExpectShape());
     return {};

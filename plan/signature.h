@@ -1,7 +1,8 @@
 // What a kernel's nest says of its operands, read from the head of its text.
 //
-// Machine code trusts the sizes that its nest declares. A plan comes from anywhere, so Verify compares
-// each own step with the nest of its kernel before anything runs. Only the head of the text is read:
+// Machine code trusts the sizes that its nest declares. A plan comes from anywhere, so Verify
+// compares each own step with the nest of its kernel before anything runs. Only the head of the
+// text is read:
 //
 //   loops NAME <params> (x: in f32[1, 28, 28] layout "acb" align 64, y: out f32[…]) for … {
 #pragma once

@@ -1,5 +1,5 @@
-// weft._weft: what python/weft/__init__.py is made of. Checks and conversions that read better in Python
-// are there; here are calls without the interpreter's lock, and errors with their parts.
+// weft._weft: what python/weft/__init__.py is made of. Checks and conversions that read better in
+// Python are there; here are calls without the interpreter's lock, and errors with their parts.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
@@ -29,7 +29,8 @@ using Output = nb::ndarray<nb::c_contig, nb::device::cpu>;
 // Raises weft.Error, which has a Status's parts as attributes.
 [[noreturn]] void Raise(const Status& status) {
   const nb::object type = nb::module_::import_("weft").attr("Error");
-  const nb::object error = type(static_cast<int>(status.code()), status.what(), status.where(), status.hint(), status.ToString());
+  const nb::object error = type(static_cast<int>(status.code()), status.what(), status.where(),
+                                status.hint(), status.ToString());
   PyErr_SetObject(type.ptr(), error.ptr());
   throw nb::python_error();
 }
@@ -81,20 +82,25 @@ Loaded Build(const BuildRequest& request) {
   options.symbols = request.dims;
   options.budget_s = request.budget;
   using Force = partition::PartitionOptions::Force;
-  if (request.force == "own") options.partition.force = Force::kOwn;
-  else if (request.force == "vendor") options.partition.force = Force::kVendor;
-  else if (request.force) Raise(Usage("force: expected own or vendor"));
+  if (request.force == "own")
+    options.partition.force = Force::kOwn;
+  else if (request.force == "vendor")
+    options.partition.force = Force::kVendor;
+  else if (request.force)
+    Raise(Usage("force: expected own or vendor"));
   options.partition.vendor = !fallback::LibraryVersion(fallback::Library::kOnednn).empty();
   const auto cache = OpenCache(request.cache_dir);
   options.cache = cache ? &*cache : nullptr;
   std::unique_ptr<TuningDb> tuning;
   if (cache)
-    if (auto db = TuningDb::Open(cache->directory() + "/tuning.db"); db.ok()) tuning = *std::move(db);
+    if (auto db = TuningDb::Open(cache->directory() + "/tuning.db"); db.ok())
+      tuning = *std::move(db);
   options.tuning = tuning.get();
   return Unlocked([&]() -> Result<Loaded> {
     WEFT_TRY(driver::Built built, driver::Build(request.path, options));
     Loaded loaded;
-    WEFT_TRY(loaded.executor, driver::MakeExecutor(std::move(built.plan), options.cache, request.threads));
+    WEFT_TRY(loaded.executor,
+             driver::MakeExecutor(std::move(built.plan), options.cache, request.threads));
     return loaded;
   });
 }
@@ -104,7 +110,8 @@ Loaded Load(const std::string& path, int32_t threads, const std::optional<std::s
   return Unlocked([&]() -> Result<Loaded> {
     WEFT_TRY(plan::Plan plan, plan::ReadPlan(path));
     Loaded loaded;
-    WEFT_TRY(loaded.executor, driver::MakeExecutor(std::move(plan), cache ? &*cache : nullptr, threads));
+    WEFT_TRY(loaded.executor,
+             driver::MakeExecutor(std::move(plan), cache ? &*cache : nullptr, threads));
     return loaded;
   });
 }
@@ -122,7 +129,8 @@ nb::list Describe(const Loaded& loaded, size_t index, bool inputs) {
   nb::list list;
   for (plan::BufferId id : inputs ? s.inputs : s.outputs) {
     const plan::Buffer& b = s.buffers[id.index];
-    list.append(nb::make_tuple(b.name, std::string(DtypeName(b.dtype)), nb::tuple(nb::cast(b.shape))));
+    list.append(
+        nb::make_tuple(b.name, std::string(DtypeName(b.dtype)), nb::tuple(nb::cast(b.shape))));
   }
   return list;
 }
@@ -132,7 +140,8 @@ size_t Select(const Loaded& loaded, const std::vector<Shape>& shapes) {
 }
 
 // Arrays that Python has checked: type, shape, order.
-void Run(Loaded& loaded, size_t index, const std::vector<Input>& inputs, const std::vector<Output>& outputs) {
+void Run(Loaded& loaded, size_t index, const std::vector<Input>& inputs,
+         const std::vector<Output>& outputs) {
   std::vector<const void*> in;
   std::vector<void*> out;
   for (const Input& array : inputs) in.push_back(array.data());
@@ -153,19 +162,24 @@ NB_MODULE(_weft, m) {
       .def_prop_ro("name", [](const Loaded& l) { return l.plan().name; })
       .def_prop_ro("threads", [](const Loaded& l) { return l.executor->threads(); })
       .def_prop_ro("target", [](const Loaded& l) { return weft::Print(l.plan().target); })
-      .def_prop_ro("specializations", [](const Loaded& l) { return l.plan().specializations.size(); })
+      .def_prop_ro("specializations",
+                   [](const Loaded& l) { return l.plan().specializations.size(); })
       .def("describe", &Describe)
       .def("select", &Select)
       .def("run", &Run)
       .def("save", &Save)
       .def("cancel", [](Loaded& l) { l.executor->Cancel(); })
       .def("text", [](const Loaded& l) { return weft::plan::Print(l.plan()); });
-  m.def("build", [](std::string path, std::string target, int32_t threads,
-                    std::vector<std::pair<std::string, weft::Shape>> shapes, std::map<std::string, int64_t> dims,
-                    double budget, std::optional<std::string> force, std::optional<std::string> cache_dir) {
-    return Build({std::move(path), std::move(target), threads, std::move(shapes), std::move(dims), budget,
-                  std::move(force), std::move(cache_dir)});
-  }, nb::arg("path"), nb::arg("target"), nb::arg("threads"), nb::arg("shapes"), nb::arg("dims"), nb::arg("budget"),
-        nb::arg("force").none(), nb::arg("cache_dir").none());
+  m.def(
+      "build",
+      [](std::string path, std::string target, int32_t threads,
+         std::vector<std::pair<std::string, weft::Shape>> shapes,
+         std::map<std::string, int64_t> dims, double budget, std::optional<std::string> force,
+         std::optional<std::string> cache_dir) {
+        return Build({std::move(path), std::move(target), threads, std::move(shapes),
+                      std::move(dims), budget, std::move(force), std::move(cache_dir)});
+      },
+      nb::arg("path"), nb::arg("target"), nb::arg("threads"), nb::arg("shapes"), nb::arg("dims"),
+      nb::arg("budget"), nb::arg("force").none(), nb::arg("cache_dir").none());
   m.def("load", &Load, nb::arg("path"), nb::arg("threads"), nb::arg("cache_dir").none());
 }

@@ -11,8 +11,8 @@
 namespace weft::tc {
 
 struct InterpretOptions {
-  // Compute every float type in f64 and give f64 outputs: the reference for accuracy. Float inputs may
-  // then be given in f64, too.
+  // Compute every float type in f64 and give f64 outputs: the reference for accuracy. Float inputs
+  // may then be given in f64, too.
   bool widen = false;
   int64_t max_instances = int64_t{1} << 40;  // then Code::kLimit
   int64_t max_bytes = int64_t{1} << 35;      // of outputs and temporaries, then Code::kLimit

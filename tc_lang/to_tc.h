@@ -16,10 +16,10 @@
 namespace weft::tc {
 
 struct Alternative {
-  std::string name;                      // "direct"; unique within the node
+  std::string name;  // "direct"; unique within the node
   Program program;
-  // What the program's inputs and outputs are, in its order. Operands that the translator folded into
-  // literals (scales, axes, bounds) do not appear.
+  // What the program's inputs and outputs are, in its order. Operands that the translator folded
+  // into literals (scales, axes, bounds) do not appear.
   std::vector<graph::ValueId> inputs, outputs;
 };
 
@@ -28,8 +28,9 @@ struct Alternative {
 // symbolic outermost extents become params.
 Verdict<std::vector<Alternative>> ToTc(const graph::Graph& graph, graph::NodeId node);
 
-// The one def of a group: alternatives inlined in order, values between them temporaries, except those
-// in `kept`, which are outputs too. Inputs and outputs are in order of first use and of definition.
+// The one def of a group: alternatives inlined in order, values between them temporaries, except
+// those in `kept`, which are outputs too. Inputs and outputs are in order of first use and of
+// definition.
 struct Extracted {
   Program program;
   std::vector<graph::ValueId> inputs, outputs;

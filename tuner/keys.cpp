@@ -14,12 +14,14 @@ namespace {
 // Statements are named by their targets in a choice, so one map of tensor names serves both.
 std::string Canonical(polyhedral::Choice choice, const tc::Program& program) {
   std::map<std::string, std::string> places;
-  for (const tc::TensorDecl& tensor : program.tensors) places.emplace(tensor.name, fmt::format("t{}", places.size()));
+  for (const tc::TensorDecl& tensor : program.tensors)
+    places.emplace(tensor.name, fmt::format("t{}", places.size()));
   const auto rename = [&](std::string& name) {
     if (const auto it = places.find(name); it != places.end()) name = it->second;
   };
   choice.group = "f";
-  for (polyhedral::Cluster& cluster : choice.clusters) std::ranges::for_each(cluster.statements, rename);
+  for (polyhedral::Cluster& cluster : choice.clusters)
+    std::ranges::for_each(cluster.statements, rename);
   for (polyhedral::Pack& pack : choice.packs) rename(pack.tensor);
   return polyhedral::Print(choice);
 }
@@ -35,15 +37,23 @@ TuningKey KeyOf(const polyhedral::ScheduleRequest& request, const polyhedral::Ch
       const std::string& name = program[id].name;
       if (const auto it = request.layouts.find(name); it != request.layouts.end())
         what += fmt::format("operand {} {}\n", place, Print(it->second));
-      if (std::ranges::count(request.constants, name)) what += fmt::format("operand {} constant\n", place);
+      if (std::ranges::count(request.constants, name))
+        what += fmt::format("operand {} constant\n", place);
       ++place;
     }
-  return {.what = std::move(what), .choice = Canonical(choice, program), .target = Print(request.target),
-          .device = DeviceName(), .engine = codegen::CodegenIdentity()};
+  return {.what = std::move(what),
+          .choice = Canonical(choice, program),
+          .target = Print(request.target),
+          .device = DeviceName(),
+          .engine = codegen::CodegenIdentity()};
 }
 
-TuningKey KeyOf(const fallback::LibraryCall& call, fallback::Library library, const Target& target) {
-  return {.what = fallback::CanonicalText(call), .choice = "", .target = Print(target), .device = DeviceName(),
+TuningKey KeyOf(const fallback::LibraryCall& call, fallback::Library library,
+                const Target& target) {
+  return {.what = fallback::CanonicalText(call),
+          .choice = "",
+          .target = Print(target),
+          .device = DeviceName(),
           .engine = fallback::LibraryVersion(library)};
 }
 

@@ -27,7 +27,9 @@ double Median(std::vector<double>& values) {
   return *middle;
 }
 
-double SecondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double SecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 bool Settled(const std::vector<std::vector<double>>& samples) {
   for (std::vector<double> arm : samples) {
@@ -49,11 +51,15 @@ Summary Summarize(std::vector<double>& samples) {
   s.p90 = Quantile(samples, 0.9);
   s.p95 = Quantile(samples, 0.95);
   s.p99 = Quantile(samples, 0.99);
-  s.mean = std::accumulate(samples.begin(), samples.end(), 0.0) / static_cast<double>(samples.size());
-  // Ranks n/2 -+ 1.96 sqrt(n)/2 enclose the median with 95 % (normal approximation of the binomial).
+  s.mean =
+      std::accumulate(samples.begin(), samples.end(), 0.0) / static_cast<double>(samples.size());
+  // Ranks n/2 -+ 1.96 sqrt(n)/2 enclose the median with 95 % (normal approximation of the
+  // binomial).
   const auto n = static_cast<double>(samples.size());
   const double reach = 0.98 * std::sqrt(n);
-  const auto clamp = [&](double rank) { return samples[static_cast<size_t>(std::clamp(rank, 0.0, n - 1))]; };
+  const auto clamp = [&](double rank) {
+    return samples[static_cast<size_t>(std::clamp(rank, 0.0, n - 1))];
+  };
   s.low = clamp(std::floor(n / 2 - reach));
   s.high = clamp(std::ceil(n / 2 + reach));
   return s;
@@ -70,14 +76,16 @@ Arm TimedArm(std::string name, std::function<Status()> run, bool warm) {
           }};
 }
 
-Result<std::vector<std::vector<double>>> Interleave(std::span<const Arm> arms, const MeasureOptions& options) {
+Result<std::vector<std::vector<double>>> Interleave(std::span<const Arm> arms,
+                                                    const MeasureOptions& options) {
   std::vector<std::vector<double>> samples(arms.size());
   std::vector<size_t> order(arms.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::mt19937_64 random(options.seed);
   const auto begin = Clock::now();
   int64_t settled_at = 2 * kMinRounds;
-  for (int64_t round = -options.warmup; round < (options.runs ? options.runs : kMaxRounds); ++round) {
+  for (int64_t round = -options.warmup; round < (options.runs ? options.runs : kMaxRounds);
+       ++round) {
     // Fisher-Yates by hand: std::shuffle may differ between libraries.
     for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
     for (size_t arm : order) {

@@ -1,8 +1,8 @@
 // Timing that can be trusted: warm-up, arms interleaved in random order, medians with intervals.
 //
-// Machines drift: frequency, neighbours, page faults. So arms that are to be compared take turns in one
-// run, in a fresh random order each round, and a difference only counts outside the noise that an arm
-// shows against itself.
+// Machines drift: frequency, neighbours, page faults. So arms that are to be compared take turns in
+// one run, in a fresh random order each round, and a difference only counts outside the noise that
+// an arm shows against itself.
 #pragma once
 
 #include <atomic>
@@ -30,20 +30,22 @@ struct Arm {
   std::string name;
   std::function<Result<double>()> run;  // one turn; its microseconds
 };
-// A turn is one run. With `warm`, one that isn't counted goes before it, so that no arm pays for what
-// the arm before left in the caches.
+// A turn is one run. With `warm`, one that isn't counted goes before it, so that no arm pays for
+// what the arm before left in the caches.
 Arm TimedArm(std::string name, std::function<Status()> run, bool warm = false);
 
 struct MeasureOptions {
-  double seconds = 3;       // at most, for all arms together
-  int64_t runs = 0;         // exactly so many rounds; 0: until every interval is under 1 % or time is up
-  int64_t warmup = 3;       // rounds that are not counted
+  double seconds = 3;  // at most, for all arms together
+  int64_t runs = 0;    // exactly so many rounds; 0: until every interval is under 1 % or time is up
+  int64_t warmup = 3;  // rounds that are not counted
   uint64_t seed = 0;
-  const std::atomic<bool>* stop = nullptr;  // true: ends after the round that is going on; may be null
+  const std::atomic<bool>* stop =
+      nullptr;  // true: ends after the round that is going on; may be null
 };
 
 // Samples in microseconds, one list per arm, in the order of rounds.
-Result<std::vector<std::vector<double>>> Interleave(std::span<const Arm> arms, const MeasureOptions& options);
+Result<std::vector<std::vector<double>>> Interleave(std::span<const Arm> arms,
+                                                    const MeasureOptions& options);
 
 // Ratio of medians a/b with a 95 % interval by a seeded bootstrap over rounds.
 struct Ratio {

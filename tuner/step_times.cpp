@@ -37,7 +37,8 @@ class Bound {
   std::vector<void*> out_;
 };
 
-Result<std::vector<Bound>> BindAll(std::span<Contestant> contestants, std::span<const Tensor> inputs) {
+Result<std::vector<Bound>> BindAll(std::span<Contestant> contestants,
+                                   std::span<const Tensor> inputs) {
   std::vector<Bound> bound;
   for (Contestant& c : contestants) {
     WEFT_TRY(Bound b, Bound::Make(c, inputs));
@@ -46,13 +47,14 @@ Result<std::vector<Bound>> BindAll(std::span<Contestant> contestants, std::span<
   return bound;
 }
 
-// Enough for a median that can be trusted, as far as there is time. One round, which is the warm-up, tells
-// how long they take.
+// Enough for a median that can be trusted, as far as there is time. One round, which is the
+// warm-up, tells how long they take.
 Result<int64_t> AffordableRounds(std::span<const Arm> arms, const StepTimeOptions& options) {
   constexpr double kRounds = 40, kSeconds = 0.3;  // whichever is more
   const auto begin = Clock::now();
   WEFT_TRY(Interleave(arms, {.runs = 1, .warmup = 0, .seed = options.seed}));
-  const double round_s = std::max(std::chrono::duration<double>(Clock::now() - begin).count(), 1e-5);
+  const double round_s =
+      std::max(std::chrono::duration<double>(Clock::now() - begin).count(), 1e-5);
   const double affordable = std::max((options.seconds - round_s) / round_s, 0.0);
   return static_cast<int64_t>(std::min(affordable, std::max(kRounds, kSeconds / round_s)));
 }
@@ -82,17 +84,22 @@ Result<std::vector<std::vector<std::vector<double>>>> TimeSteps(std::span<Contes
   if (rounds < 1 || (options.stop && *options.stop)) return samples;
   for (auto& plan : samples)
     for (auto& step : plan) step.clear();
-  WEFT_TRY(Interleave(arms, {.runs = rounds, .warmup = 0, .seed = options.seed, .stop = options.stop}));
+  WEFT_TRY(
+      Interleave(arms, {.runs = rounds, .warmup = 0, .seed = options.seed, .stop = options.stop}));
   return samples;
 }
 
-Result<std::vector<std::vector<double>>> TimeRuns(std::span<Contestant> contestants, std::span<const Tensor> inputs,
+Result<std::vector<std::vector<double>>> TimeRuns(std::span<Contestant> contestants,
+                                                  std::span<const Tensor> inputs,
                                                   const StepTimeOptions& options) {
   WEFT_TRY(std::vector<Bound> bound, BindAll(contestants, inputs));
   std::vector<Arm> arms;
   for (Bound& b : bound) arms.push_back(TimedArm("", [&b] { return b.Run(); }, /*warm=*/true));
   WEFT_TRY(const int64_t rounds, AffordableRounds(arms, options));
-  return Interleave(arms, {.runs = std::max<int64_t>(rounds, 1), .warmup = 0, .seed = options.seed, .stop = options.stop});
+  return Interleave(arms, {.runs = std::max<int64_t>(rounds, 1),
+                           .warmup = 0,
+                           .seed = options.seed,
+                           .stop = options.stop});
 }
 
 }  // namespace weft::tuner

@@ -1,7 +1,7 @@
 // How long each step of several plans takes, in whole runs that take turns.
 //
-// In whole runs, because a step alone finds its operands in the cache and its neighbours' data gone; in
-// turns, because machines drift (see measure.h).
+// In whole runs, because a step alone finds its operands in the cache and its neighbours' data
+// gone; in turns, because machines drift (see measure.h).
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,8 @@ Result<std::vector<std::vector<std::vector<double>>>> TimeSteps(std::span<Contes
                                                                 const StepTimeOptions& options);
 
 // As one run each in turns, not step by step: [contestant][round].
-Result<std::vector<std::vector<double>>> TimeRuns(std::span<Contestant> contestants, std::span<const Tensor> inputs,
+Result<std::vector<std::vector<double>>> TimeRuns(std::span<Contestant> contestants,
+                                                  std::span<const Tensor> inputs,
                                                   const StepTimeOptions& options);
 
 }  // namespace weft::tuner

@@ -63,13 +63,16 @@ TEST(Team, EveryRankRunsOnce) {
     const auto team = Team::Create(size);
     ASSERT_TRUE(team.ok()) << team.status().ToString();
     EXPECT_EQ((*team)->size(), size);
-    // A team is whole when the machine has that many processors to spare; on a busy one it may take a
-    // while until that happens, so it is waited for, within reason.
+    // A team is whole when the machine has that many processors to spare; on a busy one it may take
+    // a while until that happens, so it is waited for, within reason.
     int complete = 0;
     for (int round = 0; round < 50 && complete == 0; ++round) complete = Exercise(**team, 200);
-    if (size == 1) EXPECT_EQ(complete, 200);
-    else if (size > std::thread::hardware_concurrency()) continue;
-    else if (complete == 0) GTEST_SKIP() << "the machine never had " << size << " processors to spare";
+    if (size == 1)
+      EXPECT_EQ(complete, 200);
+    else if (size > std::thread::hardware_concurrency())
+      continue;
+    else if (complete == 0)
+      GTEST_SKIP() << "the machine never had " << size << " processors to spare";
   }
 }
 

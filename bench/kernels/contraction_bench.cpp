@@ -1,7 +1,8 @@
 // Contractions through the whole path, comprehension to machine code as budget 0 would choose it,
 // against the peak of the machine's multipliers measured in the same run, in turns, on one thread.
 //
-//   contraction_bench [name [choice]]   with a name: that case alone, its nest printed; with a choice
+//   contraction_bench [name [choice]]   with a name: that case alone, its nest printed; with a
+//   choice
 //                                       in the text form: that instead of the first proposal
 #include <fmt/format.h>
 #include <immintrin.h>

@@ -13,7 +13,8 @@ namespace {
 constexpr int32_t kMaxDepth = 8;  // a TensorProto holds two levels
 
 Result<Tensor> Parse(const std::string& bytes) {
-  WEFT_TRY(CheckWire(std::as_bytes(std::span(bytes)), *onnx::TensorProto::descriptor(), {.max_depth = kMaxDepth}));
+  WEFT_TRY(CheckWire(std::as_bytes(std::span(bytes)), *onnx::TensorProto::descriptor(),
+                     {.max_depth = kMaxDepth}));
   onnx::TensorProto proto;
   if (!proto.ParseFromString(bytes)) return Invalid("the file is not an ONNX tensor");
   ExternalFiles none("");
@@ -28,7 +29,9 @@ Result<Tensor> ReadOnnxTensor(const std::string& path) {
     auto tensor = Parse(bytes);
     if (tensor.ok()) return tensor;
     const Status& s = tensor.status();
-    return Status(s.code(), s.what()).At(s.where().empty() ? path : path + ": " + s.where()).Try(s.hint());
+    return Status(s.code(), s.what())
+        .At(s.where().empty() ? path : path + ": " + s.where())
+        .Try(s.hint());
   } catch (const std::bad_alloc&) {
     return Limit("no memory for the tensor").At(path);
   }

@@ -56,7 +56,8 @@ inline onnx::NodeProto NodeP(const std::string& op, const Strings& inputs, const
   return node;
 }
 
-inline onnx::ValueInfoProto ValueP(const std::string& name, const std::vector<int64_t>& shape, int type = onnx::TensorProto::FLOAT) {
+inline onnx::ValueInfoProto ValueP(const std::string& name, const std::vector<int64_t>& shape,
+                                   int type = onnx::TensorProto::FLOAT) {
   onnx::ValueInfoProto value;
   value.set_name(name);
   auto* tensor = value.mutable_type()->mutable_tensor_type();
@@ -66,7 +67,8 @@ inline onnx::ValueInfoProto ValueP(const std::string& name, const std::vector<in
   return value;
 }
 
-inline onnx::TensorProto Floats(const std::string& name, const std::vector<int64_t>& shape, const std::vector<float>& values) {
+inline onnx::TensorProto Floats(const std::string& name, const std::vector<int64_t>& shape,
+                                const std::vector<float>& values) {
   onnx::TensorProto tensor;
   tensor.set_name(name);
   tensor.set_data_type(onnx::TensorProto::FLOAT);
@@ -95,10 +97,12 @@ inline onnx::ModelProto ModelOf(const std::vector<onnx::NodeProto>& nodes, int64
   return model;
 }
 
-inline Result<Graph> Imported(const std::string& bytes, const std::string& folder = "", const ImportLimits& limits = {}) {
+inline Result<Graph> Imported(const std::string& bytes, const std::string& folder = "",
+                              const ImportLimits& limits = {}) {
   return ImportOnnx(std::as_bytes(std::span(bytes)), "test", folder, limits);
 }
-inline Result<Graph> Imported(const onnx::ModelProto& model, const std::string& folder = "", const ImportLimits& limits = {}) {
+inline Result<Graph> Imported(const onnx::ModelProto& model, const std::string& folder = "",
+                              const ImportLimits& limits = {}) {
   return Imported(model.SerializeAsString(), folder, limits);
 }
 inline Graph Good(const onnx::ModelProto& model, const std::string& folder = "") {
@@ -108,7 +112,8 @@ inline Graph Good(const onnx::ModelProto& model, const std::string& folder = "")
   EXPECT_TRUE(Verify(*graph).ok()) << Verify(*graph).ToString();
   return *std::move(graph);
 }
-inline void ExpectRefused(const onnx::ModelProto& model, const std::string& part, const std::string& folder = "") {
+inline void ExpectRefused(const onnx::ModelProto& model, const std::string& part,
+                          const std::string& folder = "") {
   const auto graph = Imported(model, folder);
   ASSERT_FALSE(graph.ok()) << "accepted, expected: " << part;
   EXPECT_NE(graph.status().ToString().find(part), std::string::npos) << graph.status().ToString();

@@ -7,13 +7,13 @@
  *   weft_plan_run(plan, 0, inputs, outputs, NULL);
  *   weft_plan_free(plan);
  *
- * Link with -lweft_runtime. A plan holds no machine code: its kernels come from the code cache of the
- * machine, where `weft build` or a first `weft run` put them. Tensors are dense and row-major. A plan has
- * one specialization for each set of input shapes that it was built for, counted from 0.
+ * Link with -lweft_runtime. A plan holds no machine code: its kernels come from the code cache of
+ * the machine, where `weft build` or a first `weft run` put them. Tensors are dense and row-major.
+ * A plan has one specialization for each set of input shapes that it was built for, counted from 0.
  *
- * Calls on different plans are independent; runs of one plan take turns. No function throws, prints or
- * ends the process. Strings that are given stay valid as long as the plan, those of an error until the
- * next call in the same thread. */
+ * Calls on different plans are independent; runs of one plan take turns. No function throws, prints
+ * or ends the process. Strings that are given stay valid as long as the plan, those of an error
+ * until the next call in the same thread. */
 #ifndef WEFT_WEFT_H_
 #define WEFT_WEFT_H_
 
@@ -24,8 +24,8 @@
 extern "C" {
 #endif
 
-/* Grows when something here changes its meaning; what is added at the end of a struct does not count,
- * since each says its own size. */
+/* Grows when something here changes its meaning; what is added at the end of a struct does not
+ * count, since each says its own size. */
 #define WEFT_ABI_VERSION 1
 
 /* Equal to WEFT_ABI_VERSION of the header that the library was built with. */
@@ -79,34 +79,37 @@ typedef struct weft_tensor {
 } weft_tensor;
 
 typedef struct weft_options {
-  size_t struct_bytes;       /* sizeof(weft_options), set by the caller */
-  uint32_t threads;          /* 0: what the machine allows */
-  const char* cache_dir;     /* of machine code; NULL: WEFT_CACHE_DIR, else the user's cache */
+  size_t struct_bytes;   /* sizeof(weft_options), set by the caller */
+  uint32_t threads;      /* 0: what the machine allows */
+  const char* cache_dir; /* of machine code; NULL: WEFT_CACHE_DIR, else the user's cache */
 } weft_options;
 
 typedef struct weft_plan weft_plan;
 
 /* `options` may be NULL. On failure *plan is NULL. The bytes are copied. */
 weft_code weft_plan_load(const char* path, const weft_options* options, weft_plan** plan);
-weft_code weft_plan_load_bytes(const void* bytes, size_t count, const weft_options* options, weft_plan** plan);
+weft_code weft_plan_load_bytes(const void* bytes, size_t count, const weft_options* options,
+                               weft_plan** plan);
 void weft_plan_free(weft_plan* plan); /* NULL is allowed; not while it runs */
 
 size_t weft_plan_specializations(const weft_plan* plan);
 size_t weft_plan_inputs(const weft_plan* plan, size_t specialization);
 size_t weft_plan_outputs(const weft_plan* plan, size_t specialization);
-weft_code weft_plan_input(const weft_plan* plan, size_t specialization, size_t index, weft_tensor* tensor);
-weft_code weft_plan_output(const weft_plan* plan, size_t specialization, size_t index, weft_tensor* tensor);
+weft_code weft_plan_input(const weft_plan* plan, size_t specialization, size_t index,
+                          weft_tensor* tensor);
+weft_code weft_plan_output(const weft_plan* plan, size_t specialization, size_t index,
+                           weft_tensor* tensor);
 /* Of the arena that a run may be given. */
 size_t weft_plan_arena_bytes(const weft_plan* plan, size_t specialization);
 
-/* One pointer for each input and output, in the plan's order, each to as many bytes as its weft_tensor
- * says. Element alignment suffices; memory aligned to 64 bytes is not copied. `arena`: weft_plan_arena_bytes
- * of memory, aligned to 64 bytes, or NULL for the plan's own. Running again with the same pointers costs
- * least: they are bound once. */
-weft_code weft_plan_run(weft_plan* plan, size_t specialization, const void* const* inputs, void* const* outputs,
-                        void* arena);
-/* Ends the run that is going on, or else the next one, from any thread or a signal handler: it returns
- * WEFT_INTERRUPTED. */
+/* One pointer for each input and output, in the plan's order, each to as many bytes as its
+ * weft_tensor says. Element alignment suffices; memory aligned to 64 bytes is not copied. `arena`:
+ * weft_plan_arena_bytes of memory, aligned to 64 bytes, or NULL for the plan's own. Running again
+ * with the same pointers costs least: they are bound once. */
+weft_code weft_plan_run(weft_plan* plan, size_t specialization, const void* const* inputs,
+                        void* const* outputs, void* arena);
+/* Ends the run that is going on, or else the next one, from any thread or a signal handler: it
+ * returns WEFT_INTERRUPTED. */
 void weft_plan_cancel(weft_plan* plan);
 
 #ifdef __cplusplus

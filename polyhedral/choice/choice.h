@@ -1,23 +1,28 @@
-// Choice: the decisions of a schedule as data, so that they can be listed, stored, edited, replayed.
+// Choice: the decisions of a schedule as data, so that they can be listed, stored, edited,
+// replayed.
 //
-// A group is scheduled as a sequence of clusters. The statements of a cluster share an outer band of
-// axes, tiled or not; below it they follow one another, each with its own inner loops. Axes are named
-// after the indices of the cluster's anchor, its first contraction or else its last statement; an index
-// of another statement belongs to the axis that data flow aligns it with.
+// A group is scheduled as a sequence of clusters. The statements of a cluster share an outer band
+// of axes, tiled or not; below it they follow one another, each with its own inner loops. Axes are
+// named after the indices of the cluster's anchor, its first contraction or else its last
+// statement; an index of another statement belongs to the axis that data flow aligns it with.
 //
 // Text form (`.choices`), one group a line or wrapped at `|`:
 //
-//   conv1_relu1: cluster conv1 relu1 | order n h w k | tile w 6, k 16 | parallel n h | inner c r s w k
+//   conv1_relu1: cluster conv1 relu1 | order n h w k | tile w 6, k 16 | parallel n h | inner c r s
+//   w k
 //       | unroll w | vector k 8 | pack w1 badc | cluster pool1 | …
 //
 //   order     axes of the shared outer band, outermost first; the rest is inner
-//   tile      axis and size; an axis in `order` that is tiled appears there as its tile loop, and its
+//   tile      axis and size; an axis in `order` that is tiled appears there as its tile loop, and
+//   its
 //             points become inner. Several sizes for one axis: outermost first
 //   parallel  a prefix of `order`, split over the team as one collapsed range
-//   inner     order of the inner loops (of each statement, restricted to those it has); an axis with
+//   inner     order of the inner loops (of each statement, restricted to those it has); an axis
+//   with
 //             inner tile loops may stand several times: its loops in turn, the last all that remain
 //   unroll    inner axes expanded; vector: the inner axis along lanes, and how many lanes
-//   pack      a constant or scratch copy of an operand in another layout; constants are packed once,
+//   pack      a constant or scratch copy of an operand in another layout; constants are packed
+//   once,
 //             when the plan is built
 #pragma once
 
@@ -33,7 +38,7 @@ namespace weft::polyhedral {
 
 struct Tile {
   std::string axis;
-  std::vector<int64_t> sizes;      // outermost first
+  std::vector<int64_t> sizes;  // outermost first
   bool operator==(const Tile&) const = default;
 };
 
@@ -44,13 +49,14 @@ struct Pack {
 };
 
 struct Cluster {
-  std::vector<std::string> statements;  // by the name of their target, "softmax_max"; unique in the group
+  std::vector<std::string>
+      statements;  // by the name of their target, "softmax_max"; unique in the group
   std::vector<std::string> order;
   std::vector<Tile> tiles;
-  int32_t parallel = 0;                 // the first so many of `order`
+  int32_t parallel = 0;  // the first so many of `order`
   std::vector<std::string> inner;
   std::vector<std::string> unroll;
-  std::string vector_axis;              // empty: scalar code
+  std::string vector_axis;  // empty: scalar code
   int64_t vector_lanes = 0;
   bool operator==(const Cluster&) const = default;
 };

@@ -138,7 +138,8 @@ TEST(LoopNest, RefusesWhatBreaksARule) {
   EXPECT_NE(body("parallel i = 0:8 { y[i] = x[i + 1] }").find("not shown to lie"),
             std::string::npos);
   EXPECT_EQ(body("parallel i = 0:8 { y[i] = x[i + 1]{6 - i >= 0} }"), "ok");
-  EXPECT_EQ(body("parallel i = 0:8 { for r = 0:min(2, i + 1) { y[i] = x[floor((i - r)/2)] } }"), "ok");
+  EXPECT_EQ(body("parallel i = 0:8 { for r = 0:min(2, i + 1) { y[i] = x[floor((i - r)/2)] } }"),
+            "ok");
   EXPECT_NE(body("parallel i = 0:8 { for r = 0:min(2, i + 2) { y[i] = x[floor((i - r)/2)] } }")
                 .find("not shown to lie"),
             std::string::npos);

@@ -89,7 +89,8 @@ int64_t Ranges::LowerBound(const Affine& e, int& budget) const {
     const int64_t least = LowerBound(dividend, budget);
     if (least <= Of(dividend).lo || least == kMax) continue;
     const int64_t floor = rising ? FloorDiv(least, term.divisor) : FloorDiv(-least, term.divisor);
-    attempt(e - FloorDiv(*term.dividend, term.divisor) * term.coefficient + term.coefficient * floor);
+    attempt(e - FloorDiv(*term.dividend, term.divisor) * term.coefficient +
+            term.coefficient * floor);
   }
   for (size_t i = order_.size(); i-- > 0;) {
     const Var v = order_[i];

@@ -1,6 +1,6 @@
-// Plans from strangers. The first byte says what the rest is: a plan file, or the text of one with a few
-// blobs that it may name. Whatever parses and verifies must print as a text that reads back the same, and
-// a file must come back byte for byte.
+// Plans from strangers. The first byte says what the rest is: a plan file, or the text of one with
+// a few blobs that it may name. Whatever parses and verifies must print as a text that reads back
+// the same, and a file must come back byte for byte.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -39,7 +39,9 @@ void ReadFile(std::span<const std::byte> bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
-  if (data[0] == 'f') weft::plan::ReadFile(std::as_bytes(std::span(data + 1, size - 1)));
-  else weft::plan::ReadText({reinterpret_cast<const char*>(data + 1), size - 1});
+  if (data[0] == 'f')
+    weft::plan::ReadFile(std::as_bytes(std::span(data + 1, size - 1)));
+  else
+    weft::plan::ReadText({reinterpret_cast<const char*>(data + 1), size - 1});
   return 0;
 }
