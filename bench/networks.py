@@ -1,6 +1,6 @@
 """Whole networks: weft's measured plan beside its library-only and own-only plans, onnxruntime and OpenVINO.
 
-    ./dev bench networks [--threads 1 2] [--only NAME ...] [--seconds 20] [--save FILE.json]
+    ./dev bench networks [--threads 1 2] [--only NAME ...] [--seconds 20] [--save FILE.json] [--agreement]
 
 All arms of a row run in turns in one `weft compare`, on the same inputs; a figure is a ratio of medians with its 95 %
 interval. Machines differ from day to day, so ratios are what to read. Models are made or fetched on the first call.
@@ -27,6 +27,21 @@ NETWORKS = {
 }
 
 
+def images(*shapes):
+    return [['--shape', f'x={shape}'] for shape in shapes]
+
+
+AGREEMENT = (
+    ('ResNet-50', 'resnet50.onnx', (['--dim', 'batch=1'], ['--dim', 'batch=2'])),
+    ('MobileNetV2', 'mobilenetv2.onnx', (['--dim', 'batch=1'], ['--dim', 'batch=3'])),
+    ('BERT-base', 'bert_base.onnx', (['--dim', 'batch=1', '--dim', 'S=128'], ['--dim', 'batch=2', '--dim', 'S=31'])),
+    ('DLRM', 'dlrm.onnx', (['--dim', 'batch=8'], ['--dim', 'batch=1'])),
+    ('PP-OCR rec', 'ppocr_rec.onnx', images('1x3x48x320', '1x3x48x1280')),
+    ('PP-OCR det', 'ppocr_det.onnx', images('1x3x640x640', '1x3x224x352')),
+    ('PP-OCR cls', 'ppocr_cls.onnx', images('1x3x48x192', '4x3x48x192')),
+)
+
+
 def get_models():
     python = str(ROOT / '.venv' / 'bin' / 'python')
     if not (MODELS / 'bert_base.onnx').exists():
@@ -36,14 +51,29 @@ def get_models():
         subprocess.run([python, str(ROOT / 'models' / 'fetch_ppocr.py'), '--out', str(MODELS)], check=True)
 
 
-def compare(name, threads, seconds):
-    model, binding = NETWORKS[name]
-    command = ['weft', 'compare', str(MODELS / model), *binding, '--threads', str(threads), '--against', ','.join(ARMS),
-               '--duration', f'{seconds}s', '--json', '--quiet']
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ, WEFT_PEER_PYTHON=sys.executable))
+def compare(name, model, binding, arms, *options, env=()):
+    command = ['weft', 'compare', str(MODELS / model), *binding, '--against', ','.join(arms), *options, '--json', '--quiet']
+    env = {**os.environ, 'WEFT_PEER_PYTHON': sys.executable, **dict(env)}
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=env)
     if done.returncode not in (0, 1):
         sys.exit(f'{name}: {" ".join(command)} exits {done.returncode}: {done.stdout}')
     return json.loads(done.stdout)
+
+
+def agreement():
+    """Errors against double precision, of onnxruntime, the estimated plan, and own kernels with oneDNN out of reach."""
+    print('Largest error as a part of the output\'s scale, against double precision\n')
+    print('| network | shape | onnxruntime | weft | own kernels only |\n|---|---|---|---|---|')
+    for name, model, bindings in AGREEMENT:
+        for binding in bindings:
+            once = ['--runs', '1', '--warmup', '0', '--budget', '0']
+            both = compare(name, model, binding, ['onnxruntime'], *once)['accuracy']
+            own = compare(name, model, binding, ['reference'], *once, '--force', 'own', '--strict',
+                          env={'WEFT_ONEDNN': 'none'}.items())['accuracy']
+            errors = [both['onnxruntime'], both['weft'], own['weft']]
+            print(f'| {name} | {" ".join(binding[1::2])} | ' + ' | '.join(f'{e["max_rel"]:.1e}' for e in errors) + ' |', flush=True)
+            if not all(e['within'] for e in errors):
+                sys.exit(f'{name}: outside the tolerance')
 
 
 def main():
@@ -51,16 +81,19 @@ def main():
     parser.add_argument('--threads', type=int, nargs='+', default=[1, 2])
     parser.add_argument('--only', nargs='+', choices=NETWORKS, default=list(NETWORKS))
     parser.add_argument('--seconds', type=float, default=20)
+    parser.add_argument('--agreement', action='store_true', help='errors at two shapes each instead of speed')
     parser.add_argument('--save', help='everything that was measured, as JSON')
     args = parser.parse_args()
     get_models()
+    if args.agreement:
+        return agreement()
     print('Speed of weft against each arm (above 1: weft is faster), error as a part of the output\'s scale\n')
     print('| network | threads | weft ms | ' + ' | '.join(ARMS) + ' | error |')
     print('|---|---|---|' + '---|' * (len(ARMS) + 1))
     rows = []
     for name in args.only:
         for threads in args.threads:
-            result = compare(name, threads, args.seconds)
+            result = compare(name, *NETWORKS[name], ARMS, '--threads', str(threads), '--duration', f'{args.seconds}s')
             rows.append({'network': name, 'threads': threads, **result})
             ratios = [f'{mid:.2f} [{low:.2f}, {high:.2f}]' for low, mid, high in (result['speedup'][arm] for arm in ARMS)]
             print(f'| {name} | {threads} | {result["arms"][0]["p50_us"] / 1e3:.2f} | {" | ".join(ratios)} '

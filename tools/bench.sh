@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs bench/WHAT.py for WHAT in kernels, tc, networks, gpu (default: all but gpu) beside the peers, which live in a
+# Runs bench/WHAT.py for WHAT in kernels, networks (default: both) beside the peers, which live in a
 # virtual environment of their own and are installed on the first call.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -12,9 +12,9 @@ run() {
 what=${1:-}
 [[ $# -gt 0 ]] && shift
 case $what in
-  '') parts=(kernels tc networks) ;;
-  kernels | tc | networks | gpu) parts=("$what") ;;
-  *) echo "bench: '$what' is none of kernels, tc, networks, gpu" >&2; exit 2 ;;
+  '') parts=(kernels networks) ;;
+  kernels | networks) parts=("$what") ;;
+  *) echo "bench: '$what' is none of kernels, networks" >&2; exit 2 ;;
 esac
 
 stamp=.venv-peers/stamp
