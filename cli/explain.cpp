@@ -84,9 +84,7 @@ Status Run(const Flags& flags, const std::string& wanted) {
   WEFT_TRY(OpenSession(flags, session));
   WEFT_TRY(driver::Module module, driver::Open(flags.model, session.options));
   WEFT_TRY(driver::Advance(module, driver::Form::kGroups, session.options));
-  const auto name = [&](graph::NodeId n) {
-    return module.graph[n].name.empty() ? graph::ShortName(module.graph, n) : module.graph[n].name;
-  };
+  const auto name = [&](graph::NodeId n) { return graph::NodeName(module.graph, n); };
   Json json{{"schema", 1}, {"groups", Json::array()}, {"refused", Json::array()}};
   bool found = wanted.empty();
   for (const partition::Group& group : module.grouping.groups) {

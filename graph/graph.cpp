@@ -135,6 +135,10 @@ std::string Describe(const Graph& graph, NodeId id) {
   return fmt::format("node {} ({})", id.index, op);
 }
 
+std::string NodeName(const Graph& graph, NodeId id) {
+  return graph[id].name.empty() ? ShortName(graph, id) : graph[id].name;
+}
+
 std::string ShortName(const Graph& graph, NodeId id) {
   constexpr size_t kMax = 48;
   const Node& node = graph[id];

@@ -141,6 +141,8 @@ ValueId FindValue(const Graph& graph, std::string_view name);
 std::vector<std::vector<NodeId>> Consumers(const Graph& graph);  // by value, each in node order
 // "node "/conv1/Conv" (Conv)", or by its first output when it has no name: for messages.
 std::string Describe(const Graph& graph, NodeId node);
+// The ONNX name of a node, or ShortName where it has none.
+std::string NodeName(const Graph& graph, NodeId node);
 // A short identifier ([a-z0-9_]+) for a node, unique if the caller keeps a set; names kernels.
 std::string ShortName(const Graph& graph, NodeId node);
 

@@ -41,6 +41,8 @@ TEST(Graph, Names) {
   EXPECT_EQ(Describe(g, NodeId(2)), "node of \"u\" (com.x::Foo)");
   EXPECT_EQ(ShortName(g, NodeId(0)), "a_relu_1");
   EXPECT_EQ(ShortName(g, NodeId(1)), "y");
+  EXPECT_EQ(NodeName(g, NodeId(0)), "/a/Relu.1");
+  EXPECT_EQ(NodeName(g, NodeId(1)), "y");
 }
 
 TEST(Graph, OperatorsAreSortedAndKnown) {

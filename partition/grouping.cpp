@@ -15,7 +15,7 @@ using graph::ValueId;
 
 constexpr std::string_view kNames[] = {"own", "vendor", "native", "view"};
 
-std::string NodeName(const graph::Graph& graph, NodeId node) {
+std::string NodeKey(const graph::Graph& graph, NodeId node) {
   for (ValueId v : graph[node].outputs)
     if (v.valid()) return graph[v].name;
   return "";
@@ -27,7 +27,7 @@ std::string PrintGroup(const Group& group, const graph::Graph& graph) {
   text += " {";
   for (size_t i = 0; i < group.members.size(); ++i) {
     const Member& m = group.members[i];
-    text += (i ? ", " : "") + PrintName(NodeName(graph, m.node));
+    text += (i ? ", " : "") + PrintName(NodeKey(graph, m.node));
     if (!m.alternative.empty()) text += ": " + PrintName(m.alternative);
   }
   text +=
@@ -45,7 +45,7 @@ std::string PrintGroup(const Group& group, const graph::Graph& graph) {
 class Parser {
  public:
   Parser(Lexer lexer, const graph::Graph& graph) : lexer_(std::move(lexer)), graph_(graph) {
-    for (size_t i = 0; i < graph.nodes.size(); ++i) nodes_[NodeName(graph, NodeId(i))] = NodeId(i);
+    for (size_t i = 0; i < graph.nodes.size(); ++i) nodes_[NodeKey(graph, NodeId(i))] = NodeId(i);
     for (size_t i = 0; i < graph.values.size(); ++i) values_[graph.values[i].name] = ValueId(i);
   }
 
@@ -179,7 +179,7 @@ std::string Print(const Grouping& grouping, const graph::Graph& graph) {
   for (const Refused& r : grouping.refused) {
     text += "  refused {";
     for (size_t i = 0; i < r.nodes.size(); ++i)
-      text += (i ? ", " : "") + PrintName(NodeName(graph, r.nodes[i]));
+      text += (i ? ", " : "") + PrintName(NodeKey(graph, r.nodes[i]));
     text += fmt::format("}}: {} {}\n", ReasonName(r.refusal.reason), PrintString(r.refusal.detail));
   }
   return text + "}\n";
