@@ -102,7 +102,8 @@ class Assembler {
 
   Status AddStep(const Group& group) {
     plan::Step step{.name = group.name, .us = group.us, .measured = group.measured};
-    for (const partition::Member& m : group.members) step.nodes.push_back(graph_[m.node].name);
+    for (const partition::Member& m : group.members)
+      step.nodes.push_back(graph::NodeName(graph_, m.node));
     switch (group.implementation) {
       case Implementation::kOwn:
         WEFT_TRY(FillOwn(group, step));
@@ -117,8 +118,24 @@ class Assembler {
         WEFT_TRY(FillView(group, step));
         break;
     }
+    if (step.kind != plan::StepKind::kView && step.params.empty()) FillWork(group, step);
     spec().steps.push_back(std::move(step));
     return {};
+  }
+
+  // By the first alternative of each node, which is its definition: whoever does the step, and
+  // however, it is the same work.
+  void FillWork(const Group& group, plan::Step& step) {
+    for (const partition::Member& m : group.members) {
+      const auto& alternatives = module_.comprehensions.of[m.node.index];
+      if (alternatives.empty()) continue;
+      if (__builtin_add_overflow(step.flops, tc::Flops(alternatives[0].program), &step.flops))
+        step.flops = INT64_MAX;
+    }
+    std::set<BufferId> operands(step.inputs.begin(), step.inputs.end());
+    operands.insert(step.outputs.begin(), step.outputs.end());
+    for (BufferId id : operands)
+      if (id.valid()) step.bytes += spec().buffers[id.index].bytes;
   }
 
   Status FillOwn(const Group& group, plan::Step& step) {

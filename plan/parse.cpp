@@ -277,6 +277,11 @@ class Parser {
     WEFT_TRY(lexer_.Expect("us"));
     WEFT_TRY(step.us, lexer_.ExpectFloat());
     WEFT_TRY(Measured(step.measured));
+    if (lexer_.Accept("flops")) {
+      WEFT_TRY(step.flops, Count());
+      WEFT_TRY(lexer_.Expect("bytes"));
+      WEFT_TRY(step.bytes, Count());
+    }
     WEFT_TRY(StepNodes(step));
     if (step.kind == StepKind::kVendor || step.kind == StepKind::kNative) {
       WEFT_TRY(lexer_.Expect("call"));

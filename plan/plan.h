@@ -14,9 +14,11 @@
 //       buffer w1: f32[16, 1, 3, 3] layout "bcda" weight blob(3f9a…, 576 bytes) live 0:0
 //       buffer t0: f32[1, 16, 28, 28] arena at 0 live 0:2
 //       buffer t1: f32[1, 3136] alias of t0 live 1:2
-//       step own conv1_relu1 kernel conv1_relu1 (image, w1, b1) -> (t0) us 18.2 estimated nodes
-//       ("/conv1/Conv") step view flat (t0) -> (t1) us 0 estimated nodes ("/Flatten") step vendor
-//       fc1 (t1, fc1_w, fc1_b) -> (digit) us 4.1 measured nodes ("/fc1/Gemm")
+//       step own conv1_relu1 kernel conv1_relu1 (image, w1, b1) -> (t0) us 18.2 estimated flops
+//       238336
+//           bytes 66496 nodes ("/conv1/Conv")
+//       step view flat (t0) -> (t1) us 0.0 estimated nodes ("/Flatten")
+//       step vendor fc1 (t1, fc1_w, fc1_b) -> (digit) us 4.1 measured nodes ("/fc1/Gemm")
 //         call onednn.matmul(…) -> (…) {…}
 //     } }
 //
@@ -106,6 +108,9 @@ struct Step {
   std::vector<std::string> params;  // kOwn: extent table entries by name, in the kernel's order
   double us = 0;
   bool measured = false;
+  // What it does at least: operations of its nodes as they are defined, and its operands, each read
+  // or written once. Both 0 for a view, and where sizes are only known when it runs.
+  int64_t flops = 0, bytes = 0;
   std::vector<std::string> nodes;  // ONNX nodes it stands for
 };
 

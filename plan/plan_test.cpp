@@ -52,6 +52,8 @@ Plan SmallPlan() {
               .inputs = {in, w},
               .outputs = {a},
               .us = 1.5,
+              .flops = 12,
+              .bytes = 64,
               .nodes = {"/a \"b\""}},
              {.kind = StepKind::kView, .name = "flat", .inputs = {a}, .outputs = {b}},
              {.kind = StepKind::kOwn,
@@ -72,6 +74,19 @@ TEST(Plan, RoundTrips) {
   ASSERT_TRUE(parsed.ok()) << parsed.status().ToString() << Print(plan);
   EXPECT_TRUE(Equal(plan, *parsed));
   EXPECT_EQ(Print(plan), Print(*parsed));
+}
+
+// Texts from before steps said what they do read as if they said nothing.
+TEST(Plan, WhatAStepDoesMayBeAbsent) {
+  std::string text = Print(SmallPlan());
+  const std::string_view said = " flops 12 bytes 64";
+  ASSERT_NE(text.find(said), text.npos) << text;
+  text.erase(text.find(said), said.size());
+  auto parsed = ParsePlan(text, "t", SmallPlan().blobs);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().ToString();
+  EXPECT_EQ(parsed->specializations[0].steps[0].flops, 0);
+  EXPECT_EQ(parsed->specializations[0].steps[0].bytes, 0);
+  EXPECT_EQ(Print(*parsed), text);
 }
 
 TEST(Plan, FileRoundTripsToTheSameBytes) {
@@ -141,6 +156,8 @@ TEST(Plan, VerifyFindsWrongStructure) {
   EXPECT_NE(broken([](Plan&, Specialization& s) { s.steps[2].outputs[0] = BufferId(0); }), "");
   EXPECT_NE(broken([](Plan&, Specialization& s) { s.steps[1].outputs[0] = BufferId(4); }), "");
   EXPECT_NE(broken([](Plan&, Specialization& s) { s.steps.pop_back(); }), "");
+  EXPECT_NE(broken([](Plan&, Specialization& s) { s.steps[0].flops = -1; }), "");
+  EXPECT_NE(broken([](Plan&, Specialization& s) { s.steps[0].bytes = -1; }), "");
   EXPECT_NE(broken([](Plan&, Specialization& s) { s.buffers[2].last_step = 0; }), "");
   EXPECT_NE(broken([](Plan& p, Specialization&) { p.kernels[1].name = "first"; }), "");
   EXPECT_NE(broken([](Plan& p, Specialization&) { p.kernels[1].rank_scratch_bytes = -1; }), "");

@@ -69,8 +69,9 @@ std::string PrintStep(const Plan& plan, const Specialization& s, const Step& ste
       text += (i ? ", " : "") + PrintName(step.params[i]);
     text += ")";
   }
-  text += fmt::format(" us {} {} nodes (", PrintFloat(step.us),
-                      step.measured ? "measured" : "estimated");
+  text += fmt::format(" us {} {}", PrintFloat(step.us), step.measured ? "measured" : "estimated");
+  if (step.flops || step.bytes) text += fmt::format(" flops {} bytes {}", step.flops, step.bytes);
+  text += " nodes (";
   for (size_t i = 0; i < step.nodes.size(); ++i)
     text += (i ? ", " : "") + PrintString(step.nodes[i]);
   text += ")\n";

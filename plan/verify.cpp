@@ -182,6 +182,9 @@ class Verifier {
     if (step.kind == StepKind::kOwn &&
         (!step.kernel.valid() || step.kernel.index >= std::ssize(plan_.kernels)))
       return Invalid("a kernel that is not in the plan");
+    if (step.flops < 0 || step.bytes < 0)
+      return Invalid(fmt::format("found {} flops and {} bytes, expected none below 0", step.flops,
+                                 step.bytes));
     if (is_call) {
       WEFT_TRY(fallback::Verify(step.call));
       WEFT_TRY(CallOperands(step.call.inputs, step.inputs));
