@@ -9,6 +9,7 @@
 #include "codegen/cuda/nvrtc.h"
 #include "executor/cuda_driver.h"
 #include "fallback/execute.h"
+#include "tuner/peaks.h"
 
 namespace weft::cli {
 namespace {
@@ -66,6 +67,7 @@ Status Run(const Flags& flags) {
   WEFT_TRY(Target host, HostTarget());
   const std::string onednn = fallback::LibraryVersion(fallback::Library::kOnednn);
   const Cuda cuda = FindCuda();
+  const tuner::Peaks peaks = tuner::MeasurePeaks(host.threads);
   if (flags.json) {
     PrintJson({{"schema", 1},
                {"devices",
@@ -74,7 +76,9 @@ Status Run(const Flags& flags) {
                   {"threads", host.threads},
                   {"l1_bytes", host.l1_bytes},
                   {"l2_bytes", host.l2_bytes},
-                  {"l3_bytes", host.l3_bytes}}}},
+                  {"l3_bytes", host.l3_bytes},
+                  {"peak_flops_per_s", peaks.flops_per_s},
+                  {"peak_bytes_per_s", peaks.bytes_per_s}}}},
                {"cuda", CudaJson(cuda)},
                {"libraries", {{"onednn", onednn}}}});
     return {};
@@ -82,6 +86,8 @@ Status Run(const Flags& flags) {
   fmt::print("{}  {}\n", weft::Print(host), DeviceName());
   fmt::print("  L1 {} KiB, L2 {} KiB a core, L3 {} KiB\n", host.l1_bytes >> 10, host.l2_bytes >> 10,
              host.l3_bytes >> 10);
+  fmt::print("  measured peaks: {:.1f} Gflop/s, {:.1f} GB/s\n", peaks.flops_per_s / 1e9,
+             peaks.bytes_per_s / 1e9);
   fmt::print("  {}\n", onednn.empty() ? "oneDNN: not found" : onednn);
   PrintCuda(cuda);
   return {};
