@@ -2,14 +2,19 @@
 
 #include "base/file.h"
 #include "cli/interrupt.h"
+#include "cli/kernels.h"
 #include "cli/subject.h"
 #include "cli/verbs.h"
 #include "tuner/measure.h"
+#include "tuner/peaks.h"
 
 namespace weft::cli {
 namespace {
 
-Json KernelRows(const Subject& subject, const std::vector<double>& step_us) {
+Json OrNull(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+Json KernelRows(const Subject& subject, const std::vector<double>& step_us,
+                const std::optional<tuner::Peaks>& peaks) {
   Json rows = Json::array();
   for (size_t i = 0; i < subject.spec().steps.size(); ++i) {
     const plan::Step& step = subject.spec().steps[i];
@@ -17,22 +22,23 @@ Json KernelRows(const Subject& subject, const std::vector<double>& step_us) {
                     {"kind", plan::StepKindName(step.kind)},
                     {"library", step.kind == plan::StepKind::kVendor ? step.call.op : ""},
                     {"nodes", step.nodes},
-                    {"us", step_us[i]}});
+                    {"us", step_us[i]},
+                    {"flops", step.flops},
+                    {"bytes", step.bytes},
+                    {"efficiency", OrNull(EfficiencyOf(step, step_us[i], peaks))}});
   }
   return rows;
 }
 
-Result<std::vector<double>> StepMedians(BoundRun& run, size_t steps) {
-  constexpr int kRuns = 9;
-  std::vector<std::vector<double>> samples(steps);
-  for (int r = 0; r < kRuns; ++r) {
-    std::vector<executor::StepTime> times;
-    WEFT_TRY(run(&times));
-    for (size_t i = 0; i < steps; ++i) samples[i].push_back(times[i].us);
+void PrintKernels(const Subject& subject, const std::vector<double>& step_us,
+                  const std::optional<tuner::Peaks>& peaks) {
+  for (size_t i = 0; i < subject.spec().steps.size(); ++i) {
+    const plan::Step& step = subject.spec().steps[i];
+    const auto efficiency = EfficiencyOf(step, step_us[i], peaks);
+    fmt::print("{:>10.1f} us {:>5}  {:<6} {}\n", step_us[i],
+               efficiency ? fmt::format("{:.0f} %", 100 * *efficiency) : "",
+               plan::StepKindName(step.kind), step.name);
   }
-  std::vector<double> medians;
-  for (auto& s : samples) medians.push_back(tuner::Summarize(s).p50);
-  return medians;
 }
 
 // One line a run, in the order of the runs.
@@ -57,7 +63,10 @@ Status Run(const Flags& flags, const std::string& samples_file) {
   WEFT_TRY(auto samples, tuner::Interleave(std::span(&arm, 1), options));
   if (!samples_file.empty()) WEFT_TRY(WriteSamples(samples_file, samples[0]));
   const tuner::Summary s = tuner::Summarize(samples[0]);
-  WEFT_TRY(auto steps, StepMedians(run, subject.spec().steps.size()));
+  WEFT_TRY(const auto steps, StepMedians(run));
+  std::optional<tuner::Peaks> peaks;
+  if (subject.executor->plan().target.kind == TargetKind::kCpu)
+    peaks = tuner::MeasurePeaks(static_cast<int32_t>(subject.executor->threads()));
   int64_t weight_bytes = 0;
   for (const plan::Buffer& b : subject.spec().buffers)
     if (b.kind == plan::BufferKind::kWeight) weight_bytes += b.bytes;
@@ -79,14 +88,12 @@ Status Run(const Flags& flags, const std::string& samples_file) {
            {"mean", s.mean}}},
          {"ci95_us", {s.low, s.high}},
          {"throughput_per_s", s.p50 > 0 ? 1e6 / s.p50 : 0},
-         {"kernels", KernelRows(subject, steps)},
+         {"kernels", KernelRows(subject, steps, peaks)},
          {"memory", {{"arena_bytes", subject.spec().arena_bytes}, {"weight_bytes", weight_bytes}}},
          {"env", EnvironmentJson(flags, static_cast<int32_t>(subject.executor->threads()))}});
     return {};
   }
-  for (size_t i = 0; i < steps.size(); ++i)
-    fmt::print("{:>10.1f} us  {:<6} {}\n", steps[i],
-               plan::StepKindName(subject.spec().steps[i].kind), subject.spec().steps[i].name);
+  PrintKernels(subject, steps, peaks);
   fmt::print("p50 {:.1f} us [{:.1f}, {:.1f}], p95 {:.1f}, min {:.1f}, {} runs, {} threads\n", s.p50,
              s.low, s.high, s.p95, s.min, s.samples, subject.executor->threads());
   return {};

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "cli/kernels.h"
 #include "cli/peer.h"
 #include "cli/subject.h"
 #include "cli/verbs.h"
@@ -114,6 +115,17 @@ Status Measure(const Flags& flags, std::vector<ArmState>& arms) {
   return {};
 }
 
+// Of the arms whose steps are ours to time; the first is weft's.
+Result<Json> KernelRows(std::vector<ArmState>& arms) {
+  std::vector<ArmSteps> timed;
+  for (ArmState& arm : arms) {
+    if (arm.peer) continue;
+    WEFT_TRY(auto us, StepMedians(*arm.run));
+    timed.push_back({arm.name, &arm.subject->spec(), std::move(us)});
+  }
+  return JoinedRows(timed);
+}
+
 Status Run(const Flags& flags, const CompareFlags& compare) {
   Session session;
   WEFT_TRY(OpenSession(flags, session));
@@ -136,11 +148,12 @@ Status Run(const Flags& flags, const CompareFlags& compare) {
   WEFT_TRY(auto reference, expected.empty() ? Reference(flags, session, *arms[0].subject, inputs)
                                             : AllOf(std::move(expected)));
   WEFT_TRY(Measure(flags, arms));
+  WEFT_TRY(Json kernels, KernelRows(arms));
 
   Json json{
       {"schema", 1},
       {"arms", Json::array()},
-      {"kernels", Json::array()},
+      {"kernels", std::move(kernels)},
       {"speedup", Json::object()},
       {"accuracy", Json::object()},
       {"env", EnvironmentJson(flags, static_cast<int32_t>(arms[0].subject->executor->threads()))}};

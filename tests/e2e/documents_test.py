@@ -29,7 +29,11 @@ def test_bench(weft, digits_plan):
     assert said['latency_us']['min'] <= said['latency_us']['p50'] <= said['latency_us']['p99']
     assert said['memory'].keys() == {'arena_bytes', 'weight_bytes'}
     for kernel in said['kernels']:
-        assert {'name', 'kind', 'library', 'nodes', 'us'} <= kernel.keys() and kernel['kind'] in STEPS
+        assert kernel.keys() == {'name', 'kind', 'library', 'nodes', 'us', 'flops', 'bytes', 'efficiency'}
+        if kernel['kind'] == 'view':
+            assert (kernel['flops'], kernel['bytes'], kernel['efficiency']) == (0, 0, None)
+        else:
+            assert kernel['kind'] in STEPS and kernel['bytes'] > 0 and kernel['efficiency'] > 0
 
 
 def test_samples(weft, digits_plan):
@@ -47,6 +51,23 @@ def test_compare(weft):
     assert 0 < low <= middle <= high
     assert said['accuracy'].keys() == {'weft', 'unfused'}
     assert all(a.keys() == {'max_abs', 'max_rel', 'max_ulp', 'within'} and a['within'] for a in said['accuracy'].values())
+
+
+def test_compare_joins_kernels(weft, digits_plan):
+    said = weft.json('compare', DIGITS, *ONE, '--against', f'unfused,{digits_plan}', '--runs', '3')
+    steps = [step['name'] for step in weft.json('inspect', digits_plan)['specializations'][0]['steps']]
+    assert sorted(name for row in said['kernels'] for name in row['name'].split(' + ')) == sorted(steps)
+    assert all(row['arms'].keys() == {'weft', 'unfused', str(digits_plan)} for row in said['kernels'])
+    assert all(us >= 0 for row in said['kernels'] for us in row['arms'].values())
+
+
+def test_nodes_without_names_are_called_by_their_outputs(weft):
+    helper = pytest.importorskip('onnx.helper', reason='onnx is not installed')
+    import onnx
+    value = lambda name: helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2, 3])
+    graph = helper.make_graph([helper.make_node('Relu', ['x'], ['The.Y'])], 'g', [value('x')], [value('The.Y')])
+    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid('', 17)]), weft.folder / 'm.onnx')
+    assert weft.json('bench', 'm.onnx', '--runs', '1', '--budget', '0')['kernels'][0]['nodes'] == ['the_y']
 
 
 def test_compare_says_no(weft):
@@ -73,6 +94,7 @@ def test_inspect_verify_devices(weft, digits_plan):
     assert weft('inspect', digits_plan).startswith('plan digits')
     assert weft.json('verify', digits_plan)['valid'] is True
     devices = weft.json('devices')
+    assert devices['devices'][0]['peak_flops_per_s'] > 0 and devices['devices'][0]['peak_bytes_per_s'] > 0
     assert devices['devices'][0]['threads'] >= 1 and 'onednn' in devices['libraries']
     assert weft('--version').startswith('weft ')
 
