@@ -205,12 +205,48 @@ Status Builder::Matmul() {
   WEFT_TRY(Attributes(attr_));
   const memory::desc bias = Has("bias") ? In("bias").Desc() : memory::desc();
   const memory::desc src = In("src").Desc(), dst = output_.Desc();
+  if (InnerProduct(src, dst)) return {};
   const dnnl::matmul::primitive_desc desc =
       Has("bias") ? dnnl::matmul::primitive_desc(Engine(), src, Weights(), bias, dst, attr_)
                   : dnnl::matmul::primitive_desc(Engine(), src, Weights(), dst, attr_);
   built_.primitive = dnnl::matmul(desc);
   Finish(desc);
   return {};
+}
+
+// The product by constant weights as an inner product, whose weights are packed once: the library's
+// matmul reads them as they lie, each of their rows on a page of its own when they are wide, at
+// half the speed (128x768x3072 on AVX2, oneDNN 3.2: 39 against 76 GF/s; 128x768x768: 74 against
+// 66). False, with nothing changed, where that does not apply.
+bool Builder::InnerProduct(const memory::desc& src, const memory::desc& dst) {
+  constexpr memory::dim kWide = 1024, kLeastRows = 16;
+  const CallOperand& operand = call_.inputs[Index("weights")];
+  const memory::dims& dims = output_.dims;
+  if (!operand.constant || !operand.any_layout || dims.size() != 2 || dims[0] < kLeastRows ||
+      dims[1] < kWide)
+    return false;
+  const View weights = In("weights");
+  Swap(In("weights"), 0, 1);
+  using Desc = dnnl::inner_product_forward::primitive_desc;
+  const auto infer = prop_kind::forward_inference;
+  constexpr bool kMayFail = true;
+  const memory::desc w = Weights();
+  View bias;
+  if (Has("bias")) {
+    bias = In("bias");
+    MergeFirst(In("bias"), 2);
+  }
+  const Desc desc = Has("bias")
+                        ? Desc(Engine(), infer, src, w, In("bias").Desc(), dst, attr_, kMayFail)
+                        : Desc(Engine(), infer, src, w, dst, attr_, kMayFail);
+  if (desc && std::string_view(desc.impl_info_str()).starts_with("brgemm")) {
+    built_.primitive = dnnl::inner_product_forward(desc);
+    Finish(desc);
+    return true;
+  }
+  In("weights") = weights;
+  if (Has("bias")) In("bias") = bias;
+  return false;
 }
 
 Status Builder::Pooling() {

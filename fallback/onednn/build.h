@@ -46,6 +46,7 @@ class Builder {
   Status Convolution();
   Status Deconvolution();
   Status Matmul();
+  bool InnerProduct(const dnnl::memory::desc& src, const dnnl::memory::desc& dst);
   Status Pooling();
   Status Softmax();
   Status LayerNorm();

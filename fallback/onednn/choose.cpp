@@ -64,7 +64,8 @@ Result<Built> BuildKnown(LibraryCall call) {
 // 0: made for this machine; 1: a detour, such as a product of matrices; 2: loops for any layout.
 int Slowness(const std::string& implementation) {
   if (implementation.find("ref:") != std::string::npos) return 2;
-  const bool detour = implementation.find("gemm:") != std::string::npos ||
+  const bool detour = implementation.starts_with("gemm:") ||
+                      implementation.starts_with("x64:gemm:") ||
                       implementation.find("simple") != std::string::npos;
   return detour ? 1 : 0;
 }

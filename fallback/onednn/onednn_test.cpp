@@ -314,6 +314,22 @@ TEST(Onednn, Multiplies) {
       "y: f32[2, 4, 3, 3] abcd) {trans_b = 1}");
 }
 
+// Where an inner product stands in, with everything that a matmul may have.
+TEST(Onednn, MultipliesByWideWeights) {
+  SKIP_IF_ABSENT();
+  for (const char* trans : {"0", "1"}) {
+    ExpectRight(fmt::format(
+        "onednn.matmul(src = x: f32[2, 10, 7] abc, weights = w: f32[{}] any const, bias = b: "
+        "f32[1030] a const, post1 = r: f32[2, 10, 1030] abc, post2 = s: f32[1030] a const) -> "
+        "(dst = y: f32[2, 10, 1030] abc) "
+        "{{trans_a = 0, trans_b = {}, post = [gelu_erf, binary_add, binary_mul]}}",
+        *trans == '0' ? "7, 1030" : "1030, 7", trans));
+  }
+  ExpectRight(
+      "onednn.matmul(src = x: f32[6, 17] ab, weights = w: f32[6, 1024] any const) -> (dst = y: "
+      "f32[17, 1024] ab) {trans_a = 1, trans_b = 0}");
+}
+
 TEST(Onednn, PoolsAndMaps) {
   SKIP_IF_ABSENT();
   for (const char* how : {"max", "avg_include_padding", "avg_exclude_padding"}) {
