@@ -270,11 +270,14 @@ void Progress(const Flags& flags, const std::string& text) {
   if (!flags.quiet) fmt::print(stderr, "{}\n", text);
 }
 
+std::string ToText(const Json& json) {
+  return json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
 void PrintJson(const Json& json) {
   static bool is_printed = false;
   if (std::exchange(is_printed, true)) return;
-  // Bytes that are no UTF-8 are replaced: whatever a model calls its nodes, this is valid JSON.
-  fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+  fmt::print("{}", ToText(json));
 }
 
 Json EnvironmentJson(const Flags& flags, int32_t threads) {

@@ -97,6 +97,8 @@ Json StepCounts(const plan::Specialization& specialization);
 // A plan file begins with its magic; everything else is taken for a model.
 bool IsPlanFile(const std::string& path);
 void Progress(const Flags& flags, const std::string& text);  // stderr, unless --quiet
+// Bytes that are no UTF-8 are replaced: whatever a model calls its nodes, this is valid JSON.
+std::string ToText(const Json& json);
 // One document on stdout: the first one counts, so that an error after a report adds nothing.
 void PrintJson(const Json& json);
 Json EnvironmentJson(const Flags& flags, int32_t threads);

@@ -14,13 +14,6 @@ constexpr double kWantedWidth = 0.01;
 constexpr int64_t kMinRounds = 10, kMaxRounds = 100'000;
 constexpr int kResamples = 400;
 
-double Quantile(const std::vector<double>& sorted, double q) {
-  const double at = q * static_cast<double>(sorted.size() - 1);
-  const auto i = static_cast<size_t>(at);
-  const double part = at - static_cast<double>(i);
-  return i + 1 < sorted.size() ? sorted[i] * (1 - part) + sorted[i + 1] * part : sorted[i];
-}
-
 double Median(std::vector<double>& values) {
   const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -40,6 +33,13 @@ bool Settled(const std::vector<std::vector<double>>& samples) {
 }
 
 }  // namespace
+
+double Quantile(const std::vector<double>& sorted, double q) {
+  const double at = q * static_cast<double>(sorted.size() - 1);
+  const auto i = static_cast<size_t>(at);
+  const double part = at - static_cast<double>(i);
+  return i + 1 < sorted.size() ? sorted[i] * (1 - part) + sorted[i + 1] * part : sorted[i];
+}
 
 Summary Summarize(std::vector<double>& samples) {
   Summary s;

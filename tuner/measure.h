@@ -26,6 +26,9 @@ struct Summary {
 // `samples` is sorted in place; empty gives zeros.
 Summary Summarize(std::vector<double>& samples_us);
 
+// Between the two nearest samples, which are sorted and not empty; 0 <= q <= 1.
+double Quantile(const std::vector<double>& sorted, double q);
+
 struct Arm {
   std::string name;
   std::function<Result<double>()> run;  // one turn; its microseconds

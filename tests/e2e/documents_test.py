@@ -1,4 +1,6 @@
 """Every verb's --json document has the keys that scripts read."""
+import json
+
 import pytest
 from tool import DIGITS
 
@@ -41,6 +43,21 @@ def test_samples(weft, digits_plan):
     lines = (weft.folder / 's.csv').read_text().splitlines()
     assert lines[0] == 'run,us' and len(lines) == 1 + said['runs'] == 6
     assert min(float(line.split(',')[1]) for line in lines[1:]) == pytest.approx(said['latency_us']['min'], abs=1e-2)
+
+
+def test_percentile(weft, digits_plan):
+    latency = weft.json('bench', digits_plan, '--runs', '9', '--percentile', '99.5')['latency_us']
+    assert latency['p99'] <= latency['p99.5']
+    assert ', p100 ' in weft('bench', digits_plan, '--runs', '3', '--percentile', '100')
+    weft('bench', digits_plan, '--percentile', '101', code=2)
+
+
+def test_trace(weft, digits_plan):
+    kernels = weft.json('bench', digits_plan, '--runs', '3', '--trace', 't.json')['kernels']
+    events = json.loads((weft.folder / 't.json').read_text())['traceEvents']
+    assert [(e['name'], e['cat'], e['dur'], e['ph']) for e in events] == [
+        (k['name'], k['kind'], k['us'], 'X') for k in kernels]
+    assert all(b['ts'] == pytest.approx(a['ts'] + a['dur']) for a, b in zip(events, events[1:]))
 
 
 def test_compare(weft):
