@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
-#include <set>
+#include <map>
+#include <optional>
 
 #include "cli/verbs.h"
 #include "driver/pipeline.h"
@@ -14,17 +15,19 @@ namespace {
 
 struct Finding {
   std::string node, op, domain, reason, hint;
+  std::optional<int64_t> opset;  // absent in a domain that only a function of the model imports
 };
 
 // What no comprehension, library or native kernel does.
-std::vector<Finding> FindUnsupported(const driver::Module& module) {
+std::vector<Finding> FindUnsupported(const driver::Module& module,
+                                     const std::map<std::string, int64_t>& opsets) {
   std::vector<Finding> findings;
   for (size_t i = 0; i < module.graph.nodes.size(); ++i) {
     const graph::Node& node = module.graph.nodes[i];
     if (!module.comprehensions.of[i].empty() || fallback::HasNative(graph::OpName(node.op)))
       continue;
     const auto& refusal = module.comprehensions.refusals[i];
-    Finding f{.node = node.name,
+    Finding f{.node = graph::NodeName(module.graph, graph::NodeId(i)),
               .op = node.op_name,
               .domain = node.domain,
               .reason = refusal
@@ -33,6 +36,7 @@ std::vector<Finding> FindUnsupported(const driver::Module& module) {
     f.hint = node.op == graph::Op::kUnknown
                  ? "replace the operator, or export the model with standard ones"
                  : "give all input shapes with --shape, or export with another opset";
+    if (const auto it = opsets.find(node.domain); it != opsets.end()) f.opset = it->second;
     findings.push_back(std::move(f));
   }
   return findings;
@@ -43,7 +47,8 @@ Status Run(const Flags& flags) {
   WEFT_TRY(OpenSession(flags, session));
   WEFT_TRY(driver::Module module, driver::Open(flags.model, session.options));
   WEFT_TRY(driver::MakeComprehensions(module, session.options));
-  const auto findings = FindUnsupported(module);
+  WEFT_TRY(const auto opsets, driver::Opsets(flags.model));
+  const auto findings = FindUnsupported(module, opsets);
   if (flags.json) {
     Json json{{"schema", 1},
               {"supported", findings.empty()},
@@ -53,14 +58,14 @@ Status Run(const Flags& flags) {
       json["unsupported"].push_back({{"node", f.node},
                                      {"op", f.op},
                                      {"domain", f.domain},
-                                     {"opset", 28},
+                                     {"opset", f.opset ? Json(*f.opset) : Json(nullptr)},
                                      {"reason", f.reason},
                                      {"try", f.hint}});
     PrintJson(json);
   } else {
     for (const Finding& f : findings)
-      fmt::print("{} ({}{}{}): {}; try: {}\n", f.node, f.domain, f.domain.empty() ? "" : ".", f.op,
-                 f.reason, f.hint);
+      fmt::print("{} ({}{}{}{}): {}; try: {}\n", f.node, f.domain, f.domain.empty() ? "" : ".",
+                 f.op, f.opset ? fmt::format(", opset {}", *f.opset) : "", f.reason, f.hint);
     fmt::print("{}: {} nodes, {} cannot be built\n", flags.model, module.graph.nodes.size(),
                findings.size());
   }

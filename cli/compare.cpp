@@ -66,6 +66,9 @@ Result<ArmState> OpenPeer(const std::string& name, const Flags& flags, const Sub
   if (IsPlanFile(flags.model))
     return Unsupported(fmt::format("a plan can't be given to {}", name))
         .Try("compare the model instead");
+  if (flags.model == "-")
+    return Unsupported(fmt::format("standard input can't be given to {}", name))
+        .Try("write the model to a file");
   std::vector<Peer::Named> named;
   for (size_t i = 0; i < inputs.size(); ++i) named.emplace_back(InputsOf(own)[i].name, inputs[i]);
   ArmState arm{.name = name};

@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 
 #include <fstream>
-#include <iostream>
-#include <iterator>
 
 #include "cli/interrupt.h"
 #include "cli/verbs.h"
@@ -39,8 +37,7 @@ Result<driver::Module> ReadModule(const Flags& flags, const OptFlags& opt,
   if (!from)
     return Usage(fmt::format(
         "--from {}: expected graph, tc, groups, choices, sched, loops, call or plan", opt.from));
-  WEFT_TRY(std::string text, flags.model == "-" ? Result<std::string>(std::string(
-                                                      std::istreambuf_iterator<char>(std::cin), {}))
+  WEFT_TRY(std::string text, flags.model == "-" ? Result<std::string>(driver::StandardInput())
                                                 : ReadFile(flags.model));
   WEFT_TRY(BlobStore blobs, BlobStore::Load(flags.model + ".blobs"));
   if (!text.starts_with("=== ")) {

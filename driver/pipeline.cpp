@@ -1,7 +1,13 @@
 #include "driver/pipeline.h"
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <iostream>
+#include <span>
 #include <utility>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "driver/stages.h"
 #include "graph/infer.h"
@@ -25,6 +31,10 @@ constexpr Stage kStages[] = {
     {Form::kPlan, MakePlan},
 };
 
+std::span<const std::byte> BytesOf(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
 Status BindSizes(graph::Graph& graph, const BuildOptions& options) {
   // Symbols first: once an input's shape is bound, its symbols are gone.
   for (const auto& [symbol, value] : options.symbols)
@@ -35,14 +45,35 @@ Status BindSizes(graph::Graph& graph, const BuildOptions& options) {
 
 }  // namespace
 
-Result<graph::Graph> Import(const std::string& path) {
-  auto graph = graph::ImportOnnx(path);
+const std::string& StandardInput() {
+  static const std::string bytes = [] {
+    constexpr size_t kMost = INT32_MAX;  // what protobuf takes: one byte more is enough to refuse
+    std::string read;
+    std::array<char, 1 << 16> part;
+    while (read.size() <= kMost && (std::cin.read(part.data(), part.size()), std::cin.gcount() > 0))
+      read.append(part.data(), static_cast<size_t>(std::cin.gcount()));
+    return read;
+  }();
+  return bytes;
+}
+
+Result<graph::Graph> Import(const std::string& file) {
+  const bool is_stdin = file == "-";
+  const std::string path = is_stdin ? "standard input" : file;
+  auto graph =
+      is_stdin ? graph::ImportOnnx(BytesOf(StandardInput()), "model", "") : graph::ImportOnnx(path);
   if (graph.ok() || graph.status().where().find(path) != std::string::npos) return graph;
   // Inside the importer a place is a byte or a node; a user has many files.
   const Status& s = graph.status();
   Status located(s.code(), s.what());
   for (const std::string& context : s.why()) located = std::move(located).Because(context);
   return std::move(located).At(s.where().empty() ? path : path + ": " + s.where()).Try(s.hint());
+}
+
+Result<std::map<std::string, int64_t>> Opsets(const std::string& path) {
+  if (path == "-") return graph::OnnxOpsets(BytesOf(StandardInput()));
+  WEFT_TRY(const std::string bytes, ReadFile(path));
+  return graph::OnnxOpsets(BytesOf(bytes));
 }
 
 Result<Module> Open(const std::string& path, const BuildOptions& options) {

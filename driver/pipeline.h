@@ -1,6 +1,7 @@
 // The pipeline: the one place that knows all stages.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "base/status.h"
@@ -10,8 +11,13 @@
 
 namespace weft::driver {
 
-// ImportOnnx, with the file in every error's location.
+// All of standard input. It can be read once, while a model may be opened again, so it is kept.
+const std::string& StandardInput();
+// ImportOnnx, with the file in every error's location. `-` is standard input, which has no external
+// data.
 Result<graph::Graph> Import(const std::string& path);
+// The opset of each domain that the model at such a path imports; ai.onnx is "".
+Result<std::map<std::string, int64_t>> Opsets(const std::string& path);
 // Imports, binds shapes, infers and simplifies: a Module at Form::kGraph.
 Result<Module> Open(const std::string& path, const BuildOptions& options);
 Result<Module> OpenGraph(graph::Graph graph, const BuildOptions& options);

@@ -102,4 +102,11 @@ Result<Graph> ImportOnnx(std::span<const std::byte> bytes, const std::string& na
   }
 }
 
+Result<std::map<std::string, int64_t>> OnnxOpsets(std::span<const std::byte> bytes,
+                                                  const ImportLimits& limits) {
+  onnx::ModelProto model;
+  WEFT_TRY(ParseModel(bytes, limits, model));
+  return OpsetsOf(model.opset_import());
+}
+
 }  // namespace weft::graph

@@ -9,6 +9,7 @@
 // them at once.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 
@@ -28,5 +29,9 @@ Result<Graph> ImportOnnx(const std::string& path, const ImportLimits& limits = {
 // From memory; external data is looked for in `folder` (empty: refused).
 Result<Graph> ImportOnnx(std::span<const std::byte> bytes, const std::string& name,
                          const std::string& folder, const ImportLimits& limits = {});
+
+// The opset of each domain that a model imports; ai.onnx is "".
+Result<std::map<std::string, int64_t>> OnnxOpsets(std::span<const std::byte> bytes,
+                                                  const ImportLimits& limits = {});
 
 }  // namespace weft::graph

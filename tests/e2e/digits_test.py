@@ -39,6 +39,18 @@ def test_a_plan_runs_like_its_model(weft, data, digits_plan):
     assert np.array_equal(weft.run(digits_plan, inputs)['probabilities'], by_model)
 
 
+def test_a_model_from_standard_input(weft, digits_plan):
+    weft('build', '-', *ONE, '--budget', '0', '-o', 'd.plan', stdin=DIGITS)
+    assert (weft.folder / 'd.plan').read_bytes() == digits_plan.read_bytes()
+    assert weft.json('check', '-', stdin=DIGITS)['supported']
+    weft('run', '-', *ONE, stdin=DIGITS)
+    weft('compare', '-', *ONE, '--against', 'unfused,reference', '--runs', '1', '--budget', '0', stdin=DIGITS)
+    weft('opt', '--from', 'graph', '--to', 'graph', '-', '-o', 'digits.graph', stdin=DIGITS)
+    weft('compare', '-', *ONE, '--against', 'onnxruntime', '--runs', '1', '--budget', '0', stdin=DIGITS, code=4)
+    weft('check', '-', code=3)
+    assert 'standard input' in weft.said
+
+
 def test_two_builds_are_the_same_bytes(weft, digits_plan):
     for name in ('a.plan', 'b.plan'):
         weft('build', DIGITS, *ONE, '--budget', '0', '-o', name)

@@ -88,12 +88,13 @@ def test_an_operator_that_nobody_knows(weft):
     nodes = [helper.make_node('Relu', ['x'], ['a'], 'fine'), helper.make_node('Warp', ['a'], ['b'], 'bad', domain='far.away'),
              helper.make_node('Weave', ['b'], ['y'], 'worse', domain='far.away')]
     model = helper.make_model(helper.make_graph(nodes, 'g', [value('x')], [value('y')]), ir_version=8,
-                              opset_imports=[helper.make_opsetid('', 17), helper.make_opsetid('far.away', 1)])
+                              opset_imports=[helper.make_opsetid('', 17), helper.make_opsetid('far.away', 3)])
     onnx.save(model, weft.folder / 'm.onnx')
     said = weft.json('check', 'm.onnx', code=4)
     assert said['supported'] is False and said['nodes'] == 3
-    assert [(u['node'], u['op'], u['domain']) for u in said['unsupported']] == [
-        ('bad', 'Warp', 'far.away'), ('worse', 'Weave', 'far.away')]
+    assert [(u['node'], u['op'], u['domain'], u['opset']) for u in said['unsupported']] == [
+        ('bad', 'Warp', 'far.away', 3), ('worse', 'Weave', 'far.away', 3)]
+    assert 'bad (far.away.Warp, opset 3)' in weft('check', 'm.onnx', code=4)
     assert all(u['reason'] for u in said['unsupported'])
     weft('build', 'm.onnx', '-o', 'm.plan', code=4)
     assert not (weft.folder / 'm.plan').exists()

@@ -38,11 +38,13 @@ class Weft:
     def __init__(self, binary, folder):
         self.binary, self.folder = binary, folder
 
-    def __call__(self, *arguments, code=0, limit_s=120, env=None):
-        """What was printed on stdout; `code` is the exit code that is expected, or a tuple of those that are right."""
+    def __call__(self, *arguments, code=0, limit_s=120, env=None, stdin=os.devnull):
+        """What was printed on stdout; `code` is the exit code that is expected, or a tuple of those that are right; `stdin`
+        is a file."""
         command = [str(a) for a in (self.binary, *arguments)]
-        done = subprocess.run(command, cwd=self.folder, env=os.environ | (env or {}), stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=limit_s)
+        with open(stdin, 'rb') as given:
+            done = subprocess.run(command, cwd=self.folder, env=os.environ | (env or {}), stdin=given,
+                                  capture_output=True, text=True, timeout=limit_s)
         assert done.returncode in (code if isinstance(code, tuple) else (code,)), f'{" ".join(command[1:])}: exit {done.returncode}, expected {code}\n{done.stderr}'
         self.said = done.stderr
         return done.stdout
