@@ -3,8 +3,10 @@
 #include "base/file.h"
 #include "cli/interrupt.h"
 #include "cli/kernels.h"
+#include "cli/load.h"
 #include "cli/subject.h"
 #include "cli/verbs.h"
+#include "driver/build.h"
 #include "tuner/measure.h"
 #include "tuner/peaks.h"
 
@@ -13,7 +15,9 @@ namespace {
 
 struct BenchFlags {
   std::string samples, trace;
-  double percentile = 95;
+  double percentile = 95, rate = 0;
+  int32_t concurrency = 1;
+  std::string mode = "latency";
 };
 
 Json OrNull(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
@@ -76,6 +80,40 @@ Status WriteTrace(const std::string& path, const Subject& subject,
   return WriteFileAtomically(path, ToText({{"traceEvents", events}, {"displayTimeUnit", "ns"}}));
 }
 
+struct Measured {
+  std::vector<double> samples_us;
+  std::optional<double> throughput_per_s;  // where it was counted
+};
+
+// One run after another, or under load: as many executors of one plan as are to run at once.
+Result<Measured> Measure(const Flags& flags, const BenchFlags& bench, const Session& session,
+                         const Subject& subject, const std::vector<Tensor>& inputs, BoundRun& run) {
+  WEFT_TRY(tuner::MeasureOptions options, MeasureOptionsOf(flags));
+  if (bench.concurrency == 1 && bench.rate == 0 && bench.mode == "latency") {
+    const tuner::Arm arm = tuner::TimedArm(subject.name, [&] { return run(); });
+    WEFT_TRY(auto samples, tuner::Interleave(std::span(&arm, 1), options));
+    return Measured{.samples_us = std::move(samples[0])};
+  }
+  std::vector<std::unique_ptr<executor::Executor>> executors;
+  std::vector<std::unique_ptr<CancelOnInterrupt>> cancels;
+  std::vector<std::unique_ptr<BoundRun>> workers;
+  for (int32_t i = 0; i < bench.concurrency; ++i) {
+    WEFT_TRY(auto executor,
+             driver::MakeExecutor(subject.executor->plan(), session.options.cache, flags.threads));
+    cancels.push_back(std::make_unique<CancelOnInterrupt>(*executor));
+    WEFT_TRY(auto worker, BoundRun::Open(*executor, subject.specialization, inputs));
+    executors.push_back(std::move(executor));
+    workers.push_back(std::move(worker));
+  }
+  WEFT_TRY(Load load, RunUnderLoad(workers, {.seconds = options.seconds,
+                                             .runs = options.runs,
+                                             .warmup = options.warmup,
+                                             .rate = bench.rate}));
+  const double runs = static_cast<double>(load.latency_us.size());
+  return Measured{.samples_us = std::move(load.latency_us),
+                  .throughput_per_s = runs / load.seconds};
+}
+
 Status Run(const Flags& flags, const BenchFlags& bench) {
   Session session;
   WEFT_TRY(OpenSession(flags, session));
@@ -84,13 +122,13 @@ Status Run(const Flags& flags, const BenchFlags& bench) {
   WEFT_TRY(auto inputs, InputsFor(subject, flags, given));
   WEFT_TRY(auto bound, BoundRun::Open(*subject.executor, subject.specialization, inputs));
   BoundRun& run = *bound;
-  WEFT_TRY(tuner::MeasureOptions options, MeasureOptionsOf(flags));
-  const tuner::Arm arm = tuner::TimedArm(subject.name, [&] { return run(); });
-  WEFT_TRY(auto samples, tuner::Interleave(std::span(&arm, 1), options));
-  if (!bench.samples.empty()) WEFT_TRY(WriteSamples(bench.samples, samples[0]));
-  const tuner::Summary s = tuner::Summarize(samples[0]);
+  WEFT_TRY(Measured measured, Measure(flags, bench, session, subject, inputs, run));
+  std::vector<double>& samples = measured.samples_us;
+  if (!bench.samples.empty()) WEFT_TRY(WriteSamples(bench.samples, samples));
+  const tuner::Summary s = tuner::Summarize(samples);
+  const double throughput = measured.throughput_per_s.value_or(s.p50 > 0 ? 1e6 / s.p50 : 0);
   const std::string wanted = fmt::format("p{}", bench.percentile);
-  const double wanted_us = tuner::Quantile(samples[0], bench.percentile / 100);
+  const double wanted_us = tuner::Quantile(samples, bench.percentile / 100);
   WEFT_TRY(const auto steps, StepMedians(run));
   if (!bench.trace.empty()) WEFT_TRY(WriteTrace(bench.trace, subject, steps));
   std::optional<tuner::Peaks> peaks;
@@ -113,7 +151,7 @@ Status Run(const Flags& flags, const BenchFlags& bench) {
          {"runs", s.samples},
          {"latency_us", latency},
          {"ci95_us", {s.low, s.high}},
-         {"throughput_per_s", s.p50 > 0 ? 1e6 / s.p50 : 0},
+         {"throughput_per_s", throughput},
          {"kernels", KernelRows(subject, steps, peaks)},
          {"memory", {{"arena_bytes", subject.spec().arena_bytes}, {"weight_bytes", weight_bytes}}},
          {"env", EnvironmentJson(flags, static_cast<int32_t>(subject.executor->threads()))}});
@@ -122,6 +160,8 @@ Status Run(const Flags& flags, const BenchFlags& bench) {
   PrintKernels(subject, steps, peaks);
   fmt::print("p50 {:.1f} us [{:.1f}, {:.1f}], {} {:.1f}, min {:.1f}, {} runs, {} threads\n", s.p50,
              s.low, s.high, wanted, wanted_us, s.min, s.samples, subject.executor->threads());
+  if (measured.throughput_per_s)
+    fmt::print("{:.1f} runs/s, {} at once\n", throughput, bench.concurrency);
   return {};
 }
 
@@ -137,6 +177,15 @@ void AddBench(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   app.add_option("--samples", bench->samples, "F.csv for the time of each run: run,us");
   app.add_option("--percentile", bench->percentile, "of the latency, also reported: 99.9")
       ->check(CLI::Range(0.0, 100.0));
+  app.add_option("--concurrency", bench->concurrency,
+                 "runs at once, each by an executor of --threads threads; default 1")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--mode", bench->mode,
+                 "latency (default), or throughput: runs are counted over the whole time")
+      ->check(CLI::IsMember({"latency", "throughput"}));
+  app.add_option("--rate", bench->rate,
+                 "runs that arrive a second, busy or not; latency counts from the arrival")
+      ->check(CLI::PositiveNumber);
   app.add_option("--trace", bench->trace, "F.json for the steps as trace events");
   run = [&flags, bench] {
     MeasureByDefault(flags);

@@ -52,6 +52,15 @@ def test_percentile(weft, digits_plan):
     weft('bench', digits_plan, '--percentile', '101', code=2)
 
 
+def test_load(weft, digits_plan):
+    many = weft.json('bench', digits_plan, '--threads', '1', '--concurrency', '3', '--runs', '50')
+    assert many['runs'] == 50 and many['threads'] == 1 and many['throughput_per_s'] > 0
+    paced = weft.json('bench', digits_plan, '--rate', '50', '--duration', '400ms')
+    assert 10 <= paced['runs'] <= 21 and paced['throughput_per_s'] < 60
+    assert ' runs/s, 1 at once' in weft('bench', digits_plan, '--mode', 'throughput', '--duration', '50ms')
+    weft('bench', digits_plan, '--concurrency', '0', code=2)
+
+
 def test_trace(weft, digits_plan):
     kernels = weft.json('bench', digits_plan, '--runs', '3', '--trace', 't.json')['kernels']
     events = json.loads((weft.folder / 't.json').read_text())['traceEvents']
