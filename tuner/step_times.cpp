@@ -50,7 +50,7 @@ Result<std::vector<Bound>> BindAll(std::span<Contestant> contestants,
 // Enough for a median that can be trusted, as far as there is time. One round, which is the
 // warm-up, tells how long they take.
 Result<int64_t> AffordableRounds(std::span<const Arm> arms, const StepTimeOptions& options) {
-  constexpr double kRounds = 40, kSeconds = 0.3;  // whichever is more
+  constexpr double kRounds = 20, kSeconds = 0.3;  // whichever is more
   const auto begin = Clock::now();
   WEFT_TRY(Interleave(arms, {.runs = 1, .warmup = 0, .seed = options.seed}));
   const double round_s =

@@ -1,5 +1,6 @@
 """Every verb's --json document has the keys that scripts read."""
 import json
+import sys
 
 import pytest
 from tool import DIGITS
@@ -94,6 +95,22 @@ def test_nodes_without_names_are_called_by_their_outputs(weft):
     graph = helper.make_graph([helper.make_node('Relu', ['x'], ['The.Y'])], 'g', [value('x')], [value('The.Y')])
     onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid('', 17)]), weft.folder / 'm.onnx')
     assert weft.json('bench', 'm.onnx', '--runs', '1', '--budget', '0')['kernels'][0]['nodes'] == ['the_y']
+
+
+def test_compare_with_onnxruntime(weft):
+    pytest.importorskip('onnxruntime')
+    document = weft.json('compare', DIGITS, '--shape', 'image=3x1x16x16', '--against', 'onnxruntime', '--runs', '3',
+                         '--budget', '0', env={'WEFT_PEER_PYTHON': sys.executable})
+    assert [arm['name'] for arm in document['arms']] == ['weft', 'onnxruntime']
+    assert all(arm['p50_us'] > 0 for arm in document['arms'])
+    assert document['accuracy']['onnxruntime']['within']
+    assert document['env']['peers']['onnxruntime']
+
+
+def test_compare_with_a_peer_that_is_absent(weft, tmp_path):
+    weft('compare', DIGITS, '--shape', 'image=1x1x16x16', '--against', 'openvino', '--runs', '1', '--budget', '0',
+         env={'WEFT_PEER_PYTHON': str(tmp_path / 'none')}, code=6)
+    assert 'WEFT_PEER_PYTHON' in weft.said
 
 
 def test_compare_says_no(weft):
