@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/target.h"
+#include "base/version.h"
 #include "cli/interrupt.h"
 #include "fallback/execute.h"
 #include "plan/memory.h"
@@ -284,7 +285,7 @@ Json EnvironmentJson(const Flags& flags, int32_t threads) {
   Target host;
   if (auto found = HostTarget(); found.ok()) host = *found;
   host.threads = threads;
-  return {{"weft", "0.1.0"},
+  return {{"weft", Version()},
           {"cpu", DeviceName()},
           {"isa", weft::Print(host)},
           {"libraries", fallback::LibraryVersion(fallback::Library::kOnednn)},

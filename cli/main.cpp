@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <new>
 
+#include "base/version.h"
 #include "cli/interrupt.h"
 #include "cli/verbs.h"
 #include "codegen/llvm/emit.h"
@@ -36,9 +37,9 @@ constexpr Entry kVerbs[] = {
      "weft opt --from graph --to loops model.onnx -o model.loops", AddOpt},
 };
 
-std::string Version() {
+std::string VersionText() {
   const std::string onednn = fallback::LibraryVersion(fallback::Library::kOnednn);
-  return fmt::format("weft 0.1.0\n{}\n{}", codegen::CodegenIdentity(),
+  return fmt::format("weft {}\n{}\n{}", Version(), codegen::CodegenIdentity(),
                      onednn.empty() ? "onednn: not found" : onednn);
 }
 
@@ -59,7 +60,7 @@ int Report(const Status& status, const Flags& flags) {
 
 int Main(int argc, char** argv) {
   CLI::App app{"weft: optimizes whole networks"};
-  app.set_version_flag("--version", Version);
+  app.set_version_flag("--version", VersionText);
   app.require_subcommand(1);
   Flags flags;
   std::function<Status()> chosen;

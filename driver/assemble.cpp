@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/version.h"
 #include "driver/kernels.h"
 #include "driver/stages.h"
 #include "fallback/execute.h"
@@ -32,7 +33,7 @@ class Assembler {
   Result<plan::Plan> Run() {
     BlobStore unused;
     plan_.model_hash = Sha256(graph::Print(graph_, unused)).Hex();
-    plan_.weft = "weft 0.1.0";
+    plan_.weft = fmt::format("weft {}", Version());
     WEFT_TRY(plan_.codegen, CodegenIdentity(plan_.target));
     plan_.libraries = fallback::LibraryVersion(fallback::Library::kOnednn);
     for (ValueId v : graph_.inputs) {

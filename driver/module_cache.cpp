@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/version.h"
 #include "codegen/llvm/emit.h"
 #include "fallback/execute.h"
 
@@ -18,12 +19,14 @@ std::string ModuleKey(const Module& module, const BuildOptions& options) {
   BlobStore blobs;  // the graph's text names its constants by their hashes
   Hasher hasher;
   hasher.Add(graph::Print(module.graph, blobs)).Add(Print(options.target)).Add(DeviceName());
-  hasher.Add(codegen::CodegenIdentity()).Add(fallback::LibraryVersion(fallback::Library::kOnednn));
+  hasher.Add(SourcesHash())
+      .Add(codegen::CodegenIdentity())
+      .Add(fallback::LibraryVersion(fallback::Library::kOnednn));
   const partition::PartitionOptions& p = options.partition;
   hasher.Add(
-      fmt::format("force {} fuse {} strict {} vendor {} statements {} arguments {} measured {}",
+      fmt::format("force {} fuse {} strict {} vendor {} statements {} arguments {} budget {}",
                   static_cast<int>(p.force), p.fuse, p.strict, p.vendor, p.max_statements,
-                  p.max_arguments, options.budget_s > 0));
+                  p.max_arguments, options.budget_s));
   for (const auto& [group, choice] : options.forced_choices)
     hasher.Add(group).Add(polyhedral::Print(choice));
   return hasher.Finish().Hex();

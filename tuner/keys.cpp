@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/version.h"
 #include "codegen/llvm/emit.h"
 #include "fallback/execute.h"
 
@@ -26,6 +27,11 @@ std::string Canonical(polyhedral::Choice choice, const tc::Program& program) {
   return polyhedral::Print(choice);
 }
 
+// The sources too: they decide how a library is called, and what a choice becomes.
+std::string EngineOf(const std::string& engine) {
+  return fmt::format("{}, weft {} {}", engine, Version(), SourcesHash());
+}
+
 }  // namespace
 
 TuningKey KeyOf(const polyhedral::ScheduleRequest& request, const polyhedral::Choice& choice) {
@@ -45,7 +51,7 @@ TuningKey KeyOf(const polyhedral::ScheduleRequest& request, const polyhedral::Ch
           .choice = Canonical(choice, program),
           .target = Print(request.target),
           .device = DeviceName(),
-          .engine = codegen::CodegenIdentity()};
+          .engine = EngineOf(codegen::CodegenIdentity())};
 }
 
 TuningKey KeyOf(const fallback::LibraryCall& call, fallback::Library library,
@@ -54,7 +60,7 @@ TuningKey KeyOf(const fallback::LibraryCall& call, fallback::Library library,
           .choice = "",
           .target = Print(target),
           .device = DeviceName(),
-          .engine = fallback::LibraryVersion(library)};
+          .engine = EngineOf(fallback::LibraryVersion(library))};
 }
 
 }  // namespace weft::tuner
