@@ -33,7 +33,7 @@ Status Run(const Flags& flags) {
   const HoldInterrupt whole;  // from here on the plan is there to keep
   WEFT_TRY(plan::WritePlan(built.plan, flags.output));
   const Json steps = StepCounts(built.plan.specializations[0]);
-  if (!built.plan.measured)
+  if (session.options.budget_s == 0)
     Progress(flags, "weft: choices are estimates; --budget 60s would measure them");
   if (flags.json) {
     Json json{{"schema", 1},

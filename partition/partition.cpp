@@ -251,8 +251,7 @@ class Partitioner {
     const Price vendor = pricer_.Call(call);
     const bool forced = options_.force == PartitionOptions::Force::kVendor;
     if (!forced && vendor.us + rest >= own) {
-      rivals_[*touched.begin()].push_back(
-          {"onednn." + call.op, vendor.us, vendor.measured, std::nullopt});
+      rivals_[*touched.begin()].push_back({"onednn." + call.op, vendor.us, false, std::nullopt});
       return;
     }
     for (int32_t set : touched) {
@@ -282,14 +281,12 @@ class Partitioner {
       if (group.implementation == Implementation::kVendor) {
         group.library_call = library_[set].first;
         group.us = library_[set].second.us;
-        group.measured = library_[set].second.measured;
       } else if (group.implementation == Implementation::kOwn) {
         const auto& price = OwnPrice(nodes);
         if (!price.yes())
           return Internal(fmt::format("{}", price.refusal().detail))
               .At(graph::Describe(graph_, nodes[0]));
         group.us = price->us;
-        group.measured = price->measured;
       }
       group.rivals = rivals_[set];
       g.groups.push_back(std::move(group));

@@ -3,8 +3,8 @@
 // Candidates are single nodes and what grows from anchors along data flow; they are legal by their
 // access relations (convexity, a common block space, footprints), not by operator tables; library
 // calls are candidates in the same table. Gain-greedy merging by price: the pair of neighbours
-// whose fusion saves most is merged first, ties by position, until none saves. Prices come from an
-// abstract Pricer, so that the caller decides what is estimated and what is measured.
+// whose fusion saves most is merged first, ties by structural rank (ranks.h), until none saves.
+// Prices come from an abstract Pricer and are estimates: what is chosen is measured afterwards.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,6 @@ namespace weft::partition {
 
 struct Price {
   double us = 0;
-  bool measured = false;
 };
 
 // Prices candidates. Own candidates come as one comprehension; vendor ones as a call.
