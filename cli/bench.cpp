@@ -87,7 +87,8 @@ struct Measured {
 
 // One run after another, or under load: as many executors of one plan as are to run at once.
 Result<Measured> Measure(const Flags& flags, const BenchFlags& bench, const Session& session,
-                         const Subject& subject, const std::vector<Tensor>& inputs, BoundRun& run) {
+                         const Subject& subject, const std::vector<Tensor>& inputs,
+                         executor::BoundRun& run) {
   WEFT_TRY(tuner::MeasureOptions options, MeasureOptionsOf(flags));
   if (bench.concurrency == 1 && bench.rate == 0 && bench.mode == "latency") {
     const tuner::Arm arm = tuner::TimedArm(subject.name, [&] { return run(); });
@@ -96,12 +97,12 @@ Result<Measured> Measure(const Flags& flags, const BenchFlags& bench, const Sess
   }
   std::vector<std::unique_ptr<executor::Executor>> executors;
   std::vector<std::unique_ptr<CancelOnInterrupt>> cancels;
-  std::vector<std::unique_ptr<BoundRun>> workers;
+  std::vector<std::unique_ptr<executor::BoundRun>> workers;
   for (int32_t i = 0; i < bench.concurrency; ++i) {
     WEFT_TRY(auto executor,
              driver::MakeExecutor(subject.executor->plan(), session.options.cache, flags.threads));
     cancels.push_back(std::make_unique<CancelOnInterrupt>(*executor));
-    WEFT_TRY(auto worker, BoundRun::Open(*executor, subject.specialization, inputs));
+    WEFT_TRY(auto worker, executor::BoundRun::Open(*executor, subject.specialization, inputs));
     executors.push_back(std::move(executor));
     workers.push_back(std::move(worker));
   }
@@ -120,8 +121,8 @@ Status Run(const Flags& flags, const BenchFlags& bench) {
   WEFT_TRY(auto given, LoadNamedInputs(flags));
   WEFT_TRY(Subject subject, OpenSubject(flags.model, flags, session, given));
   WEFT_TRY(auto inputs, InputsFor(subject, flags, given));
-  WEFT_TRY(auto bound, BoundRun::Open(*subject.executor, subject.specialization, inputs));
-  BoundRun& run = *bound;
+  WEFT_TRY(auto bound, executor::BoundRun::Open(*subject.executor, subject.specialization, inputs));
+  executor::BoundRun& run = *bound;
   WEFT_TRY(Measured measured, Measure(flags, bench, session, subject, inputs, run));
   std::vector<double>& samples = measured.samples_us;
   if (!bench.samples.empty()) WEFT_TRY(WriteSamples(bench.samples, samples));
@@ -129,7 +130,9 @@ Status Run(const Flags& flags, const BenchFlags& bench) {
   const double throughput = measured.throughput_per_s.value_or(s.p50 > 0 ? 1e6 / s.p50 : 0);
   const std::string wanted = fmt::format("p{}", bench.percentile);
   const double wanted_us = tuner::Quantile(samples, bench.percentile / 100);
-  WEFT_TRY(const auto steps, StepMedians(run));
+  executor::BoundRun* const runs[] = {bound.get()};
+  WEFT_TRY(const auto medians, StepMedians(runs));
+  const std::vector<double>& steps = medians[0];
   if (!bench.trace.empty()) WEFT_TRY(WriteTrace(bench.trace, subject, steps));
   std::optional<tuner::Peaks> peaks;
   if (subject.executor->plan().target.kind == TargetKind::kCpu)

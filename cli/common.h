@@ -26,7 +26,7 @@ namespace weft::cli {
 
 using Json = nlohmann::ordered_json;
 
-// As given on the command line; see ../docs/cli.md.
+// As given on the command line; --help of each verb says what they mean.
 struct Flags {
   bool json = false, quiet = false;
   std::vector<std::string> log;

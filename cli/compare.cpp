@@ -24,7 +24,7 @@ struct CompareFlags {
 struct ArmState {
   std::string name;
   std::unique_ptr<Subject> subject;
-  std::unique_ptr<BoundRun> run;
+  std::unique_ptr<executor::BoundRun> run;
   std::unique_ptr<Peer> peer;  // instead of subject and run
   std::vector<double> samples;
 };
@@ -79,7 +79,8 @@ Result<ArmState> OpenPeer(const std::string& name, const Flags& flags, const Sub
 Status AddArm(std::string name, Subject subject, const std::vector<Tensor>& inputs,
               std::vector<ArmState>& arms) {
   ArmState arm{.name = std::move(name), .subject = std::make_unique<Subject>(std::move(subject))};
-  WEFT_TRY(arm.run, BoundRun::Open(*arm.subject->executor, arm.subject->specialization, inputs));
+  WEFT_TRY(arm.run,
+           executor::BoundRun::Open(*arm.subject->executor, arm.subject->specialization, inputs));
   arms.push_back(std::move(arm));
   return {};
 }
@@ -121,11 +122,14 @@ Status Measure(const Flags& flags, std::vector<ArmState>& arms) {
 // Of the arms whose steps are ours to time; the first is weft's.
 Result<Json> KernelRows(std::vector<ArmState>& arms) {
   std::vector<ArmSteps> timed;
+  std::vector<executor::BoundRun*> runs;
   for (ArmState& arm : arms) {
     if (arm.peer) continue;
-    WEFT_TRY(auto us, StepMedians(*arm.run));
-    timed.push_back({arm.name, &arm.subject->spec(), std::move(us)});
+    timed.push_back({.name = arm.name, .spec = &arm.subject->spec()});
+    runs.push_back(arm.run.get());
   }
+  WEFT_TRY(auto medians, StepMedians(runs));
+  for (size_t i = 0; i < timed.size(); ++i) timed[i].us = std::move(medians[i]);
   return JoinedRows(timed);
 }
 

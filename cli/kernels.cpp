@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "tuner/measure.h"
+#include "tuner/step_times.h"
 
 namespace weft::cli {
 namespace {
@@ -32,17 +33,14 @@ class Regions {
 
 }  // namespace
 
-Result<std::vector<double>> StepMedians(BoundRun& run) {
-  constexpr int kRuns = 9;
-  std::vector<std::vector<double>> samples;
-  for (int r = 0; r < kRuns; ++r) {
-    std::vector<executor::StepTime> times;
-    WEFT_TRY(run(&times));
-    samples.resize(times.size());
-    for (size_t i = 0; i < times.size(); ++i) samples[i].push_back(times[i].us);
+Result<std::vector<std::vector<double>>> StepMedians(std::span<executor::BoundRun* const> runs) {
+  constexpr double kSeconds = 2;
+  WEFT_TRY(auto samples, tuner::TimeSteps(runs, {.seconds = kSeconds, .stop = &Interrupted()}));
+  std::vector<std::vector<double>> medians;
+  for (auto& steps : samples) {
+    medians.emplace_back();
+    for (auto& step : steps) medians.back().push_back(tuner::Summarize(step).p50);
   }
-  std::vector<double> medians;
-  for (auto& s : samples) medians.push_back(tuner::Summarize(s).p50);
   return medians;
 }
 

@@ -13,8 +13,8 @@
 
 namespace weft::cli {
 
-// Microseconds of each step: medians of a few runs.
-Result<std::vector<double>> StepMedians(BoundRun& run);
+// Microseconds of each step of each run: medians, of runs that take turns.
+Result<std::vector<std::vector<double>>> StepMedians(std::span<executor::BoundRun* const> runs);
 
 // Nothing for a step whose work is not known, and for plans of devices whose peaks are not known.
 std::optional<double> EfficiencyOf(const plan::Step& step, double us,

@@ -23,7 +23,7 @@ class Crowd {
  public:
   explicit Crowd(const LoadOptions& options) : options_(options) {}
 
-  Result<Load> Work(std::span<const std::unique_ptr<BoundRun>> workers) {
+  Result<Load> Work(std::span<const std::unique_ptr<executor::BoundRun>> workers) {
     std::vector<std::vector<Run>> done(workers.size());
     std::vector<Status> ends(workers.size());
     begin_ = Clock::now();
@@ -58,7 +58,7 @@ class Crowd {
   }
 
   // Takes the next run until there is none.
-  Status WorkAlone(BoundRun& worker, std::vector<Run>& done) {
+  Status WorkAlone(executor::BoundRun& worker, std::vector<Run>& done) {
     while (!failed_) {
       Run run{.number = next_++, .arrival = Clock::now()};
       if (options_.rate > 0) {
@@ -82,7 +82,7 @@ class Crowd {
 
 }  // namespace
 
-Result<Load> RunUnderLoad(std::span<const std::unique_ptr<BoundRun>> workers,
+Result<Load> RunUnderLoad(std::span<const std::unique_ptr<executor::BoundRun>> workers,
                           const LoadOptions& options) {
   for (const auto& worker : workers)
     for (int64_t i = 0; i < options.warmup; ++i) WEFT_TRY((*worker)());

@@ -25,7 +25,7 @@ struct Load {
 };
 
 // Each worker runs on a thread of its own; the first error ends them all.
-Result<Load> RunUnderLoad(std::span<const std::unique_ptr<BoundRun>> workers,
+Result<Load> RunUnderLoad(std::span<const std::unique_ptr<executor::BoundRun>> workers,
                           const LoadOptions& options);
 
 }  // namespace weft::cli

@@ -84,23 +84,4 @@ Result<std::vector<Tensor>> InputsFor(const Subject& subject, const Flags& flags
   return GatherInputs(flags, specs, given, generated);
 }
 
-Result<std::unique_ptr<BoundRun>> BoundRun::Open(executor::Executor& executor,
-                                                 size_t specialization,
-                                                 const std::vector<Tensor>& inputs) {
-  std::unique_ptr<BoundRun> run(new BoundRun(executor, specialization));
-  for (const Tensor& t : inputs) run->in_.push_back(t.data());
-  const plan::Specialization& s = executor.plan().specializations.at(specialization);
-  for (const TensorSpec& spec : SpecsOf(s, s.outputs)) {
-    auto output = Tensor::Allocate(spec.dtype, spec.shape);
-    if (!output.ok()) return std::move(output.status()).At(fmt::format("output \"{}\"", spec.name));
-    run->outputs_.push_back(*std::move(output));
-  }
-  for (Tensor& t : run->outputs_) run->out_.push_back(t.mutable_data());
-  return run;
-}
-
-Status BoundRun::operator()(std::vector<executor::StepTime>* times) {
-  return executor_.Run(specialization_, in_, out_, nullptr, times);
-}
-
 }  // namespace weft::cli

@@ -10,7 +10,7 @@
 #include "cli/common.h"
 #include "cli/data.h"
 #include "cli/interrupt.h"
-#include "executor/executor.h"
+#include "executor/bound_run.h"
 #include "graph/graph.h"
 #include "plan/plan.h"
 
@@ -38,27 +38,5 @@ std::vector<TensorSpec> OutputsOf(const Subject& subject);
 // Given arrays, and generated ones for the rest.
 Result<std::vector<Tensor>> InputsFor(const Subject& subject, const Flags& flags,
                                       const std::map<std::string, Tensor>& given);
-
-// Buffers that are bound once, so that a measured run neither allocates nor copies.
-class BoundRun {
- public:
-  // `executor` and the memory of `inputs` (the specialization's, in order) must outlive it. kLimit
-  // if there is no memory for the outputs.
-  static Result<std::unique_ptr<BoundRun>> Open(executor::Executor& executor, size_t specialization,
-                                                const std::vector<Tensor>& inputs);
-  // times: see Executor::Run.
-  Status operator()(std::vector<executor::StepTime>* times = nullptr);
-  const std::vector<Tensor>& outputs() const { return outputs_; }
-
- private:
-  BoundRun(executor::Executor& executor, size_t specialization)
-      : executor_(executor), specialization_(specialization) {}
-
-  executor::Executor& executor_;
-  size_t specialization_;
-  std::vector<Tensor> outputs_;
-  std::vector<const void*> in_;
-  std::vector<void*> out_;
-};
 
 }  // namespace weft::cli

@@ -1,5 +1,5 @@
-// Measuring what partition estimated: the same network grouped three ways, each timed step by step
-// in whole runs, and the best of each region taken.
+// Measuring what partition estimated: the same network grouped several ways, each timed step by
+// step in whole runs, and the best of each region taken (docs/decisions/0003).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "base/hash.h"
-#include "base/log.h"
+#include "base/version.h"
 #include "driver/accuracy.h"
 #include "driver/build.h"
 #include "driver/inputs.h"
@@ -33,6 +33,7 @@ constexpr double kAgreement =
     1e-3;                           // of an output's scale, between groupings that compute the same
 constexpr double kNoise = 1.02;     // a whole plan that is slower by less is no slower
 constexpr double kStepShare = 0.7;  // of the budget, for the times of steps
+constexpr size_t kLeastSamples = 5;  // that others may rely on
 
 class Clock {
  public:
@@ -50,7 +51,7 @@ struct Arm {
   Module module;
   std::vector<std::optional<TuningKey>> keys;  // by group; views have none, they take no time
   std::unique_ptr<executor::Executor> executor;
-  std::vector<Tensor> outputs;
+  std::unique_ptr<executor::BoundRun> run;
 };
 
 class Measurement {
@@ -126,19 +127,19 @@ class Measurement {
 
   // Of this build, or of one before it.
   std::optional<double> Record(const TuningKey& key) {
-    const auto id = std::tuple(key.what, key.choice, key.engine);
-    if (const auto it = records_.find(id); it != records_.end()) return it->second;
+    if (const auto it = records_.find(key); it != records_.end()) return it->second;
     if (options_.tuning)
-      if (const auto record = options_.tuning->Find(key)) return records_[id] = record->median_us;
+      if (const auto record = options_.tuning->Find(key)) return records_[key] = record->median_us;
     return std::nullopt;
   }
 
-  // What is on record stays: so a second build decides like the first.
+  // What is on record stays: so a second build decides like the first. What a build measured in a
+  // hurry, because its budget was small or Ctrl-C came, holds for that build only.
   void Store(const TuningKey& key, std::vector<double> samples, const char* note) {
     if (Record(key)) return;
     const tuner::Summary s = tuner::Summarize(samples);
-    records_[std::tuple(key.what, key.choice, key.engine)] = s.p50;
-    if (options_.tuning)
+    records_[key] = s.p50;
+    if (options_.tuning && samples.size() >= kLeastSamples)
       options_.tuning->Store(key, {.median_us = s.p50,
                                    .low_us = s.low,
                                    .high_us = s.high,
@@ -152,27 +153,25 @@ class Measurement {
     WEFT_TRY(CompileKernels(arm.module.plan, options_.cache));
     WEFT_TRY(arm.executor,
              MakeExecutor(std::move(arm.module.plan), options_.cache, options_.target.threads));
+    if (inputs_.empty()) {
+      WEFT_TRY(inputs_, GenerateInputs(base_.graph, 0));
+    }
+    WEFT_TRY(arm.run, executor::BoundRun::Open(*arm.executor, 0, inputs_));
     return {};
   }
 
   Status TimeAllSteps(double seconds) {
     const Clock clock;
-    WEFT_TRY(inputs_, GenerateInputs(base_.graph, 0));
-    std::vector<tuner::Contestant> contestants;
+    std::vector<executor::BoundRun*> runs;
     for (Arm& arm : arms_) {
       WEFT_TRY(Load(arm));
-      contestants.push_back({.executor = arm.executor.get()});
+      runs.push_back(arm.run.get());
     }
     WEFT_TRY(const auto times,
-             tuner::TimeSteps(contestants, inputs_,
-                              {.seconds = seconds - clock.seconds(), .stop = options_.stop}));
-    for (size_t k = 0; k < arms_.size(); ++k) arms_[k].outputs = std::move(contestants[k].outputs);
+             tuner::TimeSteps(runs, {.seconds = seconds - clock.seconds(), .stop = options_.stop}));
     WEFT_TRY(CheckAgreement());
     // Steps are groups, in their order; equal ones pool their samples.
-    std::map<TuningKey, std::vector<double>, decltype([](const TuningKey& a, const TuningKey& b) {
-               return std::tie(a.what, a.choice, a.engine) < std::tie(b.what, b.choice, b.engine);
-             })>
-        pooled;
+    std::map<TuningKey, std::vector<double>> pooled;
     for (size_t k = 0; k < arms_.size(); ++k)
       for (size_t g = 0; g < arms_[k].keys.size(); ++g)
         if (const auto& key = arms_[k].keys[g])
@@ -185,19 +184,19 @@ class Measurement {
   // is a defect of ours or of the library, and may not win.
   Status CheckAgreement() {
     const auto agrees = [&](const Arm& arm) {
-      return CompareOutputs(arm.outputs, arms_[0].outputs, kAgreement).within;
+      return CompareOutputs(arm.run->outputs(), arms_[0].run->outputs(), kAgreement).within;
     };
     if (std::ranges::all_of(arms_, agrees)) return {};
     WEFT_TRY(const auto reference, RunReference(base_.graph, inputs_));
     const auto wrong = [&](const Arm& arm) {
-      return !CompareOutputs(arm.outputs, reference, kAgreement).within;
+      return !CompareOutputs(arm.run->outputs(), reference, kAgreement).within;
     };
     for (const Arm& arm : arms_)
       if (wrong(arm))
         return Internal(
                    fmt::format(
                        "the {} plan of this network leaves the reference by {:.1e} of the scale",
-                       arm.name, CompareOutputs(arm.outputs, reference, kAgreement).max_rel))
+                       arm.name, CompareOutputs(arm.run->outputs(), reference, kAgreement).max_rel))
             .At(base_.graph.name)
             .Try(
                 "--budget 0 builds without measuring; weft compare --against reference shows more");
@@ -220,19 +219,23 @@ class Measurement {
     WEFT_TRY(Arm arm, OpenArm("chosen", std::move(chosen)));
     arms_.push_back(std::move(arm));
     std::vector<TuningKey> keys;
-    for (const Arm& a : arms_) keys.push_back(WholeKey(a));
+    BlobStore unused;
+    const std::string text = graph::Print(base_.graph, unused);
+    for (const Arm& a : arms_) keys.push_back(WholeKey(text, a));
     if (!std::ranges::all_of(keys, [&](const TuningKey& key) { return Record(key).has_value(); })) {
-      WEFT_TRY(inputs_, GenerateInputs(base_.graph, 0));
-      std::vector<tuner::Contestant> contestants;
-      for (Arm& a : arms_) {
-        WEFT_TRY(Load(a));
-        contestants.push_back({.executor = a.executor.get()});
+      std::map<TuningKey, executor::BoundRun*> runs;  // ways that came out the same run once
+      for (size_t k = 0; k < arms_.size(); ++k) {
+        if (runs.contains(keys[k])) continue;
+        WEFT_TRY(Load(arms_[k]));
+        runs[keys[k]] = arms_[k].run.get();
       }
-      WEFT_TRY(auto times,
-               tuner::TimeRuns(
-                   contestants, inputs_,
-                   {.seconds = budget_s - clock_.seconds(), .seed = 1, .stop = options_.stop}));
-      for (size_t k = 0; k < arms_.size(); ++k) Store(keys[k], std::move(times[k]), "a whole run");
+      std::vector<executor::BoundRun*> turns;
+      for (const auto& [key, run] : runs) turns.push_back(run);
+      WEFT_TRY(auto times, tuner::TimeRuns(turns, {.seconds = budget_s - clock_.seconds(),
+                                                   .seed = 1,
+                                                   .stop = options_.stop}));
+      size_t k = 0;
+      for (const auto& [key, run] : runs) Store(key, std::move(times[k++]), "a whole run");
     }
     std::vector<double> us;
     for (const TuningKey& key : keys) us.push_back(Record(key).value_or(0));
@@ -245,17 +248,17 @@ class Measurement {
                     us[best]));
   }
 
-  // Keys in order say what runs, but not which value goes where: the hash of the graph does.
-  TuningKey WholeKey(const Arm& arm) {
-    BlobStore unused;
-    std::string text = graph::Print(base_.graph, unused);
+  // Keys in order say what runs, but not which value goes where: the graph's text does.
+  TuningKey WholeKey(const std::string& text, const Arm& arm) const {
+    Hasher hasher;
+    hasher.Add(text);
     for (const auto& key : arm.keys)
-      if (key) text += key->what + key->choice + key->engine;
-    return {.what = "network " + Sha256(text).Hex(),
+      if (key) hasher.Add(key->what).Add(key->choice).Add(key->engine);
+    return {.what = "network " + hasher.Finish().Hex(),
             .choice = "",
             .target = Print(options_.target),
             .device = DeviceName(),
-            .engine = "weft"};
+            .engine = fmt::format("weft {} {}", Version(), SourcesHash())};
   }
 
   const Module& base_;
@@ -263,7 +266,7 @@ class Measurement {
   Clock clock_;
   std::vector<Arm> arms_;
   std::vector<Tensor> inputs_;
-  std::map<std::tuple<std::string, std::string, std::string>, double> records_;
+  std::map<TuningKey, double> records_;
 };
 
 }  // namespace

@@ -9,30 +9,22 @@
 #include <vector>
 
 #include "base/status.h"
-#include "base/tensor.h"
-#include "executor/executor.h"
+#include "executor/bound_run.h"
 
 namespace weft::tuner {
 
-struct Contestant {
-  executor::Executor* executor = nullptr;  // specialization 0 is run
-  std::vector<Tensor> outputs;             // of the last run
-};
-
-struct StepTimeOptions {
-  double seconds = 10;  // at most, but each contestant runs at least once
+struct TurnOptions {
+  double seconds = 10;  // at most, but each runs at least once
   uint64_t seed = 0;
   const std::atomic<bool>* stop = nullptr;  // as in MeasureOptions
 };
 
-// Microseconds: [contestant][step][round]. The first run of each is not counted, if there is time.
-Result<std::vector<std::vector<std::vector<double>>>> TimeSteps(std::span<Contestant> contestants,
-                                                                std::span<const Tensor> inputs,
-                                                                const StepTimeOptions& options);
+// Microseconds: [run][step][round]. The first round is not counted, if there is time for another.
+Result<std::vector<std::vector<std::vector<double>>>> TimeSteps(
+    std::span<executor::BoundRun* const> runs, const TurnOptions& options);
 
-// As one run each in turns, not step by step: [contestant][round].
-Result<std::vector<std::vector<double>>> TimeRuns(std::span<Contestant> contestants,
-                                                  std::span<const Tensor> inputs,
-                                                  const StepTimeOptions& options);
+// As a whole, not step by step: [run][round].
+Result<std::vector<std::vector<double>>> TimeRuns(std::span<executor::BoundRun* const> runs,
+                                                  const TurnOptions& options);
 
 }  // namespace weft::tuner

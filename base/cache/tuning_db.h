@@ -6,6 +6,7 @@
 // be read is treated as empty, and one that can't be written is not written.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -21,7 +22,8 @@ struct TuningKey {
   std::string choice;  // canonical text of the choice; empty for a library call
   std::string target;  // Print(Target)
   std::string device;  // model of the processor or GPU, as it names itself
-  std::string engine;  // "onednn 3.2.0" or "weft codegen <hash>, llvm 19.1.7"
+  std::string engine;  // library or compiler and weft, with all that tells their builds apart
+  auto operator<=>(const TuningKey&) const = default;
 };
 
 struct TuningRecord {
