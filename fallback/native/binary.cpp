@@ -128,9 +128,9 @@ bool Apply(const BinaryOp& op, const Out& out, const In& a, const In& b) {
     if constexpr (std::is_floating_point_v<C>) {
       if (op.on_floats) each([f = op.on_floats](C x, C z) { return To<T>(f(x, z)); });
     } else if (op.on_ints && op.on_bools == std::is_same_v<C, bool>) {
-      constexpr IntType kType{std::is_signed_v<T>, sizeof(T) * 8};
-      each([f = op.on_ints](C x, C z) {
-        return To<T>(f(static_cast<int64_t>(x), static_cast<int64_t>(z), kType));
+      const IntType type{std::is_signed_v<T>, sizeof(T) * 8};
+      each([f = op.on_ints, type](C x, C z) {
+        return To<T>(f(static_cast<int64_t>(x), static_cast<int64_t>(z), type));
       });
     }
   };
