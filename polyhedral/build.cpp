@@ -266,6 +266,12 @@ Verdict<ScheduleTree> BuildSchedule(const ScheduleRequest& request, const Choice
       below = std::move(*node);
     }
   }
+  for (size_t p = choice.prefetches.size(); p-- > 0;) {
+    const std::string& tensor = choice.prefetches[p];
+    if (!std::ranges::count(request.constants, tensor))
+      return Unfit(fmt::format("{} is prefetched and is no constant of the group", tensor));
+    below = Mark("prefetch " + tensor, std::move(below));
+  }
   for (size_t p = choice.packs.size(); p-- > 0;) {
     const Pack& pack = choice.packs[p];
     if (!std::ranges::count(request.constants, pack.tensor)) {

@@ -16,6 +16,7 @@
 //               vector       the last member runs along lanes
 //               leaf TEXT    a label on the generated code
 //               pack T L     directly below the domain: operand T is laid out as L
+//               prefetch T   likewise: the next panel of operand T is fetched ahead
 //
 // The text is isl's own block form, so isl reads, checks and draws it:
 //

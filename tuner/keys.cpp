@@ -24,6 +24,7 @@ std::string Canonical(polyhedral::Choice choice, const tc::Program& program) {
   for (polyhedral::Cluster& cluster : choice.clusters)
     std::ranges::for_each(cluster.statements, rename);
   for (polyhedral::Pack& pack : choice.packs) rename(pack.tensor);
+  for (std::string& tensor : choice.prefetches) rename(tensor);
   return polyhedral::Print(choice);
 }
 

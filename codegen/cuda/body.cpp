@@ -85,6 +85,8 @@ class Body {
         return;
       case StmtKind::kBarrier:
         return Line("__syncthreads();");
+      case StmtKind::kPrefetch:
+        return;  // warps hide the latency that a CPU cannot
       case StmtKind::kMark:
         Line(fmt::format("// {}", PrintString(s.label)));
         return Block(s.body);

@@ -86,6 +86,8 @@ void KernelBuilder::Statement(StmtId id) {
       return Barrier();
     case StmtKind::kMark:
       return Body(s.body);
+    case StmtKind::kPrefetch:
+      return memory_.Prefetch(s);
     case StmtKind::kSingle:
       return Single(s);
   }

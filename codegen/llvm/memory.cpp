@@ -115,6 +115,16 @@ LaneValue MemoryEmitter::Load(const loops::Expr& load, const Chunk& chunk, const
   return {FromElement(load.buffer, value), true};
 }
 
+// Into the second-level cache: what comes after the panel in use would crowd the first.
+void MemoryEmitter::Prefetch(const loops::Stmt& prefetch) {
+  constexpr uint32_t kRead = 0, kSecondLevel = 2, kData = 1;
+  Value* at = scope_.Emit(scope_.Resolve(prefetch.index[0]));
+  Value* pointer =
+      b_.CreateGEP(ElementType(prefetch.buffer), places_[prefetch.buffer.index].base, at);
+  b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {pointer->getType()},
+                     {pointer, b_.getInt32(kRead), b_.getInt32(kSecondLevel), b_.getInt32(kData)});
+}
+
 // Where the condition fails, the load goes to a zero instead: no branch.
 Value* MemoryEmitter::LoadOne(BufferId id, Value* pointer, llvm::Align align, Value* condition) {
   if (condition) pointer = b_.CreateSelect(condition, pointer, zeros_);

@@ -35,6 +35,7 @@ class MemoryEmitter {
   // A guarded load: lanes outside `guard` give 0, lanes outside `active` anything.
   LaneValue Load(const loops::Expr& load, const Chunk& chunk, const Mask& active);
   void Store(const loops::Stmt& store, const Chunk& chunk, const Mask& active, LaneValue value);
+  void Prefetch(const loops::Stmt& prefetch);
   llvm::Value* Splat(LaneValue value, const Chunk& chunk);
   // A pointer to 64 zero bytes.
   llvm::Value* zeros() const { return zeros_; }

@@ -69,6 +69,8 @@ class Flattener {
         return;
       case StmtKind::kMark:
         return Body(s.body);
+      case StmtKind::kPrefetch:
+        return;  // changes no value
       case StmtKind::kSingle: {
         const size_t begin = Emit({.kind = OpKind::kSingle});
         Body(s.body);

@@ -75,6 +75,10 @@ class Parser {
     const Token at = lexer_.Peek();
     WEFT_TRY(const std::string word, lexer_.ExpectName());
     if (word == "pack") return Packs(choice);
+    if (word == "prefetch") {
+      WEFT_TRY(choice.prefetches, NameList());
+      return {};
+    }
     if (word == "cluster") {
       choice.clusters.emplace_back();
       WEFT_TRY(choice.clusters.back().statements, NameList());
@@ -99,8 +103,8 @@ class Parser {
     } else {
       return lexer_.ErrorAt(
           at,
-          fmt::format("found {}, expected cluster, order, tile, parallel, inner, unroll, vector "
-                      "or pack",
+          fmt::format("found {}, expected cluster, order, tile, parallel, inner, unroll, vector, "
+                      "pack or prefetch",
                       word));
     }
     return {};
@@ -162,6 +166,7 @@ std::string Print(const Choice& choice) {
     if (i == 0) text += choice.clusters.empty() ? " pack " : " | pack ";
     text += fmt::format("{}{} {}", i == 0 ? "" : ", ", PrintName(pack.tensor), Print(pack.layout));
   }
+  if (!choice.prefetches.empty()) text += " | prefetch" + Names(choice.prefetches);
   return text + "\n";
 }
 

@@ -21,6 +21,7 @@
 //   with
 //             inner tile loops may stand several times: its loops in turn, the last all that remain
 //   unroll    inner axes expanded; vector: the inner axis along lanes, and how many lanes
+//   prefetch  packed constants whose next panel is fetched while this one is used
 //   pack      a constant or scratch copy of an operand in another layout; constants are packed
 //   once,
 //             when the plan is built
@@ -65,6 +66,7 @@ struct Choice {
   std::string group;
   std::vector<Cluster> clusters;
   std::vector<Pack> packs;
+  std::vector<std::string> prefetches;  // tensors
   bool operator==(const Choice&) const = default;
 };
 

@@ -38,6 +38,9 @@
 // reported in the fault slot, with the buffer it was meant for, before any memory is touched; the
 // value is then clamped to lo so that the kernel can run to its next poll.
 //
+// A `prefetch x at e` says that the line which holds element e of an operand, counted as it lies in
+// memory, will be read soon. It changes no value, and e may lie outside of x.
+//
 // Spaces: global (operands), cache (scratch of one rank, meant to stay in its caches), shared
 // (scratch of the whole team on a CPU, of one block on CUDA), register (constant indices after
 // unrolling; never in memory unless the compiler spills).
@@ -105,7 +108,7 @@ struct Expr {
   std::vector<ExprId> args;    // kOp
 };
 
-enum class StmtKind : uint8_t { kFor, kIf, kStore, kLet, kBarrier, kMark, kSingle };
+enum class StmtKind : uint8_t { kFor, kIf, kStore, kLet, kBarrier, kMark, kSingle, kPrefetch };
 enum class LoopKind : uint8_t {
   kSerial,
   kParallel,
@@ -127,8 +130,8 @@ struct Stmt {
   int64_t step = 1;  // kFor
   LoopKind loop = LoopKind::kSerial;
   std::vector<Affine> conditions;       // kIf: all >= 0
-  BufferId buffer;                      // kStore; kLet: whom the index is for
-  std::vector<Affine> index;            // kStore
+  BufferId buffer;                      // kStore, kPrefetch; kLet: whom the index is for
+  std::vector<Affine> index;            // kStore; kPrefetch: one, the offset in elements
   ExprId value;                         // kStore, kLet
   std::string label;                    // kMark: "leaf 6x16", "copy x"
   bool stream = false;                  // kStore: bypass the caches (the result leaves them anyway)

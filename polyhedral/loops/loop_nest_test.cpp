@@ -1,5 +1,6 @@
 #include "polyhedral/loops/loop_nest.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace weft::loops {
@@ -60,6 +61,7 @@ constexpr char kEverything[] =
       flag[2] = index(n + 3) > 7
     }
     for q = 0:3 {
+      prefetch "x y" at 4*q + 1000
       flag[q] = (index(floor(q/2)):i32 % 3:i32) != bitcast(1.5:f32):i32
     }
   }
@@ -91,6 +93,23 @@ TEST(LoopNest, VerifiesByMoreThanIntervals) {
   EXPECT_TRUE(status.ok()) << status.ToString();
   const Status other = Verify(MustParse(kEverything));
   EXPECT_TRUE(other.ok()) << other.ToString();
+}
+
+TEST(LoopNest, PrefetchesOfOperandsOnly) {
+  const auto nest = [](std::string_view prefetch) {
+    return fmt::format(
+        "loops k (x: in f32[8], y: out f32[8]) {{\n  cache t: f32[8]\n"
+        "  parallel i = 0:8 {{\n    {}\n    y[i] = x[i]\n  }}\n}}\n",
+        prefetch);
+  };
+  EXPECT_EQ(ErrorOf(nest("prefetch x at 8*i + 64")), "ok");
+  EXPECT_NE(ErrorOf(nest("prefetch t at 0")).find("a prefetch names an operand"),
+            std::string::npos);
+  EXPECT_NE(ErrorOf(nest("vector v = 0:4 { prefetch x at v }")).find("a vector loop holds"),
+            std::string::npos);
+  LoopNest outside = MustParse(nest("prefetch x at i"));
+  std::swap(outside.stmts[outside.body[0].index].body[0], outside.body[0]);
+  EXPECT_FALSE(Verify(outside).ok());
 }
 
 TEST(LoopNest, SharedPartsStayShared) {

@@ -195,6 +195,14 @@ class Parser {
       s.kind = StmtKind::kBarrier;
       return s;
     }
+    if (IsKeyword("prefetch")) {
+      lexer_.Next();
+      s.kind = StmtKind::kPrefetch;
+      WEFT_TRY(s.buffer, BufferRef());
+      WEFT_TRY(lexer_.Expect("at"));
+      WEFT_TRY(s.index.emplace_back(), AffineExpr());
+      return s;
+    }
     if (IsKeyword("single") || IsKeyword("mark")) {
       const bool mark = lexer_.Next().text == "mark";
       s.kind = mark ? StmtKind::kMark : StmtKind::kSingle;

@@ -120,6 +120,10 @@ class Printer {
       case StmtKind::kBarrier:
         out_ += indent + "barrier\n";
         return;
+      case StmtKind::kPrefetch:
+        out_ += fmt::format("{}prefetch {} at {}\n", indent, PrintName(nest_[s.buffer].name),
+                            AffineText(s.index[0]));
+        return;
       case StmtKind::kMark:
         return Block("mark " + PrintString(s.label), s.body, indent);
       case StmtKind::kSingle:

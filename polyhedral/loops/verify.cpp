@@ -198,6 +198,8 @@ class Verifier {
         return uniform_ && !parallel_ ? Status() : Bad("a barrier that not all may reach");
       case StmtKind::kMark:
         return CheckBody(s.body);
+      case StmtKind::kPrefetch:
+        return CheckPrefetch(s);
       case StmtKind::kSingle: {
         if (parallel_) return Bad("single inside a parallel loop");
         const bool single = std::exchange(single_, true), uniform = std::exchange(uniform_, false);
@@ -290,6 +292,13 @@ class Verifier {
     ranges_.Push(s);
     varying_.push_back(s.var);
     return {};
+  }
+
+  // Any place will do, since nothing is read; but it must be known.
+  Status CheckPrefetch(const Stmt& s) {
+    if (!Valid(s.buffer) || nest_[s.buffer].space != Space::kGlobal || s.index.size() != 1)
+      return Bad("a prefetch names an operand and one offset");
+    return CheckVars(s.index);
   }
 
   Status CheckStore(const Stmt& s) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "polyhedral/lower/prefetch.h"
 
 namespace weft::polyhedral::lower {
 
@@ -315,8 +316,13 @@ class Emitter {
     scope_.Bind(v, Affine::OfVar(loop.var), piece);
     const Var outer = vector_;
     if (kind == LoopKind::kVector) vector_ = v;
+    const Unit* unit = kind == LoopKind::kSerial && actives.size() == 1 ? actives[0].unit : nullptr;
     loop.body = Emit(step.children[0], std::move(actives));
     vector_ = outer;
+    if (unit && !plan_.prefetches.empty() && !loop.body.empty()) {
+      const Stmts ahead = PrefetchPanels(plan_, storage_, scope_, *unit, v, nest_);
+      loop.body.insert(loop.body.begin(), ahead.begin(), ahead.end());
+    }
     scope_.Release(v);
     if (loop.body.empty()) return {};
     return {loops::AddStmt(nest_, std::move(loop))};

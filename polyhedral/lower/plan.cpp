@@ -37,11 +37,13 @@ class Builder {
   Status Run(const TreeNode& root) {
     if (root.kind != Kind::kDomain) return Invalid("a schedule tree begins with its domain");
     const TreeNode* node = root.children.empty() ? nullptr : &root.children[0];
-    while (node && node->kind == Kind::kMark && node->mark.starts_with("pack ")) {
-      std::istringstream words(node->mark.substr(5));
-      std::string tensor, layout;
-      words >> tensor >> layout;
-      plan_.packs.emplace_back(tensor, layout);
+    while (node && node->kind == Kind::kMark) {
+      std::istringstream words(node->mark);
+      std::string what, tensor, layout;
+      words >> what >> tensor >> layout;
+      if (what != "pack" && what != "prefetch") break;
+      if (what == "pack") plan_.packs.emplace_back(tensor, layout);
+      if (what == "prefetch") plan_.prefetches.push_back(tensor);
       node = node->children.empty() ? nullptr : &node->children[0];
     }
     std::vector<int32_t> all(program_.statements.size());

@@ -24,13 +24,13 @@ class Maker {
         s_(view.At(view.anchor)),
         axes_(view.axes[view.anchor]) {}
 
-  std::optional<Cluster> Run(int variant, std::vector<Pack>& packs) {
+  std::optional<Cluster> Run(int variant, Choice& choice) {
     if (!ChooseLane(variant / 2)) return std::nullopt;
     const std::vector<std::string> names = StatementNames(program_);
     for (const int32_t s : view_.statements) cluster_.statements.push_back(names[s]);
     FillOrder(variant % 2 == 1);
-    AddPack(lane_, tile_.lanes, packs);
-    if (row_ >= 0) AddPack(row_, tile_.rows, packs);
+    AddPack(lane_, tile_.lanes, choice);
+    if (row_ >= 0) AddPack(row_, tile_.rows, choice);
     return cluster_;
   }
 
@@ -143,10 +143,20 @@ class Maker {
     return true;
   }
 
+  // Of the places that are read: strides skip some.
   int64_t Bytes(tc::ExprId read) const {
-    const auto shape = tc::StaticExtents(program_[program_[read].tensor]);
-    int64_t bytes = SizeBytes(program_[read].dtype);
-    for (const int64_t n : shape.value_or(Shape{})) bytes *= n;
+    const tc::Expr& e = program_[read];
+    const auto shape = tc::StaticExtents(program_[e.tensor]);
+    int64_t bytes = SizeBytes(e.dtype);
+    for (size_t axis = 0; shape && axis < shape->size(); ++axis) {
+      const auto sub = tc::AsAffine(program_, e.args[axis]);
+      int64_t places = 1;
+      for (size_t i = 0; sub && i < s_.indices.size(); ++i) {
+        if (sub->Uses(static_cast<Var>(i)))
+          places *= std::max<int64_t>(1, Extent(static_cast<int32_t>(i)));
+      }
+      bytes *= sub ? std::min(places, (*shape)[axis]) : (*shape)[axis];
+    }
     return bytes;
   }
 
@@ -236,11 +246,12 @@ class Maker {
 
   // [blocks][other kept axes][reduction axes in their order][places in a block], of the operand
   // that the index moves.
-  void AddPack(int32_t index, int64_t block, std::vector<Pack>& packs) const {
+  void AddPack(int32_t index, int64_t block, Choice& choice) const {
     const tc::ExprId read = Uses(c_.w, index) ? c_.w : c_.x;
     if (!Packable(read, index)) return;
     const std::string& tensor = program_[program_[read].tensor].name;
-    if (std::ranges::any_of(packs, [&](const Pack& p) { return p.tensor == tensor; })) return;
+    if (std::ranges::any_of(choice.packs, [&](const Pack& p) { return p.tensor == tensor; }))
+      return;
     Layout layout;
     std::vector<bool> placed(program_[read].args.size(), false);
     const auto place = [&](int32_t axis) {
@@ -259,7 +270,10 @@ class Maker {
     }
     for (const int32_t i : reduction) place(AxisOf(read, i));
     layout.axes.push_back({inner, blocked ? block : 0});
-    packs.push_back({tensor, layout});
+    choice.packs.push_back({tensor, layout});
+    // Only the lanes' panels follow one another; each waits for the memory if nobody asks for it.
+    if (index == lane_ && blocked && view_.request->target.kind == TargetKind::kCpu)
+      choice.prefetches.push_back(tensor);
   }
 
   const ClusterView& view_;
@@ -274,11 +288,10 @@ class Maker {
 
 }  // namespace
 
-std::optional<Cluster> ContractionCluster(const ClusterView& view, int variant,
-                                          std::vector<Pack>& packs) {
+std::optional<Cluster> ContractionCluster(const ClusterView& view, int variant, Choice& choice) {
   const auto contraction = AsContraction(view.program(), view.At(view.anchor));
   if (!contraction) return std::nullopt;
-  return Maker(view, *contraction).Run(variant, packs);
+  return Maker(view, *contraction).Run(variant, choice);
 }
 
 }  // namespace weft::polyhedral

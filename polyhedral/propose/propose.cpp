@@ -37,7 +37,7 @@ Choice MakeChoice(const ScheduleRequest& request, int variant, bool fuse) {
       continue;
     }
     const ClusterView view = View(request, statements);
-    auto contraction = ContractionCluster(view, variant, choice.packs);
+    auto contraction = ContractionCluster(view, variant, choice);
     if (!contraction) contraction = DotCluster(view);
     choice.clusters.push_back(contraction ? *std::move(contraction) : RowCluster(view, variant));
   }

@@ -47,8 +47,7 @@ int32_t ContiguousIndex(const ScheduleRequest& request, const tc::Statement& sta
 std::vector<std::vector<int32_t>> GroupStatements(const ScheduleRequest& request, bool fuse);
 
 // The loops of a cluster. `variant` 0 is the best guess; larger ones vary tile and order.
-std::optional<Cluster> ContractionCluster(const ClusterView& view, int variant,
-                                          std::vector<Pack>& packs);
+std::optional<Cluster> ContractionCluster(const ClusterView& view, int variant, Choice& choice);
 std::optional<Cluster> DotCluster(const ClusterView& view);
 Cluster RowCluster(const ClusterView& view, int variant);
 

@@ -14,7 +14,7 @@ using namespace polyhedral;  // NOLINT: what is tested
 class Maker {
  public:
   Maker(const ScheduleRequest& request, uint64_t seed)
-      : program_(*request.program), random_(seed) {}
+      : program_(*request.program), constants_(request.constants), random_(seed) {}
 
   Choice Run() {
     Choice choice{.group = program_.name};
@@ -25,6 +25,9 @@ class Maker {
       if (s + 1 < names.size() && Chance(60)) continue;
       choice.clusters.push_back(MakeCluster(group, names));
       group.clear();
+    }
+    for (const std::string& name : constants_) {
+      if (Chance(50)) choice.prefetches.push_back(name);
     }
     return choice;
   }
@@ -76,6 +79,7 @@ class Maker {
   }
 
   const tc::Program& program_;
+  const std::vector<std::string>& constants_;
   std::mt19937_64 random_;
 };
 

@@ -158,6 +158,8 @@ TEST(Legality, RefusesWhatDoesNotFit) {
   starts("chain: cluster c m d | order x", "choice_does_not_fit the cluster has no axis x");
   starts("chain: cluster c m d e", "choice_does_not_fit no statement is called e");
   starts("chain: cluster c | cluster m | cluster d | pack b ba", "choice_does_not_fit b is packed");
+  starts("chain: cluster c | cluster m | cluster d | prefetch b",
+         "choice_does_not_fit b is prefetched");
   starts("chain: cluster c c m d", "choice_does_not_fit statement c stands twice");
 }
 
@@ -307,9 +309,9 @@ TEST(Contractions, BlockedReductions) {
   ASSERT_TRUE(program.ok()) << program.status().ToString();
   const auto choices = ParseChoices(
       "gemm: cluster s y | order j i | tile i 12 4, j 16, k 20 | parallel j | inner k i k | unroll "
-      "i | vector j 16 | pack b Ba16b\n"
+      "i | vector j 16 | pack b Ba16b | prefetch b\n"
       "gemm: cluster s | order j | tile i 4, j 16, k 20 | parallel j | inner k i k | unroll i | "
-      "vector j 16 | cluster y\n"
+      "vector j 16 | cluster y | prefetch b\n"
       "gemm: cluster s y | tile k 7, i 3 | inner k i k j\n",
       "test");
   ASSERT_TRUE(choices.ok()) << choices.status().ToString();
@@ -317,6 +319,28 @@ TEST(Contractions, BlockedReductions) {
     const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choice, {"b"});
     EXPECT_TRUE(status.ok()) << Print(choice) << status.ToString();
   }
+}
+
+// What is fetched ahead is the panel after this one, a piece in each turn of the rows.
+TEST(Contractions, PrefetchTheNextPanel) {
+  const auto program = Compile(R"(def gemm(float(48, 64) a, float(64, 32) b) -> (y) {
+    @contraction y(i, j) +=! a(i, k) * b(k, j)
+  })");
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const auto nest = [&](const std::string& tile) {
+    const auto choices = ParseChoices("gemm: cluster y | order j i | tile i " + tile +
+                                          ", j 16 | parallel j | unroll i | vector j 16 | "
+                                          "pack b Ba16b | prefetch b",
+                                      "test");
+    const ScheduleRequest request{.program = &*program, .constants = {"b"}, .target = V4()};
+    const auto scheduled = Schedule(request, &choices->at(0));
+    return scheduled.ok() ? loops::Print(scheduled->nest) : scheduled.status().ToString();
+  };
+  // 8 turns of 64 steps for a panel of 1024 elements, then 24: each piece is fetched by one.
+  EXPECT_NE(nest("6").find("prefetch b at 1024*j0 + 128*i0 + 2*k + 1024"), std::string::npos)
+      << nest("6");
+  EXPECT_NE(nest("2").find("prefetch b at 1024*j0 + 64*i0 + k + 1024"), std::string::npos)
+      << nest("2");
 }
 
 struct Conv {

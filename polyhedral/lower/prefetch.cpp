@@ -1,0 +1,110 @@
+#include "polyhedral/lower/prefetch.h"
+
+#include <algorithm>
+
+namespace weft::polyhedral::lower {
+namespace {
+
+using loops::LoopKind;
+
+// A panel is what the loops inside the last one that chooses it walk over. They walk over it once
+// for each turn of those among them that leave the operand where it is (rows): so its successor can
+// be fetched in as many pieces, evenly, instead of in one burst that the memory can't keep up with.
+class Panel {
+ public:
+  Panel(const Plan& plan, const Unit& unit, const Affine& offset) : plan_(plan), offset_(offset) {
+    size_t rows = unit.dims.size();
+    while (rows > 0 && !IsRow(unit.dims[rows - 1])) --rows;
+    size_t at = rows;
+    while (at > 0 && !(Loops(unit.dims[at - 1]) && offset_.Uses(unit.dims[at - 1]))) --at;
+    if (at == 0) return;
+    chooser_ = unit.dims[at - 1];
+    for (size_t i = at; i < unit.dims.size(); ++i) {
+      const Var v = unit.dims[i];
+      if (!Loops(v)) continue;
+      (IsRow(v) && steps_.empty() ? rows_ : steps_).push_back(v);
+    }
+  }
+
+  // Where in memory to look ahead, over dimensions; nullopt if no panel follows another.
+  std::optional<Affine> Ahead() const {
+    if (chooser_ < 0 || steps_.empty()) return std::nullopt;
+    for (const Var v : rows_) {
+      if (plan_[v].range.hi >= kOpen) return std::nullopt;
+    }
+    for (const Var v : steps_) {
+      if (plan_[v].range.hi >= kOpen) return std::nullopt;
+    }
+    const Affine here = offset_.Substitute([&](Var v) {
+      const bool within = std::ranges::count(steps_, v) > 0 || !Loops(v);
+      return plan_.IsDim(v) && within ? Affine(plan_[v].range.lo) : Affine::OfVar(v);
+    });
+    const Affine next = here.Substitute(
+        [&](Var v) { return v == chooser_ ? Affine::OfVar(v) + 1 : Affine::OfVar(v); });
+    const Affine size = next - here;
+    if (!size.IsConstant() || size.constant() <= 0) return std::nullopt;
+    const int64_t panel = size.constant(), turns = Count(rows_), steps = Count(steps_);
+    // Elements per step; and how many turns fetch the same piece when there are more than enough.
+    const int64_t same = std::max<int64_t>(1, turns * steps / panel);
+    const int64_t stride =
+        std::max<int64_t>(1, (panel * same + turns * steps - 1) / (turns * steps));
+    return next + (FloorDiv(Counter(rows_), same) * steps + Counter(steps_)) * stride;
+  }
+
+ private:
+  bool Loops(Var v) const {
+    return plan_[v].kind == LoopKind::kSerial || plan_[v].kind == LoopKind::kParallel;
+  }
+  bool IsRow(Var v) const { return Loops(v) && !offset_.Uses(v); }
+  int64_t Extent(Var v) const { return plan_[v].range.hi - plan_[v].range.lo + 1; }
+  int64_t Count(const std::vector<Var>& dims) const {
+    int64_t count = 1;
+    for (const Var v : dims) count *= Extent(v);
+    return count;
+  }
+  Affine Counter(const std::vector<Var>& dims) const {
+    Affine counter = 0;
+    for (const Var v : dims) counter = counter * Extent(v) + Affine::OfVar(v) - plan_[v].range.lo;
+    return counter;
+  }
+
+  const Plan& plan_;
+  const Affine& offset_;
+  Var chooser_ = -1;
+  std::vector<Var> rows_, steps_;
+};
+
+}  // namespace
+
+Stmts PrefetchPanels(const Plan& plan, const Storage& storage, const Scope& scope, const Unit& unit,
+                     Var innermost, loops::LoopNest& nest) {
+  Stmts stmts;
+  const bool last = std::ranges::none_of(unit.dims, [&](Var v) {
+    return !scope.Bound(v) && plan[v].kind != LoopKind::kUnroll &&
+           plan[v].kind != LoopKind::kVector;
+  });
+  if (unit.part != Part::kUpdate || !last || plan[innermost].kind != LoopKind::kSerial)
+    return stmts;
+  const tc::Program& program = *plan.program;
+  for (const tc::ExprId read : tc::Reads(program, unit.value)) {
+    const tc::TensorId tensor = program[read].tensor;
+    if (!std::ranges::count(plan.prefetches, program[tensor].name)) continue;
+    std::vector<Affine> index;
+    for (const tc::ExprId sub : program[read].args) {
+      const auto e = AffineOf(program, sub, unit.index);
+      if (!e) break;
+      index.push_back(*e);
+    }
+    if (index.size() != program[read].args.size()) continue;
+    const loops::BufferId buffer = storage.views[tensor.index].buffer;
+    const Affine offset = loops::ElementOffset(nest[buffer], index);
+    const auto ahead = Panel(plan, unit, offset).Ahead();
+    if (!ahead || !scope.Bound(*ahead)) continue;
+    stmts.push_back(loops::AddStmt(
+        nest,
+        {.kind = loops::StmtKind::kPrefetch, .buffer = buffer, .index = {scope.Place(*ahead)}}));
+  }
+  return stmts;
+}
+
+}  // namespace weft::polyhedral::lower
