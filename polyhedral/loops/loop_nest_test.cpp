@@ -112,6 +112,15 @@ TEST(LoopNest, PrefetchesOfOperandsOnly) {
   EXPECT_FALSE(Verify(outside).ok());
 }
 
+// No positive 64-bit integer is as large as this one's magnitude.
+TEST(LoopNest, TheLeastIntegerReadsBack) {
+  const LoopNest nest = MustParse(
+      "loops k (x: in i64[1], y: out i64[1]) {\n"
+      "  single {\n    y[0] = bit_and(x[0], -9223372036854775808)\n  }\n}\n");
+  EXPECT_EQ(Verify(nest).ToString(), Status().ToString());
+  EXPECT_TRUE(Equal(nest, MustParse(Print(nest))));
+}
+
 TEST(LoopNest, SharedPartsStayShared) {
   LoopNest nest{.name = "k"};
   const BufferId x = AddBuffer(

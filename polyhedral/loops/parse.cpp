@@ -407,7 +407,9 @@ class Parser {
     // The type comes last, so the number is read twice: as an integer if its type is one.
     Lexer ahead = lexer_;
     WEFT_TRY(const double real, lexer_.ExpectFloat());
-    Expr e{.dtype = number.kind == TokenKind::kInt ? Dtype::kI64 : Dtype::kF32};
+    // Digits alone are whole, though the magnitude of the least integer is too large for a kInt.
+    const bool whole = number.text.find_first_not_of("0123456789") == std::string_view::npos;
+    Expr e{.dtype = whole ? Dtype::kI64 : Dtype::kF32};
     if (lexer_.Accept(":")) {
       WEFT_TRY(e.dtype, lexer_.ExpectDtype());
     }
