@@ -54,6 +54,21 @@ TEST(Gelu, TanhOfAProduct) {
                     "b)\ne = Tanh(d)\nf = Add(e, one)\ng = Mul(x, half)\ny = Mul(g, f)",
                 "Gelu");
 }
+TEST(Gelu, ANumberOfAnotherTypesPrecisionIsAnotherNumber) {
+  const std::string body =
+      "a = Div(x, r)\nb = Erf(a)\nd = Add(b, one)\ne = Mul(x, d)\ny = Mul(e, half)";
+  ExpectBecomes(std::string(kNumbers) + "r: f32[] = const(1.4137)\n" + body, "Div Erf Add Mul Mul");
+  const auto typed = [&](const std::string& type) {
+    const std::string text = "graph g (x: " + type + "[2, 8]) -> (y) {\nhalf: " + type +
+                             "[] = const(0.5)\none: " + type + "[] = const(1)\nr: " + type +
+                             "[] = const(1.4142135)\n" + body + "\n}\n";
+    Graph graph = Parsed(text);
+    EXPECT_TRUE(Simplify(graph, Refuse).ok());
+    return OpsOf(graph);
+  };
+  EXPECT_EQ(typed("f16"), "Gelu");
+  EXPECT_EQ(typed("f64"), "Div Erf Add Mul Mul");
+}
 TEST(Gelu, AnotherNumberIsNoGelu) {
   ExpectBecomes(std::string(kNumbers) +
                     "a = Div(x, two)\nb = Erf(a)\nd = Add(b, one)\ne = Mul(x, d)\ny = Mul(e, half)",
@@ -87,6 +102,22 @@ TEST(HardSwish, FromHardSigmoid) {
 TEST(Swish, FromSigmoid) {
   ExpectBecomes("a = Sigmoid(x)\ny = Mul(x, a)", "Swish");
   ExpectBecomes(std::string(kNumbers) + "b = Mul(x, q)\na = Sigmoid(b)\ny = Mul(a, x)", "Swish");
+}
+
+// An attribute is a float: what it would round stays an operand.
+TEST(Activations, DoublesKeepTheirNumbers) {
+  const auto ops = [](const std::string& body) {
+    Graph graph = Parsed(
+        "graph g (x: f64[2, 8]) -> (y) {\nzero: f64[] = const(0)\nk: f64[] = "
+        "const(1.702)\nhalf: f64[] = const(0.5)\nc: f64[] = const(2)\n" +
+        body + "\n}\n");
+    EXPECT_TRUE(Simplify(graph, Refuse).ok());
+    return OpsOf(graph);
+  };
+  EXPECT_EQ(ops("a = Mul(x, k)\nb = Sigmoid(a)\ny = Mul(x, b)"), "Mul Sigmoid Mul");
+  EXPECT_EQ(ops("a = Mul(x, half)\nb = Sigmoid(a)\ny = Mul(x, b)"), "Swish");
+  EXPECT_EQ(ops("a = Add(x, k)\nb = Clip(a, zero, c)\ny = Mul(b, half)"), "Add Clip Mul");
+  EXPECT_EQ(ops("a = Add(x, half)\nb = Clip(a, zero, c)\ny = Mul(b, half)"), "HardSigmoid");
 }
 
 }  // namespace

@@ -12,14 +12,16 @@ bool Match(Rewriter& r, NodeId id) {
   const Node* clip = r.Def(f.values[0], Op::kClip);
   const auto low = clip ? ScalarOf(r.graph, InputAt(*clip, 1)) : std::nullopt;
   const auto high = clip ? ScalarOf(r.graph, InputAt(*clip, 2)) : std::nullopt;
-  if (!low || !high || *low != 0 || !Near(*high * f.coefficient, 1)) return false;
+  if (!low || !high || *low != 0 || !Near(*high * f.coefficient, 1, r.graph[y].dtype)) return false;
   const auto sum = WithScalar(r, clip->inputs[0], Op::kAdd);
   if (!sum) return false;
   const Factors inner = FactorsOf(r, sum->first);
   if (inner.values.size() != 1 || !SameShape(r.graph, inner.values[0], y)) return false;
+  const double alpha = inner.coefficient * f.coefficient, beta = sum->second * f.coefficient;
+  const auto dtype = r.graph[y].dtype;
+  if (!FitsAttribute(alpha, dtype) || !FitsAttribute(beta, dtype)) return false;
   r.Become(id, Op::kHardSigmoid, {inner.values[0]},
-           {{"alpha", static_cast<float>(inner.coefficient * f.coefficient)},
-            {"beta", static_cast<float>(sum->second * f.coefficient)}});
+           {{"alpha", static_cast<float>(alpha)}, {"beta", static_cast<float>(beta)}});
   return true;
 }
 

@@ -7,17 +7,20 @@ namespace {
 
 // coefficient * value = max(0, min(1, x / 6 + 1/2))
 bool IsGate(const Rewriter& r, ValueId id, double coefficient, ValueId x) {
+  const auto near = [&](double found, double meant) {
+    return Near(found, meant, r.graph[x].dtype);
+  };
   if (const Node* node = r.Def(id, Op::kHardSigmoid)) {
-    return Near(coefficient, 1) && node->inputs[0] == x &&
-           Near(FloatAttr(*node, "alpha", 0.2f), 1.0 / 6) &&
-           Near(FloatAttr(*node, "beta", 0.5f), 0.5);
+    return near(coefficient, 1) && node->inputs[0] == x &&
+           near(FloatAttr(*node, "alpha", 0.2f), 1.0 / 6) &&
+           near(FloatAttr(*node, "beta", 0.5f), 0.5);
   }
   const Node* clip = r.Def(id, Op::kClip);
   const auto low = clip ? ScalarOf(r.graph, InputAt(*clip, 1)) : std::nullopt;
   const auto high = clip ? ScalarOf(r.graph, InputAt(*clip, 2)) : std::nullopt;
   const auto sum = clip ? WithScalar(r, clip->inputs[0], Op::kAdd) : std::nullopt;
-  return low && high && sum && *low == 0 && Near(*high, 6) && Near(coefficient, 1.0 / 6) &&
-         sum->first == x && Near(sum->second, 3);
+  return low && high && sum && *low == 0 && near(*high, 6) && near(coefficient, 1.0 / 6) &&
+         sum->first == x && near(sum->second, 3);
 }
 
 }  // namespace

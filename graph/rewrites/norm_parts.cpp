@@ -46,7 +46,8 @@ std::optional<Root> RootOf(const Rewriter& r, ValueId id) {
   const bool inverse = power && power->second == -0.5;
   if (!sqrt && !inverse && !(power && power->second == 0.5)) return std::nullopt;
   const auto sum = WithScalar(r, sqrt ? sqrt->inputs[0] : power->first, Op::kAdd);
-  if (!sum || sum->second < 0) return std::nullopt;
+  if (!sum || sum->second < 0 || !FitsAttribute(sum->second, r.graph[id].dtype))
+    return std::nullopt;
   return Root{sum->first, sum->second, inverse};
 }
 

@@ -55,6 +55,18 @@ TEST(RmsNormFromParts, AsLlamaWritesIt) {
       "eps)\ns = Sqrt(a)\nr = Div(one, s)\nn = Mul(x, r)\ny = Mul(w, n)\n}",
       "RMSNormalization");
 }
+TEST(RmsNormFromParts, AnEpsilonThatAnAttributeCantHoldStays) {
+  const auto ops = [](const std::string& epsilon) {
+    Graph graph = Parsed(
+        "graph g (x: f64[2, 4]) -> (y) {\naxes: i64[1] = const(-1)\neps: f64[] = const(" + epsilon +
+        ")\np = Mul(x, x)\nm = ReduceMean(p, axes)\na = Add(m, eps)\ns = Sqrt(a)\n"
+        "y = Div(x, s)\n}");
+    EXPECT_TRUE(Simplify(graph, Refuse).ok());
+    return OpsOf(graph);
+  };
+  EXPECT_EQ(ops("0.001"), "Mul ReduceMean Add Sqrt Div");
+  EXPECT_EQ(ops("0.0009765625"), "RMSNormalization");
+}
 
 constexpr const char* kConv =
     "graph g (x: f32[2, 4, 3, 3]) -> (y) {\n"

@@ -206,8 +206,26 @@ std::optional<double> ScalarOf(const Graph& graph, ValueId id) {
   return ElemAsDouble(tensor, 0);
 }
 
-bool Near(double a, double b) {
-  return std::abs(a - b) <= 1e-3 * std::max(std::abs(a), std::abs(b));
+bool Near(double found, double meant, std::optional<Dtype> dtype) {
+  double part = 0;
+  switch (dtype.value_or(Dtype::kF64)) {
+    case Dtype::kBF16:
+      part = 0x1p-7;
+      break;
+    case Dtype::kF16:
+      part = 0x1p-9;
+      break;
+    case Dtype::kF32:
+      part = 0x1p-20;  // exporters write seven digits
+      break;
+    default:
+      part = 0x1p-50;
+  }
+  return std::abs(found - meant) <= part * std::abs(meant);
+}
+
+bool FitsAttribute(double number, std::optional<Dtype> dtype) {
+  return dtype != Dtype::kF64 || static_cast<double>(static_cast<float>(number)) == number;
 }
 
 bool SameShape(const Graph& graph, ValueId a, ValueId b) {

@@ -63,8 +63,12 @@ class Rewriter {
 
 // Patterns.
 std::optional<double> ScalarOf(const Graph& graph, ValueId id);  // a constant of one element
-bool Near(double a, double b);                                   // equal up to what f16 rounds away
-bool SameShape(const Graph& graph, ValueId a, ValueId b);        // both known and equal
+// Whether a number in a graph of this type stands for another one: equal up to what the type rounds
+// away when the number is written.
+bool Near(double found, double meant, std::optional<Dtype> dtype);
+// Whether an operator's attribute, a float, says the number as well as an operand of this type.
+bool FitsAttribute(double number, std::optional<Dtype> dtype);
+bool SameShape(const Graph& graph, ValueId a, ValueId b);  // both known and equal
 // op(other, scalar), in either order if the operator commutes.
 std::optional<std::pair<ValueId, double>> WithScalar(const Rewriter& r, ValueId id, Op op);
 // A product taken apart: Mul of anything, Div by numbers. value = coefficient * product of factors.

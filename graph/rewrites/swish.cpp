@@ -20,6 +20,7 @@ Result<int> swish(Graph& graph, const Evaluator&) {
         const auto scaled = WithScalar(r, sigmoid->inputs[0], Op::kMul);
         if (!scaled || scaled->first != x) continue;
         alpha = scaled->second;
+        if (!FitsAttribute(alpha, graph[x].dtype)) continue;
       }
       r.Become(NodeId(n), Op::kSwish, {x}, {{"alpha", static_cast<float>(alpha)}});
       break;
