@@ -121,9 +121,11 @@ void BatchNormalization(Writer& w) {
   if (w.Int("training_mode", 0) != 0) return w.Refuse("training");
   const Operand x = w.In(0), y = w.Out(), factor = w.Temp("factor", y.dtype);
   const Subs c{w.Range("c", x.rank() < 2 ? Dim(1) : x.dims[1])};
+  // An f64 literal says the attribute's float to its last digit.
+  const Dtype dtype = w.In(4).dtype == Dtype::kF64 ? Dtype::kF64 : Dtype::kF32;
   w.Set("pointwise", factor, c,
         fmt::format("{} / sqrt({} + {})", w.At(w.In(1), c), w.At(w.In(4), c),
-                    Lit(Dtype::kF32, w.Float("epsilon", 1e-5F))));
+                    Lit(dtype, w.Float("epsilon", 1e-5F))));
   Subs at{w.Range("n", x.rank() < 1 ? Dim(1) : x.dims[0])};
   if (x.rank() > 1) at.push_back("c");
   for (int64_t k = 2; k < x.rank(); ++k)

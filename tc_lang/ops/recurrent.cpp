@@ -93,8 +93,9 @@ class Direction {
   // The clip bounds what enters the gates; the cell itself goes unclipped to its activation, as
   // onnxruntime reads the standard.
   std::string Activate(size_t which, std::string x, bool clipped = true) const {
+    const Dtype dtype = x_.dtype == Dtype::kF64 ? Dtype::kF64 : Dtype::kF32;
     if (clip_ > 0 && clipped)
-      x = fmt::format("min(max({}, {}), {})", x, Lit(Dtype::kF32, -clip_), Lit(Dtype::kF32, clip_));
+      x = fmt::format("min(max({}, {}), {})", x, Lit(dtype, -clip_), Lit(dtype, clip_));
     for (const Named& a : kActivations) {
       if (a.name == activations_[which])
         return fmt::format(fmt::runtime(a.text), fmt::arg("x", "(" + x + ")"));

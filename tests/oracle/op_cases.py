@@ -195,6 +195,11 @@ def norms(c):
                                                rand(3, seed='v', low=0.5)], epsilon=1e-2)
     c.add('batch_norm_row', 'BatchNormalization', [rand(4, 3), rand(3, seed='s'), rand(3, seed='b'), rand(3, seed='m'),
                                                    rand(3, seed='v', low=0.5)])
+    # All that is left of the large part is how exactly epsilon, a float, is taken.
+    wide = lambda v: np.full(3, v, np.float64)
+    c.add('batch_norm_f64', 'BatchNormalization',
+          [1000 + rand(4, 3, dtype=np.float64), wide(1), wide(-1000 / np.sqrt(np.float64(np.float32(0.3)))), wide(0), wide(0)],
+          epsilon=0.3)
     for axis in (-1, 1, 2):
         shape = (2, 3, 4, 32)[axis:]
         c.add(f'layer_norm_{axis + 1}', 'LayerNormalization', [rand(2, 3, 4, 32), rand(*shape), rand(*shape, seed='b')],
