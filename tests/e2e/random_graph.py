@@ -1,0 +1,252 @@
+"""Random networks as onnx models, with inputs and with what onnx's reference evaluator says comes out.
+
+A graph grows node by node, and each node is evaluated when it is added. Every value has two copies more that carry
+rounding errors a few times larger than an implementation may make. Where the copies part, because something nearly
+cancels or a step function stands near its step, the value says nothing about an implementation: a node is taken back
+when that happens to integers, an output is not chosen when it happens to floats. What remains has one right answer.
+"""
+import random
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+MOST_ELEMENTS, LARGEST = 4096, 1e4
+# Spacing of the noise, the part of an output's scale that it may move the output by, and the tolerance for weft.
+NOISE = {np.dtype(np.float16): 2e-3, np.dtype(np.float32): 5e-7, np.dtype(np.float64): 5e-16}
+UNSTABLE = {np.dtype(np.float16): 1e-2, np.dtype(np.float32): 5e-6, np.dtype(np.float64): 1e-14}
+TOLERANCE = {np.dtype(np.float16): 4e-2, np.dtype(np.float32): 4e-5, np.dtype(np.float64): 1e-12}
+EXACT = set('''Abs Clip Concat DepthToSpace Dropout Expand Flatten Gather GatherElements GatherND GlobalMaxPool Identity Max
+    MaxPool Min Neg Pad ReduceMax ReduceMin Relu Reshape ReverseSequence ScatterElements ScatterND Slice SpaceToDepth Split
+    Squeeze Tile TopK Transpose Trilu Unsqueeze Where Ceil Floor Round Sign Constant ConstantOfShape OneHot'''.split())
+# Steps: a float operand is moved by this part of its scale, and nothing may happen.
+STEPS = set('''ArgMax ArgMin Ceil Equal Floor Greater GreaterOrEqual Hardmax IsInf IsNaN Less LessOrEqual Mod Not QuantizeLinear
+    Round Shrink Sign ThresholdedRelu TopK DynamicQuantizeLinear NonZero'''.split())
+SINGLE = {'Erf', 'Gelu', 'HardSwish'}  # of these the evaluator has no more than float32
+STEP_MARGIN = {np.dtype(np.float16): 3e-2, np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-10}
+
+
+class Reject(Exception):
+    """A node that can't be added here."""
+
+
+@dataclass
+class Value:
+    name: str
+    array: np.ndarray
+    noisy: tuple
+    exact: bool = True  # no rounding on the way from the inputs
+
+    @property
+    def shape(self):
+        return self.array.shape
+
+    @property
+    def rank(self):
+        return self.array.ndim
+
+    @property
+    def kind(self):
+        return self.array.dtype.kind
+
+
+def scale_of(array):
+    finite = np.abs(array[np.isfinite(array)].astype(np.float64))
+    return finite.max() if finite.size else 0.0
+
+
+def differs(found, expected, part):
+    """Whether the two are further apart than a part of the scale, or NaN or infinity stand elsewhere."""
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        return True
+    if expected.dtype.kind != 'f':
+        return not np.array_equal(found, expected)
+    finite = np.isfinite(expected)
+    if not np.array_equal(found[~finite], expected[~finite], equal_nan=True) or not np.isfinite(found[finite]).all():
+        return True
+    error = np.abs(found[finite].astype(np.float64) - expected[finite])
+    return bool(error.size) and error.max() > part * scale_of(expected)
+
+
+class Graph:
+    """A network that grows; `random` decides everything about it."""
+
+    def __init__(self, seed):
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.numpy = np.random.default_rng(seed)
+        self.opset = self.random.randrange(13, 21)
+        self.dtype = np.dtype(self.random.choices(['f4', 'f8', 'f2'], [18, 1, 1])[0])
+        self.special = self.random.random() < 0.06  # NaN and infinities among the inputs
+        self.nodes, self.inputs, self.initializers, self.values, self.made = [], [], [], [], 0
+
+    def chance(self, probability):
+        return self.random.random() < probability
+
+    def name(self, stem):
+        self.made += 1
+        return f'{stem}{self.made}'
+
+    def add(self, stem, array):
+        value = Value(self.name(stem), array, (array, array))
+        self.values.append(value)
+        return value
+
+    def constant(self, array, dtype=None):
+        """An initializer, now and then the node that says the same; it is no candidate for other operands."""
+        array = np.asarray(array, dtype)
+        value = Value(self.name('c'), array, (array, array))
+        if self.chance(0.15):
+            self.nodes.append(helper.make_node('Constant', [], [value.name], value=numpy_helper.from_array(array)))
+        else:
+            self.initializers.append(numpy_helper.from_array(array, value.name))
+        return value
+
+    def numbers(self, shape, dtype=None):
+        dtype = self.dtype if dtype is None else np.dtype(dtype)
+        if dtype.kind == 'b':
+            return self.numpy.random(shape) < 0.5
+        if dtype.kind in 'iu':
+            return self.numpy.integers(0 if dtype.kind == 'u' else -6, 12, shape).astype(dtype)
+        array = np.asarray(self.numpy.uniform(-2, 2, shape))
+        if self.chance(0.1):
+            array = np.round(array * 2) / 2  # ties, zeros and negative zeros
+        return array.astype(dtype)
+
+    def input(self, shape, dtype=None):
+        array = self.numbers(shape, dtype)
+        if self.special and array.dtype.kind == 'f' and array.size:
+            flat = array.reshape(-1)
+            for _ in range(self.random.randrange(1, 4)):
+                flat[self.random.randrange(flat.size)] = self.random.choice([np.nan, np.inf, -np.inf, -0.0])
+        value = self.add('x', array)
+        self.inputs.append(value)
+        return value
+
+    def fresh(self, shape, dtype=None):
+        """Something new of this shape: an input while there are few, else constant."""
+        if len(self.inputs) < 4 and self.chance(0.3):
+            return self.input(shape, dtype)
+        return self.constant(self.numbers(shape, dtype))
+
+    def pick(self, kinds='f', ranks=range(9), where=lambda v: True):
+        """One of the values, the newest most likely."""
+        fit = [v for v in self.values if v.kind in kinds and v.rank in ranks and where(v)]
+        if not fit:
+            raise Reject
+        return fit[-1 - min(int(self.random.expovariate(0.4)), len(fit) - 1)]
+
+    def evaluate(self, node, operands, copy=None):
+        """What a node makes of its operands, or of a noisy copy of them."""
+        given = {v.name: v.array if copy is None else v.noisy[copy] for v in operands if v is not None}
+        typed = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+                 for n, a in given.items()]
+        proto = helper.make_graph([node], 'one', typed, [onnx.ValueInfoProto(name=n) for n in node.output if n])
+        model = helper.make_model(proto, opset_imports=[helper.make_opsetid('', self.opset)], ir_version=8)
+        results = [np.asarray(r) for r in ReferenceEvaluator(model).run(None, given)]
+        for r, said in zip(results, onnx.shape_inference.infer_shapes(model, True, True).graph.output):
+            kind, dims = said.type.tensor_type.elem_type, said.type.tensor_type.shape.dim
+            right = kind and helper.tensor_dtype_to_np_dtype(kind) == r.dtype
+            if not right or (said.type.tensor_type.HasField('shape') and len(dims) != r.ndim) or any(
+                    d.HasField('dim_value') and d.dim_value != e for d, e in zip(dims, r.shape)):
+                raise Reject  # the evaluator's mistake
+        return results
+
+    def stands(self, node, operands, results):
+        """Whether a node that has steps stays on one side of them when its operands move."""
+        for sign in (1, -1, None):
+            moved = []
+            for v in operands:
+                if v is None or v.exact or v.kind != 'f':
+                    moved.append(v)
+                    continue
+                by = STEP_MARGIN[v.array.dtype] * max(scale_of(v.array), 1e-3)
+                way = sign or self.numpy.choice([-1.0, 1.0], v.shape)
+                moved.append(Value(v.name, v.array, ((v.array + by * way).astype(v.array.dtype),), False))
+            for found, expected in zip(self.evaluate(node, moved, 0), results):
+                if differs(found, expected, 1e-2 if expected.dtype.kind == 'f' else 0):
+                    return False
+        return True
+
+    def emit(self, op, *operands, n=1, **attributes):
+        """Adds a node and gives its value, or a list of values; arrays and lists of integers become constants."""
+        if op in SINGLE and operands[0].array.dtype == np.float64:
+            raise Reject
+        operands = [v if v is None or isinstance(v, Value) else self.constant(v, np.int64 if isinstance(v, list) else None)
+                    for v in operands]
+        names = [self.name('v') for _ in range(n)]
+        node = helper.make_node(op, ['' if v is None else v.name for v in operands], names, **attributes)
+        results = self.evaluate(node, operands)
+        for r in results:
+            large = r.dtype.kind == 'f' and not self.special and not scale_of(r) * (16 if r.itemsize == 2 else 1) <= LARGEST
+            if r.size > MOST_ELEMENTS or r.ndim > 6 or large or (not self.special and not np.isfinite(r).all()):
+                raise Reject
+        exact = all(v is None or v.exact for v in operands)
+        noisy = [results] * 2 if exact else [self.evaluate(node, operands, copy) for copy in (0, 1)]
+        # A cast from floats is a step where it ends in integers.
+        steps = op in STEPS or (op in ('Cast', 'CastLike') and results[0].dtype.kind != 'f')
+        if steps and not exact and not self.stands(node, operands, results):
+            raise Reject
+        values = []
+        for name, r, *copies in zip(names, results, *noisy):
+            if r.dtype.kind != 'f':
+                if not all(np.array_equal(r, copy) for copy in copies):
+                    raise Reject
+            elif op not in EXACT:
+                copies = [np.asarray(copy * (1 + NOISE[r.dtype] * self.numpy.uniform(-1, 1, r.shape))).astype(r.dtype)
+                          for copy in copies]
+            values.append(Value(name, r, tuple(copies), r.dtype.kind != 'f' or (exact and op in EXACT)))
+        self.nodes.append(node)
+        self.values += values
+        return values[0] if n == 1 else values
+
+    def grow(self, families, weights, n_nodes):
+        """Calls families at random until there are as many nodes; what one can't finish is taken back."""
+        tries = 0
+        while len(self.nodes) < n_nodes and tries < 8 * n_nodes:
+            tries += 1
+            before = [len(x) for x in (self.nodes, self.inputs, self.initializers, self.values)]
+            try:
+                self.random.choices(families, weights)[0](self)
+            except Exception:  # the evaluator raises whatever numpy does with operands that an operator does not take
+                for x, length in zip((self.nodes, self.inputs, self.initializers, self.values), before):
+                    del x[length:]
+
+    def stable(self, value):
+        if value.kind == 'f' and scale_of(value.array) and scale_of(value.array) < 1e-5:
+            return False
+        return not any(differs(copy, value.array, UNSTABLE.get(value.array.dtype, 0)) for copy in value.noisy)
+
+    def outputs(self):
+        """All ends, and some values in the middle."""
+        used = {n for node in self.nodes for n in node.input}
+        made = {n for node in self.nodes if node.op_type != 'Constant' for n in node.output}
+        found = [v for v in self.values if v.name in made and (v.name not in used or self.chance(0.15)) and self.stable(v)]
+        self.random.shuffle(found)
+        return found
+
+    def model(self):
+        """A model, its inputs and its expected outputs, by name."""
+        outputs = self.outputs()
+        if not outputs:
+            raise Reject
+        if self.chance(0.2):
+            self.constant(self.numbers((3, 2)))  # nobody uses it
+        info = lambda v, open_: helper.make_tensor_value_info(
+            v.name, helper.np_dtype_to_tensor_dtype(v.array.dtype), [None] * v.rank if open_ else v.shape)
+        inputs = [info(v, False) for v in self.inputs]
+        if self.chance(0.15):  # the first extent of an input is known only when it is bound
+            for i in inputs:
+                if i.type.tensor_type.shape.dim:
+                    i.type.tensor_type.shape.dim[0].dim_param = f'n_{i.name}'
+        graph = helper.make_graph(self.nodes, f'random {self.seed}', inputs, [info(v, self.chance(0.1)) for v in outputs],
+                                  self.initializers)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid('', self.opset)], ir_version=8)
+        onnx.checker.check_model(model, full_check=True)
+        given = {v.name: v.array for v in self.inputs}
+        expected = dict(zip((v.name for v in outputs), map(np.asarray, ReferenceEvaluator(model).run(None, given))))
+        for v in outputs:
+            assert not differs(expected[v.name], v.array, 0), f'the evaluator contradicts itself on {v.name}'
+        return model, given, expected

@@ -1,0 +1,57 @@
+"""Random networks by every implementation, against onnx's reference evaluator; random_graphs.py runs more of them."""
+import numpy as np
+import pytest
+from tool import ROOT
+
+pytest.importorskip('onnx', reason='the networks are written with onnx')
+import onnx  # noqa: E402
+import random_graphs  # noqa: E402
+
+SEEDS = range(64)
+KEEP = ROOT / 'build/random_failures'
+
+
+@pytest.fixture(scope='module')
+def wrong(request, binary, has_onednn):
+    """seed -> what is wrong with its network, of the seeds that are asked for; two at a time."""
+    asked = {item.callspec.params['seed'] for item in request.session.items
+             if item.module is request.module and item.originalname == 'test_network'}
+    return {seed: said for seed, said, _ in random_graphs.check_seeds(binary, sorted(asked), has_onednn, KEEP)}
+
+
+@pytest.mark.parametrize('seed', SEEDS)
+def test_network(wrong, seed):
+    assert not wrong[seed], '\n'.join([*wrong[seed], f'kept in {KEEP / str(seed)}'])
+
+
+def test_a_seed_is_a_network():
+    model, inputs, expected = random_graphs.generate(5)
+    again = random_graphs.generate(5)
+    assert model.SerializeToString() == again[0].SerializeToString()
+    assert inputs.keys() == again[1].keys() and all(np.array_equal(inputs[n], again[1][n], equal_nan=True) for n in inputs)
+    assert expected.keys() == again[2].keys()
+
+
+def test_the_seeds_differ():
+    networks = [random_graphs.generate(seed)[0] for seed in SEEDS]
+    operators = {node.op_type for model in networks for node in model.graph.node}
+    assert len(operators) >= 70 and {model.opset_import[0].version for model in networks} == set(range(13, 21))
+    assert any(len(model.graph.output) > 2 for model in networks) and any(len(model.graph.input) > 2 for model in networks)
+
+
+@pytest.mark.parametrize('kind', 'fib')
+def test_a_wrong_value_is_noticed(binary, has_onednn, tmp_path, kind):
+    """In any arm: the network is right, what is expected of it is not."""
+    for seed in range(200):
+        model, inputs, expected = random_graphs.generate(seed)
+        names = [n for n, v in expected.items() if v.dtype.kind == kind and v.size and np.isfinite(v).all() and v.any()]
+        if names:
+            break
+    array = expected[names[0]].reshape(-1)
+    array[-1] = not array[-1] if kind == 'b' else array[-1] + (1 if kind == 'i' else np.abs(array).max() / 10)
+    onnx.save(model, tmp_path / 'model.onnx')
+    np.savez(tmp_path / 'inputs.npz', **inputs)
+    np.savez(tmp_path / 'outputs.npz', **expected)
+    said = random_graphs.check(binary, tmp_path, has_onednn, 1)
+    assert said.keys() == {'default', 'own', 'unfused', *(['vendor'] if has_onednn else [])}
+    assert all('differs' in text for text in said.values()), said
