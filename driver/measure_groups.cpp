@@ -1,5 +1,7 @@
 // Measuring what partition estimated: the same network grouped several ways, each timed step by
 // step in whole runs, and the best of each region taken (docs/decisions/0003).
+#include "driver/measure_groups.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -49,7 +51,7 @@ class Clock {
 struct Arm {
   std::string name;
   Module module;
-  std::vector<std::optional<TuningKey>> keys;  // by group; views have none, they take no time
+  std::vector<std::optional<TuningKey>> keys;  // by group
   std::unique_ptr<executor::Executor> executor;
   std::unique_ptr<executor::BoundRun> run;
 };
@@ -102,20 +104,7 @@ class Measurement {
     arm.module.grouping = std::move(grouping);
     arm.module.form = Form::kGroups;
     WEFT_TRY(Advance(arm.module, Form::kCall, options_));
-    for (const Group& group : arm.module.grouping.groups) {
-      std::optional<TuningKey> key;
-      if (group.implementation == Implementation::kOwn) {
-        GroupProgram p;
-        WEFT_TRY(FillGroupProgram(arm.module, group, p));
-        key = tuner::KeyOf(p.request, arm.module.choices.at(group.name));
-      } else if (group.implementation != Implementation::kView) {
-        const bool vendor = group.implementation == Implementation::kVendor;
-        key = tuner::KeyOf(arm.module.calls.at(group.name),
-                           vendor ? fallback::Library::kOnednn : fallback::Library::kNative,
-                           options_.target);
-      }
-      arm.keys.push_back(std::move(key));
-    }
+    WEFT_TRY(arm.keys, StepKeys(arm.module));
     return arm;
   }
 
@@ -219,9 +208,7 @@ class Measurement {
     WEFT_TRY(Arm arm, OpenArm("chosen", std::move(chosen)));
     arms_.push_back(std::move(arm));
     std::vector<TuningKey> keys;
-    BlobStore unused;
-    const std::string text = graph::Print(base_.graph, unused);
-    for (const Arm& a : arms_) keys.push_back(WholeKey(text, a));
+    for (const Arm& a : arms_) keys.push_back(NetworkKey(base_, a.keys));
     if (!std::ranges::all_of(keys, [&](const TuningKey& key) { return Record(key).has_value(); })) {
       std::map<TuningKey, executor::BoundRun*> runs;  // ways that came out the same run once
       for (size_t k = 0; k < arms_.size(); ++k) {
@@ -248,19 +235,6 @@ class Measurement {
                     us[best]));
   }
 
-  // Keys in order say what runs, but not which value goes where: the graph's text does.
-  TuningKey WholeKey(const std::string& text, const Arm& arm) const {
-    Hasher hasher;
-    hasher.Add(text);
-    for (const auto& key : arm.keys)
-      if (key) hasher.Add(key->what).Add(key->choice).Add(key->engine);
-    return {.what = "network " + hasher.Finish().Hex(),
-            .choice = "",
-            .target = Print(options_.target),
-            .device = DeviceName(),
-            .engine = fmt::format("weft {} {}", Version(), SourcesHash())};
-  }
-
   const Module& base_;
   BuildOptions options_;
   Clock clock_;
@@ -270,6 +244,39 @@ class Measurement {
 };
 
 }  // namespace
+
+Result<std::vector<std::optional<TuningKey>>> StepKeys(const Module& module) {
+  std::vector<std::optional<TuningKey>> keys;
+  for (const Group& group : module.grouping.groups) {
+    std::optional<TuningKey> key;
+    if (group.implementation == Implementation::kOwn) {
+      GroupProgram p;
+      WEFT_TRY(FillGroupProgram(module, group, p));
+      key = tuner::KeyOf(p.request, module.choices.at(group.name));
+    } else if (group.implementation != Implementation::kView) {
+      const bool vendor = group.implementation == Implementation::kVendor;
+      key = tuner::KeyOf(module.calls.at(group.name),
+                         vendor ? fallback::Library::kOnednn : fallback::Library::kNative,
+                         module.target);
+    }
+    keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
+// Keys in order say what runs, but not which value goes where: the graph's text does.
+TuningKey NetworkKey(const Module& module, std::span<const std::optional<TuningKey>> steps) {
+  BlobStore unused;
+  Hasher hasher;
+  hasher.Add(graph::Print(module.graph, unused));
+  for (const auto& key : steps)
+    if (key) hasher.Add(key->what).Add(key->choice).Add(key->engine);
+  return {.what = "network " + hasher.Finish().Hex(),
+          .choice = "",
+          .target = Print(module.target),
+          .device = DeviceName(),
+          .engine = fmt::format("weft {} {}", Version(), SourcesHash())};
+}
 
 Status MeasureGroups(Module& module, const BuildOptions& options) {
   WEFT_TRY(module.grouping, Measurement(module, options).Run(options.budget_s));

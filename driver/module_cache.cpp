@@ -41,7 +41,9 @@ std::optional<Module> FindModule(const Module& opened, const std::string& key,
   auto module = ParseModule({reinterpret_cast<const char*>(bytes->data()), bytes->size()},
                             "cached module", blobs);
   if (module.ok() && module->form == Form::kCall) return std::move(*module);
-  WEFT_LOG(kWarning, "driver", "a cached module can't be used: {}", module.status().ToString());
+  WEFT_LOG(kWarning, "driver", "a cached module can't be used: {}",
+           module.ok() ? fmt::format("found form {}, expected call", FormName(module->form))
+                       : module.status().ToString());
   return std::nullopt;
 }
 

@@ -1,0 +1,137 @@
+// What a measured build decides by: records first, the clock only where there are none.
+#include "driver/measure_groups.h"
+
+#include <atomic>
+
+#include "base/cache/tuning_db.h"
+#include "driver/testing.h"
+
+namespace weft::driver {
+namespace {
+
+using partition::Implementation;
+using Force = partition::PartitionOptions::Force;
+using testing::Advanced;
+using testing::Options;
+
+// One group, whoever does it.
+constexpr const char* kNetwork =
+    "graph g (x: f32[40, 48], w: f32[48, 56]) -> (y) {\ny = MatMul(x, w)\n}";
+
+TuningRecord Exactly(double us) {
+  return {.median_us = us, .low_us = us, .high_us = us, .samples = 9};
+}
+
+class MeasureTest : public testing::CacheTest {
+ protected:
+  void SetUp() override {
+    CacheTest::SetUp();
+    if (!testing::HasOnednn()) GTEST_SKIP() << "without oneDNN there is nothing to choose between";
+    db_ = *TuningDb::Open(":memory:");
+  }
+
+  Module Forced(Force force) {
+    BuildOptions options = Options();
+    options.partition.force = force;
+    Module module = Advanced(kNetwork, Form::kCall, options);
+    EXPECT_EQ(module.grouping.groups.size(), 1u);
+    return module;
+  }
+
+  // Says how long one way takes: its step, and the network as a whole.
+  void Plant(Force force, double step_us, double network_us) {
+    const Module module = Forced(force);
+    const auto keys = StepKeys(module);
+    ASSERT_TRUE(keys.ok() && keys->size() == 1 && keys->front());
+    db_->Store(*keys->front(), Exactly(step_us));
+    db_->Store(NetworkKey(module, *keys), Exactly(network_us));
+  }
+
+  Module Measured(double budget_s, const std::atomic<bool>* stop = nullptr) {
+    BuildOptions options = Options();
+    options.budget_s = budget_s;
+    options.tuning = db_.get();
+    options.cache = &*cache_;
+    options.stop = stop;
+    return Advanced(kNetwork, Form::kGroups, options);
+  }
+
+  // By records alone: nothing is compiled, so nothing ran, and nothing is added.
+  Implementation ByRecords() {
+    const int64_t before = db_->size();
+    const auto grouping = Measured(10).grouping;
+    EXPECT_TRUE(Files("so").empty());
+    EXPECT_EQ(db_->size(), before);
+    EXPECT_EQ(grouping.groups.size(), 1u);
+    EXPECT_TRUE(grouping.groups[0].measured);
+    return grouping.groups[0].implementation;
+  }
+
+  std::unique_ptr<TuningDb> db_;
+};
+
+TEST_F(MeasureTest, RecordsDecide) {
+  Plant(Force::kVendor, 50, 60);
+  Plant(Force::kOwn, 20, 30);
+  EXPECT_EQ(ByRecords(), Implementation::kOwn);
+  Plant(Force::kOwn, 80, 90);
+  EXPECT_EQ(ByRecords(), Implementation::kVendor);
+}
+
+TEST_F(MeasureTest, ARecordsFiguresAreTheGroups) {
+  Plant(Force::kVendor, 50, 60);
+  Plant(Force::kOwn, 20, 30);
+  EXPECT_EQ(Measured(10).grouping.groups[0].us, 20);
+}
+
+TEST_F(MeasureTest, AmongEqualsTheLibraryStays) {
+  Plant(Force::kOwn, 50, 60);
+  Plant(Force::kVendor, 50, 60);
+  EXPECT_EQ(ByRecords(), Implementation::kVendor);
+}
+
+TEST_F(MeasureTest, TheWholeHasTheLastWord) {
+  Plant(Force::kVendor, 50, 60);
+  Plant(Force::kOwn, 20, 60 * 1.01);  // no slower, but for noise
+  EXPECT_EQ(ByRecords(), Implementation::kOwn);
+  Plant(Force::kOwn, 20, 60 * 1.05);
+  EXPECT_EQ(ByRecords(), Implementation::kVendor);
+}
+
+TEST_F(MeasureTest, WithoutRecordsTheClockDecides) {
+  const Module first = Measured(2);
+  EXPECT_FALSE(Files("so").empty());
+  const int64_t records = db_->size();
+  EXPECT_GE(records, 4);  // two steps, two networks
+  EXPECT_EQ(partition::Print(Measured(2).grouping, first.graph),
+            partition::Print(first.grouping, first.graph));
+  EXPECT_EQ(db_->size(), records);
+}
+
+TEST_F(MeasureTest, WhatIsOnRecordStays) {
+  Plant(Force::kVendor, 1e-3, 1e-3);  // no clock says that
+  EXPECT_EQ(Measured(2).grouping.groups[0].implementation, Implementation::kVendor);
+  const auto keys = StepKeys(Forced(Force::kVendor));
+  EXPECT_EQ(db_->Find(*keys->front())->median_us, 1e-3);
+}
+
+TEST_F(MeasureTest, AHurryLeavesNoRecord) {
+  const std::atomic<bool> stop = true;
+  EXPECT_TRUE(Measured(10, &stop).grouping.groups[0].measured);
+  EXPECT_EQ(db_->size(), 0);
+}
+
+TEST_F(MeasureTest, AnotherTargetIsAnotherRecord) {
+  const Module module = Forced(Force::kOwn);
+  BuildOptions options = Options();
+  options.partition.force = Force::kOwn;
+  options.target.threads = 1;
+  const Module other = Advanced(kNetwork, Form::kCall, options);
+  const auto keys = *StepKeys(module), others = *StepKeys(other);
+  EXPECT_NE(keys[0], others[0]);
+  EXPECT_NE(NetworkKey(module, keys), NetworkKey(other, others));
+  EXPECT_NE(NetworkKey(module, keys), NetworkKey(module, *StepKeys(Forced(Force::kVendor))));
+}
+
+}  // namespace
+}  // namespace weft::driver
