@@ -112,6 +112,19 @@ TEST(LoopNest, PrefetchesOfOperandsOnly) {
   EXPECT_FALSE(Verify(outside).ok());
 }
 
+// A floor's dividend must be shown to be further than just not negative.
+TEST(LoopNest, FloorsAreBoundedByWhatTheirDividendReaches) {
+  const auto nest = [](std::string_view last) {
+    return fmt::format(
+        "loops k (x: in f32[1], y: out f32[2]) {{\n  parallel h = 0:2 {{\n"
+        "    for r = max(1, h + 1):min(4, h + {}) {{\n"
+        "      y[h] = x[floor((h - r)/2) + 1]\n    }}\n  }}\n}}\n",
+        last);
+  };
+  EXPECT_EQ(ErrorOf(nest("3")), "ok");
+  EXPECT_NE(ErrorOf(nest("4")).find("is not shown to lie in 0:1"), std::string::npos);
+}
+
 // No positive 64-bit integer is as large as this one's magnitude.
 TEST(LoopNest, TheLeastIntegerReadsBack) {
   const LoopNest nest = MustParse(

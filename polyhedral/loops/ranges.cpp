@@ -19,6 +19,19 @@ Affine Replace(const Affine& e, Var v, const Affine& by) {
   return e.Substitute([&](Var u) { return u == v ? by : Affine::OfVar(u); });
 }
 
+// The dividend (negated where the coefficient is negative) whose floor takes a sum from `best` to
+// `wanted` if all else stays at its bound, when the dividend is known to be at least `known`.
+int64_t DividendFor(int64_t wanted, int64_t best, int64_t known, int64_t divisor,
+                    int64_t coefficient) {
+  if (best < -kLargestParam || known < -kLargestParam || wanted > kLargestParam) return kMax;
+  const int64_t each = std::abs(coefficient), moves = (wanted - best + each - 1) / each;
+  const int64_t floors =
+      coefficient > 0 ? FloorDiv(known, divisor) : -FloorDiv(-known, divisor) - 1;
+  int64_t multiple = 0;
+  if (__builtin_mul_overflow(floors + moves, divisor, &multiple)) return kMax;
+  return coefficient > 0 || multiple == kMax ? multiple : multiple + 1;
+}
+
 }  // namespace
 
 int64_t ConstantTrip(const Stmt& loop) {
@@ -70,25 +83,28 @@ Interval Ranges::Of(const Affine& e) const {
 
 bool Ranges::NonNegative(const Affine& e) const {
   int budget = 4000;
-  return LowerBound(e, budget) >= 0;
+  return LowerBound(e, 0, budget) >= 0;
 }
 
-int64_t Ranges::LowerBound(const Affine& e, int& budget) const {
+int64_t Ranges::LowerBound(const Affine& e, int64_t wanted, int& budget) const {
   const Interval interval = Of(e);
   if (interval.empty()) return kMax;  // nothing runs here
   int64_t best = interval.lo;
-  if (best >= 0 || --budget < 0) return best;
+  if (best >= wanted || --budget < 0) return best;
   const auto attempt = [&](const Affine& smaller) {
-    if (best < 0) best = std::max(best, LowerBound(smaller, budget));
+    if (best < wanted) best = std::max(best, LowerBound(smaller, wanted, budget));
   };
   // A floor is monotone: what elimination shows of its dividend bounds it too.
   for (const Affine::Term& term : e.terms()) {
-    if (!term.dividend || best >= 0) continue;
+    if (!term.dividend || best >= wanted) continue;
     const bool rising = term.coefficient > 0;
     const Affine dividend = rising ? *term.dividend : -*term.dividend;
-    const int64_t least = LowerBound(dividend, budget);
-    if (least <= Of(dividend).lo || least == kMax) continue;
-    const int64_t floor = rising ? FloorDiv(least, term.divisor) : FloorDiv(-least, term.divisor);
+    const int64_t known = Of(dividend).lo;
+    const int64_t d = term.divisor;
+    const int64_t least =
+        LowerBound(dividend, DividendFor(wanted, best, known, d, term.coefficient), budget);
+    if (least <= known || least == kMax) continue;
+    const int64_t floor = rising ? FloorDiv(least, d) : FloorDiv(-least, d);
     attempt(e - FloorDiv(*term.dividend, term.divisor) * term.coefficient +
             term.coefficient * floor);
   }
@@ -96,15 +112,18 @@ int64_t Ranges::LowerBound(const Affine& e, int& budget) const {
     const Var v = order_[i];
     const int64_t k = e.CoefficientOf(v);
     if (k == 0) continue;
+    // Bounds first: a constraint with a floor of v in it leads back to v.
+    const bool inside = InsideFloor(e, v);
+    if (!inside) {
+      const Fact& fact = facts_.at(v);
+      for (const Affine& bound : k > 0 ? fact.lo : fact.last) attempt(Replace(e, v, bound));
+    }
     for (const Affine& c : constraints_) {
       const int64_t ck = c.CoefficientOf(v);
       if (ck == 0 || k % ck != 0 || k / ck <= 0) continue;
       if (std::optional<Affine> rest = AddScaled(e, c, -(k / ck))) attempt(*rest);
     }
-    if (InsideFloor(e, v)) continue;
-    const Fact& fact = facts_.at(v);
-    for (const Affine& bound : k > 0 ? fact.lo : fact.last) attempt(Replace(e, v, bound));
-    return best;  // outer variables come up in what was put in its place
+    if (!inside) return best;  // outer variables come up in what was put in its place
   }
   return best;
 }

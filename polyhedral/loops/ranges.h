@@ -37,7 +37,8 @@ class Ranges {
     Interval range;
   };
   Interval RangeOf(Var v) const;
-  int64_t LowerBound(const Affine& e, int& budget) const;
+  // At least `wanted` if that is found, else the best that is.
+  int64_t LowerBound(const Affine& e, int64_t wanted, int& budget) const;
 
   const LoopNest& nest_;
   std::map<Var, Fact> facts_;
