@@ -172,17 +172,20 @@ class Maker {
   // each panel; rows outside the other way round. Whichever moves fewer bytes into the cache.
   bool LanesOutside() const {
     const int64_t half = view_.request->target.l2_bytes / 2;
-    const int64_t lane_bytes = Bytes(LaneOperand()), row_bytes = Bytes(RowOperand());
-    const int64_t panels = (Extent(lane_) + tile_.lanes - 1) / tile_.lanes;
-    int64_t places = 1;
+    int64_t batches = 1, places = 1;
     for (const int32_t i : c_.kept) {
-      if (i != lane_) places *= std::max<int64_t>(1, Extent(i));
+      if (i != lane_) (MovesBoth(i) ? batches : places) *= std::max<int64_t>(1, Extent(i));
     }
+    const int64_t lane_bytes = Bytes(LaneOperand()) / batches,
+                  row_bytes = Bytes(RowOperand()) / batches;
+    const int64_t panels = (Extent(lane_) + tile_.lanes - 1) / tile_.lanes;
     places = std::max<int64_t>(1, places / tile_.rows);
     const int64_t outside = lane_bytes + (row_bytes > half ? panels * row_bytes : row_bytes);
     const int64_t inside = row_bytes + (lane_bytes > half ? places * lane_bytes : lane_bytes);
     return outside < inside;
   }
+
+  bool MovesBoth(int32_t i) const { return Uses(c_.x, i) && Uses(c_.w, i); }
 
   bool InOrder(int32_t i) const { return std::ranges::count(cluster_.order, axes_[i]) > 0; }
 
@@ -191,8 +194,8 @@ class Maker {
     const bool blocked = outside && Blocks();
     // Axes that move both operands come first: nothing is used again across them.
     for (const int32_t i : c_.kept) {
-      const bool both = Uses(c_.x, i) && Uses(c_.w, i);
-      if (i != lane_ && i != row_ && (both || Extent(i) == 0)) cluster_.order.push_back(axes_[i]);
+      if (i != lane_ && i != row_ && (MovesBoth(i) || Extent(i) == 0))
+        cluster_.order.push_back(axes_[i]);
     }
     if (outside) cluster_.order.push_back(axes_[lane_]);
     for (const int32_t i : c_.kept) {
@@ -244,8 +247,8 @@ class Maker {
                                                  : found->second.axes.back().axis;
   }
 
-  // [blocks][other kept axes][reduction axes in their order][places in a block], of the operand
-  // that the index moves.
+  // [axes that move both operands][blocks][other kept axes][reduction axes in their order][places
+  // in a block], of the operand that the index moves: in the order of the loops.
   void AddPack(int32_t index, int64_t block, Choice& choice) const {
     const tc::ExprId read = Uses(c_.w, index) ? c_.w : c_.x;
     if (!Packable(read, index)) return;
@@ -260,8 +263,10 @@ class Maker {
     };
     const int32_t inner = AxisOf(read, index);
     const bool blocked = block < Extent(index);
-    if (blocked) place(inner);
     placed[inner] = true;
+    for (const int32_t i : c_.kept)
+      if (MovesBoth(i)) place(AxisOf(read, i));
+    if (blocked) layout.axes.push_back({inner, 0});
     for (const int32_t i : c_.kept) place(AxisOf(read, i));
     const std::vector<int32_t> reduction = ReductionOrder();
     for (size_t a = 0; a < placed.size(); ++a) {  // what no index names alone stays outside

@@ -1,5 +1,6 @@
 // Which statements share loops.
 #include <algorithm>
+#include <set>
 
 #include "polyhedral/axes.h"
 #include "polyhedral/propose/propose.h"
@@ -136,8 +137,30 @@ class Grouper {
     const size_t lone = std::ranges::count_if(
         group, [&](int32_t g) { return !IsPointwise(program_, program_.statements[g]); });
     const bool pointwise = lone == 0 && IsPointwise(program_, statement);
-    if (pointwise) return view.shared.size() == statement.indices.size() && SameDomains(view);
+    if (pointwise) return SameDomains(view) || ShareAllButShort(view);
     return Rows(view) >= request_.target.threads;
+  }
+
+  // Each does a little of its own in every iteration of what they share, and reads of the others
+  // what they made in that iteration.
+  bool ShareAllButShort(const ClusterView& view) const {
+    constexpr int64_t kShort = 16;
+    std::set<tc::TensorId> made;
+    for (size_t k = 0; k < view.statements.size(); ++k) {
+      int64_t own = 1;
+      for (const std::string& axis : view.axes[k])
+        if (!view.IsShared(axis)) own *= std::max<int64_t>(1, view.Extent(axis));
+      if (own > kShort) return false;
+      for (const tc::ExprId read : tc::Reads(program_, view.At(k).value)) {
+        if (!made.contains(program_[read].tensor)) continue;
+        for (const tc::ExprId sub : program_[read].args) {
+          const auto e = tc::AsAffine(program_, sub);
+          if (!e || (!e->IsConstant() && !e->AsVar())) return false;
+        }
+      }
+      made.insert(view.At(k).target);
+    }
+    return view.shared.size() > 1;
   }
 
   static bool SameDomains(const ClusterView& view) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,6 +43,11 @@ std::optional<Contraction> AsContraction(const tc::Program& program,
 // innermost physical axis, when that moves by one with a single index of the statement; else -1.
 int32_t ContiguousIndex(const ScheduleRequest& request, const tc::Statement& statement,
                         tc::TensorId tensor, const std::vector<tc::ExprId>& subscripts);
+
+// Indices on which a statement's value is chosen, `i == 0 ? a : b` or `h % 2 == 0 ? a : b`: the
+// choice is no work when they are constant, so by axis how many successive values to unroll: all
+// of a short axis, or a period.
+std::map<std::string, int64_t> Switches(const ClusterView& view);
 
 // Statements in clusters, in text order. With `fuse` off, as few together as is legal.
 std::vector<std::vector<int32_t>> GroupStatements(const ScheduleRequest& request, bool fuse);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "polyhedral/axes.h"
+#include "polyhedral/lower/plan.h"
 #include "polyhedral/propose/propose.h"
 #include "polyhedral/tree.h"
 
@@ -39,6 +40,63 @@ int64_t ElementBytes(const ClusterView& view) {
 
 }  // namespace
 
+namespace {
+
+constexpr int64_t kShort = 8;
+
+// The least number of steps of v after which e is what it was; 0 if there is none that is short.
+int64_t PeriodOf(const Affine& e, Var v) {
+  for (int64_t period = 2; period <= kShort; ++period) {
+    const Affine later =
+        e.Substitute([&](Var u) { return u == v ? Affine::OfVar(u) + period : Affine::OfVar(u); });
+    if (later == e) return period;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::map<std::string, int64_t> Switches(const ClusterView& view) {
+  constexpr int64_t kMostUnrolled = 64;
+  const tc::Program& program = view.program();
+  std::map<std::string, int64_t> switches;
+  for (size_t k = 0; k < view.statements.size(); ++k) {
+    const tc::Statement& s = view.At(k);
+    std::vector<Affine> identity, conditions;
+    for (size_t i = 0; i < s.indices.size(); ++i)
+      identity.push_back(Affine::OfVar(static_cast<Var>(i)));
+    lower::CollectConditions(program, s.value, identity, conditions);
+    const auto extent = [&](Var v) { return view.Extent(view.axes[k][static_cast<size_t>(v)]); };
+    bool whole = false;
+    for (const Affine& e : conditions) {
+      std::vector<Var> used;
+      e.CollectVars(used);
+      for (const Var v : used) {
+        const std::string& axis = view.axes[k][static_cast<size_t>(v)];
+        if (s.indices[static_cast<size_t>(v)].reduction) continue;
+        const int64_t period = PeriodOf(e, v);
+        if (period > 0 && period < extent(v)) switches[axis] = period;
+        // A padding's guard is a choice too, but of few iterations: those of a window or stride.
+        const bool alone = e - Affine::OfVar(v, e.CoefficientOf(v)) == Affine(e.constant());
+        if (alone && std::abs(e.CoefficientOf(v)) == 1 && extent(v) <= kShort) {
+          switches[axis] = extent(v);
+          whole = true;
+        }
+      }
+    }
+    // What else is short and its own goes along, so that values between the statements of an
+    // iteration have constant places.
+    for (size_t i = 0; whole && i < s.indices.size(); ++i) {
+      const std::string& axis = view.axes[k][i];
+      if (!view.IsShared(axis) && extent(static_cast<Var>(i)) <= kShort)
+        switches.try_emplace(axis, extent(static_cast<Var>(i)));
+    }
+  }
+  int64_t copies = 1;
+  for (const auto& [axis, count] : switches) copies *= count;
+  return copies <= kMostUnrolled ? switches : std::map<std::string, int64_t>{};
+}
+
 Cluster RowCluster(const ClusterView& view, int variant) {
   const tc::Program& program = view.program();
   const std::vector<std::string> names = StatementNames(program);
@@ -47,12 +105,21 @@ Cluster RowCluster(const ClusterView& view, int variant) {
   const std::string lane = LaneAxis(view);
   const bool tuple = std::ranges::any_of(
       view.statements, [&](int32_t s) { return program.statements[s].companion.valid(); });
+  const auto switches = Switches(view);
   for (const std::string& axis : view.shared) {
-    if (axis != lane) cluster.order.push_back(axis);
+    const auto found = switches.find(axis);
+    const bool whole = found != switches.end() && found->second >= view.Extent(axis);
+    if (axis != lane && !whole) cluster.order.push_back(axis);
+  }
+  for (const auto& [axis, count] : switches) {
+    if (axis == lane) continue;
+    if (std::ranges::count(cluster.order, axis)) cluster.tiles.push_back({axis, {count}});
+    cluster.unroll.push_back(axis);
   }
   if (!lane.empty()) {
     const int64_t vector = view.request->target.VectorBytes() / ElementBytes(view);
-    const int64_t most = std::min<int64_t>(64, vector * (variant % 2 == 0 ? 4 : 1));
+    const bool wide = variant % 2 == 0 && cluster.unroll.empty();
+    const int64_t most = std::min<int64_t>(64, vector * (wide ? 4 : 1));
     const int64_t lanes = std::min(most, view.Extent(lane));
     if (view.IsShared(lane)) {
       cluster.order.push_back(lane);
