@@ -140,9 +140,10 @@ Verdict<bool> CheckGroup(const tc::Program& p, const Target& target,
   const tc::Statement* reduction = nullptr;
   for (size_t c = 0; c < p.statements.size(); ++c) {
     const tc::Statement& consumer = p.statements[c];
+    // What one node does within itself is for its translator to know.
     for (tc::ExprId id : tc::Reads(p, consumer.value))
       for (size_t s = 0; s < c; ++s)
-        if (p.statements[s].target == p[id].tensor)
+        if (p.statements[s].target == p[id].tensor && p.statements[s].origin != consumer.origin)
           if (auto ok = CheckRead(p, p.statements[s], consumer, p[id]); !ok.yes()) return ok;
     if (!Reduces(consumer)) continue;
     if (reduction && KeptExtents(*reduction) != KeptExtents(consumer))

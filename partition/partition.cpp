@@ -45,6 +45,7 @@ class Partitioner {
   Result<Grouping> Run() {
     layouts_ = PlanLayouts(graph_);
     WEFT_TRY(Classify());
+    ChooseAlternatives();
     if (options_.fuse) GrowGreedily();
     if (options_.vendor && options_.force != PartitionOptions::Force::kOwn) OfferToLibrary();
     return Collect();
@@ -68,6 +69,18 @@ class Partitioner {
     if (impossible.empty()) return {};
     return Unsupported(fmt::format("{} node(s) cannot be built: {}", impossible.size(),
                                    fmt::join(impossible, "; ")));
+  }
+
+  // The cheapest for the node on its own: what is fused to it later costs all of them alike.
+  void ChooseAlternatives() {
+    alternative_.assign(graph_.nodes.size(), 0);
+    for (size_t i = 0; options_.variants && i < graph_.nodes.size(); ++i) {
+      const auto& alternatives = nodes_.of[i];
+      if (kind_[i] != Implementation::kOwn || alternatives.size() < 2) continue;
+      const auto us = [&](const tc::Alternative& a) { return pricer_.Own(a.program).us; };
+      alternative_[i] = static_cast<size_t>(std::ranges::min_element(alternatives, {}, us) -
+                                            alternatives.begin());
+    }
   }
 
   std::string WhyNot(size_t node) const {
@@ -96,8 +109,9 @@ class Partitioner {
   std::vector<Member> MembersOf(std::span<const NodeId> nodes) const {
     std::vector<Member> members;
     for (NodeId n : nodes)
-      members.push_back(
-          {n, kind_[n.index] == Implementation::kOwn ? nodes_.of[n.index][0].name : ""});
+      members.push_back({n, kind_[n.index] == Implementation::kOwn
+                                ? nodes_.of[n.index][alternative_[n.index]].name
+                                : ""});
     return members;
   }
 
@@ -325,6 +339,7 @@ class Partitioner {
   Clusters sets_;
   std::map<ValueId, Layout> layouts_;
   std::vector<Implementation> kind_;
+  std::vector<size_t> alternative_;  // of each node that is our own
   std::map<std::vector<NodeId>, Verdict<Price>> own_prices_;
   std::priority_queue<Merge> queue_;
   std::vector<Refused> refused_;

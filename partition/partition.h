@@ -35,9 +35,10 @@ class Pricer {
 
 struct PartitionOptions {
   enum class Force : uint8_t { kNone, kOwn, kVendor } force = Force::kNone;
-  bool fuse = true;     // false: every node alone (the unfused arm)
-  bool strict = false;  // a native step where a comprehension exists is an error
-  bool vendor = true;   // false: no library is used
+  bool fuse = true;      // false: every node alone (the unfused arm)
+  bool strict = false;   // a native step where a comprehension exists is an error
+  bool vendor = true;    // false: no library is used
+  bool variants = true;  // false: only the first alternative of each node
   int32_t max_statements = 12, max_arguments = 64;
 };
 

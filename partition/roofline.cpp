@@ -54,12 +54,41 @@ double MathFlops(const tc::Program& p) {
   return extra;
 }
 
+// Bytes written and read again of temporaries that are made for a contraction, or by one in another
+// order than they are used in: no loop holds them while they live.
+double StagedBytes(const tc::Program& p) {
+  const auto contracts = [&](const tc::Statement& s) {
+    return s.tag == tc::Tag::kContraction || s.tag == tc::Tag::kConvolution;
+  };
+  const auto is_plain = [&](tc::ExprId sub) {
+    const auto e = tc::AsAffine(p, sub);
+    return e && e->AsVar();
+  };
+  double bytes = 0;
+  for (const tc::Statement& maker : p.statements) {
+    const tc::TensorDecl& decl = p[maker.target];
+    if (decl.role != tc::Role::kTemporary) continue;
+    bool staged = false;
+    for (const tc::Statement& user : p.statements)
+      for (const tc::ExprId read : tc::Reads(p, user.value))
+        staged |=
+            p[read].tensor == maker.target &&
+            (contracts(user) || (contracts(maker) && !std::ranges::all_of(p[read].args, is_plain)));
+    if (!staged) continue;
+    double elems = 1;
+    for (const int64_t extent : tc::StaticExtents(decl).value_or(Shape{}))
+      elems *= static_cast<double>(extent);
+    bytes += 2 * elems * static_cast<double>(SizeBytes(decl.dtype));
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Price RooflinePricer::Own(const tc::Program& program) {
   const double flops = static_cast<double>(tc::Flops(program)) + MathFlops(program);
-  return {.us = kBarrierUs + Roof(target_, flops, static_cast<double>(tc::OperandBytes(program)),
-                                  kOwnEfficiency)};
+  const double bytes = static_cast<double>(tc::OperandBytes(program)) + StagedBytes(program);
+  return {.us = kBarrierUs + Roof(target_, flops, bytes, kOwnEfficiency)};
 }
 
 Price RooflinePricer::Call(const fallback::LibraryCall& call) {
