@@ -27,6 +27,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -117,6 +118,9 @@ struct Graph {
   std::vector<Value> values;
   std::vector<Node> nodes;  // topological order
   std::vector<ValueId> inputs, outputs;
+  // Constants in a form that a variant of their reader's mathematics wants, by constant and
+  // variant. Made anew by whoever needs them: no part of the text, nor of what makes graphs equal.
+  std::map<std::pair<ValueId, std::string>, ValueId> forms;
 
   const Value& operator[](ValueId id) const { return values[id.index]; }
   Value& operator[](ValueId id) { return values[id.index]; }

@@ -4,6 +4,8 @@
 // Translators live in tc_lang/ops/, one file a family; they write comprehension text and bind it.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +16,21 @@
 #include "tc_lang/program.h"
 
 namespace weft::tc {
+
+// When a convolution may be done by Winograd's algorithm: where its error against double precision
+// is at most twice that of the direct form, or always.
+enum class Winograd : uint8_t { kNever, kWithinBound, kAlways };
+
+// A constant in another form, for an alternative that wants it.
+struct Prepared {
+  std::string from;  // the constant's name
+  std::optional<double>
+      error_ratio;      // of the alternative's results over the direct form's, if asked
+  bool usable = false;  // it was added
+};
+
+// Adds such forms to the graph, as values that no node reads; ToTc finds them there.
+std::vector<Prepared> PrepareConstants(graph::Graph& graph, Winograd winograd);
 
 struct Alternative {
   std::string name;  // "direct"; unique within the node

@@ -37,6 +37,9 @@ void PRelu(Writer& w);
 void Conv(Writer& w);
 void ConvTranspose(Writer& w);
 
+// winograd.cpp
+void ConvWinograd(Writer& w);
+
 // contraction.cpp, einsum.cpp
 void MatMul(Writer& w);
 void Gemm(Writer& w);

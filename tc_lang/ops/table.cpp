@@ -39,6 +39,7 @@ constexpr Entry kTable[] = {
     {Op::kConcat, {"direct", ConcatAlong}},
     {Op::kConstantOfShape, {"direct", ConstantOfShape}},
     {Op::kConv, {"direct", Conv}},
+    {Op::kConv, {"winograd", ConvWinograd}},
     {Op::kConvInteger, {"direct", ConvInteger}},
     {Op::kConvTranspose, {"direct", ConvTranspose}},
     {Op::kCos, {"direct", Unary}},

@@ -103,6 +103,11 @@ Operand Writer::Named(ValueId id) {
   return it->second;
 }
 
+Operand Writer::Value(ValueId id) {
+  others_.push_back(id);
+  return Named(id);
+}
+
 Operand Writer::In(size_t i) { return Named(graph::InputAt(node, i)); }
 
 Operand Writer::Out(size_t i) { return HasOut(i) ? Named(node.outputs[i]) : Operand{}; }
@@ -341,12 +346,21 @@ std::string Writer::Typed(const Operand& x) const {
   return fmt::format("{}{} {}", TypeWord(x.dtype), extents, x.name);
 }
 
+// What the def reads: inputs of the node in their order, then other values.
+std::vector<ValueId> Writer::Inputs() const {
+  std::vector<ValueId> inputs;
+  const auto add = [&](ValueId v) {
+    if (read_.contains(v) && std::find(inputs.begin(), inputs.end(), v) == inputs.end())
+      inputs.push_back(v);
+  };
+  for (ValueId v : node.inputs) add(v);
+  for (ValueId v : others_) add(v);
+  return inputs;
+}
+
 std::string Writer::Text() {
   std::vector<std::string> params, outputs;
-  std::set<ValueId> seen;
-  for (ValueId v : node.inputs) {
-    if (read_.contains(v) && seen.insert(v).second) params.push_back(Typed(operands_.at(v)));
-  }
+  for (ValueId v : Inputs()) params.push_back(Typed(operands_.at(v)));
   for (ValueId v : node.outputs) {
     if (v.valid()) outputs.push_back(Typed(operands_.at(v)));
   }
@@ -377,10 +391,7 @@ Verdict<Alternative> Writer::Finish(std::string name) {
   auto program = Bind(defs->front(), sizes);
   if (!program.ok()) return Refusal{Reason::kNoComprehension, program.status().ToString()};
   out.program = *std::move(program);
-  for (ValueId v : node.inputs) {
-    const bool listed = std::find(out.inputs.begin(), out.inputs.end(), v) != out.inputs.end();
-    if (read_.contains(v) && !listed) out.inputs.push_back(v);
-  }
+  out.inputs = Inputs();
   for (ValueId v : node.outputs) {
     if (v.valid()) out.outputs.push_back(v);
   }

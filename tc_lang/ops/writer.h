@@ -78,7 +78,8 @@ class Writer {
   bool Has(size_t i) const { return graph::InputAt(node, i).valid(); }
   bool HasOut(size_t i) const { return i < node.outputs.size() && node.outputs[i].valid(); }
   Operand In(size_t i);
-  Operand Arg(size_t i);  // as In, but a constant of one element is a literal
+  Operand Value(graph::ValueId id);  // one that is no input of the node
+  Operand Arg(size_t i);             // as In, but a constant of one element is a literal
   Operand Out(size_t i = 0);
   int64_t Int(std::string_view name, int64_t otherwise) const {
     return IntAttr(node, name, otherwise);
@@ -133,8 +134,10 @@ class Writer {
   std::string Ranges(const std::string& statement) const;
   void Line(std::string_view tag, const std::string& statement);
   std::string Typed(const Operand& x) const;
+  std::vector<graph::ValueId> Inputs() const;
 
   std::map<graph::ValueId, Operand> operands_;
+  std::vector<graph::ValueId> others_;  // operands that the node does not name
   std::set<graph::ValueId> read_;
   std::set<std::string> names_, wide_names_;
   bool half_ = false;                       // some operand is a 16-bit float

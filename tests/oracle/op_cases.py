@@ -77,6 +77,17 @@ def convolutions(c):
         for with_bias in (False, True):
             inputs = [rand(*x, seed=name), rand(*filter_, seed=name)] + [rand(filter_[0], seed='b')] * with_bias
             c.add(f'conv_{name}{"_bias" * with_bias}', 'Conv', inputs, by_runtime=True, **attributes)
+    # With a filter that is known when the plan is built: Winograd's tiles, whole and cut.
+    for name, x, filter_, attributes in [
+            ('even', (2, 3, 8, 6), (4, 3, 3, 3), dict(pads=[1, 1, 1, 1])),
+            ('odd', (1, 5, 7, 9), (3, 5, 3, 3), dict(pads=[1, 1, 1, 1])),
+            ('bare', (1, 2, 6, 5), (2, 2, 3, 3), {}),
+            ('lopsided', (1, 2, 5, 6), (3, 2, 3, 3), dict(pads=[0, 2, 1, 0])),
+            ('single', (1, 1, 3, 3), (1, 1, 3, 3), {}),
+            ('same', (1, 4, 6, 7), (5, 4, 3, 3), dict(auto_pad='SAME_UPPER'))]:
+        for with_bias in (False, True):
+            inputs = [rand(*x, seed=name), rand(*filter_, seed=name)] + [rand(filter_[0], seed='b')] * with_bias
+            c.add(f'conv_tiled_{name}{"_bias" * with_bias}', 'Conv', inputs, folded=[1], by_runtime=True, **attributes)
     half = [rand(1, 3, 6, 6).astype(np.float16), rand(4, 3, 3, 3).astype(np.float16), rand(4).astype(np.float16)]
     c.add('conv_f16', 'Conv', half, pads=[1, 1, 1, 1])
     c.add('conv_f64', 'Conv', [rand(1, 3, 6, 6, dtype=np.float64), rand(4, 3, 3, 3, dtype=np.float64)],

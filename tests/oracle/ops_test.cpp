@@ -78,6 +78,7 @@ TEST(OpsOracle, EveryCaseMatches) {
         ++skipped[std::string(refused)];
       continue;
     }
+    PrepareConstants(*graph, Winograd::kAlways);
     auto alternatives = ToTc(*graph, graph::NodeId(graph->nodes.size() - 1));
     if (!alternatives.yes()) {
       if (refused.empty())

@@ -1,0 +1,113 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "graph/edit.h"
+#include "tc_lang/to_tc.h"
+
+namespace weft::tc {
+namespace {
+
+using graph::Graph;
+
+// y = Conv(x, w) over an x of [1, C, 9, 8], with the filter w of [K, C, 3, 3].
+Graph ConvOf(Tensor filter, std::vector<graph::Attribute> attributes = {}) {
+  Graph graph;
+  const int64_t ins = filter.shape()[1], outs = filter.shape()[0];
+  const auto x = graph::AddInput(graph, "x", Dtype::kF32, {1, ins, 9, 8});
+  const auto w = graph::AddConstant(graph, "w", std::move(filter));
+  const auto y = graph::AddNode(graph, graph::Op::kConv, {x, w}, "y", std::move(attributes));
+  graph[y].dtype = Dtype::kF32;
+  graph[y].shape = {{1, outs, 7, 6}};
+  graph.outputs = {y};
+  return graph;
+}
+
+Tensor Filter(int64_t outs, int64_t ins, auto element) {
+  Tensor filter(Dtype::kF32, {outs, ins, 3, 3});
+  for (int64_t i = 0; i < filter.elems(); ++i)
+    static_cast<float*>(filter.mutable_data())[i] = element(i);
+  return filter;
+}
+
+Tensor RandomFilter(int64_t outs, int64_t ins) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  return Filter(outs, ins, [&](int64_t) { return normal(random); });
+}
+
+std::vector<std::string> AlternativesOf(const Graph& graph) {
+  std::vector<std::string> names;
+  const auto alternatives = ToTc(graph, graph::NodeId(size_t{0}));
+  for (const Alternative& a : *alternatives) names.push_back(a.name);
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(Winograd, PreparesFiltersOfThreeByThree) {
+  Graph graph = ConvOf(RandomFilter(5, 4));
+  EXPECT_EQ(AlternativesOf(graph), Names{"direct"});
+  const auto prepared = PrepareConstants(graph, Winograd::kWithinBound);
+  ASSERT_EQ(prepared.size(), 1U);
+  EXPECT_EQ(prepared[0].from, "w");
+  EXPECT_TRUE(prepared[0].usable) << *prepared[0].error_ratio;
+  EXPECT_GT(*prepared[0].error_ratio, 0);
+  EXPECT_EQ(AlternativesOf(graph), (Names{"direct", "winograd"}));
+  const Tensor& u = graph.values.back().constant;
+  EXPECT_EQ(u.shape(), (Shape{4, 4, 5, 4}));
+}
+
+// g with a one in the middle: G g G^T is the outer product of G's middle column with itself.
+TEST(Winograd, TransformsFilters) {
+  Graph graph = ConvOf(Filter(1, 1, [](int64_t i) { return i == 4 ? 1.0F : 0.0F; }));
+  PrepareConstants(graph, Winograd::kAlways);
+  const auto* u = static_cast<const float*>(graph.values.back().constant.data());
+  const float column[] = {0, 0.5, -0.5, 0};
+  for (int i = 0; i < 4; ++i)
+    for (int j = 0; j < 4; ++j) EXPECT_EQ(u[4 * i + j], column[i] * column[j]) << i << " " << j;
+}
+
+TEST(Winograd, LeavesOtherConvolutionsAlone) {
+  const auto prepares = [](Graph graph) {
+    return !PrepareConstants(graph, Winograd::kAlways).empty();
+  };
+  using Ints = std::vector<int64_t>;
+  EXPECT_TRUE(prepares(ConvOf(RandomFilter(4, 4), {{"strides", Ints{1, 1}}})));
+  EXPECT_FALSE(prepares(ConvOf(RandomFilter(4, 4), {{"strides", Ints{1, 2}}})));
+  EXPECT_FALSE(prepares(ConvOf(RandomFilter(4, 4), {{"dilations", Ints{2, 2}}})));
+  EXPECT_FALSE(prepares(ConvOf(RandomFilter(4, 4), {{"group", int64_t{2}}})));
+  EXPECT_FALSE(prepares(ConvOf(Tensor(Dtype::kF32, {4, 4, 1, 3}))));
+  EXPECT_FALSE(prepares(ConvOf(Tensor(Dtype::kF64, {4, 4, 3, 3}))));
+  Graph never = ConvOf(RandomFilter(4, 4));
+  EXPECT_TRUE(PrepareConstants(never, Winograd::kNever).empty());
+}
+
+// A lone tap rounds once when done directly: tiles can only lose.
+TEST(Winograd, KeepsToTheErrorOfTheDirectForm) {
+  const auto lone = [](int64_t i) { return i % 9 == 0 ? 0.3F : 0.0F; };
+  Graph graph = ConvOf(Filter(2, 1, lone));
+  auto prepared = PrepareConstants(graph, Winograd::kWithinBound);
+  ASSERT_EQ(prepared.size(), 1U);
+  EXPECT_GT(*prepared[0].error_ratio, 2);
+  EXPECT_FALSE(prepared[0].usable);
+  EXPECT_EQ(AlternativesOf(graph), Names{"direct"});
+  PrepareConstants(graph, Winograd::kAlways);
+  EXPECT_EQ(AlternativesOf(graph), (Names{"direct", "winograd"}));
+  const float huge = std::numeric_limits<float>::infinity();
+  Graph odd = ConvOf(Filter(1, 1, [&](int64_t) { return huge; }));
+  EXPECT_FALSE(PrepareConstants(odd, Winograd::kWithinBound)[0].usable);
+}
+
+// A model may hold anything under the name that the prepared filter would have.
+TEST(Winograd, TakesNoOtherValueForIt) {
+  Graph graph = ConvOf(RandomFilter(2, 2));
+  graph::AddConstant(graph, "w_winograd", Tensor(Dtype::kF32, {4, 4, 2, 2}));
+  EXPECT_EQ(AlternativesOf(graph), Names{"direct"});
+  PrepareConstants(graph, Winograd::kAlways);
+  EXPECT_EQ(graph.values.back().name, "w_winograd_1");
+}
+
+}  // namespace
+}  // namespace weft::tc
