@@ -17,7 +17,7 @@ namespace {
 Status AdvanceThroughCache(Module& module, const BuildOptions& options) {
   if (!options.cache || !options.dump_dir.empty()) return Advance(module, Form::kPlan, options);
   const std::string key = ModuleKey(module, options);
-  if (auto found = FindModule(module, key, *options.cache)) {
+  if (auto found = FindModule(module, key, options)) {
     module = std::move(*found);
   } else {
     WEFT_TRY(Advance(module, Form::kCall, options));

@@ -82,15 +82,19 @@ class Measurement {
     WEFT_TRY(AddArm("call by call", Force::kVendor, false));
     if (!any) return {};
     WEFT_TRY(AddArm("own", Force::kOwn, true));
+    const bool choice = std::ranges::any_of(base_.comprehensions.of,
+                                            [](const auto& all) { return all.size() > 1; });
+    if (choice) WEFT_TRY(AddArm("plain", Force::kOwn, true, false));
     WEFT_TRY(Arm estimated, OpenArm("estimated", base_.grouping));
     arms_.push_back(std::move(estimated));
     return {};
   }
 
-  Status AddArm(std::string name, PartitionOptions::Force force, bool fuse) {
+  Status AddArm(std::string name, PartitionOptions::Force force, bool fuse, bool variants = true) {
     PartitionOptions how = options_.partition;
     how.force = force;
     how.fuse = fuse;
+    how.variants = variants;
     partition::RooflinePricer pricer(options_.target);
     WEFT_TRY(Grouping grouping,
              partition::Partition(base_.graph, base_.comprehensions, options_.target, pricer, how));

@@ -23,21 +23,25 @@ std::string ModuleKey(const Module& module, const BuildOptions& options) {
       .Add(codegen::CodegenIdentity())
       .Add(fallback::LibraryVersion(fallback::Library::kOnednn));
   const partition::PartitionOptions& p = options.partition;
-  hasher.Add(
-      fmt::format("force {} fuse {} strict {} vendor {} statements {} arguments {} budget {}",
-                  static_cast<int>(p.force), p.fuse, p.strict, p.vendor, p.max_statements,
-                  p.max_arguments, options.budget_s));
+  hasher.Add(fmt::format(
+      "force {} fuse {} strict {} vendor {} statements {} arguments {} variants {} budget {} "
+      "winograd {}",
+      static_cast<int>(p.force), p.fuse, p.strict, p.vendor, p.max_statements, p.max_arguments,
+      p.variants, options.budget_s, static_cast<int>(options.winograd)));
   for (const auto& [group, choice] : options.forced_choices)
     hasher.Add(group).Add(polyhedral::Print(choice));
   return hasher.Finish().Hex();
 }
 
 std::optional<Module> FindModule(const Module& opened, const std::string& key,
-                                 const FileCache& cache) {
-  const auto bytes = cache.Get(kKind, key);
+                                 const BuildOptions& options) {
+  const auto bytes = options.cache->Get(kKind, key);
   if (!bytes) return std::nullopt;
+  // The entry names constants by their hashes: those of the network, and what was made of them.
+  graph::Graph graph = opened.graph;
+  if (options.winograd != tc::Winograd::kNever) tc::PrepareConstants(graph, tc::Winograd::kAlways);
   BlobStore blobs;
-  graph::Print(opened.graph, blobs);
+  graph::Print(graph, blobs);
   auto module = ParseModule({reinterpret_cast<const char*>(bytes->data()), bytes->size()},
                             "cached module", blobs);
   if (module.ok() && module->form == Form::kCall) return std::move(*module);

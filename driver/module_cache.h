@@ -15,7 +15,7 @@ namespace weft::driver {
 std::string ModuleKey(const Module& module, const BuildOptions& options);
 // None on a miss, and on an entry that no longer reads (then the pipeline makes it anew).
 std::optional<Module> FindModule(const Module& opened, const std::string& key,
-                                 const FileCache& cache);
+                                 const BuildOptions& options);  // with a cache
 void StoreModule(const Module& module, const std::string& key, const FileCache& cache);
 
 }  // namespace weft::driver

@@ -42,13 +42,14 @@ class ModuleCacheTest : public testing::CacheTest {
 };
 
 TEST_F(ModuleCacheTest, AHitIsWhatWasStored) {
-  const BuildOptions options = Options();
+  BuildOptions options = Options();
+  options.cache = &*cache_;
   const Module opened = Advanced(kNetwork, Form::kGraph, options);
   const std::string key = ModuleKey(opened, options);
-  EXPECT_FALSE(FindModule(opened, key, *cache_));
+  EXPECT_FALSE(FindModule(opened, key, options));
   Module module = Advanced(kNetwork, Form::kCall, options);
   StoreModule(module, key, *cache_);
-  auto found = FindModule(opened, key, *cache_);
+  auto found = FindModule(opened, key, options);
   ASSERT_TRUE(found);
   EXPECT_EQ(Text(*found), Text(module));
   ASSERT_TRUE(Advance(*found, Form::kPlan, options).ok());

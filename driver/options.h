@@ -14,6 +14,7 @@
 #include "base/tensor.h"
 #include "partition/partition.h"
 #include "polyhedral/choice/choice.h"
+#include "tc_lang/to_tc.h"
 
 namespace weft::driver {
 
@@ -25,6 +26,7 @@ struct BuildOptions {
   const std::atomic<bool>* stop =
       nullptr;  // true: end measuring and use what is known; may be null
   partition::PartitionOptions partition;
+  tc::Winograd winograd = tc::Winograd::kWithinBound;
   const FileCache* cache = nullptr;
   TuningDb* tuning = nullptr;
   std::map<std::string, polyhedral::Choice> forced_choices;  // by group

@@ -16,8 +16,14 @@ using graph::NodeId;
 using graph::ValueId;
 using partition::Group;
 using partition::Implementation;
-Status MakeComprehensions(Module& module, const BuildOptions&) {
+Status MakeComprehensions(Module& module, const BuildOptions& options) {
   auto& c = module.comprehensions;
+  if (options.target.kind == TargetKind::kCpu) {
+    for (const tc::Prepared& p : tc::PrepareConstants(module.graph, options.winograd))
+      if (p.error_ratio)
+        WEFT_LOG(kInfo, "driver", "{}: by Winograd's algorithm {:.2f} times the error{}", p.from,
+                 *p.error_ratio, p.usable ? "" : ", too much");
+  }
   c.of.assign(module.graph.nodes.size(), {});
   c.refusals.assign(module.graph.nodes.size(), std::nullopt);
   for (size_t i = 0; i < module.graph.nodes.size(); ++i) {
