@@ -20,6 +20,11 @@ constexpr const char* kNetwork =
     "13, 14, 15, 16, "
     "17, 18, 19, 20, 21, 22, 23, 24)\nh = MatMul(x, w)\nr = Relu(h)\ny = Softmax(r)\n}";
 
+// Whose filter has a second form, which no model holds.
+constexpr const char* kFiltered =
+    "graph g (x: f32[1, 1, 6, 6]) -> (y) {\nw: f32[1, 1, 3, 3] = const(1, -2, 3, 4, 5, -6, 7, 8, "
+    "9)\ny = Conv(x, w) {pads = [1, 1, 1, 1]}\n}";
+
 std::string Text(const Module& module) {
   BlobStore blobs;
   return Print(module, blobs);
@@ -44,17 +49,21 @@ class ModuleCacheTest : public testing::CacheTest {
 TEST_F(ModuleCacheTest, AHitIsWhatWasStored) {
   BuildOptions options = Options();
   options.cache = &*cache_;
-  const Module opened = Advanced(kNetwork, Form::kGraph, options);
-  const std::string key = ModuleKey(opened, options);
-  EXPECT_FALSE(FindModule(opened, key, options));
-  Module module = Advanced(kNetwork, Form::kCall, options);
-  StoreModule(module, key, *cache_);
-  auto found = FindModule(opened, key, options);
-  ASSERT_TRUE(found);
-  EXPECT_EQ(Text(*found), Text(module));
-  ASSERT_TRUE(Advance(*found, Form::kPlan, options).ok());
-  ASSERT_TRUE(Advance(module, Form::kPlan, options).ok());
-  EXPECT_EQ(*plan::SerializePlan(found->plan), *plan::SerializePlan(module.plan));
+  options.winograd = tc::Winograd::kAlways;
+  for (const char* network : {kNetwork, kFiltered}) {
+    const Module opened = Advanced(network, Form::kGraph, options);
+    const std::string key = ModuleKey(opened, options);
+    EXPECT_FALSE(FindModule(opened, key, options));
+    Module module = Advanced(network, Form::kCall, options);
+    EXPECT_EQ(module.graph.forms.empty(), network == kNetwork);
+    StoreModule(module, key, *cache_);
+    auto found = FindModule(opened, key, options);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(Text(*found), Text(module));
+    ASSERT_TRUE(Advance(*found, Form::kPlan, options).ok());
+    ASSERT_TRUE(Advance(module, Form::kPlan, options).ok());
+    EXPECT_EQ(*plan::SerializePlan(found->plan), *plan::SerializePlan(module.plan));
+  }
 }
 
 TEST_F(ModuleCacheTest, WhatIsAskedForIsInTheKey) {

@@ -10,6 +10,7 @@
 #include "graph/edit.h"
 #include "graph/infer.h"
 #include "partition/layouts.h"
+#include "tc_lang/bind.h"
 
 namespace weft::partition {
 namespace {
@@ -144,6 +145,49 @@ TEST(Partition, NotConvex) {
                      "y = Add(a, p)\n}"));
   EXPECT_TRUE(ReasonsOf(grouping).contains("not_convex"));
   EXPECT_EQ(grouping->groups.size(), 2u);
+}
+
+// Of the forms of a softmax, here the one that takes most words; or else the first.
+TEST(Partition, TakesTheCheapestAlternative) {
+  struct ByText : Flat {
+    Price Own(const tc::Program& p) override {
+      return {.us = 1e6 - static_cast<double>(tc::Print(p).size())};
+    }
+  };
+  const Graph graph = Parsed(kSoftmax);
+  const auto names = [&](const PartitionOptions& options) {
+    std::vector<std::string> names;
+    const auto grouping = Grouped(graph, ByText(), options);
+    for (const Group& group : grouping->groups)
+      for (const Member& m : group.members) names.push_back(m.alternative);
+    return names;
+  };
+  const auto all = ComprehensionsOf(graph).of[1];
+  ASSERT_GT(all.size(), 1u);
+  const auto size = [](const tc::Alternative& a) { return tc::Print(a.program).size(); };
+  const std::string cheapest = std::ranges::max_element(all, {}, size)->name;
+  ASSERT_NE(cheapest, all[0].name);
+  EXPECT_EQ(names({.fuse = false, .vendor = false}).back(), cheapest);
+  EXPECT_EQ(names({.fuse = false, .vendor = false, .variants = false}).back(), all[0].name);
+}
+
+// What a contraction is fed from passes through memory: two such tensors of 8 MB cost more than
+// the multiply-adds that they save.
+TEST(Partition, PricesWhatPassesThroughMemory) {
+  const auto price = [](const char* text) {
+    const auto defs = tc::ParseDefs(text, "test");
+    EXPECT_TRUE(defs.ok()) << defs.status().ToString();
+    const auto program = tc::Bind(defs->at(0), {});
+    EXPECT_TRUE(program.ok()) << program.status().ToString();
+    return RooflinePricer(Target{}).Own(*program).us;
+  };
+  const double fed = price(
+      "def g(float(2000, 1000) x, float(1000, 4) w) -> (y) {\n"
+      "  @pointwise a(i, k) = x(i, k) * 2.0\n  @contraction y(i, j) +=! a(i, k) * w(k, j)\n}");
+  const double direct = price(
+      "def g(float(2000, 1000) x, float(1000, 4) w) -> (y) {\n"
+      "  @contraction y(i, j) +=! x(i, k) * w(k, j)\n}");
+  EXPECT_GT(fed, 2 * direct);
 }
 
 TEST(Partition, Forced) {
