@@ -124,8 +124,9 @@ Result<tc::Extracted> ExtractMembers(const GraphFacts& facts, const NodeComprehe
   return tc::Extract(facts.graph, parts, kept, name);
 }
 
-Verdict<bool> CheckGroup(const tc::Program& p, const Target& target,
+Verdict<bool> CheckGroup(const tc::Extracted& group, const Target& target,
                          const PartitionOptions& options) {
+  const tc::Program& p = group.program;
   if (std::ssize(p.statements) > options.max_statements)
     return Refusal{Reason::kTooManyStatements,
                    fmt::format("{} > {}", p.statements.size(), options.max_statements)};
@@ -143,7 +144,7 @@ Verdict<bool> CheckGroup(const tc::Program& p, const Target& target,
     // What one node does within itself is for its translator to know.
     for (tc::ExprId id : tc::Reads(p, consumer.value))
       for (size_t s = 0; s < c; ++s)
-        if (p.statements[s].target == p[id].tensor && p.statements[s].origin != consumer.origin)
+        if (p.statements[s].target == p[id].tensor && group.part_of[s] != group.part_of[c])
           if (auto ok = CheckRead(p, p.statements[s], consumer, p[id]); !ok.yes()) return ok;
     if (!Reduces(consumer)) continue;
     if (reduction && KeptExtents(*reduction) != KeptExtents(consumer))

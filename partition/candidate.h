@@ -30,7 +30,7 @@ Result<tc::Extracted> ExtractMembers(const GraphFacts& facts, const NodeComprehe
 // concern accesses (2, 3, 5 and the limits of 6): statements that feed each other must do so
 // element by element along every axis that they are to share; one contraction at most; reductions
 // keep the same axes; what is kept between statements fits the cache.
-Verdict<bool> CheckGroup(const tc::Program& program, const Target& target,
+Verdict<bool> CheckGroup(const tc::Extracted& group, const Target& target,
                          const PartitionOptions& options);
 
 }  // namespace weft::partition

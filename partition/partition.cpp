@@ -127,7 +127,7 @@ class Partitioner {
     auto extracted = ExtractMembers(facts_, nodes_, MembersOf(nodes), "candidate");
     if (!extracted.ok()) return Refusal{Reason::kNoComprehension, extracted.status().what()};
     if (nodes.size() > 1)
-      if (auto legal = CheckGroup(extracted->program, target_, options_); !legal.yes())
+      if (auto legal = CheckGroup(*extracted, target_, options_); !legal.yes())
         return legal.refusal();
     return pricer_.Own(extracted->program);
   }

@@ -190,6 +190,15 @@ TEST(Partition, PricesWhatPassesThroughMemory) {
   EXPECT_GT(fed, 2 * direct);
 }
 
+// Two nodes may bear one name: what one reads of the other is looked at all the same.
+TEST(Partition, NamesakesAreTwo) {
+  Graph graph = Parsed(
+      "graph g (x: f32[1, 4, 9, 9]) -> (b) {\na = Exp(x)\n"
+      "b = MaxPool(a) {kernel_shape = [3, 3], pads = [1, 1, 1, 1]}\n}");
+  for (graph::Node& node : graph.nodes) node.name = "n";
+  EXPECT_EQ(ReasonsOf(Grouped(graph)), Only("halo_redundancy"));
+}
+
 TEST(Partition, Forced) {
   const Graph graph =
       Parsed("graph g (x: f32[16, 64], w: f32[64, 32]) -> (a) {\na = MatMul(x, w)\n}");

@@ -54,7 +54,7 @@ class Joiner {
     for (size_t p = 0; p < parts_.size(); ++p) {
       for (graph::ValueId v : parts_[p]->inputs) last_use_[v] = p;
     }
-    for (size_t p = 0; p < parts_.size(); ++p) WEFT_TRY(AddPart(p));
+    for (part_ = 0; part_ < parts_.size(); ++part_) WEFT_TRY(AddPart(part_));
     SortTensors();
     Status verified = Verify(out_.program);
     if (!verified.ok()) {
@@ -182,6 +182,7 @@ class Joiner {
         index.hi = Moved(index.hi);
       }
       out_.program.statements.push_back(std::move(s));
+      out_.part_of.push_back(part_);
     }
   }
 
@@ -214,6 +215,7 @@ class Joiner {
   std::span<const Alternative* const> parts_;
   std::set<graph::ValueId> kept_;
   Extracted out_;
+  size_t part_ = 0;  // the current one
   std::set<std::string> taken_;
   std::map<graph::ValueId, TensorId> place_;   // of values seen so far
   std::map<graph::ValueId, size_t> last_use_;  // part that reads it last

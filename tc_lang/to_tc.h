@@ -50,6 +50,7 @@ Verdict<std::vector<Alternative>> ToTc(const graph::Graph& graph, graph::NodeId 
 // definition.
 struct Extracted {
   Program program;
+  std::vector<size_t> part_of;  // by statement: which of the parts it comes from
   std::vector<graph::ValueId> inputs, outputs;
 };
 Result<Extracted> Extract(const graph::Graph& graph, std::span<const Alternative* const> parts,
