@@ -95,9 +95,13 @@ TEST(Winograd, KeepsToTheErrorOfTheDirectForm) {
   EXPECT_EQ(AlternativesOf(graph), Names{"direct"});
   PrepareConstants(graph, Winograd::kAlways);
   EXPECT_EQ(AlternativesOf(graph), (Names{"direct", "winograd"}));
-  const float huge = std::numeric_limits<float>::infinity();
-  Graph odd = ConvOf(Filter(1, 1, [&](int64_t) { return huge; }));
-  EXPECT_FALSE(PrepareConstants(odd, Winograd::kWithinBound)[0].usable);
+  // One such weight anywhere.
+  for (const float huge : {std::numeric_limits<float>::infinity(),
+                           std::numeric_limits<float>::quiet_NaN(), 3e38F, -3e38F}) {
+    const auto last = [&](int64_t i) { return i == 9 * 129 * 3 - 1 ? huge : 0.1F; };
+    Graph odd = ConvOf(Filter(129, 3, last));
+    EXPECT_FALSE(PrepareConstants(odd, Winograd::kWithinBound)[0].usable) << huge;
+  }
 }
 
 // A model may hold anything under the name that the prepared filter would have.
