@@ -24,6 +24,7 @@ Affine Replace(const Affine& e, Var v, const Affine& by) {
 int64_t DividendFor(int64_t wanted, int64_t best, int64_t known, int64_t divisor,
                     int64_t coefficient) {
   if (best < -kLargestParam || known < -kLargestParam || wanted > kLargestParam) return kMax;
+  if (coefficient < -kLargestParam || coefficient > kLargestParam) return kMax;
   const int64_t each = std::abs(coefficient), moves = (wanted - best + each - 1) / each;
   const int64_t floors =
       coefficient > 0 ? FloorDiv(known, divisor) : -FloorDiv(-known, divisor) - 1;

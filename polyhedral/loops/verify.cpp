@@ -298,7 +298,13 @@ class Verifier {
   Status CheckPrefetch(const Stmt& s) {
     if (!Valid(s.buffer) || nest_[s.buffer].space != Space::kGlobal || s.index.size() != 1)
       return Bad("a prefetch names an operand and one offset");
-    return CheckVars(s.index);
+    WEFT_TRY(CheckVars(s.index));
+    constexpr int64_t kFar = int64_t{1} << 56;  // of any buffer, and safe to compute with
+    const Interval at = ranges_.Of(s.index[0]);
+    if (at.lo < -kFar || at.hi > kFar)
+      return Bad(
+          fmt::format("a prefetch of {} reaches {}", nest_[s.buffer].name, Text(s.index[0])));
+    return {};
   }
 
   Status CheckStore(const Stmt& s) {

@@ -7,6 +7,8 @@ namespace {
 
 using loops::LoopKind;
 
+constexpr int64_t kLineBytes = 64;  // of a cache
+
 // A panel is what the loops inside the last one that chooses it walk over. They walk over it once
 // for each turn of those among them that leave the operand where it is (rows): so its successor can
 // be fetched in as many pieces, evenly, instead of in one burst that the memory can't keep up with.
@@ -26,8 +28,13 @@ class Panel {
     }
   }
 
-  // Where in memory to look ahead, over dimensions; nullopt if no panel follows another.
-  std::optional<Affine> Ahead() const {
+  // Where in memory to look ahead, over dimensions, and how many elements from there on until the
+  // next step; nullopt if no panel follows another.
+  struct Piece {
+    Affine at;
+    int64_t elems = 0;
+  };
+  std::optional<Piece> Ahead() const {
     if (chooser_ < 0 || steps_.empty()) return std::nullopt;
     for (const Var v : rows_) {
       if (plan_[v].range.hi >= kOpen) return std::nullopt;
@@ -48,7 +55,8 @@ class Panel {
     const int64_t same = std::max<int64_t>(1, turns * steps / panel);
     const int64_t stride =
         std::max<int64_t>(1, (panel * same + turns * steps - 1) / (turns * steps));
-    return next + (FloorDiv(Counter(rows_), same) * steps + Counter(steps_)) * stride;
+    return Piece{next + (FloorDiv(Counter(rows_), same) * steps + Counter(steps_)) * stride,
+                 stride};
   }
 
  private:
@@ -99,10 +107,12 @@ Stmts PrefetchPanels(const Plan& plan, const Storage& storage, const Scope& scop
     const loops::BufferId buffer = storage.views[tensor.index].buffer;
     const Affine offset = loops::ElementOffset(nest[buffer], index);
     const auto ahead = Panel(plan, unit, offset).Ahead();
-    if (!ahead || !scope.Bound(*ahead)) continue;
-    stmts.push_back(loops::AddStmt(
-        nest,
-        {.kind = loops::StmtKind::kPrefetch, .buffer = buffer, .index = {scope.Place(*ahead)}}));
+    if (!ahead || !scope.Bound(ahead->at)) continue;
+    const int64_t line = std::max<int64_t>(1, kLineBytes / SizeBytes(nest[buffer].dtype));
+    for (int64_t first = 0; first < ahead->elems; first += line)
+      stmts.push_back(loops::AddStmt(nest, {.kind = loops::StmtKind::kPrefetch,
+                                            .buffer = buffer,
+                                            .index = {scope.Place(ahead->at + first)}}));
   }
   return stmts;
 }

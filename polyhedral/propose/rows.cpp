@@ -38,10 +38,6 @@ int64_t ElementBytes(const ClusterView& view) {
   return bytes;
 }
 
-}  // namespace
-
-namespace {
-
 constexpr int64_t kShort = 8;
 
 // The least number of steps of v after which e is what it was; 0 if there is none that is short.
