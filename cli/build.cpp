@@ -33,8 +33,10 @@ Status Run(const Flags& flags) {
   const HoldInterrupt whole;  // from here on the plan is there to keep
   WEFT_TRY(plan::WritePlan(built.plan, flags.output));
   const Json steps = StepCounts(built.plan.specializations[0]);
-  if (session.options.budget_s == 0)
-    Progress(flags, "weft: choices are estimates; --budget 60s would measure them");
+  if (!built.plan.measured)
+    Progress(flags,
+             fmt::format("weft: choices are estimates{}",
+                         session.options.budget_s > 0 ? "" : "; --budget 60s would measure them"));
   if (flags.json) {
     Json json{{"schema", 1},
               {"plan", flags.output},

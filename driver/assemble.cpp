@@ -9,6 +9,7 @@
 #include "driver/kernels.h"
 #include "driver/stages.h"
 #include "fallback/execute.h"
+#include "graph/edit.h"
 #include "plan/memory.h"
 #include "plan/pack.h"
 
@@ -31,8 +32,11 @@ class Assembler {
   }
 
   Result<plan::Plan> Run() {
+    // The model's own values: what was prepared for this build is read by no node.
+    graph::Graph model = graph::Clone(graph_);
+    graph::DropDead(model);
     BlobStore unused;
-    plan_.model_hash = Sha256(graph::Print(graph_, unused)).Hex();
+    plan_.model_hash = Sha256(graph::Print(model, unused)).Hex();
     plan_.weft = fmt::format("weft {}", Version());
     WEFT_TRY(plan_.codegen, CodegenIdentity(plan_.target));
     plan_.libraries = fallback::LibraryVersion(fallback::Library::kOnednn);

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/version.h"
 #include "codegen/llvm/emit.h"
+#include "driver/stages.h"
 #include "fallback/execute.h"
 
 namespace weft::driver {
@@ -39,7 +40,7 @@ std::optional<Module> FindModule(const Module& opened, const std::string& key,
   if (!bytes) return std::nullopt;
   // The entry names constants by their hashes: those of the network, and what was made of them.
   graph::Graph graph = opened.graph;
-  if (options.winograd != tc::Winograd::kNever) tc::PrepareConstants(graph, tc::Winograd::kAlways);
+  if (MayUseWinograd(options)) tc::PrepareConstants(graph, tc::Winograd::kAlways);
   BlobStore blobs;
   graph::Print(graph, blobs);
   auto module = ParseModule({reinterpret_cast<const char*>(bytes->data()), bytes->size()},

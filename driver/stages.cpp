@@ -16,9 +16,14 @@ using graph::NodeId;
 using graph::ValueId;
 using partition::Group;
 using partition::Implementation;
+bool MayUseWinograd(const BuildOptions& options) {
+  return options.target.kind == TargetKind::kCpu && options.winograd != tc::Winograd::kNever &&
+         options.partition.force != partition::PartitionOptions::Force::kVendor;
+}
+
 Status MakeComprehensions(Module& module, const BuildOptions& options) {
   auto& c = module.comprehensions;
-  if (options.target.kind == TargetKind::kCpu) {
+  if (MayUseWinograd(options)) {
     for (const tc::Prepared& p : tc::PrepareConstants(module.graph, options.winograd))
       if (p.error_ratio)
         WEFT_LOG(kInfo, "driver", "{}: by Winograd's algorithm {:.2f} times the error{}", p.from,

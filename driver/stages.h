@@ -23,6 +23,8 @@ Status MakeCalls(Module& module, const BuildOptions& options);      // groups ->
 Status MakePlan(Module& module, const BuildOptions& options);       // everything -> plan
 Status DumpIfAsked(const Module& module, const BuildOptions& options);
 
+// Whether convolutions get that alternative: not on CUDA, nor where the library does them all.
+bool MayUseWinograd(const BuildOptions& options);
 // Why no kernel of our own computes a native group.
 std::string WhyNative(const Module& module, const partition::Group& group);
 

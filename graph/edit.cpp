@@ -165,6 +165,7 @@ void Renumber(std::vector<ValueId>& ids, const std::vector<ValueId>& now) {
 }  // namespace
 
 void DropDead(Graph& graph) {
+  graph.forms.clear();  // no node reads them
   for (Node& node : graph.nodes) {
     for (const auto& subgraph : Subgraphs(node)) DropDead(*subgraph);
   }
