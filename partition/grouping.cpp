@@ -44,7 +44,7 @@ std::string PrintGroup(const Group& group, const graph::Graph& graph) {
 
 class Parser {
  public:
-  Parser(Lexer lexer, const graph::Graph& graph) : lexer_(std::move(lexer)), graph_(graph) {
+  Parser(Lexer lexer, const graph::Graph& graph) : lexer_(std::move(lexer)) {
     for (size_t i = 0; i < graph.nodes.size(); ++i) nodes_[NodeKey(graph, NodeId(i))] = NodeId(i);
     for (size_t i = 0; i < graph.values.size(); ++i) values_[graph.values[i].name] = ValueId(i);
   }
@@ -159,7 +159,6 @@ class Parser {
   }
 
   Lexer lexer_;
-  const graph::Graph& graph_;
   Grouping g_;
   std::map<std::string, NodeId, std::less<>> nodes_;
   std::map<std::string, ValueId, std::less<>> values_;

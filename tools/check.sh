@@ -13,7 +13,8 @@ run tools/lint.sh
 
 # clang-19, since clang 14 cannot read libstdc++ 12's ranges.
 export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
-run cmake -S . -B build-asan -G Ninja -DCMAKE_CXX_COMPILER=clang++-19 -DWEFT_SANITIZE=ON
+run cmake -S . -B build-asan -G Ninja -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 \
+  -DWEFT_SANITIZE=ON
 run ninja -C build-asan -j "${WEFT_JOBS:-$(nproc)}"
 run .venv/bin/python tools/run_tests.py --build build-asan --only programs,lit
 

@@ -40,7 +40,6 @@ class Body {
   Body(const LoopNest& nest, const Names& names, const Places& places, const Launch& launch,
        Helpers& helpers)
       : nest_(nest),
-        names_(names),
         places_(places),
         launch_(launch),
         helpers_(helpers),
@@ -352,7 +351,6 @@ class Body {
   }
 
   const LoopNest& nest_;
-  const Names& names_;
   const Places& places_;
   const Launch& launch_;
   Helpers& helpers_;
