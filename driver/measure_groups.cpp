@@ -212,7 +212,8 @@ class Measurement {
     WEFT_TRY(Arm arm, OpenArm("chosen", std::move(chosen)));
     arms_.push_back(std::move(arm));
     std::vector<TuningKey> keys;
-    for (const Arm& a : arms_) keys.push_back(NetworkKey(base_, a.keys));
+    const std::string graph = GraphText(base_);
+    for (const Arm& a : arms_) keys.push_back(NetworkKey(graph, base_.target, a.keys));
     if (!std::ranges::all_of(keys, [&](const TuningKey& key) { return Record(key).has_value(); })) {
       std::map<TuningKey, executor::BoundRun*> runs;  // ways that came out the same run once
       for (size_t k = 0; k < arms_.size(); ++k) {
@@ -268,16 +269,21 @@ Result<std::vector<std::optional<TuningKey>>> StepKeys(const Module& module) {
   return keys;
 }
 
-// Keys in order say what runs, but not which value goes where: the graph's text does.
-TuningKey NetworkKey(const Module& module, std::span<const std::optional<TuningKey>> steps) {
+std::string GraphText(const Module& module) {
   BlobStore unused;
+  return graph::Print(module.graph, unused);
+}
+
+// Keys in order say what runs, but not which value goes where: the graph's text does.
+TuningKey NetworkKey(std::string_view graph, const Target& target,
+                     std::span<const std::optional<TuningKey>> steps) {
   Hasher hasher;
-  hasher.Add(graph::Print(module.graph, unused));
+  hasher.Add(graph);
   for (const auto& key : steps)
     if (key) hasher.Add(key->what).Add(key->choice).Add(key->engine);
   return {.what = "network " + hasher.Finish().Hex(),
           .choice = "",
-          .target = Print(module.target),
+          .target = Print(target),
           .device = DeviceName(),
           .engine = fmt::format("weft {} {}", Version(), SourcesHash())};
 }

@@ -44,7 +44,7 @@ class MeasureTest : public testing::CacheTest {
     const auto keys = StepKeys(module);
     ASSERT_TRUE(keys.ok() && keys->size() == 1 && keys->front());
     db_->Store(*keys->front(), Exactly(step_us));
-    db_->Store(NetworkKey(module, *keys), Exactly(network_us));
+    db_->Store(NetworkKey(GraphText(module), module.target, *keys), Exactly(network_us));
   }
 
   Module Measured(double budget_s, const std::atomic<bool>* stop = nullptr) {
@@ -129,8 +129,11 @@ TEST_F(MeasureTest, AnotherTargetIsAnotherRecord) {
   const Module other = Advanced(kNetwork, Form::kCall, options);
   const auto keys = *StepKeys(module), others = *StepKeys(other);
   EXPECT_NE(keys[0], others[0]);
-  EXPECT_NE(NetworkKey(module, keys), NetworkKey(other, others));
-  EXPECT_NE(NetworkKey(module, keys), NetworkKey(module, *StepKeys(Forced(Force::kVendor))));
+  const auto key = [](const Module& of, const auto& steps) {
+    return NetworkKey(GraphText(of), of.target, steps);
+  };
+  EXPECT_NE(key(module, keys), key(other, others));
+  EXPECT_NE(key(module, keys), key(module, *StepKeys(Forced(Force::kVendor))));
 }
 
 }  // namespace
