@@ -36,12 +36,8 @@ class Panel {
   };
   std::optional<Piece> Ahead() const {
     if (chooser_ < 0 || steps_.empty()) return std::nullopt;
-    for (const Var v : rows_) {
-      if (plan_[v].range.hi >= kOpen) return std::nullopt;
-    }
-    for (const Var v : steps_) {
-      if (plan_[v].range.hi >= kOpen) return std::nullopt;
-    }
+    const auto open = [&](Var v) { return plan_[v].range.hi >= kOpen; };
+    if (std::ranges::any_of(rows_, open) || std::ranges::any_of(steps_, open)) return std::nullopt;
     const Affine here = offset_.Substitute([&](Var v) {
       const bool within = std::ranges::count(steps_, v) > 0 || !Loops(v);
       return plan_.IsDim(v) && within ? Affine(plan_[v].range.lo) : Affine::OfVar(v);
