@@ -1,3 +1,4 @@
+cmake_minimum_required(VERSION 3.25)
 # cmake -DROOT=… -DLIST=… -DOUT=… -P: a header with one hash over the files that LIST names, a line
 # each, relative to ROOT. Not written anew when nothing changed.
 file(STRINGS ${LIST} files)

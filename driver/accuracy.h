@@ -12,8 +12,9 @@ namespace weft::driver {
 // atol each element counts alone, as in numpy.allclose: |y - ref| <= atol + rtol * |ref|; one not
 // given is 0.
 struct Tolerance {
+  // NOLINTNEXTLINE(google-explicit-constructor): a number alone is the part of the scale
   Tolerance(double of_scale = 1e-4, std::optional<double> rtol = {},
-            std::optional<double> atol = {})  // NOLINT: implicit
+            std::optional<double> atol = {})
       : of_scale(of_scale), rtol(rtol), atol(atol) {}
   double of_scale;
   std::optional<double> rtol, atol;

@@ -81,10 +81,8 @@ const CallOperand* FindOperand(const LibraryCall& call, std::string_view role);
 std::string Print(const LibraryCall& call, BlobStore& blobs);
 Result<LibraryCall> ParseCall(std::string_view text, const std::string& file,
                               const BlobStore& blobs);
-// One call out of a longer text.
-Result<LibraryCall> ParseCall(Lexer& lexer, const BlobStore& blobs);
 // The same within a larger text, such as a plan: reads one call and stops behind it.
-Result<LibraryCall> ParseCall(Lexer& lex, const BlobStore& blobs);
+Result<LibraryCall> ParseCall(Lexer& lexer, const BlobStore& blobs);
 Status Verify(const LibraryCall& call);
 bool Equal(const LibraryCall& a, const LibraryCall& b);
 // Names of values replaced by their place: calls that compute the same have the same text.
