@@ -70,10 +70,9 @@ Result<Tensor> ReadBlob(const std::string& path) {
 std::string BlobStore::Put(const Tensor& tensor) {
   if (tensor.elems() == 0) return Sha256(std::string_view()).Hex();
   const bool text = tensor.dtype() == Dtype::kString;
-  const Tensor bytes = text ? PackStrings(tensor.strings())
-                            : Tensor::Borrow(Dtype::kU8, {tensor.bytes()},
-                                             std::make_shared<const Tensor>(tensor), tensor.data());
-  std::string hash = Sha256(bytes.raw()).Hex();
+  const Tensor bytes =
+      text ? PackStrings(tensor.strings()) : tensor.ReadAs(Dtype::kU8, {tensor.bytes()});
+  std::string hash = bytes.ContentHash().Hex();
   blobs_.try_emplace(hash, Blob{bytes, std::make_shared<std::atomic<bool>>(true)});
   return hash;
 }
@@ -89,7 +88,7 @@ Result<Tensor> BlobStore::Get(std::string_view hash, Dtype dtype, Shape shape) c
   if (found == blobs_.end()) return error("is absent");
   const Tensor& bytes = found->second.bytes;
   if (!found->second.is_checked->load()) {
-    if (Sha256(bytes.raw()).Hex() != hash) return error("its bytes have another hash");
+    if (bytes.ContentHash().Hex() != hash) return error("its bytes have another hash");
     found->second.is_checked->store(true);
   }
   const auto wrong_size = [&] {
@@ -106,8 +105,7 @@ Result<Tensor> BlobStore::Get(std::string_view hash, Dtype dtype, Shape shape) c
   if (__builtin_mul_overflow(elems, SizeBytes(dtype), &wanted) || wanted != bytes.bytes()) {
     return wrong_size();
   }
-  return Tensor::Borrow(dtype, std::move(shape), std::make_shared<const Tensor>(bytes),
-                        bytes.data());
+  return bytes.ReadAs(dtype, std::move(shape));
 }
 
 Status BlobStore::Save(const std::string& directory) const {

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +11,8 @@
 #include <cstring>
 #include <memory>
 #include <utility>
+
+#include "base/memory.h"
 
 namespace weft {
 namespace {
@@ -39,18 +40,20 @@ class Descriptor {
   int fd_;
 };
 
-bool WriteAll(int fd, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t written = ::write(fd, content.data(), content.size());
-    if (written < 0 && errno != EINTR) return false;
-    if (written > 0) content.remove_prefix(written);
+bool WriteAll(int fd, std::span<const std::string_view> pieces) {
+  for (std::string_view rest : pieces) {
+    while (!rest.empty()) {
+      const ssize_t written = ::write(fd, rest.data(), rest.size());
+      if (written < 0 && errno != EINTR) return false;
+      if (written > 0) rest.remove_prefix(written);
+    }
   }
   return true;
 }
 
-Status WriteInPlace(const std::string& path, std::string_view content) {
+Status WriteInPlace(const std::string& path, std::span<const std::string_view> pieces) {
   Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
-  if (!file.ok() || !WriteAll(file.get(), content)) return Failed(path, "can't write");
+  if (!file.ok() || !WriteAll(file.get(), pieces)) return Failed(path, "can't write");
   return {};
 }
 
@@ -75,11 +78,16 @@ int OpenTemporary(const std::string& directory, uint32_t mode, std::string& name
 
 Status WriteFileAtomically(const std::string& path, std::string_view content,
                            const WriteOptions& options) {
+  return WriteFileAtomically(path, {&content, 1}, options);
+}
+
+Status WriteFileAtomically(const std::string& path, std::span<const std::string_view> pieces,
+                           const WriteOptions& options) {
   if (path.empty() || path.find('\0') != path.npos) return Usage("malformed path");
   struct stat old = {};
   const bool exists = ::stat(path.c_str(), &old) == 0;
   if (exists && S_ISDIR(old.st_mode)) return Usage("is a directory, expected a file").At(path);
-  if (exists && !S_ISREG(old.st_mode)) return WriteInPlace(path, content);
+  if (exists && !S_ISREG(old.st_mode)) return WriteInPlace(path, pieces);
   if (!exists && ::lstat(path.c_str(), &old) == 0) return Failed(path, "the link leads nowhere");
 
   std::string target = path;
@@ -96,7 +104,7 @@ Status WriteFileAtomically(const std::string& path, std::string_view content,
   Descriptor file(OpenTemporary(directory, options.mode, temporary));
   if (!file.ok()) return Failed(path, "can't write");
   const bool written = (!exists || ::fchmod(file.get(), old.st_mode & 07777) == 0) &&
-                       WriteAll(file.get(), content) &&
+                       WriteAll(file.get(), pieces) &&
                        (!options.is_lasting || ::fsync(file.get()) == 0) && file.Close();
   if (!written || ::rename(temporary.c_str(), target.c_str()) != 0) {
     Status status = Failed(path, "can't write");
@@ -145,22 +153,17 @@ Result<Tensor> ReadBytes(int fd) {
   if (bytes == 0) return Tensor(Dtype::kU8, {0});
   // A file can say that it is larger than any disk.
   const int64_t machine = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
-  void* memory = bytes > machine ? MAP_FAILED
-                                 : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    return Limit(fmt::format("no memory for the {} bytes of the file", bytes));
-  std::shared_ptr<const void> owner(
-      memory, [bytes](const void* p) { ::munmap(const_cast<void*>(p), bytes); });
+  const std::shared_ptr<void> memory = bytes > machine ? nullptr : AllocateZeroed(bytes);
+  if (!memory) return Limit(fmt::format("no memory for the {} bytes of the file", bytes));
   for (int64_t at = 0; at < bytes;) {
-    const ssize_t got = ::pread(fd, static_cast<char*>(memory) + at, bytes - at, at);
+    const ssize_t got = ::pread(fd, static_cast<char*>(memory.get()) + at, bytes - at, at);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Invalid(fmt::format("can't be read: {}", std::strerror(errno)));
     if (got == 0)
       return Invalid(fmt::format("ends at byte {} of {}: it was cut meanwhile", at, bytes));
     at += got;
   }
-  return Tensor::Borrow(Dtype::kU8, {bytes}, std::move(owner), memory);
+  return Tensor::Borrow(Dtype::kU8, {bytes}, memory, memory.get());
 }
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -19,12 +20,15 @@ struct WriteOptions {
 };
 Status WriteFileAtomically(const std::string& path, std::string_view content,
                            const WriteOptions& options = {});
+// The same for a content in pieces, one after the other.
+Status WriteFileAtomically(const std::string& path, std::span<const std::string_view> pieces,
+                           const WriteOptions& options = {});
 
 // Reads a regular file of at most `limit_bytes`.
 Result<std::string> ReadFile(const std::string& path, int64_t limit_bytes = int64_t{1} << 34);
 
-// The bytes of an open regular file as u8, page-aligned. They are read: what is mapped would change
-// after it was checked when somebody writes to the file, and fault when somebody cuts it.
+// The bytes of an open regular file as u8, aligned to 64. They are read: what is mapped would
+// change after it was checked when somebody writes to the file, and fault when somebody cuts it.
 Result<Tensor> ReadBytes(int fd);
 
 }  // namespace weft

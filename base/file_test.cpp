@@ -40,6 +40,13 @@ TEST_F(FileTest, WritesAndReads) {
   EXPECT_EQ(Count(), 1u);
 }
 
+TEST_F(FileTest, WritesPiecesInOrder) {
+  const std::string path = root_ + "/a", large(3 << 20, 'x');
+  const std::string_view pieces[] = {"one", "", large, "two"};
+  ASSERT_TRUE(WriteFileAtomically(path, pieces).ok());
+  EXPECT_EQ(*ReadFile(path), "one" + large + "two");
+}
+
 TEST_F(FileTest, KeepsPermissionsAndLinks) {
   const std::string path = root_ + "/a", link = root_ + "/link";
   ASSERT_TRUE(WriteFileAtomically(path, "one").ok());

@@ -4,30 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <atomic>
 #include <cstring>
-#include <new>
+#include <mutex>
 
 #include "base/check.h"
+#include "base/memory.h"
 
 namespace weft {
-namespace {
-
-constexpr int64_t kAlignBytes = 64;
-
-// Zeroed memory with a whole number of lines. calloc leaves fresh pages to the kernel to zero, so a
-// large tensor costs nothing until it is written. Null when there is none.
-std::shared_ptr<void> AllocateZeroed(int64_t bytes) {
-  const size_t whole = (bytes / kAlignBytes + 1) * kAlignBytes;
-  size_t padded = whole + kAlignBytes;
-  void* block = std::calloc(padded, 1);
-  if (block == nullptr) return nullptr;
-  std::shared_ptr<void> owner(block, std::free);
-  return {owner, std::align(kAlignBytes, whole, block, padded)};
-}
-
-}  // namespace
-
 Result<int64_t> CountElems(std::span<const int64_t> shape) {
   int64_t count = 1;
   bool overflow = false, zero = false;
@@ -47,6 +31,12 @@ std::string Print(std::span<const int64_t> shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
+struct Tensor::Digest {
+  std::once_flag once;
+  std::atomic<bool> is_made = false;
+  Hash hash;
+};
+
 Result<Tensor> Tensor::Allocate(Dtype dtype, Shape shape) {
   WEFT_TRY(const int64_t elems, CountElems(shape));
   const auto out_of_memory = [&] {
@@ -65,6 +55,7 @@ Result<Tensor> Tensor::Allocate(Dtype dtype, Shape shape) {
       if (memory == nullptr) return out_of_memory();
       tensor.data_ = memory.get();
       tensor.owner_ = std::move(memory);
+      tensor.digest_ = std::make_shared<Digest>();
     }
   } catch (const std::exception&) {  // bad_alloc, or length_error of a vector
     return out_of_memory();
@@ -88,6 +79,7 @@ Tensor Tensor::Borrow(Dtype dtype, Shape shape, std::shared_ptr<const void> owne
   tensor.shape_ = std::move(shape);
   tensor.elems_ = *elems;
   tensor.owner_ = std::move(owner);
+  tensor.digest_ = std::make_shared<Digest>();
   tensor.data_ = data;
   tensor.borrowed_ = true;
   return tensor;
@@ -99,12 +91,37 @@ void* Tensor::mutable_data() {
     Tensor copy(dtype_, shape_);
     if (bytes() > 0) std::memcpy(const_cast<void*>(copy.data_), data_, bytes());
     *this = std::move(copy);
+  } else if (digest_->is_made) {
+    digest_ = std::make_shared<Digest>();
   }
   return const_cast<void*>(data_);  // allocated by AllocateZeroed, and ours alone
 }
 
 std::span<const std::byte> Tensor::raw() const {
   return {static_cast<const std::byte*>(data_), static_cast<size_t>(bytes())};
+}
+
+const Hash& Tensor::ContentHash() const {
+  static const Hash kOfNothing = Sha256(std::string_view());
+  if (elems_ == 0) return kOfNothing;
+  WEFT_CHECK(dtype_ != Dtype::kString, "strings have no bytes of their own");
+  std::call_once(digest_->once, [&] {
+    digest_->hash = Sha256(raw());
+    digest_->is_made = true;
+  });
+  return digest_->hash;
+}
+
+Tensor Tensor::ReadAs(Dtype dtype, Shape shape) const {
+  const Result<int64_t> elems = CountElems(shape);
+  WEFT_CHECK(elems.ok() && dtype != Dtype::kString && dtype_ != Dtype::kString &&
+                 *elems * SizeBytes(dtype) == bytes(),
+             "{}{} as {}{}", DtypeName(dtype_), Print(shape_), DtypeName(dtype), Print(shape));
+  Tensor tensor = *this;
+  tensor.dtype_ = dtype;
+  tensor.shape_ = std::move(shape);
+  tensor.elems_ = *elems;
+  return tensor;
 }
 
 Tensor Tensor::Reshaped(Shape shape) const {

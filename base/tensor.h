@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/hash.h"
 #include "base/status.h"
 
 namespace weft {
@@ -48,20 +49,27 @@ class Tensor {
     return static_cast<T*>(mutable_data());
   }
   std::span<const std::byte> raw() const;
+  // SHA-256 of raw(), computed once for all tensors that share the memory; so nobody may write
+  // through a pointer that mutable_data() gave before.
+  const Hash& ContentHash() const;
 
   std::vector<std::string>& strings() { return strings_; }
   const std::vector<std::string>& strings() const { return strings_; }
 
   // Same elements under another shape of equal count.
   Tensor Reshaped(Shape shape) const;
+  // Same bytes under another element type and shape of equal size. Not for strings.
+  Tensor ReadAs(Dtype dtype, Shape shape) const;
   bool operator==(const Tensor& other) const;  // dtype, shape and bytes
 
  private:
+  struct Digest;
   Dtype dtype_ = Dtype::kF32;
   Shape shape_;
   int64_t elems_ = 0;
   std::shared_ptr<const void> owner_;
   const void* data_ = nullptr;
+  std::shared_ptr<Digest> digest_;  // of the memory, and shared as it is
   bool borrowed_ = false;
   std::vector<std::string> strings_;
 };

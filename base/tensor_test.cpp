@@ -87,6 +87,32 @@ TEST(Tensor, ReshapeAndEquality) {
   EXPECT_EXIT(a.Reshaped({7}), testing::ExitedWithCode(70), "");
 }
 
+TEST(Tensor, TheHashFollowsTheBytes) {
+  Tensor t(Dtype::kF32, {2, 3});
+  const Hash zeros = t.ContentHash();
+  EXPECT_EQ(zeros, Sha256(std::string(24, '\0')));
+  const Tensor shares = t;
+  t.mutable_as<float>()[5] = 1;  // a copy, since the memory is shared
+  const Hash written = t.ContentHash();
+  EXPECT_NE(written, zeros);
+  EXPECT_EQ(shares.ContentHash(), zeros);
+  t.mutable_as<float>()[5] = 0;  // in place
+  EXPECT_EQ(t.ContentHash(), zeros);
+  EXPECT_EQ(Tensor(Dtype::kI64, {0}).ContentHash(), Sha256(std::string_view()));
+}
+
+TEST(Tensor, ReadAsSharesBytes) {
+  Tensor t(Dtype::kF32, {2, 3});
+  t.mutable_as<float>()[0] = 1;
+  Tensor bytes = t.ReadAs(Dtype::kU8, {24});
+  EXPECT_EQ(bytes.data(), t.data());
+  EXPECT_EQ(bytes.elems(), 24);
+  EXPECT_EQ(bytes.as<uint8_t>()[3], 0x3f);
+  EXPECT_EQ(bytes.ContentHash(), t.ContentHash());
+  bytes.mutable_as<uint8_t>()[3] = 0;
+  EXPECT_EQ(t.as<float>()[0], 1);
+}
+
 TEST(Tensor, ElementsSaturateAndWrap) {
   for (Dtype dtype : kNumbers) {
     Tensor t(dtype, {1});

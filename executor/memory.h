@@ -6,27 +6,22 @@
 #include <algorithm>
 #include <cfenv>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 
+#include "base/memory.h"
 #include "base/status.h"
 
 namespace weft::executor {
 
 inline constexpr size_t kAlign = 64;
 
-struct FreeDeleter {
-  void operator()(void* p) const { std::free(p); }
-};
-using Bytes = std::unique_ptr<void, FreeDeleter>;
+using Bytes = std::shared_ptr<void>;
 
-// At least one line, so that the address of nothing is an address too. Not zeroed.
+// At least one byte, so that the address of nothing is an address too.
 inline Result<Bytes> Allocate(int64_t bytes, const char* what) {
-  const size_t rounded =
-      (static_cast<size_t>(std::max<int64_t>(bytes, 1)) + kAlign - 1) / kAlign * kAlign;
-  void* p = std::aligned_alloc(kAlign, rounded);
-  if (!p) return Limit(fmt::format("no memory for {} of {} bytes", what, bytes));
-  return Bytes(p);
+  Bytes memory = AllocateZeroed(std::max<int64_t>(bytes, 1));
+  if (!memory) return Limit(fmt::format("no memory for {} of {} bytes", what, bytes));
+  return memory;
 }
 
 inline bool IsAligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % kAlign == 0; }

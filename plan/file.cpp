@@ -149,9 +149,26 @@ class Reader {
   size_t end_ = 0;  // of what was read so far
 };
 
-}  // namespace
+// A plan's file: all that stands before the blobs, and the blobs, which are big, where they are.
+struct Contents {
+  std::string head;
+  std::vector<Tensor> blobs;
 
-Result<std::string> SerializePlan(const Plan& plan) {
+  std::vector<std::string_view> Pieces() const {
+    static constexpr char kGap[kAlign] = {};
+    std::vector<std::string_view> pieces{head};
+    uint64_t at = head.size();
+    for (const Tensor& blob : blobs) {
+      pieces.emplace_back(kGap, RoundUp(at) - at);
+      pieces.emplace_back(blob.as<char>(), static_cast<size_t>(blob.elems()));
+      at = RoundUp(at) + static_cast<uint64_t>(blob.elems());
+    }
+    return pieces;
+  }
+};
+
+Result<Contents> ContentsOf(const Plan& plan) {
+  Contents contents;
   const std::vector<std::string> hashes = plan.blobs.Hashes();
   const std::string text = Print(plan);
   constexpr uint32_t kCount = 2;
@@ -159,7 +176,6 @@ Result<std::string> SerializePlan(const Plan& plan) {
                                    sizeof(Hash::bytes));
   const uint64_t blobs_at = RoundUp(text_at + text.size());
   std::string entries;
-  std::vector<Tensor> contents;
   uint64_t at = blobs_at + hashes.size() * sizeof(BlobEntry);
   for (const std::string& hash : hashes) {
     WEFT_TRY(Tensor bytes, plan.blobs.Bytes(hash));
@@ -167,37 +183,42 @@ Result<std::string> SerializePlan(const Plan& plan) {
     std::memcpy(entry.hash, hash.data(), sizeof entry.hash);
     entries += BytesOf(entry);
     at = entry.offset + entry.bytes;
-    contents.push_back(std::move(bytes));
+    contents.blobs.push_back(std::move(bytes));
   }
-  std::string file(kMagic);
-  file.reserve(at);
-  file += BytesOf(kFormatVersion);
-  file += BytesOf(kCount);
+  std::string& head = contents.head;
+  head += kMagic;
+  head += BytesOf(kFormatVersion);
+  head += BytesOf(kCount);
   const auto section = [&](std::string_view name, uint64_t offset, const std::string& body) {
     Section s{.name = {}, .offset = offset, .bytes = body.size(), .sha256 = {}};
     std::memcpy(s.name, name.data(), name.size());
     const Hash hash = Sha256(body);
     std::memcpy(s.sha256, hash.bytes.data(), sizeof s.sha256);
-    file += BytesOf(s);
+    head += BytesOf(s);
   };
   section("plan", text_at, text);
   section("blobs", blobs_at, entries);
-  const Hash hash = Sha256(file);
-  file.append(reinterpret_cast<const char*>(hash.bytes.data()), hash.bytes.size());
+  const Hash hash = Sha256(head);
+  head.append(reinterpret_cast<const char*>(hash.bytes.data()), hash.bytes.size());
   for (const std::string* body : {&text, static_cast<const std::string*>(&entries)}) {
-    Align(file);
-    file += *body;
+    Align(head);
+    head += *body;
   }
-  for (const Tensor& bytes : contents) {
-    Align(file);
-    file.append(bytes.as<char>(), static_cast<size_t>(bytes.elems()));
-  }
+  return contents;
+}
+
+}  // namespace
+
+Result<std::string> SerializePlan(const Plan& plan) {
+  WEFT_TRY(const Contents contents, ContentsOf(plan));
+  std::string file;
+  for (std::string_view piece : contents.Pieces()) file += piece;
   return file;
 }
 
 Status WritePlan(const Plan& plan, const std::string& path) {
-  WEFT_TRY(std::string bytes, SerializePlan(plan));
-  return WriteFileAtomically(path, bytes);
+  WEFT_TRY(const Contents contents, ContentsOf(plan));
+  return WriteFileAtomically(path, contents.Pieces());
 }
 
 Result<Plan> ReadPlan(const std::string& path) {

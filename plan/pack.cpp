@@ -1,6 +1,6 @@
 #include "plan/pack.h"
 
-#include <cstring>
+#include <cstdint>
 #include <vector>
 
 #include "base/check.h"
@@ -8,17 +8,22 @@
 namespace weft::plan {
 namespace {
 
-// For each logical axis, the offset that each of its indices contributes. Blocks of one axis add
-// up, so the offset of an element is the sum over its axes.
-std::vector<std::vector<int64_t>> AxisOffsets(const Layout& layout, const Shape& shape) {
-  std::vector<std::vector<int64_t>> offsets(shape.size());
+// The offset of each element of axes [first, last), all others at 0, in plain order. Blocks of one
+// axis add up, so the offset of an element is the sum over ranges of axes.
+std::vector<int64_t> OffsetsOf(const Layout& layout, const Shape& shape, size_t first,
+                               size_t last) {
+  std::vector<int64_t> offsets{0};
   std::vector<int64_t> index(shape.size(), 0);
-  for (size_t a = 0; a < shape.size(); ++a) {
-    for (int64_t i = 0; i < shape[a]; ++i) {
-      index[a] = i;
-      offsets[a].push_back(OffsetOf(layout, shape, index));
-    }
+  for (size_t a = first; a < last; ++a) {
+    std::vector<int64_t> longer;
+    longer.reserve(offsets.size() * static_cast<size_t>(shape[a]));
+    std::vector<int64_t> of_axis;
+    for (index[a] = 0; index[a] < shape[a]; ++index[a])
+      of_axis.push_back(OffsetOf(layout, shape, index));
     index[a] = 0;
+    for (const int64_t base : offsets)
+      for (const int64_t o : of_axis) longer.push_back(base + o);
+    offsets = std::move(longer);
   }
   return offsets;
 }
@@ -26,40 +31,32 @@ std::vector<std::vector<int64_t>> AxisOffsets(const Layout& layout, const Shape&
 // Calls move(plain position, packed position) for every element.
 template <typename Move>
 void ForEach(const Layout& layout, const Shape& shape, const Move& move) {
-  const auto offsets = AxisOffsets(layout, shape);
-  int64_t count = 1;
-  for (int64_t e : shape) count *= e;
-  std::vector<int64_t> index(shape.size(), 0);
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t packed = 0;
-    for (size_t a = 0; a < shape.size(); ++a) packed += offsets[a][index[a]];
-    move(i, packed);
-    for (size_t a = shape.size(); a-- > 0;) {
-      if (++index[a] < shape[a]) break;
-      index[a] = 0;
-    }
-  }
+  constexpr int64_t kMostInner = 1 << 12;  // offsets stay in the first cache
+  size_t split = shape.empty() ? 0 : shape.size() - 1;
+  for (int64_t inner = shape.empty() ? 1 : shape.back();
+       split > 0 && inner * shape[split - 1] <= kMostInner; --split)
+    inner *= shape[split - 1];
+  const std::vector<int64_t> outer = OffsetsOf(layout, shape, 0, split),
+                             inner = OffsetsOf(layout, shape, split, shape.size());
+  int64_t plain = 0;
+  for (const int64_t base : outer)
+    for (const int64_t offset : inner) move(plain++, base + offset);
 }
 
-template <typename Move>
-void MoveElems(int64_t bytes, const Layout& layout, const Shape& shape, const Move& position,
-               const std::byte* from, std::byte* to) {
-  ForEach(layout, shape, [&](int64_t plain, int64_t packed) {
-    const auto [src, dst] = position(plain, packed);
-    switch (bytes) {
-      case 1:
-        to[dst] = from[src];
-        break;
-      case 2:
-        std::memcpy(to + 2 * dst, from + 2 * src, 2);
-        break;
-      case 4:
-        std::memcpy(to + 4 * dst, from + 4 * src, 4);
-        break;
-      default:
-        std::memcpy(to + bytes * dst, from + bytes * src, bytes);
-    }
-  });
+// Calls visit with an integer as wide as an element.
+template <typename Visit>
+void WithWidth(int64_t bytes, const Visit& visit) {
+  switch (bytes) {
+    case 1:
+      return visit(uint8_t{});
+    case 2:
+      return visit(uint16_t{});
+    case 4:
+      return visit(uint32_t{});
+    default:
+      WEFT_CHECK(bytes == 8, "elements of {} bytes", bytes);
+      return visit(uint64_t{});
+  }
 }
 
 }  // namespace
@@ -68,19 +65,22 @@ Tensor Pack(const Tensor& plain, const Layout& layout) {
   WEFT_CHECK(plain.dtype() != Dtype::kString, "strings have no layout");
   Tensor packed(plain.dtype(), {AllocElems(layout, plain.shape())});
   if (plain.elems() == 0) return packed;
-  MoveElems(
-      SizeBytes(plain.dtype()), layout, plain.shape(),
-      [](int64_t a, int64_t b) { return std::pair(a, b); },
-      static_cast<const std::byte*>(plain.data()), static_cast<std::byte*>(packed.mutable_data()));
+  WithWidth(SizeBytes(plain.dtype()), [&]<typename Elem>(Elem) {
+    const Elem* const from = plain.as<Elem>();
+    Elem* const to = packed.mutable_as<Elem>();
+    ForEach(layout, plain.shape(), [&](int64_t at, int64_t offset) { to[offset] = from[at]; });
+  });
   return packed;
 }
 
 Tensor Unpack(const Tensor& packed, const Layout& layout, const Shape& shape) {
   Tensor plain(packed.dtype(), shape);
   if (plain.elems() == 0) return plain;
-  MoveElems(
-      SizeBytes(plain.dtype()), layout, shape, [](int64_t a, int64_t b) { return std::pair(b, a); },
-      static_cast<const std::byte*>(packed.data()), static_cast<std::byte*>(plain.mutable_data()));
+  WithWidth(SizeBytes(plain.dtype()), [&]<typename Elem>(Elem) {
+    const Elem* const from = packed.as<Elem>();
+    Elem* const to = plain.mutable_as<Elem>();
+    ForEach(layout, shape, [&](int64_t at, int64_t offset) { to[at] = from[offset]; });
+  });
   return plain;
 }
 

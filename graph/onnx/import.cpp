@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "graph/onnx/builder.h"
 #include "graph/onnx/wire.h"
@@ -21,13 +22,14 @@ namespace {
 // A subgraph is three messages deep (graph, node, attribute); types and tensors add a few.
 int32_t MessageDepth(const ImportLimits& limits) { return 3 * limits.max_depth + 16; }
 
-Result<std::string> ReadFile(const std::string& path, const ImportLimits& limits) {
-  auto failed = [&](const char* why) {
+Result<Tensor> ReadModel(const std::string& path, const ImportLimits& limits) {
+  const auto failed = [&](std::string_view why) {
     return Invalid(fmt::format("can't read {}: {}", PrintString(path), why));
   };
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) return failed(std::strerror(errno));
-  std::unique_ptr<const int, void (*)(const int*)> closer(&fd, [](const int* f) { close(*f); });
+  const std::unique_ptr<const int, void (*)(const int*)> closer(&fd,
+                                                                [](const int* f) { close(*f); });
   struct stat info{};
   if (fstat(fd, &info) != 0) return failed(std::strerror(errno));
   if (!S_ISREG(info.st_mode)) return failed("it is not a regular file");
@@ -35,16 +37,9 @@ Result<std::string> ReadFile(const std::string& path, const ImportLimits& limits
     return Limit(fmt::format("{} has {} bytes, the limit is {}", PrintString(path), info.st_size,
                              limits.max_bytes));
   }
-  std::string bytes(static_cast<size_t>(info.st_size), '\0');
-  size_t have = 0;
-  while (have < bytes.size()) {
-    const ssize_t got = read(fd, bytes.data() + have, bytes.size() - have);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return failed(std::strerror(errno));
-    if (got == 0) return failed("it became shorter while it was read");
-    have += static_cast<size_t>(got);
-  }
-  return bytes;
+  Result<Tensor> bytes = ReadBytes(fd);
+  if (bytes.ok()) return bytes;
+  return std::move(bytes.status()).Because(fmt::format("can't read {}", PrintString(path)));
 }
 
 Status ParseModel(std::span<const std::byte> bytes, const ImportLimits& limits,
@@ -77,10 +72,10 @@ Result<Graph> Import(std::span<const std::byte> bytes, const std::string& name,
 
 Result<Graph> ImportOnnx(const std::string& path, const ImportLimits& limits) {
   try {
-    WEFT_TRY(const auto bytes, ReadFile(path, limits));
+    WEFT_TRY(const Tensor bytes, ReadModel(path, limits));
     const std::filesystem::path file(path);
     const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
-    auto graph = Import(std::as_bytes(std::span(bytes)), file.stem().string(), folder, limits);
+    auto graph = Import(bytes.raw(), file.stem().string(), folder, limits);
     if (!graph.ok())
       return std::move(graph.status()).Because(fmt::format("in {}", PrintString(path)));
     return graph;

@@ -1,0 +1,32 @@
+#include "base/memory.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace weft {
+namespace {
+
+// On both sides of the size from which blocks are mapped.
+TEST(AllocateZeroed, AlignedZeroedAndWritable) {
+  for (const int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{64}, int64_t{2'097'151},
+                              int64_t{2'097'152}, int64_t{2'097'153}, int64_t{9'000'001}}) {
+    const auto memory = AllocateZeroed(bytes);
+    ASSERT_NE(memory, nullptr) << bytes;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.get()) % 64, 0U) << bytes;
+    auto* const data = static_cast<uint8_t*>(memory.get());
+    EXPECT_TRUE(std::all_of(data, data + bytes, [](uint8_t b) { return b == 0; })) << bytes;
+    std::fill(data, data + bytes, uint8_t{0xff});
+  }
+}
+
+TEST(AllocateZeroed, LargeOnesBeginAHugePage) {
+  const auto memory = AllocateZeroed(int64_t{1} << 22);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.get()) % (1U << 21), 0U);
+}
+
+TEST(AllocateZeroed, NullIfThereIsNone) { EXPECT_EQ(AllocateZeroed(int64_t{1} << 60), nullptr); }
+
+}  // namespace
+}  // namespace weft
