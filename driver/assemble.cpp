@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/threads/parallel.h"
 #include "base/version.h"
 #include "driver/kernels.h"
 #include "driver/stages.h"
@@ -52,6 +53,7 @@ class Assembler {
       WEFT_TRY(BufferId b, ActivationOf(v));
       spec().outputs.push_back(b);
     }
+    PackWeights();
     WEFT_TRY(plan::PlanMemory(spec()));
     WEFT_TRY(plan::Verify(plan_));
     return std::move(plan_);
@@ -100,9 +102,22 @@ class Assembler {
                         .shape = constant.shape(),
                         .layout = layout,
                         .kind = BufferKind::kWeight};
-    if (constant.elems() > 0)
-      buffer.blob = plan_.blobs.Put(layout.IsPlain() ? constant : plan::Pack(constant, layout));
     return weights_[key] = Add(std::move(buffer));
+  }
+
+  // Bytes of all weights, in their layouts.
+  void PackWeights() {
+    std::vector<std::pair<BufferId, Tensor>> all;
+    for (const auto& [key, id] : weights_)
+      if (const Tensor& constant = graph_[key.first].constant; constant.elems() > 0)
+        all.emplace_back(id, constant);
+    InParallel(all.size(), [&](size_t i) {
+      auto& [id, tensor] = all[i];
+      const Layout& layout = spec().buffers[id.index].layout;
+      if (!layout.IsPlain()) tensor = plan::Pack(tensor, layout);
+      if (tensor.dtype() != Dtype::kString) tensor.ContentHash();
+    });
+    for (const auto& [id, tensor] : all) spec().buffers[id.index].blob = plan_.blobs.Put(tensor);
   }
 
   Status AddStep(const Group& group) {

@@ -1,11 +1,10 @@
 #include "driver/build.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <mutex>
-#include <thread>
 
+#include "base/threads/parallel.h"
 #include "driver/kernels.h"
 #include "driver/module_cache.h"
 #include "driver/pipeline.h"
@@ -61,26 +60,19 @@ Result<std::unique_ptr<executor::Executor>> MakeExecutor(plan::Plan plan, const 
 Status CompileKernels(const plan::Plan& plan, const FileCache* cache) {
   if (!cache) return {};
   const std::string_view kind = CodeKind(plan.target);
-  std::atomic<size_t> next{0};
   std::mutex mutex;
   Status first;
-  const auto work = [&] {
-    for (size_t i = next++; i < plan.kernels.size(); i = next++) {
-      const plan::Kernel& kernel = plan.kernels[i];
-      if (cache->PathOf(kind, kernel.key)) continue;
-      auto code = CompileKernel(kernel, plan.target);
-      if (code.ok()) {
-        cache->Put(kind, kernel.key, {reinterpret_cast<const char*>(code->data()), code->size()});
-      } else {
-        const std::lock_guard lock(mutex);
-        if (first.ok()) first = std::move(code.status());
-      }
+  InParallel(plan.kernels.size(), [&](size_t i) {
+    const plan::Kernel& kernel = plan.kernels[i];
+    if (cache->PathOf(kind, kernel.key)) return;
+    auto code = CompileKernel(kernel, plan.target);
+    if (code.ok()) {
+      cache->Put(kind, kernel.key, {reinterpret_cast<const char*>(code->data()), code->size()});
+    } else {
+      const std::lock_guard lock(mutex);
+      if (first.ok()) first = std::move(code.status());
     }
-  };
-  std::vector<std::jthread> threads;
-  for (int32_t t = 1; t < UsableThreads(); ++t) threads.emplace_back(work);
-  work();
-  threads.clear();
+  });
   return first;
 }
 

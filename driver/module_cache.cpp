@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/threads/parallel.h"
 #include "base/version.h"
 #include "codegen/llvm/emit.h"
 #include "driver/stages.h"
@@ -14,10 +15,19 @@ namespace {
 
 constexpr std::string_view kKind = "module";
 
+// Texts name constants by their hashes, which are most of the work here.
+void HashConstants(const graph::Graph& graph) {
+  InParallel(graph.values.size(), [&](size_t i) {
+    const Tensor& constant = graph.values[i].constant;
+    if (constant.dtype() != Dtype::kString) constant.ContentHash();
+  });
+}
+
 }  // namespace
 
 std::string ModuleKey(const Module& module, const BuildOptions& options) {
-  BlobStore blobs;  // the graph's text names its constants by their hashes
+  HashConstants(module.graph);
+  BlobStore blobs;
   Hasher hasher;
   hasher.Add(graph::Print(module.graph, blobs)).Add(Print(options.target)).Add(DeviceName());
   hasher.Add(SourcesHash())
@@ -41,6 +51,7 @@ std::optional<Module> FindModule(const Module& opened, const std::string& key,
   // The entry names constants by their hashes: those of the network, and what was made of them.
   graph::Graph graph = opened.graph;
   if (MayUseWinograd(options)) tc::PrepareConstants(graph, tc::Winograd::kAlways);
+  HashConstants(graph);
   BlobStore blobs;
   graph::Print(graph, blobs);
   auto module = ParseModule({reinterpret_cast<const char*>(bytes->data()), bytes->size()},

@@ -13,7 +13,9 @@
 #include <cmath>
 #include <random>
 #include <set>
+#include <utility>
 
+#include "base/threads/parallel.h"
 #include "graph/edit.h"
 #include "tc_lang/ops/families.h"
 #include "tc_lang/ops/indexing.h"
@@ -181,22 +183,27 @@ graph::ValueId PreparedFilter(const graph::Graph& graph, const graph::Node& node
 std::vector<Prepared> PrepareConstants(graph::Graph& graph, Winograd winograd) {
   std::vector<Prepared> all;
   if (winograd == Winograd::kNever) return all;
-  graph::Names names(graph);
+  std::vector<graph::ValueId> filters;  // each once, in the order of the nodes
   std::set<graph::ValueId> seen;
-  for (const graph::Node& node : graph.nodes) {
-    if (!HasTileForm(graph, node) || !seen.insert(node.inputs[1]).second) continue;
-    const graph::Value filter = graph[node.inputs[1]];
-    Tensor transformed = TransformFilters(filter.constant);
-    Prepared prepared{.from = filter.name, .usable = true};
+  for (const graph::Node& node : graph.nodes)
+    if (HasTileForm(graph, node) && seen.insert(node.inputs[1]).second)
+      filters.push_back(node.inputs[1]);
+  all.resize(filters.size());
+  std::vector<Tensor> transformed(filters.size());
+  InParallel(filters.size(), [&](size_t i) {
+    const graph::Value& filter = std::as_const(graph)[filters[i]];
+    transformed[i] = TransformFilters(filter.constant);
+    all[i] = {.from = filter.name, .usable = true};
     if (winograd == Winograd::kWithinBound) {
-      prepared.error_ratio = ErrorRatio(filter.constant, transformed);
-      prepared.usable = *prepared.error_ratio <= kErrorBound;
+      all[i].error_ratio = ErrorRatio(filter.constant, transformed[i]);
+      all[i].usable = *all[i].error_ratio <= kErrorBound;
     }
-    if (prepared.usable)
-      graph.forms[{node.inputs[1], kForm}] =
-          graph::AddConstant(graph, names.Fresh(filter.name + "_winograd"), std::move(transformed));
-    all.push_back(std::move(prepared));
-  }
+  });
+  graph::Names names(graph);
+  for (size_t i = 0; i < filters.size(); ++i)
+    if (all[i].usable)
+      graph.forms[{filters[i], kForm}] = graph::AddConstant(
+          graph, names.Fresh(all[i].from + "_winograd"), std::move(transformed[i]));
   return all;
 }
 

@@ -1,0 +1,24 @@
+#include "base/threads/parallel.h"
+
+#include <tbb/parallel_for.h>
+#include <tbb/partitioner.h>
+#include <tbb/task_arena.h>
+
+#include "base/target.h"
+
+namespace weft {
+
+void InParallel(size_t count, const std::function<void(size_t)>& body) {
+  tbb::task_arena arena(UsableThreads());
+  // One at a time: pieces of work may differ by orders of magnitude.
+  arena.execute([&] {
+    tbb::parallel_for(
+        tbb::blocked_range<size_t>(0, count, 1),
+        [&](const auto& range) {
+          for (size_t i = range.begin(); i < range.end(); ++i) body(i);
+        },
+        tbb::simple_partitioner());
+  });
+}
+
+}  // namespace weft

@@ -1,0 +1,13 @@
+// Independent work on all processors.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+namespace weft {
+
+// Calls body(0) to body(count - 1) in no order, on as many threads as the process may use, and
+// returns when all have; of what they throw, one is thrown again.
+void InParallel(size_t count, const std::function<void(size_t)>& body);
+
+}  // namespace weft
