@@ -68,6 +68,12 @@ class Printer {
         Section(fmt::format("tc {} refused {} {}", node, ReasonName(refusal->reason),
                             PrintString(refusal->detail)),
                 "");
+      if (const auto it = m_.comprehensions.left_out.find(NodeId(i));
+          it != m_.comprehensions.left_out.end())
+        for (const auto& [alternative, refusal] : it->second)
+          Section(fmt::format("tc {} {} refused {} {}", node, PrintName(alternative),
+                              ReasonName(refusal.reason), PrintString(refusal.detail)),
+                  "");
       for (const tc::Alternative& a : m_.comprehensions.of[i])
         Section(fmt::format("tc {} {} {} -> {}", node, PrintName(a.name),
                             PrintValues(m_.graph, a.inputs), PrintValues(m_.graph, a.outputs)),
@@ -204,6 +210,14 @@ class Parser {
     return values;
   }
 
+  static Result<Refusal> RefusalAt(Lexer& lexer) {
+    WEFT_TRY(const std::string name, lexer.ExpectName());
+    const auto reason = ParseReason(name);
+    if (!reason) return lexer.Error(fmt::format("unknown reason \"{}\"", name));
+    WEFT_TRY(const std::string detail, lexer.ExpectString());
+    return Refusal{*reason, detail};
+  }
+
   Status Comprehension(const Section& s) {
     WEFT_TRY(Lexer lexer, Lexer::Open(s.header.substr(3), At(s)));
     WEFT_TRY(std::string node, lexer.ExpectName());
@@ -212,11 +226,11 @@ class Parser {
     const size_t n = it->second.index;
     WEFT_TRY(std::string alternative, lexer.ExpectName());
     if (alternative == "refused" && lexer.Peek().kind == TokenKind::kName) {
-      WEFT_TRY(std::string reason_name, lexer.ExpectName());
-      const auto reason = ParseReason(reason_name);
-      if (!reason) return lexer.Error(fmt::format("unknown reason \"{}\"", reason_name));
-      WEFT_TRY(std::string detail, lexer.ExpectString());
-      m_.comprehensions.refusals[n] = Refusal{*reason, detail};
+      WEFT_TRY(m_.comprehensions.refusals[n], RefusalAt(lexer));
+      return {};
+    }
+    if (lexer.Accept("refused")) {
+      WEFT_TRY(m_.comprehensions.left_out[it->second][alternative], RefusalAt(lexer));
       return {};
     }
     tc::Alternative a{.name = alternative};

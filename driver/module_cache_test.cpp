@@ -66,6 +66,18 @@ TEST_F(ModuleCacheTest, AHitIsWhatWasStored) {
   }
 }
 
+TEST_F(ModuleCacheTest, KeepsWhyAnAlternativeWasLeft) {
+  Module module = Advanced(kNetwork, Form::kTc, Options());
+  module.comprehensions.left_out[graph::NodeId(0)].emplace("rough",
+                                                           Refusal{Reason::kInaccurate, "3 > 2"});
+  BlobStore blobs;
+  const std::string text = Print(module, blobs);
+  EXPECT_NE(text.find("rough refused inaccurate \"3 > 2\"\n"), std::string::npos) << text;
+  const auto again = ParseModule(text, "text", blobs);
+  ASSERT_TRUE(again.ok()) << again.status().ToString();
+  EXPECT_EQ(again->comprehensions.left_out, module.comprehensions.left_out);
+}
+
 TEST_F(ModuleCacheTest, WhatIsAskedForIsInTheKey) {
   const auto key = [](const std::string& network,
                       const std::function<void(BuildOptions&)>& change) {

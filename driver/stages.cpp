@@ -24,10 +24,14 @@ bool MayUseWinograd(const BuildOptions& options) {
 Status MakeComprehensions(Module& module, const BuildOptions& options) {
   auto& c = module.comprehensions;
   if (MayUseWinograd(options)) {
-    for (const tc::Prepared& p : tc::PrepareConstants(module.graph, options.winograd))
+    for (const tc::Prepared& p : tc::PrepareConstants(module.graph, options.winograd)) {
       if (p.error_ratio)
-        WEFT_LOG(kInfo, "driver", "{}: by Winograd's algorithm {:.2f} times the error{}", p.from,
-                 *p.error_ratio, p.usable ? "" : ", too much");
+        WEFT_LOG(kInfo, "driver", "{}: {} has {:.2f} times the error{}",
+                 graph::NodeName(module.graph, p.nodes[0]), p.alternative, *p.error_ratio,
+                 p.refusal ? ", too much" : "");
+      for (const NodeId n : p.nodes)
+        if (p.refusal) c.left_out[n].emplace(p.alternative, *p.refusal);
+    }
   }
   c.of.assign(module.graph.nodes.size(), {});
   c.refusals.assign(module.graph.nodes.size(), std::nullopt);

@@ -77,10 +77,20 @@ class Partitioner {
     for (size_t i = 0; options_.variants && i < graph_.nodes.size(); ++i) {
       const auto& alternatives = nodes_.of[i];
       if (kind_[i] != Implementation::kOwn || alternatives.size() < 2) continue;
-      const auto us = [&](const tc::Alternative& a) { return pricer_.Own(a.program).us; };
-      alternative_[i] = static_cast<size_t>(std::ranges::min_element(alternatives, {}, us) -
-                                            alternatives.begin());
+      std::vector<double> us;
+      for (const tc::Alternative& a : alternatives) us.push_back(pricer_.Own(a.program).us);
+      const size_t best = std::ranges::min_element(us) - us.begin();
+      alternative_[i] = best;
+      for (size_t a = 0; a < us.size(); ++a)
+        if (a != best)
+          left_out_.push_back({{NodeId(i)},
+                               {Reason::kEstimatedSlower,
+                                fmt::format("{} {:.2f} >= {} {:.2f} us", alternatives[a].name,
+                                            us[a], alternatives[best].name, us[best])}});
     }
+    for (const auto& [node, refusals] : nodes_.left_out)
+      for (const auto& [name, refusal] : refusals)
+        left_out_.push_back({{node}, {refusal.reason, name + " " + refusal.detail}});
   }
 
   std::string WhyNot(size_t node) const {
@@ -309,9 +319,10 @@ class Partitioner {
     return g;
   }
 
-  // Those that still tell something: of nodes that ended up in different groups.
+  // Those that still tell something: of alternatives, and of nodes that ended up in different
+  // groups.
   std::vector<Refused> FinalRefusals() const {
-    std::vector<Refused> out;
+    std::vector<Refused> out = left_out_;
     for (const Refused& r : refused_) {
       const int32_t set = sets_.Of(r.nodes[0]);
       if (std::any_of(r.nodes.begin(), r.nodes.end(), [&](NodeId n) { return sets_.Of(n) != set; }))
@@ -343,6 +354,7 @@ class Partitioner {
   std::map<std::vector<NodeId>, Verdict<Price>> own_prices_;
   std::priority_queue<Merge> queue_;
   std::vector<Refused> refused_;
+  std::vector<Refused> left_out_;  // alternatives of single nodes
   std::set<std::vector<NodeId>> refused_keys_;
   std::map<int32_t, std::pair<std::string, Price>> library_;
   std::map<int32_t, std::vector<Rival>> rivals_;

@@ -46,6 +46,8 @@ struct PartitionOptions {
 struct NodeComprehensions {
   std::vector<std::vector<tc::Alternative>> of;
   std::vector<std::optional<Refusal>> refusals;
+  // Alternatives that a node could have had, by name.
+  std::map<graph::NodeId, std::map<std::string, Refusal>> left_out;
 };
 
 // Roofline with cache levels, vector-math cost and fork-join; what `--budget 0` uses.

@@ -65,10 +65,12 @@ Result<Grouping> Grouped(const Graph& graph, Pricer&& pricer = Flat(),
   return grouping;
 }
 
+// Of groups; what speaks of one node is about its alternatives.
 std::set<std::string> ReasonsOf(const Result<Grouping>& grouping) {
   EXPECT_TRUE(grouping.ok()) << grouping.status().ToString();
   std::set<std::string> reasons;
-  for (const Refused& r : grouping->refused) reasons.emplace(ReasonName(r.refusal.reason));
+  for (const Refused& r : grouping->refused)
+    if (r.nodes.size() > 1) reasons.emplace(ReasonName(r.refusal.reason));
   return reasons;
 }
 
@@ -91,6 +93,21 @@ TEST(Partition, EstimatedSlower) {
   const auto grouping = Grouped(Parsed(kChain), Square());
   EXPECT_EQ(ReasonsOf(grouping), Only("estimated_slower"));
   EXPECT_EQ(grouping->groups.size(), 3u);
+}
+
+TEST(Partition, SaysWhichAlternativesItLeft) {
+  const Graph graph = Parsed("graph g (x: f32[4, 1000]) -> (b) {\nb = Softmax(x)\n}");
+  NodeComprehensions c = ComprehensionsOf(graph);
+  ASSERT_EQ(c.of[0].size(), 2U);
+  c.left_out[NodeId(0)].emplace("rough", Refusal{Reason::kInaccurate, "3.00 > 2.00"});
+  Square pricer;
+  const auto grouping = Partition(graph, c, {}, pricer, {.vendor = false});
+  ASSERT_TRUE(grouping.ok());
+  ASSERT_EQ(grouping->refused.size(), 2U);
+  const auto& [slower, inaccurate] = std::tie(grouping->refused[0], grouping->refused[1]);
+  EXPECT_EQ(slower.refusal.reason, Reason::kEstimatedSlower);
+  EXPECT_NE(slower.refusal.detail.find(" >= "), std::string::npos) << slower.refusal.detail;
+  EXPECT_EQ(inaccurate.refusal, (Refusal{Reason::kInaccurate, "rough 3.00 > 2.00"}));
 }
 
 TEST(Partition, TwoContractions) {

@@ -23,10 +23,10 @@ enum class Winograd : uint8_t { kNever, kWithinBound, kAlways };
 
 // A constant in another form, for an alternative that wants it.
 struct Prepared {
-  std::string from;  // the constant's name
-  std::optional<double>
-      error_ratio;      // of the alternative's results over the direct form's, if asked
-  bool usable = false;  // it was added
+  std::vector<graph::NodeId> nodes;   // that have this constant and would take the form
+  std::string alternative;            // of theirs: "winograd"
+  std::optional<double> error_ratio;  // of its results over the direct form's, if asked
+  std::optional<Refusal> refusal;     // else it was added
 };
 
 // Adds such forms to the graph, as values that no node reads; ToTc finds them there.

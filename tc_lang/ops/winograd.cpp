@@ -11,8 +11,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <random>
-#include <set>
 #include <utility>
 
 #include "base/threads/parallel.h"
@@ -184,26 +184,32 @@ std::vector<Prepared> PrepareConstants(graph::Graph& graph, Winograd winograd) {
   std::vector<Prepared> all;
   if (winograd == Winograd::kNever) return all;
   std::vector<graph::ValueId> filters;  // each once, in the order of the nodes
-  std::set<graph::ValueId> seen;
-  for (const graph::Node& node : graph.nodes)
-    if (HasTileForm(graph, node) && seen.insert(node.inputs[1]).second)
-      filters.push_back(node.inputs[1]);
+  std::map<graph::ValueId, std::vector<graph::NodeId>> nodes_of;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (!HasTileForm(graph, graph.nodes[i])) continue;
+    const graph::ValueId filter = graph.nodes[i].inputs[1];
+    auto& nodes = nodes_of[filter];
+    if (nodes.empty()) filters.push_back(filter);
+    nodes.emplace_back(i);
+  }
   all.resize(filters.size());
   std::vector<Tensor> transformed(filters.size());
   InParallel(filters.size(), [&](size_t i) {
-    const graph::Value& filter = std::as_const(graph)[filters[i]];
-    transformed[i] = TransformFilters(filter.constant);
-    all[i] = {.from = filter.name, .usable = true};
-    if (winograd == Winograd::kWithinBound) {
-      all[i].error_ratio = ErrorRatio(filter.constant, transformed[i]);
-      all[i].usable = *all[i].error_ratio <= kErrorBound;
-    }
+    const Tensor& filter = std::as_const(graph)[filters[i]].constant;
+    transformed[i] = TransformFilters(filter);
+    all[i] = {.nodes = nodes_of.at(filters[i]), .alternative = "winograd"};
+    if (winograd != Winograd::kWithinBound) return;
+    const double ratio = ErrorRatio(filter, transformed[i]);
+    all[i].error_ratio = ratio;
+    if (!(ratio <= kErrorBound))
+      all[i].refusal = {Reason::kInaccurate,
+                        fmt::format("{:.2f} > {:.2f} times the error", ratio, kErrorBound)};
   });
   graph::Names names(graph);
   for (size_t i = 0; i < filters.size(); ++i)
-    if (all[i].usable)
+    if (!all[i].refusal)
       graph.forms[{filters[i], kForm}] = graph::AddConstant(
-          graph, names.Fresh(all[i].from + "_winograd"), std::move(transformed[i]));
+          graph, names.Fresh(graph[filters[i]].name + "_winograd"), std::move(transformed[i]));
   return all;
 }
 

@@ -51,8 +51,8 @@ TEST(Winograd, PreparesFiltersOfThreeByThree) {
   EXPECT_EQ(AlternativesOf(graph), Names{"direct"});
   const auto prepared = PrepareConstants(graph, Winograd::kWithinBound);
   ASSERT_EQ(prepared.size(), 1U);
-  EXPECT_EQ(prepared[0].from, "w");
-  EXPECT_TRUE(prepared[0].usable) << *prepared[0].error_ratio;
+  EXPECT_EQ(prepared[0].nodes, std::vector<graph::NodeId>{graph::NodeId(0)});
+  EXPECT_FALSE(prepared[0].refusal) << *prepared[0].error_ratio;
   EXPECT_GT(*prepared[0].error_ratio, 0);
   EXPECT_EQ(AlternativesOf(graph), (Names{"direct", "winograd"}));
   const Tensor& u = graph.values.back().constant;
@@ -91,7 +91,8 @@ TEST(Winograd, KeepsToTheErrorOfTheDirectForm) {
   auto prepared = PrepareConstants(graph, Winograd::kWithinBound);
   ASSERT_EQ(prepared.size(), 1U);
   EXPECT_GT(*prepared[0].error_ratio, 2);
-  EXPECT_FALSE(prepared[0].usable);
+  ASSERT_TRUE(prepared[0].refusal);
+  EXPECT_EQ(prepared[0].refusal->reason, Reason::kInaccurate);
   EXPECT_EQ(AlternativesOf(graph), Names{"direct"});
   PrepareConstants(graph, Winograd::kAlways);
   EXPECT_EQ(AlternativesOf(graph), (Names{"direct", "winograd"}));
@@ -100,7 +101,7 @@ TEST(Winograd, KeepsToTheErrorOfTheDirectForm) {
                            std::numeric_limits<float>::quiet_NaN(), 3e38F, -3e38F}) {
     const auto last = [&](int64_t i) { return i == 9 * 129 * 3 - 1 ? huge : 0.1F; };
     Graph odd = ConvOf(Filter(129, 3, last));
-    EXPECT_FALSE(PrepareConstants(odd, Winograd::kWithinBound)[0].usable) << huge;
+    EXPECT_TRUE(PrepareConstants(odd, Winograd::kWithinBound)[0].refusal) << huge;
   }
 }
 
