@@ -9,6 +9,7 @@
 #include "fallback/match.h"
 #include "partition/candidate.h"
 #include "polyhedral/cuda/map.h"
+#include "tc_lang/coalesce.h"
 
 namespace weft::driver {
 
@@ -103,6 +104,7 @@ Status FillGroupProgram(const Module& module, const Group& group, GroupProgram& 
              outputs = tc::Outputs(out.extracted.program);
   for (size_t i = 0; i < inputs.size(); ++i) note(out.extracted.inputs[i], inputs[i]);
   for (size_t i = 0; i < outputs.size(); ++i) note(out.extracted.outputs[i], outputs[i]);
+  tc::Coalesce(out.extracted.program, out.request.layouts, out.request.constants);
   return {};
 }
 

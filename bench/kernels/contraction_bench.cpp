@@ -19,6 +19,7 @@
 #include "codegen/llvm/load_for_test.h"
 #include "polyhedral/schedule.h"
 #include "tc_lang/bind.h"
+#include "tc_lang/coalesce.h"
 
 namespace weft {
 namespace {
@@ -74,8 +75,11 @@ std::string Conv(bool channels_last, int size, int in, int out, int kernel, int 
     return channels_last ? fmt::format("{}, {}, {}, {}", n, h, w, c)
                          : fmt::format("{}, {}, {}, {}", n, c, h, w);
   };
-  const std::string h = fmt::format("{}*h+r-{}", stride, pad),
-                    w = fmt::format("{}*w+s-{}", stride, pad), y = place("n", "k", "h", "w");
+  const auto at = [&](const char* i, const char* tap) {
+    if (kernel > 1) return fmt::format("{}*{}+{}-{}", stride, i, tap, pad);
+    return stride > 1 ? fmt::format("{}*{}", stride, i) : std::string(i);
+  };
+  const std::string h = at("h", "r"), w = at("w", "s"), y = place("n", "k", "h", "w");
   const std::string guard =
       kernel == 1 ? ""
                   : fmt::format("{0} >= 0 && {0} < {2} && {1} >= 0 && {1} < {2} ? ", h, w, size);
@@ -154,9 +158,9 @@ KernelArgs Args(const loops::LoopNest& nest, const Buffers& buffers, KernelFault
 
 Status Run(const Case& c, const Target& target, bool verbose, const char* choice) {
   WEFT_TRY(const std::vector<tc::Def> defs, tc::ParseDefs(c.text, c.name));
-  WEFT_TRY(const tc::Program program, tc::Bind(defs.at(0), {}));
-  const polyhedral::ScheduleRequest request{
-      .program = &program, .constants = {"W"}, .target = target};
+  WEFT_TRY(tc::Program program, tc::Bind(defs.at(0), {}));
+  polyhedral::ScheduleRequest request{.program = &program, .constants = {"W"}, .target = target};
+  tc::Coalesce(program, request.layouts, request.constants);
   auto start = Clock::now();
   std::vector<polyhedral::Choice> forced;
   if (choice) {
