@@ -5,16 +5,12 @@
 All arms of a row run in turns in one `weft compare`, on the same inputs; a figure is a ratio of medians with its 95 %
 interval. Machines differ from day to day, so ratios are what to read. Models are made or fetched on the first call.
 """
-import argparse
-import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-MODELS = ROOT / 'build' / 'models'
-ARMS = ['vendor', 'own', 'onnxruntime', 'openvino']
+import arms
+from arms import MODELS, ROOT
+
 NETWORKS = {
     'ResNet-50': ('resnet50.onnx', ['--dim', 'batch=1']),
     'MobileNetV2': ('mobilenetv2.onnx', ['--dim', 'batch=1']),
@@ -59,58 +55,41 @@ def get_models():
                            check=True)
 
 
-def compare(name, model, binding, arms, *options, env=()):
-    command = ['weft', 'compare', str(MODELS / model), *binding, '--against', ','.join(arms), *options, '--json', '--quiet']
-    env = {**os.environ, 'WEFT_PEER_PYTHON': sys.executable, **dict(env)}
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=env)
-    if done.returncode not in (0, 1):
-        sys.exit(f'{name}: {" ".join(command)} exits {done.returncode}: {done.stdout}')
-    return json.loads(done.stdout)
-
-
 def agreement():
     """Errors against double precision, of onnxruntime, the estimated plan, and own kernels with oneDNN out of reach."""
     print('Largest error as a part of the output\'s scale, against double precision\n')
-    print('| network | shape | onnxruntime | weft | own kernels only |\n|---|---|---|---|---|')
+    arms.heading('network', 'shape', 'onnxruntime', 'weft', 'own kernels only')
     for name, model, bindings in AGREEMENT:
         for binding in bindings:
-            once = ['--runs', '1', '--warmup', '0', '--budget', '0']
-            both = compare(name, model, binding, ['onnxruntime'], *once)['accuracy']
-            own = compare(name, model, binding, ['reference'], *once, '--force', 'own', '--strict',
-                          env={'WEFT_ONEDNN': 'none'}.items())['accuracy']
+            once = [*binding, '--runs', '1', '--warmup', '0', '--budget', '0']
+            both = arms.compare(MODELS / model, ['onnxruntime'], *once)['accuracy']
+            own = arms.compare(MODELS / model, ['reference'], *once, '--force', 'own', '--strict',
+                               env={'WEFT_ONEDNN': 'none'})['accuracy']
             errors = [both['onnxruntime'], both['weft'], own['weft']]
-            print(f'| {name} | {" ".join(b for b in binding[1::2] if not b.endswith(".npz"))} | ' + ' | '.join(f'{e["max_rel"]:.1e}' for e in errors) + ' |', flush=True)
+            shape = ' '.join(b for b in binding[1::2] if not b.endswith('.npz'))
+            arms.line(name, shape, *(f'{e["max_rel"]:.1e}' for e in errors))
             if not all(e['within'] for e in errors[1:]):  # onnxruntime may be as far off as it likes
                 sys.exit(f'{name}: outside the tolerance')
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--threads', type=int, nargs='+', default=[1, 2])
-    parser.add_argument('--only', nargs='+', choices=NETWORKS, default=list(NETWORKS))
-    parser.add_argument('--seconds', type=float, default=20)
+    parser = arms.parser(__doc__, NETWORKS, seconds=20)
     parser.add_argument('--agreement', action='store_true', help='errors at two shapes each instead of speed')
-    parser.add_argument('--save', help='everything that was measured, as JSON')
     args = parser.parse_args()
     get_models()
     if args.agreement:
         return agreement()
-    print('Speed of weft against each arm (above 1: weft is faster), error as a part of the output\'s scale\n')
-    print('| network | threads | weft ms | ' + ' | '.join(ARMS) + ' | error |')
-    print('|---|---|---|' + '---|' * (len(ARMS) + 1))
-    rows = []
-    for name in args.only:
+    print(arms.NOTE + '\n')
+    arms.heading('network', 'threads', 'weft ms', *arms.COLUMNS)
+    results = []
+    for name in args.only or NETWORKS:
+        model, binding = NETWORKS[name]
         for threads in args.threads:
-            result = compare(name, *NETWORKS[name], ARMS, '--threads', str(threads), '--duration', f'{args.seconds}s')
-            rows.append({'network': name, 'threads': threads, **result})
-            ratios = [f'{mid:.2f} [{low:.2f}, {high:.2f}]' for low, mid, high in (result['speedup'][arm] for arm in ARMS)]
-            print(f'| {name} | {threads} | {result["arms"][0]["p50_us"] / 1e3:.2f} | {" | ".join(ratios)} '
-                  f'| {result["accuracy"]["weft"]["max_rel"]:.1e} |', flush=True)
-    env = rows[0]['env']
-    print(f'\n{env["cpu"]}, {env["isa"]}, {env["libraries"]}, '
-          + ', '.join(f'{peer} {version}' for peer, version in env['peers'].items()))
-    if args.save:
-        Path(args.save).write_text(json.dumps(rows, indent=1) + '\n')
+            result = arms.measure(MODELS / model, threads, args.seconds, *binding)
+            results.append({'network': name, 'threads': threads, **result})
+            arms.line(name, str(threads), f'{arms.weft_us(result) / 1e3:.2f}', *arms.cells(result))
+            arms.save(args.save, results)
+    print('\n' + arms.machine(results))
 
 
 if __name__ == '__main__':

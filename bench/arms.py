@@ -1,0 +1,85 @@
+"""What the benchmarks share: one model beside the other ways to run it, in one `weft compare`, and the table of it.
+
+A further arm is one more name in ARMS, and in RIVALS if weft is to beat it.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MODELS = ROOT / 'build' / 'models'
+ARMS = ('vendor', 'own', 'onnxruntime', 'openvino')
+RIVALS = ('vendor', 'onnxruntime', 'openvino')
+COLUMNS = (*ARMS, 'error')
+NOTE = 'Speed of weft against each arm (above 1: weft is faster), error as a part of the output\'s scale'
+
+
+class Failed(SystemExit):
+    """No result, and why; ends the program where nobody catches it."""
+
+
+def parser(doc, names, seconds):
+    """The options that every benchmark has."""
+    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument('--threads', type=int, nargs='+', default=[1, 2])
+    made.add_argument('--only', nargs='+', choices=names, metavar='NAME', help=', '.join(names))
+    made.add_argument('--seconds', type=float, default=seconds, help='of measuring, at most, for all arms of a row')
+    made.add_argument('--save', type=Path, help='everything that was measured, as JSON')
+    return made
+
+
+def compare(model, arms, *options, env=None):
+    """The document that `weft compare` prints. An answer of no is one too: the errors are in it."""
+    command = ['weft', 'compare', str(model), '--against', ','.join(arms), *options, '--json', '--quiet']
+    env = {**os.environ, 'WEFT_PEER_PYTHON': sys.executable, **(env or {})}
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=env)
+    said = json.loads(done.stdout) if done.stdout.strip() else {}
+    if 'arms' in said:
+        return said
+    why = said.get('error', {}).get('what', 'nothing said')
+    raise Failed(f'{" ".join(command)} exits {done.returncode}: {why}')
+
+
+def measure(model, threads, seconds, *options):
+    return compare(model, ARMS, *options, '--threads', str(threads), '--duration', f'{seconds}s')
+
+
+def cells(result):
+    """What stands in COLUMNS; a speed is a ratio of medians with its 95 % interval."""
+    ratios = [f'{mid:.2f} [{low:.2f}, {high:.2f}]' for low, mid, high in (result['speedup'][arm] for arm in ARMS)]
+    accuracy = result['accuracy']['weft']
+    return *ratios, f'{accuracy["max_rel"]:.1e}{"" if accuracy["within"] else " WRONG"}'
+
+
+def weft_us(result):
+    return result['arms'][0]['p50_us']
+
+
+def best_rival(result):
+    """(weft's speed against it, its name) for the fastest of RIVALS."""
+    return min((result['speedup'][arm][1], arm) for arm in RIVALS)
+
+
+def heading(*names):
+    line(*names)
+    line(*['---'] * len(names))
+
+
+def line(*texts):
+    print('| ' + ' | '.join(texts) + ' |', flush=True)
+
+
+def machine(results):
+    """The machine and the versions, in one line."""
+    env = results[0]['env']
+    isa = ' '.join(word for word in env['isa'].split() if not word.startswith('threads='))  # the rows have theirs
+    peers = (f'{peer} {version}' for peer, version in env['peers'].items())
+    return ', '.join([env['cpu'], isa, env['libraries'], *peers])
+
+
+def save(path, results):
+    if path:
+        path.write_text(json.dumps(results, indent=1) + '\n')
