@@ -1,15 +1,81 @@
-"""Contractions, from comprehension to machine code, and bare leaves, against the peak of the multipliers.
+"""Families of kernels: weft's measured plan of each row beside its library-only and own-only plans and the peers.
 
-    ./dev bench kernels
+    ./dev bench kernels [--threads 1 2] [--family NAME ...] [--only ROW ...] [--seconds 2] [--save FILE.json]
+    ./dev bench kernels --peak
 
-Each program takes turns with a loop of nothing but multiply-adds, so that its percentage holds whatever the clock does.
+A table a family, as `./dev bench networks` prints it; `best` is weft's speed against the fastest of the library-only
+plan, onnxruntime and OpenVINO, and the last table sums it up. Rows that fail or are wrong are told at the end, and the
+exit code is then 1. --peak runs contractions instead, from comprehension to machine code, and bare leaves against the
+peak of the multipliers: each program takes turns with a loop of nothing but multiply-adds, so that its percentage holds
+whatever the clock does.
 """
+import math
 import subprocess
-from pathlib import Path
+import sys
 
-BIN = Path(__file__).resolve().parent.parent / 'build' / 'bin'
+import arms
+from families import FAMILIES, ROWS, path
 
-if __name__ == '__main__':
+
+def peak():
     for program in ('leaf_bench', 'contraction_bench'):
         print(f'# {program}', flush=True)
-        subprocess.run([BIN / program], check=True)
+        subprocess.run([arms.ROOT / 'build' / 'bin' / program], check=True)
+
+
+def told(result):
+    speed, rival = arms.best_rival(result)
+    return f'{speed:.2f} {rival}'
+
+
+def summary(results):
+    """The geometric mean and the worst row of each family and number of threads."""
+    print('\n## All families\n\nSpeed of weft against the best of ' + ', '.join(arms.RIVALS) + '\n')
+    arms.heading('family', 'threads', 'rows', 'geometric mean', 'worst row')
+    kinds = {}
+    for r in results:
+        kinds.setdefault((r['family'], r['threads']), []).append(r)
+    for (family, threads), rows in kinds.items():
+        mean = math.exp(sum(math.log(arms.best_rival(r)[0]) for r in rows) / len(rows))
+        worst = min(rows, key=arms.best_rival)
+        arms.line(family, str(threads), str(len(rows)), f'{mean:.2f}', f'{worst["row"]}: {told(worst)}')
+
+
+def main():
+    parser = arms.parser(__doc__, ROWS, seconds=2)
+    parser.add_argument('--family', nargs='+', choices=FAMILIES, default=list(FAMILIES), metavar='NAME',
+                        help=', '.join(FAMILIES))
+    parser.add_argument('--peak', action='store_true', help='leaves and contractions against the peak instead')
+    args = parser.parse_args()
+    if args.peak:
+        return peak()
+    print(arms.NOTE)
+    results, bad = [], []
+    for family in args.family:
+        rows = {name: row for name, row in FAMILIES[family].items() if not args.only or name in args.only}
+        if not rows:
+            continue
+        print(f'\n## {family}\n')
+        arms.heading('row', 'threads', 'weft us', *arms.COLUMNS, 'best')
+        for name, row in rows.items():
+            for threads in args.threads:
+                try:
+                    result = arms.measure(path(name), threads, args.seconds, *row.options)
+                except arms.Failed as why:
+                    bad.append(str(why))
+                    arms.line(name, str(threads), 'failed')
+                    continue
+                if not result['accuracy']['weft']['within']:
+                    bad.append(f'{name}, threads {threads}: outside the tolerance')
+                results.append({'family': family, 'row': name, 'threads': threads, **result})
+                arms.line(name, str(threads), f'{arms.weft_us(result):.1f}', *arms.cells(result), told(result))
+                arms.save(args.save, results)
+    if results:
+        summary(results)
+        print('\n' + arms.machine(results))
+    if bad:
+        sys.exit('\n' + '\n'.join(bad))
+
+
+if __name__ == '__main__':
+    main()
