@@ -20,10 +20,30 @@ bool IsLoop(const ScheduleRequest& request, const std::vector<int32_t>& statemen
   return !recurs.ok() || !recurs->empty();
 }
 
+// Places of a recurrence that do not feed each other, side by side where they lie so in memory.
+void AddLanes(const ScheduleRequest& request, int32_t statement, Cluster& cluster) {
+  const ClusterView view = View(request, {statement});
+  const tc::Statement& s = view.At(0);
+  const int32_t lane = ContiguousIndex(request, s, s.target, s.subscripts);
+  const auto recurs = tc::RecurrenceIndices(*request.program, s);
+  if (lane < 0 || !recurs.ok() || std::ranges::count(*recurs, lane) > 0) return;
+  const std::string& axis = view.axes[0][lane];
+  const int64_t vector =
+      request.target.VectorBytes() / SizeBytes((*request.program)[s.target].dtype);
+  const int64_t lanes = std::min(4 * vector, view.Extent(axis));
+  if (lanes < 4) return;
+  cluster.vector_axis = axis;
+  cluster.vector_lanes = lanes;
+  if (std::ranges::count(cluster.order, axis) > 0) cluster.tiles.push_back({axis, {lanes}});
+}
+
 // A recurrence keeps the order it is written in.
-void AddAsWritten(const Choice& identity, const std::string& name, Choice& choice) {
+void AddAsWritten(const ScheduleRequest& request, const Choice& identity,
+                  const std::vector<int32_t>& statements, const std::string& name, Choice& choice) {
   for (const Cluster& cluster : identity.clusters) {
-    if (cluster.statements[0] == name) choice.clusters.push_back(cluster);
+    if (cluster.statements[0] != name) continue;
+    choice.clusters.push_back(cluster);
+    if (statements.size() == 1) AddLanes(request, statements[0], choice.clusters.back());
   }
 }
 
@@ -33,7 +53,7 @@ Choice MakeChoice(const ScheduleRequest& request, int variant, bool fuse) {
   const std::vector<std::string> names = StatementNames(*request.program);
   for (const auto& statements : GroupStatements(request, fuse)) {
     if (IsLoop(request, statements)) {
-      AddAsWritten(identity, names[statements[0]], choice);
+      AddAsWritten(request, identity, statements, names[statements[0]], choice);
       continue;
     }
     const ClusterView view = View(request, statements);

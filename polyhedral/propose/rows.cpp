@@ -19,7 +19,8 @@ std::string LaneAxis(const ClusterView& view) {
     int32_t in = -1;
     for (const tc::ExprId read : tc::Reads(view.program(), s.value)) {
       const tc::Expr& e = view.program()[read];
-      if (in < 0) in = ContiguousIndex(*view.request, s, e.tensor, e.args);
+      if (in < 0 && view.program()[e.tensor].role != tc::Role::kLiteral)
+        in = ContiguousIndex(*view.request, s, e.tensor, e.args);
     }
     const bool reduces = in >= 0 && s.indices[in].reduction;
     const int32_t lane = reduces ? in : out >= 0 ? out : in;
@@ -36,6 +37,43 @@ int64_t ElementBytes(const ClusterView& view) {
     bytes = std::max(bytes, SizeBytes(view.program()[view.At(k).target].dtype));
   }
   return bytes;
+}
+
+// What one statement, the only one that reduces, walks over along other axes than the lanes', if it
+// is more than the cache holds: such a walk should take whole rows, for memory and prefetchers read
+// on where they are. Accumulators of a row wait in the nearest cache meanwhile. Several passes do
+// better with a few lanes, whose walk stays in the cache from pass to pass.
+std::vector<std::string> LongWalk(const ClusterView& view, const std::string& lane) {
+  std::vector<std::string> walk;
+  for (size_t k = 0; k < view.statements.size(); ++k) {
+    const tc::Statement& s = view.At(k);
+    std::vector<std::string> reduced;
+    for (size_t i = 0; i < s.indices.size(); ++i)
+      if (s.indices[i].reduction) reduced.push_back(view.axes[k][i]);
+    if (reduced.empty()) continue;
+    if (!walk.empty() || std::ranges::count(reduced, lane) > 0) return {};
+    walk = std::move(reduced);
+  }
+  int64_t bytes = ElementBytes(view) * view.Extent(lane);
+  for (const std::string& axis : walk) {
+    if (view.Extent(axis) == 0) return {};
+    bytes *= view.Extent(axis);
+  }
+  return bytes > view.request->target.l2_bytes ? walk : std::vector<std::string>{};
+}
+
+// Of the lanes' axis, how much goes along with such a walk: as much as the nearest cache takes and
+// the team leaves.
+int64_t WalkTile(const ClusterView& view, const Cluster& cluster, const std::string& lane,
+                 int64_t lanes) {
+  constexpr int64_t kNear = 16 << 10;
+  int64_t others = 1;
+  for (const std::string& axis : cluster.order)
+    if (axis != lane) others *= std::max<int64_t>(1, view.Extent(axis));
+  const int64_t wanted = int64_t{4} * view.request->target.threads;
+  const int64_t pieces = std::max<int64_t>(1, (wanted + others - 1) / others);
+  const int64_t most = std::min(kNear / ElementBytes(view), view.Extent(lane) / pieces);
+  return std::max(lanes, most / lanes * lanes);
 }
 
 constexpr int64_t kShort = 8;
@@ -118,8 +156,14 @@ Cluster RowCluster(const ClusterView& view, int variant) {
     const int64_t most = std::min<int64_t>(64, vector * (wide ? 4 : 1));
     const int64_t lanes = std::min(most, view.Extent(lane));
     if (view.IsShared(lane)) {
+      const std::vector<std::string> walk = LongWalk(view, lane);
       cluster.order.push_back(lane);
-      cluster.tiles.push_back({lane, {lanes}});
+      cluster.tiles.push_back(
+          {lane, {walk.empty() ? lanes : WalkTile(view, cluster, lane, lanes)}});
+      if (cluster.tiles.back().sizes[0] > lanes) {
+        cluster.inner = walk;
+        cluster.inner.push_back(lane);
+      }
     }
     const bool reduced_tuple = tuple && !view.IsShared(lane);
     if (!reduced_tuple) {
