@@ -55,7 +55,7 @@ TEST_F(FileTest, KeepsPermissionsAndLinks) {
   ASSERT_TRUE(WriteFileAtomically(link, "two").ok());
   EXPECT_TRUE(fs::is_symlink(link));
   EXPECT_EQ(*ReadFile(path), "two");
-  EXPECT_EQ(fs::status(path).permissions(), fs::perms(0640));
+  EXPECT_EQ(static_cast<int>(fs::status(path).permissions()), 0640);
 }
 
 TEST_F(FileTest, RefusesWhatIsNoFile) {

@@ -102,8 +102,8 @@ std::span<const std::byte> Tensor::raw() const {
 }
 
 const Hash& Tensor::ContentHash() const {
-  static const Hash kOfNothing = Sha256(std::string_view());
-  if (elems_ == 0) return kOfNothing;
+  static const Hash of_nothing = Sha256(std::string_view());
+  if (elems_ == 0) return of_nothing;
   WEFT_CHECK(dtype_ != Dtype::kString, "strings have no bytes of their own");
   std::call_once(digest_->once, [&] {
     digest_->hash = Sha256(raw());
