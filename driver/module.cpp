@@ -94,17 +94,17 @@ struct Section {
 Result<std::vector<Section>> Split(std::string_view text, const std::string& file) {
   std::vector<Section> sections;
   int line = 1;
-  size_t at = 0;
+  size_t at = 0, body = 0;  // body: where that of the last section begins
   while (at < text.size()) {
     size_t end = text.find('\n', at);
     if (end == text.npos) end = text.size();
     const std::string_view row = text.substr(at, end - at);
-    if (row.starts_with("=== "))
-      sections.push_back({row.substr(4), text.substr(std::min(end + 1, text.size()), 0), line});
-    else if (!sections.empty()) {
-      Section& s = sections.back();
-      s.body = {s.body.data(),
-                static_cast<size_t>(text.data() + std::min(end + 1, text.size()) - s.body.data())};
+    const size_t next = std::min(end + 1, text.size());
+    if (row.starts_with("=== ")) {
+      body = next;
+      sections.push_back({row.substr(4), text.substr(body, 0), line});
+    } else if (!sections.empty()) {
+      sections.back().body = text.substr(body, next - body);
     } else if (row.find_first_not_of(" \t\r") != row.npos) {
       return Invalid("found text before the first section, expected \"=== module FORM for TARGET\"")
           .At(fmt::format("{}:{}:1", file, line));
