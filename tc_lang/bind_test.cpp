@@ -1,4 +1,6 @@
 // Names and types: what is refused, how it is said, and what types come out.
+#include <fmt/format.h>
+
 #include "tc_lang/test_util.h"
 
 namespace weft::tc {
@@ -48,6 +50,24 @@ TEST(Bind, Types) {
   EXPECT_EQ(TypeOf("9223372036854775808"),
             "the integer 9223372036854775808 does not fit in 64 bits");
   EXPECT_EQ(TypeOf("-9223372036854775808"), "i64");
+}
+
+// Read above the statement that settles its type, 'h' is first taken for a float.
+TEST(Bind, RecurrencesSettleTheirTypes) {
+  const auto types = [](const std::string& cast) {
+    const Result<Program> program = BindText(
+        "def f(float(4) x) -> (p, h) {\n"
+        "p(t) = t > 0 ? h(t - 1) * h(t - 1) : " +
+        cast + "(x(t)) where t in 0:4\nh(t) = " + cast + "(p(t) + x(t)) where t in 0:4\n}");
+    if (!program.ok()) return FirstLine(program.status().what());
+    EXPECT_TRUE(Verify(*program).ok()) << Verify(*program).ToString();
+    const std::vector<TensorId> outputs = Outputs(*program);
+    return fmt::format("{} {}", DtypeName((*program)[outputs[0]].dtype),
+                       DtypeName((*program)[outputs[1]].dtype));
+  };
+  EXPECT_EQ(types("int8"), "i8 i8");
+  EXPECT_EQ(types("double"), "f64 f64");
+  EXPECT_EQ(types("float"), "f32 f32");
 }
 
 TEST(Bind, LiteralsBesideDoubleAreReadFromTheirText) {
