@@ -30,7 +30,8 @@ endif()
 
 option(WEFT_SANITIZE "build everything with ASan and UBSan" OFF)
 if(WEFT_SANITIZE)
-  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g1)
+  # -O1: a quarter of the compile time less, and the tests of this build hardly slower.
+  add_compile_options(-O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g1)
   if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
     add_compile_options(-fsanitize=fuzzer-no-link) # what a fuzz target calls reports its coverage
   endif()
