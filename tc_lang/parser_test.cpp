@@ -51,6 +51,14 @@ TEST(Parser, NamesThatLookLikeNumbers) {
   EXPECT_NE(TreeOf("1.2.3").find("joined to a number"), std::string::npos);
 }
 
+// An origin is one line without control characters, so that it reads back as it prints.
+TEST(Parser, CommentsAreOneCleanLine) {
+  const auto defs =
+      ParseDefs("def f(float(2) x) -> (y) { y(i) = x(i)  # \x01# a\tb\x1b \r\n }", "f");
+  ASSERT_TRUE(defs.ok()) << defs.status().ToString();
+  EXPECT_EQ(defs->at(0).statements[0].origin, "a b");
+}
+
 TEST(Parser, StatementsNeedNoSeparatorButTuplesDo) {
   const auto defs = ParseDefs(
       "def f(float(N) x) -> (y, z, k) {\n"

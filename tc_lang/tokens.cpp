@@ -48,12 +48,12 @@ class Scanner {
         ++at_;
       } else if (c == '#') {
         const size_t end = std::min(text_.find('\n', at_), text_.size());
-        std::string_view comment = text_.substr(at_ + 1, end - at_ - 1);
-        while (!comment.empty() && (comment.front() == ' ' || comment.front() == '#'))
-          comment.remove_prefix(1);
-        while (!comment.empty() && (comment.back() == ' ' || comment.back() == '\r'))
-          comment.remove_suffix(1);
-        out_.comments[line_] = comment;
+        std::string comment(text_.substr(at_ + 1, end - at_ - 1));
+        std::ranges::replace_if(
+            comment, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+        const size_t first = comment.find_first_not_of(" #"), last = comment.find_last_not_of(' ');
+        comment = first == comment.npos ? "" : comment.substr(first, last - first + 1);
+        out_.comments[line_] = std::move(comment);
         at_ = end;
       } else {
         return true;
