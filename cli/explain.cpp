@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "cli/verbs.h"
 #include "driver/pipeline.h"
 #include "driver/stages.h"
@@ -34,6 +35,13 @@ std::string WhyOf(const driver::Module& module, const partition::Group& group) {
     return group.implementation == partition::Implementation::kView ? "moves no data" : "no rival";
   return fmt::format("{} {:.2f} us against {:.2f}", group.measured ? "measured" : "estimated",
                      group.us, group.rivals[0].us);
+}
+
+// Names come from the model: whatever they hold, a row is one harmless line.
+void PrintLine(const std::string& choice, const std::string& name,
+               const std::vector<std::string>& nodes, const std::string& why) {
+  fmt::print("{}\n", Printable(fmt::format("{}{}{} {{{}}}: {}", choice, name.empty() ? "" : " ",
+                                           name, fmt::join(nodes, ", "), why)));
 }
 
 Json GroupJson(const Row& row) {
@@ -69,8 +77,7 @@ Status ExplainPlan(const Flags& flags, const std::string& wanted) {
                                 {"choice", choice},
                                 {"reason", why},
                                 {"alternatives", Json::array()}});
-      if (!flags.json)
-        fmt::print("{} {} {{{}}}: {}\n", choice, step.name, fmt::join(step.nodes, ", "), why);
+      if (!flags.json) PrintLine(choice, step.name, step.nodes, why);
     }
   if (!wanted.empty() && json["groups"].empty())
     return Usage(fmt::format("the plan has no node or step \"{}\"", wanted)).At(flags.model);
@@ -94,9 +101,7 @@ Status Run(const Flags& flags, const std::string& wanted) {
     if (!here) continue;
     found = true;
     json["groups"].push_back(GroupJson(row));
-    if (!flags.json)
-      fmt::print("{} {} {{{}}}: {}\n", ChoiceOf(group), group.name, fmt::join(row.nodes, ", "),
-                 row.why);
+    if (!flags.json) PrintLine(ChoiceOf(group), group.name, row.nodes, row.why);
   }
   for (const partition::Refused& r : module.grouping.refused) {
     std::vector<std::string> nodes;
@@ -106,8 +111,8 @@ Status Run(const Flags& flags, const std::string& wanted) {
         {{"nodes", nodes},
          {"reason", fmt::format("{} {}", ReasonName(r.refusal.reason), r.refusal.detail)}});
     if (!flags.json)
-      fmt::print("refused {{{}}}: {} {}\n", fmt::join(nodes, ", "), ReasonText(r.refusal.reason),
-                 r.refusal.detail);
+      PrintLine("refused", "", nodes,
+                fmt::format("{} {}", ReasonText(r.refusal.reason), r.refusal.detail));
   }
   if (!found)
     return Usage(fmt::format("the model has no node or group \"{}\"", wanted)).At(flags.model);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -218,6 +219,13 @@ class Parser {
     return Refusal{*reason, detail};
   }
 
+  // A refusal is its header.
+  Status RefusedEnds(Lexer& lexer, const Section& s) const {
+    if (!lexer.AtEnd()) return lexer.Error("found more, expected the end of the line");
+    if (s.body.find_first_not_of(" \t\r\n") == s.body.npos) return {};
+    return Invalid("found text below a refusal, which has none").At(At(s));
+  }
+
   Status Comprehension(const Section& s) {
     WEFT_TRY(Lexer lexer, Lexer::Open(s.header.substr(3), At(s)));
     WEFT_TRY(std::string node, lexer.ExpectName());
@@ -226,17 +234,25 @@ class Parser {
     const size_t n = it->second.index;
     WEFT_TRY(std::string alternative, lexer.ExpectName());
     if (alternative == "refused" && lexer.Peek().kind == TokenKind::kName) {
+      if (m_.comprehensions.refusals[n]) return lexer.Error("the node is refused twice");
       WEFT_TRY(m_.comprehensions.refusals[n], RefusalAt(lexer));
-      return {};
+      return RefusedEnds(lexer, s);
     }
+    auto& left_out = m_.comprehensions.left_out;
+    const auto same = [&](const tc::Alternative& a) { return a.name == alternative; };
+    const auto others = left_out.find(it->second);
+    if (std::ranges::any_of(m_.comprehensions.of[n], same) ||
+        (others != left_out.end() && others->second.contains(alternative)))
+      return lexer.Error(fmt::format("the alternative \"{}\" stands twice", alternative));
     if (lexer.Accept("refused")) {
-      WEFT_TRY(m_.comprehensions.left_out[it->second][alternative], RefusalAt(lexer));
-      return {};
+      WEFT_TRY(left_out[it->second][alternative], RefusalAt(lexer));
+      return RefusedEnds(lexer, s);
     }
     tc::Alternative a{.name = alternative};
     WEFT_TRY(a.inputs, Values(lexer));
     WEFT_TRY(lexer.Expect("->"));
     WEFT_TRY(a.outputs, Values(lexer));
+    if (!lexer.AtEnd()) return lexer.Error("found more, expected the end of the line");
     WEFT_TRY(a.program, tc::Parse(s.body, At(s)));
     WEFT_TRY(tc::Verify(a.program));
     if (tc::Inputs(a.program).size() != a.inputs.size() ||

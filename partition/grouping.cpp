@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -95,8 +96,10 @@ class Parser {
     while (!lexer_.Accept("}")) {
       if (!r.nodes.empty()) WEFT_TRY(lexer_.Expect(","));
       WEFT_TRY(NodeId node, Node());
+      if (std::ranges::count(r.nodes, node) > 0) return lexer_.Error("found a node twice");
       r.nodes.push_back(node);
     }
+    if (r.nodes.empty()) return lexer_.Error("found a refusal of no node");
     WEFT_TRY(lexer_.Expect(":"));
     WEFT_TRY(r.refusal, ReadRefusal());
     g_.refused.push_back(std::move(r));
