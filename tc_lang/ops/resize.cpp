@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 
 #include "tc_lang/ops/families.h"
 #include "tc_lang/ops/resample.h"
@@ -58,6 +59,22 @@ struct Tap {
   std::string at, weight, inside;
 };
 
+// The weights of output i, in a table that is as long as they repeat.
+struct Weights {
+  Operand table;
+  std::string row;
+};
+
+Weights MakeWeights(Writer& w, const Resample& r, const Periodic& p, size_t axis,
+                    const std::string& i) {
+  const auto kept = static_cast<size_t>(p.period * r.taps);
+  const std::string name = fmt::format("weight{}", axis);
+  return {w.Const(name, Dtype::kF32, {p.period, r.taps}, std::span(r.weights).first(kept)),
+          p.period == 1       ? "0"
+          : p.period == r.out ? i
+                              : fmt::format("{} % {}", i, p.period)};
+}
+
 Tap MakeTap(Writer& w, const Resample& r, size_t axis, const std::string& i) {
   const Periodic p = PeriodOf(r);
   Tap tap;
@@ -73,13 +90,8 @@ Tap MakeTap(Writer& w, const Resample& r, size_t axis, const std::string& i) {
   const std::string k = r.taps == 1 ? "" : w.Range(fmt::format("k{}", axis), r.taps);
   if (r.taps > 1) {
     tap.at += " + " + k;
-    const auto kept = static_cast<int64_t>(p.period * r.taps);
-    const Operand weights = w.Const(fmt::format("weight{}", axis), Dtype::kF32, {p.period, r.taps},
-                                    std::span(r.weights).first(static_cast<size_t>(kept)));
-    const std::string row = p.period == 1       ? "0"
-                            : p.period == r.out ? i
-                                                : fmt::format("{} % {}", i, p.period);
-    tap.weight = w.At(weights, {row, k});
+    const Weights weights = MakeWeights(w, r, p, axis, i);
+    tap.weight = w.At(weights.table, {weights.row, k});
   }
   const auto [low, high] = std::minmax_element(r.base.begin(), r.base.end());
   if (*low < 0) tap.at = fmt::format("max({}, 0)", tap.at);
@@ -91,6 +103,61 @@ Tap MakeTap(Writer& w, const Resample& r, size_t axis, const std::string& i) {
         w.At(w.Const(fmt::format("inside{}", axis), Dtype::kI32, {r.out}, flags), {i}) + " != 0";
   }
   return tap;
+}
+
+// Linear interpolation along one axis. Outputs before `low` and from `high` on lie beyond the first
+// and the last element, and are these.
+struct LinearAxis {
+  size_t axis = 0;
+  int64_t in = 0, out = 0, low = 0, high = 0;
+  std::string i, base;
+  Weights weights;
+};
+
+bool IsLinear(const Resample& r) {
+  return r.taps == 2 && r.outside.empty() && !BaseText(r, PeriodOf(r), "i").empty() &&
+         r.out * r.taps <= kMostTableElems;
+}
+
+LinearAxis MakeLinear(Writer& w, const Resample& r, size_t axis, const std::string& i) {
+  const Periodic p = PeriodOf(r);
+  const auto from = [&](int64_t element) {
+    return std::ranges::lower_bound(r.base, element) - r.base.begin();
+  };
+  return {.axis = axis,
+          .in = r.in,
+          .out = r.out,
+          .low = from(0),
+          .high = std::max(from(r.in - 1), from(0)),
+          .i = i,
+          .base = BaseText(r, p, i),
+          .weights = MakeWeights(w, r, p, axis, i)};
+}
+
+// One expression, so that what is inside reads neighbours without a clamp, which lanes could not
+// share a load over.
+std::string Blend(Writer& w, const Operand& x, std::span<const LinearAxis> axes, Subs from) {
+  if (axes.empty()) return w.At(x, from);
+  const LinearAxis& a = axes[0];
+  const auto at = [&](const std::string& place) {
+    from[a.axis] = place;
+    return Blend(w, x, axes.subspan(1), from);
+  };
+  std::string value;
+  if (a.low < a.high) {
+    value =
+        fmt::format("({} * ({}) + {} * ({}))", w.At(a.weights.table, {a.weights.row, "0"}),
+                    at(a.base), w.At(a.weights.table, {a.weights.row, "1"}), at(a.base + " + 1"));
+  }
+  if (a.high < a.out) {
+    const std::string last = at(std::to_string(a.in - 1));
+    value = value.empty() ? last : fmt::format("({} >= {} ? {} : {})", a.i, a.high, last, value);
+  }
+  if (a.low > 0) {
+    const std::string first = at("0");
+    value = value.empty() ? first : fmt::format("({} < {} ? {} : {})", a.i, a.low, first, value);
+  }
+  return value;
 }
 
 }  // namespace
@@ -105,18 +172,30 @@ void Resize(Writer& w) {
   const ResampleRule rule = RuleOf(w);
   const std::vector<double> scales = Scales(w, x, axes), roi = Reals(w, 1);
   const Subs i = w.Indices("i", y.dims);
-  Subs from = i, weights, inside;
-  bool table = false;
+  std::vector<std::pair<size_t, Resample>> resampled;
   for (size_t k = 0; k < axes.size() && w.ok(); ++k) {
     const auto axis = static_cast<size_t>(axes[k]);
     const bool crop = rule.coordinates == "tf_crop_and_resize" && roi.size() == 2 * axes.size();
     if (x.dims[axis] == y.dims[axis] && std::fabs(scales[k] - 1) < 1e-9 && !crop) continue;
     const int64_t in = w.Extent(x, axes[k]), out = w.Extent(y, axes[k]);
     if (in == 0 || out == 0) continue;
-    const Tap tap = MakeTap(
-        w,
-        MakeResample(rule, in, out, scales[k], crop ? roi[k] : 0, crop ? roi[axes.size() + k] : 1),
-        axis, i[axis]);
+    resampled.emplace_back(axis, MakeResample(rule, in, out, scales[k], crop ? roi[k] : 0,
+                                              crop ? roi[axes.size() + k] : 1));
+  }
+  if (!w.ok()) return;
+  constexpr size_t kMostBlended = 2;  // axes; each takes four times the reads
+  const bool linear =
+      std::ranges::all_of(resampled, [](const auto& r) { return IsLinear(r.second); });
+  if (linear && !resampled.empty() && resampled.size() <= kMostBlended && IsFloat(x.dtype)) {
+    std::vector<LinearAxis> blended;
+    for (const auto& [axis, r] : resampled) blended.push_back(MakeLinear(w, r, axis, i[axis]));
+    const std::string value = Blend(w, x, blended, i);
+    return w.Set("pointwise", y, i, SizeBytes(y.dtype) < 4 ? Cast(y.dtype, value) : value);
+  }
+  Subs from = i, weights, inside;
+  bool table = false;
+  for (const auto& [axis, r] : resampled) {
+    const Tap tap = MakeTap(w, r, axis, i[axis]);
     from[axis] = tap.at;
     table = table || tap.at.find("base") != tap.at.npos;
     if (!tap.weight.empty()) weights.push_back(tap.weight);
