@@ -94,6 +94,29 @@ TEST(Emit, GuardsAndConditionsOnLanes) {
     if v - 3 >= 0 && 7*i + v - 6 >= 0 { z[16*i + v] = index(v + i):i32 } else { z[16*i + v] = index(floor((v + 5*i)/3)):i32 } } } })");
 }
 
+// Lanes a few elements apart load whole rows, which reach no further than they do themselves.
+TEST(Emit, LanesThatShareRows) {
+  for (const std::string_view type : {"f32", "f64", "i8", "f16"}) {
+    for (const int lanes : {4, 7, 8, 16, 29}) {
+      const auto text = [&](std::string_view at, int extent) {
+        return fmt::format(
+            "loops k (x: in {0}[{1}], y: out {0}[2, {2}]) {{ parallel i = 0:2 {{ vector v = 0:{2} "
+            "{{ "
+            "y[i, v] = {3} }} }} }}",
+            type, extent, lanes, at);
+      };
+      Check(text("x[2*v + i]", 2 * lanes));
+      Check(text("x[floor(v/2) + i]", (lanes - 1) / 2 + 2));
+      Check(text("x[floor((v + 1)/2) + floor(v/3)]", lanes / 2 + (lanes - 1) / 3 + 1));
+      Check(text(fmt::format("x[{} - v]", lanes - 1), lanes));
+      Check(text("x[v mod 3]", 3));
+      Check(text("x[2*v - 3]{2*v - 3 >= 0}", 2 * lanes - 4));
+      Check(text("x[2*v]{5 - v >= 0}", std::min(2 * lanes - 1, 11)));
+      Check(text("x[3*v]", 3 * lanes - 2));
+    }
+  }
+}
+
 TEST(Emit, GathersAndFaults) {
   constexpr char kGather[] =
       R"(loops k (table: in f32[8, 3], idx: in i64[21], y: out f32[21, 3], z: out f32[21]) {

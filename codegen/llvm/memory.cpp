@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "base/check.h"
 
@@ -110,8 +111,10 @@ LaneValue MemoryEmitter::Load(const loops::Expr& load, const Chunk& chunk, const
         false};
   }
   const bool row = form && form->Contiguous(chunk.active);
-  Value* value = row ? LoadRow(load.buffer, form->base, chunk, mask)
-                     : LoadEach(load.buffer, offset, form, chunk, mask);
+  Value* value = row    ? LoadRow(load.buffer, form->base, chunk, mask)
+                 : form ? LoadNear(load.buffer, *form, chunk, mask)
+                        : nullptr;
+  if (value == nullptr) value = LoadEach(load.buffer, offset, form, chunk, mask);
   return {FromElement(load.buffer, value), true};
 }
 
@@ -178,6 +181,37 @@ Value* MemoryEmitter::LaneCondition(const Mask& mask, int64_t lane) {
   Value* bit =
       mask.lanes ? b_.CreateExtractElement(mask.lanes, static_cast<uint64_t>(lane)) : nullptr;
   return AndMask(bit, mask.uniform);
+}
+
+// Lanes that are a few elements apart, such as every second one or each one twice: one or two whole
+// rows, shuffled. What lies between two elements that may be read may be read. Null if it does not
+// pay or which lanes count is not known.
+Value* MemoryEmitter::LoadNear(BufferId id, const LaneForm& form, const Chunk& chunk,
+                               const Mask& mask) {
+  constexpr int64_t kFewest = 4;
+  if (IsRegister(id) || chunk.active < kFewest) return nullptr;
+  if (mask.lanes && !IsConstantMask(mask.lanes)) return nullptr;
+  const auto counts = [&](int64_t lane) { return !mask.lanes || IsSet(mask.lanes, lane); };
+  int64_t first = std::numeric_limits<int64_t>::max(), last = std::numeric_limits<int64_t>::min();
+  for (int64_t lane = 0; lane < chunk.active; ++lane) {
+    if (!counts(lane)) continue;
+    first = std::min(first, form.diffs[lane]);
+    last = std::max(last, form.diffs[lane]);
+  }
+  const int64_t width = chunk.width, span = last - first + 1;
+  if (first > last || span > 2 * width) return nullptr;
+  const Chunk row{.active = std::min(span, width), .width = chunk.width};
+  const Mask whole{.uniform = mask.uniform};
+  Value* low = LoadRow(id, form.base + first, row, whole);
+  Value* high = span > width ? LoadRow(id, form.base + (last + 1 - width), row, whole) : low;
+  llvm::SmallVector<int, 64> picked(chunk.width, 0);
+  for (int64_t lane = 0; lane < chunk.active; ++lane) {
+    const int64_t at = form.diffs[lane] - first;
+    if (counts(lane)) picked[lane] = static_cast<int>(at < width ? at : at - span + 2 * width);
+  }
+  Value* value = b_.CreateShuffleVector(low, high, picked);
+  if (!mask.lanes) return value;
+  return b_.CreateSelect(mask.lanes, value, llvm::Constant::getNullValue(value->getType()));
 }
 
 // Strided and gathered: an element a lane. (Gather instructions are no faster on the machines of

@@ -65,6 +65,8 @@ class MemoryEmitter {
                        llvm::Value* condition);
   llvm::Value* LoadRow(loops::BufferId id, const Affine& base, const Chunk& chunk,
                        const Mask& mask);
+  llvm::Value* LoadNear(loops::BufferId id, const LaneForm& form, const Chunk& chunk,
+                        const Mask& mask);
   llvm::Value* LoadEach(loops::BufferId id, const Affine& offset,
                         const std::optional<LaneForm>& form, const Chunk& chunk, const Mask& mask);
   std::vector<llvm::Value*> Pointers(loops::BufferId id, const Affine& offset,
