@@ -142,7 +142,7 @@ Verdict<bool> CheckGroup(const tc::Extracted& group, const Target& target,
   for (size_t c = 0; c < p.statements.size(); ++c) {
     const tc::Statement& consumer = p.statements[c];
     // What one node does within itself is for its translator to know.
-    for (tc::ExprId id : tc::Reads(p, consumer.value))
+    for (tc::ExprId id : tc::Reads(p, consumer))
       for (size_t s = 0; s < c; ++s)
         if (p.statements[s].target == p[id].tensor && group.part_of[s] != group.part_of[c])
           if (auto ok = CheckRead(p, p.statements[s], consumer, p[id]); !ok.yes()) return ok;

@@ -73,7 +73,7 @@ double StagedBytes(const tc::Program& p) {
     if (decl.role != tc::Role::kTemporary) continue;
     bool staged = false;
     for (const tc::Statement& user : p.statements)
-      for (const tc::ExprId read : tc::Reads(p, user.value))
+      for (const tc::ExprId read : tc::Reads(p, user))
         staged |=
             p[read].tensor == maker.target &&
             (contracts(user) || (contracts(maker) && !std::ranges::all_of(p[read].args, is_plain)));

@@ -27,7 +27,7 @@ std::vector<Access> AccessesOf(const tc::Program& program, const tc::Statement& 
   };
   std::vector<Access> accesses{make(s.target, true, s.subscripts)};
   if (s.companion.valid()) accesses.push_back(make(s.companion, true, s.subscripts));
-  for (const tc::ExprId read : tc::Reads(program, s.value)) {
+  for (const tc::ExprId read : tc::Reads(program, s)) {
     accesses.push_back(make(program[read].tensor, false, program[read].args));
   }
   return accesses;
@@ -46,6 +46,7 @@ class Aligner {
   std::vector<Names> Run() {
     const size_t anchor = AnchorOf(program_, statements_);
     for (size_t i = 0; i < axes_[anchor].size(); ++i) axes_[anchor][i] = At(anchor).indices[i].name;
+    AlignSteps(anchor);
     Spread(true);
     Spread(false);
     const Names names = StatementNames(program_);
@@ -65,6 +66,34 @@ class Aligner {
 
  private:
   const tc::Statement& At(size_t k) const { return program_.statements[statements_[k]]; }
+
+  // The statements of the anchor's recurrence step together by their first index, whether or not
+  // data flows between them.
+  void AlignSteps(size_t anchor) {
+    if (!FeedsBack()) return;
+    const auto steps = tc::Steps(program_);
+    if (!steps.ok()) return;
+    const auto holds = [&](const tc::Step& step, size_t k) {
+      const auto s = static_cast<size_t>(statements_[k]);
+      return step.first != step.last && step.first <= s && s <= step.last;
+    };
+    for (const tc::Step& step : *steps) {
+      for (size_t k = 0; holds(step, anchor) && k < axes_.size(); ++k)
+        if (holds(step, k)) axes_[k][0] = axes_[anchor][0];
+    }
+  }
+
+  // Whether a statement reads what one after it writes.
+  bool FeedsBack() const {
+    for (size_t a = 0; a < accesses_.size(); ++a) {
+      for (const Access& x : accesses_[a]) {
+        for (size_t b = a + 1; !x.write && b < accesses_.size(); ++b)
+          for (const Access& y : accesses_[b])
+            if (y.write && y.tensor == x.tensor) return true;
+      }
+    }
+    return false;
+  }
 
   bool Taken(const std::string& name) const {
     return std::ranges::any_of(axes_,

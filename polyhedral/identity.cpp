@@ -17,7 +17,7 @@ bool IsParallel(const tc::Program& program, const tc::Statement& s, int32_t i) {
     if (e && e->AsVar() == i) axis = static_cast<int32_t>(a);
   }
   if (axis < 0) return false;
-  for (const tc::ExprId read : tc::Reads(program, s.value)) {
+  for (const tc::ExprId read : tc::Reads(program, s)) {
     const tc::Expr& e = program[read];
     if (e.tensor != s.target && e.tensor != s.companion) continue;
     const auto at = tc::AsAffine(program, e.args[axis]);

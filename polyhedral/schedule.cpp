@@ -64,12 +64,17 @@ Result<Scheduled> Schedule(const ScheduleRequest& request, const Choice* forced,
       if (Attempt(request, choice, limits, result)) return result;
     }
   }
-  // The program's own order needs no proof; if isl gave up on it, it is still right.
+  // The program's own order is right even where isl gives up on it; if it is shown to be wrong,
+  // something above is.
   const Choice identity = IdentityChoice(request);
   auto tree = BuildSchedule(request, identity, limits);
   if (!tree.yes())
     return Internal(
         fmt::format("{}: no identity schedule: {}", request.program->name, tree.refusal().detail));
+  const auto legal = CheckLegal(request, *tree, limits);
+  if (!legal.yes() && legal.refusal().reason == Reason::kIllegalSchedule)
+    return Unsupported(fmt::format("{}: no order is shown to be legal: {}", request.program->name,
+                                   legal.refusal().detail));
   result.choice = identity;
   result.tree = std::move(*tree);
   WEFT_TRY(result.nest, Lower(request, identity, result.tree));

@@ -241,11 +241,7 @@ void DefBinder::Rebase() {
           {.kind = ExprKind::kOp, .dtype = dtype, .op = ScalarOp::kSub, .args = {id, offset}},
           exprs_.At(id));
     };
-    std::vector<ExprId> reads = Reads(program_, s.value);
-    if (s.companion_value.valid()) {
-      for (ExprId id : Reads(program_, s.companion_value)) reads.push_back(id);
-    }
-    for (ExprId id : reads) {
+    for (ExprId id : Reads(program_, s)) {
       const TensorId tensor = program_[id].tensor;
       if (!moved(tensor)) continue;
       for (size_t d = 0; d < origin(tensor).size(); ++d) {

@@ -49,7 +49,6 @@ class DefBinder {
   bool AffineBound(Location at, Typed e, const Statement& out);
   bool BindClauses(const SyntaxStatement& s, Statement& out, std::vector<IndexRange>& indices);
   bool Store(const SyntaxStatement& s, size_t k, Typed value, Statement& out);
-  bool IsRead(TensorId id) const;  // by what is bound so far
   bool SettleType(const SyntaxStatement& s, size_t k, Typed value, Statement& out);
   void OrderReductions(const SyntaxStatement& s, Statement& out, size_t first_expr,
                        std::vector<IndexRange>& indices);

@@ -54,6 +54,7 @@ std::vector<std::string> Scope::Names() const {
 
 void ExprBinder::Begin(Dtype index_type) {
   at_.resize(program_.exprs.size());
+  if (at_.empty()) read_.clear();
   indices_.clear();
   lets_.clear();
   index_type_ = index_type;
@@ -89,6 +90,7 @@ ExprId ExprBinder::Add(Expr e, Location at) {
   ++nodes_;
   program_.exprs.push_back(std::move(e));
   at_.resize(program_.exprs.size());
+  if (at_.empty()) read_.clear();
   at_.back() = at;
   return ExprId(program_.exprs.size() - 1);
 }
@@ -368,6 +370,7 @@ std::optional<Typed> ExprBinder::Read(const SyntaxExpr& e, TensorId tensor) {
     read.args.push_back(subscript->id);
   }
   const Dtype dtype = program_[tensor].dtype;
+  read_.insert(tensor.index);
   return Typed{Add(std::move(read), e.at), dtype};
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,7 @@ class ExprBinder {
   ExprId Convert(Typed value, Dtype dtype);
 
   const std::vector<std::string>& indices() const { return indices_; }
+  bool HasRead(TensorId tensor) const { return read_.contains(tensor.index); }
   Location At(ExprId id) const { return at_[static_cast<size_t>(id.index)]; }
   ExprId Add(Expr e, Location at);
 
@@ -66,6 +68,7 @@ class ExprBinder {
   std::vector<Location> at_;                  // of program_.exprs
   std::map<int32_t, double> float_literals_;  // as written: read again beside a float64
   std::vector<std::string> indices_;
+  std::set<int32_t> read_;  // tensors, since the program was empty
   std::map<std::string, const SyntaxExpr*, std::less<>> lets_;
   std::vector<std::string> open_lets_;  // being bound: a let can't use itself
   Dtype index_type_ = Dtype::kI32;

@@ -280,18 +280,13 @@ bool DefBinder::MarkReductions(const SyntaxStatement& s, Statement& out,
   return true;
 }
 
-bool DefBinder::IsRead(TensorId id) const {
-  return std::ranges::any_of(
-      program_.exprs, [id](const Expr& e) { return e.kind == ExprKind::kRead && e.tensor == id; });
-}
-
 bool DefBinder::SettleType(const SyntaxStatement& s, size_t k, Typed value, Statement& out) {
   const TensorId id = k == 0 ? out.target : out.companion;
   TensorDecl& decl = program_.tensors[static_cast<size_t>(id.index)];
   State& state = states_[static_cast<size_t>(id.index)];
   if (!state.typed) {
     // A recurrence may have read the tensor already, as the type it was taken to have.
-    guessed_wrong_ = guessed_wrong_ || (decl.dtype != value.type && IsRead(id));
+    guessed_wrong_ = guessed_wrong_ || (decl.dtype != value.type && exprs_.HasRead(id));
     guesses_[id.index] = value.type;
     decl.dtype = value.type;
     state.typed = true;

@@ -19,10 +19,7 @@ std::string CanonicalText(const Program& program) {
   for (Statement& s : p.statements) {
     s.origin.clear();
     s.tag = Tag::kNone;
-    for (ExprId id : Reads(p, s.value)) name(p[id].tensor);
-    if (s.companion_value.valid()) {
-      for (ExprId id : Reads(p, s.companion_value)) name(p[id].tensor);
-    }
+    for (ExprId id : Reads(p, s)) name(p[id].tensor);
     name(s.target);
     if (s.companion.valid()) name(s.companion);
     for (size_t k = 0; k < s.indices.size(); ++k) s.indices[k].name = fmt::format("i{}", k);

@@ -101,20 +101,9 @@ class Coalescer {
     if (!visit(statement.target, statement.subscripts)) return false;
     if (statement.companion.valid() && !visit(statement.companion, statement.subscripts))
       return false;
-    return std::ranges::all_of(ReadsOf(statement), [&](ExprId read) {
+    return std::ranges::all_of(Reads(program_, statement), [&](ExprId read) {
       return visit(program_[read].tensor, program_[read].args);
     });
-  }
-
-  std::vector<ExprId> ReadsOf(const Statement& s) const {
-    std::vector<ExprId> reads = Reads(program_, s.value);
-    const auto add = [&](ExprId e) {
-      const auto more = Reads(program_, e);
-      reads.insert(reads.end(), more.begin(), more.end());
-    };
-    if (s.companion.valid()) add(s.companion_value);
-    for (const ExprId sub : s.subscripts) add(sub);
-    return reads;
   }
 
   int32_t AsIndex(ExprId e) const {
@@ -131,6 +120,7 @@ class Coalescer {
       return IsConstant(index.lo, 0) && index.hi == program_[t].extents[axis];
     };
     if (i.reduction != j.reduction || !walks(i, axes.outer) || !walks(j, axes.inner)) return false;
+    if (i.reduction && !Follows(statement, pair)) return false;
     std::vector<Pair>& known = indices_[s];
     if (std::ranges::count(known, pair)) return true;
     for (const Pair& p : known)
@@ -138,6 +128,13 @@ class Coalescer {
         if (taken == pair.outer || taken == pair.inner) return false;
     known.push_back(pair);
     return TakeUses(statement, pair);
+  }
+
+  // Instances of a reduction keep their order: which of equal extremes is the first depends on it.
+  static bool Follows(const Statement& s, Pair pair) {
+    int32_t next = pair.outer + 1;
+    while (next < pair.inner && !s.indices[next].reduction) ++next;
+    return next == pair.inner;
   }
 
   // Whatever else the statement does with the two, it does as a pair of plain subscripts.
@@ -247,6 +244,10 @@ class Coalescer {
 
 void Coalesce(Program& program, std::map<std::string, Layout>& layouts,
               std::span<const std::string> whole) {
+  // Statements of a recurrence step together by their first index, which has to stay.
+  const auto steps = Steps(program);
+  const auto loops = [](const Step& step) { return step.first != step.last; };
+  if (!steps.ok() || std::ranges::any_of(*steps, loops)) return;
   while (Coalescer(program, layouts, whole).JoinAny()) {
   }
 }

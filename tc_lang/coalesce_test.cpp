@@ -42,6 +42,29 @@ TEST(Coalesce, PlacesOfAPointwiseConvolution) {
             "t(n_h_w, k) y(n_h_w, k)");
 }
 
+TEST(Coalesce, RecurrencesKeepTheirSteps) {
+  EXPECT_EQ(LeftOf("def f(float(6, 4) x, float(6, 4) z) -> (y) {"
+                   " p(t, k) = t > 0 ? h(t - 1, k) * 0.5 : 0.0 where t in 0:6, k in 0:4"
+                   " u(t, k) = z(t, k) * 2.0"
+                   " h(t, k) = p(t, k) + x(t, k) where t in 0:6, k in 0:4"
+                   " s +=! h(a, b) where a in 0:6, b in 0:4"
+                   " y(t, k) = u(t, k) + s }"),
+            "p(t, k) u(t, k) h(t, k) s() y(t, k)");
+}
+
+// Which of equal extremes comes first is decided by the order of the indices.
+TEST(Coalesce, ReductionsKeepTheirOrder) {
+  const auto left = [](const std::string& order) {
+    return LeftOf(
+        "def f(float(2, 3, 4) x, float(2, 3, 4) z) -> (v, p) {"
+        " a(i, j, k) = x(i, j, k) * 1.0;"
+        " (v(i), p(i)) max=! (a(i, j, k), z(i, j, k)) where i in 0:2, " +
+        order + " }");
+  };
+  EXPECT_EQ(left("j in 0:3, k in 0:4"), "a(i, j_k) v(i)");
+  EXPECT_EQ(left("k in 0:4, j in 0:3"), "a(i, j, k) v(i)");
+}
+
 TEST(Coalesce, LayoutsDecide) {
   // One operand has its channels in the middle: batches do not follow one another in both.
   EXPECT_EQ(LeftOf(kConv, {{"x", *ParseLayout("acdb")}}), "t(n, k, h_w) y(n, k, h_w)");

@@ -220,6 +220,15 @@ std::vector<ExprId> Reads(const Program& program, ExprId expr) {
   return out;
 }
 
+std::vector<ExprId> Reads(const Program& program, const Statement& s) {
+  std::vector<ExprId> reads = Reads(program, s.value);
+  if (s.companion_value.valid()) {
+    const std::vector<ExprId> more = Reads(program, s.companion_value);
+    reads.insert(reads.end(), more.begin(), more.end());
+  }
+  return reads;
+}
+
 std::optional<GuardedValue> AsGuarded(const Program& program, ExprId value) {
   const Expr& e = program[value];
   if (e.kind != ExprKind::kOp || e.op != ScalarOp::kSelect) return std::nullopt;

@@ -128,6 +128,8 @@ std::vector<TensorId> Outputs(const Program& program);
 std::optional<Affine> AsAffine(const Program& program, ExprId expr);
 // Every read below `expr`, in order of occurrence.
 std::vector<ExprId> Reads(const Program& program, ExprId expr);
+// Every read of a statement: of its value, then of its companion's.
+std::vector<ExprId> Reads(const Program& program, const Statement& statement);
 // The condition under which `value` is not `otherwise`: a conjunction of affine constraints e >= 0
 // over the statement's indices, when value is `cond ? x : literal` with such a condition. Padding
 // shows so.

@@ -22,15 +22,6 @@ Interval ValuesOf(const Statement& s, const Affine& e) {
   });
 }
 
-std::vector<ExprId> AllReads(const Program& program, const Statement& s) {
-  std::vector<ExprId> reads = Reads(program, s.value);
-  if (s.companion_value.valid()) {
-    const std::vector<ExprId> more = Reads(program, s.companion_value);
-    reads.insert(reads.end(), more.begin(), more.end());
-  }
-  return reads;
-}
-
 bool Writes(const Statement& s, TensorId tensor) {
   return s.target == tensor || s.companion == tensor;
 }
@@ -171,7 +162,7 @@ class StepFinder {
       }
     }
     for (size_t k = step.first; k <= step.last; ++k) {
-      for (ExprId id : AllReads(program_, program_.statements[k]))
+      for (ExprId id : Reads(program_, program_.statements[k]))
         WEFT_TRY(CheckLoopRead(step, k, program_[id]));
     }
     return {};
@@ -199,16 +190,25 @@ class StepFinder {
   std::vector<Step> loops_;
 };
 
+using Distances = std::vector<std::optional<int64_t>>;  // by position; none: not known
+
+bool AscendsIn(const Program& program, const Statement& s, const Distances& by, int32_t index) {
+  for (size_t d = 0; d < s.subscripts.size(); ++d) {
+    const std::optional<Affine> target = AsAffineWithParams(program, s, s.subscripts[d]);
+    if (target && target->AsVar() == index) return by[d] && *by[d] >= 1;
+  }
+  return false;
+}
+
 }  // namespace
 
 Result<std::vector<int32_t>> RecurrenceIndices(const Program& program, const Statement& s) {
   std::vector<int32_t> out;
-  std::vector<std::vector<std::optional<int64_t>>>
-      distances;  // by read and position; none: not known
-  for (ExprId id : AllReads(program, s)) {
+  std::vector<Distances> distances;  // by read
+  for (ExprId id : Reads(program, s)) {
     const Expr& read = program[id];
     if (!Writes(s, read.tensor)) continue;
-    std::vector<std::optional<int64_t>> distance(s.subscripts.size());
+    Distances distance(s.subscripts.size());
     bool same = true;
     for (size_t d = 0; d < s.subscripts.size(); ++d) {
       const std::optional<Affine> target = AsAffineWithParams(program, s, s.subscripts[d]);
@@ -222,6 +222,12 @@ Result<std::vector<int32_t>> RecurrenceIndices(const Program& program, const Sta
         out.push_back(*index);
     }
     if (!same) distances.push_back(std::move(distance));
+  }
+  // One index that all reads ascend in suffices, whatever they do in the others.
+  for (const int32_t index : out) {
+    if (std::ranges::all_of(distances,
+                            [&](const auto& by) { return AscendsIn(program, s, by, index); }))
+      return std::vector<int32_t>{index};
   }
   for (const auto& distance : distances) {
     bool ascends = false, backward = false;

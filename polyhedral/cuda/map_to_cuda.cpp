@@ -22,7 +22,7 @@ std::optional<Choice> Fused(const tc::Program& program, const std::vector<std::s
 }
 
 bool ReadsItself(const tc::Program& program, const tc::Statement& s) {
-  return std::ranges::any_of(tc::Reads(program, s.value), [&](tc::ExprId read) {
+  return std::ranges::any_of(tc::Reads(program, s), [&](tc::ExprId read) {
     return program[read].tensor == s.target || program[read].tensor == s.companion;
   });
 }

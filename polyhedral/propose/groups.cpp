@@ -105,12 +105,12 @@ class Grouper {
 
  private:
   bool Touches(const std::vector<int32_t>& group, int32_t s) const {
-    for (const tc::ExprId read : tc::Reads(program_, program_.statements[s].value)) {
+    for (const tc::ExprId read : tc::Reads(program_, program_.statements[s])) {
       for (const int32_t g : group) {
         const tc::Statement& other = program_.statements[g];
         if (program_[read].tensor == other.target || program_[read].tensor == other.companion)
           return true;
-        for (const tc::ExprId r : tc::Reads(program_, other.value)) {
+        for (const tc::ExprId r : tc::Reads(program_, other)) {
           if (program_[r].tensor == program_[read].tensor) return true;
         }
       }
@@ -151,7 +151,7 @@ class Grouper {
       for (const std::string& axis : view.axes[k])
         if (!view.IsShared(axis)) own *= std::max<int64_t>(1, view.Extent(axis));
       if (own > kShort) return false;
-      for (const tc::ExprId read : tc::Reads(program_, view.At(k).value)) {
+      for (const tc::ExprId read : tc::Reads(program_, view.At(k))) {
         if (!made.contains(program_[read].tensor)) continue;
         for (const tc::ExprId sub : program_[read].args) {
           const auto e = tc::AsAffine(program_, sub);

@@ -381,10 +381,13 @@ def recurrents(c):
             x = rand(steps, batch, inputs)
             weights = [rand(n, gates * units, k, seed='w', low=-1, high=1) for k in (inputs, units)]
             bias, state = rand(n, 2 * gates * units), [rand(n, batch, units, seed=s) for s in 'hc'][:1 + (op == 'LSTM')]
-            common = dict(outputs=2 + (op == 'LSTM'), by_runtime=True, hidden_size=units, direction=direction)
+            outputs = 2 + (op == 'LSTM')
+            common = dict(outputs=outputs, by_runtime=True, hidden_size=units, direction=direction)
             name = f'{op.lower()}_{direction}'
             c.add(name, op, [x, *weights, bias, None, *state], **common)
             c.add(f'{name}_bare', op, [x, *weights], **common)
+            for fewer in range(1, outputs):  # states that nobody asks for are still states
+                c.add(f'{name}_{fewer}_of_{outputs}', op, [x, *weights, bias], **(common | {'outputs': fewer}))
             c.add(f'{name}_lengths', op, [x, *weights, bias, np.array([5, 3], np.int32), *state], **common)
             c.add(f'{name}_clipped', op, [x, *weights, bias, None, *state], clip=0.5, **common)
         if op == 'GRU':
