@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 
 #include "polyhedral/axes.h"
 #include "polyhedral/tree.h"
@@ -265,6 +266,12 @@ Verdict<ScheduleTree> BuildSchedule(const ScheduleRequest& request, const Choice
     } else {
       below = std::move(*node);
     }
+  }
+  for (const std::string& tensor : choice.streams | std::views::reverse) {
+    const auto output = [&](tc::TensorId t) { return program[t].name == tensor; };
+    if (std::ranges::none_of(tc::Outputs(program), output))
+      return Unfit(fmt::format("{} is streamed and is no output of the group", tensor));
+    below = Mark("stream " + tensor, std::move(below));
   }
   for (size_t p = choice.prefetches.size(); p-- > 0;) {
     const std::string& tensor = choice.prefetches[p];

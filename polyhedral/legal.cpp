@@ -36,6 +36,8 @@ class Walk {
         d_(d),
         from_(static_cast<Var>(program.statements[d.from].indices.size())),
         to_(static_cast<Var>(program.statements[d.to].indices.size())),
+        joined_(d.kind == Dependence::Kind::kFirst &&
+                FirstIsLeast(program, program.statements[d.from])),
         pairs_(Pairs(session)) {}
 
   Answer Run(const TreeNode& root) { return Down(root, pairs_, Marks{}); }
@@ -75,7 +77,22 @@ class Walk {
       if (d_.source[a] && d_.sink[a])
         set = set.WhereZero(Source(*d_.source[a]) - Sink(*d_.sink[a]));
     }
+    if (d_.level) set = Later(std::move(set), *d_.level);
     if (d_.distance) set = set.Where(Affine::OfVar(from_) - Affine::OfVar(0) - *d_.distance);
+    return set;
+  }
+
+  // Of one reduction, the pairs that the program's order tells apart at an index.
+  Set Later(Set set, int32_t level) const {
+    const auto& indices = program_.statements[d_.from].indices;
+    for (Var i = 0; i <= level; ++i) {
+      const Affine apart = Affine::OfVar(from_ + i) - Affine::OfVar(i);
+      if (i == level) {
+        set = set.Where(apart - 1);
+      } else if (indices[static_cast<size_t>(i)].reduction) {
+        set = set.WhereZero(apart);
+      }
+    }
     return set;
   }
 
@@ -142,7 +159,7 @@ class Walk {
         if (back != Answer::kLegal) return back;
       }
       const bool parallel = static_cast<int32_t>(m) < marks.parallel;
-      const bool lanes = marks.vector && m + 1 == node.members.size() && !same_cell;
+      const bool lanes = marks.vector && m + 1 == node.members.size() && !same_cell && !joined_;
       // Equal untiled members are the common case: then the tiles are equal too.
       const std::optional<bool> equal = pairs.WhereNot(untiled).IsEmpty();
       if (!equal) return Answer::kUnknown;
@@ -171,6 +188,7 @@ class Walk {
   const tc::Program& program_;
   const Dependence& d_;
   Var from_, to_;
+  bool joined_;  // lanes that reduce are put in order when they are joined
   Set pairs_;
   std::string where_;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "polyhedral/tree.h"
 
@@ -64,13 +65,8 @@ class Analyzer {
     const tc::Statement& statement = program_.statements[s];
     Add(s, true, statement.target, statement.subscripts);
     if (statement.companion.valid()) Add(s, true, statement.companion, statement.subscripts);
-    std::vector<tc::ExprId> values{statement.value};
-    if (statement.companion.valid()) values.push_back(statement.companion_value);
-    for (const tc::ExprId value : values) {
-      for (const tc::ExprId read : tc::Reads(program_, value)) {
-        Add(s, false, program_[read].tensor, program_[read].args);
-      }
-    }
+    for (const tc::ExprId read : tc::Reads(program_, statement))
+      Add(s, false, program_[read].tensor, program_[read].args);
   }
 
   void Push(const Access& x, const Access& y, Dependence::Kind kind,
@@ -84,12 +80,22 @@ class Analyzer {
                             .distance = distance});
   }
 
+  void PushSameCell(const Access& x, const Access& y) {
+    const tc::Statement& s = program_.statements[x.statement];
+    if (!s.companion.valid()) return Push(x, y, Dependence::Kind::kSameCell, std::nullopt);
+    for (size_t i = 0; i < s.indices.size(); ++i) {
+      if (!s.indices[i].reduction) continue;
+      Push(x, y, Dependence::Kind::kFirst, std::nullopt);
+      dependences_.back().level = static_cast<int32_t>(i);
+    }
+  }
+
   // x before y, if the program's own order says so for some of their instances.
   void Relate(const Access& x, const Access& y) {
     using Kind = Dependence::Kind;
     const Kind kind = !y.write ? Kind::kFlow : x.write ? Kind::kOutput : Kind::kAnti;
     if (x.statement == y.statement) {
-      if (x.write && y.write) Push(x, y, Kind::kSameCell, std::nullopt);
+      if (x.write && y.write) PushSameCell(x, y);
       // A recurrence reads what smaller values of its indices wrote, never the other way round.
       if (x.write && !y.write) Push(x, y, Kind::kFlow, std::nullopt);
       return;
@@ -112,9 +118,25 @@ class Analyzer {
 
 Scop Analyze(const tc::Program& program) { return Analyzer(program).Run(); }
 
+bool FirstIsLeast(const tc::Program& program, const tc::Statement& s) {
+  const auto reduces = [](const tc::Index& index) { return index.reduction; };
+  if (!s.companion.valid() || std::ranges::count_if(s.indices, reduces) != 1) return false;
+  const auto reduced = std::ranges::find_if(s.indices, reduces) - s.indices.begin();
+  const auto e = tc::AsAffineWithParams(program, s, s.companion_value);
+  const auto v = static_cast<Var>(reduced);
+  const int64_t a = e ? e->CoefficientOf(v) : 0;
+  if (a <= 0 || *e - Affine::OfVar(v, a) != Affine(e->constant())) return false;
+  const tc::Index& index = s.indices[static_cast<size_t>(reduced)];
+  if (!index.lo.IsConstant() || !index.hi.IsConstant()) return false;
+  using Small = std::numeric_limits<int32_t>;
+  const Interval values =
+      e->Bounds([&](Var) { return Interval{index.lo.constant(), index.hi.constant() - 1}; });
+  return values.lo > Small::min() && values.hi < Small::max();
+}
+
 std::string Print(const tc::Program& program, const Dependence& d) {
   const std::vector<std::string> names = StatementNames(program);
-  constexpr std::string_view kKinds[] = {"flow", "anti", "output", "same cell"};
+  constexpr std::string_view kKinds[] = {"flow", "anti", "output", "same cell", "first"};
   return fmt::format("{} -> {} on {} ({})", names[d.from], names[d.to], program[d.tensor].name,
                      kKinds[static_cast<size_t>(d.kind)]);
 }

@@ -25,6 +25,7 @@ std::string Canonical(polyhedral::Choice choice, const tc::Program& program) {
     std::ranges::for_each(cluster.statements, rename);
   for (polyhedral::Pack& pack : choice.packs) rename(pack.tensor);
   for (std::string& tensor : choice.prefetches) rename(tensor);
+  for (std::string& tensor : choice.streams) rename(tensor);
   return polyhedral::Print(choice);
 }
 

@@ -79,6 +79,10 @@ class Parser {
       WEFT_TRY(choice.prefetches, NameList());
       return {};
     }
+    if (word == "stream") {
+      WEFT_TRY(choice.streams, NameList());
+      return {};
+    }
     if (word == "cluster") {
       choice.clusters.emplace_back();
       WEFT_TRY(choice.clusters.back().statements, NameList());
@@ -104,7 +108,7 @@ class Parser {
       return lexer_.ErrorAt(
           at,
           fmt::format("found {}, expected cluster, order, tile, parallel, inner, unroll, vector, "
-                      "pack or prefetch",
+                      "pack, prefetch or stream",
                       word));
     }
     return {};
@@ -167,6 +171,7 @@ std::string Print(const Choice& choice) {
     text += fmt::format("{}{} {}", i == 0 ? "" : ", ", PrintName(pack.tensor), Print(pack.layout));
   }
   if (!choice.prefetches.empty()) text += " | prefetch" + Names(choice.prefetches);
+  if (!choice.streams.empty()) text += " | stream" + Names(choice.streams);
   return text + "\n";
 }
 

@@ -22,6 +22,7 @@
 //             inner tile loops may stand several times: its loops in turn, the last all that remain
 //   unroll    inner axes expanded; vector: the inner axis along lanes, and how many lanes
 //   prefetch  packed constants whose next panel is fetched while this one is used
+//   stream    outputs that are stored past the caches
 //   pack      a constant or scratch copy of an operand in another layout; constants are packed
 //   once,
 //             when the plan is built
@@ -66,7 +67,7 @@ struct Choice {
   std::string group;
   std::vector<Cluster> clusters;
   std::vector<Pack> packs;
-  std::vector<std::string> prefetches;  // tensors
+  std::vector<std::string> prefetches, streams;  // tensors
   bool operator==(const Choice&) const = default;
 };
 

@@ -82,6 +82,10 @@ using StmtId = Id<struct LoopStmtTag>;
 enum class Space : uint8_t { kGlobal, kCache, kShared, kRegister };
 enum class Access : uint8_t { kIn, kOut, kInOut, kLocal };  // kLocal: not an operand
 
+// What whoever calls a kernel aligns its operands to, in bytes: the most that a buffer may promise.
+inline constexpr int64_t kOperandAlign = 64;
+inline constexpr int64_t kMostLanes = 64;  // of one vector loop
+
 // Elements lie at OffsetOf(layout, shape, index). Operands come first, in the order of the call.
 // Only the outermost logical extent, if it is also physically outermost, may be a param.
 struct Buffer {

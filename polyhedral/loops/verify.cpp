@@ -13,8 +13,6 @@
 namespace weft::loops {
 namespace {
 
-constexpr int64_t kMostLanes = 64;
-
 bool IsGrid(LoopKind kind) { return kind >= LoopKind::kBlockX; }
 
 // The operand and result types of an operation.
@@ -98,6 +96,8 @@ class Verifier {
       return bad("rank of fold and shape differ");
     if (b.align_bytes < 0 || (b.align_bytes & (b.align_bytes - 1)) != 0)
       return bad("alignment is no power of two");
+    if (b.align_bytes > kOperandAlign)
+      return bad(fmt::format("alignment of {}, at most {} is kept", b.align_bytes, kOperandAlign));
     for (size_t axis = 0; axis < b.shape.size(); ++axis) {
       if (b.shape[axis].IsConstant()) {
         if (b.shape[axis].constant() < 0) return bad("negative extent");

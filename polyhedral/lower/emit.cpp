@@ -25,7 +25,6 @@ using loops::StmtKind;
 constexpr int64_t kMostPeeled = 8;    // values of a mixed range that get code of their own
 constexpr int64_t kMostLeaves = 600;  // then no more splits
 constexpr int64_t kMostUnrolled = 512;
-constexpr int64_t kMostLanes = 64;
 
 // a * v + rest >= 0, with v's coefficient outside of floors; a = 0 when v does not occur so.
 struct Linear {
@@ -263,7 +262,8 @@ class Emitter {
 
   // Lanes need one unit, a constant number of them, and nothing that only some lanes would do.
   bool CanBeVector(Var v, const std::vector<Active>& actives, Interval hull) {
-    if (actives.size() != 1 || hull.hi == kOpen || hull.hi - hull.lo >= kMostLanes) return false;
+    if (actives.size() != 1 || hull.hi == kOpen || hull.hi - hull.lo >= loops::kMostLanes)
+      return false;
     for (const Constraint& c : actives[0].open) {
       if (c.limit != Limit::kDomain || !c.e.Uses(v)) continue;
       if (LinearIn(c.e, v).a == 0 || !SurelyIn(c.e, v, hull)) return false;
@@ -453,7 +453,7 @@ bool Depend(const Plan& plan, const Step& before, const Step& after) {
     std::set<tc::TensorId> set = written(step);
     for (const int32_t u : step.units) {
       const tc::Statement& s = program.statements[plan.units[u].statement];
-      for (const tc::ExprId r : tc::Reads(program, s.value)) set.insert(program[r].tensor);
+      for (const tc::ExprId r : tc::Reads(program, s)) set.insert(program[r].tensor);
     }
     return set;
   };

@@ -97,11 +97,17 @@ class Values {
   std::vector<Affine> Subscripts(tc::ExprId read, const std::vector<tc::ExprId>& subscripts);
   std::vector<Affine> AccumulatorIndex(const Unit& unit, bool with_lane) const;
   std::vector<Affine> TileIndex(const Unit& unit) const;
+  loops::StmtId StoreResult(const View& view, std::vector<Affine> index, loops::ExprId value);
   loops::StmtId Store(loops::BufferId buffer, std::vector<Affine> index, loops::ExprId value);
   Stmts Init();
   Stmts Move();
   Stmts Update();
   Stmts Finish();
+  loops::ExprId Nothing();
+  loops::ExprId Bool(ScalarOp op, std::vector<loops::ExprId> args);
+  loops::ExprId Beats(loops::ExprId value, loops::ExprId old);
+  Stmts JoinTuples(const AccumulatorBuffer& acc, const std::vector<Affine>& a,
+                   const std::vector<Affine>& b);
   Stmts CompanionUpdate(loops::ExprId value, const Guards& guards);
   void HalveLanes(const AccumulatorBuffer& acc, std::vector<Affine> index, Stmts& out);
   loops::ExprId Combine(tc::Assign assign, Dtype dtype, loops::ExprId a, loops::ExprId b);

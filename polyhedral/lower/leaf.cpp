@@ -1,5 +1,6 @@
 // The stores at the leaves: whole statements, and the init, update and finish of reductions.
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 #include "polyhedral/lower/emit.h"
@@ -12,6 +13,13 @@ loops::StmtId Values::Store(loops::BufferId buffer, std::vector<Affine> index, E
   loops::Stmt store{.kind = loops::StmtKind::kStore, .buffer = buffer, .index = std::move(index)};
   store.value = Cast(value, nest_[buffer].dtype);
   return loops::AddStmt(nest_, std::move(store));
+}
+
+// A value that stays, as opposed to one that is still summed up.
+loops::StmtId Values::StoreResult(const View& view, std::vector<Affine> index, ExprId value) {
+  const loops::StmtId store = Store(view.buffer, std::move(index), value);
+  nest_.stmts[store.index].stream = view.stream;
+  return store;
 }
 
 std::vector<Affine> Values::TargetIndex(const View& view) {
@@ -30,7 +38,7 @@ Stmts Values::Leaf(const Active& active) {
     case Part::kWhole: {
       const View& view = storage_.views[Statement().target.index];
       const ExprId value = Value(active.unit->value, {});
-      return {Store(view.buffer, TargetIndex(view), value)};
+      return {StoreResult(view, TargetIndex(view), value)};
     }
     case Part::kInit:
       return Init();
@@ -97,9 +105,11 @@ Stmts Values::Init() {
   }
   Stmts stores{Store(acc.buffer, index, start)};
   if (s.companion.valid()) {
-    const Dtype dtype = program_[s.companion].dtype;
-    stores.push_back(Store(acc.companion, index, loops::AddLiteral(nest_, dtype, 0)));
-    stores.push_back(Store(acc.found, index, loops::AddLiteral(nest_, Dtype::kBool, 0)));
+    const Dtype dtype = nest_[acc.companion].dtype;
+    stores.push_back(Store(acc.companion, index,
+                           acc.found.valid() ? loops::AddLiteral(nest_, dtype, 0) : Nothing()));
+    if (acc.found.valid())
+      stores.push_back(Store(acc.found, index, loops::AddLiteral(nest_, Dtype::kBool, 0)));
   }
   return stores;
 }
@@ -145,36 +155,65 @@ Stmts Values::Update() {
   return {Store(buffer, index, sum)};
 }
 
-// The first extreme value wins; a NaN wins over numbers and stays.
+// A companion that no instance has.
+ExprId Values::Nothing() {
+  return loops::AddLiteral(nest_, Dtype::kI32, std::numeric_limits<int32_t>::max());
+}
+
+ExprId Values::Bool(ScalarOp op, std::vector<ExprId> args) {
+  return loops::AddOp(nest_, op, Dtype::kBool, std::move(args));
+}
+
+// Whether a value is more extreme than an old one. A NaN wins over numbers and stays.
+ExprId Values::Beats(ExprId value, ExprId old) {
+  const ScalarOp better = Statement().assign == tc::Assign::kMax ? ScalarOp::kGt : ScalarOp::kLt;
+  const ExprId wins = Bool(better, {value, old});
+  if (!IsFloat(nest_[value].dtype)) return wins;
+  const ExprId number = Bool(ScalarOp::kNot, {Bool(ScalarOp::kIsNan, {old})});
+  const ExprId fresh = Bool(ScalarOp::kAnd, {Bool(ScalarOp::kIsNan, {value}), number});
+  return Bool(ScalarOp::kOr, {wins, fresh});
+}
+
+// The first extreme value wins.
 Stmts Values::CompanionUpdate(ExprId value, const Guards& guards) {
   const tc::Statement& s = Statement();
   const AccumulatorBuffer& acc = storage_.accumulators.at(active_->unit->statement);
-  const std::vector<Affine> index = AccumulatorIndex(*active_->unit, false);
-  const Dtype dtype = s.accumulate, with = program_[s.companion].dtype;
-  const auto op = [&](ScalarOp o, Dtype t, std::vector<ExprId> args) {
-    return loops::AddOp(nest_, o, t, std::move(args));
-  };
+  const std::vector<Affine> index = AccumulatorIndex(*active_->unit, true);
+  const Dtype dtype = s.accumulate, with = nest_[acc.companion].dtype;
   value = Cast(value, dtype);
   const ExprId old = loops::AddLoad(nest_, acc.buffer, index);
-  const ExprId found = loops::AddLoad(nest_, acc.found, index);
-  const ScalarOp better = s.assign == tc::Assign::kMax ? ScalarOp::kGt : ScalarOp::kLt;
-  ExprId wins = op(better, Dtype::kBool, {value, old});
-  if (IsFloat(dtype)) {
-    const ExprId number =
-        op(ScalarOp::kNot, Dtype::kBool, {op(ScalarOp::kIsNan, Dtype::kBool, {old})});
-    const ExprId fresh =
-        op(ScalarOp::kAnd, Dtype::kBool, {op(ScalarOp::kIsNan, Dtype::kBool, {value}), number});
-    wins = op(ScalarOp::kOr, Dtype::kBool, {wins, fresh});
-  }
-  wins = op(ScalarOp::kOr, Dtype::kBool, {wins, op(ScalarOp::kNot, Dtype::kBool, {found})});
-  for (const Affine& g : guards) wins = op(ScalarOp::kAnd, Dtype::kBool, {Condition(g), wins});
-  const ExprId companion = Cast(Value(s.companion_value, guards), with);
   const ExprId kept = loops::AddLoad(nest_, acc.companion, index);
-  const ExprId next = op(ScalarOp::kSelect, with, {wins, companion, kept});
-  const ExprId best = op(ScalarOp::kSelect, dtype, {wins, value, old});
-  const ExprId any = op(ScalarOp::kOr, Dtype::kBool, {found, wins});
-  return {Store(acc.companion, index, next), Store(acc.buffer, index, best),
-          Store(acc.found, index, any)};
+  const ExprId found = acc.found.valid() ? loops::AddLoad(nest_, acc.found, index) : ExprId();
+  const ExprId none =
+      acc.found.valid() ? Bool(ScalarOp::kNot, {found}) : Bool(ScalarOp::kEq, {kept, Nothing()});
+  ExprId wins = Bool(ScalarOp::kOr, {Beats(value, old), none});
+  for (const Affine& g : guards) wins = Bool(ScalarOp::kAnd, {Condition(g), wins});
+  const ExprId companion = Cast(Value(s.companion_value, guards), with);
+  const loops::StmtId next = Store(
+      acc.companion, index, loops::AddOp(nest_, ScalarOp::kSelect, with, {wins, companion, kept}));
+  const auto best = [&](ExprId won) {
+    return Store(acc.buffer, index,
+                 loops::AddOp(nest_, ScalarOp::kSelect, dtype, {won, value, old}));
+  };
+  // Among lanes a companion is that of one instance, so it tells who won.
+  if (!found.valid()) return {next, best(Bool(ScalarOp::kEq, {kept, companion}))};
+  return {next, best(wins), Store(acc.found, index, Bool(ScalarOp::kOr, {found, wins}))};
+}
+
+// Of lanes a and b of a tuple, both parts of the one that came first among the most extreme.
+Stmts Values::JoinTuples(const AccumulatorBuffer& acc, const std::vector<Affine>& a,
+                         const std::vector<Affine>& b) {
+  const Dtype dtype = Statement().accumulate;
+  const ExprId va = loops::AddLoad(nest_, acc.buffer, a), vb = loops::AddLoad(nest_, acc.buffer, b);
+  const ExprId ca = loops::AddLoad(nest_, acc.companion, a),
+               cb = loops::AddLoad(nest_, acc.companion, b);
+  const ExprId tie = Bool(ScalarOp::kNot, {Bool(ScalarOp::kOr, {Beats(va, vb), Beats(vb, va)})});
+  const ExprId first = Bool(ScalarOp::kAnd, {tie, Bool(ScalarOp::kLt, {cb, ca})});
+  const ExprId wins = Bool(ScalarOp::kOr, {Beats(vb, va), first});
+  const ExprId next = loops::AddOp(nest_, ScalarOp::kSelect, Dtype::kI32, {wins, cb, ca});
+  const ExprId won = Bool(ScalarOp::kEq, {ca, cb});  // once `next` is stored
+  return {Store(acc.companion, a, next),
+          Store(acc.buffer, a, loops::AddOp(nest_, ScalarOp::kSelect, dtype, {won, vb, va}))};
 }
 
 // Lanes l and l + half, as often as it takes to leave one.
@@ -192,15 +231,19 @@ void Values::HalveLanes(const AccumulatorBuffer& acc, std::vector<Affine> index,
       low.back() = Affine::OfVar(loop.var);
     }
     high.back() = low.back() + half;
-    const ExprId a = loops::AddLoad(nest_, acc.buffer, low),
-                 b = loops::AddLoad(nest_, acc.buffer, high);
-    const loops::StmtId store = Store(acc.buffer, low, Combine(s.assign, s.accumulate, a, b));
-    if (count > 1) {
-      loop.body = {store};
-      out.push_back(loops::AddStmt(nest_, std::move(loop)));
+    Stmts stores;
+    if (s.companion.valid()) {
+      stores = JoinTuples(acc, low, high);
     } else {
-      out.push_back(store);
+      const ExprId a = loops::AddLoad(nest_, acc.buffer, low),
+                   b = loops::AddLoad(nest_, acc.buffer, high);
+      stores = {Store(acc.buffer, low, Combine(s.assign, s.accumulate, a, b))};
     }
+    if (count > 1) {
+      loop.body = std::move(stores);
+      stores = {loops::AddStmt(nest_, std::move(loop))};
+    }
+    out.insert(out.end(), stores.begin(), stores.end());
     lanes = half;
   }
 }
@@ -223,11 +266,11 @@ Stmts Values::Finish() {
     const ExprId before = Cast(LoadAt(view, target, {}), s.accumulate);
     value = Combine(s.assign, s.accumulate, before, value);
   }
-  out.push_back(Store(view.buffer, target, value));
+  out.push_back(StoreResult(view, target, value));
   if (s.companion.valid()) {
     const View& with = storage_.views[s.companion.index];
     out.push_back(
-        Store(with.buffer, TargetIndex(with), loops::AddLoad(nest_, acc.companion, index)));
+        StoreResult(with, TargetIndex(with), loops::AddLoad(nest_, acc.companion, index)));
   }
   return out;
 }

@@ -41,9 +41,10 @@ class Builder {
       std::istringstream words(node->mark);
       std::string what, tensor, layout;
       words >> what >> tensor >> layout;
-      if (what != "pack" && what != "prefetch") break;
+      if (what != "pack" && what != "prefetch" && what != "stream") break;
       if (what == "pack") plan_.packs.emplace_back(tensor, layout);
       if (what == "prefetch") plan_.prefetches.push_back(tensor);
+      if (what == "stream") plan_.streams.push_back(tensor);
       node = node->children.empty() ? nullptr : &node->children[0];
     }
     std::vector<int32_t> all(program_.statements.size());

@@ -91,7 +91,7 @@ struct Plan {
   std::vector<Step> clusters;                   // in order; barriers between those that depend
   std::map<int32_t, Accumulator> accumulators;  // by statement
   std::vector<std::pair<std::string, std::string>> packs;  // tensor, layout
-  std::vector<std::string> prefetches;                     // tensors
+  std::vector<std::string> prefetches, streams;            // tensors
 
   Dim& operator[](Var v) { return dims[v - params]; }
   const Dim& operator[](Var v) const { return dims[v - params]; }

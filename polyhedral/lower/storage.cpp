@@ -16,6 +16,7 @@ using loops::Space;
 struct Touch {
   int32_t unit = 0;
   int32_t cluster = 0;
+  bool write = false;
   std::vector<std::optional<Affine>> index;  // over dimensions
 };
 
@@ -47,8 +48,8 @@ class Placer {
   }
 
   void Add(int32_t u, int32_t cluster, tc::TensorId tensor,
-           const std::vector<tc::ExprId>& subscripts) {
-    Touch touch{.unit = u, .cluster = cluster};
+           const std::vector<tc::ExprId>& subscripts, bool write = false) {
+    Touch touch{.unit = u, .cluster = cluster, .write = write};
     for (const tc::ExprId s : subscripts) {
       touch.index.push_back(AffineOf(program_, s, plan_.units[u].index));
     }
@@ -73,8 +74,8 @@ class Placer {
     const bool around =
         unit.part == Part::kUpdate || unit.part == Part::kLoad || unit.part == Part::kSpill;
     if (!around && (unit.part != Part::kInit || !s.init)) {
-      Add(u, cluster, s.target, s.subscripts);
-      if (s.companion.valid()) Add(u, cluster, s.companion, s.subscripts);
+      Add(u, cluster, s.target, s.subscripts, true);
+      if (s.companion.valid()) Add(u, cluster, s.companion, s.subscripts, true);
     }
   }
 
@@ -99,12 +100,15 @@ class Placer {
                                      Decl(t).name, layout.rank(), Decl(t).extents.size()));
         }
         const bool in = role == tc::Role::kInput;
+        const bool stream = !in && std::ranges::count(plan_.streams, Decl(t).name) > 0;
         Whole(t, {.name = Decl(t).name,
                   .dtype = Decl(t).dtype,
                   .shape = Decl(t).extents,
                   .layout = layout,
                   .space = Space::kGlobal,
-                  .access = in ? Access::kIn : Access::kOut});
+                  .access = in ? Access::kIn : Access::kOut,
+                  .align_bytes = stream ? loops::kOperandAlign : 0});
+        storage_.views[t].stream = stream;
       }
     }
     return {};
@@ -200,8 +204,8 @@ class Placer {
     for (size_t axis = 0; axis < shape.size(); ++axis) {
       std::optional<Affine> outer;
       bool same = true, crosses = false;
-      Interval range{kOpen, kOpenLo};
-      bool fixed = true;
+      Interval range{kOpen, kOpenLo}, written = range;
+      bool fixed = true, moves = false;
       for (const Touch& touch : touches) {
         const auto parts =
             touch.index[axis] ? Split(*touch.index[axis], smaller.shared) : std::nullopt;
@@ -215,10 +219,15 @@ class Placer {
         std::vector<Var> used;
         parts->second.CollectVars(used);
         for (const Var v : used) crosses |= plan_.IsDim(v) && plan_[v].kind == LoopKind::kParallel;
+        moves |= !used.empty();
         const Interval r = RangeOf(parts->first);
-        range = {std::min(range.lo, r.lo), std::max(range.hi, r.hi)};
+        const auto grow = [&](Interval& i) { i = {std::min(i.lo, r.lo), std::max(i.hi, r.hi)}; };
+        grow(range);
+        if (touch.write) grow(written);
         fixed &= Constant(parts->first);
       }
+      // What an earlier iteration made is gone once this one has taken its place.
+      same &= !moves || written == range;
       if (!same && crosses && AnyParallel(touches)) return;  // stays shared and whole
       if (!same) {
         constant = false;
@@ -270,8 +279,9 @@ class Placer {
     };
     result.buffer = add("_acc", s.accumulate);
     if (s.companion.valid()) {
-      result.companion = add("_with", program_[s.companion].dtype);
-      result.found = add("_found", Dtype::kBool);
+      // Among lanes the greatest value says that nothing was found yet: a vector of bools is slow.
+      result.companion = add("_with", acc.lanes >= 0 ? Dtype::kI32 : program_[s.companion].dtype);
+      if (acc.lanes < 0) result.found = add("_found", Dtype::kBool);
     }
     storage_.accumulators[statement] = std::move(result);
   }

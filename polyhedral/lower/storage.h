@@ -22,11 +22,12 @@ struct View {
   std::vector<bool> contracted;  // per axis: without the part of shared dimensions
   std::vector<int64_t> offset;   // per contracted axis: subtracted
   std::vector<Var> shared;       // dimensions whose part is dropped, sorted
+  bool stream = false;           // its final values bypass the caches
 };
 
 struct AccumulatorBuffer {
   loops::BufferId buffer;            // [axes of Accumulator, lanes]
-  loops::BufferId companion, found;  // of tuple reductions
+  loops::BufferId companion, found;  // of tuple reductions; `found` not of those with lanes
   std::vector<int64_t> offset;       // per axis
   int64_t lanes = 1;
   bool is_target = false;  // the target's own view serves as accumulator

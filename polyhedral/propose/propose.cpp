@@ -30,7 +30,7 @@ void AddLanes(const ScheduleRequest& request, int32_t statement, Cluster& cluste
   const std::string& axis = view.axes[0][lane];
   const int64_t vector =
       request.target.VectorBytes() / SizeBytes((*request.program)[s.target].dtype);
-  const int64_t lanes = std::min(4 * vector, view.Extent(axis));
+  const int64_t lanes = std::min({4 * vector, loops::kMostLanes, view.Extent(axis)});
   if (lanes < 4) return;
   cluster.vector_axis = axis;
   cluster.vector_lanes = lanes;
@@ -60,6 +60,7 @@ Choice MakeChoice(const ScheduleRequest& request, int variant, bool fuse) {
     auto contraction = ContractionCluster(view, variant, choice);
     if (!contraction) contraction = DotCluster(view);
     choice.clusters.push_back(contraction ? *std::move(contraction) : RowCluster(view, variant));
+    AddStreams(view, choice.clusters.back(), choice);
   }
   return choice;
 }

@@ -57,6 +57,10 @@ std::optional<Cluster> ContractionCluster(const ClusterView& view, int variant, 
 std::optional<Cluster> DotCluster(const ClusterView& view);
 Cluster RowCluster(const ClusterView& view, int variant);
 
+// Outputs of the cluster that the last cache does not hold until someone reads them: written in
+// whole lines past it, they are not fetched from memory before they are stored to it.
+void AddStreams(const ClusterView& view, const Cluster& cluster, Choice& choice);
+
 // The shortest prefix of `order` with tasks enough for the team.
 int32_t ParallelPrefix(const ClusterView& view, const Cluster& cluster);
 

@@ -33,6 +33,28 @@ TEST(Propose, ALongWalkLeavesWorkForTheTeam) {
   EXPECT_NE(wide.find("tile j 128"), std::string::npos) << wide;
 }
 
+// What the last cache does not hold until it is read goes past it, in whole lines.
+TEST(Propose, LargeResultsBypassTheCaches) {
+  const auto text = [](int64_t columns) {
+    return "def f(float(1000, " + std::to_string(columns) +
+           ") x) -> (y, m) { m(i) max=! x(i, j)  y(i, j) = x(i, j) - m(i) }";
+  };
+  const Target small{.threads = 1, .l3_bytes = 4 << 20}, large{.threads = 1, .l3_bytes = 32 << 20};
+  const std::string far = First(text(1024), small);
+  EXPECT_NE(far.find("| stream y\n"), std::string::npos) << far;
+  EXPECT_EQ(First(text(1024), large).find("stream"), std::string::npos);
+  EXPECT_EQ(First(text(1023), small).find("stream"), std::string::npos);  // rows share lines
+}
+
+// What is read again in the group stays near.
+TEST(Propose, ResultsThatAreReadAreCached) {
+  const std::string read = First(
+      "def f(float(1000, 1024) x) -> (e, y) { e(i, j) = exp(x(i, j))  s(i) +=! e(i, j)"
+      "  y(i, j) = e(i, j) / s(i) }",
+      {.threads = 1, .l3_bytes = 4 << 20});
+  EXPECT_NE(read.find("| stream y\n"), std::string::npos) << read;
+}
+
 TEST(Propose, SeveralPassesKeepTheirWalkNear) {
   const std::string softmax = First(
       "def f(float(8, 1000, 1024) x) -> (y) {"
@@ -52,6 +74,15 @@ TEST(Propose, RecurrencesRunSideBySide) {
   EXPECT_NE(scan.find("order j | tile j 32 | parallel j | inner t | vector j 32"),
             std::string::npos)
       << scan;
+}
+
+TEST(Propose, NarrowLanesAreNoMoreThanALoopTakes) {
+  const std::string scan = First(
+      "def f(uint8(64, 512) x) -> (y) {"
+      " y(t, j) = x(t, j) where t in 0:1"
+      " y(t, j) = uint8(y(t - 1, j) + x(t, j)) where t in 1:64 }",
+      {.threads = 1});
+  EXPECT_TRUE(ParseChoices(scan, "test").ok()) << scan;
 }
 
 TEST(Propose, LiteralTensorsDoNotChooseLanes) {

@@ -4,6 +4,7 @@
 #include "polyhedral/axes.h"
 #include "polyhedral/lower/plan.h"
 #include "polyhedral/propose/propose.h"
+#include "polyhedral/scop.h"
 #include "polyhedral/tree.h"
 
 namespace weft::polyhedral {
@@ -17,7 +18,7 @@ std::string LaneAxis(const ClusterView& view) {
     // along it.
     const int32_t out = ContiguousIndex(*view.request, s, s.target, s.subscripts);
     int32_t in = -1;
-    for (const tc::ExprId read : tc::Reads(view.program(), s.value)) {
+    for (const tc::ExprId read : tc::Reads(view.program(), s)) {
       const tc::Expr& e = view.program()[read];
       if (in < 0 && view.program()[e.tensor].role != tc::Role::kLiteral)
         in = ContiguousIndex(*view.request, s, e.tensor, e.args);
@@ -137,8 +138,6 @@ Cluster RowCluster(const ClusterView& view, int variant) {
   Cluster cluster;
   for (const int32_t s : view.statements) cluster.statements.push_back(names[s]);
   const std::string lane = LaneAxis(view);
-  const bool tuple = std::ranges::any_of(
-      view.statements, [&](int32_t s) { return program.statements[s].companion.valid(); });
   const auto switches = Switches(view);
   for (const std::string& axis : view.shared) {
     const auto found = switches.find(axis);
@@ -153,7 +152,7 @@ Cluster RowCluster(const ClusterView& view, int variant) {
   if (!lane.empty()) {
     const int64_t vector = view.request->target.VectorBytes() / ElementBytes(view);
     const bool wide = variant % 2 == 0 && cluster.unroll.empty();
-    const int64_t most = std::min<int64_t>(64, vector * (wide ? 4 : 1));
+    const int64_t most = std::min(loops::kMostLanes, vector * (wide ? 4 : 1));
     const int64_t lanes = std::min(most, view.Extent(lane));
     if (view.IsShared(lane)) {
       const std::vector<std::string> walk = LongWalk(view, lane);
@@ -165,8 +164,11 @@ Cluster RowCluster(const ClusterView& view, int variant) {
         cluster.inner.push_back(lane);
       }
     }
-    const bool reduced_tuple = tuple && !view.IsShared(lane);
-    if (!reduced_tuple) {
+    const bool ordered = std::ranges::any_of(view.statements, [&](int32_t s) {
+      const tc::Statement& statement = program.statements[s];
+      return statement.companion.valid() && !FirstIsLeast(program, statement);
+    });
+    if (view.IsShared(lane) || !ordered) {
       cluster.vector_axis = lane;
       cluster.vector_lanes = lanes;
     }

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 
+#include "polyhedral/loops/loop_nest.h"
+
 namespace weft::polyhedral {
 namespace {
 
-constexpr double kStep = 0.5;       // cycles that a step of the loop costs beside its work
-constexpr int64_t kMostLanes = 64;  // of one vector loop
+constexpr double kStep = 0.5;  // cycles that a step of the loop costs beside its work
 
 double Cycles(const OperandMoves& moves, int64_t rows, int64_t vectors) {
   const auto loads = [&](bool lanes, bool by_rows) {
@@ -42,7 +43,7 @@ std::vector<TileShape> RankTiles(const Target& target, const OperandMoves& moves
     const int64_t most = std::min<int64_t>(registers == 32 ? 26 : 12, registers - nv - 2) / nv;
     for (int64_t rows = 1; rows <= std::min(most, m); ++rows) {
       TileShape tile{rows, std::min(n, nv * vector)};
-      if (tile.lanes > kMostLanes) continue;
+      if (tile.lanes > loops::kMostLanes) continue;
       tile.cycles = Total(moves, tile, m, n, vector);
       tiles.push_back(tile);
     }

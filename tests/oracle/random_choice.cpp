@@ -63,10 +63,7 @@ class Maker {
     }
     if (Chance(70)) {
       cluster.vector_axis = all[Below(static_cast<int64_t>(all.size()))];
-      const bool reduced_tuple = std::ranges::any_of(
-          group, [&](int32_t s) { return program_.statements[s].companion.valid(); });
-      if (reduced_tuple) cluster.vector_axis.clear();
-      cluster.vector_lanes = cluster.vector_axis.empty() ? 0 : 1 + Below(8);
+      cluster.vector_lanes = 1 + Below(8);
     }
     cluster.parallel = static_cast<int32_t>(Below(static_cast<int64_t>(cluster.order.size()) + 1));
     return cluster;

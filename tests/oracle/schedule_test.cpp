@@ -1,4 +1,5 @@
 // Schedules against meaning: whatever the choice, a nest computes what the comprehension says.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "polyhedral/tree.h"
@@ -158,6 +159,8 @@ TEST(Legality, RefusesWhatDoesNotFit) {
   starts("chain: cluster c m d | order x", "choice_does_not_fit the cluster has no axis x");
   starts("chain: cluster c m d e", "choice_does_not_fit no statement is called e");
   starts("chain: cluster c | cluster m | cluster d | pack b ba", "choice_does_not_fit b is packed");
+  starts("chain: cluster c | cluster m | cluster d | stream b",
+         "choice_does_not_fit b is streamed");
   starts("chain: cluster c | cluster m | cluster d | prefetch b",
          "choice_does_not_fit b is prefetched");
   starts("chain: cluster c c m d", "choice_does_not_fit statement c stands twice");
@@ -191,6 +194,45 @@ TEST(Tree, EditsAreObeyed) {
   EXPECT_EQ(garbage.refusal().reason, Reason::kIslError);
 }
 
+// The first of several extremes wins, whatever runs along lanes; a NaN wins over all.
+TEST(Tuples, TheFirstWins) {
+  for (const std::string_view value :
+       {"floor(x(i, j) * 2.0)", "x(i, j) < -0.9 ? nan() : floor(x(i, j) * 2.0)", "-infinity()",
+        "x(i, j) < 0.0 ? 0.0 : -0.0", "nan()", "float(i + j / 40)"}) {
+    for (const int64_t length : {1, 4, 31, 32, 33, 83, 200}) {
+      const auto program = Compile(fmt::format(R"(def am(float(5, {0}) x) -> (v, k, w, l) {{
+        t(i, j) = {1} where i in 0:5, j in 0:{0};
+        (v(i), k(i)) max=! (t(i, j), 3 * j + 1) where i in 0:5, j in 0:{0};
+        (w(i), l(i)) min=! (t(i, j), int64(j)) where i in 0:5, j in 0:{0}
+      }})",
+                                               length, value));
+      ASSERT_TRUE(program.ok()) << program.status().ToString();
+      const ScheduleRequest request{.program = &*program, .target = V4()};
+      const auto choices = Propose(request, 2);
+      for (const Choice& choice : *choices) {
+        const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choice);
+        EXPECT_TRUE(status.ok()) << value << Print(choice) << status.ToString();
+        const bool lanes = Print(choice).find("vector j") != std::string::npos;
+        EXPECT_EQ(lanes, length >= 4) << Print(choice);
+      }
+    }
+  }
+}
+
+TEST(Tuples, KeepTheirOrder) {
+  const auto program = Compile(R"(def am(float(6, 8, 9) x) -> (v, k) {
+    (v(i), k(i)) max=! (x(i, a, b), 9 * a + b)
+  })");
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  EXPECT_EQ(WhyIllegal(*program, "am: cluster v | order i | inner a b"), "legal");
+  EXPECT_EQ(WhyIllegal(*program, "am: cluster v | order i | tile b 4 | inner a b"), "legal");
+  EXPECT_NE(WhyIllegal(*program, "am: cluster v | order i | inner b a").find("(first)"),
+            std::string::npos);
+  // Lanes of the last index would have to be joined after each step of the one before.
+  EXPECT_NE(WhyIllegal(*program, "am: cluster v | order i | vector b 8").find("(first)"),
+            std::string::npos);
+}
+
 TEST(Recurrence, KeepsItsOrder) {
   const auto program = Compile(R"(def rnn(float(5, 6) x, float(6, 6) u) -> (h) {
     s(t, i) +=! (t > 0 ? h(t-1, j) : 0.0) * u(i, j) where t in 0:5, i in 0:6
@@ -205,6 +247,60 @@ TEST(Recurrence, KeepsItsOrder) {
   }
   EXPECT_NE(WhyIllegal(*program, "rnn: cluster s | cluster h"), "legal");
   EXPECT_NE(WhyIllegal(*program, "rnn: cluster s h | order t | parallel t"), "legal");
+}
+
+// Every schedule of a program over x and z of [6, 4].
+void ExpectMeaning(const std::string& statements) {
+  const auto program = Compile("def f(float(6, 4) x, float(6, 4) z) -> (y) {" + statements + "}");
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const ScheduleRequest request{.program = &*program, .target = V4()};
+  const auto choices = Propose(request, 3);
+  ASSERT_TRUE(choices.yes());
+  std::vector<Choice> all = *choices;
+  all.push_back(IdentityChoice(request));
+  for (const Choice& choice : all) {
+    const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choice);
+    EXPECT_TRUE(status.ok()) << Print(choice) << status.ToString();
+  }
+}
+
+// A statement between those that feed each other, which shares nothing with them but the step.
+TEST(Recurrence, TakesOthersAlong) {
+  constexpr char kRange[] = " where t in 0:6, k in 0:4\n";
+  const std::string p = std::string("p(t, k) = t > 0 ? h(t - 1, k) * 0.5 : 0.0") + kRange,
+                    u = std::string("u(t, k) = z(t, k) * 2.0") + kRange,
+                    h = std::string("h(t, k) = p(t, k) + x(t, k)") + kRange,
+                    s = "s +=! h(a, b) where a in 0:6, b in 0:4\n";
+  ExpectMeaning(p + h + "y(t, k) = h(t, k) + z(t, k)" + kRange);
+  ExpectMeaning(p + u + h + "y(t, k) = h(t, k) + z(t, k)" + kRange);
+  ExpectMeaning(p + u + h + "y(t, k) = h(t, k) + u(t, k)" + kRange);
+  ExpectMeaning(p + u + h + s + "y(t, k) = u(t, k) + s" + kRange);
+}
+
+// A state that nobody outside asks for has to outlive its step all the same.
+TEST(Recurrence, KeepsStatesThatStayInside) {
+  constexpr char kRange[] = " where t in 0:6, k in 0:4\n";
+  ExpectMeaning(std::string("p(t, k) = t > 0 ? c(t - 1, k) : 0.25") + kRange +
+                "c(t, k) = p(t, k) * z(t, k) + x(t, k)" + kRange + "y(t, k) = tanh(c(t, k))" +
+                kRange);
+  ExpectMeaning(std::string("p(t, k) = t > 1 ? c(t - 2, k) : 0.25") + kRange +
+                "c(t, k) = p(t, k) * z(t, k) + x(t, k)" + kRange + "y(t, k) = tanh(c(t, k))" +
+                kRange);
+}
+
+TEST(Recurrence, AscendsInOneIndexWhateverElseItReads) {
+  ExpectMeaning(
+      "y(t, k) = x(t, k) where t in 0:1, k in 0:4\n"
+      "y(t, k) = x(t, k) + (k > 0 ? y(t - 1, k - 1) : 0.0) + (k < 3 ? y(t - 1, k + 1) : 0.0)"
+      " where t in 1:6, k in 0:4\n");
+}
+
+// The companion of a tuple reads too: what it reads is made before.
+TEST(Tuples, CompanionsComeAfterWhatTheyRead) {
+  ExpectMeaning(
+      "u(k) = z(1, k) where k in 0:4;"
+      "(v(t, k), y(t, k)) min=! (max(x(t, k), 0.0), max(u(k), z(t, k)))"
+      " where t in 0:6, k in 0:4, r in 0:4");
 }
 
 // The outermost extent is known only at run time; temporaries live within one row of it.

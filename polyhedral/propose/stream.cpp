@@ -1,0 +1,62 @@
+// Which results are stored past the caches.
+#include <algorithm>
+
+#include "polyhedral/propose/propose.h"
+
+namespace weft::polyhedral {
+namespace {
+
+constexpr int64_t kLineBytes = 64;  // of a cache
+
+int64_t Bytes(const tc::TensorDecl& tensor) {
+  int64_t bytes = SizeBytes(tensor.dtype);
+  for (const Affine& extent : tensor.extents) bytes *= extent.IsConstant() ? extent.constant() : 0;
+  return bytes;
+}
+
+bool IsRead(const tc::Program& program, tc::TensorId tensor) {
+  return std::ranges::any_of(program.statements, [&](const tc::Statement& s) {
+    const bool adds = s.target == tensor && s.assign != tc::Assign::kSet && !s.init;
+    return adds || std::ranges::any_of(tc::Reads(program, s), [&](tc::ExprId read) {
+             return program[read].tensor == tensor;
+           });
+  });
+}
+
+// Rows that begin where a line does, so that no line is written in two parts.
+bool BeginsLines(const ScheduleRequest& request, const tc::TensorDecl& tensor) {
+  if (tensor.extents.size() <= 1) return true;
+  const auto layout = request.layouts.find(tensor.name);
+  const Layout rows =
+      layout != request.layouts.end() ? layout->second : Layout::Plain(tensor.extents.size());
+  const Affine& extent = tensor.extents[static_cast<size_t>(rows.axes.back().axis)];
+  int64_t row = rows.axes.back().block;
+  if (row == 0) row = extent.IsConstant() ? extent.constant() : 0;
+  return row > 0 && (row + rows.row_pad_elems) * SizeBytes(tensor.dtype) % kLineBytes == 0;
+}
+
+}  // namespace
+
+void AddStreams(const ClusterView& view, const Cluster& cluster, Choice& choice) {
+  const tc::Program& program = view.program();
+  const Target& target = view.request->target;
+  if (target.kind != TargetKind::kCpu || cluster.vector_axis.empty()) return;
+  int64_t moved = 0;  // by the whole group
+  for (const tc::TensorDecl& tensor : program.tensors) {
+    const bool operand = tensor.role == tc::Role::kInput || tensor.role == tc::Role::kOutput;
+    if (operand) moved += Bytes(tensor);
+  }
+  if (moved < target.l3_bytes) return;
+  for (size_t k = 0; k < view.statements.size(); ++k) {
+    const tc::Statement& s = view.At(k);
+    const tc::TensorDecl& out = program[s.target];
+    if (out.role != tc::Role::kOutput || Bytes(out) < target.l3_bytes / 2) continue;
+    const int32_t lane = ContiguousIndex(*view.request, s, s.target, s.subscripts);
+    const bool lines = lane >= 0 && view.axes[k][lane] == cluster.vector_axis &&
+                       cluster.vector_lanes * SizeBytes(out.dtype) % kLineBytes == 0;
+    if (lines && BeginsLines(*view.request, out) && !IsRead(program, s.target))
+      choice.streams.push_back(out.name);
+  }
+}
+
+}  // namespace weft::polyhedral
