@@ -225,11 +225,12 @@ class Maker {
   }
 
   // A long reduction is cut into blocks, so that a block of the lanes' operand stays in the nearest
-  // cache while rows pass by; the accumulators of those rows wait in the cache meanwhile.
-  static constexpr int64_t kBlock = 512, kRowsPerBlock = 16;
+  // cache while rows pass by; the accumulators of those rows wait in the cache meanwhile. A panel
+  // that fits is best read whole.
+  static constexpr int64_t kBlock = 384, kRowsPerBlock = 16;
   bool Blocks() const {
     return c_.reduced.size() == 1 && row_ >= 0 && Extent(c_.reduced[0]) >= 2 * kBlock &&
-           Extent(row_) >= 4 * tile_.rows && PanelBytes() > view_.request->target.l2_bytes / 4;
+           Extent(row_) >= 4 * tile_.rows && PanelBytes() > view_.request->target.l1_bytes;
   }
 
   // The reduction index along which the broadcast operand is contiguous runs innermost.
