@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
-#include "base/file.h"
 #include "cli/interrupt.h"
 #include "cli/kernels.h"
 #include "cli/load.h"
+#include "cli/record.h"
 #include "cli/subject.h"
 #include "cli/verbs.h"
 #include "driver/build.h"
@@ -14,8 +14,8 @@ namespace weft::cli {
 namespace {
 
 struct BenchFlags {
-  std::string samples, trace;
-  double percentile = 95, rate = 0;
+  RecordFlags record;
+  double rate = 0;
   int32_t concurrency = 1;
   std::string mode = "latency";
 };
@@ -48,36 +48,6 @@ void PrintKernels(const Subject& subject, const std::vector<double>& step_us,
                efficiency ? fmt::format("{:.0f} %", 100 * *efficiency) : "",
                plan::StepKindName(step.kind), step.name);
   }
-}
-
-// One line a run, in the order of the runs.
-Status WriteSamples(const std::string& path, const std::vector<double>& samples_us) {
-  std::string text = "run,us\n";
-  for (size_t i = 0; i < samples_us.size(); ++i)
-    text += fmt::format("{},{:.3f}\n", i, samples_us[i]);
-  const HoldInterrupt whole;
-  return WriteFileAtomically(path, text);
-}
-
-// Trace events, as browsers and Perfetto show them: the median of each step, end to end.
-Status WriteTrace(const std::string& path, const Subject& subject,
-                  const std::vector<double>& step_us) {
-  Json events = Json::array();
-  double begin_us = 0;
-  for (size_t i = 0; i < step_us.size(); ++i) {
-    const plan::Step& step = subject.spec().steps[i];
-    events.push_back({{"name", step.name},
-                      {"cat", plan::StepKindName(step.kind)},
-                      {"ph", "X"},
-                      {"ts", begin_us},
-                      {"dur", step_us[i]},
-                      {"pid", 1},
-                      {"tid", 1},
-                      {"args", {{"nodes", step.nodes}}}});
-    begin_us += step_us[i];
-  }
-  const HoldInterrupt whole;
-  return WriteFileAtomically(path, ToText({{"traceEvents", events}, {"displayTimeUnit", "ns"}}));
 }
 
 struct Measured {
@@ -125,15 +95,19 @@ Status Run(const Flags& flags, const BenchFlags& bench) {
   executor::BoundRun& run = *bound;
   WEFT_TRY(Measured measured, Measure(flags, bench, session, subject, inputs, run));
   std::vector<double>& samples = measured.samples_us;
-  if (!bench.samples.empty()) WEFT_TRY(WriteSamples(bench.samples, samples));
+  const ArmSamples recorded{.name = subject.name, .us = samples};
+  if (!bench.record.samples.empty())
+    WEFT_TRY(WriteSamples(bench.record.samples, std::span(&recorded, 1)));
   const tuner::Summary s = tuner::Summarize(samples);
   const double throughput = measured.throughput_per_s.value_or(s.p50 > 0 ? 1e6 / s.p50 : 0);
-  const std::string wanted = fmt::format("p{}", bench.percentile);
-  const double wanted_us = tuner::Quantile(samples, bench.percentile / 100);
+  const double percentile = bench.record.percentile.value_or(95);
+  const std::string wanted = PercentileName(percentile);
+  const double wanted_us = tuner::Quantile(samples, percentile / 100);
   executor::BoundRun* const runs[] = {bound.get()};
   WEFT_TRY(const auto medians, StepMedians(runs));
   const std::vector<double>& steps = medians[0];
-  if (!bench.trace.empty()) WEFT_TRY(WriteTrace(bench.trace, subject, steps));
+  const ArmSteps traced{.name = subject.name, .spec = &subject.spec(), .us = steps};
+  if (!bench.record.trace.empty()) WEFT_TRY(WriteTrace(bench.record.trace, std::span(&traced, 1)));
   std::optional<tuner::Peaks> peaks;
   if (subject.executor->plan().target.kind == TargetKind::kCpu)
     peaks = tuner::MeasurePeaks(static_cast<int32_t>(subject.executor->threads()));
@@ -177,9 +151,7 @@ void AddBench(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   AddDataFlags(app, flags);
   AddMeasureFlags(app, flags);
   auto bench = std::make_shared<BenchFlags>();
-  app.add_option("--samples", bench->samples, "F.csv for the time of each run: run,us");
-  app.add_option("--percentile", bench->percentile, "of the latency, also reported: 99.9")
-      ->check(CLI::Range(0.0, 100.0));
+  AddRecordFlags(app, bench->record);
   app.add_option("--concurrency", bench->concurrency,
                  "runs at once, each by an executor of --threads threads; default 1")
       ->check(CLI::Range(1, 1024));
@@ -189,7 +161,6 @@ void AddBench(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   app.add_option("--rate", bench->rate,
                  "runs that arrive a second, busy or not; latency counts from the arrival")
       ->check(CLI::PositiveNumber);
-  app.add_option("--trace", bench->trace, "F.json for the steps as trace events");
   run = [&flags, bench] {
     MeasureByDefault(flags);
     return Run(flags, *bench);

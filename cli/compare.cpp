@@ -6,6 +6,7 @@
 
 #include "cli/kernels.h"
 #include "cli/peer.h"
+#include "cli/record.h"
 #include "cli/subject.h"
 #include "cli/verbs.h"
 #include "driver/accuracy.h"
@@ -19,6 +20,7 @@ namespace {
 struct CompareFlags {
   std::string against = "vendor";
   double min_speedup = 0;
+  RecordFlags record;
 };
 
 struct ArmState {
@@ -120,7 +122,7 @@ Status Measure(const Flags& flags, std::vector<ArmState>& arms) {
 }
 
 // Of the arms whose steps are ours to time; the first is weft's.
-Result<Json> KernelRows(std::vector<ArmState>& arms) {
+Result<std::vector<ArmSteps>> TimeSteps(std::vector<ArmState>& arms) {
   std::vector<ArmSteps> timed;
   std::vector<executor::BoundRun*> runs;
   for (ArmState& arm : arms) {
@@ -130,7 +132,7 @@ Result<Json> KernelRows(std::vector<ArmState>& arms) {
   }
   WEFT_TRY(auto medians, StepMedians(runs));
   for (size_t i = 0; i < timed.size(); ++i) timed[i].us = std::move(medians[i]);
-  return JoinedRows(timed);
+  return timed;
 }
 
 Status Run(const Flags& flags, const CompareFlags& compare) {
@@ -155,12 +157,16 @@ Status Run(const Flags& flags, const CompareFlags& compare) {
   WEFT_TRY(auto reference, expected.empty() ? Reference(flags, session, *arms[0].subject, inputs)
                                             : AllOf(std::move(expected)));
   WEFT_TRY(Measure(flags, arms));
-  WEFT_TRY(Json kernels, KernelRows(arms));
+  WEFT_TRY(const std::vector<ArmSteps> steps, TimeSteps(arms));
+  if (!compare.record.trace.empty()) WEFT_TRY(WriteTrace(compare.record.trace, steps));
+  std::vector<ArmSamples> recorded;
+  for (const ArmState& arm : arms) recorded.push_back({.name = arm.name, .us = arm.samples});
+  if (!compare.record.samples.empty()) WEFT_TRY(WriteSamples(compare.record.samples, recorded));
 
   Json json{
       {"schema", 1},
       {"arms", Json::array()},
-      {"kernels", std::move(kernels)},
+      {"kernels", JoinedRows(steps)},
       {"speedup", Json::object()},
       {"accuracy", Json::object()},
       {"env", EnvironmentJson(flags, static_cast<int32_t>(arms[0].subject->executor->threads()))}};
@@ -171,7 +177,15 @@ Status Run(const Flags& flags, const CompareFlags& compare) {
   for (ArmState& arm : arms) {
     std::vector<double> sorted = arm.samples;
     const tuner::Summary s = tuner::Summarize(sorted);
-    json["arms"].push_back({{"name", arm.name}, {"p50_us", s.p50}, {"ci95_us", {s.low, s.high}}});
+    Json row{{"name", arm.name}, {"p50_us", s.p50}, {"ci95_us", {s.low, s.high}}};
+    std::string tail;
+    if (compare.record.percentile) {
+      const std::string name = PercentileName(*compare.record.percentile);
+      const double us = tuner::Quantile(sorted, *compare.record.percentile / 100);
+      row[name + "_us"] = us;
+      tail = fmt::format(", {} {:.1f}", name, us);
+    }
+    json["arms"].push_back(std::move(row));
     std::vector<Tensor> outputs;
     if (arm.peer) {
       WEFT_TRY(outputs, arm.peer->Outputs(names));
@@ -191,8 +205,8 @@ Status Run(const Flags& flags, const CompareFlags& compare) {
                           r.low <= 1 && r.high >= 1 ? " (no difference)" : "");
     }
     if (!flags.json)
-      fmt::print("{:<10} p50 {:>10.1f} us [{:.1f}, {:.1f}]  error {:.2e} of the scale{}{}\n",
-                 arm.name, s.p50, s.low, s.high, a.max_rel,
+      fmt::print("{:<10} p50 {:>10.1f} us [{:.1f}, {:.1f}]{}  error {:.2e} of the scale{}{}\n",
+                 arm.name, s.p50, s.low, s.high, tail, a.max_rel,
                  a.within ? "" : " (outside the tolerance)", speed);
   }
   if (flags.json) PrintJson(json);
@@ -221,6 +235,7 @@ void AddCompare(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   AddDataFlags(app, flags);
   AddAccuracyFlags(app, flags);
   AddMeasureFlags(app, flags);
+  AddRecordFlags(app, compare->record);
   run = [&flags, compare] {
     MeasureByDefault(flags);
     return Run(flags, *compare);

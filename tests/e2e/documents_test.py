@@ -70,6 +70,18 @@ def test_trace(weft, digits_plan):
     assert all(b['ts'] == pytest.approx(a['ts'] + a['dur']) for a, b in zip(events, events[1:]))
 
 
+def test_compare_records(weft):
+    said = weft.json('compare', DIGITS, *ONE, '--against', 'unfused,own', '--runs', '5', '--samples', 's.csv', '--trace',
+                     't.json', '--percentile', '99')
+    assert all(arm['p50_us'] <= arm['p99_us'] for arm in said['arms'])
+    lines = (weft.folder / 's.csv').read_text().splitlines()
+    assert lines[0] == 'arm,run,us' and len(lines) == 1 + 3 * 5 and lines[6].startswith('"unfused",0,')
+    events = json.loads((weft.folder / 't.json').read_text())['traceEvents']
+    assert [e['args']['name'] for e in events if e['ph'] == 'M'] == ['weft', 'unfused', 'own']
+    assert {e['tid'] for e in events if e['ph'] == 'X'} == {1, 2, 3}
+    assert ', p99 ' in weft('compare', DIGITS, *ONE, '--against', 'unfused', '--runs', '3', '--percentile', '99')
+
+
 def test_compare(weft):
     said = weft.json('compare', DIGITS, *ONE, '--against', 'unfused', '--runs', '5')
     assert [arm['name'] for arm in said['arms']] == ['weft', 'unfused']
