@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 
 namespace weft::codegen {
@@ -38,8 +39,19 @@ std::vector<std::string> Folders() {
   return folders;
 }
 
+// NVRTC asks the loader for a second library by its bare name, which is only found in a folder that
+// the loader does not search if it is loaded already.
+void LoadBuiltins(const std::string& folder) {
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+    if (entry.path().filename().string().starts_with("libnvrtc-builtins.so"))
+      dlopen(entry.path().c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
+}
+
 void* OpenLibrary(std::string& tried) {
   for (const std::string& folder : Folders()) {
+    if (!folder.empty()) LoadBuiltins(folder);
     for (const std::string_view file : {"libnvrtc.so.13", "libnvrtc.so.12"}) {
       const std::string path = folder + std::string(file);
       if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
