@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/check.h"
+#include "polyhedral/scop.h"
 
 namespace weft::polyhedral::lower {
 namespace {
@@ -243,7 +244,14 @@ class Builder {
     Step sequence{.kind = Step::Kind::kSequence};
     WEFT_TRY(Step init, Edge(s, Part::kInit, path, rest));
     WEFT_TRY(Step update, MakeUnit(s, Part::kUpdate, update_path));
-    if (acc.lanes >= 0) LimitLanes(acc);
+    if (acc.lanes >= 0) {
+      // A lane axis of one iteration orders nothing, so legality lets it pass whatever the
+      // companion.
+      if (program_.statements[s].companion.valid() &&
+          !FirstIsLeast(program_, program_.statements[s]))
+        return Unsupported("a tuple reduction whose companion is no growing index along lanes");
+      LimitLanes(acc);
+    }
     update = Chain(tile, update_dims, std::move(update));
     if (acc.blocked) {
       Step around{.kind = Step::Kind::kSequence};

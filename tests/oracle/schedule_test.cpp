@@ -233,6 +233,22 @@ TEST(Tuples, KeepTheirOrder) {
             std::string::npos);
 }
 
+// Lanes of one iteration order nothing, so they are legal; what they carry is still an i32.
+TEST(Tuples, OnlyIndicesRunAlongLanes) {
+  for (const std::string_view with : {"3000000000 + a", "x(i, a)", "int64(x(i, a))", "9 * a + b"}) {
+    const auto program = Compile(fmt::format(R"(def am(float(6, 9) x) -> (v, k) {{
+      (v(i), k(i)) max=! (x(i, a) + b, {}) where a in 0:1, b in 0:1
+    }})",
+                                             with));
+    ASSERT_TRUE(program.ok()) << program.status().ToString();
+    const auto choices = ParseChoices("am: cluster v | order i | inner b | vector a 8", "test");
+    ASSERT_TRUE(choices.ok()) << choices.status().ToString();
+    const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choices->at(0));
+    EXPECT_NE(status.ToString().find("no growing index along lanes"), std::string::npos)
+        << with << ": " << status.ToString();
+  }
+}
+
 TEST(Recurrence, KeepsItsOrder) {
   const auto program = Compile(R"(def rnn(float(5, 6) x, float(6, 6) u) -> (h) {
     s(t, i) +=! (t > 0 ? h(t-1, j) : 0.0) * u(i, j) where t in 0:5, i in 0:6
