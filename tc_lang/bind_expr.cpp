@@ -90,7 +90,6 @@ ExprId ExprBinder::Add(Expr e, Location at) {
   ++nodes_;
   program_.exprs.push_back(std::move(e));
   at_.resize(program_.exprs.size());
-  if (at_.empty()) read_.clear();
   at_.back() = at;
   return ExprId(program_.exprs.size() - 1);
 }
