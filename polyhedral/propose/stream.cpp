@@ -41,12 +41,7 @@ void AddStreams(const ClusterView& view, const Cluster& cluster, Choice& choice)
   const tc::Program& program = view.program();
   const Target& target = view.request->target;
   if (target.kind != TargetKind::kCpu || cluster.vector_axis.empty()) return;
-  int64_t moved = 0;  // by the whole group
-  for (const tc::TensorDecl& tensor : program.tensors) {
-    const bool operand = tensor.role == tc::Role::kInput || tensor.role == tc::Role::kOutput;
-    if (operand) moved += Bytes(tensor);
-  }
-  if (moved < target.l3_bytes) return;
+  if (tc::OperandBytes(program) < target.l3_bytes) return;
   for (size_t k = 0; k < view.statements.size(); ++k) {
     const tc::Statement& s = view.At(k);
     const tc::TensorDecl& out = program[s.target];
