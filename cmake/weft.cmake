@@ -41,7 +41,7 @@ endif()
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Paths below the base directory are hashed as relative ones and the folder of the build is not, so that two clones
-  # share what they compile. The sanitizers' line numbers may then name files of the other clone.
+  # share what they compile. Line numbers of a build with -g may then name files of the other clone.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
 endif()
 
