@@ -46,17 +46,22 @@ double Kernel(const ResampleRule& rule, double x) {
 
 }  // namespace
 
-Resample MakeResample(const ResampleRule& rule, int64_t in, int64_t out, double scale, double lo,
-                      double hi) {
+std::optional<Resample> MakeResample(const ResampleRule& rule, int64_t in, int64_t out,
+                                     double scale, double lo, double hi) {
+  constexpr double kMostElems = 8192, kFar = 1LL << 52;
   Resample r{.in = in, .out = out, .taps = 1};
   const bool crop = rule.coordinates == "tf_crop_and_resize";
   const double narrow =
       rule.antialias ? std::min(scale, 1.0) : 1.0;  // the kernel widens when shrinking
   const double reach = rule.mode == "cubic" ? 2 : 1;
-  const auto first = static_cast<int64_t>(std::floor(-reach / narrow)) + 1;
-  if (rule.mode != "nearest") r.taps = 2 - 2 * first;
+  const double before = std::floor(-reach / narrow) + 1;
+  const double taps = rule.mode == "nearest" ? 1 : 2 - 2 * before;
+  if (!(taps * static_cast<double>(out) <= kMostElems)) return std::nullopt;  // nor if it is NaN
+  r.taps = static_cast<int64_t>(taps);
+  const auto first = static_cast<int64_t>(before);
   for (int64_t i = 0; i < out; ++i) {
     double x = Coordinate(rule, in, out, scale, lo, hi, i);
+    if (!(std::fabs(x) < kFar)) return std::nullopt;
     if (crop) r.outside.push_back(x < 0 || x > static_cast<double>(in - 1));
     if (rule.mode == "nearest") {
       r.base.push_back(Nearest(rule.nearest_mode, x));

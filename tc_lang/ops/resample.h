@@ -1,6 +1,7 @@
 // Where the elements of a resized axis come from, as a table, and the table as arithmetic.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,9 +25,10 @@ struct ResampleRule {
   double cubic_a = -0.75;
 };
 
-// `scale` is out / in as the node has it, roi_lo and roi_hi the crop in [0, 1].
-Resample MakeResample(const ResampleRule& rule, int64_t in, int64_t out, double scale,
-                      double roi_lo, double roi_hi);
+// `scale` is out / in as the node has it, roi_lo and roi_hi the crop in [0, 1]. Null if the tables
+// were longer than 8192 elements or an output came from no place.
+std::optional<Resample> MakeResample(const ResampleRule& rule, int64_t in, int64_t out,
+                                     double scale, double roi_lo, double roi_hi);
 
 // The same sampling again after `period` outputs, `advance` inputs further.
 struct Periodic {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <span>
 
 #include "tc_lang/ops/families.h"
@@ -9,8 +10,6 @@
 
 namespace weft::tc::ops {
 namespace {
-
-constexpr int64_t kMostTableElems = 8192;
 
 ResampleRule RuleOf(const Writer& w) {
   ResampleRule rule;
@@ -54,6 +53,21 @@ std::vector<double> Scales(Writer& w, const Operand& x, const Ints& axes) {
   return scales;
 }
 
+// A resampled axis of x, and where element `i` of it comes from as an expression, if it has one.
+struct Resampled {
+  size_t axis = 0;
+  std::string i;
+  Resample rule;
+  Periodic periodic;
+  std::string base;
+};
+
+Resampled MakeResampled(size_t axis, const std::string& i, Resample rule) {
+  const Periodic periodic = PeriodOf(rule);
+  std::string base = BaseText(rule, periodic, i);
+  return {axis, i, std::move(rule), periodic, std::move(base)};
+}
+
 // The element of x, and its weight, along one axis.
 struct Tap {
   std::string at, weight, inside;
@@ -65,24 +79,21 @@ struct Weights {
   std::string row;
 };
 
-Weights MakeWeights(Writer& w, const Resample& r, const Periodic& p, size_t axis,
-                    const std::string& i) {
-  const auto kept = static_cast<size_t>(p.period * r.taps);
-  const std::string name = fmt::format("weight{}", axis);
-  return {w.Const(name, Dtype::kF32, {p.period, r.taps}, std::span(r.weights).first(kept)),
-          p.period == 1       ? "0"
-          : p.period == r.out ? i
-                              : fmt::format("{} % {}", i, p.period)};
+Weights MakeWeights(Writer& w, const Resampled& along) {
+  const Resample& r = along.rule;
+  const int64_t period = along.periodic.period;
+  const auto kept = static_cast<size_t>(period * r.taps);
+  const std::string name = fmt::format("weight{}", along.axis);
+  return {w.Const(name, Dtype::kF32, {period, r.taps}, std::span(r.weights).first(kept)),
+          period == 1       ? "0"
+          : period == r.out ? along.i
+                            : fmt::format("{} % {}", along.i, period)};
 }
 
-Tap MakeTap(Writer& w, const Resample& r, size_t axis, const std::string& i) {
-  const Periodic p = PeriodOf(r);
+Tap MakeTap(Writer& w, const Resampled& along) {
+  const auto& [axis, i, r, periodic, base] = along;
   Tap tap;
-  tap.at = BaseText(r, p, i);
-  if (r.out * r.taps > kMostTableElems) {
-    w.Refuse(fmt::format("a table of {} elements", r.out * r.taps));
-    return tap;
-  }
+  tap.at = base;
   if (tap.at.empty()) {
     const std::vector<double> table(r.base.begin(), r.base.end());
     tap.at = w.At(w.Const(fmt::format("base{}", axis), Dtype::kI32, {r.out}, table), {i});
@@ -90,7 +101,7 @@ Tap MakeTap(Writer& w, const Resample& r, size_t axis, const std::string& i) {
   const std::string k = r.taps == 1 ? "" : w.Range(fmt::format("k{}", axis), r.taps);
   if (r.taps > 1) {
     tap.at += " + " + k;
-    const Weights weights = MakeWeights(w, r, p, axis, i);
+    const Weights weights = MakeWeights(w, along);
     tap.weight = w.At(weights.table, {weights.row, k});
   }
   const auto [low, high] = std::minmax_element(r.base.begin(), r.base.end());
@@ -114,24 +125,24 @@ struct LinearAxis {
   Weights weights;
 };
 
-bool IsLinear(const Resample& r) {
-  return r.taps == 2 && r.outside.empty() && !BaseText(r, PeriodOf(r), "i").empty() &&
-         r.out * r.taps <= kMostTableElems;
+bool IsLinear(const Resampled& along) {
+  const Resample& r = along.rule;
+  return r.taps == 2 && r.outside.empty() && !along.base.empty();
 }
 
-LinearAxis MakeLinear(Writer& w, const Resample& r, size_t axis, const std::string& i) {
-  const Periodic p = PeriodOf(r);
+LinearAxis MakeLinear(Writer& w, const Resampled& along) {
+  const Resample& r = along.rule;
   const auto from = [&](int64_t element) {
     return std::ranges::lower_bound(r.base, element) - r.base.begin();
   };
-  return {.axis = axis,
+  return {.axis = along.axis,
           .in = r.in,
           .out = r.out,
           .low = from(0),
           .high = std::max(from(r.in - 1), from(0)),
-          .i = i,
-          .base = BaseText(r, p, i),
-          .weights = MakeWeights(w, r, p, axis, i)};
+          .i = along.i,
+          .base = along.base,
+          .weights = MakeWeights(w, along)};
 }
 
 // One expression, so that what is inside reads neighbours without a clamp, which lanes could not
@@ -172,31 +183,32 @@ void Resize(Writer& w) {
   const ResampleRule rule = RuleOf(w);
   const std::vector<double> scales = Scales(w, x, axes), roi = Reals(w, 1);
   const Subs i = w.Indices("i", y.dims);
-  std::vector<std::pair<size_t, Resample>> resampled;
+  std::vector<Resampled> resampled;
   for (size_t k = 0; k < axes.size() && w.ok(); ++k) {
     const auto axis = static_cast<size_t>(axes[k]);
     const bool crop = rule.coordinates == "tf_crop_and_resize" && roi.size() == 2 * axes.size();
     if (x.dims[axis] == y.dims[axis] && std::fabs(scales[k] - 1) < 1e-9 && !crop) continue;
     const int64_t in = w.Extent(x, axes[k]), out = w.Extent(y, axes[k]);
     if (in == 0 || out == 0) continue;
-    resampled.emplace_back(axis, MakeResample(rule, in, out, scales[k], crop ? roi[k] : 0,
-                                              crop ? roi[axes.size() + k] : 1));
+    std::optional<Resample> along =
+        MakeResample(rule, in, out, scales[k], crop ? roi[k] : 0, crop ? roi[axes.size() + k] : 1);
+    if (!along) return w.Refuse(fmt::format("axis {} takes too large a table", axis));
+    resampled.push_back(MakeResampled(axis, i[axis], *std::move(along)));
   }
   if (!w.ok()) return;
   constexpr size_t kMostBlended = 2;  // axes; each takes four times the reads
-  const bool linear =
-      std::ranges::all_of(resampled, [](const auto& r) { return IsLinear(r.second); });
+  const bool linear = std::ranges::all_of(resampled, IsLinear);
   if (linear && !resampled.empty() && resampled.size() <= kMostBlended && IsFloat(x.dtype)) {
     std::vector<LinearAxis> blended;
-    for (const auto& [axis, r] : resampled) blended.push_back(MakeLinear(w, r, axis, i[axis]));
+    for (const Resampled& along : resampled) blended.push_back(MakeLinear(w, along));
     const std::string value = Blend(w, x, blended, i);
     return w.Set("pointwise", y, i, SizeBytes(y.dtype) < 4 ? Cast(y.dtype, value) : value);
   }
   Subs from = i, weights, inside;
   bool table = false;
-  for (const auto& [axis, r] : resampled) {
-    const Tap tap = MakeTap(w, r, axis, i[axis]);
-    from[axis] = tap.at;
+  for (const Resampled& along : resampled) {
+    const Tap tap = MakeTap(w, along);
+    from[along.axis] = tap.at;
     table = table || tap.at.find("base") != tap.at.npos;
     if (!tap.weight.empty()) weights.push_back(tap.weight);
     if (!tap.inside.empty()) inside.push_back(tap.inside);
