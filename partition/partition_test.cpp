@@ -89,6 +89,21 @@ TEST(Partition, FusesWhatIsLegalAndPays) {
   EXPECT_EQ(Grouped(Parsed(kChain), Flat(), {.fuse = false, .vendor = false})->groups.size(), 3u);
 }
 
+TEST(Grouping, RefusalsAreOfNodes) {
+  const Graph graph = Parsed(kChain);
+  const auto grouping = Grouped(graph, Square());
+  const std::string text = Print(*grouping, graph), whole = "refused {a, b}:";
+  ASSERT_NE(text.find(whole), std::string::npos) << text;
+  const auto says = [&](std::string_view refused) {
+    std::string changed = text;
+    changed.replace(changed.find(whole), whole.size(), refused);
+    return ParseGrouping(changed, "f", graph).status().ToString();
+  };
+  EXPECT_NE(says("refused {a, a}:").find("found a node twice"), std::string::npos);
+  EXPECT_NE(says("refused {}:").find("found a refusal of no node"), std::string::npos);
+  EXPECT_NE(says("refused {d}:").find("no node that gives \"d\""), std::string::npos);
+}
+
 TEST(Partition, EstimatedSlower) {
   const auto grouping = Grouped(Parsed(kChain), Square());
   EXPECT_EQ(ReasonsOf(grouping), Only("estimated_slower"));

@@ -112,6 +112,18 @@ TEST(LoopNest, PrefetchesOfOperandsOnly) {
   EXPECT_FALSE(Verify(outside).ok());
 }
 
+TEST(LoopNest, AlignmentsAreOnesThatAreKept) {
+  const auto nest = [](int64_t align) {
+    return fmt::format(
+        "loops k (x: in f32[8] align {}, y: out f32[8]) {{\n  parallel i = 0:8 {{\n"
+        "    y[i] = x[i]\n  }}\n}}\n",
+        align);
+  };
+  EXPECT_EQ(ErrorOf(nest(64)), "ok");
+  EXPECT_NE(ErrorOf(nest(48)).find("alignment is no power of two"), std::string::npos);
+  EXPECT_NE(ErrorOf(nest(128)).find("alignment of 128, at most 64 is kept"), std::string::npos);
+}
+
 // A floor's dividend must be shown to be further than just not negative.
 TEST(LoopNest, FloorsAreBoundedByWhatTheirDividendReaches) {
   const auto nest = [](std::string_view last) {

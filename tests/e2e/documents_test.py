@@ -143,6 +143,18 @@ def test_explain(weft):
     assert first in weft('explain', DIGITS, first, *ONE)
 
 
+def test_explain_prints_what_a_model_says_on_one_line(weft):
+    helper = pytest.importorskip('onnx.helper', reason='onnx is not installed')
+    import onnx
+    value = lambda name: helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4])
+    name = 'a\nb\x1b[31m'
+    model = helper.make_model(helper.make_graph([helper.make_node('Exp', ['x'], [name], name=name)], 'g', [value('x')], [value(name)]),
+                              ir_version=8, opset_imports=[helper.make_opsetid('', 17)])
+    onnx.save(model, weft.folder / 'm.onnx')
+    line, = weft('explain', 'm.onnx', '--budget', '0').splitlines()
+    assert r'a\nb' in line and '\x1b' not in line
+
+
 def test_inspect_verify_devices(weft, digits_plan):
     said = weft.json('inspect', digits_plan)
     assert said['kernels'] > 0 and said['specializations'][0]['steps']
