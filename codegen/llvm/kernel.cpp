@@ -87,7 +87,8 @@ void KernelBuilder::Statement(StmtId id) {
     case StmtKind::kMark:
       return Body(s.body);
     case StmtKind::kPrefetch:
-      return memory_.Prefetch(s);
+      if (!IsFetched(s)) memory_.Prefetch(s);
+      return;
     case StmtKind::kSingle:
       return Single(s);
   }

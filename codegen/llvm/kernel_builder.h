@@ -6,6 +6,7 @@
 #include <llvm/IR/Module.h>
 
 #include <map>
+#include <set>
 #include <vector>
 
 #include "base/target.h"
@@ -39,6 +40,14 @@ class KernelBuilder {
 
   // Loops.
   void SerialLoop(const loops::Stmt& s);
+  std::set<loops::ExprId> ValuesOf(const loops::Stmt& s) const;
+  int64_t WorkOf(const std::vector<loops::StmtId>& body) const;
+  bool SharesReads(const loops::Stmt& loop, int64_t copies, const std::vector<loops::StmtId>& body,
+                   std::vector<const loops::Stmt*>& unrolled) const;
+  int64_t CopiesOf(const loops::Stmt& s, int64_t trip) const;
+  void LoopOfCopies(const loops::Stmt& s, int64_t trip, int64_t copies);
+  void Copies(const loops::Stmt& s, const Affine& first, int64_t copies);
+  bool IsFetched(const loops::Stmt& prefetch) const;
   void ParallelLoop(loops::StmtId id);
   void UnrolledLoop(const loops::Stmt& s);
   void VectorLoop(const loops::Stmt& s);
@@ -79,6 +88,10 @@ class KernelBuilder {
   std::vector<Chunk> chunks_ = {Chunk{}};
   bool in_vector_ = false;
   bool polled_ = false;  // an outer loop looks at the cancel flag
+  struct Copy {          // which iteration of a round of an innermost loop is being emitted
+    const loops::Stmt* loop = nullptr;
+    int64_t number = 0;
+  } copy_;
   bool streams_ = false;
   struct LaneIf {
     const std::vector<Affine>* conditions;

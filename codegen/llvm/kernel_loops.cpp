@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "codegen/llvm/kernel_builder.h"
@@ -79,11 +80,139 @@ bool KernelBuilder::HoldsLoop(const std::vector<StmtId>& body) const {
   });
 }
 
+// The values that a statement computes itself, each once.
+std::set<ExprId> KernelBuilder::ValuesOf(const Stmt& s) const {
+  std::set<ExprId> values;
+  std::vector<ExprId> todo;
+  if (s.value.valid()) todo.push_back(s.value);
+  while (!todo.empty()) {
+    const ExprId value = todo.back();
+    todo.pop_back();
+    if (!values.insert(value).second) continue;
+    todo.insert(todo.end(), nest_[value].args.begin(), nest_[value].args.end());
+  }
+  return values;
+}
+
+// How many registers are filled when `body` runs once.
+int64_t KernelBuilder::WorkOf(const std::vector<StmtId>& body) const {
+  int64_t work = 0;
+  for (StmtId id : body) {
+    const Stmt& s = nest_[id];
+    int64_t times = 1;
+    if (s.kind == StmtKind::kFor) {
+      const int64_t trip = std::max<int64_t>(1, loops::ConstantTrip(s));
+      const int64_t full = target_.VectorBytes() / LaneBytes(s.body);
+      times = s.loop == LoopKind::kVector ? (trip + full - 1) / full : trip;
+    }
+    work +=
+        static_cast<int64_t>(ValuesOf(s).size()) + times * (WorkOf(s.body) + WorkOf(s.otherwise));
+  }
+  return work;
+}
+
+// Whether `copies` iterations of `loop` read an element twice, for different iterations of the
+// unrolled loops around a load in `body`, as the taps of a window do.
+bool KernelBuilder::SharesReads(const Stmt& loop, int64_t copies, const std::vector<StmtId>& body,
+                                std::vector<const Stmt*>& unrolled) const {
+  const auto shares = [&](const loops::Expr& load, const Stmt& other) {
+    for (int64_t a = 1; a < copies; ++a) {
+      for (int64_t b = 1; b < loops::ConstantTrip(other); ++b) {
+        const auto same = [&](int64_t sign) {
+          bool moves = false;
+          for (const Affine& e : load.index) {
+            const int64_t by = a * loop.step * e.CoefficientOf(loop.var);
+            if (by != sign * b * other.step * e.CoefficientOf(other.var)) return false;
+            moves |= by != 0;
+          }
+          return moves;
+        };
+        if (same(1) || same(-1)) return true;
+      }
+    }
+    return false;
+  };
+  for (StmtId id : body) {
+    const Stmt& s = nest_[id];
+    for (ExprId value : ValuesOf(s)) {
+      const loops::Expr& e = nest_[value];
+      if (e.kind == loops::ExprKind::kLoad &&
+          std::ranges::any_of(unrolled, [&](const Stmt* other) { return shares(e, *other); }))
+        return true;
+    }
+    if (s.loop == LoopKind::kUnroll && s.kind == StmtKind::kFor) unrolled.push_back(&s);
+    if (SharesReads(loop, copies, s.body, unrolled)) return true;
+    if (s.loop == LoopKind::kUnroll && s.kind == StmtKind::kFor) unrolled.pop_back();
+    if (SharesReads(loop, copies, s.otherwise, unrolled)) return true;
+  }
+  return false;
+}
+
+// How many iterations of an innermost loop become one: so many that what the loop itself costs
+// (counting, addresses, a prefetch of what lies in one line) is little beside them. A thread that
+// shares its core issues in every other cycle only, which does not hide that cost. But copies that
+// share what they read would keep it in registers that accumulators need.
+int64_t KernelBuilder::CopiesOf(const Stmt& s, int64_t trip) const {
+  constexpr int64_t kWork = 192, kMost = 8;
+  if (trip < 2 || HoldsLoop(s.body) || HoldsBarrier(s.body)) return 1;
+  const int64_t most = std::clamp<int64_t>(kWork / std::max<int64_t>(1, WorkOf(s.body)), 1, kMost);
+  int64_t best = std::min(trip, most);
+  for (int64_t copies = best; copies > most / 2; --copies)
+    if (trip % copies < trip % best) best = copies;
+  std::vector<const Stmt*> unrolled;
+  return SharesReads(s, best, s.body, unrolled) ? 1 : best;
+}
+
+// `copies` iterations from `first` on.
+void KernelBuilder::Copies(const Stmt& s, const Affine& first, int64_t copies) {
+  for (int64_t i = 0; i < copies; ++i) {
+    copy_ = {.loop = &s, .number = i};
+    scope_.Substitute(s.var, first + i * s.step);
+    Body(s.body);
+  }
+  copy_ = {};
+}
+
+// Rounds of several iterations, then what is left of them.
+void KernelBuilder::LoopOfCopies(const Stmt& s, int64_t trip, int64_t copies) {
+  const Affine lo = scope_.Resolve(s.lo[0]);
+  int64_t rounds = trip / copies;
+  if (rounds == 1) rounds = 0;
+  if (rounds > 0) {
+    Stmt round = s;
+    round.var = scope_.NewVar();
+    round.step = copies * s.step;
+    round.hi = {s.lo[0] + rounds * round.step};
+    scope_.ranges().Push(round);
+    const int64_t multiple = lo.IsConstant() ? std::gcd(lo.constant(), round.step) : 1;
+    CountedLoop(scope_.Emit(lo), scope_.Emit(scope_.Resolve(round.hi[0])), round.step, true, false,
+                [&](Value* counter) {
+                  scope_.Bind(round.var, counter, multiple);
+                  Copies(s, Affine::OfVar(round.var), copies);
+                });
+    scope_.ranges().Pop(round);
+  }
+  const int64_t done = rounds * copies;
+  Copies(s, lo + done * s.step, trip - done);
+}
+
+// Whether the copy of an iteration before this one has fetched the same line.
+bool KernelBuilder::IsFetched(const Stmt& prefetch) const {
+  constexpr int64_t kLineBytes = 64;
+  if (copy_.number == 0) return false;
+  const int64_t stride = prefetch.index[0].CoefficientOf(copy_.loop->var) * copy_.loop->step *
+                         SizeBytes(nest_[prefetch.buffer].dtype);
+  return FloorDiv(copy_.number * stride, kLineBytes) ==
+         FloorDiv((copy_.number - 1) * stride, kLineBytes);
+}
+
 void KernelBuilder::SerialLoop(const Stmt& s) {
   const int64_t trip = loops::ConstantTrip(s);
   if (trip == 0) return;
   scope_.ranges().Push(s);
-  if (trip == 1) {
+  if (const int64_t copies = CopiesOf(s, trip); copies > 1) {
+    LoopOfCopies(s, trip, copies);
+  } else if (trip == 1) {
     scope_.Substitute(s.var, scope_.Resolve(s.lo[0]));
     Body(s.body);
   } else {

@@ -34,6 +34,11 @@ void Scope::RemoveAnchors() {
   anchors_.clear();
 }
 
+Var Scope::NewVar() {
+  bindings_.emplace_back();
+  return static_cast<Var>(bindings_.size()) - 1;
+}
+
 void Scope::Bind(Var v, Value* value, int64_t multiple) {
   bindings_[v] = {.value = value, .level = levels_.size() - 1, .multiple = multiple};
 }

@@ -45,6 +45,7 @@ class Scope {
   void RemoveAnchors();  // at the very end
   llvm::Instruction* anchor() const { return levels_.back().anchor; }
 
+  Var NewVar();  // one more than the nest has, for Bind
   void Bind(Var v, llvm::Value* value, int64_t multiple = 1);
   void Substitute(Var v, const Affine& by);
   void OpenLanes(Var v, const Affine& lo, int64_t step);
