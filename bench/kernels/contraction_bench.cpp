@@ -11,10 +11,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/memory.h"
 #include "codegen/llvm/emit.h"
 #include "codegen/llvm/load_for_test.h"
 #include "polyhedral/schedule.h"
@@ -121,16 +123,13 @@ struct Buffers {
       while (static_cast<int64_t>(copies.size()) * elems * 4 < kColdBytes)
         copies.push_back(Fill(elems));
     }
-    const int64_t scratch = loops::RankScratchBytes(nest) + loops::TeamScratchBytes(nest) + 128;
-    pointers.push_back(std::aligned_alloc(64, scratch / 64 * 64 + 64));
+    pointers.push_back(
+        Allocate(loops::RankScratchBytes(nest) + loops::TeamScratchBytes(nest) + 128));
   }
-  ~Buffers() {
-    for (void* p : copies) std::erase(pointers, p);
-    for (void* p : pointers) std::free(p);
-    for (void* p : copies) std::free(p);
-  }
-  static void* Fill(int64_t elems) {
-    auto* data = static_cast<float*>(std::aligned_alloc(64, (elems * 4 + 127) / 64 * 64));
+  // As the executor does: in huge pages where there are such.
+  void* Allocate(int64_t bytes) { return memory.emplace_back(AllocateZeroed(bytes)).get(); }
+  void* Fill(int64_t elems) {
+    auto* data = static_cast<float*>(Allocate(elems * 4 + 64));
     for (int64_t i = 0; i < elems; ++i) data[i] = static_cast<float>(i % 7) - 3;
     return data;
   }
@@ -139,6 +138,7 @@ struct Buffers {
     if (!copies.empty()) pointers[weights] = copies[++turn % copies.size()];
   }
   static constexpr int64_t kColdBytes = 96 << 20;
+  std::vector<std::shared_ptr<void>> memory;
   std::vector<void*> pointers;  // the scratch last
   std::vector<void*> copies;    // of the weights
   size_t weights = 0, turn = 0;
@@ -184,13 +184,15 @@ Status Run(const Case& c, const Target& target, bool verbose, const char* choice
   const auto flops = static_cast<double>(tc::Flops(program));
   const int calls = std::max(1, static_cast<int>(2e7 / flops));
   double best = 0, peak = 0;
-  std::vector<double> colds;
+  std::vector<double> warms, colds;
   for (const auto begin = Clock::now(); Seconds(begin) < 1.0;) {
     peak = std::max(peak, target.isa == Isa::kX86V4 ? PeakV4() : PeakV3());
     start = Clock::now();
     const double core = CoreSeconds();
     for (int i = 0; i < calls; ++i) kernel.function(&args, 0, 1);
-    best = std::max(best, flops * calls / (flops > 2e8 ? CoreSeconds() - core : Seconds(start)));
+    const double seconds = flops > 2e8 ? CoreSeconds() - core : Seconds(start);
+    warms.push_back(flops * calls / seconds);
+    best = std::max(best, warms.back());
     start = Clock::now();
     for (int i = 0; i < calls; ++i) {
       buffers.NextWeights();
@@ -198,13 +200,17 @@ Status Run(const Case& c, const Target& target, bool verbose, const char* choice
     }
     colds.push_back(flops * calls / Seconds(start));
   }
-  std::ranges::nth_element(colds, colds.begin() + static_cast<int64_t>(colds.size() / 2));
-  const double cold = colds[colds.size() / 2];
+  const auto median = [](std::vector<double>& all) {
+    std::ranges::nth_element(all, all.begin() + static_cast<int64_t>(all.size() / 2));
+    return all[all.size() / 2];
+  };
+  const double warm = median(warms), cold = median(colds);
   fmt::print(
-      "{:28} {:7.1f} GF/s {:6.1f} % of {:.1f}, cold {:5.1f} %   schedule {:5.1f} ms (isl {:4.1f}), "
+      "{:28} {:7.1f} GF/s {:6.1f} % of {:.1f}, median {:5.1f} %, cold {:5.1f} %   schedule {:5.1f} "
+      "ms (isl {:4.1f}), "
       "code {:5.1f} ms   {}\n",
-      c.name, best / 1e9, 100 * best / peak, peak / 1e9, 100 * cold / peak, schedule_ms,
-      scheduled.isl_ms, code_ms,
+      c.name, best / 1e9, 100 * best / peak, peak / 1e9, 100 * warm / peak, 100 * cold / peak,
+      schedule_ms, scheduled.isl_ms, code_ms,
       scheduled.choice.clusters[0].vector_axis +
           fmt::format(" {}", scheduled.choice.clusters[0].vector_lanes));
   std::fflush(stdout);
