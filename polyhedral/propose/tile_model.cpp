@@ -7,8 +7,12 @@
 namespace weft::polyhedral {
 namespace {
 
-constexpr double kStep = 0.5;  // cycles that a step of the loop costs beside its work
+constexpr double kStep = 0.25;  // cycles that a step of the loop costs beside its work
+constexpr double kLatency = 5;  // of a multiply-add, four, and what is lost where all wait for it
+constexpr double kTail = 0.02;  // of all, for a tail: other code, that is compiled and fetched
 
+// The mean of a core of its own and one that a second thread shares, where instructions are issued
+// in every other cycle only: three of them a cycle.
 double Cycles(const OperandMoves& moves, int64_t rows, int64_t vectors) {
   const auto loads = [&](bool lanes, bool by_rows) {
     return (lanes ? vectors : 1) * (by_rows ? rows : 1);
@@ -16,7 +20,8 @@ double Cycles(const OperandMoves& moves, int64_t rows, int64_t vectors) {
   const auto fmas = static_cast<double>(rows * vectors);
   const auto all =
       static_cast<double>(loads(moves.x_lanes, moves.x_rows) + loads(moves.w_lanes, moves.w_rows));
-  return std::max({fmas / 2, all / 2, 4.0}) + kStep;
+  const double alone = std::max({fmas / 2, all / 2, kLatency}), shared = (fmas + all) / 3;
+  return (alone + std::max(alone, shared)) / 2 + kStep;
 }
 
 double Total(const OperandMoves& moves, TileShape tile, int64_t m, int64_t n, int64_t vector) {
@@ -28,19 +33,18 @@ double Total(const OperandMoves& moves, TileShape tile, int64_t m, int64_t n, in
   if (tail_rows) total += full_lanes * Cycles(moves, tail_rows, vectors(tile.lanes));
   if (tail_lanes) total += full_rows * Cycles(moves, tile.rows, vectors(tail_lanes));
   if (tail_rows && tail_lanes) total += Cycles(moves, tail_rows, vectors(tail_lanes));
-  return total;
+  return total * (1 + kTail * ((tail_rows ? 1 : 0) + (tail_lanes ? 1 : 0)));
 }
 
 }  // namespace
 
 std::vector<TileShape> RankTiles(const Target& target, const OperandMoves& moves, int64_t m,
                                  int64_t n, int64_t vector) {
-  // Two registers for broadcasts, the vectors of one operand, the rest for accumulators: with a
-  // single one the compiler spills (4x24 on AVX2 runs at two thirds of 6x16).
+  // A register for a broadcast, the vectors of one operand, the rest for accumulators.
   const int64_t registers = target.VectorRegisters();
   std::vector<TileShape> tiles;
   for (int64_t nv = 1; nv <= 4; ++nv) {
-    const int64_t most = std::min<int64_t>(registers == 32 ? 26 : 12, registers - nv - 2) / nv;
+    const int64_t most = std::min<int64_t>(registers == 32 ? 26 : 12, registers - nv - 1) / nv;
     for (int64_t rows = 1; rows <= std::min(most, m); ++rows) {
       TileShape tile{rows, std::min(n, nv * vector)};
       if (tile.lanes > loops::kMostLanes) continue;
