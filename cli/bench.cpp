@@ -85,7 +85,7 @@ Result<Measured> Measure(const Flags& flags, const BenchFlags& bench, const Sess
                   .throughput_per_s = runs / load.seconds};
 }
 
-Status Run(const Flags& flags, const BenchFlags& bench) {
+Status RunBench(const Flags& flags, const BenchFlags& bench) {
   Session session;
   WEFT_TRY(OpenSession(flags, session));
   WEFT_TRY(auto given, LoadNamedInputs(flags));
@@ -163,7 +163,7 @@ void AddBench(CLI::App& app, Flags& flags, std::function<Status()>& run) {
       ->check(CLI::PositiveNumber);
   run = [&flags, bench] {
     MeasureByDefault(flags);
-    return Run(flags, *bench);
+    return RunBench(flags, *bench);
   };
 }
 

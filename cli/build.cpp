@@ -24,7 +24,7 @@ int64_t MeasuredGroups(const driver::Built& built) {
   return count;
 }
 
-Status Run(const Flags& flags) {
+Status RunBuild(const Flags& flags) {
   if (flags.output.empty()) return Usage("build needs a place for the plan").Try("-o model.plan");
   Session session;
   WEFT_TRY(OpenSession(flags, session));
@@ -64,7 +64,7 @@ void AddBuild(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   AddMemoryFlag(app, flags);
   run = [&flags] {
     MeasureByDefault(flags);
-    return Run(flags);
+    return RunBuild(flags);
   };
 }
 

@@ -42,7 +42,7 @@ std::vector<Finding> FindUnsupported(const driver::Module& module,
   return findings;
 }
 
-Status Run(const Flags& flags) {
+Status RunCheck(const Flags& flags) {
   Session session;
   WEFT_TRY(OpenSession(flags, session));
   WEFT_TRY(driver::Module module, driver::Open(flags.model, session.options));
@@ -80,7 +80,7 @@ Status Run(const Flags& flags) {
 void AddCheck(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   AddModel(app, flags, "MODEL");
   AddBuildFlags(app, flags);
-  run = [&flags] { return Run(flags); };
+  run = [&flags] { return RunCheck(flags); };
 }
 
 }  // namespace weft::cli

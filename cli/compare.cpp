@@ -135,7 +135,7 @@ Result<std::vector<ArmSteps>> TimeSteps(std::vector<ArmState>& arms) {
   return timed;
 }
 
-Status Run(const Flags& flags, const CompareFlags& compare) {
+Status RunCompare(const Flags& flags, const CompareFlags& compare) {
   Session session;
   WEFT_TRY(OpenSession(flags, session));
   WEFT_TRY(auto given, LoadNamedInputs(flags));
@@ -238,7 +238,7 @@ void AddCompare(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   AddRecordFlags(app, compare->record);
   run = [&flags, compare] {
     MeasureByDefault(flags);
-    return Run(flags, *compare);
+    return RunCompare(flags, *compare);
   };
 }
 

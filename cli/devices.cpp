@@ -63,7 +63,7 @@ void PrintCuda(const Cuda& cuda) {
   if (cuda.devices.empty()) fmt::print("  {}\n", cuda.why_no_device);
 }
 
-Status Run(const Flags& flags) {
+Status RunDevices(const Flags& flags) {
   WEFT_TRY(Target host, HostTarget());
   const std::string onednn = fallback::LibraryVersion(fallback::Library::kOnednn);
   const Cuda cuda = FindCuda();
@@ -96,7 +96,7 @@ Status Run(const Flags& flags) {
 }  // namespace
 
 void AddDevices(CLI::App&, Flags& flags, std::function<Status()>& run) {
-  run = [&flags] { return Run(flags); };
+  run = [&flags] { return RunDevices(flags); };
 }
 
 }  // namespace weft::cli

@@ -85,7 +85,7 @@ Status ExplainPlan(const Flags& flags, const std::string& wanted) {
   return {};
 }
 
-Status Run(const Flags& flags, const std::string& wanted) {
+Status RunExplain(const Flags& flags, const std::string& wanted) {
   if (IsPlanFile(flags.model)) return ExplainPlan(flags, wanted);
   Session session;
   WEFT_TRY(OpenSession(flags, session));
@@ -127,7 +127,7 @@ void AddExplain(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   AddModel(app, flags, "MODEL|PLAN");
   app.add_option("NODE", *node, "one node or group only");
   AddBuildFlags(app, flags);
-  run = [&flags, node] { return Run(flags, *node); };
+  run = [&flags, node] { return RunExplain(flags, *node); };
 }
 
 }  // namespace weft::cli

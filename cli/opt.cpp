@@ -96,7 +96,7 @@ Status WriteCode(const Flags& flags, const OptFlags& opt, const driver::Module& 
   return WriteText(flags, text, {});
 }
 
-Status Run(const Flags& flags, const OptFlags& opt) {
+Status RunOpt(const Flags& flags, const OptFlags& opt) {
   Session session;
   WEFT_TRY(OpenSession(flags, session));
   if (!opt.choices.empty()) {
@@ -147,7 +147,7 @@ void AddOpt(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   app.add_option("-o,--output", flags.output,
                  "the text, its big constants in FILE.blobs; default: stdout, if there are none");
   AddBuildFlags(app, flags);
-  run = [&flags, opt] { return Run(flags, *opt); };
+  run = [&flags, opt] { return RunOpt(flags, *opt); };
 }
 
 }  // namespace weft::cli

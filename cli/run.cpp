@@ -39,7 +39,7 @@ Status CheckExpected(const Flags& flags, const Expected& expected,
   return answer;
 }
 
-Status Run(const Flags& flags) {
+Status RunOnce(const Flags& flags) {
   Session session;
   WEFT_TRY(OpenSession(flags, session));
   WEFT_TRY(auto given, LoadNamedInputs(flags));
@@ -84,7 +84,7 @@ void AddRun(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   AddMemoryFlag(app, flags);
   AddDataFlags(app, flags);
   AddAccuracyFlags(app, flags);
-  run = [&flags] { return Run(flags); };
+  run = [&flags] { return RunOnce(flags); };
 }
 
 }  // namespace weft::cli

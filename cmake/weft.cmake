@@ -42,7 +42,8 @@ find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Paths below the base directory are hashed as relative ones and the folder of the build is not, so that two clones
   # share what they compile. Line numbers of a build with -g may then name files of the other clone.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+    CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
 endif()
 
 include_directories(${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include ${CMAKE_BINARY_DIR}/gen)
@@ -60,6 +61,34 @@ function(weft_targets out)
   set(${out} ${targets} PARENT_SCOPE)
 endfunction()
 
+# What most files include is read once: for libraries, and again for tests, whose code is compiled for executables. A build
+# with sanitizers goes without, and so shows that each file includes what it uses.
+if(NOT WEFT_SANITIZE)
+  set(precompile ON)
+endif()
+option(WEFT_PRECOMPILE "use precompiled headers" ${precompile})
+if(WEFT_PRECOMPILE AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  # More faces of the false alarm above: in a precompiled header a system header is no longer known as such.
+  add_compile_options(-Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
+endif()
+set(WEFT_PRECOMPILED
+  <algorithm> <array> <cmath> <cstdint> <functional> <limits> <map> <memory> <numeric> <optional> <set> <span> <string>
+  <string_view> <utility> <variant> <vector> <fmt/format.h>)
+
+# The first target of a kind makes what all others of it use.
+function(weft_precompile target kind)
+  if(NOT WEFT_PRECOMPILE)
+    return()
+  endif()
+  get_property(first GLOBAL PROPERTY weft_precompiled_${kind})
+  if(first)
+    target_precompile_headers(${target} REUSE_FROM ${first})
+  else()
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+    set_property(GLOBAL PROPERTY weft_precompiled_${kind} ${target})
+  endif()
+endfunction()
+
 # weft_library(graph_ir SRCS graph.cpp print.cpp DEPS base PRIVATE_LIBS weft::protobuf): a static library weft_graph_ir.
 function(weft_library name)
   cmake_parse_arguments(arg "" "" "SRCS;DEPS;PRIVATE_LIBS" ${ARGN})
@@ -68,6 +97,7 @@ function(weft_library name)
   if(arg_SRCS)
     add_library(weft_${name} STATIC ${arg_SRCS})
     target_link_libraries(weft_${name} PUBLIC ${deps} PRIVATE ${private})
+    weft_precompile(weft_${name} library ${WEFT_PRECOMPILED})
   else()
     add_library(weft_${name} INTERFACE)
     target_link_libraries(weft_${name} INTERFACE ${deps} ${private})
@@ -85,6 +115,8 @@ function(weft_test name)
   if(NOT TARGET ${name}_test)
     add_executable(${name}_test)
     target_link_libraries(${name}_test PRIVATE weft::gtest)
+    target_compile_options(${name}_test PRIVATE -O1) # of what they test, nothing: it is in the libraries
+    weft_precompile(${name}_test test ${WEFT_PRECOMPILED} <gtest/gtest.h>)
     add_test(NAME ${name} COMMAND ${name}_test WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(${name} PROPERTIES LABELS gtest)
   endif()

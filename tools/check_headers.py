@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Each header compiles alone.
 
-Where a compiled foo.cpp includes "foo.h" first, the build has shown it already. Every other header is compiled here by
-itself; a success is remembered by the hash of all it reads from the tree, so a second run is instant.
+Where a foo.cpp that was compiled without precompiled headers includes "foo.h" first, the build has shown it already. Every
+other header is compiled here by itself; a success is remembered by the hash of all it reads from the tree, so a second run
+is instant.
 """
 import concurrent.futures
 import hashlib
@@ -35,17 +36,19 @@ def compiled(build: Path) -> dict[str, list[str]]:
 
 def shown_by_build(header: str, sources: dict[str, list[str]]) -> bool:
     source = header.removesuffix('.h') + '.cpp'
-    if source not in sources:
+    if source not in sources or '-include' in sources[source]:
         return False
     first = tree.includes(tree.ROOT / source)[:1]
     return bool(first) and first[0][2] in (header, header.removeprefix('include/'))
 
 
 def command_for(header: str, sources: dict[str, list[str]]) -> list[str]:
-    """The flags of the source that lies nearest, since include paths differ by folder."""
+    """The flags of the source that lies nearest, since include paths differ by folder, without a precompiled header."""
     def nearness(source: str) -> tuple[int, str]:
         return (-len(os.path.commonpath([header, source])), source)
-    return sources[min(sources, key=nearness)]
+    words = sources[min(sources, key=nearness)]
+    drop = {i + k for i, w in enumerate(words) if w == '-include' for k in (0, 1)}
+    return [w for i, w in enumerate(words) if i not in drop]
 
 
 def key_of(header: str, command: list[str]) -> str:
