@@ -38,6 +38,15 @@ Sums MaxAndSum(Writer& w, const Row& r) {
   return {w.At(max, r.kept), w.At(sum, r.kept)};
 }
 
+// e / sum, by one division a row. The sum is 1 at least; where its inverse could be a subnormal, of
+// two bytes, each element is divided.
+std::string Normalized(Writer& w, const Row& r, const std::string& e, const std::string& sum) {
+  if (SizeBytes(r.x.dtype) < 4) return fmt::format("{} / {}", e, sum);
+  const Operand inverse = w.Temp("inverse", r.x.dtype);
+  w.Set("pointwise", inverse, r.kept, fmt::format("{} / {}", Lit(r.x.dtype, 1), sum));
+  return fmt::format("{} * {}", e, w.At(inverse, r.kept));
+}
+
 }  // namespace
 
 // Three passes over x; exp is computed twice.
@@ -45,7 +54,8 @@ void Softmax(Writer& w) {
   const Row r = MakeRow(w);
   if (!w.ok()) return;
   const Sums s = MaxAndSum(w, r);
-  w.Set("pointwise", r.y, r.at, fmt::format("exp({} - {}) / {}", w.At(r.x, r.at), s.max, s.sum));
+  const std::string e = fmt::format("exp({} - {})", w.At(r.x, r.at), s.max);
+  w.Set("pointwise", r.y, r.at, Normalized(w, r, e, s.sum));
 }
 
 // The exponentials are kept.
@@ -57,7 +67,7 @@ void SoftmaxStored(Writer& w) {
   w.Reduce("reduction", max, r.kept, "max=!", w.At(r.x, r.at));
   w.Set("pointwise", e, r.at, fmt::format("exp({} - {})", w.At(r.x, r.at), w.At(max, r.kept)));
   w.Reduce("reduction", sum, r.kept, "+=!", w.At(e, r.at));
-  w.Set("pointwise", r.y, r.at, fmt::format("{} / {}", w.At(e, r.at), w.At(sum, r.kept)));
+  w.Set("pointwise", r.y, r.at, Normalized(w, r, w.At(e, r.at), w.At(sum, r.kept)));
 }
 
 // Two passes: maximum and sum run over blocks of the row together, the sum being rescaled when the
@@ -95,8 +105,8 @@ void SoftmaxOnline(Writer& w) {
   w.Set("recurrence", sum, now,
         fmt::format("{} * exp({} - {}) + {}", w.At(sum, before), w.At(max, before),
                     w.At(shift, now), w.At(block_sum, now)));
-  w.Set("pointwise", r.y, r.at,
-        fmt::format("exp({} - {}) / {}", w.At(r.x, r.at), w.At(shift, last), w.At(sum, last)));
+  const std::string e = fmt::format("exp({} - {})", w.At(r.x, r.at), w.At(shift, last));
+  w.Set("pointwise", r.y, r.at, Normalized(w, r, e, w.At(sum, last)));
 }
 
 void LogSoftmax(Writer& w) {
