@@ -80,10 +80,10 @@ Result<ArmState> OpenPeer(const std::string& name, const Flags& flags, const Sub
 
 Status AddArm(std::string name, Subject subject, const std::vector<Tensor>& inputs,
               std::vector<ArmState>& arms) {
-  ArmState arm{.name = std::move(name), .subject = std::make_unique<Subject>(std::move(subject))};
-  WEFT_TRY(arm.run,
-           executor::BoundRun::Open(*arm.subject->executor, arm.subject->specialization, inputs));
-  arms.push_back(std::move(arm));
+  WEFT_TRY(auto run, executor::BoundRun::Open(*subject.executor, subject.specialization, inputs));
+  arms.push_back({.name = std::move(name),
+                  .subject = std::make_unique<Subject>(std::move(subject)),
+                  .run = std::move(run)});
   return {};
 }
 
