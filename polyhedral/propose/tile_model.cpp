@@ -27,11 +27,13 @@ double Cycles(const OperandMoves& moves, int64_t rows, int64_t vectors) {
 double Total(const OperandMoves& moves, TileShape tile, int64_t m, int64_t n, int64_t vector) {
   const auto vectors = [&](int64_t lanes) { return (lanes + vector - 1) / vector; };
   const int64_t tail_rows = m % tile.rows, tail_lanes = n % tile.lanes;
-  const auto full_rows = static_cast<double>(m / tile.rows),
-             full_lanes = static_cast<double>(n / tile.lanes);
-  double total = full_rows * full_lanes * Cycles(moves, tile.rows, vectors(tile.lanes));
-  if (tail_rows) total += full_lanes * Cycles(moves, tail_rows, vectors(tile.lanes));
-  if (tail_lanes) total += full_rows * Cycles(moves, tile.rows, vectors(tail_lanes));
+  const int64_t full_rows = m / tile.rows, full_lanes = n / tile.lanes;
+  const auto times = [](int64_t count, double cycles) {
+    return static_cast<double>(count) * cycles;
+  };
+  double total = times(full_rows * full_lanes, Cycles(moves, tile.rows, vectors(tile.lanes)));
+  if (tail_rows) total += times(full_lanes, Cycles(moves, tail_rows, vectors(tile.lanes)));
+  if (tail_lanes) total += times(full_rows, Cycles(moves, tile.rows, vectors(tail_lanes)));
   if (tail_rows && tail_lanes) total += Cycles(moves, tail_rows, vectors(tail_lanes));
   return total * (1 + kTail * ((tail_rows ? 1 : 0) + (tail_lanes ? 1 : 0)));
 }
