@@ -31,7 +31,7 @@ double Total(const OperandMoves& moves, TileShape tile, int64_t m, int64_t n, in
   const auto times = [](int64_t count, double cycles) {
     return static_cast<double>(count) * cycles;
   };
-  double total = times(full_rows * full_lanes, Cycles(moves, tile.rows, vectors(tile.lanes)));
+  double total = times(full_rows, times(full_lanes, Cycles(moves, tile.rows, vectors(tile.lanes))));
   if (tail_rows) total += times(full_lanes, Cycles(moves, tail_rows, vectors(tile.lanes)));
   if (tail_lanes) total += times(full_rows, Cycles(moves, tile.rows, vectors(tail_lanes)));
   if (tail_rows && tail_lanes) total += Cycles(moves, tail_rows, vectors(tail_lanes));
