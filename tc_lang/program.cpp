@@ -147,10 +147,13 @@ int64_t AtOnes(const Program& program, const Affine& e) {
 int64_t FlopsOf(const Program& program, ExprId id) {
   const Expr& e = program[id];
   if (e.kind != ExprKind::kOp) return 0;  // subscripts are integers
+  if (e.op == ScalarOp::kSelect) {        // one of its values is wanted
+    return FlopsOf(program, e.args[0]) +
+           std::max(FlopsOf(program, e.args[1]), FlopsOf(program, e.args[2]));
+  }
   int64_t flops = 0;
   for (ExprId arg : e.args) flops += FlopsOf(program, arg);
-  const bool moves =
-      e.op == ScalarOp::kSelect || e.op == ScalarOp::kCast || e.op == ScalarOp::kBitcast;
+  const bool moves = e.op == ScalarOp::kCast || e.op == ScalarOp::kBitcast;
   if (!IsFloat(e.dtype) || moves) return flops;
   return flops + (e.op == ScalarOp::kFma ? 2 : 1);
 }

@@ -61,6 +61,9 @@ TEST(Program, FlopsAndBytes) {
   EXPECT_EQ(Flops(p), 2 * 8 * 4 * 2);
   EXPECT_EQ(OperandBytes(p), 4 * (8 * 4 + 4 * 2 + 8 * 2));
   EXPECT_EQ(Flops(Bound("def f(float(8) A) -> (C) { C(m) = exp(A(m) - 1.0) }")), 16);
+  EXPECT_EQ(Flops(Bound("def f(float(8) A) -> (C) {"
+                        " C(m) = m % 2 == 0 ? A(m) + 1.0 : exp(A(m)) * 2.0 }")),
+            16);
 }
 
 TEST(Program, TagsComeFromTheAccesses) {
