@@ -52,6 +52,51 @@ TEST(Emit, TailsOfVectorsStayInside) {
   }
 }
 
+// Lanes far apart, iterations of an unrolled loop side by side: in registers.
+TEST(Emit, TransposesInRegisters) {
+  for (const char* type : {"f32", "i32", "f64", "bf16"}) {
+    for (int rows : {2, 3, 4, 6, 8, 13}) {
+      for (int lanes : {4, 7, 8, 13, 16}) {
+        const std::string text = fmt::format(
+            "loops k (x: in {0}[{1}, {2}], y: out {0}[{2}, {1}]) {{ single {{ unroll r = 0:{1} {{ "
+            "vector v = 0:{2} {{ y[v, r] = x[r, v] * x[r, v] }} }} }} }}",
+            type, rows, lanes);
+        Check(text);
+        Check(fmt::format(
+            "loops k (x: in {0}[{2}, {1}], y: out {0}[{1}, {2}]) {{ single {{ unroll r = 0:{1} {{ "
+            "vector v = 0:{2} {{ y[r, v] = x[v, r] + x[{2} - 1 - v, r] }} }} }} }}",
+            type, rows, lanes));
+      }
+    }
+  }
+  const Result<std::string> ir = EmitLlvmIr(
+      Nest("loops k (x: in f32[8, 8], y: out f32[8, 8]) { single { unroll r = 0:8 { vector v = 0:8 "
+           "{ y[v, r] = x[r, v] } } } }"),
+      Target{}, true);
+  ASSERT_TRUE(ir.ok());
+  EXPECT_NE(ir->find("store <4 x float>"), std::string::npos) << *ir;
+  EXPECT_EQ(ir->find("store float"), std::string::npos) << *ir;
+}
+
+// What is stored late, or loaded early, is not what another statement of the body touches.
+TEST(Emit, TransposesNothingThatChangesMeanwhile) {
+  Check(
+      "loops k (x: in f32[8, 8], y: out f32[9, 8], z: out f32[8, 8]) { single { unroll r = 0:8 { "
+      "vector v = 0:8 { y[v, r] = x[r, v] } vector v = 0:8 { z[r, v] = y[0, r] + x[r, v] } } "
+      "for j = 0:8 { y[8, j] = 0.0 } } }");
+  Check(
+      "loops k (x: in f32[8, 8], y: out f32[8, 8]) { single { unroll r = 0:8 { "
+      "vector v = 0:8 { y[v, r] = x[r, v] } y[r, 7 - r] = 1.0 } } }");
+  Check(
+      "loops k (x: in f32[8, 8], y: out f32[8, 8]) { cache t: f32[8, 9] single { "
+      "for r = 0:8 { vector v = 0:8 { t[r, v] = x[r, v] } t[r, 8] = 0.0 } "
+      "unroll r = 0:8 { vector v = 0:8 { y[r, v] = t[v, r] } t[7, r + 1] = 2.0 } } }");
+  Check(
+      "loops k (x: in f32[8, 8], y: out f32[8, 8]) { parallel i = 0:2 { unroll r = 0:8 { "
+      "if r + i - 4 >= 0 { vector v = 0:4 { y[4*i + v, r] = x[r, v] } } "
+      "else { vector v = 0:4 { y[4*i + v, r] = x[v, r] } } } } }");
+}
+
 TEST(Emit, ConvolutionWithPadding) {
   Check(
       R"(loops conv (image: in f32[1, 9, 13, 5], w1: in f32[9, 5, 14] align 64, b1: in f32[14], relu1: out f32[1, 9, 13, 14]) {

@@ -274,10 +274,13 @@ void KernelBuilder::UnrolledLoop(const Stmt& s) {
   const int64_t trip = loops::ConstantTrip(s);
   scope_.ranges().Push(s);
   const Affine lo = scope_.Resolve(s.lo[0]);
+  memory_.OpenUnrolled(s);
   for (int64_t i = 0; i < trip; ++i) {
+    memory_.Iteration(i);
     scope_.Substitute(s.var, lo + i * s.step);
     Body(s.body);
   }
+  memory_.CloseUnrolled();
   scope_.ranges().Pop(s);
 }
 

@@ -114,6 +114,8 @@ LaneValue MemoryEmitter::Load(const loops::Expr& load, const Chunk& chunk, const
   Value* value = row    ? LoadRow(load.buffer, form->base, chunk, mask)
                  : form ? LoadNear(load.buffer, *form, chunk, mask)
                         : nullptr;
+  if (value == nullptr && form && !mask.uniform && !mask.lanes)
+    value = LoadTransposed(load, offset, *form, chunk);
   if (value == nullptr) value = LoadEach(load.buffer, offset, form, chunk, mask);
   return {FromElement(load.buffer, value), true};
 }
@@ -255,6 +257,10 @@ void MemoryEmitter::Store(const loops::Stmt& store, const Chunk& chunk, const Ma
       return IsRegister(store.buffer) ? StoreRegister(store.buffer, form->base, lanes, row)
                                       : StoreRow(store, form->base, chunk, lanes, row);
     }
+    const bool masked = active.uniform || active.lanes;
+    if (form && !masked && chunk.width > 1 &&
+        StoreTransposed(store, offset, *form, chunk, ToElement(store.buffer, Splat(value, chunk))))
+      return;
     StoreEach(store.buffer, offset, form, chunk, lanes,
               ToElement(store.buffer, Splat(value, chunk)));
   });

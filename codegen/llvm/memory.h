@@ -1,6 +1,9 @@
 // Loads and stores: where a buffer lies, which lanes touch memory, and what may alias what.
 #pragma once
 
+#include <array>
+#include <map>
+#include <tuple>
 #include <vector>
 
 #include "codegen/llvm/ops.h"
@@ -36,6 +39,10 @@ class MemoryEmitter {
   LaneValue Load(const loops::Expr& load, const Chunk& chunk, const Mask& active);
   void Store(const loops::Stmt& store, const Chunk& chunk, const Mask& active, LaneValue value);
   void Prefetch(const loops::Stmt& prefetch);
+  // Around the iterations of an unrolled loop, and before each.
+  void OpenUnrolled(const loops::Stmt& loop);
+  void Iteration(int64_t number) { unrolled_.back().at = number; }
+  void CloseUnrolled();
   llvm::Value* Splat(LaneValue value, const Chunk& chunk);
   // A pointer to 64 zero bytes.
   llvm::Value* zeros() const { return zeros_; }
@@ -76,6 +83,32 @@ class MemoryEmitter {
   void StoreRegister(loops::BufferId id, const Affine& base, llvm::Value* mask, llvm::Value* value);
   void StoreEach(loops::BufferId id, const Affine& offset, const std::optional<LaneForm>& form,
                  const Chunk& chunk, llvm::Value* mask, llvm::Value* value);
+  // memory_transpose.cpp
+  struct Unrolled {
+    const loops::Stmt* loop = nullptr;
+    int64_t at = 0;         // the iteration
+    int64_t round = 0;      // tells this expansion of the loop from others
+    bool straight = false;  // each iteration runs all statements
+  };
+  struct Touches {
+    int64_t loads = 0, stores = 0;
+  };
+  // Four iterations of a place in memory: buffer, first element, distance of lanes, round, lanes.
+  using QuadKey = std::tuple<size_t, Affine, int64_t, int64_t, int64_t>;
+  struct Quad {
+    llvm::BasicBlock* block = nullptr;  // where they were loaded
+    std::array<llvm::Value*, 4> values{};
+  };
+  Touches TouchesOf(const std::vector<loops::StmtId>& body, loops::BufferId id) const;
+  const Unrolled* RowsOf(loops::BufferId id, const Affine& offset, const LaneForm& form,
+                         const Chunk& chunk, const Touches& most) const;
+  std::array<llvm::Value*, 4> Transpose(const std::array<llvm::Value*, 4>& rows, int64_t width);
+  llvm::Value* LoadTransposed(const loops::Expr& load, const Affine& offset, const LaneForm& form,
+                              const Chunk& chunk);
+  llvm::Value* LoadPiece(loops::BufferId id, const Affine& at, int64_t columns);
+  llvm::Value* InsertRow(llvm::Value* into, llvm::Value* row, int64_t at);
+  bool StoreTransposed(const loops::Stmt& store, const Affine& offset, const LaneForm& form,
+                       const Chunk& chunk, llvm::Value* value);
   template <typename F>
   void When(llvm::Value* condition, F body);
   llvm::Value* LaneCondition(const Mask& mask, int64_t lane);
@@ -88,6 +121,10 @@ class MemoryEmitter {
   unsigned vector_bytes_;
   std::vector<Place> places_;
   llvm::Value* zeros_ = nullptr;
+  std::vector<Unrolled> unrolled_;
+  int64_t rounds_ = 0;
+  std::map<QuadKey, Quad> quads_;
+  std::map<QuadKey, std::array<llvm::Value*, 4>> pending_;  // to be stored
 };
 
 }  // namespace weft::codegen

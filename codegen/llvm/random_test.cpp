@@ -35,8 +35,10 @@ class Generator {
     const std::string lo = Coin() ? fmt::format("max(0, i - {})", Pick(0, 3)) : "0";
     text += fmt::format("  for d = {}:{} {{ unroll r = 0:{} {{ vector v = 0:{} {{ {} }} }} }}\n",
                         lo, depth_, rows_, lanes_, Update());
+    std::vector<std::string> leaves = {"t[r, v]", Guarded(), "w[0, v]"};
+    if (rows_ <= depth_) leaves.insert(leaves.end(), 2, "x[i, r, v]");
     text += fmt::format("  unroll r = 0:{} {{ vector v = 0:{} {{ z[i, r, v] = {} }} }} }} }}",
-                        rows_, lanes_, Value(2, {"t[r, v]", Guarded(), "w[0, v]"}));
+                        rows_, lanes_, Value(2, leaves));
     return text;
   }
 
@@ -87,7 +89,7 @@ class Generator {
 TEST(Random, LoopsAreTheKernel) {
   const bool wide = __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
                     __builtin_cpu_supports("avx512dq");
-  for (uint64_t seed = 0; seed < 120; ++seed) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
     const std::string text = Generator(seed).Nest();
     const Result<loops::LoopNest> nest = loops::Parse(text, "random");
     ASSERT_TRUE(nest.ok()) << nest.status().ToString() << text;

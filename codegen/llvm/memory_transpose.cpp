@@ -1,0 +1,197 @@
+// Accesses whose lanes lie far apart while the iterations of an unrolled loop around them lie side
+// by side, as in y[j, i] = x[i, j] with lanes along j and i unrolled. Four iterations are accessed
+// at once, in rows of four elements, and a four by four transposition in registers turns rows into
+// lanes:
+//
+//   lanes     0 1 2 3 | 4 5 6 7          a row is four iterations of one lane; V0 holds those of
+//   V0        row 0   | row 4            lanes 0 and 4, and so on; iteration i of all lanes is
+//   V1        row 1   | row 5            element i of each row
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "codegen/llvm/memory.h"
+
+namespace weft::codegen {
+
+using llvm::Value;
+using loops::BufferId;
+using loops::Expr;
+using loops::ExprId;
+using loops::ExprKind;
+using loops::LoopKind;
+using loops::Stmt;
+using loops::StmtId;
+using loops::StmtKind;
+
+namespace {
+
+constexpr int64_t kQuad = 4;
+
+// Every iteration runs all statements.
+bool RunsAll(const loops::LoopNest& nest, const std::vector<StmtId>& body) {
+  return std::ranges::all_of(body, [&](StmtId id) {
+    const Stmt& s = nest[id];
+    if (s.kind == StmtKind::kStore) return true;
+    const bool expanded =
+        s.kind == StmtKind::kFor && (s.loop == LoopKind::kUnroll || s.loop == LoopKind::kVector);
+    return (expanded || s.kind == StmtKind::kMark) && RunsAll(nest, s.body);
+  });
+}
+
+int64_t LoadsOf(const loops::LoopNest& nest, ExprId value, BufferId id, std::vector<bool>& seen) {
+  if (seen[value.index]) return 0;
+  seen[value.index] = true;
+  const Expr& e = nest[value];
+  int64_t count = e.kind == ExprKind::kLoad && e.buffer == id;
+  for (ExprId arg : e.args) count += LoadsOf(nest, arg, id, seen);
+  return count;
+}
+
+// Of each register's quarters of 128 bits, the i-th four elements of the two, interleaved by ones
+// or by pairs.
+std::vector<int> Interleave(int64_t width, bool high, bool pairs) {
+  std::vector<int> picked;
+  for (int64_t quad = 0; quad < width; quad += kQuad) {
+    for (int64_t i = 0; i < kQuad; ++i) {
+      const int64_t from = pairs ? i / 2 : i % 2, at = (high ? 2 : 0) + (pairs ? i % 2 : i / 2);
+      picked.push_back(static_cast<int>(from * width + quad + at));
+    }
+  }
+  return picked;
+}
+
+}  // namespace
+
+void MemoryEmitter::OpenUnrolled(const Stmt& loop) {
+  unrolled_.push_back({.loop = &loop, .round = ++rounds_, .straight = RunsAll(nest_, loop.body)});
+}
+
+void MemoryEmitter::CloseUnrolled() {
+  unrolled_.pop_back();
+  if (unrolled_.empty()) pending_.clear();
+}
+
+MemoryEmitter::Touches MemoryEmitter::TouchesOf(const std::vector<StmtId>& body,
+                                                BufferId id) const {
+  Touches all;
+  for (StmtId at : body) {
+    const Stmt& s = nest_[at];
+    std::vector<bool> seen(nest_.exprs.size());
+    if (s.value.valid()) all.loads += LoadsOf(nest_, s.value, id, seen);
+    all.stores += s.kind == StmtKind::kStore && s.buffer == id;
+    const Touches below = TouchesOf(s.body, id);
+    all.loads += below.loads;
+    all.stores += below.stores;
+  }
+  return all;
+}
+
+// The innermost unrolled loop along which the lanes' elements are rows, if the buffer allows it.
+const MemoryEmitter::Unrolled* MemoryEmitter::RowsOf(BufferId id, const Affine& offset,
+                                                     const LaneForm& form, const Chunk& chunk,
+                                                     const Touches& most) const {
+  if (IsRegister(id) || SizeBytes(nest_[id].dtype) != 4 || chunk.width < kQuad) return nullptr;
+  for (int64_t lane = 2; lane < chunk.active; ++lane)
+    if (form.diffs[lane] != lane * form.diffs[1]) return nullptr;
+  for (size_t k = unrolled_.size(); k-- > 0;) {
+    const Unrolled& u = unrolled_[k];
+    const Var v = u.loop->var;
+    if (!u.straight) return nullptr;
+    if (u.loop->step != 1 || loops::ConstantTrip(*u.loop) < 2) continue;
+    if (offset.CoefficientOf(v) != 1 || (offset - Affine::OfVar(v)).Uses(v)) continue;
+    const Touches touches = TouchesOf(u.loop->body, id);
+    const bool few = touches.loads <= most.loads && touches.stores <= most.stores;
+    return few ? &u : nullptr;
+  }
+  return nullptr;
+}
+
+// Four registers of rows to four of iterations, or the other way round: it is its own inverse.
+std::array<Value*, 4> MemoryEmitter::Transpose(const std::array<Value*, 4>& rows, int64_t width) {
+  const auto mix = [&](Value* a, Value* b, bool high, bool pairs) {
+    return b_.CreateShuffleVector(a, b, Interleave(width, high, pairs));
+  };
+  std::array<Value*, 4> half{};
+  for (size_t k = 0; k < 2; ++k) {
+    half[k] = mix(rows[2 * k], rows[2 * k + 1], false, false);
+    half[k + 2] = mix(rows[2 * k], rows[2 * k + 1], true, false);
+  }
+  return {mix(half[0], half[1], false, true), mix(half[0], half[1], true, true),
+          mix(half[2], half[3], false, true), mix(half[2], half[3], true, true)};
+}
+
+Value* MemoryEmitter::LoadTransposed(const Expr& load, const Affine& offset, const LaneForm& form,
+                                     const Chunk& chunk) {
+  const BufferId id = load.buffer;
+  constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
+  const Unrolled* u = RowsOf(id, offset, form, chunk, {.loads = kAny, .stores = 0});
+  if (u == nullptr) return nullptr;
+  const bool is_input = nest_[id].access == loops::Access::kIn;
+  const int64_t trip = loops::ConstantTrip(*u->loop), first = u->at / kQuad * kQuad;
+  const Affine base = form.base + (first - u->at);
+  Quad& quad = quads_[{id.index, base, form.diffs[1], is_input ? 0 : u->round, chunk.active}];
+  if (quad.block != b_.GetInsertBlock()) {
+    const int64_t columns = std::min(kQuad, trip - first);
+    std::array<Value*, 4> rows{};
+    for (int64_t r = 0; r < kQuad; ++r) {
+      rows[r] = llvm::PoisonValue::get(llvm::FixedVectorType::get(ElementType(id), chunk.width));
+      for (int64_t lane = r; lane < chunk.active; lane += kQuad)
+        rows[r] = InsertRow(rows[r], LoadPiece(id, base + form.diffs[lane], columns), lane - r);
+    }
+    quad = {.block = b_.GetInsertBlock(), .values = Transpose(rows, chunk.width)};
+  }
+  return quad.values[static_cast<size_t>(u->at - first)];
+}
+
+Value* MemoryEmitter::LoadPiece(BufferId id, const Affine& at, int64_t columns) {
+  llvm::Type* element = ElementType(id);
+  llvm::Type* type = columns == 1 ? element : llvm::FixedVectorType::get(element, columns);
+  auto* load = b_.CreateAlignedLoad(type, PointerTo(id, at), AlignAt(id, at));
+  Annotate(load, id);
+  return load;
+}
+
+// `row` from element `at` on.
+Value* MemoryEmitter::InsertRow(Value* into, Value* row, int64_t at) {
+  const auto* type = llvm::dyn_cast<llvm::FixedVectorType>(row->getType());
+  if (type == nullptr) return b_.CreateInsertElement(into, row, static_cast<uint64_t>(at));
+  const auto width =
+      static_cast<int>(llvm::cast<llvm::FixedVectorType>(into->getType())->getNumElements());
+  const auto length = static_cast<int>(type->getNumElements());
+  std::vector<int> wide, picked;
+  for (int i = 0; i < width; ++i) {
+    const bool inside = i >= at && i < at + length;
+    wide.push_back(i < length ? i : -1);
+    picked.push_back(inside ? width + i - static_cast<int>(at) : i);
+  }
+  return b_.CreateShuffleVector(into, b_.CreateShuffleVector(row, wide), picked);
+}
+
+bool MemoryEmitter::StoreTransposed(const Stmt& store, const Affine& offset, const LaneForm& form,
+                                    const Chunk& chunk, Value* value) {
+  const BufferId id = store.buffer;
+  const Unrolled* u = RowsOf(id, offset, form, chunk, {.loads = 0, .stores = 1});
+  if (u == nullptr) return false;
+  const int64_t trip = loops::ConstantTrip(*u->loop), first = u->at / kQuad * kQuad;
+  const Affine base = form.base + (first - u->at);
+  std::array<Value*, 4>& values = pending_[{id.index, base, form.diffs[1], u->round, chunk.active}];
+  if (u->at == first) values.fill(llvm::PoisonValue::get(value->getType()));
+  values[static_cast<size_t>(u->at - first)] = value;
+  const int64_t columns = u->at - first + 1;
+  if (columns < kQuad && u->at + 1 < trip) return true;
+  const std::array<Value*, 4> rows = Transpose(values, chunk.width);
+  for (int64_t lane = 0; lane < chunk.active; ++lane) {
+    std::vector<int> picked;
+    for (int64_t i = 0; i < columns; ++i)
+      picked.push_back(static_cast<int>(lane / kQuad * kQuad + i));
+    Value* row = rows[static_cast<size_t>(lane % kQuad)];
+    Value* piece = columns == 1 ? b_.CreateExtractElement(row, static_cast<uint64_t>(picked[0]))
+                                : b_.CreateShuffleVector(row, picked);
+    const Affine at = base + form.diffs[lane];
+    Annotate(b_.CreateAlignedStore(piece, PointerTo(id, at), AlignAt(id, at)), id);
+  }
+  return true;
+}
+
+}  // namespace weft::codegen
