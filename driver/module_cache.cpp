@@ -50,7 +50,7 @@ std::optional<Module> FindModule(const Module& opened, const std::string& key,
   if (!bytes) return std::nullopt;
   // The entry names constants by their hashes: those of the network, and what was made of them.
   graph::Graph graph = opened.graph;
-  if (MayUseWinograd(options)) tc::PrepareConstants(graph, tc::Winograd::kAlways);
+  if (MayUseWinograd(options)) tc::PrepareConstants(graph, options.winograd, true);
   HashConstants(graph);
   BlobStore blobs;
   graph::Print(graph, blobs);

@@ -10,7 +10,7 @@
 namespace weft::polyhedral {
 namespace {
 
-std::string LaneAxis(const ClusterView& view) {
+std::string LaneAxis(const ClusterView& view, const std::map<std::string, int64_t>& switches) {
   for (size_t back = 0; back < view.statements.size(); ++back) {
     const size_t k = view.statements.size() - 1 - back;
     const tc::Statement& s = view.At(k);
@@ -24,7 +24,12 @@ std::string LaneAxis(const ClusterView& view) {
         in = ContiguousIndex(*view.request, s, e.tensor, e.args);
     }
     const bool reduces = in >= 0 && s.indices[in].reduction;
-    const int32_t lane = reduces ? in : out >= 0 ? out : in;
+    // Lanes that choose between values differ; what is unrolled does not.
+    const bool chooses = out >= 0 && switches.contains(view.axes[k][out]);
+    const int32_t lane = reduces || (chooses && in != out) ? in
+                         : chooses                         ? -1
+                         : out >= 0                        ? out
+                                                           : in;
     if (lane < 0) continue;
     const std::string& axis = view.axes[k][lane];
     if (view.Extent(axis) >= 4) return axis;
@@ -127,9 +132,13 @@ std::map<std::string, int64_t> Switches(const ClusterView& view) {
         switches.try_emplace(axis, extent(static_cast<Var>(i)));
     }
   }
-  int64_t copies = 1;
-  for (const auto& [axis, count] : switches) copies *= count;
-  return copies <= kMostUnrolled ? switches : std::map<std::string, int64_t>{};
+  for (const auto& own : view.axes) {  // of a statement, copies for all values that are told apart
+    int64_t copies = 1;
+    for (const auto& [axis, count] : switches)
+      if (std::ranges::count(own, axis) > 0) copies *= count;
+    if (copies > kMostUnrolled) return {};
+  }
+  return switches;
 }
 
 Cluster RowCluster(const ClusterView& view, int variant) {
@@ -137,8 +146,8 @@ Cluster RowCluster(const ClusterView& view, int variant) {
   const std::vector<std::string> names = StatementNames(program);
   Cluster cluster;
   for (const int32_t s : view.statements) cluster.statements.push_back(names[s]);
-  const std::string lane = LaneAxis(view);
   const auto switches = Switches(view);
+  const std::string lane = LaneAxis(view, switches);
   for (const std::string& axis : view.shared) {
     const auto found = switches.find(axis);
     const bool whole = found != switches.end() && found->second >= view.Extent(axis);

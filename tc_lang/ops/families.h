@@ -39,6 +39,7 @@ void ConvTranspose(Writer& w);
 
 // winograd.cpp
 void ConvWinograd(Writer& w);
+void ConvWinograd4(Writer& w);
 
 // contraction.cpp, einsum.cpp
 void MatMul(Writer& w);

@@ -40,6 +40,7 @@ constexpr Entry kTable[] = {
     {Op::kConstantOfShape, {"direct", ConstantOfShape}},
     {Op::kConv, {"direct", Conv}},
     {Op::kConv, {"winograd", ConvWinograd}},
+    {Op::kConv, {"winograd4", ConvWinograd4}},
     {Op::kConvInteger, {"direct", ConvInteger}},
     {Op::kConvTranspose, {"direct", ConvTranspose}},
     {Op::kCos, {"direct", Unary}},

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "graph/edit.h"
+#include "tc_lang/ops/winograd_form.h"
 #include "tc_lang/to_tc.h"
 
 namespace weft::tc {
@@ -59,11 +60,53 @@ TEST(Winograd, PreparesFiltersOfThreeByThree) {
   EXPECT_EQ(u.shape(), (Shape{4, 4, 5, 4}));
 }
 
+using Rows = std::vector<std::vector<double>>;
+
+Rows Times(const Rows& a, const Rows& b) {
+  Rows c(a.size(), std::vector<double>(b[0].size(), 0));
+  for (size_t i = 0; i < a.size(); ++i)
+    for (size_t k = 0; k < b.size(); ++k)
+      for (size_t j = 0; j < b[0].size(); ++j) c[i][j] += a[i][k] * b[k][j];
+  return c;
+}
+
+Rows Transposed(const Rows& a) {
+  Rows t(a[0].size(), std::vector<double>(a.size()));
+  for (size_t i = 0; i < a.size(); ++i)
+    for (size_t j = 0; j < a[0].size(); ++j) t[j][i] = a[i][j];
+  return t;
+}
+
+// A^T [(G g G^T) o (B^T d B)] A is the convolution of d with g.
+TEST(Winograd, MatricesConvolve) {
+  std::mt19937 random(1);
+  std::normal_distribution<double> normal;
+  for (const WinogradForm& form : WinogradForms()) {
+    const size_t n = form.ins();
+    Rows d(n, std::vector<double>(n)), g(3, std::vector<double>(3));
+    for (Rows* m : {&d, &g})
+      for (auto& row : *m)
+        for (double& x : row) x = normal(random);
+    const Rows u = Times(Times(form.filter, g), Transposed(form.filter));
+    Rows products = Times(Times(form.input, d), Transposed(form.input));
+    for (size_t i = 0; i < n; ++i)
+      for (size_t j = 0; j < n; ++j) products[i][j] *= u[i][j];
+    const Rows y = Times(Times(form.output, products), Transposed(form.output));
+    for (size_t i = 0; i < form.outs; ++i)
+      for (size_t j = 0; j < form.outs; ++j) {
+        double sum = 0;
+        for (size_t r = 0; r < 3; ++r)
+          for (size_t s = 0; s < 3; ++s) sum += d[i + r][j + s] * g[r][s];
+        EXPECT_NEAR(y[i][j], sum, 1e-12) << form.alternative;
+      }
+  }
+}
+
 // g with a one in the middle: G g G^T is the outer product of G's middle column with itself.
 TEST(Winograd, TransformsFilters) {
-  Graph graph = ConvOf(Filter(1, 1, [](int64_t i) { return i == 4 ? 1.0F : 0.0F; }));
-  PrepareConstants(graph, Winograd::kAlways);
-  const auto* u = static_cast<const float*>(graph.values.back().constant.data());
+  const Tensor transformed = TransformFilters(
+      WinogradForms()[0], Filter(1, 1, [](int64_t i) { return i == 4 ? 1.0F : 0.0F; }));
+  const auto* u = static_cast<const float*>(transformed.data());
   const float column[] = {0, 0.5, -0.5, 0};
   for (int i = 0; i < 4; ++i)
     for (int j = 0; j < 4; ++j) EXPECT_EQ(u[4 * i + j], column[i] * column[j]) << i << " " << j;
@@ -95,7 +138,7 @@ TEST(Winograd, KeepsToTheErrorOfTheDirectForm) {
   EXPECT_EQ(prepared[0].refusal->reason, Reason::kInaccurate);
   EXPECT_EQ(AlternativesOf(graph), Names{"direct"});
   PrepareConstants(graph, Winograd::kAlways);
-  EXPECT_EQ(AlternativesOf(graph), (Names{"direct", "winograd"}));
+  EXPECT_EQ(AlternativesOf(graph), (Names{"direct", "winograd", "winograd4"}));
   // One such weight anywhere.
   for (const float huge : {std::numeric_limits<float>::infinity(),
                            std::numeric_limits<float>::quiet_NaN(), 3e38F, -3e38F}) {
@@ -111,7 +154,9 @@ TEST(Winograd, TakesNoOtherValueForIt) {
   graph::AddConstant(graph, "w_winograd", Tensor(Dtype::kF32, {4, 4, 2, 2}));
   EXPECT_EQ(AlternativesOf(graph), Names{"direct"});
   PrepareConstants(graph, Winograd::kAlways);
-  EXPECT_EQ(graph.values.back().name, "w_winograd_1");
+  ASSERT_EQ(graph.values.size(), 6U);
+  EXPECT_EQ(graph.values[4].name, "w_winograd_1");
+  EXPECT_EQ(graph.values[5].name, "w_winograd4");
 }
 
 }  // namespace

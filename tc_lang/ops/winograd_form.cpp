@@ -1,0 +1,180 @@
+#include "tc_lang/ops/winograd_form.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <random>
+
+namespace weft::tc {
+namespace {
+
+// p(x) (x - root), by ascending powers.
+std::vector<double> TimesLinear(const std::vector<double>& p, double root) {
+  std::vector<double> product(p.size() + 1, 0);
+  for (size_t k = 0; k < p.size(); ++k) {
+    product[k + 1] += p[k];
+    product[k] -= root * p[k];
+  }
+  return product;
+}
+
+WinogradForm MakeForm(std::string_view alternative, std::string_view key,
+                      const std::vector<double>& points) {
+  WinogradForm form{.alternative = alternative, .key = key, .outs = points.size() - 1};
+  const size_t n = form.ins();
+  form.output.assign(form.outs, std::vector<double>(n, 0));
+  std::vector<double> all{1};
+  for (size_t j = 0; j < points.size(); ++j) {
+    all = TimesLinear(all, points[j]);
+    std::vector<double> others{1};
+    double scale = 1;
+    for (size_t l = 0; l < points.size(); ++l) {
+      if (l == j) continue;
+      others = TimesLinear(others, points[l]);
+      scale *= points[j] - points[l];
+    }
+    // A sign common to both factors of a product changes nothing; the filter's shall be positive.
+    const double sign = scale < 0 ? -1 : 1;
+    for (double& x : others) x *= sign;
+    others.resize(n, 0);
+    form.input.push_back(std::move(others));
+    scale *= sign;
+    form.filter.push_back({1 / scale, points[j] / scale, points[j] * points[j] / scale});
+    for (size_t i = 0; i < form.outs; ++i) form.output[i][j] = std::pow(points[j], i);
+  }
+  form.input.push_back(std::move(all));
+  form.filter.push_back({0, 0, 1});
+  form.output[form.outs - 1][n - 1] = 1;
+  return form;
+}
+
+// m x m for an m of any form.
+constexpr size_t kMost = 6;
+template <typename T>
+using Tile = std::array<std::array<T, kMost>, kMost>;
+
+// row . (d[0], d[stride], d[2 stride], ...)
+template <typename T>
+T Dot(const std::vector<double>& row, const T* d, size_t stride) {
+  T sum = 0;
+  for (size_t k = 0; k < row.size(); ++k)
+    if (row[k] != 0) sum += static_cast<T>(row[k]) * d[k * stride];
+  return sum;
+}
+
+// M d M^T.
+template <typename T>
+Tile<T> Transform(const Matrix& m, const Tile<T>& d) {
+  Tile<T> columns{}, all{};
+  for (size_t i = 0; i < m.size(); ++i)
+    for (size_t b = 0; b < m[0].size(); ++b) columns[i][b] = Dot(m[i], &d[0][b], kMost);
+  for (size_t i = 0; i < m.size(); ++i)
+    for (size_t j = 0; j < m.size(); ++j) all[i][j] = Dot(m[j], columns[i].data(), 1);
+  return all;
+}
+
+// Sums of tiles stay finite where direct ones do if no weight is near the end of the range.
+bool IsTame(const Tensor& filters) {
+  constexpr float kLargest = 1e18F;
+  const auto* g = static_cast<const float*>(filters.data());
+  return std::all_of(g, g + filters.elems(), [](float w) { return std::abs(w) <= kLargest; });
+}
+
+// Errors of both ways on one tile of inputs and one filter, squared, computed in float as kernels
+// do, against double precision. Inputs are [C] tiles, their transforms likewise.
+struct Errors {
+  double direct = 0, tiled = 0;
+};
+Errors ErrorsOf(const WinogradForm& form, const std::vector<Tile<float>>& d,
+                const std::vector<Tile<float>>& v, const float* g, const float* u, int64_t pairs) {
+  const size_t n = form.ins();
+  Tile<float> m{}, sum{};
+  Tile<double> exact{};
+  for (size_t c = 0; c < d.size(); ++c) {
+    for (size_t i = 0; i < n; ++i)
+      for (size_t j = 0; j < n; ++j)
+        m[i][j] =
+            std::fma(v[c][i][j],
+                     u[static_cast<int64_t>(n * i + j) * pairs + static_cast<int64_t>(c)], m[i][j]);
+    for (size_t y = 0; y < form.outs; ++y)
+      for (size_t z = 0; z < form.outs; ++z)
+        for (size_t tap = 0; tap < 9; ++tap) {
+          const float x = d[c][y + tap / 3][z + tap % 3], w = g[9 * c + tap];
+          sum[y][z] = std::fma(x, w, sum[y][z]);
+          exact[y][z] += static_cast<double>(x) * w;
+        }
+  }
+  const Tile<float> out = Transform(form.output, m);
+  Errors errors;
+  for (size_t y = 0; y < form.outs; ++y)
+    for (size_t z = 0; z < form.outs; ++z) {
+      errors.direct += std::pow(sum[y][z] - exact[y][z], 2);
+      errors.tiled += std::pow(out[y][z] - exact[y][z], 2);
+    }
+  return errors;
+}
+
+}  // namespace
+
+std::span<const WinogradForm> WinogradForms() {
+  // For four outputs, mixed points round better than integers do (Barabasz et al., Error Analysis
+  // and Improving the Accuracy of Winograd Convolution for Deep Neural Networks, 2020).
+  static const std::array<WinogradForm, 2> forms = {
+      MakeForm("winograd", "winograd 2x2 3x3", {0, 1, -1}),
+      MakeForm("winograd4", "winograd 4x4 3x3", {0, 1, -1, 0.5, -2})};
+  return forms;
+}
+
+Tensor TransformFilters(const WinogradForm& form, const Tensor& filters) {
+  const auto n = static_cast<int64_t>(form.ins());
+  const int64_t pairs = filters.shape()[0] * filters.shape()[1];
+  Tensor out(Dtype::kF32, {n, n, filters.shape()[0], filters.shape()[1]});
+  const auto* g = static_cast<const float*>(filters.data());
+  auto* to = static_cast<float*>(out.mutable_data());
+  for (int64_t pair = 0; pair < pairs; ++pair) {
+    Tile<double> filter{};
+    for (size_t tap = 0; tap < 9; ++tap) filter[tap / 3][tap % 3] = g[9 * pair + tap];
+    const Tile<double> u = Transform(form.filter, filter);
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = 0; j < n; ++j) to[(n * i + j) * pairs + pair] = static_cast<float>(u[i][j]);
+  }
+  return out;
+}
+
+double ErrorRatio(const WinogradForm& form, const Tensor& filters, const Tensor& transformed) {
+  constexpr int64_t kFilters = 32, kMostIns = 256, kTiles = 2;
+  if (!IsTame(filters)) return INFINITY;
+  const int64_t outs = filters.shape()[0], ins = filters.shape()[1], pairs = outs * ins;
+  const auto* g = static_cast<const float*>(filters.data());
+  const auto* u = static_cast<const float*>(transformed.data());
+  std::mt19937 random(1);
+  double worst = 0;
+  for (const float low : {-1.0F, 0.0F}) {
+    Errors all;
+    for (int64_t t = 0; t < kTiles; ++t) {
+      std::vector<Tile<float>> d(static_cast<size_t>(std::min(ins, kMostIns))), v = d;
+      for (size_t c = 0; c < d.size(); ++c) {
+        for (size_t i = 0; i < form.ins(); ++i)
+          for (size_t j = 0; j < form.ins(); ++j)
+            d[c][i][j] = low + (1 - low) * static_cast<float>(random() >> 8) * 0x1p-24F;
+        v[c] = Transform(form.input, d[c]);
+      }
+      for (int64_t f = 0; f < std::min(kFilters, outs); ++f) {
+        const int64_t k = f * outs / std::min(kFilters, outs);
+        const float* filter = g + 9 * k * ins;
+        double size = 0;
+        for (size_t i = 0; i < 9 * d.size(); ++i)
+          size += static_cast<double>(filter[i]) * filter[i];
+        if (size == 0) continue;  // both are exact
+        const Errors errors = ErrorsOf(form, d, v, filter, u + k * ins, pairs);
+        all.direct += errors.direct / size;
+        all.tiled += errors.tiled / size;
+      }
+    }
+    const double ratio = all.tiled == 0 ? 0 : std::sqrt(all.tiled / all.direct);
+    worst = std::isnan(ratio) ? INFINITY : std::max(worst, ratio);
+  }
+  return worst;
+}
+
+}  // namespace weft::tc
