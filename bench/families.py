@@ -73,8 +73,21 @@ def attention(length, count=12, width=64):
 
 
 # ---- convolutions ----
+CHAIN = 4  # so many layers in a row, as networks have them: peers change the layout of the first and the last
+
+
+def chain(layer, shape, count=CHAIN, **more):
+    def body(g, x):
+        for _ in range(count):
+            x = layer(g, x)
+        return x
+    return row(body, shape, **more)
+
+
 def conv(inner, outer, size, kernel=1, stride=1, group=1, **more):
-    return row(lambda g, x: g.Relu(L.conv(g, x, inner, outer, kernel, stride, group)), (1, inner, size, size), **more)
+    count = CHAIN if inner == outer and stride == 1 else 1
+    return chain(lambda g, x: g.Relu(L.conv(g, x, inner, outer, kernel, stride, group)), (1, inner, size, size),
+                 **{'count': count, **more})
 
 
 def depthwise(channels, size, kernel=3, stride=1):
@@ -82,18 +95,19 @@ def depthwise(channels, size, kernel=3, stride=1):
 
 
 def inverted_residual(channels, size, ratio=6):
-    def body(g, x):
+    def layer(g, x):
         inner = channels * ratio
         y = L.clip(g, L.conv(g, x, channels, inner), 0, 6)
         y = L.clip(g, L.conv(g, y, inner, inner, kernel=3, group=inner), 0, 6)
         return g.Add(x, L.conv(g, y, inner, channels, gain=1))
-    return row(body, (1, channels, size, size))
+    return chain(layer, (1, channels, size, size))
 
 
 def square_convs(prefix, *options):
-    """The 3x3 convolutions of ResNet-50."""
-    return {f'{prefix}_{c}x{size}': conv(c, c, size, kernel=3, options=options)
+    """The 3x3 convolutions of ResNet-50, the first of them alone too."""
+    rows = {f'{prefix}_{c}x{size}': conv(c, c, size, kernel=3, options=options)
             for c, size in ((64, 56), (128, 28), (256, 14), (512, 7))}
+    return {f'{prefix}_alone_64x56': conv(64, 64, 56, kernel=3, count=1, options=options), **rows}
 
 
 # ---- what memory bounds ----
@@ -161,7 +175,7 @@ FAMILIES = {
         (1, 1024, 1024), (4, 1024, 1024), (16, 1024, 1024), (8192, 64, 64), (2048, 512, 64))},
     'conv1x1': {f'conv1_{inner}x{outer}x{size}': conv(inner, outer, size) for inner, outer, size in (
         (64, 256, 56), (256, 64, 56), (512, 128, 28), (128, 512, 28), (1024, 256, 14), (256, 1024, 14), (2048, 512, 7),
-        (512, 2048, 7), (24, 144, 56), (32, 192, 28), (64, 384, 14), (160, 960, 7))},
+        (512, 2048, 7), (256, 256, 56), (256, 256, 14), (24, 144, 56), (32, 192, 28), (64, 384, 14), (160, 960, 7))},
     'conv3x3': square_convs('conv3', '--allow', 'none'),
     'winograd': square_convs('winograd', '--allow', 'winograd'),
     'conv3x3_strided': {f'strided_{c}x{size}': conv(c, c, size, kernel=3, stride=2)
