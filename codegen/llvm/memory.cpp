@@ -185,6 +185,21 @@ Value* MemoryEmitter::LaneCondition(const Mask& mask, int64_t lane) {
   return AndMask(bit, mask.uniform);
 }
 
+// The first of `width` elements, counted from `base`, that begin where a multiple of their number
+// does and hold the elements from `first` to `last` of `base`, if none of them lies behind the
+// buffer's end; else a number above `first`.
+int64_t MemoryEmitter::WholeRow(BufferId id, const Affine& base, int64_t first, int64_t last,
+                                int64_t width) const {
+  const int64_t none = first + 1, constant = base.constant();
+  std::vector<Affine> end;
+  for (const Affine& extent : nest_[id].shape) end.push_back(extent - 1);
+  const Affine size = Offset(id, end) + 1;
+  if (!size.IsConstant() || size.constant() % width != 0) return none;
+  if (scope_.MultipleOf(base - constant) % width != 0) return none;
+  const int64_t begin = FloorDiv(constant + first, width) * width;
+  return constant + last < begin + width ? begin - constant : none;
+}
+
 // Lanes that are a few elements apart, such as every second one or each one twice: one or two whole
 // rows, shuffled. What lies between two elements that may be read may be read. Null if it does not
 // pay or which lanes count is not known.
@@ -202,10 +217,14 @@ Value* MemoryEmitter::LoadNear(BufferId id, const LaneForm& form, const Chunk& c
   }
   const int64_t width = chunk.width, span = last - first + 1;
   if (first > last || span > 2 * width) return nullptr;
-  const Chunk row{.active = std::min(span, width), .width = chunk.width};
-  const Mask whole{.uniform = mask.uniform};
-  Value* low = LoadRow(id, form.base + first, row, whole);
-  Value* high = span > width ? LoadRow(id, form.base + (last + 1 - width), row, whole) : low;
+  // Where a whole register's place is the buffer's, all of it: loads beside it ask for the same.
+  const int64_t whole_row = WholeRow(id, form.base, first, last, width);
+  const bool is_whole = whole_row <= first;
+  if (is_whole) first = whole_row;
+  const Chunk row{.active = is_whole ? width : std::min(span, width), .width = chunk.width};
+  const Mask all{.uniform = mask.uniform};
+  Value* low = LoadRow(id, form.base + first, row, all);
+  Value* high = span > width ? LoadRow(id, form.base + (last + 1 - width), row, all) : low;
   llvm::SmallVector<int, 64> picked(chunk.width, 0);
   for (int64_t lane = 0; lane < chunk.active; ++lane) {
     const int64_t at = form.diffs[lane] - first;

@@ -35,16 +35,28 @@ class Maker {
   }
 
  private:
-  int64_t Extent(int32_t index) const {
-    const Affine e = s_.indices[index].hi - s_.indices[index].lo;
-    return e.IsConstant() ? e.constant() : 0;
-  }
+  int64_t Extent(int32_t index) const { return view_.Extent(axes_[index]); }
 
   bool Uses(tc::ExprId read, int32_t index) const {
     return std::ranges::any_of(program_[read].args, [&](tc::ExprId sub) {
       const auto e = tc::AsAffine(program_, sub);
       return e && e->Uses(index);
     });
+  }
+
+  // d if the index moves the read once in d steps, by floor(index / d) and nothing else; else 1.
+  int64_t StepsToMove(tc::ExprId read, int32_t index) const {
+    int64_t steps = 0;
+    for (const tc::ExprId sub : program_[read].args) {
+      const auto e = tc::AsAffine(program_, sub);
+      if (!e || !e->Uses(index)) continue;
+      for (const Affine::Term& t : e->terms()) {
+        if (t.dividend ? !t.dividend->Uses(index) : t.var != index) continue;
+        if (!t.dividend || t.dividend->AsVar() != index || steps > 0) return 1;
+        steps = t.divisor;
+      }
+    }
+    return std::max<int64_t>(1, steps);
   }
 
   // The axis of a read that is this index and nothing else.
@@ -66,8 +78,15 @@ class Maker {
   bool Streams(tc::ExprId read, int32_t index) const {
     if (!Uses(read, index) || Packable(read, index)) return true;
     const tc::Expr& e = program_[read];
-    return ContiguousIndex(*view_.request, s_, e.tensor, e.args) == index;
+    if (ContiguousIndex(*view_.request, s_, e.tensor, e.args) == index) return true;
+    // Groups of lanes that share an element: one for all lanes, or near each other.
+    const int64_t steps = StepsToMove(read, index);
+    if (steps == 1) return false;
+    const auto near = tc::AsAffine(program_, e.args[Innermost(e)]);
+    return steps % Vector() == 0 || (near && near->Uses(index));
   }
+
+  int64_t Vector() const { return view_.request->target.VectorBytes() / SizeBytes(s_.accumulate); }
 
   bool IsWindow(int32_t index) const {
     for (const tc::ExprId read : {c_.x, c_.w}) {
@@ -118,7 +137,7 @@ class Maker {
     };
     std::vector<Option> options;
     const int32_t output = OutputLane();
-    const int64_t vector = view_.request->target.VectorBytes() / SizeBytes(s_.accumulate);
+    const int64_t vector = Vector();
     for (const int32_t lane : c_.kept) {
       if (Extent(lane) < 2 || !Streams(c_.x, lane) || !Streams(c_.w, lane)) continue;
       if (!Uses(c_.x, lane) && !Uses(c_.w, lane)) continue;
@@ -130,8 +149,19 @@ class Maker {
       const double store =
           elements * (lane == output ? 1.0 / static_cast<double>(vector) : kScattered);
       const double padded = IsWindow(lane) ? kMasked : 1;
-      for (const TileShape& tile : RankTiles(view_.request->target, moves, m, n, vector)) {
-        options.push_back({(tile.cycles * Steps() * padded + store) / elements, lane, row, tile});
+      const auto add = [&](const OperandMoves& how, auto fits) {
+        for (const TileShape& tile : RankTiles(view_.request->target, how, m, n, vector)) {
+          if (fits(tile.lanes))
+            options.push_back(
+                {(tile.cycles * Steps() * padded + store) / elements, lane, row, tile});
+        }
+      };
+      add(moves, [](int64_t) { return true; });
+      // A tile of lanes that all read the same element of x.
+      if (const int64_t steps = StepsToMove(c_.x, lane); steps > 1) {
+        OperandMoves same = moves;
+        same.x_lanes = false;
+        add(same, [&](int64_t lanes) { return steps % lanes == 0; });
       }
     }
     if (options.empty()) return false;

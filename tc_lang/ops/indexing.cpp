@@ -92,6 +92,15 @@ Channels MakeChannels(Writer& w, int64_t ins, int64_t outs, bool transposed) {
     c.out = out = w.Range("k", outs);
   } else if (in_size == 1 && out_size == 1) {
     c.in = c.out = w.Range("c", groups);
+  } else if (!transposed) {
+    // One index for all outputs, so that lanes may hold several groups.
+    w.Range("k", outs);
+    if (in_size > 1) w.Range("c", in_size);
+    const std::string group = out_size == 1 ? "k" : fmt::format("k / {}", out_size);
+    c.in = in_size == 1 ? group : fmt::format("{} * ({}) + c", in_size, group);
+    c.out = "k";
+    c.filter = {c.out, in};
+    return c;
   } else {
     w.Range("g", groups);
     if (in_size > 1) w.Range("c", in_size);
