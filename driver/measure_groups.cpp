@@ -8,6 +8,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "base/hash.h"
 #include "base/version.h"
@@ -78,26 +79,35 @@ class Measurement {
   Status OpenArms() {
     using Force = PartitionOptions::Force;
     const bool any = options_.partition.force == Force::kNone;
-    WEFT_TRY(AddArm("vendor", Force::kVendor, true));
-    WEFT_TRY(AddArm("call by call", Force::kVendor, false));
+    WEFT_TRY(AddArm("vendor", {.force = Force::kVendor}));
+    WEFT_TRY(AddArm("call by call", {.force = Force::kVendor, .fuse = false}));
     if (!any) return {};
-    WEFT_TRY(AddArm("own", Force::kOwn, true));
-    const bool choice = std::ranges::any_of(base_.comprehensions.of,
-                                            [](const auto& all) { return all.size() > 1; });
-    if (choice) WEFT_TRY(AddArm("plain", Force::kOwn, true, false));
+    WEFT_TRY(AddArm("own", {.force = Force::kOwn}));
+    WEFT_TRY(AddArm("apart", {.force = Force::kOwn, .join = false}));
+    WEFT_TRY(AddArm("plain", {.force = Force::kOwn, .variants = false}));
     WEFT_TRY(Arm estimated, OpenArm("estimated", base_.grouping));
     arms_.push_back(std::move(estimated));
     return {};
   }
 
-  Status AddArm(std::string name, PartitionOptions::Force force, bool fuse, bool variants = true) {
-    PartitionOptions how = options_.partition;
-    how.force = force;
-    how.fuse = fuse;
-    how.variants = variants;
+  // What an arm may do, within what the build may.
+  struct How {
+    PartitionOptions::Force force = PartitionOptions::Force::kNone;
+    bool fuse = true, join = true, variants = true;
+  };
+
+  // A grouping that another arm has already adds nothing.
+  Status AddArm(std::string name, const How& how) {
+    PartitionOptions options = options_.partition;
+    options.force = how.force;
+    options.fuse &= how.fuse;
+    options.join &= how.join;
+    options.variants &= how.variants;
     partition::RooflinePricer pricer(options_.target);
-    WEFT_TRY(Grouping grouping,
-             partition::Partition(base_.graph, base_.comprehensions, options_.target, pricer, how));
+    WEFT_TRY(Grouping grouping, partition::Partition(base_.graph, base_.comprehensions,
+                                                     options_.target, pricer, options));
+    const std::string text = Print(grouping, base_.graph);
+    if (!seen_.insert(text).second) return {};
     WEFT_TRY(Arm arm, OpenArm(std::move(name), std::move(grouping)));
     arms_.push_back(std::move(arm));
     return {};
@@ -244,6 +254,7 @@ class Measurement {
   BuildOptions options_;
   Clock clock_;
   std::vector<Arm> arms_;
+  std::set<std::string> seen_;  // groupings of arms
   std::vector<Tensor> inputs_;
   std::map<TuningKey, double> records_;
 };

@@ -35,10 +35,11 @@ std::string ModuleKey(const Module& module, const BuildOptions& options) {
       .Add(fallback::LibraryVersion(fallback::Library::kOnednn));
   const partition::PartitionOptions& p = options.partition;
   hasher.Add(fmt::format(
-      "force {} fuse {} strict {} vendor {} statements {} arguments {} variants {} budget {} "
-      "winograd {}",
-      static_cast<int>(p.force), p.fuse, p.strict, p.vendor, p.max_statements, p.max_arguments,
-      p.variants, options.budget_s, static_cast<int>(options.winograd)));
+      "force {} fuse {} join {} strict {} vendor {} statements {} in blocks {} arguments {} "
+      "variants {} budget {} winograd {}",
+      static_cast<int>(p.force), p.fuse, p.join, p.strict, p.vendor, p.max_statements,
+      p.max_statements_in_blocks, p.max_arguments, p.variants, options.budget_s,
+      static_cast<int>(options.winograd)));
   for (const auto& [group, choice] : options.forced_choices)
     hasher.Add(group).Add(polyhedral::Print(choice));
   return hasher.Finish().Hex();

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <set>
 
+#include "polyhedral/schedule.h"
+#include "tc_lang/coalesce.h"
+
 namespace weft::partition {
 namespace {
 
@@ -91,6 +94,26 @@ int64_t RowBytes(const tc::Program& p) {
   return bytes;
 }
 
+// Whether its schedule runs the contractions of a group in the same blocks.
+bool RunsInBlocks(const tc::Extracted& group, const graph::Graph& graph,
+                  const std::map<ValueId, Layout>& layouts, const Target& target) {
+  tc::Program program = group.program;
+  polyhedral::ScheduleRequest request{.program = &program, .target = target};
+  const auto note = [&](const std::vector<tc::TensorId>& tensors,
+                        const std::vector<ValueId>& values) {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const std::string& name = program[tensors[i]].name;
+      if (graph[values[i]].kind == graph::ValueKind::kConstant) request.constants.push_back(name);
+      if (const auto it = layouts.find(values[i]); it != layouts.end())
+        request.layouts[name] = it->second;
+    }
+  };
+  note(tc::Inputs(program), group.inputs);
+  note(tc::Outputs(program), group.outputs);
+  tc::Coalesce(program, request.layouts, request.constants);
+  return polyhedral::RunsInBlocks(request);
+}
+
 }  // namespace
 
 GraphFacts::GraphFacts(const graph::Graph& g)
@@ -124,19 +147,26 @@ Result<tc::Extracted> ExtractMembers(const GraphFacts& facts, const NodeComprehe
   return tc::Extract(facts.graph, parts, kept, name);
 }
 
-Verdict<bool> CheckGroup(const tc::Extracted& group, const Target& target,
+bool ContractsAgain(const tc::Program& program) {
+  return std::ranges::count_if(program.statements, IsContraction) > 1;
+}
+
+Verdict<bool> CheckGroup(const tc::Extracted& group, const graph::Graph& graph,
+                         const std::map<ValueId, Layout>& layouts, const Target& target,
                          const PartitionOptions& options) {
   const tc::Program& p = group.program;
-  if (std::ssize(p.statements) > options.max_statements)
-    return Refusal{Reason::kTooManyStatements,
-                   fmt::format("{} > {}", p.statements.size(), options.max_statements)};
+  const auto contractions = std::count_if(p.statements.begin(), p.statements.end(), IsContraction);
+  const auto most = contractions > 1 ? options.max_statements_in_blocks : options.max_statements;
+  if (std::ssize(p.statements) > most)
+    return Refusal{Reason::kTooManyStatements, fmt::format("{} > {}", p.statements.size(), most)};
   const auto arguments = tc::Inputs(p).size() + tc::Outputs(p).size();
   if (static_cast<int64_t>(arguments) > options.max_arguments)
     return Refusal{Reason::kTooManyArguments,
                    fmt::format("{} > {}", arguments, options.max_arguments)};
-  const auto contractions = std::count_if(p.statements.begin(), p.statements.end(), IsContraction);
-  if (contractions > 1)
+  if (contractions > 1) {
+    if (options.join && RunsInBlocks(group, graph, layouts, target)) return true;
     return Refusal{Reason::kTwoContractions, fmt::format("{} contractions", contractions)};
+  }
 
   const tc::Statement* reduction = nullptr;
   for (size_t c = 0; c < p.statements.size(); ++c) {

@@ -1,10 +1,12 @@
 // A set of nodes as one comprehension, and whether its access relations let it run as one kernel.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/layout.h"
 #include "base/status.h"
 #include "base/verdict.h"
 #include "graph/graph.h"
@@ -28,9 +30,13 @@ Result<tc::Extracted> ExtractMembers(const GraphFacts& facts, const NodeComprehe
 
 // Legality of one kernel for the program, by the rules of the measured set partitioning study that
 // concern accesses (2, 3, 5 and the limits of 6): statements that feed each other must do so
-// element by element along every axis that they are to share; one contraction at most; reductions
-// keep the same axes; what is kept between statements fits the cache.
-Verdict<bool> CheckGroup(const tc::Extracted& group, const Target& target,
+// element by element along every axis that they are to share; reductions keep the same axes; what
+// is kept between statements fits the cache. Several contractions are one kernel if their schedule
+// runs them block by block, which asks for more than these rules do.
+Verdict<bool> CheckGroup(const tc::Extracted& group, const graph::Graph& graph,
+                         const std::map<graph::ValueId, Layout>& layouts, const Target& target,
                          const PartitionOptions& options);
+// More than one contraction or convolution.
+bool ContractsAgain(const tc::Program& program);
 
 }  // namespace weft::partition

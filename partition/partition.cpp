@@ -40,13 +40,20 @@ class Partitioner {
         facts_(graph),
         ranks_(CanonicalRanks(graph)),
         sets_(facts_),
-        kind_(graph.nodes.size(), Implementation::kOwn) {}
+        kind_(graph.nodes.size(), Implementation::kOwn) {
+    // What a library takes out of a chain leaves pieces that need not be kernels.
+    if (options.force == PartitionOptions::Force::kVendor) options_.join = false;
+  }
 
   Result<Grouping> Run() {
     layouts_ = PlanLayouts(graph_);
     WEFT_TRY(Classify());
     ChooseAlternatives();
     if (options_.fuse) GrowGreedily();
+    if (options_.fuse && options_.join) {
+      JoinContractions();
+      GrowGreedily();
+    }
     if (options_.vendor && options_.force != PartitionOptions::Force::kOwn) OfferToLibrary();
     return Collect();
   }
@@ -78,7 +85,7 @@ class Partitioner {
       const auto& alternatives = nodes_.of[i];
       if (kind_[i] != Implementation::kOwn || alternatives.size() < 2) continue;
       std::vector<double> us;
-      for (const tc::Alternative& a : alternatives) us.push_back(pricer_.Own(a.program).us);
+      for (const tc::Alternative& a : alternatives) us.push_back(pricer_.Own(a.program, false).us);
       const size_t best = std::ranges::min_element(us) - us.begin();
       alternative_[i] = best;
       for (size_t a = 0; a < us.size(); ++a)
@@ -137,9 +144,9 @@ class Partitioner {
     auto extracted = ExtractMembers(facts_, nodes_, MembersOf(nodes), "candidate");
     if (!extracted.ok()) return Refusal{Reason::kNoComprehension, extracted.status().what()};
     if (nodes.size() > 1)
-      if (auto legal = CheckGroup(*extracted, target_, options_); !legal.yes())
+      if (auto legal = CheckGroup(*extracted, graph_, layouts_, target_, options_); !legal.yes())
         return legal.refusal();
-    return pricer_.Own(extracted->program);
+    return pricer_.Own(extracted->program, nodes.size() > 1 && ContractsAgain(extracted->program));
   }
 
   struct Merge {
@@ -179,6 +186,92 @@ class Partitioner {
 
   void Refuse(const std::vector<NodeId>& nodes, const Refusal& refusal) {
     if (refused_keys_.insert(nodes).second) refused_.push_back({nodes, refusal});
+  }
+
+  bool Contracts(NodeId n) const {
+    if (kind_[n.index] != Implementation::kOwn) return false;
+    const tc::Program& program = nodes_.of[n.index][alternative_[n.index]].program;
+    return std::ranges::any_of(program.statements, [](const tc::Statement& s) {
+      return s.tag == tc::Tag::kContraction || s.tag == tc::Tag::kConvolution;
+    });
+  }
+
+  // What leads from a contraction to the set of `node` through the given input and nothing else
+  // reads: sets of our own, back to the first that contracts.
+  std::set<NodeId> ChainTo(NodeId node, ValueId input) const {
+    const auto& last = sets_.Members(sets_.Of(node));
+    std::set<NodeId> chain(last.begin(), last.end());
+    std::vector<ValueId> todo{input};
+    bool found = false;
+    while (!todo.empty()) {
+      const ValueId v = todo.back();
+      todo.pop_back();
+      if (!v.valid() || !graph_[v].producer.valid() || facts_.is_output[v.index]) continue;
+      const NodeId p = graph_[v].producer;
+      if (!IsOwn(sets_.Of(p)) || chain.contains(p)) continue;
+      const auto& readers = facts_.consumers[v.index];
+      if (!std::ranges::all_of(readers, [&](NodeId r) { return chain.contains(r); })) continue;
+      const auto& members = sets_.Members(sets_.Of(p));
+      chain.insert(members.begin(), members.end());
+      if (std::ranges::any_of(members, [&](NodeId m) { return Contracts(m); })) {
+        found = true;
+        continue;
+      }
+      for (NodeId m : members)
+        todo.insert(todo.end(), graph_[m].inputs.begin(), graph_[m].inputs.end());
+    }
+    return found ? chain : std::set<NodeId>{};
+  }
+
+  // No path between members leads outside.
+  bool IsConvex(const std::set<NodeId>& nodes) const {
+    std::set<int32_t> inside, seen;
+    for (NodeId n : nodes) inside.insert(sets_.Of(n));
+    std::vector<int32_t> todo;
+    const auto leave = [&](int32_t set) {
+      for (int32_t r : sets_.Readers(set))
+        if (!inside.contains(r) && seen.insert(r).second) todo.push_back(r);
+    };
+    for (int32_t set : inside) leave(set);
+    while (!todo.empty()) {
+      const int32_t set = todo.back();
+      todo.pop_back();
+      for (int32_t r : sets_.Readers(set))
+        if (inside.contains(r)) return false;
+      leave(set);
+    }
+    return true;
+  }
+
+  // Contractions that feed one another, each with what lies between: no pair of neighbours in such
+  // a chain can be one kernel, so greedy merging would never get there.
+  void JoinContractions() {
+    std::vector<NodeId> nodes(graph_.nodes.size());
+    for (size_t i = 0; i < nodes.size(); ++i) nodes[ranks_[i]] = NodeId(i);
+    for (const NodeId node : nodes) {
+      if (!Contracts(node)) continue;
+      for (const ValueId input : graph_[node].inputs) {
+        const std::set<NodeId> chain = ChainTo(node, input);
+        if (chain.empty() || !IsConvex(chain)) continue;
+        const std::vector<NodeId> members(chain.begin(), chain.end());
+        const Verdict<Price>& fused = OwnPrice(members);
+        if (!fused.yes()) {
+          Refuse(members, fused.refusal());
+          continue;
+        }
+        std::set<int32_t> sets;
+        for (NodeId n : members) sets.insert(sets_.Of(n));
+        double apart = 0;
+        for (int32_t set : sets) apart += OwnUs(sets_.Members(set));
+        if (fused->us >= apart) {
+          Refuse(members,
+                 {Reason::kEstimatedSlower, fmt::format("{:.2f} >= {:.2f} us", fused->us, apart)});
+          continue;
+        }
+        for (int32_t set : sets)
+          if (set != *sets.begin()) sets_.Merge(*sets.begin(), set);
+      }
+    }
   }
 
   void GrowGreedily() {
@@ -343,7 +436,7 @@ class Partitioner {
   const NodeComprehensions& nodes_;
   const Target& target_;
   Pricer& pricer_;
-  const PartitionOptions& options_;
+  PartitionOptions options_;
   fallback::Uses uses_;
   GraphFacts facts_;
   const std::vector<int32_t> ranks_;

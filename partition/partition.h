@@ -1,7 +1,8 @@
 // Graph -> Grouping: which nodes run as one kernel, and by whom.
 //
-// Candidates are single nodes and what grows from anchors along data flow; they are legal by their
-// access relations (convexity, a common block space, footprints), not by operator tables; library
+// Candidates are single nodes, what grows from anchors along data flow, and contractions that feed
+// one another if their schedule runs them block by block; they are legal by their access relations
+// (convexity, a common block space, footprints), not by operator tables; library
 // calls are candidates in the same table. Gain-greedy merging by price: the pair of neighbours
 // whose fusion saves most is merged first, ties by structural rank (ranks.h), until none saves.
 // Prices come from an abstract Pricer and are estimates: what is chosen is measured afterwards.
@@ -25,21 +26,24 @@ struct Price {
   double us = 0;
 };
 
-// Prices candidates. Own candidates come as one comprehension; vendor ones as a call.
+// Prices candidates. Own candidates come as one comprehension; vendor ones as a call. `in_blocks`:
+// what passes from one contraction to the next stays in a core's cache.
 class Pricer {
  public:
   virtual ~Pricer() = default;
-  virtual Price Own(const tc::Program& program) = 0;
+  virtual Price Own(const tc::Program& program, bool in_blocks) = 0;
   virtual Price Call(const fallback::LibraryCall& call) = 0;
 };
 
 struct PartitionOptions {
   enum class Force : uint8_t { kNone, kOwn, kVendor } force = Force::kNone;
   bool fuse = true;      // false: every node alone (the unfused arm)
+  bool join = true;      // contractions that feed one another, where blocks allow it
   bool strict = false;   // a native step where a comprehension exists is an error
   bool vendor = true;    // false: no library is used
   bool variants = true;  // false: only the first alternative of each node
   int32_t max_statements = 12, max_arguments = 64;
+  int32_t max_statements_in_blocks = 24;  // of several contractions
 };
 
 // Alternatives of every node by index (empty where ToTc refused, with the reason).
@@ -54,7 +58,7 @@ struct NodeComprehensions {
 class RooflinePricer : public Pricer {
  public:
   explicit RooflinePricer(const Target& target) : target_(target) {}
-  Price Own(const tc::Program& program) override;
+  Price Own(const tc::Program& program, bool in_blocks) override;
   Price Call(const fallback::LibraryCall& call) override;
 
  private:

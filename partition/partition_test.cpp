@@ -1,6 +1,7 @@
 // Which nodes become one kernel, why others don't, and that neither depends on order or names.
 #include "partition/partition.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,13 +42,13 @@ NodeComprehensions ComprehensionsOf(const Graph& graph) {
 
 // Any kernel costs the same, so that all fuses that may.
 struct Flat : Pricer {
-  Price Own(const tc::Program&) override { return {.us = 1}; }
+  Price Own(const tc::Program&, bool) override { return {.us = 1}; }
   Price Call(const fallback::LibraryCall&) override { return {.us = 100}; }
 };
 
 // A kernel costs the square of its statements, so that nothing fuses.
 struct Square : Flat {
-  Price Own(const tc::Program& p) override {
+  Price Own(const tc::Program& p, bool) override {
     return {.us = static_cast<double>(p.statements.size() * p.statements.size())};
   }
 };
@@ -125,9 +126,29 @@ TEST(Partition, SaysWhichAlternativesItLeft) {
   EXPECT_EQ(inaccurate.refusal, (Refusal{Reason::kInaccurate, "rough 3.00 > 2.00"}));
 }
 
+// Rows of the second product need the same rows of the first, and no others.
+TEST(Partition, JoinsContractionsThatRunInBlocks) {
+  const auto graph = [](int rows) {
+    return Parsed(
+        fmt::format("graph g (x: f32[{}, 64], v: f32[64, 64], w: f32[64, 64]) -> (c) {{\n"
+                    "a = MatMul(x, v)\nb = Relu(a)\nc = MatMul(b, w)\n}}",
+                    rows));
+  };
+  EXPECT_EQ(Grouped(graph(4096))->groups.size(), 1U);
+  EXPECT_EQ(Grouped(graph(4))->groups.size(), 1U);
+  EXPECT_EQ(Grouped(graph(4096), Flat(), {.join = false, .vendor = false})->groups.size(), 2U);
+  EXPECT_EQ(Grouped(graph(4096), Square())->groups.size(), 3U);
+}
+
 TEST(Partition, TwoContractions) {
-  EXPECT_EQ(ReasonsOf(Grouped(Parsed("graph g (x: f32[4, 8], v: f32[8, 8], w: f32[8, 8]) -> (b) {\n"
-                                     "a = MatMul(x, v)\nb = MatMul(a, w)\n}"))),
+  // Windows overlap; large weights would be read again for every block.
+  EXPECT_EQ(ReasonsOf(Grouped(Parsed(
+                "graph g (x: f32[1, 4, 9, 9], v: f32[4, 4, 3, 3], w: f32[4, 4, 3, 3]) -> (b) {\n"
+                "a = Conv(x, v)\nb = Conv(a, w)\n}"))),
+            Only("two_contractions"));
+  EXPECT_EQ(ReasonsOf(Grouped(
+                Parsed("graph g (x: f32[256, 64], v: f32[64, 4096], w: f32[4096, 64]) -> (b) {\n"
+                       "a = MatMul(x, v)\nb = MatMul(a, w)\n}"))),
             Only("two_contractions"));
 }
 
@@ -182,7 +203,7 @@ TEST(Partition, NotConvex) {
 // Of the forms of a softmax, here the one that takes most words; or else the first.
 TEST(Partition, TakesTheCheapestAlternative) {
   struct ByText : Flat {
-    Price Own(const tc::Program& p) override {
+    Price Own(const tc::Program& p, bool) override {
       return {.us = 1e6 - static_cast<double>(tc::Print(p).size())};
     }
   };
@@ -211,7 +232,7 @@ TEST(Partition, PricesWhatPassesThroughMemory) {
     EXPECT_TRUE(defs.ok()) << defs.status().ToString();
     const auto program = tc::Bind(defs->at(0), {});
     EXPECT_TRUE(program.ok()) << program.status().ToString();
-    return RooflinePricer(Target{}).Own(*program).us;
+    return RooflinePricer(Target{}).Own(*program, false).us;
   };
   const double fed = price(
       "def g(float(2000, 1000) x, float(1000, 4) w) -> (y) {\n"

@@ -16,7 +16,7 @@ constexpr double kMathFlops = 12;  // a polynomial, against one multiply-add
 // nothing overlaps (fitted to Winograd's transforms from 16 to 512 channels).
 constexpr double kStagedBytesPerUs = 15'000;
 constexpr double kBarrierUs = 0.3, kLibraryCallUs = 2.5;
-constexpr double kOwnEfficiency = 0.75, kLibraryEfficiency = 0.85;
+constexpr double kOwnEfficiency = 0.85, kLibraryEfficiency = 0.85;
 
 double PeakFlopsPerUs(const Target& t) {
   return kCyclesPerUs * (t.VectorBytes() / 4) * 2 * 2;  // two FMA units
@@ -88,10 +88,10 @@ double StagedBytes(const tc::Program& p) {
 
 }  // namespace
 
-Price RooflinePricer::Own(const tc::Program& program) {
+Price RooflinePricer::Own(const tc::Program& program, bool in_blocks) {
   const double flops = static_cast<double>(tc::Flops(program)) + MathFlops(program);
-  const double staged =
-      StagedBytes(program) / (kStagedBytesPerUs * std::clamp(target_.threads, 1, 2));
+  const double rate = in_blocks ? kL2BytesPerUs : kStagedBytesPerUs;
+  const double staged = StagedBytes(program) / (rate * std::clamp(target_.threads, 1, 2));
   return {.us =
               kBarrierUs + staged +
               Roof(target_, flops, static_cast<double>(tc::OperandBytes(program)), kOwnEfficiency)};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <ranges>
+#include <span>
 
 #include "polyhedral/axes.h"
 #include "polyhedral/tree.h"
@@ -23,6 +24,26 @@ class ClusterBuilder {
         cluster_(cluster),
         statements_(std::move(statements)),
         axes_(ClusterAxes(program, statements_)) {}
+
+  // Adds this cluster's statements to the band of its blocks.
+  std::optional<Refusal> AddBlocks(TreeNode& band) const {
+    if (cluster_.blocks.size() != band.members.size())
+      return Unfit("clusters that share blocks have blocks along as many axes");
+    for (size_t b = 0; b < cluster_.blocks.size(); ++b) {
+      const auto& [axis, sizes] = cluster_.blocks[b];
+      bool known = false;
+      for (size_t k = 0; k < statements_.size(); ++k) {
+        const int32_t i = IndexOn(k, axis);
+        known |= i >= 0;
+        band.members[b][statements_[k]] = i < 0 ? Affine(0) : FloorDiv(Affine::OfVar(i), sizes[0]);
+      }
+      if (!known) return Unfit(fmt::format("the cluster has no axis {}", axis));
+      if (IsOpen(axis) && sizes[0] > 1)
+        return Unfit(
+            fmt::format("axis {} is blocked and its extent is known only at run time", axis));
+    }
+    return std::nullopt;
+  }
 
   Verdict<TreeNode> Run() {
     if (auto refusal = CheckNames()) return *refusal;
@@ -65,16 +86,19 @@ class ClusterBuilder {
       }
       return std::nullopt;
     };
-    std::vector<std::string> tiled;
+    std::vector<std::string> tiled, blocked;
     for (const Tile& tile : cluster_.tiles) tiled.push_back(tile.axis);
+    for (const Tile& tile : cluster_.blocks) blocked.push_back(tile.axis);
     const std::vector<const std::vector<std::string>*> lists = {&cluster_.order, &cluster_.inner,
-                                                                &cluster_.unroll, &tiled};
+                                                                &cluster_.unroll, &tiled, &blocked};
     for (const auto* names : lists) {
       if (auto refusal = check(*names, names == &cluster_.inner)) return refusal;
     }
     if (!cluster_.vector_axis.empty() && !known(cluster_.vector_axis)) {
       return Unfit(fmt::format("the cluster has no axis {}", cluster_.vector_axis));
     }
+    if (!cluster_.blocks.empty() && cluster_.parallel > 0)
+      return Unfit("a cluster with blocks is parallel along them only");
     if (cluster_.parallel > static_cast<int32_t>(cluster_.order.size())) {
       return Unfit("more parallel axes than the order has");
     }
@@ -119,12 +143,28 @@ class ClusterBuilder {
     return found == axes_[k].end() ? -1 : static_cast<int32_t>(found - axes_[k].begin());
   }
 
+  // How far a block goes along an axis; 0 if it takes all of it.
+  int64_t BlockSize(const std::string& axis) const {
+    for (const Tile& block : cluster_.blocks)
+      if (block.axis == axis) return block.sizes[0];
+    return 0;
+  }
+
+  // floor(x / size), where x is the index's place in its block.
+  Affine Floor(int32_t i, const std::string& axis, int64_t size) const {
+    const Affine index = Affine::OfVar(i);
+    const int64_t block = BlockSize(axis);
+    if (block == 0) return FloorDiv(index, size);
+    if (block % size == 0) return FloorDiv(index, size) - FloorDiv(index, block) * (block / size);
+    return FloorDiv(index - FloorDiv(index, block) * block, size);
+  }
+
   // A statement without the axis runs in its first iteration.
   Affine Outer(size_t k, const std::string& axis) const {
     const int32_t i = IndexOn(k, axis);
     if (i < 0) return 0;
     const auto& sizes = Sizes(axis);
-    return sizes.empty() ? Affine::OfVar(i) : FloorDiv(Affine::OfVar(i), sizes[0]);
+    return Floor(i, axis, sizes.empty() ? 1 : sizes[0]);
   }
 
   struct Loops {
@@ -134,6 +174,8 @@ class ClusterBuilder {
   // How much of the axis is left for the points: the last tile, or all.
   int64_t PointExtent(size_t k, int32_t i, const std::vector<int64_t>& sizes) const {
     if (!sizes.empty()) return sizes.back();
+    const std::string& axis = axes_[k][i];
+    if (BlockSize(axis) > 0) return BlockSize(axis);
     const tc::Index& index = program_.statements[statements_[k]].indices[i];
     const Affine extent = index.hi - index.lo;
     return extent.IsConstant() ? extent.constant() : int64_t{1} << 40;
@@ -141,13 +183,12 @@ class ClusterBuilder {
 
   // The axis' tile loops below the shared one, outermost first.
   Members TileLoops(int32_t i, const std::string& axis) const {
-    const Affine index = Affine::OfVar(i);
     const auto& sizes = Sizes(axis);
     Members loops;
     for (size_t t = 0; t < sizes.size(); ++t) {
-      const Affine floor = FloorDiv(index, sizes[t]);
+      const Affine floor = Floor(i, axis, sizes[t]);
       if (t == 0 && !IsShared(axis)) loops.push_back(floor);
-      if (t > 0) loops.push_back(floor - FloorDiv(index, sizes[t - 1]) * (sizes[t - 1] / sizes[t]));
+      if (t > 0) loops.push_back(floor - Floor(i, axis, sizes[t - 1]) * (sizes[t - 1] / sizes[t]));
     }
     return loops;
   }
@@ -158,10 +199,10 @@ class ClusterBuilder {
 
   // What is left of the axis below its tile loops.
   void AddPoints(size_t k, int32_t i, const std::string& axis, Loops& loops) const {
-    const Affine index = Affine::OfVar(i);
     const auto& sizes = Sizes(axis);
-    if (IsShared(axis) && sizes.empty()) return;
-    const Affine base = sizes.empty() ? Affine(0) : FloorDiv(index, sizes.back()) * sizes.back();
+    if ((IsShared(axis) || BlockSize(axis) == 1) && sizes.empty()) return;
+    const Affine index = Floor(i, axis, 1);
+    const Affine base = sizes.empty() ? Affine(0) : Floor(i, axis, sizes.back()) * sizes.back();
     const bool unroll = std::ranges::count(cluster_.unroll, axis) > 0;
     Members& into = unroll ? loops.points : loops.serial;
     if (axis != cluster_.vector_axis) {
@@ -175,8 +216,8 @@ class ClusterBuilder {
     }
     // floor(points / lanes): the lanes divide the tile.
     const Affine above =
-        sizes.empty() ? Affine(0) : FloorDiv(index, sizes.back()) * (sizes.back() / lanes);
-    const Affine block = FloorDiv(index, lanes) - above;
+        sizes.empty() ? Affine(0) : Floor(i, axis, sizes.back()) * (sizes.back() / lanes);
+    const Affine block = Floor(i, axis, lanes) - above;
     into.push_back(block);
     loops.lanes.push_back(index - base - block * lanes);
   }
@@ -245,6 +286,46 @@ Verdict<std::vector<std::vector<int32_t>>> Assign(const tc::Program& program,
   return clusters;
 }
 
+// One after another: filters, of which a lone one is not needed.
+TreeNode InOrder(std::vector<TreeNode> filters) {
+  if (filters.size() == 1) {
+    std::vector<TreeNode>& below = filters[0].children;
+    return below.empty() ? TreeNode{} : std::move(below[0]);
+  }
+  TreeNode sequence;
+  if (!filters.empty()) sequence.kind = TreeNode::Kind::kSequence;
+  sequence.children = std::move(filters);
+  return sequence;
+}
+
+// Clusters that share blocks, or one that has none, below a filter.
+Verdict<TreeNode> Blocks(const tc::Program& program, std::span<const Cluster> clusters,
+                         std::span<const std::vector<int32_t>> statements) {
+  TreeNode band{.kind = TreeNode::Kind::kBand, .permutable = true};
+  band.members.resize(clusters[0].blocks.size());
+  band.coincident.assign(band.members.size(), true);
+  if (clusters.size() > 1 && band.members.empty())
+    return Unfit("a cluster that follows in the blocks of another has none");
+  std::vector<TreeNode> steps;
+  std::vector<int32_t> all;
+  for (size_t c = 0; c < clusters.size(); ++c) {
+    ClusterBuilder builder(program, clusters[c], statements[c]);
+    if (auto refusal = builder.AddBlocks(band)) return *refusal;
+    auto node = builder.Run();
+    if (!node.yes()) return node.refusal();
+    std::vector<int32_t> members = statements[c];
+    std::ranges::sort(members);
+    all.insert(all.end(), members.begin(), members.end());
+    steps.push_back(Filter(std::move(members), *std::move(node)));
+  }
+  std::ranges::sort(all);
+  TreeNode below = InOrder(std::move(steps));
+  if (band.members.empty()) return Filter(std::move(all), std::move(below));
+  if (below.kind != TreeNode::Kind::kLeaf) band.children.push_back(std::move(below));
+  const std::string mark = fmt::format("parallel {}", band.members.size());
+  return Filter(std::move(all), Mark(mark, std::move(band)));
+}
+
 }  // namespace
 
 Verdict<ScheduleTree> BuildSchedule(const ScheduleRequest& request, const Choice& choice,
@@ -254,19 +335,17 @@ Verdict<ScheduleTree> BuildSchedule(const ScheduleRequest& request, const Choice
   auto clusters = Assign(program, choice);
   if (!clusters.yes()) return clusters.refusal();
   TreeNode root{.kind = TreeNode::Kind::kDomain};
-  TreeNode below;
-  if (clusters->size() > 1) below.kind = TreeNode::Kind::kSequence;
-  for (size_t c = 0; c < clusters->size(); ++c) {
-    auto node = ClusterBuilder(program, choice.clusters[c], (*clusters)[c]).Run();
-    if (!node.yes()) return node.refusal();
-    if (clusters->size() > 1) {
-      std::vector<int32_t> members = (*clusters)[c];
-      std::ranges::sort(members);
-      below.children.push_back(Filter(std::move(members), std::move(*node)));
-    } else {
-      below = std::move(*node);
-    }
+  std::vector<TreeNode> steps;  // with their filters
+  for (size_t first = 0; first < clusters->size();) {
+    size_t end = first + 1;
+    while (end < clusters->size() && choice.clusters[end].then) ++end;
+    auto step = Blocks(program, std::span(choice.clusters).subspan(first, end - first),
+                       std::span(*clusters).subspan(first, end - first));
+    if (!step.yes()) return step.refusal();
+    steps.push_back(*std::move(step));
+    first = end;
   }
+  TreeNode below = InOrder(std::move(steps));
   for (const std::string& tensor : choice.streams | std::views::reverse) {
     const auto output = [&](tc::TensorId t) { return program[t].name == tensor; };
     if (std::ranges::none_of(tc::Outputs(program), output))

@@ -57,7 +57,7 @@ Result<Scheduled> Schedule(const ScheduleRequest& request, const Choice* forced,
     return Invalid(fmt::format("the choice for {} does not do: {}: {}", request.program->name,
                                ReasonName(refusal.reason), refusal.detail));
   }
-  const auto proposals = Propose(request, 2);
+  const auto proposals = Propose(request, 3);
   if (!proposals.yes()) result.refusals.push_back(proposals.refusal());
   if (proposals.yes()) {
     for (const Choice& choice : *proposals) {

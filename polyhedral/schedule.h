@@ -49,6 +49,9 @@ struct ScheduleLimits {
 // the axis that is contiguous in most accesses, parallel outer axes. The first is what budget 0
 // takes.
 Verdict<std::vector<Choice>> Propose(const ScheduleRequest& request, int count = 1);
+// Whether the first proposal runs all contractions of the program in the same blocks, so that what
+// they hand on stays in the caches of whoever runs the block.
+bool RunsInBlocks(const ScheduleRequest& request);
 // Every statement in its own cluster in text order, nothing tiled: always legal, always there.
 Choice IdentityChoice(const ScheduleRequest& request);
 

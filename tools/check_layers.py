@@ -53,7 +53,7 @@ OWNERS = {  # header -> the folders that may include it; tests beside code and b
 SINGLE = [r'openssl/', r'zip\.h', r'png\.h', r'j(peglib|error)\.h']  # one folder, whichever it is
 
 MAY_LINK_VERBS = {
-    'partition': 'tc_lang fallback',
+    'partition': 'tc_lang fallback polyhedral',
     'tuner': 'partition polyhedral codegen executor fallback',
     'executor': 'fallback',
     'driver': '*',

@@ -16,14 +16,18 @@ std::string Names(const std::vector<std::string>& names) {
   return text;
 }
 
-void PrintCluster(const Cluster& cluster, std::string& text) {
-  text += " cluster" + Names(cluster.statements);
-  if (!cluster.order.empty()) text += " | order" + Names(cluster.order);
-  for (size_t i = 0; i < cluster.tiles.size(); ++i) {
-    const Tile& tile = cluster.tiles[i];
-    text += (i == 0 ? " | tile " : ", ") + PrintName(tile.axis);
-    for (const int64_t size : tile.sizes) text += fmt::format(" {}", size);
+void PrintTiles(std::string_view word, const std::vector<Tile>& tiles, std::string& text) {
+  for (size_t i = 0; i < tiles.size(); ++i) {
+    text += (i == 0 ? fmt::format(" | {} ", word) : ", ") + PrintName(tiles[i].axis);
+    for (const int64_t size : tiles[i].sizes) text += fmt::format(" {}", size);
   }
+}
+
+void PrintCluster(const Cluster& cluster, std::string& text) {
+  text += (cluster.then ? " then" : " cluster") + Names(cluster.statements);
+  PrintTiles("block", cluster.blocks, text);
+  if (!cluster.order.empty()) text += " | order" + Names(cluster.order);
+  PrintTiles("tile", cluster.tiles, text);
   if (cluster.parallel > 0) {
     const auto end =
         cluster.order.begin() + std::min<size_t>(cluster.parallel, cluster.order.size());
@@ -83,14 +87,15 @@ class Parser {
       WEFT_TRY(choice.streams, NameList());
       return {};
     }
-    if (word == "cluster") {
-      choice.clusters.emplace_back();
+    if (word == "cluster" || (word == "then" && !choice.clusters.empty())) {
+      choice.clusters.push_back({.then = word == "then"});
       WEFT_TRY(choice.clusters.back().statements, NameList());
       return {};
     }
     if (choice.clusters.empty()) return lexer_.ErrorAt(at, "found " + word + ", expected cluster");
     Cluster& cluster = choice.clusters.back();
-    if (word == "tile") return Tiles(cluster);
+    if (word == "block") return Blocks(cluster);
+    if (word == "tile") return Tiles(cluster.tiles);
     if (word == "vector") return Vector(cluster);
     WEFT_TRY(std::vector<std::string> names, NameList());
     if (word == "order") {
@@ -106,17 +111,25 @@ class Parser {
       cluster.parallel = static_cast<int32_t>(names.size());
     } else {
       return lexer_.ErrorAt(
-          at,
-          fmt::format("found {}, expected cluster, order, tile, parallel, inner, unroll, vector, "
-                      "pack, prefetch or stream",
-                      word));
+          at, fmt::format("found {}, expected cluster, then, block, order, tile, parallel, inner, "
+                          "unroll, vector, pack, prefetch or stream",
+                          word));
     }
     return {};
   }
 
-  Status Tiles(Cluster& cluster) {
+  Status Blocks(Cluster& cluster) {
+    const Token at = lexer_.Peek();
+    WEFT_TRY(Tiles(cluster.blocks));
+    const auto one = [](const Tile& tile) { return tile.sizes.size() == 1; };
+    if (!std::ranges::all_of(cluster.blocks, one))
+      return lexer_.ErrorAt(at, "a block has several sizes along an axis, expected one");
+    return {};
+  }
+
+  Status Tiles(std::vector<Tile>& tiles) {
     do {
-      Tile& tile = cluster.tiles.emplace_back();
+      Tile& tile = tiles.emplace_back();
       WEFT_TRY(tile.axis, lexer_.ExpectName());
       do {
         const Token at = lexer_.Peek();

@@ -12,6 +12,11 @@
 //   w k
 //       | unroll w | vector k 8 | pack w1 badc | cluster pool1 | …
 //
+//   block     axes and sizes, outermost first: the team shares blocks of the cluster's instances
+//   out.
+//             A cluster that opens with `then` in place of `cluster` runs in the blocks of the one
+//             before it, after it, so that what passes between them stays in a rank's caches; the
+//             n-th block of one goes with the n-th of the other
 //   order     axes of the shared outer band, outermost first; the rest is inner
 //   tile      axis and size; an axis in `order` that is tiled appears there as its tile loop, and
 //   its
@@ -53,6 +58,8 @@ struct Pack {
 struct Cluster {
   std::vector<std::string>
       statements;  // by the name of their target, "softmax_max"; unique in the group
+  bool then = false;
+  std::vector<Tile> blocks;  // of one size each
   std::vector<std::string> order;
   std::vector<Tile> tiles;
   int32_t parallel = 0;  // the first so many of `order`

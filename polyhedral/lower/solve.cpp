@@ -59,6 +59,19 @@ class System {
 
   const std::vector<Unknown>& unknowns() const { return unknowns_; }
 
+  // e over dimensions, where the first unknowns have these values: those of floors inside too, lest
+  // a floor stays that is known to be something simpler.
+  Affine Substitute(const Affine& e, const std::vector<std::optional<Affine>>& values) const {
+    Affine result = e.constant();
+    for (const Affine::Term& t : e.terms()) {
+      const size_t u = Find(t);
+      const bool known = u < values.size() && values[u];
+      result += (known ? *values[u] : FloorDiv(Substitute(*t.dividend, values), t.divisor)) *
+                t.coefficient;
+    }
+    return result;
+  }
+
   std::optional<Affine> ValueOf(size_t unknown) const {
     const int pivot = pivots_[unknown];
     if (pivot < 0) return std::nullopt;
@@ -157,7 +170,7 @@ Status SolveIndices(const tc::Program& program, const std::vector<Member>& membe
   const tc::Statement& statement = program.statements[unit.statement];
   const size_t n = statement.indices.size();
   const System system(path, n);
-  std::vector<Affine> values;
+  std::vector<std::optional<Affine>> values;  // an index that is not wanted is 0
   for (size_t u = 0; u < system.unknowns().size(); ++u) {
     const std::optional<Affine> value = system.ValueOf(u);
     if (u < n) {
@@ -167,7 +180,7 @@ Status SolveIndices(const tc::Program& program, const std::vector<Member>& membe
       }
       unit.index.push_back(value.value_or(0));
     }
-    values.push_back(value.value_or(0));
+    values.push_back(u < n ? unit.index.back() : value);
     if (!value) continue;
     if (u < n) {
       if (!wanted[u]) continue;
@@ -180,8 +193,7 @@ Status SolveIndices(const tc::Program& program, const std::vector<Member>& membe
         if (range->hi < kOpen) Add(unit, Affine(FloorDiv(range->hi, floor.divisor)) - *value);
         continue;
       }
-      const auto at = [&](Var v) { return unit.index[v]; };
-      const Affine rest = floor.dividend->Substitute(at) - *value * floor.divisor;
+      const Affine rest = system.Substitute(*floor.dividend, values) - *value * floor.divisor;
       Add(unit, rest);
       Add(unit, Affine(floor.divisor - 1) - rest);
     }
@@ -189,20 +201,7 @@ Status SolveIndices(const tc::Program& program, const std::vector<Member>& membe
   // Members that the solution does not reproduce by itself (constants, repetitions) hold by
   // equation.
   for (const Member& member : path) {
-    const auto at = [&](Var v) { return unit.index[v]; };
-    Affine gap = -Affine::OfVar(member.dim) + member.e.constant();
-    for (const Affine::Term& t : member.e.terms()) {
-      const auto& unknowns = system.unknowns();
-      size_t u = 0;
-      while (t.dividend ? !(unknowns[u].dividend && unknowns[u].divisor == t.divisor &&
-                            *unknowns[u].dividend == *t.dividend)
-                        : unknowns[u].index != t.var) {
-        ++u;
-      }
-      const bool solved = u < n ? wanted[u] : system.ValueOf(u).has_value();
-      gap += (solved || u < n ? values[u] : FloorDiv(t.dividend->Substitute(at), t.divisor)) *
-             t.coefficient;
-    }
+    const Affine gap = system.Substitute(member.e, values) - Affine::OfVar(member.dim);
     if (gap == Affine(0)) continue;
     if (auto range = RangeWithout(statement, wanted, member.e)) {
       if (range->lo > kOpenLo) Add(unit, Affine::OfVar(member.dim) - range->lo);

@@ -9,6 +9,8 @@
 namespace weft::polyhedral {
 
 int64_t ClusterView::Extent(const std::string& axis) const {
+  for (const Tile& block : blocks)
+    if (block.axis == axis) return block.sizes[0];
   for (size_t k = 0; k < statements.size(); ++k) {
     for (size_t i = 0; i < axes[k].size(); ++i) {
       if (axes[k][i] != axis) continue;

@@ -47,25 +47,60 @@ void AddAsWritten(const ScheduleRequest& request, const Choice& identity,
   }
 }
 
-Choice MakeChoice(const ScheduleRequest& request, int variant, bool fuse) {
+struct Variant {
+  int number = 0;
+  bool fuse = true;    // statements that may share a cluster do
+  bool block = false;  // clusters that may share blocks do
+};
+
+Choice MakeChoice(const ScheduleRequest& request, const Variant& variant) {
   Choice choice{.group = request.program->name};
   const Choice identity = IdentityChoice(request);
   const std::vector<std::string> names = StatementNames(*request.program);
-  for (const auto& statements : GroupStatements(request, fuse)) {
-    if (IsLoop(request, statements)) {
-      AddAsWritten(request, identity, statements, names[statements[0]], choice);
+  const auto groups = GroupStatements(request, variant.fuse);
+  const bool loops = std::ranges::any_of(groups, [&](const auto& g) { return IsLoop(request, g); });
+  std::vector<BlockedCluster> blocked(groups.size());
+  if (variant.block && !loops) blocked = BlockClusters(request, groups);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    if (IsLoop(request, groups[g])) {
+      AddAsWritten(request, identity, groups[g], names[groups[g][0]], choice);
       continue;
     }
-    const ClusterView view = View(request, statements);
-    auto contraction = ContractionCluster(view, variant, choice);
+    ClusterView view = View(request, groups[g]);
+    view.blocks = blocked[g].blocks;
+    auto contraction = ContractionCluster(view, variant.number, choice);
     if (!contraction) contraction = DotCluster(view);
-    choice.clusters.push_back(contraction ? *std::move(contraction) : RowCluster(view, variant));
-    AddStreams(view, choice.clusters.back(), choice);
+    Cluster& cluster = choice.clusters.emplace_back(contraction ? *std::move(contraction)
+                                                                : RowCluster(view, variant.number));
+    if (!view.blocks.empty()) {
+      cluster.blocks = view.blocks;
+      cluster.then = blocked[g].then;
+      cluster.parallel = 0;
+    }
+    AddStreams(view, cluster, choice);
   }
   return choice;
 }
 
 }  // namespace
+
+bool RunsInBlocks(const ScheduleRequest& request) {
+  if (request.target.kind != TargetKind::kCpu || !request.program->params.empty()) return false;
+  const auto groups = GroupStatements(request, true);
+  if (std::ranges::any_of(groups, [&](const auto& g) { return IsLoop(request, g); })) return false;
+  const auto contracts = [&](const std::vector<int32_t>& group) {
+    return std::ranges::any_of(group, [&](int32_t s) {
+      return AsContraction(*request.program, request.program->statements[s]).has_value();
+    });
+  };
+  const auto first = std::ranges::find_if(groups, contracts) - groups.begin();
+  const auto behind =
+      std::find_if(groups.rbegin(), groups.rend(), contracts).base() - groups.begin();
+  const std::vector<BlockedCluster> blocked = BlockClusters(request, groups);
+  return first < behind && std::all_of(
+                               blocked.begin() + first + 1, blocked.begin() + behind,
+                               [](const BlockedCluster& cluster) { return cluster.then; });
+}
 
 Verdict<std::vector<Choice>> Propose(const ScheduleRequest& request, int count) {
   if (request.program->statements.size() > 48) {
@@ -78,9 +113,10 @@ Verdict<std::vector<Choice>> Propose(const ScheduleRequest& request, int count) 
   };
   const bool open = !request.program->params.empty();
   if (open && IdentityChoice(request).clusters.size() == 1) add(IdentityChoice(request));
-  add(MakeChoice(request, 0, true));
-  add(MakeChoice(request, 0, false));
-  for (int variant = 1; variant < 2 * count; ++variant) add(MakeChoice(request, variant, true));
+  if (request.target.kind == TargetKind::kCpu && !open) add(MakeChoice(request, {.block = true}));
+  add(MakeChoice(request, {}));
+  add(MakeChoice(request, {.fuse = false}));
+  for (int number = 1; number < 2 * count; ++number) add(MakeChoice(request, {.number = number}));
   return choices;
 }
 

@@ -21,6 +21,7 @@ struct ClusterView {
   std::vector<std::vector<std::string>> axes;  // per statement, per index
   std::vector<std::string> shared;
   size_t anchor = 0;
+  std::vector<Tile> blocks;  // what is seen is one of these
 
   const tc::Program& program() const { return *request->program; }
   const tc::Statement& At(size_t k) const { return program().statements[statements[k]]; }
@@ -60,6 +61,14 @@ Cluster RowCluster(const ClusterView& view, int variant);
 // Outputs of the cluster that the last cache does not hold until someone reads them: written in
 // whole lines past it, they are not fetched from memory before they are stored to it.
 void AddStreams(const ClusterView& view, const Cluster& cluster, Choice& choice);
+
+// Clusters that run in the same blocks: `then` in those of the one before.
+struct BlockedCluster {
+  std::vector<Tile> blocks;
+  bool then = false;
+};
+std::vector<BlockedCluster> BlockClusters(const ScheduleRequest& request,
+                                          const std::vector<std::vector<int32_t>>& groups);
 
 // The shortest prefix of `order` with tasks enough for the team.
 int32_t ParallelPrefix(const ClusterView& view, const Cluster& cluster);

@@ -26,6 +26,7 @@ class Maker {
       choice.clusters.push_back(MakeCluster(group, names));
       group.clear();
     }
+    if (Chance(40)) AddBlocks(choice);
     for (const std::string& name : constants_) {
       if (Chance(50)) choice.prefetches.push_back(name);
     }
@@ -67,6 +68,22 @@ class Maker {
     }
     cluster.parallel = static_cast<int32_t>(Below(static_cast<int64_t>(cluster.order.size()) + 1));
     return cluster;
+  }
+
+  // Often of the same size, which is what goes together most of the time.
+  void AddBlocks(Choice& choice) {
+    const int64_t common = 1 + Below(4);
+    const auto count = static_cast<size_t>(1 + Below(2));
+    for (size_t c = 0; c < choice.clusters.size(); ++c) {
+      Cluster& cluster = choice.clusters[c];
+      std::vector<std::string> axes = cluster.order;
+      if (axes.size() < count) continue;
+      if (Chance(30)) std::ranges::shuffle(axes, random_);
+      for (size_t b = 0; b < count; ++b)
+        cluster.blocks.push_back({axes[b], {Chance(80) ? common : 1 + Below(4)}});
+      cluster.parallel = 0;
+      cluster.then = c > 0 && !choice.clusters[c - 1].blocks.empty() && Chance(80);
+    }
   }
 
   Tile MakeTile(const std::string& axis) {

@@ -149,6 +149,33 @@ TEST(Legality, NamesTheViolatedDependence) {
             std::string::npos);
 }
 
+// The same rows of all three, one after another; more than one row at a time, or rows and columns,
+// or columns that m still needs.
+TEST(Legality, BlocksHoldWhatTheyPassOn) {
+  const tc::Program program = Chain();
+  const auto why = [&](std::string_view choice) { return WhyIllegal(program, choice); };
+  EXPECT_EQ(why("chain: cluster c | block i 1 | then m | block i 1 | then d | block i 1"), "legal");
+  EXPECT_EQ(why("chain: cluster c | block i 3 | order j i | tile i 2 | then m d | block i 3"),
+            "legal");
+  EXPECT_NE(why("chain: cluster c | block i 2 | then m | block i 1 | then d | block i 1")
+                .find("is parallel and carries it"),
+            std::string::npos);
+  EXPECT_NE(why("chain: cluster c | block j 2 | then m | block i 2 | then d | block j 2")
+                .find("illegal_schedule"),
+            std::string::npos);
+  // Two by two of c(4*p + q) belong to a block of eight.
+  const auto digits = Compile(R"(def digits(float(16) a) -> (d) {
+    @pointwise c(4*p + q) = a(4*p + q) * 2.0 where p in 0:4, q in 0:4
+    @pointwise d(i) = c(i) + 1.0 where i in 0:16
+  })");
+  ASSERT_TRUE(digits.ok()) << digits.status().ToString();
+  EXPECT_EQ(WhyIllegal(*digits, "digits: cluster c | block p 2 | then d | block i 8 | tile i 3"),
+            "legal");
+  EXPECT_NE(WhyIllegal(*digits, "digits: cluster c | block p 2 | then d | block i 6")
+                .find("is parallel and carries it"),
+            std::string::npos);
+}
+
 TEST(Legality, RefusesWhatDoesNotFit) {
   const tc::Program program = Chain();
   const auto starts = [&](std::string_view choice, std::string_view text) {
@@ -158,6 +185,15 @@ TEST(Legality, RefusesWhatDoesNotFit) {
   starts("chain: cluster c m", "choice_does_not_fit statement d is in no cluster");
   starts("chain: cluster c m d | order x", "choice_does_not_fit the cluster has no axis x");
   starts("chain: cluster c m d e", "choice_does_not_fit no statement is called e");
+  starts("chain: cluster c | block x 2 | cluster m | cluster d",
+         "choice_does_not_fit the cluster has no axis x");
+  starts("chain: cluster c | block i 2 | then m | then d",
+         "choice_does_not_fit clusters that share blocks have blocks along as many axes");
+  starts("chain: cluster c | then m | cluster d",
+         "choice_does_not_fit a cluster that follows in the blocks of another has none");
+  starts("chain: cluster c m d | block i 2 | order i | parallel i",
+         "choice_does_not_fit a cluster with blocks is parallel along them only");
+  starts("chain: cluster c m d | block i 2, i 4", "choice_does_not_fit axis i stands twice");
   starts("chain: cluster c | cluster m | cluster d | pack b ba", "choice_does_not_fit b is packed");
   starts("chain: cluster c | cluster m | cluster d | stream b",
          "choice_does_not_fit b is streamed");

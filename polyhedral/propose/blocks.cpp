@@ -1,0 +1,307 @@
+// Which clusters run one after another in blocks, so that what passes between them never leaves a
+// rank's caches: the scores of some rows of an attention, say, are made, normalized and used before
+// the next rows are looked at.
+//
+// A block of the last cluster takes so many iterations of one of its axes. What it reads of an
+// earlier cluster must be a block too, of an axis of that one: where a statement writes t(14*p + q)
+// and another reads t(14*(h/4) + w/4), two of p's iterations belong to eight of h's. Windows that
+// overlap have no such blocks.
+#include <algorithm>
+#include <numeric>
+
+#include "polyhedral/propose/propose.h"
+
+namespace weft::polyhedral {
+namespace {
+
+using Groups = std::vector<std::vector<int32_t>>;
+
+// Of a subscript: scale * floor(index / step) + rest, where 0 <= rest < scale.
+struct Digit {
+  int64_t scale = 1, step = 1;
+};
+
+Interval RangeOf(const tc::Statement& s, const Affine& e) {
+  return e.Bounds([&](Var v) {
+    const tc::Index& index = s.indices[static_cast<size_t>(v)];
+    const bool known = index.lo.IsConstant() && index.hi.IsConstant();
+    return known ? Interval{index.lo.constant(), index.hi.constant() - 1}
+                 : Interval{INT64_MIN, INT64_MAX};
+  });
+}
+
+std::optional<Digit> LeadingDigit(const tc::Statement& s, const Affine& e, Var v) {
+  for (const Affine::Term& t : e.terms()) {
+    const bool alone = t.dividend ? t.dividend->AsVar() == v : t.var == v;
+    if (!alone || t.coefficient < 1) continue;
+    const Affine leading = t.dividend ? FloorDiv(*t.dividend, t.divisor) : Affine::OfVar(v);
+    const Affine rest = e - leading * t.coefficient;
+    const Interval range = RangeOf(s, rest);
+    if (rest.Uses(v) || range.lo < 0 || range.hi >= t.coefficient) return std::nullopt;
+    return Digit{.scale = t.coefficient, .step = t.dividend ? t.divisor : 1};
+  }
+  return std::nullopt;
+}
+
+class Blocker {
+ public:
+  Blocker(const ScheduleRequest& request, const Groups& groups)
+      : request_(request), program_(*request.program), groups_(groups) {
+    for (const auto& statements : groups) views_.push_back(View(request, statements));
+  }
+
+  // For each group the blocks of its cluster; none where it is not worth it.
+  std::vector<BlockedCluster> Run() {
+    std::vector<BlockedCluster> all(groups_.size());
+    for (size_t last = groups_.size(); last-- > 1;) {
+      for (size_t first = 0; first < last; ++first) {
+        if (!TryRegion(first, last, all)) continue;
+        last = first;  // the next region ends before this one
+        break;
+      }
+    }
+    return all;
+  }
+
+ private:
+  // The blocks of groups first .. last along one axis, as sizes by group.
+  using Along = std::vector<Tile>;
+
+  int64_t Extent(size_t group, const std::string& axis) const { return views_[group].Extent(axis); }
+
+  // Of the tile, as every statement of its group has it.
+  bool FitsAll(size_t group, const Tile& tile) const {
+    const ClusterView& view = views_[group];
+    for (size_t k = 0; k < view.statements.size(); ++k) {
+      const auto found = std::ranges::find(view.axes[k], tile.axis);
+      if (found == view.axes[k].end()) return false;
+      const auto i = static_cast<size_t>(found - view.axes[k].begin());
+      if (view.At(k).indices[i].reduction) return false;
+    }
+    return Extent(group, tile.axis) > 0;
+  }
+
+  // What a block of `user` along `tile` reads of what statement k of `group` makes.
+  std::optional<Tile> Made(size_t group, size_t k, const tc::Statement& user, Var index,
+                           int64_t size) const {
+    const tc::Statement& maker = views_[group].At(k);
+    std::optional<Tile> made;
+    for (const tc::ExprId read : tc::Reads(program_, user)) {
+      if (program_[read].tensor != maker.target) continue;
+      std::optional<Tile> here;
+      for (size_t axis = 0; axis < maker.subscripts.size() && !here; ++axis) {
+        const auto used = tc::AsAffine(program_, program_[read].args[axis]);
+        const auto written = tc::AsAffine(program_, maker.subscripts[axis]);
+        const auto digit = used ? LeadingDigit(user, *used, index) : std::nullopt;
+        if (!digit || !written || size % digit->step != 0) continue;
+        const int64_t places = size / digit->step * digit->scale;
+        for (size_t i = 0; i < maker.indices.size() && !here; ++i) {
+          const auto own = LeadingDigit(maker, *written, static_cast<Var>(i));
+          if (!own || maker.indices[i].reduction || places * own->step % own->scale != 0) continue;
+          here = Tile{views_[group].axes[k][i], {places * own->step / own->scale}};
+        }
+      }
+      if (!here || (made && !(*made == *here))) return std::nullopt;
+      made = here;
+    }
+    return made;
+  }
+
+  std::optional<Along> BlocksAlong(size_t first, size_t last, const std::string& axis,
+                                   int64_t size) const {
+    Along along(last - first + 1);
+    along.back() = {axis, {size}};
+    for (size_t group = last;; --group) {
+      std::optional<Tile> own;
+      for (size_t user = group + 1; user <= last; ++user) {
+        const Tile& tile = along[user - first];
+        for (size_t u = 0; u < views_[user].statements.size(); ++u) {
+          const tc::Statement& s = views_[user].At(u);
+          const auto& axes = views_[user].axes[u];
+          const auto index = static_cast<Var>(std::ranges::find(axes, tile.axis) - axes.begin());
+          for (size_t k = 0; k < views_[group].statements.size(); ++k) {
+            const bool reads = std::ranges::any_of(tc::Reads(program_, s), [&](tc::ExprId read) {
+              return program_[read].tensor == views_[group].At(k).target;
+            });
+            if (!reads) continue;
+            const auto made = Made(group, k, s, index, tile.sizes[0]);
+            if (!made || (own && !(*own == *made))) return std::nullopt;
+            own = made;
+          }
+        }
+      }
+      if (group < last) {
+        if (!own) return std::nullopt;
+        along[group - first] = *own;
+      }
+      const Tile& tile = along[group - first];
+      if (!FitsAll(group, tile)) return std::nullopt;
+      if (CountOf(group, tile) != CountOf(last, along.back())) return std::nullopt;
+      if (group == first) return along;
+    }
+  }
+
+  int64_t CountOf(size_t group, const Tile& tile) const {
+    return (Extent(group, tile.axis) + tile.sizes[0] - 1) / tile.sizes[0];
+  }
+
+  // The smallest blocks there are along an axis of the last group.
+  std::optional<Along> Smallest(size_t first, size_t last, const std::string& axis) const {
+    constexpr int64_t kMostTries = 256;
+    const int64_t extent = Extent(last, axis);
+    for (int64_t size = 1; size < std::min(extent, kMostTries); ++size)
+      if (auto along = BlocksAlong(first, last, axis, size)) return along;
+    return std::nullopt;
+  }
+
+  int64_t Bytes(tc::TensorId tensor) const {
+    const auto shape = tc::StaticExtents(program_[tensor]);
+    int64_t bytes = shape ? SizeBytes(program_[tensor].dtype) : 0;
+    for (const int64_t extent : shape.value_or(Shape{})) bytes *= extent;
+    return bytes;
+  }
+
+  // Of temporaries that pass from group to group.
+  int64_t PassedBytes(size_t first, size_t last) const {
+    int64_t bytes = 0;
+    for (size_t group = first; group < last; ++group) {
+      for (size_t k = 0; k < views_[group].statements.size(); ++k) {
+        const tc::TensorId made = views_[group].At(k).target;
+        bool passed = false;
+        for (size_t user = group + 1; user <= last; ++user)
+          for (size_t u = 0; u < views_[user].statements.size(); ++u)
+            for (const tc::ExprId read : tc::Reads(program_, views_[user].At(u)))
+              passed |= program_[read].tensor == made;
+        if (passed) bytes += Bytes(made);
+      }
+    }
+    return bytes;
+  }
+
+  bool MakesIn(size_t first, size_t last, tc::TensorId tensor) const {
+    for (size_t group = first; group <= last; ++group)
+      for (size_t k = 0; k < views_[group].statements.size(); ++k)
+        if (views_[group].At(k).target == tensor) return true;
+    return false;
+  }
+
+  bool Uses(size_t group, size_t k, tc::ExprId read, const std::string& axis) const {
+    const std::vector<std::string>& axes = views_[group].axes[k];
+    const auto index = static_cast<Var>(std::ranges::find(axes, axis) - axes.begin());
+    return std::ranges::any_of(program_[read].args, [&](tc::ExprId sub) {
+      const auto e = tc::AsAffine(program_, sub);
+      return !e || e->Uses(index);
+    });
+  }
+
+  // Bytes of what is made elsewhere that a block reads and the next one along the last of the axes
+  // reads again.
+  double ReadAgain(size_t first, size_t last, const std::vector<Along>& axes) const {
+    double bytes = 0;
+    for (size_t group = first; group <= last; ++group) {
+      for (size_t k = 0; k < views_[group].statements.size(); ++k) {
+        for (const tc::ExprId read : tc::Reads(program_, views_[group].At(k))) {
+          if (MakesIn(first, last, program_[read].tensor)) continue;
+          const auto at = [&](const Along& along) { return along[group - first]; };
+          if (Uses(group, k, read, at(axes.back()).axis)) continue;
+          auto part = static_cast<double>(Bytes(program_[read].tensor));
+          for (const Along& along : axes)
+            if (Uses(group, k, read, at(along).axis))
+              part /= static_cast<double>(CountOf(group, at(along)));
+          bytes += part;
+        }
+      }
+    }
+    return bytes;
+  }
+
+  // A block of a contraction is worth a tile of registers, or all there is.
+  bool FillsTiles(size_t first, size_t last, const std::vector<Along>& axes) const {
+    for (size_t group = first; group <= last; ++group) {
+      const ClusterView& view = views_[group];
+      const tc::Statement& s = view.At(view.anchor);
+      if (!AsContraction(program_, s)) continue;
+      double all = 1, block = 1;
+      for (size_t i = 0; i < s.indices.size(); ++i) {
+        if (s.indices[i].reduction) continue;
+        const std::string& axis = view.axes[view.anchor][i];
+        auto extent = static_cast<double>(Extent(group, axis));
+        all *= extent;
+        for (const Along& along : axes) {
+          const Tile& tile = along[group - first];
+          if (tile.axis == axis) extent = std::min(extent, static_cast<double>(tile.sizes[0]));
+        }
+        block *= extent;
+      }
+      const double tile = 12.0 * request_.target.VectorBytes() / SizeBytes(s.accumulate);
+      if (block < std::min(all, tile)) return false;
+    }
+    return true;
+  }
+
+  // All axes along which the last group has blocks. The last of them is that along which most is
+  // read again; it grows until what passes through a block is all that half of the second-level
+  // cache holds.
+  static constexpr int64_t kTiles = 24;  // rows of register tiles of every kind
+  bool TryRegion(size_t first, size_t last, std::vector<BlockedCluster>& all) const {
+    const bool contracts = std::any_of(
+        views_.begin() + static_cast<ptrdiff_t>(first),
+        views_.begin() + static_cast<ptrdiff_t>(last) + 1,
+        [&](const ClusterView& view) { return AsContraction(program_, view.At(view.anchor)); });
+    const int64_t passed = PassedBytes(first, last);
+    if (!contracts || passed == 0) return false;
+    std::vector<Along> axes;
+    for (const std::string& axis : views_[last].shared)
+      if (auto along = Smallest(first, last, axis)) axes.push_back(*std::move(along));
+    if (axes.empty()) return false;
+    std::ranges::stable_sort(axes, {},
+                             [&](const Along& along) { return ReadAgain(first, last, {along}); });
+    const auto half = static_cast<double>(request_.target.l2_bytes) / 2;
+    const auto counts = [&](const std::vector<Along>& of) {
+      int64_t blocks = 1;
+      for (const Along& along : of) blocks *= CountOf(last, along.back());
+      return blocks;
+    };
+    const auto near = [&](const std::vector<Along>& of) {
+      return static_cast<double>(passed) / static_cast<double>(counts(of)) <= half;
+    };
+    if (!near(axes)) return false;
+    const std::string axis = axes.back().back().axis;
+    const int64_t unit = axes.back().back().sizes[0], extent = Extent(last, axis);
+    // At least so many blocks that the team has work.
+    const int64_t wanted = request_.target.threads == 1 ? 1 : 2 * request_.target.threads;
+    const auto next = [&](int64_t size) {
+      return size + (size < kTiles * unit ? unit : kTiles * unit);
+    };
+    for (int64_t size = next(unit); size < next(extent); size = next(size)) {
+      auto along = BlocksAlong(first, last, axis, std::min(size, extent));
+      if (!along) continue;
+      std::vector<Along> larger = axes;
+      larger.back() = *std::move(along);
+      if (!near(larger) || counts(larger) < wanted) break;
+      axes = std::move(larger);
+    }
+    if (counts(axes) < wanted || !FillsTiles(first, last, axes)) return false;
+    const double again = ReadAgain(first, last, axes);
+    const auto rounds = static_cast<double>(CountOf(last, axes.back().back()) - 1);
+    if (again > half && again * rounds > 2 * static_cast<double>(passed)) return false;
+    for (size_t group = first; group <= last; ++group) {
+      all[group].then = group > first;
+      for (const Along& along : axes) all[group].blocks.push_back(along[group - first]);
+    }
+    return true;
+  }
+
+  const ScheduleRequest& request_;
+  const tc::Program& program_;
+  const Groups& groups_;
+  std::vector<ClusterView> views_;
+};
+
+}  // namespace
+
+std::vector<BlockedCluster> BlockClusters(const ScheduleRequest& request, const Groups& groups) {
+  return Blocker(request, groups).Run();
+}
+
+}  // namespace weft::polyhedral
