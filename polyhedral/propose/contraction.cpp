@@ -12,6 +12,11 @@ namespace {
 // Cycles for an output element that does not leave in a vector: extract and store, bias and
 // residual loaded likewise.
 constexpr double kScattered = 3;
+// The same where rows of the tile lie side by side instead: they are transposed in registers.
+constexpr double kTransposed = 0.5;
+
+double RoundUp(int64_t n, int64_t to) { return static_cast<double>((n + to - 1) / to * to); }
+
 // Lanes along a padded axis mask what they load at both ends.
 constexpr double kMasked = 1.25;
 
@@ -113,6 +118,13 @@ class Maker {
     return row;
   }
 
+  // No operand stays where it is along the lanes, so that nothing is loaded for several of them:
+  // but neighbouring taps of neighbouring places are the same element, and stay in registers if all
+  // are written out.
+  bool UnrollsTaps(int32_t lane) const {
+    return MovesBoth(lane) && StepsToMove(c_.x, lane) == 1 && StepsToMove(c_.w, lane) == 1;
+  }
+
   int32_t OutputLane() const {
     const tc::Statement& last = view_.At(view_.statements.size() - 1);
     const int32_t out = ContiguousIndex(*view_.request, last, last.target, last.subscripts);
@@ -138,22 +150,25 @@ class Maker {
     std::vector<Option> options;
     const int32_t output = OutputLane();
     const int64_t vector = Vector();
-    for (const int32_t lane : c_.kept) {
-      if (Extent(lane) < 2 || !Streams(c_.x, lane) || !Streams(c_.w, lane)) continue;
-      if (!Uses(c_.x, lane) && !Uses(c_.w, lane)) continue;
-      const int32_t row = RowFor(lane);
+    const auto consider = [&](int32_t lane, int32_t row) {
       const OperandMoves moves{Uses(c_.x, lane), row >= 0 && Uses(c_.x, row), Uses(c_.w, lane),
                                row >= 0 && Uses(c_.w, row)};
       const int64_t m = row >= 0 ? Extent(row) : 1, n = Extent(lane);
       const double elements = static_cast<double>(m * n);
-      const double store =
-          elements * (lane == output ? 1.0 / static_cast<double>(vector) : kScattered);
+      const bool transposes = row >= 0 && row == output && SizeBytes(s_.accumulate) == 4;
+      const auto store = [&](int64_t rows) {
+        if (lane == output) return elements / static_cast<double>(vector);
+        return elements * (transposes ? kTransposed * RoundUp(rows, 4) / static_cast<double>(rows)
+                                      : kScattered);
+      };
       const double padded = IsWindow(lane) ? kMasked : 1;
+      const int64_t registers = view_.request->target.VectorRegisters();
+      const int64_t most = UnrollsTaps(lane) ? registers / 2 : registers;
       const auto add = [&](const OperandMoves& how, auto fits) {
-        for (const TileShape& tile : RankTiles(view_.request->target, how, m, n, vector)) {
+        for (const TileShape& tile : RankTiles(view_.request->target, how, m, n, vector, most)) {
           if (fits(tile.lanes))
             options.push_back(
-                {(tile.cycles * Steps() * padded + store) / elements, lane, row, tile});
+                {(tile.cycles * Steps() * padded + store(tile.rows)) / elements, lane, row, tile});
         }
       };
       add(moves, [](int64_t) { return true; });
@@ -163,6 +178,14 @@ class Maker {
         same.x_lanes = false;
         add(same, [&](int64_t lanes) { return steps % lanes == 0; });
       }
+    };
+    for (const int32_t lane : c_.kept) {
+      if (Extent(lane) < 2 || !Streams(c_.x, lane) || !Streams(c_.w, lane)) continue;
+      if (!Uses(c_.x, lane) && !Uses(c_.w, lane)) continue;
+      const int32_t row = RowFor(lane);
+      consider(lane, row);
+      if (output >= 0 && output != lane && output != row && Extent(output) > 1)
+        consider(lane, output);
     }
     if (options.empty()) return false;
     std::ranges::stable_sort(options, {}, [](const Option& o) { return o.cycles; });
@@ -246,22 +269,52 @@ class Maker {
     const std::vector<int32_t> reduction = ReductionOrder();
     if (blocked) {
       const int32_t p = reduction.back();
-      const int64_t blocks = (Extent(p) + kBlock - 1) / kBlock;
+      const int64_t blocks = (Extent(p) + BlockSize() - 1) / BlockSize();
       cluster_.tiles.push_back({axes_[p], {(Extent(p) + blocks - 1) / blocks}});
       cluster_.inner = {axes_[p], axes_[row_]};
     }
     for (const int32_t i : reduction) cluster_.inner.push_back(axes_[i]);
+    int64_t taps = 1;
+    for (size_t k = reduction.size(); UnrollsTaps(lane_) && k-- > 0;) {
+      taps *= Extent(reduction[k]);
+      if (taps == 0 || taps > kMostTaps) break;
+      cluster_.unroll.push_back(axes_[reduction[k]]);
+    }
     cluster_.parallel = ParallelPrefix(view_, cluster_);
   }
 
+  static constexpr int64_t kMostTaps = 32;
+
   // A long reduction is cut into blocks, so that a block of the lanes' operand stays in the nearest
   // cache while rows pass by; the accumulators of those rows wait in the cache meanwhile. A panel
-  // that fits is best read whole.
-  static constexpr int64_t kBlock = 384, kRowsPerBlock = 16;
+  // that fits is best read whole, unless rows lie side by side: then tiles of rows share cache
+  // lines, which have to stay until the last of them passed.
+  static constexpr int64_t kBlock = 384, kLeastBlock = 32, kRowsPerBlock = 16;
   bool Blocks() const {
-    return c_.reduced.size() == 1 && row_ >= 0 && Extent(c_.reduced[0]) >= 2 * kBlock &&
-           Extent(row_) >= 4 * tile_.rows && PanelBytes() > view_.request->target.l1_bytes;
+    if (c_.reduced.size() != 1 || row_ < 0) return false;
+    const int64_t steps = Extent(c_.reduced[0]);
+    const bool near = PanelBytes() <= L1() && (!RowsShareLines() || steps * RowBytes() <= L1());
+    return !near && steps >= 2 * BlockSize() && Extent(row_) >= 4 * tile_.rows;
   }
+
+  int64_t BlockSize() const {
+    if (!RowsShareLines()) return kBlock;
+    const int64_t most = L1() * 2 / 5 / RowBytes() / kLeastBlock * kLeastBlock;
+    return std::clamp(most, kLeastBlock, kBlock);
+  }
+
+  // Of the row operand, for one step of the reduction and the rows of a block.
+  int64_t RowBytes() const {
+    const int64_t rows = std::min(Extent(row_), tile_.rows * kRowsPerBlock);
+    return rows * SizeBytes(program_[RowOperand()].dtype);
+  }
+
+  bool RowsShareLines() const {
+    const tc::Expr& x = program_[RowOperand()];
+    return ContiguousIndex(*view_.request, s_, x.tensor, x.args) == row_;
+  }
+
+  int64_t L1() const { return view_.request->target.l1_bytes; }
 
   // The reduction index along which the broadcast operand is contiguous runs innermost.
   std::vector<int32_t> ReductionOrder() const {

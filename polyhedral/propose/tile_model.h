@@ -25,8 +25,8 @@ struct OperandMoves {
 };
 
 // Tiles for an output of m rows and n elements along lanes, best first; `vector` elements a
-// register.
+// register, at most `most` of which are accumulators.
 std::vector<TileShape> RankTiles(const Target& target, const OperandMoves& moves, int64_t m,
-                                 int64_t n, int64_t vector);
+                                 int64_t n, int64_t vector, int64_t most);
 
 }  // namespace weft::polyhedral
