@@ -135,7 +135,7 @@ TEST(Partition, JoinsContractionsThatRunInBlocks) {
                     rows));
   };
   EXPECT_EQ(Grouped(graph(4096))->groups.size(), 1U);
-  EXPECT_EQ(Grouped(graph(4))->groups.size(), 1U);
+  EXPECT_EQ(Grouped(graph(4))->groups.size(), 2U);  // not worth a tile of registers each
   EXPECT_EQ(Grouped(graph(4096), Flat(), {.join = false, .vendor = false})->groups.size(), 2U);
   EXPECT_EQ(Grouped(graph(4096), Square())->groups.size(), 3U);
 }

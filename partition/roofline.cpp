@@ -28,12 +28,13 @@ double BytesPerUs(const Target& t, double bytes) {
   return kDramBytesPerUs;
 }
 
-// Time of compute and memory, mostly overlapped: t = comp + mem - 0.95 min(comp, mem).
+// Time of compute and memory, mostly overlapped: what of the shorter is not.
+constexpr double kExposed = 0.05;
 double Roof(const Target& t, double flops, double bytes, double efficiency) {
   const double threads = std::max(1, t.threads);
   const double compute = flops / (PeakFlopsPerUs(t) * efficiency * threads);
   const double memory = bytes / (BytesPerUs(t, bytes) * std::min(threads, 2.0));
-  return compute + memory - 0.95 * std::min(compute, memory);
+  return compute + memory - (1 - kExposed) * std::min(compute, memory);
 }
 
 double MathFlops(const tc::Program& p) {
@@ -90,10 +91,11 @@ double StagedBytes(const tc::Program& p) {
 
 Price RooflinePricer::Own(const tc::Program& program, bool in_blocks) {
   const double flops = static_cast<double>(tc::Flops(program)) + MathFlops(program);
-  const double rate = in_blocks ? kL2BytesPerUs : kStagedBytesPerUs;
-  const double staged = StagedBytes(program) / (rate * std::clamp(target_.threads, 1, 2));
+  const double staged = StagedBytes(program);
+  const double cores = std::clamp(target_.threads, 1, 2);
+  const double passed = in_blocks ? kExposed * staged / kL2BytesPerUs : staged / kStagedBytesPerUs;
   return {.us =
-              kBarrierUs + staged +
+              kBarrierUs + passed / cores +
               Roof(target_, flops, static_cast<double>(tc::OperandBytes(program)), kOwnEfficiency)};
 }
 

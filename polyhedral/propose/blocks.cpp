@@ -145,12 +145,14 @@ class Blocker {
     return (Extent(group, tile.axis) + tile.sizes[0] - 1) / tile.sizes[0];
   }
 
-  // The smallest blocks there are along an axis of the last group.
+  // The smallest blocks along an axis of the last group that are worth running.
   std::optional<Along> Smallest(size_t first, size_t last, const std::string& axis) const {
     constexpr int64_t kMostTries = 256;
     const int64_t extent = Extent(last, axis);
-    for (int64_t size = 1; size < std::min(extent, kMostTries); ++size)
-      if (auto along = BlocksAlong(first, last, axis, size)) return along;
+    for (int64_t size = 1; size < std::min(extent, kMostTries); ++size) {
+      auto along = BlocksAlong(first, last, axis, size);
+      if (along && FillsTiles(first, last, {*along})) return along;
+    }
     return std::nullopt;
   }
 
@@ -215,26 +217,35 @@ class Blocker {
     return bytes;
   }
 
-  // A block of a contraction is worth a tile of registers, or all there is.
+  // A block of a contraction still has rows and columns for a tile of registers, or all there are:
+  // places that move one factor only, and that the loads of the other are used again for.
   bool FillsTiles(size_t first, size_t last, const std::vector<Along>& axes) const {
+    constexpr int64_t kRows = 6;
     for (size_t group = first; group <= last; ++group) {
       const ClusterView& view = views_[group];
       const tc::Statement& s = view.At(view.anchor);
-      if (!AsContraction(program_, s)) continue;
-      double all = 1, block = 1;
-      for (size_t i = 0; i < s.indices.size(); ++i) {
-        if (s.indices[i].reduction) continue;
-        const std::string& axis = view.axes[view.anchor][i];
-        auto extent = static_cast<double>(Extent(group, axis));
-        all *= extent;
+      const auto contraction = AsContraction(program_, s);
+      if (!contraction) continue;
+      int64_t all[2] = {1, 1}, block[2] = {1, 1};  // of what moves x, of what moves w
+      for (const int32_t i : contraction->kept) {
+        const std::string& axis = view.axes[view.anchor][static_cast<size_t>(i)];
+        const bool by_x = Uses(group, view.anchor, contraction->x, axis);
+        if (by_x == Uses(group, view.anchor, contraction->w, axis)) continue;
+        const int64_t extent = std::max<int64_t>(1, Extent(group, axis));
+        int64_t size = extent;
         for (const Along& along : axes) {
           const Tile& tile = along[group - first];
-          if (tile.axis == axis) extent = std::min(extent, static_cast<double>(tile.sizes[0]));
+          if (tile.axis == axis) size = std::min(size, tile.sizes[0]);
         }
-        block *= extent;
+        all[by_x ? 0 : 1] *= extent;
+        block[by_x ? 0 : 1] *= size;
       }
-      const double tile = 12.0 * request_.target.VectorBytes() / SizeBytes(s.accumulate);
-      if (block < std::min(all, tile)) return false;
+      const int64_t lanes = 2 * request_.target.VectorBytes() / SizeBytes(s.accumulate);
+      // Which of the two lanes run along is decided later: either may be the shorter one.
+      const auto fills = [&](int64_t rows, int64_t columns) {
+        return block[0] >= std::min(all[0], rows) && block[1] >= std::min(all[1], columns);
+      };
+      if (!fills(kRows, lanes) && !fills(lanes, kRows)) return false;
     }
     return true;
   }
