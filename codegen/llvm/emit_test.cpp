@@ -78,6 +78,14 @@ TEST(Emit, TransposesInRegisters) {
   EXPECT_EQ(ir->find("store float"), std::string::npos) << *ir;
 }
 
+// The second loop reads on where the first one ended in the middle of four elements.
+TEST(Emit, TransposesWhatAnEarlierLoopLoadedInPart) {
+  Check(
+      "loops k (x: in f32[8, 16], y: out f32[6, 8], z: out f32[5, 8]) { single { unroll r = 0:6 { "
+      "vector v = 0:8 { y[r, v] = x[v, r] } } unroll r = 0:5 { vector v = 0:8 { z[r, v] = x[v, r + "
+      "4] } } } }");
+}
+
 // What is stored late, or loaded early, is not what another statement of the body touches.
 TEST(Emit, TransposesNothingThatChangesMeanwhile) {
   Check(

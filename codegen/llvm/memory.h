@@ -99,6 +99,7 @@ class MemoryEmitter {
   using QuadKey = std::tuple<size_t, Affine, int64_t, int64_t, int64_t>;
   struct Quad {
     llvm::BasicBlock* block = nullptr;  // where they were loaded
+    int64_t columns = 0;                // iterations, from the first
     std::array<llvm::Value*, 4> values{};
   };
   Touches TouchesOf(const std::vector<loops::StmtId>& body, loops::BufferId id) const;

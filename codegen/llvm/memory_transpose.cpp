@@ -130,16 +130,18 @@ Value* MemoryEmitter::LoadTransposed(const Expr& load, const Affine& offset, con
   const bool is_input = nest_[id].access == loops::Access::kIn;
   const int64_t trip = loops::ConstantTrip(*u->loop), first = u->at / kQuad * kQuad;
   const Affine base = form.base + (first - u->at);
+  const int64_t columns = std::min(kQuad, trip - first);
   Quad& quad = quads_[{id.index, base, form.diffs[1], is_input ? 0 : u->round, chunk.active}];
-  if (quad.block != b_.GetInsertBlock()) {
-    const int64_t columns = std::min(kQuad, trip - first);
+  // A loop that ended sooner may have loaded fewer of them.
+  if (quad.block != b_.GetInsertBlock() || quad.columns < columns) {
     std::array<Value*, 4> rows{};
     for (int64_t r = 0; r < kQuad; ++r) {
       rows[r] = llvm::PoisonValue::get(llvm::FixedVectorType::get(ElementType(id), chunk.width));
       for (int64_t lane = r; lane < chunk.active; lane += kQuad)
         rows[r] = InsertRow(rows[r], LoadPiece(id, base + form.diffs[lane], columns), lane - r);
     }
-    quad = {.block = b_.GetInsertBlock(), .values = Transpose(rows, chunk.width)};
+    quad = {
+        .block = b_.GetInsertBlock(), .columns = columns, .values = Transpose(rows, chunk.width)};
   }
   return quad.values[static_cast<size_t>(u->at - first)];
 }
