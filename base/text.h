@@ -40,6 +40,9 @@ class Lexer {
 
   const Token& Peek(size_t ahead = 0) const;
   Token Next();
+  // To read the same tokens once more: what Place gave, back at it.
+  size_t Place() const { return next_; }
+  void GoTo(size_t place) { next_ = place; }
   bool AtEnd() const { return Peek().kind == TokenKind::kEnd; }
   bool Is(std::string_view punct_or_name) const;  // the next token, unless it is a string
   bool Accept(std::string_view punct_or_name);    // consumes it if it is

@@ -405,7 +405,7 @@ class Parser {
     if (yes || lexer_.Accept("false")) return Add({.dtype = Dtype::kBool, .literal = {.i = yes}});
     const Token number = lexer_.Peek().text == "-" ? lexer_.Peek(1) : lexer_.Peek();
     // The type comes last, so the number is read twice: as an integer if its type is one.
-    Lexer ahead = lexer_;
+    const size_t begin = lexer_.Place();
     WEFT_TRY(const double real, lexer_.ExpectFloat());
     // Digits alone are whole, though the magnitude of the least integer is too large for a kInt.
     const bool whole = number.text.find_first_not_of("0123456789") == std::string_view::npos;
@@ -415,12 +415,17 @@ class Parser {
     }
     if (IsFloat(e.dtype)) {
       e.literal = ScalarOf(e.dtype, real);
-    } else if (e.dtype == Dtype::kU64) {
-      WEFT_TRY(const uint64_t value, ahead.ExpectUint());
+      return Add(std::move(e));
+    }
+    const size_t end = lexer_.Place();
+    lexer_.GoTo(begin);
+    if (e.dtype == Dtype::kU64) {
+      WEFT_TRY(const uint64_t value, lexer_.ExpectUint());
       e.literal.i = static_cast<int64_t>(value);
     } else {
-      WEFT_TRY(e.literal.i, ahead.ExpectInt());
+      WEFT_TRY(e.literal.i, lexer_.ExpectInt());
     }
+    lexer_.GoTo(end);
     return Add(std::move(e));
   }
 
