@@ -102,11 +102,17 @@ class ClusterBuilder {
     if (cluster_.parallel > static_cast<int32_t>(cluster_.order.size())) {
       return Unfit("more parallel axes than the order has");
     }
+    const int64_t block = BlockSize(cluster_.vector_axis), lanes = cluster_.vector_lanes;
+    if (Sizes(cluster_.vector_axis).empty() && block > lanes && block % lanes != 0)
+      return Unfit(fmt::format("the lanes do not divide the block of {}", cluster_.vector_axis));
     for (const Tile& tile : cluster_.tiles) {
       const bool cut = tile.axis == cluster_.vector_axis &&
                        tile.sizes.back() > cluster_.vector_lanes &&
                        tile.sizes.back() % cluster_.vector_lanes != 0;
       if (cut) return Unfit(fmt::format("the lanes do not divide the tile of {}", tile.axis));
+      // isl simplifies floors of a block's places in ways that hide where the tiles end.
+      if (const int64_t block = BlockSize(tile.axis); block > 0 && block % tile.sizes[0] != 0)
+        return Unfit(fmt::format("the tile of {} does not divide its block", tile.axis));
       if (IsOpen(tile.axis)) {
         return Unfit(
             fmt::format("axis {} is tiled and its extent is known only at run time", tile.axis));
@@ -130,11 +136,11 @@ class ClusterBuilder {
   }
 
   const std::vector<int64_t>& Sizes(const std::string& axis) const {
-    static const std::vector<int64_t> kNone;
+    static const std::vector<int64_t> none;
     for (const Tile& tile : cluster_.tiles) {
       if (tile.axis == axis) return tile.sizes;
     }
-    return kNone;
+    return none;
   }
 
   // The index of statement k on this axis; -1 if it has none.
@@ -155,8 +161,7 @@ class ClusterBuilder {
     const Affine index = Affine::OfVar(i);
     const int64_t block = BlockSize(axis);
     if (block == 0) return FloorDiv(index, size);
-    if (block % size == 0) return FloorDiv(index, size) - FloorDiv(index, block) * (block / size);
-    return FloorDiv(index - FloorDiv(index, block) * block, size);
+    return FloorDiv(index, size) - FloorDiv(index, block) * (block / size);
   }
 
   // A statement without the axis runs in its first iteration.

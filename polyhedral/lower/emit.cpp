@@ -140,7 +140,7 @@ class Emitter {
   }
 
   // The values of v that some unit may need, by intervals of everything else.
-  Interval Hull(Var v, const std::vector<Active>& actives, bool guards_too) const {
+  Interval Hull(Var v, const std::vector<Active>& actives, bool guards_too) {
     Interval hull{kOpen, kOpenLo};
     for (const Active& active : actives) {
       Interval range = plan_[v].range;
@@ -155,6 +155,11 @@ class Emitter {
       }
       if (range.empty()) continue;
       hull = {std::min(hull.lo, range.lo), std::max(hull.hi, range.hi)};
+    }
+    if (hull.lo == kOpenLo && !hull.empty()) {
+      status_ =
+          Unsupported(fmt::format("the range of {} has no beginning that is known", plan_[v].name));
+      return {1, 0};
     }
     return hull;
   }

@@ -240,7 +240,7 @@ class Blocker {
         all[by_x ? 0 : 1] *= extent;
         block[by_x ? 0 : 1] *= size;
       }
-      const int64_t lanes = 2 * request_.target.VectorBytes() / SizeBytes(s.accumulate);
+      const int64_t lanes = int64_t{2} * request_.target.VectorBytes() / SizeBytes(s.accumulate);
       // Which of the two lanes run along is decided later: either may be the shorter one.
       const auto fills = [&](int64_t rows, int64_t columns) {
         return block[0] >= std::min(all[0], rows) && block[1] >= std::min(all[1], columns);

@@ -15,7 +15,7 @@ constexpr double kScattered = 3;
 // The same where rows of the tile lie side by side instead: they are transposed in registers.
 constexpr double kTransposed = 0.5;
 
-double RoundUp(int64_t n, int64_t to) { return static_cast<double>((n + to - 1) / to * to); }
+int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 // Lanes along a padded axis mask what they load at both ends.
 constexpr double kMasked = 1.25;
@@ -158,7 +158,8 @@ class Maker {
       const bool transposes = row >= 0 && row == output && SizeBytes(s_.accumulate) == 4;
       const auto store = [&](int64_t rows) {
         if (lane == output) return elements / static_cast<double>(vector);
-        return elements * (transposes ? kTransposed * RoundUp(rows, 4) / static_cast<double>(rows)
+        return elements * (transposes ? kTransposed * static_cast<double>(RoundUp(rows, 4)) /
+                                            static_cast<double>(rows)
                                       : kScattered);
       };
       const double padded = IsWindow(lane) ? kMasked : 1;
@@ -166,7 +167,9 @@ class Maker {
       const int64_t most = UnrollsTaps(lane) ? registers / 2 : registers;
       const auto add = [&](const OperandMoves& how, auto fits) {
         for (const TileShape& tile : RankTiles(view_.request->target, how, m, n, vector, most)) {
-          if (fits(tile.lanes))
+          const bool ends = view_.DividesBlock(axes_[lane], tile.lanes) &&
+                            (row < 0 || view_.DividesBlock(axes_[row], tile.rows));
+          if (ends && fits(tile.lanes))
             options.push_back(
                 {(tile.cycles * Steps() * padded + store(tile.rows)) / elements, lane, row, tile});
         }
@@ -294,7 +297,8 @@ class Maker {
     if (c_.reduced.size() != 1 || row_ < 0) return false;
     const int64_t steps = Extent(c_.reduced[0]);
     const bool near = PanelBytes() <= L1() && (!RowsShareLines() || steps * RowBytes() <= L1());
-    return !near && steps >= 2 * BlockSize() && Extent(row_) >= 4 * tile_.rows;
+    return !near && steps >= 2 * BlockSize() && Extent(row_) >= 4 * tile_.rows &&
+           view_.DividesBlock(axes_[row_], tile_.rows * kRowsPerBlock);
   }
 
   int64_t BlockSize() const {

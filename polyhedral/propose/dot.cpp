@@ -57,7 +57,9 @@ std::optional<Cluster> DotCluster(const ClusterView& view) {
   const auto add = [&](int32_t index, int64_t tile) {
     if (index < 0) return;
     cluster.order.push_back(axes[index]);
-    cluster.tiles.push_back({axes[index], {std::min(tile, view.Extent(axes[index]))}});
+    tile = std::min(tile, view.Extent(axes[index]));
+    while (!view.DividesBlock(axes[index], tile)) --tile;
+    cluster.tiles.push_back({axes[index], {tile}});
     cluster.unroll.push_back(axes[index]);
   };
   add(row, wide ? 6 : 4);

@@ -21,6 +21,11 @@ int64_t ClusterView::Extent(const std::string& axis) const {
   return 0;
 }
 
+bool ClusterView::DividesBlock(const std::string& axis, int64_t size) const {
+  return std::ranges::all_of(
+      blocks, [&](const Tile& block) { return block.axis != axis || block.sizes[0] % size == 0; });
+}
+
 bool ClusterView::IsShared(const std::string& axis) const {
   return std::ranges::count(shared, axis) > 0;
 }

@@ -28,6 +28,8 @@ struct ClusterView {
   int64_t Extent(
       const std::string& axis) const;  // of the first statement that has it; 0 if symbolic
   bool IsShared(const std::string& axis) const;
+  // Tiles of this size end where the blocks of the axis do, if it has any.
+  bool DividesBlock(const std::string& axis, int64_t size) const;
 };
 
 ClusterView View(const ScheduleRequest& request, std::vector<int32_t> statements);

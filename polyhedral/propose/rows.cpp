@@ -79,7 +79,9 @@ int64_t WalkTile(const ClusterView& view, const Cluster& cluster, const std::str
   const int64_t wanted = int64_t{4} * view.request->target.threads;
   const int64_t pieces = std::max<int64_t>(1, (wanted + others - 1) / others);
   const int64_t most = std::min(kNear / ElementBytes(view), view.Extent(lane) / pieces);
-  return std::max(lanes, most / lanes * lanes);
+  int64_t tile = std::max(lanes, most / lanes * lanes);
+  while (!view.DividesBlock(lane, tile)) tile -= lanes;
+  return tile;
 }
 
 constexpr int64_t kShort = 8;
@@ -154,7 +156,7 @@ Cluster RowCluster(const ClusterView& view, int variant) {
     if (axis != lane && !whole) cluster.order.push_back(axis);
   }
   for (const auto& [axis, count] : switches) {
-    if (axis == lane) continue;
+    if (axis == lane || !view.DividesBlock(axis, count)) continue;
     if (std::ranges::count(cluster.order, axis)) cluster.tiles.push_back({axis, {count}});
     cluster.unroll.push_back(axis);
   }
@@ -162,7 +164,8 @@ Cluster RowCluster(const ClusterView& view, int variant) {
     const int64_t vector = view.request->target.VectorBytes() / ElementBytes(view);
     const bool wide = variant % 2 == 0 && cluster.unroll.empty();
     const int64_t most = std::min(loops::kMostLanes, vector * (wide ? 4 : 1));
-    const int64_t lanes = std::min(most, view.Extent(lane));
+    int64_t lanes = std::min(most, view.Extent(lane));
+    while (!view.DividesBlock(lane, lanes)) --lanes;
     if (view.IsShared(lane)) {
       const std::vector<std::string> walk = LongWalk(view, lane);
       cluster.order.push_back(lane);

@@ -155,7 +155,7 @@ TEST(Legality, BlocksHoldWhatTheyPassOn) {
   const tc::Program program = Chain();
   const auto why = [&](std::string_view choice) { return WhyIllegal(program, choice); };
   EXPECT_EQ(why("chain: cluster c | block i 1 | then m | block i 1 | then d | block i 1"), "legal");
-  EXPECT_EQ(why("chain: cluster c | block i 3 | order j i | tile i 2 | then m d | block i 3"),
+  EXPECT_EQ(why("chain: cluster c | block i 4 | order j i | tile i 2 | then m d | block i 4"),
             "legal");
   EXPECT_NE(why("chain: cluster c | block i 2 | then m | block i 1 | then d | block i 1")
                 .find("is parallel and carries it"),
@@ -169,7 +169,7 @@ TEST(Legality, BlocksHoldWhatTheyPassOn) {
     @pointwise d(i) = c(i) + 1.0 where i in 0:16
   })");
   ASSERT_TRUE(digits.ok()) << digits.status().ToString();
-  EXPECT_EQ(WhyIllegal(*digits, "digits: cluster c | block p 2 | then d | block i 8 | tile i 3"),
+  EXPECT_EQ(WhyIllegal(*digits, "digits: cluster c | block p 2 | then d | block i 8 | tile i 4"),
             "legal");
   EXPECT_NE(WhyIllegal(*digits, "digits: cluster c | block p 2 | then d | block i 6")
                 .find("is parallel and carries it"),
@@ -194,6 +194,10 @@ TEST(Legality, RefusesWhatDoesNotFit) {
   starts("chain: cluster c m d | block i 2 | order i | parallel i",
          "choice_does_not_fit a cluster with blocks is parallel along them only");
   starts("chain: cluster c m d | block i 2, i 4", "choice_does_not_fit axis i stands twice");
+  starts("chain: cluster c m d | block i 6 | tile i 4",
+         "choice_does_not_fit the tile of i does not divide its block");
+  starts("chain: cluster c m d | block i 6 | vector i 4",
+         "choice_does_not_fit the lanes do not divide the block of i");
   starts("chain: cluster c | cluster m | cluster d | pack b ba", "choice_does_not_fit b is packed");
   starts("chain: cluster c | cluster m | cluster d | stream b",
          "choice_does_not_fit b is streamed");
