@@ -237,6 +237,7 @@ class Blocker {
           const Tile& tile = along[group - first];
           if (tile.axis == axis) size = std::min(size, tile.sizes[0]);
         }
+        if (!by_x && size < extent) return false;  // columns are lanes of packed panels: whole ones
         all[by_x ? 0 : 1] *= extent;
         block[by_x ? 0 : 1] *= size;
       }
