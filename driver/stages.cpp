@@ -9,7 +9,6 @@
 #include "fallback/match.h"
 #include "partition/candidate.h"
 #include "polyhedral/cuda/map.h"
-#include "tc_lang/coalesce.h"
 
 namespace weft::driver {
 
@@ -92,19 +91,8 @@ Status FillGroupProgram(const Module& module, const Group& group, GroupProgram& 
   WEFT_TRY(out.extracted,
            partition::ExtractMembers(partition::GraphFacts(module.graph), module.comprehensions,
                                      group.members, group.name));
-  out.request.program = &out.extracted.program;
-  out.request.target = module.target;
-  const auto note = [&](ValueId v, tc::TensorId t) {
-    const std::string& name = out.extracted.program[t].name;
-    if (module.graph[v].kind == graph::ValueKind::kConstant) out.request.constants.push_back(name);
-    if (auto it = module.grouping.layouts.find(v); it != module.grouping.layouts.end())
-      out.request.layouts[name] = it->second;
-  };
-  const auto inputs = tc::Inputs(out.extracted.program),
-             outputs = tc::Outputs(out.extracted.program);
-  for (size_t i = 0; i < inputs.size(); ++i) note(out.extracted.inputs[i], inputs[i]);
-  for (size_t i = 0; i < outputs.size(); ++i) note(out.extracted.outputs[i], outputs[i]);
-  tc::Coalesce(out.extracted.program, out.request.layouts, out.request.constants);
+  out.request =
+      partition::RequestFor(out.extracted, module.graph, module.grouping.layouts, module.target);
   return {};
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <set>
 
-#include "polyhedral/schedule.h"
 #include "tc_lang/coalesce.h"
 
 namespace weft::partition {
@@ -94,24 +93,11 @@ int64_t RowBytes(const tc::Program& p) {
   return bytes;
 }
 
-// Whether its schedule runs the contractions of a group in the same blocks.
-bool RunsInBlocks(const tc::Extracted& group, const graph::Graph& graph,
+// Whether its schedule runs the contractions of a group in the same blocks. A copy is asked: prices
+// are of the program as it is.
+bool RunsInBlocks(tc::Extracted group, const graph::Graph& graph,
                   const std::map<ValueId, Layout>& layouts, const Target& target) {
-  tc::Program program = group.program;
-  polyhedral::ScheduleRequest request{.program = &program, .target = target};
-  const auto note = [&](const std::vector<tc::TensorId>& tensors,
-                        const std::vector<ValueId>& values) {
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      const std::string& name = program[tensors[i]].name;
-      if (graph[values[i]].kind == graph::ValueKind::kConstant) request.constants.push_back(name);
-      if (const auto it = layouts.find(values[i]); it != layouts.end())
-        request.layouts[name] = it->second;
-    }
-  };
-  note(tc::Inputs(program), group.inputs);
-  note(tc::Outputs(program), group.outputs);
-  tc::Coalesce(program, request.layouts, request.constants);
-  return polyhedral::RunsInBlocks(request);
+  return polyhedral::RunsInBlocks(RequestFor(group, graph, layouts, target));
 }
 
 }  // namespace
@@ -145,6 +131,26 @@ Result<tc::Extracted> ExtractMembers(const GraphFacts& facts, const NodeComprehe
         kept.push_back(v);
     }
   return tc::Extract(facts.graph, parts, kept, name);
+}
+
+polyhedral::ScheduleRequest RequestFor(tc::Extracted& group, const graph::Graph& graph,
+                                       const std::map<ValueId, Layout>& layouts,
+                                       const Target& target) {
+  tc::Program& program = group.program;
+  polyhedral::ScheduleRequest request{.program = &program, .target = target};
+  const auto note = [&](const std::vector<tc::TensorId>& tensors,
+                        const std::vector<ValueId>& values) {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const std::string& name = program[tensors[i]].name;
+      if (graph[values[i]].kind == graph::ValueKind::kConstant) request.constants.push_back(name);
+      if (const auto it = layouts.find(values[i]); it != layouts.end())
+        request.layouts[name] = it->second;
+    }
+  };
+  note(tc::Inputs(program), group.inputs);
+  note(tc::Outputs(program), group.outputs);
+  tc::Coalesce(program, request.layouts, request.constants);
+  return request;
 }
 
 bool ContractsAgain(const tc::Program& program) {

@@ -12,6 +12,7 @@
 #include "graph/graph.h"
 #include "partition/grouping.h"
 #include "partition/partition.h"
+#include "polyhedral/schedule.h"
 #include "tc_lang/to_tc.h"
 
 namespace weft::partition {
@@ -27,6 +28,12 @@ struct GraphFacts {
 // The one def of these members. Values that something outside the set reads are its outputs.
 Result<tc::Extracted> ExtractMembers(const GraphFacts& facts, const NodeComprehensions& nodes,
                                      std::span<const Member> members, const std::string& name);
+
+// What the schedule of a group is made for: its program, whose neighbouring axes are joined here
+// where they can be, and what the graph knows of its operands. Points at the group's program.
+polyhedral::ScheduleRequest RequestFor(tc::Extracted& group, const graph::Graph& graph,
+                                       const std::map<graph::ValueId, Layout>& layouts,
+                                       const Target& target);
 
 // Legality of one kernel for the program, by the rules of the measured set partitioning study that
 // concern accesses (2, 3, 5 and the limits of 6): statements that feed each other must do so
