@@ -13,10 +13,6 @@ namespace {
 using graph::NodeId;
 using graph::ValueId;
 
-bool IsContraction(const tc::Statement& s) {
-  return s.tag == tc::Tag::kContraction || s.tag == tc::Tag::kConvolution;
-}
-
 bool Reduces(const tc::Statement& s) {
   return std::any_of(s.indices.begin(), s.indices.end(),
                      [](const tc::Index& i) { return i.reduction; });
@@ -72,7 +68,7 @@ Verdict<bool> CheckRead(const tc::Program& p, const tc::Statement& producer,
     case Relation::kReduced:
       // A row that a reduction consumes must be complete: fine for what is computed along the row,
       // but a contraction makes its rows in register tiles.
-      if (IsContraction(consumer) || IsContraction(producer))
+      if (tc::Contracts(consumer) || tc::Contracts(producer))
         return Refusal{Reason::kNoCommonSpace, pair};
       return true;
   }
@@ -83,7 +79,7 @@ Verdict<bool> CheckRead(const tc::Program& p, const tc::Statement& producer,
 int64_t RowBytes(const tc::Program& p) {
   int64_t bytes = 0;
   for (const tc::Statement& s : p.statements) {
-    if (!Reduces(s) || IsContraction(s)) continue;
+    if (!Reduces(s) || tc::Contracts(s)) continue;
     int64_t row = SizeBytes(p[s.target].dtype);
     for (const tc::Index& i : s.indices)
       if (i.reduction && i.lo.IsConstant() && i.hi.IsConstant())
@@ -153,15 +149,11 @@ polyhedral::ScheduleRequest RequestFor(tc::Extracted& group, const graph::Graph&
   return request;
 }
 
-bool ContractsAgain(const tc::Program& program) {
-  return std::ranges::count_if(program.statements, IsContraction) > 1;
-}
-
-Verdict<bool> CheckGroup(const tc::Extracted& group, const graph::Graph& graph,
-                         const std::map<ValueId, Layout>& layouts, const Target& target,
-                         const PartitionOptions& options) {
+Verdict<LegalGroup> CheckGroup(const tc::Extracted& group, const graph::Graph& graph,
+                               const std::map<ValueId, Layout>& layouts, const Target& target,
+                               const PartitionOptions& options) {
   const tc::Program& p = group.program;
-  const auto contractions = std::count_if(p.statements.begin(), p.statements.end(), IsContraction);
+  const auto contractions = std::ranges::count_if(p.statements, tc::Contracts);
   const auto most = contractions > 1 ? options.max_statements_in_blocks : options.max_statements;
   if (std::ssize(p.statements) > most)
     return Refusal{Reason::kTooManyStatements, fmt::format("{} > {}", p.statements.size(), most)};
@@ -170,7 +162,8 @@ Verdict<bool> CheckGroup(const tc::Extracted& group, const graph::Graph& graph,
     return Refusal{Reason::kTooManyArguments,
                    fmt::format("{} > {}", arguments, options.max_arguments)};
   if (contractions > 1) {
-    if (options.join && RunsInBlocks(group, graph, layouts, target)) return true;
+    if (options.join && RunsInBlocks(group, graph, layouts, target))
+      return LegalGroup{.in_blocks = true};
     return Refusal{Reason::kTwoContractions, fmt::format("{} contractions", contractions)};
   }
 
@@ -181,7 +174,8 @@ Verdict<bool> CheckGroup(const tc::Extracted& group, const graph::Graph& graph,
     for (tc::ExprId id : tc::Reads(p, consumer))
       for (size_t s = 0; s < c; ++s)
         if (p.statements[s].target == p[id].tensor && group.part_of[s] != group.part_of[c])
-          if (auto ok = CheckRead(p, p.statements[s], consumer, p[id]); !ok.yes()) return ok;
+          if (auto ok = CheckRead(p, p.statements[s], consumer, p[id]); !ok.yes())
+            return ok.refusal();
     if (!Reduces(consumer)) continue;
     if (reduction && KeptExtents(*reduction) != KeptExtents(consumer))
       return Refusal{Reason::kReductionMismatch,
@@ -191,7 +185,7 @@ Verdict<bool> CheckGroup(const tc::Extracted& group, const graph::Graph& graph,
   if (const int64_t row = RowBytes(p); p.statements.size() > 1 && row > target.l2_bytes / 2)
     return Refusal{Reason::kFootprintTooLarge,
                    fmt::format("{} bytes a row, {} in L2", row, target.l2_bytes)};
-  return true;
+  return LegalGroup{};
 }
 
 }  // namespace weft::partition

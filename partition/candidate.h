@@ -35,15 +35,18 @@ polyhedral::ScheduleRequest RequestFor(tc::Extracted& group, const graph::Graph&
                                        const std::map<graph::ValueId, Layout>& layouts,
                                        const Target& target);
 
+// How a legal group runs.
+struct LegalGroup {
+  bool in_blocks = false;  // several contractions, one after another in each block
+};
+
 // Legality of one kernel for the program, by the rules of the measured set partitioning study that
 // concern accesses (2, 3, 5 and the limits of 6): statements that feed each other must do so
 // element by element along every axis that they are to share; reductions keep the same axes; what
 // is kept between statements fits the cache. Several contractions are one kernel if their schedule
 // runs them block by block, which asks for more than these rules do.
-Verdict<bool> CheckGroup(const tc::Extracted& group, const graph::Graph& graph,
-                         const std::map<graph::ValueId, Layout>& layouts, const Target& target,
-                         const PartitionOptions& options);
-// More than one contraction or convolution.
-bool ContractsAgain(const tc::Program& program);
+Verdict<LegalGroup> CheckGroup(const tc::Extracted& group, const graph::Graph& graph,
+                               const std::map<graph::ValueId, Layout>& layouts,
+                               const Target& target, const PartitionOptions& options);
 
 }  // namespace weft::partition

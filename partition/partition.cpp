@@ -143,10 +143,13 @@ class Partitioner {
   Verdict<Price> ComputeOwnPrice(const std::vector<NodeId>& nodes) {
     auto extracted = ExtractMembers(facts_, nodes_, MembersOf(nodes), "candidate");
     if (!extracted.ok()) return Refusal{Reason::kNoComprehension, extracted.status().what()};
-    if (nodes.size() > 1)
-      if (auto legal = CheckGroup(*extracted, graph_, layouts_, target_, options_); !legal.yes())
-        return legal.refusal();
-    return pricer_.Own(extracted->program, nodes.size() > 1 && ContractsAgain(extracted->program));
+    bool in_blocks = false;
+    if (nodes.size() > 1) {
+      const auto legal = CheckGroup(*extracted, graph_, layouts_, target_, options_);
+      if (!legal.yes()) return legal.refusal();
+      in_blocks = legal->in_blocks;
+    }
+    return pricer_.Own(extracted->program, in_blocks);
   }
 
   struct Merge {
@@ -191,9 +194,7 @@ class Partitioner {
   bool Contracts(NodeId n) const {
     if (kind_[n.index] != Implementation::kOwn) return false;
     const tc::Program& program = nodes_.of[n.index][alternative_[n.index]].program;
-    return std::ranges::any_of(program.statements, [](const tc::Statement& s) {
-      return s.tag == tc::Tag::kContraction || s.tag == tc::Tag::kConvolution;
-    });
+    return std::ranges::any_of(program.statements, tc::Contracts);
   }
 
   // What leads from a contraction to the set of `node` through the given input and nothing else

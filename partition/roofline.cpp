@@ -61,9 +61,6 @@ double MathFlops(const tc::Program& p) {
 // Bytes written and read again of temporaries that are made for a contraction, or by one in another
 // order than they are used in: no loop holds them while they live.
 double StagedBytes(const tc::Program& p) {
-  const auto contracts = [&](const tc::Statement& s) {
-    return s.tag == tc::Tag::kContraction || s.tag == tc::Tag::kConvolution;
-  };
   const auto is_plain = [&](tc::ExprId sub) {
     const auto e = tc::AsAffine(p, sub);
     return e && e->AsVar();
@@ -75,9 +72,9 @@ double StagedBytes(const tc::Program& p) {
     bool staged = false;
     for (const tc::Statement& user : p.statements)
       for (const tc::ExprId read : tc::Reads(p, user))
-        staged |=
-            p[read].tensor == maker.target &&
-            (contracts(user) || (contracts(maker) && !std::ranges::all_of(p[read].args, is_plain)));
+        staged |= p[read].tensor == maker.target &&
+                  (tc::Contracts(user) ||
+                   (tc::Contracts(maker) && !std::ranges::all_of(p[read].args, is_plain)));
     if (!staged) continue;
     double elems = 1;
     for (const int64_t extent : tc::StaticExtents(decl).value_or(Shape{}))

@@ -142,10 +142,8 @@ class Aligner {
 }  // namespace
 
 size_t AnchorOf(const tc::Program& program, const std::vector<int32_t>& statements) {
-  for (size_t k = 0; k < statements.size(); ++k) {
-    const tc::Tag tag = program.statements[statements[k]].tag;
-    if (tag == tc::Tag::kContraction || tag == tc::Tag::kConvolution) return k;
-  }
+  for (size_t k = 0; k < statements.size(); ++k)
+    if (tc::Contracts(program.statements[statements[k]])) return k;
   return statements.size() - 1;
 }
 

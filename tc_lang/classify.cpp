@@ -63,4 +63,8 @@ Tag Classify(const Program& program, const Statement& s) {
                                                                               : Tag::kPointwise;
 }
 
+bool Contracts(const Statement& s) {
+  return s.tag == Tag::kContraction || s.tag == Tag::kConvolution;
+}
+
 }  // namespace weft::tc

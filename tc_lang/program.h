@@ -158,6 +158,8 @@ Result<std::vector<Step>> Steps(const Program& program);
 Result<std::vector<int32_t>> RecurrenceIndices(const Program& program, const Statement& statement);
 // What a statement is, as its accesses show it.
 Tag Classify(const Program& program, const Statement& statement);
+// Whether it is a contraction or a convolution, by its tag.
+bool Contracts(const Statement& statement);
 // As AsAffine, with param p as Var `statement indices + p`.
 std::optional<Affine> AsAffineWithParams(const Program& program, const Statement& statement,
                                          ExprId expr);
