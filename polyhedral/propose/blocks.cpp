@@ -43,11 +43,35 @@ std::optional<Digit> LeadingDigit(const tc::Statement& s, const Affine& e, Var v
   return std::nullopt;
 }
 
+// A subscript where an index of the reader and an axis of the maker count the same places.
+struct Link {
+  Digit read, written;
+  std::string axis;
+
+  // What so many iterations of the reader's index need, if it is a whole number of the maker's.
+  std::optional<Tile> Block(int64_t size) const {
+    if (size % read.step != 0) return std::nullopt;
+    const int64_t places = size / read.step * read.scale;
+    if (places * written.step % written.scale != 0) return std::nullopt;
+    return Tile{axis, {places * written.step / written.scale}};
+  }
+};
+
+// A read of what a statement of an earlier group makes.
+struct Feed {
+  size_t maker = 0;                      // the group
+  std::vector<std::vector<Link>> links;  // by index of the reader
+};
+
 class Blocker {
  public:
   Blocker(const ScheduleRequest& request, const Groups& groups)
       : request_(request), program_(*request.program), groups_(groups) {
     for (const auto& statements : groups) views_.push_back(View(request, statements));
+    for (size_t user = 0; user < groups.size(); ++user) {
+      feeds_.emplace_back();
+      for (size_t u = 0; u < groups[user].size(); ++u) feeds_[user].push_back(FeedsOf(user, u));
+    }
   }
 
   // For each group the blocks of its cluster; none where it is not worth it.
@@ -81,30 +105,61 @@ class Blocker {
     return Extent(group, tile.axis) > 0;
   }
 
-  // What a block of `user` along `tile` reads of what statement k of `group` makes.
-  std::optional<Tile> Made(size_t group, size_t k, const tc::Statement& user, Var index,
-                           int64_t size) const {
+  std::vector<Feed> FeedsOf(size_t user, size_t u) const {
+    std::vector<Feed> feeds;
+    const tc::Statement& s = views_[user].At(u);
+    for (const tc::ExprId read : tc::Reads(program_, s))
+      for (size_t group = 0; group < user; ++group)
+        for (size_t k = 0; k < views_[group].statements.size(); ++k)
+          if (program_[read].tensor == views_[group].At(k).target)
+            feeds.push_back({.maker = group, .links = LinksOf(s, read, group, k)});
+    return feeds;
+  }
+
+  std::vector<std::vector<Link>> LinksOf(const tc::Statement& user, tc::ExprId read, size_t group,
+                                         size_t k) const {
+    std::vector<std::vector<Link>> links(user.indices.size());
     const tc::Statement& maker = views_[group].At(k);
-    std::optional<Tile> made;
-    for (const tc::ExprId read : tc::Reads(program_, user)) {
-      if (program_[read].tensor != maker.target) continue;
-      std::optional<Tile> here;
-      for (size_t axis = 0; axis < maker.subscripts.size() && !here; ++axis) {
-        const auto used = tc::AsAffine(program_, program_[read].args[axis]);
-        const auto written = tc::AsAffine(program_, maker.subscripts[axis]);
-        const auto digit = used ? LeadingDigit(user, *used, index) : std::nullopt;
-        if (!digit || !written || size % digit->step != 0) continue;
-        const int64_t places = size / digit->step * digit->scale;
-        for (size_t i = 0; i < maker.indices.size() && !here; ++i) {
-          const auto own = LeadingDigit(maker, *written, static_cast<Var>(i));
-          if (!own || maker.indices[i].reduction || places * own->step % own->scale != 0) continue;
-          here = Tile{views_[group].axes[k][i], {places * own->step / own->scale}};
+    for (size_t sub = 0; sub < maker.subscripts.size(); ++sub) {
+      const auto used = tc::AsAffine(program_, program_[read].args[sub]);
+      const auto written = tc::AsAffine(program_, maker.subscripts[sub]);
+      if (!used || !written) continue;
+      for (size_t i = 0; i < maker.indices.size(); ++i) {
+        const auto own = LeadingDigit(maker, *written, static_cast<Var>(i));
+        if (!own || maker.indices[i].reduction) continue;
+        for (size_t v = 0; v < user.indices.size(); ++v)
+          if (const auto digit = LeadingDigit(user, *used, static_cast<Var>(v)))
+            links[v].push_back({.read = *digit, .written = *own, .axis = views_[group].axes[k][i]});
+      }
+    }
+    return links;
+  }
+
+  // The block that one read needs of what feeds it, by the first link that has one.
+  static std::optional<Tile> Needed(const Feed& feed, size_t index, int64_t size) {
+    if (index >= feed.links.size()) return std::nullopt;
+    for (const Link& link : feed.links[index])
+      if (auto block = link.Block(size)) return block;
+    return std::nullopt;
+  }
+
+  // The block of a group that those of the later ones read, if they agree on one.
+  std::optional<Tile> ReadBlock(size_t first, size_t last, size_t group, const Along& along) const {
+    std::optional<Tile> common;
+    for (size_t user = group + 1; user <= last; ++user) {
+      const Tile& tile = along[user - first];
+      for (size_t u = 0; u < views_[user].statements.size(); ++u) {
+        const auto& axes = views_[user].axes[u];
+        const auto index = static_cast<size_t>(std::ranges::find(axes, tile.axis) - axes.begin());
+        for (const Feed& feed : feeds_[user][u]) {
+          if (feed.maker != group) continue;
+          const auto needed = Needed(feed, index, tile.sizes[0]);
+          if (!needed || (common && *common != *needed)) return std::nullopt;
+          common = needed;
         }
       }
-      if (!here || (made && !(*made == *here))) return std::nullopt;
-      made = here;
     }
-    return made;
+    return common;
   }
 
   std::optional<Along> BlocksAlong(size_t first, size_t last, const std::string& axis,
@@ -112,27 +167,10 @@ class Blocker {
     Along along(last - first + 1);
     along.back() = {axis, {size}};
     for (size_t group = last;; --group) {
-      std::optional<Tile> own;
-      for (size_t user = group + 1; user <= last; ++user) {
-        const Tile& tile = along[user - first];
-        for (size_t u = 0; u < views_[user].statements.size(); ++u) {
-          const tc::Statement& s = views_[user].At(u);
-          const auto& axes = views_[user].axes[u];
-          const auto index = static_cast<Var>(std::ranges::find(axes, tile.axis) - axes.begin());
-          for (size_t k = 0; k < views_[group].statements.size(); ++k) {
-            const bool reads = std::ranges::any_of(tc::Reads(program_, s), [&](tc::ExprId read) {
-              return program_[read].tensor == views_[group].At(k).target;
-            });
-            if (!reads) continue;
-            const auto made = Made(group, k, s, index, tile.sizes[0]);
-            if (!made || (own && !(*own == *made))) return std::nullopt;
-            own = made;
-          }
-        }
-      }
       if (group < last) {
-        if (!own) return std::nullopt;
-        along[group - first] = *own;
+        const auto block = ReadBlock(first, last, group, along);
+        if (!block) return std::nullopt;
+        along[group - first] = *block;
       }
       const Tile& tile = along[group - first];
       if (!FitsAll(group, tile)) return std::nullopt;
@@ -308,6 +346,7 @@ class Blocker {
   const tc::Program& program_;
   const Groups& groups_;
   std::vector<ClusterView> views_;
+  std::vector<std::vector<std::vector<Feed>>> feeds_;  // by group and statement
 };
 
 }  // namespace
