@@ -89,17 +89,17 @@ bool RunsInBlocks(const ScheduleRequest& request) {
   const auto groups = GroupStatements(request, true);
   if (std::ranges::any_of(groups, [&](const auto& g) { return IsLoop(request, g); })) return false;
   const auto contracts = [&](const std::vector<int32_t>& group) {
-    return std::ranges::any_of(group, [&](int32_t s) {
-      return AsContraction(*request.program, request.program->statements[s]).has_value();
-    });
+    return std::ranges::any_of(
+        group, [&](int32_t s) { return tc::Contracts(request.program->statements[s]); });
   };
   const auto first = std::ranges::find_if(groups, contracts) - groups.begin();
   const auto behind =
       std::find_if(groups.rbegin(), groups.rend(), contracts).base() - groups.begin();
   const std::vector<BlockedCluster> blocked = BlockClusters(request, groups);
-  return first < behind && std::all_of(
-                               blocked.begin() + first + 1, blocked.begin() + behind,
-                               [](const BlockedCluster& cluster) { return cluster.then; });
+  return first < behind && !blocked[first].blocks.empty() &&
+         std::all_of(
+             blocked.begin() + first + 1, blocked.begin() + behind,
+             [](const BlockedCluster& cluster) { return cluster.then; });
 }
 
 Verdict<std::vector<Choice>> Propose(const ScheduleRequest& request, int count) {

@@ -7,13 +7,18 @@
 namespace weft::polyhedral {
 namespace {
 
-std::string First(const std::string& text, Target target) {
+tc::Program Parse(const std::string& text) {
   const auto defs = tc::ParseDefs(text, "test.tc");
   EXPECT_TRUE(defs.ok());
   const auto program = tc::Bind(defs->at(0), {});
   EXPECT_TRUE(program.ok()) << program.status().ToString();
+  return *program;
+}
+
+std::string First(const std::string& text, Target target) {
+  const tc::Program program = Parse(text);
   target.isa = Isa::kX86V3;
-  const auto choices = Propose({.program = &*program, .target = target}, 1);
+  const auto choices = Propose({.program = &program, .target = target}, 1);
   return choices.yes() ? Print((*choices)[0]) : std::string(ReasonName(choices.refusal().reason));
 }
 
@@ -83,6 +88,25 @@ TEST(Propose, NarrowLanesAreNoMoreThanALoopTakes) {
       " y(t, j) = uint8(y(t - 1, j) + x(t, j)) where t in 1:64 }",
       {.threads = 1});
   EXPECT_TRUE(ParseChoices(scan, "test").ok()) << scan;
+}
+
+TEST(Propose, BlocksHoldEveryContraction) {
+  const auto in_blocks = [](const std::string& text) {
+    const tc::Program program = Parse(text);
+    const Target target{.isa = Isa::kX86V3, .threads = 1, .l2_bytes = 1 << 19};
+    return RunsInBlocks({.program = &program, .target = target});
+  };
+  EXPECT_TRUE(in_blocks(
+      "def f(float(4, 512, 64) q, float(4, 512, 64) k, float(4, 512, 64) v) -> (o) {"
+      " s(h, i, j) +=! q(h, i, d) * k(h, j, d)  o(h, i, d) +=! s(h, i, j) * v(h, j, d) }"));
+  // Windows overlap, whether or not the statement that has them is a product of two reads.
+  for (const std::string value : {"s(i + r, j)", "(s(i + r, j) - z(j))"})
+    EXPECT_FALSE(
+        in_blocks("def f(float(514, 64) a, float(64, 64) b, float(64) z, float(3, 64) w) -> (o) {"
+                  " s(i, j) +=! a(i, k) * b(k, j)"
+                  " o(i, j) +=! " +
+                  value + " * w(r, j) where i in 0:512 }"))
+        << value;
 }
 
 TEST(Propose, LiteralTensorsDoNotChooseLanes) {
