@@ -14,7 +14,7 @@
 namespace weft::polyhedral {
 namespace {
 
-using Groups = std::vector<std::vector<int32_t>>;
+using Groups = std::vector<StatementGroup>;
 
 // Of a subscript: scale * floor(index / step) + rest, where 0 <= rest < scale.
 struct Digit {
@@ -67,10 +67,11 @@ class Blocker {
  public:
   Blocker(const ScheduleRequest& request, const Groups& groups)
       : request_(request), program_(*request.program), groups_(groups) {
-    for (const auto& statements : groups) views_.push_back(View(request, statements));
+    for (const StatementGroup& group : groups) views_.push_back(View(request, group.statements));
     for (size_t user = 0; user < groups.size(); ++user) {
       feeds_.emplace_back();
-      for (size_t u = 0; u < groups[user].size(); ++u) feeds_[user].push_back(FeedsOf(user, u));
+      for (size_t u = 0; u < groups[user].statements.size(); ++u)
+        feeds_[user].push_back(FeedsOf(user, u));
     }
   }
 
@@ -352,7 +353,9 @@ class Blocker {
 }  // namespace
 
 std::vector<BlockedCluster> BlockClusters(const ScheduleRequest& request, const Groups& groups) {
-  return Blocker(request, groups).Run();
+  const bool allowed = request.target.kind == TargetKind::kCpu && request.program->params.empty() &&
+                       std::ranges::none_of(groups, &StatementGroup::loop);
+  return allowed ? Blocker(request, groups).Run() : std::vector<BlockedCluster>(groups.size());
 }
 
 }  // namespace weft::polyhedral

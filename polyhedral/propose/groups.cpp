@@ -85,27 +85,28 @@ class Grouper {
   explicit Grouper(const ScheduleRequest& request)
       : request_(request), program_(*request.program) {}
 
-  std::vector<std::vector<int32_t>> Run(bool fuse) {
-    std::vector<std::vector<int32_t>> groups;
+  std::vector<StatementGroup> Run(bool fuse) {
+    std::vector<StatementGroup> groups;
     const auto steps = tc::Steps(program_);
     std::vector<tc::Step> order;
     if (steps.ok()) order = *steps;
     bool closed = true;  // the last group takes no more
     for (const tc::Step& step : order) {
       if (step.first != step.last) {
-        auto& group = groups.emplace_back();
-        for (size_t s = step.first; s <= step.last; ++s) group.push_back(static_cast<int32_t>(s));
-        closed = true;
+        StatementGroup& group = groups.emplace_back();
+        for (size_t s = step.first; s <= step.last; ++s)
+          group.statements.push_back(static_cast<int32_t>(s));
+        group.loop = closed = true;
         continue;
       }
       const auto s = static_cast<int32_t>(step.first);
-      if (!closed && fuse && Joins(groups.back(), s)) {
-        groups.back().push_back(s);
+      if (!closed && fuse && Joins(groups.back().statements, s)) {
+        groups.back().statements.push_back(s);
         continue;
       }
-      groups.push_back({s});
       const auto recurs = tc::RecurrenceIndices(program_, program_.statements[s]);
       closed = !recurs.ok() || !recurs->empty();
+      groups.push_back({.statements = {s}, .loop = closed});
     }
     return groups;
   }
@@ -196,7 +197,7 @@ class Grouper {
 
 }  // namespace
 
-std::vector<std::vector<int32_t>> GroupStatements(const ScheduleRequest& request, bool fuse) {
+std::vector<StatementGroup> GroupStatements(const ScheduleRequest& request, bool fuse) {
   return Grouper(request).Run(fuse);
 }
 

@@ -7,19 +7,6 @@
 namespace weft::polyhedral {
 namespace {
 
-bool IsLoop(const ScheduleRequest& request, const std::vector<int32_t>& statements) {
-  if (statements.size() > 1) {
-    const auto steps = tc::Steps(*request.program);
-    if (!steps.ok()) return true;
-    return std::ranges::any_of(*steps, [&](const tc::Step& step) {
-      return step.first != step.last && static_cast<int32_t>(step.first) == statements[0];
-    });
-  }
-  const auto recurs =
-      tc::RecurrenceIndices(*request.program, request.program->statements[statements[0]]);
-  return !recurs.ok() || !recurs->empty();
-}
-
 // Places of a recurrence that do not feed each other, side by side where they lie so in memory.
 void AddLanes(const ScheduleRequest& request, int32_t statement, Cluster& cluster) {
   const ClusterView view = View(request, {statement});
@@ -38,8 +25,10 @@ void AddLanes(const ScheduleRequest& request, int32_t statement, Cluster& cluste
 }
 
 // A recurrence keeps the order it is written in.
-void AddAsWritten(const ScheduleRequest& request, const Choice& identity,
-                  const std::vector<int32_t>& statements, const std::string& name, Choice& choice) {
+void AddAsWritten(const ScheduleRequest& request, const std::vector<int32_t>& statements,
+                  Choice& choice) {
+  const std::string name = StatementNames(*request.program)[statements[0]];
+  const Choice identity = IdentityChoice(request);
   for (const Cluster& cluster : identity.clusters) {
     if (cluster.statements[0] != name) continue;
     choice.clusters.push_back(cluster);
@@ -55,18 +44,15 @@ struct Variant {
 
 Choice MakeChoice(const ScheduleRequest& request, const Variant& variant) {
   Choice choice{.group = request.program->name};
-  const Choice identity = IdentityChoice(request);
-  const std::vector<std::string> names = StatementNames(*request.program);
   const auto groups = GroupStatements(request, variant.fuse);
-  const bool loops = std::ranges::any_of(groups, [&](const auto& g) { return IsLoop(request, g); });
   std::vector<BlockedCluster> blocked(groups.size());
-  if (variant.block && !loops) blocked = BlockClusters(request, groups);
+  if (variant.block) blocked = BlockClusters(request, groups);
   for (size_t g = 0; g < groups.size(); ++g) {
-    if (IsLoop(request, groups[g])) {
-      AddAsWritten(request, identity, groups[g], names[groups[g][0]], choice);
+    if (groups[g].loop) {
+      AddAsWritten(request, groups[g].statements, choice);
       continue;
     }
-    ClusterView view = View(request, groups[g]);
+    ClusterView view = View(request, groups[g].statements);
     view.blocks = blocked[g].blocks;
     auto contraction = ContractionCluster(view, variant.number, choice);
     if (!contraction) contraction = DotCluster(view);
@@ -85,21 +71,18 @@ Choice MakeChoice(const ScheduleRequest& request, const Variant& variant) {
 }  // namespace
 
 bool RunsInBlocks(const ScheduleRequest& request) {
-  if (request.target.kind != TargetKind::kCpu || !request.program->params.empty()) return false;
   const auto groups = GroupStatements(request, true);
-  if (std::ranges::any_of(groups, [&](const auto& g) { return IsLoop(request, g); })) return false;
-  const auto contracts = [&](const std::vector<int32_t>& group) {
+  const auto contracts = [&](const StatementGroup& group) {
     return std::ranges::any_of(
-        group, [&](int32_t s) { return tc::Contracts(request.program->statements[s]); });
+        group.statements, [&](int32_t s) { return tc::Contracts(request.program->statements[s]); });
   };
   const auto first = std::ranges::find_if(groups, contracts) - groups.begin();
   const auto behind =
       std::find_if(groups.rbegin(), groups.rend(), contracts).base() - groups.begin();
   const std::vector<BlockedCluster> blocked = BlockClusters(request, groups);
+  const auto follows = [](const BlockedCluster& cluster) { return cluster.then; };
   return first < behind && !blocked[first].blocks.empty() &&
-         std::all_of(
-             blocked.begin() + first + 1, blocked.begin() + behind,
-             [](const BlockedCluster& cluster) { return cluster.then; });
+         std::all_of(blocked.begin() + first + 1, blocked.begin() + behind, follows);
 }
 
 Verdict<std::vector<Choice>> Propose(const ScheduleRequest& request, int count) {
@@ -108,15 +91,15 @@ Verdict<std::vector<Choice>> Propose(const ScheduleRequest& request, int count) 
   }
   std::vector<Choice> choices;
   const auto add = [&](Choice choice) {
-    const bool full = static_cast<int>(choices.size()) >= count;
-    if (!full && std::ranges::count(choices, choice) == 0) choices.push_back(std::move(choice));
+    if (std::ranges::count(choices, choice) == 0) choices.push_back(std::move(choice));
   };
-  const bool open = !request.program->params.empty();
-  if (open && IdentityChoice(request).clusters.size() == 1) add(IdentityChoice(request));
-  if (request.target.kind == TargetKind::kCpu && !open) add(MakeChoice(request, {.block = true}));
-  add(MakeChoice(request, {}));
-  add(MakeChoice(request, {.fuse = false}));
-  for (int number = 1; number < 2 * count; ++number) add(MakeChoice(request, {.number = number}));
+  const auto full = [&] { return static_cast<int>(choices.size()) >= count; };
+  if (!request.program->params.empty() && IdentityChoice(request).clusters.size() == 1)
+    add(IdentityChoice(request));
+  std::vector<Variant> variants = {{.block = true}, {}, {.fuse = false}};
+  for (int number = 1; number < 2 * count; ++number) variants.push_back({.number = number});
+  for (const Variant& variant : variants)
+    if (!full()) add(MakeChoice(request, variant));
   return choices;
 }
 

@@ -52,8 +52,13 @@ int32_t ContiguousIndex(const ScheduleRequest& request, const tc::Statement& sta
 // of a short axis, or a period.
 std::map<std::string, int64_t> Switches(const ClusterView& view);
 
-// Statements in clusters, in text order. With `fuse` off, as few together as is legal.
-std::vector<std::vector<int32_t>> GroupStatements(const ScheduleRequest& request, bool fuse);
+// Statements that share a cluster, in text order.
+struct StatementGroup {
+  std::vector<int32_t> statements;
+  bool loop = false;  // a recurrence, which runs as it is written
+};
+// With `fuse` off, as few together as is legal.
+std::vector<StatementGroup> GroupStatements(const ScheduleRequest& request, bool fuse);
 
 // The loops of a cluster. `variant` 0 is the best guess; larger ones vary tile and order.
 std::optional<Cluster> ContractionCluster(const ClusterView& view, int variant, Choice& choice);
@@ -64,13 +69,14 @@ Cluster RowCluster(const ClusterView& view, int variant);
 // whole lines past it, they are not fetched from memory before they are stored to it.
 void AddStreams(const ClusterView& view, const Cluster& cluster, Choice& choice);
 
-// Clusters that run in the same blocks: `then` in those of the one before.
+// By group the blocks of its cluster, none where they gain nothing; `then` in those of the group
+// before. Recurrences and open extents have none, nor has a device, where no cache is a core's own.
 struct BlockedCluster {
   std::vector<Tile> blocks;
   bool then = false;
 };
 std::vector<BlockedCluster> BlockClusters(const ScheduleRequest& request,
-                                          const std::vector<std::vector<int32_t>>& groups);
+                                          const std::vector<StatementGroup>& groups);
 
 // The shortest prefix of `order` with tasks enough for the team.
 int32_t ParallelPrefix(const ClusterView& view, const Cluster& cluster);
