@@ -85,9 +85,7 @@ class Measurement {
     WEFT_TRY(AddArm("own", {.force = Force::kOwn}));
     WEFT_TRY(AddArm("apart", {.force = Force::kOwn, .join = false}));
     WEFT_TRY(AddArm("plain", {.force = Force::kOwn, .variants = false}));
-    WEFT_TRY(Arm estimated, OpenArm("estimated", base_.grouping));
-    arms_.push_back(std::move(estimated));
-    return {};
+    return AddGrouping("estimated", base_.grouping);
   }
 
   // What an arm may do, within what the build may.
@@ -96,7 +94,6 @@ class Measurement {
     bool fuse = true, join = true, variants = true;
   };
 
-  // A grouping that another arm has already adds nothing.
   Status AddArm(std::string name, const How& how) {
     PartitionOptions options = options_.partition;
     options.force = how.force;
@@ -106,8 +103,16 @@ class Measurement {
     partition::RooflinePricer pricer(options_.target);
     WEFT_TRY(Grouping grouping, partition::Partition(base_.graph, base_.comprehensions,
                                                      options_.target, pricer, options));
-    const std::string text = Print(grouping, base_.graph);
-    if (!seen_.insert(text).second) return {};
+    return AddGrouping(std::move(name), std::move(grouping));
+  }
+
+  // Groups that another arm has already add nothing, whatever each thought of their rivals. What is
+  // refused is told as the estimate has it: it does not depend on which arms there are.
+  Status AddGrouping(std::string name, Grouping grouping) {
+    grouping.refused = base_.grouping.refused;
+    Grouping groups = grouping;
+    for (Group& group : groups.groups) group.rivals.clear();
+    if (!seen_.insert(Print(groups, base_.graph)).second) return {};
     WEFT_TRY(Arm arm, OpenArm(std::move(name), std::move(grouping)));
     arms_.push_back(std::move(arm));
     return {};
