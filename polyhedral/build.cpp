@@ -111,7 +111,7 @@ class ClusterBuilder {
                        tile.sizes.back() % cluster_.vector_lanes != 0;
       if (cut) return Unfit(fmt::format("the lanes do not divide the tile of {}", tile.axis));
       // isl simplifies floors of a block's places in ways that hide where the tiles end.
-      if (const int64_t block = BlockSize(tile.axis); block > 0 && block % tile.sizes[0] != 0)
+      if (const int64_t size = BlockSize(tile.axis); size > 0 && size % tile.sizes[0] != 0)
         return Unfit(fmt::format("the tile of {} does not divide its block", tile.axis));
       if (IsOpen(tile.axis)) {
         return Unfit(

@@ -1,36 +1,37 @@
-// Choice: the decisions of a schedule as data, so that they can be listed, stored, edited,
-// replayed.
+// Choice: the decisions of a schedule as data: to be listed, stored, edited and replayed.
 //
 // A group is scheduled as a sequence of clusters. The statements of a cluster share an outer band
 // of axes, tiled or not; below it they follow one another, each with its own inner loops. Axes are
 // named after the indices of the cluster's anchor, its first contraction or else its last
 // statement; an index of another statement belongs to the axis that data flow aligns it with.
 //
-// Text form (`.choices`), one group a line or wrapped at `|`:
+// Text form (`.choices`): the group's name, its clusters in order, each with sections, then what
+// concerns the whole group. Wrapped wherever one likes.
 //
-//   conv1_relu1: cluster conv1 relu1 | order n h w k | tile w 6, k 16 | parallel n h | inner c r s
-//   w k
-//       | unroll w | vector k 8 | pack w1 badc | cluster pool1 | …
+//   conv1_relu1: cluster conv1 relu1 | order n h w k | tile w 6, k 16 | parallel n h
+//       | inner c r s w k | unroll w | vector k 8 | cluster pool1 | order n k h | parallel n k
+//       | pack w1 badc | prefetch w1
 //
-//   block     axes and sizes, outermost first: the team shares blocks of the cluster's instances
-//   out.
-//             A cluster that opens with `then` in place of `cluster` runs in the blocks of the one
-//             before it, after it, so that what passes between them stays in a rank's caches; the
-//             n-th block of one goes with the n-th of the other
+// Of a cluster:
+//   cluster   its statements, by the names of their targets
+//   then      in place of `cluster`: it runs in the blocks of the one before it, after it, the n-th
+//             block of one with the n-th of the other, so that what passes between them stays in a
+//             rank's caches
+//   block     axes, outermost first, and how many iterations of each make a block. The team shares
+//             the blocks out, so nothing else is parallel
 //   order     axes of the shared outer band, outermost first; the rest is inner
-//   tile      axis and size; an axis in `order` that is tiled appears there as its tile loop, and
-//   its
-//             points become inner. Several sizes for one axis: outermost first
+//   tile      axes and sizes, of several sizes the outermost first. In `order` a tiled axis stands
+//             for its tiles, and its points are inner. The outermost size divides the block
 //   parallel  a prefix of `order`, split over the team as one collapsed range
-//   inner     order of the inner loops (of each statement, restricted to those it has); an axis
-//   with
-//             inner tile loops may stand several times: its loops in turn, the last all that remain
-//   unroll    inner axes expanded; vector: the inner axis along lanes, and how many lanes
-//   prefetch  packed constants whose next panel is fetched while this one is used
+//   inner     the inner loops of each statement, restricted to the axes it has. An axis with inner
+//             tile loops may stand several times: its loops in turn, the last all that remain
+//   unroll    inner axes that are expanded
+//   vector    the inner axis along lanes, and how many lanes
+//
+// Of the group:
+//   pack      constants that are stored in another layout, once, when the plan is built
+//   prefetch  constants whose next panel is fetched while this one is used
 //   stream    outputs that are stored past the caches
-//   pack      a constant or scratch copy of an operand in another layout; constants are packed
-//   once,
-//             when the plan is built
 #pragma once
 
 #include <cstdint>
