@@ -117,67 +117,86 @@ std::string Choice(const std::string& index, const std::vector<std::string>& val
   return "(" + text + values.back() + ")";
 }
 
+// All lines of a matrix over some values.
+std::vector<std::string> Lines(const Matrix& matrix, const std::vector<std::string>& values) {
+  std::vector<std::string> all;
+  for (const auto& row : matrix) all.push_back(Line(row, values));
+  return all;
+}
+
+// How the tiles of an image lie, of which (p, q) makes rows from outs p and columns from outs q on.
+struct Tiling {
+  int64_t outs, ins;      // of a tile, along either axis
+  int64_t rows, columns;  // tiles
+};
+
+// Row `a` and column `e` of a tile's input; zero where it lies outside of the image.
+std::string TileInput(Writer& w, const Operand& x, const Windows& win, const Tiling& tiling,
+                      int64_t a) {
+  const WindowAxis &down = win.axes[0], &across = win.axes[1];
+  const std::string at_h = Sum({{tiling.outs, "p"}}, a - down.pad_lo),
+                    at_w = Sum({{tiling.outs, "q"}, {1, "e"}}, -across.pad_lo);
+  Subs guards;
+  const int64_t last_h = tiling.outs * (tiling.rows - 1) + a - down.pad_lo,
+                last_w = tiling.outs * (tiling.columns - 1) + tiling.ins - 1 - across.pad_lo;
+  if (a < down.pad_lo) guards.push_back(at_h + " >= 0");
+  if (last_h >= down.in) guards.push_back(fmt::format("{} < {}", at_h, down.in));
+  if (across.pad_lo > 0) guards.push_back(at_w + " >= 0");
+  if (last_w >= across.in) guards.push_back(fmt::format("{} < {}", at_w, across.in));
+  return "(" + Guarded(guards, w.At(x, {"n", "c", at_h, at_w}), Lit(x.dtype, 0)) + ")";
+}
+
+// The place (h, w) of A^T m A, of the tile that it belongs to.
+std::string TileOutput(Writer& w, const WinogradForm& form, const Operand& m,
+                       const Tiling& tiling) {
+  const std::string tile =
+      fmt::format("{}*(h / {}) + w / {}", tiling.columns, tiling.outs, tiling.outs);
+  std::vector<std::string> by_row;
+  for (const auto& down_line : form.output) {
+    std::vector<std::string> by_column;
+    for (int64_t j = 0; j < tiling.ins; ++j) {
+      std::vector<std::string> products;
+      for (int64_t i = 0; i < tiling.ins; ++i)
+        products.push_back(w.At(m, {std::to_string(i), std::to_string(j), "n", tile, "k"}));
+      by_column.push_back(Line(down_line, products));
+    }
+    by_row.push_back(Choice(fmt::format("w % {}", tiling.outs), Lines(form.output, by_column)));
+  }
+  return Choice(fmt::format("h % {}", tiling.outs), by_row);
+}
+
 void ConvTiled(Writer& w, const WinogradForm& form) {
   const graph::ValueId prepared = PreparedFilter(w.graph, w.node, form);
   if (!prepared.valid()) return w.Refuse("no 3x3 filter that was prepared");
   const Operand x = w.In(0), u = w.Value(prepared), y = w.Out();
   const Windows win = MakeWindows(w, x, y, {3, 3});
   if (!w.ok()) return;
-  const auto m_outs = static_cast<int64_t>(form.outs), n = static_cast<int64_t>(form.ins());
-  const WindowAxis &down = win.axes[0], &across = win.axes[1];
-  const int64_t rows = (down.out + m_outs - 1) / m_outs,
-                columns = (across.out + m_outs - 1) / m_outs;
-  for (const char* index : {"i", "j", "e"}) w.Range(index, n);
+  const auto outs = static_cast<int64_t>(form.outs);
+  const Tiling tiling{.outs = outs,
+                      .ins = static_cast<int64_t>(form.ins()),
+                      .rows = (win.axes[0].out + outs - 1) / outs,
+                      .columns = (win.axes[1].out + outs - 1) / outs};
+  for (const char* index : {"i", "j", "e"}) w.Range(index, tiling.ins);
   w.Range("n", x.dims[0]);
-  w.Range("p", rows);
-  w.Range("q", columns);
-  w.Range("t", rows * columns);
+  w.Range("p", tiling.rows);
+  w.Range("q", tiling.columns);
+  w.Range("t", tiling.rows * tiling.columns);
   w.Range("c", w.Extent(x, 1));
   w.Range("k", w.Extent(y, 1));
   const Operand s = w.Temp("columns", y.dtype), v = w.Temp("tiles", y.dtype),
                 m = w.Temp("products", y.dtype);
-  const auto input = [&](int64_t a) {
-    const std::string at_h = Sum({{m_outs, "p"}}, a - down.pad_lo),
-                      at_w = Sum({{m_outs, "q"}, {1, "e"}}, -across.pad_lo);
-    Subs guards;
-    const int64_t last_h = m_outs * (rows - 1) + a - down.pad_lo,
-                  last_w = m_outs * (columns - 1) + n - 1 - across.pad_lo;
-    if (a < down.pad_lo) guards.push_back(at_h + " >= 0");
-    if (last_h >= down.in) guards.push_back(fmt::format("{} < {}", at_h, down.in));
-    if (across.pad_lo > 0) guards.push_back(at_w + " >= 0");
-    if (last_w >= across.in) guards.push_back(fmt::format("{} < {}", at_w, across.in));
-    return "(" + Guarded(guards, w.At(x, {"n", "c", at_h, at_w}), Lit(y.dtype, 0)) + ")";
-  };
-  // All lines of a matrix over some values.
-  const auto lines = [](const Matrix& matrix, const std::vector<std::string>& values) {
-    std::vector<std::string> all;
-    for (const auto& row : matrix) all.push_back(Line(row, values));
-    return all;
-  };
   std::vector<std::string> inputs, sums;
-  for (int64_t a = 0; a < n; ++a) {
-    inputs.push_back(input(a));
+  for (int64_t a = 0; a < tiling.ins; ++a) {
+    inputs.push_back(TileInput(w, x, win, tiling, a));
     sums.push_back(w.At(s, {"i", std::to_string(a), "n", "p", "q", "c"}));
   }
-  w.Set("pointwise", s, {"i", "e", "n", "p", "q", "c"}, Choice("i", lines(form.input, inputs)));
-  w.Set("pointwise", v, {"i", "j", "n", Sum({{columns, "p"}, {1, "q"}}), "c"},
-        Choice("j", lines(form.input, sums)));
+  w.Set("pointwise", s, {"i", "e", "n", "p", "q", "c"}, Choice("i", Lines(form.input, inputs)));
+  w.Set("pointwise", v, {"i", "j", "n", Sum({{tiling.columns, "p"}, {1, "q"}}), "c"},
+        Choice("j", Lines(form.input, sums)));
   w.Reduce(
       "contraction", m, {"i", "j", "n", "t", "k"}, "+=!",
       fmt::format("{} * {}", w.At(v, {"i", "j", "n", "t", "c"}), w.At(u, {"i", "j", "k", "c"})));
-  const std::string tile = fmt::format("{}*(h / {}) + w / {}", columns, m_outs, m_outs);
-  std::vector<std::string> by_row;
-  for (const auto& down_line : form.output) {
-    std::vector<std::string> by_column;
-    for (int64_t j = 0; j < n; ++j) {
-      std::vector<std::string> products;
-      for (int64_t i = 0; i < n; ++i)
-        products.push_back(w.At(m, {std::to_string(i), std::to_string(j), "n", tile, "k"}));
-      by_column.push_back(Line(down_line, products));
-    }
-    by_row.push_back(Choice(fmt::format("w % {}", m_outs), lines(form.output, by_column)));
-  }
-  std::string value = Choice(fmt::format("h % {}", m_outs), by_row);
+  std::string value = TileOutput(w, form, m, tiling);
   if (w.Has(2)) value += " + " + w.At(w.In(2), {"k"});
   w.Set("pointwise", y, {"n", "k", "h", "w"}, value);
 }
