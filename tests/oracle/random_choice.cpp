@@ -1,6 +1,7 @@
 #include "tests/oracle/random_choice.h"
 
 #include <algorithm>
+#include <array>
 #include <random>
 
 #include "polyhedral/axes.h"
@@ -65,6 +66,7 @@ class Maker {
     if (Chance(70)) {
       cluster.vector_axis = all[Below(static_cast<int64_t>(all.size()))];
       cluster.vector_lanes = 1 + Below(8);
+      FitLanes(cluster);
     }
     cluster.parallel = static_cast<int32_t>(Below(static_cast<int64_t>(cluster.order.size()) + 1));
     return cluster;
@@ -72,18 +74,49 @@ class Maker {
 
   // Often of the same size, which is what goes together most of the time.
   void AddBlocks(Choice& choice) {
-    const int64_t common = 1 + Below(4);
+    const int64_t common = BlockSize();
     const auto count = static_cast<size_t>(1 + Below(2));
     for (size_t c = 0; c < choice.clusters.size(); ++c) {
       Cluster& cluster = choice.clusters[c];
       std::vector<std::string> axes = cluster.order;
       if (axes.size() < count) continue;
       if (Chance(30)) std::ranges::shuffle(axes, random_);
-      for (size_t b = 0; b < count; ++b)
-        cluster.blocks.push_back({axes[b], {Chance(80) ? common : 1 + Below(4)}});
+      for (size_t b = 0; b < count; ++b) {
+        cluster.blocks.push_back({axes[b], {Chance(80) ? common : BlockSize()}});
+        FitTiles(cluster, cluster.blocks.back());
+      }
+      FitLanes(cluster);
       cluster.parallel = 0;
       cluster.then = c > 0 && !choice.clusters[c - 1].blocks.empty() && Chance(80);
     }
+  }
+
+  int64_t BlockSize() { return std::array{1, 2, 3, 4, 6}[static_cast<size_t>(Below(5))]; }
+
+  int64_t DivisorOf(int64_t n) {
+    int64_t divisor = 1 + Below(n);
+    while (n % divisor != 0) --divisor;
+    return divisor;
+  }
+
+  // Tiles that do not end where their block does are refused, and so are lanes that do not end with
+  // their tile: a few are enough of either.
+  void FitTiles(Cluster& cluster, const Tile& block) {
+    if (Chance(5)) return;
+    int64_t whole = block.sizes[0];
+    for (Tile& tile : cluster.tiles)
+      if (tile.axis == block.axis)
+        for (int64_t& size : tile.sizes) whole = size = DivisorOf(whole);
+  }
+
+  void FitLanes(Cluster& cluster) {
+    if (Chance(5)) return;
+    int64_t points = 0;
+    for (const auto* tiles : {&cluster.blocks, &cluster.tiles})
+      for (const Tile& tile : *tiles)
+        if (tile.axis == cluster.vector_axis) points = tile.sizes.back();
+    if (points > cluster.vector_lanes && points % cluster.vector_lanes != 0)
+      cluster.vector_lanes = DivisorOf(points);
   }
 
   Tile MakeTile(const std::string& axis) {
