@@ -13,11 +13,6 @@ namespace {
 using graph::NodeId;
 using graph::ValueId;
 
-bool Reduces(const tc::Statement& s) {
-  return std::any_of(s.indices.begin(), s.indices.end(),
-                     [](const tc::Index& i) { return i.reduction; });
-}
-
 // How a statement reads a tensor that an earlier one of the group wrote, subscript by subscript.
 enum class Relation : uint8_t {
   kPointwise,  // each subscript is an index of the left side, or constant
@@ -43,7 +38,7 @@ Relation RelationOf(const tc::Program& p, const tc::Statement& s, const tc::Expr
   return worst;
 }
 
-// Extents of the axes that a statement keeps, by index name being irrelevant: reductions of one
+// Extents of the axes that a statement keeps, whatever its indices are called: reductions of one
 // kernel must walk the same outer space.
 std::vector<int64_t> KeptExtents(const tc::Statement& s) {
   std::vector<int64_t> kept;
@@ -79,7 +74,7 @@ Verdict<bool> CheckRead(const tc::Program& p, const tc::Statement& producer,
 int64_t RowBytes(const tc::Program& p) {
   int64_t bytes = 0;
   for (const tc::Statement& s : p.statements) {
-    if (!Reduces(s) || tc::Contracts(s)) continue;
+    if (!tc::Reduces(s) || tc::Contracts(s)) continue;
     int64_t row = SizeBytes(p[s.target].dtype);
     for (const tc::Index& i : s.indices)
       if (i.reduction && i.lo.IsConstant() && i.hi.IsConstant())
@@ -176,7 +171,7 @@ Verdict<LegalGroup> CheckGroup(const tc::Extracted& group, const graph::Graph& g
         if (p.statements[s].target == p[id].tensor && group.part_of[s] != group.part_of[c])
           if (auto ok = CheckRead(p, p.statements[s], consumer, p[id]); !ok.yes())
             return ok.refusal();
-    if (!Reduces(consumer)) continue;
+    if (!tc::Reduces(consumer)) continue;
     if (reduction && KeptExtents(*reduction) != KeptExtents(consumer))
       return Refusal{Reason::kReductionMismatch,
                      fmt::format("{} and {}", p[reduction->target].name, p[consumer.target].name)};

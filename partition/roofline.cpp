@@ -45,7 +45,6 @@ double MathFlops(const tc::Program& p) {
       if (i.lo.IsConstant() && i.hi.IsConstant())
         instances *= static_cast<double>(i.hi.constant() - i.lo.constant());
     int64_t functions = 0;
-    // Children stand before parents, so one pass over what the statement reaches is enough.
     std::vector<tc::ExprId> todo{s.value};
     while (!todo.empty()) {
       const tc::Expr& e = p[todo.back()];

@@ -51,9 +51,7 @@ Tag Classify(const Program& program, const Statement& s) {
   if (recurrence.ok() && !recurrence->empty()) return Tag::kRecurrence;
   const Form shape = FormOf(program, s);
   if (shape.gathers) return Tag::kGather;
-  const bool reduces =
-      std::any_of(s.indices.begin(), s.indices.end(), [](const Index& i) { return i.reduction; });
-  if (reduces) {
+  if (Reduces(s)) {
     if (s.assign == Assign::kSum && IsProduct(program, s.value)) {
       return shape.windows ? Tag::kConvolution : Tag::kContraction;
     }
@@ -66,5 +64,7 @@ Tag Classify(const Program& program, const Statement& s) {
 bool Contracts(const Statement& s) {
   return s.tag == Tag::kContraction || s.tag == Tag::kConvolution;
 }
+
+bool Reduces(const Statement& s) { return std::ranges::any_of(s.indices, &Index::reduction); }
 
 }  // namespace weft::tc

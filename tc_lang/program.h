@@ -160,6 +160,7 @@ Result<std::vector<int32_t>> RecurrenceIndices(const Program& program, const Sta
 Tag Classify(const Program& program, const Statement& statement);
 // Whether it is a contraction or a convolution, by its tag.
 bool Contracts(const Statement& statement);
+bool Reduces(const Statement& statement);  // along any index
 // As AsAffine, with param p as Var `statement indices + p`.
 std::optional<Affine> AsAffineWithParams(const Program& program, const Statement& statement,
                                          ExprId expr);

@@ -73,12 +73,7 @@ int32_t ContiguousIndex(const ScheduleRequest& request, const tc::Statement& s, 
 
 namespace {
 
-bool IsPointwise(const tc::Program& program, const tc::Statement& s) {
-  const bool reduces =
-      std::ranges::any_of(s.indices, [](const tc::Index& i) { return i.reduction; });
-  (void)program;
-  return s.assign == tc::Assign::kSet && !reduces;
-}
+bool IsPointwise(const tc::Statement& s) { return s.assign == tc::Assign::kSet && !tc::Reduces(s); }
 
 class Grouper {
  public:
@@ -138,13 +133,13 @@ class Grouper {
       // An epilogue: every value it makes, it makes from the anchor's value at the same place.
       size_t kept = 0;
       for (const tc::Index& i : view.At(view.anchor).indices) kept += !i.reduction;
-      return IsPointwise(program_, statement) && view.shared.size() == kept &&
+      return IsPointwise(statement) && view.shared.size() == kept &&
              statement.indices.size() == kept;
     }
     if (AsContraction(program_, statement)) return false;
     const size_t lone = std::ranges::count_if(
-        group, [&](int32_t g) { return !IsPointwise(program_, program_.statements[g]); });
-    const bool pointwise = lone == 0 && IsPointwise(program_, statement);
+        group, [&](int32_t g) { return !IsPointwise(program_.statements[g]); });
+    const bool pointwise = lone == 0 && IsPointwise(statement);
     if (pointwise) return SameDomains(view) || ShareAllButShort(view);
     return Rows(view) >= request_.target.threads;
   }
