@@ -94,7 +94,7 @@ class Blocker {
 
   int64_t Extent(size_t group, const std::string& axis) const { return views_[group].Extent(axis); }
 
-  // Of the tile, as every statement of its group has it.
+  // Every statement of the group has the axis, and keeps it.
   bool FitsAll(size_t group, const Tile& tile) const {
     const ClusterView& view = views_[group];
     for (size_t k = 0; k < view.statements.size(); ++k) {
@@ -195,28 +195,24 @@ class Blocker {
     return std::nullopt;
   }
 
-  int64_t Bytes(tc::TensorId tensor) const {
-    const auto shape = tc::StaticExtents(program_[tensor]);
-    int64_t bytes = shape ? SizeBytes(program_[tensor].dtype) : 0;
-    for (const int64_t extent : shape.value_or(Shape{})) bytes *= extent;
-    return bytes;
-  }
-
   // Of temporaries that pass from group to group.
-  int64_t PassedBytes(size_t first, size_t last) const {
-    int64_t bytes = 0;
+  double PassedBytes(size_t first, size_t last) const {
+    double bytes = 0;
     for (size_t group = first; group < last; ++group) {
       for (size_t k = 0; k < views_[group].statements.size(); ++k) {
         const tc::TensorId made = views_[group].At(k).target;
-        bool passed = false;
-        for (size_t user = group + 1; user <= last; ++user)
-          for (size_t u = 0; u < views_[user].statements.size(); ++u)
-            for (const tc::ExprId read : tc::Reads(program_, views_[user].At(u)))
-              passed |= program_[read].tensor == made;
-        if (passed) bytes += Bytes(made);
+        if (ReadsIn(group + 1, last, made)) bytes += Bytes(program_[made]);
       }
     }
     return bytes;
+  }
+
+  bool ReadsIn(size_t first, size_t last, tc::TensorId tensor) const {
+    const auto is = [&](tc::ExprId read) { return program_[read].tensor == tensor; };
+    for (size_t group = first; group <= last; ++group)
+      for (size_t k = 0; k < views_[group].statements.size(); ++k)
+        if (std::ranges::any_of(tc::Reads(program_, views_[group].At(k)), is)) return true;
+    return false;
   }
 
   bool MakesIn(size_t first, size_t last, tc::TensorId tensor) const {
@@ -245,7 +241,7 @@ class Blocker {
           if (MakesIn(first, last, program_[read].tensor)) continue;
           const auto at = [&](const Along& along) { return along[group - first]; };
           if (Uses(group, k, read, at(axes.back()).axis)) continue;
-          auto part = static_cast<double>(Bytes(program_[read].tensor));
+          double part = Bytes(program_[program_[read].tensor]);
           for (const Along& along : axes)
             if (Uses(group, k, read, at(along).axis))
               part /= static_cast<double>(CountOf(group, at(along)));
@@ -290,16 +286,18 @@ class Blocker {
     return true;
   }
 
+  // So many rows are whole register tiles of every kind.
+  static constexpr int64_t kTiles = 24;
+
   // All axes along which the last group has blocks. The last of them is that along which most is
   // read again; it grows until what passes through a block is all that half of the second-level
   // cache holds.
-  static constexpr int64_t kTiles = 24;  // rows of register tiles of every kind
   bool TryRegion(size_t first, size_t last, std::vector<BlockedCluster>& all) const {
     const bool contracts = std::any_of(
         views_.begin() + static_cast<ptrdiff_t>(first),
         views_.begin() + static_cast<ptrdiff_t>(last) + 1,
         [&](const ClusterView& view) { return AsContraction(program_, view.At(view.anchor)); });
-    const int64_t passed = PassedBytes(first, last);
+    const double passed = PassedBytes(first, last);
     if (!contracts || passed == 0) return false;
     std::vector<Along> axes;
     for (const std::string& axis : views_[last].shared)
@@ -314,7 +312,7 @@ class Blocker {
       return blocks;
     };
     const auto near = [&](const std::vector<Along>& of) {
-      return static_cast<double>(passed) / static_cast<double>(counts(of)) <= half;
+      return passed / static_cast<double>(counts(of)) <= half;
     };
     if (!near(axes)) return false;
     const std::string axis = axes.back().back().axis;
@@ -335,7 +333,7 @@ class Blocker {
     if (counts(axes) < wanted || !FillsTiles(first, last, axes)) return false;
     const double again = ReadAgain(first, last, axes);
     const auto rounds = static_cast<double>(CountOf(last, axes.back().back()) - 1);
-    if (again > half && again * rounds > 2 * static_cast<double>(passed)) return false;
+    if (again > half && again * rounds > 2 * passed) return false;
     for (size_t group = first; group <= last; ++group) {
       all[group].then = group > first;
       for (const Along& along : axes) all[group].blocks.push_back(along[group - first]);

@@ -38,6 +38,13 @@ ClusterView View(const ScheduleRequest& request, std::vector<int32_t> statements
   return view;
 }
 
+double Bytes(const tc::TensorDecl& tensor) {
+  auto bytes = static_cast<double>(SizeBytes(tensor.dtype));
+  for (const Affine& extent : tensor.extents)
+    bytes *= extent.IsConstant() ? static_cast<double>(extent.constant()) : 0;
+  return bytes;
+}
+
 std::optional<Contraction> AsContraction(const tc::Program& program, const tc::Statement& s) {
   if (s.assign != tc::Assign::kSum || s.companion.valid()) return std::nullopt;
   tc::ExprId value = s.value;

@@ -34,6 +34,9 @@ struct ClusterView {
 
 ClusterView View(const ScheduleRequest& request, std::vector<int32_t> statements);
 
+// 0 if an extent is symbolic. Extents are a model's: their product need not be an integer's.
+double Bytes(const tc::TensorDecl& tensor);
+
 // Sum of products of two reads, the second factor chosen as the one that can be packed.
 struct Contraction {
   tc::ExprId x, w;                     // reads

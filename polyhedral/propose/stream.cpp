@@ -8,12 +8,6 @@ namespace {
 
 constexpr int64_t kLineBytes = 64;  // of a cache
 
-int64_t Bytes(const tc::TensorDecl& tensor) {
-  int64_t bytes = SizeBytes(tensor.dtype);
-  for (const Affine& extent : tensor.extents) bytes *= extent.IsConstant() ? extent.constant() : 0;
-  return bytes;
-}
-
 bool IsRead(const tc::Program& program, tc::TensorId tensor) {
   return std::ranges::any_of(program.statements, [&](const tc::Statement& s) {
     const bool adds = s.target == tensor && s.assign != tc::Assign::kSet && !s.init;
@@ -45,7 +39,8 @@ void AddStreams(const ClusterView& view, const Cluster& cluster, Choice& choice)
   for (size_t k = 0; k < view.statements.size(); ++k) {
     const tc::Statement& s = view.At(k);
     const tc::TensorDecl& out = program[s.target];
-    if (out.role != tc::Role::kOutput || Bytes(out) < target.l3_bytes / 2) continue;
+    if (out.role != tc::Role::kOutput || Bytes(out) < static_cast<double>(target.l3_bytes) / 2)
+      continue;
     const int32_t lane = ContiguousIndex(*view.request, s, s.target, s.subscripts);
     const bool lines = lane >= 0 && view.axes[k][lane] == cluster.vector_axis &&
                        cluster.vector_lanes * SizeBytes(out.dtype) % kLineBytes == 0;
