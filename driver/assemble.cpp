@@ -11,6 +11,7 @@
 #include "driver/stages.h"
 #include "fallback/execute.h"
 #include "graph/edit.h"
+#include "partition/layouts.h"
 #include "plan/memory.h"
 #include "plan/pack.h"
 
@@ -63,9 +64,7 @@ class Assembler {
   plan::Specialization& spec() { return plan_.specializations[0]; }
 
   Layout LayoutOf(ValueId v) const {
-    const auto it = module_.grouping.layouts.find(v);
-    return it == module_.grouping.layouts.end() ? Layout::Plain(graph_[v].shape->size())
-                                                : it->second;
+    return partition::LayoutOf(module_.grouping.layouts, graph_, v);
   }
 
   BufferId Add(plan::Buffer buffer) {

@@ -8,6 +8,8 @@
 #include "driver/evaluate.h"
 #include "fallback/match.h"
 #include "partition/candidate.h"
+#include "partition/layouts.h"
+#include "partition/singles.h"
 #include "polyhedral/cuda/map.h"
 
 namespace weft::driver {
@@ -63,9 +65,7 @@ Status RefuseHostSteps(const Module& module) {
 }  // namespace
 
 std::string WhyNative(const Module& module, const Group& group) {
-  const auto& refusal = module.comprehensions.refusals[group.members[0].node.index];
-  return refusal ? fmt::format("{} ({})", ReasonText(refusal->reason), refusal->detail)
-                 : std::string(ReasonText(Reason::kNoComprehension));
+  return partition::WhyNoComprehension(module.comprehensions, group.members[0].node);
 }
 
 Status MakeGroups(Module& module, const BuildOptions& options) {
@@ -194,10 +194,7 @@ Status MakeLoops(Module& module, const BuildOptions&) {
 
 Status MakeCalls(Module& module, const BuildOptions&) {
   const auto layout = [&](ValueId v) {
-    const auto it = module.grouping.layouts.find(v);
-    return it == module.grouping.layouts.end()
-               ? Layout::Plain(module.graph[v].shape ? module.graph[v].shape->size() : 0)
-               : it->second;
+    return partition::LayoutOf(module.grouping.layouts, module.graph, v);
   };
   for (const Group& group : module.grouping.groups) {
     if (group.implementation != Implementation::kVendor &&

@@ -167,6 +167,12 @@ std::map<ValueId, Layout> PlanLayouts(const graph::Graph& graph) {
   return LayoutPlanner(graph).Run();
 }
 
+Layout LayoutOf(const std::map<ValueId, Layout>& layouts, const graph::Graph& graph, ValueId v) {
+  const auto it = layouts.find(v);
+  if (it != layouts.end()) return it->second;
+  return Layout::Plain(graph[v].shape ? graph[v].shape->size() : 0);
+}
+
 bool SamePlaces(const Layout& a, const Layout& b, const Shape& shape) {
   return a == b ||
          (a.row_pad_elems == b.row_pad_elems && Essential(a, shape) == Essential(b, shape));

@@ -16,6 +16,10 @@ namespace weft::partition {
 // change of layout costs no pass over memory.
 std::map<graph::ValueId, Layout> PlanLayouts(const graph::Graph& graph);
 
+// That of a value, plain where none is planned.
+Layout LayoutOf(const std::map<graph::ValueId, Layout>& layouts, const graph::Graph& graph,
+                graph::ValueId value);
+
 // True if the two layouts put the elements of this shape in the same places: axes of extent 1 and
 // the order around them don't matter.
 bool SamePlaces(const Layout& a, const Layout& b, const Shape& shape);

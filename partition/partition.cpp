@@ -8,24 +8,18 @@
 #include <set>
 
 #include "base/check.h"
-#include "fallback/execute.h"
 #include "fallback/match.h"
 #include "partition/candidate.h"
 #include "partition/clusters.h"
 #include "partition/layouts.h"
 #include "partition/ranks.h"
+#include "partition/singles.h"
 
 namespace weft::partition {
 namespace {
 
 using graph::NodeId;
-using graph::Op;
 using graph::ValueId;
-
-bool IsReshape(Op op) {
-  return op == Op::kReshape || op == Op::kSqueeze || op == Op::kUnsqueeze || op == Op::kFlatten ||
-         op == Op::kIdentity;
-}
 
 class Partitioner {
  public:
@@ -39,16 +33,17 @@ class Partitioner {
         uses_(graph),
         facts_(graph),
         ranks_(CanonicalRanks(graph)),
-        sets_(facts_),
-        kind_(graph.nodes.size(), Implementation::kOwn) {
+        sets_(facts_) {
     // What a library takes out of a chain leaves pieces that need not be kernels.
     if (options.force == PartitionOptions::Force::kVendor) options_.join = false;
   }
 
   Result<Grouping> Run() {
     layouts_ = PlanLayouts(graph_);
-    WEFT_TRY(Classify());
-    ChooseAlternatives();
+    WEFT_TRY(Singles singles, ClassifyNodes(facts_, nodes_, layouts_, pricer_, options_));
+    kind_ = std::move(singles.kind);
+    alternative_ = std::move(singles.alternative);
+    left_out_ = std::move(singles.left_out);
     if (options_.fuse) GrowGreedily();
     if (options_.fuse && options_.join) {
       JoinContractions();
@@ -59,70 +54,6 @@ class Partitioner {
   }
 
  private:
-  // What each node is on its own. A node that nothing can do is collected, so that all are
-  // reported.
-  Status Classify() {
-    std::vector<std::string> impossible;
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (IsView(NodeId(i))) {
-        kind_[i] = Implementation::kView;
-        continue;
-      }
-      if (!nodes_.of[i].empty()) continue;
-      kind_[i] = Implementation::kNative;
-      if (!fallback::HasNative(graph::OpName(graph_.nodes[i].op)))
-        impossible.push_back(fmt::format("{}: {}", graph::Describe(graph_, NodeId(i)), WhyNot(i)));
-    }
-    if (impossible.empty()) return {};
-    return Unsupported(fmt::format("{} node(s) cannot be built: {}", impossible.size(),
-                                   fmt::join(impossible, "; ")));
-  }
-
-  // The cheapest for the node on its own: what is fused to it later costs all of them alike.
-  void ChooseAlternatives() {
-    alternative_.assign(graph_.nodes.size(), 0);
-    for (size_t i = 0; options_.variants && i < graph_.nodes.size(); ++i) {
-      const auto& alternatives = nodes_.of[i];
-      if (kind_[i] != Implementation::kOwn || alternatives.size() < 2) continue;
-      std::vector<double> us;
-      for (const tc::Alternative& a : alternatives) us.push_back(pricer_.Own(a.program, false).us);
-      const size_t best = std::ranges::min_element(us) - us.begin();
-      alternative_[i] = best;
-      for (size_t a = 0; a < us.size(); ++a)
-        if (a != best)
-          left_out_.push_back({{NodeId(i)},
-                               {Reason::kEstimatedSlower,
-                                fmt::format("{} {:.2f} >= {} {:.2f} us", alternatives[a].name,
-                                            us[a], alternatives[best].name, us[best])}});
-    }
-    for (const auto& [node, refusals] : nodes_.left_out)
-      for (const auto& [name, refusal] : refusals)
-        left_out_.push_back({{node}, {refusal.reason, name + " " + refusal.detail}});
-  }
-
-  std::string WhyNot(size_t node) const {
-    const auto& refusal = nodes_.refusals[node];
-    return refusal ? fmt::format("{} ({})", ReasonText(refusal->reason), refusal->detail)
-                   : std::string(ReasonText(Reason::kNoComprehension));
-  }
-
-  // Reshapes of plain tensors move nothing, unless their result must be memory of its own.
-  bool IsView(NodeId id) const {
-    const graph::Node& node = graph_[id];
-    if (!IsReshape(node.op) || node.inputs.empty() || !node.inputs[0].valid()) return false;
-    const graph::Value& in = graph_[node.inputs[0]];
-    const auto from = graph::StaticShape(in), to = graph::StaticShape(graph_[node.outputs[0]]);
-    return !facts_.is_output[node.outputs[0].index] && in.kind != graph::ValueKind::kConstant &&
-           from && to && SamePlaces(LayoutOf(node.inputs[0]), Layout::Plain(from->size()), *from) &&
-           SamePlaces(LayoutOf(node.outputs[0]), Layout::Plain(to->size()), *to);
-  }
-
-  Layout LayoutOf(ValueId v) const {
-    const auto it = layouts_.find(v);
-    return it == layouts_.end() ? Layout::Plain(graph_[v].shape ? graph_[v].shape->size() : 0)
-                                : it->second;
-  }
-
   std::vector<Member> MembersOf(std::span<const NodeId> nodes) const {
     std::vector<Member> members;
     for (NodeId n : nodes)
@@ -163,11 +94,15 @@ class Partitioner {
     }
   };
 
+  std::vector<NodeId> MembersOfBoth(int32_t a, int32_t b) const {
+    std::vector<NodeId> nodes;
+    std::ranges::merge(sets_.Members(a), sets_.Members(b), std::back_inserter(nodes));
+    return nodes;
+  }
+
   void Consider(int32_t a, int32_t b) {
     if (!IsOwn(a) || !IsOwn(b)) return;
-    std::vector<NodeId> nodes;
-    std::merge(sets_.Members(a).begin(), sets_.Members(a).end(), sets_.Members(b).begin(),
-               sets_.Members(b).end(), std::back_inserter(nodes));
+    std::vector<NodeId> nodes = MembersOfBoth(a, b);
     const Verdict<Price>& fused = OwnPrice(nodes);
     if (!fused.yes()) return Refuse(nodes, fused.refusal());
     const auto &pa = OwnPrice(sets_.Members(a)), &pb = OwnPrice(sets_.Members(b));
@@ -183,6 +118,12 @@ class Partitioner {
     int32_t least = INT32_MAX;
     for (NodeId n : sets_.Members(set)) least = std::min(least, ranks_[n.index]);
     return least;
+  }
+
+  std::vector<NodeId> ByRank() const {
+    std::vector<NodeId> nodes(graph_.nodes.size());
+    for (size_t i = 0; i < nodes.size(); ++i) nodes[ranks_[i]] = NodeId(i);
+    return nodes;
   }
 
   bool IsOwn(int32_t set) const { return kind_[set] == Implementation::kOwn; }
@@ -247,9 +188,7 @@ class Partitioner {
   // Contractions that feed one another, each with what lies between: no pair of neighbours in such
   // a chain can be one kernel, so greedy merging would never get there.
   void JoinContractions() {
-    std::vector<NodeId> nodes(graph_.nodes.size());
-    for (size_t i = 0; i < nodes.size(); ++i) nodes[ranks_[i]] = NodeId(i);
-    for (const NodeId node : nodes) {
+    for (const NodeId node : ByRank()) {
       if (!Contracts(node)) continue;
       for (const ValueId input : graph_[node].inputs) {
         const std::set<NodeId> chain = ChainTo(node, input);
@@ -281,10 +220,7 @@ class Partitioner {
     while (!queue_.empty()) {
       const Merge best = queue_.top();
       queue_.pop();
-      std::vector<NodeId> now;
-      std::merge(sets_.Members(best.a).begin(), sets_.Members(best.a).end(),
-                 sets_.Members(best.b).begin(), sets_.Members(best.b).end(),
-                 std::back_inserter(now));
+      const std::vector<NodeId> now = MembersOfBoth(best.a, best.b);
       if (now != best.nodes || sets_.Members(best.a).empty())
         continue;  // one of them has grown since
       if (sets_.PathAround(best.a, best.b)) {
@@ -308,9 +244,7 @@ class Partitioner {
 
   // Each set of nodes that a library could do: kept by the library where that is cheaper.
   void OfferToLibrary() {
-    std::vector<NodeId> anchors(graph_.nodes.size());
-    for (size_t i = 0; i < anchors.size(); ++i) anchors[ranks_[i]] = NodeId(i);
-    for (const NodeId anchor : anchors) {
+    for (const NodeId anchor : ByRank()) {
       const size_t i = anchor.index;
       if (kind_[i] == Implementation::kView || kind_[i] == Implementation::kVendor) continue;
       const auto nodes =
@@ -322,7 +256,7 @@ class Partitioner {
           }))
         continue;
       auto call = fallback::Match(graph_, uses_, nodes, fallback::Library::kOnednn,
-                                  [&](ValueId v) { return LayoutOf(v); });
+                                  [&](ValueId v) { return LayoutOf(layouts_, graph_, v); });
       if (call.yes()) Decide(nodes, *call);
     }
   }

@@ -1,0 +1,88 @@
+#include "partition/singles.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "fallback/execute.h"
+#include "partition/layouts.h"
+
+namespace weft::partition {
+namespace {
+
+using graph::NodeId;
+using graph::Op;
+using graph::ValueId;
+
+bool IsReshape(Op op) {
+  return op == Op::kReshape || op == Op::kSqueeze || op == Op::kUnsqueeze || op == Op::kFlatten ||
+         op == Op::kIdentity;
+}
+
+// Reshapes of plain tensors move nothing, unless their result must be memory of its own.
+bool IsView(const GraphFacts& facts, const std::map<ValueId, Layout>& layouts, NodeId id) {
+  const graph::Node& node = facts.graph[id];
+  if (!IsReshape(node.op) || node.inputs.empty() || !node.inputs[0].valid()) return false;
+  const auto is_plain = [&](ValueId v) {
+    const auto shape = graph::StaticShape(facts.graph[v]);
+    return shape &&
+           SamePlaces(LayoutOf(layouts, facts.graph, v), Layout::Plain(shape->size()), *shape);
+  };
+  return !facts.is_output[node.outputs[0].index] &&
+         facts.graph[node.inputs[0]].kind != graph::ValueKind::kConstant &&
+         is_plain(node.inputs[0]) && is_plain(node.outputs[0]);
+}
+
+// The cheapest of a node's alternatives; the others are noted.
+size_t Cheapest(NodeId node, const std::vector<tc::Alternative>& alternatives, Pricer& pricer,
+                std::vector<Refused>& left_out) {
+  std::vector<double> us;
+  for (const tc::Alternative& a : alternatives) us.push_back(pricer.Own(a.program, false).us);
+  const size_t best = std::ranges::min_element(us) - us.begin();
+  for (size_t a = 0; a < us.size(); ++a)
+    if (a != best)
+      left_out.push_back(
+          {{node},
+           {Reason::kEstimatedSlower, fmt::format("{} {:.2f} >= {} {:.2f} us", alternatives[a].name,
+                                                  us[a], alternatives[best].name, us[best])}});
+  return best;
+}
+
+}  // namespace
+
+Result<Singles> ClassifyNodes(const GraphFacts& facts, const NodeComprehensions& nodes,
+                              const std::map<ValueId, Layout>& layouts, Pricer& pricer,
+                              const PartitionOptions& options) {
+  const size_t count = facts.graph.nodes.size();
+  Singles singles{.kind = std::vector<Implementation>(count, Implementation::kOwn),
+                  .alternative = std::vector<size_t>(count)};
+  std::vector<std::string> impossible;
+  for (size_t i = 0; i < count; ++i) {
+    const NodeId node(i);
+    if (IsView(facts, layouts, node)) {
+      singles.kind[i] = Implementation::kView;
+    } else if (nodes.of[i].empty()) {
+      singles.kind[i] = Implementation::kNative;
+      if (!fallback::HasNative(graph::OpName(facts.graph[node].op)))
+        impossible.push_back(fmt::format("{}: {}", graph::Describe(facts.graph, node),
+                                         WhyNoComprehension(nodes, node)));
+    } else if (options.variants && nodes.of[i].size() > 1) {
+      singles.alternative[i] = Cheapest(node, nodes.of[i], pricer, singles.left_out);
+    }
+  }
+  if (!impossible.empty())
+    return Unsupported(fmt::format("{} node(s) cannot be built: {}", impossible.size(),
+                                   fmt::join(impossible, "; ")));
+  for (const auto& [node, refusals] : nodes.left_out)
+    for (const auto& [name, refusal] : refusals)
+      singles.left_out.push_back({{node}, {refusal.reason, name + " " + refusal.detail}});
+  return singles;
+}
+
+std::string WhyNoComprehension(const NodeComprehensions& nodes, NodeId node) {
+  const auto& refusal = nodes.refusals[node.index];
+  return refusal ? fmt::format("{} ({})", ReasonText(refusal->reason), refusal->detail)
+                 : std::string(ReasonText(Reason::kNoComprehension));
+}
+
+}  // namespace weft::partition
