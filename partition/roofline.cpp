@@ -19,12 +19,12 @@ constexpr double kBarrierUs = 0.3, kLibraryCallUs = 2.5;
 constexpr double kOwnEfficiency = 0.85, kLibraryEfficiency = 0.85;
 
 double PeakFlopsPerUs(const Target& t) {
-  return kCyclesPerUs * (t.VectorBytes() / 4) * 2 * 2;  // two FMA units
+  return kCyclesPerUs * (static_cast<double>(t.VectorBytes()) / 4) * 2 * 2;  // two FMA units
 }
 
 double BytesPerUs(const Target& t, double bytes) {
-  if (bytes <= t.l2_bytes / 2) return kL2BytesPerUs;
-  if (bytes <= t.l3_bytes / 2) return kL3BytesPerUs;
+  if (bytes <= static_cast<double>(t.l2_bytes) / 2) return kL2BytesPerUs;
+  if (bytes <= static_cast<double>(t.l3_bytes) / 2) return kL3BytesPerUs;
   return kDramBytesPerUs;
 }
 

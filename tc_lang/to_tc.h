@@ -29,8 +29,8 @@ struct Prepared {
   std::optional<Refusal> refusal;     // else it was added
 };
 
-// Adds such forms to the graph, as values that no node reads; ToTc finds them there. `judged`: those
-// that are wanted are known to keep to the bound, so none is left out.
+// Adds such forms to the graph, as values that no node reads; ToTc finds them there. `judged`:
+// those that are wanted are known to keep to the bound, so none is left out.
 std::vector<Prepared> PrepareConstants(graph::Graph& graph, Winograd winograd, bool judged = false);
 
 struct Alternative {
