@@ -10,7 +10,10 @@
 namespace weft {
 
 enum class TargetKind : uint8_t { kCpu, kCuda };
-enum class Isa : uint8_t { kX86V3, kX86V4, kSm80, kSm90, kSm100 };
+// kX86V4Vnni: AVX512_VNNI too, as in every server of the last years.
+enum class Isa : uint8_t { kX86V3, kX86V4, kX86V4Vnni, kSm80, kSm90, kSm100 };
+// Instructions that multiply pairs or quads of small integers and add them to a sum of 32 bits.
+inline bool HasDotProducts(Isa isa) { return isa == Isa::kX86V4Vnni; }
 
 struct Target {
   TargetKind kind = TargetKind::kCpu;
@@ -19,8 +22,9 @@ struct Target {
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20, l3_bytes = 16 << 20;  // L1, L2 a core; L3 shared
   bool operator==(const Target&) const = default;
 
-  int32_t VectorBytes() const { return isa == Isa::kX86V4 ? 64 : 32; }  // CPU
-  int32_t VectorRegisters() const { return isa == Isa::kX86V4 ? 32 : 16; }
+  bool HasAvx512() const { return isa == Isa::kX86V4 || isa == Isa::kX86V4Vnni; }
+  int32_t VectorBytes() const { return HasAvx512() ? 64 : 32; }  // CPU
+  int32_t VectorRegisters() const { return HasAvx512() ? 32 : 16; }
 };
 
 // "cpu", "cpu:native", "cpu:x86-64-v3", "cpu:x86-64-v4", "cuda:sm_90". `cpu` is cpu:native. Threads

@@ -141,6 +141,7 @@ std::string_view CudaArchitecture(Isa isa) {
       return "sm_100";
     case Isa::kX86V3:
     case Isa::kX86V4:
+    case Isa::kX86V4Vnni:
       break;
   }
   return "";

@@ -5,11 +5,14 @@
 
 namespace weft::codegen {
 
-std::string_view CpuName(Isa isa) { return isa == Isa::kX86V4 ? "skylake-avx512" : "haswell"; }
+std::string_view CpuName(Isa isa) {
+  if (isa == Isa::kX86V3) return "haswell";
+  return isa == Isa::kX86V4 ? "skylake-avx512" : "cascadelake";
+}
 
 std::string_view CpuFeatures(Isa isa) {
   // Without what a machine of that level may lack.
-  if (isa == Isa::kX86V4)
+  if (isa != Isa::kX86V3)
     return "-rtm,-adx,-rdseed,-pku,-clwb,-xsavec,-xsaves,-aes,-pclmul,-fsgsbase,-invpcid,-"
            "rdrnd";
   return "-rtm,-aes,-pclmul,-fsgsbase,-invpcid,-rdrnd";

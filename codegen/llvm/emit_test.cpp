@@ -22,11 +22,9 @@ void Check(std::string_view text, const CompareOptions& options = {}) {
   const loops::LoopNest nest = Nest(text);
   const Status status = loops::Verify(nest);
   ASSERT_TRUE(status.ok()) << status.ToString();
-  for (Isa isa : {Isa::kX86V3, Isa::kX86V4}) {
+  for (Isa isa : {Isa::kX86V3, Isa::kX86V4, Isa::kX86V4Vnni}) {
     const Target target{.isa = isa};
-    const bool runs =
-        isa == Isa::kX86V3 ? __builtin_cpu_supports("avx2") : __builtin_cpu_supports("avx512vl");
-    if (runs) {
+    if (HostRuns(isa)) {
       EXPECT_EQ(Compare(nest, target, options), "") << text;
     } else {
       EXPECT_EQ(CompilesFor(nest, target), "") << text;
@@ -168,6 +166,51 @@ TEST(Emit, LanesThatShareRows) {
       Check(text("x[3*v]", 3 * lanes - 2));
     }
   }
+}
+
+// Products of small integers, added up two or four at a time: wherever they lie, whatever their
+// signs, up to the extremes.
+TEST(Emit, SumsOfProductsOfIntegers) {
+  constexpr std::pair<const char*, const char*> kTypes[] = {
+      {"u8", "i8"}, {"i8", "u8"}, {"i16", "i16"}, {"i8", "i16"}, {"u16", "i8"}};
+  for (const auto& [a, b] : kTypes) {
+    for (int steps : {2, 3, 4}) {
+      for (int lanes : {3, 8, 13, 24}) {
+        const std::string packed = fmt::format(" layout \"BA{}b{}a\"", lanes, steps);
+        for (const std::string& layout : {std::string(), packed}) {
+          Check(fmt::format("loops k (x: in {0}[5, 12], w: in {1}[12, {2}]{3}, y: out i32[5, {2}]) "
+                            "{{ parallel i = 0:5 {{ vector v = 0:{2} {{ y[i, v] = 7:i32 }} "
+                            "for k0 = 0:{4} {{ vector v = 0:{2} {{ unroll k = 0:{5} {{ "
+                            "y[i, v] = y[i, v] + (cast(x[i, {5}*k0 + k]):i32 * "
+                            "cast(w[{5}*k0 + k, v]):i32) }} }} }} }} }}",
+                            a, b, lanes, layout, 12 / steps, steps),
+                {.sizes = {1}, .wild = true});
+        }
+      }
+    }
+  }
+}
+
+TEST(Emit, ChoosesInstructionsForSumsOfProducts) {
+  const auto code = [](Isa isa, const char* x, int steps, const char* guard) {
+    const std::string text = fmt::format(
+        "loops k (x: in {0}[4], w: in i8[4, 16] layout \"aB{1}b\", y: out i32[16]) {{ single {{ "
+        "vector v = 0:16 {{ y[v] = 0:i32 }} vector v = 0:16 {{ unroll k = 0:{2} {{ y[v] = y[v] + "
+        "(cast(x[k]{3}):i32 * cast(w[k, v]):i32) }} }} }} }}",
+        x, 16, steps, guard);
+    const auto ir = EmitLlvmIr(Nest(text), {.isa = isa}, false);
+    return ir.ok() ? *ir : ir.status().ToString();
+  };
+  const auto has = [](const std::string& text, const char* what) {
+    return text.find(what) != std::string::npos;
+  };
+  EXPECT_TRUE(has(code(Isa::kX86V3, "u8", 2, ""), "avx2.pmadd.wd"));
+  EXPECT_TRUE(has(code(Isa::kX86V4, "i16", 2, ""), "avx512.pmaddw.d.512"));
+  EXPECT_TRUE(has(code(Isa::kX86V4Vnni, "i16", 2, ""), "avx512.vpdpwssd.512"));
+  EXPECT_TRUE(has(code(Isa::kX86V4Vnni, "u8", 4, ""), "avx512.vpdpbusd.512"));
+  EXPECT_FALSE(has(code(Isa::kX86V4Vnni, "i8", 4, ""), "vpdp"));  // bytes of both signs only
+  EXPECT_FALSE(has(code(Isa::kX86V3, "u8", 4, ""), "pmadd"));
+  EXPECT_FALSE(has(code(Isa::kX86V3, "u8", 2, "{k - 1 >= 0}"), "pmadd"));
 }
 
 TEST(Emit, GathersAndFaults) {

@@ -1,5 +1,5 @@
-// The walk over a nest that emits its function: statements (kernel.cpp), loops (kernel_loops.cpp)
-// and what statements compute (kernel_values.cpp).
+// The walk over a nest that emits its function: statements (kernel.cpp), loops (kernel_loops.cpp),
+// what statements compute (kernel_values.cpp) and sums of products of integers (kernel_dot.cpp).
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -51,6 +51,8 @@ class KernelBuilder {
   void ParallelLoop(loops::StmtId id);
   void UnrolledLoop(const loops::Stmt& s);
   void VectorLoop(const loops::Stmt& s);
+  // An unrolled loop inside the lanes that sums up products of integers; false if it is none.
+  bool DotProduct(const loops::Stmt& loop);
   template <typename F>
   void CountedLoop(llvm::Value* begin, llvm::Value* end, int64_t step, bool runs, bool poll,
                    F body);

@@ -273,14 +273,16 @@ void KernelBuilder::ParallelLoop(StmtId id) {
 void KernelBuilder::UnrolledLoop(const Stmt& s) {
   const int64_t trip = loops::ConstantTrip(s);
   scope_.ranges().Push(s);
-  const Affine lo = scope_.Resolve(s.lo[0]);
-  memory_.OpenUnrolled(s);
-  for (int64_t i = 0; i < trip; ++i) {
-    memory_.Iteration(i);
-    scope_.Substitute(s.var, lo + i * s.step);
-    Body(s.body);
+  if (!DotProduct(s)) {
+    const Affine lo = scope_.Resolve(s.lo[0]);
+    memory_.OpenUnrolled(s);
+    for (int64_t i = 0; i < trip; ++i) {
+      memory_.Iteration(i);
+      scope_.Substitute(s.var, lo + i * s.step);
+      Body(s.body);
+    }
+    memory_.CloseUnrolled();
   }
-  memory_.CloseUnrolled();
   scope_.ranges().Pop(s);
 }
 

@@ -120,6 +120,47 @@ LaneValue MemoryEmitter::Load(const loops::Expr& load, const Chunk& chunk, const
   return {FromElement(load.buffer, value), true};
 }
 
+LaneValue MemoryEmitter::LoadSteps(const loops::Expr& load, const loops::Stmt& loop,
+                                   const Chunk& chunk, const Mask& active) {
+  const int64_t steps = loops::ConstantTrip(loop);
+  const Affine lo = scope_.Resolve(loop.lo[0]);
+  const auto at = [&](int64_t i) {
+    scope_.Substitute(loop.var, lo + i);
+    return Offset(load.buffer, load.index);
+  };
+  const std::optional<LaneForm> form = scope_.Lanes(at(0), chunk);
+  bool follow = form.has_value() && !IsRegister(load.buffer);
+  for (int64_t i = 1; follow && i < steps; ++i) {
+    const std::optional<LaneForm> next = scope_.Lanes(at(i), chunk);
+    follow = next && next->base == form->base + i && next->diffs == form->diffs;
+  }
+  bool apart = follow;  // lane after lane
+  for (int64_t lane = 0; follow && lane < chunk.active; ++lane)
+    apart &= form->diffs[lane] == lane * steps;
+  const Mask mask = Both(MaskOf(load.guards, chunk), active);
+  const auto width = static_cast<unsigned>(steps);
+  if (mask.never || (mask.lanes && !IsConstantMask(mask.lanes))) follow = apart = false;
+  if (follow && form->Uniform(chunk.active) && !mask.lanes) {
+    const Chunk row{.active = steps, .width = width};
+    return {LoadRow(load.buffer, form->base, row, {.uniform = mask.uniform}), false};
+  }
+  if (apart && !mask.lanes) {
+    const Chunk row{.active = chunk.active * steps, .width = chunk.width * width};
+    return {LoadRow(load.buffer, form->base, row, {.uniform = mask.uniform}), true};
+  }
+  llvm::Type* type = Row(ElementType(load.buffer), chunk.width * width);
+  Value* all = llvm::PoisonValue::get(type);
+  for (int64_t i = 0; i < steps; ++i) {
+    scope_.Substitute(loop.var, lo + i);
+    Value* step = Splat(Load(load, chunk, active), chunk);
+    for (unsigned lane = 0; lane < chunk.width; ++lane) {
+      all = b_.CreateInsertElement(all, b_.CreateExtractElement(step, lane),
+                                   lane * width + static_cast<unsigned>(i));
+    }
+  }
+  return {all, true};
+}
+
 // Into the second-level cache: what comes after the panel in use would crowd the first.
 void MemoryEmitter::Prefetch(const loops::Stmt& prefetch) {
   constexpr uint32_t kRead = 0, kSecondLevel = 2, kData = 1;

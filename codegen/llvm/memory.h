@@ -37,6 +37,11 @@ class MemoryEmitter {
 
   // A guarded load: lanes outside `guard` give 0, lanes outside `active` anything.
   LaneValue Load(const loops::Expr& load, const Chunk& chunk, const Mask& active);
+  // The elements of `steps` successive values of `step`, from where its loop begins on, side by
+  // side for each lane: <width * steps x element>; what is the same in all lanes once: <steps x
+  // element>. Guards do not use `step`.
+  LaneValue LoadSteps(const loops::Expr& load, const loops::Stmt& loop, const Chunk& chunk,
+                      const Mask& active);
   void Store(const loops::Stmt& store, const Chunk& chunk, const Mask& active, LaneValue value);
   void Prefetch(const loops::Stmt& prefetch);
   // Around the iterations of an unrolled loop, and before each.
