@@ -97,6 +97,11 @@ class ClusterBuilder {
     if (!cluster_.vector_axis.empty() && !known(cluster_.vector_axis)) {
       return Unfit(fmt::format("the cluster has no axis {}", cluster_.vector_axis));
     }
+    if (const std::string& dot = cluster_.dot_axis; !dot.empty()) {
+      if (!known(dot)) return Unfit(fmt::format("the cluster has no axis {}", dot));
+      if (Sizes(dot).empty() || dot == cluster_.vector_axis)
+        return Unfit(fmt::format("the points of {} are no dot product: it is not tiled", dot));
+    }
     if (!cluster_.blocks.empty() && cluster_.parallel > 0)
       return Unfit("a cluster with blocks is parallel along them only");
     if (cluster_.parallel > static_cast<int32_t>(cluster_.order.size())) {
@@ -173,7 +178,7 @@ class ClusterBuilder {
   }
 
   struct Loops {
-    Members serial, points, lanes;  // outer to inner; lanes: at most one
+    Members serial, points, lanes, dots;  // outer to inner; lanes and dots: at most one
   };
 
   // How much of the axis is left for the points: the last tile, or all.
@@ -210,6 +215,10 @@ class ClusterBuilder {
     const Affine base = sizes.empty() ? Affine(0) : Floor(i, axis, sizes.back()) * sizes.back();
     const bool unroll = std::ranges::count(cluster_.unroll, axis) > 0;
     Members& into = unroll ? loops.points : loops.serial;
+    if (axis == cluster_.dot_axis) {
+      loops.dots.push_back(index - base);
+      return;
+    }
     if (axis != cluster_.vector_axis) {
       into.push_back(index - base);
       return;
@@ -248,6 +257,7 @@ class ClusterBuilder {
     }
     const int32_t s = statements_[k];
     TreeNode node;
+    if (!loops.dots.empty()) node = Mark("unroll", Band(s, loops.dots, std::move(node)));
     if (!loops.lanes.empty()) node = Mark("vector", Band(s, loops.lanes, std::move(node)));
     if (!loops.points.empty()) node = Mark("unroll", Band(s, loops.points, std::move(node)));
     if (!loops.serial.empty()) node = Band(s, loops.serial, std::move(node));

@@ -38,6 +38,7 @@ void PrintCluster(const Cluster& cluster, std::string& text) {
   if (!cluster.vector_axis.empty()) {
     text += fmt::format(" | vector {} {}", PrintName(cluster.vector_axis), cluster.vector_lanes);
   }
+  if (!cluster.dot_axis.empty()) text += " | dot " + PrintName(cluster.dot_axis);
 }
 
 class Parser {
@@ -97,6 +98,10 @@ class Parser {
     if (word == "block") return Blocks(cluster);
     if (word == "tile") return Tiles(cluster.tiles);
     if (word == "vector") return Vector(cluster);
+    if (word == "dot") {
+      WEFT_TRY(cluster.dot_axis, lexer_.ExpectName());
+      return {};
+    }
     WEFT_TRY(std::vector<std::string> names, NameList());
     if (word == "order") {
       cluster.order = std::move(names);
@@ -112,7 +117,7 @@ class Parser {
     } else {
       return lexer_.ErrorAt(
           at, fmt::format("found {}, expected cluster, then, block, order, tile, parallel, inner, "
-                          "unroll, vector, pack, prefetch or stream",
+                          "unroll, vector, dot, pack, prefetch or stream",
                           word));
     }
     return {};

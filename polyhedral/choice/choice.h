@@ -27,6 +27,8 @@
 //             tile loops may stand several times: its loops in turn, the last all that remain
 //   unroll    inner axes that are expanded
 //   vector    the inner axis along lanes, and how many lanes
+//   dot       a tiled reduced axis whose points each lane takes by itself, as instructions do that
+//             sum up several products
 //
 // Of the group:
 //   pack      constants that are stored in another layout, once, when the plan is built
@@ -68,6 +70,7 @@ struct Cluster {
   std::vector<std::string> unroll;
   std::string vector_axis;  // empty: scalar code
   int64_t vector_lanes = 0;
+  std::string dot_axis;  // its points lie inside the lanes; empty: none
   bool operator==(const Cluster&) const = default;
 };
 

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::string_view kText =
     "conv1_relu1: cluster conv1 relu1 | order n h w k | tile w 6, k 64 16 | parallel n h | "
-    "inner c r s w k | unroll w | vector k 16 | cluster pool1 | order n c | pack w1 Acdb64a, b "
+    "inner c r s w k | unroll w | vector k 16 | dot c | cluster pool1 | order n c | pack w1 Acdb64a, b "
     "acdb+16 | prefetch w1 | stream y\n"
     "\"odd name\": cluster y\n";
 
@@ -18,6 +18,7 @@ TEST(Choice, RoundTrips) {
   EXPECT_EQ(Print((*choices)[0]) + Print((*choices)[1]), kText);
   EXPECT_EQ((*choices)[0].clusters[0].parallel, 2);
   EXPECT_EQ((*choices)[0].clusters[0].tiles[1].sizes, (std::vector<int64_t>{64, 16}));
+  EXPECT_EQ((*choices)[0].clusters[0].dot_axis, "c");
   EXPECT_EQ((*choices)[0].packs.size(), 2u);
   EXPECT_EQ((*choices)[0].prefetches, std::vector<std::string>{"w1"});
   EXPECT_EQ((*choices)[0].streams, std::vector<std::string>{"y"});

@@ -31,6 +31,7 @@ class Maker {
 
   std::optional<Cluster> Run(int variant, Choice& choice) {
     if (!ChooseLane(variant / 2)) return std::nullopt;
+    ChooseDot();
     const std::vector<std::string> names = StatementNames(program_);
     for (const int32_t s : view_.statements) cluster_.statements.push_back(names[s]);
     FillOrder(variant % 2 == 1);
@@ -199,6 +200,28 @@ class Maker {
     return true;
   }
 
+  // Integers of at most 16 bits are multiplied and added up two or four at a time, if those of the
+  // rows' operand lie side by side.
+  void ChooseDot() {
+    const auto narrow = [](Dtype d) {
+      return d == Dtype::kI16 || d == Dtype::kI8 || d == Dtype::kU8;
+    };
+    const tc::Expr &lanes = program_[LaneOperand()], &rows = program_[RowOperand()];
+    if (view_.request->target.kind != TargetKind::kCpu || s_.accumulate != Dtype::kI32) return;
+    if (!narrow(lanes.dtype) || !narrow(rows.dtype) || UnrollsTaps(lane_)) return;
+    const int32_t steps_along = ReductionOrder().back();
+    const auto inner = tc::AsAffine(program_, rows.args[Innermost(rows)]);
+    const bool adjacent = inner && inner->AsVar() == steps_along;
+    if (!adjacent && (row_ < 0 || !Packable(RowOperand(), row_))) return;
+    const bool bytes = HasDotProducts(view_.request->target.isa) &&
+                       ((lanes.dtype == Dtype::kI8 && rows.dtype == Dtype::kU8) ||
+                        (lanes.dtype == Dtype::kU8 && rows.dtype == Dtype::kI8));
+    const int64_t extent = Extent(steps_along), steps = bytes && extent >= 4 ? 4 : 2;
+    if (extent < steps || !view_.DividesBlock(axes_[steps_along], steps)) return;
+    dot_ = steps_along;
+    dot_steps_ = steps;
+  }
+
   // Of the places that are read: strides skip some.
   int64_t Bytes(tc::ExprId read) const {
     const tc::Expr& e = program_[read];
@@ -273,10 +296,16 @@ class Maker {
     if (blocked) {
       const int32_t p = reduction.back();
       const int64_t blocks = (Extent(p) + BlockSize() - 1) / BlockSize();
-      cluster_.tiles.push_back({axes_[p], {(Extent(p) + blocks - 1) / blocks}});
+      cluster_.tiles.push_back(
+          {axes_[p], {RoundUp((Extent(p) + blocks - 1) / blocks, dot_steps_)}});
       cluster_.inner = {axes_[p], axes_[row_]};
     }
     for (const int32_t i : reduction) cluster_.inner.push_back(axes_[i]);
+    if (dot_ >= 0) {
+      if (!blocked) cluster_.tiles.push_back({axes_[dot_], {}});
+      cluster_.tiles.back().sizes.push_back(dot_steps_);
+      cluster_.dot_axis = axes_[dot_];
+    }
     int64_t taps = 1;
     for (size_t k = reduction.size(); UnrollsTaps(lane_) && k-- > 0;) {
       taps *= Extent(reduction[k]);
@@ -349,7 +378,7 @@ class Maker {
       if (axis >= 0 && !placed[axis]) layout.axes.push_back({axis, 0});
       if (axis >= 0) placed[axis] = true;
     };
-    const int32_t inner = AxisOf(read, index);
+    const int32_t inner = AxisOf(read, index), dot = dot_ < 0 ? -1 : AxisOf(read, dot_);
     const bool blocked = block < Extent(index);
     placed[inner] = true;
     for (const int32_t i : c_.kept)
@@ -363,6 +392,7 @@ class Maker {
     }
     for (const int32_t i : reduction) place(AxisOf(read, i));
     layout.axes.push_back({inner, blocked ? block : 0});
+    if (dot >= 0) layout.axes.push_back({dot, dot_steps_});
     choice.packs.push_back({tensor, layout});
     // Only the lanes' panels follow one another; each waits for the memory if nobody asks for it.
     if (index == lane_ && blocked && view_.request->target.kind == TargetKind::kCpu)
@@ -377,6 +407,8 @@ class Maker {
   Cluster cluster_;
   int32_t lane_ = -1, row_ = -1;
   TileShape tile_;
+  int32_t dot_ = -1;  // the reduced index of which instructions take several steps
+  int64_t dot_steps_ = 1;
 };
 
 }  // namespace

@@ -12,7 +12,13 @@ namespace {
 
 using namespace polyhedral;  // NOLINT: what is tested
 
-Target V4() { return {.isa = HostRuns(Isa::kX86V4) ? Isa::kX86V4 : Isa::kX86V3, .threads = 2}; }
+// The best that this machine runs.
+Target V4() {
+  const Isa isa = HostRuns(Isa::kX86V4Vnni) ? Isa::kX86V4Vnni
+                  : HostRuns(Isa::kX86V4)   ? Isa::kX86V4
+                                            : Isa::kX86V3;
+  return {.isa = isa, .threads = 2};
+}
 
 // Builds, checks and lowers a choice, and compares it with the meaning of its program.
 Status RunChoice(const tc::Program& program, const std::vector<Tensor>& inputs,
@@ -406,6 +412,35 @@ TEST(Contractions, AllRemainders) {
       for (const Choice& choice : *choices) {
         const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choice, {"b"});
         EXPECT_TRUE(status.ok()) << m << "x" << n << " " << Print(choice) << status.ToString();
+      }
+    }
+  }
+}
+
+// The same of small integers, whose products are taken two or four at a time, with remainders of
+// those.
+TEST(Contractions, Integers) {
+  for (const char* types :
+       {"uint8 int8", "int16 int8", "int8 int8", "int16 int16", "uint8 uint8"}) {
+    const std::string a(types, std::string_view(types).find(' ')), b(types + a.size() + 1);
+    for (int64_t k : {1, 2, 9, 805}) {
+      for (int64_t n : {7, 33}) {
+        const auto program =
+            Compile(fmt::format(R"(def gemm({}(M, K) a, {}(K, N) b, int32(N) c) -> (y) {{
+        @contraction s(i, j) +=! int32(a(i, k)) * int32(b(k, j))
+        @pointwise   y(i, j) = s(i, j) - 3 * c(j)
+      }})",
+                                a, b),
+                    {{"M", 14}, {"N", n}, {"K", k}});
+        ASSERT_TRUE(program.ok()) << program.status().ToString();
+        const ScheduleRequest request{.program = &*program, .constants = {"b"}, .target = V4()};
+        const auto choices = Propose(request, 2);
+        EXPECT_EQ((*choices)[0].clusters[0].dot_axis, k > 1 ? "k" : "");
+        for (const Choice& choice : *choices) {
+          const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choice, {"b"});
+          EXPECT_TRUE(status.ok())
+              << types << " " << k << " " << Print(choice) << status.ToString();
+        }
       }
     }
   }
