@@ -33,6 +33,10 @@ struct Prepared {
 // those that are wanted are known to keep to the bound, so none is left out.
 std::vector<Prepared> PrepareConstants(graph::Graph& graph, Winograd winograd, bool judged = false);
 
+// Adds the sums of constant signed bytes that quantized products and convolutions take, over all
+// that is reduced. Where they are there, ToTc gives the alternative "bytes".
+void PrepareSums(graph::Graph& graph);
+
 struct Alternative {
   std::string name;  // "direct"; unique within the node
   Program program;

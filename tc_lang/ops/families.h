@@ -122,5 +122,9 @@ void MatMulInteger(Writer& w);
 void ConvInteger(Writer& w);
 void QLinearMatMul(Writer& w);
 void QLinearConv(Writer& w);
+void MatMulIntegerBytes(Writer& w);
+void ConvIntegerBytes(Writer& w);
+void QLinearMatMulBytes(Writer& w);
+void QLinearConvBytes(Writer& w);
 
 }  // namespace weft::tc::ops

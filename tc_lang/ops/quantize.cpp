@@ -1,5 +1,14 @@
 // Between real numbers and integers of few bits: x = (q - zero point) * scale.
-#include <cmath>
+//
+// A product of quantized values is Σ (a - zero of a) (b - zero of b), a sum of integers modulo
+// 2^32, and so it may be computed in whatever way adds up to the same. Zero points are taken off
+// before, from 16 bits (the alternative "direct"), or what they add is taken off the sum behind
+// ("bytes"), which leaves factors of a byte to machines that multiply those.
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "graph/edit.h"
 
 #include "tc_lang/ops/families.h"
 #include "tc_lang/ops/indexing.h"
@@ -41,9 +50,237 @@ std::string Requantized(Writer& w, const Operand& y, const std::string& sum, con
                                    Cast(Dtype::kF32, zero)));
 }
 
-std::string Centred(const std::string& x, const std::string& zero) {
-  if (zero.empty()) return Cast(Dtype::kI32, x);
-  return fmt::format("({} - {})", Cast(Dtype::kI32, x), Cast(Dtype::kI32, zero));
+// Whether input k, a zero point, is there and not known to be 0.
+bool Shifts(const Writer& w, size_t k) {
+  if (!w.Has(k)) return false;
+  const Tensor* zero = w.Constant(k);
+  if (zero == nullptr) return true;
+  return std::ranges::any_of(zero->raw(), [](std::byte byte) { return byte != std::byte(0); });
+}
+
+// x less its zero point, in 16 bits, which hold it: instructions multiply pairs of those. `subs`
+// are indices over x, `stored` the same in the order in which the result has them.
+Operand Centred(Writer& w, const Operand& x, const Subs& subs, const Subs& stored,
+                const std::string& zero) {
+  const Operand centred = w.Temp("centred", Dtype::kI16);
+  std::string value = Cast(Dtype::kI16, w.At(x, subs));
+  if (!zero.empty()) value += " - " + Cast(Dtype::kI16, zero);
+  w.Set("pointwise", centred, stored, value);
+  return centred;
+}
+
+std::string Product(const std::string& a, const std::string& b) {
+  return fmt::format("{} * {}", Cast(Dtype::kI32, a), Cast(Dtype::kI32, b));
+}
+
+// The sum over k of (a - zero of a) (b - zero of b), as an expression at p.at. Zero points are
+// scalars or one a row of a, one a column of b; that of b comes out of the sum, times the sum of
+// a's row.
+std::string CentredProduct(Writer& w, const MatrixProduct& p, size_t zero_a, size_t zero_b) {
+  const Subs i = w.Indices("j", p.a.dims);
+  const std::string row = p.a.rank() > 1 ? i[i.size() - 2] : "0";
+  const Operand a = Centred(w, p.a, i, i, Shifts(w, zero_a) ? Each(w, zero_a, row) : "");
+  const Operand sum = w.Temp("product", Dtype::kI32);
+  w.Reduce("contraction", sum, p.at, "+=!", Product(w.At(a, p.at_a), w.At(p.b, p.at_b)));
+  if (!Shifts(w, zero_b)) return w.At(sum, p.at);
+  const Operand rows = w.Temp("row_sum", Dtype::kI32);
+  const Subs at(p.at_a.begin(), p.at_a.end() - 1);
+  w.Reduce("reduction", rows, at, "+=!", Cast(Dtype::kI32, w.At(a, p.at_a)));
+  const std::string zero = Each(w, zero_b, p.b.rank() > 1 ? "n" : "0");
+  return fmt::format("({} - {})", w.At(sum, p.at), Product(w.At(rows, at), zero));
+}
+
+Subs ChannelsLast(Subs i) {
+  std::rotate(i.begin() + 1, i.begin() + 2, i.end());
+  return i;
+}
+
+// The same over the windows and channels of a convolution, whose x has one zero point and whose
+// filter has one or one a channel. Pairs of products lie along channels, so those are innermost.
+std::string CentredConvolution(Writer& w, const Operand& x, const Operand& filter,
+                               const Windows& win, const Channels& c, size_t zero_x,
+                               size_t zero_filter) {
+  Subs i = w.Indices("i", x.dims);
+  const Operand centred =
+      Centred(w, x, i, ChannelsLast(i), Shifts(w, zero_x) ? Each(w, zero_x, "0") : "");
+  const Subs at = Concat({"n", c.out}, win.out), tap = Concat(c.filter, win.tap);
+  std::string weight = w.At(filter, tap);
+  if (Shifts(w, zero_filter)) {
+    Subs j = w.Indices("j", filter.dims), stored = j;
+    std::rotate(stored.begin(), stored.begin() + 1, stored.end());
+    const Operand shifted = Centred(w, filter, j, stored, Each(w, zero_filter, j[0]));
+    Subs taps = tap;
+    std::rotate(taps.begin(), taps.begin() + 1, taps.end());
+    weight = w.At(shifted, taps);
+  }
+  const Operand sum = w.Temp("conv", Dtype::kI32);
+  const std::string product =
+      Product(w.At(centred, ChannelsLast(Concat({"n", c.in}, win.at))), weight);
+  w.Reduce("convolution", sum, at, "+=!", Guarded(win.guards, product, "0"));
+  return w.At(sum, at);
+}
+
+// ---- by bytes ----
+
+// Which input is a product's factor that may be constant; -1 if the operator is no such product.
+int FactorOf(graph::Op op) {
+  if (op == graph::Op::kMatMulInteger || op == graph::Op::kConvInteger) return 1;
+  return op == graph::Op::kQLinearMatMul || op == graph::Op::kQLinearConv ? 3 : -1;
+}
+
+bool TakesFilter(graph::Op op) {
+  return op == graph::Op::kConvInteger || op == graph::Op::kQLinearConv;
+}
+
+// What sums of a factor are called: over all but the channels of a filter, or the columns of a
+// matrix.
+std::string SumsName(bool is_filter) { return is_filter ? "filter_sums" : "column_sums"; }
+
+graph::ValueId SumsOf(const graph::Graph& graph, const graph::Node& node) {
+  const auto found =
+      graph.forms.find({node.inputs[FactorOf(node.op)], SumsName(TakesFilter(node.op))});
+  return found == graph.forms.end() ? graph::ValueId() : found->second;
+}
+
+Tensor SumUp(const Tensor& factor, bool is_filter) {
+  const Shape& shape = factor.shape();
+  const size_t summed = is_filter ? 1 : shape.size() < 2 ? 0 : shape.size() - 2;
+  Shape kept = is_filter ? Shape{shape[0]} : shape;
+  if (!is_filter) kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(summed));
+  int64_t inner = 1, along = 1;
+  for (size_t a = is_filter ? shape.size() : summed + 1; a < shape.size(); ++a) inner *= shape[a];
+  for (size_t a = summed; a < (is_filter ? shape.size() : summed + 1); ++a) along *= shape[a];
+  Tensor sums(Dtype::kI32, kept);
+  auto* const out = sums.mutable_as<int32_t>();
+  for (int64_t e = 0; e < factor.elems(); ++e)
+    out[e / (along * inner) * inner + e % inner] += factor.as<int8_t>()[e];
+  return sums;
+}
+
+// As unsigned bytes: shifted by 128 if x is signed, and so is its zero point.
+std::string Shifted(const Operand& x, const std::string& e) {
+  const std::string value = Cast(Dtype::kI32, e);
+  return x.dtype == Dtype::kI8 ? value + " + 128" : value;
+}
+
+std::string ZeroOf(Writer& w, const Operand& x, size_t k, const std::string& line) {
+  const std::string shift = x.dtype == Dtype::kI8 ? "128" : "";
+  if (!Shifts(w, k)) return shift;
+  return "(" + Shifted(x, Each(w, k, line)) + ")";
+}
+
+// sum - zero * sums
+std::string LessZero(Writer& w, const std::string& sum, const std::string& zero, const Subs& at) {
+  if (zero.empty()) return sum;
+  return fmt::format("({} - {} * {})", sum, zero, w.At(w.Value(SumsOf(w.graph, w.node)), at));
+}
+
+bool WantsBytes(Writer& w, const Operand& x, size_t zero_factor) {
+  if (!SumsOf(w.graph, w.node).valid())
+    w.Refuse("no sums of the constant factor that were prepared");
+  if (Shifts(w, zero_factor)) w.Refuse("a constant factor with a zero point");
+  if (x.dtype != Dtype::kI8 && x.dtype != Dtype::kU8) w.Refuse("a factor that is no bytes");
+  return w.ok();
+}
+
+// As CentredProduct; the zero point of a comes out of the sum, times the sums of b's columns.
+std::string ByteProduct(Writer& w, const MatrixProduct& p, size_t zero_a, size_t zero_b) {
+  if (!WantsBytes(w, p.a, zero_b)) return "";
+  Operand a = p.a;
+  if (a.dtype == Dtype::kI8) {
+    a = w.Temp("bytes", Dtype::kU8);
+    const Subs i = w.Indices("j", p.a.dims);
+    w.Set("pointwise", a, i, Cast(Dtype::kU8, Shifted(p.a, w.At(p.a, i))));
+  }
+  const Operand sum = w.Temp("product", Dtype::kI32);
+  w.Reduce("contraction", sum, p.at, "+=!", Product(w.At(a, p.at_a), w.At(p.b, p.at_b)));
+  Subs at = p.at_b;
+  at.erase(std::ranges::find(at, "k"));
+  return LessZero(w, w.At(sum, p.at), ZeroOf(w, p.a, zero_a, p.a.rank() > 1 ? "m" : "0"), at);
+}
+
+// As CentredConvolution. A padded tap is the zero point, so x is copied with its padding.
+std::string ByteConvolution(Writer& w, const Operand& x, const Operand& filter, const Windows& win,
+                            const Channels& c, size_t zero_x, size_t zero_filter) {
+  if (!WantsBytes(w, x, zero_filter)) return "";
+  const std::string zero = ZeroOf(w, x, zero_x, "0");
+  Dims dims{x.dims[0], x.dims[1]};
+  Subs taps{"n", c.in}, guards;
+  for (size_t i = 0; i < win.axes.size(); ++i) {
+    const WindowAxis& a = win.axes[i];
+    dims.emplace_back((a.out - 1) * a.stride + (a.kernel - 1) * a.dilation + 1);
+    taps.push_back(Sum({{a.stride, win.out[i]}, {a.kernel == 1 ? 0 : a.dilation, win.tap[i]}}));
+  }
+  const Subs at = w.Indices("j", dims);
+  Subs inside = at;
+  for (size_t i = 0; i < win.axes.size(); ++i) {
+    const WindowAxis& a = win.axes[i];
+    std::string& place = inside[i + 2];
+    place = Sum({{1, place}}, -a.pad_lo);
+    if (a.pad_lo > 0) guards.push_back(place + " >= 0");
+    if (dims[i + 2].value - a.pad_lo > a.in) guards.push_back(fmt::format("{} < {}", place, a.in));
+  }
+  const Operand padded = w.Temp("padded", Dtype::kU8);
+  const std::string value =
+      Guarded(guards, Shifted(x, w.At(x, inside)), zero.empty() ? LitInt(Dtype::kI32, 0) : zero);
+  w.Set("pointwise", padded, ChannelsLast(at), Cast(Dtype::kU8, value));
+  const Operand sum = w.Temp("conv", Dtype::kI32);
+  const Subs out = Concat({"n", c.out}, win.out);
+  w.Reduce("convolution", sum, out, "+=!",
+           Product(w.At(padded, ChannelsLast(taps)), w.At(filter, Concat(c.filter, win.tap))));
+  return LessZero(w, w.At(sum, out), zero, {c.out});
+}
+
+// ---- both ways ----
+using ProductOf = std::string (*)(Writer&, const MatrixProduct&, size_t zero_a, size_t zero_b);
+using ConvolutionOf = std::string (*)(Writer&, const Operand& x, const Operand& filter,
+                                      const Windows&, const Channels&, size_t zero_x,
+                                      size_t zero_filter);
+
+// Zero points are inputs 2 and 3.
+void IntegerProduct(Writer& w, ProductOf product) {
+  const MatrixProduct p = MakeProduct(w, w.In(0), w.In(1), w.Out());
+  if (!w.ok()) return;
+  const std::string value = product(w, p, 2, 3);
+  if (w.ok()) w.Set("pointwise", p.y, p.at, value);
+}
+
+void IntegerConvolution(Writer& w, ConvolutionOf convolution) {
+  const Operand x = w.In(0), filter = w.In(1), y = w.Out();
+  const Windows win = MakeWindows(w, x, y, w.Extents(filter, 2));
+  const Channels c = MakeChannels(w, w.Extent(x, 1), w.Extent(y, 1), false);
+  if (!w.ok()) return;
+  w.Range("n", x.dims[0]);
+  const std::string value = convolution(w, x, filter, win, c, 2, 3);
+  if (w.ok()) w.Set("pointwise", y, Concat({"n", c.out}, win.out), value);
+}
+
+// Inputs: a, scale, zero, b, scale, zero, scale and zero of the result.
+void LinearProduct(Writer& w, ProductOf product) {
+  const Operand a = w.In(0), b = w.In(3), y = w.Out();
+  const MatrixProduct p = MakeProduct(w, a, b, y);
+  if (!w.ok()) return;
+  const std::string row = a.rank() > 1 ? "m" : "0", column = b.rank() > 1 ? "n" : "0";
+  const std::string sum = product(w, p, 2, 5);
+  if (!w.ok()) return;
+  w.Set("pointwise", y, p.at,
+        Requantized(w, y, sum, Each(w, 1, row), Each(w, 4, column), Each(w, 6, "0"),
+                    Each(w, 7, "0")));
+}
+
+// The same, with a bias of int32 in the scale of the sums.
+void LinearConvolution(Writer& w, ConvolutionOf convolution) {
+  const Operand x = w.In(0), filter = w.In(3), y = w.Out();
+  const Windows win = MakeWindows(w, x, y, w.Extents(filter, 2));
+  const Channels c = MakeChannels(w, w.Extent(x, 1), w.Extent(y, 1), false);
+  if (!w.ok()) return;
+  w.Range("n", x.dims[0]);
+  std::string total = convolution(w, x, filter, win, c, 2, 5);
+  if (!w.ok()) return;
+  if (w.Has(8)) total = fmt::format("({} + {})", total, w.At(w.In(8), {c.out}));
+  w.Set("pointwise", y, Concat({"n", c.out}, win.out),
+        Requantized(w, y, total, Each(w, 1, "0"), Each(w, 4, c.out), Each(w, 6, "0"),
+                    Each(w, 7, "0")));
 }
 
 }  // namespace
@@ -83,60 +320,33 @@ void DynamicQuantizeLinear(Writer& w) {
                                   Cast(Dtype::kF32, w.At(zero, {})))));
 }
 
-// Zero points are inputs 2 and 3: scalars, or one a row of a, one a column of b.
-void MatMulInteger(Writer& w) {
-  const MatrixProduct p = MakeProduct(w, w.In(0), w.In(1), w.Out());
-  if (!w.ok()) return;
-  const std::string a = Centred(w.At(p.a, p.at_a), Each(w, 2, "m")),
-                    b = Centred(w.At(p.b, p.at_b), Each(w, 3, "n"));
-  w.Reduce("contraction", p.y, p.at, "+=!", fmt::format("{} * {}", a, b));
-}
-
-// Zero points: of x a scalar, of the filter a scalar or one a channel.
-void ConvInteger(Writer& w) {
-  const Operand x = w.In(0), filter = w.In(1), y = w.Out();
-  const Windows win = MakeWindows(w, x, y, w.Extents(filter, 2));
-  const Channels c = MakeChannels(w, w.Extent(x, 1), w.Extent(y, 1), false);
-  if (!w.ok()) return;
-  w.Range("n", x.dims[0]);
-  const std::string product =
-      fmt::format("{} * {}", Centred(w.At(x, Concat({"n", c.in}, win.at)), Each(w, 2, "0")),
-                  Centred(w.At(filter, Concat(c.filter, win.tap)), Each(w, 3, c.out)));
-  w.Reduce("convolution", y, Concat({"n", c.out}, win.out), "+=!",
-           Guarded(win.guards, product, "0"));
-}
-
-// Inputs: a, scale, zero, b, scale, zero, scale and zero of the result.
-void QLinearMatMul(Writer& w) {
-  const Operand a = w.In(0), b = w.In(3), y = w.Out(), sum = w.Temp("product", Dtype::kI32);
-  const MatrixProduct p = MakeProduct(w, a, b, y);
-  if (!w.ok()) return;
-  const std::string row = a.rank() > 1 ? "m" : "0", column = b.rank() > 1 ? "n" : "0";
-  w.Reduce("contraction", sum, p.at, "+=!",
-           fmt::format("{} * {}", Centred(w.At(a, p.at_a), Each(w, 2, row)),
-                       Centred(w.At(b, p.at_b), Each(w, 5, column))));
-  w.Set("pointwise", y, p.at,
-        Requantized(w, y, w.At(sum, p.at), Each(w, 1, row), Each(w, 4, column), Each(w, 6, "0"),
-                    Each(w, 7, "0")));
-}
-
-// The same, with a bias of int32 in the scale of the sums.
-void QLinearConv(Writer& w) {
-  const Operand x = w.In(0), filter = w.In(3), y = w.Out(), sum = w.Temp("conv", Dtype::kI32);
-  const Windows win = MakeWindows(w, x, y, w.Extents(filter, 2));
-  const Channels c = MakeChannels(w, w.Extent(x, 1), w.Extent(y, 1), false);
-  if (!w.ok()) return;
-  w.Range("n", x.dims[0]);
-  const Subs at = Concat({"n", c.out}, win.out);
-  const std::string product =
-      fmt::format("{} * {}", Centred(w.At(x, Concat({"n", c.in}, win.at)), Each(w, 2, "0")),
-                  Centred(w.At(filter, Concat(c.filter, win.tap)), Each(w, 5, c.out)));
-  w.Reduce("convolution", sum, at, "+=!", Guarded(win.guards, product, "0"));
-  std::string total = w.At(sum, at);
-  if (w.Has(8)) total = fmt::format("({} + {})", total, w.At(w.In(8), {c.out}));
-  w.Set("pointwise", y, at,
-        Requantized(w, y, total, Each(w, 1, "0"), Each(w, 4, c.out), Each(w, 6, "0"),
-                    Each(w, 7, "0")));
-}
+void MatMulInteger(Writer& w) { IntegerProduct(w, CentredProduct); }
+void MatMulIntegerBytes(Writer& w) { IntegerProduct(w, ByteProduct); }
+void ConvInteger(Writer& w) { IntegerConvolution(w, CentredConvolution); }
+void ConvIntegerBytes(Writer& w) { IntegerConvolution(w, ByteConvolution); }
+void QLinearMatMul(Writer& w) { LinearProduct(w, CentredProduct); }
+void QLinearMatMulBytes(Writer& w) { LinearProduct(w, ByteProduct); }
+void QLinearConv(Writer& w) { LinearConvolution(w, CentredConvolution); }
+void QLinearConvBytes(Writer& w) { LinearConvolution(w, ByteConvolution); }
 
 }  // namespace weft::tc::ops
+
+namespace weft::tc {
+
+void PrepareSums(graph::Graph& graph) {
+  graph::Names names(graph);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const int at = ops::FactorOf(graph.nodes[n].op);
+    const graph::ValueId factor = at < 0 ? graph::ValueId() : graph::InputAt(graph.nodes[n], at);
+    if (!factor.valid() || graph[factor].kind != graph::ValueKind::kConstant) continue;
+    const bool is_filter = ops::TakesFilter(graph.nodes[n].op);
+    const Tensor constant = graph[factor].constant;
+    if (constant.dtype() != Dtype::kI8 || constant.shape().size() < (is_filter ? 3 : 1)) continue;
+    graph::ValueId& sums = graph.forms[{factor, ops::SumsName(is_filter)}];
+    if (sums.valid()) continue;
+    sums = graph::AddConstant(graph, names.Fresh(graph[factor].name + "_sums"),
+                              ops::SumUp(constant, is_filter));
+  }
+}
+
+}  // namespace weft::tc

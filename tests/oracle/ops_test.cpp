@@ -79,6 +79,7 @@ TEST(OpsOracle, EveryCaseMatches) {
       continue;
     }
     PrepareConstants(*graph, Winograd::kAlways);
+    PrepareSums(*graph);
     auto alternatives = ToTc(*graph, graph::NodeId(graph->nodes.size() - 1));
     if (!alternatives.yes()) {
       if (refused.empty())

@@ -1,0 +1,180 @@
+// Products of quantized values: every alternative gives what the sum of ONNX's definition is.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "graph/edit.h"
+#include "tc_lang/interpret.h"
+#include "tc_lang/to_tc.h"
+
+namespace weft::tc {
+namespace {
+
+using graph::Graph;
+using graph::ValueId;
+
+class Case {
+ public:
+  explicit Case(uint64_t seed) : random_(seed) {}
+
+  int64_t Pick(int64_t lo, int64_t hi) {
+    return lo + static_cast<int64_t>(random_() % static_cast<uint64_t>(hi - lo + 1));
+  }
+
+  // Extremes among them.
+  Tensor Bytes(Dtype dtype, Shape shape) {
+    Tensor t(dtype, std::move(shape));
+    auto* const bytes = static_cast<uint8_t*>(t.mutable_data());
+    for (int64_t i = 0; i < t.elems(); ++i) {
+      constexpr uint8_t kExtremes[] = {0, 127, 128, 255};
+      bytes[i] = Pick(0, 3) == 0 ? kExtremes[Pick(0, 3)] : static_cast<uint8_t>(Pick(0, 255));
+    }
+    return t;
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+int64_t At(const Tensor& t, int64_t i) {
+  if (t.elems() == 0) return 0;
+  return t.dtype() == Dtype::kI8 ? t.as<int8_t>()[i] : t.as<uint8_t>()[i];
+}
+
+// By alternative: the elements of the only output, as the interpreter computes it.
+std::map<std::string, std::vector<int32_t>> Results(const Graph& graph, const Tensor& x) {
+  std::map<std::string, std::vector<int32_t>> results;
+  const auto alternatives = ToTc(graph, graph::NodeId(size_t{0}));
+  EXPECT_TRUE(alternatives.yes());
+  for (const Alternative& a : *alternatives) {
+    std::vector<Tensor> inputs;
+    for (const ValueId v : a.inputs) inputs.push_back(v == graph.inputs[0] ? x : graph[v].constant);
+    const auto outputs = Interpret(a.program, inputs);
+    EXPECT_TRUE(outputs.ok()) << outputs.status().ToString() << Print(a.program);
+    if (!outputs.ok()) continue;
+    const auto* const out = (*outputs)[0].as<int32_t>();
+    results[a.name].assign(out, out + (*outputs)[0].elems());
+  }
+  return results;
+}
+
+TEST(Quantized, ProductsOfMatrices) {
+  int by_bytes = 0;
+  for (uint64_t seed = 0; seed < 120; ++seed) {
+    Case c(seed);
+    const int64_t m = c.Pick(1, 5), k = c.Pick(1, 9), n = c.Pick(1, 5);
+    const Dtype of_x = c.Pick(0, 1) ? Dtype::kU8 : Dtype::kI8,
+                of_w = c.Pick(0, 3) ? Dtype::kI8 : Dtype::kU8;
+    const Tensor x = c.Bytes(of_x, {m, k}), w = c.Bytes(of_w, {k, n});
+    const Tensor zero_x = c.Bytes(of_x, c.Pick(0, 1) ? Shape{m} : Shape{});
+    Tensor zero_w = c.Bytes(of_w, c.Pick(0, 1) ? Shape{n} : Shape{});
+    if (c.Pick(0, 2)) zero_w = Tensor(of_w, {n});
+    Graph graph;
+    const auto in = graph::AddInput(graph, "x", of_x, {m, k});
+    const auto y = graph::AddNode(
+        graph, graph::Op::kMatMulInteger,
+        {in, graph::AddConstant(graph, "w", w), graph::AddConstant(graph, "zx", zero_x),
+         graph::AddConstant(graph, "zw", zero_w)},
+        "y");
+    graph[y].dtype = Dtype::kI32;
+    graph[y].shape = {{m, n}};
+    graph.outputs = {y};
+    PrepareSums(graph);
+    const auto results = Results(graph, x);
+    by_bytes += results.contains("bytes");
+    for (const auto& [name, result] : results) {
+      for (int64_t i = 0; i < m * n; ++i) {
+        int64_t sum = 0;
+        const int64_t row = i / n, column = i % n;
+        for (int64_t p = 0; p < k; ++p)
+          sum += (At(x, row * k + p) - At(zero_x, zero_x.shape().empty() ? 0 : row)) *
+                 (At(w, p * n + column) - At(zero_w, zero_w.shape().empty() ? 0 : column));
+        ASSERT_EQ(result[i], sum) << "seed " << seed << ", " << name << ", element " << i;
+      }
+    }
+  }
+  EXPECT_GT(by_bytes, 20);
+}
+
+TEST(Quantized, Convolutions) {
+  int by_bytes = 0;
+  for (uint64_t seed = 0; seed < 120; ++seed) {
+    Case c(seed);
+    const int64_t group = c.Pick(1, 2), ins = group * c.Pick(1, 3), outs = group * c.Pick(1, 3);
+    const int64_t size = c.Pick(4, 6), tap = c.Pick(1, 3), stride = c.Pick(1, 2),
+                  dilation = c.Pick(1, tap < 3 ? 2 : 1);
+    const std::vector<int64_t> pads{c.Pick(0, 1), c.Pick(0, 2), c.Pick(0, 2), c.Pick(0, 1)};
+    const auto out = [&](int64_t pad) {
+      return (size + pad - (tap - 1) * dilation - 1) / stride + 1;
+    };
+    const int64_t high = out(pads[0] + pads[2]), wide = out(pads[1] + pads[3]);
+    const Dtype of_x = c.Pick(0, 1) ? Dtype::kU8 : Dtype::kI8,
+                of_w = c.Pick(0, 3) ? Dtype::kI8 : Dtype::kU8;
+    const Tensor x = c.Bytes(of_x, {2, ins, size, size}),
+                 w = c.Bytes(of_w, {outs, ins / group, tap, tap}), zero_x = c.Bytes(of_x, {});
+    const Tensor zero_w = c.Pick(0, 2) ? Tensor(of_w, {}) : c.Bytes(of_w, {outs});
+    Graph graph;
+    const auto in = graph::AddInput(graph, "x", of_x, {2, ins, size, size});
+    const auto y = graph::AddNode(
+        graph, graph::Op::kConvInteger,
+        {in, graph::AddConstant(graph, "w", w), graph::AddConstant(graph, "zx", zero_x),
+         graph::AddConstant(graph, "zw", zero_w)},
+        "y",
+        {{"group", group},
+         {"pads", pads},
+         {"strides", std::vector<int64_t>{stride, stride}},
+         {"dilations", std::vector<int64_t>{dilation, dilation}}});
+    graph[y].dtype = Dtype::kI32;
+    graph[y].shape = {{2, outs, high, wide}};
+    graph.outputs = {y};
+    PrepareSums(graph);
+    const auto results = Results(graph, x);
+    by_bytes += results.contains("bytes");
+    const auto expected = [&](int64_t b, int64_t k, int64_t h, int64_t v) {
+      int64_t sum = 0;
+      for (int64_t i = 0; i < ins / group * tap * tap; ++i) {
+        const int64_t ch = i / (tap * tap), r = i / tap % tap, s = i % tap;
+        const int64_t at_h = h * stride + r * dilation - pads[0],
+                      at_w = v * stride + s * dilation - pads[1];
+        if (at_h < 0 || at_h >= size || at_w < 0 || at_w >= size) continue;
+        const int64_t from = k / (outs / group) * (ins / group) + ch;
+        sum +=
+            (At(x, ((b * ins + from) * size + at_h) * size + at_w) - At(zero_x, 0)) *
+            (At(w, k * (ins / group) * tap * tap + i) - At(zero_w, zero_w.shape().empty() ? 0 : k));
+      }
+      return sum;
+    };
+    for (const auto& [name, result] : results) {
+      for (int64_t i = 0; i < 2 * outs * high * wide; ++i)
+        ASSERT_EQ(result[i], expected(i / (outs * high * wide), i / (high * wide) % outs,
+                                      i / wide % high, i % wide))
+            << "seed " << seed << ", " << name << ", element " << i;
+    }
+  }
+  EXPECT_GT(by_bytes, 20);
+}
+
+// A constant that is both a matrix and a filter.
+TEST(Quantized, SumsForEachUse) {
+  Graph graph;
+  const Tensor w(Dtype::kI8, {2, 3, 1});
+  const auto factor = graph::AddConstant(graph, "w", w);
+  const auto x = graph::AddInput(graph, "x", Dtype::kU8, {2, 1, 3});
+  const auto z = graph::AddInput(graph, "z", Dtype::kU8, {1, 3, 4});
+  const auto y = graph::AddNode(graph, graph::Op::kMatMulInteger, {x, factor}, "y");
+  graph[y].dtype = Dtype::kI32;
+  graph[y].shape = {{2, 1, 1}};
+  const auto v = graph::AddNode(graph, graph::Op::kConvInteger, {z, factor}, "v");
+  graph[v].dtype = Dtype::kI32;
+  graph[v].shape = {{1, 2, 4}};
+  graph.outputs = {y, v};
+  PrepareSums(graph);
+  EXPECT_EQ(graph[graph.forms.at({factor, "column_sums"})].constant.shape(), (Shape{2, 1}));
+  EXPECT_EQ(graph[graph.forms.at({factor, "filter_sums"})].constant.shape(), (Shape{2}));
+  EXPECT_EQ(ToTc(graph, graph::NodeId(size_t{0}))->size(), 2U);
+  EXPECT_EQ(ToTc(graph, graph::NodeId(size_t{1}))->size(), 2U);
+}
+
+}  // namespace
+}  // namespace weft::tc
