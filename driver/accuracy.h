@@ -8,9 +8,10 @@
 
 namespace weft::driver {
 
-// What is near enough. By default an error is a part of the output's scale, max |ref|. With rtol or
-// atol each element counts alone, as in numpy.allclose: |y - ref| <= atol + rtol * |ref|; one not
-// given is 0.
+// What is near enough. By default an error is a part of the output's scale, max |ref|, beside what
+// the output's type rounds off there (half a unit in the last place; 16 bits hold no 1e-4). With
+// rtol or atol each element counts alone, as in numpy.allclose: |y - ref| <= atol + rtol * |ref|;
+// one not given is 0.
 struct Tolerance {
   // NOLINTNEXTLINE(google-explicit-constructor): a number alone is the part of the scale
   Tolerance(double of_scale = 1e-4, std::optional<double> rtol = {},

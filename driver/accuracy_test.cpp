@@ -40,6 +40,13 @@ TEST(Accuracy, AnErrorIsAPartOfTheScale) {
   EXPECT_FALSE(Compare({-8, 1.5}, {-8, 1}, 0.0624).within);
 }
 
+TEST(Accuracy, WhatTheTypeRoundsOffIsNoError) {
+  const Tensor reference = Floats(Dtype::kF64, {1, 257}), y = Floats(Dtype::kBF16, {1, 256}),
+               off = Floats(Dtype::kBF16, {1, 254});
+  EXPECT_TRUE(CompareOutputs({&y, 1}, {&reference, 1}, {}).within);
+  EXPECT_FALSE(CompareOutputs({&off, 1}, {&reference, 1}, {}).within);
+}
+
 TEST(Accuracy, SpacingIsThatOfTheOutputsType) {
   const Tensor reference = Floats(Dtype::kF64, {1, 6});
   for (const auto& [dtype, bits] :
