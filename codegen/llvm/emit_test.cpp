@@ -191,6 +191,23 @@ TEST(Emit, SumsOfProductsOfIntegers) {
   }
 }
 
+TEST(Emit, SumsOfProductsOfHalves) {
+  for (const char* type : {"bf16", "f16"}) {
+    for (int lanes : {3, 8, 13, 24}) {
+      const std::string packed = fmt::format(" layout \"BA{}b2a\"", lanes);
+      for (const std::string& layout : {std::string(), packed}) {
+        Check(fmt::format("loops k (x: in {0}[5, 12], w: in {0}[12, {1}]{2}, y: out f32[5, {1}]) "
+                          "{{ parallel i = 0:5 {{ vector v = 0:{1} {{ y[i, v] = 0.5 }} "
+                          "for k0 = 0:6 {{ vector v = 0:{1} {{ unroll k = 0:2 {{ "
+                          "y[i, v] = fma(cast(x[i, 2*k0 + k]):f32, cast(w[2*k0 + k, v]):f32, "
+                          "y[i, v]) }} }} }} }} }}",
+                          type, lanes, layout),
+              {.sizes = {1}, .wild = true});
+      }
+    }
+  }
+}
+
 TEST(Emit, ChoosesInstructionsForSumsOfProducts) {
   const auto code = [](Isa isa, const char* x, int steps, const char* guard) {
     const std::string text = fmt::format(

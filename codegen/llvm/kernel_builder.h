@@ -1,5 +1,6 @@
 // The walk over a nest that emits its function: statements (kernel.cpp), loops (kernel_loops.cpp),
-// what statements compute (kernel_values.cpp) and sums of products of integers (kernel_dot.cpp).
+// what statements compute (kernel_values.cpp) and sums of products of small numbers
+// (kernel_dot.cpp).
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -51,8 +52,13 @@ class KernelBuilder {
   void ParallelLoop(loops::StmtId id);
   void UnrolledLoop(const loops::Stmt& s);
   void VectorLoop(const loops::Stmt& s);
-  // An unrolled loop inside the lanes that sums up products of integers; false if it is none.
+  // An unrolled loop inside the lanes that sums up products of small numbers; false if it is none.
   bool DotProduct(const loops::Stmt& loop);
+  llvm::Value* StepsOf(const loops::Expr& load, const loops::Stmt& loop, bool widen,
+                       const Chunk& chunk, const Mask& mask);
+  llvm::Value* AddFloats(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
+  llvm::Value* AddIntegers(llvm::Value* sum, llvm::Value* a, llvm::Value* b, bool quads,
+                           unsigned width);
   template <typename F>
   void CountedLoop(llvm::Value* begin, llvm::Value* end, int64_t step, bool runs, bool poll,
                    F body);

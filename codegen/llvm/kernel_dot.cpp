@@ -1,4 +1,4 @@
-// Sums of products of small integers, several steps of the reduction an instruction.
+// Sums of products of numbers of a byte or two, several steps of the reduction at once.
 //
 // The nest says it step by step, an unrolled loop inside the lanes:
 //
@@ -8,6 +8,10 @@
 // VPMADDWD multiplies pairs of 16-bit integers and adds the two products, VPDPWSSD adds the sum to
 // the accumulator as well, and VPDPBUSD does so for four products of an unsigned and a signed byte
 // (Intel's Software Developer's Manual, volume 2). None of them saturates what is a sum of 32 bits.
+//
+// Products of bfloat16 are added up in their order, by the same FMAs: but neighbouring steps share
+// their loads, as one is the upper half of 32 bits and the other the lower. VDPBF16PS would take
+// both at once and drop subnormal numbers, which is another result.
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
@@ -24,14 +28,16 @@ using loops::ExprKind;
 using loops::LoopNest;
 using loops::Stmt;
 
-// The load below a cast to 32 bits, if 16 bits with a sign hold what it loads and all iterations of
-// the loop have the same guards.
+// The load below a cast to 32 bits, if it is a bfloat16 or an integer that 16 bits with a sign hold
+// and all iterations of the loop have the same guards.
 const loops::Expr* Narrow(const LoopNest& nest, ExprId id, Var step) {
   const loops::Expr& cast = nest[id];
   if (cast.kind != ExprKind::kOp || cast.op != ScalarOp::kCast) return nullptr;
   const loops::Expr& load = nest[cast.args[0]];
   const bool fits =
-      load.dtype == Dtype::kI16 || load.dtype == Dtype::kI8 || load.dtype == Dtype::kU8;
+      cast.dtype == Dtype::kF32
+          ? load.dtype == Dtype::kBF16
+          : load.dtype == Dtype::kI16 || load.dtype == Dtype::kI8 || load.dtype == Dtype::kU8;
   if (load.kind != ExprKind::kLoad || !fits) return nullptr;
   const auto moves = [step](const Affine& guard) { return guard.Uses(step); };
   return std::ranges::any_of(load.guards, moves) ? nullptr : &load;
@@ -47,20 +53,29 @@ std::optional<SumOfProducts> AsSumOfProducts(const LoopNest& nest, const Stmt& l
   if (loop.body.size() != 1) return std::nullopt;
   const Stmt& store = nest[loop.body[0]];
   if (store.kind != loops::StmtKind::kStore || store.stream) return std::nullopt;
-  const loops::Expr& add = nest[store.value];
-  const auto is = [](const loops::Expr& e, ScalarOp op) {
-    return e.kind == ExprKind::kOp && e.op == op && e.dtype == Dtype::kI32;
+  const loops::Expr& value = nest[store.value];
+  const auto is = [](const loops::Expr& e, ScalarOp op, Dtype dtype) {
+    return e.kind == ExprKind::kOp && e.op == op && e.dtype == dtype;
   };
-  if (!is(add, ScalarOp::kAdd) || !is(nest[add.args[1]], ScalarOp::kMul)) return std::nullopt;
-  const loops::Expr &old = nest[add.args[0]], &product = nest[add.args[1]];
+  std::vector<ExprId> args;  // factors, what was there
+  if (is(value, ScalarOp::kFma, Dtype::kF32)) {
+    args = value.args;
+  } else if (is(value, ScalarOp::kAdd, Dtype::kI32) &&
+             is(nest[value.args[1]], ScalarOp::kMul, Dtype::kI32)) {
+    args = nest[value.args[1]].args;
+    args.push_back(value.args[0]);
+  } else {
+    return std::nullopt;
+  }
+  const loops::Expr& old = nest[args[2]];
   const bool same = old.kind == ExprKind::kLoad && old.buffer == store.buffer &&
                     old.index == store.index && old.guards.empty();
   const auto moves = [&](const Affine& e) { return e.Uses(loop.var); };
   if (!same || std::ranges::any_of(store.index, moves)) return std::nullopt;
   SumOfProducts sum{.store = &store,
-                    .sum = add.args[0],
-                    .a = Narrow(nest, product.args[0], loop.var),
-                    .b = Narrow(nest, product.args[1], loop.var)};
+                    .sum = args[2],
+                    .a = Narrow(nest, args[0], loop.var),
+                    .b = Narrow(nest, args[1], loop.var)};
   const bool aliases =
       sum.a && sum.b && (sum.a->buffer == store.buffer || sum.b->buffer == store.buffer);
   if (!sum.a || !sum.b || aliases) return std::nullopt;
@@ -97,46 +112,69 @@ Instruction QuadsOf(unsigned width) {
 
 }  // namespace
 
+// The steps of a factor, <width x i32>: the same in all lanes or not.
+Value* KernelBuilder::StepsOf(const loops::Expr& load, const Stmt& loop, bool widen,
+                              const Chunk& chunk, const Mask& mask) {
+  LaneValue value = memory_.LoadSteps(load, loop, chunk, mask);
+  if (widen) value.value = ops_.Cast(load.dtype, Dtype::kI16, value.value);
+  llvm::Type* lane = b_.getInt32Ty();
+  if (!value.is_vector)
+    return b_.CreateVectorSplat(chunk.width, b_.CreateBitCast(value.value, lane));
+  return b_.CreateBitCast(value.value, llvm::FixedVectorType::get(lane, chunk.width));
+}
+
+// Two steps of bfloat16: the first is the lower half of 32 bits.
+Value* KernelBuilder::AddFloats(Value* sum, Value* a, Value* b) {
+  const auto half = [&](Value* bits, bool upper) {
+    Value* one = upper ? b_.CreateAnd(bits, llvm::ConstantInt::get(bits->getType(), 0xFFFF0000))
+                       : b_.CreateShl(bits, 16);
+    return b_.CreateBitCast(one, sum->getType());
+  };
+  for (const bool upper : {false, true}) {
+    Value* const args[] = {half(a, upper), half(b, upper), sum};
+    sum = ops_.Emit(ScalarOp::kFma, Dtype::kF32, Dtype::kF32, args);
+  }
+  return sum;
+}
+
+Value* KernelBuilder::AddIntegers(Value* sum, Value* a, Value* b, bool quads, unsigned width) {
+  const Instruction instruction = quads ? QuadsOf(width) : PairsOf(target_.isa, width);
+  if (instruction.adds) return b_.CreateIntrinsic(instruction.id, {}, {sum, a, b});
+  auto* pairs = llvm::FixedVectorType::get(b_.getInt16Ty(), 2 * width);
+  return b_.CreateAdd(sum,
+                      b_.CreateIntrinsic(instruction.id, {},
+                                         {b_.CreateBitCast(a, pairs), b_.CreateBitCast(b, pairs)}));
+}
+
 bool KernelBuilder::DotProduct(const Stmt& loop) {
   constexpr unsigned kFewest = 4;  // lanes
   const int64_t steps = loops::ConstantTrip(loop);
   if (!in_vector_ || loop.step != 1 || (steps != 2 && steps != 4)) return false;
   const auto sum = AsSumOfProducts(nest_, loop);
   if (!sum) return false;
-  const bool quads = steps == 4;
-  const bool by_bytes = HasDotProducts(target_.isa) &&
-                        ((sum->a->dtype == Dtype::kU8 && sum->b->dtype == Dtype::kI8) ||
-                         (sum->a->dtype == Dtype::kI8 && sum->b->dtype == Dtype::kU8));
-  const auto wide = [](const Chunk& chunk) { return chunk.width >= kFewest; };
-  if ((quads && !by_bytes) || !std::ranges::all_of(chunks_, wide)) return false;
+  const bool quads = steps == 4, floats = IsFloat(nest_[sum->sum].dtype);
   const bool swap = quads && sum->b->dtype == Dtype::kU8;  // the unsigned factor comes first
   const loops::Expr &a = swap ? *sum->b : *sum->a, &b = swap ? *sum->a : *sum->b;
+  if (quads && (!HasDotProducts(target_.isa) || a.dtype != Dtype::kU8 || b.dtype != Dtype::kI8))
+    return false;
+  // Halves are taken as they lie in memory; there is no way back from what loads make of them.
+  const auto fits = [&](const Chunk& chunk) {
+    const auto lies = [&](const loops::Expr& load) {
+      return load.guards.empty() && memory_.StepsInRows(load, loop, chunk);
+    };
+    return chunk.width >= kFewest && (!floats || (lane_ifs_.empty() && lies(a) && lies(b)));
+  };
+  if (!std::ranges::all_of(chunks_, fits)) return false;
   for (const Chunk& chunk : chunks_) {
     const Mask mask = ActiveMask(chunk);
     if (mask.never) continue;
-    const auto factor = [&](const loops::Expr& load) {
-      LaneValue value = memory_.LoadSteps(load, loop, chunk, mask);
-      if (!quads) value.value = ops_.Cast(load.dtype, Dtype::kI16, value.value);
-      llvm::Type* lane = b_.getInt32Ty();
-      if (!value.is_vector)
-        return b_.CreateVectorSplat(chunk.width, b_.CreateBitCast(value.value, lane));
-      return b_.CreateBitCast(value.value, llvm::FixedVectorType::get(lane, chunk.width));
-    };
-    Value *first = factor(a), *second = factor(b);
+    Value* first = StepsOf(a, loop, !quads && !floats, chunk, mask);
+    Value* second = StepsOf(b, loop, !quads && !floats, chunk, mask);
     std::map<ExprId, LaneValue> known;
     Value* old = memory_.Splat(Evaluate(sum->sum, chunk, mask, known), chunk);
-    const Instruction instruction =
-        quads ? QuadsOf(chunk.width) : PairsOf(target_.isa, chunk.width);
-    Value* result = nullptr;
-    if (instruction.adds) {
-      result = b_.CreateIntrinsic(instruction.id, {}, {old, first, second});
-    } else {
-      auto* pairs = llvm::FixedVectorType::get(b_.getInt16Ty(), 2 * chunk.width);
-      result = b_.CreateIntrinsic(
-          instruction.id, {}, {b_.CreateBitCast(first, pairs), b_.CreateBitCast(second, pairs)});
-      result = b_.CreateAdd(old, result);
-    }
-    memory_.Store(*sum->store, chunk, mask, {result, true});
+    Value* next = floats ? AddFloats(old, first, second)
+                         : AddIntegers(old, first, second, quads, chunk.width);
+    memory_.Store(*sum->store, chunk, mask, {next, true});
   }
   return true;
 }

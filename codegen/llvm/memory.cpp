@@ -120,43 +120,47 @@ LaneValue MemoryEmitter::Load(const loops::Expr& load, const Chunk& chunk, const
   return {FromElement(load.buffer, value), true};
 }
 
-LaneValue MemoryEmitter::LoadSteps(const loops::Expr& load, const loops::Stmt& loop,
-                                   const Chunk& chunk, const Mask& active) {
+// The lanes of the loop's first step, if its steps are successive elements of memory, and all lanes
+// read the same ones or each those behind the lane before.
+std::optional<LaneForm> MemoryEmitter::StepsInRows(const loops::Expr& load, const loops::Stmt& loop,
+                                                   const Chunk& chunk) {
   const int64_t steps = loops::ConstantTrip(loop);
   const Affine lo = scope_.Resolve(loop.lo[0]);
   const auto at = [&](int64_t i) {
     scope_.Substitute(loop.var, lo + i);
-    return Offset(load.buffer, load.index);
+    return scope_.Lanes(Offset(load.buffer, load.index), chunk);
   };
-  const std::optional<LaneForm> form = scope_.Lanes(at(0), chunk);
-  bool follow = form.has_value() && !IsRegister(load.buffer);
-  for (int64_t i = 1; follow && i < steps; ++i) {
-    const std::optional<LaneForm> next = scope_.Lanes(at(i), chunk);
-    follow = next && next->base == form->base + i && next->diffs == form->diffs;
+  const std::optional<LaneForm> form = at(0);
+  if (!form || IsRegister(load.buffer)) return std::nullopt;
+  for (int64_t i = 1; i < steps; ++i) {
+    const std::optional<LaneForm> next = at(i);
+    if (!next || next->base != form->base + i || next->diffs != form->diffs) return std::nullopt;
   }
-  bool apart = follow;  // lane after lane
-  for (int64_t lane = 0; follow && lane < chunk.active; ++lane)
-    apart &= form->diffs[lane] == lane * steps;
+  bool apart = true;
+  for (int64_t lane = 0; lane < chunk.active; ++lane) apart &= form->diffs[lane] == lane * steps;
+  return apart || form->Uniform(chunk.active) ? form : std::nullopt;
+}
+
+LaneValue MemoryEmitter::LoadSteps(const loops::Expr& load, const loops::Stmt& loop,
+                                   const Chunk& chunk, const Mask& active) {
+  const int64_t steps = loops::ConstantTrip(loop);
+  const auto count = static_cast<unsigned>(steps);
+  const std::optional<LaneForm> form = StepsInRows(load, loop, chunk);
   const Mask mask = Both(MaskOf(load.guards, chunk), active);
-  const auto width = static_cast<unsigned>(steps);
-  if (mask.never || (mask.lanes && !IsConstantMask(mask.lanes))) follow = apart = false;
-  if (follow && form->Uniform(chunk.active) && !mask.lanes) {
-    const Chunk row{.active = steps, .width = width};
-    return {LoadRow(load.buffer, form->base, row, {.uniform = mask.uniform}), false};
+  if (form && !mask.lanes && !mask.never) {
+    const bool same = form->Uniform(chunk.active);
+    const Chunk row{.active = same ? steps : chunk.active * steps,
+                    .width = same ? count : chunk.width * count};
+    return {LoadRow(load.buffer, form->base, row, mask), !same};
   }
-  if (apart && !mask.lanes) {
-    const Chunk row{.active = chunk.active * steps, .width = chunk.width * width};
-    return {LoadRow(load.buffer, form->base, row, {.uniform = mask.uniform}), true};
-  }
-  llvm::Type* type = Row(ElementType(load.buffer), chunk.width * width);
-  Value* all = llvm::PoisonValue::get(type);
-  for (int64_t i = 0; i < steps; ++i) {
+  WEFT_CHECK(!IsFloat(load.dtype), "steps of halves that lie in no row");
+  Value* all = llvm::PoisonValue::get(Row(ElementType(load.buffer), chunk.width * count));
+  const Affine lo = scope_.Resolve(loop.lo[0]);
+  for (unsigned i = 0; i < count; ++i) {
     scope_.Substitute(loop.var, lo + i);
     Value* step = Splat(Load(load, chunk, active), chunk);
-    for (unsigned lane = 0; lane < chunk.width; ++lane) {
-      all = b_.CreateInsertElement(all, b_.CreateExtractElement(step, lane),
-                                   lane * width + static_cast<unsigned>(i));
-    }
+    for (unsigned lane = 0; lane < chunk.width; ++lane)
+      all = b_.CreateInsertElement(all, b_.CreateExtractElement(step, lane), lane * count + i);
   }
   return {all, true};
 }

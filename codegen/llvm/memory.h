@@ -42,6 +42,8 @@ class MemoryEmitter {
   // element>. Guards do not use `step`.
   LaneValue LoadSteps(const loops::Expr& load, const loops::Stmt& loop, const Chunk& chunk,
                       const Mask& active);
+  std::optional<LaneForm> StepsInRows(const loops::Expr& load, const loops::Stmt& loop,
+                                      const Chunk& chunk);
   void Store(const loops::Stmt& store, const Chunk& chunk, const Mask& active, LaneValue value);
   void Prefetch(const loops::Stmt& prefetch);
   // Around the iterations of an unrolled loop, and before each.

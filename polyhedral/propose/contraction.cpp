@@ -165,7 +165,8 @@ class Maker {
       };
       const double padded = IsWindow(lane) ? kMasked : 1;
       const int64_t registers = view_.request->target.VectorRegisters();
-      const int64_t most = UnrollsTaps(lane) ? registers / 2 : registers;
+      const bool parts = IsNarrow() && s_.accumulate == Dtype::kF32;  // both halves in registers
+      const int64_t most = UnrollsTaps(lane) || parts ? registers / 2 : registers;
       const auto add = [&](const OperandMoves& how, auto fits) {
         for (const TileShape& tile : RankTiles(view_.request->target, how, m, n, vector, most)) {
           const bool ends = view_.DividesBlock(axes_[lane], tile.lanes) &&
@@ -200,15 +201,21 @@ class Maker {
     return true;
   }
 
-  // Integers of at most 16 bits are multiplied and added up two or four at a time, if those of the
-  // rows' operand lie side by side.
-  void ChooseDot() {
-    const auto narrow = [](Dtype d) {
+  // Numbers of at most 16 bits are loaded, multiplied and added up two or four at a time, if those
+  // of the rows' operand lie side by side.
+  bool IsNarrow() const {
+    const Dtype x = program_[c_.x].dtype, w = program_[c_.w].dtype;
+    const auto fits = [](Dtype d) {
       return d == Dtype::kI16 || d == Dtype::kI8 || d == Dtype::kU8;
     };
+    if (view_.request->target.kind != TargetKind::kCpu) return false;
+    if (s_.accumulate == Dtype::kF32) return x == Dtype::kBF16 && w == Dtype::kBF16;
+    return s_.accumulate == Dtype::kI32 && fits(x) && fits(w);
+  }
+
+  void ChooseDot() {
     const tc::Expr &lanes = program_[LaneOperand()], &rows = program_[RowOperand()];
-    if (view_.request->target.kind != TargetKind::kCpu || s_.accumulate != Dtype::kI32) return;
-    if (!narrow(lanes.dtype) || !narrow(rows.dtype) || UnrollsTaps(lane_)) return;
+    if (!IsNarrow() || UnrollsTaps(lane_)) return;
     const int32_t steps_along = ReductionOrder().back();
     const auto inner = tc::AsAffine(program_, rows.args[Innermost(rows)]);
     const bool adjacent = inner && inner->AsVar() == steps_along;

@@ -164,7 +164,7 @@ std::string Shifted(const Operand& x, const std::string& e) {
 }
 
 std::string ZeroOf(Writer& w, const Operand& x, size_t k, const std::string& line) {
-  const std::string shift = x.dtype == Dtype::kI8 ? "128" : "";
+  std::string shift = x.dtype == Dtype::kI8 ? "128" : "";
   if (!Shifts(w, k)) return shift;
   return "(" + Shifted(x, Each(w, k, line)) + ")";
 }

@@ -417,29 +417,30 @@ TEST(Contractions, AllRemainders) {
   }
 }
 
-// The same of small integers, whose products are taken two or four at a time, with remainders of
-// those.
-TEST(Contractions, Integers) {
-  for (const char* types :
-       {"uint8 int8", "int16 int8", "int8 int8", "int16 int16", "uint8 uint8"}) {
-    const std::string a(types, std::string_view(types).find(' ')), b(types + a.size() + 1);
+// The same of numbers of a byte or two, taken two or four at a time, with remainders of those.
+TEST(Contractions, SmallNumbers) {
+  constexpr const char* kTypes[][3] = {{"uint8", "int8", "int32"},
+                                       {"int16", "int8", "int32"},
+                                       {"int8", "int8", "int32"},
+                                       {"int16", "int16", "int32"},
+                                       {"bfloat16", "bfloat16", "float"}};
+  for (const auto& [a, b, sum] : kTypes) {
     for (int64_t k : {1, 2, 9, 805}) {
       for (int64_t n : {7, 33}) {
-        const auto program =
-            Compile(fmt::format(R"(def gemm({}(M, K) a, {}(K, N) b, int32(N) c) -> (y) {{
-        @contraction s(i, j) +=! int32(a(i, k)) * int32(b(k, j))
-        @pointwise   y(i, j) = s(i, j) - 3 * c(j)
-      }})",
-                                a, b),
-                    {{"M", 14}, {"N", n}, {"K", k}});
+        const std::string text =
+            fmt::format(R"(def gemm({0}(M, K) a, {1}(K, N) b, {2}(N) c) -> (y) {{
+          @contraction s(i, j) +=! {2}(a(i, k)) * {2}(b(k, j))
+          @pointwise   y(i, j) = s(i, j) - {2}(3) * c(j)
+        }})",
+                        a, b, sum);
+        const auto program = Compile(text, {{"M", 14}, {"N", n}, {"K", k}});
         ASSERT_TRUE(program.ok()) << program.status().ToString();
         const ScheduleRequest request{.program = &*program, .constants = {"b"}, .target = V4()};
         const auto choices = Propose(request, 2);
         EXPECT_EQ((*choices)[0].clusters[0].dot_axis, k > 1 ? "k" : "");
         for (const Choice& choice : *choices) {
           const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choice, {"b"});
-          EXPECT_TRUE(status.ok())
-              << types << " " << k << " " << Print(choice) << status.ToString();
+          EXPECT_TRUE(status.ok()) << text << k << " " << Print(choice) << status.ToString();
         }
       }
     }
