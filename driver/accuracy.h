@@ -11,7 +11,8 @@ namespace weft::driver {
 // What is near enough. By default an error is a part of the output's scale, max |ref|, beside what
 // the output's type rounds off there (half a unit in the last place; 16 bits hold no 1e-4). With
 // rtol or atol each element counts alone, as in numpy.allclose: |y - ref| <= atol + rtol * |ref|;
-// one not given is 0.
+// one not given is 0. Integers must agree exactly unless rtol or atol is given: where they round
+// real numbers, as in quantized networks, a neighbour is as right.
 struct Tolerance {
   // NOLINTNEXTLINE(google-explicit-constructor): a number alone is the part of the scale
   Tolerance(double of_scale = 1e-4, std::optional<double> rtol = {},
@@ -30,8 +31,7 @@ struct Accuracy {
                        // the tolerance
 };
 
-// Over all outputs, the worst of each. References are f64 (or of the output's type for integers,
-// which must agree exactly).
+// Over all outputs, the worst of each. References are f64, or of the output's type for integers.
 Accuracy CompareOutputs(std::span<const Tensor> outputs, std::span<const Tensor> reference,
                         const Tolerance& tolerance);
 

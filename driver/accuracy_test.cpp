@@ -89,6 +89,18 @@ TEST(Accuracy, ByElementEachCountsAlone) {
   EXPECT_FALSE(Compare({100, 1.0625}, {100, 1}, {0, 0.03125, 0.03}).within);
 }
 
+TEST(Accuracy, IntegersMayBeNeighboursIfAsked) {
+  const Tensor y = Whole(Dtype::kU8, {7, 200}), reference = Whole(Dtype::kU8, {8, 200});
+  const auto within = [&](const Tolerance& t) {
+    return CompareOutputs({&y, 1}, {&reference, 1}, t).within;
+  };
+  EXPECT_FALSE(within({}));
+  EXPECT_FALSE(within({1}));
+  EXPECT_TRUE(within({0, {}, 1}));
+  EXPECT_FALSE(within({0, {}, 0.5}));
+  EXPECT_TRUE(within({0, 0.125}));
+}
+
 TEST(Accuracy, IntegersAgreeOrDoNot) {
   const auto compare = [](Dtype dtype, int64_t found, int64_t expected) {
     const Tensor y = Whole(dtype, {7, found}), reference = Whole(dtype, {7, expected});
