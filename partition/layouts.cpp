@@ -13,6 +13,8 @@ bool IsImageOp(Op op) {
   switch (op) {
     case Op::kConv:
     case Op::kConvTranspose:
+    case Op::kConvInteger:
+    case Op::kQLinearConv:
     case Op::kMaxPool:
     case Op::kAveragePool:
     case Op::kGlobalAveragePool:
@@ -76,6 +78,8 @@ bool KeepsAxes(const graph::Graph& graph, const graph::Node& node) {
     case Op::kPad:
     case Op::kIdentity:
     case Op::kCast:
+    case Op::kQuantizeLinear:
+    case Op::kDequantizeLinear:
     case Op::kReduceMean:
       return std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) {
         return !v.valid() || (graph[v].shape && graph[v].shape->size() == 4);
