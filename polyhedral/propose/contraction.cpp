@@ -152,8 +152,11 @@ class Maker {
     const int32_t output = OutputLane();
     const int64_t vector = Vector();
     const auto consider = [&](int32_t lane, int32_t row) {
-      const OperandMoves moves{Uses(c_.x, lane), row >= 0 && Uses(c_.x, row), Uses(c_.w, lane),
-                               row >= 0 && Uses(c_.w, row)};
+      OperandMoves moves{Uses(c_.x, lane), row >= 0 && Uses(c_.x, row), Uses(c_.w, lane),
+                         row >= 0 && Uses(c_.w, row)};
+      if (IsNarrow() && IsFloat(s_.accumulate)) moves.parts = 2, moves.spare = 3;  // halves
+      if (IsNarrow() && IsInteger(s_.accumulate) && !HasDotProducts(view_.request->target.isa))
+        moves.spare = 2;  // products, before they are added
       const int64_t m = row >= 0 ? Extent(row) : 1, n = Extent(lane);
       const double elements = static_cast<double>(m * n);
       const bool transposes = row >= 0 && row == output && SizeBytes(s_.accumulate) == 4;
@@ -165,8 +168,7 @@ class Maker {
       };
       const double padded = IsWindow(lane) ? kMasked : 1;
       const int64_t registers = view_.request->target.VectorRegisters();
-      const bool parts = IsNarrow() && s_.accumulate == Dtype::kF32;  // both halves in registers
-      const int64_t most = UnrollsTaps(lane) || parts ? registers / 2 : registers;
+      const int64_t most = UnrollsTaps(lane) ? registers / 2 : registers;
       const auto add = [&](const OperandMoves& how, auto fits) {
         for (const TileShape& tile : RankTiles(view_.request->target, how, m, n, vector, most)) {
           const bool ends = view_.DividesBlock(axes_[lane], tile.lanes) &&

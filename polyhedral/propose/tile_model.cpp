@@ -42,12 +42,12 @@ double Total(const OperandMoves& moves, TileShape tile, int64_t m, int64_t n, in
 
 std::vector<TileShape> RankTiles(const Target& target, const OperandMoves& moves, int64_t m,
                                  int64_t n, int64_t vector, int64_t most) {
-  // A register for a broadcast, the vectors of one operand, the rest for accumulators.
+  // Registers for a broadcast and the vectors of one operand, the rest for accumulators.
   const int64_t registers = target.VectorRegisters();
   std::vector<TileShape> tiles;
   for (int64_t nv = 1; nv <= 4; ++nv) {
-    const int64_t vectors =
-        std::min({registers == 32 ? int64_t{26} : int64_t{12}, registers - nv - 1, most});
+    const int64_t vectors = std::min({registers == 32 ? int64_t{26} : int64_t{12},
+                                      registers - nv * moves.parts - moves.spare, most});
     for (int64_t rows = 1; rows <= std::min(vectors / nv, m); ++rows) {
       TileShape tile{rows, std::min(n, nv * vector)};
       if (tile.lanes > loops::kMostLanes) continue;
