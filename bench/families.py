@@ -24,6 +24,7 @@ class Row(NamedTuple):
     shapes: tuple  # of the inputs
     options: tuple = ()  # of weft
     dtype: str = 'float32'  # of the result
+    inputs: str = 'float32'  # their type
 
 
 def row(body, *shapes, **more):
@@ -31,9 +32,9 @@ def row(body, *shapes, **more):
 
 
 def make(name):
-    body, shapes, _, dtype = ROWS[name]
+    body, shapes, _, dtype, inputs = ROWS[name]
     g = Builder(name, seed=zlib.crc32(name.encode()))
-    g.output('y', body(g, *(g.input(f'x{i}', list(shape)) for i, shape in enumerate(shapes))), dtype=dtype)
+    g.output('y', body(g, *(g.input(f'x{i}', list(shape), inputs) for i, shape in enumerate(shapes))), dtype=dtype)
     return onnx.shape_inference.infer_shapes(g.model(), strict_mode=True)
 
 
@@ -110,6 +111,30 @@ def square_convs(prefix, *options):
     return {f'{prefix}_alone_64x56': conv(64, 64, 56, kernel=3, count=1, options=options), **rows}
 
 
+# ---- integers of a byte ----
+ROUNDED = ('--atol', '2')  # where a sum falls between two bytes, either is right; layers pass it on
+ACTIVATION_ZERO = np.array(117, np.uint8)
+
+
+def integer_matmul(m, k, n):
+    """As dynamic quantization writes it: unsigned activations with a zero point, signed weights without."""
+    def body(g, x):
+        return g.MatMulInteger(x, g.rng.integers(-127, 128, (k, n)).astype(np.int8), ACTIVATION_ZERO)
+    return row(body, (m, k), dtype='int32', inputs='uint8')
+
+
+def quantized_conv(inner, outer, size, kernel=1, group=1):
+    """As static quantization writes it, a scale for all channels; a chain where sizes let it be one."""
+    def layer(g, x):
+        weights = g.rng.integers(-127, 128, (outer, inner // group, kernel, kernel)).astype(np.int8)
+        scale = 1 / (74 * (inner // group * kernel * kernel) ** 0.5)  # keeps the spread of what flows through
+        return g.QLinearConv(x, np.float32(0.02), ACTIVATION_ZERO, weights, np.float32(scale), np.int8(0),
+                             np.float32(0.02), ACTIVATION_ZERO, g.rng.integers(-99, 99, outer).astype(np.int32),
+                             pads=[kernel // 2] * 4, group=group)
+    count = CHAIN if inner == outer else 1
+    return chain(layer, (1, inner, size, size), count, dtype='uint8', inputs='uint8', options=ROUNDED)
+
+
 # ---- what memory bounds ----
 def sized(name, body, small, large, count=1, **more):
     """Two rows: `count` operands of the shape `small`, and of the shape `large`."""
@@ -184,6 +209,13 @@ FAMILIES = {
         'first_7x7': conv(3, 64, 224, kernel=7, stride=2),
         'first_3x3': conv(3, 32, 224, kernel=3, stride=2),
         'first_3x3_s1': conv(3, 64, 224, kernel=3),
+    },
+    'int8': {
+        **{f'int8_{m}x{k}x{n}': integer_matmul(m, k, n) for m, k, n in (
+            (128, 768, 768), (128, 768, 3072), (512, 512, 512), (1, 1024, 1024), (16, 1024, 1024))},
+        **{f'qconv3_{c}x{size}': quantized_conv(c, c, size, kernel=3) for c, size in ((64, 56), (256, 14))},
+        **{f'qconv1_{i}x{o}x{size}': quantized_conv(i, o, size) for i, o, size in ((64, 256, 56), (1024, 256, 14))},
+        **{f'qdw3_{c}x{size}': quantized_conv(c, c, size, kernel=3, group=c) for c, size in ((144, 56), (576, 14))},
     },
     'inverted_residual': {f'inverted_{c}x{size}': inverted_residual(c, size)
                           for c, size in ((24, 56), (32, 28), (64, 14), (96, 14), (160, 7))},
