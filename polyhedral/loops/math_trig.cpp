@@ -78,7 +78,7 @@ Value ErfLarge(Value a) {
     constexpr double kC[] = {9.861269469e-1, -1.048209231,    7.925922202e-1, -4.316770321e-1,
                              1.641321286e-1, -4.099764317e-2, 6.005026693e-3, -3.888762356e-4};
     const Value x = AtMost(4.0, a);
-    return Fma(-Exp(-(x * x)), Polynomial(x, kC), 1.0);
+    return Fma(-ExpNear(-(x * x)), Polynomial(x, kC), 1.0);
   }
   constexpr double kC[] = {
       2.553956763105057441e-1,  -4.271858474139583633e-1, 2.416581942424664814e-1,
