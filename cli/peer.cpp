@@ -10,9 +10,10 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "cli/npz.h"
-#include "cli/peer_script.h"
+#include "cli/peer_scripts.h"
 
 namespace weft::cli {
 namespace {
@@ -44,13 +45,16 @@ Result<std::unique_ptr<Peer>> Peer::Open(const std::string& library, const std::
     peer->folder_.clear();
     return Limit("no folder for the inputs of a peer can be made").At(library);
   }
+  for (const PeerScript& script : kPeerScripts)
+    if (!(std::ofstream(peer->folder_ + "/" + script.name) << script.text << std::flush))
+      return Limit("the scripts of a peer can't be written").At(peer->folder_);
   const std::string file = peer->folder_ + "/inputs.npz";
   WEFT_TRY(WriteNpz(file, inputs));
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0)
     return Limit("no socket for a peer can be made");
   const char* python = std::getenv("WEFT_PEER_PYTHON");
-  peer->pid_ = Start({python ? python : "python3", "-c", kPeerScript, library, model, file,
+  peer->pid_ = Start({python ? python : "python3", peer->folder_ + "/peer.py", library, model, file,
                       fmt::format("{}", threads)},
                      sockets[1]);
   close(sockets[1]);
@@ -76,7 +80,7 @@ Peer::~Peer() {
 Result<std::string> Peer::Answer() {
   std::string line;
   for (int c = 0; (c = std::getc(out_)) != EOF && c != '\n';) line.push_back(static_cast<char>(c));
-  if (line.starts_with("error ModuleNotFoundError"))
+  if (line.starts_with("error ModuleNotFoundError") || line.starts_with("error ImportError"))
     return Missing(fmt::format("the arm \"{}\" needs a library that is not installed: {}", library_,
                                line.substr(6)))
         .Try("pip install it, or set WEFT_PEER_PYTHON to an interpreter that has it");

@@ -1,8 +1,9 @@
 // Another library that runs the same model, in a process of its own: onnxruntime or OpenVINO.
 //
 // A process of its own, because the libraries bring thread pools and copies of TBB and protobuf
-// that would meet ours. The process is a Python script (peer.py, part of this program) under the
-// interpreter that WEFT_PEER_PYTHON names, or python3.
+// that would meet ours. The process is a Python script (peer.py and what it imports, parts of this
+// program) under the interpreter that WEFT_PEER_PYTHON names, or python3. Scripts, inputs and what
+// the library caches lie in a private temporary folder.
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-# A peer that runs the same network in a process of its own: `python3 -c PEER ARM MODEL INPUTS.npz THREADS`.
+# A peer that runs the same network in a process of its own: `python3 peer.py ARM MODEL INPUTS.npz THREADS`.
 # One line in, one line out, until standard input ends:
 #   run           one run that is not counted, then one that is -> its microseconds
 #   outputs FILE  writes the outputs of the last run -> ok
