@@ -59,7 +59,8 @@ Result<Subject> OpenArm(const std::string& name, const Flags& flags, const Sessi
   }
   if (IsPlanFile(name)) return OpenSubject(name, flags, other, given);
   return Usage(fmt::format(
-      "found arm \"{}\", expected vendor, own, unfused, reference, onnxruntime, openvino or a plan",
+      "found arm \"{}\", expected vendor, own, unfused, reference, onnxruntime, openvino, torch or "
+      "a plan",
       name));
 }
 
@@ -145,7 +146,7 @@ Status RunCompare(const Flags& flags, const CompareFlags& compare) {
   WEFT_TRY(AddArm("weft", std::move(own), inputs, arms));
   for (const std::string& name : SplitNames(compare.against)) {
     if (name == "reference") continue;
-    if (name == "onnxruntime" || name == "openvino") {
+    if (name == "onnxruntime" || name == "openvino" || name == "torch") {
       WEFT_TRY(ArmState arm, OpenPeer(name, flags, *arms[0].subject, inputs));
       arms.push_back(std::move(arm));
       continue;
@@ -225,9 +226,9 @@ Status RunCompare(const Flags& flags, const CompareFlags& compare) {
 void AddCompare(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   auto compare = std::make_shared<CompareFlags>();
   AddModel(app, flags, "MODEL|PLAN");
-  app.add_option(
-      "--against", compare->against,
-      "vendor, own, unfused, reference, onnxruntime, openvino or a plan; several with commas");
+  app.add_option("--against", compare->against,
+                 "vendor, own, unfused, reference, onnxruntime, openvino, torch or a plan; several "
+                 "with commas");
   app.add_option("--min-speedup", compare->min_speedup,
                  "exit 1 below this speedup against any arm");
   AddBuildFlags(app, flags);

@@ -1,4 +1,5 @@
-// Another library that runs the same model, in a process of its own: onnxruntime or OpenVINO.
+// Another library that runs the same model, in a process of its own: onnxruntime, OpenVINO or
+// torch.
 //
 // A process of its own, because the libraries bring thread pools and copies of TBB and protobuf
 // that would meet ours. The process is a Python script (peer.py and what it imports, parts of this

@@ -3,6 +3,8 @@
 #   run           one run that is not counted, then one that is -> its microseconds
 #   outputs FILE  writes the outputs of the last run -> ok
 # The first line out is `ready VERSION`; a line `error TEXT` ends the process.
+import contextlib
+import io
 import os
 import sys
 import time
@@ -12,7 +14,7 @@ os.dup2(2, 1)  # what the library prints is no answer
 
 
 def load(arm, model, inputs, threads):
-    """Gives (version, a function that runs once and gives the outputs by name)."""
+    """Gives (version, a function that runs once and gives the outputs by name, a function to wait for its workers)."""
     if arm == 'onnxruntime':
         import onnxruntime as ort
         options = ort.SessionOptions()
@@ -22,7 +24,7 @@ def load(arm, model, inputs, threads):
         options.add_session_config_entry('session.force_spinning_stop', '1')
         session = ort.InferenceSession(model, options, providers=['CPUExecutionProvider'])
         names = [o.name for o in session.get_outputs()]
-        return ort.__version__, lambda: dict(zip(names, session.run(names, inputs)))
+        return ort.__version__, lambda: dict(zip(names, session.run(names, inputs))), lambda: None
     if arm == 'openvino':
         import openvino as ov
         core = ov.Core()
@@ -36,7 +38,13 @@ def load(arm, model, inputs, threads):
         def run():
             request.infer(inputs, share_inputs=True)
             return {name: request.get_output_tensor(i).data for i, name in enumerate(names)}
-        return ov.__version__.split('-')[0], run
+        return ov.__version__.split('-')[0], run, lambda: None
+    if arm == 'torch':
+        # What it compiles goes to the folder of this script, which ends with this process, unless the user has a place.
+        os.environ.setdefault('TORCHINDUCTOR_CACHE_DIR', os.path.join(os.path.dirname(__file__), 'inductor'))
+        with contextlib.redirect_stderr(io.StringIO()):  # where it tells what it tries
+            import peer_torch
+            return peer_torch.load(model, inputs, threads)
     raise ValueError(f'no peer is called {arm}')
 
 
@@ -45,7 +53,7 @@ def main():
     arm, model, path, threads = sys.argv[1:]
     with np.load(path, allow_pickle=False) as file:
         inputs = {name: file[name] for name in file.files}
-    version, run = load(arm, model, inputs, int(threads))
+    version, run, rest = load(arm, model, inputs, int(threads))
     answers.write(f'ready {version}\n')
     outputs = {}
     for line in sys.stdin:
@@ -54,7 +62,9 @@ def main():
             run()
             start = time.perf_counter_ns()
             outputs = run()
-            answers.write(f'{(time.perf_counter_ns() - start) / 1e3}\n')
+            spent_us = (time.perf_counter_ns() - start) / 1e3
+            rest()
+            answers.write(f'{spent_us}\n')
         else:
             np.savez(argument, **outputs)
             answers.write('ok\n')
