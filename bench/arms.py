@@ -1,8 +1,9 @@
 """What the benchmarks share: one model beside the other ways to run it, in one `weft compare`, and the table of it.
 
-A further arm is one more name in ARMS, and in RIVALS if weft is to beat it.
+A further arm is one more name in ARMS, and in RIVALS if weft is to beat it. torch is an arm where it is installed.
 """
 import argparse
+import importlib.util
 import json
 import os
 import subprocess
@@ -11,10 +12,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = ROOT / 'build' / 'models'
-ARMS = ('vendor', 'own', 'onnxruntime', 'openvino')
-RIVALS = ('vendor', 'onnxruntime', 'openvino')
+TORCH = ('torch',) if importlib.util.find_spec('torch') else ()
+ARMS = ('vendor', 'own', 'onnxruntime', 'openvino', *TORCH)
+RIVALS = ('vendor', 'onnxruntime', 'openvino', *TORCH)
 COLUMNS = (*ARMS, 'error')
-NOTE = 'Speed of weft against each arm (above 1: weft is faster), error as a part of the output\'s scale'
+NOTE = ('Speed of weft against each arm (above 1: weft is faster), error as a part of the output\'s scale'
+        + ('' if TORCH else '. No column of torch: it is not installed (./dev bench torch does that)'))
 
 
 class Failed(SystemExit):
@@ -34,7 +37,8 @@ def parser(doc, names, seconds):
 def compare(model, arms, *options, env=None):
     """The document that `weft compare` prints. An answer of no is one too: the errors are in it."""
     command = ['weft', 'compare', str(model), '--against', ','.join(arms), *options, '--json', '--quiet']
-    env = {**os.environ, 'WEFT_PEER_PYTHON': sys.executable, **(env or {})}
+    env = {'TORCHINDUCTOR_CACHE_DIR': str(ROOT / 'build' / 'torch_cache'), **os.environ,
+           'WEFT_PEER_PYTHON': sys.executable, **(env or {})}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=env)
     said = json.loads(done.stdout) if done.stdout.strip() else {}
     if 'arms' in said:

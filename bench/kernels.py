@@ -4,10 +4,10 @@
     ./dev bench kernels --peak
 
 A table a family, as `./dev bench networks` prints it; `best` is weft's speed against the fastest of the library-only
-plan, onnxruntime and OpenVINO, and the last table sums it up. Rows that fail or are wrong are told at the end, and the
-exit code is then 1. --peak runs contractions instead, from comprehension to machine code, and bare leaves against the
-peak of the multipliers: each program takes turns with a loop of nothing but multiply-adds, so that its percentage holds
-whatever the clock does.
+plan, onnxruntime, OpenVINO and torch, and the last table sums it up. Rows that fail or are wrong are told at the end,
+and the exit code is then 1. --peak runs contractions instead, from comprehension to machine code, and bare leaves
+against the peak of the multipliers: each program takes turns with a loop of nothing but multiply-adds, so that its
+percentage holds whatever the clock does.
 """
 import math
 import subprocess

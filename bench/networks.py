@@ -1,4 +1,4 @@
-"""Whole networks: weft's measured plan beside its library-only and own-only plans, onnxruntime and OpenVINO.
+"""Whole networks: weft's measured plan beside its library-only and own-only plans, onnxruntime, OpenVINO and torch.
 
     ./dev bench networks [--threads 1 2] [--only NAME ...] [--seconds 20] [--save FILE.json] [--agreement]
 

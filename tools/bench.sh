@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs bench/WHAT.py for WHAT in kernels, networks (default: both) beside the peers, which live in a
-# virtual environment of their own and are installed on the first call.
+# virtual environment of their own and are installed on the first call. WHAT torch installs torch there, which is so large
+# that it is a peer only where somebody asked for it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -14,16 +15,21 @@ what=${1:-}
 case $what in
   '') parts=(kernels networks) ;;
   kernels | networks) parts=("$what") ;;
-  *) echo "bench: '$what' is none of kernels, networks" >&2; exit 2 ;;
+  torch) parts=() ;;
+  *) echo "bench: '$what' is none of kernels, networks, torch" >&2; exit 2 ;;
 esac
 
-stamp=.venv-peers/stamp
-want=$(sha256sum <tools/requirements-peers.txt)
-if [[ "$(cat $stamp 2>/dev/null)" != "$want" ]]; then
-  run /usr/bin/python3 -m venv .venv-peers
-  run .venv-peers/bin/pip install -q --disable-pip-version-check -r tools/requirements-peers.txt
-  echo "$want" >$stamp
-fi
+install() { # LIST PIP_OPTION...: what tools/requirements-LIST.txt names, once
+  local list=tools/requirements-$1.txt stamp=.venv-peers/$1.stamp want
+  shift
+  want=$(sha256sum <"$list")
+  [[ "$(cat "$stamp" 2>/dev/null)" == "$want" ]] && return
+  [[ -x .venv-peers/bin/python ]] || run /usr/bin/python3 -m venv .venv-peers
+  run .venv-peers/bin/pip install -q --disable-pip-version-check "$@" -r "$list"
+  echo "$want" >"$stamp"
+}
+install peers
+[[ $what == torch || -e .venv-peers/torch.stamp ]] && install torch --no-deps --no-cache-dir
 export PATH=$PWD/build/bin:$PATH PYTHONPATH=$PWD/build/python
 for part in "${parts[@]}"; do
   run .venv-peers/bin/python "bench/$part.py" "$@"
