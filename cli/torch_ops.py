@@ -252,6 +252,13 @@ def slice_(node, x, *_):
     return x
 
 
+def gather(node, x, i):
+    axis, known = node.get('axis', 0) % x.ndim, node.operands[1]
+    if isinstance(known, np.ndarray) and known.ndim == 0:
+        return x.select(axis, known.item())
+    return torch.ops.aten.index(x, [None] * axis + [i.long()])
+
+
 def pad(node, x, *_):
     pads, value, axes = node.form('pads', 1), node.get('value', node.known(2)), node.known(3)
     rank, mode = len(pads) // 2, node.get('mode', 'constant')
@@ -280,7 +287,7 @@ OPS.update({
     'Concat': lambda node, *x: torch.cat(x, node.get('axis')), 'Tile': lambda node, x, _: x.repeat(node.known(1)),
     'Transpose': lambda node, x: x.permute(node.get('perm', list(range(x.ndim))[::-1])), 'Pad': pad,
     'Expand': lambda node, x, _: x.expand(np.broadcast_shapes(x.shape, tuple(node.known(1)))),
-    'Gather': lambda node, x, i: torch.ops.aten.index(x, [None] * (node.get('axis', 0) % x.ndim) + [i.long()]),
+    'Gather': gather,
     'Trilu': lambda node, x, *_: (torch.triu if node.get('upper', 1) else torch.tril)(x, node.known(1, 0)),
     'Shape': lambda node, x: np.array(x.shape[node.get('start', 0):node.get('end')], np.int64),
     'Constant': constant, 'ConstantOfShape': filled, 'Range': counted,
@@ -297,14 +304,18 @@ def shifted(x, zero, axis, dtype):
     return x.to(dtype) if zero is None else x.to(dtype) - along(zero, x, axis).to(dtype)
 
 
+def rounded(x, zero):
+    low, high = torch.iinfo(zero.dtype).min, torch.iinfo(zero.dtype).max
+    return torch.clamp(torch.round(x) + zero, low, high).to(zero.dtype)
+
+
 def dequantized(x, scale, zero=None, axis=1):
     return shifted(x, zero, axis, scale.dtype) * along(scale, x, axis)
 
 
 def quantized(x, scale, zero=None, axis=1):
     zero = torch.zeros((), dtype=torch.uint8) if zero is None else zero
-    low, high = torch.iinfo(zero.dtype).min, torch.iinfo(zero.dtype).max
-    return torch.clamp(torch.round(x / along(scale, x, axis)) + along(zero, x, axis), low, high).to(zero.dtype)
+    return rounded(x / along(scale, x, axis), along(zero, x, axis))
 
 
 def simple(function):
@@ -322,25 +333,32 @@ def quantized_by_range(node, x):
     return quantized(x, scale, zero), scale, zero
 
 
+def sums(node, a, b, a_zero, b_zero, known, known_zero):
+    """Products of bytes, for which torch has no call: in float32 where it counts that far, else in float64."""
+    convolved, dtype = 'Conv' in node.kind, torch.float64
+    if isinstance(known, np.ndarray) and not isinstance(known_zero, torch.Tensor):
+        off = 0 if known_zero is None else np.abs(known_zero.astype(np.int64)).max()
+        terms = np.abs(known.astype(np.int64)) + off
+        most = 255 * terms.sum(tuple(range(1, terms.ndim)) if convolved else -2).max()
+        dtype = torch.float32 if most < 2**24 else torch.float64
+    a, b = shifted(a, a_zero, -2, dtype), shifted(b, b_zero, 0 if convolved else -1, dtype)
+    return conv(node, a, b) if convolved else a @ b
+
+
 def integer_product(node, a, b, a_zero=None, b_zero=None):
-    """torch has no product of bytes with zero points; in float64 it is exact."""
-    conv_it = node.kind == 'ConvInteger'
-    a, b = shifted(a, a_zero, -2, torch.float64), shifted(b, b_zero, 0 if conv_it else -1, torch.float64)
-    return (conv(node, a, b) if conv_it else a @ b).to(torch.int32)
+    return sums(node, a, b, a_zero, b_zero, node.operands[1], (*node.operands, None, None)[3]).to(torch.int32)
 
 
-def quantized_conv(node, x, x_scale, x_zero, w, w_scale, w_zero, scale, zero, b=None):
-    b = b if b is None else b * (x_scale * w_scale)
-    y = conv(node, dequantized(x, x_scale, x_zero), dequantized(w, w_scale, w_zero, 0), b)
-    return quantized(y, scale, zero)
-
-
-def quantized_matmul(node, a, a_scale, a_zero, b, b_scale, b_zero, scale, zero):
-    return quantized(dequantized(a, a_scale, a_zero, -2) @ dequantized(b, b_scale, b_zero, -1), scale, zero, -2)
+def quantized_product(node, a, a_scale, a_zero, b, b_scale, b_zero, scale, zero, bias=None):
+    y = sums(node, a, b, a_zero, b_zero, node.operands[3], node.operands[5])
+    if node.kind == 'QLinearConv':
+        y = y if bias is None else y + along(bias, y, 1)
+        return rounded(y * along(a_scale * b_scale / scale, y, 1), zero)
+    return rounded(y * (along(a_scale, y, -2) * along(b_scale, y, -1) / along(scale, y, -2)), along(zero, y, -2))
 
 
 OPS.update({
     'QuantizeLinear': simple(quantized), 'DequantizeLinear': simple(dequantized),
-    'DynamicQuantizeLinear': quantized_by_range, 'QLinearConv': quantized_conv, 'QLinearMatMul': quantized_matmul,
-    'MatMulInteger': integer_product, 'ConvInteger': integer_product,
+    'DynamicQuantizeLinear': quantized_by_range, 'MatMulInteger': integer_product, 'ConvInteger': integer_product,
+    'QLinearConv': quantized_product, 'QLinearMatMul': quantized_product,
 })
