@@ -112,7 +112,7 @@ def square_convs(prefix, *options):
 
 
 # ---- integers of a byte ----
-ROUNDED = ('--atol', '2')  # where a sum falls between two bytes, either is right; layers pass it on
+ROUNDED = ('--atol', '8')  # where a sum falls between two bytes either is right, and four layers pass it on
 ACTIVATION_ZERO = np.array(117, np.uint8)
 
 
