@@ -95,11 +95,25 @@ Subs ChannelsLast(Subs i) {
   return i;
 }
 
+struct Convolution {
+  Operand x, filter, y;
+  Windows win;
+  Channels c;
+};
+
+Convolution MakeConvolution(Writer& w, size_t x, size_t filter) {
+  Convolution conv{w.In(x), w.In(filter), w.Out(), {}, {}};
+  conv.win = MakeWindows(w, conv.x, conv.y, w.Extents(conv.filter, 2));
+  conv.c = MakeChannels(w, w.Extent(conv.x, 1), w.Extent(conv.y, 1), false);
+  if (w.ok()) w.Range("n", conv.x.dims[0]);
+  return conv;
+}
+
 // The same over the windows and channels of a convolution, whose x has one zero point and whose
 // filter has one or one a channel. Pairs of products lie along channels, so those are innermost.
-std::string CentredConvolution(Writer& w, const Operand& x, const Operand& filter,
-                               const Windows& win, const Channels& c, size_t zero_x,
+std::string CentredConvolution(Writer& w, const Convolution& conv, size_t zero_x,
                                size_t zero_filter) {
+  const auto& [x, filter, y, win, c] = conv;
   Subs i = w.Indices("i", x.dims);
   const Operand centred =
       Centred(w, x, i, ChannelsLast(i), Shifts(w, zero_x) ? Each(w, zero_x, "0") : "");
@@ -200,8 +214,8 @@ std::string ByteProduct(Writer& w, const MatrixProduct& p, size_t zero_a, size_t
 }
 
 // As CentredConvolution. A padded tap is the zero point, so x is copied with its padding.
-std::string ByteConvolution(Writer& w, const Operand& x, const Operand& filter, const Windows& win,
-                            const Channels& c, size_t zero_x, size_t zero_filter) {
+std::string ByteConvolution(Writer& w, const Convolution& conv, size_t zero_x, size_t zero_filter) {
+  const auto& [x, filter, y, win, c] = conv;
   if (!WantsBytes(w, x, zero_filter)) return "";
   const std::string zero = ZeroOf(w, x, zero_x, "0");
   Dims dims{x.dims[0], x.dims[1]};
@@ -233,8 +247,7 @@ std::string ByteConvolution(Writer& w, const Operand& x, const Operand& filter, 
 
 // ---- both ways ----
 using ProductOf = std::string (*)(Writer&, const MatrixProduct&, size_t zero_a, size_t zero_b);
-using ConvolutionOf = std::string (*)(Writer&, const Operand& x, const Operand& filter,
-                                      const Windows&, const Channels&, size_t zero_x,
+using ConvolutionOf = std::string (*)(Writer&, const Convolution&, size_t zero_x,
                                       size_t zero_filter);
 
 // Zero points are inputs 2 and 3.
@@ -246,13 +259,10 @@ void IntegerProduct(Writer& w, ProductOf product) {
 }
 
 void IntegerConvolution(Writer& w, ConvolutionOf convolution) {
-  const Operand x = w.In(0), filter = w.In(1), y = w.Out();
-  const Windows win = MakeWindows(w, x, y, w.Extents(filter, 2));
-  const Channels c = MakeChannels(w, w.Extent(x, 1), w.Extent(y, 1), false);
+  const Convolution conv = MakeConvolution(w, 0, 1);
   if (!w.ok()) return;
-  w.Range("n", x.dims[0]);
-  const std::string value = convolution(w, x, filter, win, c, 2, 3);
-  if (w.ok()) w.Set("pointwise", y, Concat({"n", c.out}, win.out), value);
+  const std::string value = convolution(w, conv, 2, 3);
+  if (w.ok()) w.Set("pointwise", conv.y, Concat({"n", conv.c.out}, conv.win.out), value);
 }
 
 // Inputs: a, scale, zero, b, scale, zero, scale and zero of the result.
@@ -270,16 +280,14 @@ void LinearProduct(Writer& w, ProductOf product) {
 
 // The same, with a bias of int32 in the scale of the sums.
 void LinearConvolution(Writer& w, ConvolutionOf convolution) {
-  const Operand x = w.In(0), filter = w.In(3), y = w.Out();
-  const Windows win = MakeWindows(w, x, y, w.Extents(filter, 2));
-  const Channels c = MakeChannels(w, w.Extent(x, 1), w.Extent(y, 1), false);
+  const Convolution conv = MakeConvolution(w, 0, 3);
   if (!w.ok()) return;
-  w.Range("n", x.dims[0]);
-  std::string total = convolution(w, x, filter, win, c, 2, 5);
+  std::string total = convolution(w, conv, 2, 5);
   if (!w.ok()) return;
-  if (w.Has(8)) total = fmt::format("({} + {})", total, w.At(w.In(8), {c.out}));
-  w.Set("pointwise", y, Concat({"n", c.out}, win.out),
-        Requantized(w, y, total, Each(w, 1, "0"), Each(w, 4, c.out), Each(w, 6, "0"),
+  const std::string& k = conv.c.out;
+  if (w.Has(8)) total = fmt::format("({} + {})", total, w.At(w.In(8), {k}));
+  w.Set("pointwise", conv.y, Concat({"n", k}, conv.win.out),
+        Requantized(w, conv.y, total, Each(w, 1, "0"), Each(w, 4, k), Each(w, 6, "0"),
                     Each(w, 7, "0")));
 }
 
