@@ -12,18 +12,21 @@ import onnx
 import torch
 import torch._inductor.config as inductor
 from onnx import helper, numpy_helper
+from torch._inductor.fx_passes import binary_folding
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, make_fx
 
 from torch_ops import OPS
 
+FOLDED = ('Add', 'Sub', 'Mul', 'Div', 'BatchNormalization')
 inference = torch.inference_mode()  # lasts as long as this object
 
 
 class Node:
     """A node and its operands: tensors, arrays where they are known before the run, None where they are absent."""
 
-    def __init__(self, proto, opset, operands):
+    def __init__(self, proto, opset, operands, after_conv):
         self.proto, self.kind, self.opset, self.operands = proto, proto.op_type, opset, operands
+        self.after_conv = after_conv  # an operand comes from a convolution, by way of what may be folded into it
         self.attributes = {a.name: helper.get_attribute_value(a) for a in proto.attribute}
 
     def get(self, name, default=None):
@@ -50,7 +53,7 @@ class Walk:
     """A model as a function: tensors in the order of `inputs` in, a list of tensors out."""
 
     def __init__(self, model, inputs):
-        self.graph, self.inputs, self.parameters = model.graph, inputs, {}
+        self.graph, self.inputs, self.parameters, self.of_conv = model.graph, inputs, {}, set()
         self.opset = next(o.version for o in model.opset_import if o.domain in ('', 'ai.onnx'))
         missing = {n.op_type for n in self.graph.node if n.domain not in ('', 'ai.onnx') or n.op_type not in OPS}
         if missing:
@@ -69,7 +72,10 @@ class Walk:
         while names and not names[-1]:
             names.pop()
         operands = [values[name] for name in names]
-        node, traced = Node(proto, self.opset, operands), any(isinstance(v, torch.Tensor) for v in operands)
+        traced = any(isinstance(v, torch.Tensor) for v in operands)
+        node = Node(proto, self.opset, operands, not self.of_conv.isdisjoint(names))
+        if node.kind == 'Conv' or node.after_conv and node.kind in FOLDED:
+            self.of_conv.update(proto.output)
         with contextlib.nullcontext() if traced else disable_proxy_modes_tracing():
             try:
                 results = OPS[node.kind](node, *map(self.tensor, names, operands))
@@ -83,7 +89,18 @@ class Walk:
         values = {'': None, **self.weights, **dict(zip(self.inputs, inputs))}
         for proto in self.graph.node:
             values.update(zip(proto.output, self.step(proto, values)))
-        return [self.tensor(o.name, values[o.name]) for o in self.graph.output]
+        results = (self.tensor(o.name, values[o.name]) for o in self.graph.output)
+        return [r.contiguous() for r in results]  # else a transposed result would be its operand, seen otherwise
+
+
+def fold_nothing_into_transposed():
+    """torch 2.15 folds what follows a convolution along its weight's first axis, which is another of a transposed one."""
+    register, convolution = binary_folding.register_binary_folding_pattern, torch.ops.aten.convolution.default
+
+    def register_checked(pattern, extra_check):
+        return register(pattern, lambda match: extra_check(match) and not any(
+            node.target is convolution and node.args[6] for node in match.nodes))
+    binary_folding.register_binary_folding_pattern = register_checked
 
 
 def wait_for_workers():
@@ -100,6 +117,7 @@ def load(path, inputs, threads):
     torch.set_num_threads(threads)
     torch.set_float32_matmul_precision('highest')
     inference.__enter__()  # for the rest of this process
+    fold_nothing_into_transposed()
     inductor.freezing = inductor.max_autotune = True
     inductor.fx_graph_cache = inductor.autotune_local_cache = False  # what is faster is measured in this process
     inductor.cpp.threads, inductor.compile_threads = threads, 1

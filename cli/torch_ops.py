@@ -23,9 +23,12 @@ def fold(function):
 
 
 def numeric(function):
-    """Constants of one element become numbers, as programs have them: torch looks for those when it fuses."""
+    """Constants of one element become numbers, as programs have them: torch looks for those when it fuses.
+
+    They stay tensors after a convolution: of the numbers that torch 2.15 folds into weights, it takes the last for all.
+    """
     def call(node, *x):
-        rank = max((t.ndim for t in node.operands if isinstance(t, torch.Tensor)), default=-1)
+        rank = max((t.ndim for t in node.operands if isinstance(t, torch.Tensor) and not node.after_conv), default=-1)
         return function(*(a.item() if isinstance(a, np.ndarray) and a.size == 1 and a.ndim <= rank else t
                           for a, t in zip(node.operands, x)))
     return call
@@ -43,6 +46,13 @@ def cast(node, x):
 def clip(node, x, *_):
     low, high = node.form('min', 1), node.form('max', 2)
     return x if low is high is None else torch.clamp(x, low, high)
+
+
+def hard_sigmoid(node, x):
+    slope, offset = node.get('alpha', 0.2), node.get('beta', 0.5)
+    if abs(6 * slope - 1) < 1e-6 and offset == 0.5:
+        return F.hardsigmoid(x)
+    return torch.clamp(x, -offset / slope, (1 - offset) / slope) * slope + offset  # see numeric: clamp comes first
 
 
 def dropout(node, x, *_):
@@ -67,7 +77,7 @@ OPS.update({
     'Softsign': plain(F.softsign),
     'Elu': lambda node, x: F.elu(x, node.get('alpha', 1.0)),
     'Gelu': lambda node, x: F.gelu(x, approximate=node.get('approximate', 'none')),
-    'HardSigmoid': lambda node, x: torch.clamp(x * node.get('alpha', 0.2) + node.get('beta', 0.5), 0, 1),
+    'HardSigmoid': hard_sigmoid,
     'LeakyRelu': lambda node, x: F.leaky_relu(x, node.get('alpha', 0.01)),
     'PRelu': plain(lambda x, slope: torch.where(x < 0, x * slope, x)),
 })

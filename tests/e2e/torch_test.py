@@ -14,7 +14,8 @@ from onnx import helper, numpy_helper  # noqa: E402
 
 sys.path[:0] = [str(ROOT / 'models'), str(ROOT / 'bench')]
 import families  # noqa: E402
-from builder import Builder  # noqa: E402
+import layers as L  # noqa: E402
+from builder import Builder, f32  # noqa: E402
 from spellings import SPELLINGS  # noqa: E402
 from zoo_images import IMAGES  # noqa: E402
 from zoo_tokens import TOKENS  # noqa: E402
@@ -121,6 +122,23 @@ def test_compare(weft):
     assert [arm['name'] for arm in said['arms']] == ['weft', 'torch'] and said['arms'][1]['p50_us'] > 0
     assert said['accuracy']['torch']['within'] and said['env']['peers']['torch']
     assert not list(weft.folder.iterdir())
+
+
+@needs_torch
+def test_folding_into_convolutions(weft):
+    """torch folds numbers into weights, but the last of them into all, and does not look whether one is transposed."""
+    g = Builder('folding', opset=17)
+    x = g.input('x', [1, 8, 6, 6])
+    for gain, offset in ((2.5, 0.3), (1.5, -0.7)):
+        x = g.Add(g.Mul(L.conv(g, x, 8, 8), f32(gain)), np.array([offset], np.float32))
+        x = g.HardSigmoid(L.conv(g, x, 8, 8), alpha=gain / 9)
+        x = L.batch_norm(g, g.ConvTranspose(x, g.normal([8, 8, 2, 2], 0.3), strides=[2, 2]), 8)
+    x = g.Add(g.ConvTranspose(x, g.normal([8, 1, 2, 2], 0.3), strides=[2, 2]), f32(0.5))
+    g.output('y', x)
+    onnx.save(g.model(), weft.folder / 'folding.onnx')
+    said = weft.json('compare', 'folding.onnx', '--against', 'torch', *ONCE,
+                     env={'WEFT_PEER_PYTHON': str(PYTHON)}, limit_s=600)
+    assert said['accuracy']['torch']['within']
 
 
 @needs_torch
