@@ -51,18 +51,19 @@ Status FillPartition(const Flags& flags, partition::PartitionOptions& options) {
   return {};
 }
 
-// What may change rounding beyond the numerics of the design. tf32 and bf16 have no user yet.
-Result<tc::Winograd> AllowedWinograd(const std::vector<std::string>& allow) {
-  tc::Winograd winograd = tc::Winograd::kWithinBound;
+// What may change rounding beyond the numerics of the design. tf32 and bf16, which are products of
+// f32 in fewer bits, have no user yet.
+Status FillAllowed(const std::vector<std::string>& allow, driver::BuildOptions& options) {
   for (const std::string& what : allow) {
     if (what == "none" && allow.size() > 1)
       return Usage("--allow none: expected nothing beside it");
-    if (what == "none") winograd = tc::Winograd::kNever;
-    if (what == "winograd") winograd = tc::Winograd::kAlways;
+    if (what == "none") options.partition.flushes = false;
+    if (what == "none") options.winograd = tc::Winograd::kNever;
+    if (what == "winograd") options.winograd = tc::Winograd::kAlways;
     if (what != "none" && what != "winograd" && what != "tf32" && what != "bf16")
       return Usage(fmt::format("--allow {}: expected tf32, bf16, winograd or none", what));
   }
-  return winograd;
+  return {};
 }
 
 }  // namespace
@@ -255,7 +256,7 @@ Status OpenSession(const Flags& flags, Session& session) {
     WEFT_TRY(options.budget_s, ParseDuration(flags.budget));
   }
   WEFT_TRY(FillPartition(flags, options.partition));
-  WEFT_TRY(options.winograd, AllowedWinograd(flags.allow));
+  WEFT_TRY(FillAllowed(flags.allow, options));
   options.dump_dir = flags.dump;
 
   auto directory = flags.cache_dir.empty() ? FileCache::DefaultDirectory()

@@ -36,9 +36,9 @@ std::string ModuleKey(const Module& module, const BuildOptions& options) {
   const partition::PartitionOptions& p = options.partition;
   hasher.Add(fmt::format(
       "force {} fuse {} join {} strict {} vendor {} statements {} in blocks {} arguments {} "
-      "variants {} budget {} winograd {}",
+      "flushes {} variants {} budget {} winograd {}",
       static_cast<int>(p.force), p.fuse, p.join, p.strict, p.vendor, p.max_statements,
-      p.max_statements_in_blocks, p.max_arguments, p.variants, options.budget_s,
+      p.max_statements_in_blocks, p.max_arguments, p.flushes, p.variants, options.budget_s,
       static_cast<int>(options.winograd)));
   for (const auto& [group, choice] : options.forced_choices)
     hasher.Add(group).Add(polyhedral::Print(choice));

@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "driver/evaluate.h"
-#include "fallback/match.h"
 #include "partition/candidate.h"
 #include "partition/layouts.h"
 #include "partition/singles.h"
@@ -193,10 +192,11 @@ Status MakeLoops(Module& module, const BuildOptions&) {
   return {};
 }
 
-Status MakeCalls(Module& module, const BuildOptions&) {
+Status MakeCalls(Module& module, const BuildOptions& options) {
   const auto layout = [&](ValueId v) {
     return partition::LayoutOf(module.grouping.layouts, module.graph, v);
   };
+  const fallback::Abilities can = partition::AbilitiesFor(module.target, options.partition);
   for (const Group& group : module.grouping.groups) {
     if (group.implementation != Implementation::kVendor &&
         group.implementation != Implementation::kNative)
@@ -204,9 +204,9 @@ Status MakeCalls(Module& module, const BuildOptions&) {
     std::vector<NodeId> nodes;
     for (const partition::Member& m : group.members) nodes.push_back(m.node);
     const bool native = group.implementation == Implementation::kNative;
-    auto call =
-        fallback::Match(module.graph, nodes,
-                        native ? fallback::Library::kNative : fallback::Library::kOnednn, layout);
+    auto call = fallback::Match(module.graph, nodes,
+                                native ? fallback::Library::kNative : fallback::Library::kOnednn,
+                                layout, can);
     if (!call.yes())
       return Unsupported(
                  fmt::format("{}: {}", ReasonName(call.refusal().reason), call.refusal().detail))

@@ -42,8 +42,8 @@ std::string Origin(const graph::Graph& graph, graph::NodeId node) {
 
 Verdict<LibraryCall> Match(const graph::Graph& graph, const Uses& uses,
                            std::span<const graph::NodeId> nodes, Library library,
-                           const LayoutOf& layout) {
-  if (nodes.size() < 2) return Match(graph, nodes, library, layout);
+                           const LayoutOf& layout, const Abilities& can) {
+  if (nodes.size() < 2) return Match(graph, nodes, library, layout, can);
   if (auto no = CheckChain(graph, uses, nodes)) return *std::move(no);
   if (library == Library::kNative) {
     return Refuse(Reason::kPatternUnknownToLibrary, "native kernels fuse nothing");
@@ -51,7 +51,7 @@ Verdict<LibraryCall> Match(const graph::Graph& graph, const Uses& uses,
   if (library != Library::kOnednn) {
     return Refuse(Reason::kLibraryAbsent, "{} is not in this build", LibraryName(library));
   }
-  OnednnMatcher matcher(graph, layout);
+  OnednnMatcher matcher(graph, layout, can);
   if (auto no = matcher.Anchor(nodes[0])) return *std::move(no);
   for (graph::NodeId node : nodes.subspan(1)) {
     if (auto no = matcher.Epilogue(node)) return *std::move(no);
@@ -60,14 +60,14 @@ Verdict<LibraryCall> Match(const graph::Graph& graph, const Uses& uses,
 }
 
 Verdict<LibraryCall> Match(const graph::Graph& graph, std::span<const graph::NodeId> nodes,
-                           Library library, const LayoutOf& layout) {
+                           Library library, const LayoutOf& layout, const Abilities& can) {
   if (nodes.empty()) return Refuse(Reason::kPatternUnknownToLibrary, "no nodes");
-  if (nodes.size() > 1) return Match(graph, Uses(graph), nodes, library, layout);
+  if (nodes.size() > 1) return Match(graph, Uses(graph), nodes, library, layout, can);
   switch (library) {
     case Library::kNative:
       return MatchNative(graph, nodes[0]);
     case Library::kOnednn: {
-      OnednnMatcher matcher(graph, layout);
+      OnednnMatcher matcher(graph, layout, can);
       if (auto no = matcher.Anchor(nodes[0])) return *std::move(no);
       return matcher.Take();
     }
@@ -79,14 +79,15 @@ Verdict<LibraryCall> Match(const graph::Graph& graph, std::span<const graph::Nod
 }
 
 std::vector<graph::NodeId> LongestMatch(const graph::Graph& graph, graph::NodeId anchor,
-                                        Library library) {
-  return LongestMatch(graph, Uses(graph), anchor, library);
+                                        Library library, const Abilities& can) {
+  return LongestMatch(graph, Uses(graph), anchor, library, can);
 }
 
 std::vector<graph::NodeId> LongestMatch(const graph::Graph& graph, const Uses& uses,
-                                        graph::NodeId anchor, Library library) {
+                                        graph::NodeId anchor, Library library,
+                                        const Abilities& can) {
   std::vector<graph::NodeId> nodes = {anchor};
-  if (!Match(graph, nodes, library).yes()) return {};
+  if (!Match(graph, nodes, library, {}, can).yes()) return {};
   while (library != Library::kNative) {
     const graph::Node& last = graph[nodes.back()];
     const graph::ValueId value = last.outputs.empty() ? graph::ValueId() : last.outputs[0];
@@ -94,7 +95,7 @@ std::vector<graph::NodeId> LongestMatch(const graph::Graph& graph, const Uses& u
     const auto& readers = uses.consumers[value.index];
     if (readers.empty()) break;
     nodes.push_back(readers[0]);
-    if (Match(graph, uses, nodes, library).yes()) continue;
+    if (Match(graph, uses, nodes, library, {}, can).yes()) continue;
     nodes.pop_back();
     break;
   }

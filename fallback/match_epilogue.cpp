@@ -30,8 +30,9 @@ std::optional<PostOp> ClipPostOp(const graph::Graph& graph, const graph::Node& n
 std::optional<float> ConstantScalar(const graph::Graph& graph, graph::ValueId id) {
   const graph::Value& value = graph[id];
   if (value.kind != graph::ValueKind::kConstant || value.constant.elems() != 1) return std::nullopt;
-  if (value.constant.dtype() != Dtype::kF32) return std::nullopt;
-  return value.constant.as<float>()[0];
+  const Dtype dtype = value.constant.dtype();
+  if (dtype != Dtype::kF32 && dtype != Dtype::kBF16) return std::nullopt;
+  return static_cast<float>(ElemAsDouble(value.constant, 0));
 }
 
 std::string_view BinaryKind(Op op) {

@@ -25,11 +25,13 @@ Verdict<LibraryCall> MatchNative(const graph::Graph& graph, graph::NodeId node);
 std::string Origin(const graph::Graph& graph, graph::NodeId node);
 
 // A oneDNN call that grows: the anchor first, then one epilogue node after the other. After a
-// refusal the matcher is spent. oneDNN takes f32 here, extents that are known and not zero.
+// refusal the matcher is spent. oneDNN takes extents here that are known and not zero, and f32;
+// products and convolutions also bfloat16, whose sums are f32 and rounded once, behind the
+// epilogue.
 class OnednnMatcher {
  public:
-  OnednnMatcher(const graph::Graph& graph, const LayoutOf& layout)
-      : graph_(graph), layout_(layout) {}
+  OnednnMatcher(const graph::Graph& graph, const LayoutOf& layout, const Abilities& can)
+      : graph_(graph), layout_(layout), can_(can) {}
   No Anchor(graph::NodeId node);
   No Epilogue(graph::NodeId node);
   LibraryCall Take() { return std::move(call_); }
@@ -53,6 +55,9 @@ class OnednnMatcher {
   No PostOperand(graph::ValueId other, std::string_view kind);
   bool TakesAsBias(graph::ValueId value) const;
 
+  // Settles the type of all operands by that of the first.
+  No Halves(const graph::Node& node);
+
   // Operands. `packs`: in a layout of the library's own if it is constant.
   No Input(std::string role, graph::ValueId value, bool packs = false);
   No Output(graph::ValueId value);
@@ -61,6 +66,8 @@ class OnednnMatcher {
 
   const graph::Graph& graph_;
   const LayoutOf& layout_;
+  const Abilities& can_;
+  Dtype dtype_ = Dtype::kF32;
   LibraryCall call_;
   graph::ValueId result_;  // of what is matched so far
 };

@@ -23,7 +23,7 @@ void OnednnMatcher::Set(std::string name, CallAttributeValue value) {
 
 No OnednnMatcher::Input(std::string role, graph::ValueId id, bool packs) {
   const graph::Value& value = graph_[id];
-  if (value.dtype != Dtype::kF32) {
+  if (value.dtype != dtype_) {
     return Refuse(Reason::kDtypeUnknownToLibrary, "{} is {}", value.name,
                   value.dtype ? DtypeName(*value.dtype) : "of unknown type");
   }
@@ -33,7 +33,8 @@ No OnednnMatcher::Input(std::string role, graph::ValueId id, bool packs) {
   if (!elems.ok() || *elems == 0 || shape->size() > 6) {
     return Refuse(Reason::kShapeUnknownToLibrary, "{} is {}", value.name, weft::Print(*shape));
   }
-  CallOperand operand{.role = std::move(role), .value = value.name, .shape = *shape};
+  CallOperand operand{
+      .role = std::move(role), .value = value.name, .dtype = dtype_, .shape = *shape};
   operand.constant = value.kind == graph::ValueKind::kConstant;
   operand.any_layout = packs && operand.constant;
   operand.layout = Layout::Plain(shape->size());
@@ -51,6 +52,20 @@ No OnednnMatcher::Input(std::string role, graph::ValueId id, bool packs) {
     return Refuse(Reason::kLayoutUnknownToLibrary, "{} in {}", value.name, Print(operand.layout));
   }
   call_.inputs.push_back(std::move(operand));
+  return std::nullopt;
+}
+
+No OnednnMatcher::Halves(const graph::Node& node) {
+  if (graph_[node.inputs[0]].dtype != Dtype::kBF16) return std::nullopt;
+  if (!can_.bfloat16) {
+    return Refuse(Reason::kDtypeUnknownToLibrary, "{} is bf16, and the target without AVX-512",
+                  graph_[node.inputs[0]].name);
+  }
+  if (!can_.flushes) {
+    return Refuse(Reason::kInaccurate, "{} may hold subnormal numbers, which are taken for 0",
+                  graph_[node.inputs[0]].name);
+  }
+  dtype_ = Dtype::kBF16;
   return std::nullopt;
 }
 
@@ -149,6 +164,7 @@ No OnednnMatcher::Window(const graph::Node& node, std::span<const int64_t> kerne
 
 No OnednnMatcher::Convolution(const graph::Node& node) {
   call_.op = "convolution";
+  if (auto no = Halves(node)) return no;
   if (auto no = Input("src", node.inputs[0])) return no;
   if (auto no = Input("weights", node.inputs[1], true)) return no;
   if (graph::InputAt(node, 2).valid()) {
@@ -224,6 +240,7 @@ No OnednnMatcher::Deconvolution(const graph::Node& node) {
 
 No OnednnMatcher::Gemm(const graph::Node& node) {
   call_.op = "matmul";
+  if (auto no = Halves(node)) return no;
   if (auto no = Input("src", node.inputs[0])) return no;
   if (auto no = Input("weights", node.inputs[1], true)) return no;
   const graph::ValueId c = graph::InputAt(node, 2);
@@ -239,6 +256,7 @@ No OnednnMatcher::Gemm(const graph::Node& node) {
 
 No OnednnMatcher::MatMul(const graph::Node& node) {
   call_.op = "matmul";
+  if (auto no = Halves(node)) return no;
   if (auto no = Input("src", node.inputs[0])) return no;
   if (auto no = Input("weights", node.inputs[1], true)) return no;
   if (auto no = Output(node.outputs[0])) return no;

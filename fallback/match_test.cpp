@@ -25,8 +25,8 @@ std::vector<NodeId> All(const Graph& graph) {
 }
 
 std::string Matched(const Graph& graph, Library library = Library::kOnednn,
-                    const LayoutOf& layout = {}) {
-  auto call = Match(graph, All(graph), library, layout);
+                    const LayoutOf& layout = {}, const Abilities& can = {}) {
+  auto call = Match(graph, All(graph), library, layout, can);
   if (!call.yes()) {
     return std::string(ReasonName(call.refusal().reason)) + ": " + call.refusal().detail;
   }
@@ -39,6 +39,9 @@ std::string Matched(const Graph& graph, Library library = Library::kOnednn,
 }
 std::string Matched(std::string_view text, Library library = Library::kOnednn) {
   return Matched(Parsed(text), library);
+}
+std::string Matched(std::string_view text, const Abilities& can) {
+  return Matched(Parsed(text), Library::kOnednn, {}, can);
 }
 
 TEST(Match, ConvolutionWithItsEpilogue) {
@@ -83,6 +86,29 @@ TEST(Match, MatmulTakesOneBias) {
     y: f32[2, 2] = Gelu(t) })");
   EXPECT_NE(text.find("bias = b: f32[2] a const, post0 = b"), std::string::npos) << text;
   EXPECT_NE(text.find("post = [binary_add, gelu_erf]"), std::string::npos) << text;
+}
+
+TEST(Match, ProductsOfBfloat16WhereTheyAreFastAndAllowed) {
+  const auto text = R"(graph g (x: bf16[2, 3]) -> (y) {
+    w: bf16[3, 2] = const(1,2,3,4,5,6)
+    b: bf16[2] = const(0, 0)
+    half: bf16[] = const(0.5)
+    m: bf16[2, 2] = MatMul(x, w)
+    s: bf16[2, 2] = Add(m, b)
+    t: bf16[2, 2] = Add(s, half)
+    y: bf16[2, 2] = Relu(t) })";
+  EXPECT_EQ(Matched(text, {.bfloat16 = true}),
+            "onednn.matmul(src = x: bf16[2, 3] ab, weights = w: bf16[3, 2] any const, bias = b: "
+            "bf16[2] a const) -> (dst = y: bf16[2, 2] ab) {trans_a = 0, trans_b = 0, post = "
+            "[linear(1.0, 0.5), relu], from = [\"m\", \"s\", \"t\", \"y\"]}");
+  EXPECT_TRUE(Matched(text, Abilities{}).starts_with("dtype_unknown_to_library: x is bf16"));
+  EXPECT_TRUE(Matched(text, {.bfloat16 = true, .flushes = false}).starts_with("inaccurate: x"));
+  EXPECT_TRUE(Matched("graph g (x: bf16[2]) -> (y) { y: bf16[2] = Relu(x) }", {.bfloat16 = true})
+                  .starts_with("dtype_unknown_to_library"));
+  EXPECT_TRUE(Matched(R"(graph g (x: bf16[1, 4, 5], w: bf16[6, 2, 3]) -> (y) {
+    y: bf16[1, 6, 3] = Conv(x, w) {group = 2} })",
+                      {.bfloat16 = true})
+                  .starts_with("onednn.convolution(src = x: bf16[1, 4, 5] abc"));
 }
 
 TEST(Match, LongestGrowsThroughSingleReaders) {

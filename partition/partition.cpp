@@ -8,7 +8,6 @@
 #include <set>
 
 #include "base/check.h"
-#include "fallback/match.h"
 #include "partition/candidate.h"
 #include "partition/clusters.h"
 #include "partition/layouts.h"
@@ -244,21 +243,32 @@ class Partitioner {
 
   // Each set of nodes that a library could do: kept by the library where that is cheaper.
   void OfferToLibrary() {
+    const fallback::Abilities can = AbilitiesFor(target_, options_);
     for (const NodeId anchor : ByRank()) {
       const size_t i = anchor.index;
       if (kind_[i] == Implementation::kView || kind_[i] == Implementation::kVendor) continue;
-      const auto nodes =
-          options_.fuse ? fallback::LongestMatch(graph_, uses_, anchor, fallback::Library::kOnednn)
-                        : std::vector<NodeId>{anchor};
+      const auto nodes = options_.fuse ? fallback::LongestMatch(graph_, uses_, anchor,
+                                                                fallback::Library::kOnednn, can)
+                                       : std::vector<NodeId>{anchor};
+      if (nodes.empty()) NoteForbidden(anchor, can);
       if (nodes.empty() || std::any_of(nodes.begin(), nodes.end(), [&](NodeId n) {
             return kind_[n.index] == Implementation::kVendor ||
                    kind_[n.index] == Implementation::kView;
           }))
         continue;
-      auto call = fallback::Match(graph_, uses_, nodes, fallback::Library::kOnednn,
-                                  [&](ValueId v) { return LayoutOf(layouts_, graph_, v); });
+      auto call = fallback::Match(
+          graph_, uses_, nodes, fallback::Library::kOnednn,
+          [&](ValueId v) { return LayoutOf(layouts_, graph_, v); }, can);
       if (call.yes()) Decide(nodes, *call);
     }
+  }
+
+  // Of a node that the library could do, but not as it should be done.
+  void NoteForbidden(NodeId anchor, const fallback::Abilities& can) {
+    const auto call =
+        fallback::Match(graph_, std::span(&anchor, 1), fallback::Library::kOnednn, {}, can);
+    if (!call.yes() && call.refusal().reason == Reason::kInaccurate)
+      left_out_.push_back({{anchor}, {Reason::kInaccurate, "onednn: " + call.refusal().detail}});
   }
 
   // What a call leaves of a set that it cuts into: the members that its nodes depend on, and the
@@ -389,6 +399,10 @@ class Partitioner {
 };
 
 }  // namespace
+
+fallback::Abilities AbilitiesFor(const Target& target, const PartitionOptions& options) {
+  return {.bfloat16 = target.HasAvx512(), .flushes = options.flushes};
+}
 
 Result<Grouping> Partition(const graph::Graph& graph, const NodeComprehensions& nodes,
                            const Target& target, Pricer& pricer, const PartitionOptions& options) {

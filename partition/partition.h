@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "base/target.h"
 #include "fallback/call.h"
+#include "fallback/match.h"
 #include "graph/graph.h"
 #include "partition/grouping.h"
 #include "tc_lang/to_tc.h"
@@ -41,6 +42,7 @@ struct PartitionOptions {
   bool join = true;      // contractions that feed one another, where blocks allow it
   bool strict = false;   // a native step where a comprehension exists is an error
   bool vendor = true;    // false: no library is used
+  bool flushes = true;   // a library's products of bfloat16 may take subnormal numbers for zero
   bool variants = true;  // false: only the first alternative of each node
   int32_t max_statements = 12, max_arguments = 64;
   int32_t max_statements_in_blocks = 24;  // of several contractions
@@ -64,6 +66,9 @@ class RooflinePricer : public Pricer {
  private:
   Target target_;
 };
+
+// What is asked of a library for this target.
+fallback::Abilities AbilitiesFor(const Target& target, const PartitionOptions& options);
 
 // A node that nothing can do is an error that lists all of them.
 Result<Grouping> Partition(const graph::Graph& graph, const NodeComprehensions& nodes,

@@ -263,6 +263,24 @@ TEST(Partition, Forced) {
   EXPECT_EQ(Grouped(graph, Flat(), {})->groups[0].implementation, Implementation::kOwn);
 }
 
+TEST(Partition, LibraryWhereItsArithmeticIsAllowed) {
+  const Graph graph =
+      Parsed("graph g (x: bf16[16, 64], w: bf16[64, 32]) -> (a) {\na = MatMul(x, w)\n}");
+  const Target wide{.isa = Isa::kX86V4};
+  const auto grouped = [&](bool flushes, const Target& target) {
+    auto grouping = Grouped(
+        graph, Flat(), {.force = PartitionOptions::Force::kVendor, .flushes = flushes}, target);
+    EXPECT_TRUE(grouping.ok()) << grouping.status().ToString();
+    return *std::move(grouping);
+  };
+  EXPECT_EQ(grouped(true, wide).groups[0].implementation, Implementation::kVendor);
+  EXPECT_EQ(grouped(true, Target{}).groups[0].implementation, Implementation::kOwn);
+  const Grouping strict = grouped(false, wide);
+  EXPECT_EQ(strict.groups[0].implementation, Implementation::kOwn);
+  ASSERT_EQ(strict.refused.size(), 1u);
+  EXPECT_EQ(strict.refused[0].refusal.reason, Reason::kInaccurate);
+}
+
 TEST(Partition, NoComprehension) {
   const Graph native = Parsed("graph g (x: f32[8]) -> (i) {\ni = NonZero(x)\n}");
   EXPECT_EQ(ComprehensionsOf(native).refusals[0]->reason, Reason::kNoComprehension);

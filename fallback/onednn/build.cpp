@@ -68,12 +68,20 @@ void Builder::AlignPostOperands(size_t rank) {
   }
 }
 
-// Extents come from a file: what follows counts on ranks, and on f32 that is not empty.
+// Of products and convolutions, what their source is; f32 of everything else.
+Dtype Builder::TypeOfAll() const {
+  const bool narrow = Has("src") && (call_.op == "convolution" || call_.op == "matmul") &&
+                      call_.inputs[Index("src")].dtype == Dtype::kBF16;
+  return narrow ? Dtype::kBF16 : Dtype::kF32;
+}
+
+// Extents come from a file: what follows counts on ranks, on types, and on operands that are not
+// empty.
 Status Builder::CheckShapes() const {
   for (const auto* list : {&call_.inputs, &call_.outputs}) {
     for (const CallOperand& operand : *list) {
       const auto elems = CountElems(operand.shape);
-      const bool fits = !operand.value.empty() && operand.dtype == Dtype::kF32 && elems.ok() &&
+      const bool fits = !operand.value.empty() && operand.dtype == TypeOfAll() && elems.ok() &&
                         *elems > 0 &&
                         AllocElems(operand.layout, operand.shape) < (int64_t{1} << 40) &&
                         operand.shape.size() <= 6;

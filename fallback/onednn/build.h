@@ -43,6 +43,7 @@ class Builder {
  private:
   Status Views();
   Status CheckShapes() const;
+  Dtype TypeOfAll() const;
   Status Convolution();
   Status Deconvolution();
   Status Matmul();

@@ -26,15 +26,20 @@ std::optional<Tag> BlockedTag(const Layout& layout) {
   return std::nullopt;
 }
 
+memory::data_type TypeOf(Dtype dtype) {
+  return dtype == Dtype::kBF16 ? memory::data_type::bf16 : memory::data_type::f32;
+}
+
 }  // namespace
 
 memory::desc View::Desc() const {
-  if (tag) return {dims, memory::data_type::f32, *tag};
-  return {dims, memory::data_type::f32, strides};
+  if (tag) return {dims, type, *tag};
+  return {dims, type, strides};
 }
 
 Result<View> ViewOf(const CallOperand& operand) {
   View view{.dims = operand.shape};
+  view.type = TypeOf(operand.dtype);
   if (operand.layout.axes.size() != operand.shape.size()) {
     view.tag = BlockedTag(operand.layout);
     if (view.tag) return view;
@@ -43,7 +48,7 @@ Result<View> ViewOf(const CallOperand& operand) {
   const std::vector<int64_t> places = PhysicalStrides(operand.layout, operand.shape);
   view.strides.resize(places.size());
   for (size_t p = 0; p < places.size(); ++p) view.strides[operand.layout.axes[p].axis] = places[p];
-  if (view.dims.empty()) view = {.dims = {1}, .strides = {1}};
+  if (view.dims.empty()) view = {.dims = {1}, .strides = {1}, .tag = {}, .type = view.type};
   return view;
 }
 

@@ -15,12 +15,11 @@ namespace weft::fallback::onednn {
 struct View {
   dnnl::memory::dims dims, strides;
   std::optional<dnnl::memory::format_tag> tag;
+  dnnl::memory::data_type type = dnnl::memory::data_type::f32;
 
   dnnl::memory::desc Desc() const;
   // Let the library choose.
-  dnnl::memory::desc Any() const {
-    return {dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any};
-  }
+  dnnl::memory::desc Any() const { return {dims, type, dnnl::memory::format_tag::any}; }
 };
 
 // kUnsupported for layouts that the library can't be told of.
