@@ -18,6 +18,8 @@ using LayoutOf = std::function<Layout(graph::ValueId)>;
 // second; none of it is asked of the machine that matches.
 struct Abilities {
   bool bfloat16 = false;  // AVX-512: without it the library has only slow loops
+  // VNNI: without it the library adds products of bytes up in 16 bits, which saturate.
+  bool dot_products = false;
   // Products of bfloat16 may take subnormal numbers for zero, in and out: VDPBF16PS does.
   bool flushes = true;
 };

@@ -150,8 +150,8 @@ No OnednnMatcher::PostBinary(const graph::Node& node, std::string_view kind) {
 No OnednnMatcher::Epilogue(graph::NodeId id) {
   const graph::Node& node = graph_[id];
   constexpr size_t kMost = 8;  // the library takes 32; longer chains gain nothing
-  const bool fuses =
-      call_.op != "softmax" && call_.op != "layer_normalization" && call_.op != "reorder";
+  const bool fuses = IsFloat(dtype_) && call_.op != "softmax" &&
+                     call_.op != "layer_normalization" && call_.op != "reorder";
   if (!fuses || call_.post_ops.size() >= kMost) {
     return Refuse(Reason::kPatternUnknownToLibrary, "{} fuses nothing more", call_.op);
   }

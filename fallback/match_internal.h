@@ -41,6 +41,7 @@ class OnednnMatcher {
   No Deconvolution(const graph::Node& node);
   No Gemm(const graph::Node& node);
   No MatMul(const graph::Node& node);
+  No Bytes(const graph::Node& node);
   No Pooling(const graph::Node& node);
   No Softmax(const graph::Node& node);
   No LayerNorm(const graph::Node& node);
@@ -55,6 +56,17 @@ class OnednnMatcher {
   No PostOperand(graph::ValueId other, std::string_view kind);
   bool TakesAsBias(graph::ValueId value) const;
 
+  // ---- of a product of bytes ----
+  No ByteOperands(const graph::Node& node, bool convolves, bool linear);
+  No InputOf(std::string role, graph::ValueId value, std::span<const Dtype> dtypes,
+             bool packs = false);
+  No ZeroPoint(std::string role, graph::ValueId value);
+  No Requantize(const graph::Node& node);
+  No CheckSums(const graph::Node& node);
+
+  // What the extents of a convolution, and of a product, say of them.
+  No Convolved(const graph::Node& node);
+  No Multiplied();
   // Settles the type of all operands by that of the first.
   No Halves(const graph::Node& node);
 

@@ -1,6 +1,6 @@
 // Which nodes oneDNN can begin with. Attributes of the calls: strides, dilations (1: dense) and
 // pads (all begins, then all ends) always explicit; trans_a and trans_b of a matmul; the axis of a
-// softmax.
+// softmax. Those of products of bytes stand in match_bytes.cpp.
 #include <algorithm>
 
 #include "fallback/match_internal.h"
@@ -99,6 +99,11 @@ No OnednnMatcher::Anchor(graph::NodeId id) {
         return Gemm(node);
       case Op::kMatMul:
         return MatMul(node);
+      case Op::kMatMulInteger:
+      case Op::kConvInteger:
+      case Op::kQLinearMatMul:
+      case Op::kQLinearConv:
+        return Bytes(node);
       case Op::kMaxPool:
       case Op::kAveragePool:
       case Op::kGlobalMaxPool:
@@ -171,6 +176,10 @@ No OnednnMatcher::Convolution(const graph::Node& node) {
     if (auto no = Input("bias", node.inputs[2])) return no;
   }
   if (auto no = Output(node.outputs[0])) return no;
+  return Convolved(node);
+}
+
+No OnednnMatcher::Convolved(const graph::Node& node) {
   const Shape& weights = ShapeOf("weights");
   const int64_t group = graph::IntAttr(node, "group", 1);
   if (weights.size() < 3 || group < 1 || weights[0] % group != 0 ||
@@ -260,6 +269,10 @@ No OnednnMatcher::MatMul(const graph::Node& node) {
   if (auto no = Input("src", node.inputs[0])) return no;
   if (auto no = Input("weights", node.inputs[1], true)) return no;
   if (auto no = Output(node.outputs[0])) return no;
+  return Multiplied();
+}
+
+No OnednnMatcher::Multiplied() {
   const Shape &a = ShapeOf("src"), &b = ShapeOf("weights");
   if (a.size() < 2 || b.size() < 2) {
     return Refuse(Reason::kShapeUnknownToLibrary, "vectors: {} by {}", weft::Print(a),

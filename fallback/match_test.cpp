@@ -1,5 +1,6 @@
 #include "fallback/match.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -109,6 +110,54 @@ TEST(Match, ProductsOfBfloat16WhereTheyAreFastAndAllowed) {
     y: bf16[1, 6, 3] = Conv(x, w) {group = 2} })",
                       {.bfloat16 = true})
                   .starts_with("onednn.convolution(src = x: bf16[1, 4, 5] abc"));
+}
+
+constexpr Abilities kBytes{.dot_products = true};
+
+TEST(Match, ProductsOfBytesSayTheirArithmetic) {
+  const auto product = R"(graph g (x: u8[2, 3], z: u8[]) -> (y) {
+    w: i8[3, 2] = const(1,-2,3,-4,5,-6)
+    y: i32[2, 2] = MatMulInteger(x, w, z) })";
+  EXPECT_EQ(Matched(product, kBytes),
+            "onednn.matmul(src = x: u8[2, 3] ab, weights = w: i8[3, 2] any const, src_zero = z: "
+            "u8[] -) -> (dst = y: i32[2, 2] ab) {trans_a = 0, trans_b = 0, from = [\"y\"]}");
+  EXPECT_EQ(Matched(product), "saturates_in_library: MatMulInteger without VNNI");
+  const auto convolution = R"(graph g (x: i8[1, 1, 4]) -> (y) {
+    one: f32[] = const(0.5)
+    zx: i8[] = const(-3)
+    w: u8[2, 1, 3] = const(1, 128, 255, 4, 5, 6)
+    sw: f32[2] = const(0.25, 0.5)
+    zw: u8[] = const(128)
+    zy: u8[] = const(7)
+    b: i32[2] = const(10, -20)
+    y: u8[1, 2, 2] = QLinearConv(x, one, zx, w, sw, zw, one, zy, b) })";
+  EXPECT_EQ(Matched(convolution, kBytes),
+            "onednn.convolution(src = x: i8[1, 1, 4] abc, weights = w: u8[2, 1, 3] any const, bias "
+            "= b: i32[2] a const) -> (dst = y: u8[1, 2, 2] abc) {dilations = [1], factors = [0.25, "
+            "0.5], group = 1, pads = [0, 0], src_zero = -3, strides = [1], weights_zero = 128, "
+            "post = [factors, round, linear(1.0, 7.0)], from = [\"y\"]}");
+}
+
+TEST(Match, ProductsOfBytesFuseNothing) {
+  const Graph graph = Parsed(R"(graph g (x: u8[2, 3], r: i32[2, 2]) -> (y) {
+    w: i8[3, 2] = const(1,-2,3,-4,5,-6)
+    m: i32[2, 2] = MatMulInteger(x, w)
+    y: i32[2, 2] = Add(m, r) })");
+  EXPECT_EQ(LongestMatch(graph, NodeId(size_t{0}), Library::kOnednn, kBytes).size(), 1u);
+}
+
+TEST(Match, SumsThatTheLibraryWouldRound) {
+  const auto product = [](std::string_view inputs, std::string_view w) {
+    return fmt::format("graph g ({}) -> (y) {{ {} y: i32[2, 2] = MatMulInteger(x, w, z) }}", inputs,
+                       w);
+  };
+  EXPECT_TRUE(Matched(product("x: u8[2, 512], w: i8[512, 2], z: u8[]", ""), kBytes)
+                  .starts_with("onednn.matmul"));
+  EXPECT_TRUE(Matched(product("x: u8[2, 513], w: i8[513, 2], z: u8[]", ""), kBytes)
+                  .starts_with("rounds_in_library: sums up to 16809984, and zero points"));
+  const std::string exact =
+      Matched(product("x: u8[2, 513], w: i8[513, 2]", "z: u8[] = const(0)"), kBytes);
+  EXPECT_NE(exact.find("wide = 1"), std::string::npos) << exact;
 }
 
 TEST(Match, LongestGrowsThroughSingleReaders) {

@@ -267,8 +267,11 @@ class Partitioner {
   void NoteForbidden(NodeId anchor, const fallback::Abilities& can) {
     const auto call =
         fallback::Match(graph_, std::span(&anchor, 1), fallback::Library::kOnednn, {}, can);
-    if (!call.yes() && call.refusal().reason == Reason::kInaccurate)
-      left_out_.push_back({{anchor}, {Reason::kInaccurate, "onednn: " + call.refusal().detail}});
+    if (call.yes()) return;
+    const auto& [reason, detail] = call.refusal();
+    if (reason == Reason::kInaccurate || reason == Reason::kSaturatesInLibrary ||
+        reason == Reason::kRoundsInLibrary)
+      left_out_.push_back({{anchor}, {reason, "onednn: " + detail}});
   }
 
   // What a call leaves of a set that it cuts into: the members that its nodes depend on, and the
@@ -401,7 +404,9 @@ class Partitioner {
 }  // namespace
 
 fallback::Abilities AbilitiesFor(const Target& target, const PartitionOptions& options) {
-  return {.bfloat16 = target.HasAvx512(), .flushes = options.flushes};
+  return {.bfloat16 = target.HasAvx512(),
+          .dot_products = HasDotProducts(target.isa),
+          .flushes = options.flushes};
 }
 
 Result<Grouping> Partition(const graph::Graph& graph, const NodeComprehensions& nodes,

@@ -25,6 +25,7 @@ Result<Eltwise> EltwiseOf(const std::string& kind, float alpha, float beta) {
       {"hardsigmoid", {algorithm::eltwise_hardsigmoid, alpha, beta}},
       {"linear", {algorithm::eltwise_linear, alpha, beta}},
       {"mish", {algorithm::eltwise_mish, 0, 0}},
+      {"round", {algorithm::eltwise_round, 0, 0}},
       {"softplus", {algorithm::eltwise_soft_relu, 1, 0}},
       {"abs", {algorithm::eltwise_abs, 0, 0}},
       {"sqrt", {algorithm::eltwise_sqrt, 0, 0}},
@@ -53,6 +54,10 @@ Status Builder::Attributes(dnnl::primitive_attr& attr) {
   for (size_t k = 0; k < call_.post_ops.size(); ++k) {
     const PostOp& post = call_.post_ops[k];
     const std::string role = fmt::format("post{}", k);
+    if (post.kind == "factors") {
+      WEFT_TRY(AppendFactors(post_ops));
+      continue;
+    }
     if (!Has(role)) {
       WEFT_TRY(const onednn::Eltwise op, EltwiseOf(post.kind, post.alpha, post.beta));
       post_ops.append_eltwise(op.algorithm, op.alpha, op.beta);
@@ -66,6 +71,7 @@ Status Builder::Attributes(dnnl::primitive_attr& attr) {
     post_ops.append_binary(op, follows ? view.Any() : view.Desc());
   }
   attr.set_post_ops(post_ops);
+  WEFT_TRY(ZeroPoints(attr));
   return {};
 }
 

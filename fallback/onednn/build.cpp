@@ -68,21 +68,13 @@ void Builder::AlignPostOperands(size_t rank) {
   }
 }
 
-// Of products and convolutions, what their source is; f32 of everything else.
-Dtype Builder::TypeOfAll() const {
-  const bool narrow = Has("src") && (call_.op == "convolution" || call_.op == "matmul") &&
-                      call_.inputs[Index("src")].dtype == Dtype::kBF16;
-  return narrow ? Dtype::kBF16 : Dtype::kF32;
-}
-
 // Extents come from a file: what follows counts on ranks, on types, and on operands that are not
 // empty.
 Status Builder::CheckShapes() const {
   for (const auto* list : {&call_.inputs, &call_.outputs}) {
     for (const CallOperand& operand : *list) {
       const auto elems = CountElems(operand.shape);
-      const bool fits = !operand.value.empty() && operand.dtype == TypeOfAll() && elems.ok() &&
-                        *elems > 0 &&
+      const bool fits = !operand.value.empty() && Takes(operand) && elems.ok() && *elems > 0 &&
                         AllocElems(operand.layout, operand.shape) < (int64_t{1} << 40) &&
                         operand.shape.size() <= 6;
       if (!fits)
@@ -100,6 +92,8 @@ Status Builder::Views() {
     WEFT_TRY(inputs_[i], ViewOf(call_.inputs[i]));
   }
   WEFT_TRY(output_, ViewOf(call_.outputs[0]));
+  if (Has("weights") && In("weights").type == memory::data_type::u8)
+    In("weights").type = memory::data_type::s8;
   return {};
 }
 
@@ -121,15 +115,33 @@ void Builder::Finish(const Desc& desc) {
     }
     const memory::desc told =
         inputs_[i].tag || !inputs_[i].strides.empty() ? inputs_[i].Desc() : inputs_[i].Any();
+    if (operand.role == "src_zero") {
+      arg = DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC;
+      const memory::desc one({1}, memory::data_type::s32, memory::dims{1});
+      built_.inputs.push_back({arg, one, one, one, operand.layout, true});
+      continue;
+    }
     const bool free = operand.any_layout;
     const memory::desc wanted = free ? desc.query_md(dnnl::query::exec_arg_md, arg) : told;
-    built_.inputs.push_back({arg, told, wanted, wanted, operand.layout});
+    const bool shifts = operand.role == "weights" && operand.dtype == Dtype::kU8;
+    built_.inputs.push_back({arg, told, wanted, wanted, operand.layout, false, shifts});
     if (free && !operand.constant) built_.inputs.back().given = wanted;
   }
   const memory::desc dst = call_.outputs[0].any_layout
                                ? desc.query_md(dnnl::query::exec_arg_md, DNNL_ARG_DST)
                                : output_.Desc();
   built_.outputs.push_back({DNNL_ARG_DST, dst, dst, dst, call_.outputs[0].layout});
+}
+
+// On to the first kernel of the library that does what the call says. For some layouts there is
+// none.
+template <typename Desc>
+void Builder::SkipInexact(Desc& desc) const {
+  const bool wide = IntAttr(call_, "wide", 0) != 0;
+  while (OfBytes() && !SumsExactly(desc.impl_info_str(), wide)) {
+    if (!desc.next_impl())
+      throw dnnl::error(dnnl_unimplemented, "no kernel sums products of these bytes exactly");
+  }
 }
 
 Status Builder::Convolution() {
@@ -144,10 +156,11 @@ Status Builder::Convolution() {
   AlignPostOperands(output_.dims.size());
   WEFT_TRY(Attributes(attr_));
   const memory::desc bias = Has("bias") ? In("bias").Desc() : memory::desc();
-  const dnnl::convolution_forward::primitive_desc desc(
+  dnnl::convolution_forward::primitive_desc desc(
       Engine(), prop_kind::forward_inference, algorithm::convolution_direct, Activation("src"),
       Weights(), bias, Activation("dst"), Ints("strides"), Dilations(), Pads(false), Pads(true),
       attr_);
+  SkipInexact(desc);
   built_.primitive = dnnl::convolution_forward(desc);
   Finish(desc);
   return {};
@@ -213,10 +226,11 @@ Status Builder::Matmul() {
   WEFT_TRY(Attributes(attr_));
   const memory::desc bias = Has("bias") ? In("bias").Desc() : memory::desc();
   const memory::desc src = In("src").Desc(), dst = output_.Desc();
-  if (InnerProduct(src, dst)) return {};
-  const dnnl::matmul::primitive_desc desc =
+  if (!OfBytes() && InnerProduct(src, dst)) return {};
+  dnnl::matmul::primitive_desc desc =
       Has("bias") ? dnnl::matmul::primitive_desc(Engine(), src, Weights(), bias, dst, attr_)
                   : dnnl::matmul::primitive_desc(Engine(), src, Weights(), dst, attr_);
+  SkipInexact(desc);
   built_.primitive = dnnl::matmul(desc);
   Finish(desc);
   return {};

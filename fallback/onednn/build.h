@@ -4,6 +4,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fallback/call.h"
@@ -18,6 +19,15 @@ struct Slot {
   dnnl::memory::desc packed;  // as it is made of that: constants once, others in each run
   dnnl::memory::desc wanted;  // as the primitive is told of what is packed
   Layout layout;              // to tell the caller
+  bool widens = false;        // a zero point: a byte, of which the primitive wants 32 bits
+  bool shifts = false;        // unsigned weights, which the primitive wants less 128
+};
+
+// What the primitive reads of the call itself: zero points, factors.
+struct Extra {
+  int arg = 0;
+  dnnl::memory::desc desc;
+  Tensor value;
 };
 
 struct Built {
@@ -25,6 +35,7 @@ struct Built {
   std::string implementation;  // "jit:avx2"; "ref:any" is loops that nobody has made fast
   dnnl::memory::desc scratchpad;
   std::vector<Slot> inputs, outputs;  // in the order of the call
+  std::vector<Extra> extras;
 };
 
 const dnnl::engine& Engine();
@@ -43,7 +54,12 @@ class Builder {
  private:
   Status Views();
   Status CheckShapes() const;
-  Dtype TypeOfAll() const;
+  bool Takes(const CallOperand& operand) const;
+  bool OfBytes() const;
+  Status ZeroPoints(dnnl::primitive_attr& attr);
+  Status AppendFactors(dnnl::post_ops& post_ops);
+  template <typename Desc>
+  void SkipInexact(Desc& desc) const;
   Status Convolution();
   Status Deconvolution();
   Status Matmul();
@@ -76,6 +92,11 @@ class Builder {
   dnnl::primitive_attr attr_;
   Built built_;
 };
+
+// Whether a kernel sums products of bytes exactly, by its name. Those for AVX2 and AVX-512 without
+// VNNI add pairs of products in 16 bits and saturate, wherever they run. `wide`: sums may be larger
+// than f32 holds exactly, and so zero points have to come off before they are f32.
+bool SumsExactly(std::string_view implementation, bool wide);
 
 // The library's word for an elementwise kind, with parameters that the kind implies.
 struct Eltwise {

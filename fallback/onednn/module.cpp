@@ -39,6 +39,7 @@ class Prepared : public PreparedCall {
     for (const auto* slots : {&built_.inputs, &built_.outputs}) {
       for (const Slot& slot : *slots) Bind(slot.arg, slot.wanted);
     }
+    for (const CallOperand& operand : call.inputs) dtypes_.push_back(operand.dtype);
     scratch_bytes_ = Bytes(built_.scratchpad);
     for (size_t i = 0; i < built_.inputs.size(); ++i) {
       if (!call.inputs[i].constant) AddStage(i, built_.inputs[i], false);
@@ -46,13 +47,19 @@ class Prepared : public PreparedCall {
     AddStage(built_.inputs.size(), built_.outputs[0], true);
     for (Stage& stage : stages_) stage.offset += scratch_bytes_;
     Bind(DNNL_ARG_SCRATCHPAD, built_.scratchpad);
+    for (const Extra& extra : built_.extras) {
+      Bind(extra.arg, extra.desc);
+      memories_.back().set_data_handle(const_cast<void*>(extra.value.data()));
+    }
   }
 
   // Packs what the primitive wants in another layout, once.
   Status Keep(size_t i, const Tensor& tensor) {
     const Slot& slot = built_.inputs[i];
-    constants_[i] = tensor;
-    const void* data = tensor.data();
+    const Tensor given = slot.shifts ? Less128(tensor) : tensor;
+    constants_[i] = given;
+    if (slot.widens) Widen(given.data(), given.dtype());
+    const void* data = slot.widens ? &zero_ : given.data();
     if (slot.given != slot.packed) {
       WEFT_TRY(constants_[i],
                Tensor::Allocate(Dtype::kU8, {static_cast<int64_t>(slot.packed.get_size())}));
@@ -88,7 +95,9 @@ class Prepared : public PreparedCall {
                                         static_cast<int>(args.size()), args.data());
     };
     for (size_t i = 0; i < n; ++i) {
-      if (constants_[i].data() == nullptr) set(memories_[i], inputs[i]);
+      if (constants_[i].data() != nullptr) continue;
+      if (built_.inputs[i].widens) Widen(inputs[i], dtypes_[i]);
+      set(memories_[i], built_.inputs[i].widens ? &zero_ : inputs[i]);
     }
     for (size_t i = 0; i < outputs.size(); ++i) set(memories_[n + i], outputs[i]);
     set(memories_[n + outputs.size()], scratch);
@@ -112,6 +121,19 @@ class Prepared : public PreparedCall {
   }
 
  private:
+  void Widen(const void* byte, Dtype dtype) {
+    zero_ = dtype == Dtype::kU8 ? *static_cast<const uint8_t*>(byte)
+                                : *static_cast<const int8_t*>(byte);
+  }
+
+  static Tensor Less128(const Tensor& bytes) {
+    Tensor less(Dtype::kI8, bytes.shape());
+    const auto* const from = bytes.as<uint8_t>();
+    auto* const to = less.mutable_as<int8_t>();
+    for (int64_t i = 0; i < less.elems(); ++i) to[i] = static_cast<int8_t>(from[i] - 128);
+    return less;
+  }
+
   // An operand that the caller has in another layout than the primitive.
   struct Stage {
     size_t operand = 0;  // of inputs, then outputs
@@ -162,7 +184,9 @@ class Prepared : public PreparedCall {
   std::string op_;
   dnnl::stream stream_;
   std::vector<Tensor> constants_;
-  std::vector<memory> memories_;  // inputs, outputs, scratchpad
+  std::vector<memory> memories_;  // inputs, outputs, scratchpad, what the call itself holds
+  std::vector<Dtype> dtypes_;     // of inputs
+  int32_t zero_ = 0;              // the zero point of the source that an operand gives
   std::vector<Stage> stages_;
   int64_t scratch_bytes_ = 0, staged_bytes_ = 0;
   std::vector<dnnl_exec_arg_t> args_;

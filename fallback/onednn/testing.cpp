@@ -145,10 +145,17 @@ double Posts(const LibraryCall& call, const Tensors& tensors, const Shape& index
   return x;
 }
 
+static double SourceZero(const LibraryCall& call, const Tensors& t) {
+  if (t.contains("src_zero")) return At(t.at("src_zero"), {});
+  return static_cast<double>(IntAttr(call, "src_zero", 0));
+}
+
 double ConvAt(const LibraryCall& call, const Tensors& t, const Shape& out) {
   const Tensor &src = t.at("src"), &w = t.at("weights");
+  const double zero = SourceZero(call, t);
   const auto strides = IntsAttr(call, "strides"), dilations = IntsAttr(call, "dilations"),
              pads = IntsAttr(call, "pads");
+  const auto zero_w = static_cast<double>(IntAttr(call, "weights_zero", 0));
   const bool backwards = call.op == "deconvolution";
   const int64_t group = IntAttr(call, "group", 1), outs = call.outputs[0].shape[1] / group,
                 ins = src.shape()[1] / group;
@@ -168,7 +175,7 @@ double ConvAt(const LibraryCall& call, const Tensors& t, const Shape& out) {
         from.push_back(at);
         tap.push_back(k[d]);
       }
-      sum += At(src, from) * At(w, tap);
+      sum += (At(src, from) - zero) * (At(w, tap) - zero_w);
     });
   }
   return sum;
@@ -176,6 +183,8 @@ double ConvAt(const LibraryCall& call, const Tensors& t, const Shape& out) {
 
 double MatmulAt(const LibraryCall& call, const Tensors& t, const Shape& out) {
   const Tensor &a = t.at("src"), &b = t.at("weights");
+  const double zero = SourceZero(call, t);
+  const auto zero_b = static_cast<double>(IntAttr(call, "weights_zero", 0));
   const bool trans_a = IntAttr(call, "trans_a", 0) != 0, trans_b = IntAttr(call, "trans_b", 0) != 0;
   const size_t n = out.size();
   const int64_t depth = a.shape()[a.shape().size() - (trans_a ? 2 : 1)];
@@ -186,7 +195,7 @@ double MatmulAt(const LibraryCall& call, const Tensors& t, const Shape& out) {
     q[n - 2] = k;
     if (trans_a) std::swap(p[n - 1], p[n - 2]);
     if (trans_b) std::swap(q[n - 1], q[n - 2]);
-    sum += BroadcastAt(a, p) * BroadcastAt(b, q);
+    sum += (BroadcastAt(a, p) - zero) * (BroadcastAt(b, q) - zero_b);
   }
   return sum;
 }

@@ -27,7 +27,18 @@ std::optional<Tag> BlockedTag(const Layout& layout) {
 }
 
 memory::data_type TypeOf(Dtype dtype) {
-  return dtype == Dtype::kBF16 ? memory::data_type::bf16 : memory::data_type::f32;
+  switch (dtype) {
+    case Dtype::kBF16:
+      return memory::data_type::bf16;
+    case Dtype::kU8:
+      return memory::data_type::u8;
+    case Dtype::kI8:
+      return memory::data_type::s8;
+    case Dtype::kI32:
+      return memory::data_type::s32;
+    default:
+      return memory::data_type::f32;
+  }
 }
 
 }  // namespace
