@@ -14,14 +14,20 @@ ROOT = Path(__file__).resolve().parent.parent
 MODELS = ROOT / 'build' / 'models'
 TORCH = ('torch',) if importlib.util.find_spec('torch') else ()
 ARMS = ('vendor', 'own', 'onnxruntime', 'openvino', *TORCH)
+PEERS = ('onnxruntime', 'openvino', 'torch')
+UNSUPPORTED = 4  # the exit code of weft where something cannot be done
 RIVALS = ('vendor', 'onnxruntime', 'openvino', *TORCH)
 COLUMNS = (*ARMS, 'error')
-NOTE = ('Speed of weft against each arm (above 1: weft is faster), error as a part of the output\'s scale'
+NOTE = ('Speed of weft against each arm (above 1: weft is faster; -: the arm cannot run it), error as a part of the output\'s scale'
         + ('' if TORCH else '. No column of torch: it is not installed (./dev bench torch does that)'))
 
 
 class Failed(SystemExit):
-    """No result, and why; ends the program where nobody catches it."""
+    """No result, and why; ends the program where nobody catches it. `arm`: whose fault alone it is, if that is known."""
+
+    def __init__(self, why, arm=None):
+        super().__init__(why)
+        self.arm = arm
 
 
 def parser(doc, names, seconds):
@@ -44,16 +50,28 @@ def compare(model, arms, *options, env=None):
     if 'arms' in said:
         return said
     why = said.get('error', {}).get('what', 'nothing said')
-    raise Failed(f'{" ".join(command)} exits {done.returncode}: {why}')
+    unable = [arm for arm in arms if arm in PEERS and done.returncode == UNSUPPORTED and why.startswith(arm + ' ')]
+    raise Failed(f'{" ".join(command)} exits {done.returncode}: {why}', *unable)
 
 
 def measure(model, threads, seconds, *options):
-    return compare(model, ARMS, *options, '--threads', str(threads), '--duration', f'{seconds}s')
+    """All arms but the peers that cannot run the model: those stand in `unable`, with what they say."""
+    able, unable = list(ARMS), {}
+    while True:
+        try:
+            result = compare(model, able, *options, '--threads', str(threads), '--duration', f'{seconds}s')
+            return {**result, 'unable': unable}
+        except Failed as why:
+            if why.arm not in able:
+                raise
+            able.remove(why.arm)
+            unable[why.arm] = str(why)
 
 
 def cells(result):
-    """What stands in COLUMNS; a speed is a ratio of medians with its 95 % interval."""
-    ratios = [f'{mid:.2f} [{low:.2f}, {high:.2f}]' for low, mid, high in (result['speedup'][arm] for arm in ARMS)]
+    """What stands in COLUMNS; a speed is a ratio of medians with its 95 % interval, `-` where an arm cannot run."""
+    speeds = (result['speedup'].get(arm) for arm in ARMS)
+    ratios = [f'{speed[1]:.2f} [{speed[0]:.2f}, {speed[2]:.2f}]' if speed else '-' for speed in speeds]
     accuracy = result['accuracy']['weft']
     return *ratios, f'{accuracy["max_rel"]:.1e}{"" if accuracy["within"] else " WRONG"}'
 
@@ -64,7 +82,7 @@ def weft_us(result):
 
 def best_rival(result):
     """(weft's speed against it, its name) for the fastest of RIVALS."""
-    return min((result['speedup'][arm][1], arm) for arm in RIVALS)
+    return min((result['speedup'][arm][1], arm) for arm in RIVALS if arm in result['speedup'])
 
 
 def heading(*names):
@@ -80,7 +98,8 @@ def machine(results):
     """The machine and the versions, in one line."""
     env = results[0]['env']
     isa = ' '.join(word for word in env['isa'].split() if not word.startswith('threads='))  # the rows have theirs
-    peers = (f'{peer} {version}' for peer, version in env['peers'].items())
+    versions = {peer: version for result in results for peer, version in result['env'].get('peers', {}).items()}
+    peers = (f'{peer} {version}' for peer, version in versions.items())
     return ', '.join([env['cpu'], isa, env['libraries'], *peers])
 
 

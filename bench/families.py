@@ -9,6 +9,7 @@ import zlib
 from pathlib import Path
 from typing import Callable, NamedTuple
 
+import ml_dtypes
 import numpy as np
 import onnx
 
@@ -17,6 +18,16 @@ import arms
 sys.path.insert(0, str(arms.ROOT / 'models'))
 import layers as L  # noqa: E402
 from builder import Builder, i64, write_bytes  # noqa: E402
+
+
+class Halves(Builder):
+    """Whose weights are rounded to bfloat16. Its opset is the first whose convolutions take that."""
+
+    def __init__(self, name, seed):
+        super().__init__(name, seed, opset=22)
+
+    def weight(self, array, name=None):
+        return super().weight(array.astype(ml_dtypes.bfloat16) if array.dtype == np.float32 else array, name)
 
 
 class Row(NamedTuple):
@@ -33,7 +44,7 @@ def row(body, *shapes, **more):
 
 def make(name):
     body, shapes, _, dtype, inputs = ROWS[name]
-    g = Builder(name, seed=zlib.crc32(name.encode()))
+    g = (Halves if inputs == 'bfloat16' else Builder)(name, seed=zlib.crc32(name.encode()))
     g.output('y', body(g, *(g.input(f'x{i}', list(shape), inputs) for i, shape in enumerate(shapes))), dtype=dtype)
     return onnx.shape_inference.infer_shapes(g.model(), strict_mode=True)
 
@@ -47,6 +58,10 @@ def path(name, folder=arms.MODELS / 'kernels'):
 
 
 # ---- contractions ----
+# A step rounds to 8 bits, so a row of a few steps is as far off as they are together.
+BF16 = {'dtype': 'bfloat16', 'inputs': 'bfloat16', 'options': ('--tolerance', '0.02')}
+
+
 def matmul(g, x, *sizes):
     """x times a matrix for each pair of neighbouring sizes."""
     for inner, outer in zip(sizes, sizes[1:]):
@@ -56,6 +71,10 @@ def matmul(g, x, *sizes):
 
 def gemm(m, *sizes):
     return row(lambda g, x: matmul(g, x, *sizes), (m, sizes[0]))
+
+
+def gemm_bf16(m, k, n):
+    return row(lambda g, x: matmul(g, x, k, n), (m, k), **BF16)
 
 
 def mlp(*sizes):
@@ -216,6 +235,14 @@ FAMILIES = {
         **{f'qconv3_{c}x{size}': quantized_conv(c, c, size, kernel=3) for c, size in ((64, 56), (256, 14))},
         **{f'qconv1_{i}x{o}x{size}': quantized_conv(i, o, size) for i, o, size in ((64, 256, 56), (1024, 256, 14))},
         **{f'qdw3_{c}x{size}': quantized_conv(c, c, size, kernel=3, group=c) for c, size in ((144, 56), (576, 14))},
+    },
+    'bf16': {
+        **{f'bf16_{m}x{k}x{n}': gemm_bf16(m, k, n) for m, k, n in (
+            (128, 768, 768), (128, 768, 3072), (512, 768, 3072), (1, 1024, 1024))},
+        **{f'bf16_conv1_{i}x{o}x{size}': conv(i, o, size, **BF16) for i, o, size in (
+            (64, 256, 56), (1024, 256, 14), (256, 256, 14))},
+        **{f'bf16_conv3_{c}x{size}': conv(c, c, size, kernel=3, **BF16) for c, size in (
+            (64, 56), (128, 28), (256, 14), (512, 7))},
     },
     'inverted_residual': {f'inverted_{c}x{size}': inverted_residual(c, size)
                           for c, size in ((24, 56), (32, 28), (64, 14), (96, 14), (160, 7))},

@@ -6,6 +6,7 @@ from tool import ROOT
 
 pytest.importorskip('onnx', reason='the rows are written with onnx')
 sys.path.insert(0, str(ROOT / 'bench'))
+import arms  # noqa: E402
 import families  # noqa: E402
 
 FIRST = [next(iter(rows)) for rows in families.FAMILIES.values()]
@@ -16,6 +17,33 @@ def test_row(weft, name):
     once = [*families.ROWS[name].options, '--runs', '1', '--warmup', '0', '--budget', '0']
     said = weft.json('compare', families.path(name, weft.folder), '--against', 'reference', *once)
     assert said['accuracy']['weft']['within']
+
+
+def test_a_peer_that_cannot_run_a_row_leaves_the_others(weft, monkeypatch):
+    model = families.path('bf16_1x1024x1024', weft.folder)
+    said = weft.json('compare', model, '--against', 'onnxruntime', '--runs', '1', '--budget', '0', code=4)
+    assert said['error']['what'].startswith('onnxruntime ')
+
+    def compare(model, names, *options):
+        for peer in ('onnxruntime', 'openvino'):
+            if peer in names:
+                raise arms.Failed(f'{peer} says: no', peer)
+        return {'speedup': {name: [0.9, 1.0, 1.1] for name in names}, 'accuracy': {'weft': {'max_rel': 0, 'within': True}},
+                'env': {'cpu': 'a', 'isa': 'b threads=1', 'libraries': 'c'}}
+    monkeypatch.setattr(arms, 'compare', compare)
+    result = arms.measure(model, 1, 1)
+    assert result['unable'].keys() == {'onnxruntime', 'openvino'}
+    assert arms.machine([result]) == 'a, b, c'
+    assert arms.best_rival(result) == (1.0, 'vendor')
+    assert arms.cells(result)[:4] == ('1.00 [0.90, 1.10]', '1.00 [0.90, 1.10]', '-', '-')
+
+
+def test_a_row_that_weft_fails_is_no_row(weft, monkeypatch):
+    def compare(model, names, *options):
+        raise arms.Failed('weft says no')
+    monkeypatch.setattr(arms, 'compare', compare)
+    with pytest.raises(arms.Failed):
+        arms.measure('a.onnx', 1, 1)
 
 
 def test_names_are_unique():
