@@ -95,6 +95,14 @@ def convolutions(c):
     c.add('conv_integer_padded', 'ConvInteger',
           [whole(1, 2, 5, 5, low=0, high=200, dtype=np.uint8), whole(3, 2, 3, 3, low=0, high=200, dtype=np.uint8),
            np.uint8(7), np.uint8(100)], pads=[1, 1, 1, 1], by_runtime=True)
+    for dtype, low in ((np.uint8, 0), (np.int8, -100)):
+        image = whole(1, 2, 5, 5, low=low, high=low + 200, dtype=dtype)
+        signed, zero = whole(3, 2, 3, 3, dtype=np.int8), dtype(low + 7)
+        c.add(f'conv_integer_{dtype.__name__}', 'ConvInteger', [image, signed, zero], pads=[1, 1, 1, 1], by_runtime=True)
+        c.add(f'qlinear_conv_{dtype.__name__}', 'QLinearConv',
+              [image, np.float32(0.02), zero, signed, rand(3, low=0.1, high=0.9), np.zeros(3, np.int8),
+               np.float32(0.11), dtype(low + 101), whole(3, low=-400, high=400)], pads=[1, 0, 1, 1], strides=[2, 1],
+              by_runtime=True)
     for name, x, filter_, attributes in [
             ('plain', (1, 3, 4, 5), (3, 2, 3, 3), {}),
             ('strided', (1, 3, 4, 5), (3, 2, 3, 3), dict(strides=[2, 3], pads=[1, 0, 1, 1])),
