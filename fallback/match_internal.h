@@ -27,7 +27,7 @@ std::string Origin(const graph::Graph& graph, graph::NodeId node);
 // A oneDNN call that grows: the anchor first, then one epilogue node after the other. After a
 // refusal the matcher is spent. oneDNN takes extents here that are known and not zero, and f32;
 // products and convolutions also bfloat16, whose sums are f32 and rounded once, behind the
-// epilogue.
+// epilogue; and bytes, by operators of their own (match_bytes.cpp).
 class OnednnMatcher {
  public:
   OnednnMatcher(const graph::Graph& graph, const LayoutOf& layout, const Abilities& can)

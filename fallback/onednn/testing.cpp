@@ -1,10 +1,11 @@
 #include "fallback/onednn/testing.h"
 
 #include <fmt/format.h>
-#include <tbb/task_arena.h>
 
 #include <cmath>
 #include <cstring>
+
+#include "base/threads/team.h"
 
 namespace weft::fallback {
 
@@ -68,8 +69,8 @@ Tensor Unlaid(const Bytes& data, const Layout& layout, const CallOperand& operan
 
 Result<Tensor> RunIn(const LibraryCall& call, const Tensors& tensors, int threads) {
   Result<Tensor> result = Internal("not run");
-  tbb::task_arena arena(threads);
-  arena.execute([&] {
+  WEFT_TRY(const auto team, Team::Create(static_cast<uint32_t>(threads)));
+  team->RunInArena([&] {
     result = [&]() -> Result<Tensor> {
       std::vector<Tensor> constants(call.inputs.size());
       for (size_t i = 0; i < constants.size(); ++i) {

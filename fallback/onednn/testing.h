@@ -30,8 +30,11 @@ void ForEach(const Shape& shape, Body body) {
   while (true) {
     body(index);
     size_t d = shape.size();
-    while (d-- > 0 && ++index[d] == shape[d]) index[d] = 0;
-    if (d == static_cast<size_t>(-1)) return;
+    for (; d > 0; --d) {
+      if (++index[d - 1] < shape[d - 1]) break;
+      index[d - 1] = 0;
+    }
+    if (d == 0) return;
   }
 }
 
