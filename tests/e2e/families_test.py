@@ -46,5 +46,16 @@ def test_a_row_that_weft_fails_is_no_row(weft, monkeypatch):
         arms.measure('a.onnx', 1, 1)
 
 
+def test_bytes_are_summed_exactly_or_not_at_all(weft):
+    """A processor without VNNI, whose sums the library saturates, stood in for by what hides that from the library."""
+    model, force = families.path('int8_1x1024x1024', weft.folder), ('--force', 'vendor', '--budget', '0')
+    if 'onednn.matmul' not in weft('explain', model, *force):
+        pytest.skip('no AVX512-VNNI, or no oneDNN')
+    assert 'saturate' in weft('explain', model, *force, '--target', 'cpu:x86-64-v4')
+    weft('run', model, *force)
+    weft('run', model, *force, env={'ONEDNN_MAX_CPU_ISA': 'AVX512_CORE'}, code=4)
+    assert 'saturates' in weft.said
+
+
 def test_names_are_unique():
     assert len(families.ROWS) == sum(map(len, families.FAMILIES.values()))
