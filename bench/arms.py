@@ -18,7 +18,8 @@ PEERS = ('onnxruntime', 'openvino', 'torch')
 UNSUPPORTED = 4  # the exit code of weft where something cannot be done
 RIVALS = ('vendor', 'onnxruntime', 'openvino', *TORCH)
 COLUMNS = (*ARMS, 'error')
-NOTE = ('Speed of weft against each arm (above 1: weft is faster; -: the arm cannot run it), error as a part of the output\'s scale'
+NOTE = ('Speed of weft against each arm (above 1: weft is faster; -: the arm cannot run it), '
+        'error as a part of the output\'s scale'
         + ('' if TORCH else '. No column of torch: it is not installed (./dev bench torch does that)'))
 
 
