@@ -101,10 +101,13 @@ class Maker {
     return false;
   }
 
+  // The operand that is loaded in vectors.
+  tc::ExprId Streamed(int32_t lane) const { return Uses(c_.w, lane) ? c_.w : c_.x; }
+
   // The kept index that moves one operand and leaves the lanes' operand where it is, so that its
   // loads are used again; the longest, then the innermost.
   int32_t RowFor(int32_t lane) const {
-    const tc::ExprId streamed = Uses(c_.w, lane) ? c_.w : c_.x;
+    const tc::ExprId streamed = Streamed(lane);
     int32_t row = -1;
     const auto better = [&](int32_t i) {
       return row < 0 || std::min<int64_t>(Extent(i), 24) >= std::min<int64_t>(Extent(row), 24);
@@ -152,8 +155,12 @@ class Maker {
     const int32_t output = OutputLane();
     const int64_t vector = Vector();
     const auto consider = [&](int32_t lane, int32_t row) {
-      OperandMoves moves{Uses(c_.x, lane), row >= 0 && Uses(c_.x, row), Uses(c_.w, lane),
-                         row >= 0 && Uses(c_.w, row)};
+      // Rows of a group of channels read the same elements.
+      const int64_t group = row >= 0 ? StepsToMove(Streamed(lane), row) : 1;
+      const auto by_row = [&](tc::ExprId read) {
+        return row >= 0 && Uses(read, row) && (group == 1 || read != Streamed(lane));
+      };
+      OperandMoves moves{Uses(c_.x, lane), by_row(c_.x), Uses(c_.w, lane), by_row(c_.w)};
       if (IsNarrow() && IsFloat(s_.accumulate)) moves.parts = 2, moves.spare = 3;  // halves
       if (IsNarrow() && IsInteger(s_.accumulate) && !HasDotProducts(view_.request->target.isa))
         moves.spare = 2;  // products, before they are added
@@ -169,21 +176,24 @@ class Maker {
       const double padded = IsWindow(lane) ? kMasked : 1;
       const int64_t registers = view_.request->target.VectorRegisters();
       const int64_t most = UnrollsTaps(lane) ? registers / 2 : registers;
-      const auto add = [&](const OperandMoves& how, auto fits) {
-        for (const TileShape& tile : RankTiles(view_.request->target, how, m, n, vector, most)) {
+      const auto add = [&](const OperandMoves& how, int64_t width, auto fits) {
+        for (const TileShape& tile : RankTiles(view_.request->target, how, m, n, width, most)) {
           const bool ends = view_.DividesBlock(axes_[lane], tile.lanes) &&
-                            (row < 0 || view_.DividesBlock(axes_[row], tile.rows));
+                            (row < 0 || view_.DividesBlock(axes_[row], tile.rows)) &&
+                            (group == 1 || group % tile.rows == 0);
           if (ends && fits(tile.lanes))
             options.push_back(
                 {(tile.cycles * Steps() * padded + store(tile.rows)) / elements, lane, row, tile});
         }
       };
-      add(moves, [](int64_t) { return true; });
-      // A tile of lanes that all read the same element of x.
-      if (const int64_t steps = StepsToMove(c_.x, lane); steps > 1) {
+      const int64_t steps = StepsToMove(c_.x, lane);
+      if (steps > 1) moves.x_loads = 3;  // a row and its permutation, which has one port
+      add(moves, vector, [](int64_t) { return true; });
+      if (steps > 1) {  // a tile of lanes that all read the same element of x
         OperandMoves same = moves;
         same.x_lanes = false;
-        add(same, [&](int64_t lanes) { return steps % lanes == 0; });
+        same.x_loads = 1;
+        add(same, std::min(vector, steps), [&](int64_t lanes) { return steps % lanes == 0; });
       }
     };
     for (const int32_t lane : c_.kept) {
@@ -193,6 +203,10 @@ class Maker {
       consider(lane, row);
       if (output >= 0 && output != lane && output != row && Extent(output) > 1)
         consider(lane, output);
+      for (const int32_t i : c_.kept) {
+        if (i != lane && i != row && i != output && StepsToMove(Streamed(lane), i) > 1)
+          consider(lane, i);
+      }
     }
     if (options.empty()) return false;
     std::ranges::stable_sort(options, {}, [](const Option& o) { return o.cycles; });
@@ -248,7 +262,7 @@ class Maker {
     return bytes;
   }
 
-  tc::ExprId LaneOperand() const { return Uses(c_.w, lane_) ? c_.w : c_.x; }
+  tc::ExprId LaneOperand() const { return Streamed(lane_); }
   tc::ExprId RowOperand() const { return Uses(c_.w, lane_) ? c_.x : c_.w; }
 
   // Bytes of the lanes' operand that one tile of lanes walks over.
@@ -285,12 +299,14 @@ class Maker {
       if (i != lane_ && i != row_ && (MovesBoth(i) || Extent(i) == 0))
         cluster_.order.push_back(axes_[i]);
     }
+    const bool rows_move_both = row_ >= 0 && MovesBoth(row_);
+    if (rows_move_both) cluster_.order.push_back(axes_[row_]);
     if (outside) cluster_.order.push_back(axes_[lane_]);
     for (const int32_t i : c_.kept) {
       if (i != lane_ && i != row_ && !InOrder(i)) cluster_.order.push_back(axes_[i]);
     }
     if (row_ >= 0) {
-      cluster_.order.push_back(axes_[row_]);
+      if (!rows_move_both) cluster_.order.push_back(axes_[row_]);
       cluster_.unroll.push_back(axes_[row_]);
       cluster_.tiles.push_back({axes_[row_], {tile_.rows}});
       if (blocked)

@@ -15,9 +15,9 @@ tc::Program Parse(const std::string& text) {
   return *program;
 }
 
-std::string First(const std::string& text, Target target) {
+std::string First(const std::string& text, Target target, Isa isa = Isa::kX86V3) {
   const tc::Program program = Parse(text);
-  target.isa = Isa::kX86V3;
+  target.isa = isa;
   const auto choices = Propose({.program = &program, .target = target}, 1);
   return choices.yes() ? Print((*choices)[0]) : std::string(ReasonName(choices.refusal().reason));
 }
@@ -107,6 +107,22 @@ TEST(Propose, BlocksHoldEveryContraction) {
                   " o(i, j) +=! " +
                   value + " * w(r, j) where i in 0:512 }"))
         << value;
+}
+
+// The channels of a group read the same elements: as rows of a tile where pictures lie along lanes,
+// and as lanes, fewer than a register has, where channels do.
+TEST(Propose, ChannelsOfAGroupShareWhatTheyRead) {
+  const std::string filter = "float(64, 8, 3, 3) w) -> (y) { y(n, k, h, j) +=! ";
+  const std::string first =
+      First("def f(float(1, 64, 30, 34) x, " + filter +
+                "x(n, 8 * (k / 8) + c, h + r, j + s) * w(k, c, r, s) where h in 0:28, j in 0:32 }",
+            {.threads = 1}, Isa::kX86V4);
+  EXPECT_NE(first.find("order k n h j | tile k 8, j 32"), std::string::npos) << first;
+  const std::string last = First(
+      "def f(float(1, 30, 34, 64) x, float(3, 3, 8, 64) w) -> (y) { y(n, h, j, k) +=! "
+      "x(n, h + r, j + s, 8 * (k / 8) + c) * w(r, s, c, k) where h in 0:28, j in 0:32 }",
+      {.threads = 1}, Isa::kX86V4);
+  EXPECT_NE(last.find("vector k 8"), std::string::npos) << last;
 }
 
 TEST(Propose, LiteralTensorsDoNotChooseLanes) {
