@@ -230,6 +230,21 @@ TEST(Emit, ChoosesInstructionsForSumsOfProducts) {
   EXPECT_FALSE(has(code(Isa::kX86V3, "u8", 2, "{k - 1 >= 0}"), "pmadd"));
 }
 
+// Lanes at the edge of a padded window keep what they had: with mask registers in the same
+// instruction, which LLVM finds only if the mask is no constant.
+TEST(Emit, MasksOperationsByRegisters) {
+  constexpr char kNest[] =
+      "loops k (x: in f32[20], w: in f32[4], y: out f32[16]) { single { vector v = 0:16 { y[v] = "
+      "0.5 } for r = 0:4 { vector v = 0:16 { y[v] = select(index(v - 1):i32 >= 0:i32, "
+      "fma(x[v + r], w[r], y[v]), y[v]) } } } }";
+  Check(kNest, {.sizes = {1}, .wild = true});
+  const auto wide = EmitLlvmIr(Nest(kNest), {.isa = Isa::kX86V4}, false);
+  const auto narrow = EmitLlvmIr(Nest(kNest), {.isa = Isa::kX86V3}, false);
+  ASSERT_TRUE(wide.ok() && narrow.ok());
+  EXPECT_EQ(wide->find("select <16 x i1> <i1 false"), std::string::npos);
+  EXPECT_NE(narrow->find("select <8 x i1> <i1 false"), std::string::npos);
+}
+
 TEST(Emit, GathersAndFaults) {
   constexpr char kGather[] =
       R"(loops k (table: in f32[8, 3], idx: in i64[21], y: out f32[21, 3], z: out f32[21]) {

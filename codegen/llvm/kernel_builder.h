@@ -23,7 +23,7 @@ class KernelBuilder {
         module_(module),
         b_(module.getContext()),
         scope_(b_, nest),
-        ops_(b_, module),
+        ops_(b_, module, target.HasAvx512()),
         memory_(b_, module, scope_, ops_, nest, static_cast<unsigned>(target.VectorBytes())) {}
 
   void Build();

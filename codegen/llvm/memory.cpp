@@ -347,7 +347,7 @@ void MemoryEmitter::StoreRegister(BufferId id, const Affine& base, Value* mask, 
   const llvm::Align align = AlignAt(id, base);
   if (mask) {
     Value* old = b_.CreateAlignedLoad(value->getType(), pointer, align);
-    value = b_.CreateSelect(mask, value, old);
+    value = ops_.Select(mask, value, old);
   }
   b_.CreateAlignedStore(value, pointer, align);
 }

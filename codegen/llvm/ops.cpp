@@ -1,5 +1,6 @@
 #include "codegen/llvm/ops.h"
 
+#include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/Intrinsics.h>
 
 #include "base/check.h"
@@ -67,7 +68,7 @@ llvm::Constant* Ops::Literal(Dtype dtype, Scalar value) const {
 Value* Ops::Emit(ScalarOp op, Dtype operand, Dtype result, std::span<Value* const> args) {
   switch (op) {
     case ScalarOp::kSelect:
-      return b_.CreateSelect(args[0], args[1], args[2]);
+      return Select(args[0], args[1], args[2]);
     case ScalarOp::kCast:
       return Cast(operand, result, args[0]);
     case ScalarOp::kBitcast:
@@ -85,6 +86,34 @@ Value* Ops::Emit(ScalarOp op, Dtype operand, Dtype result, std::span<Value* cons
   }
   if (IsCompare(op)) return Compare(op, operand, args[0], args[1]);
   return IsFloat(operand) ? FloatOp(op, operand, args) : IntOp(op, operand, args);
+}
+
+Value* Ops::Select(Value* condition, Value* yes, Value* no) {
+  return b_.CreateSelect(llvm::isa<llvm::CallBase>(yes) ? InMaskRegister(condition) : condition,
+                         yes, no);
+}
+
+// LLVM takes a choice by constant lanes for a shuffle, and then an operation masked by them is two
+// instructions. So it does not get to see what the lanes are.
+Value* Ops::InMaskRegister(Value* mask) {
+  constexpr unsigned kFewest = 8;  // lanes, one a bit of the smallest mask
+  const auto* lanes = llvm::dyn_cast<llvm::ConstantVector>(mask);
+  if (!mask_registers_ || !lanes || lanes->getSplatValue()) return mask;
+  const unsigned width = lanes->getNumOperands();
+  if (width < kFewest) return mask;
+  llvm::Function* function = b_.GetInsertBlock()->getParent();
+  Value*& known = masks_[{function, mask}];
+  if (known) return known;
+  llvm::APInt bits(width, 0);
+  for (unsigned lane = 0; lane < width; ++lane)
+    bits.setBitVal(lane, lanes->getOperand(lane)->isOneValue());
+  llvm::IRBuilder<>::InsertPointGuard back(b_);
+  b_.SetInsertPoint(&function->getEntryBlock(), function->getEntryBlock().getFirstInsertionPt());
+  Type* integer = b_.getIntNTy(width);
+  auto* same = llvm::InlineAsm::get(llvm::FunctionType::get(integer, {integer}, false), "", "=r,0",
+                                    /*hasSideEffects=*/false);
+  Value* hidden = b_.CreateCall(same, {llvm::ConstantInt::get(integer, bits)});
+  return known = b_.CreateBitCast(hidden, mask->getType());
 }
 
 Value* Ops::Compare(ScalarOp op, Dtype dtype, Value* a, Value* b) {

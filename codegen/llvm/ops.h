@@ -8,7 +8,9 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
+#include <map>
 #include <span>
+#include <utility>
 
 #include "base/scalar.h"
 
@@ -16,7 +18,10 @@ namespace weft::codegen {
 
 class Ops {
  public:
-  Ops(llvm::IRBuilder<>& builder, llvm::Module& module) : b_(builder), module_(module) {}
+  // With `mask_registers`, as AVX-512 has them, an operation and a choice between its result and
+  // what was there are one instruction.
+  Ops(llvm::IRBuilder<>& builder, llvm::Module& module, bool mask_registers)
+      : b_(builder), module_(module), mask_registers_(mask_registers) {}
 
   llvm::Type* RegisterType(Dtype dtype) const;
   llvm::Type* MemoryType(Dtype dtype) const;
@@ -27,8 +32,10 @@ class Ops {
   // The arguments are all scalars or all vectors of the same length.
   llvm::Value* Emit(ScalarOp op, Dtype operand, Dtype result, std::span<llvm::Value* const> args);
   llvm::Value* Cast(Dtype from, Dtype to, llvm::Value* value);
+  llvm::Value* Select(llvm::Value* condition, llvm::Value* yes, llvm::Value* no);
 
  private:
+  llvm::Value* InMaskRegister(llvm::Value* mask);
   llvm::Type* Like(llvm::Type* element, llvm::Value* shape) const;
   llvm::Constant* IntOf(llvm::Value* like, int64_t value) const;
   llvm::Value* FloatOp(ScalarOp op, Dtype dtype, std::span<llvm::Value* const> args);
@@ -47,6 +54,8 @@ class Ops {
 
   llvm::IRBuilder<>& b_;
   llvm::Module& module_;
+  bool mask_registers_;
+  std::map<std::pair<llvm::Function*, llvm::Value*>, llvm::Value*> masks_;
 };
 
 // An internal function T fmod(T, T), made on first use: C's fmod, by subtracting shifted multiples.
