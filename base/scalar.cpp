@@ -102,11 +102,12 @@ T FloatOp(ScalarOp op, T a, T b, T c) {
       return std::trunc(a / b);
     case ScalarOp::kRem:
       return std::fmod(a, b);
-    // Equal operands (so also zeros of both signs) give the second one, as the x86 instructions do.
+    // Equal operands (so also zeros of both signs) give the first one, and the second one where a
+    // NaN is ignored: then either is one x86 instruction if the second is a literal.
     case ScalarOp::kMin:
-      return std::isnan(a) || a < b ? a : b;
+      return std::isnan(b) || b < a ? b : a;
     case ScalarOp::kMax:
-      return std::isnan(a) || a > b ? a : b;
+      return std::isnan(b) || b > a ? b : a;
     case ScalarOp::kFMin:
       return std::isnan(b) || a < b ? a : b;
     case ScalarOp::kFMax:

@@ -81,6 +81,10 @@ TEST(Scalar, MinAndMaxPropagateNanAndFminIgnoresIt) {
   const float nan = NAN;
   EXPECT_TRUE(std::isnan(EvalF(ScalarOp::kMin, nan, 1)));
   EXPECT_TRUE(std::isnan(EvalF(ScalarOp::kMax, 1, nan)));
+  for (const ScalarOp op : {ScalarOp::kMin, ScalarOp::kMax}) {  // equal: the first one
+    EXPECT_TRUE(std::signbit(EvalF(op, -0.0, 0)));
+    EXPECT_FALSE(std::signbit(EvalF(op, 0, -0.0)));
+  }
   EXPECT_EQ(EvalF(ScalarOp::kFMin, nan, 1), 1);
   EXPECT_EQ(EvalF(ScalarOp::kFMax, 1, nan), 1);
   EXPECT_TRUE(std::isnan(EvalF(ScalarOp::kFMax, nan, nan)));

@@ -38,9 +38,9 @@ bool FastFloat(ScalarOp op, T* out, const T* a, const T* b, int64_t n) {
     case ScalarOp::kDiv:
       return each([](T x, T y) { return x / y; });
     case ScalarOp::kMin:
-      return each([](T x, T y) { return x != x || x < y ? x : y; });
+      return each([](T x, T y) { return y != y || y < x ? y : x; });
     case ScalarOp::kMax:
-      return each([](T x, T y) { return x != x || x > y ? x : y; });
+      return each([](T x, T y) { return y != y || y > x ? y : x; });
     case ScalarOp::kNeg:
       return each([](T x, T) { return -x; });
     case ScalarOp::kAbs:

@@ -19,10 +19,10 @@ constexpr auto kHelpers = std::to_array<Helper>({
   return a / b - T(a % b < 0);
 }})"},
     {"weft_min", "", R"(template <class T> {}T weft_min(T a, T b) {{  // propagates NaN
-  return a != a || a < b ? a : b;
+  return b != b || b < a ? b : a;
 }})"},
     {"weft_max", "", R"(template <class T> {}T weft_max(T a, T b) {{
-  return a != a || a > b ? a : b;
+  return b != b || b > a ? b : a;
 }})"},
     {"weft_fmin", "", R"(template <class T> {}T weft_fmin(T a, T b) {{  // ignores NaN
   return b != b || a < b ? a : b;

@@ -184,20 +184,18 @@ Value* Ops::FloatOp(ScalarOp op, Dtype dtype, std::span<Value* const> args) {
   return Is16(dtype) ? RoundTo16(dtype, result) : result;
 }
 
-// The select of an ordered comparison is one minps or maxps, which gives its second operand on
-// equality and on a NaN in either. What propagates (or, for fmin and fmax, does not) is mended by a
-// second select, unless that operand is a literal.
+// The select of an ordered comparison is one minps or maxps, which gives the operand that it does
+// not ask for on equality and on a NaN in either. A NaN in the other one is mended by a second
+// select, unless that is a literal.
 Value* Ops::FloatMinMax(ScalarOp op, Value* a, Value* b) {
   using P = llvm::CmpInst::Predicate;
   const bool least = op == ScalarOp::kMin || op == ScalarOp::kFMin;
   const bool propagates = op == ScalarOp::kMin || op == ScalarOp::kMax;
-  if (propagates && IsNumber(b) && !IsNumber(a)) {
-    return b_.CreateSelect(b_.CreateFCmp(least ? P::FCMP_ULT : P::FCMP_UGT, a, b), a, b);
-  }
-  Value* chosen = b_.CreateSelect(b_.CreateFCmp(least ? P::FCMP_OLT : P::FCMP_OGT, a, b), a, b);
-  Value* suspect = propagates ? a : b;
-  if (IsNumber(suspect)) return chosen;
-  return b_.CreateSelect(b_.CreateFCmpUNO(suspect, suspect), a, chosen);
+  Value *asked = propagates ? b : a, *other = propagates ? a : b;
+  Value* chosen =
+      b_.CreateSelect(b_.CreateFCmp(least ? P::FCMP_OLT : P::FCMP_OGT, asked, other), asked, other);
+  if (IsNumber(b)) return chosen;
+  return b_.CreateSelect(b_.CreateFCmpUNO(b, b), propagates ? b : a, chosen);
 }
 
 Value* Ops::FloatRemainder(ScalarOp op, Value* a, Value* b) {

@@ -22,10 +22,10 @@ struct Formula {
 
 // max(x, 0) + log1p(exp(-|x|)) is log(1 + exp(x)) without overflow.
 constexpr Formula kFormulas[] = {
-    {Op::kCelu, {"alpha", 1.0F}, {}, "max({x}, 0.0) + min(0.0, {p} * expm1({x} / {p}))"},
+    {Op::kCelu, {"alpha", 1.0F}, {}, "max({x}, 0.0) + min({p} * expm1({x} / {p}), 0.0)"},
     {Op::kElu, {"alpha", 1.0F}, {}, "{x} < 0.0 ? {p} * expm1({x}) : {x}"},
-    {Op::kHardSigmoid, {"alpha", 0.2F}, {"beta", 0.5F}, "max(0.0, min(1.0, {x} * {p} + {q}))"},
-    {Op::kHardSwish, {}, {}, "{x} * max(0.0, min(1.0, {x} * 0.16666666666666667 + 0.5))"},
+    {Op::kHardSigmoid, {"alpha", 0.2F}, {"beta", 0.5F}, "max(min({x} * {p} + {q}, 1.0), 0.0)"},
+    {Op::kHardSwish, {}, {}, "{x} * max(min({x} * 0.16666666666666667 + 0.5, 1.0), 0.0)"},
     {Op::kLeakyRelu, {"alpha", 0.01F}, {}, "{x} < 0.0 ? {p} * {x} : {x}"},
     {Op::kMish, {}, {}, "{x} * tanh(max({x}, 0.0) + log1p(exp(-abs({x}))))"},
     {Op::kSelu,

@@ -13,7 +13,7 @@ struct Named {
   std::string_view name, text;
 };
 constexpr Named kActivations[] = {{"Elu", "({x} < 0.0 ? expm1({x}) : {x})"},
-                                  {"HardSigmoid", "max(0.0, min(1.0, 0.2 * {x} + 0.5))"},
+                                  {"HardSigmoid", "max(min(0.2 * {x} + 0.5, 1.0), 0.0)"},
                                   {"LeakyRelu", "({x} < 0.0 ? 0.01 * {x} : {x})"},
                                   {"Relu", "max({x}, 0.0)"},
                                   {"Sigmoid", "sigmoid({x})"},
