@@ -1,6 +1,8 @@
 // Conversions between types, to and from 16 bits without a call to a library.
 #include <llvm/IR/Intrinsics.h>
 
+#include <cmath>
+
 #include "base/check.h"
 #include "codegen/llvm/ops.h"
 
@@ -36,11 +38,32 @@ Value* Ops::Cast(Dtype from, Dtype to, Value* value) {
   return RoundTo16(to, RoundToOdd(convert(Like(b_.getDoubleTy(), value))));
 }
 
+// Truncates, saturates, NaN = 0: clamped first, as LLVM's own saturating conversions go lane by
+// lane.
 Value* Ops::FloatToInt(Dtype to, Value* value) {
   if (to == Dtype::kBool)
     return b_.CreateFCmpUNE(value, llvm::ConstantFP::get(value->getType(), 0.0));
-  const auto id = IsSigned(to) ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
-  return b_.CreateIntrinsic(id, {Like(RegisterType(to), value), value->getType()}, {value});
+  const bool is_signed = IsSigned(to), is_double = value->getType()->getScalarType()->isDoubleTy();
+  const auto bits = static_cast<int>(SizeBytes(to)) * 8;
+  const auto real = [&](double x) { return llvm::ConstantFP::get(value->getType(), x); };
+  const double limit = std::ldexp(1.0, is_signed ? bits - 1 : bits);  // one above the largest
+  const bool exact = bits <= (is_double ? 32 : 16);                   // the largest is a float
+  const double below = is_double ? std::nextafter(limit, 0) : std::nextafterf(limit, 0);
+  Value *low = real(is_signed ? -limit : 0), *high = real(exact ? limit - 1 : below);
+  Value* clamped = b_.CreateSelect(b_.CreateFCmpOGT(value, low), value, low);  // a NaN: low
+  clamped = b_.CreateSelect(b_.CreateFCmpOLT(clamped, high), clamped, high);
+  Type* type = Like(RegisterType(to), value);
+  Type* carrier = bits < 32 ? Like(b_.getInt32Ty(), value) : type;
+  Value* result = is_signed || bits < 32 ? b_.CreateFPToSI(clamped, carrier)
+                                         : b_.CreateFPToUI(clamped, carrier);
+  if (!exact) {
+    const llvm::APInt most =
+        is_signed ? llvm::APInt::getSignedMaxValue(bits) : llvm::APInt::getMaxValue(bits);
+    result = b_.CreateSelect(b_.CreateFCmpOGE(value, real(limit)),
+                             llvm::ConstantInt::get(carrier, most), result);
+  }
+  if (is_signed) result = b_.CreateSelect(b_.CreateFCmpUNO(value, value), IntOf(result, 0), result);
+  return b_.CreateTrunc(result, type);
 }
 
 Value* Ops::Bitcast(Dtype from, Dtype to, Value* value) {
