@@ -52,9 +52,9 @@ TEST(Emit, TailsOfVectorsStayInside) {
 
 // Lanes far apart, iterations of an unrolled loop side by side: in registers.
 TEST(Emit, TransposesInRegisters) {
-  for (const char* type : {"f32", "i32", "f64", "bf16"}) {
-    for (int rows : {2, 3, 4, 6, 8, 13}) {
-      for (int lanes : {4, 7, 8, 13, 16}) {
+  for (const char* type : {"f32", "f64", "bf16", "u8"}) {
+    for (int rows : {2, 3, 4, 6, 13, 17}) {
+      for (int lanes : {4, 7, 13, 16, 40}) {
         const std::string text = fmt::format(
             "loops k (x: in {0}[{1}, {2}], y: out {0}[{2}, {1}]) {{ single {{ unroll r = 0:{1} {{ "
             "vector v = 0:{2} {{ y[v, r] = x[r, v] * x[r, v] }} }} }} }}",
@@ -74,6 +74,13 @@ TEST(Emit, TransposesInRegisters) {
   ASSERT_TRUE(ir.ok());
   EXPECT_NE(ir->find("store <4 x float>"), std::string::npos) << *ir;
   EXPECT_EQ(ir->find("store float"), std::string::npos) << *ir;
+  const Result<std::string> bytes = EmitLlvmIr(
+      Nest("loops k (x: in i8[32, 20], y: out i8[20, 32]) { single { unroll r = 0:20 { vector v = "
+           "0:32 { y[r, v] = x[v, r] } } } }"),
+      Target{}, true);
+  ASSERT_TRUE(bytes.ok());
+  EXPECT_NE(bytes->find("load <16 x i8>"), std::string::npos) << *bytes;
+  EXPECT_EQ(bytes->find("load i8"), std::string::npos) << *bytes;
 }
 
 // The second loop reads on where the first one ended in the middle of four elements.

@@ -1,7 +1,6 @@
 // Loads and stores: where a buffer lies, which lanes touch memory, and what may alias what.
 #pragma once
 
-#include <array>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -103,16 +102,16 @@ class MemoryEmitter {
     int64_t loads = 0, stores = 0;
   };
   // Four iterations of a place in memory: buffer, first element, distance of lanes, round, lanes.
-  using QuadKey = std::tuple<size_t, Affine, int64_t, int64_t, int64_t>;
-  struct Quad {
+  using SquareKey = std::tuple<size_t, Affine, int64_t, int64_t, int64_t>;
+  struct Square {
     llvm::BasicBlock* block = nullptr;  // where they were loaded
     int64_t columns = 0;                // iterations, from the first
-    std::array<llvm::Value*, 4> values{};
+    std::vector<llvm::Value*> values;
   };
   Touches TouchesOf(const std::vector<loops::StmtId>& body, loops::BufferId id) const;
   const Unrolled* RowsOf(loops::BufferId id, const Affine& offset, const LaneForm& form,
                          const Chunk& chunk, const Touches& most) const;
-  std::array<llvm::Value*, 4> Transpose(const std::array<llvm::Value*, 4>& rows, int64_t width);
+  void Transpose(std::vector<llvm::Value*>& rows, int64_t width);
   llvm::Value* LoadTransposed(const loops::Expr& load, const Affine& offset, const LaneForm& form,
                               const Chunk& chunk);
   llvm::Value* LoadPiece(loops::BufferId id, const Affine& at, int64_t columns);
@@ -133,8 +132,8 @@ class MemoryEmitter {
   llvm::Value* zeros_ = nullptr;
   std::vector<Unrolled> unrolled_;
   int64_t rounds_ = 0;
-  std::map<QuadKey, Quad> quads_;
-  std::map<QuadKey, std::array<llvm::Value*, 4>> pending_;  // to be stored
+  std::map<SquareKey, Square> squares_;
+  std::map<SquareKey, std::vector<llvm::Value*>> pending_;  // to be stored
 };
 
 }  // namespace weft::codegen

@@ -1,14 +1,14 @@
 // Accesses whose lanes lie far apart while the iterations of an unrolled loop around them lie side
-// by side, as in y[j, i] = x[i, j] with lanes along j and i unrolled. Four iterations are accessed
-// at once, in rows of four elements, and a four by four transposition in registers turns rows into
-// lanes:
+// by side, as in y[j, i] = x[i, j] with lanes along j and i unrolled. As many iterations as 128
+// bits hold are accessed at once, in rows, and a transposition in registers turns rows into lanes.
+// With four bytes an element:
 //
 //   lanes     0 1 2 3 | 4 5 6 7          a row is four iterations of one lane; V0 holds those of
 //   V0        row 0   | row 4            lanes 0 and 4, and so on; iteration i of all lanes is
 //   V1        row 1   | row 5            element i of each row
 #include <algorithm>
-#include <array>
 #include <limits>
+#include <utility>
 
 #include "codegen/llvm/memory.h"
 
@@ -26,7 +26,8 @@ using loops::StmtKind;
 
 namespace {
 
-constexpr int64_t kQuad = 4;
+// Elements of a row.
+int64_t RowLength(Dtype dtype) { return 16 / SizeBytes(dtype); }
 
 // Every iteration runs all statements.
 bool RunsAll(const loops::LoopNest& nest, const std::vector<StmtId>& body) {
@@ -48,17 +49,22 @@ int64_t LoadsOf(const loops::LoopNest& nest, ExprId value, BufferId id, std::vec
   return count;
 }
 
-// Of each register's quarters of 128 bits, the i-th four elements of the two, interleaved by ones
-// or by pairs.
-std::vector<int> Interleave(int64_t width, bool high, bool pairs) {
+// The lower or higher halves of each 128 bits of two registers, interleaved by so many elements.
+std::vector<int> Interleave(int64_t width, int64_t length, bool high, int64_t by) {
   std::vector<int> picked;
-  for (int64_t quad = 0; quad < width; quad += kQuad) {
-    for (int64_t i = 0; i < kQuad; ++i) {
-      const int64_t from = pairs ? i / 2 : i % 2, at = (high ? 2 : 0) + (pairs ? i % 2 : i / 2);
-      picked.push_back(static_cast<int>(from * width + quad + at));
+  for (int64_t row = 0; row < width; row += length) {
+    for (int64_t i = 0; i < length; ++i) {
+      const int64_t from = i / by % 2, at = (high ? length / 2 : 0) + i / (2 * by) * by + i % by;
+      picked.push_back(static_cast<int>(from * width + row + at));
     }
   }
   return picked;
+}
+
+int64_t ReverseBits(int64_t i, int64_t below) {
+  int64_t reversed = 0;
+  for (int64_t bit = 1; bit < below; bit *= 2) reversed = 2 * reversed + (i & bit ? 1 : 0);
+  return reversed;
 }
 
 }  // namespace
@@ -91,7 +97,7 @@ MemoryEmitter::Touches MemoryEmitter::TouchesOf(const std::vector<StmtId>& body,
 const MemoryEmitter::Unrolled* MemoryEmitter::RowsOf(BufferId id, const Affine& offset,
                                                      const LaneForm& form, const Chunk& chunk,
                                                      const Touches& most) const {
-  if (IsRegister(id) || SizeBytes(nest_[id].dtype) != 4 || chunk.width < kQuad) return nullptr;
+  if (IsRegister(id) || chunk.width < RowLength(nest_[id].dtype)) return nullptr;
   for (int64_t lane = 2; lane < chunk.active; ++lane)
     if (form.diffs[lane] != lane * form.diffs[1]) return nullptr;
   for (size_t k = unrolled_.size(); k-- > 0;) {
@@ -107,18 +113,21 @@ const MemoryEmitter::Unrolled* MemoryEmitter::RowsOf(BufferId id, const Affine& 
   return nullptr;
 }
 
-// Four registers of rows to four of iterations, or the other way round: it is its own inverse.
-std::array<Value*, 4> MemoryEmitter::Transpose(const std::array<Value*, 4>& rows, int64_t width) {
-  const auto mix = [&](Value* a, Value* b, bool high, bool pairs) {
-    return b_.CreateShuffleVector(a, b, Interleave(width, high, pairs));
-  };
-  std::array<Value*, 4> half{};
-  for (size_t k = 0; k < 2; ++k) {
-    half[k] = mix(rows[2 * k], rows[2 * k + 1], false, false);
-    half[k + 2] = mix(rows[2 * k], rows[2 * k + 1], true, false);
+// Registers of rows to as many of iterations, or the other way round: it is its own inverse. A
+// stage interleaves registers whose numbers differ in one bit, which becomes a bit of the place in
+// the row; the highest bit of that place becomes the one of the number instead.
+void MemoryEmitter::Transpose(std::vector<Value*>& rows, int64_t width) {
+  const auto length = static_cast<int64_t>(rows.size());
+  std::vector<Value*> mixed = rows;
+  for (int64_t by = 1; by < length; by *= 2) {
+    for (int64_t low = 0; low < length; ++low) {
+      if (low & by) continue;
+      Value *a = mixed[low], *b = mixed[low + by];
+      mixed[low] = b_.CreateShuffleVector(a, b, Interleave(width, length, false, by));
+      mixed[low + by] = b_.CreateShuffleVector(a, b, Interleave(width, length, true, by));
+    }
   }
-  return {mix(half[0], half[1], false, true), mix(half[0], half[1], true, true),
-          mix(half[2], half[3], false, true), mix(half[2], half[3], true, true)};
+  for (int64_t i = 0; i < length; ++i) rows[i] = mixed[ReverseBits(i, length)];
 }
 
 Value* MemoryEmitter::LoadTransposed(const Expr& load, const Affine& offset, const LaneForm& form,
@@ -128,22 +137,23 @@ Value* MemoryEmitter::LoadTransposed(const Expr& load, const Affine& offset, con
   const Unrolled* u = RowsOf(id, offset, form, chunk, {.loads = kAny, .stores = 0});
   if (u == nullptr) return nullptr;
   const bool is_input = nest_[id].access == loops::Access::kIn;
-  const int64_t trip = loops::ConstantTrip(*u->loop), first = u->at / kQuad * kQuad;
+  const int64_t length = RowLength(nest_[id].dtype);
+  const int64_t trip = loops::ConstantTrip(*u->loop), first = u->at / length * length;
   const Affine base = form.base + (first - u->at);
-  const int64_t columns = std::min(kQuad, trip - first);
-  Quad& quad = quads_[{id.index, base, form.diffs[1], is_input ? 0 : u->round, chunk.active}];
+  const int64_t columns = std::min(length, trip - first);
+  Square& square = squares_[{id.index, base, form.diffs[1], is_input ? 0 : u->round, chunk.active}];
   // A loop that ended sooner may have loaded fewer of them.
-  if (quad.block != b_.GetInsertBlock() || quad.columns < columns) {
-    std::array<Value*, 4> rows{};
-    for (int64_t r = 0; r < kQuad; ++r) {
-      rows[r] = llvm::PoisonValue::get(llvm::FixedVectorType::get(ElementType(id), chunk.width));
-      for (int64_t lane = r; lane < chunk.active; lane += kQuad)
-        rows[r] = InsertRow(rows[r], LoadPiece(id, base + form.diffs[lane], columns), lane - r);
+  if (square.block != b_.GetInsertBlock() || square.columns < columns) {
+    std::vector<Value*> rows(
+        length, llvm::PoisonValue::get(llvm::FixedVectorType::get(ElementType(id), chunk.width)));
+    for (int64_t lane = 0; lane < chunk.active; ++lane) {
+      Value*& row = rows[lane % length];
+      row = InsertRow(row, LoadPiece(id, base + form.diffs[lane], columns), lane / length * length);
     }
-    quad = {
-        .block = b_.GetInsertBlock(), .columns = columns, .values = Transpose(rows, chunk.width)};
+    Transpose(rows, chunk.width);
+    square = {.block = b_.GetInsertBlock(), .columns = columns, .values = std::move(rows)};
   }
-  return quad.values[static_cast<size_t>(u->at - first)];
+  return square.values[static_cast<size_t>(u->at - first)];
 }
 
 Value* MemoryEmitter::LoadPiece(BufferId id, const Affine& at, int64_t columns) {
@@ -175,19 +185,20 @@ bool MemoryEmitter::StoreTransposed(const Stmt& store, const Affine& offset, con
   const BufferId id = store.buffer;
   const Unrolled* u = RowsOf(id, offset, form, chunk, {.loads = 0, .stores = 1});
   if (u == nullptr) return false;
-  const int64_t trip = loops::ConstantTrip(*u->loop), first = u->at / kQuad * kQuad;
+  const int64_t length = RowLength(nest_[id].dtype);
+  const int64_t trip = loops::ConstantTrip(*u->loop), first = u->at / length * length;
   const Affine base = form.base + (first - u->at);
-  std::array<Value*, 4>& values = pending_[{id.index, base, form.diffs[1], u->round, chunk.active}];
-  if (u->at == first) values.fill(llvm::PoisonValue::get(value->getType()));
+  std::vector<Value*>& values = pending_[{id.index, base, form.diffs[1], u->round, chunk.active}];
+  if (u->at == first) values.assign(length, llvm::PoisonValue::get(value->getType()));
   values[static_cast<size_t>(u->at - first)] = value;
   const int64_t columns = u->at - first + 1;
-  if (columns < kQuad && u->at + 1 < trip) return true;
-  const std::array<Value*, 4> rows = Transpose(values, chunk.width);
+  if (columns < length && u->at + 1 < trip) return true;
+  Transpose(values, chunk.width);
   for (int64_t lane = 0; lane < chunk.active; ++lane) {
     std::vector<int> picked;
     for (int64_t i = 0; i < columns; ++i)
-      picked.push_back(static_cast<int>(lane / kQuad * kQuad + i));
-    Value* row = rows[static_cast<size_t>(lane % kQuad)];
+      picked.push_back(static_cast<int>(lane / length * length + i));
+    Value* row = values[static_cast<size_t>(lane % length)];
     Value* piece = columns == 1 ? b_.CreateExtractElement(row, static_cast<uint64_t>(picked[0]))
                                 : b_.CreateShuffleVector(row, picked);
     const Affine at = base + form.diffs[lane];
