@@ -70,6 +70,17 @@ TEST(Propose, SeveralPassesKeepTheirWalkNear) {
   EXPECT_NE(softmax.find("tile j 32"), std::string::npos) << softmax;
 }
 
+// What is read along another axis than it is written is transposed in registers, a tile at once.
+TEST(Propose, RowsThatLieAcrossAreUnrolled) {
+  const std::string across =
+      First("def f(float(512, 64) x) -> (y) { y(i, j) = x(j, i) }", {.threads = 1});
+  EXPECT_NE(across.find("tile i 16, j 8 | parallel i j | unroll i | vector j 8"), std::string::npos)
+      << across;
+  const std::string along =
+      First("def f(float(512, 64) x) -> (y) { y(i, j) = x(i, j) }", {.threads = 1});
+  EXPECT_EQ(along.find("unroll"), std::string::npos) << along;
+}
+
 TEST(Propose, RecurrencesRunSideBySide) {
   const std::string scan = First(
       "def f(float(64, 512) x) -> (y) {"

@@ -84,6 +84,40 @@ int64_t WalkTile(const ClusterView& view, const Cluster& cluster, const std::str
   return tile;
 }
 
+// An axis of rows along which something is read that lies apart along the lanes: with a tile of
+// rows unrolled, registers transpose what is loaded. Where nothing is summed up, lanes are along
+// what is written.
+std::string TransposedAxis(const ClusterView& view, const std::string& lane) {
+  for (size_t k = 0; k < view.statements.size(); ++k) {
+    const tc::Statement& s = view.At(k);
+    const auto reduces = [](const tc::Index& index) { return index.reduction; };
+    if (std::ranges::any_of(s.indices, reduces)) return "";
+  }
+  for (size_t k = 0; k < view.statements.size(); ++k) {
+    const tc::Statement& s = view.At(k);
+    for (const tc::ExprId read : tc::Reads(view.program(), s)) {
+      const tc::Expr& e = view.program()[read];
+      if (view.program()[e.tensor].role == tc::Role::kLiteral) continue;
+      const int32_t in = ContiguousIndex(*view.request, s, e.tensor, e.args);
+      if (in >= 0 && view.axes[k][in] != lane && view.IsShared(view.axes[k][in]))
+        return view.axes[k][in];
+    }
+  }
+  return "";
+}
+
+// As many rows as fill a cache line of what is read.
+void AddTransposedRows(const ClusterView& view, const std::string& axis, Cluster& cluster) {
+  constexpr int64_t kRows = 16;
+  int64_t rows = std::min(kRows, view.Extent(axis));
+  while (rows > 1 && !view.DividesBlock(axis, rows)) --rows;
+  if (rows < 2) return;
+  std::erase(cluster.order, axis);
+  cluster.order.push_back(axis);
+  cluster.tiles.push_back({axis, {rows}});
+  cluster.unroll.push_back(axis);
+}
+
 constexpr int64_t kShort = 8;
 
 // The least number of steps of v after which e is what it was; 0 if there is none that is short.
@@ -160,6 +194,9 @@ Cluster RowCluster(const ClusterView& view, int variant) {
     if (std::ranges::count(cluster.order, axis)) cluster.tiles.push_back({axis, {count}});
     cluster.unroll.push_back(axis);
   }
+  if (const std::string axis = lane.empty() ? "" : TransposedAxis(view, lane);
+      !axis.empty() && cluster.unroll.empty())
+    AddTransposedRows(view, axis, cluster);
   if (!lane.empty()) {
     const int64_t vector = view.request->target.VectorBytes() / ElementBytes(view);
     const bool wide = variant % 2 == 0 && cluster.unroll.empty();
