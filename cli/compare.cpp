@@ -179,6 +179,7 @@ Status RunCompare(const Flags& flags, const CompareFlags& compare) {
     std::vector<double> sorted = arm.samples;
     const tuner::Summary s = tuner::Summarize(sorted);
     Json row{{"name", arm.name}, {"p50_us", s.p50}, {"ci95_us", {s.low, s.high}}};
+    if (arm.subject) row["steps"] = StepCounts(arm.subject->spec());
     std::string tail;
     if (compare.record.percentile) {
       const std::string name = PercentileName(*compare.record.percentile);

@@ -85,7 +85,7 @@ def test_compare_records(weft):
 def test_compare(weft):
     said = weft.json('compare', DIGITS, *ONE, '--against', 'unfused', '--runs', '5')
     assert [arm['name'] for arm in said['arms']] == ['weft', 'unfused']
-    assert all(arm.keys() == {'name', 'p50_us', 'ci95_us'} for arm in said['arms'])
+    assert all(arm.keys() == {'name', 'p50_us', 'ci95_us', 'steps'} for arm in said['arms'])
     low, middle, high = said['speedup']['unfused']
     assert 0 < low <= middle <= high
     assert said['accuracy'].keys() == {'weft', 'unfused'}

@@ -28,7 +28,8 @@ def test_a_peer_that_cannot_run_a_row_leaves_the_others(weft, monkeypatch):
         for peer in ('onnxruntime', 'openvino'):
             if peer in names:
                 raise arms.Failed(f'{peer} says: no', peer)
-        return {'speedup': {name: [0.9, 1.0, 1.1] for name in names}, 'accuracy': {'weft': {'max_rel': 0, 'within': True}},
+        return {'arms': [{'name': name} for name in names],
+                'speedup': {name: [0.9, 1.0, 1.1] for name in names}, 'accuracy': {'weft': {'max_rel': 0, 'within': True}},
                 'env': {'cpu': 'a', 'isa': 'b threads=1', 'libraries': 'c'}}
     monkeypatch.setattr(arms, 'compare', compare)
     result = arms.measure(model, 1, 1)
