@@ -182,13 +182,11 @@ class Grouper {
 
   // How many iterations the shared band has, less the axis that lanes will run along.
   int64_t Rows(const ClusterView& view) const {
-    const tc::Statement& last = view.At(view.statements.size() - 1);
-    const int32_t lanes = ContiguousIndex(request_, last, last.target, last.subscripts);
+    const std::string lane = LaneAxis(view, Switches(view));
     int64_t rows = view.shared.empty() ? 0 : 1;
     for (const std::string& axis : view.shared) {
-      const bool is_lane = lanes >= 0 && view.axes.back()[lanes] == axis;
       const int64_t extent = view.Extent(axis);
-      rows *= is_lane ? 1 : extent > 0 ? extent : 64;
+      rows *= axis == lane ? 1 : extent > 0 ? extent : 64;
     }
     return rows;
   }

@@ -55,6 +55,9 @@ int32_t ContiguousIndex(const ScheduleRequest& request, const tc::Statement& sta
 // of a short axis, or a period.
 std::map<std::string, int64_t> Switches(const ClusterView& view);
 
+// The axis of the lanes of a cluster that is no contraction; empty if there is none.
+std::string LaneAxis(const ClusterView& view, const std::map<std::string, int64_t>& switches);
+
 // Statements that share a cluster, in text order.
 struct StatementGroup {
   std::vector<int32_t> statements;

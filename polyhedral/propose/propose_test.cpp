@@ -60,6 +60,14 @@ TEST(Propose, ResultsThatAreReadAreCached) {
   EXPECT_NE(read.find("| stream y\n"), std::string::npos) << read;
 }
 
+TEST(Propose, RowsOfATeamShareALoop) {
+  const std::string softmax = First(
+      "def f(float(1000, 1024) x) -> (y) { m(i) max=! x(i, j)  e(i, j) = exp(x(i, j) - m(i))"
+      "  s(i) +=! e(i, j)  y(i, j) = e(i, j) / s(i) }",
+      {.threads = 8});
+  EXPECT_NE(softmax.find("cluster m e s y |"), std::string::npos) << softmax;
+}
+
 TEST(Propose, SeveralPassesKeepTheirWalkNear) {
   const std::string softmax = First(
       "def f(float(8, 1000, 1024) x) -> (y) {"
@@ -79,6 +87,9 @@ TEST(Propose, RowsThatLieAcrossAreUnrolled) {
   const std::string along =
       First("def f(float(512, 64) x) -> (y) { y(i, j) = x(i, j) }", {.threads = 1});
   EXPECT_EQ(along.find("unroll"), std::string::npos) << along;
+  const std::string scaled = First(
+      "def f(float(512, 64) x, float(512) s) -> (y) { y(i, j) = x(i, j) * s(i) }", {.threads = 1});
+  EXPECT_EQ(scaled.find("unroll"), std::string::npos) << scaled;
 }
 
 TEST(Propose, RecurrencesRunSideBySide) {

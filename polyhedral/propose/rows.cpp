@@ -1,5 +1,6 @@
 // Pointwise chains and reductions: contiguous lanes, one task a row or more.
 #include <algorithm>
+#include <functional>
 
 #include "polyhedral/axes.h"
 #include "polyhedral/lower/plan.h"
@@ -9,33 +10,6 @@
 
 namespace weft::polyhedral {
 namespace {
-
-std::string LaneAxis(const ClusterView& view, const std::map<std::string, int64_t>& switches) {
-  for (size_t back = 0; back < view.statements.size(); ++back) {
-    const size_t k = view.statements.size() - 1 - back;
-    const tc::Statement& s = view.At(k);
-    // A kept index of the output serves all; a reduced one is what remains when the input is read
-    // along it.
-    const int32_t out = ContiguousIndex(*view.request, s, s.target, s.subscripts);
-    int32_t in = -1;
-    for (const tc::ExprId read : tc::Reads(view.program(), s)) {
-      const tc::Expr& e = view.program()[read];
-      if (in < 0 && view.program()[e.tensor].role != tc::Role::kLiteral)
-        in = ContiguousIndex(*view.request, s, e.tensor, e.args);
-    }
-    const bool reduces = in >= 0 && s.indices[in].reduction;
-    // Lanes that choose between values differ; what is unrolled does not.
-    const bool chooses = out >= 0 && switches.contains(view.axes[k][out]);
-    const int32_t lane = reduces || (chooses && in != out) ? in
-                         : chooses                         ? -1
-                         : out >= 0                        ? out
-                                                           : in;
-    if (lane < 0) continue;
-    const std::string& axis = view.axes[k][lane];
-    if (view.Extent(axis) >= 4) return axis;
-  }
-  return "";
-}
 
 int64_t ElementBytes(const ClusterView& view) {
   int64_t bytes = 1;
@@ -99,8 +73,12 @@ std::string TransposedAxis(const ClusterView& view, const std::string& lane) {
       const tc::Expr& e = view.program()[read];
       if (view.program()[e.tensor].role == tc::Role::kLiteral) continue;
       const int32_t in = ContiguousIndex(*view.request, s, e.tensor, e.args);
-      if (in >= 0 && view.axes[k][in] != lane && view.IsShared(view.axes[k][in]))
-        return view.axes[k][in];
+      if (in < 0 || view.axes[k][in] == lane || !view.IsShared(view.axes[k][in])) continue;
+      for (const tc::ExprId sub : e.args) {
+        const auto place = tc::AsAffine(view.program(), sub);
+        for (size_t i = 0; place && i < s.indices.size(); ++i)
+          if (view.axes[k][i] == lane && place->Uses(static_cast<Var>(i))) return view.axes[k][in];
+      }
     }
   }
   return "";
@@ -175,6 +153,37 @@ std::map<std::string, int64_t> Switches(const ClusterView& view) {
     if (copies > kMostUnrolled) return {};
   }
   return switches;
+}
+
+std::string LaneAxis(const ClusterView& view, const std::map<std::string, int64_t>& switches) {
+  // The last of those with most axes knows best: what follows has done with an axis.
+  std::vector<size_t> order;
+  for (size_t k = view.statements.size(); k-- > 0;) order.push_back(k);
+  std::ranges::stable_sort(order, std::greater(),
+                           [&](size_t k) { return view.At(k).indices.size(); });
+  for (const size_t k : order) {
+    const tc::Statement& s = view.At(k);
+    // A kept index of the output serves all; a reduced one is what remains when the input is read
+    // along it.
+    const int32_t out = ContiguousIndex(*view.request, s, s.target, s.subscripts);
+    int32_t in = -1;
+    for (const tc::ExprId read : tc::Reads(view.program(), s)) {
+      const tc::Expr& e = view.program()[read];
+      if (in < 0 && view.program()[e.tensor].role != tc::Role::kLiteral)
+        in = ContiguousIndex(*view.request, s, e.tensor, e.args);
+    }
+    const bool reduces = in >= 0 && s.indices[in].reduction;
+    // Lanes that choose between values differ; what is unrolled does not.
+    const bool chooses = out >= 0 && switches.contains(view.axes[k][out]);
+    const int32_t lane = reduces || (chooses && in != out) ? in
+                         : chooses                         ? -1
+                         : out >= 0                        ? out
+                                                           : in;
+    if (lane < 0) continue;
+    const std::string& axis = view.axes[k][lane];
+    if (view.Extent(axis) >= 4) return axis;
+  }
+  return "";
 }
 
 Cluster RowCluster(const ClusterView& view, int variant) {
