@@ -46,8 +46,11 @@ std::vector<TileShape> RankTiles(const Target& target, const OperandMoves& moves
   const int64_t registers = target.VectorRegisters();
   std::vector<TileShape> tiles;
   for (int64_t nv = 1; nv <= 4; ++nv) {
-    const int64_t vectors = std::min({registers == 32 ? int64_t{26} : int64_t{12},
-                                      registers - nv * moves.parts - moves.spare, most});
+    // A broadcast that serves vectors of two widths lives until both are done, which spills more.
+    const int64_t last = std::min(n, nv * vector) % vector;
+    const bool narrow = nv > 1 && last > 0 && last <= vector / 2;
+    const int64_t fit = registers == 32 ? (narrow ? 22 : 26) : (narrow ? 10 : 12);
+    const int64_t vectors = std::min({fit, registers - nv * moves.parts - moves.spare, most});
     for (int64_t rows = 1; rows <= std::min(vectors / nv, m); ++rows) {
       TileShape tile{rows, std::min(n, nv * vector)};
       if (tile.lanes > loops::kMostLanes) continue;
