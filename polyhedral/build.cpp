@@ -86,20 +86,21 @@ class ClusterBuilder {
       }
       return std::nullopt;
     };
-    std::vector<std::string> tiled, blocked;
-    for (const Tile& tile : cluster_.tiles) tiled.push_back(tile.axis);
-    for (const Tile& tile : cluster_.blocks) blocked.push_back(tile.axis);
-    const std::vector<const std::vector<std::string>*> lists = {&cluster_.order, &cluster_.inner,
-                                                                &cluster_.unroll, &tiled, &blocked};
+    const auto names_of = [](const std::vector<Tile>& tiles) {
+      std::vector<std::string> names;
+      for (const Tile& tile : tiles) names.push_back(tile.axis);
+      return names;
+    };
+    const auto tiled = names_of(cluster_.tiles), blocked = names_of(cluster_.blocks),
+               lanes = names_of(cluster_.lanes);
+    const std::vector<const std::vector<std::string>*> lists = {
+        &cluster_.order, &cluster_.inner, &cluster_.unroll, &tiled, &blocked, &lanes};
     for (const auto* names : lists) {
       if (auto refusal = check(*names, names == &cluster_.inner)) return refusal;
     }
-    if (!cluster_.vector_axis.empty() && !known(cluster_.vector_axis)) {
-      return Unfit(fmt::format("the cluster has no axis {}", cluster_.vector_axis));
-    }
     if (const std::string& dot = cluster_.dot_axis; !dot.empty()) {
       if (!known(dot)) return Unfit(fmt::format("the cluster has no axis {}", dot));
-      if (Sizes(dot).empty() || dot == cluster_.vector_axis)
+      if (Sizes(dot).empty() || cluster_.LanesOf(dot) > 0)
         return Unfit(fmt::format("the points of {} are no dot product: it is not tiled", dot));
     }
     if (!cluster_.blocks.empty() && cluster_.parallel > 0)
@@ -107,14 +108,15 @@ class ClusterBuilder {
     if (cluster_.parallel > static_cast<int32_t>(cluster_.order.size())) {
       return Unfit("more parallel axes than the order has");
     }
-    const int64_t block = BlockSize(cluster_.vector_axis), lanes = cluster_.vector_lanes;
-    if (Sizes(cluster_.vector_axis).empty() && block > lanes && block % lanes != 0)
-      return Unfit(fmt::format("the lanes do not divide the block of {}", cluster_.vector_axis));
+    for (const Tile& vector : cluster_.lanes) {
+      const int64_t block = BlockSize(vector.axis), count = vector.sizes[0];
+      if (Sizes(vector.axis).empty() && block > count && block % count != 0)
+        return Unfit(fmt::format("the lanes do not divide the block of {}", vector.axis));
+    }
     for (const Tile& tile : cluster_.tiles) {
-      const bool cut = tile.axis == cluster_.vector_axis &&
-                       tile.sizes.back() > cluster_.vector_lanes &&
-                       tile.sizes.back() % cluster_.vector_lanes != 0;
-      if (cut) return Unfit(fmt::format("the lanes do not divide the tile of {}", tile.axis));
+      const int64_t count = cluster_.LanesOf(tile.axis);
+      if (count > 0 && tile.sizes.back() > count && tile.sizes.back() % count != 0)
+        return Unfit(fmt::format("the lanes do not divide the tile of {}", tile.axis));
       // isl simplifies floors of a block's places in ways that hide where the tiles end.
       if (const int64_t size = BlockSize(tile.axis); size > 0 && size % tile.sizes[0] != 0)
         return Unfit(fmt::format("the tile of {} does not divide its block", tile.axis));
@@ -191,6 +193,13 @@ class ClusterBuilder {
     return extent.IsConstant() ? extent.constant() : int64_t{1} << 40;
   }
 
+  // How many lanes statement k has along the axis; 0 if they are along another one.
+  int64_t LanesOf(size_t k, const std::string& axis) const {
+    for (const Tile& lanes : cluster_.lanes)
+      if (IndexOn(k, lanes.axis) >= 0) return lanes.axis == axis ? lanes.sizes[0] : 0;
+    return 0;
+  }
+
   // The axis' tile loops below the shared one, outermost first.
   Members TileLoops(int32_t i, const std::string& axis) const {
     const auto& sizes = Sizes(axis);
@@ -219,11 +228,11 @@ class ClusterBuilder {
       loops.dots.push_back(index - base);
       return;
     }
-    if (axis != cluster_.vector_axis) {
+    const int64_t lanes = LanesOf(k, axis);
+    if (lanes == 0) {
       into.push_back(index - base);
       return;
     }
-    const int64_t lanes = cluster_.vector_lanes;
     if (PointExtent(k, i, sizes) <= lanes) {
       loops.lanes.push_back(index - base);
       return;

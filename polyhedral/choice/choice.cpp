@@ -35,9 +35,7 @@ void PrintCluster(const Cluster& cluster, std::string& text) {
   }
   if (!cluster.inner.empty()) text += " | inner" + Names(cluster.inner);
   if (!cluster.unroll.empty()) text += " | unroll" + Names(cluster.unroll);
-  if (!cluster.vector_axis.empty()) {
-    text += fmt::format(" | vector {} {}", PrintName(cluster.vector_axis), cluster.vector_lanes);
-  }
+  PrintTiles("vector", cluster.lanes, text);
   if (!cluster.dot_axis.empty()) text += " | dot " + PrintName(cluster.dot_axis);
 }
 
@@ -97,7 +95,7 @@ class Parser {
     Cluster& cluster = choice.clusters.back();
     if (word == "block") return Blocks(cluster);
     if (word == "tile") return Tiles(cluster.tiles);
-    if (word == "vector") return Vector(cluster);
+    if (word == "vector") return Lanes(cluster);
     if (word == "dot") {
       WEFT_TRY(cluster.dot_axis, lexer_.ExpectName());
       return {};
@@ -146,13 +144,14 @@ class Parser {
     return {};
   }
 
-  Status Vector(Cluster& cluster) {
-    WEFT_TRY(cluster.vector_axis, lexer_.ExpectName());
+  Status Lanes(Cluster& cluster) {
     const Token at = lexer_.Peek();
-    WEFT_TRY(cluster.vector_lanes, lexer_.ExpectInt());
-    if (cluster.vector_lanes < 1 || cluster.vector_lanes > 64) {
-      return lexer_.ErrorAt(at,
-                            fmt::format("found {} lanes, expected 1 to 64", cluster.vector_lanes));
+    WEFT_TRY(Tiles(cluster.lanes));
+    for (const Tile& lanes : cluster.lanes) {
+      if (lanes.sizes.size() > 1)
+        return lexer_.ErrorAt(at, "found several numbers of lanes along an axis, expected one");
+      if (lanes.sizes[0] > 64)
+        return lexer_.ErrorAt(at, fmt::format("found {} lanes, expected 1 to 64", lanes.sizes[0]));
     }
     return {};
   }

@@ -68,9 +68,14 @@ struct Cluster {
   int32_t parallel = 0;  // the first so many of `order`
   std::vector<std::string> inner;
   std::vector<std::string> unroll;
-  std::string vector_axis;  // empty: scalar code
-  int64_t vector_lanes = 0;
-  std::string dot_axis;  // its points lie inside the lanes; empty: none
+  std::vector<Tile> lanes;  // axes of vectors, how many lanes each; a statement takes its first
+  std::string dot_axis;     // its points lie inside the lanes; empty: none
+
+  int64_t LanesOf(const std::string& axis) const {  // 0: none
+    for (const Tile& t : lanes)
+      if (t.axis == axis) return t.sizes[0];
+    return 0;
+  }
   bool operator==(const Cluster&) const = default;
 };
 

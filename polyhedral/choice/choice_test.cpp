@@ -7,7 +7,8 @@ namespace {
 
 constexpr std::string_view kText =
     "conv1_relu1: cluster conv1 relu1 | order n h w k | tile w 6, k 64 16 | parallel n h | "
-    "inner c r s w k | unroll w | vector k 16 | dot c | cluster pool1 | order n c | pack w1 Acdb64a, b "
+    "inner c r s w k | unroll w | vector k 16 | dot c | cluster pool1 | order n c | pack w1 "
+    "Acdb64a, b "
     "acdb+16 | prefetch w1 | stream y\n"
     "\"odd name\": cluster y\n";
 

@@ -315,8 +315,7 @@ class Maker {
     }
     if (!outside) cluster_.order.push_back(axes_[lane_]);
     cluster_.tiles.push_back({axes_[lane_], {tile_.lanes}});
-    cluster_.vector_axis = axes_[lane_];
-    cluster_.vector_lanes = tile_.lanes;
+    cluster_.lanes = {{axes_[lane_], {tile_.lanes}}};
     const std::vector<int32_t> reduction = ReductionOrder();
     if (blocked) {
       const int32_t p = reduction.back();

@@ -64,8 +64,7 @@ std::optional<Cluster> DotCluster(const ClusterView& view) {
   };
   add(row, wide ? 6 : 4);
   add(column, wide ? 4 : 3);
-  cluster.vector_axis = axes[lane];
-  cluster.vector_lanes = vector;
+  cluster.lanes = {{axes[lane], {vector}}};
   cluster.parallel = ParallelPrefix(view, cluster);
   return cluster;
 }

@@ -103,6 +103,18 @@ TEST(Propose, RecurrencesRunSideBySide) {
       << scan;
 }
 
+// Each statement of a loop has lanes: sums along their results, the others along the axis over
+// which the next step sums them up.
+TEST(Propose, StatementsOfALoopHaveLanesOfTheirOwn) {
+  const std::string cell = First(
+      "def f(float(64, 32) x, float(32, 32) w) -> (h) {"
+      " b(t, j) = t > 0 ? h(t - 1, j) : 0.0 where t in 0:64, j in 0:32"
+      " s(t, k) +=! b(t, e) * w(e, k) where t in 0:64"
+      " h(t, j) = tanh(x(t, j) + s(t, j)) where t in 0:64 }",
+      {.threads = 1});
+  EXPECT_NE(cell.find("cluster b s h | order t | vector k 32, e 32\n"), std::string::npos) << cell;
+}
+
 TEST(Propose, NarrowLanesAreNoMoreThanALoopTakes) {
   const std::string scan = First(
       "def f(uint8(64, 512) x) -> (y) {"

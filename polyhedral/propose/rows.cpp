@@ -227,8 +227,7 @@ Cluster RowCluster(const ClusterView& view, int variant) {
       return statement.companion.valid() && !FirstIsLeast(program, statement);
     });
     if (view.IsShared(lane) || !ordered) {
-      cluster.vector_axis = lane;
-      cluster.vector_lanes = lanes;
+      cluster.lanes = {{lane, {lanes}}};
     }
   }
   cluster.parallel = ParallelPrefix(view, cluster);

@@ -34,7 +34,7 @@ bool BeginsLines(const ScheduleRequest& request, const tc::TensorDecl& tensor) {
 void AddStreams(const ClusterView& view, const Cluster& cluster, Choice& choice) {
   const tc::Program& program = view.program();
   const Target& target = view.request->target;
-  if (target.kind != TargetKind::kCpu || cluster.vector_axis.empty()) return;
+  if (target.kind != TargetKind::kCpu || cluster.lanes.empty()) return;
   if (tc::OperandBytes(program) < target.l3_bytes) return;
   for (size_t k = 0; k < view.statements.size(); ++k) {
     const tc::Statement& s = view.At(k);
@@ -42,8 +42,8 @@ void AddStreams(const ClusterView& view, const Cluster& cluster, Choice& choice)
     if (out.role != tc::Role::kOutput || Bytes(out) < static_cast<double>(target.l3_bytes) / 2)
       continue;
     const int32_t lane = ContiguousIndex(*view.request, s, s.target, s.subscripts);
-    const bool lines = lane >= 0 && view.axes[k][lane] == cluster.vector_axis &&
-                       cluster.vector_lanes * SizeBytes(out.dtype) % kLineBytes == 0;
+    const int64_t lanes = lane < 0 ? 0 : cluster.LanesOf(view.axes[k][lane]);
+    const bool lines = lanes > 0 && lanes * SizeBytes(out.dtype) % kLineBytes == 0;
     if (lines && BeginsLines(*view.request, out) && !IsRead(program, s.target))
       choice.streams.push_back(out.name);
   }

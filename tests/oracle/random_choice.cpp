@@ -63,10 +63,11 @@ class Maker {
         cluster.inner.push_back(a);
       if (Chance(25)) cluster.unroll.push_back(a);
     }
-    if (Chance(70)) {
-      cluster.vector_axis = all[Below(static_cast<int64_t>(all.size()))];
-      cluster.vector_lanes = 1 + Below(8);
-      FitLanes(cluster);
+    for (int chance = 70; Chance(chance); chance = 20) {
+      Tile lanes{all[Below(static_cast<int64_t>(all.size()))], {1 + Below(8)}};
+      if (cluster.LanesOf(lanes.axis) > 0) break;
+      FitLanes(cluster, lanes);
+      cluster.lanes.push_back(std::move(lanes));
     }
     cluster.parallel = static_cast<int32_t>(Below(static_cast<int64_t>(cluster.order.size()) + 1));
     return cluster;
@@ -85,7 +86,7 @@ class Maker {
         cluster.blocks.push_back({axes[b], {Chance(80) ? common : BlockSize()}});
         FitTiles(cluster, cluster.blocks.back());
       }
-      FitLanes(cluster);
+      for (Tile& lanes : cluster.lanes) FitLanes(cluster, lanes);
       cluster.parallel = 0;
       cluster.then = c > 0 && !choice.clusters[c - 1].blocks.empty() && Chance(80);
     }
@@ -109,14 +110,13 @@ class Maker {
         for (int64_t& size : tile.sizes) whole = size = DivisorOf(whole);
   }
 
-  void FitLanes(Cluster& cluster) {
+  void FitLanes(const Cluster& cluster, Tile& lanes) {
     if (Chance(5)) return;
     int64_t points = 0;
     for (const auto* tiles : {&cluster.blocks, &cluster.tiles})
       for (const Tile& tile : *tiles)
-        if (tile.axis == cluster.vector_axis) points = tile.sizes.back();
-    if (points > cluster.vector_lanes && points % cluster.vector_lanes != 0)
-      cluster.vector_lanes = DivisorOf(points);
+        if (tile.axis == lanes.axis) points = tile.sizes.back();
+    if (points > lanes.sizes[0] && points % lanes.sizes[0] != 0) lanes.sizes[0] = DivisorOf(points);
   }
 
   Tile MakeTile(const std::string& axis) {
