@@ -16,6 +16,19 @@ std::string Mirror(std::string_view mode, const std::string& e, int64_t extent) 
   return fmt::format("min(({0}) % {1}, {1} - ({0}) % {1})", e, period);
 }
 
+// Which input element stands at index i of part 0, 1 or 2 of a padded axis: before, in and behind
+// what is repeated. Within one period that is affine in i; the part begins at `begin`.
+std::string InPart(std::string_view mode, size_t part, const std::string& i, int64_t begin,
+                   int64_t lo, int64_t extent) {
+  if (part != 1 && mode == "edge") return part == 0 ? "0" : std::to_string(extent - 1);
+  if (part != 1 && mode == "reflect") return Sum({{-1, i}}, part == 0 ? lo : begin + extent - 2);
+  return Sum({{1, i}}, part == 0 ? extent - lo : -begin);
+}
+
+bool IsOnePeriod(std::string_view mode, int64_t pad, int64_t extent) {
+  return pad >= 0 && (mode == "edge" || pad <= (mode == "wrap" ? extent : extent - 1));
+}
+
 }  // namespace
 
 // One statement an input, each over its part of the axis.
@@ -89,12 +102,19 @@ void Pad(Writer& w) {
   if (!w.ok() || pads.size() != 2 * axes.size()) return w.Refuse("unequal lists");
   const Subs i = w.Indices("i", y.dims);
   Subs from = i, guards;
+  Ints parts;  // of the last axis, if it is padded by what it holds
   for (size_t k = 0; k < axes.size(); ++k) {
     const auto axis = static_cast<size_t>(axes[k]);
     const int64_t lo = pads[k], hi = pads[axes.size() + k];
     if (lo == 0 && hi == 0) continue;
     const int64_t extent = w.Extent(x, axes[k]);
     from[axis] = Sum({{1, i[axis]}}, -lo);
+    // Along the last axis a part a statement, so that lanes read along it too.
+    const bool last = axes[k] + 1 == y.rank() && mode != "constant";
+    if (last && IsOnePeriod(mode, lo, extent) && IsOnePeriod(mode, hi, extent)) {
+      parts = {lo, extent, hi};
+      continue;
+    }
     if (mode != "constant") {  // what is cut off is no longer there to be repeated
       const int64_t cut_lo = std::max<int64_t>(-lo, 0), cut_hi = std::max<int64_t>(-hi, 0);
       if (lo <= 0 && hi <= 0) continue;
@@ -106,6 +126,14 @@ void Pad(Writer& w) {
     if (lo > 0) guards.push_back(from[axis] + " >= 0");
     if (hi > 0) guards.push_back(fmt::format("{} < {}", from[axis], extent));
   }
+  int64_t begin = 0;
+  for (size_t part = 0; part < parts.size(); begin += parts[part], ++part) {
+    if (parts[part] == 0) continue;
+    w.Range(i.back(), begin + parts[part], begin);
+    from.back() = InPart(mode, part, i.back(), begin, parts[0], parts[1]);
+    w.Set("copy", y, i, w.At(x, from));
+  }
+  if (!parts.empty()) return;
   if (guards.empty()) return w.Set("copy", y, i, w.At(x, from));
   const std::string value =
       w.Has(2) ? w.At(w.Arg(2), w.In(2).dims.empty() ? Subs{} : Subs{"0"}) : LitInt(y.dtype, 0);
