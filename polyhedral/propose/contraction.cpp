@@ -144,72 +144,85 @@ class Maker {
     return steps;
   }
 
+  struct Option {
+    double cycles = 0;  // of the whole statement, for an element of its result
+    int32_t lane = -1, row = -1;
+    TileShape tile;
+  };
+
+  // Rows of a group of channels read the same elements of what the lanes move along.
+  int64_t RowsOfGroup(int32_t lane, int32_t row) const {
+    return row >= 0 ? StepsToMove(Streamed(lane), row) : 1;
+  }
+
+  OperandMoves MovesOf(int32_t lane, int32_t row) const {
+    const auto by_row = [&](tc::ExprId read) {
+      const bool shares = RowsOfGroup(lane, row) > 1 && read == Streamed(lane);
+      return row >= 0 && Uses(read, row) && !shares;
+    };
+    OperandMoves moves{Uses(c_.x, lane), by_row(c_.x), Uses(c_.w, lane), by_row(c_.w)};
+    if (IsNarrow() && IsFloat(s_.accumulate)) moves.parts = 2, moves.spare = 3;  // halves
+    if (IsNarrow() && IsInteger(s_.accumulate) && !HasDotProducts(view_.request->target.isa))
+      moves.spare = 2;  // products, before they are added
+    return moves;
+  }
+
+  // Cycles for an element.
+  double StoreCycles(int32_t lane, int32_t row, int64_t rows) const {
+    const int32_t output = OutputLane();
+    if (lane == output) return 1 / static_cast<double>(Vector());
+    if (row < 0 || row != output) return kScattered;
+    return kTransposed * static_cast<double>(RoundUp(rows, 4)) / static_cast<double>(rows);
+  }
+
+  // Tiles of registers with `width` lanes each, of those that the lanes' blocks and `fits` allow.
+  template <typename F>
+  void AddTiles(const OperandMoves& moves, int32_t lane, int32_t row, int64_t width, F fits,
+                std::vector<Option>& options) const {
+    const Target& target = view_.request->target;
+    const int64_t m = row >= 0 ? Extent(row) : 1, n = Extent(lane), group = RowsOfGroup(lane, row);
+    const int64_t most = target.VectorRegisters() / (UnrollsTaps(lane) ? 2 : 1);
+    const double padded = IsWindow(lane) ? kMasked : 1;
+    for (const TileShape& tile : RankTiles(target, moves, m, n, width, most)) {
+      const bool ends = view_.DividesBlock(axes_[lane], tile.lanes) &&
+                        (row < 0 || view_.DividesBlock(axes_[row], tile.rows)) &&
+                        (group == 1 || group % tile.rows == 0);
+      if (!ends || !fits(tile.lanes)) continue;
+      const double steps = tile.cycles * Steps() * padded / static_cast<double>(m * n);
+      options.push_back({steps + StoreCycles(lane, row, tile.rows), lane, row, tile});
+    }
+  }
+
+  void AddOptions(int32_t lane, int32_t row, std::vector<Option>& options) const {
+    OperandMoves moves = MovesOf(lane, row);
+    const int64_t steps = StepsToMove(c_.x, lane);
+    if (steps > 1) {  // a tile of lanes that all read the same element of x
+      OperandMoves same = moves;
+      same.x_lanes = false;
+      const auto fits = [&](int64_t lanes) { return steps % lanes == 0; };
+      AddTiles(same, lane, row, std::min(Vector(), steps), fits, options);
+      moves.x_loads = 3;  // a row and its permutation, which has one port
+    }
+    AddTiles(moves, lane, row, Vector(), [](int64_t) { return true; }, options);
+  }
+
   // Lanes, rows and their tile: `rank`-th by the cycles of the whole statement.
   bool ChooseLane(int rank) {
-    struct Option {
-      double cycles = 0;
-      int32_t lane = -1, row = -1;
-      TileShape tile;
-    };
     std::vector<Option> options;
     const int32_t output = OutputLane();
-    const int64_t vector = Vector();
-    const auto consider = [&](int32_t lane, int32_t row) {
-      // Rows of a group of channels read the same elements.
-      const int64_t group = row >= 0 ? StepsToMove(Streamed(lane), row) : 1;
-      const auto by_row = [&](tc::ExprId read) {
-        return row >= 0 && Uses(read, row) && (group == 1 || read != Streamed(lane));
-      };
-      OperandMoves moves{Uses(c_.x, lane), by_row(c_.x), Uses(c_.w, lane), by_row(c_.w)};
-      if (IsNarrow() && IsFloat(s_.accumulate)) moves.parts = 2, moves.spare = 3;  // halves
-      if (IsNarrow() && IsInteger(s_.accumulate) && !HasDotProducts(view_.request->target.isa))
-        moves.spare = 2;  // products, before they are added
-      const int64_t m = row >= 0 ? Extent(row) : 1, n = Extent(lane);
-      const double elements = static_cast<double>(m * n);
-      const bool transposes = row >= 0 && row == output && SizeBytes(s_.accumulate) == 4;
-      const auto store = [&](int64_t rows) {
-        if (lane == output) return elements / static_cast<double>(vector);
-        return elements * (transposes ? kTransposed * static_cast<double>(RoundUp(rows, 4)) /
-                                            static_cast<double>(rows)
-                                      : kScattered);
-      };
-      const double padded = IsWindow(lane) ? kMasked : 1;
-      const int64_t registers = view_.request->target.VectorRegisters();
-      const int64_t most = UnrollsTaps(lane) ? registers / 2 : registers;
-      const auto add = [&](const OperandMoves& how, int64_t width, auto fits) {
-        for (const TileShape& tile : RankTiles(view_.request->target, how, m, n, width, most)) {
-          const bool ends = view_.DividesBlock(axes_[lane], tile.lanes) &&
-                            (row < 0 || view_.DividesBlock(axes_[row], tile.rows)) &&
-                            (group == 1 || group % tile.rows == 0);
-          if (ends && fits(tile.lanes))
-            options.push_back(
-                {(tile.cycles * Steps() * padded + store(tile.rows)) / elements, lane, row, tile});
-        }
-      };
-      const int64_t steps = StepsToMove(c_.x, lane);
-      if (steps > 1) moves.x_loads = 3;  // a row and its permutation, which has one port
-      add(moves, vector, [](int64_t) { return true; });
-      if (steps > 1) {  // a tile of lanes that all read the same element of x
-        OperandMoves same = moves;
-        same.x_lanes = false;
-        same.x_loads = 1;
-        add(same, std::min(vector, steps), [&](int64_t lanes) { return steps % lanes == 0; });
-      }
-    };
     for (const int32_t lane : c_.kept) {
       if (Extent(lane) < 2 || !Streams(c_.x, lane) || !Streams(c_.w, lane)) continue;
       if (!Uses(c_.x, lane) && !Uses(c_.w, lane)) continue;
       const int32_t row = RowFor(lane);
-      consider(lane, row);
-      if (output >= 0 && output != lane && output != row && Extent(output) > 1)
-        consider(lane, output);
+      AddOptions(lane, row, options);
       for (const int32_t i : c_.kept) {
-        if (i != lane && i != row && i != output && StepsToMove(Streamed(lane), i) > 1)
-          consider(lane, i);
+        if (i == lane || i == row) continue;
+        if ((i == output && Extent(i) > 1) || RowsOfGroup(lane, i) > 1)
+          AddOptions(lane, i, options);
       }
     }
     if (options.empty()) return false;
-    std::ranges::stable_sort(options, {}, [](const Option& o) { return o.cycles; });
+    std::ranges::stable_sort(options, {}, &Option::cycles);
     const Option& pick = options[std::min<size_t>(static_cast<size_t>(rank), options.size() - 1)];
     lane_ = pick.lane;
     row_ = pick.row;
