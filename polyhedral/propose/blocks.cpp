@@ -286,8 +286,9 @@ class Blocker {
     return true;
   }
 
-  // So many rows are whole register tiles of every kind.
-  static constexpr int64_t kTiles = 24;
+  // So many rows are whole register tiles of every kind, and so many lanes whole vectors; or
+  // halves.
+  static constexpr int64_t kTiles = 48, kHalves = 8;
 
   // All axes along which the last group has blocks. The last of them is that along which most is
   // read again; it grows until what passes through a block is all that half of the second-level
@@ -320,7 +321,8 @@ class Blocker {
     // At least so many blocks that the team has work.
     const int64_t wanted = request_.target.threads == 1 ? 1 : 2 * request_.target.threads;
     const auto next = [&](int64_t size) {
-      return size + (size < kTiles * unit ? unit : kTiles * unit);
+      const int64_t step = size < kHalves * unit ? 1 : size < kTiles * unit ? kHalves : kTiles;
+      return size + step * unit;
     };
     for (int64_t size = next(unit); size < next(extent); size = next(size)) {
       auto along = BlocksAlong(first, last, axis, std::min(size, extent));
