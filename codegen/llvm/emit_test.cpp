@@ -52,8 +52,8 @@ TEST(Emit, TailsOfVectorsStayInside) {
 
 // Lanes far apart, iterations of an unrolled loop side by side: in registers.
 TEST(Emit, TransposesInRegisters) {
-  for (const char* type : {"f32", "f64", "bf16", "u8"}) {
-    for (int rows : {2, 3, 4, 6, 13, 17}) {
+  for (const char* type : {"f32", "i64", "bf16", "u8"}) {
+    for (int rows : {2, 3, 4, 6, 8, 17}) {
       for (int lanes : {4, 7, 13, 16, 40}) {
         const std::string text = fmt::format(
             "loops k (x: in {0}[{1}, {2}], y: out {0}[{2}, {1}]) {{ single {{ unroll r = 0:{1} {{ "
@@ -81,6 +81,16 @@ TEST(Emit, TransposesInRegisters) {
   ASSERT_TRUE(bytes.ok());
   EXPECT_NE(bytes->find("load <16 x i8>"), std::string::npos) << *bytes;
   EXPECT_EQ(bytes->find("load i8"), std::string::npos) << *bytes;
+}
+
+// A guard that holds for one iteration says nothing of its neighbours in the same row.
+TEST(Emit, TransposesNothingBehindAGuard) {
+  Check(
+      "loops k (x: in u8[32, 61], y: out u8[64, 32]) { parallel task = 0:4 { let i = index(task) "
+      "in "
+      "0:4 of x unroll r = 0:16 { vector v = 0:32 { y[16*i + r, v] = x[v, 16*i + r - 1]{16*i + r - "
+      "1 >= 0, 61 - 16*i - r >= 0} } } } }",
+      {.sizes = {1}});
 }
 
 // The second loop reads on where the first one ended in the middle of four elements.

@@ -114,7 +114,8 @@ LaneValue MemoryEmitter::Load(const loops::Expr& load, const Chunk& chunk, const
   Value* value = row    ? LoadRow(load.buffer, form->base, chunk, mask)
                  : form ? LoadNear(load.buffer, *form, chunk, mask)
                         : nullptr;
-  if (value == nullptr && form && !mask.uniform && !mask.lanes)
+  // Guards may hold for this iteration only, and its neighbours are loaded along.
+  if (value == nullptr && form && load.guards.empty() && !mask.uniform && !mask.lanes)
     value = LoadTransposed(load, offset, *form, chunk);
   if (value == nullptr) value = LoadEach(load.buffer, offset, form, chunk, mask);
   return {FromElement(load.buffer, value), true};

@@ -101,7 +101,7 @@ class MemoryEmitter {
   struct Touches {
     int64_t loads = 0, stores = 0;
   };
-  // Four iterations of a place in memory: buffer, first element, distance of lanes, round, lanes.
+  // Iterations of a place in memory: buffer, first element, distance of lanes, round, lanes.
   using SquareKey = std::tuple<size_t, Affine, int64_t, int64_t, int64_t>;
   struct Square {
     llvm::BasicBlock* block = nullptr;  // where they were loaded
