@@ -24,11 +24,12 @@ std::string Lit(Dtype dtype, double value) {
   else
     text = dtype == Dtype::kF64 ? PrintFloat(magnitude) : PrintFloat(std::fabs(narrow));
   if (text.find_first_of(".e(") == std::string::npos) text += ".0";
-  if (value < 0) text = "-" + text;
+  const bool negative = std::signbit(value) && !std::isnan(value);
+  if (negative) text = "-" + text;
   const bool fits = (dtype == Dtype::kF16 && HalfToFloat(FloatToHalf(narrow)) == narrow) ||
                     (dtype == Dtype::kBF16 && BfloatToFloat(FloatToBfloat(narrow)) == narrow);
   if (dtype == Dtype::kF64 || fits) return Cast(dtype, text);
-  return value < 0 ? "(" + text + ")" : text;
+  return negative ? "(" + text + ")" : text;
 }
 
 std::string LitInt(Dtype dtype, int64_t value) {

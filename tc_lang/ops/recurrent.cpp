@@ -65,7 +65,7 @@ class Direction {
     const Operand out = w_.Temp("from_x", x_.dtype);
     w_.Range("k", gates_ * units_);
     w_.Range("c", w_.Extent(x_, 2));
-    const std::string place = reverse_ ? Length() + " - 1 - t" : "t";
+    const std::string place = Place();
     std::string x = w_.At(x_, batch_first_ ? Subs{"b", place, "c"} : Subs{place, "b", "c"});
     if (reverse_ && w_.Has(4)) x = fmt::format("({} ? {} : {})", Live(), x, Lit(x_.dtype, 0));
     w_.Reduce("contraction", out, {"t", "b", "k"}, "+=!",
@@ -119,7 +119,7 @@ class Direction {
     if (!w_.HasOut(0)) return;
     const Operand y = w_.Out(0);
     w_.Range("d", number_ + 1, number_);
-    const std::string at = reverse_ ? Length() + " - 1 - t" : "t";
+    const std::string at = Place();
     std::string value = w_.At(s.after, {at, "b", "j"});
     if (w_.Has(4)) value = fmt::format("t < {} ? {} : {}", Length(), value, Lit(y.dtype, 0));
     w_.Set("copy", y, batch_first_ ? Subs{"b", "t", "d", "j"} : Subs{"t", "d", "b", "j"}, value);
@@ -137,6 +137,11 @@ class Direction {
  private:
   std::string Length() { return w_.Has(4) ? w_.At(w_.In(4), {"b"}) : std::to_string(steps_); }
   std::string Live() { return "t < " + Length(); }
+  // Where step t reads and writes; behind the end of a row, where nobody looks, the first place.
+  std::string Place() {
+    if (!reverse_) return "t";
+    return fmt::format(fmt::runtime(w_.Has(4) ? "max({} - 1 - t, 0)" : "{} - 1 - t"), Length());
+  }
 
   Writer& w_;
   int64_t number_;

@@ -344,6 +344,7 @@ def pointwise(c):
     for fmod in (0, 1):
         c.add(f'mod_{fmod}', 'Mod', [np.array([7, -7, 7, -7], np.int32), np.array([3, 3, -3, -3], np.int32)], fmod=fmod)
     c.add('fmod_float', 'Mod', [np.array([7.5, -7.5], np.float32), np.array([2, 2], np.float32)], fmod=1)
+    c.add('div_by_negative_zero', 'Div', [np.array([1, -1], np.float32), np.float32(-0.0)], folded=(1,))
     for exponent in (0.5, 1, 2, 3, -1, 2.5):
         c.add(f'pow_{exponent}'.replace('.', '_').replace('-', 'm'), 'Pow', [rand(3, 4, low=0.1), np.float32(exponent)],
               folded=(1,))
@@ -397,6 +398,7 @@ def recurrents(c):
             for fewer in range(1, outputs):  # states that nobody asks for are still states
                 c.add(f'{name}_{fewer}_of_{outputs}', op, [x, *weights, bias], **(common | {'outputs': fewer}))
             c.add(f'{name}_lengths', op, [x, *weights, bias, np.array([5, 3], np.int32), *state], **common)
+            c.add(f'{name}_ended', op, [x, *weights, None, np.array([5, 1], np.int32)], **common)
             c.add(f'{name}_clipped', op, [x, *weights, bias, None, *state], clip=0.5, **common)
         if op == 'GRU':
             c.add('gru_after', op, [x, *weights, bias], linear_before_reset=1, **common)
