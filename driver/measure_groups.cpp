@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -49,15 +50,18 @@ class Clock {
 };
 
 // What ways to group a network may differ by. Values of 16 bits are rounded where a group ends, so
-// each is rounded in one of them and not in the other: by half a unit in its last place.
+// each is rounded in one of them and not in the other: by half a unit in its last place, this way
+// or that, and so many of them add up as steps of a random walk do.
 double AgreementOf(const graph::Graph& graph) {
-  double agreement = kAgreement;
+  double squares = 0;
   for (const graph::Value& value : graph.values) {
     if (value.kind != graph::ValueKind::kComputed) continue;
-    if (value.dtype == Dtype::kBF16) agreement += 0x1p-8;
-    if (value.dtype == Dtype::kF16) agreement += 0x1p-11;
+    const double unit = value.dtype == Dtype::kBF16  ? 0x1p-8
+                        : value.dtype == Dtype::kF16 ? 0x1p-11
+                                                     : 0;
+    squares += unit * unit;
   }
-  return agreement;
+  return kAgreement + 2 * std::sqrt(squares);
 }
 
 // One way to do the whole network.
