@@ -210,7 +210,7 @@ Status Run(const Case& c, const Target& target, bool verbose, const char* choice
       "ms (isl {:4.1f}), "
       "code {:5.1f} ms   {}\n",
       c.name, best / 1e9, 100 * best / peak, peak / 1e9, 100 * warm / peak, 100 * cold / peak,
-      schedule_ms, scheduled.isl_ms, code_ms, scheduled.choice.clusters[0].lanes[0].axis);
+      schedule_ms, scheduled.isl_ms, code_ms, Print(scheduled.choice));
   std::fflush(stdout);
   return {};
 }

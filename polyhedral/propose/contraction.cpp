@@ -172,7 +172,9 @@ class Maker {
     const int32_t output = OutputLane();
     if (lane == output) return 1 / static_cast<double>(Vector());
     if (row < 0 || row != output) return kScattered;
-    return kTransposed * static_cast<double>(RoundUp(rows, 4)) / static_cast<double>(rows);
+    const tc::TensorDecl& out = program_[view_.At(view_.statements.size() - 1).target];
+    const int64_t whole = RoundUp(rows, 16 / SizeBytes(out.dtype));  // 128 bits of rows
+    return kTransposed * static_cast<double>(whole) / static_cast<double>(rows);
   }
 
   // Tiles of registers with `width` lanes each, of those that the lanes' blocks and `fits` allow.

@@ -46,6 +46,7 @@ class LoopLanes {
   bool Packs(const tc::Statement& s, int32_t lane) {
     const auto c = AsContraction(program_, s);
     if (!c) return true;
+    std::vector<Pack> packs;
     for (const tc::ExprId read : {c->x, c->w}) {
       const tc::Expr& e = program_[read];
       if (ContiguousIndex(request_, s, e.tensor, e.args) == lane) continue;
@@ -67,10 +68,11 @@ class LoopLanes {
       const Pack pack{name, layout};
       const auto packed = std::ranges::find(choice_.packs, name, &Pack::tensor);
       if (packed == choice_.packs.end())
-        choice_.packs.push_back(pack);
+        packs.push_back(pack);
       else if (*packed != pack)
         return false;
     }
+    choice_.packs.insert(choice_.packs.end(), packs.begin(), packs.end());
     return true;
   }
 

@@ -156,7 +156,7 @@ std::map<std::string, int64_t> Switches(const ClusterView& view) {
 }
 
 std::string LaneAxis(const ClusterView& view, const std::map<std::string, int64_t>& switches) {
-  // The last of those with most axes knows best: what follows has done with an axis.
+  // Of those with most axes, since one with fewer has little to do: the last, whose result is kept.
   std::vector<size_t> order;
   for (size_t k = view.statements.size(); k-- > 0;) order.push_back(k);
   std::ranges::stable_sort(order, std::greater(),
