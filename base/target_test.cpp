@@ -54,7 +54,8 @@ TEST(Target, Refuses) {
     EXPECT_EQ(ParseTarget(text).status().code(), Code::kUsage) << text;
   }
   EXPECT_EQ(ParseTarget("cpu:avx9").status().what(),
-            "found target cpu:\"avx9\", expected one of cpu:x86-64-v3, cpu:x86-64-v4, cpu:x86-64-v4-vnni");
+            "found target cpu:\"avx9\", expected one of cpu:x86-64-v3, cpu:x86-64-v4, "
+            "cpu:x86-64-v4-vnni");
 }
 
 TEST(Target, ThreadsFollowTheAffinityMask) {
