@@ -66,6 +66,21 @@ TEST(Propose, RowsOfATeamShareALoop) {
       "  s(i) +=! e(i, j)  y(i, j) = e(i, j) / s(i) }",
       {.threads = 8});
   EXPECT_NE(softmax.find("cluster m e s y |"), std::string::npos) << softmax;
+  const std::string norm = First(
+      "def f(float(1000, 1024) x) -> (y) { s(i) +=! x(i, j)"
+      "  r(i) = s(i) / 1024.0  y(i, j) = x(i, j) - r(i) }",
+      {.threads = 8});
+  EXPECT_NE(norm.find("cluster s r y |"), std::string::npos) << norm;
+}
+
+// A window that skips elements is nothing to have lanes along.
+TEST(Propose, LanesFollowTheResultOfAWindow) {
+  const std::string depthwise = First(
+      "def f(float(72, 61, 61) x, float(72, 5, 5) w) -> (t, y) {"
+      " t(c, i, j) +=! x(c, 2 * i + r, 2 * j + s) * w(c, r, s) where i in 0:28, j in 0:28"
+      " y(c, i, j) = max(t(c, i, j), 0.0) where i in 0:28, j in 0:28 }",
+      {.threads = 1});
+  EXPECT_NE(depthwise.find("vector j 28"), std::string::npos) << depthwise;
 }
 
 TEST(Propose, SeveralPassesKeepTheirWalkNear) {

@@ -1,6 +1,7 @@
 // Pointwise chains and reductions: contiguous lanes, one task a row or more.
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "polyhedral/axes.h"
 #include "polyhedral/lower/plan.h"
@@ -155,12 +156,39 @@ std::map<std::string, int64_t> Switches(const ClusterView& view) {
   return switches;
 }
 
+namespace {
+
+// Sums up what lies side by side, of everything that it reads along that axis.
+bool SumsRows(const ClusterView& view, const tc::Statement& s) {
+  bool sums = false;
+  for (const tc::ExprId read : tc::Reads(view.program(), s)) {
+    const tc::Expr& e = view.program()[read];
+    const int32_t along = ContiguousIndex(*view.request, s, e.tensor, e.args);
+    if (along >= 0 && s.indices[along].reduction) {
+      sums = true;
+      continue;
+    }
+    for (const tc::ExprId sub : e.args) {
+      const auto place = tc::AsAffine(view.program(), sub);
+      for (size_t i = 0; i < s.indices.size(); ++i)
+        if (s.indices[i].reduction && (!place || place->Uses(static_cast<Var>(i)))) return false;
+    }
+  }
+  return sums;
+}
+
+}  // namespace
+
 std::string LaneAxis(const ClusterView& view, const std::map<std::string, int64_t>& switches) {
-  // Of those with most axes, since one with fewer has little to do: the last, whose result is kept.
+  // Of those that write along most axes, since one with fewer has little to do, the last; sooner
+  // one that sums up rows than what becomes of a row's sum.
   std::vector<size_t> order;
   for (size_t k = view.statements.size(); k-- > 0;) order.push_back(k);
-  std::ranges::stable_sort(order, std::greater(),
-                           [&](size_t k) { return view.At(k).indices.size(); });
+  std::ranges::stable_sort(order, std::greater(), [&](size_t k) {
+    const tc::Statement& s = view.At(k);
+    const auto kept = std::ranges::count(s.indices, false, &tc::Index::reduction);
+    return std::pair(kept, SumsRows(view, s));
+  });
   for (const size_t k : order) {
     const tc::Statement& s = view.At(k);
     // A kept index of the output serves all; a reduced one is what remains when the input is read
