@@ -72,8 +72,9 @@ def integer_models():
 
 
 # ---- against onnxruntime ----
-FLOATS = {**SPELLINGS, **IMAGES, **TOKENS,
-          **{name: functools.partial(families.make, name) for name in map(next, map(iter, families.FAMILIES.values()))}}
+FIRST = [name for name in map(next, map(iter, families.FAMILIES.values()))
+         if families.ROWS[name].inputs != 'bfloat16']  # which onnxruntime has no kernels for
+FLOATS = {**SPELLINGS, **IMAGES, **TOKENS, **{name: functools.partial(families.make, name) for name in FIRST}}
 INTEGERS = integer_models()
 
 
