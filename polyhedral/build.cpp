@@ -194,7 +194,7 @@ class ClusterBuilder {
   }
 
   // How many lanes statement k has along the axis; 0 if they are along another one.
-  int64_t LanesOf(size_t k, const std::string& axis) const {
+  int64_t OwnLanes(size_t k, const std::string& axis) const {
     for (const Tile& lanes : cluster_.lanes)
       if (IndexOn(k, lanes.axis) >= 0) return lanes.axis == axis ? lanes.sizes[0] : 0;
     return 0;
@@ -228,7 +228,7 @@ class ClusterBuilder {
       loops.dots.push_back(index - base);
       return;
     }
-    const int64_t lanes = LanesOf(k, axis);
+    const int64_t lanes = OwnLanes(k, axis);
     if (lanes == 0) {
       into.push_back(index - base);
       return;

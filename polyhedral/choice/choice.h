@@ -71,7 +71,8 @@ struct Cluster {
   std::vector<Tile> lanes;  // axes of vectors, how many lanes each; a statement takes its first
   std::string dot_axis;     // its points lie inside the lanes; empty: none
 
-  int64_t LanesOf(const std::string& axis) const {  // 0: none
+  // As it is listed, whichever statement takes it; 0: it is not.
+  int64_t LanesOf(const std::string& axis) const {
     for (const Tile& t : lanes)
       if (t.axis == axis) return t.sizes[0];
     return 0;

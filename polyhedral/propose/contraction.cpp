@@ -44,10 +44,7 @@ class Maker {
   int64_t Extent(int32_t index) const { return view_.Extent(axes_[index]); }
 
   bool Uses(tc::ExprId read, int32_t index) const {
-    return std::ranges::any_of(program_[read].args, [&](tc::ExprId sub) {
-      const auto e = tc::AsAffine(program_, sub);
-      return e && e->Uses(index);
-    });
+    return polyhedral::Uses(program_, read, index);
   }
 
   // d if the index moves the read once in d steps, by floor(index / d) and nothing else; else 1.

@@ -10,13 +10,6 @@
 namespace weft::polyhedral {
 namespace {
 
-bool Uses(const tc::Program& program, tc::ExprId read, int32_t index) {
-  return std::ranges::any_of(program[read].args, [&](tc::ExprId sub) {
-    const auto e = tc::AsAffine(program, sub);
-    return e && e->Uses(index);
-  });
-}
-
 // The reduced index that both reads move along by one element.
 int32_t CommonLane(const ClusterView& view, const Contraction& c) {
   const tc::Program& program = view.program();

@@ -78,6 +78,20 @@ int32_t ContiguousIndex(const ScheduleRequest& request, const tc::Statement& s, 
   return unit;
 }
 
+bool Uses(const tc::Program& program, tc::ExprId read, int32_t index) {
+  return std::ranges::any_of(program[read].args, [&](tc::ExprId sub) {
+    const auto e = tc::AsAffine(program, sub);
+    return e && e->Uses(index);
+  });
+}
+
+bool MayUse(const tc::Program& program, tc::ExprId read, int32_t index) {
+  return std::ranges::any_of(program[read].args, [&](tc::ExprId sub) {
+    const auto e = tc::AsAffine(program, sub);
+    return !e || e->Uses(index);
+  });
+}
+
 namespace {
 
 bool IsPointwise(const tc::Statement& s) { return s.assign == tc::Assign::kSet && !tc::Reduces(s); }

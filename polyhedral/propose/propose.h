@@ -50,6 +50,10 @@ std::optional<Contraction> AsContraction(const tc::Program& program,
 int32_t ContiguousIndex(const ScheduleRequest& request, const tc::Statement& statement,
                         tc::TensorId tensor, const std::vector<tc::ExprId>& subscripts);
 
+// Whether an index moves a read; MayUse, also whether a subscript that is no affine one might.
+bool Uses(const tc::Program& program, tc::ExprId read, int32_t index);
+bool MayUse(const tc::Program& program, tc::ExprId read, int32_t index);
+
 // Indices on which a statement's value is chosen, `i == 0 ? a : b` or `h % 2 == 0 ? a : b`: the
 // choice is no work when they are constant, so by axis how many successive values to unroll: all
 // of a short axis, or a period.

@@ -63,29 +63,24 @@ int64_t WalkTile(const ClusterView& view, const Cluster& cluster, const std::str
 // rows unrolled, registers transpose what is loaded. Where nothing is summed up, lanes are along
 // what is written.
 std::string TransposedAxis(const ClusterView& view, const std::string& lane) {
+  for (size_t k = 0; k < view.statements.size(); ++k)
+    if (tc::Reduces(view.At(k))) return "";
   for (size_t k = 0; k < view.statements.size(); ++k) {
     const tc::Statement& s = view.At(k);
-    const auto reduces = [](const tc::Index& index) { return index.reduction; };
-    if (std::ranges::any_of(s.indices, reduces)) return "";
-  }
-  for (size_t k = 0; k < view.statements.size(); ++k) {
-    const tc::Statement& s = view.At(k);
+    const auto& axes = view.axes[k];
+    const auto along_lane = static_cast<int32_t>(std::ranges::find(axes, lane) - axes.begin());
     for (const tc::ExprId read : tc::Reads(view.program(), s)) {
       const tc::Expr& e = view.program()[read];
       if (view.program()[e.tensor].role == tc::Role::kLiteral) continue;
       const int32_t in = ContiguousIndex(*view.request, s, e.tensor, e.args);
-      if (in < 0 || view.axes[k][in] == lane || !view.IsShared(view.axes[k][in])) continue;
-      for (const tc::ExprId sub : e.args) {
-        const auto place = tc::AsAffine(view.program(), sub);
-        for (size_t i = 0; place && i < s.indices.size(); ++i)
-          if (view.axes[k][i] == lane && place->Uses(static_cast<Var>(i))) return view.axes[k][in];
-      }
+      const bool across = in >= 0 && axes[in] != lane && view.IsShared(axes[in]);
+      if (across && Uses(view.program(), read, along_lane)) return axes[in];
     }
   }
   return "";
 }
 
-// As many rows as fill a cache line of what is read.
+// Sixteen rows: a cache line of what is read, if that is floats, and 128 bits of bytes.
 void AddTransposedRows(const ClusterView& view, const std::string& axis, Cluster& cluster) {
   constexpr int64_t kRows = 16;
   int64_t rows = std::min(kRows, view.Extent(axis));
@@ -168,10 +163,9 @@ bool SumsRows(const ClusterView& view, const tc::Statement& s) {
       sums = true;
       continue;
     }
-    for (const tc::ExprId sub : e.args) {
-      const auto place = tc::AsAffine(view.program(), sub);
-      for (size_t i = 0; i < s.indices.size(); ++i)
-        if (s.indices[i].reduction && (!place || place->Uses(static_cast<Var>(i)))) return false;
+    for (size_t i = 0; i < s.indices.size(); ++i) {
+      if (s.indices[i].reduction && MayUse(view.program(), read, static_cast<int32_t>(i)))
+        return false;
     }
   }
   return sums;
