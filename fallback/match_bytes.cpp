@@ -193,10 +193,10 @@ No OnednnMatcher::CheckSums(const graph::Node& node) {
   const CallOperand* bias_operand = FindOperand(call_, "bias");
   const Tensor* bias = bias_operand ? Constant(graph_, graph::InputAt(node, 8)) : nullptr;
   const CallAttribute* list = FindAttribute(call_, "factors");
+  if (bias_operand && bias == nullptr)
+    return Refuse(Reason::kRoundsInLibrary, "the bias is computed");
   bool wide = false;
   for (size_t c = 0; c < sums.size(); ++c) {
-    if (bias_operand && bias == nullptr)
-      return Refuse(Reason::kRoundsInLibrary, "the bias is computed");
     const int64_t added = bias ? std::abs(ElemAsInt(*bias, static_cast<int64_t>(c))) : 0;
     if (sums[c] + added <= kExact) continue;
     wide = true;
