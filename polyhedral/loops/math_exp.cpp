@@ -118,15 +118,6 @@ Value Exp(Value x) {
   return p * Shl(half, f.fraction_bits).Real() * Shl(bits - half, f.fraction_bits).Real();
 }
 
-// The low bits of the sum are an exponent field. n is small, so that n ln 2 needs no second part.
-Value ExpNear(Value x) {
-  const FloatFormat& f = FormatOf(x);
-  const double magic = f.magic + static_cast<double>(f.bias);
-  const Value shifted = Fma(x, 1.4426950408889634, x.Of(magic));
-  const Value r = Fma(shifted - magic, -f.ln2_hi, x), one = x.Of(1.0);
-  return Fma(Fma(ExpTail(r), r, one), r, one) * Shl(shifted.Bits(), f.fraction_bits).Real();
-}
-
 Value Expm1(Value x) {
   const double high = IsDouble(x) ? 710.0 : 89.0, enough = IsDouble(x) ? 60.0 : 40.0;
   const ExpParts e = SplitExp(AtLeast(-enough, AtMost(high, x)));

@@ -38,7 +38,6 @@ struct LogParts {
 LogParts SplitLog(Value x);
 
 Value Exp(Value x);
-Value ExpNear(Value x);  // f32, of -80 to 0: half the work, and 0.8 ulp
 Value Expm1(Value x);
 Value Sigmoid(Value x);
 Value Tanh(Value x);
@@ -47,15 +46,15 @@ Value Cosh(Value x);
 Value Log(Value x);
 Value Log1p(Value x);
 Value Erf(Value x);
-Value Pow(Value x, Value y);  // f64
-// f64:
-Value Asinh(Value x);
-Value Acosh(Value x);
-Value Atanh(Value x);
 Value SinCos(Value x, bool cosine);
-Value Tan(Value x);
 Value Asin(Value x);
 Value Acos(Value x);
 Value Atan(Value x);
+// f64:
+Value Pow(Value x, Value y);
+Value Asinh(Value x);
+Value Acosh(Value x);
+Value Atanh(Value x);
+Value Tan(Value x);
 
 }  // namespace weft::loops

@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kPi = 3.14159265358979323846;
+constexpr double kHalfPi = 1.57079637050628662109375, kHalfPiRest = -4.3711390001862430e-08;  // f32
 
 // x = quadrant * pi/2 + r, |r| <= pi/4; the quadrant modulo 4 as a float.
 struct Reduced {
@@ -26,7 +27,8 @@ Reduced ReduceQuadrant(Value x) {
   for (double part : kHalfPi) r = Fma(n, -part, r);
   const Value quarters = (n * 0.25).Op(ScalarOp::kFloor, n.dtype(), {});
   const Value beyond = Abs(x) >= 0x1p52;
-  return {Select(beyond, x.Of(kNan), r), Fma(quarters, -4.0, n)};
+  const Value in_range = Select(x == 0.0, x, r);  // -0
+  return {Select(beyond, x.Of(kNan), in_range), Fma(quarters, -4.0, n)};
 }
 
 // sin(r) = r + r^3 (-1/3! + r^2/5! ...), cos(r) = 1 - r^2/2 + r^4 (1/4! - ...) on |r| <= pi/4.
@@ -38,7 +40,7 @@ Value SinKernel(Value r) {
     c.push_back(term);
     term /= -static_cast<double>(k * (k - 1));
   }
-  return Fma(r * z, Polynomial(z, c), r);
+  return Select(r == 0.0, r, Fma(r * z, Polynomial(z, c), r));  // -0
 }
 
 Value CosKernel(Value r) {
@@ -53,15 +55,9 @@ Value CosKernel(Value r) {
   return w + (((one - w) - half) + z * z * Polynomial(z, c));
 }
 
-// erf(x) = x + x P(x^2) on [0, 1]: Taylor's series 2/sqrt(pi) sum (-z)^k / (k! (2k+1)) in f64,
-// minimax in f32.
+// erf(x) = x + x P(x^2) on [0, 1]: Taylor's series 2/sqrt(pi) sum (-z)^k / (k! (2k+1)).
 Value ErfSmall(Value x) {
   const Value z = x * x;
-  if (x.dtype() == Dtype::kF32) {
-    constexpr double kC[] = {1.28379166e-1,  -3.761262582e-1, 1.128358515e-1, -2.685381194e-2,
-                             5.188327694e-3, -8.010193752e-4, 7.853861925e-5};
-    return Fma(x, Polynomial(z, kC), x);
-  }
   std::vector<double> c;
   double term = 1.12837916709551257390;
   for (int k = 0; k <= 20; ++k) {
@@ -74,12 +70,6 @@ Value ErfSmall(Value x) {
 
 // erf(a) = 1 - exp(-a^2) G(a) from 1 on; G is minimax for the error of the whole.
 Value ErfLarge(Value a) {
-  if (a.dtype() == Dtype::kF32) {
-    constexpr double kC[] = {9.861269469e-1, -1.048209231,    7.925922202e-1, -4.316770321e-1,
-                             1.641321286e-1, -4.099764317e-2, 6.005026693e-3, -3.888762356e-4};
-    const Value x = AtMost(4.0, a);
-    return Fma(-ExpNear(-(x * x)), Polynomial(x, kC), 1.0);
-  }
   constexpr double kC[] = {
       2.553956763105057441e-1,  -4.271858474139583633e-1, 2.416581942424664814e-1,
       -7.897858101575091534e-2, 3.732892404147327527e-3,  6.997461740720096674e-3,
@@ -90,9 +80,77 @@ Value ErfLarge(Value a) {
   return Fma(-Exp(-(x * x)), Polynomial((x - 2.0) / (x + 2.0), kC), 1.0);
 }
 
+// erf(x) = x P(x^2), one polynomial for all x: minimax on [0, 3.7^2], in a variable that goes from
+// -1 to 1, as a power series about 0 would cancel. Beyond, the product is more than 1. 3.4 ulp.
+Value SingleErf(Value x) {
+  constexpr double kC[] = {3.8213748e-1, -1.9046801e-1, 1.4079536e-1, -1.1263779e-1,
+                           9.052298e-2,  -7.04897e-2,   5.2139014e-2, -3.6095347e-2,
+                           2.31006e-2,   -1.404605e-2,  8.442636e-3,  -4.2605824e-3,
+                           1.4264338e-3, -7.787101e-4,  7.6018827e-4, -2.7827188e-4};
+  const Value u = Fma(AtMost(13.69, x * x), 0.14609204, x.Of(-1.0));
+  return AtLeast(-1.0, AtMost(1.0, x * Polynomial(u, kC)));
+}
+
+// Of an f32, by way of f64, where one polynomial does: sin(r) = r (1 + r^2 S(r^2)), S minimax
+// (7e-12) for |r| <= 2.2. x = n pi + r, or (n + 1/2) pi + r for the cosine, and an odd n changes
+// the sign. |r| <= pi/2, and a little more where x is so large that x / pi is not known to half a
+// unit.
+Value SingleSinCos(Value single, bool cosine) {
+  constexpr double kPiParts[] = {3.1415926535897931160, 1.2246467991473531772e-16};
+  constexpr double kC[] = {-0.166666666574,  0.00833333297355,  -0.00019841223105,
+                           2.75545247948e-6, -2.49674242098e-8, 1.47884704122e-10};
+  const Value x = single.Cast(Dtype::kF64);
+  const double magic = FormatOf(x).magic, half = cosine ? 0.5 : 0.0;
+  const Value shifted = Fma(x, 0.31830988618379067154, x.Of(-half)) + magic;
+  const Value bits = shifted.Bits(), n = shifted - magic + half;
+  const Value r = Fma(n, -kPiParts[1], Fma(n, -kPiParts[0], x));
+  const Value z = r * r, magnitude = r * Fma(z, Polynomial(z, kC), 1.0);
+  const Value odd = Shl(cosine ? bits + IntLiteral(bits, 1) : bits, 63);
+  const Value sine = Xor(magnitude.Bits(), odd).Real().Cast(Dtype::kF32);
+  return Select(Abs(single) >= 0x1p52, single.Of(kNan), sine);
+}
+
+// atan(t) = t + t^3 P(t^2) on [0, 1], P minimax (2e-8 of the result).
+Value SingleAtan(Value x) {
+  constexpr double kC[] = {-0.333331527331,  0.199937727644,  -0.142110547273, 0.106660023373,
+                           -0.0755220933771, 0.0432118020844, -0.016367891764, 0.00292068315524};
+  const Value a = Abs(x), one = a.Of(1.0), inverted = a > 1.0;
+  const Value t = Select(inverted, one, a) / Select(inverted, a, one), z = t * t;
+  const Value angle = Fma(t * z, Polynomial(z, kC), t);
+  return WithSign(Select(inverted, a.Of(kHalfPi) - (angle - kHalfPiRest), angle), x);
+}
+
+// asin(s) = s + s^3 Q(s^2) on [0, 1/2], Q minimax (5e-9 of the result); beyond,
+// asin(a) = pi/2 - 2 asin(sqrt((1 - a) / 2)).
+struct HalfAsin {
+  Value beyond;  // whether |x| > 1/2
+  Value angle;   // asin(|x|), or asin(sqrt((1 - |x|) / 2)) if beyond
+};
+HalfAsin SplitAsin(Value x) {
+  constexpr double kC[] = {0.166667524816, 0.0749529766206, 0.0454703741326, 0.0241795205245,
+                           0.0421663028014};
+  const Value a = Abs(x), beyond = a > 0.5;
+  const Value z = Select(beyond, Fma(a, -0.5, x.Of(0.5)), a * a), s = Select(beyond, Sqrt(z), a);
+  return {beyond, Fma(s * z, Polynomial(z, kC), s)};
+}
+
+Value SingleAsin(Value x) {
+  const HalfAsin h = SplitAsin(x);
+  const Value far = Fma(h.angle, -2.0, x.Of(kHalfPiRest)) + kHalfPi;
+  return WithSign(Select(h.beyond, far, h.angle), x);
+}
+
+Value SingleAcos(Value x) {
+  const HalfAsin h = SplitAsin(x);
+  const Value near = x.Of(kHalfPi) - (WithSign(h.angle, x) - kHalfPiRest), twice = h.angle * 2.0;
+  const Value far = Select(x < 0.0, x.Of(2 * kHalfPi) - (twice - 2 * kHalfPiRest), twice);
+  return Select(h.beyond, far, near);
+}
+
 }  // namespace
 
 Value SinCos(Value x, bool cosine) {
+  if (x.dtype() == Dtype::kF32) return SingleSinCos(x, cosine);
   const Reduced reduced = ReduceQuadrant(x);
   const Value sin = SinKernel(reduced.r), cos = CosKernel(reduced.r);
   const Value q = reduced.quadrant;  // 0, 1, 2 or 3
@@ -111,6 +169,7 @@ Value Tan(Value x) {
 
 // |x| to [0, 1] by 1/x, then to |t| <= tan(pi/8) by (x - 1) / (x + 1); there the series.
 Value Atan(Value x) {
+  if (x.dtype() == Dtype::kF32) return SingleAtan(x);
   const Value a = Abs(x), inverted = a > 1.0, one = a.Of(1.0);
   const Value b = Select(inverted, one / a, a);
   const Value shifted = b > 0.41421356237309504880;
@@ -124,17 +183,19 @@ Value Atan(Value x) {
 }
 
 Value Asin(Value x) {
+  if (x.dtype() == Dtype::kF32) return SingleAsin(x);
   const Value one = x.Of(1.0);
   return Atan(x / Sqrt((one - x) * (one + x)));
 }
 
 Value Acos(Value x) {
+  if (x.dtype() == Dtype::kF32) return SingleAcos(x);
   const Value one = x.Of(1.0);
   return Atan(Sqrt((one - x) / (one + x))) * 2.0;
 }
 
-// f32: 1.5 ulp.
 Value Erf(Value x) {
+  if (x.dtype() == Dtype::kF32) return SingleErf(x);
   const Value a = Abs(x);
   return WithSign(Select(a < 1.0, ErfSmall(a), ErfLarge(a)), x);
 }
