@@ -1,5 +1,6 @@
 // The stores at the leaves: whole statements, and the init, update and finish of reductions.
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "base/check.h"
@@ -216,13 +217,15 @@ Stmts Values::JoinTuples(const AccumulatorBuffer& acc, const std::vector<Affine>
           Store(acc.buffer, a, loops::AddOp(nest_, ScalarOp::kSelect, dtype, {won, vb, va}))};
 }
 
-// Lanes l and l + half, as often as it takes to leave one.
+// Lanes l and l + half, as often as it takes to leave one; half is a power of two, so that whole
+// registers meet.
 void Values::HalveLanes(const AccumulatorBuffer& acc, std::vector<Affine> index, Stmts& out) {
   const tc::Statement& s = Statement();
   int64_t lanes = acc.lanes;
   index.emplace_back(0);
   while (lanes > 1) {
-    const int64_t half = (lanes + 1) / 2, count = lanes - half;
+    const auto half = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(lanes)) / 2);
+    const int64_t count = lanes - half;
     loops::Stmt loop{.kind = loops::StmtKind::kFor, .lo = {0}, .hi = {count}};
     loop.loop = loops::LoopKind::kVector;
     std::vector<Affine> low = index, high = index;

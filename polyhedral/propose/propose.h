@@ -59,8 +59,10 @@ bool MayUse(const tc::Program& program, tc::ExprId read, int32_t index);
 // of a short axis, or a period.
 std::map<std::string, int64_t> Switches(const ClusterView& view);
 
-// The axis of the lanes of a cluster that is no contraction; empty if there is none.
-std::string LaneAxis(const ClusterView& view, const std::map<std::string, int64_t>& switches);
+// The axis of the lanes of a cluster that is no contraction, of so many elements or more; empty if
+// there is none.
+std::string LaneAxis(const ClusterView& view, const std::map<std::string, int64_t>& switches,
+                     int64_t least = 4);
 
 // Statements that share a cluster, in text order.
 struct StatementGroup {

@@ -107,6 +107,22 @@ TEST(Propose, RowsThatLieAcrossAreUnrolled) {
   EXPECT_EQ(scaled.find("unroll"), std::string::npos) << scaled;
 }
 
+// Below two vectors a row, lanes take a row each; above, they go along it.
+TEST(Propose, LanesGoAcrossShortRows) {
+  const auto softmax = [](int64_t columns) {
+    return First("def f(float(1000, " + std::to_string(columns) +
+                     ") x) -> (y) { m(i) max=! x(i, j)  e(i, j) = exp(x(i, j) - m(i))"
+                     "  s(i) +=! e(i, j)  y(i, j) = e(i, j) / s(i) }",
+                 {.threads = 1});
+  };
+  for (const int64_t columns : {2, 7, 15}) {
+    const std::string across = softmax(columns);
+    EXPECT_NE(across.find("tile i 8 | parallel i | unroll j | vector i 8"), std::string::npos)
+        << across;
+  }
+  EXPECT_NE(softmax(16).find("vector j 16"), std::string::npos) << softmax(16);
+}
+
 TEST(Propose, RecurrencesRunSideBySide) {
   const std::string scan = First(
       "def f(float(64, 512) x) -> (y) {"
