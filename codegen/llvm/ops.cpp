@@ -269,6 +269,20 @@ Value* Ops::IntOp(ScalarOp op, Dtype dtype, std::span<Value* const> args) {
   }
 }
 
+// No vector of integers divides, but floats do, and a quotient of integers of half as many bits as
+// the fraction has, truncated, is theirs: a / b is at least 1 / b away from the next integer.
+Value* Ops::IntQuotient(bool is_signed, Value* a, Value* divisor) {
+  const unsigned bits = a->getType()->getScalarSizeInBits();
+  if (!a->getType()->isVectorTy() || bits > 32 || llvm::isa<llvm::Constant>(divisor))
+    return is_signed ? b_.CreateSDiv(a, divisor) : b_.CreateUDiv(a, divisor);
+  llvm::Type* real = Like(bits > 16 ? b_.getDoubleTy() : b_.getFloatTy(), a);
+  const auto to_real = [&](Value* n) {
+    return is_signed ? b_.CreateSIToFP(n, real) : b_.CreateUIToFP(n, real);
+  };
+  Value* q = b_.CreateFDiv(to_real(a), to_real(divisor));
+  return is_signed ? b_.CreateFPToSI(q, a->getType()) : b_.CreateFPToUI(q, a->getType());
+}
+
 // Total: x / 0 = x % 0 = 0, and the least integer over -1 wraps, since the machine divides by 1
 // there.
 Value* Ops::IntDivide(ScalarOp op, bool is_signed, Value* a, Value* b) {
@@ -277,11 +291,9 @@ Value* Ops::IntDivide(ScalarOp op, bool is_signed, Value* a, Value* b) {
   Value* minus_one = b_.CreateICmpEQ(b, IntOf(b, -1));
   Value* special = is_signed ? b_.CreateOr(by_zero, minus_one) : by_zero;
   Value* divisor = b_.CreateSelect(special, IntOf(b, 1), b);
-  if (!is_signed) {
-    Value* r = quotient ? b_.CreateUDiv(a, divisor) : b_.CreateURem(a, divisor);
-    return b_.CreateSelect(by_zero, zero, r);
-  }
-  Value *q = b_.CreateSDiv(a, divisor), *r = b_.CreateSRem(a, divisor);
+  Value* q = IntQuotient(is_signed, a, divisor);
+  Value* r = b_.CreateSub(a, b_.CreateMul(q, divisor));
+  if (!is_signed) return b_.CreateSelect(by_zero, zero, quotient ? q : r);
   if (op == ScalarOp::kDiv || op == ScalarOp::kMod) {  // towards minus infinity
     Value* opposite = b_.CreateICmpSLT(b_.CreateXor(r, divisor), zero);
     Value* inexact = b_.CreateAnd(b_.CreateICmpNE(r, zero), opposite);

@@ -42,6 +42,7 @@ class Ops {
   llvm::Value* FloatMinMax(ScalarOp op, llvm::Value* a, llvm::Value* b);
   llvm::Value* FloatRemainder(ScalarOp op, llvm::Value* a, llvm::Value* b);
   llvm::Value* IntOp(ScalarOp op, Dtype dtype, std::span<llvm::Value* const> args);
+  llvm::Value* IntQuotient(bool is_signed, llvm::Value* a, llvm::Value* divisor);
   llvm::Value* IntDivide(ScalarOp op, bool is_signed, llvm::Value* a, llvm::Value* b);
   llvm::Value* IntShift(ScalarOp op, bool is_signed, llvm::Value* a, llvm::Value* by);
   llvm::Value* Compare(ScalarOp op, Dtype dtype, llvm::Value* a, llvm::Value* b);
