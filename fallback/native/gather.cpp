@@ -106,20 +106,27 @@ T Combine(Reduction reduction, T old, T update) {
   }
 }
 
-// out[offset of update k] = update k, or combined with what is there; in the order of k.
-template <typename OffsetOf>
-Status Scatter(const Args& args, const Out& out, Reduction reduction, int64_t count,
-               OffsetOf offset_of) {
+// Updates are runs of so many elements, one for each offset in `out`: stored there, or combined
+// with what is there, in their order.
+Status Scatter(const Args& args, const Out& out, Reduction reduction,
+               const std::vector<int64_t>& offsets, int64_t run) {
   const In& updates = args[2];
   if (reduction == Reduction::kNone) {
-    for (int64_t k = 0; k < count; ++k)
-      CopyElems(out.dtype, out.data, offset_of(k), updates.data, k, 1);
+    ByWidth(out.dtype, [&]<typename T>() {
+      const T* from = updates.as<T>();
+      for (const int64_t offset : offsets) {
+        std::copy_n(from, run, out.as<T>() + offset);
+        from += run;
+      }
+    });
     return {};
   }
   const bool known = ByType<true>(out.dtype, [&]<typename T>() {
-    for (int64_t k = 0; k < count; ++k) {
-      T& at = out.as<T>()[offset_of(k)];
-      at = Combine<T>(reduction, at, updates.as<T>()[k]);
+    const T* from = updates.as<T>();
+    for (const int64_t offset : offsets) {
+      T* at = out.as<T>() + offset;
+      for (int64_t i = 0; i < run; ++i) at[i] = Combine<T>(reduction, at[i], from[i]);
+      from += run;
     }
   });
   return known ? Status() : NoSuchType(args, out.dtype);
@@ -203,7 +210,7 @@ Status RunScatterElements(const Args& args) {
   const std::vector<int64_t> offsets = ElementOffsets(args, axis, std::move(at));
   WEFT_TRY(const Out out, args.Output(0, args[0].dtype, args[0].shape));
   CopyElems(out.dtype, out.data, 0, args[0].data, 0, out.elems);
-  return Scatter(args, out, reduction, args[2].elems, [&](int64_t k) { return offsets[k]; });
+  return Scatter(args, out, reduction, offsets, 1);
 }
 
 Status RunGatherND(const Args& args) {
@@ -235,9 +242,7 @@ Status RunScatterND(const Args& args) {
   }
   WEFT_TRY(const Out out, args.Output(0, args[0].dtype, args[0].shape));
   CopyElems(out.dtype, out.data, 0, args[0].data, 0, out.elems);
-  if (tuples.run == 0) return {};
-  return Scatter(args, out, reduction, args[2].elems,
-                 [&](int64_t k) { return tuples.offsets[k / tuples.run] + k % tuples.run; });
+  return Scatter(args, out, reduction, tuples.offsets, tuples.run);
 }
 
 }  // namespace weft::fallback::native

@@ -1,5 +1,6 @@
 // Operators that choose among elements: their results, and mostly their shapes, depend on data.
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <numeric>
 
@@ -69,6 +70,31 @@ Status RunCompress(const Args& args) {
   return {};
 }
 
+namespace {
+
+// An unsigned integer of T's width that sorts as its value does: zeros alike, NaN the largest.
+template <typename T>
+auto SortKey(T value) {
+  using C = Compute<T>;
+  const C v = value;
+  if constexpr (std::is_floating_point_v<C>) {
+    using Bits = std::conditional_t<sizeof(C) == 4, uint32_t, uint64_t>;
+    constexpr int kSignBit = 8 * sizeof(C) - 1;
+    const Bits bits = std::bit_cast<Bits>(v + C{0}), negative = bits >> kSignBit;
+    const Bits key =
+        bits ^ (-negative | Bits{1} << kSignBit);  // no branch: signs are hard to guess
+    return std::isnan(v) ? ~Bits{0} : key;
+  } else if constexpr (std::is_same_v<C, bool>) {
+    return static_cast<uint32_t>(v);
+  } else {
+    using Bits = std::make_unsigned_t<std::conditional_t<sizeof(C) == 8, int64_t, int32_t>>;
+    constexpr Bits kLeast = static_cast<Bits>(std::numeric_limits<C>::min());
+    return static_cast<Bits>(static_cast<Bits>(v) - kLeast);
+  }
+}
+
+}  // namespace
+
 // Equal values keep their order, whatever `sorted` says: one answer for one input. NaN is the
 // largest.
 Status RunTopK(const Args& args) {
@@ -84,24 +110,41 @@ Status RunTopK(const Args& args) {
   WEFT_TRY(const Out indices, args.Output(1, Dtype::kI64, shape));
   const bool largest = args.Int("largest", 1) != 0;
   const int64_t stride = Strides(in.shape)[axis], rows = k == 0 ? 0 : values.elems / k;
-  std::vector<int64_t> order(extent);
   const bool known = ByType(in.dtype, [&]<typename T>() {
-    using C = Compute<T>;
+    using Key = decltype(SortKey(T{}));
+    struct Entry {
+      Key key;
+      int64_t index;
+    };
+    std::vector<Key> keys(extent);
+    std::vector<Entry> best(k);  // of the elements seen so far, the last in order first
+    const auto before = [](const Entry& a, const Entry& b) {
+      return a.key != b.key ? a.key < b.key : a.index < b.index;
+    };
     for (int64_t r = 0; r < rows; ++r) {
       const T* x = in.as<T>() + r / stride * stride * extent + r % stride;
-      const auto before = [&](int64_t i, int64_t j) {
-        const C a = x[i * stride], b = x[j * stride];
-        if constexpr (std::is_floating_point_v<C>) {
-          if (std::isnan(a) != std::isnan(b)) return largest ? std::isnan(a) : std::isnan(b);
+      const Key flip = largest ? ~Key{0} : 0;
+      for (int64_t i = 0; i < extent; ++i) keys[i] = SortKey(x[i * stride]) ^ flip;
+      for (int64_t i = 0; i < k; ++i) best[i] = {keys[i], i};
+      std::make_heap(best.begin(), best.end(), before);
+      // Few of many are among the best: whole blocks are passed over.
+      constexpr int64_t kBlock = 32;
+      for (int64_t block = k; block < extent; block += kBlock) {
+        const int64_t end = std::min(block + kBlock, extent);
+        bool any = false;
+        for (int64_t i = block; i < end; ++i) any |= keys[i] < best.front().key;
+        for (int64_t i = block; any && i < end; ++i) {
+          if (keys[i] >= best.front().key) continue;
+          std::pop_heap(best.begin(), best.end(), before);
+          best.back() = {keys[i], i};
+          std::push_heap(best.begin(), best.end(), before);
         }
-        return a < b ? !largest : b < a ? largest : i < j;
-      };
-      std::iota(order.begin(), order.end(), 0);
-      std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
+      }
+      std::sort_heap(best.begin(), best.end(), before);
       const int64_t to = r / stride * stride * k + r % stride;
       for (int64_t i = 0; i < k; ++i) {
-        values.as<T>()[to + i * stride] = x[order[i] * stride];
-        indices.as<int64_t>()[to + i * stride] = order[i];
+        values.as<T>()[to + i * stride] = x[best[i].index * stride];
+        indices.as<int64_t>()[to + i * stride] = best[i].index;
       }
     }
   });
