@@ -1,7 +1,8 @@
-// Convolutions with 3x3 filters by Winograd's minimal filtering, see winograd_form.h. Four
-// statements, where tile (p, q) makes outputs m p to m p + m - 1 of rows, m q and so on of columns:
+// Convolutions with filters of three taps, along one axis or two, by Winograd's minimal filtering,
+// see winograd_form.h. Four statements, where tile (p, q) makes outputs m p to m p + m - 1 of rows,
+// m q and so on of columns:
 //
-//   s = B^T d      along columns, where d is the tile's input
+//   s = B^T d      along columns, where d is the tile's input; not where only one axis has taps
 //   v = s B        along rows; tiles are one axis from here on, so that there are (m + 2)^2 matrix
 //                  products
 //   m = v * u      summed over channels, where u = G g G^T was made beforehand
@@ -33,8 +34,11 @@ bool HasTileForm(const graph::Graph& graph, const graph::Node& node) {
   if (filter.kind != graph::ValueKind::kConstant || filter.dtype != Dtype::kF32) return false;
   const Shape& shape = filter.constant.shape();
   const auto in = graph::StaticShape(graph[x]);
-  return shape.size() == 4 && shape[2] == 3 && shape[3] == 3 && ones("strides") &&
-         ones("dilations") && graph::IntAttr(node, "group", 1) == 1 && in && in->size() == 4 &&
+  if (shape.size() < 3 || shape.size() > 4 || !in || in->size() != shape.size()) return false;
+  const auto taps = std::span(shape).subspan(2);
+  const bool fits = std::ranges::all_of(taps, [](int64_t n) { return n == 1 || n == 3; }) &&
+                    std::ranges::count(taps, 3) > 0;
+  return fits && ones("strides") && ones("dilations") && graph::IntAttr(node, "group", 1) == 1 &&
          filter.constant.elems() > 0;
 }
 
@@ -124,81 +128,123 @@ std::vector<std::string> Lines(const Matrix& matrix, const std::vector<std::stri
   return all;
 }
 
-// How the tiles of an image lie, of which (p, q) makes rows from outs p and columns from outs q on.
+// How tiles lie along an axis of an image.
 struct Tiling {
-  int64_t outs, ins;      // of a tile, along either axis
-  int64_t rows, columns;  // tiles
+  const WinogradForm& form;
+  WindowAxis window;
+  std::string at;  // the index of the output
+  int64_t outs() const { return static_cast<int64_t>(form.outs()); }
+  int64_t ins() const { return static_cast<int64_t>(form.ins()); }
+  int64_t tiles() const { return (window.out + outs() - 1) / outs(); }
+  std::string Tile() const { return outs() == 1 ? at : fmt::format("{} / {}", at, outs()); }
 };
 
-// Row `a` and column `e` of a tile's input; zero where it lies outside of the image.
-std::string TileInput(Writer& w, const Operand& x, const Windows& win, const Tiling& tiling,
-                      int64_t a) {
-  const WindowAxis &down = win.axes[0], &across = win.axes[1];
-  const std::string at_h = Sum({{tiling.outs, "p"}}, a - down.pad_lo),
-                    at_w = Sum({{tiling.outs, "q"}, {1, "e"}}, -across.pad_lo);
-  Subs guards;
-  const int64_t last_h = tiling.outs * (tiling.rows - 1) + a - down.pad_lo,
-                last_w = tiling.outs * (tiling.columns - 1) + tiling.ins - 1 - across.pad_lo;
-  if (a < down.pad_lo) guards.push_back(at_h + " >= 0");
-  if (last_h >= down.in) guards.push_back(fmt::format("{} < {}", at_h, down.in));
-  if (across.pad_lo > 0) guards.push_back(at_w + " >= 0");
-  if (last_w >= across.in) guards.push_back(fmt::format("{} < {}", at_w, across.in));
-  return "(" + Guarded(guards, w.At(x, {"n", "c", at_h, at_w}), Lit(x.dtype, 0)) + ")";
+// A place of a tile's input along an axis: the tile's index, and an element of it, or the index of
+// one.
+struct Place {
+  const char* tile;
+  int64_t element = 0;
+  const char* index = nullptr;
+};
+
+// An input of a tile; zero where it lies outside of the image.
+std::string TileInput(Writer& w, const Operand& x, const std::vector<Tiling>& axes,
+                      const std::vector<Place>& places) {
+  Subs guards, subscripts = {"n", "c"};
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const Place& place = places[i];
+    const int64_t pad = axes[i].window.pad_lo, in = axes[i].window.in, outs = axes[i].outs();
+    const std::string at = place.index ? Sum({{outs, place.tile}, {1, place.index}}, -pad)
+                                       : Sum({{outs, place.tile}}, place.element - pad);
+    const int64_t first = place.index ? 0 : place.element,
+                  last = place.index ? axes[i].ins() - 1 : place.element;
+    if (first < pad) guards.push_back(at + " >= 0");
+    if (outs * (axes[i].tiles() - 1) + last - pad >= in)
+      guards.push_back(fmt::format("{} < {}", at, in));
+    subscripts.push_back(at);
+  }
+  return "(" + Guarded(guards, w.At(x, subscripts), Lit(x.dtype, 0)) + ")";
 }
 
-// The place (h, w) of A^T m A, of the tile that it belongs to.
-std::string TileOutput(Writer& w, const WinogradForm& form, const Operand& m,
-                       const Tiling& tiling) {
-  const std::string tile =
-      fmt::format("{}*(h / {}) + w / {}", tiling.columns, tiling.outs, tiling.outs);
+// The place of A^T m A along `down` and `across`, of the tile that it belongs to.
+std::string TileOutput(Writer& w, const Operand& m, const Tiling* down, const Tiling& across,
+                       const std::string& tile) {
+  const Matrix one = {{1}}, &down_lines = down ? down->form.output : one;
   std::vector<std::string> by_row;
-  for (const auto& down_line : form.output) {
+  for (const auto& down_line : down_lines) {
     std::vector<std::string> by_column;
-    for (int64_t j = 0; j < tiling.ins; ++j) {
+    for (int64_t j = 0; j < across.ins(); ++j) {
       std::vector<std::string> products;
-      for (int64_t i = 0; i < tiling.ins; ++i)
+      for (size_t i = 0; i < down_line.size(); ++i)
         products.push_back(w.At(m, {std::to_string(i), std::to_string(j), "n", tile, "k"}));
       by_column.push_back(Line(down_line, products));
     }
-    by_row.push_back(Choice(fmt::format("w % {}", tiling.outs), Lines(form.output, by_column)));
+    by_row.push_back(Choice(fmt::format("{} % {}", across.at, across.outs()),
+                            Lines(across.form.output, by_column)));
   }
-  return Choice(fmt::format("h % {}", tiling.outs), by_row);
+  return down ? Choice(fmt::format("{} % {}", down->at, down->outs()), by_row) : by_row[0];
 }
 
 void ConvTiled(Writer& w, const WinogradForm& form) {
   const graph::ValueId prepared = PreparedFilter(w.graph, w.node, form);
-  if (!prepared.valid()) return w.Refuse("no 3x3 filter that was prepared");
+  if (!prepared.valid()) return w.Refuse("no filter of three taps that was prepared");
   const Operand x = w.In(0), u = w.Value(prepared), y = w.Out();
-  const Windows win = MakeWindows(w, x, y, {3, 3});
+  const Shape& filters = w.graph[w.node.inputs[1]].constant.shape();
+  const Windows win = MakeWindows(w, x, y, {filters.begin() + 2, filters.end()});
   if (!w.ok()) return;
-  const auto outs = static_cast<int64_t>(form.outs);
-  const Tiling tiling{.outs = outs,
-                      .ins = static_cast<int64_t>(form.ins()),
-                      .rows = (win.axes[0].out + outs - 1) / outs,
-                      .columns = (win.axes[1].out + outs - 1) / outs};
-  for (const char* index : {"i", "j", "e"}) w.Range(index, tiling.ins);
+  const TileForms forms = FormsAlong(form, filters);
+  std::vector<Tiling> axes;
+  if (win.axes.size() == 2) axes.push_back({forms.down, win.axes[0], win.out[0]});
+  axes.push_back({forms.across, win.axes.back(), win.out.back()});
+  const Tiling *down = axes.size() == 2 ? &axes[0] : nullptr, &across = axes.back();
+  const int64_t rows = down ? down->tiles() : 1, columns = across.tiles();
+  w.Range("i", u.dims[0]);
+  w.Range("j", u.dims[1]);
+  w.Range("e", across.ins());
   w.Range("n", x.dims[0]);
-  w.Range("p", tiling.rows);
-  w.Range("q", tiling.columns);
-  w.Range("t", tiling.rows * tiling.columns);
+  w.Range("p", rows);
+  w.Range("q", columns);
+  w.Range("t", rows * columns);
   w.Range("c", w.Extent(x, 1));
   w.Range("k", w.Extent(y, 1));
-  const Operand s = w.Temp("columns", y.dtype), v = w.Temp("tiles", y.dtype),
-                m = w.Temp("products", y.dtype);
-  std::vector<std::string> inputs, sums;
-  for (int64_t a = 0; a < tiling.ins; ++a) {
-    inputs.push_back(TileInput(w, x, win, tiling, a));
-    sums.push_back(w.At(s, {"i", std::to_string(a), "n", "p", "q", "c"}));
+  const Operand v = w.Temp("tiles", y.dtype), m = w.Temp("products", y.dtype);
+  const std::string tile = Sum({{down ? columns : 0, "p"}, {1, "q"}});
+  // The inputs of a tile along one of its axes.
+  const auto inputs_along = [&](const Tiling& axis, const char* across_index) {
+    std::vector<std::string> inputs;
+    for (int64_t a = 0; a < axis.ins(); ++a) {
+      std::vector<Place> places;
+      if (down) places.push_back({"p", &axis == down ? a : 0});
+      places.push_back({"q", &axis == &across ? a : 0, across_index});
+      inputs.push_back(TileInput(w, x, axes, places));
+    }
+    return inputs;
+  };
+  const bool both = down && down->ins() > 1 && across.ins() > 1;
+  if (both) {
+    const Operand s = w.Temp("columns", y.dtype);
+    w.Set("pointwise", s, {"i", "e", "n", "p", "q", "c"},
+          Choice("i", Lines(down->form.input, inputs_along(*down, "e"))));
+    std::vector<std::string> sums;
+    for (int64_t a = 0; a < across.ins(); ++a)
+      sums.push_back(w.At(s, {"i", std::to_string(a), "n", "p", "q", "c"}));
+    w.Set("pointwise", v, {"i", "j", "n", tile, "c"}, Choice("j", Lines(across.form.input, sums)));
+  } else {
+    const bool along = across.ins() > 1;
+    const Tiling& axis = along ? across : *down;
+    w.Set("pointwise", v, {"i", "j", "n", tile, "c"},
+          Choice(along ? "j" : "i", Lines(axis.form.input, inputs_along(axis, nullptr))));
   }
-  w.Set("pointwise", s, {"i", "e", "n", "p", "q", "c"}, Choice("i", Lines(form.input, inputs)));
-  w.Set("pointwise", v, {"i", "j", "n", Sum({{tiling.columns, "p"}, {1, "q"}}), "c"},
-        Choice("j", Lines(form.input, sums)));
   w.Reduce(
       "contraction", m, {"i", "j", "n", "t", "k"}, "+=!",
       fmt::format("{} * {}", w.At(v, {"i", "j", "n", "t", "c"}), w.At(u, {"i", "j", "k", "c"})));
-  std::string value = TileOutput(w, form, m, tiling);
+  const std::string from =
+      down ? fmt::format("{}*({}) + {}", columns, down->Tile(), across.Tile()) : across.Tile();
+  std::string value = TileOutput(w, m, down, across, from);
   if (w.Has(2)) value += " + " + w.At(w.In(2), {"k"});
-  w.Set("pointwise", y, {"n", "k", "h", "w"}, value);
+  Subs at = {"n", "k"};
+  at.insert(at.end(), win.out.begin(), win.out.end());
+  w.Set("pointwise", y, at, value);
 }
 
 }  // namespace

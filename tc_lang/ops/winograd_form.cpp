@@ -20,9 +20,9 @@ std::vector<double> TimesLinear(const std::vector<double>& p, double root) {
 
 WinogradForm MakeForm(std::string_view alternative, std::string_view key,
                       const std::vector<double>& points) {
-  WinogradForm form{.alternative = alternative, .key = key, .outs = points.size() - 1};
-  const size_t n = form.ins();
-  form.output.assign(form.outs, std::vector<double>(n, 0));
+  WinogradForm form{.alternative = alternative, .key = key};
+  const size_t outs = points.size() - 1, n = outs + 2;
+  form.output.assign(outs, std::vector<double>(n, 0));
   std::vector<double> all{1};
   for (size_t j = 0; j < points.size(); ++j) {
     all = TimesLinear(all, points[j]);
@@ -40,11 +40,11 @@ WinogradForm MakeForm(std::string_view alternative, std::string_view key,
     form.input.push_back(std::move(others));
     scale *= sign;
     form.filter.push_back({1 / scale, points[j] / scale, points[j] * points[j] / scale});
-    for (size_t i = 0; i < form.outs; ++i) form.output[i][j] = std::pow(points[j], i);
+    for (size_t i = 0; i < outs; ++i) form.output[i][j] = std::pow(points[j], i);
   }
   form.input.push_back(std::move(all));
   form.filter.push_back({0, 0, 1});
-  form.output[form.outs - 1][n - 1] = 1;
+  form.output[outs - 1][n - 1] = 1;
   return form;
 }
 
@@ -62,14 +62,14 @@ T Dot(const std::vector<double>& row, const T* d, size_t stride) {
   return sum;
 }
 
-// M d M^T.
+// M d N^T.
 template <typename T>
-Tile<T> Transform(const Matrix& m, const Tile<T>& d) {
+Tile<T> Transform(const Matrix& m, const Matrix& n, const Tile<T>& d) {
   Tile<T> columns{}, all{};
   for (size_t i = 0; i < m.size(); ++i)
-    for (size_t b = 0; b < m[0].size(); ++b) columns[i][b] = Dot(m[i], &d[0][b], kMost);
+    for (size_t b = 0; b < n[0].size(); ++b) columns[i][b] = Dot(m[i], &d[0][b], kMost);
   for (size_t i = 0; i < m.size(); ++i)
-    for (size_t j = 0; j < m.size(); ++j) all[i][j] = Dot(m[j], columns[i].data(), 1);
+    for (size_t j = 0; j < n.size(); ++j) all[i][j] = Dot(n[j], columns[i].data(), 1);
   return all;
 }
 
@@ -85,29 +85,32 @@ bool IsTame(const Tensor& filters) {
 struct Errors {
   double direct = 0, tiled = 0;
 };
-Errors ErrorsOf(const WinogradForm& form, const std::vector<Tile<float>>& d,
+Errors ErrorsOf(const TileForms& forms, const std::vector<Tile<float>>& d,
                 const std::vector<Tile<float>>& v, const float* g, const float* u, int64_t pairs) {
-  const size_t n = form.ins();
+  const auto& [down, across] = forms;
+  const size_t taps = down.taps() * across.taps();
   Tile<float> m{}, sum{};
   Tile<double> exact{};
   for (size_t c = 0; c < d.size(); ++c) {
-    for (size_t i = 0; i < n; ++i)
-      for (size_t j = 0; j < n; ++j)
-        m[i][j] =
-            std::fma(v[c][i][j],
-                     u[static_cast<int64_t>(n * i + j) * pairs + static_cast<int64_t>(c)], m[i][j]);
-    for (size_t y = 0; y < form.outs; ++y)
-      for (size_t z = 0; z < form.outs; ++z)
-        for (size_t tap = 0; tap < 9; ++tap) {
-          const float x = d[c][y + tap / 3][z + tap % 3], w = g[9 * c + tap];
+    for (size_t i = 0; i < down.ins(); ++i)
+      for (size_t j = 0; j < across.ins(); ++j)
+        m[i][j] = std::fma(
+            v[c][i][j],
+            u[static_cast<int64_t>(across.ins() * i + j) * pairs + static_cast<int64_t>(c)],
+            m[i][j]);
+    for (size_t y = 0; y < down.outs(); ++y)
+      for (size_t z = 0; z < across.outs(); ++z)
+        for (size_t tap = 0; tap < taps; ++tap) {
+          const float x = d[c][y + tap / across.taps()][z + tap % across.taps()],
+                      w = g[taps * c + tap];
           sum[y][z] = std::fma(x, w, sum[y][z]);
           exact[y][z] += static_cast<double>(x) * w;
         }
   }
-  const Tile<float> out = Transform(form.output, m);
+  const Tile<float> out = Transform(down.output, across.output, m);
   Errors errors;
-  for (size_t y = 0; y < form.outs; ++y)
-    for (size_t z = 0; z < form.outs; ++z) {
+  for (size_t y = 0; y < down.outs(); ++y)
+    for (size_t z = 0; z < across.outs(); ++z) {
       errors.direct += std::pow(sum[y][z] - exact[y][z], 2);
       errors.tiled += std::pow(out[y][z] - exact[y][z], 2);
     }
@@ -120,23 +123,32 @@ std::span<const WinogradForm> WinogradForms() {
   // For four outputs, mixed points round better than integers do (Barabasz et al., Error Analysis
   // and Improving the Accuracy of Winograd Convolution for Deep Neural Networks, 2020).
   static const std::array<WinogradForm, 2> forms = {
-      MakeForm("winograd", "winograd 2x2 3x3", {0, 1, -1}),
-      MakeForm("winograd4", "winograd 4x4 3x3", {0, 1, -1, 0.5, -2})};
+      MakeForm("winograd", "winograd 2 3", {0, 1, -1}),
+      MakeForm("winograd4", "winograd 4 3", {0, 1, -1, 0.5, -2})};
   return forms;
 }
 
+TileForms FormsAlong(const WinogradForm& form, const Shape& filters) {
+  static const WinogradForm one{.input = {{1}}, .filter = {{1}}, .output = {{1}}};
+  const bool plane = filters.size() == 4;
+  return {plane && filters[2] == 3 ? form : one, filters.back() == 3 ? form : one};
+}
+
 Tensor TransformFilters(const WinogradForm& form, const Tensor& filters) {
-  const auto n = static_cast<int64_t>(form.ins());
+  const auto [down, across] = FormsAlong(form, filters.shape());
   const int64_t pairs = filters.shape()[0] * filters.shape()[1];
-  Tensor out(Dtype::kF32, {n, n, filters.shape()[0], filters.shape()[1]});
+  const auto rows = static_cast<int64_t>(down.ins()), columns = static_cast<int64_t>(across.ins());
+  Tensor out(Dtype::kF32, {rows, columns, filters.shape()[0], filters.shape()[1]});
   const auto* g = static_cast<const float*>(filters.data());
   auto* to = static_cast<float*>(out.mutable_data());
   for (int64_t pair = 0; pair < pairs; ++pair) {
     Tile<double> filter{};
-    for (size_t tap = 0; tap < 9; ++tap) filter[tap / 3][tap % 3] = g[9 * pair + tap];
-    const Tile<double> u = Transform(form.filter, filter);
-    for (int64_t i = 0; i < n; ++i)
-      for (int64_t j = 0; j < n; ++j) to[(n * i + j) * pairs + pair] = static_cast<float>(u[i][j]);
+    for (size_t i = 0; i < down.taps(); ++i)
+      for (size_t j = 0; j < across.taps(); ++j) filter[i][j] = *g++;
+    const Tile<double> u = Transform(down.filter, across.filter, filter);
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j)
+        to[(columns * i + j) * pairs + pair] = static_cast<float>(u[i][j]);
   }
   return out;
 }
@@ -144,6 +156,9 @@ Tensor TransformFilters(const WinogradForm& form, const Tensor& filters) {
 double ErrorRatio(const WinogradForm& form, const Tensor& filters, const Tensor& transformed) {
   constexpr int64_t kFilters = 32, kMostIns = 256, kTiles = 2;
   if (!IsTame(filters)) return INFINITY;
+  const TileForms forms = FormsAlong(form, filters.shape());
+  const auto& [down, across] = forms;
+  const size_t taps = down.taps() * across.taps();
   const int64_t outs = filters.shape()[0], ins = filters.shape()[1], pairs = outs * ins;
   const auto* g = static_cast<const float*>(filters.data());
   const auto* u = static_cast<const float*>(transformed.data());
@@ -154,19 +169,19 @@ double ErrorRatio(const WinogradForm& form, const Tensor& filters, const Tensor&
     for (int64_t t = 0; t < kTiles; ++t) {
       std::vector<Tile<float>> d(static_cast<size_t>(std::min(ins, kMostIns))), v = d;
       for (size_t c = 0; c < d.size(); ++c) {
-        for (size_t i = 0; i < form.ins(); ++i)
-          for (size_t j = 0; j < form.ins(); ++j)
+        for (size_t i = 0; i < down.ins(); ++i)
+          for (size_t j = 0; j < across.ins(); ++j)
             d[c][i][j] = low + (1 - low) * static_cast<float>(random() >> 8) * 0x1p-24F;
-        v[c] = Transform(form.input, d[c]);
+        v[c] = Transform(down.input, across.input, d[c]);
       }
       for (int64_t f = 0; f < std::min(kFilters, outs); ++f) {
         const int64_t k = f * outs / std::min(kFilters, outs);
-        const float* filter = g + 9 * k * ins;
+        const float* filter = g + static_cast<int64_t>(taps) * k * ins;
         double size = 0;
-        for (size_t i = 0; i < 9 * d.size(); ++i)
+        for (size_t i = 0; i < taps * d.size(); ++i)
           size += static_cast<double>(filter[i]) * filter[i];
         if (size == 0) continue;  // both are exact
-        const Errors errors = ErrorsOf(form, d, v, filter, u + k * ins, pairs);
+        const Errors errors = ErrorsOf(forms, d, v, filter, u + k * ins, pairs);
         all.direct += errors.direct / size;
         all.tiled += errors.tiled / size;
       }

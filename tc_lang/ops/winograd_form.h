@@ -1,10 +1,10 @@
-// Winograd's minimal filtering F(m x m, 3 x 3): (m + 2)^2 products for m^2 outputs instead of 9
-// m^2.
+// Winograd's minimal filtering F(m, 3): m + 2 products for m outputs instead of 3 m, along one axis
+// of a filter or both, where F(m x m, 3 x 3) takes (m + 2)^2 for m^2.
 //
 // An output tile is A^T [(G g G^T) o (B^T d B)] A, where d is an input tile and g the filter (Lavin
 // and Gray, Fast Algorithms for Convolutional Neural Networks, 2016, section 4.1; the names of the
 // matrices are theirs). The matrices are Toom and Cook's: evaluation of polynomials in m + 1 points
-// and infinity, and its transpose.
+// and infinity, and its transpose. Along an axis of one tap each of them is 1.
 #pragma once
 
 #include <span>
@@ -20,17 +20,25 @@ using Matrix = std::vector<std::vector<double>>;  // by row
 struct WinogradForm {
   std::string_view alternative;  // of a convolution: "winograd"
   std::string_view key;          // of its filters among the graph's forms
-  size_t outs = 0;               // m
   Matrix input, filter, output;  // B^T [m + 2, m + 2], G [m + 2, 3], A^T [m, m + 2]
 
-  size_t ins() const { return outs + 2; }
+  size_t outs() const { return output.size(); }
+  size_t ins() const { return input.size(); }
+  size_t taps() const { return filter[0].size(); }
 };
 
-// F(2x2, 3x3), whose error is about that of the direct form, then F(4x4, 3x3), which does with 9/16
-// of its products and rounds several times worse.
+// F(2, 3), whose error is about that of the direct form, then F(4, 3), which does with 3/4 of its
+// products along each axis and rounds several times worse.
 std::span<const WinogradForm> WinogradForms();
 
-// [m + 2, m + 2, K, C] of filters [K, C, 3, 3], in double precision until the end.
+// How a form does filters [K, C, 3], [K, C, 3, 3], [K, C, 1, 3] or [K, C, 3, 1]; `down` of the
+// first is that of one tap.
+struct TileForms {
+  const WinogradForm &down, &across;
+};
+TileForms FormsAlong(const WinogradForm& form, const Shape& filters);
+
+// [down.ins, across.ins, K, C] of filters, in double precision until the end.
 Tensor TransformFilters(const WinogradForm& form, const Tensor& filters);
 
 // The error of the form over that of a direct convolution, root mean square, over filters drawn

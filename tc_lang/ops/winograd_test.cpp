@@ -77,28 +77,31 @@ Rows Transposed(const Rows& a) {
   return t;
 }
 
-// A^T [(G g G^T) o (B^T d B)] A is the convolution of d with g.
+// A^T [(G g G^T) o (B^T d B)] A is the convolution of d with g, along both axes or one.
 TEST(Winograd, MatricesConvolve) {
   std::mt19937 random(1);
   std::normal_distribution<double> normal;
   for (const WinogradForm& form : WinogradForms()) {
-    const size_t n = form.ins();
-    Rows d(n, std::vector<double>(n)), g(3, std::vector<double>(3));
-    for (Rows* m : {&d, &g})
-      for (auto& row : *m)
-        for (double& x : row) x = normal(random);
-    const Rows u = Times(Times(form.filter, g), Transposed(form.filter));
-    Rows products = Times(Times(form.input, d), Transposed(form.input));
-    for (size_t i = 0; i < n; ++i)
-      for (size_t j = 0; j < n; ++j) products[i][j] *= u[i][j];
-    const Rows y = Times(Times(form.output, products), Transposed(form.output));
-    for (size_t i = 0; i < form.outs; ++i)
-      for (size_t j = 0; j < form.outs; ++j) {
-        double sum = 0;
-        for (size_t r = 0; r < 3; ++r)
-          for (size_t s = 0; s < 3; ++s) sum += d[i + r][j + s] * g[r][s];
-        EXPECT_NEAR(y[i][j], sum, 1e-12) << form.alternative;
-      }
+    for (const Shape& filters : {Shape{1, 1, 3, 3}, {1, 1, 1, 3}, {1, 1, 3, 1}, {1, 1, 3}}) {
+      const auto [down, across] = FormsAlong(form, filters);
+      Rows d(down.ins(), std::vector<double>(across.ins())),
+          g(down.taps(), std::vector<double>(across.taps()));
+      for (Rows* m : {&d, &g})
+        for (auto& row : *m)
+          for (double& x : row) x = normal(random);
+      const Rows u = Times(Times(down.filter, g), Transposed(across.filter));
+      Rows products = Times(Times(down.input, d), Transposed(across.input));
+      for (size_t i = 0; i < down.ins(); ++i)
+        for (size_t j = 0; j < across.ins(); ++j) products[i][j] *= u[i][j];
+      const Rows y = Times(Times(down.output, products), Transposed(across.output));
+      for (size_t i = 0; i < down.outs(); ++i)
+        for (size_t j = 0; j < across.outs(); ++j) {
+          double sum = 0;
+          for (size_t r = 0; r < down.taps(); ++r)
+            for (size_t s = 0; s < across.taps(); ++s) sum += d[i + r][j + s] * g[r][s];
+          EXPECT_NEAR(y[i][j], sum, 1e-12) << form.alternative;
+        }
+    }
   }
 }
 
@@ -121,7 +124,11 @@ TEST(Winograd, LeavesOtherConvolutionsAlone) {
   EXPECT_FALSE(prepares(ConvOf(RandomFilter(4, 4), {{"strides", Ints{1, 2}}})));
   EXPECT_FALSE(prepares(ConvOf(RandomFilter(4, 4), {{"dilations", Ints{2, 2}}})));
   EXPECT_FALSE(prepares(ConvOf(RandomFilter(4, 4), {{"group", int64_t{2}}})));
-  EXPECT_FALSE(prepares(ConvOf(Tensor(Dtype::kF32, {4, 4, 1, 3}))));
+  EXPECT_TRUE(prepares(ConvOf(Tensor(Dtype::kF32, {4, 4, 1, 3}))));
+  EXPECT_FALSE(prepares(ConvOf(Tensor(Dtype::kF32, {4, 4, 1, 1}))));
+  EXPECT_FALSE(prepares(ConvOf(Tensor(Dtype::kF32, {4, 4, 2, 3}))));
+  EXPECT_FALSE(prepares(ConvOf(Tensor(Dtype::kF32, {4, 4, 3}))));  // of an image
+  EXPECT_FALSE(prepares(ConvOf(Tensor(Dtype::kF32, {4, 4, 3, 3, 3}))));
   EXPECT_FALSE(prepares(ConvOf(Tensor(Dtype::kF64, {4, 4, 3, 3}))));
   Graph never = ConvOf(RandomFilter(4, 4));
   EXPECT_TRUE(PrepareConstants(never, Winograd::kNever).empty());

@@ -84,6 +84,11 @@ def convolutions(c):
             ('bare', (1, 2, 6, 5), (2, 2, 3, 3), {}),
             ('lopsided', (1, 2, 5, 6), (3, 2, 3, 3), dict(pads=[0, 2, 1, 0])),
             ('single', (1, 1, 3, 3), (1, 1, 3, 3), {}),
+            ('series', (2, 3, 11), (4, 3, 3), dict(pads=[1, 1])),
+            ('series_bare', (1, 2, 6), (3, 2, 3), {}),
+            ('across', (1, 3, 4, 7), (2, 3, 1, 3), dict(pads=[0, 1, 0, 1])),
+            ('across_far', (1, 2, 3, 6), (2, 2, 1, 3), dict(pads=[1, 2, 0, 1])),
+            ('down', (2, 3, 7, 4), (2, 3, 3, 1), dict(pads=[1, 0, 1, 0])),
             ('same', (1, 4, 6, 7), (5, 4, 3, 3), dict(auto_pad='SAME_UPPER'))]:
         for with_bias in (False, True):
             inputs = [rand(*x, seed=name), rand(*filter_, seed=name)] + [rand(filter_[0], seed='b')] * with_bias
