@@ -60,8 +60,9 @@ Status Executor::State::Bind(size_t index, std::span<const void* const> inputs,
   return {};
 }
 
-// Kernels are compiled for aligned operands: a caller's memory that is not is copied to some that
-// is. So is an input that an output would overwrite, since no kernel expects that either.
+// A caller's memory that is aligned to less than a kernel was compiled for (one that stores past
+// the caches wants whole lines) is copied to some that is. So is an input that an output would
+// overwrite, since no kernel expects that either.
 Status Executor::State::BindInputs(const plan::Specialization& s, Specialized& ready) {
   for (size_t i = 0; i < s.inputs.size(); ++i) {
     const BufferId id = s.inputs[i];
@@ -69,7 +70,7 @@ Status Executor::State::BindInputs(const plan::Specialization& s, Specialized& r
     const void* given = ready.inputs[i];
     if (b.bytes > 0 && !given)
       return Usage("no memory was given").At("input " + PrintString(b.name));
-    bool must_copy = !IsAligned(given);
+    bool must_copy = !IsAligned(given, ready.align[id.index]);
     for (size_t k = 0; k < s.outputs.size(); ++k)
       must_copy = must_copy ||
                   Overlap(given, b.bytes, ready.outputs[k], s.buffers[s.outputs[k].index].bytes);
@@ -93,7 +94,7 @@ Status Executor::State::BindOutputs(const plan::Specialization& s, Specialized& 
         return Usage("its memory is another output's too").At("output " + PrintString(b.name));
     if (b.kind != BufferKind::kOutput || ready.address[id.index]) continue;
     ready.address[id.index] = given;
-    if (IsAligned(given)) continue;
+    if (IsAligned(given, ready.align[id.index])) continue;
     WEFT_TRY(ready.address[id.index], Stage(ready, id, b.bytes));
   }
   return {};

@@ -61,18 +61,19 @@ struct Builder {
     return id;
   }
 
-  void Own(const std::string& kernel, std::vector<BufferId> inputs, BufferId output) {
+  void Own(const std::string& kernel, std::vector<BufferId> inputs, BufferId output,
+           std::string_view promise = "") {
     size_t k = 0;
     while (k < plan.kernels.size() && plan.kernels[k].name != kernel) ++k;
     if (k == plan.kernels.size()) {
       std::string operands;
       for (BufferId id : inputs)
         operands += fmt::format("x{}: in {}[64], ", id.index, DtypeName(s.buffers[id.index].dtype));
-      plan.kernels.push_back(
-          {.name = kernel,
-           .loops = fmt::format("loops {} ({}y: out f32[64]) {{\n}}\n", kernel, operands),
-           .rank_scratch_bytes = 100,
-           .team_scratch_bytes = 4096});
+      plan.kernels.push_back({.name = kernel,
+                              .loops = fmt::format("loops {} ({}y: out f32[64]{}) {{\n}}\n", kernel,
+                                                   operands, promise),
+                              .rank_scratch_bytes = 100,
+                              .team_scratch_bytes = 4096});
       plan.kernels.back().key = plan::KernelKey(plan.kernels.back(), plan.target.isa, plan.codegen);
     }
     s.steps.push_back({.kind = StepKind::kOwn,
@@ -194,6 +195,22 @@ TEST(Executor, TakesMemoryOfAnyAlignment) {
         for (int i = 0; i < kElems; ++i) ASSERT_EQ(out[i], static_cast<float>(i + round + 1));
         EXPECT_EQ(out[kElems], -1.0f);
       }
+}
+
+// Memory is copied for a kernel that was promised an alignment, and for that one alone.
+TEST(Executor, CopiesWhatAKernelWantsAligned) {
+  for (const char* promise : {"", " align 64"}) {
+    Builder b;
+    b.Own("tell_places", {b.Add("x", BufferKind::kInput)}, b.Add("y", BufferKind::kOutput),
+          promise);
+    auto executor = b.Load();
+    alignas(64) float x[kElems + 3] = {}, y[kElems + 1] = {};
+    const void* inputs[] = {x + 3};
+    void* outputs[] = {y + 1};
+    ASSERT_TRUE(executor->Run(0, inputs, outputs).ok());
+    EXPECT_EQ(y[1], 12);
+    EXPECT_EQ(y[2], *promise ? 0 : 4);
+  }
 }
 
 // An output over an input, shifted: what is read must be what was given.

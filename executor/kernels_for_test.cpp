@@ -32,6 +32,13 @@ void add_one(const KernelArgs* args, uint32_t rank, uint32_t size) {
         [&](int64_t i) { Operand<float>(args, 1)[i] = Operand<float>(args, 0)[i] + 1; });
 }
 
+// y[0] and y[1]: how far x and y are from the last multiple of 64
+void tell_places(const KernelArgs* args, uint32_t rank, uint32_t) {
+  for (int i = 0; rank == 0 && i < 2; ++i)
+    Operand<float>(args, 1)[i] =
+        static_cast<float>(reinterpret_cast<uintptr_t>(args->buffers[i]) % 64);
+}
+
 // y[i] = x[63 - i] * w[i]: reads what other ranks wrote in the step before
 void flip_scale(const KernelArgs* args, uint32_t rank, uint32_t size) {
   Split(rank, size, [&](int64_t i) {

@@ -24,7 +24,9 @@ inline Result<Bytes> Allocate(int64_t bytes, const char* what) {
   return memory;
 }
 
-inline bool IsAligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % kAlign == 0; }
+inline bool IsAligned(const void* p, size_t to = kAlign) {
+  return reinterpret_cast<uintptr_t>(p) % to == 0;
+}
 
 // Kernels round to nearest and keep subnormals, whatever the caller's thread is set to; its mode is
 // back afterwards.

@@ -1,11 +1,13 @@
 // Loading: kernels, packed constants, library calls, and the tables that binding fills.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
 #include "base/text.h"
 #include "executor/state.h"
+#include "plan/signature.h"
 
 namespace weft::executor {
 namespace {
@@ -47,6 +49,12 @@ Status CheckLayouts(const plan::Specialization& s,
   return {};
 }
 
+// The buffer whose memory this one is.
+BufferId Owner(const plan::Specialization& s, BufferId id) {
+  while (s.buffers[id.index].kind == BufferKind::kAlias) id = s.buffers[id.index].alias;
+  return id;
+}
+
 }  // namespace
 
 Status Executor::State::Prepare(const LoadOptions& options) {
@@ -79,6 +87,8 @@ Status Executor::State::Prepare(const LoadOptions& options) {
 
 Status Executor::State::PrepareSpecialization(const plan::Specialization& s, Specialized& ready) {
   WEFT_TRY(PrepareWeights(s, ready));
+  for (const plan::Buffer& b : s.buffers)
+    ready.align.push_back(static_cast<size_t>(std::max<int64_t>(1, SizeBytes(b.dtype))));
   for (size_t i = 0; i < s.steps.size(); ++i)
     if (s.steps[i].kind != StepKind::kView) WEFT_TRY(PrepareStep(s, i, ready));
   ready.address.resize(s.buffers.size());
@@ -124,6 +134,12 @@ Status Executor::State::PrepareStep(const plan::Specialization& s, size_t at, Sp
   for (BufferId id : step.outputs) ready.operand_of.push_back(id);
   if (step.kind == StepKind::kOwn) {
     r.function = kernels[step.kernel.index]->function();
+    const plan::Kernel& kernel = plan.kernels[step.kernel.index];
+    WEFT_TRY(const plan::Signature signature, plan::ReadSignature(kernel.loops, kernel.name));
+    for (size_t i = 0; i < signature.operands.size(); ++i) {  // as many: verified
+      size_t& align = ready.align[Owner(s, ready.operand_of[r.first + i]).index];
+      align = std::max(align, static_cast<size_t>(signature.operands[i].align_bytes));
+    }
   } else {
     auto call = PrepareCall(s, step, ready);
     if (!call.ok()) return std::move(call.status()).At("step " + PrintString(step.name));

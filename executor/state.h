@@ -43,6 +43,7 @@ struct Specialized {
   std::vector<plan::BufferId> operand_of;  // the table of operands: which buffer,
   std::vector<void*> operands;             // and where it is
   std::vector<void*> address;              // by buffer
+  std::vector<size_t> align;               // by buffer: what its steps need of the caller's memory
   std::vector<Bytes> staged;               // by buffer: an aligned copy of the caller's
   std::vector<Bytes> own;                  // inputs and outputs for RunStep
   // What the tables were filled from; nothing before the first run.

@@ -68,7 +68,7 @@ class Reader {
       WEFT_TRY(std::string text, lexer_.ExpectString());
       WEFT_TRY(o.layout, ParseLayout(text));
     }
-    WEFT_TRY(Rest());
+    WEFT_TRY(Rest(o));
     return o;
   }
 
@@ -85,12 +85,12 @@ class Reader {
     return int64_t{-1};
   }
 
-  Status Rest() {
+  Status Rest(Operand& o) {
     if (lexer_.Accept("align")) {
-      WEFT_TRY(int64_t align, lexer_.ExpectInt());
-      if (align > kOperandAlign)
+      WEFT_TRY(o.align_bytes, lexer_.ExpectInt());
+      if (o.align_bytes > kOperandAlign)
         return lexer_.Error(
-            fmt::format("an alignment of {} bytes, operands get {}", align, kOperandAlign));
+            fmt::format("an alignment of {} bytes, operands get {}", o.align_bytes, kOperandAlign));
     }
     if (lexer_.Accept("fold")) WEFT_TRY(lexer_.ExpectShape());
     return {};

@@ -24,6 +24,7 @@ struct Operand {
   Shape shape;  // -1: depends on a parameter
   Layout layout;
   bool is_written = false;
+  int64_t align_bytes = 0;  // of the first element; 0: that of an element
 };
 
 struct Signature {

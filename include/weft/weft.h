@@ -103,9 +103,9 @@ weft_code weft_plan_output(const weft_plan* plan, size_t specialization, size_t 
 size_t weft_plan_arena_bytes(const weft_plan* plan, size_t specialization);
 
 /* One pointer for each input and output, in the plan's order, each to as many bytes as its
- * weft_tensor says. Element alignment suffices; memory aligned to 64 bytes is not copied. `arena`:
- * weft_plan_arena_bytes of memory, aligned to 64 bytes, or NULL for the plan's own. Running again
- * with the same pointers costs least: they are bound once. */
+ * weft_tensor says. Element alignment suffices; memory aligned to 64 bytes is never copied.
+ * `arena`: weft_plan_arena_bytes of memory, aligned to 64 bytes, or NULL for the plan's own.
+ * Running again with the same pointers costs least: they are bound once. */
 weft_code weft_plan_run(weft_plan* plan, size_t specialization, const void* const* inputs,
                         void* const* outputs, void* arena);
 /* Ends the run that is going on, or else the next one, from any thread or a signal handler: it
