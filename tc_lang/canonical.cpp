@@ -4,7 +4,7 @@
 
 namespace weft::tc {
 
-std::string CanonicalText(const Program& program) {
+Program Canonical(const Program& program) {
   Program p = program;
   p.name = "f";
   for (size_t k = 0; k < p.params.size(); ++k) p.params[k] = fmt::format("n{}", k);
@@ -18,13 +18,19 @@ std::string CanonicalText(const Program& program) {
   for (TensorId id : Outputs(p)) name(id);
   for (Statement& s : p.statements) {
     s.origin.clear();
-    s.tag = Tag::kNone;
+    s.tag = Classify(p, s);
     for (ExprId id : Reads(p, s)) name(p[id].tensor);
     name(s.target);
     if (s.companion.valid()) name(s.companion);
     for (size_t k = 0; k < s.indices.size(); ++k) s.indices[k].name = fmt::format("i{}", k);
   }
   for (size_t k = 0; k < p.tensors.size(); ++k) name(TensorId(k));  // constants that nothing reads
+  return p;
+}
+
+std::string CanonicalText(const Program& program) {
+  Program p = Canonical(program);
+  for (Statement& s : p.statements) s.tag = Tag::kNone;
   return Print(p);
 }
 

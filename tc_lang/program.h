@@ -169,8 +169,11 @@ std::string Print(const Program& program);
 Result<Program> Parse(std::string_view text, const std::string& file);  // one def in canonical form
 Status Verify(const Program& program);
 bool Equal(const Program& a, const Program& b);  // up to nothing: names count
-// The program with tensors, indices and params renamed by first use and provenance dropped:
-// programs that compute the same have the same text. Keys of caches and of candidates.
+// The program with tensors, indices and params renamed by first use, provenance dropped and tags as
+// the accesses show them; every tensor keeps its id.
+Program Canonical(const Program& program);
+// Its text without tags: programs that compute the same have the same one. Keys of caches and of
+// candidates.
 std::string CanonicalText(const Program& program);
 
 }  // namespace weft::tc

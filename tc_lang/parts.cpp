@@ -1,0 +1,133 @@
+#include "tc_lang/parts.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace weft::tc {
+namespace {
+
+// Calls f on every tensor that a statement writes.
+template <typename F>
+void ForEachTarget(const Statement& s, F&& f) {
+  f(s.target);
+  if (s.companion.valid()) f(s.companion);
+}
+
+// Whole steps, joined while a tensor is written in several.
+std::vector<Step> Segments(const Program& program, const std::vector<Step>& steps) {
+  std::vector<size_t> last_write(program.tensors.size(), 0);
+  for (size_t k = 0; k < program.statements.size(); ++k)
+    ForEachTarget(program.statements[k], [&](TensorId t) { last_write[t.index] = k; });
+  std::vector<Step> segments;
+  size_t reach = 0;  // the last statement that belongs to the segment
+  for (const Step& step : steps) {
+    if (!segments.empty() && step.first <= reach)
+      segments.back().last = step.last;
+    else
+      segments.push_back(step);
+    reach = std::max(reach, step.last);
+    for (size_t k = step.first; k <= step.last; ++k)
+      ForEachTarget(program.statements[k],
+                    [&](TensorId t) { reach = std::max(reach, last_write[t.index]); });
+  }
+  return segments;
+}
+
+// Makes the program of a segment.
+class Cutter {
+ public:
+  Cutter(const Program& whole, const Step& segment) : whole_(whole), segment_(segment) {
+    for (size_t k = segment.first; k <= segment.last; ++k) {
+      const Statement& s = whole.statements[k];
+      ForEachTarget(s, [&](TensorId t) { written_.insert(t); });
+      for (const ExprId id : Reads(whole, s)) read_.insert(whole[id].tensor);
+    }
+  }
+
+  const std::set<TensorId>& written() const { return written_; }
+  const std::set<TensorId>& read() const { return read_; }
+
+  // `needed`: tensors that a later part reads.
+  Part Run(const std::set<TensorId>& needed) {
+    part_.program = {.name = whole_.name, .params = whole_.params};
+    place_.resize(whole_.tensors.size());
+    const auto declare = [&](Role role, auto belongs) {
+      for (size_t t = 0; t < whole_.tensors.size(); ++t)
+        if (belongs(TensorId(t), whole_.tensors[t])) Declare(TensorId(t), role);
+    };
+    const auto is_out = [&](TensorId t) {
+      return whole_[t].role == Role::kOutput || needed.contains(t);
+    };
+    declare(Role::kInput, [&](TensorId t, const TensorDecl& decl) {
+      return read_.contains(t) && !written_.contains(t) && decl.role != Role::kLiteral;
+    });
+    declare(Role::kOutput,
+            [&](TensorId t, const TensorDecl&) { return written_.contains(t) && is_out(t); });
+    declare(Role::kTemporary,
+            [&](TensorId t, const TensorDecl&) { return written_.contains(t) && !is_out(t); });
+    declare(Role::kLiteral, [&](TensorId t, const TensorDecl& decl) {
+      return read_.contains(t) && decl.role == Role::kLiteral;
+    });
+    for (size_t k = segment_.first; k <= segment_.last; ++k) Copy(whole_.statements[k]);
+    return std::move(part_);
+  }
+
+ private:
+  void Declare(TensorId t, Role role) {
+    place_[t.index] = TensorId(part_.program.tensors.size());
+    part_.program.tensors.push_back(whole_[t]);
+    part_.program.tensors.back().role = role;
+    if (role == Role::kInput) part_.inputs.push_back(t);
+    if (role == Role::kOutput) part_.outputs.push_back(t);
+  }
+
+  ExprId Copy(ExprId id) {
+    if (!id.valid()) return id;
+    ExprId& copy = copies_[id];
+    if (copy.valid()) return copy;
+    Expr e = whole_[id];
+    for (ExprId& arg : e.args) arg = Copy(arg);
+    if (e.kind == ExprKind::kRead) e.tensor = place_[e.tensor.index];
+    part_.program.exprs.push_back(std::move(e));
+    return copy = ExprId(part_.program.exprs.size() - 1);
+  }
+
+  void Copy(Statement s) {
+    s.target = place_[s.target.index];
+    if (s.companion.valid()) s.companion = place_[s.companion.index];
+    for (ExprId& id : s.subscripts) id = Copy(id);
+    s.value = Copy(s.value);
+    s.companion_value = Copy(s.companion_value);
+    part_.program.statements.push_back(std::move(s));
+  }
+
+  const Program& whole_;
+  const Step& segment_;
+  std::set<TensorId> written_, read_;
+  std::vector<TensorId> place_;      // by tensor of the whole
+  std::map<ExprId, ExprId> copies_;  // an expression may be used several times
+  Part part_;
+};
+
+}  // namespace
+
+Result<std::vector<Part>> Parts(const Program& program) {
+  WEFT_TRY(const std::vector<Step> steps, Steps(program));
+  const std::vector<Step> segments = Segments(program, steps);
+  std::vector<Part> parts;
+  std::set<TensorId> needed;  // by the parts behind
+  for (size_t k = segments.size(); k-- > 0;) {
+    Cutter cutter(program, segments[k]);
+    if (std::ranges::none_of(cutter.written(), [&](TensorId t) {
+          return program[t].role == Role::kOutput || needed.contains(t);
+        }))
+      continue;
+    parts.push_back(cutter.Run(needed));
+    needed.insert(parts.back().inputs.begin(), parts.back().inputs.end());
+  }
+  std::ranges::reverse(parts);
+  return parts;
+}
+
+}  // namespace weft::tc
