@@ -130,6 +130,7 @@ Status Executor::State::PrepareStep(const plan::Specialization& s, size_t at, Sp
               .first = ready.operand_of.size(),
               .inputs = step.inputs.size(),
               .outputs = step.outputs.size()};
+  if (__builtin_add_overflow(step.flops, step.bytes, &r.work)) r.work = INT64_MAX;
   for (BufferId id : step.inputs) ready.operand_of.push_back(id);
   for (BufferId id : step.outputs) ready.operand_of.push_back(id);
   if (step.kind == StepKind::kOwn) {

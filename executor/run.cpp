@@ -20,6 +20,19 @@ bool IsSet(const int32_t& flag) { return __atomic_load_n(&flag, __ATOMIC_RELAXED
 bool IsSet(const KernelFault& fault) { return __atomic_load_n(&fault.code, __ATOMIC_RELAXED) != 0; }
 
 constexpr size_t kNever = SIZE_MAX;
+// Operations and bytes that one thread is through with in the time in which a team, which the pool
+// has let go of since the last run, comes together (20 to 70 us between calls from Python).
+constexpr int64_t kLittleWork = 1 << 17;
+
+bool IsLittle(std::span<const ReadyStep> steps) {
+  int64_t work = 0;
+  for (const ReadyStep& step : steps) {
+    if (step.work == 0 || step.work > kLittleWork) return false;
+    work += step.work;
+    if (work > kLittleWork) return false;
+  }
+  return true;
+}
 
 // What the ranks of a stretch share.
 struct Stretch {
@@ -55,7 +68,8 @@ void Executor::State::RunOwn(std::span<ReadyStep> steps, StepTime* times) {
   for (ReadyStep& step : steps) step.fault = {};
   Stretch stretch{.steps = steps, .times = times, .barrier = team->barrier(), .cancel = cancel};
   if (threads == 1) return stretch.Run(0, 1);
-  team->Run([&stretch](uint32_t rank, uint32_t size) { stretch.Run(rank, size); });
+  const auto run = [&stretch](uint32_t rank, uint32_t size) { stretch.Run(rank, size); };
+  IsLittle(steps) ? team->RunAlone(run) : team->Run(run);
 }
 
 Status Executor::State::RunCall(const ReadyStep& step, const Specialized& ready) {

@@ -193,6 +193,12 @@ void Team::Run(const std::function<void(uint32_t rank, uint32_t size)>& body) {
   s.arena.execute(run);
 }
 
+void Team::RunAlone(const std::function<void(uint32_t rank, uint32_t size)>& body) {
+  const std::lock_guard lock(state_->run_mutex);
+  state_->barrier.SetSize(1);
+  body(0, 1);
+}
+
 void Team::RunInArena(const std::function<void()>& body) {
   state_->arena.execute([&]() noexcept { body(); });
 }

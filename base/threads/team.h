@@ -45,6 +45,8 @@ class Team {
   // start and body is told the size it really got: body(rank, size). Never deadlocks on a busy
   // machine.
   void Run(const std::function<void(uint32_t rank, uint32_t size)>& body);
+  // Runs body(0, 1) on the caller: for what is done before the others would have begun.
+  void RunAlone(const std::function<void(uint32_t rank, uint32_t size)>& body);
   // Runs body alone, inside the team's arena: a library call may spread over its threads.
   void RunInArena(const std::function<void()>& body);
 
