@@ -10,24 +10,6 @@
 #include "driver/pipeline.h"
 
 namespace weft::driver {
-namespace {
-
-// Dumping is for seeing the stages at work, so it takes no short cut.
-Status AdvanceThroughCache(Module& module, const BuildOptions& options) {
-  if (!options.cache || !options.dump_dir.empty()) return Advance(module, Form::kPlan, options);
-  const std::string key = ModuleKey(module, options);
-  if (auto found = FindModule(module, key, options)) {
-    module = std::move(*found);
-  } else {
-    WEFT_TRY(Advance(module, Form::kCall, options));
-    if (!options.stop || !*options.stop)
-      StoreModule(module, key, *options.cache);  // or it would never be measured whole
-  }
-  return Advance(module, Form::kPlan, options);
-}
-
-}  // namespace
-
 Result<Built> Build(const std::string& path, const BuildOptions& options,
                     const std::vector<std::vector<std::pair<std::string, Shape>>>& profiles) {
   const auto begin = std::chrono::steady_clock::now();

@@ -7,6 +7,7 @@
 #include "base/threads/parallel.h"
 #include "base/version.h"
 #include "codegen/llvm/emit.h"
+#include "driver/pipeline.h"
 #include "driver/stages.h"
 #include "fallback/execute.h"
 
@@ -71,6 +72,20 @@ void StoreModule(const Module& module, const std::string& key, const FileCache& 
   const std::string text = Print(module, blobs);
   // A native call may hold a big constant of its own, which nothing would give back.
   if (blobs.size() == of_graph.size()) cache.Put(kKind, key, text);
+}
+
+// Dumping is for seeing the stages at work, so it takes no short cut.
+Status AdvanceThroughCache(Module& module, const BuildOptions& options) {
+  if (!options.cache || !options.dump_dir.empty()) return Advance(module, Form::kPlan, options);
+  const std::string key = ModuleKey(module, options);
+  if (auto found = FindModule(module, key, options)) {
+    module = std::move(*found);
+  } else {
+    WEFT_TRY(Advance(module, Form::kCall, options));
+    if (!options.stop || !*options.stop)
+      StoreModule(module, key, *options.cache);  // or it would never be measured whole
+  }
+  return Advance(module, Form::kPlan, options);
 }
 
 }  // namespace weft::driver

@@ -17,5 +17,7 @@ std::string ModuleKey(const Module& module, const BuildOptions& options);
 std::optional<Module> FindModule(const Module& opened, const std::string& key,
                                  const BuildOptions& options);  // with a cache
 void StoreModule(const Module& module, const std::string& key, const FileCache& cache);
+// From the form that a module was opened at to Form::kPlan, by a cached module if there is one.
+Status AdvanceThroughCache(Module& module, const BuildOptions& options);
 
 }  // namespace weft::driver

@@ -1,0 +1,195 @@
+#include "driver/comprehension.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "driver/build.h"
+#include "driver/pipeline.h"
+#include "driver/program.h"
+#include "executor/cuda_driver.h"
+#include "tc_lang/interpret.h"
+
+namespace weft::driver {
+namespace {
+
+constexpr size_t kMostKept = 256;  // sizes of one def: each holds a team's arena and its kernels
+
+std::string Where(const tc::Def& def, tc::Location at) {
+  return fmt::format("{}:{}:{}", def.file, at.line, at.column);
+}
+
+std::vector<Operand> OperandsOf(const tc::Program& program,
+                                const std::vector<tc::TensorId>& tensors) {
+  std::vector<Operand> operands;
+  for (const tc::TensorId t : tensors)
+    operands.push_back(
+        {program[t].name, program[t].dtype, tc::StaticExtents(program[t]).value_or(Shape())});
+  return operands;
+}
+
+Result<tc::Def> FindDef(std::vector<tc::Def> defs, const std::string& file,
+                        const std::string& entry) {
+  if (defs.empty()) return Invalid("found no def, expected one").At(file);
+  std::string names;
+  for (tc::Def& def : defs) {
+    if (entry == def.name || (entry.empty() && defs.size() == 1)) return std::move(def);
+    names += (names.empty() ? "" : ", ") + def.name;
+  }
+  if (entry.empty())
+    return Usage(fmt::format("found the defs {}, expected one, or to be told which", names))
+        .At(file)
+        .Try(fmt::format("--entry {}", defs[0].name));
+  return Usage(fmt::format("no def is called '{}', found {}", entry, names)).At(file);
+}
+
+}  // namespace
+
+BuildOptions BuildOptionsOf(const ComprehensionOptions& options) {
+  BuildOptions build;
+  build.target = options.target;
+  build.partition.force = partition::PartitionOptions::Force::kOwn;
+  build.partition.vendor = false;
+  build.cache = options.cache ? &*options.cache : nullptr;
+  build.forced_choices = options.choices;
+  build.dump_dir = options.dump_dir;
+  return build;
+}
+
+Status SetTarget(std::string_view text, ComprehensionOptions& options) {
+  constexpr std::string_view kEmulated = "cuda-emulated";
+  std::string target(text);
+  options.engine = Engine::kKernels;
+  if (text == "interpreter") {
+    options.engine = Engine::kInterpreter;
+    target = "cpu";
+  } else if (text == kEmulated || text.starts_with(std::string(kEmulated) + ":")) {
+    options.engine = Engine::kEmulator;
+    target = "cuda" + target.substr(kEmulated.size());
+  }
+  if (target == "cuda") target = "cuda:sm_90";  // what is generated runs on later ones too
+  auto parsed = ParseTarget(target);
+  if (!parsed.ok())
+    return Usage(
+        fmt::format("found \"{}\", expected cpu, interpreter, cuda or cuda-emulated", text));
+  options.target = *parsed;
+  return {};
+}
+
+Result<std::shared_ptr<Specialized>> Specialized::Make(tc::Program program,
+                                                       const ComprehensionOptions& options) {
+  std::shared_ptr<Specialized> made(new Specialized);
+  made->inputs_ = OperandsOf(program, tc::Inputs(program));
+  made->outputs_ = OperandsOf(program, tc::Outputs(program));
+  const BuildOptions build = BuildOptionsOf(options);
+  if (options.engine == Engine::kKernels) {
+    if (options.target.kind == TargetKind::kCuda) WEFT_TRY(executor::CudaDevices());
+    WEFT_TRY(plan::Plan plan, CompileProgram(program, build));
+    WEFT_TRY(made->executor_, MakeExecutor(std::move(plan), build.cache, options.target.threads));
+  } else if (options.engine == Engine::kEmulator) {
+    WEFT_TRY(made->module_, OpenProgram(program, options.target));
+    WEFT_TRY(Advance(*made->module_, Form::kLoops, build));
+  }
+  made->program_ = std::move(program);
+  return made;
+}
+
+Status Specialized::Run(std::span<const void* const> inputs, std::span<void* const> outputs) {
+  return executor_ ? executor_->Run(0, inputs, outputs) : Interpret(inputs, outputs);
+}
+
+Status Specialized::Interpret(std::span<const void* const> inputs,
+                              std::span<void* const> outputs) const {
+  if (inputs.size() != inputs_.size() || outputs.size() != outputs_.size())
+    return Usage(fmt::format("found {} inputs and {} outputs, the def has {} and {}", inputs.size(),
+                             outputs.size(), inputs_.size(), outputs_.size()));
+  std::vector<Tensor> tensors;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    tensors.push_back(Tensor::Borrow(inputs_[i].dtype, inputs_[i].shape, nullptr, inputs[i]));
+  WEFT_TRY(const std::vector<Tensor> results,
+           module_ ? Emulate(*module_, tensors) : tc::Interpret(program_, tensors));
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (results[i].bytes() > 0)
+      std::memcpy(outputs[i], results[i].data(), static_cast<size_t>(results[i].bytes()));
+  return {};
+}
+
+Result<std::unique_ptr<Comprehension>> Comprehension::Open(std::string_view text,
+                                                           const std::string& file,
+                                                           const std::string& entry,
+                                                           ComprehensionOptions options) {
+  WEFT_TRY(std::vector<tc::Def> defs, tc::ParseDefs(text, file));
+  WEFT_TRY(tc::Def def, FindDef(std::move(defs), file, entry));
+  std::unique_ptr<Comprehension> made(new Comprehension(std::move(def), std::move(options)));
+  for (const tc::SyntaxParam& param : made->def_.params)
+    made->parameters_.push_back({.name = param.name,
+                                 .is_size = param.is_size,
+                                 .dtype = param.dtype.value_or(Dtype::kI64),
+                                 .rank = param.dims.size(),
+                                 .where = Where(made->def_, param.at)});
+  return made;
+}
+
+std::string Comprehension::where() const { return Where(def_, def_.at); }
+
+Result<tc::Program> Comprehension::Bind(std::span<const int64_t> sizes) const {
+  std::map<std::string, Shape> shapes;
+  std::map<std::string, int64_t> size_params;
+  size_t at = 0;
+  for (const Parameter& p : parameters_) {
+    const size_t count = p.is_size ? 1 : p.rank;
+    if (at + count > sizes.size()) break;
+    if (p.is_size)
+      size_params[p.name] = sizes[at];
+    else
+      shapes[p.name].assign(sizes.begin() + at, sizes.begin() + at + count);
+    at += count;
+  }
+  auto known = tc::SizesFromShapes(def_, shapes, size_params);
+  if (!known.ok()) return std::move(known.status()).At(where());
+  return tc::Bind(def_, *known);
+}
+
+Result<std::shared_ptr<Specialized>> Comprehension::At(std::span<const int64_t> sizes) {
+  const std::lock_guard lock(mutex_);
+  if (const auto it = kept_.find(sizes); it != kept_.end()) {
+    it->second.used = ++clock_;
+    return it->second.specialized;
+  }
+  WEFT_TRY(tc::Program program, Bind(sizes));
+  WEFT_TRY(std::shared_ptr<Specialized> made, Specialized::Make(std::move(program), options_));
+  Keep(sizes, made);
+  return made;
+}
+
+void Comprehension::Keep(std::span<const int64_t> sizes, std::shared_ptr<Specialized> specialized) {
+  if (kept_.size() >= kMostKept && !kept_.contains(sizes))
+    kept_.erase(
+        std::ranges::min_element(kept_, {}, [](const auto& entry) { return entry.second.used; }));
+  kept_[Key(sizes.begin(), sizes.end())] = {std::move(specialized), ++clock_};
+}
+
+Result<DefInference> Comprehension::Infer(const std::map<std::string, Shape>& shapes,
+                                          const std::map<std::string, int64_t>& size_params) const {
+  auto sizes = tc::SizesFromShapes(def_, shapes, size_params);
+  if (!sizes.ok()) return std::move(sizes.status()).At(where());
+  DefInference out;
+  WEFT_TRY(const tc::Program program, tc::Bind(def_, *sizes));
+  WEFT_TRY(out.inference, tc::Infer(def_, *sizes));
+  out.outputs = OperandsOf(program, tc::Outputs(program));
+  return out;
+}
+
+Status Comprehension::Force(std::span<const int64_t> sizes,
+                            std::map<std::string, polyhedral::Choice> choices) {
+  ComprehensionOptions options = options_;
+  options.choices = std::move(choices);
+  WEFT_TRY(tc::Program program, Bind(sizes));
+  WEFT_TRY(std::shared_ptr<Specialized> made, Specialized::Make(std::move(program), options));
+  const std::lock_guard lock(mutex_);
+  Keep(sizes, std::move(made));
+  return {};
+}
+
+}  // namespace weft::driver

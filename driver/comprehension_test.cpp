@@ -1,0 +1,177 @@
+#include "driver/comprehension.h"
+
+#include "driver/accuracy.h"
+#include "driver/testing.h"
+#include "driver/tune_comprehension.h"
+#include "tc_lang/interpret.h"
+#include "tc_lang/testing/random_programs.h"
+
+namespace weft::driver {
+namespace {
+
+constexpr std::string_view kText = R"(
+def matmul(float(M, K) a, float(K, N) b) -> (c) { c(m, n) +=! a(m, k) * b(k, n) }
+def rows(float(N, D) x, size S) -> (y) {
+  m(i) max=! x(i, j)
+  y(i, j) = (x(i, j) - m(i)) * float(S)
+}
+def look(float(E) table, int32(N) at) -> (y) { y(i) = table(at(i)) }
+)";
+
+ComprehensionOptions OptionsFor(std::string_view target) {
+  ComprehensionOptions options;
+  const Status status = SetTarget(target, options);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  options.target.threads = 2;
+  return options;
+}
+
+std::unique_ptr<Comprehension> Opened(const std::string& entry, ComprehensionOptions options) {
+  auto def = Comprehension::Open(kText, "test.tc", entry, std::move(options));
+  EXPECT_TRUE(def.ok()) << def.status().ToString();
+  return def.ok() ? *std::move(def) : nullptr;
+}
+
+Result<std::vector<float>> Floats(Comprehension& def, const std::vector<int64_t>& sizes,
+                                  const std::vector<const void*>& inputs) {
+  WEFT_TRY(const auto specialized, def.At(sizes));
+  WEFT_TRY(const int64_t count, CountElems(specialized->outputs().at(0).shape));
+  std::vector<float> y(static_cast<size_t>(count));
+  void* const out[] = {y.data()};
+  WEFT_TRY(specialized->Run(inputs, out));
+  return y;
+}
+
+TEST(Comprehension, EveryEngineComputesTheSame) {
+  const std::vector<float> x{1, 2, 3, 6, 5, 4};
+  for (const char* target : {"cpu", "cpu:x86-64-v3", "interpreter", "cuda-emulated"}) {
+    const auto rows = Opened("rows", OptionsFor(target));
+    const auto y = Floats(*rows, {2, 3, 10}, {x.data()});
+    ASSERT_TRUE(y.ok()) << target << ": " << y.status().ToString();
+    EXPECT_EQ(*y, (std::vector<float>{-20, -10, 0, 0, -10, -20})) << target;
+  }
+}
+
+TEST(Comprehension, IsKeptForItsSizes) {
+  const auto rows = Opened("rows", OptionsFor("cpu"));
+  const auto first = rows->At(std::vector<int64_t>{2, 3, 10});
+  const auto again = rows->At(std::vector<int64_t>{2, 3, 10});
+  const auto other = rows->At(std::vector<int64_t>{2, 3, 11});
+  ASSERT_TRUE(first.ok() && again.ok() && other.ok());
+  EXPECT_EQ(first->get(), again->get());
+  EXPECT_NE(first->get(), other->get());
+}
+
+TEST(Comprehension, NamesTheTableOfAnIndexThatIsOutOfRange) {
+  const std::vector<float> table{1, 2, 3};
+  const std::vector<int32_t> at{0, 3};
+  for (const char* target : {"cpu", "interpreter", "cuda-emulated"}) {
+    const auto look = Opened("look", OptionsFor(target));
+    const auto y = Floats(*look, {3, 2}, {table.data(), at.data()});
+    ASSERT_FALSE(y.ok()) << target;
+    EXPECT_EQ(y.status().code(), Code::kInvalid) << y.status().ToString();
+    EXPECT_NE(y.status().what().find("table"), std::string::npos) << y.status().ToString();
+  }
+}
+
+TEST(Comprehension, SaysWhichDefAndWhere) {
+  const auto error = [](const std::string& text, const std::string& entry) {
+    const auto def = Comprehension::Open(text, "test.tc", entry, OptionsFor("interpreter"));
+    return def.ok() ? "no error" : def.status().ToString();
+  };
+  EXPECT_EQ(error(std::string(kText), ""),
+            "test.tc: found the defs matmul, rows, look, expected one, or to be told which; "
+            "try: --entry matmul");
+  EXPECT_EQ(error(std::string(kText), "x"),
+            "test.tc: no def is called 'x', found matmul, rows, look");
+  const auto matmul = Opened("matmul", OptionsFor("interpreter"));
+  EXPECT_EQ(matmul->At(std::vector<int64_t>{2, 3, 4, 5}).status().ToString(),
+            "test.tc:2:5: the size 'K' is 3 by extent 1 of 'a' and 4 by extent 0 of 'b'");
+}
+
+TEST(Comprehension, InfersWithoutRunning) {
+  const auto matmul = Opened("matmul", OptionsFor("cpu"));
+  const auto found = matmul->Infer({{"a", {4, 3}}, {"b", {3, 5}}}, {});
+  ASSERT_TRUE(found.ok()) << found.status().ToString();
+  ASSERT_EQ(found->outputs.size(), 1u);
+  EXPECT_EQ(found->outputs[0].shape, (Shape{4, 5}));
+  EXPECT_FALSE(matmul->Infer({{"a", {4, 3}}}, {}).ok());
+}
+
+TEST(Comprehension, RefusesChoicesForNobody) {
+  ComprehensionOptions options = OptionsFor("cpu");
+  options.choices["nobody"] = {.group = "nobody"};
+  const auto matmul = Opened("matmul", std::move(options));
+  EXPECT_EQ(matmul->At(std::vector<int64_t>{2, 3, 3, 5}).status().ToString(),
+            "a choice is for 'nobody', found the groups c");
+}
+
+TEST(Comprehension, IsTunedOnWhatItIsGiven) {
+  const auto matmul = Opened("matmul", OptionsFor("cpu"));
+  const std::vector<float> a(48 * 32, 1.0F), b(32 * 64, 2.0F);
+  const std::vector<int64_t> sizes{48, 32, 32, 64};
+  const std::vector<const void*> in{a.data(), b.data()};
+  const auto tuned = TuneComprehension(*matmul, sizes, in, 0.05);
+  ASSERT_TRUE(tuned.ok()) << tuned.status().ToString();
+  ASSERT_EQ(tuned->size(), 1u);
+  EXPECT_GT((*tuned)[0].trials, 1);
+  EXPECT_LE((*tuned)[0].best_us, (*tuned)[0].start_us);
+  const auto c = Floats(*matmul, sizes, in);
+  ASSERT_TRUE(c.ok()) << c.status().ToString();
+  EXPECT_EQ(*c, std::vector<float>(48 * 64, 64.0F));
+}
+
+class ComprehensionCache : public testing::CacheTest {};
+
+TEST_F(ComprehensionCache, HoldsOneEntryForProgramsThatDifferInNames) {
+  const auto compile = [&](const std::string& text) {
+    ComprehensionOptions options = OptionsFor("cpu");
+    options.cache = cache_;
+    auto def = Comprehension::Open(text, "test.tc", "", std::move(options));
+    ASSERT_TRUE(def.ok()) << def.status().ToString();
+    const auto made = (*def)->At(std::vector<int64_t>{4, 3});
+    ASSERT_TRUE(made.ok()) << made.status().ToString();
+    EXPECT_EQ((*made)->executor()->plan().name, (*def)->def().name);
+  };
+  compile("def f(float(N, D) x) -> (y) { y(i) +=! x(i, j) }");
+  ASSERT_EQ(Files("module").size(), 1u);
+  ASSERT_EQ(Files("so").size(), 1u);
+  compile("def sums(float(A, B) table) -> (total) { total(row) +=! table(row, column) }");
+  EXPECT_EQ(Files("module").size(), 1u);
+  EXPECT_EQ(Files("so").size(), 1u);
+  compile("def f(float(N, D) x) -> (y) { y(i) max=! x(i, j) }");
+  EXPECT_EQ(Files("module").size(), 2u);
+}
+
+// Plans and emulated grids of whatever programs there are, against their meaning.
+TEST(Programs, PlansComputeTheMeaning) {
+  size_t several = 0;
+  for (uint64_t seed = 1; seed <= 120; ++seed) {
+    const tc::Program program = tc::RandomProgram(seed);
+    const std::vector<Tensor> inputs = tc::RandomInputs(program, seed);
+    const auto expected = tc::Interpret(program, inputs);
+    ASSERT_TRUE(expected.ok());
+    for (const char* target : {"cpu", "cuda-emulated"}) {
+      if (target != std::string_view("cpu") && seed % 4 != 0) continue;  // it is slow
+      const auto made = Specialized::Make(program, OptionsFor(target));
+      ASSERT_TRUE(made.ok()) << made.status().ToString() << "\n" << tc::Print(program);
+      if ((*made)->executor())
+        several += (*made)->executor()->plan().specializations[0].steps.size() > 1;
+      std::vector<const void*> in;
+      for (const Tensor& t : inputs) in.push_back(t.data());
+      std::vector<Tensor> found;
+      std::vector<void*> out;
+      for (const Tensor& t : *expected) found.emplace_back(t.dtype(), t.shape());
+      for (Tensor& t : found) out.push_back(t.mutable_data());
+      const Status status = (*made)->Run(in, out);
+      ASSERT_TRUE(status.ok()) << status.ToString() << "\n" << tc::Print(program);
+      EXPECT_TRUE(CompareOutputs(found, *expected, 1e-4).within)
+          << target << " seed " << seed << "\n"
+          << tc::Print(program);
+    }
+  }
+  EXPECT_GT(several, 5u);
+}
+
+}  // namespace
+}  // namespace weft::driver

@@ -1,0 +1,165 @@
+#include "driver/program.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "base/hash.h"
+#include "codegen/reference/interpret.h"
+#include "driver/build.h"
+#include "driver/module_cache.h"
+#include "driver/pipeline.h"
+#include "driver/stages.h"
+#include "tc_lang/parts.h"
+
+namespace weft::driver {
+namespace {
+
+using graph::NodeId;
+using graph::ValueId;
+
+// The network of a program's parts.
+class Opener {
+ public:
+  Opener(const tc::Program& program, const Target& target) : program_(program) {
+    module_.form = Form::kTc;
+    module_.target = target;
+    module_.graph.name = program.name;
+  }
+
+  Result<Module> Run() {
+    WEFT_TRY(std::vector<tc::Part> parts, tc::Parts(program_));
+    for (const tc::TensorId t : tc::Inputs(program_)) {
+      WEFT_TRY(const ValueId v, AddValue(t, graph::ValueKind::kInput));
+      module_.graph.inputs.push_back(v);
+    }
+    for (tc::Part& part : parts) WEFT_TRY(AddNode(std::move(part)));
+    for (const tc::TensorId t : tc::Outputs(program_))
+      module_.graph.outputs.push_back(values_.at(t));
+    WEFT_TRY(graph::Verify(module_.graph));
+    return std::move(module_);
+  }
+
+ private:
+  Result<ValueId> AddValue(tc::TensorId t, graph::ValueKind kind) {
+    const tc::TensorDecl& decl = program_[t];
+    const auto shape = tc::StaticExtents(decl);
+    if (!shape) return Unsupported(fmt::format("the extents of '{}' are not known", decl.name));
+    graph::Value value{.name = decl.name, .kind = kind, .dtype = decl.dtype};
+    value.shape.emplace(shape->begin(), shape->end());
+    module_.graph.values.push_back(std::move(value));
+    return values_[t] = ValueId(module_.graph.values.size() - 1);
+  }
+
+  Status AddNode(tc::Part part) {
+    const tc::TensorId last = part.program.statements.back().target;
+    graph::Node node{.domain = "weft", .op_name = "Comprehension", .name = part.program[last].name};
+    const NodeId id(module_.graph.nodes.size());
+    tc::Alternative alternative{.name = "direct"};
+    for (const tc::TensorId t : part.inputs) node.inputs.push_back(values_.at(t));
+    for (const tc::TensorId t : part.outputs) {
+      WEFT_TRY(const ValueId v, AddValue(t, graph::ValueKind::kComputed));
+      module_.graph[v].producer = id;
+      node.outputs.push_back(v);
+    }
+    alternative.inputs = node.inputs;
+    alternative.outputs = node.outputs;
+    // So that the graph's text, which caches go by, tells programs apart.
+    graph::SetAttribute(node, "def", Sha256(tc::CanonicalText(part.program)).Hex().substr(0, 32));
+    alternative.program = std::move(part.program);
+    module_.graph.nodes.push_back(std::move(node));
+    module_.comprehensions.of.push_back({std::move(alternative)});
+    module_.comprehensions.refusals.emplace_back();
+    return {};
+  }
+
+  const tc::Program& program_;
+  Module module_;
+  std::map<tc::TensorId, ValueId> values_;
+};
+
+// Gives a plan of the canonical program the names of the program.
+void Rename(plan::Plan& plan, const tc::Program& canonical, const tc::Program& program) {
+  std::map<std::string, std::string> names;
+  for (size_t t = 0; t < program.tensors.size(); ++t)
+    names[canonical.tensors[t].name] = program.tensors[t].name;
+  const auto rename = [&](std::string& name) {
+    if (const auto it = names.find(name); it != names.end()) name = it->second;
+  };
+  plan.name = program.name;
+  for (plan::Specialization& s : plan.specializations) {
+    for (plan::Buffer& buffer : s.buffers) rename(buffer.name);
+    for (plan::Step& step : s.steps)
+      for (std::string& node : step.nodes) rename(node);
+  }
+}
+
+// A choice that names no group would have no effect.
+Status CheckForced(const Module& module, const BuildOptions& options) {
+  std::string names;
+  for (const partition::Group& group : module.grouping.groups)
+    names += (names.empty() ? "" : ", ") + group.name;
+  for (const auto& [name, choice] : options.forced_choices)
+    if (std::ranges::none_of(module.grouping.groups,
+                             [&](const partition::Group& g) { return g.name == name; }))
+      return Usage(fmt::format("a choice is for '{}', found the groups {}", name, names));
+  return {};
+}
+
+}  // namespace
+
+Result<Module> OpenProgram(const tc::Program& program, const Target& target) {
+  return Opener(program, target).Run();
+}
+
+Result<plan::Plan> CompileProgram(const tc::Program& program, const BuildOptions& options) {
+  const bool as_it_is = !options.forced_choices.empty() || !options.dump_dir.empty();
+  const tc::Program canonical = as_it_is ? program : tc::Canonical(program);
+  WEFT_TRY(Module module, OpenProgram(canonical, options.target));
+  WEFT_TRY(DumpIfAsked(module, options));
+  if (as_it_is) {
+    WEFT_TRY(Advance(module, Form::kGroups, options));
+    WEFT_TRY(CheckForced(module, options));
+    WEFT_TRY(Advance(module, Form::kPlan, options));
+  } else {
+    WEFT_TRY(AdvanceThroughCache(module, options));
+  }
+  WEFT_TRY(CompileKernels(module.plan, options.cache));
+  Rename(module.plan, canonical, program);
+  return std::move(module.plan);
+}
+
+Result<std::vector<Tensor>> Emulate(const Module& module, std::span<const Tensor> inputs) {
+  const graph::Graph& graph = module.graph;
+  std::vector<Tensor> values(graph.values.size());
+  for (size_t i = 0; i < inputs.size(); ++i) values[graph.inputs[i].index] = inputs[i];
+  for (const partition::Group& group : module.grouping.groups) {
+    const auto nest = module.nests.find(group.name);
+    if (nest == module.nests.end())
+      return Unsupported("it is no kernel of our own").At("group " + group.name);
+    GroupProgram p;
+    WEFT_TRY(FillGroupProgram(module, group, p));
+    std::vector<ValueId> operands = p.extracted.inputs;
+    std::vector<void*> pointers;
+    // Inputs are read only, so that nobody's memory is copied for them.
+    for (const ValueId v : operands) pointers.push_back(const_cast<void*>(values[v.index].data()));
+    for (const ValueId v : p.extracted.outputs) {
+      WEFT_TRY(values[v.index], Tensor::Allocate(*graph[v].dtype, *graph::StaticShape(graph[v])));
+      operands.push_back(v);
+      pointers.push_back(values[v.index].mutable_data());
+    }
+    KernelFault fault{};
+    WEFT_TRY(codegen::Interpret(nest->second, pointers, {}, &fault));
+    if (fault.code != 0)
+      return Invalid(fmt::format("index {} is outside of {}", fault.index,
+                                 fault.operand < operands.size()
+                                     ? graph[operands[fault.operand]].name
+                                     : fmt::format("operand {}", fault.operand)))
+          .At("kernel " + group.name);
+  }
+  std::vector<Tensor> outputs;
+  for (const ValueId v : graph.outputs) outputs.push_back(values[v.index]);
+  return outputs;
+}
+
+}  // namespace weft::driver
