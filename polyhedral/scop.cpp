@@ -90,14 +90,22 @@ class Analyzer {
     }
   }
 
+  // No two instances write one cell, so that the one that reads it is the one that writes it.
+  bool IsInPlace(const Access& write, const Access& read) const {
+    const tc::Statement& s = program_.statements[write.statement];
+    return s.assign == tc::Assign::kSet && write.cell == read.cell &&
+           std::ranges::all_of(write.cell, [](const auto& e) { return e.has_value(); });
+  }
+
   // x before y, if the program's own order says so for some of their instances.
   void Relate(const Access& x, const Access& y) {
     using Kind = Dependence::Kind;
     const Kind kind = !y.write ? Kind::kFlow : x.write ? Kind::kOutput : Kind::kAnti;
     if (x.statement == y.statement) {
       if (x.write && y.write) PushSameCell(x, y);
-      // A recurrence reads what smaller values of its indices wrote, never the other way round.
-      if (x.write && !y.write) Push(x, y, Kind::kFlow, std::nullopt);
+      // A recurrence reads what smaller values of its indices wrote, never the other way round;
+      // what an instance finds in the cell that it will write is from before the statement.
+      if (x.write && !y.write && !IsInPlace(x, y)) Push(x, y, Kind::kFlow, std::nullopt);
       return;
     }
     const Place a = step_[x.statement], b = step_[y.statement];

@@ -60,17 +60,26 @@ ExprId ExpandIn(LoopNest& nest, Dtype wide, ScalarOp op, Dtype dtype, std::vecto
   return AddOp(nest, ScalarOp::kCast, dtype, {ExpandMath(nest, op, wide, args)});
 }
 
+template <typename F>
+std::string Unique(std::string name, const F& taken) {
+  std::string unique = name;
+  for (int suffix = 1; taken(unique); ++suffix) unique = fmt::format("{}_{}", name, suffix);
+  return unique;
+}
+
 }  // namespace
 
 Var AddVar(LoopNest& nest, std::string name) {
   const auto taken = [&](const std::string& n) { return std::ranges::count(nest.vars, n) > 0; };
-  std::string unique = name;
-  for (int suffix = 1; taken(unique); ++suffix) unique = fmt::format("{}_{}", name, suffix);
-  nest.vars.push_back(std::move(unique));
+  nest.vars.push_back(Unique(std::move(name), taken));
   return static_cast<Var>(nest.vars.size() - 1);
 }
 
 BufferId AddBuffer(LoopNest& nest, Buffer buffer) {
+  const auto taken = [&](const std::string& n) {
+    return std::ranges::count(nest.buffers, n, &Buffer::name) > 0;
+  };
+  buffer.name = Unique(std::move(buffer.name), taken);
   nest.buffers.push_back(std::move(buffer));
   return BufferId(nest.buffers.size() - 1);
 }

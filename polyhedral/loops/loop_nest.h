@@ -158,8 +158,8 @@ struct LoopNest {
 };
 
 // Building blocks for whoever makes a nest.
-Var AddVar(LoopNest& nest, std::string name);  // made unique by a suffix
-BufferId AddBuffer(LoopNest& nest, Buffer buffer);
+Var AddVar(LoopNest& nest, std::string name);       // made unique by a suffix
+BufferId AddBuffer(LoopNest& nest, Buffer buffer);  // its name likewise
 ExprId AddLiteral(LoopNest& nest, Dtype dtype, double value);
 ExprId AddAffine(LoopNest& nest, Dtype dtype, Affine value);
 ExprId AddLoad(LoopNest& nest, BufferId buffer, std::vector<Affine> index,

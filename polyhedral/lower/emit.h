@@ -67,12 +67,18 @@ class Values {
   // The stores of a unit whose dimensions are all bound.
   Stmts Leaf(const Active& active);
 
-  // A subscript that is loaded (gathered): named by a `let` before it is used.
+  // A condition that depends on data, and what it gave.
+  struct Decision {
+    tc::ExprId condition;
+    bool holds = true;
+  };
+  // A subscript that is checked when the kernel runs: named by a `let` before it is used.
   struct Gathered {
     tc::ExprId read;
     size_t axis = 0;
-    std::vector<Affine> needs;   // expressions over dimensions that must be bound
-    std::vector<Affine> guards;  // over dimensions
+    std::vector<Affine> needs;        // expressions over dimensions that must be bound
+    std::vector<Affine> guards;       // over dimensions: where the read is made,
+    std::vector<Decision> decisions;  // and these hold
   };
   std::vector<Gathered> FindGathered(const Unit& unit) const;
   loops::StmtId Let(Active& active, const Gathered& gathered);

@@ -163,6 +163,8 @@ bool Values::Inside(const tc::Expr& read) const {
 ExprId Values::LoadAt(const View& view, const std::vector<Affine>& index, const Guards& guards) {
   std::vector<Affine> open;
   for (const Affine& g : guards) {
+    // Nobody reads here: the right side of an `&&` whose left side fails in this piece of a loop.
+    if (scope_.Never(g)) return loops::AddLiteral(nest_, nest_[view.buffer].dtype, 0);
     const Affine placed = scope_.Place(g);
     if (!scope_.Surely(g) && std::ranges::count(open, placed) == 0) open.push_back(placed);
   }
@@ -189,78 +191,17 @@ std::vector<Affine> Values::Subscripts(tc::ExprId read, const std::vector<tc::Ex
   std::vector<Affine> over_dims(subscripts.size());
   std::vector<std::pair<size_t, Var>> lets;
   for (size_t axis = 0; axis < subscripts.size(); ++axis) {
-    if (const auto e = AffineOf(program_, subscripts[axis], active_->unit->index)) {
-      over_dims[axis] = *e;
+    if (const auto let = active_->lets.find({read.index, axis}); let != active_->lets.end()) {
+      lets.emplace_back(axis, let->second);
     } else {
-      lets.emplace_back(axis, active_->lets.at({read.index, axis}));
+      const auto e = AffineOf(program_, subscripts[axis], active_->unit->index);
+      WEFT_CHECK(e, "a subscript of {} has no name", program_[program_[read].tensor].name);
+      over_dims[axis] = *e;
     }
   }
   std::vector<Affine> index = IndexOf(view, over_dims);
   for (const auto& [axis, var] : lets) index[axis] = Affine::OfVar(var);
   return index;
-}
-
-std::vector<Values::Gathered> Values::FindGathered(const Unit& unit) const {
-  std::vector<Gathered> found;
-  const auto visit = [&](const auto& self, tc::ExprId id, const Guards& guards) -> void {
-    const tc::Expr& e = program_[id];
-    if (e.kind == tc::ExprKind::kOp && e.op == ScalarOp::kSelect) {
-      const auto all = ConjunctionOf(program_, e.args[0], unit.index);
-      self(self, e.args[0], guards);
-      self(self, e.args[1], all ? And(guards, *all) : guards);
-      Guards fails = guards;
-      if (all && all->size() == 1) fails.push_back(-(*all)[0] - 1);
-      self(self, e.args[2], fails);
-      return;
-    }
-    for (const tc::ExprId arg : e.args) self(self, arg, guards);  // inner gathers first
-    if (e.kind != tc::ExprKind::kRead) return;
-    for (size_t axis = 0; axis < e.args.size(); ++axis) {
-      if (AffineOf(program_, e.args[axis], unit.index)) continue;
-      const bool again = std::ranges::any_of(
-          found, [&](const Gathered& g) { return g.read == id && g.axis == axis; });
-      if (again) continue;
-      Gathered gathered{.read = id, .axis = axis, .needs = guards, .guards = guards};
-      const auto indices = [&](const auto& deeper, tc::ExprId sub) -> void {
-        if (program_[sub].kind == tc::ExprKind::kIndex) {
-          gathered.needs.push_back(unit.index[program_[sub].position]);
-        }
-        for (const tc::ExprId arg : program_[sub].args) deeper(deeper, arg);
-      };
-      indices(indices, e.args[axis]);
-      found.push_back(std::move(gathered));
-    }
-  };
-  const tc::Statement& s = program_.statements[unit.statement];
-  if (unit.part == Part::kWhole || unit.part == Part::kUpdate) {
-    visit(visit, unit.value, {});
-    if (s.companion.valid()) visit(visit, s.companion_value, {});
-  }
-  return found;
-}
-
-loops::StmtId Values::Let(Active& active, const Gathered& gathered) {
-  active_ = &active;
-  const tc::Expr& read = program_[gathered.read];
-  const View& view = storage_.views[read.tensor.index];
-  loops::Stmt let{.kind = loops::StmtKind::kLet, .buffer = view.buffer};
-  ExprId value = Value(read.args[gathered.axis], gathered.guards);
-  Guards open;
-  for (const Affine& g : gathered.guards) {
-    if (!scope_.Surely(g)) open.push_back(g);
-  }
-  // Where the guard fails nobody reads; 0 is in range whatever the guarded parts gave.
-  const Dtype dtype = nest_[value].dtype;
-  for (const Affine& g : open) {
-    value = loops::AddOp(nest_, ScalarOp::kSelect, dtype,
-                         {Condition(g), value, loops::AddLiteral(nest_, dtype, 0)});
-  }
-  let.value = value;
-  let.var = loops::AddVar(nest_, "at");
-  let.lo = {0};
-  let.hi = {program_[read.tensor].extents[gathered.axis]};
-  active.lets[{gathered.read.index, gathered.axis}] = let.var;
-  return loops::AddStmt(nest_, std::move(let));
 }
 
 }  // namespace weft::polyhedral::lower

@@ -357,6 +357,36 @@ TEST(Recurrence, AscendsInOneIndexWhateverElseItReads) {
       " where t in 1:6, k in 0:4\n");
 }
 
+// An instance that reads the cell which it will write finds what was there before.
+TEST(InPlace, CellsAreReadBeforeTheyAreWritten) {
+  ExpectMeaning("y(i, j) = x(i, j)\ny(i, j) = y(i, j) * 2.0\ny(i, j) = y(i, j) + z(i, j)\n");
+  ExpectMeaning("y(i, j) = x(i, j)\ny(i, j) = y(i, j) * z(i, j) where i in 2:5, j in 0:4\n");
+  ExpectMeaning(
+      "m(i) max=! x(i, j)\ny(i, j) = x(i, j) - m(i)\nm(i) +=! y(i, j)\ny(i, j) = y(i, j) / m(i)\n");
+  ExpectMeaning(
+      "y(i, j) +=! x(i, k) * z(j, k) where i in 0:6, j in 0:6, k in 0:4\n"
+      "y(i, j) = y(i, j) + x(i, 0) where i in 0:6, j in 0:6\n"
+      "y(i, j) = max(y(i, j), 0.0) where i in 0:6, j in 0:6\n");
+}
+
+// Two reductions into one tensor have accumulators of their own.
+TEST(InPlace, AccumulatorsHaveNamesOfTheirOwn) {
+  ExpectMeaning(
+      "s(i) +=! x(i, j)\ny(i, j) = x(i, j) * s(i)\ns(i) max=! y(i, j)\n"
+      "y(i, j) = y(i, j) - s(i)\n");
+}
+
+// What a branch reads is read only where its condition holds, whatever that depends on.
+TEST(Guards, OfData) {
+  ExpectMeaning("y(i, j) = x(i, j) > 2.0 ? x(i + 1, j) : 0.5 where i in 0:6, j in 0:4\n");
+  ExpectMeaning(
+      "t(i) = int32(x(i, 0) * 1000.0) where i in 0:6\n"
+      "y(i) = t(i) >= 0 && t(i) < 6 ? x(t(i), 1) : -1.0 where i in 0:6\n");
+  ExpectMeaning(
+      "y(i) +=! x(i, j) > 5.0 && x(i + j, 0) > 0.0 ? 1.0 : z(i, j) where i in 0:6, j in 0:4\n");
+  ExpectMeaning("y(i) = i + 1 < 6 && x(i + 1, 0) > 0.0 ? 1.0 : 0.0 where i in 0:6\n");
+}
+
 // The companion of a tuple reads too: what it reads is made before.
 TEST(Tuples, CompanionsComeAfterWhatTheyRead) {
   ExpectMeaning(
