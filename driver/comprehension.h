@@ -122,8 +122,8 @@ class Comprehension {
     uint64_t used = 0;
   };
   using Key = std::vector<int64_t>;
-  struct Less {  // so that a call looks up what it has, copying nothing
-    using is_transparent = void;
+  struct Less {                   // so that a call looks up what it has, copying nothing
+    using is_transparent = void;  // NOLINT(readability-identifier-naming): what std::map asks for
     bool operator()(std::span<const int64_t> a, std::span<const int64_t> b) const {
       return std::ranges::lexicographical_compare(a, b);
     }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/hash.h"
+#include "base/text.h"
 #include "codegen/reference/interpret.h"
 #include "driver/build.h"
 #include "driver/module_cache.h"
@@ -150,12 +151,17 @@ Result<std::vector<Tensor>> Emulate(const Module& module, std::span<const Tensor
     }
     KernelFault fault{};
     WEFT_TRY(codegen::Interpret(nest->second, pointers, {}, &fault));
-    if (fault.code != 0)
-      return Invalid(fmt::format("index {} is outside of {}", fault.index,
-                                 fault.operand < operands.size()
-                                     ? graph[operands[fault.operand]].name
-                                     : fmt::format("operand {}", fault.operand)))
-          .At("kernel " + group.name);
+    if (fault.code != 0) {
+      std::string whom = fmt::format("operand {}", fault.operand);
+      if (fault.operand < operands.size()) {
+        const graph::Value& v = graph[operands[fault.operand]];
+        whom = fmt::format("{}, which is {}{}", PrintString(v.name), DtypeName(*v.dtype),
+                           weft::Print(*graph::StaticShape(v)));
+      }
+      return Invalid(fmt::format("index {} is outside of {}", fault.index, whom))
+          .At("kernel " + PrintString(group.name))
+          .Try("check the values of the integer inputs");
+    }
   }
   std::vector<Tensor> outputs;
   for (const ValueId v : graph.outputs) outputs.push_back(values[v.index]);
