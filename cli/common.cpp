@@ -160,6 +160,18 @@ void AddModel(CLI::App& app, Flags& flags, const char* what) {
   app.add_option(what, flags.model, what)->required();
 }
 
+Result<std::map<std::string, polyhedral::Choice>> ReadChoices(const std::string& path) {
+  WEFT_TRY(const std::string text, ReadFile(path));
+  if (text.starts_with("=== ")) {
+    WEFT_TRY(driver::Module module, driver::ParseModule(text, path, BlobStore()));
+    return std::move(module.choices);
+  }
+  WEFT_TRY(auto choices, polyhedral::ParseChoices(text, path));
+  std::map<std::string, polyhedral::Choice> by_group;
+  for (auto& choice : choices) by_group[choice.group] = std::move(choice);
+  return by_group;
+}
+
 Result<double> ParseDuration(const std::string& text) {
   size_t used = 0;
   double value = -1;

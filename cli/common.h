@@ -63,6 +63,9 @@ void AddModel(CLI::App& app, Flags& flags, const char* what);
 // For the verbs that are about speed: a budget of 60 s, unless one is given.
 void MeasureByDefault(Flags& flags);
 
+// By group: lines of choices alone, or those of a module's text, as --dump writes it.
+Result<std::map<std::string, polyhedral::Choice>> ReadChoices(const std::string& path);
+
 // Everything a build needs, with the cache and database opened. A cache that can't be opened is
 // said on stderr and done without.
 struct Session {

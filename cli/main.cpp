@@ -33,6 +33,8 @@ constexpr Entry kVerbs[] = {
     {"verify", "check the hashes and the structure of a plan", "weft verify model.plan", AddVerify},
     {"explain", "say why each node is where it is", "weft explain model.onnx conv1", AddExplain},
     {"devices", "list what can be targeted here", "weft devices", AddDevices},
+    {"tc", "compile and run one comprehension on given tensors",
+     "weft tc mm.tc --entry matmul --inputs ab.npz -o c.npz", AddTc},
     {"opt", "enter and leave the pipeline at any text form",
      "weft opt --from graph --to loops model.onnx -o model.loops", AddOpt},
 };

@@ -22,7 +22,8 @@ struct NpyType {
 constexpr NpyType kTypes[] = {{"b1", Dtype::kBool}, {"i1", Dtype::kI8},  {"u1", Dtype::kU8},
                               {"i2", Dtype::kI16},  {"u2", Dtype::kU16}, {"i4", Dtype::kI32},
                               {"u4", Dtype::kU32},  {"i8", Dtype::kI64}, {"u8", Dtype::kU64},
-                              {"f2", Dtype::kF16},  {"f4", Dtype::kF32}, {"f8", Dtype::kF64}};
+                              {"f2", Dtype::kF16},  {"f4", Dtype::kF32}, {"f8", Dtype::kF64},
+                              {"V2", Dtype::kBF16}};  // as ml_dtypes saves it
 
 struct Header {
   std::string descr;
@@ -232,7 +233,7 @@ Status WriteNpz(const std::string& path,
   std::vector<std::string> members;  // alive until the archive is closed
   members.reserve(arrays.size());
   for (const auto& [name, tensor] : arrays) {
-    if (tensor.dtype() == Dtype::kString || tensor.dtype() == Dtype::kBF16) {
+    if (tensor.dtype() == Dtype::kString) {
       zip_discard(zip);
       return Unsupported(fmt::format("\"{}\" is {}, which .npz has no type for", name,
                                      DtypeName(tensor.dtype())))

@@ -100,9 +100,7 @@ Status RunOpt(const Flags& flags, const OptFlags& opt) {
   Session session;
   WEFT_TRY(OpenSession(flags, session));
   if (!opt.choices.empty()) {
-    WEFT_TRY(std::string text, ReadFile(opt.choices));
-    WEFT_TRY(auto choices, polyhedral::ParseChoices(text, opt.choices));
-    for (auto& choice : choices) session.options.forced_choices[choice.group] = std::move(choice);
+    WEFT_TRY(session.options.forced_choices, ReadChoices(opt.choices));
   }
   const bool is_code = opt.to == "ll" || opt.to == "cu";
   const auto to =
