@@ -17,45 +17,17 @@
 #include "executor/executor.h"
 #include "fallback/execute.h"
 #include "plan/file.h"
-
-namespace nb = nanobind;
+#include "python/common.h"
 
 namespace weft::python {
-namespace {
 
-using Input = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
-using Output = nb::ndarray<nb::c_contig, nb::device::cpu>;
-
-// Raises weft.Error, which has a Status's parts as attributes.
-[[noreturn]] void Raise(const Status& status) {
+void Raise(const Status& status) {
   const nb::object type = nb::module_::import_("weft").attr("Error");
   const nb::object error = type(static_cast<int>(status.code()), status.what(), status.where(),
                                 status.hint(), status.ToString());
   PyErr_SetObject(type.ptr(), error.ptr());
   throw nb::python_error();
 }
-
-template <typename T>
-T ValueOrRaise(Result<T> result) {
-  if (!result.ok()) Raise(result.status());
-  return *std::move(result);
-}
-
-// Runs body without the lock and raises its failure with it.
-template <typename F>
-auto Unlocked(const F& body) {
-  auto result = [&] {
-    const nb::gil_scoped_release release;
-    return body();
-  }();
-  return ValueOrRaise(std::move(result));
-}
-
-// A plan that runs; its machine code is in the cache, or was compiled when it was loaded.
-struct Loaded {
-  std::unique_ptr<executor::Executor> executor;
-  const plan::Plan& plan() const { return executor->plan(); }
-};
 
 std::optional<FileCache> OpenCache(const std::optional<std::string>& directory) {
   if (directory) return ValueOrRaise(FileCache::Open(*directory));
@@ -64,6 +36,17 @@ std::optional<FileCache> OpenCache(const std::optional<std::string>& directory) 
   auto cache = FileCache::Open(*standard);  // works without one
   return cache.ok() ? std::optional<FileCache>(*std::move(cache)) : std::nullopt;
 }
+
+namespace {
+
+using Input = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+using Output = nb::ndarray<nb::c_contig, nb::device::cpu>;
+
+// A plan that runs; its machine code is in the cache, or was compiled when it was loaded.
+struct Loaded {
+  std::unique_ptr<executor::Executor> executor;
+  const plan::Plan& plan() const { return executor->plan(); }
+};
 
 struct BuildRequest {
   std::string path, target;
@@ -157,6 +140,7 @@ void Run(Loaded& loaded, size_t index, const std::vector<Input>& inputs,
 
 NB_MODULE(_weft, m) {
   using namespace weft::python;
+  BindComprehension(m);
   m.attr("version") = WEFT_VERSION;
   nb::class_<Loaded>(m, "Loaded")
       .def_prop_ro("name", [](const Loaded& l) { return l.plan().name; })

@@ -3,13 +3,19 @@
     plan = weft.build('digits.onnx')
     probabilities = plan.run({'image': image})['probabilities']
     plan.save('digits.plan')
+
+and from a comprehension to a function on arrays:
+
+    matmul = weft.comprehension('def matmul(float(M, K) A, float(K, N) B) -> (C) { C(m, n) +=! A(m, k) * B(k, n) }')
+    c = matmul(a, b)
 """
 import os
 from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ['Error', 'Plan', 'Tensor', 'build', 'load', '__version__']
+__all__ = ['Comprehension', 'Error', 'Parameter', 'Plan', 'Tensor', 'TunedKernel', 'build', 'comprehension', 'load', 'tc',
+           '__version__']
 
 
 class Error(Exception):
@@ -23,13 +29,11 @@ class Error(Exception):
         return Error, (self.code, self.what, self.where, self.hint, str(self))
 
 
-from . import _weft  # noqa: E402: it raises Error
+from . import _weft, tc  # noqa: E402: they raise Error
+from ._comprehension import Comprehension, Parameter, TunedKernel, comprehension  # noqa: E402
+from ._types import NUMPY  # noqa: E402
 
 __version__ = _weft.version
-
-_NUMPY = {'bool': np.bool_, 'u8': np.uint8, 'i8': np.int8, 'u16': np.uint16, 'i16': np.int16, 'u32': np.uint32,
-          'i32': np.int32, 'u64': np.uint64, 'i64': np.int64, 'f16': np.float16, 'f32': np.float32, 'f64': np.float64,
-          'bf16': np.uint16}  # numpy has no bfloat16: its bits
 
 
 class Tensor(NamedTuple):
@@ -44,7 +48,7 @@ class Plan:
 
     def __init__(self, loaded):
         self._loaded = loaded
-        self._specializations = [tuple([Tensor(name, np.dtype(_NUMPY[dtype]), shape) for name, dtype, shape in
+        self._specializations = [tuple([Tensor(name, np.dtype(NUMPY[dtype]), shape) for name, dtype, shape in
                                         loaded.describe(i, is_input)] for is_input in (True, False))
                                  for i in range(loaded.specializations)]
         self._by_shapes = {tuple(t.shape for t in ins): i for i, (ins, _) in reversed(list(enumerate(self._specializations)))}

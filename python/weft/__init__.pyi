@@ -1,9 +1,11 @@
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from . import tc as tc
 
 __version__: str
 
@@ -48,3 +50,37 @@ def build(
     cache_dir: str | PathLike[str] | None = None,
 ) -> Plan: ...
 def load(path: str | PathLike[str], *, threads: int = 0, cache_dir: str | PathLike[str] | None = None) -> Plan: ...
+
+class Parameter(NamedTuple):
+    name: str
+    dtype: np.dtype | None
+    rank: int | None
+
+class TunedKernel(NamedTuple):
+    name: str
+    choice: str
+    trials: int
+    best_us: float
+    start_us: float
+
+class Comprehension:
+    @property
+    def source(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def parameters(self) -> list[Parameter]: ...
+    def __call__(self, *args: Any, out: Any = ..., **kwargs: Any) -> Any: ...
+    def infer(self, *args: Any, **kwargs: Any) -> dict[str, Any]: ...
+    def tune(self, *args: Any, budget: float = 5.0, **kwargs: Any) -> list[TunedKernel]: ...
+
+def comprehension(
+    text: str,
+    entry: str | None = None,
+    *,
+    target: str = "cpu",
+    threads: int = 0,
+    choices: str | None = None,
+    file: str = "comprehension",
+    cache_dir: str | PathLike[str] | None = None,
+) -> Comprehension: ...
