@@ -10,14 +10,14 @@
 
 namespace weft::tc {
 
-Result<Program> Bind(const Def& def, const Sizes& sizes) {
-  DefBinder binder(def, sizes);
+Result<Program> Bind(const Def& def, const Sizes& sizes, std::span<const Def> defs) {
+  DefBinder binder(def, sizes, defs);
   WEFT_TRY(binder.Run());
   return std::move(binder.program());
 }
 
-Result<Inference> Infer(const Def& def, const Sizes& sizes) {
-  DefBinder binder(def, sizes);
+Result<Inference> Infer(const Def& def, const Sizes& sizes, std::span<const Def> defs) {
+  DefBinder binder(def, sizes, defs);
   WEFT_TRY(binder.Run());
   std::map<std::string, int> uses;
   for (const auto& statement : binder.ranges()) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,8 @@ struct Sizes {
   std::vector<std::string> params;
 };
 
-Result<Program> Bind(const Def& def, const Sizes& sizes);
+// `defs` are those of the text: what stands above `def` may be called, and is inlined.
+Result<Program> Bind(const Def& def, const Sizes& sizes, std::span<const Def> defs = {});
 
 // What `weft tc --infer` prints: ranges by variable (`i@1` if it occurs in several statements),
 // output extents, and the conditions that only a call can check.
@@ -33,7 +35,7 @@ struct Inference {
   std::vector<std::pair<std::string, Interval>> ranges;  // closed
   std::vector<std::string> preconditions;
 };
-Result<Inference> Infer(const Def& def, const Sizes& sizes);
+Result<Inference> Infer(const Def& def, const Sizes& sizes, std::span<const Def> defs = {});
 
 // Sizes from the shapes of the given inputs, in parameter order; conflicts name both sources.
 Result<Sizes> SizesFromShapes(const Def& def, const std::map<std::string, Shape>& shapes,

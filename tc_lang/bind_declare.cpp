@@ -22,12 +22,23 @@ constexpr int64_t kLargestExtent = int64_t{1} << 40;
 
 bool DefBinder::Declare() {
   bool fine = true;
-  for (const SyntaxParam& param : def_.params) fine = DeclareSize(param, nullptr) && fine;
-  for (const SyntaxParam& param : def_.params) {
+  for (const SyntaxParam& param : def_->params) fine = DeclareSize(param, nullptr) && fine;
+  for (const SyntaxParam& param : def_->params) {
     if (!param.is_size) fine = DeclareInput(param) && fine;
   }
-  fine = DeclareOutputs() && fine;
-  for (const SyntaxConst& c : def_.constants) fine = DeclareConst(c) && fine;
+  return DeclareBody() && fine;
+}
+
+// What a def has of its own, called or not.
+bool DefBinder::DeclareBody() {
+  for (const SyntaxStatement& s : def_->statements) {
+    for (const SyntaxExprPtr& value : s.values) {  // before ranks that nobody can know are missed
+      if (value->kind == SyntaxKind::kApply && callables_.Recurs(*def_, value->text))
+        return exprs_.Recursion(*value, *def_).has_value();
+    }
+  }
+  bool fine = DeclareOutputs();
+  for (const SyntaxConst& c : def_->constants) fine = DeclareConst(c) && fine;
   return DeclareTemporaries() && fine;
 }
 
@@ -48,6 +59,7 @@ bool DefBinder::DeclareSize(const SyntaxParam& param, const SyntaxExpr* dim) {
   if (std::find(sizes_.params.begin(), sizes_.params.end(), name) != sizes_.params.end()) {
     scope_.params[name] = static_cast<int32_t>(program_.params.size());
     program_.params.push_back(name);
+    names_.insert(name);
     return true;
   }
   const auto value = sizes_.values.find(name);
@@ -82,13 +94,29 @@ std::optional<Affine> DefBinder::Dim(const SyntaxExpr& dim) {
   return e;
 }
 
+bool DefBinder::AddName(const std::string& name, TensorId tensor, Location at) {
+  if (scope_.sizes.contains(name) || scope_.params.contains(name)) {
+    return Error(at, fmt::format("'{}' is a size and a tensor", name));
+  }
+  return scope_.tensors.emplace(name, tensor).second ||
+         Error(at, fmt::format("the tensor '{}' is declared twice", name));
+}
+
+TensorId DefBinder::PushTensor(TensorDecl decl, State state) {
+  const TensorId id(program_.tensors.size());
+  const auto guess = guesses_.find(id.index);
+  if (!state.typed && guess != guesses_.end()) decl.dtype = guess->second;
+  program_.tensors.push_back(std::move(decl));
+  states_.push_back(std::move(state));
+  return id;
+}
+
 bool DefBinder::AddTensor(TensorDecl decl, Location at, const SyntaxParam* declared) {
-  if (scope_.sizes.contains(decl.name) || scope_.params.contains(decl.name)) {
-    return Error(at, fmt::format("'{}' is a size and a tensor", decl.name));
-  }
-  if (!scope_.tensors.emplace(decl.name, TensorId(program_.tensors.size())).second) {
-    return Error(at, fmt::format("the tensor '{}' is declared twice", decl.name));
-  }
+  if (!AddName(decl.name, TensorId(program_.tensors.size()), at)) return false;
+  if (frame_ == nullptr)
+    names_.insert(decl.name);
+  else
+    decl.name = UniqueName(fmt::format("{}_{}", def_->name, decl.name));
   State state;
   state.declared = declared;
   state.typed = decl.role == Role::kInput || decl.role == Role::kLiteral || declared != nullptr;
@@ -97,8 +125,7 @@ bool DefBinder::AddTensor(TensorDecl decl, Location at, const SyntaxParam* decla
     state.lo.assign(decl.extents.size(), Affine(0));
     state.hi = decl.extents;
   }
-  program_.tensors.push_back(std::move(decl));
-  states_.push_back(std::move(state));
+  PushTensor(std::move(decl), std::move(state));
   return true;
 }
 
@@ -122,26 +149,42 @@ bool DefBinder::DeclareInput(const SyntaxParam& param) {
 // Their extents come from what is written; the rank from the first statement that does.
 bool DefBinder::DeclareOutputs() {
   bool fine = true;
-  for (const SyntaxParam& output : def_.outputs) {
+  for (const SyntaxParam& output : def_->outputs) {
     const SyntaxTarget* first = nullptr;
-    for (const SyntaxStatement& s : def_.statements) {
-      for (const SyntaxTarget& target : s.targets) {
-        if (target.name == output.name && first == nullptr) first = &target;
+    std::optional<size_t> rank;
+    for (const SyntaxStatement& s : def_->statements) {
+      for (size_t k = 0; k < s.targets.size(); ++k) {
+        if (s.targets[k].name != output.name || first != nullptr) continue;
+        first = &s.targets[k];
+        rank = callables_.RankOfTarget(*def_, s, k);
       }
     }
     if (first == nullptr) {
       fine = Error(output.at, fmt::format("no statement writes the output '{}'", output.name));
       continue;
     }
-    if (output.dtype && output.dims.size() != first->subscripts.size()) {
+    if (!rank) {
+      fine = Error(first->at, fmt::format("the call gives no '{}'", output.name));
+      continue;
+    }
+    if (output.dtype && output.dims.size() != *rank) {
       fine = Error(first->at,
-                   fmt::format("found {} subscripts on '{}', which is declared with rank {}",
-                               first->subscripts.size(), output.name, output.dims.size()));
+                   fmt::format("found {} subscripts on '{}', which is declared with rank {}", *rank,
+                               output.name, output.dims.size()));
+      continue;
+    }
+    if (frame_ != nullptr) {  // a tensor of the caller
+      const TensorId id = frame_->results.at(output.name);
+      State& state = states_[static_cast<size_t>(id.index)];
+      state.declared = output.dtype ? &output : nullptr;
+      state.typed = output.dtype.has_value();
+      if (output.dtype) program_.tensors[static_cast<size_t>(id.index)].dtype = *output.dtype;
+      fine = AddName(output.name, id, output.at) && fine;
       continue;
     }
     TensorDecl decl{
         .name = output.name, .dtype = output.dtype.value_or(Dtype::kF32), .role = Role::kOutput};
-    decl.extents.resize(first->subscripts.size());
+    decl.extents.resize(*rank);
     fine = AddTensor(std::move(decl), output.at, output.dtype ? &output : nullptr) && fine;
   }
   return fine;
@@ -180,26 +223,32 @@ bool DefBinder::DeclareConst(const SyntaxConst& c) {
 // A name that is assigned but is nothing else is a temporary.
 bool DefBinder::DeclareTemporaries() {
   bool fine = true;
-  for (const SyntaxStatement& s : def_.statements) {
-    for (const SyntaxTarget& target : s.targets) {
+  for (const SyntaxStatement& s : def_->statements) {
+    for (size_t k = 0; k < s.targets.size(); ++k) {
+      const SyntaxTarget& target = s.targets[k];
       if (scope_.tensors.contains(target.name)) continue;
+      const std::optional<size_t> rank = callables_.RankOfTarget(*def_, s, k);
+      if (!rank) {
+        fine = Error(target.at, fmt::format("the call gives no '{}'", target.name));
+        continue;
+      }
       const SyntaxParam* declared = nullptr;
-      for (const SyntaxParam& t : def_.temporaries) {
+      for (const SyntaxParam& t : def_->temporaries) {
         if (t.name == target.name) declared = &t;
       }
-      if (declared != nullptr && declared->dims.size() != target.subscripts.size()) {
+      if (declared != nullptr && declared->dims.size() != *rank) {
         fine = Error(target.at,
                      fmt::format("found {} subscripts on '{}', which is declared with rank {}",
-                                 target.subscripts.size(), target.name, declared->dims.size()));
+                                 *rank, target.name, declared->dims.size()));
         continue;
       }
       TensorDecl decl{.name = target.name, .role = Role::kTemporary};
       if (declared != nullptr) decl.dtype = *declared->dtype;
-      decl.extents.resize(target.subscripts.size());
+      decl.extents.resize(*rank);
       fine = AddTensor(std::move(decl), target.at, declared) && fine;
     }
   }
-  for (const SyntaxParam& t : def_.temporaries) {
+  for (const SyntaxParam& t : def_->temporaries) {
     const auto tensor = scope_.tensors.find(t.name);
     if (tensor == scope_.tensors.end()) {
       fine = Error(t.at, fmt::format("no statement writes the temporary '{}'", t.name));

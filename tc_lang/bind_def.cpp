@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <set>
 
 #include "base/check.h"
@@ -11,8 +12,6 @@
 
 namespace weft::tc {
 namespace {
-
-constexpr size_t kMostStatements = 10000;
 
 bool Mentions(const SyntaxExpr& e, const std::set<std::string>& names) {
   if ((e.kind == SyntaxKind::kName || e.kind == SyntaxKind::kApply) && names.contains(e.text))
@@ -54,69 +53,71 @@ void Compact(Program& program) {
 
 }  // namespace
 
-DefBinder::DefBinder(const Def& def, const Sizes& sizes)
-    : def_(def),
+DefBinder::DefBinder(const Def& def, const Sizes& sizes, std::span<const Def> defs)
+    : root_(def),
+      def_(&def),
       sizes_(sizes),
+      callables_(defs),
       diagnostics_(def.source ? std::string_view(*def.source) : std::string_view(), def.file),
-      exprs_(program_, scope_, diagnostics_) {}
+      exprs_(program_, scope_, callables_, diagnostics_) {}
 
 Status DefBinder::Run() {
-  if (def_.statements.size() > kMostStatements) {
-    return Limit(fmt::format("the def has {} statements, at most {} are taken",
-                             def_.statements.size(), kMostStatements));
-  }
   // Tensors that a recurrence reads before the statement that settles their type: guess, and try
   // again.
   for (int attempt = 0; attempt < 4; ++attempt) {
     guessed_wrong_ = false;
-    program_ = {.name = def_.name};
+    program_ = {.name = def_->name};
     scope_ = {};
     states_.clear();
     ranges_.clear();
     exists_.clear();
     first_expr_.clear();
+    at_.clear();
+    rebased_.clear();
+    called_ = false;
+    names_.clear();
+    name_counts_.clear();
     preconditions_.clear();
+    exprs_.Clear(*def_);
     if (!Declare()) return diagnostics_.ToStatus();
     const bool fine = BindAll();
     if (!guessed_wrong_) {
       if (fine && Finish()) return {};
       return diagnostics_.ToStatus();
     }
-    diagnostics_ =
-        Diagnostics(def_.source ? std::string_view(*def_.source) : std::string_view(), def_.file);
+    diagnostics_ = Diagnostics(root_.source ? std::string_view(*root_.source) : std::string_view(),
+                               root_.file);
   }
   return Invalid("the types of a recurrence depend on each other")
-      .At(def_.file)
+      .At(def_->file)
       .Try("declare them: float(…) name");
 }
 
 bool DefBinder::BindAll() {
-  for (const auto& [tensor, dtype] : guesses_) {
-    if (!states_[static_cast<size_t>(tensor)].typed)
-      program_.tensors[static_cast<size_t>(tensor)].dtype = dtype;
-  }
   bool fine = true;
   std::set<std::string>
       broken;  // names whose statement failed: what uses them would only repeat it
-  for (const SyntaxStatement& s : def_.statements) {
+  for (const SyntaxStatement& s : def_->statements) {
     if (Mentions(s, broken) || !BindStatement(s)) {
       fine = false;
       for (const SyntaxTarget& target : s.targets) broken.insert(target.name);
     }
-    if (diagnostics_.full()) return false;
+    // What a call has added is not there when types are guessed again.
+    if (diagnostics_.full() || (guessed_wrong_ && called_)) return false;
   }
   return fine;
 }
 
-bool DefBinder::Finish() {
-  for (size_t t = 0; t < program_.tensors.size(); ++t) {
+// Extents of what statements write, once they have all been bound.
+bool DefBinder::FinishTensors(const std::vector<size_t>& tensors) {
+  for (size_t t : tensors) {
     TensorDecl& decl = program_.tensors[t];
     if (decl.role != Role::kOutput && decl.role != Role::kTemporary) continue;
     for (size_t d = 0; d < decl.extents.size(); ++d) {
       decl.extents[d] = states_[t].hi[d] - states_[t].lo[d];
       if (!decl.extents[d].IsConstant() && d > 0) {
         return Error(
-            def_.at,
+            def_->at,
             fmt::format("extent {} of '{}' depends on a size that is left open, which only the "
                         "outermost may",
                         d, decl.name));
@@ -125,31 +126,39 @@ bool DefBinder::Finish() {
     const std::optional<Shape> shape = StaticExtents(decl);
     const Result<int64_t> count = shape ? CountElems(*shape) : Result<int64_t>(0);
     if (!count.ok() || *count > std::numeric_limits<int64_t>::max() / 8) {
-      return Error(def_.at, fmt::format("'{}' has more elements than can be counted", decl.name),
+      return Error(def_->at, fmt::format("'{}' has more elements than can be counted", decl.name),
                    "", Code::kLimit);
     }
     if (!CheckAnnotation(t)) return false;
   }
-  if (!CheckFinal()) return false;
-  Rebase();
+  return true;
+}
+
+bool DefBinder::Finish() {
+  std::vector<size_t> all(program_.tensors.size());
+  std::iota(all.begin(), all.end(), 0);
+  if (!FinishTensors(all) || !CheckFinal(0)) return false;
+  Rebase(0);
   Compact(program_);
+  if (called_) RenameIndices();
   for (size_t k = 0; k < program_.statements.size(); ++k) {
     Statement& s = program_.statements[k];
     const Result<std::vector<int32_t>> recurrence = RecurrenceIndices(program_, s);
     if (!recurrence.ok()) {
-      return Error(def_.statements[k].at, recurrence.status().what(), recurrence.status().hint());
+      return Error(at_[k], recurrence.status().what(), recurrence.status().hint());
     }
     if (s.tag == Tag::kNone) s.tag = Classify(program_, s);
   }
   const Result<std::vector<Step>> steps = Steps(program_);
   return steps.ok() ||
-         Error(def_.at, steps.status().what(), steps.status().hint(), steps.status().code());
+         Error(def_->at, steps.status().what(), steps.status().hint(), steps.status().code());
 }
 
 // Now that all hulls are known: no unguarded access leaves its tensor.
-bool DefBinder::CheckFinal() {
+bool DefBinder::CheckFinal(size_t first) {
   bool fine = true;
-  for (size_t k = 0; k < program_.statements.size(); ++k) {
+  for (size_t k = first; k < program_.statements.size(); ++k) {
+    if (k < rebased_.size() && rebased_[k]) continue;  // of a call, which has checked it
     const std::vector<Constraint> constraints = Constraints(program_.statements[k], true);
     RangeInference inference(ranges_[k], constraints, program_.params, diagnostics_);
     fine = inference.CheckAccesses(preconditions_) && fine;
@@ -220,7 +229,7 @@ void DefBinder::ShiftIndex(Statement& s, size_t index, const Affine& by) {
 
 // Moves tensors whose first element is not at 0 (a `where` that starts later), so that all are
 // 0-based.
-void DefBinder::Rebase() {
+void DefBinder::Rebase(size_t first) {
   const auto origin = [this](TensorId t) -> const std::vector<Affine>& {
     return states_[static_cast<size_t>(t.index)].lo;
   };
@@ -229,7 +238,8 @@ void DefBinder::Rebase() {
                        [](const Affine& lo) { return lo != Affine(0); });
   };
   const size_t before = program_.exprs.size();
-  for (Statement& s : program_.statements) {
+  for (size_t k = first; k < program_.statements.size(); ++k) {
+    Statement& s = program_.statements[k];
     const auto count = static_cast<Var>(s.indices.size());
     const auto rebased = [&](ExprId id, const Affine& lo) {
       const Dtype dtype = program_[id].dtype;

@@ -3,18 +3,21 @@
 
 #include <map>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "tc_lang/bind.h"
 #include "tc_lang/bind_expr.h"
+#include "tc_lang/callables.h"
 #include "tc_lang/ranges.h"
 
 namespace weft::tc {
 
 class DefBinder {
  public:
-  DefBinder(const Def& def, const Sizes& sizes);
+  DefBinder(const Def& def, const Sizes& sizes, std::span<const Def> defs);
 
   Status Run();
   Program& program() { return program_; }
@@ -31,19 +34,52 @@ class DefBinder {
     const SyntaxParam* declared = nullptr;
   };
 
+  // A def that is being bound: the one asked for, or one that is called.
+  struct Frame {
+    const Def* def = nullptr;
+    Scope scope;
+    std::set<int32_t> arguments;              // tensors of the caller, which are only read
+    std::map<std::string, TensorId> results;  // outputs that are tensors of the caller
+    std::map<std::string, std::pair<Affine, std::string>> sizes;  // and who says so
+    size_t first_statement = 0;
+  };
+
+  // bind_call.cpp
+  bool BindCall(const SyntaxStatement& s, const Def& callee);
+  bool HoistCalls(const SyntaxExpr& e);
+  bool HoistCallsBelow(const SyntaxExpr& e);
+  bool HoistCalls(const SyntaxStatement& s);
+  bool Call(const SyntaxExpr& e, const Def& callee, const std::vector<TensorId>& targets);
+  bool Argument(const SyntaxExpr& arg, const SyntaxParam& param, Frame& frame);
+  std::optional<TensorId> TensorArgument(const SyntaxExpr& arg, const SyntaxParam& param);
+  std::optional<TensorId> ScalarArgument(const SyntaxExpr& arg, const SyntaxParam& param);
+  bool SizeArgument(const SyntaxExpr& arg, const SyntaxParam& param, Frame& frame);
+  bool MatchExtents(const SyntaxExpr& arg, const SyntaxParam& param, TensorId tensor, Frame& frame);
+  bool SetSize(const SyntaxExpr& arg, const SyntaxExpr& dim, const Affine& value,
+               const std::string& source, Frame& frame);
+  bool Enter(Frame frame, Location at);
+  TensorId AddTemporary(const std::string& wanted, size_t rank, std::optional<Dtype> dtype);
+  std::string UniqueName(const std::string& wanted);
+  void RenameIndices();
+
   // bind_declare.cpp
   bool Declare();
+  bool DeclareBody();
   bool DeclareSize(const SyntaxParam& param, const SyntaxExpr* dim);
   bool DeclareInput(const SyntaxParam& param);
   bool DeclareOutputs();
   bool DeclareConst(const SyntaxConst& c);
   bool DeclareTemporaries();
+  bool AddName(const std::string& name, TensorId tensor, Location at);
+  TensorId PushTensor(TensorDecl decl, State state);
   bool AddTensor(TensorDecl decl, Location at, const SyntaxParam* declared);
   std::optional<Affine> Dim(const SyntaxExpr& dim);
   bool CheckAnnotation(size_t tensor);
 
   // bind_statement.cpp
   bool BindStatement(const SyntaxStatement& s);
+  bool BindPlain(const SyntaxStatement& s);
+  void AddStatement(Statement s, Location at, size_t first_expr);
   bool BindParts(const SyntaxStatement& s, Statement& out, Dtype index_type);
   bool BindTargets(const SyntaxStatement& s, Statement& out);
   bool AffineBound(Location at, Typed e, const Statement& out);
@@ -65,22 +101,32 @@ class DefBinder {
   // bind_def.cpp
   bool BindAll();
   bool Finish();
-  bool CheckFinal();
-  void Rebase();
+  bool FinishTensors(const std::vector<size_t>& tensors);
+  bool CheckFinal(size_t first);
+  void Rebase(size_t first);
   void ShiftIndex(Statement& s, size_t index, const Affine& by);
   ExprId FromAffine(const Affine& e, const Statement& s, Dtype dtype);
   bool Error(Location at, std::string what, std::string hint = "", Code code = Code::kInvalid);
 
-  const Def& def_;
+  const Def& root_;
+  const Def* def_;  // of the frame
   const Sizes& sizes_;
+  Callables callables_;
   Diagnostics diagnostics_;
   Program program_;
-  Scope scope_;
+  Scope scope_;             // of the frame
+  Frame* frame_ = nullptr;  // none: the def asked for
+  int32_t depth_ = 0;       // of calls
+  bool called_ = false;
+  std::set<std::string> names_;  // of the program's tensors and params
+  std::map<std::string, int> name_counts_;
   ExprBinder exprs_;
   std::vector<State> states_;  // by tensor
   std::vector<std::vector<IndexRange>> ranges_;
   std::vector<std::vector<ExprId>> exists_;  // by statement: accesses that only bound indices
   std::vector<size_t> first_expr_;           // by statement
+  std::vector<Location> at_;                 // by statement
+  std::vector<bool> rebased_;                // by statement: of a call, 0-based already
   std::vector<std::string> preconditions_;
   // Types guessed for tensors that are read before the statement that defines them (recurrences).
   std::map<int32_t, Dtype> guesses_;

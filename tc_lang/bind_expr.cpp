@@ -54,17 +54,24 @@ std::vector<std::string> Scope::Names() const {
 
 void ExprBinder::Begin(Dtype index_type) {
   at_.resize(program_.exprs.size());
-  if (at_.empty()) read_.clear();
   indices_.clear();
-  lets_.clear();
+  frames_.clear();
+  frame_ = &frames_.emplace_back();
   index_type_ = index_type;
-  nodes_ = 0;
+  nodes_ = visits_ = 0;
+}
+
+void ExprBinder::Clear(const Def& def) {
+  read_.clear();
+  calls_.clear();
+  float_literals_.clear();
+  def_ = &def;
 }
 
 bool ExprBinder::AddIndex(const std::string& name, Location at) {
   const char* other = scope_.tensors.contains(name)                                 ? "a tensor"
                       : scope_.sizes.contains(name) || scope_.params.contains(name) ? "a size"
-                      : lets_.contains(name)                                        ? "a let"
+                      : frame_->lets.contains(name)                                 ? "a let"
                       : IsBuiltin(name) ? "a builtin function"
                                         : nullptr;
   if (other != nullptr) {
@@ -79,7 +86,8 @@ bool ExprBinder::AddLet(const SyntaxClause& clause) {
   const bool known = scope_.tensors.contains(clause.name) || scope_.sizes.contains(clause.name) ||
                      scope_.params.contains(clause.name) || IsBuiltin(clause.name) ||
                      std::find(indices_.begin(), indices_.end(), clause.name) != indices_.end();
-  if (known || !lets_.emplace(clause.name, clause.a.get()).second) {
+  const Let let{.value = clause.a.get(), .frame = frame_};
+  if (known || !frame_->lets.emplace(clause.name, let).second) {
     Error(clause.at, fmt::format("the name '{}' is taken", clause.name));
     return false;
   }
@@ -132,7 +140,7 @@ std::optional<Typed> ExprBinder::Bind(const SyntaxExpr& e, bool closed) {
   const bool outer = closed_;
   closed_ = closed_ || closed;
   std::optional<Typed> result;
-  if (nodes_ > kMostNodes) {
+  if (nodes_ > kMostNodes || ++visits_ > 2 * kMostNodes) {
     diagnostics_.Add(
         e.at,
         fmt::format("the statement has more than {} operations, lets written out", kMostNodes), "",
@@ -148,6 +156,9 @@ std::optional<Typed> ExprBinder::Bind(const SyntaxExpr& e, bool closed) {
         break;
       case SyntaxKind::kApply:
         result = Apply(e);
+        break;
+      case SyntaxKind::kElement:
+        result = Element(e);
         break;
       case SyntaxKind::kUnary:
         result = Unary(e);
@@ -177,17 +188,8 @@ std::optional<Typed> ExprBinder::BindSubscript(const SyntaxExpr& e) {
 }
 
 std::optional<Typed> ExprBinder::Name(const SyntaxExpr& e) {
-  if (const auto let = lets_.find(e.text); let != lets_.end()) {
-    if (std::find(open_lets_.begin(), open_lets_.end(), e.text) != open_lets_.end()) {
-      return Error(e.at, fmt::format("the let '{}' uses itself", e.text));
-    }
-    open_lets_.push_back(e.text);
-    std::optional<Typed> value = open_lets_.size() > 100
-                                     ? Error(e.at, "lets are nested more than 100 deep")
-                                     : Bind(*let->second);
-    open_lets_.pop_back();
-    return value;
-  }
+  if (const auto let = frame_->lets.find(e.text); let != frame_->lets.end())
+    return BindLet(e, let->second);
   const auto index = std::find(indices_.begin(), indices_.end(), e.text);
   if (index == indices_.end()) {
     if (const auto size = scope_.sizes.find(e.text); size != scope_.sizes.end()) {
@@ -205,7 +207,7 @@ std::optional<Typed> ExprBinder::Name(const SyntaxExpr& e) {
           index_type_};
     }
     if (const auto tensor = scope_.tensors.find(e.text); tensor != scope_.tensors.end())
-      return Read(e, tensor->second);
+      return Read(e.at, {}, tensor->second);
     if (closed_) {
       return Error(e.at, fmt::format("found '{}', expected a size, a literal or an earlier let{}",
                                      e.text, Suggestion(e.text, scope_.Names())));
@@ -346,31 +348,33 @@ std::optional<Typed> ExprBinder::Cast(const SyntaxExpr& e, Dtype to) {
 
 std::optional<Typed> ExprBinder::Apply(const SyntaxExpr& e) {
   const auto tensor = scope_.tensors.find(e.text);
-  if (tensor != scope_.tensors.end()) return Read(e, tensor->second);
+  if (tensor != scope_.tensors.end() && frame_->function == nullptr)
+    return Read(e.at, e.args, tensor->second);
   if (IsBuiltin(e.text)) return Call(e);
-  std::vector<std::string> names = scope_.Names();
-  for (std::string_view builtin : {"min", "max", "exp", "sqrt", "tanh", "sigmoid", "infinity"})
-    names.emplace_back(builtin);
-  return Error(e.at, fmt::format("'{}' is neither a tensor of this def nor a builtin{}", e.text,
-                                 Suggestion(e.text, names)));
+  const Def& in = frame_->function != nullptr ? *frame_->function : *def_;
+  const Def* callee = callables_.Find(in, e.text);
+  if (callee != nullptr && callables_.IsFunction(*callee)) return CallFunction(e, *callee);
+  if (const std::optional<TensorId> result = CallOf(e)) return Read(e.at, {}, *result);
+  return UnknownApply(e);
 }
 
-std::optional<Typed> ExprBinder::Read(const SyntaxExpr& e, TensorId tensor) {
+std::optional<Typed> ExprBinder::Read(Location at, std::span<const SyntaxExprPtr> subscripts,
+                                      TensorId tensor) {
   const TensorDecl& decl = program_[tensor];
-  if (closed_) return Error(e.at, fmt::format("a bound may not read the tensor '{}'", decl.name));
-  if (e.args.size() != decl.extents.size()) {
-    return Error(e.at, fmt::format("found {} subscripts on '{}', which has rank {}", e.args.size(),
-                                   decl.name, decl.extents.size()));
+  if (closed_) return Error(at, fmt::format("a bound may not read the tensor '{}'", decl.name));
+  if (subscripts.size() != decl.extents.size()) {
+    return Error(at, fmt::format("found {} subscripts on '{}', which has rank {}",
+                                 subscripts.size(), decl.name, decl.extents.size()));
   }
   Expr read{.kind = ExprKind::kRead, .dtype = decl.dtype, .tensor = tensor};
-  for (const SyntaxExprPtr& arg : e.args) {
+  for (const SyntaxExprPtr& arg : subscripts) {
     const std::optional<Typed> subscript = BindSubscript(*arg);
     if (!subscript) return std::nullopt;
     read.args.push_back(subscript->id);
   }
   const Dtype dtype = program_[tensor].dtype;
   read_.insert(tensor.index);
-  return Typed{Add(std::move(read), e.at), dtype};
+  return Typed{Add(std::move(read), at), dtype};
 }
 
 std::optional<Typed> ExprBinder::Call(const SyntaxExpr& e) {

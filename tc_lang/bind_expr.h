@@ -1,11 +1,14 @@
 // Expressions of one statement: names resolved, types decided, casts made explicit.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "tc_lang/callables.h"
 #include "tc_lang/diagnostics.h"
 #include "tc_lang/program.h"
 #include "tc_lang/syntax.h"
@@ -28,8 +31,16 @@ struct Typed {
 
 class ExprBinder {
  public:
-  ExprBinder(Program& program, const Scope& scope, Diagnostics& diagnostics)
-      : program_(program), scope_(scope), diagnostics_(diagnostics) {}
+  ExprBinder(Program& program, const Scope& scope, Callables& callables, Diagnostics& diagnostics)
+      : program_(program), scope_(scope), callables_(callables), diagnostics_(diagnostics) {}
+
+  // Forgets everything; from here on, `def` is what calls are made in.
+  void Clear(const Def& def);
+  void SetDef(const Def& def) { def_ = &def; }
+  // What a call gives, computed by statements above this one.
+  void SetCall(const SyntaxExpr& call, TensorId result) { calls_[&call] = result; }
+  std::optional<Typed> Recursion(const SyntaxExpr& e, const Def& in);
+  std::optional<TensorId> CallOf(const SyntaxExpr& e) const;
 
   // Starts a statement. Indices of the left first, then in order of appearance.
   void Begin(Dtype index_type);
@@ -54,9 +65,13 @@ class ExprBinder {
   std::optional<Typed> Select(const SyntaxExpr& e);
   std::optional<Typed> Cast(const SyntaxExpr& e, Dtype to);
   std::optional<Typed> Apply(const SyntaxExpr& e);
-  std::optional<Typed> Read(const SyntaxExpr& e, TensorId tensor);
+  std::optional<Typed> Read(Location at, std::span<const SyntaxExprPtr> subscripts,
+                            TensorId tensor);
   std::optional<Typed> Call(const SyntaxExpr& e);
   std::optional<Typed> Function(const SyntaxExpr& e, ScalarOp op);
+  std::optional<Typed> Element(const SyntaxExpr& e);
+  std::optional<Typed> CallFunction(const SyntaxExpr& e, const Def& def);
+  std::optional<Typed> UnknownApply(const SyntaxExpr& e);
   std::optional<Typed> Arithmetic(ScalarOp op, std::vector<Typed> args, Location at);
   std::optional<Typed> Error(Location at, std::string what, std::string hint = "");
   Typed Op(ScalarOp op, Dtype node, Dtype type, std::vector<ExprId> args, Location at);
@@ -64,16 +79,34 @@ class ExprBinder {
 
   Program& program_;
   const Scope& scope_;
+  Callables& callables_;
   Diagnostics& diagnostics_;
   std::vector<Location> at_;                  // of program_.exprs
   std::map<int32_t, double> float_literals_;  // as written: read again beside a float64
   std::vector<std::string> indices_;
   std::set<int32_t> read_;  // tensors, since the program was empty
-  std::map<std::string, const SyntaxExpr*, std::less<>> lets_;
-  std::vector<std::string> open_lets_;  // being bound: a let can't use itself
+  // Lets of the statement or, in the body of a function of scalars, its names alone.
+  struct Frame;
+  struct Let {
+    const SyntaxExpr* value = nullptr;
+    Frame* frame = nullptr;  // in which the value is bound
+    std::optional<Dtype> type;
+    Location declared;  // of the type
+  };
+  struct Frame {
+    std::map<std::string, Let, std::less<>> lets;
+    const Def* function = nullptr;
+  };
+  std::optional<Typed> BindLet(const SyntaxExpr& e, const Let& let);
+  std::deque<Frame> frames_;  // of this statement
+  Frame* frame_ = nullptr;
+  std::vector<const Let*> open_lets_;  // being bound: a let can't use itself
+  std::map<const SyntaxExpr*, TensorId> calls_;
+  const Def* def_ = nullptr;
   Dtype index_type_ = Dtype::kI32;
   bool closed_ = false;
-  int64_t nodes_ = 0;  // of this statement, lets written out
+  int64_t nodes_ = 0;   // of this statement, lets written out
+  int64_t visits_ = 0;  // as many, if nothing fails
 };
 
 }  // namespace weft::tc

@@ -10,6 +10,8 @@
 namespace weft::tc {
 namespace {
 
+constexpr size_t kMostStatements = 10000;
+
 Assign AssignOf(std::string_view text) {
   for (Assign a : {Assign::kSum, Assign::kProduct, Assign::kMin, Assign::kMax}) {
     if (AssignText(a) == text) return a;
@@ -30,7 +32,33 @@ bool DefBinder::Error(Location at, std::string what, std::string hint, Code code
   return false;
 }
 
+void DefBinder::AddStatement(Statement s, Location at, size_t first_expr) {
+  program_.statements.push_back(std::move(s));
+  const size_t count = program_.statements.size();
+  ranges_.resize(count);
+  exists_.resize(count);
+  first_expr_.resize(count, first_expr);
+  at_.resize(count, at);
+  rebased_.resize(count, false);
+}
+
 bool DefBinder::BindStatement(const SyntaxStatement& s) {
+  const size_t before = program_.statements.size();
+  if (before >= kMostStatements) {
+    return Error(s.at,
+                 fmt::format("found more than {} statements, calls written out", kMostStatements),
+                 "", Code::kLimit);
+  }
+  const Def* callee = callables_.OfStatement(*def_, s);
+  const bool fine = callee != nullptr ? BindCall(s, *callee) : HoistCalls(s) && BindPlain(s);
+  // A statement that failed leaves nothing behind.
+  ranges_.resize(program_.statements.size());
+  exists_.resize(program_.statements.size());
+  first_expr_.resize(program_.statements.size());
+  return fine;
+}
+
+bool DefBinder::BindPlain(const SyntaxStatement& s) {
   Statement out;
   ranges_.emplace_back();
   exists_.emplace_back();
@@ -43,7 +71,7 @@ bool DefBinder::BindStatement(const SyntaxStatement& s) {
     out = {};
     if (!BindParts(s, out, Dtype::kI64)) return false;
   }
-  program_.statements.push_back(std::move(out));
+  AddStatement(std::move(out), s.at, first_expr_.back());
   const Statement& bound = program_.statements.back();
   if (!GrowHull(s, bound, bound.target, ranges_.back())) return false;
   return !bound.companion.valid() || GrowHull(s, bound, bound.companion, ranges_.back());
@@ -106,9 +134,11 @@ bool DefBinder::BindTargets(const SyntaxStatement& s, Statement& out) {
   for (const SyntaxTarget& target : s.targets) {
     const TensorId id = scope_.tensors.find(target.name)->second;
     const Role role = program_[id].role;
-    if (role == Role::kInput || role == Role::kLiteral) {
+    const bool argument = frame_ != nullptr && frame_->arguments.contains(id.index);
+    if (role == Role::kInput || role == Role::kLiteral || argument) {
+      const bool constant = role == Role::kLiteral && !argument;
       return Error(target.at, fmt::format("'{}' is {}, which is never written", target.name,
-                                          role == Role::kInput ? "an input" : "a constant"));
+                                          constant ? "a constant" : "an input"));
     }
     if (target.subscripts.size() != program_[id].extents.size()) {
       return Error(target.at,

@@ -20,7 +20,7 @@ void Diagnostics::Add(Location at, std::string what, std::string hint, Code code
   for (const Error& e : errors_) {
     if (e.at.line == at.line && e.at.column == at.column) return;
   }
-  errors_.push_back({at, std::move(what), std::move(hint), code});
+  errors_.push_back({at, std::move(what) + context_, std::move(hint), code});
 }
 
 // The line and a caret under its column, each on a line of its own. Control bytes and what is not
@@ -57,6 +57,8 @@ Status Diagnostics::ToStatus() const {
   if (!first.hint.empty()) status = std::move(status).Try(first.hint);
   return std::move(status).At(fmt::format("{}:{}:{}", file_, first.at.line, first.at.column));
 }
+
+std::string LineColumn(Location at) { return fmt::format("{}:{}", at.line, at.column); }
 
 std::string Suggestion(std::string_view name, const std::vector<std::string>& candidates) {
   const std::string* best = nullptr;

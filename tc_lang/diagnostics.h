@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -16,6 +17,10 @@ class Diagnostics {
 
   // Keeps the first few; one per location.
   void Add(Location at, std::string what, std::string hint = "", Code code = Code::kInvalid);
+  // What is added to each message from here on, such as the call that led to it; the one before.
+  std::string SetContext(std::string context) {
+    return std::exchange(context_, std::move(context));
+  }
   bool ok() const { return errors_.empty(); }
   bool full() const;
   // Ok when nothing was added. `where` is the first error's; further errors follow in the text, one
@@ -31,9 +36,11 @@ class Diagnostics {
   std::string Snippet(Location at) const;
 
   std::string_view text_;
-  std::string file_;
+  std::string file_, context_;
   std::vector<Error> errors_;
 };
+
+std::string LineColumn(Location at);  // "3:14"
 
 // The closest of `candidates` if it is close enough to be a typing error, as ", did you mean 'x'?".
 std::string Suggestion(std::string_view name, const std::vector<std::string>& candidates);

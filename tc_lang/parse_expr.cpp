@@ -178,7 +178,14 @@ SyntaxExprPtr ExprParser::Primary() {
   for (SyntaxExprPtr& arg : args) {
     if (!Adopt(*e, std::move(arg))) return nullptr;
   }
-  return e;
+  if (!cursor_.Accept("(")) return e;
+  SyntaxExprPtr element = Make(SyntaxKind::kElement, e->at, e->text);
+  args.clear();
+  if (!Adopt(*element, std::move(e)) || !ParseArgs(args)) return nullptr;
+  for (SyntaxExprPtr& arg : args) {
+    if (!Adopt(*element, std::move(arg))) return nullptr;
+  }
+  return element;
 }
 
 }  // namespace weft::tc

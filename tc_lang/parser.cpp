@@ -177,9 +177,9 @@ class DefParser {
       s.init = true;
       s.assign.pop_back();
     }
-    if (tuple) {
+    if (tuple && (s.init || s.assign != "=" || cursor_.Is("("))) {
       if (!cursor_.Expect("(") || !exprs_.ParseArgs(s.values)) return false;
-    } else {
+    } else {  // one value, or a call that gives all
       s.values.push_back(exprs_.Parse());
       if (s.values.back() == nullptr) return false;
     }

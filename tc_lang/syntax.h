@@ -22,10 +22,20 @@ struct Location {
 struct SyntaxExpr;
 using SyntaxExprPtr = std::unique_ptr<SyntaxExpr>;
 
-enum class SyntaxKind : uint8_t { kInt, kFloat, kName, kApply, kUnary, kBinary, kSelect, kCast };
+enum class SyntaxKind : uint8_t {
+  kInt,
+  kFloat,
+  kName,
+  kApply,
+  kElement,
+  kUnary,
+  kBinary,
+  kSelect,
+  kCast
+};
 
-// kApply is an access or a call, resolved later. `text` holds the name, operator or number as
-// written.
+// kApply is an access or a call, resolved later; kElement an element of what a call gives,
+// `f(x, w)(i, j)`: the call, then subscripts. `text` holds the name, operator or number as written.
 struct SyntaxExpr {
   SyntaxKind kind = SyntaxKind::kInt;
   Location at;

@@ -23,8 +23,8 @@ Sizes SmallSizes(const Def& def) {
   return sizes;
 }
 
-void Try(const Def& def) {
-  const Result<Program> program = Bind(def, SmallSizes(def));
+void Try(const Def& def, std::span<const Def> defs) {
+  const Result<Program> program = Bind(def, SmallSizes(def), defs);
   if (!program.ok()) {
     WEFT_CHECK(program.status().code() != Code::kInternal, "{}", program.status().ToString());
     return;
@@ -53,6 +53,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   const auto defs = weft::tc::ParseDefs(text, "fuzz.tc");
   if (!defs.ok()) return 0;
-  for (const weft::tc::Def& def : *defs) weft::tc::Try(def);
+  for (const weft::tc::Def& def : *defs) weft::tc::Try(def, *defs);
   return 0;
 }
