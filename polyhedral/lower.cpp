@@ -26,13 +26,6 @@ void RunBuriedParallelInOrder(loops::LoopNest& nest, const std::vector<loops::St
   }
 }
 
-Result<loops::LoopNest> EmitVerified(const ScheduleRequest& request, const lower::Plan& plan) {
-  WEFT_TRY(loops::LoopNest nest, lower::Emit(request, plan));
-  RunBuriedParallelInOrder(nest, nest.body, false, false);
-  WEFT_TRY(loops::Verify(nest));
-  return nest;
-}
-
 }  // namespace
 
 Result<loops::LoopNest> Lower(const ScheduleRequest& request, const Choice& choice,
@@ -42,13 +35,11 @@ Result<loops::LoopNest> Lower(const ScheduleRequest& request, const Choice& choi
   if (!root.yes()) {
     return Invalid(fmt::format("{}: {}", ReasonName(root.refusal().reason), root.refusal().detail));
   }
-  WEFT_TRY(lower::Plan plan, lower::MakePlan(*request.program, *root));
-  auto nest = EmitVerified(request, plan);
-  if (nest.ok()) return nest;
-  // A read under a condition on data may leave its tensor; then it is checked when it is made.
-  plan.check_reads = true;
-  auto checked = EmitVerified(request, plan);
-  return checked.ok() ? std::move(checked) : std::move(nest);
+  WEFT_TRY(const lower::Plan plan, lower::MakePlan(*request.program, *root));
+  WEFT_TRY(loops::LoopNest nest, lower::Emit(request, plan));
+  RunBuriedParallelInOrder(nest, nest.body, false, false);
+  WEFT_TRY(loops::Verify(nest));
+  return nest;
 }
 
 }  // namespace weft::polyhedral

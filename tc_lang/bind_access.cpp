@@ -18,8 +18,10 @@ bool IsInt32(const Interval& i) {
 void DefBinder::CollectAccesses(const Statement& s, ExprId id, bool guarded,
                                 std::vector<Constraint>& out, bool final) {
   const Expr& e = program_[id];
-  const bool lazy = e.kind == ExprKind::kOp &&
-                    (e.op == ScalarOp::kSelect || e.op == ScalarOp::kAnd || e.op == ScalarOp::kOr);
+  const bool lazy =
+      e.kind == ExprKind::kOp &&
+      (e.op == ScalarOp::kSelect || e.op == ScalarOp::kAnd || e.op == ScalarOp::kOr) &&
+      !segment_guards_.contains(id.index);
   if (e.kind == ExprKind::kRead) {
     const State& state = states_[static_cast<size_t>(e.tensor.index)];
     // Another cell of the target, or a tensor that comes later: a recurrence, which bounds nothing.

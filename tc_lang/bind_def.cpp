@@ -75,6 +75,7 @@ Status DefBinder::Run() {
     at_.clear();
     rebased_.clear();
     called_ = false;
+    segment_guards_.clear();
     names_.clear();
     name_counts_.clear();
     preconditions_.clear();

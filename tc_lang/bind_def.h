@@ -84,6 +84,8 @@ class DefBinder {
   bool BindTargets(const SyntaxStatement& s, Statement& out);
   bool AffineBound(Location at, Typed e, const Statement& out);
   bool BindClauses(const SyntaxStatement& s, Statement& out, std::vector<IndexRange>& indices);
+  bool BindSegments(const SyntaxStatement& s, const Statement& out, std::vector<ExprId>& guards);
+  ExprId InSegment(ExprId guard, const Statement& s);
   bool Store(const SyntaxStatement& s, size_t k, Typed value, Statement& out);
   bool SettleType(const SyntaxStatement& s, size_t k, Typed value, Statement& out);
   void OrderReductions(const SyntaxStatement& s, Statement& out, size_t first_expr,
@@ -128,6 +130,7 @@ class DefBinder {
   std::vector<Location> at_;                 // by statement
   std::vector<bool> rebased_;                // by statement: of a call, 0-based already
   std::vector<std::string> preconditions_;
+  std::set<int32_t> segment_guards_;  // what they guard bounds indices like any loop does
   // Types guessed for tensors that are read before the statement that defines them (recurrences).
   std::map<int32_t, Dtype> guesses_;
   bool guessed_wrong_ = false;

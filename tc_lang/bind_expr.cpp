@@ -25,7 +25,8 @@ constexpr Operator kOperators[] = {
     {"||", ScalarOp::kOr}};
 
 bool IsBuiltin(std::string_view name) {
-  if (name == "infinity" || name == "nan" || name.starts_with("bitcast_")) return true;
+  if (name == "infinity" || name == "nan" || name == "within" || name.starts_with("bitcast_"))
+    return true;
   const std::optional<ScalarOp> op = ParseScalarFunction(name);
   return op && *op != ScalarOp::kSelect && *op != ScalarOp::kCast && *op != ScalarOp::kBitcast;
 }
@@ -56,6 +57,7 @@ void ExprBinder::Begin(Dtype index_type) {
   at_.resize(program_.exprs.size());
   indices_.clear();
   frames_.clear();
+  segments_.clear();
   frame_ = &frames_.emplace_back();
   index_type_ = index_type;
   nodes_ = visits_ = 0;
@@ -218,10 +220,11 @@ std::optional<Typed> ExprBinder::Name(const SyntaxExpr& e) {
         e.at, fmt::format("found the index '{}', expected sizes, literals and lets only", e.text));
   }
   const auto place = std::find(indices_.begin(), indices_.end(), e.text) - indices_.begin();
-  return Typed{
+  const Typed value{
       Add({.kind = ExprKind::kIndex, .dtype = index_type_, .position = static_cast<int32_t>(place)},
           e.at),
       index_type_};
+  return IsSegment(e.text) ? Segment(e, value) : value;
 }
 
 std::optional<Typed> ExprBinder::Number(const SyntaxExpr& e, bool negative) {
@@ -361,7 +364,10 @@ std::optional<Typed> ExprBinder::Apply(const SyntaxExpr& e) {
 std::optional<Typed> ExprBinder::Read(Location at, std::span<const SyntaxExprPtr> subscripts,
                                       TensorId tensor) {
   const TensorDecl& decl = program_[tensor];
-  if (closed_) return Error(at, fmt::format("a bound may not read the tensor '{}'", decl.name));
+  if (closed_) {
+    return Error(at, fmt::format("a bound may not read the tensor '{}'", decl.name),
+                 "a:b max N along a segment, N being the most that one holds");
+  }
   if (subscripts.size() != decl.extents.size()) {
     return Error(at, fmt::format("found {} subscripts on '{}', which has rank {}",
                                  subscripts.size(), decl.name, decl.extents.size()));
@@ -384,6 +390,7 @@ std::optional<Typed> ExprBinder::Call(const SyntaxExpr& e) {
                                          : std::numeric_limits<double>::infinity();
     return FloatLiteral(value, static_cast<float>(value), e.at);
   }
+  if (e.text == "within") return Check(e);
   if (e.text.starts_with("bitcast_")) {
     const std::optional<Dtype> to = ParseTypeWord(std::string_view(e.text).substr(8));
     if (!to || e.args.size() != 1) return Error(e.at, "expected bitcast_TYPE(x)");

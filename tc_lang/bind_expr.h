@@ -46,6 +46,11 @@ class ExprBinder {
   void Begin(Dtype index_type);
   bool AddIndex(const std::string& name, Location at);  // false if the name means something else
   bool AddLet(const SyntaxClause& clause);
+  // `j in a:b max n` with bounds that are read: j is a + an index from 0 to n.
+  bool AddSegment(const SyntaxClause& clause);
+  bool IsSegment(std::string_view name) const { return segments_.contains(name); }
+  // Whether that index is still inside of the segment, whose length is checked.
+  std::optional<Typed> SegmentGuard(const SyntaxClause& clause);
   // Unknown names become indices unless `closed`: then they are errors (bounds of ranges).
   std::optional<Typed> Bind(const SyntaxExpr& e, bool closed = false);
   std::optional<Typed> BindSubscript(const SyntaxExpr& e);
@@ -69,6 +74,11 @@ class ExprBinder {
                             TensorId tensor);
   std::optional<Typed> Call(const SyntaxExpr& e);
   std::optional<Typed> Function(const SyntaxExpr& e, ScalarOp op);
+  std::optional<Typed> Segment(const SyntaxExpr& e, Typed offset);
+  std::optional<Typed> SegmentBound(const SyntaxExpr& e);
+  std::optional<Typed> Check(const SyntaxExpr& e);
+  Typed Within(Typed value, Typed lo, Typed hi, Location at);
+  Typed IntLiteral(int64_t value, Location at);
   std::optional<Typed> Element(const SyntaxExpr& e);
   std::optional<Typed> CallFunction(const SyntaxExpr& e, const Def& def);
   std::optional<Typed> UnknownApply(const SyntaxExpr& e);
@@ -101,6 +111,8 @@ class ExprBinder {
   std::deque<Frame> frames_;  // of this statement
   Frame* frame_ = nullptr;
   std::vector<const Let*> open_lets_;  // being bound: a let can't use itself
+  std::map<std::string, const SyntaxClause*, std::less<>> segments_;
+  std::vector<const SyntaxClause*> open_segments_;  // whose bounds are being bound
   std::map<const SyntaxExpr*, TensorId> calls_;
   const Def* def_ = nullptr;
   Dtype index_type_ = Dtype::kI32;

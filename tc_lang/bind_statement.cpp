@@ -82,6 +82,7 @@ bool DefBinder::BindParts(const SyntaxStatement& s, Statement& out, Dtype index_
   exprs_.Begin(index_type);
   for (const SyntaxClause& clause : s.clauses) {
     if (clause.kind == SyntaxClause::kLet && !exprs_.AddLet(clause)) return false;
+    if (clause.most != nullptr && !exprs_.AddSegment(clause)) return false;
   }
   out.assign = AssignOf(s.assign);
   out.init = s.init;
@@ -116,11 +117,14 @@ bool DefBinder::BindParts(const SyntaxStatement& s, Statement& out, Dtype index_
   }
   std::vector<IndexRange>& indices = ranges_.back();
   if (!BindClauses(s, out, indices)) return false;
+  std::vector<ExprId> guards;  // of segments
+  if (!BindSegments(s, out, guards)) return false;
   OrderReductions(s, out, first_expr, indices);
   if (!MarkReductions(s, out, indices)) return false;
   for (size_t k = 0; k < values.size(); ++k) {
     if (!Store(s, k, values[k], out)) return false;
   }
+  for (size_t k = guards.size(); k-- > 0;) out.value = InSegment(guards[k], out);
   const std::vector<Constraint> constraints = Constraints(out, false);
   if (!RangeInference(indices, constraints, program_.params, diagnostics_).Run(s.at)) return false;
   for (size_t i = 0; i < indices.size(); ++i) {
@@ -154,6 +158,11 @@ bool DefBinder::BindTargets(const SyntaxStatement& s, Statement& out) {
     std::vector<const SyntaxExpr*> names;
     CollectNames(*subscript, names);
     for (const SyntaxExpr* name : names) {
+      if (exprs_.IsSegment(name->text)) {
+        return Error(name->at, fmt::format("found '{}' on the left, expected an index with bounds "
+                                           "that are not read",
+                                           name->text));
+      }
       const bool known = scope_.sizes.contains(name->text) || scope_.params.contains(name->text);
       const bool let = std::any_of(s.clauses.begin(), s.clauses.end(), [&](const SyntaxClause& c) {
         return c.kind == SyntaxClause::kLet && c.name == name->text;
@@ -212,7 +221,8 @@ bool DefBinder::BindClauses(const SyntaxStatement& s, Statement& out,
     if (clause.kind != SyntaxClause::kRange) continue;
     Affine bounds[2];
     const SyntaxExpr* written[2] = {clause.a.get(), clause.b.get()};
-    for (int k = 0; k < 2; ++k) {
+    if (clause.most != nullptr) written[1] = clause.most.get();
+    for (int k = clause.most != nullptr ? 1 : 0; k < 2; ++k) {
       const std::optional<Typed> e = exprs_.Bind(*written[k], true);
       if (!e) return false;
       const Statement none;  // no indices here: params count from 0
@@ -234,6 +244,39 @@ bool DefBinder::BindClauses(const SyntaxStatement& s, Statement& out,
   out.indices.resize(indices.size());
   for (size_t i = 0; i < indices.size(); ++i) out.indices[i].name = indices[i].name;
   return true;
+}
+
+bool DefBinder::BindSegments(const SyntaxStatement& s, const Statement& out,
+                             std::vector<ExprId>& guards) {
+  for (const SyntaxClause& clause : s.clauses) {
+    if (clause.most == nullptr) continue;
+    if (s.targets.size() > 1 || out.assign == Assign::kSet) {
+      return Error(clause.at, fmt::format("found a segment in '{}', expected a sum, a product, a "
+                                          "minimum or a maximum",
+                                          s.assign));
+    }
+    const std::optional<Typed> guard = exprs_.SegmentGuard(clause);
+    if (!guard) return false;
+    guards.push_back(guard->id);
+  }
+  return true;
+}
+
+// Past the end of its segment, a statement takes what changes no reduction: of a sum of floats
+// -0.0, since 0.0 would change -0.0.
+ExprId DefBinder::InSegment(ExprId guard, const Statement& s) {
+  Scalar neutral = Identity(s.assign, s.accumulate);
+  if (s.assign == Assign::kSum && IsFloat(s.accumulate)) neutral = ScalarOf(s.accumulate, -0.0);
+  const Location at = exprs_.At(guard);
+  const ExprId otherwise =
+      exprs_.Add({.kind = ExprKind::kLiteral, .dtype = s.accumulate, .literal = neutral}, at);
+  const ExprId select = exprs_.Add({.kind = ExprKind::kOp,
+                                    .dtype = s.accumulate,
+                                    .op = ScalarOp::kSelect,
+                                    .args = {guard, s.value, otherwise}},
+                                   at);
+  segment_guards_.insert(select.index);
+  return select;
 }
 
 // Indices of the left come first. Reductions run in order of appearance or, where all have a range

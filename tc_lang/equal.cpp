@@ -28,6 +28,8 @@ bool EqualExpr(const Program& a, ExprId ia, const Program& b, ExprId ib) {
     case ExprKind::kRead:
       if (a[x.tensor].name != b[y.tensor].name) return false;
       break;
+    case ExprKind::kCheck:
+      break;
     case ExprKind::kOp:
       if (x.op != y.op) return false;
   }

@@ -60,7 +60,7 @@ class Compiler {
   // Whether anything below may fail when it is evaluated: only reads that need a look.
   bool NeedsMask(ExprId id) const {
     const Expr& e = program_[id];
-    if (e.kind == ExprKind::kRead) return true;
+    if (e.kind == ExprKind::kRead || e.kind == ExprKind::kCheck) return true;
     return std::any_of(e.args.begin(), e.args.end(), [this](ExprId arg) { return NeedsMask(arg); });
   }
 
@@ -79,6 +79,8 @@ class Compiler {
         return Push({.kind = Instruction::kIndex, .dtype = dtype, .index = e.position});
       case ExprKind::kRead:
         return EmitRead(e, mask);
+      case ExprKind::kCheck:
+        return EmitCheck(e, dtype, mask);
       case ExprKind::kOp:
         return EmitOp(e, dtype, mask);
     }
@@ -111,6 +113,20 @@ class Compiler {
       read.subscripts.insert(read.subscripts.begin(), *linear);
     }
     return Push(std::move(read));
+  }
+
+  int32_t EmitCheck(const Expr& e, Dtype dtype, int32_t mask) {
+    Instruction check{.kind = Instruction::kCheck, .dtype = dtype, .mask = mask};
+    check.tensor = program_[Reads(program_, e.args[0])[0]].tensor.index;
+    check.args[0] = Emit(e.args[0], mask);
+    check.range = {BoundOf(e.args[1]), BoundOf(e.args[2]) - 1};
+    return Push(std::move(check));
+  }
+
+  int64_t BoundOf(ExprId id) const {
+    std::vector<int64_t> values(out_.ranges.size(), 0);  // it has no indices
+    values.insert(values.end(), machine_.params.begin(), machine_.params.end());
+    return AsAffineWithParams(program_, *out_.source, id)->Eval(values);
   }
 
   int32_t EmitGather(const Expr& e, Instruction read, int32_t mask) {

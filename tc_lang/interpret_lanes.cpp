@@ -214,6 +214,23 @@ bool RunChecked(Machine& m, const Instruction& read, int64_t n) {
   return true;
 }
 
+bool RunCheck(Machine& m, const Instruction& in, int64_t n) {
+  const int64_t* values = m.slots[static_cast<size_t>(in.args[0])].i;
+  const int64_t* mask = in.mask >= 0 ? m.slots[static_cast<size_t>(in.mask)].i : nullptr;
+  int64_t* out = m.slots[static_cast<size_t>(in.out)].i;
+  for (int64_t k = 0; k < n; ++k) {
+    out[k] = values[k];
+    const bool inside = values[k] >= in.range.lo && values[k] <= in.range.hi;
+    if (inside || (mask != nullptr && mask[k] == 0)) continue;
+    m.error = Invalid(fmt::format(
+        "statement {} on '{}' finds {} by '{}', expected {} to {}", m.now->number,
+        (*m.program)[m.now->source->target].name, values[k],
+        (*m.program)[TensorId(static_cast<size_t>(in.tensor))].name, in.range.lo, in.range.hi));
+    return false;
+  }
+  return true;
+}
+
 template <typename T>
 void Strided(T* out, const void* data, int64_t offset, int64_t step, int64_t n) {
   const T* from = static_cast<const T*>(data) + offset;
@@ -291,6 +308,9 @@ bool RunCode(Machine& m, const Code& code, int64_t n) {
         break;
       case Instruction::kOp:
         RunOp(m, in, n);
+        break;
+      case Instruction::kCheck:
+        if (!RunCheck(m, in, n)) return false;
         break;
       case Instruction::kMask:
       case Instruction::kMaskNot: {

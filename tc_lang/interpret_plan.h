@@ -44,7 +44,7 @@ struct Linear {
 };
 
 struct Instruction {
-  enum Kind : uint8_t { kIndex, kRead, kGather, kOp, kMask, kMaskNot, kSkip } kind = kOp;
+  enum Kind : uint8_t { kIndex, kRead, kGather, kOp, kCheck, kMask, kMaskNot, kSkip } kind = kOp;
   ScalarOp op = ScalarOp::kAdd;
   Dtype operand = Dtype::kF32, dtype = Dtype::kF32;
   int32_t out = -1, mask = -1;  // slots; mask -1: all lanes
@@ -56,6 +56,7 @@ struct Instruction {
   Linear offset;                   // kRead: of the element
   std::vector<Linear> subscripts;  // kRead when checked
   std::vector<int32_t> gathered;   // kGather: slots of subscripts
+  Interval range;                  // kCheck: of args[0]
 };
 
 // One expression, compiled.

@@ -215,6 +215,10 @@ class DefParser {
       if (clause.a == nullptr || !cursor_.Expect(":")) return false;
       clause.b = exprs_.ParseBound();
       if (clause.b == nullptr) return false;
+      if (cursor_.Accept("max")) {
+        clause.most = exprs_.ParseBound();
+        if (clause.most == nullptr) return false;
+      }
     }
     s.clauses.push_back(std::move(clause));
     return true;

@@ -208,6 +208,8 @@ class Printer {
       case ExprKind::kRead:
         if (e.args.empty()) return program_[e.tensor].name;
         return fmt::format("{}({})", program_[e.tensor].name, List(s, e.args));
+      case ExprKind::kCheck:
+        return fmt::format("within({})", List(s, e.args));
       case ExprKind::kOp:
         return Op(s, e, level);
     }

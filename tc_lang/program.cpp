@@ -55,6 +55,7 @@ class AffineBuilder {
         if (first_param_ < 0) return std::nullopt;
         return Affine::OfVar(first_param_ + e.position);
       case ExprKind::kRead:
+      case ExprKind::kCheck:
         return std::nullopt;
       case ExprKind::kOp:
         return OfOp(e);

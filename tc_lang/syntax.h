@@ -58,6 +58,7 @@ struct SyntaxClause {
   Location at;
   std::string name;    // kRange, kLet
   SyntaxExprPtr a, b;  // range a:b; let a; exists a
+  SyntaxExprPtr most;  // range a:b max most: a segment that is read
 };
 
 struct SyntaxTarget {  // one on the left; several in a tuple statement

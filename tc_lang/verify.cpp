@@ -193,8 +193,26 @@ class Verifier {
       }
       case ExprKind::kRead:
         return CheckRead(s, e, guarded);
+      case ExprKind::kCheck:
+        return CheckCheck(s, e);
       case ExprKind::kOp:
         return CheckOp(e);
+    }
+    return {};
+  }
+
+  Status CheckCheck(const Statement& s, const Expr& e) const {
+    if (e.args.size() != 3 || (e.dtype != Dtype::kI32 && e.dtype != Dtype::kI64) ||
+        Reads(program_, e.args[0]).empty()) {
+      return Invalid("'within' checks no integer that is read");
+    }
+    for (size_t k = 0; k < 3; ++k) {
+      const std::optional<Affine> bound = AsAffineWithParams(program_, s, e.args[k]);
+      bool fixed = bound.has_value();
+      for (size_t v = 0; v < s.indices.size(); ++v)
+        fixed = fixed && !bound->Uses(static_cast<Var>(v));
+      if (program_[e.args[k]].dtype != e.dtype || (k > 0 && !fixed))
+        return Invalid("the bounds of 'within' are no sizes of its type");
     }
     return {};
   }

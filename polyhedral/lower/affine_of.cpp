@@ -54,6 +54,7 @@ std::optional<Affine> AffineOf(const tc::Program& program, ExprId expr,
     case ExprKind::kParam:
       return Affine::OfVar(e.position);
     case ExprKind::kRead:
+    case ExprKind::kCheck:
       return std::nullopt;
     case ExprKind::kOp:
       return AffineOfOp(program, e, index);

@@ -67,18 +67,19 @@ class Values {
   // The stores of a unit whose dimensions are all bound.
   Stmts Leaf(const Active& active);
 
-  // A condition that depends on data, and what it gave.
-  struct Decision {
-    tc::ExprId condition;
-    bool holds = true;
+  // What has to hold where an expression is evaluated: affine constraints over dimensions, and
+  // conditions on values that are read, each true or false.
+  struct Taken {
+    std::vector<Affine> guards;
+    std::vector<std::pair<tc::ExprId, bool>> conditions;
   };
-  // A subscript that is checked when the kernel runs: named by a `let` before it is used.
+  // An integer that is loaded (a gathered subscript, a `within`) or that may be used only where
+  // something loaded allows it: named by a `let` before it is used.
   struct Gathered {
     tc::ExprId read;
     size_t axis = 0;
-    std::vector<Affine> needs;        // expressions over dimensions that must be bound
-    std::vector<Affine> guards;       // over dimensions: where the read is made,
-    std::vector<Decision> decisions;  // and these hold
+    std::vector<Affine> needs;  // expressions over dimensions that must be bound
+    Taken taken;
   };
   std::vector<Gathered> FindGathered(const Unit& unit) const;
   loops::StmtId Let(Active& active, const Gathered& gathered);
@@ -89,6 +90,9 @@ class Values {
   loops::ExprId Op(const tc::Expr& e, const Guards& guards);
   loops::ExprId Read(tc::ExprId read, const Guards& guards);
   bool Inside(const tc::Expr& read) const;
+  Taken Under(tc::ExprId condition, bool holds, Taken taken, const Unit& unit) const;
+  bool IsNamed(const tc::Expr& read, size_t axis, const Taken& taken, const Unit& unit) const;
+  void CollectIndices(tc::ExprId e, const Unit& unit, std::vector<Affine>& out) const;
   loops::ExprId Select(tc::ExprId condition, tc::ExprId then, tc::ExprId otherwise, Dtype dtype,
                        const Guards& guards);
   loops::ExprId Chain(const std::vector<Affine>& conditions, size_t at, tc::ExprId then,

@@ -92,7 +92,6 @@ struct Plan {
   std::map<int32_t, Accumulator> accumulators;  // by statement
   std::vector<std::pair<std::string, std::string>> packs;  // tensor, layout
   std::vector<std::string> prefetches, streams;            // tensors
-  bool check_reads = false;  // guarded reads that nothing shows to stay inside
 
   Dim& operator[](Var v) { return dims[v - params]; }
   const Dim& operator[](Var v) const { return dims[v - params]; }

@@ -12,9 +12,8 @@ namespace {
 
 bool IsFmaType(Dtype dtype) { return dtype == Dtype::kF32 || dtype == Dtype::kF64; }
 
-std::vector<Affine> And(std::vector<Affine> guards, const std::vector<Affine>& more) {
-  guards.insert(guards.end(), more.begin(), more.end());
-  return guards;
+bool IsEmpty(const tc::TensorDecl& tensor) {
+  return std::ranges::any_of(tensor.extents, [](const Affine& e) { return e == Affine(0); });
 }
 
 }  // namespace
@@ -43,6 +42,10 @@ ExprId Values::Value(tc::ExprId id, const Guards& guards) {
   const tc::Expr& e = program_[id];
   if (e.kind == tc::ExprKind::kLiteral) return Literal(e.dtype, e.literal);
   if (e.kind == tc::ExprKind::kRead) return Read(id, guards);
+  if (e.kind == tc::ExprKind::kCheck) {
+    const Var checked = active_->lets.at({id.index, 0});
+    return loops::AddAffine(nest_, e.dtype, Affine::OfVar(checked));
+  }
   if (const auto affine = AffineOf(program_, id, active_->unit->index)) {
     return loops::AddAffine(nest_, e.dtype, scope_.Place(*affine));
   }
@@ -58,10 +61,8 @@ ExprId Values::Op(const tc::Expr& e, const Guards& guards) {
   if (e.op == ScalarOp::kSelect) return Select(e.args[0], e.args[1], e.args[2], e.dtype, guards);
   if (e.op == ScalarOp::kAnd || e.op == ScalarOp::kOr) {
     // Lazy: what the right side reads is guarded by the left side where that is affine.
-    const auto left = ConjunctionOf(program_, e.args[0], active_->unit->index);
-    Guards right = guards;
-    if (left && e.op == ScalarOp::kAnd) right = And(guards, *left);
-    if (left && e.op == ScalarOp::kOr && left->size() == 1) right.push_back(-(*left)[0] - 1);
+    const Guards right =
+        Under(e.args[0], e.op == ScalarOp::kAnd, {guards, {}}, *active_->unit).guards;
     const ExprId a = Value(e.args[0], guards), b = Value(e.args[1], right);
     return loops::AddOp(nest_, e.op, e.dtype, {a, b});
   }
@@ -114,17 +115,13 @@ ExprId Values::Select(tc::ExprId condition, tc::ExprId then, tc::ExprId otherwis
   // Parts of a condition that are affine guard what the branches read.
   if (c.kind == tc::ExprKind::kOp && (c.op == ScalarOp::kAnd || c.op == ScalarOp::kOr)) {
     const bool is_and = c.op == ScalarOp::kAnd;
-    const auto left = ConjunctionOf(program_, c.args[0], index);
-    Guards when = guards;  // the right side matters
-    if (left && is_and) when = And(guards, *left);
-    if (left && !is_and && left->size() == 1) when.push_back(-(*left)[0] - 1);
+    // The left side: as it has to be for the right side to matter, and the other way round.
+    const Guards when = Under(c.args[0], is_and, {guards, {}}, *active_->unit).guards,
+                 decided = Under(c.args[0], !is_and, {guards, {}}, *active_->unit).guards;
     const ExprId inner = Select(c.args[1], then, otherwise, dtype, when);
-    Guards yes = guards, no = guards;
-    if (left && !is_and) yes = And(guards, *left);
-    if (left && is_and && left->size() == 1) no.push_back(-(*left)[0] - 1);
     const ExprId test = Value(c.args[0], guards);
-    return is_and ? choose(test, inner, Value(otherwise, no))
-                  : choose(test, Value(then, yes), inner);
+    return is_and ? choose(test, inner, Value(otherwise, decided))
+                  : choose(test, Value(then, decided), inner);
   }
   return choose(Value(condition, guards), Value(then, guards), Value(otherwise, guards));
 }
@@ -145,7 +142,11 @@ ExprId Values::Chain(const std::vector<Affine>& conditions, size_t at, tc::ExprI
 ExprId Values::Read(tc::ExprId read, const Guards& guards) {
   const tc::Expr& e = program_[read];
   const View& view = storage_.views[e.tensor.index];
-  return LoadAt(view, Subscripts(read, e.args), Inside(e) ? Guards{} : guards);
+  if (IsEmpty(program_[e.tensor])) return Literal(e.dtype, {});  // its let is at fault if any is
+  if (Inside(e)) return LoadAt(view, Subscripts(read, e.args), {});
+  const bool never =
+      std::ranges::any_of(guards, [this](const Affine& g) { return scope_.Never(g); });
+  return never ? Literal(e.dtype, {}) : LoadAt(view, Subscripts(read, e.args), guards);
 }
 
 // True if the read stays in its tensor whatever the guards say, and the tensor holds a value there:
@@ -163,8 +164,6 @@ bool Values::Inside(const tc::Expr& read) const {
 ExprId Values::LoadAt(const View& view, const std::vector<Affine>& index, const Guards& guards) {
   std::vector<Affine> open;
   for (const Affine& g : guards) {
-    // Nobody reads here: the right side of an `&&` whose left side fails in this piece of a loop.
-    if (scope_.Never(g)) return loops::AddLiteral(nest_, nest_[view.buffer].dtype, 0);
     const Affine placed = scope_.Place(g);
     if (!scope_.Surely(g) && std::ranges::count(open, placed) == 0) open.push_back(placed);
   }
@@ -191,12 +190,10 @@ std::vector<Affine> Values::Subscripts(tc::ExprId read, const std::vector<tc::Ex
   std::vector<Affine> over_dims(subscripts.size());
   std::vector<std::pair<size_t, Var>> lets;
   for (size_t axis = 0; axis < subscripts.size(); ++axis) {
-    if (const auto let = active_->lets.find({read.index, axis}); let != active_->lets.end()) {
-      lets.emplace_back(axis, let->second);
+    if (const auto named = active_->lets.find({read.index, axis}); named != active_->lets.end()) {
+      lets.emplace_back(axis, named->second);
     } else {
-      const auto e = AffineOf(program_, subscripts[axis], active_->unit->index);
-      WEFT_CHECK(e, "a subscript of {} has no name", program_[program_[read].tensor].name);
-      over_dims[axis] = *e;
+      over_dims[axis] = *AffineOf(program_, subscripts[axis], active_->unit->index);
     }
   }
   std::vector<Affine> index = IndexOf(view, over_dims);

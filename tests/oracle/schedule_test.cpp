@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "codegen/reference/interpret.h"
 #include "polyhedral/tree.h"
+#include "tc_lang/interpret.h"
 #include "tc_lang/testing/random_programs.h"
 #include "tests/oracle/oracle.h"
 #include "tests/oracle/random_choice.h"
@@ -393,6 +395,91 @@ TEST(Tuples, CompanionsComeAfterWhatTheyRead) {
       "u(k) = z(1, k) where k in 0:4;"
       "(v(t, k), y(t, k)) min=! (max(x(t, k), 0.0), max(u(k), z(t, k)))"
       " where t in 0:6, k in 0:4, r in 0:4");
+}
+
+// What is read only where something that is read allows it: a fault elsewhere would be a wrong one,
+// and so would a load.
+TEST(Conditions, OnWhatIsReadGuardWhatTheyGuard) {
+  ExpectMeaning("y(t, k) = x(t, k) > 0.0 && t < 5 ? z(t + 1, k) : 0.0 where t in 0:6, k in 0:4");
+  ExpectMeaning(
+      "y(t, k) = t < 5 && x(t, k) > 0.0 && k > 0 ? z(t + 1, k - 1) : z(t, k)"
+      " where t in 0:6, k in 0:4");
+  ExpectMeaning(
+      "n(t) = x(t, 0) > 0.0 ? t + 1 : 9 * t where t in 0:6\n"
+      "y(t, k) = x(t, 0) <= 0.0 || n(t) > 5 ? 0.0 : z(n(t), k) where t in 0:6, k in 0:4");
+  ExpectMeaning(
+      "n(t) = x(t, 0) > 0.0 ? t : 9 where t in 0:6\n"
+      "y(t, k) = n(t) < 6 && z(n(t), k) > 0.0 ? x(n(t), k) : 1.0 where t in 0:6, k in 0:4");
+  ExpectMeaning(
+      "n(t) = x(t, 0) > 0.0 ? t : 9 where t in 0:6\n"
+      "y(t) +=! n(t) < 6 ? within(n(t), 0, 6) : 0 where t in 0:6, k in 0:4");
+}
+
+// Rows of a matrix, as many for each i as its segment says.
+TEST(Segments, ComputeTheMeaning) {
+  for (const char* op : {"+=!", "*=!", "min=!", "max=!"}) {
+    for (const int64_t width : {1, 3, 40}) {
+      const auto program =
+          Compile(fmt::format(R"(def rows(float(9, {0}) x, int32(6) off, float({0}) w) -> (y) {{
+        s(i, d) {1} x(j, d) * w(d) where j in off(i):off(i + 1) max 4
+        y(i, d) = tanh(s(i, d)) }})",
+                              width, op));
+      ASSERT_TRUE(program.ok()) << program.status().ToString();
+      std::vector<Tensor> inputs = tc::RandomInputs(*program, 1);
+      constexpr int64_t kOffsets[] = {0, 4, 4, 3, 5, 9};
+      for (int64_t i = 0; i < 6; ++i) SetElemInt(inputs[1], i, kOffsets[i]);
+      const ScheduleRequest request{.program = &*program, .target = V4()};
+      auto choices = *Propose(request, 3);
+      choices.push_back(IdentityChoice(request));
+      for (const Choice& choice : choices) {
+        const Status status = RunChoice(*program, inputs, choice);
+        EXPECT_TRUE(status.ok()) << Print(choice) << status.ToString();
+      }
+    }
+  }
+}
+
+// An empty table, of which no segment holds anything.
+TEST(Segments, OfNothing) {
+  const auto program = Compile(R"(def rows(float(0, 3) x, int32(3) off) -> (y) {
+    y(i, d) +=! x(j, d) where j in off(i):off(i + 1) max 4, d in 0:3 })");
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const std::vector<Tensor> inputs = {Tensor(Dtype::kF32, {0, 3}), Tensor(Dtype::kI32, {3})};
+  const ScheduleRequest request{.program = &*program, .target = V4()};
+  const auto proposed = Propose(request, 3);
+  for (const Choice& choice : *proposed) {
+    const Status status = RunChoice(*program, inputs, choice);
+    EXPECT_TRUE(status.ok()) << Print(choice) << status.ToString();
+  }
+}
+
+// What is wrong with the data is said alike by all: which operand, and the value found.
+TEST(Segments, FaultsAreReported) {
+  const auto program = Compile(R"(def rows(float(9) x, int32(3) off) -> (y) {
+    y(i) +=! x(j) where j in off(i):off(i + 1) max 4 })");
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const ScheduleRequest request{.program = &*program, .target = V4()};
+  const auto scheduled = Schedule(request);
+  ASSERT_TRUE(scheduled.ok()) << scheduled.status().ToString();
+  struct {
+    int64_t first, last;
+    uint64_t operand;
+    int64_t found;
+  } constexpr kCases[] = {{0, 5, 1, 5}, {-1, 2, 1, -1}, {7, 10, 0, 9}};
+  for (const auto& c : kCases) {
+    std::vector<Tensor> buffers = tc::RandomInputs(*program, 1);
+    for (int64_t i = 0; i < 3; ++i) SetElemInt(buffers[1], i, i == 0 ? c.first : c.last);
+    buffers.emplace_back(Dtype::kF32, Shape{2});
+    std::vector<void*> pointers;
+    for (Tensor& t : buffers) pointers.push_back(t.mutable_data());
+    KernelFault fault{};
+    const Status status = codegen::Interpret(scheduled->nest, pointers, {}, &fault, {});
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    EXPECT_EQ(fault.code, 1u);
+    EXPECT_EQ(fault.operand, c.operand) << c.first << ":" << c.last;
+    EXPECT_EQ(fault.index, c.found);
+    EXPECT_FALSE(tc::Interpret(*program, {buffers.data(), 2}).ok());
+  }
 }
 
 // The outermost extent is known only at run time; temporaries live within one row of it.

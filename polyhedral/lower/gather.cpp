@@ -1,0 +1,129 @@
+// Integers that are loaded, or used only where something loaded allows it: each gets a name, whose
+// value a `let` checks before any memory is touched with it.
+#include <algorithm>
+
+#include "polyhedral/lower/emit.h"
+
+namespace weft::polyhedral::lower {
+
+using loops::ExprId;
+
+// What else holds where `condition` is true, or false.
+Values::Taken Values::Under(tc::ExprId condition, bool holds, Taken taken, const Unit& unit) const {
+  const tc::Expr& c = program_[condition];
+  if (const auto all = ConjunctionOf(program_, condition, unit.index)) {
+    if (holds) {
+      taken.guards.insert(taken.guards.end(), all->begin(), all->end());
+      return taken;
+    }
+    if (all->size() == 1) {
+      taken.guards.push_back(-(*all)[0] - 1);
+      return taken;
+    }
+  } else if (c.kind == tc::ExprKind::kOp && c.op == ScalarOp::kNot) {
+    return Under(c.args[0], !holds, std::move(taken), unit);
+  } else if (c.kind == tc::ExprKind::kOp && c.op == (holds ? ScalarOp::kAnd : ScalarOp::kOr)) {
+    return Under(c.args[1], holds, Under(c.args[0], holds, std::move(taken), unit), unit);
+  }
+  taken.conditions.emplace_back(condition, holds);
+  return taken;
+}
+
+// A subscript that is loaded or, under a condition on what is loaded, one that its guards alone do
+// not keep inside.
+bool Values::IsNamed(const tc::Expr& read, size_t axis, const Taken& taken,
+                     const Unit& unit) const {
+  const auto e = AffineOf(program_, read.args[axis], unit.index);
+  if (!e) return true;
+  if (taken.conditions.empty()) return false;
+  const auto implied = [&](const Affine& what) {
+    return scope_.Surely(what) || std::ranges::any_of(taken.guards, [&](const Affine& g) {
+             return scope_.Surely(what - g);
+           });
+  };
+  return !implied(*e) || !implied(program_[read.tensor].extents[axis] - 1 - *e);
+}
+
+void Values::CollectIndices(tc::ExprId e, const Unit& unit, std::vector<Affine>& out) const {
+  if (program_[e].kind == tc::ExprKind::kIndex) out.push_back(unit.index[program_[e].position]);
+  for (const tc::ExprId arg : program_[e].args) CollectIndices(arg, unit, out);
+}
+
+std::vector<Values::Gathered> Values::FindGathered(const Unit& unit) const {
+  std::vector<Gathered> found;
+  const auto add = [&](tc::ExprId id, size_t axis, const Taken& taken) {
+    const bool again = std::ranges::any_of(
+        found, [&](const Gathered& g) { return g.read == id && g.axis == axis; });
+    if (again) return;
+    Gathered gathered{.read = id, .axis = axis, .needs = taken.guards, .taken = taken};
+    CollectIndices(program_[id].args[axis], unit, gathered.needs);
+    for (const auto& [condition, holds] : taken.conditions)
+      CollectIndices(condition, unit, gathered.needs);
+    found.push_back(std::move(gathered));
+  };
+  const auto visit = [&](const auto& self, tc::ExprId id, const Taken& taken) -> void {
+    const tc::Expr& e = program_[id];
+    if (e.kind == tc::ExprKind::kOp && e.op == ScalarOp::kSelect) {
+      self(self, e.args[0], taken);
+      self(self, e.args[1], Under(e.args[0], true, taken, unit));
+      self(self, e.args[2], Under(e.args[0], false, taken, unit));
+      return;
+    }
+    if (e.kind == tc::ExprKind::kOp && (e.op == ScalarOp::kAnd || e.op == ScalarOp::kOr)) {
+      self(self, e.args[0], taken);
+      self(self, e.args[1], Under(e.args[0], e.op == ScalarOp::kAnd, taken, unit));
+      return;
+    }
+    for (const tc::ExprId arg : e.args) self(self, arg, taken);  // inner ones first
+    if (e.kind == tc::ExprKind::kCheck) add(id, 0, taken);
+    if (e.kind != tc::ExprKind::kRead) return;
+    for (size_t axis = 0; axis < e.args.size(); ++axis) {
+      if (IsNamed(e, axis, taken, unit)) add(id, axis, taken);
+    }
+  };
+  const tc::Statement& s = program_.statements[unit.statement];
+  if (unit.part == Part::kWhole || unit.part == Part::kUpdate) {
+    visit(visit, unit.value, {});
+    if (s.companion.valid()) visit(visit, s.companion_value, {});
+  }
+  return found;
+}
+
+loops::StmtId Values::Let(Active& active, const Gathered& gathered) {
+  active_ = &active;
+  const tc::Expr& read = program_[gathered.read];
+  const bool check = read.kind == tc::ExprKind::kCheck;
+  const tc::TensorId tensor =
+      check ? program_[tc::Reads(program_, read.args[0])[0]].tensor : read.tensor;
+  loops::Stmt let{.kind = loops::StmtKind::kLet, .buffer = storage_.views[tensor.index].buffer};
+  let.lo = {check ? *AffineOf(program_, read.args[1], {}) : Affine(0)};
+  let.hi = {check ? *AffineOf(program_, read.args[2], {})
+                  : program_[tensor].extents[gathered.axis]};
+  const std::vector<Affine>& guards = gathered.taken.guards;
+  ExprId value = Value(read.args[gathered.axis], guards);
+  const Dtype dtype = nest_[value].dtype;
+  // Where nobody reads, the least legal value stands, whatever the guarded parts gave.
+  ExprId least = let.lo[0].IsConstant() ? Literal(dtype, ScalarOfInt(dtype, let.lo[0].constant()))
+                                        : loops::AddAffine(nest_, dtype, let.lo[0]);
+  if (let.lo[0] == let.hi[0]) {  // no value is legal, so 1 stands for those and 0 for none
+    least = loops::AddLiteral(nest_, dtype, 0);
+    value = loops::AddLiteral(nest_, dtype, 1);
+    let.lo = {0};
+    let.hi = {1};
+  }
+  for (auto c = gathered.taken.conditions.rbegin(); c != gathered.taken.conditions.rend(); ++c) {
+    const ExprId test = Value(c->first, guards);
+    value = loops::AddOp(nest_, ScalarOp::kSelect, dtype,
+                         {test, c->second ? value : least, c->second ? least : value});
+  }
+  for (const Affine& g : guards) {
+    if (scope_.Surely(g)) continue;
+    value = loops::AddOp(nest_, ScalarOp::kSelect, dtype, {Condition(g), value, least});
+  }
+  let.value = value;
+  let.var = loops::AddVar(nest_, "at");
+  active.lets[{gathered.read.index, gathered.axis}] = let.var;
+  return loops::AddStmt(nest_, std::move(let));
+}
+
+}  // namespace weft::polyhedral::lower
