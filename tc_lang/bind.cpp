@@ -50,6 +50,11 @@ Result<Sizes> SizesFromShapes(const Def& def, const std::map<std::string, Shape>
     inputs.insert(param.name);
     const auto shape = shapes.find(param.name);
     if (shape == shapes.end()) continue;
+    if (!param.strides.empty()) {  // it is the memory that is given, which says nothing of extents
+      if (shape->second.size() == 1) continue;
+      return Usage(fmt::format("found rank {} for '{}', expected its memory, of rank 1",
+                               shape->second.size(), param.name));
+    }
     if (shape->second.size() != param.dims.size()) {
       return Usage(fmt::format("found rank {} for '{}', expected {}", shape->second.size(),
                                param.name, param.dims.size()));

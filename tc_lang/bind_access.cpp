@@ -69,6 +69,26 @@ std::vector<Constraint> DefBinder::Constraints(const Statement& s, bool final) {
   return out;
 }
 
+// An int64 number beside index arithmetic, as canonical text of a wide statement has it.
+bool DefBinder::MixesWidths(const Expr& e, const std::vector<std::optional<Interval>>& bounds,
+                            size_t first_expr) const {
+  const bool sum = e.op == ScalarOp::kAdd || e.op == ScalarOp::kSub || e.op == ScalarOp::kMul;
+  if (e.kind != ExprKind::kOp || e.dtype != Dtype::kI64 || !sum) return false;
+  for (const auto& [number, other] : {std::pair(e.args[0], e.args[1]), {e.args[1], e.args[0]}}) {
+    const Expr& cast = program_[other];
+    if (program_[number].kind != ExprKind::kLiteral || cast.kind != ExprKind::kOp ||
+        cast.op != ScalarOp::kCast) {
+      continue;
+    }
+    const ExprId from = cast.args[0];
+    if (program_[from].dtype == Dtype::kI32 &&
+        bounds[static_cast<size_t>(from.index) - first_expr] &&
+        program_[from].kind != ExprKind::kLiteral)
+      return true;
+  }
+  return false;
+}
+
 // By intervals, from the leaves up: whether index arithmetic may leave int32.
 bool DefBinder::NeedsWideIndices(const std::vector<IndexRange>& indices, size_t first_expr) const {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
@@ -78,7 +98,11 @@ bool DefBinder::NeedsWideIndices(const std::vector<IndexRange>& indices, size_t 
   };
   for (size_t k = 0; k < bounds.size(); ++k) {
     const Expr& e = program_.exprs[first_expr + k];
-    if (e.dtype != Dtype::kI32) continue;
+    if (e.kind == ExprKind::kRead && IsWide(e.tensor)) return true;
+    if (e.dtype != Dtype::kI32) {
+      if (MixesWidths(e, bounds, first_expr)) return true;
+      continue;
+    }
     if (e.kind == ExprKind::kLiteral) bounds[k] = Interval{e.literal.i, e.literal.i};
     if (e.kind == ExprKind::kParam) bounds[k] = Interval{0, kMost};
     if (e.kind == ExprKind::kIndex) {

@@ -179,6 +179,11 @@ bool DefBinder::Enter(Frame frame, Location at) {
 }
 
 bool DefBinder::Argument(const SyntaxExpr& arg, const SyntaxParam& param, Frame& frame) {
+  if (!param.strides.empty()) {
+    return Error(arg.at, fmt::format("'{}' of '{}' has strides (declared at {}), which say how "
+                                     "memory from outside lies, and no call gives that",
+                                     param.name, frame.def->name, LineColumn(param.at)));
+  }
   const std::optional<TensorId> tensor =
       param.dims.empty() ? ScalarArgument(arg, param) : TensorArgument(arg, param);
   if (!tensor) return false;

@@ -143,7 +143,12 @@ bool DefBinder::DeclareInput(const SyntaxParam& param) {
     }
     decl.extents.push_back(*extent);
   }
-  return AddTensor(std::move(decl), param.at, nullptr);
+  State state;
+  if (!param.strides.empty() && !SetStrides(param, decl, state)) return false;
+  if (!AddTensor(std::move(decl), param.at, nullptr)) return false;
+  states_.back().strides = std::move(state.strides);
+  states_.back().cells = state.cells;
+  return true;
 }
 
 // Their extents come from what is written; the rank from the first statement that does.

@@ -140,6 +140,10 @@ bool DefBinder::Finish() {
   std::iota(all.begin(), all.end(), 0);
   if (!FinishTensors(all) || !CheckFinal(0)) return false;
   Rebase(0);
+  for (Statement& s : program_.statements) {  // by the axes, which memory may not show
+    if (s.tag == Tag::kNone) s.tag = Classify(program_, s);
+  }
+  Flatten();
   Compact(program_);
   if (called_) RenameIndices();
   for (size_t k = 0; k < program_.statements.size(); ++k) {
@@ -148,7 +152,6 @@ bool DefBinder::Finish() {
     if (!recurrence.ok()) {
       return Error(at_[k], recurrence.status().what(), recurrence.status().hint());
     }
-    if (s.tag == Tag::kNone) s.tag = Classify(program_, s);
   }
   const Result<std::vector<Step>> steps = Steps(program_);
   return steps.ok() ||

@@ -32,6 +32,8 @@ class DefBinder {
     bool defined = false;        // a statement above wrote it
     std::vector<Affine> lo, hi;  // hull of what is written, half open, over params
     const SyntaxParam* declared = nullptr;
+    std::vector<int64_t> strides;  // of an input that is not dense
+    int64_t cells = 0;             // from its first element to its last, then
   };
 
   // A def that is being bound: the one asked for, or one that is called.
@@ -76,6 +78,12 @@ class DefBinder {
   std::optional<Affine> Dim(const SyntaxExpr& dim);
   bool CheckAnnotation(size_t tensor);
 
+  // bind_strides.cpp
+  bool SetStrides(const SyntaxParam& param, const TensorDecl& decl, State& state);
+  bool IsWide(TensorId tensor) const;
+  void Flatten();
+  ExprId FlatSubscript(const Statement& s, const Expr& read, Dtype index_type);
+
   // bind_statement.cpp
   bool BindStatement(const SyntaxStatement& s);
   bool BindPlain(const SyntaxStatement& s);
@@ -96,6 +104,8 @@ class DefBinder {
   void CollectAccesses(const Statement& s, ExprId id, bool guarded, std::vector<Constraint>& out,
                        bool final);
   std::vector<Constraint> Constraints(const Statement& s, bool final);
+  bool MixesWidths(const Expr& e, const std::vector<std::optional<Interval>>& bounds,
+                   size_t first_expr) const;
   bool NeedsWideIndices(const std::vector<IndexRange>& indices, size_t first_expr) const;
   bool GrowHull(const SyntaxStatement& s, const Statement& out, TensorId target,
                 const std::vector<IndexRange>& indices);

@@ -57,6 +57,11 @@ class ExprBinder {
   // The same value in `dtype`: nothing, a literal of it, or a cast.
   ExprId Convert(Typed value, Dtype dtype);
 
+  // within(value, 0, end), factor * value, a + b: at least as wide as `type`.
+  Typed Checked(ExprId value, int64_t end, Dtype type);
+  Typed Scaled(Typed value, int64_t factor);
+  Typed Sum(Typed a, Typed b);
+
   const std::vector<std::string>& indices() const { return indices_; }
   bool HasRead(TensorId tensor) const { return read_.contains(tensor.index); }
   Location At(ExprId id) const { return at_[static_cast<size_t>(id.index)]; }

@@ -28,6 +28,20 @@ Typed ExprBinder::Within(Typed value, Typed lo, Typed hi, Location at) {
   return {Add({.kind = ExprKind::kCheck, .dtype = type, .args = std::move(args)}, at), type};
 }
 
+Typed ExprBinder::Checked(ExprId value, int64_t end, Dtype type) {
+  const Location at = At(value);
+  const Typed typed{value, program_[value].dtype};
+  return Within(type == Dtype::kI64 ? Typed{Convert(typed, type), type} : typed, IntLiteral(0, at),
+                IntLiteral(end, at), at);
+}
+
+Typed ExprBinder::Scaled(Typed value, int64_t factor) {
+  if (factor == 1) return value;
+  return *Arithmetic(ScalarOp::kMul, {IntLiteral(factor, At(value.id)), value}, At(value.id));
+}
+
+Typed ExprBinder::Sum(Typed a, Typed b) { return *Arithmetic(ScalarOp::kAdd, {a, b}, At(b.id)); }
+
 // within(x, lo, hi)
 std::optional<Typed> ExprBinder::Check(const SyntaxExpr& e) {
   if (e.args.size() != 3)
@@ -44,11 +58,6 @@ std::optional<Typed> ExprBinder::Check(const SyntaxExpr& e) {
     if (k > 0 && !AsAffineWithParams(program_, none, args[k]->id)) {
       return Error(e.args[k]->at, "found a bound that is no sum of sizes and integers");
     }
-  }
-  if (Reads(program_, args[0]->id).empty()) {
-    return Error(e.args[0]->at,
-                 "found a value that nothing reads from a tensor under 'within', "
-                 "which ranges show to be inside or not");
   }
   return Within(*args[0], *args[1], *args[2], e.at);
 }

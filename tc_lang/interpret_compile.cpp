@@ -117,7 +117,8 @@ class Compiler {
 
   int32_t EmitCheck(const Expr& e, Dtype dtype, int32_t mask) {
     Instruction check{.kind = Instruction::kCheck, .dtype = dtype, .mask = mask};
-    check.tensor = program_[Reads(program_, e.args[0])[0]].tensor.index;
+    const std::vector<ExprId> reads = Reads(program_, e.args[0]);
+    check.tensor = reads.empty() ? -1 : program_[reads[0]].tensor.index;
     check.args[0] = Emit(e.args[0], mask);
     check.range = {BoundOf(e.args[1]), BoundOf(e.args[2]) - 1};
     return Push(std::move(check));

@@ -222,10 +222,13 @@ bool RunCheck(Machine& m, const Instruction& in, int64_t n) {
     out[k] = values[k];
     const bool inside = values[k] >= in.range.lo && values[k] <= in.range.hi;
     if (inside || (mask != nullptr && mask[k] == 0)) continue;
-    m.error = Invalid(fmt::format(
-        "statement {} on '{}' finds {} by '{}', expected {} to {}", m.now->number,
-        (*m.program)[m.now->source->target].name, values[k],
-        (*m.program)[TensorId(static_cast<size_t>(in.tensor))].name, in.range.lo, in.range.hi));
+    const std::string by =
+        in.tensor < 0
+            ? ""
+            : fmt::format(" by '{}'", (*m.program)[TensorId(static_cast<size_t>(in.tensor))].name);
+    m.error = Invalid(fmt::format("statement {} on '{}' finds {}{}, expected {} to {}",
+                                  m.now->number, (*m.program)[m.now->source->target].name,
+                                  values[k], by, in.range.lo, in.range.hi));
     return false;
   }
   return true;

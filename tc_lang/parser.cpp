@@ -86,7 +86,13 @@ class DefParser {
       param.is_size = true;
     }
     param.at = cursor_.Peek().at;
-    return cursor_.ExpectName(param.name, "a name");
+    if (!cursor_.ExpectName(param.name, "a name")) return false;
+    if (output || param.dims.empty() || !cursor_.Is("strides")) return true;
+    const Location at = cursor_.Next().at;
+    if (!cursor_.Expect("(") || !exprs_.ParseArgs(param.strides)) return false;
+    return param.strides.size() == param.dims.size() ||
+           cursor_.FailAt(at, fmt::format("found {} strides for '{}', which has rank {}",
+                                          param.strides.size(), param.name, param.dims.size()));
   }
 
   bool ParseDims(SyntaxParam& param, bool output) {

@@ -58,8 +58,8 @@ struct TensorDecl {
 enum class ExprKind : uint8_t { kLiteral, kIndex, kParam, kRead, kOp, kCheck };
 
 // One node of a statement's expression. `args` are operands (kOp), subscripts (kRead), or a value
-// that is read and what it may be, `within(value, lo, hi)` (kCheck): lo <= value < hi, or the run
-// ends with an error.
+// and what it may be, `within(value, lo, hi)` (kCheck): lo <= value < hi, or the run ends with an
+// error.
 struct Expr {
   ExprKind kind = ExprKind::kLiteral;
   Dtype dtype = Dtype::kF32;

@@ -48,9 +48,10 @@ struct SyntaxExpr {
 struct SyntaxParam {
   Location at;
   std::string name;
-  std::optional<Dtype> dtype;       // absent on bare outputs
-  bool is_size = false;             // `size NAME`
-  std::vector<SyntaxExprPtr> dims;  // names or integers
+  std::optional<Dtype> dtype;          // absent on bare outputs
+  bool is_size = false;                // `size NAME`
+  std::vector<SyntaxExprPtr> dims;     // names or integers
+  std::vector<SyntaxExprPtr> strides;  // in elements, by dimension; empty: row-major, dense
 };
 
 struct SyntaxClause {

@@ -93,8 +93,11 @@ loops::StmtId Values::Let(Active& active, const Gathered& gathered) {
   active_ = &active;
   const tc::Expr& read = program_[gathered.read];
   const bool check = read.kind == tc::ExprKind::kCheck;
-  const tc::TensorId tensor =
-      check ? program_[tc::Reads(program_, read.args[0])[0]].tensor : read.tensor;
+  tc::TensorId tensor = read.tensor;
+  if (check) {  // whose value it is or, computed, whom it is for
+    const std::vector<tc::ExprId> reads = tc::Reads(program_, read.args[0]);
+    tensor = reads.empty() ? Statement().target : program_[reads[0]].tensor;
+  }
   loops::Stmt let{.kind = loops::StmtKind::kLet, .buffer = storage_.views[tensor.index].buffer};
   let.lo = {check ? *AffineOf(program_, read.args[1], {}) : Affine(0)};
   let.hi = {check ? *AffineOf(program_, read.args[2], {})

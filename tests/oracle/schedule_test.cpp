@@ -453,6 +453,31 @@ TEST(Segments, OfNothing) {
   }
 }
 
+// Operands that lie in memory transposed, padded or interleaved.
+TEST(Strides, ComputeTheMeaning) {
+  const std::vector<std::string> texts = {
+      "def gemm(float(7, 9) a strides(1, 7), float(9, 33) b strides(40, 1), float(33) c) -> (y) {\n"
+      "  s(i, j) +=! a(i, k) * b(k, j)\n  y(i, j) = max(s(i, j) + c(j), 0.0) }",
+      "def gemm(float(16, 64) a strides(64, 1), float(64, 48) b strides(1, 64)) -> (y) {\n"
+      "  y(i, j) +=! a(i, k) * b(k, j) }",
+      "def conv(float(3, 8, 8) x strides(1, 24, 3), float(4, 3, 3, 3) w) -> (y) {\n"
+      "  y(k, h, v) +=! (h+r-1 >= 0 && h+r-1 < 8 && v+s-1 >= 0 && v+s-1 < 8\n"
+      "    ? x(c, h+r-1, v+s-1) * w(k, c, r, s) : 0.0) where h in 0:8, v in 0:8 }",
+      "def norm(float(6, 5) x strides(8, 1), int32(4) rows) -> (y) {\n"
+      "  t(i, j) = x(rows(i), j)\n  m(i) max=! t(i, j)\n  y(i, j) = t(i, j) - m(i) }"};
+  for (const std::string& text : texts) {
+    const auto program = Compile(text);
+    ASSERT_TRUE(program.ok()) << program.status().ToString();
+    const ScheduleRequest request{.program = &*program, .target = V4()};
+    auto choices = *Propose(request, 3);
+    choices.push_back(IdentityChoice(request));
+    for (const Choice& choice : choices) {
+      const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choice);
+      EXPECT_TRUE(status.ok()) << Print(choice) << status.ToString();
+    }
+  }
+}
+
 // What is wrong with the data is said alike by all: which operand, and the value found.
 TEST(Segments, FaultsAreReported) {
   const auto program = Compile(R"(def rows(float(9) x, int32(3) off) -> (y) {
