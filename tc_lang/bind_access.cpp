@@ -149,7 +149,7 @@ bool DefBinder::GrowHull(const SyntaxStatement& s, const Statement& out, TensorI
     const auto name = [this](Var v) { return program_.params[static_cast<size_t>(v)]; };
     if (!given && box.lo != Affine(0) && (first || box.lo != state.lo[d])) {
       const std::string index = plain ? indices[static_cast<size_t>(*plain)].name : "…";
-      return Error(s.at,
+      return Error(Problem::kNotZeroBased, s.at,
                    fmt::format("the index '{}' of '{}' is inferred to start at {}, expected 0",
                                index, program_[target].name, box.lo.Print(name)),
                    fmt::format("where {} in {}:{}, or another subscript", index, box.lo.Print(name),
@@ -162,7 +162,7 @@ bool DefBinder::GrowHull(const SyntaxStatement& s, const Statement& out, TensorI
     }
     const Sign lo = SignOf(box.lo - state.lo[d]), hi = SignOf(state.hi[d] - box.hi);
     if ((lo == Sign::kDepends) || (hi == Sign::kDepends)) {
-      return Error(s.at,
+      return Error(Problem::kOpenSize, s.at,
                    fmt::format("how far '{}' extends depends on sizes", program_[target].name));
     }
     if (lo == Sign::kNegative) state.lo[d] = box.lo;

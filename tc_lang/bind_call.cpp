@@ -38,7 +38,7 @@ bool DefBinder::BindCall(const SyntaxStatement& s, const Def& callee) {
     const TensorId id = scope_.tensors.find(target.name)->second;
     if (states_[static_cast<size_t>(id.index)].defined ||
         std::find(targets.begin(), targets.end(), id) != targets.end()) {
-      return Error(target.at,
+      return Error(Problem::kTarget, target.at,
                    fmt::format("'{}' holds something already, a call wants new tensors to fill",
                                target.name),
                    "another name");
@@ -46,9 +46,10 @@ bool DefBinder::BindCall(const SyntaxStatement& s, const Def& callee) {
     targets.push_back(id);
   }
   if (targets.size() != callee.outputs.size()) {
-    return Error(s.at, fmt::format("found {} targets for '{}', which gives {} (declared at {})",
-                                   targets.size(), callee.name, callee.outputs.size(),
-                                   LineColumn(callee.at)));
+    return Error(
+        Problem::kArguments, s.at,
+        fmt::format("found {} targets for '{}', which gives {} (declared at {})", targets.size(),
+                    callee.name, callee.outputs.size(), LineColumn(callee.at)));
   }
   if (!HoistCallsBelow(*s.values[0])) return false;
   std::vector<const SyntaxParam*> declared;
@@ -59,7 +60,7 @@ bool DefBinder::BindCall(const SyntaxStatement& s, const Def& callee) {
     state.declared = declared[k];
     const Dtype found = program_[targets[k]].dtype;
     if (declared[k] != nullptr && *declared[k]->dtype != found) {
-      return Error(s.targets[k].at,
+      return Error(Problem::kArgument, s.targets[k].at,
                    fmt::format("'{}' gives {} (declared at {}), expected {} for '{}'", callee.name,
                                TypeWord(found), LineColumn(callee.outputs[k].at),
                                TypeWord(*declared[k]->dtype), s.targets[k].name));
@@ -79,7 +80,7 @@ bool DefBinder::HoistCalls(const SyntaxExpr& e) {
   const Def* callee = e.kind == SyntaxKind::kApply ? callables_.Find(*def_, e.text) : nullptr;
   if (callee == nullptr || callables_.IsFunction(*callee)) return true;
   if (callee->outputs.size() != 1) {
-    return Error(e.at,
+    return Error(Problem::kArguments, e.at,
                  fmt::format("'{}' gives {} tensors (declared at {}), expected one inside of "
                              "an expression",
                              e.text, callee->outputs.size(), LineColumn(callee->at)),
@@ -92,7 +93,9 @@ bool DefBinder::HoistCalls(const SyntaxExpr& e) {
       if (s.targets[t].name == output.name) rank = callables_.RankOfTarget(*callee, s, t);
     }
   }
-  if (!rank) return Error(output.at, fmt::format("no statement writes '{}'", output.name));
+  if (!rank)
+    return Error(Problem::kNeverWritten, output.at,
+                 fmt::format("no statement writes '{}'", output.name));
   const TensorId target = AddTemporary(callee->name, *rank, std::nullopt);
   if (!Call(e, *callee, {target})) return false;
   exprs_.SetCall(e, target);
@@ -110,11 +113,11 @@ bool DefBinder::HoistCalls(const SyntaxStatement& s) {
 
 bool DefBinder::Call(const SyntaxExpr& e, const Def& callee, const std::vector<TensorId>& targets) {
   if (depth_ >= kDeepest) {
-    return Error(e.at, fmt::format("calls are nested more than {} deep", kDeepest), "",
-                 Code::kLimit);
+    return Error(Problem::kTooMuch, e.at,
+                 fmt::format("calls are nested more than {} deep", kDeepest), "", Code::kLimit);
   }
   if (e.args.size() != callee.params.size()) {
-    return Error(e.at,
+    return Error(Problem::kArguments, e.at,
                  fmt::format("found {} arguments for '{}', expected {} (declared at {})",
                              e.args.size(), e.text, callee.params.size(), LineColumn(callee.at)));
   }
@@ -127,7 +130,7 @@ bool DefBinder::Call(const SyntaxExpr& e, const Def& callee, const std::vector<T
   }
   for (TensorId target : targets) {
     if (frame.arguments.contains(target.index)) {
-      return Error(e.at,
+      return Error(Problem::kTarget, e.at,
                    fmt::format("'{}' is both filled and read by the call", program_[target].name),
                    "another name");
     }
@@ -180,9 +183,10 @@ bool DefBinder::Enter(Frame frame, Location at) {
 
 bool DefBinder::Argument(const SyntaxExpr& arg, const SyntaxParam& param, Frame& frame) {
   if (!param.strides.empty()) {
-    return Error(arg.at, fmt::format("'{}' of '{}' has strides (declared at {}), which say how "
-                                     "memory from outside lies, and no call gives that",
-                                     param.name, frame.def->name, LineColumn(param.at)));
+    return Error(Problem::kArgument, arg.at,
+                 fmt::format("'{}' of '{}' has strides (declared at {}), which say how "
+                             "memory from outside lies, and no call gives that",
+                             param.name, frame.def->name, LineColumn(param.at)));
   }
   const std::optional<TensorId> tensor =
       param.dims.empty() ? ScalarArgument(arg, param) : TensorArgument(arg, param);
@@ -190,9 +194,10 @@ bool DefBinder::Argument(const SyntaxExpr& arg, const SyntaxParam& param, Frame&
   const TensorDecl& decl = program_[*tensor];
   const State& state = states_[static_cast<size_t>(tensor->index)];
   if (!state.defined)
-    return Error(arg.at, fmt::format("nothing has defined '{}' before this call", decl.name));
+    return Error(Problem::kUndefined, arg.at,
+                 fmt::format("nothing has defined '{}' before this call", decl.name));
   if (decl.dtype != *param.dtype || decl.extents.size() != param.dims.size()) {
-    return Error(arg.at,
+    return Error(Problem::kArgument, arg.at,
                  fmt::format("found {} of rank {} for '{}' of '{}', expected {} of rank {} "
                              "(declared at {})",
                              TypeWord(decl.dtype), decl.extents.size(), param.name, frame.def->name,
@@ -201,7 +206,8 @@ bool DefBinder::Argument(const SyntaxExpr& arg, const SyntaxParam& param, Frame&
   if (!MatchExtents(arg, param, *tensor, frame)) return false;
   frame.arguments.insert(tensor->index);
   if (!frame.scope.tensors.emplace(param.name, *tensor).second)
-    return Error(param.at, fmt::format("the tensor '{}' is declared twice", param.name));
+    return Error(Problem::kTakenName, param.at,
+                 fmt::format("the tensor '{}' is declared twice", param.name));
   return true;
 }
 
@@ -212,10 +218,11 @@ std::optional<TensorId> DefBinder::TensorArgument(const SyntaxExpr& arg, const S
   if (arg.kind == SyntaxKind::kName) {
     const auto tensor = scope_.tensors.find(arg.text);
     if (tensor != scope_.tensors.end()) return tensor->second;
-    Error(arg.at, fmt::format("found '{}' for '{}', expected a tensor{}", arg.text, param.name,
-                              Suggestion(arg.text, scope_.Names())));
+    Error(Problem::kUnknownName, arg.at,
+          fmt::format("found '{}' for '{}', expected a tensor{}", arg.text, param.name,
+                      Suggestion(arg.text, scope_.Names())));
   } else {
-    Error(arg.at,
+    Error(Problem::kArgument, arg.at,
           fmt::format("found an expression for '{}', which has rank {}, expected the name of a "
                       "tensor or a call that gives one",
                       param.name, param.dims.size()),
@@ -235,13 +242,14 @@ std::optional<TensorId> DefBinder::ScalarArgument(const SyntaxExpr& arg, const S
   const std::optional<Typed> value = exprs_.Bind(arg);
   if (!value) return std::nullopt;
   if (!exprs_.indices().empty()) {
-    Error(arg.at, fmt::format("found the index '{}' in the argument for '{}' of a def that reads "
-                              "tensors, expected one value for the whole call",
-                              exprs_.indices()[0], param.name));
+    Error(Problem::kArgument, arg.at,
+          fmt::format("found the index '{}' in the argument for '{}' of a def that reads "
+                      "tensors, expected one value for the whole call",
+                      exprs_.indices()[0], param.name));
     return std::nullopt;
   }
   if (!MayStore(*param.dtype, value->type)) {
-    Error(arg.at,
+    Error(Problem::kArgument, arg.at,
           fmt::format("found {} for '{}', expected {} (declared at {})", TypeWord(value->type),
                       param.name, TypeWord(*param.dtype), LineColumn(param.at)),
           fmt::format("{}(…)", TypeWord(*param.dtype)));
@@ -271,7 +279,7 @@ bool DefBinder::MatchExtents(const SyntaxExpr& arg, const SyntaxParam& param, Te
   const auto name = [this](Var v) { return program_.params[static_cast<size_t>(v)]; };
   for (size_t d = 0; d < param.dims.size(); ++d) {
     if (state.lo[d] != Affine(0)) {
-      return Error(arg.at,
+      return Error(Problem::kArgument, arg.at,
                    fmt::format("axis {} of '{}' starts at {}, a call wants it to start at 0", d,
                                program_[tensor].name, state.lo[d].Print(name)));
     }
@@ -290,13 +298,13 @@ bool DefBinder::SetSize(const SyntaxExpr& arg, const SyntaxExpr& dim, const Affi
   if (dim.kind == SyntaxKind::kInt) {
     const std::optional<Affine> wanted = Dim(dim);
     if (!wanted) return false;
-    return *wanted == value ||
-           Error(arg.at, fmt::format("{} is {}, expected {} (declared at {})", source, print(value),
-                                     print(*wanted), LineColumn(dim.at)));
+    return *wanted == value || Error(Problem::kArgument, arg.at,
+                                     fmt::format("{} is {}, expected {} (declared at {})", source,
+                                                 print(value), print(*wanted), LineColumn(dim.at)));
   }
   const auto [known, first] = frame.sizes.try_emplace(dim.text, value, source);
   if (!first && known->second.first != value) {
-    return Error(arg.at,
+    return Error(Problem::kArgument, arg.at,
                  fmt::format("the size '{}' of '{}' is {} by {} and {} by {} (declared at {})",
                              dim.text, frame.def->name, print(known->second.first),
                              known->second.second, print(value), source, LineColumn(dim.at)));
@@ -306,7 +314,7 @@ bool DefBinder::SetSize(const SyntaxExpr& arg, const SyntaxExpr& dim, const Affi
   } else if (const std::optional<Var> param = value.AsVar()) {
     frame.scope.params[dim.text] = *param;
   } else {
-    return Error(arg.at,
+    return Error(Problem::kOpenSize, arg.at,
                  fmt::format("{} is {}, which depends on a size that is left open, expected such a "
                              "size alone",
                              source, print(value)),

@@ -54,7 +54,8 @@ bool DefBinder::DeclareSize(const SyntaxParam& param, const SyntaxExpr* dim) {
   const std::string& name = dim != nullptr ? dim->text : param.name;
   const Location at = dim != nullptr ? dim->at : param.at;
   if (scope_.sizes.contains(name) || scope_.params.contains(name)) {
-    return dim != nullptr || Error(at, fmt::format("the size '{}' is declared twice", name));
+    return dim != nullptr ||
+           Error(Problem::kTakenName, at, fmt::format("the size '{}' is declared twice", name));
   }
   if (std::find(sizes_.params.begin(), sizes_.params.end(), name) != sizes_.params.end()) {
     scope_.params[name] = static_cast<int32_t>(program_.params.size());
@@ -64,13 +65,14 @@ bool DefBinder::DeclareSize(const SyntaxParam& param, const SyntaxExpr* dim) {
   }
   const auto value = sizes_.values.find(name);
   if (value == sizes_.values.end()) {
-    return Error(at, fmt::format("the size '{}' is not known", name),
+    return Error(Problem::kUnknownSize, at, fmt::format("the size '{}' is not known", name),
                  param.is_size ? fmt::format("--size {}=V", name)
                                : fmt::format("give '{}' or its extents", param.name));
   }
   if (value->second < 0 || value->second > kLargestExtent) {
-    return Error(at, fmt::format("the size '{}' is {}, expected 0 to {}", name, value->second,
-                                 kLargestExtent));
+    return Error(
+        Problem::kTooLarge, at,
+        fmt::format("the size '{}' is {}, expected 0 to {}", name, value->second, kLargestExtent));
   }
   scope_.sizes[name] = value->second;
   return true;
@@ -80,7 +82,7 @@ std::optional<Affine> DefBinder::Dim(const SyntaxExpr& dim) {
   if (dim.kind == SyntaxKind::kInt) {
     const std::optional<int64_t> value = ParseInt(dim.text);
     if (value && *value <= kLargestExtent) return Affine(*value);
-    Error(dim.at,
+    Error(Problem::kTooLarge, dim.at,
           fmt::format("the extent {} is larger than {}", dim.text.substr(0, 40), kLargestExtent));
     return std::nullopt;
   }
@@ -90,16 +92,16 @@ std::optional<Affine> DefBinder::Dim(const SyntaxExpr& dim) {
   const std::optional<Typed> value = exprs_.Bind(dim, true);
   if (!value) return std::nullopt;
   const std::optional<Affine> e = AsAffineWithParams(program_, none, value->id);
-  if (!e) Error(dim.at, "found an extent that is no sum of sizes");
+  if (!e) Error(Problem::kBound, dim.at, "found an extent that is no sum of sizes");
   return e;
 }
 
 bool DefBinder::AddName(const std::string& name, TensorId tensor, Location at) {
   if (scope_.sizes.contains(name) || scope_.params.contains(name)) {
-    return Error(at, fmt::format("'{}' is a size and a tensor", name));
+    return Error(Problem::kTakenName, at, fmt::format("'{}' is a size and a tensor", name));
   }
   return scope_.tensors.emplace(name, tensor).second ||
-         Error(at, fmt::format("the tensor '{}' is declared twice", name));
+         Error(Problem::kTakenName, at, fmt::format("the tensor '{}' is declared twice", name));
 }
 
 TensorId DefBinder::PushTensor(TensorDecl decl, State state) {
@@ -136,7 +138,7 @@ bool DefBinder::DeclareInput(const SyntaxParam& param) {
     if (!extent) return false;
     if (!extent->IsConstant() && dim != param.dims.front()) {
       return Error(
-          dim->at,
+          Problem::kOpenSize, dim->at,
           fmt::format(
               "the size '{}' is left open, which only the outermost extent of a tensor may be",
               dim->text));
@@ -165,15 +167,17 @@ bool DefBinder::DeclareOutputs() {
       }
     }
     if (first == nullptr) {
-      fine = Error(output.at, fmt::format("no statement writes the output '{}'", output.name));
+      fine = Error(Problem::kNeverWritten, output.at,
+                   fmt::format("no statement writes the output '{}'", output.name));
       continue;
     }
     if (!rank) {
-      fine = Error(first->at, fmt::format("the call gives no '{}'", output.name));
+      fine =
+          Error(Problem::kArguments, first->at, fmt::format("the call gives no '{}'", output.name));
       continue;
     }
     if (output.dtype && output.dims.size() != *rank) {
-      fine = Error(first->at,
+      fine = Error(Problem::kRank, first->at,
                    fmt::format("found {} subscripts on '{}', which is declared with rank {}", *rank,
                                output.name, output.dims.size()));
       continue;
@@ -198,8 +202,9 @@ bool DefBinder::DeclareOutputs() {
 bool DefBinder::DeclareConst(const SyntaxConst& c) {
   const Result<int64_t> count = CountElems(c.shape);
   if (!count.ok() || *count != static_cast<int64_t>(c.elements.size())) {
-    return Error(c.at, fmt::format("found {} elements for the constant '{}' of shape {}",
-                                   c.elements.size(), c.name, weft::Print(c.shape)));
+    return Error(Problem::kConstant, c.at,
+                 fmt::format("found {} elements for the constant '{}' of shape {}",
+                             c.elements.size(), c.name, weft::Print(c.shape)));
   }
   exprs_.Begin(Dtype::kI32);
   std::vector<Typed> elements;
@@ -208,11 +213,13 @@ bool DefBinder::DeclareConst(const SyntaxConst& c) {
     const std::optional<Typed> value = exprs_.Bind(*element, true);
     if (!value) return false;
     if (program_[value->id].kind != ExprKind::kLiteral) {
-      return Error(element->at, "found an expression in a constant, expected a number");
+      return Error(Problem::kConstant, element->at,
+                   "found an expression in a constant, expected a number");
     }
     elements.push_back(*value);
     if (!c.dtype) dtype = dtype ? JoinTypes(*dtype, value->type) : value->type;
-    if (!dtype) return Error(element->at, "found bool beside a number in a constant");
+    if (!dtype)
+      return Error(Problem::kConstant, element->at, "found bool beside a number in a constant");
   }
   TensorDecl decl{.name = c.name, .dtype = dtype.value_or(Dtype::kF32), .role = Role::kLiteral};
   for (int64_t extent : c.shape) decl.extents.emplace_back(extent);
@@ -234,7 +241,8 @@ bool DefBinder::DeclareTemporaries() {
       if (scope_.tensors.contains(target.name)) continue;
       const std::optional<size_t> rank = callables_.RankOfTarget(*def_, s, k);
       if (!rank) {
-        fine = Error(target.at, fmt::format("the call gives no '{}'", target.name));
+        fine = Error(Problem::kArguments, target.at,
+                     fmt::format("the call gives no '{}'", target.name));
         continue;
       }
       const SyntaxParam* declared = nullptr;
@@ -242,7 +250,7 @@ bool DefBinder::DeclareTemporaries() {
         if (t.name == target.name) declared = &t;
       }
       if (declared != nullptr && declared->dims.size() != *rank) {
-        fine = Error(target.at,
+        fine = Error(Problem::kRank, target.at,
                      fmt::format("found {} subscripts on '{}', which is declared with rank {}",
                                  *rank, target.name, declared->dims.size()));
         continue;
@@ -256,9 +264,11 @@ bool DefBinder::DeclareTemporaries() {
   for (const SyntaxParam& t : def_->temporaries) {
     const auto tensor = scope_.tensors.find(t.name);
     if (tensor == scope_.tensors.end()) {
-      fine = Error(t.at, fmt::format("no statement writes the temporary '{}'", t.name));
+      fine = Error(Problem::kNeverWritten, t.at,
+                   fmt::format("no statement writes the temporary '{}'", t.name));
     } else if (program_[tensor->second].role != Role::kTemporary) {
-      fine = Error(t.at, fmt::format("the tensor '{}' is declared twice", t.name));
+      fine = Error(Problem::kTakenName, t.at,
+                   fmt::format("the tensor '{}' is declared twice", t.name));
     }
   }
   return fine;
@@ -275,7 +285,7 @@ bool DefBinder::CheckAnnotation(size_t tensor) {
       fine = false;
     } else if (*stated != found) {
       const auto name = [this](Var v) { return program_.params[static_cast<size_t>(v)]; };
-      fine = Error(declared->dims[d]->at,
+      fine = Error(Problem::kExtent, declared->dims[d]->at,
                    fmt::format("extent {} of '{}' is stated as {}, but {} is what is written", d,
                                declared->name, stated->Print(name), found.Print(name)));
     }

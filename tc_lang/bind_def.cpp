@@ -118,7 +118,7 @@ bool DefBinder::FinishTensors(const std::vector<size_t>& tensors) {
       decl.extents[d] = states_[t].hi[d] - states_[t].lo[d];
       if (!decl.extents[d].IsConstant() && d > 0) {
         return Error(
-            def_->at,
+            Problem::kOpenSize, def_->at,
             fmt::format("extent {} of '{}' depends on a size that is left open, which only the "
                         "outermost may",
                         d, decl.name));
@@ -127,8 +127,9 @@ bool DefBinder::FinishTensors(const std::vector<size_t>& tensors) {
     const std::optional<Shape> shape = StaticExtents(decl);
     const Result<int64_t> count = shape ? CountElems(*shape) : Result<int64_t>(0);
     if (!count.ok() || *count > std::numeric_limits<int64_t>::max() / 8) {
-      return Error(def_->at, fmt::format("'{}' has more elements than can be counted", decl.name),
-                   "", Code::kLimit);
+      return Error(Problem::kTooLarge, def_->at,
+                   fmt::format("'{}' has more elements than can be counted", decl.name), "",
+                   Code::kLimit);
     }
     if (!CheckAnnotation(t)) return false;
   }
@@ -150,12 +151,13 @@ bool DefBinder::Finish() {
     Statement& s = program_.statements[k];
     const Result<std::vector<int32_t>> recurrence = RecurrenceIndices(program_, s);
     if (!recurrence.ok()) {
-      return Error(at_[k], recurrence.status().what(), recurrence.status().hint());
+      return Error(Problem::kRecurrence, at_[k], recurrence.status().what(),
+                   recurrence.status().hint());
     }
   }
   const Result<std::vector<Step>> steps = Steps(program_);
-  return steps.ok() ||
-         Error(def_->at, steps.status().what(), steps.status().hint(), steps.status().code());
+  return steps.ok() || Error(Problem::kCells, def_->at, steps.status().what(),
+                             steps.status().hint(), steps.status().code());
 }
 
 // Now that all hulls are known: no unguarded access leaves its tensor.

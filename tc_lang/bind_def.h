@@ -118,7 +118,8 @@ class DefBinder {
   void Rebase(size_t first);
   void ShiftIndex(Statement& s, size_t index, const Affine& by);
   ExprId FromAffine(const Affine& e, const Statement& s, Dtype dtype);
-  bool Error(Location at, std::string what, std::string hint = "", Code code = Code::kInvalid);
+  bool Error(Problem problem, Location at, std::string what, std::string hint = "",
+             Code code = Code::kInvalid);
 
   const Def& root_;
   const Def* def_;  // of the frame

@@ -45,6 +45,18 @@ bool WantsInteger(ScalarOp op) {
 
 }  // namespace
 
+std::vector<std::string> BuiltinNames() {
+  std::vector<std::string> names = {"infinity", "nan", "within"};
+  for (std::string_view name : {
+#define WEFT_SCALAR(name, text, arity, kind) std::string_view(text),
+#include "base/scalar.def"
+#undef WEFT_SCALAR
+       }) {
+    if (IsBuiltin(name)) names.emplace_back(name);
+  }
+  return names;
+}
+
 std::vector<std::string> Scope::Names() const {
   std::vector<std::string> names;
   for (const auto& [name, id] : tensors) names.push_back(name);
@@ -77,7 +89,8 @@ bool ExprBinder::AddIndex(const std::string& name, Location at) {
                       : IsBuiltin(name) ? "a builtin function"
                                         : nullptr;
   if (other != nullptr) {
-    Error(at, fmt::format("found '{}', which is {}, expected an index", name, other));
+    Error(Problem::kTakenName, at,
+          fmt::format("found '{}', which is {}, expected an index", name, other));
     return false;
   }
   if (std::find(indices_.begin(), indices_.end(), name) == indices_.end()) indices_.push_back(name);
@@ -90,7 +103,7 @@ bool ExprBinder::AddLet(const SyntaxClause& clause) {
                      std::find(indices_.begin(), indices_.end(), clause.name) != indices_.end();
   const Let let{.value = clause.a.get(), .frame = frame_};
   if (known || !frame_->lets.emplace(clause.name, let).second) {
-    Error(clause.at, fmt::format("the name '{}' is taken", clause.name));
+    Error(Problem::kTakenName, clause.at, fmt::format("the name '{}' is taken", clause.name));
     return false;
   }
   return true;
@@ -104,8 +117,9 @@ ExprId ExprBinder::Add(Expr e, Location at) {
   return ExprId(program_.exprs.size() - 1);
 }
 
-std::optional<Typed> ExprBinder::Error(Location at, std::string what, std::string hint) {
-  diagnostics_.Add(at, std::move(what), std::move(hint));
+std::optional<Typed> ExprBinder::Error(Problem problem, Location at, std::string what,
+                                       std::string hint) {
+  diagnostics_.Add(problem, at, std::move(what), std::move(hint));
   return std::nullopt;
 }
 
@@ -144,7 +158,7 @@ std::optional<Typed> ExprBinder::Bind(const SyntaxExpr& e, bool closed) {
   std::optional<Typed> result;
   if (nodes_ > kMostNodes || ++visits_ > 2 * kMostNodes) {
     diagnostics_.Add(
-        e.at,
+        Problem::kTooMuch, e.at,
         fmt::format("the statement has more than {} operations, lets written out", kMostNodes), "",
         Code::kLimit);
   } else {
@@ -183,8 +197,9 @@ std::optional<Typed> ExprBinder::Bind(const SyntaxExpr& e, bool closed) {
 std::optional<Typed> ExprBinder::BindSubscript(const SyntaxExpr& e) {
   const std::optional<Typed> value = Bind(e);
   if (value && !IsInteger(value->type)) {
-    return Error(e.at, fmt::format("found a subscript of type {}, expected an integer",
-                                   TypeWord(value->type)));
+    return Error(
+        Problem::kWrongType, e.at,
+        fmt::format("found a subscript of type {}, expected an integer", TypeWord(value->type)));
   }
   return value;
 }
@@ -211,13 +226,15 @@ std::optional<Typed> ExprBinder::Name(const SyntaxExpr& e) {
     if (const auto tensor = scope_.tensors.find(e.text); tensor != scope_.tensors.end())
       return Read(e.at, {}, tensor->second);
     if (closed_) {
-      return Error(e.at, fmt::format("found '{}', expected a size, a literal or an earlier let{}",
-                                     e.text, Suggestion(e.text, scope_.Names())));
+      return Error(Problem::kBound, e.at,
+                   fmt::format("found '{}', expected a size, a literal or an earlier let{}", e.text,
+                               Suggestion(e.text, scope_.Names())));
     }
     if (!AddIndex(e.text, e.at)) return std::nullopt;
   } else if (closed_) {
     return Error(
-        e.at, fmt::format("found the index '{}', expected sizes, literals and lets only", e.text));
+        Problem::kBound, e.at,
+        fmt::format("found the index '{}', expected sizes, literals and lets only", e.text));
   }
   const auto place = std::find(indices_.begin(), indices_.end(), e.text) - indices_.begin();
   const Typed value{
@@ -242,7 +259,8 @@ std::optional<Typed> ExprBinder::Number(const SyntaxExpr& e, bool negative) {
   const uint64_t most =
       static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) + (negative ? 1 : 0);
   if (std::from_chars(begin, end, magnitude).ec != std::errc() || magnitude > most) {
-    return Error(e.at, fmt::format("the integer {} does not fit in 64 bits", e.text.substr(0, 40)));
+    return Error(Problem::kNumber, e.at,
+                 fmt::format("the integer {} does not fit in 64 bits", e.text.substr(0, 40)));
   }
   // The type is that of the digits: -2147483648 is an int64.
   const Dtype dtype = magnitude <= static_cast<uint64_t>(std::numeric_limits<int32_t>::max())
@@ -262,7 +280,8 @@ std::optional<Typed> ExprBinder::Unary(const SyntaxExpr& e) {
   if (!a) return std::nullopt;
   if (e.text == "!") {
     if (a->type != Dtype::kBool) {
-      return Error(e.at, fmt::format("found {} under '!', expected bool", TypeWord(a->type)));
+      return Error(Problem::kTypes, e.at,
+                   fmt::format("found {} under '!', expected bool", TypeWord(a->type)));
     }
     return Op(ScalarOp::kNot, Dtype::kBool, Dtype::kBool, {a->id}, e.at);
   }
@@ -285,8 +304,9 @@ std::optional<Typed> ExprBinder::Binary(const SyntaxExpr& e) {
   const bool both_bool = a->type == Dtype::kBool && b->type == Dtype::kBool;
   if (op == ScalarOp::kAnd || op == ScalarOp::kOr) {
     if (!both_bool) {
-      return Error(e.at, fmt::format("found {} {} {}, expected bool on both sides",
-                                     TypeWord(a->type), e.text, TypeWord(b->type)));
+      return Error(Problem::kTypes, e.at,
+                   fmt::format("found {} {} {}, expected bool on both sides", TypeWord(a->type),
+                               e.text, TypeWord(b->type)));
     }
     return Op(op, Dtype::kBool, Dtype::kBool, {a->id, b->id}, e.at);
   }
@@ -304,12 +324,14 @@ std::optional<Typed> ExprBinder::Arithmetic(ScalarOp op, std::vector<Typed> args
     std::string found;
     for (const Typed& arg : args)
       found += (found.empty() ? "" : " and ") + std::string(TypeWord(arg.type));
-    return Error(at, fmt::format("'{}' is not defined for {}", ScalarName(op), found),
+    return Error(Problem::kTypes, at,
+                 fmt::format("'{}' is not defined for {}", ScalarName(op), found),
                  "cast bool with int32(x)");
   }
   if (WantsInteger(op) && !IsInteger(*type)) {
     return Error(
-        at, fmt::format("found {} for '{}', expected integers", TypeWord(*type), ScalarName(op)));
+        Problem::kTypes, at,
+        fmt::format("found {} for '{}', expected integers", TypeWord(*type), ScalarName(op)));
   }
   if (WantsFloat(op) && !IsFloat(*type)) type = Dtype::kF32;
   const Dtype node = ComputeType(*type);
@@ -324,7 +346,7 @@ std::optional<Typed> ExprBinder::Select(const SyntaxExpr& e) {
   const std::optional<Typed> cond = Bind(*e.args[0]), a = Bind(*e.args[1]), b = Bind(*e.args[2]);
   if (!cond || !a || !b) return std::nullopt;
   if (cond->type != Dtype::kBool) {
-    return Error(e.args[0]->at,
+    return Error(Problem::kWrongType, e.args[0]->at,
                  fmt::format("found a condition of type {}, expected bool", TypeWord(cond->type)));
   }
   const bool same_node = program_[a->id].dtype == program_[b->id].dtype;
@@ -333,8 +355,9 @@ std::optional<Typed> ExprBinder::Select(const SyntaxExpr& e) {
   }
   const std::optional<Dtype> type = JoinTypes(a->type, b->type);
   if (!type) {
-    return Error(e.at, fmt::format("found {} and {} as the two branches, expected a common type",
-                                   TypeWord(a->type), TypeWord(b->type)));
+    return Error(Problem::kTypes, e.at,
+                 fmt::format("found {} and {} as the two branches, expected a common type",
+                             TypeWord(a->type), TypeWord(b->type)));
   }
   const Dtype node = ComputeType(*type);
   const ExprId x = Convert(*a, node), y = Convert(*b, node);
@@ -365,12 +388,14 @@ std::optional<Typed> ExprBinder::Read(Location at, std::span<const SyntaxExprPtr
                                       TensorId tensor) {
   const TensorDecl& decl = program_[tensor];
   if (closed_) {
-    return Error(at, fmt::format("a bound may not read the tensor '{}'", decl.name),
+    return Error(Problem::kBound, at,
+                 fmt::format("a bound may not read the tensor '{}'", decl.name),
                  "a:b max N along a segment, N being the most that one holds");
   }
   if (subscripts.size() != decl.extents.size()) {
-    return Error(at, fmt::format("found {} subscripts on '{}', which has rank {}",
-                                 subscripts.size(), decl.name, decl.extents.size()));
+    return Error(Problem::kRank, at,
+                 fmt::format("found {} subscripts on '{}', which has rank {}", subscripts.size(),
+                             decl.name, decl.extents.size()));
   }
   Expr read{.kind = ExprKind::kRead, .dtype = decl.dtype, .tensor = tensor};
   for (const SyntaxExprPtr& arg : subscripts) {
@@ -385,7 +410,8 @@ std::optional<Typed> ExprBinder::Read(Location at, std::span<const SyntaxExprPtr
 
 std::optional<Typed> ExprBinder::Call(const SyntaxExpr& e) {
   if (e.text == "infinity" || e.text == "nan") {
-    if (!e.args.empty()) return Error(e.at, fmt::format("'{}' takes no operands", e.text));
+    if (!e.args.empty())
+      return Error(Problem::kOperands, e.at, fmt::format("'{}' takes no operands", e.text));
     const double value = e.text == "nan" ? std::numeric_limits<double>::quiet_NaN()
                                          : std::numeric_limits<double>::infinity();
     return FloatLiteral(value, static_cast<float>(value), e.at);
@@ -393,13 +419,15 @@ std::optional<Typed> ExprBinder::Call(const SyntaxExpr& e) {
   if (e.text == "within") return Check(e);
   if (e.text.starts_with("bitcast_")) {
     const std::optional<Dtype> to = ParseTypeWord(std::string_view(e.text).substr(8));
-    if (!to || e.args.size() != 1) return Error(e.at, "expected bitcast_TYPE(x)");
+    if (!to || e.args.size() != 1)
+      return Error(Problem::kOperands, e.at, "expected bitcast_TYPE(x)");
     const std::optional<Typed> a = Bind(*e.args[0]);
     if (!a) return std::nullopt;
     const ExprId from = Convert(*a, a->type);
     if (SizeBytes(*to) != SizeBytes(a->type)) {
-      return Error(e.at, fmt::format("a bitcast from {} to {} changes the width", TypeWord(a->type),
-                                     TypeWord(*to)));
+      return Error(Problem::kTypes, e.at,
+                   fmt::format("a bitcast from {} to {} changes the width", TypeWord(a->type),
+                               TypeWord(*to)));
     }
     return Op(ScalarOp::kBitcast, *to, *to, {from}, e.at);
   }
@@ -410,7 +438,8 @@ std::optional<Typed> ExprBinder::Function(const SyntaxExpr& e, ScalarOp op) {
   const auto arity = static_cast<size_t>(ScalarArity(op));
   if (e.args.size() != arity) {
     return Error(
-        e.at, fmt::format("found {} operands for '{}', expected {}", e.args.size(), e.text, arity));
+        Problem::kOperands, e.at,
+        fmt::format("found {} operands for '{}', expected {}", e.args.size(), e.text, arity));
   }
   std::vector<Typed> args;
   for (const SyntaxExprPtr& arg : e.args) {

@@ -23,6 +23,8 @@ struct Scope {
   std::vector<std::string> Names() const;
 };
 
+std::vector<std::string> BuiltinNames();
+
 // A node and its type in the language: float16 is computed in float32 nodes, rounded when stored.
 struct Typed {
   ExprId id;
@@ -88,7 +90,7 @@ class ExprBinder {
   std::optional<Typed> CallFunction(const SyntaxExpr& e, const Def& def);
   std::optional<Typed> UnknownApply(const SyntaxExpr& e);
   std::optional<Typed> Arithmetic(ScalarOp op, std::vector<Typed> args, Location at);
-  std::optional<Typed> Error(Location at, std::string what, std::string hint = "");
+  std::optional<Typed> Error(Problem problem, Location at, std::string what, std::string hint = "");
   Typed Op(ScalarOp op, Dtype node, Dtype type, std::vector<ExprId> args, Location at);
   Typed FloatLiteral(double wide, float narrow, Location at);
 

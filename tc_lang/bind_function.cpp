@@ -21,9 +21,10 @@ void CollectNames(const SyntaxExpr& e, std::vector<const SyntaxExpr*>& out) {
 // The value is written out where the name stands, with the names of where it was written.
 std::optional<Typed> ExprBinder::BindLet(const SyntaxExpr& e, const Let& let) {
   if (std::find(open_lets_.begin(), open_lets_.end(), &let) != open_lets_.end())
-    return Error(e.at, fmt::format("the let '{}' uses itself", e.text));
+    return Error(Problem::kSelfReference, e.at, fmt::format("the let '{}' uses itself", e.text));
   if (open_lets_.size() >= kDeepestLets)
-    return Error(e.at, fmt::format("lets are nested more than {} deep", kDeepestLets));
+    return Error(Problem::kTooMuch, e.at,
+                 fmt::format("lets are nested more than {} deep", kDeepestLets));
   open_lets_.push_back(&let);
   Frame* frame = std::exchange(frame_, let.frame);
   std::optional<Typed> value = Bind(*let.value);
@@ -34,7 +35,7 @@ std::optional<Typed> ExprBinder::BindLet(const SyntaxExpr& e, const Let& let) {
   if (!let.type) return stored ? Typed{Convert(*value, value->type), value->type} : *value;
   if (!MayStore(*let.type, value->type)) {
     return Error(
-        let.value->at,
+        Problem::kArgument, let.value->at,
         fmt::format("found {} for '{}', expected {} (declared at {})", TypeWord(value->type),
                     e.text, TypeWord(*let.type), LineColumn(let.declared)),
         fmt::format("{}(…)", TypeWord(*let.type)));
@@ -52,7 +53,7 @@ std::optional<Typed> ExprBinder::Element(const SyntaxExpr& e) {
   const std::optional<TensorId> result = CallOf(*e.args[0]);
   if (result) return Read(e.at, std::span(e.args).subspan(1), *result);
   if (scope_.tensors.contains(e.text)) {
-    return Error(e.args[0]->at,
+    return Error(Problem::kRank, e.args[0]->at,
                  fmt::format("found two lists of subscripts on the tensor '{}'", e.text),
                  "';' before a tuple statement");
   }
@@ -65,29 +66,32 @@ std::optional<Typed> ExprBinder::Recursion(const SyntaxExpr& e, const Def& in) {
           ? fmt::format("'{}' calls itself, and a def calls only those above it", e.text)
           : fmt::format("'{}' stands below '{}', and a def calls only those above it", e.text,
                         in.name);
-  return Error(e.at, what + ", so that no call recurs");
+  return Error(Problem::kRecursion, e.at, what + ", so that no call recurs");
 }
 
 std::optional<Typed> ExprBinder::UnknownApply(const SyntaxExpr& e) {
   const Def& in = frame_->function != nullptr ? *frame_->function : *def_;
   if (callables_.Recurs(in, e.text)) return Recursion(e, in);
   if (callables_.Find(in, e.text) != nullptr) {
-    return Error(e.at, fmt::format("'{}' is no function of scalars, which is all that a function "
-                                   "of scalars may call",
-                                   e.text));
+    return Error(Problem::kFunction, e.at,
+                 fmt::format("'{}' is no function of scalars, which is all that a function "
+                             "of scalars may call",
+                             e.text));
   }
   std::vector<std::string> names = scope_.Names();
-  for (std::string_view builtin : {"min", "max", "exp", "sqrt", "tanh", "sigmoid", "infinity"})
-    names.emplace_back(builtin);
-  return Error(e.at, fmt::format("'{}' is neither a tensor of this def nor a builtin{}", e.text,
-                                 Suggestion(e.text, names)));
+  for (std::string& builtin : BuiltinNames()) names.push_back(std::move(builtin));
+  for (std::string& def : callables_.Names(in)) names.push_back(std::move(def));
+  return Error(Problem::kUnknownName, e.at,
+               fmt::format("'{}' is neither a tensor of this def nor a builtin{}", e.text,
+                           Suggestion(e.text, names)));
 }
 
 // gelu(x(i)): the statements of the def become lets in a frame where nothing else has a name.
 std::optional<Typed> ExprBinder::CallFunction(const SyntaxExpr& e, const Def& def) {
   if (e.args.size() != def.params.size()) {
-    return Error(e.at, fmt::format("found {} arguments for '{}', expected {} (declared at {})",
-                                   e.args.size(), e.text, def.params.size(), LineColumn(def.at)));
+    return Error(Problem::kArguments, e.at,
+                 fmt::format("found {} arguments for '{}', expected {} (declared at {})",
+                             e.args.size(), e.text, def.params.size(), LineColumn(def.at)));
   }
   Frame& frame = frames_.emplace_back();
   frame.function = &def;
@@ -103,7 +107,7 @@ std::optional<Typed> ExprBinder::CallFunction(const SyntaxExpr& e, const Def& de
     CollectNames(*s.values[0], names);
     for (const SyntaxExpr* name : names) {
       if (frame.lets.contains(name->text)) continue;
-      return Error(name->at,
+      return Error(Problem::kFunction, name->at,
                    fmt::format("'{}' is no scalar that '{}' has defined", name->text, def.name));
     }
     const bool last = s.targets[0].name == output.name;

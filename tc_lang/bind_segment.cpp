@@ -45,18 +45,21 @@ Typed ExprBinder::Sum(Typed a, Typed b) { return *Arithmetic(ScalarOp::kAdd, {a,
 // within(x, lo, hi)
 std::optional<Typed> ExprBinder::Check(const SyntaxExpr& e) {
   if (e.args.size() != 3)
-    return Error(e.at, fmt::format("found {} operands for 'within', expected 3", e.args.size()));
+    return Error(Problem::kOperands, e.at,
+                 fmt::format("found {} operands for 'within', expected 3", e.args.size()));
   std::optional<Typed> args[3];
   const Statement none;
   for (size_t k = 0; k < 3; ++k) {
     args[k] = Bind(*e.args[k], k > 0);
     if (!args[k]) return std::nullopt;
     if (!IsInteger(args[k]->type)) {
-      return Error(e.args[k]->at, fmt::format("found {} for 'within', expected an integer",
-                                              TypeWord(args[k]->type)));
+      return Error(
+          Problem::kWrongType, e.args[k]->at,
+          fmt::format("found {} for 'within', expected an integer", TypeWord(args[k]->type)));
     }
     if (k > 0 && !AsAffineWithParams(program_, none, args[k]->id)) {
-      return Error(e.args[k]->at, "found a bound that is no sum of sizes and integers");
+      return Error(Problem::kBound, e.args[k]->at,
+                   "found a bound that is no sum of sizes and integers");
     }
   }
   return Within(*args[0], *args[1], *args[2], e.at);
@@ -64,7 +67,7 @@ std::optional<Typed> ExprBinder::Check(const SyntaxExpr& e) {
 
 bool ExprBinder::AddSegment(const SyntaxClause& clause) {
   if (segments_.emplace(clause.name, &clause).second) return true;
-  Error(clause.at, fmt::format("the index '{}' has two ranges", clause.name));
+  Error(Problem::kTwoRanges, clause.at, fmt::format("the index '{}' has two ranges", clause.name));
   return false;
 }
 
@@ -74,7 +77,8 @@ std::optional<Typed> ExprBinder::SegmentBound(const SyntaxExpr& e) {
   if (!value) return std::nullopt;
   if (!IsInteger(value->type)) {
     return Error(
-        e.at, fmt::format("found a bound of type {}, expected an integer", TypeWord(value->type)));
+        Problem::kWrongType, e.at,
+        fmt::format("found a bound of type {}, expected an integer", TypeWord(value->type)));
   }
   if (Reads(program_, value->id).empty()) return value;
   return Within(*value, IntLiteral(0, e.at), IntLiteral(std::numeric_limits<int32_t>::max(), e.at),
@@ -84,7 +88,8 @@ std::optional<Typed> ExprBinder::SegmentBound(const SyntaxExpr& e) {
 std::optional<Typed> ExprBinder::Segment(const SyntaxExpr& e, Typed offset) {
   const SyntaxClause* clause = segments_.find(e.text)->second;
   if (std::find(open_segments_.begin(), open_segments_.end(), clause) != open_segments_.end())
-    return Error(e.at, fmt::format("the bounds of '{}' use '{}' itself", e.text, e.text));
+    return Error(Problem::kSelfReference, e.at,
+                 fmt::format("the bounds of '{}' use '{}' itself", e.text, e.text));
   open_segments_.push_back(clause);
   const std::optional<Typed> first = SegmentBound(*clause->a);
   open_segments_.pop_back();

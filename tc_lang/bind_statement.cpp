@@ -27,8 +27,8 @@ void CollectNames(const SyntaxExpr& e, std::vector<const SyntaxExpr*>& out) {
 
 }  // namespace
 
-bool DefBinder::Error(Location at, std::string what, std::string hint, Code code) {
-  diagnostics_.Add(at, std::move(what), std::move(hint), code);
+bool DefBinder::Error(Problem problem, Location at, std::string what, std::string hint, Code code) {
+  diagnostics_.Add(problem, at, std::move(what), std::move(hint), code);
   return false;
 }
 
@@ -45,7 +45,7 @@ void DefBinder::AddStatement(Statement s, Location at, size_t first_expr) {
 bool DefBinder::BindStatement(const SyntaxStatement& s) {
   const size_t before = program_.statements.size();
   if (before >= kMostStatements) {
-    return Error(s.at,
+    return Error(Problem::kTooMuch, s.at,
                  fmt::format("found more than {} statements, calls written out", kMostStatements),
                  "", Code::kLimit);
   }
@@ -93,7 +93,7 @@ bool DefBinder::BindParts(const SyntaxStatement& s, Statement& out, Dtype index_
       std::vector<std::string> tags;
       for (int t = 1; t <= static_cast<int>(Tag::kRecurrence); ++t)
         tags.emplace_back(TagName(static_cast<Tag>(t)));
-      return Error(s.at,
+      return Error(Problem::kUnknownTag, s.at,
                    fmt::format("found the unknown tag '@{}'{}", s.tag, Suggestion(s.tag, tags)));
     }
     out.tag = *tag;
@@ -101,13 +101,14 @@ bool DefBinder::BindParts(const SyntaxStatement& s, Statement& out, Dtype index_
   if (!BindTargets(s, out)) return false;
   const bool tuple = s.targets.size() == 2;
   if (s.values.size() != s.targets.size() || s.targets.size() > 2) {
-    return Error(s.at,
+    return Error(Problem::kTuple, s.at,
                  fmt::format("found {} values for {} targets, expected one each, two at the most",
                              s.values.size(), s.targets.size()));
   }
   if (tuple && (!s.init || (out.assign != Assign::kMin && out.assign != Assign::kMax))) {
-    return Error(s.at, fmt::format("found '{}{}' in a tuple statement, expected min=! or max=!",
-                                   s.assign, s.init ? "!" : ""));
+    return Error(Problem::kTuple, s.at,
+                 fmt::format("found '{}{}' in a tuple statement, expected min=! or max=!", s.assign,
+                             s.init ? "!" : ""));
   }
   std::vector<Typed> values;
   for (const SyntaxExprPtr& value : s.values) {
@@ -126,7 +127,8 @@ bool DefBinder::BindParts(const SyntaxStatement& s, Statement& out, Dtype index_
   }
   for (size_t k = guards.size(); k-- > 0;) out.value = InSegment(guards[k], out);
   const std::vector<Constraint> constraints = Constraints(out, false);
-  if (!RangeInference(indices, constraints, program_.params, diagnostics_).Run(s.at)) return false;
+  RangeInference inference(indices, constraints, program_.params, diagnostics_);
+  if (!inference.Run(s.at, scope_.Names())) return false;
   for (size_t i = 0; i < indices.size(); ++i) {
     out.indices[i].lo = indices[i].range->lo;
     out.indices[i].hi = indices[i].range->hi;
@@ -141,27 +143,29 @@ bool DefBinder::BindTargets(const SyntaxStatement& s, Statement& out) {
     const bool argument = frame_ != nullptr && frame_->arguments.contains(id.index);
     if (role == Role::kInput || role == Role::kLiteral || argument) {
       const bool constant = role == Role::kLiteral && !argument;
-      return Error(target.at, fmt::format("'{}' is {}, which is never written", target.name,
-                                          constant ? "a constant" : "an input"));
+      return Error(Problem::kReadOnly, target.at,
+                   fmt::format("'{}' is {}, which is never written", target.name,
+                               constant ? "a constant" : "an input"));
     }
     if (target.subscripts.size() != program_[id].extents.size()) {
-      return Error(target.at,
+      return Error(Problem::kRank, target.at,
                    fmt::format("found {} subscripts on '{}', which has rank {}",
                                target.subscripts.size(), target.name, program_[id].extents.size()));
     }
     (&target == s.targets.data() ? out.target : out.companion) = id;
   }
   if (out.companion == out.target)
-    return Error(s.targets[1].at, "found the same tensor twice in a tuple");
+    return Error(Problem::kTuple, s.targets[1].at, "found the same tensor twice in a tuple");
   std::vector<std::string> plain;
   for (const SyntaxExprPtr& subscript : s.targets[0].subscripts) {
     std::vector<const SyntaxExpr*> names;
     CollectNames(*subscript, names);
     for (const SyntaxExpr* name : names) {
       if (exprs_.IsSegment(name->text)) {
-        return Error(name->at, fmt::format("found '{}' on the left, expected an index with bounds "
-                                           "that are not read",
-                                           name->text));
+        return Error(Problem::kSegment, name->at,
+                     fmt::format("found '{}' on the left, expected an index with bounds "
+                                 "that are not read",
+                                 name->text));
       }
       const bool known = scope_.sizes.contains(name->text) || scope_.params.contains(name->text);
       const bool let = std::any_of(s.clauses.begin(), s.clauses.end(), [&](const SyntaxClause& c) {
@@ -171,7 +175,7 @@ bool DefBinder::BindTargets(const SyntaxStatement& s, Statement& out) {
     }
     if (subscript->kind != SyntaxKind::kName) continue;
     if (std::find(plain.begin(), plain.end(), subscript->text) != plain.end()) {
-      return Error(subscript->at,
+      return Error(Problem::kTakenName, subscript->at,
                    fmt::format("the index '{}' stands twice on the left", subscript->text));
     }
     plain.push_back(subscript->text);
@@ -193,14 +197,15 @@ bool DefBinder::BindTargets(const SyntaxStatement& s, Statement& out) {
         subscripts.begin(), subscripts.end(), out.subscripts.begin(), out.subscripts.end(),
         [this](ExprId a, ExprId b) { return AsAffine(program_, a) == AsAffine(program_, b); });
     if (!same)
-      return Error(s.targets[1].at, "found other subscripts on the second target of a tuple");
+      return Error(Problem::kRank, s.targets[1].at,
+                   "found other subscripts on the second target of a tuple");
   }
   return true;
 }
 
 bool DefBinder::AffineBound(Location at, Typed e, const Statement& out) {
   if (AsAffineWithParams(program_, out, e.id)) return true;
-  return Error(at,
+  return Error(Problem::kLeftSubscript, at,
                "found a subscript on the left that is not affine, expected sums, products by and "
                "divisions by numbers");
 }
@@ -228,16 +233,19 @@ bool DefBinder::BindClauses(const SyntaxStatement& s, Statement& out,
       const Statement none;  // no indices here: params count from 0
       const std::optional<Affine> bound = AsAffineWithParams(program_, none, e->id);
       if (!bound)
-        return Error(written[k]->at, "found a bound that is no sum of sizes and integers");
+        return Error(Problem::kBound, written[k]->at,
+                     "found a bound that is no sum of sizes and integers");
       bounds[k] = *bound;
     }
     if (SignOf(bounds[1] - bounds[0]) == Sign::kNegative) {
-      return Error(clause.at, fmt::format("the range of '{}' ends before it begins", clause.name));
+      return Error(Problem::kBackwardRange, clause.at,
+                   fmt::format("the range of '{}' ends before it begins", clause.name));
     }
     const auto place = std::find(exprs_.indices().begin(), exprs_.indices().end(), clause.name);
     IndexRange& index = indices[static_cast<size_t>(place - exprs_.indices().begin())];
     if (index.given)
-      return Error(clause.at, fmt::format("the index '{}' has two ranges", clause.name));
+      return Error(Problem::kTwoRanges, clause.at,
+                   fmt::format("the index '{}' has two ranges", clause.name));
     index.range = Box1{bounds[0], bounds[1]};
     index.given = true;
   }
@@ -251,9 +259,10 @@ bool DefBinder::BindSegments(const SyntaxStatement& s, const Statement& out,
   for (const SyntaxClause& clause : s.clauses) {
     if (clause.most == nullptr) continue;
     if (s.targets.size() > 1 || out.assign == Assign::kSet) {
-      return Error(clause.at, fmt::format("found a segment in '{}', expected a sum, a product, a "
-                                          "minimum or a maximum",
-                                          s.assign));
+      return Error(Problem::kSegment, clause.at,
+                   fmt::format("found a segment in '{}', expected a sum, a product, a "
+                               "minimum or a maximum",
+                               s.assign));
     }
     const std::optional<Typed> guard = exprs_.SegmentGuard(clause);
     if (!guard) return false;
@@ -333,10 +342,15 @@ bool DefBinder::MarkReductions(const SyntaxStatement& s, Statement& out,
     out.indices[i].reduction = !left[i];
     reduces = reduces || !left[i];
     if (out.assign == Assign::kSet && !left[i]) {
-      return Error(s.at,
-                   fmt::format("the index '{}' does not occur on the left, and '=' is no reduction",
-                               indices[i].name),
-                   "+=!, *=!, min=! or max=!");
+      std::vector<std::string> others = scope_.Names();
+      for (size_t k = 0; k < indices.size(); ++k) {
+        if (left[k]) others.push_back(indices[k].name);
+      }
+      return Error(
+          Problem::kNoReduction, s.at,
+          fmt::format("the index '{}' does not occur on the left, and '=' is no reduction{}",
+                      indices[i].name, Suggestion(indices[i].name, others)),
+          "+=!, *=!, min=! or max=!");
     }
   }
   if (out.init && !reduces && plain && !out.companion.valid()) {
@@ -345,7 +359,7 @@ bool DefBinder::MarkReductions(const SyntaxStatement& s, Statement& out,
   }
   if (out.assign != Assign::kSet && !out.init &&
       !states_[static_cast<size_t>(out.target.index)].defined) {
-    return Error(s.at,
+    return Error(Problem::kUndefined, s.at,
                  fmt::format("'{}=' adds to '{}', which nothing has defined",
                              s.assign.substr(0, s.assign.size() - 1), program_[out.target].name),
                  fmt::format("{}!", s.assign));
@@ -369,7 +383,7 @@ bool DefBinder::SettleType(const SyntaxStatement& s, size_t k, Typed value, Stat
   const bool rounds =
       k == 0 && out.assign != Assign::kSet && IsFloat(decl.dtype) && IsFloat(value.type);
   if (MayStore(decl.dtype, value.type) || rounds) return true;
-  return Error(s.values[k]->at,
+  return Error(Problem::kNarrowing, s.values[k]->at,
                fmt::format("found a value of type {} for '{}', which is {}", TypeWord(value.type),
                            decl.name, TypeWord(decl.dtype)),
                fmt::format("{}(…)", TypeWord(decl.dtype)));
@@ -388,7 +402,7 @@ bool DefBinder::Store(const SyntaxStatement& s, size_t k, Typed value, Statement
     return true;
   }
   if (value.type == Dtype::kBool)
-    return Error(s.values[0]->at, "found bool in a reduction", "int32(…)");
+    return Error(Problem::kTypes, s.values[0]->at, "found bool in a reduction", "int32(…)");
   out.accumulate = ComputeType(*JoinTypes(value.type, stored));
   out.value = exprs_.Convert(value, out.accumulate);
   return true;

@@ -23,18 +23,21 @@ bool DefBinder::SetStrides(const SyntaxParam& param, const TensorDecl& decl, Sta
     const std::optional<Affine> stride = Dim(*param.strides[d]);
     if (!stride) return false;
     if (!stride->IsConstant() || !decl.extents[d].IsConstant()) {
-      return Error(at, fmt::format("'{}' has strides, and a size that is left open", param.name),
-                   "", Code::kUnsupported);
+      return Error(Problem::kOpenSize, at,
+                   fmt::format("'{}' has strides, and a size that is left open", param.name), "",
+                   Code::kUnsupported);
     }
     const int64_t extent = decl.extents[d].constant();
     int64_t reach = 0;
     empty = empty || extent == 0;
     if (stride->constant() < 0)
-      return Error(at, fmt::format("found the stride {}, expected 0 or more", stride->constant()));
+      return Error(Problem::kStrides, at,
+                   fmt::format("found the stride {}, expected 0 or more", stride->constant()));
     if (__builtin_mul_overflow(stride->constant(), std::max<int64_t>(extent - 1, 0), &reach) ||
         reach > kLargest || (last += reach) >= kLargest) {
-      return Error(at, fmt::format("'{}' reaches over more than {} elements", param.name, kLargest),
-                   "", Code::kLimit);
+      return Error(Problem::kTooLarge, at,
+                   fmt::format("'{}' reaches over more than {} elements", param.name, kLargest), "",
+                   Code::kLimit);
     }
     state.strides.push_back(stride->constant());
   }

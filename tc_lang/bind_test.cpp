@@ -48,7 +48,7 @@ TEST(Bind, Types) {
   EXPECT_EQ(TypeOf("float16(F(i))"), "f16");
   EXPECT_EQ(TypeOf("B(i) ? H(i) : D(i)"), "f64");
   EXPECT_EQ(TypeOf("9223372036854775808"),
-            "the integer 9223372036854775808 does not fit in 64 bits");
+            "the integer 9223372036854775808 does not fit in 64 bits [E0103]");
   EXPECT_EQ(TypeOf("-9223372036854775808"), "i64");
 }
 
@@ -78,75 +78,82 @@ TEST(Bind, LiteralsBesideDoubleAreReadFromTheirText) {
 }
 
 TEST(Bind, TypesThatDoNotMeet) {
-  EXPECT_EQ(Refusal("O(i) = B(i) + A(i)"), "test.tc:2:13: '+' is not defined for bool and float");
+  EXPECT_EQ(Refusal("O(i) = B(i) + A(i)"),
+            "test.tc:2:13: '+' is not defined for bool and float [E0301]");
   EXPECT_EQ(Refusal("O(i) = A(i) && B(i)"),
-            "test.tc:2:13: found float && bool, expected bool on both sides");
-  EXPECT_EQ(Refusal("O(i) = !A(i)"), "test.tc:2:8: found float under '!', expected bool");
+            "test.tc:2:13: found float && bool, expected bool on both sides [E0301]");
+  EXPECT_EQ(Refusal("O(i) = !A(i)"), "test.tc:2:8: found float under '!', expected bool [E0301]");
   EXPECT_EQ(Refusal("O(i) = A(i) ? 1 : 2"),
-            "test.tc:2:8: found a condition of type float, expected bool");
-  EXPECT_EQ(Refusal("O(i) = B(i) ? A(i) : B(i)"),
-            "test.tc:2:13: found float and bool as the two branches, expected a common type");
+            "test.tc:2:8: found a condition of type float, expected bool [E0303]");
+  EXPECT_EQ(
+      Refusal("O(i) = B(i) ? A(i) : B(i)"),
+      "test.tc:2:13: found float and bool as the two branches, expected a common type [E0301]");
   EXPECT_EQ(Refusal("O(i) = A(i + 0.5)"),
-            "test.tc:2:12: found a subscript of type float, expected an integer");
+            "test.tc:2:12: found a subscript of type float, expected an integer [E0303]");
   EXPECT_EQ(Refusal("O(i) = bit_and(A(i), 1)"),
-            "test.tc:2:8: found float for 'bit_and', expected integers");
-  EXPECT_EQ(Refusal("O +=! B(i)"), "test.tc:2:7: found bool in a reduction");
+            "test.tc:2:8: found float for 'bit_and', expected integers [E0301]");
+  EXPECT_EQ(Refusal("O +=! B(i)"), "test.tc:2:7: found bool in a reduction [E0301]");
 }
 
 TEST(Bind, StoringAWiderTypeNeedsACast) {
   EXPECT_EQ(Refusal("O(i) = I(i) O(i) = A(i)"),
-            "test.tc:2:20: found a value of type float for 'O', which is int32");
+            "test.tc:2:20: found a value of type float for 'O', which is int32 [E0302]");
   EXPECT_EQ(Refusal("O(i) = D(i)", "float(4) O"),
-            "test.tc:2:8: found a value of type double for 'O', which is float");
+            "test.tc:2:8: found a value of type double for 'O', which is float [E0302]");
   EXPECT_EQ(Refusal("O(i) = I(i)", "float(4) O"), "no error");
   EXPECT_EQ(Refusal("O +=! D(i)", "float O"), "no error");  // a sum kept in double, rounded once
   EXPECT_EQ(Refusal("O +=! I(i)", "int8 O"),
-            "test.tc:2:7: found a value of type int32 for 'O', which is int8");
+            "test.tc:2:7: found a value of type int32 for 'O', which is int8 [E0302]");
 }
 
 TEST(Bind, NamesThatAreTaken) {
-  EXPECT_EQ(Refusal("A(i) = 1.0", "A"), "test.tc:1:84: the tensor 'A' is declared twice");
+  EXPECT_EQ(Refusal("A(i) = 1.0", "A"), "test.tc:1:84: the tensor 'A' is declared twice [E0202]");
   EXPECT_EQ(Refusal("A(i) = 1.0 O(i) = A(i)"),
-            "test.tc:2:1: 'A' is an input, which is never written");
+            "test.tc:2:1: 'A' is an input, which is never written [E0204]");
   EXPECT_EQ(Refusal("O(A) = 1.0 where A in 0:4"),
-            "test.tc:2:3: found 'A', which is a tensor, expected an index");
+            "test.tc:2:3: found 'A', which is a tensor, expected an index [E0202]");
   EXPECT_EQ(Refusal("O(i) = A(i) where i in 0:4, i = 3"),
-            "test.tc:2:19: found 'i', which is a let, expected an index");
+            "test.tc:2:19: found 'i', which is a let, expected an index [E0202]");
   EXPECT_EQ(Refusal("O(i) = A(i) where i in 0:4, i in 0:3"),
-            "test.tc:2:29: the index 'i' has two ranges");
+            "test.tc:2:29: the index 'i' has two ranges [E0410]");
   EXPECT_EQ(Refusal("O(exp) = A(exp)"),
-            "test.tc:2:3: found 'exp', which is a builtin function, expected an index");
-  EXPECT_EQ(Refusal("O(i, i) = A(i)"), "test.tc:2:6: the index 'i' stands twice on the left");
+            "test.tc:2:3: found 'exp', which is a builtin function, expected an index [E0202]");
+  EXPECT_EQ(Refusal("O(i, i) = A(i)"),
+            "test.tc:2:6: the index 'i' stands twice on the left [E0202]");
   EXPECT_EQ(FirstLine(ErrorOf("def f(float(N) N) -> (O) { O(i) = N(i) }", {{"N", 3}})),
-            "test.tc:1:16: 'N' is a size and a tensor");
+            "test.tc:1:16: 'N' is a size and a tensor [E0202]");
 }
 
 TEST(Bind, UnknownNamesComeWithASuggestion) {
+  EXPECT_EQ(Refusal("O(i) = tanhh(A(i))"),
+            "test.tc:2:8: 'tanhh' is neither a tensor of this def nor a builtin, did you mean "
+            "'tanh'? [E0201]");
   EXPECT_EQ(
-      Refusal("O(i) = tanhh(A(i))"),
-      "test.tc:2:8: 'tanhh' is neither a tensor of this def nor a builtin, did you mean 'tanh'?");
-  EXPECT_EQ(Refusal("@contracton O(i) = A(i)"),
-            "test.tc:2:1: found the unknown tag '@contracton', did you mean 'contraction'?");
+      Refusal("@contracton O(i) = A(i)"),
+      "test.tc:2:1: found the unknown tag '@contracton', did you mean 'contraction'? [E0205]");
   EXPECT_EQ(Refusal("O(i) = A(i) where i in 0:L"),
-            "test.tc:2:26: found 'L', expected a size, a literal or an earlier let");
+            "test.tc:2:26: found 'L', expected a size, a literal or an earlier let [E0405]");
   EXPECT_EQ(FirstLine(ErrorOf("def f(float(N) x) -> (O) { O(i) = x(i) }")),
-            "test.tc:1:13: the size 'N' is not known");
+            "test.tc:1:13: the size 'N' is not known [E0408]");
 }
 
 TEST(Bind, Ranks) {
-  EXPECT_EQ(Refusal("O(i) = A(i, i)"), "test.tc:2:8: found 2 subscripts on 'A', which has rank 1");
+  EXPECT_EQ(Refusal("O(i) = A(i, i)"),
+            "test.tc:2:8: found 2 subscripts on 'A', which has rank 1 [E0306]");
   EXPECT_EQ(Refusal("O(i) = A(i) O(i, j) = 1.0"),
-            "test.tc:2:13: found 2 subscripts on 'O', which has rank 1");
+            "test.tc:2:13: found 2 subscripts on 'O', which has rank 1 [E0306]");
   EXPECT_EQ(Refusal("O(i) = A(i)", "float O"),
-            "test.tc:2:1: found 1 subscripts on 'O', which is declared with rank 0");
+            "test.tc:2:1: found 1 subscripts on 'O', which is declared with rank 0 [E0306]");
   EXPECT_EQ(Refusal("O(i) = A(i)", "float(5) O"),
-            "test.tc:1:90: extent 0 of 'O' is stated as 5, but 4 is what is written");
-  EXPECT_EQ(Refusal("O(i) = A(i)", "O, P"), "test.tc:1:87: no statement writes the output 'P'");
+            "test.tc:1:90: extent 0 of 'O' is stated as 5, but 4 is what is written [E0407]");
+  EXPECT_EQ(Refusal("O(i) = A(i)", "O, P"),
+            "test.tc:1:87: no statement writes the output 'P' [E0203]");
 }
 
 TEST(Bind, Reductions) {
-  EXPECT_EQ(Refusal("O = A(i)"),
-            "test.tc:2:1: the index 'i' does not occur on the left, and '=' is no reduction");
+  EXPECT_EQ(
+      Refusal("O = A(i)"),
+      "test.tc:2:1: the index 'i' does not occur on the left, and '=' is no reduction [E0501]");
   for (const char* op : {"+=", "*=", "min=", "max="}) {
     const std::string said = Refusal(std::string("O ") + op + " A(i)");
     EXPECT_NE(said.find("which nothing has defined"), std::string::npos) << said;
@@ -157,11 +164,11 @@ TEST(Bind, Reductions) {
 
 TEST(Bind, BoundsReadNoTensors) {
   EXPECT_EQ(Refusal("O(i) = A(i) where i in 0:I(0)"),
-            "test.tc:2:26: a bound may not read the tensor 'I'");
+            "test.tc:2:26: a bound may not read the tensor 'I' [E0405]");
   EXPECT_EQ(Refusal("O(i) = A(i) where i in 0:i"),
-            "test.tc:2:26: found the index 'i', expected sizes, literals and lets only");
+            "test.tc:2:26: found the index 'i', expected sizes, literals and lets only [E0405]");
   EXPECT_EQ(Refusal("O(i) = A(i) where i in 0:1/0"),
-            "test.tc:2:27: found a bound that is no sum of sizes and integers");
+            "test.tc:2:27: found a bound that is no sum of sizes and integers [E0405]");
 }
 
 TEST(Bind, EveryCellIsWrittenBeforeItIsRead) {
@@ -186,11 +193,12 @@ TEST(Bind, EveryCellIsWrittenBeforeItIsRead) {
 
 TEST(Bind, Tuples) {
   EXPECT_EQ(Refusal("(O, P) +=! (A(i), i)", "O, P"),
-            "test.tc:2:1: found '+=!' in a tuple statement, expected min=! or max=!");
+            "test.tc:2:1: found '+=!' in a tuple statement, expected min=! or max=! [E0503]");
   EXPECT_EQ(Refusal("(O, O) max=! (A(i), i)"),
-            "test.tc:2:5: found the same tensor twice in a tuple");
-  EXPECT_EQ(Refusal("(O, P) max=! (A(i))", "O, P"),
-            "test.tc:2:1: found 1 values for 2 targets, expected one each, two at the most");
+            "test.tc:2:5: found the same tensor twice in a tuple [E0503]");
+  EXPECT_EQ(
+      Refusal("(O, P) max=! (A(i))", "O, P"),
+      "test.tc:2:1: found 1 values for 2 targets, expected one each, two at the most [E0503]");
 }
 
 TEST(Bind, SeveralErrorsARun) {
@@ -204,9 +212,9 @@ TEST(Bind, SeveralErrorsARun) {
 
 TEST(Bind, HostileSizes) {
   EXPECT_EQ(FirstLine(ErrorOf("def f(float(99999999999999999999) x) -> (O) { O(i) = x(i) }")),
-            "test.tc:1:13: the extent 99999999999999999999 is larger than 1099511627776");
+            "test.tc:1:13: the extent 99999999999999999999 is larger than 1099511627776 [E0411]");
   EXPECT_EQ(FirstLine(ErrorOf("def f(float(N) x) -> (O) { O(i) = x(i) }", {{"N", -1}})),
-            "test.tc:1:13: the size 'N' is -1, expected 0 to 1099511627776");
+            "test.tc:1:13: the size 'N' is -1, expected 0 to 1099511627776 [E0411]");
   EXPECT_NE(ErrorOf("def f(float(N, N) x) -> (O) { O(i, j) = x(i, j) }", {{"N", int64_t{1} << 40}})
                 .find("more elements than can be counted"),
             std::string::npos);

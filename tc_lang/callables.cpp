@@ -38,6 +38,14 @@ const Def* Callables::Find(const Def& in, std::string_view name) {
   return def->second;
 }
 
+std::vector<std::string> Callables::Names(const Def& in) {
+  std::vector<std::string> names;
+  for (const auto& [name, def] : defs_) {
+    if (Find(in, name) != nullptr) names.emplace_back(name);
+  }
+  return names;
+}
+
 const Def* Callables::OfStatement(const Def& in, const SyntaxStatement& s) {
   if (s.values.size() != 1 || s.values[0]->kind != SyntaxKind::kApply || s.assign != "=" ||
       s.init || !s.clauses.empty()) {

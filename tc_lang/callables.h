@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tc_lang/syntax.h"
 
@@ -19,6 +20,7 @@ class Callables {
   // The def that `name` calls inside of `in`: none if it is below, or if `in` has a tensor of that
   // name.
   const Def* Find(const Def& in, std::string_view name);
+  std::vector<std::string> Names(const Def& in);  // of all that may be called
   // It is a def, but not one above: a call would recur, or might.
   bool Recurs(const Def& in, std::string_view name) {
     return defs_.contains(name) && !OwnNames(in).contains(name) && Find(in, name) == nullptr;

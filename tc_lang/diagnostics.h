@@ -1,6 +1,7 @@
-// Several errors of one text, each with its line and a caret, in one Status.
+// Several errors of one text, each with its number, its line and a caret, in one Status.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,12 +12,19 @@
 
 namespace weft::tc {
 
+enum class Problem : uint16_t {
+#define WEFT_TC_PROBLEM(number, name) k##name = number,
+#include "tc_lang/problems.def"
+#undef WEFT_TC_PROBLEM
+};
+
 class Diagnostics {
  public:
   Diagnostics(std::string_view text, std::string file) : text_(text), file_(std::move(file)) {}
 
   // Keeps the first few; one per location.
-  void Add(Location at, std::string what, std::string hint = "", Code code = Code::kInvalid);
+  void Add(Problem problem, Location at, std::string what, std::string hint = "",
+           Code code = Code::kInvalid);
   // What is added to each message from here on, such as the call that led to it; the one before.
   std::string SetContext(std::string context) {
     return std::exchange(context_, std::move(context));
@@ -29,6 +37,7 @@ class Diagnostics {
 
  private:
   struct Error {
+    Problem problem;
     Location at;
     std::string what, hint;
     Code code;

@@ -35,7 +35,7 @@ bool Cursor::Accept(std::string_view text) {
 }
 
 bool Cursor::Expect(std::string_view text) {
-  return Accept(text) || Fail(fmt::format("'{}'", text));
+  return Accept(text) || Fail(fmt::format("'{}'", text), {std::string(text)});
 }
 
 bool Cursor::ExpectName(std::string& name, std::string_view what) {
@@ -44,16 +44,19 @@ bool Cursor::ExpectName(std::string& name, std::string_view what) {
   return true;
 }
 
-bool Cursor::Fail(std::string_view expected) {
+bool Cursor::Fail(std::string_view expected, const std::vector<std::string>& words,
+                  std::string_view name) {
   const TcToken& token = Peek();
   const std::string found = token.kind == TcTokenKind::kEnd
                                 ? "the end of the text"
                                 : fmt::format("'{}'", token.text.substr(0, 40));
-  return FailAt(token.at, fmt::format("found {}, expected {}", found, expected));
+  return FailAt(Problem::kSyntax, token.at,
+                fmt::format("found {}, expected {}{}", found, expected,
+                            Suggestion(name.empty() ? token.text : name, words)));
 }
 
-bool Cursor::FailAt(Location at, std::string what) {
-  diagnostics_.Add(at, std::move(what));
+bool Cursor::FailAt(Problem problem, Location at, std::string what) {
+  diagnostics_.Add(problem, at, std::move(what));
   return false;
 }
 
@@ -79,7 +82,7 @@ bool ExprParser::Adopt(SyntaxExpr& parent, SyntaxExprPtr child) {
   if (child == nullptr) return false;
   parent.depth = std::max(parent.depth, child->depth + 1);
   if (parent.depth > kMostNesting) {
-    return cursor_.FailAt(parent.at,
+    return cursor_.FailAt(Problem::kNesting, parent.at,
                           fmt::format("the expression is nested more than {} deep", kMostNesting));
   }
   parent.args.push_back(std::move(child));
@@ -88,7 +91,7 @@ bool ExprParser::Adopt(SyntaxExpr& parent, SyntaxExprPtr child) {
 
 SyntaxExprPtr ExprParser::Parse() {
   if (depth_ >= kMostNesting) {
-    cursor_.FailAt(cursor_.Peek().at,
+    cursor_.FailAt(Problem::kNesting, cursor_.Peek().at,
                    fmt::format("the expression is nested more than {} deep", kMostNesting));
     return nullptr;
   }
@@ -126,7 +129,7 @@ SyntaxExprPtr ExprParser::Binary(int32_t level) {
 SyntaxExprPtr ExprParser::Unary() {
   if (!cursor_.Is("-") && !cursor_.Is("!")) return Primary();
   if (depth_ >= kMostNesting) {
-    cursor_.FailAt(cursor_.Peek().at,
+    cursor_.FailAt(Problem::kNesting, cursor_.Peek().at,
                    fmt::format("the expression is nested more than {} deep", kMostNesting));
     return nullptr;
   }

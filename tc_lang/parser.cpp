@@ -38,7 +38,8 @@ class DefParser {
         continue;
       }
       if (!names.insert(def.name).second) {
-        cursor_.FailAt(def.at, fmt::format("a def named '{}' stands above already", def.name));
+        cursor_.FailAt(Problem::kTakenName, def.at,
+                       fmt::format("a def named '{}' stands above already", def.name));
       }
       defs.push_back(std::move(def));
     }
@@ -80,7 +81,9 @@ class DefParser {
       if (cursor_.Accept("(") && !ParseDims(param, output)) return false;
     } else if (!output) {
       if (!cursor_.Is("size") || cursor_.Peek(1).kind != TcTokenKind::kName) {
-        return cursor_.Fail("an element type such as float, or 'size'");
+        std::vector<std::string> words = TypeWords();
+        words.emplace_back("size");
+        return cursor_.Fail("an element type such as float, or 'size'", words);
       }
       cursor_.Next();
       param.is_size = true;
@@ -91,8 +94,9 @@ class DefParser {
     const Location at = cursor_.Next().at;
     if (!cursor_.Expect("(") || !exprs_.ParseArgs(param.strides)) return false;
     return param.strides.size() == param.dims.size() ||
-           cursor_.FailAt(at, fmt::format("found {} strides for '{}', which has rank {}",
-                                          param.strides.size(), param.name, param.dims.size()));
+           cursor_.FailAt(Problem::kRank, at,
+                          fmt::format("found {} strides for '{}', which has rank {}",
+                                      param.strides.size(), param.name, param.dims.size()));
   }
 
   bool ParseDims(SyntaxParam& param, bool output) {
@@ -104,7 +108,7 @@ class DefParser {
       SyntaxExprPtr dim = exprs_.Parse();
       if (dim == nullptr) return false;
       if (!output && dim->kind != SyntaxKind::kInt && dim->kind != SyntaxKind::kName) {
-        return cursor_.FailAt(dim->at,
+        return cursor_.FailAt(Problem::kBound, dim->at,
                               "found an expression as a size, expected a name or an integer");
       }
       param.dims.push_back(std::move(dim));
@@ -177,7 +181,11 @@ class DefParser {
       if (!ParseTarget(s)) return false;
     }
     if (tuple && !cursor_.Expect(")")) return false;
-    if (!IsAssign(cursor_.Peek())) return cursor_.Fail("an assignment such as '=' or '+=!'");
+    if (!IsAssign(cursor_.Peek())) {
+      std::vector<std::string> words = TypeWords();  // what else could have begun so
+      words.insert(words.end(), {"where", "const"});
+      return cursor_.Fail("an assignment such as '=' or '+=!'", words, s.targets[0].name);
+    }
     s.assign = cursor_.Next().text;
     if (s.assign.ends_with("!")) {
       s.init = true;
@@ -216,7 +224,11 @@ class DefParser {
       clause.a = exprs_.Parse();
       if (clause.a == nullptr) return false;
     } else {
-      if (!cursor_.Accept("in")) return cursor_.Fail("'in' or '='");
+      if (!cursor_.Accept("in")) {
+        const bool word = !Suggestion(cursor_.Peek().text, {"in"}).empty();
+        return word ? cursor_.Fail("'in' or '='", {"in"})
+                    : cursor_.Fail("'in' or '='", {"exists"}, clause.name);
+      }
       clause.a = exprs_.ParseBound();
       if (clause.a == nullptr || !cursor_.Expect(":")) return false;
       clause.b = exprs_.ParseBound();
@@ -266,7 +278,7 @@ Result<std::vector<Def>> ParseDefs(std::string_view text, const std::string& fil
   Diagnostics diagnostics(*source, file);
   const TokenList tokens = Tokenize(*source, diagnostics);
   if (tokens.tokens.size() == 1 && diagnostics.ok()) {
-    return Invalid("the text holds no def").At(file + ":1:1");
+    diagnostics.Add(Problem::kNoDef, {}, "the text holds no def");
   }
   std::vector<Def> defs = DefParser(tokens, diagnostics).Run(file, source);
   WEFT_TRY(diagnostics.ToStatus());

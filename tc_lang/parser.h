@@ -22,9 +22,11 @@ class Cursor {
   bool Accept(std::string_view text);
   bool Expect(std::string_view text);
   bool ExpectName(std::string& name, std::string_view what);
-  // Reports "found X, expected <what>" at the next token; returns false.
-  bool Fail(std::string_view expected);
-  bool FailAt(Location at, std::string what);
+  // Reports "found X, expected <what>" at the next token, with the closest of the words that `name`
+  // (if empty, the token) may be a misspelling of; returns false.
+  bool Fail(std::string_view expected, const std::vector<std::string>& words = {},
+            std::string_view name = "");
+  bool FailAt(Problem problem, Location at, std::string what);
   // The comment on the line of the last token taken.
   std::string Comment() const;
   size_t position() const { return next_; }

@@ -44,7 +44,7 @@ TEST(Parser, NamesThatLookLikeNumbers) {
   EXPECT_EQ(TreeOf("inf + nan + info + e1 + infinity1"), "((((inf+nan)+info)+e1)+infinity1)");
   EXPECT_EQ(TreeOf("1.5e3 + .5 + 3E5 + 2."), "(((1.5e3+.5)+3E5)+2.)");
   EXPECT_EQ(TreeOf("0x10"),
-            "t:1:35: found 'x' joined to a number, expected a space or an operator\n"
+            "t:1:35: found 'x' joined to a number, expected a space or an operator [E0103]\n"
             "    def f(float(N) x) -> (y) { y(i) = 0x10 }\n"
             "                                      ^");
   EXPECT_NE(TreeOf("1e").find("joined to a number"), std::string::npos);
@@ -104,20 +104,21 @@ TEST(Parser, SeveralErrorsARunEachWithItsLineAndACaret) {
                        "  z(i) += x(i) where i on 0:N\n"
                        "  y(i) = ) + 1\n"
                        "}\n"),
-            "t.tc:3:3: found 'z', expected ',' or ')'\n"
+            "t.tc:3:3: found 'z', expected ',' or ')' [E0102]\n"
             "      z(i) += x(i) where i on 0:N\n"
             "      ^\n"
-            "t.tc:3:24: found 'on', expected 'in' or '='\n"
+            "t.tc:3:24: found 'on', expected 'in' or '=', did you mean 'in'? [E0102]\n"
             "      z(i) += x(i) where i on 0:N\n"
             "                           ^\n"
-            "t.tc:4:10: found ')', expected an expression\n"
+            "t.tc:4:10: found ')', expected an expression [E0102]\n"
             "      y(i) = ) + 1\n"
             "             ^");
 }
 
 TEST(Parser, WhatIsMissingIsReportedAtWhatWasFound) {
-  EXPECT_EQ(ParseError(""), "t.tc:1:1: the text holds no def");
-  EXPECT_EQ(ParseError("# nothing\n"), "t.tc:1:1: the text holds no def");
+  EXPECT_EQ(ParseError(""), "t.tc:1:1: the text holds no def [E0105]");
+  EXPECT_EQ(ParseError("# nothing\n"),
+            "t.tc:1:1: the text holds no def [E0105]\n    # nothing\n    ^");
   EXPECT_NE(ParseError("garbage").find("t.tc:1:1: found 'garbage', expected 'def'"),
             std::string::npos);
   EXPECT_NE(ParseError("def f(float(N) x) -> (y) { y(i) = x(i)").find("found the end of the text"),

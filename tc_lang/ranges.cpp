@@ -90,7 +90,7 @@ bool RangeInference::Intersect(const Constraint& c, Var v, std::optional<Box1>& 
   const bool same_lo = range->lo == with.lo, same_hi = range->hi == with.hi;
   if ((lo == Sign::kDepends && !same_lo) || (hi == Sign::kDepends && !same_hi)) {
     diagnostics_.Add(
-        c.at,
+        Problem::kOpenSize, c.at,
         fmt::format("which range of '{}' is the smaller one depends on sizes: {}:{} or {}:{}",
                     Name(v), Text(range->lo), Text(range->hi), Text(with.lo), Text(with.hi)),
         fmt::format("where {} in {}:{}", Name(v), Text(range->lo), Text(range->hi)));
@@ -134,11 +134,7 @@ bool RangeInference::Round(bool guarded, bool& progress) {
   for (size_t v = 0; v < found.size(); ++v) {
     if (!found[v]) continue;
     if (SignOf(found[v]->hi - found[v]->lo) == Sign::kNegative) {
-      diagnostics_.Add(
-          last[v]->at,
-          fmt::format(
-              "the range of '{}' is inferred as {}:{}, which ends before it begins (from '{}')",
-              indices_[v].name, Text(found[v]->lo), Text(found[v]->hi), last[v]->tensor));
+      ReportEmpty(*last[v], v, *found[v]);
       return false;
     }
     indices_[v].range = found[v];
@@ -147,7 +143,7 @@ bool RangeInference::Round(bool guarded, bool& progress) {
   return true;
 }
 
-bool RangeInference::Run(Location statement) {
+bool RangeInference::Run(Location statement, const std::vector<std::string>& names) {
   while (true) {
     bool progress = false;
     if (!Round(false, progress)) return false;
@@ -155,35 +151,64 @@ bool RangeInference::Run(Location statement) {
     if (!Round(true, progress)) return false;
     if (!progress) break;
   }
-  return ReportUnresolved(statement);
+  return ReportUnresolved(statement, names);
 }
 
-bool RangeInference::ReportUnresolved(Location statement) {
-  std::vector<std::string> names;
-  for (const IndexRange& index : indices_) {
-    if (!index.range) names.push_back(index.name);
+std::string RangeInference::Shown(const Constraint& c) const {
+  return fmt::format("{} <= {} < {} on '{}'", Text(c.box->lo),
+                     c.subscript->Print([this](Var v) { return Name(v); }), Text(c.box->hi),
+                     c.tensor);
+}
+
+// The index comes out of all constraints together; the first of them is named.
+void RangeInference::ReportEmpty(const Constraint& c, size_t v, const Box1& range) {
+  std::string others;
+  std::vector<Var> vars;
+  c.subscript->CollectVars(vars);
+  for (Var other : vars) {
+    if (other >= Count(indices_) || other == static_cast<Var>(v)) continue;
+    const Box1& box = *indices_[static_cast<size_t>(other)].range;
+    others += fmt::format("{}{} in {}:{}", others.empty() ? " with " : ", ", Name(other),
+                          Text(box.lo), Text(box.hi));
   }
+  diagnostics_.Add(Problem::kBackwardRange, c.at,
+                   fmt::format("the range of '{}' is inferred as {}:{}, which ends before it "
+                               "begins, from {}{}",
+                               indices_[v].name, Text(range.lo), Text(range.hi), Shown(c), others),
+                   fmt::format("where {} in {}:{} if none is meant", indices_[v].name,
+                               Text(range.lo), Text(range.lo)));
+}
+
+// A range that the constraint allows for the last of its open indices.
+std::string RangeInference::SuggestWhere(const Constraint& c) const {
+  const Var v = Unresolved(*c.subscript).back();
+  const int64_t a = c.subscript->CoefficientOf(v);
+  if (a == 0) return fmt::format("where {} in 0:…", Name(v));
+  const Affine extent = c.box->hi - c.box->lo;
+  return fmt::format("where {} in 0:{}", Name(v), Text(CeilDiv(extent, a > 0 ? a : -a)));
+}
+
+bool RangeInference::ReportUnresolved(Location statement, std::vector<std::string> known) {
+  std::vector<std::string> names;
+  for (const IndexRange& index : indices_) (index.range ? known : names).push_back(index.name);
   if (names.empty()) return true;
   const Constraint* ambiguous = nullptr;
   for (const Constraint& c : constraints_) {
     if (c.subscript && c.box && !Unresolved(*c.subscript).empty() && ambiguous == nullptr)
       ambiguous = &c;
   }
-  std::string why = "nothing bounds it";
+  std::string why = "nothing bounds it" + Suggestion(names[0], known);
   if (ambiguous != nullptr) {
-    std::vector<Var> vars = Unresolved(*ambiguous->subscript);
-    why = vars.size() > 1
-              ? fmt::format("{} on '{}' has {} open ones",
-                            ambiguous->subscript->Print([this](Var v) { return Name(v); }),
-                            ambiguous->tensor, vars.size())
+    const size_t open = Unresolved(*ambiguous->subscript).size();
+    why = open > 1 ? fmt::format("{} has {} open ones", Shown(*ambiguous), open)
           : ambiguous->guarded
               ? fmt::format("its only access, to '{}', is guarded", ambiguous->tensor)
               : fmt::format("it stands under a division on '{}'", ambiguous->tensor);
   }
   diagnostics_.Add(
-      ambiguous != nullptr ? ambiguous->at : statement,
+      Problem::kOpenRange, ambiguous != nullptr ? ambiguous->at : statement,
       fmt::format("the range of '{}' is not determined: {}", fmt::join(names, "', '"), why),
-      fmt::format("where {} in 0:…", names[0]));
+      ambiguous != nullptr ? SuggestWhere(*ambiguous) : fmt::format("where {} in 0:…", names[0]));
   return false;
 }
 
@@ -216,6 +241,24 @@ bool RangeInference::InsideExactly(const Constraint& c) const {
   }
 }
 
+// With the range that would do, if one index decides.
+void RangeInference::ReportOutside(const Constraint& c, const Box1& bounds) {
+  std::vector<Var> vars;
+  c.subscript->CollectVars(vars);
+  std::optional<Box1> allowed;
+  std::string hint;
+  if (vars.size() == 1 && vars[0] < Count(indices_) && Solve(c, vars[0], allowed) && allowed &&
+      SignOf(allowed->hi - allowed->lo) == Sign::kNonNegative) {
+    hint = fmt::format("where {} in {}:{}", Name(vars[0]), Text(allowed->lo), Text(allowed->hi));
+  }
+  diagnostics_.Add(
+      Problem::kOutside, c.at,
+      fmt::format("subscript {} of '{}', {}, runs from {} to {}, outside of {}:{}", c.dimension,
+                  c.tensor, c.subscript->Print([this](Var v) { return Name(v); }), Text(bounds.lo),
+                  Text(bounds.hi), Text(c.box->lo), Text(c.box->hi)),
+      hint);
+}
+
 bool RangeInference::CheckAccesses(std::vector<std::string>& preconditions) {
   for (const IndexRange& index : indices_) {  // nothing is read
     if (index.range->hi == index.range->lo) return true;
@@ -234,9 +277,7 @@ bool RangeInference::CheckAccesses(std::vector<std::string>& preconditions) {
       continue;
     }
     if (InsideExactly(c)) continue;
-    diagnostics_.Add(c.at, fmt::format("subscript {} of '{}' runs from {} to {}, outside of {}:{}",
-                                       c.dimension, c.tensor, Text(bounds.lo), Text(bounds.hi),
-                                       Text(c.box->lo), Text(c.box->hi)));
+    ReportOutside(c, bounds);
     fine = false;
   }
   return fine;

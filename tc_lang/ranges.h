@@ -42,8 +42,9 @@ class RangeInference {
                  const std::vector<std::string>& params, Diagnostics& diagnostics)
       : indices_(indices), constraints_(constraints), params_(params), diagnostics_(diagnostics) {}
 
-  // Resolves every index, or says which it can't and why.
-  bool Run(Location statement);
+  // Resolves every index, or says which it can't and why; `names` are others that an index may be a
+  // misspelling of.
+  bool Run(Location statement, const std::vector<std::string>& names);
   // After Run: unguarded subscripts stay in their boxes. What depends on params becomes text in
   // `preconditions`.
   bool CheckAccesses(std::vector<std::string>& preconditions);
@@ -53,7 +54,11 @@ class RangeInference {
   bool Solve(const Constraint& c, Var v, std::optional<Box1>& range);
   bool Intersect(const Constraint& c, Var v, std::optional<Box1>& range, const Box1& with);
   std::vector<Var> Unresolved(const Affine& e) const;
-  bool ReportUnresolved(Location statement);
+  bool ReportUnresolved(Location statement, std::vector<std::string> names);
+  void ReportEmpty(const Constraint& c, size_t v, const Box1& range);
+  void ReportOutside(const Constraint& c, const Box1& bounds);
+  std::string SuggestWhere(const Constraint& c) const;
+  std::string Shown(const Constraint& c) const;  // "0 <= i + k < 9 on 'I'"
   bool InsideExactly(const Constraint& c) const;
   std::string Name(Var v) const;
   std::string Text(const Affine& e) const;

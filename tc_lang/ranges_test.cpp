@@ -38,9 +38,9 @@ TEST(Ranges, ScaleRoundsUp) {
 
 TEST(Ranges, ShiftsAreNotZeroBased) {
   EXPECT_EQ(RangesOf("float(N) I", "O(i) = I(i - 1)", {{"N", 9}}),
-            "the index 'i' of 'O' is inferred to start at 1, expected 0");
+            "the index 'i' of 'O' is inferred to start at 1, expected 0 [E0403]");
   EXPECT_EQ(RangesOf("float(N) I", "O(i) = I(i + 5)", {{"N", 9}}),
-            "the index 'i' of 'O' is inferred to start at -5, expected 0");
+            "the index 'i' of 'O' is inferred to start at -5, expected 0 [E0403]");
 }
 
 TEST(Ranges, ConvolutionIsValidOnly) {
@@ -58,7 +58,7 @@ TEST(Ranges, ConvolutionIsValidOnly) {
 TEST(Ranges, GradientOfConvolutionStartsLater) {
   EXPECT_EQ(
       RangesOf("float(OH) dO, float(KH) W", "O(h) +=! dO(h - kh) * W(kh)", {{"OH", 10}, {"KH", 3}}),
-      "the index 'h' of 'O' is inferred to start at 2, expected 0");
+      "the index 'h' of 'O' is inferred to start at 2, expected 0 [E0403]");
 }
 
 TEST(Ranges, PaddingByAGuardNeedsWhere) {
@@ -68,15 +68,17 @@ TEST(Ranges, PaddingByAGuardNeedsWhere) {
       RangesOf("float(H) I, float(KH) W", guarded + " where h in 0:H", {{"H", 10}, {"KH", 3}}),
       "h 0:10, kh 0:3");
   EXPECT_EQ(RangesOf("float(H) I, float(KH) W", guarded, {{"H", 10}, {"KH", 3}}),
-            "the range of 'h' is not determined: its only access, to 'I', is guarded");
+            "the range of 'h' is not determined: its only access, to 'I', is guarded [E0401]");
 }
 
 TEST(Ranges, AmbiguousUntilWhereSaysIt) {
-  EXPECT_EQ(RangesOf("float(N) I", "O(i) +=! I(i + j)", {{"N", 9}}),
-            "the range of 'i', 'j' is not determined: i + j on 'I' has 2 open ones");
+  EXPECT_EQ(
+      RangesOf("float(N) I", "O(i) +=! I(i + j)", {{"N", 9}}),
+      "the range of 'i', 'j' is not determined: 0 <= i + j < 9 on 'I' has 2 open ones [E0401]");
   EXPECT_EQ(RangesOf("float(N) I", "O(i) +=! I(i + j) where j in 0:3", {{"N", 9}}), "i 0:7, j 0:3");
   EXPECT_EQ(RangesOf("float(N) I", "O(i) +=! I(i + j + k)", {{"N", 9}}),
-            "the range of 'i', 'j', 'k' is not determined: i + j + k on 'I' has 3 open ones");
+            "the range of 'i', 'j', 'k' is not determined: 0 <= i + j + k < 9 on 'I' has 3 open "
+            "ones [E0401]");
 }
 
 TEST(Ranges, SumOfTwoSolvedOnes) {
@@ -102,10 +104,11 @@ TEST(Ranges, PartialCopiesMoveToZero) {
 
 TEST(Ranges, BackwardIsAnErrorAndEmptyIsNot) {
   EXPECT_EQ(RangesOf("float(N) I", "O(i) = I(i) where i in 8:4", {{"N", 9}}),
-            "the range of 'i' ends before it begins");
+            "the range of 'i' ends before it begins [E0402]");
   EXPECT_EQ(RangesOf("float(N) I", "O(i) = I(i) where i in 4:4", {{"N", 9}}), "i 4:4");
   EXPECT_EQ(RangesOf("float(N) I, float(K) W", "O(i) +=! I(i + k) * W(k)", {{"N", 2}, {"K", 5}}),
-            "the range of 'i' is inferred as 0:-2, which ends before it begins (from 'I')");
+            "the range of 'i' is inferred as 0:-2, which ends before it begins, from 0 <= i + k < "
+            "2 on 'I' with k in 0:5 [E0402]");
 }
 
 TEST(Ranges, LaterStatementsSeeTheHullOfEarlierOnes) {
@@ -128,10 +131,10 @@ TEST(Ranges, GathersBoundOnlyWhatIsInside) {
 
 TEST(Ranges, UnderDivisionOrProductNeedsWhere) {
   EXPECT_EQ(RangesOf("float(N) I", "O(i) = I(i % 3)", {{"N", 9}}),
-            "the range of 'i' is not determined: it stands under a division on 'I'");
+            "the range of 'i' is not determined: it stands under a division on 'I' [E0401]");
   EXPECT_EQ(RangesOf("float(N) I", "O(i) = I(i % 3) where i in 0:9", {{"N", 9}}), "i 0:9");
   EXPECT_EQ(RangesOf("float(N) I", "O(i) = I(i * i)", {{"N", 9}}),
-            "the range of 'i' is not determined: nothing bounds it");
+            "the range of 'i' is not determined: nothing bounds it [E0401]");
   EXPECT_EQ(RangesOf("float(N) I", "O(i) = I(min(i, N - 1)) where i in 0:20", {{"N", 9}}),
             "i 0:20");
 }
@@ -144,16 +147,16 @@ TEST(Ranges, ExistsAndLets) {
 
 TEST(Ranges, LeftOnlyIsNotDetermined) {
   EXPECT_EQ(RangesOf("float(N) I", "O(i, j) = I(i)", {{"N", 9}}),
-            "the range of 'j' is not determined: nothing bounds it");
+            "the range of 'j' is not determined: nothing bounds it [E0401]");
 }
 
 TEST(Ranges, AccessesOutsideAreErrorsThatNameTheTensor) {
   EXPECT_EQ(RangesOf("float(N) I", "O(i) = I(i + 1) where i in 0:N", {{"N", 9}}),
-            "subscript 0 of 'I' runs from 1 to 9, outside of 0:9");
+            "subscript 0 of 'I', i + 1, runs from 1 to 9, outside of 0:9 [E0404]");
   // Two subscripts bound by another tensor: the second is checked, not inferred.
   EXPECT_EQ(RangesOf("float(N) I, float(M) J", "O(i) = I(i) + J(i + 2) where i in 0:N",
                      {{"N", 4}, {"M", 5}}),
-            "subscript 0 of 'J' runs from 2 to 5, outside of 0:5");
+            "subscript 0 of 'J', i + 2, runs from 2 to 5, outside of 0:5 [E0404]");
 }
 
 TEST(Ranges, AccumulationIsBoundedByItsTarget) {

@@ -41,7 +41,7 @@ TEST(Strides, RowsEndWhereTheirAxisDoes) {
   EXPECT_NE(
       ErrorOf("def f(float(2, 3) x strides(4, 1)) -> (y) { y(i, k) = x(i, k + 1) where i in 0:2, "
               "k in 0:3 }")
-          .find("subscript 1 of 'x' runs from 1 to 3, outside of 0:3"),
+          .find("subscript 1 of 'x', k + 1, runs from 1 to 3, outside of 0:3"),
       std::string::npos);
   const char* gather = "def f(float(2, 3) x strides(4, 1), int8(2) n) -> (y) { y(i) = x(i, n(i)) }";
   const Tensor memory = Floats({7}, {1, 2, 3, 4, 5, 6, 7});

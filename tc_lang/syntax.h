@@ -100,6 +100,7 @@ struct Def {
 // The words for element types: float, double, float16, bfloat16, int8 … uint64, bool.
 std::optional<Dtype> ParseTypeWord(std::string_view word);
 std::string_view TypeWord(Dtype dtype);
+std::vector<std::string> TypeWords();  // all of them
 
 Result<std::vector<Def>> ParseDefs(std::string_view text, const std::string& file);
 

@@ -8,6 +8,8 @@
 namespace weft::tc {
 namespace {
 
+constexpr size_t kLongestName = 255;
+
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
@@ -72,6 +74,11 @@ class Scanner {
     if (IsLetter(c)) {
       size_t n = 1;
       while (IsLetter(Peek(n)) || IsDigit(Peek(n))) ++n;
+      if (n > kLongestName) {
+        diagnostics_.Add(
+            Problem::kNesting, Here(),
+            fmt::format("found a name of {} letters, at most {} are taken", n, kLongestName));
+      }
       // `max=!` and its like are one operator; `max == x` is not.
       const std::string_view name = text_.substr(at_, n);
       if ((name == "min" || name == "max") && Peek(n) == '=' && Peek(n + 1) != '=') {
@@ -107,7 +114,7 @@ class Scanner {
     }
     if (IsLetter(Peek(n)) || (Peek(n) == '.' && real)) {
       diagnostics_.Add(
-          Here(),
+          Problem::kNumber, Here(),
           fmt::format("found '{}' joined to a number, expected a space or an operator", Peek(n)));
       while (IsLetter(Peek(n)) || IsDigit(Peek(n)) || Peek(n) == '.') ++n;
     }
@@ -118,8 +125,9 @@ class Scanner {
     const auto byte = static_cast<unsigned char>(Peek());
     const bool shown = byte > ' ' && byte <= '~';
     diagnostics_.Add(
-        Here(), shown ? fmt::format("found the character '{}', which no token starts with", Peek())
-                      : fmt::format("found the byte 0x{:02x} outside a comment", byte));
+        Problem::kByte, Here(),
+        shown ? fmt::format("found the character '{}', which no token starts with", Peek())
+              : fmt::format("found the byte 0x{:02x} outside a comment", byte));
     ++at_;
     while ((static_cast<unsigned char>(Peek()) & 0xC0) == 0x80)
       ++at_;  // the rest of a UTF-8 sequence

@@ -23,6 +23,12 @@ std::optional<Dtype> ParseTypeWord(std::string_view word) {
   return std::nullopt;
 }
 
+std::vector<std::string> TypeWords() {
+  std::vector<std::string> words;
+  for (const TypeName& type : kTypes) words.emplace_back(type.word);
+  return words;
+}
+
 std::string_view TypeWord(Dtype dtype) {
   for (const TypeName& type : kTypes) {
     if (type.dtype == dtype) return type.word;
