@@ -28,6 +28,7 @@ constexpr auto kIsas = std::to_array<IsaRow>({
     {Isa::kX86V3, TargetKind::kCpu, "x86-64-v3"},
     {Isa::kX86V4, TargetKind::kCpu, "x86-64-v4"},
     {Isa::kX86V4Vnni, TargetKind::kCpu, "x86-64-v4-vnni"},
+    {Isa::kX86V4Bf16, TargetKind::kCpu, "x86-64-v4-bf16"},
     {Isa::kSm80, TargetKind::kCuda, "sm_80"},
     {Isa::kSm90, TargetKind::kCuda, "sm_90"},
     {Isa::kSm100, TargetKind::kCuda, "sm_100"},
@@ -74,9 +75,8 @@ void ReadCaches(Target& target) {
 
 Result<Isa> ParseIsa(TargetKind kind, std::string_view name) {
   if (kind == TargetKind::kCpu && (name.empty() || name == "native")) {
-    if (HostRuns(Isa::kX86V4Vnni)) return Isa::kX86V4Vnni;
-    if (HostRuns(Isa::kX86V4)) return Isa::kX86V4;
-    if (HostRuns(Isa::kX86V3)) return Isa::kX86V3;
+    for (const Isa isa : {Isa::kX86V4Bf16, Isa::kX86V4Vnni, Isa::kX86V4, Isa::kX86V3})
+      if (HostRuns(isa)) return isa;
     return Unsupported("this processor lacks AVX2 and FMA (x86-64-v3)").Try("cpu:x86-64-v3");
   }
   std::string known;
@@ -178,6 +178,8 @@ bool HostRuns(Isa isa) {
   if (isa == Isa::kX86V4) return __builtin_cpu_supports("x86-64-v4");
   if (isa == Isa::kX86V4Vnni)
     return __builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512vnni");
+  if (isa == Isa::kX86V4Bf16)
+    return HostRuns(Isa::kX86V4Vnni) && __builtin_cpu_supports("avx512bf16");
 #endif
   return false;
 }

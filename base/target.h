@@ -10,10 +10,13 @@
 namespace weft {
 
 enum class TargetKind : uint8_t { kCpu, kCuda };
-// kX86V4Vnni: AVX512_VNNI too, as in every server of the last years.
-enum class Isa : uint8_t { kX86V3, kX86V4, kX86V4Vnni, kSm80, kSm90, kSm100 };
+// kX86V4Vnni: AVX512_VNNI too, as in every server of the last years; kX86V4Bf16: AVX512_BF16 as
+// well.
+enum class Isa : uint8_t { kX86V3, kX86V4, kX86V4Vnni, kX86V4Bf16, kSm80, kSm90, kSm100 };
 // Instructions that multiply pairs or quads of small integers and add them to a sum of 32 bits.
-inline bool HasDotProducts(Isa isa) { return isa == Isa::kX86V4Vnni; }
+inline bool HasDotProducts(Isa isa) { return isa == Isa::kX86V4Vnni || isa == Isa::kX86V4Bf16; }
+// The same of pairs of bfloat16, added to a sum of f32.
+inline bool HasBfloatProducts(Isa isa) { return isa == Isa::kX86V4Bf16; }
 
 struct Target {
   TargetKind kind = TargetKind::kCpu;
@@ -22,7 +25,7 @@ struct Target {
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20, l3_bytes = 16 << 20;  // L1, L2 a core; L3 shared
   bool operator==(const Target&) const = default;
 
-  bool HasAvx512() const { return isa == Isa::kX86V4 || isa == Isa::kX86V4Vnni; }
+  bool HasAvx512() const { return isa >= Isa::kX86V4 && isa <= Isa::kX86V4Bf16; }
   int32_t VectorBytes() const { return HasAvx512() ? 64 : 32; }  // CPU
   int32_t VectorRegisters() const { return HasAvx512() ? 32 : 16; }
 };

@@ -7,7 +7,8 @@ namespace weft::codegen {
 
 std::string_view CpuName(Isa isa) {
   if (isa == Isa::kX86V3) return "haswell";
-  return isa == Isa::kX86V4 ? "skylake-avx512" : "cascadelake";
+  if (isa == Isa::kX86V4) return "skylake-avx512";
+  return isa == Isa::kX86V4Vnni ? "cascadelake" : "cooperlake";
 }
 
 std::string_view CpuFeatures(Isa isa) {
