@@ -225,6 +225,31 @@ TEST(Emit, SumsOfProductsOfHalves) {
   }
 }
 
+// What 16 bits hold already, such as a rounded sum behind its activation, is not rounded again.
+TEST(Emit, RoundsOnce) {
+  const auto nest = [](const char* type, const char* value) {
+    return fmt::format(
+        "loops k (x: in {0}[21], y: out {0}[21]) {{ single {{ vector v = 0:21 {{ y[v] = "
+        "cast({1}):{0} "
+        "}} }} }}",
+        type, value);
+  };
+  constexpr const char* kHeld[] = {
+      "max(cast(x[v]):f32, 0.0)", "min(neg(cast(x[v]):f32), 6.0)",
+      "select(cast(x[v]):f32 < 0.5, abs(cast(x[v]):f32), fmax(cast(x[v]):f32, 2.0))"};
+  constexpr const char* kOther[] = {"max(cast(x[v]):f32, 0.1)", "cast(x[v]):f32 + 1.0"};
+  const auto rounds = [&](const char* value) {
+    const auto ir = EmitLlvmIr(Nest(nest("bf16", value)), {.isa = Isa::kX86V4}, false);
+    return !ir.ok() || ir->find("32767") != std::string::npos;  // half of the last bit, almost
+  };
+  for (const char* value : kHeld) EXPECT_FALSE(rounds(value)) << value;
+  for (const char* value : kOther) EXPECT_TRUE(rounds(value)) << value;
+  for (const char* type : {"bf16", "f16"}) {
+    for (const char* value : kHeld) Check(nest(type, value), {.sizes = {1}, .wild = true});
+    for (const char* value : kOther) Check(nest(type, value), {.sizes = {1}, .wild = true});
+  }
+}
+
 TEST(Emit, ChoosesInstructionsForSumsOfProducts) {
   const auto code = [](Isa isa, const char* x, int steps, const char* guard) {
     const std::string text = fmt::format(

@@ -73,6 +73,7 @@ class KernelBuilder {
   // Values.
   LaneValue Evaluate(loops::ExprId id, const Chunk& chunk, const Mask& mask,
                      std::map<loops::ExprId, LaneValue>& known);
+  bool Holds(Dtype half, loops::ExprId id, int depth = 8) const;
   LaneValue AffineValue(const loops::Expr& e, const Chunk& chunk);
   Mask ActiveMask(const Chunk& chunk);
 

@@ -63,6 +63,30 @@ void KernelBuilder::Assign(const Stmt& s) {
     memory_.Store(s, chunks_[i], masks[i], values[i]);
 }
 
+// Whether a value of f32 is one that this type of 16 bits holds, so that nothing is left to round.
+bool KernelBuilder::Holds(Dtype half, ExprId id, int depth) const {
+  const loops::Expr& e = nest_[id];
+  if (e.dtype != Dtype::kF32 || depth == 0) return false;
+  if (e.kind == ExprKind::kLiteral) return ScalarOf(half, e.literal.f32).f32 == e.literal.f32;
+  if (e.kind != ExprKind::kOp) return false;
+  const auto holds = [&](ExprId arg) { return Holds(half, arg, depth - 1); };
+  switch (e.op) {
+    case ScalarOp::kCast:
+      return nest_[e.args[0]].dtype == half;
+    case ScalarOp::kSelect:
+      return holds(e.args[1]) && holds(e.args[2]);
+    case ScalarOp::kMin:
+    case ScalarOp::kMax:
+    case ScalarOp::kFMin:
+    case ScalarOp::kFMax:
+    case ScalarOp::kNeg:
+    case ScalarOp::kAbs:
+      return std::ranges::all_of(e.args, holds);
+    default:
+      return false;
+  }
+}
+
 LaneValue KernelBuilder::Evaluate(ExprId id, const Chunk& chunk, const Mask& mask,
                                   std::map<ExprId, LaneValue>& known) {
   if (const auto it = known.find(id); it != known.end()) return it->second;
@@ -82,6 +106,8 @@ LaneValue KernelBuilder::Evaluate(ExprId id, const Chunk& chunk, const Mask& mas
     std::vector<Value*> args;
     for (const LaneValue& part : parts)
       args.push_back(result.is_vector ? memory_.Splat(part, chunk) : part.value);
+    const bool half = e.dtype == Dtype::kBF16 || e.dtype == Dtype::kF16;
+    if (half && e.op == ScalarOp::kCast && Holds(e.dtype, e.args[0])) return known[id] = parts[0];
     result.value = ops_.Emit(e.op, nest_[e.args.back()].dtype, e.dtype, args);
   }
   return known[id] = result;
