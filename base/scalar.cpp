@@ -133,6 +133,24 @@ T FloatOp(ScalarOp op, T a, T b, T c) {
   }
 }
 
+constexpr float kLeastNormal = std::numeric_limits<float>::min();
+
+float FlushOperand(float value) {
+  return std::fabs(value) < kLeastNormal ? std::copysign(0.0F, value) : value;
+}
+
+// A result is flushed by what it would be if the exponent had no end: one that rounds up to the
+// least normal number only because subnormal ones are far apart is still a zero.
+float FmaFlush(float a, float b, float c) {
+  constexpr float kScale = 0x1p48F;
+  a = FlushOperand(a), b = FlushOperand(b), c = FlushOperand(c);
+  const float sum = std::fma(a, b, c);
+  if (std::fabs(sum) != kLeastNormal) return FlushOperand(sum);
+  if (std::fabs(a) < std::fabs(b)) std::swap(a, b);  // the lesser factor is far from overflow
+  const float scaled = std::fma(a, b * kScale, c * kScale);
+  return std::fabs(scaled) < kLeastNormal * kScale ? std::copysign(0.0F, sum) : sum;
+}
+
 template <typename T>
 bool CompareOp(ScalarOp op, T a, T b) {
   switch (op) {
@@ -347,6 +365,10 @@ Scalar EvalScalar(ScalarOp op, Dtype operand, Dtype result, std::span<const Scal
   if (op == ScalarOp::kBitcast) return BitcastScalar(operand, result, args[0]);
   const Scalar a = args[0], b = args.size() > 1 ? args[1] : a, c = args.size() > 2 ? args[2] : a;
   Scalar s;
+  if (op == ScalarOp::kFmaFlush) {
+    s.f32 = FmaFlush(a.f32, b.f32, c.f32);
+    return s;
+  }
   if (IsFloat(operand)) {
     const bool wide = operand == Dtype::kF64;
     if (op == ScalarOp::kIsNan) {

@@ -36,7 +36,8 @@ union Scalar {
 };
 
 // operand: the type of the (last) arguments; result: the node's type. For kSelect the first
-// argument is bool. 16-bit floats compute in f32 and round once at the end.
+// argument is bool, for kFmaFlush the first two are bf16. 16-bit floats compute in f32 and round
+// once at the end.
 Scalar EvalScalar(ScalarOp op, Dtype operand, Dtype result, std::span<const Scalar> args);
 Scalar LoadScalar(Dtype dtype, const void* data, int64_t index);
 void StoreScalar(Dtype dtype, void* data, int64_t index, Scalar value);

@@ -119,6 +119,31 @@ TEST(Scalar, SixteenBitFloatsRoundOnce) {
   EXPECT_EQ(ScalarOf(Dtype::kBF16, 1e39).f32, std::numeric_limits<float>::infinity());
 }
 
+// As VDPBF16PS does it: subnormal operands and results are zeros of their sign, and what counts is
+// the result as it would be rounded without an end to the exponent.
+TEST(Scalar, FmaFlushTakesSubnormalNumbersForZeros) {
+  const auto flush = [](float a, float b, float c) {
+    const Scalar args[] = {F(a), F(b), F(c)};
+    return EvalScalar(ScalarOp::kFmaFlush, Dtype::kF32, Dtype::kF32, args).f32;
+  };
+  const auto is_zero = [](float value, bool negative) {
+    return value == 0 && std::signbit(value) == negative;
+  };
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(flush(3, 5, 1), 16);
+  EXPECT_EQ(flush(0x1p-130F, 0x1p100F, 1), 1);
+  EXPECT_EQ(flush(0x1p100F, 0x1p-130F, 1), 1);
+  EXPECT_TRUE(is_zero(flush(-0.0F, 1, -0x1p-130F), true));
+  EXPECT_TRUE(is_zero(flush(0x1p-70F, 0x1p-60F, 0), false));
+  EXPECT_TRUE(is_zero(flush(-0x1p-70F, 0x1p-60F, 0), true));
+  EXPECT_EQ(flush(0x1p-70F, 0x1p-56F, 0), 0x1p-126F);
+  EXPECT_TRUE(is_zero(flush(-0x1p-75F, 0x1p-75F, 0x1p-126F), false));  // fma: 2^-126
+  EXPECT_TRUE(is_zero(flush(0x1p-75F, 0x1p-75F, -0x1p-126F), true));
+  EXPECT_EQ(flush(-0x1p-76F, 0x1p-75F, 0x1p-126F), 0x1p-126F);
+  EXPECT_EQ(flush(infinity, 2, -5), infinity);
+  EXPECT_TRUE(std::isnan(flush(infinity, 0x1p-130F, 1)));
+}
+
 TEST(Scalar, EveryTypeStoresWhatItLoads) {
   for (Dtype t :
        {Dtype::kBool, Dtype::kU8, Dtype::kI8, Dtype::kU16, Dtype::kI16, Dtype::kU32, Dtype::kI32,

@@ -28,7 +28,9 @@ bool IsBuiltin(std::string_view name) {
   if (name == "infinity" || name == "nan" || name == "within" || name.starts_with("bitcast_"))
     return true;
   const std::optional<ScalarOp> op = ParseScalarFunction(name);
-  return op && *op != ScalarOp::kSelect && *op != ScalarOp::kCast && *op != ScalarOp::kBitcast;
+  constexpr ScalarOp kOfLoops[] = {ScalarOp::kSelect, ScalarOp::kCast, ScalarOp::kBitcast,
+                                   ScalarOp::kFmaFlush};
+  return op && std::ranges::count(kOfLoops, *op) == 0;
 }
 
 // Functions of real numbers: integers are converted first.

@@ -99,6 +99,8 @@ Result<CudaText> EmitCudaText(const LoopNest& nest, const Target& target) {
   if (!plan::IsSymbol(nest.name)) {
     return Unsupported(fmt::format("nest {}: its name can be no symbol", PrintString(nest.name)));
   }
+  if (loops::Flushes(nest))
+    return Unsupported(fmt::format("nest {}: CUDA has no multiply-adds that flush", nest.name));
   WEFT_TRY(Launch launch, LaunchOf(nest));
   WEFT_TRY(const cuda::Places places, cuda::PlaceBuffers(nest));
   const cuda::Names names = cuda::NamesOf(nest);

@@ -65,6 +65,8 @@ Scalar RandomScalar(Dtype dtype, std::mt19937_64& random, bool wild) {
                              65504,
                              3.4e38,
                              -3.4e38,
+                             1.2e-19,
+                             -0.9e-19,
                              1e-300,
                              2147483648.0,
                              -9.3e18};

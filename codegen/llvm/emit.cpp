@@ -92,6 +92,11 @@ struct Compiled {
 Result<Compiled> Compile(const loops::LoopNest& nest, const Target& target, bool names,
                          bool optimized) {
   if (target.kind != TargetKind::kCpu) return Unsupported("machine code by LLVM is for CPUs");
+  if (loops::Flushes(nest) && !HasBfloatProducts(target.isa)) {
+    return Unsupported(fmt::format("nest {}: {} has no multiply-adds that flush", nest.name,
+                                   weft::Print(target)))
+        .Try("--target cpu:x86-64-v4-bf16");
+  }
   Compiled c;
   c.context = std::make_unique<llvm::LLVMContext>();
   c.context->setDiscardValueNames(!names);

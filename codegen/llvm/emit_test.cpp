@@ -18,11 +18,12 @@ loops::LoopNest Nest(std::string_view text) {
 }
 
 // On what this machine runs, for the rest only compiled.
-void Check(std::string_view text, const CompareOptions& options = {}) {
+void Check(std::string_view text, const CompareOptions& options = {},
+           std::vector<Isa> isas = {Isa::kX86V3, Isa::kX86V4, Isa::kX86V4Vnni, Isa::kX86V4Bf16}) {
   const loops::LoopNest nest = Nest(text);
   const Status status = loops::Verify(nest);
   ASSERT_TRUE(status.ok()) << status.ToString();
-  for (Isa isa : {Isa::kX86V3, Isa::kX86V4, Isa::kX86V4Vnni}) {
+  for (const Isa isa : isas) {
     const Target target{.isa = isa};
     if (HostRuns(isa)) {
       EXPECT_EQ(Compare(nest, target, options), "") << text;
@@ -223,6 +224,55 @@ TEST(Emit, SumsOfProductsOfHalves) {
       }
     }
   }
+}
+
+// Two at once, one of a pair, and lanes that fill no register; also of what is no number or would
+// be subnormal.
+TEST(Emit, SumsOfProductsThatFlush) {
+  for (int lanes : {1, 2, 3, 8, 13, 24}) {
+    const std::string packed =
+        lanes == 1 ? " layout \"Ab2a\"" : fmt::format(" layout \"BA{}b2a\"", lanes);
+    for (const std::string& layout : {std::string(), packed}) {
+      for (const char* step : {"2*k0 + 1 - k", "2*k0 + k"}) {
+        for (uint64_t seed = 1; seed <= 5; ++seed) {
+          Check(fmt::format(
+                    "loops k (x: in bf16[5, 13], w: in bf16[13, {0}]{1}, y: out f32[5, {0}]) {{ "
+                    "parallel i = 0:5 {{ vector v = 0:{0} {{ y[i, v] = -0.0 }} "
+                    "for k0 = 0:6 {{ vector v = 0:{0} {{ unroll k = 0:2 {{ "
+                    "y[i, v] = fma_flush(x[i, {2}], w[{2}, v], y[i, v]) }} }} }} "
+                    "vector v = 0:{0} {{ y[i, v] = fma_flush(x[i, 12], w[12, v], y[i, v]) }} }} }}",
+                    lanes, layout, step),
+                {.seed = seed, .sizes = {1}, .wild = true}, {Isa::kX86V4Bf16});
+        }
+      }
+    }
+  }
+}
+
+TEST(Emit, TakesPairsOfBfloatByOneInstruction) {
+  const auto code = [](const char* step, const char* guard, Isa isa) {
+    const auto ir = EmitLlvmIr(
+        Nest(fmt::format(
+            "loops k (x: in bf16[4], w: in bf16[4, 16] layout \"Ab2a\", y: out f32[16]) {{ single "
+            "{{ vector v = 0:16 {{ y[v] = 0.0 }} vector v = 0:16 {{ unroll k = 0:2 {{ y[v] = "
+            "fma_flush(x[{0}]{1}, w[{0}, v], y[v]) }} }} }} }}",
+            step, guard)),
+        {.isa = isa}, false);
+    return ir.ok() ? *ir : ir.status().ToString();
+  };
+  const auto count = [](const std::string& text) {
+    int calls = 0;
+    constexpr std::string_view kCall = "call <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512";
+    for (size_t at = text.find(kCall); at != text.npos; at = text.find(kCall, at + 1)) ++calls;
+    return calls;
+  };
+  EXPECT_EQ(count(code("1 - k", "", Isa::kX86V4Bf16)), 1);
+  EXPECT_EQ(count(code("3 - k", "", Isa::kX86V4Bf16)), 1);
+  EXPECT_EQ(count(code("k", "", Isa::kX86V4Bf16)), 1);  // put together the other way round
+  EXPECT_EQ(count(code("1 - k", "{k - 1 >= 0}", Isa::kX86V4Bf16)), 2);
+  EXPECT_NE(
+      code("1 - k", "", Isa::kX86V4Vnni).find("x86-64-v4-vnni threads=1 has no multiply-adds"),
+      std::string::npos);
 }
 
 // What 16 bits hold already, such as a rounded sum behind its activation, is not rounded again.

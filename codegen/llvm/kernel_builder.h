@@ -56,6 +56,8 @@ class KernelBuilder {
   bool DotProduct(const loops::Stmt& loop);
   llvm::Value* StepsOf(const loops::Expr& load, const loops::Stmt& loop, bool widen,
                        const Chunk& chunk, const Mask& mask);
+  llvm::Value* PairOf(const loops::Expr& load, const loops::Stmt& loop, const Chunk& chunk,
+                      const Mask& mask);
   llvm::Value* AddFloats(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
   llvm::Value* AddIntegers(llvm::Value* sum, llvm::Value* a, llvm::Value* b, bool quads,
                            unsigned width);

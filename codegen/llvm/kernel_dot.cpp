@@ -10,8 +10,12 @@
 // (Intel's Software Developer's Manual, volume 2). None of them saturates what is a sum of 32 bits.
 //
 // Products of bfloat16 are added up in their order, by the same FMAs: but neighbouring steps share
-// their loads, as one is the upper half of 32 bits and the other the lower. VDPBF16PS would take
-// both at once and drop subnormal numbers, which is another result.
+// their loads, as one is the upper half of 32 bits and the other the lower. Where the nest says
+// that subnormal numbers are dropped and the upper half comes first, VDPBF16PS does both at once:
+//
+//   vector n { unroll k = 0:2 { y[m, n] = fma_flush(x[.., 1 - k], w[1 - k, n], y[m, n]) } }
+//
+// Pairs that lie apart in memory are put together.
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
@@ -28,14 +32,15 @@ using loops::ExprKind;
 using loops::LoopNest;
 using loops::Stmt;
 
-// The load below a cast to 32 bits, if it is a bfloat16 or an integer that 16 bits with a sign hold
-// and all iterations of the loop have the same guards.
+// A load of a bfloat16, or that below a cast to 32 bits of a bfloat16 or an integer that 16 bits
+// with a sign hold, if all iterations of the loop have the same guards.
 const loops::Expr* Narrow(const LoopNest& nest, ExprId id, Var step) {
   const loops::Expr& cast = nest[id];
-  if (cast.kind != ExprKind::kOp || cast.op != ScalarOp::kCast) return nullptr;
-  const loops::Expr& load = nest[cast.args[0]];
+  const bool bare = cast.dtype == Dtype::kBF16;
+  if (!bare && (cast.kind != ExprKind::kOp || cast.op != ScalarOp::kCast)) return nullptr;
+  const loops::Expr& load = bare ? cast : nest[cast.args[0]];
   const bool fits =
-      cast.dtype == Dtype::kF32
+      bare || cast.dtype == Dtype::kF32
           ? load.dtype == Dtype::kBF16
           : load.dtype == Dtype::kI16 || load.dtype == Dtype::kI8 || load.dtype == Dtype::kU8;
   if (load.kind != ExprKind::kLoad || !fits) return nullptr;
@@ -47,6 +52,7 @@ struct SumOfProducts {
   const Stmt* store = nullptr;
   ExprId sum;  // loads what was there
   const loops::Expr *a = nullptr, *b = nullptr;
+  bool flushes = false;
 };
 
 std::optional<SumOfProducts> AsSumOfProducts(const LoopNest& nest, const Stmt& loop) {
@@ -58,7 +64,8 @@ std::optional<SumOfProducts> AsSumOfProducts(const LoopNest& nest, const Stmt& l
     return e.kind == ExprKind::kOp && e.op == op && e.dtype == dtype;
   };
   std::vector<ExprId> args;  // factors, what was there
-  if (is(value, ScalarOp::kFma, Dtype::kF32)) {
+  const bool flushes = is(value, ScalarOp::kFmaFlush, Dtype::kF32);
+  if (flushes || is(value, ScalarOp::kFma, Dtype::kF32)) {
     args = value.args;
   } else if (is(value, ScalarOp::kAdd, Dtype::kI32) &&
              is(nest[value.args[1]], ScalarOp::kMul, Dtype::kI32)) {
@@ -75,11 +82,20 @@ std::optional<SumOfProducts> AsSumOfProducts(const LoopNest& nest, const Stmt& l
   SumOfProducts sum{.store = &store,
                     .sum = args[2],
                     .a = Narrow(nest, args[0], loop.var),
-                    .b = Narrow(nest, args[1], loop.var)};
+                    .b = Narrow(nest, args[1], loop.var),
+                    .flushes = flushes};
   const bool aliases =
       sum.a && sum.b && (sum.a->buffer == store.buffer || sum.b->buffer == store.buffer);
   if (!sum.a || !sum.b || aliases) return std::nullopt;
   return sum;
+}
+
+// A load of the same places whose two steps come in the opposite order.
+loops::Expr Backwards(loops::Expr load, const Stmt& loop) {
+  const Affine other = loop.lo[0] + loop.lo[0] + 1 - Affine::OfVar(loop.var);
+  for (Affine& e : load.index)
+    e = e.Substitute([&](Var v) { return v == loop.var ? other : Affine::OfVar(v); });
+  return load;
 }
 
 struct Instruction {
@@ -123,6 +139,28 @@ Value* KernelBuilder::StepsOf(const loops::Expr& load, const Stmt& loop, bool wi
   return b_.CreateBitCast(value.value, llvm::FixedVectorType::get(lane, chunk.width));
 }
 
+// Two steps of bfloat16, the first of which is the upper half of 32 bits.
+Value* KernelBuilder::PairOf(const loops::Expr& load, const Stmt& loop, const Chunk& chunk,
+                             const Mask& mask) {
+  const loops::Expr in_memory = Backwards(load, loop);
+  if (load.guards.empty() && !mask.lanes && memory_.StepsInRows(in_memory, loop, chunk))
+    return StepsOf(in_memory, loop, false, chunk, mask);
+  LaneValue halves[2];
+  for (int64_t step = 0; step < 2; ++step) {
+    scope_.Substitute(loop.var, scope_.Resolve(loop.lo[0]) + step);
+    halves[step] = memory_.Load(load, chunk, mask);
+  }
+  const bool is_vector = halves[0].is_vector || halves[1].is_vector;
+  const auto bits = [&](const LaneValue& half) {
+    Value* value = is_vector ? memory_.Splat(half, chunk) : half.value;
+    llvm::Type* lane = b_.getInt32Ty();
+    return b_.CreateBitCast(value,
+                            is_vector ? llvm::FixedVectorType::get(lane, chunk.width) : lane);
+  };
+  Value* pair = b_.CreateOr(bits(halves[0]), b_.CreateLShr(bits(halves[1]), 16));
+  return is_vector ? pair : b_.CreateVectorSplat(chunk.width, pair);
+}
+
 // Two steps of bfloat16: the first is the lower half of 32 bits.
 Value* KernelBuilder::AddFloats(Value* sum, Value* a, Value* b) {
   const auto half = [&](Value* bits, bool upper) {
@@ -155,25 +193,31 @@ bool KernelBuilder::DotProduct(const Stmt& loop) {
   const bool quads = steps == 4, floats = IsFloat(nest_[sum->sum].dtype);
   const bool swap = quads && sum->b->dtype == Dtype::kU8;  // the unsigned factor comes first
   const loops::Expr &a = swap ? *sum->b : *sum->a, &b = swap ? *sum->a : *sum->b;
-  if (quads && (!HasDotProducts(target_.isa) || a.dtype != Dtype::kU8 || b.dtype != Dtype::kI8))
+  if (quads &&
+      (floats || !HasDotProducts(target_.isa) || a.dtype != Dtype::kU8 || b.dtype != Dtype::kI8))
     return false;
-  // Halves are taken as they lie in memory; there is no way back from what loads make of them.
+  // Two multiply-adds are no better for halves that lie apart in memory.
   const auto fits = [&](const Chunk& chunk) {
     const auto lies = [&](const loops::Expr& load) {
       return load.guards.empty() && memory_.StepsInRows(load, loop, chunk);
     };
-    return chunk.width >= kFewest && (!floats || (lane_ifs_.empty() && lies(a) && lies(b)));
+    const bool any = !floats || sum->flushes;
+    return chunk.width >= kFewest && (any || (lane_ifs_.empty() && lies(a) && lies(b)));
   };
   if (!std::ranges::all_of(chunks_, fits)) return false;
   for (const Chunk& chunk : chunks_) {
     const Mask mask = ActiveMask(chunk);
     if (mask.never) continue;
-    Value* first = StepsOf(a, loop, !quads && !floats, chunk, mask);
-    Value* second = StepsOf(b, loop, !quads && !floats, chunk, mask);
+    const auto steps_of = [&](const loops::Expr& load) {
+      return sum->flushes ? PairOf(load, loop, chunk, mask)
+                          : StepsOf(load, loop, !quads && !floats, chunk, mask);
+    };
+    Value *first = steps_of(a), *second = steps_of(b);
     std::map<ExprId, LaneValue> known;
     Value* old = memory_.Splat(Evaluate(sum->sum, chunk, mask, known), chunk);
-    Value* next = floats ? AddFloats(old, first, second)
-                         : AddIntegers(old, first, second, quads, chunk.width);
+    Value* next = sum->flushes ? ops_.AddPairs(old, first, second)
+                  : floats     ? AddFloats(old, first, second)
+                               : AddIntegers(old, first, second, quads, chunk.width);
     memory_.Store(*sum->store, chunk, mask, {next, true});
   }
   return true;

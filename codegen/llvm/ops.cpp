@@ -2,6 +2,7 @@
 
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 
 #include "base/check.h"
 
@@ -178,10 +179,46 @@ Value* Ops::FloatOp(ScalarOp op, Dtype dtype, std::span<Value* const> args) {
     case ScalarOp::kFma:
       result = b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, args[1], b});
       break;
+    case ScalarOp::kFmaFlush:
+      return FmaFlush(a, args[1], b);
     default:
       WEFT_UNREACHABLE();
   }
   return Is16(dtype) ? RoundTo16(dtype, result) : result;
+}
+
+Value* Ops::AddPairs(Value* sum, Value* a, Value* b) {
+  using namespace llvm;
+  constexpr unsigned kFewest = 4;  // lanes of a register
+  auto* type = dyn_cast<FixedVectorType>(sum->getType());
+  const unsigned lanes = type ? type->getNumElements() : 1;
+  const auto widened = [&](Value* value) {
+    if (lanes == 1 && !type) return b_.CreateVectorSplat(kFewest, value);
+    const int places[] = {0, 1, lanes > 2 ? 2 : 0, 0};
+    return lanes < kFewest ? b_.CreateShuffleVector(value, places) : value;
+  };
+  const unsigned width = std::max(lanes, kFewest);
+  auto* pairs = FixedVectorType::get(b_.getBFloatTy(), 2 * width);
+  const ID id = width == 16  ? Intrinsic::x86_avx512bf16_dpbf16ps_512
+                : width == 8 ? Intrinsic::x86_avx512bf16_dpbf16ps_256
+                             : Intrinsic::x86_avx512bf16_dpbf16ps_128;
+  Value* next = b_.CreateIntrinsic(
+      id, {},
+      {widened(sum), b_.CreateBitCast(widened(a), pairs), b_.CreateBitCast(widened(b), pairs)});
+  if (lanes >= kFewest) return next;
+  if (!type) return b_.CreateExtractElement(next, uint64_t{0});
+  const int places[] = {0, 1, 2};
+  return b_.CreateShuffleVector(next, ArrayRef(places, lanes));
+}
+
+// The lower half of a pair whose upper half adds nothing, not even to a zero of either sign: -0.
+Value* Ops::FmaFlush(Value* a, Value* b, Value* sum) {
+  Type* bits = Like(b_.getInt32Ty(), sum);
+  const auto lower = [&](Value* value) {
+    return b_.CreateLShr(b_.CreateBitCast(value, bits), uint64_t{16});
+  };
+  Value* minus_zero = llvm::ConstantInt::get(bits, uint64_t{1} << 31);
+  return AddPairs(sum, b_.CreateOr(lower(a), minus_zero), lower(b));
 }
 
 // The select of an ordered comparison is one minps or maxps, which gives the operand that it does

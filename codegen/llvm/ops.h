@@ -33,12 +33,15 @@ class Ops {
   llvm::Value* Emit(ScalarOp op, Dtype operand, Dtype result, std::span<llvm::Value* const> args);
   llvm::Value* Cast(Dtype from, Dtype to, llvm::Value* value);
   llvm::Value* Select(llvm::Value* condition, llvm::Value* yes, llvm::Value* no);
+  // Of f32 and of pairs of bfloat16, as i32: kFmaFlush of the upper halves, then of the lower.
+  llvm::Value* AddPairs(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
 
  private:
   llvm::Value* InMaskRegister(llvm::Value* mask);
   llvm::Type* Like(llvm::Type* element, llvm::Value* shape) const;
   llvm::Constant* IntOf(llvm::Value* like, int64_t value) const;
   llvm::Value* FloatOp(ScalarOp op, Dtype dtype, std::span<llvm::Value* const> args);
+  llvm::Value* FmaFlush(llvm::Value* a, llvm::Value* b, llvm::Value* sum);
   llvm::Value* FloatMinMax(ScalarOp op, llvm::Value* a, llvm::Value* b);
   llvm::Value* FloatRemainder(ScalarOp op, llvm::Value* a, llvm::Value* b);
   llvm::Value* IntOp(ScalarOp op, Dtype dtype, std::span<llvm::Value* const> args);

@@ -184,6 +184,17 @@ std::vector<StmtId> ParallelBand(const LoopNest& nest, StmtId outermost) {
   return band;
 }
 
+size_t TypedBy(ScalarOp op) {
+  if (op == ScalarOp::kFmaFlush) return 2;
+  return op == ScalarOp::kSelect ? 1 : 0;
+}
+
+bool Flushes(const LoopNest& nest) {
+  return std::ranges::any_of(nest.exprs, [](const Expr& e) {
+    return e.kind == ExprKind::kOp && e.op == ScalarOp::kFmaFlush;
+  });
+}
+
 std::string_view LoopKindName(LoopKind kind) {
   constexpr std::string_view kNames[] = {"for",     "parallel", "vector",   "unroll",   "block_x",
                                          "block_y", "block_z",  "thread_x", "thread_y", "thread_z"};

@@ -181,6 +181,10 @@ std::vector<int64_t> StoredShape(const Buffer& buffer);
 Affine ElementOffset(const Buffer& buffer, const std::vector<Affine>& index);
 // The parallel loop and those nested directly in it, outermost first: they split one range.
 std::vector<StmtId> ParallelBand(const LoopNest& nest, StmtId outermost);
+// Which operand an operation has the type of, where its text gives none.
+size_t TypedBy(ScalarOp op);
+// Whether it multiplies as VDPBF16PS does, which only some targets have.
+bool Flushes(const LoopNest& nest);
 std::string_view LoopKindName(LoopKind kind);
 std::string_view SpaceName(Space space);
 

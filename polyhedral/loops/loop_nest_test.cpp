@@ -214,6 +214,23 @@ TEST(LoopNest, RefusesWhatBreaksARule) {
   EXPECT_NE(body("y[q] = 1.0").find("unknown variable"), std::string::npos);
 }
 
+TEST(LoopNest, FlushedProductsAreOfBfloat16) {
+  const auto store = [](std::string_view value) {
+    return fmt::format(
+        "loops k (x: in bf16[8], w: in f32[8], y: out f32[8]) {{ parallel i = 0:8 {{ y[i] = {} }} "
+        "}}",
+        value);
+  };
+  const LoopNest nest = MustParse(store("fma_flush(x[i], x[i], w[i])"));
+  EXPECT_EQ(Verify(nest).ToString(), Status().ToString());
+  EXPECT_NE(Print(nest).find("y[i] = fma_flush(x[i], x[i], w[i])\n"), std::string::npos);
+  EXPECT_TRUE(Flushes(nest));
+  EXPECT_FALSE(Flushes(MustParse(store("fma(w[i], w[i], w[i])"))));
+  for (const char* value : {"fma_flush(w[i], x[i], w[i])", "fma_flush(x[i], w[i], w[i])",
+                            "cast(fma_flush(x[i], x[i], x[i])):f32"})
+    EXPECT_NE(ErrorOf(store(value)).find("types of fma_flush"), std::string::npos) << value;
+}
+
 TEST(LoopNest, ErrorsSayWhere) {
   EXPECT_EQ(ErrorOf("loops k () {\n  y[0] = 1.0 }"), "test:2:3: unknown buffer y");
   EXPECT_EQ(ErrorOf("loops k (x: in f32[2], x: in f32[2]) {}"),

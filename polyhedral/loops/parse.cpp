@@ -311,8 +311,7 @@ class Parser {
 
   ExprId Op(ScalarOp op, std::vector<ExprId> args) {
     const bool boolean = IsCompare(op) || op == ScalarOp::kIsNan;
-    const ExprId typed = args[op == ScalarOp::kSelect ? 1 : 0];
-    const Dtype dtype = boolean ? Dtype::kBool : nest_[typed].dtype;
+    const Dtype dtype = boolean ? Dtype::kBool : nest_[args[TypedBy(op)]].dtype;
     return Add({.kind = ExprKind::kOp, .dtype = dtype, .op = op, .args = std::move(args)});
   }
 

@@ -202,7 +202,7 @@ class Printer {
   // The type that a reader gives an operation from its operands.
   Dtype Inferred(const Expr& e) const {
     if (IsCompare(e.op) || e.op == ScalarOp::kIsNan) return Dtype::kBool;
-    return nest_[e.op == ScalarOp::kSelect ? e.args[1] : e.args[0]].dtype;
+    return nest_[e.args[TypedBy(e.op)]].dtype;
   }
 
   std::string OpText(const Expr& e, bool nested) const {

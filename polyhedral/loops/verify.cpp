@@ -19,6 +19,10 @@ bool IsGrid(LoopKind kind) { return kind >= LoopKind::kBlockX; }
 bool TypesAgree(const LoopNest& nest, const Expr& e) {
   const auto type = [&](size_t i) { return nest[e.args[i]].dtype; };
   const bool select = e.op == ScalarOp::kSelect;
+  if (e.op == ScalarOp::kFmaFlush) {
+    return type(0) == Dtype::kBF16 && type(1) == Dtype::kBF16 && type(2) == Dtype::kF32 &&
+           e.dtype == Dtype::kF32;
+  }
   for (size_t i = select ? 2 : 1; i < e.args.size(); ++i) {
     if (type(i) != type(select ? 1 : 0)) return false;
   }

@@ -151,6 +151,14 @@ TEST(CudaText, ACpuNestIsRefused) {
   EXPECT_EQ(codegen::EmitCudaText(nest, Target{}).status().code(), Code::kUsage);
 }
 
+TEST(CudaText, MultiplyAddsThatFlushAreRefused) {
+  const LoopNest nest = VerifiedNest(R"(loops k (x: in bf16[8], y: out f32[8]) {
+    block_x b = 0:1 { thread_x t = 0:8 { y[t] = fma_flush(x[t], x[t], 1.0) } } })");
+  const Status status = codegen::EmitCudaText(nest, Sm90()).status();
+  EXPECT_EQ(status.code(), Code::kUnsupported);
+  EXPECT_NE(status.what().find("no multiply-adds that flush"), std::string::npos);
+}
+
 TEST(CudaNvrtc, ErrorsCarryTheLog) {
   const auto cubin = codegen::CompileCuda("no words of any language", "k", Sm90());
   ASSERT_FALSE(cubin.ok());
