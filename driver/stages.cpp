@@ -127,6 +127,7 @@ Status MakeChoices(Module& module, const BuildOptions& options) {
     if (group.implementation != Implementation::kOwn) continue;
     GroupProgram p;
     WEFT_TRY(FillGroupProgram(module, group, p));
+    p.request.flushes = options.partition.flushes;
     const auto forced = options.forced_choices.find(group.name);
     if (module.target.kind == TargetKind::kCuda) {
       WEFT_TRY(ChooseForCuda(module, group, p,

@@ -42,7 +42,7 @@ struct PartitionOptions {
   bool join = true;      // contractions that feed one another, where blocks allow it
   bool strict = false;   // a native step where a comprehension exists is an error
   bool vendor = true;    // false: no library is used
-  bool flushes = true;   // a library's products of bfloat16 may take subnormal numbers for zero
+  bool flushes = true;   // products of bfloat16 may take subnormal numbers for zero
   bool variants = true;  // false: only the first alternative of each node
   int32_t max_statements = 12, max_arguments = 64;
   int32_t max_statements_in_blocks = 24;  // of several contractions

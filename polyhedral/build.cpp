@@ -102,6 +102,9 @@ class ClusterBuilder {
       if (!known(dot)) return Unfit(fmt::format("the cluster has no axis {}", dot));
       if (Sizes(dot).empty() || cluster_.LanesOf(dot) > 0)
         return Unfit(fmt::format("the points of {} are no dot product: it is not tiled", dot));
+      if (cluster_.dot_flushes && Sizes(dot).back() != 2)
+        return Unfit(
+            fmt::format("{} points of {} are flushed, expected 2", Sizes(dot).back(), dot));
     }
     if (!cluster_.blocks.empty() && cluster_.parallel > 0)
       return Unfit("a cluster with blocks is parallel along them only");
@@ -225,7 +228,8 @@ class ClusterBuilder {
     const bool unroll = std::ranges::count(cluster_.unroll, axis) > 0;
     Members& into = unroll ? loops.points : loops.serial;
     if (axis == cluster_.dot_axis) {
-      loops.dots.push_back(index - base);
+      const Affine point = index - base;
+      loops.dots.push_back(cluster_.dot_flushes ? Affine(1) - point : point);
       return;
     }
     const int64_t lanes = OwnLanes(k, axis);
@@ -266,7 +270,10 @@ class ClusterBuilder {
     }
     const int32_t s = statements_[k];
     TreeNode node;
-    if (!loops.dots.empty()) node = Mark("unroll", Band(s, loops.dots, std::move(node)));
+    if (!loops.dots.empty()) {
+      node = Mark("unroll", Band(s, loops.dots, std::move(node)));
+      if (cluster_.dot_flushes) node = Mark("flush", std::move(node));
+    }
     if (!loops.lanes.empty()) node = Mark("vector", Band(s, loops.lanes, std::move(node)));
     if (!loops.points.empty()) node = Mark("unroll", Band(s, loops.points, std::move(node)));
     if (!loops.serial.empty()) node = Band(s, loops.serial, std::move(node));
@@ -358,6 +365,9 @@ Verdict<ScheduleTree> BuildSchedule(const ScheduleRequest& request, const Choice
   const tc::Program& program = *request.program;
   auto clusters = Assign(program, choice);
   if (!clusters.yes()) return clusters.refusal();
+  const bool flushes = std::ranges::any_of(choice.clusters, &Cluster::dot_flushes);
+  if (flushes && !HasBfloatProducts(request.target.isa))
+    return Unfit(fmt::format("{} has no multiply-adds that flush", Print(request.target)));
   TreeNode root{.kind = TreeNode::Kind::kDomain};
   std::vector<TreeNode> steps;  // with their filters
   for (size_t first = 0; first < clusters->size();) {

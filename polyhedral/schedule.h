@@ -30,6 +30,8 @@ struct ScheduleRequest {
   std::map<std::string, Layout> layouts;
   std::vector<std::string> constants;  // inputs whose values are known at plan build
   Target target;
+  // Proposals may multiply bfloat16 by VDPBF16PS, which takes subnormal numbers for zero.
+  bool flushes = false;
 };
 
 // A schedule tree in isl's block form (`.sched`): domain, bands, sequences, filters and marks on

@@ -67,4 +67,18 @@ bool Contracts(const Statement& s) {
 
 bool Reduces(const Statement& s) { return std::ranges::any_of(s.indices, &Index::reduction); }
 
+bool IsBfloatProduct(const Program& program, ExprId value) {
+  const auto is = [](const Expr& e, ScalarOp op) {
+    return e.kind == ExprKind::kOp && e.op == op && e.dtype == Dtype::kF32;
+  };
+  const auto factor = [&](ExprId id) {
+    const Expr& e = program[id];
+    if (!is(e, ScalarOp::kCast)) return false;
+    const Expr& read = program[e.args[0]];
+    return read.kind == ExprKind::kRead && read.dtype == Dtype::kBF16;
+  };
+  const Expr& e = program[value];
+  return is(e, ScalarOp::kMul) && factor(e.args[0]) && factor(e.args[1]);
+}
+
 }  // namespace weft::tc

@@ -163,6 +163,8 @@ Tag Classify(const Program& program, const Statement& statement);
 // Whether it is a contraction or a convolution, by its tag.
 bool Contracts(const Statement& statement);
 bool Reduces(const Statement& statement);  // along any index
+// float(x) * float(y), of elements of type bfloat16.
+bool IsBfloatProduct(const Program& program, ExprId value);
 // As AsAffine, with param p as Var `statement indices + p`.
 std::optional<Affine> AsAffineWithParams(const Program& program, const Statement& statement,
                                          ExprId expr);

@@ -37,6 +37,7 @@ void PrintCluster(const Cluster& cluster, std::string& text) {
   if (!cluster.unroll.empty()) text += " | unroll" + Names(cluster.unroll);
   PrintTiles("vector", cluster.lanes, text);
   if (!cluster.dot_axis.empty()) text += " | dot " + PrintName(cluster.dot_axis);
+  if (cluster.dot_flushes) text += " flush";
 }
 
 class Parser {
@@ -98,6 +99,7 @@ class Parser {
     if (word == "vector") return Lanes(cluster);
     if (word == "dot") {
       WEFT_TRY(cluster.dot_axis, lexer_.ExpectName());
+      cluster.dot_flushes = AtName() && lexer_.Accept("flush");
       return {};
     }
     WEFT_TRY(std::vector<std::string> names, NameList());

@@ -28,7 +28,8 @@
 //   unroll    inner axes that are expanded
 //   vector    the inner axis along lanes, and how many lanes
 //   dot       a tiled reduced axis whose points each lane takes by itself, as instructions do that
-//             sum up several products
+//             sum up several products; with `flush` as VDPBF16PS does, the second of two first and
+//             subnormal numbers as zeros
 //
 // Of the group:
 //   pack      constants that are stored in another layout, once, when the plan is built
@@ -70,6 +71,7 @@ struct Cluster {
   std::vector<std::string> unroll;
   std::vector<Tile> lanes;  // axes of vectors, how many lanes each; a statement takes its first
   std::string dot_axis;     // its points lie inside the lanes; empty: none
+  bool dot_flushes = false;
 
   // As it is listed, whichever statement takes it; 0: it is not.
   int64_t LanesOf(const std::string& axis) const {

@@ -144,7 +144,11 @@ Stmts Values::Update() {
                    e.op == ScalarOp::kMul && e.dtype == s.accumulate &&
                    (e.dtype == Dtype::kF32 || e.dtype == Dtype::kF64);
   ExprId sum;
-  if (fma) {
+  if (unit.flushes) {
+    const auto factor = [&](size_t k) { return nest_[Value(e.args[k], guards)].args[0]; };
+    const ExprId a = factor(0), b = factor(1);
+    sum = loops::AddOp(nest_, ScalarOp::kFmaFlush, Dtype::kF32, {a, b, old});
+  } else if (fma) {
     const ExprId a = Value(e.args[0], guards), b = Value(e.args[1], guards);
     sum = loops::AddOp(nest_, ScalarOp::kFma, e.dtype, {a, b, old});
   } else {

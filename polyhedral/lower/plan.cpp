@@ -16,7 +16,7 @@ using Kind = TreeNode::Kind;
 
 // What the marks above a band say about its members.
 struct Marks {
-  bool unroll = false, vector = false;
+  bool unroll = false, vector = false, flush = false;
   int32_t parallel = 0;
   std::vector<std::string> labels;
 };
@@ -25,7 +25,7 @@ struct Marks {
 struct Link {
   Affine e;
   loops::LoopKind kind = loops::LoopKind::kSerial;
-  bool parallel = false;
+  bool parallel = false, flush = false;
   std::vector<std::string> labels;  // stand before this loop
 };
 
@@ -70,13 +70,15 @@ class Builder {
         marks.unroll = true;
       } else if (text == "vector") {
         marks.vector = true;
+      } else if (text == "flush") {
+        marks.flush = true;
       } else if (text.starts_with("parallel ")) {
         std::from_chars(text.data() + 9, text.data() + text.size(), marks.parallel);
       } else if (text.starts_with("leaf")) {
         marks.labels.emplace_back(text);
       } else {
-        return Invalid(
-            fmt::format("found mark \"{}\", expected parallel, unroll, vector or leaf", text));
+        return Invalid(fmt::format(
+            "found mark \"{}\", expected parallel, unroll, vector, flush or leaf", text));
       }
       node = node->children.empty() ? nullptr : &node->children[0];
     }
@@ -88,6 +90,7 @@ class Builder {
     for (size_t m = 0; m < band.members.size(); ++m) {
       Link link{.e = s >= 0 ? band.members[m].at(s) : Affine(0)};
       link.parallel = static_cast<int32_t>(m) < marks.parallel;
+      link.flush = marks.flush;
       if (marks.unroll) link.kind = loops::LoopKind::kUnroll;
       if (marks.vector && m + 1 == band.members.size()) link.kind = loops::LoopKind::kVector;
       if (m == 0) link.labels = marks.labels;
@@ -244,6 +247,7 @@ class Builder {
     Step sequence{.kind = Step::Kind::kSequence};
     WEFT_TRY(Step init, Edge(s, Part::kInit, path, rest));
     WEFT_TRY(Step update, MakeUnit(s, Part::kUpdate, update_path));
+    if (std::ranges::any_of(links, &Link::flush)) WEFT_TRY(MakeFlush(plan_.units[update.unit]));
     if (acc.lanes >= 0) {
       // A lane axis of one iteration orders nothing, so legality lets it pass whatever the
       // companion.
@@ -267,6 +271,16 @@ class Builder {
     sequence.children.push_back(std::move(update));
     sequence.children.push_back(std::move(finish));
     return Chain(outer, outer_dims, std::move(sequence));
+  }
+
+  Status MakeFlush(Unit& unit) {
+    const tc::Statement& statement = program_.statements[unit.statement];
+    if (statement.assign != tc::Assign::kSum || !tc::IsBfloatProduct(program_, unit.value)) {
+      return Unsupported(fmt::format("{} is no sum of products of bfloat16, which alone is flushed",
+                                     program_[statement.target].name));
+    }
+    unit.flushes = true;
+    return {};
   }
 
   // Where the last serial loop over outputs ends that a reduction loop follows: the reduction is

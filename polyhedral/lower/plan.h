@@ -47,6 +47,7 @@ struct Unit {
   std::vector<Constraint> constraints;
   std::vector<Var> dims;  // enclosing dimensions, outermost first
   tc::ExprId value;       // what is stored or added; the inside of a guarded value
+  bool flushes = false;   // kUpdate: products are added as VDPBF16PS does
 };
 
 struct Dim {

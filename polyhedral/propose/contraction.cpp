@@ -158,7 +158,10 @@ class Maker {
       return row >= 0 && Uses(read, row) && !shares;
     };
     OperandMoves moves{Uses(c_.x, lane), by_row(c_.x), Uses(c_.w, lane), by_row(c_.w)};
-    if (IsNarrow() && IsFloat(s_.accumulate)) moves.parts = 2, moves.spare = 3;  // halves
+    if (IsNarrow() && IsFloat(s_.accumulate) && !Flushes())
+      moves.parts = 2, moves.spare = 3;  // halves
+    if (Flushes())
+      moves.x_loads = PairLoads(c_.x, lane, row), moves.w_loads = PairLoads(c_.w, lane, row);
     if (IsNarrow() && IsInteger(s_.accumulate) && !HasDotProducts(view_.request->target.isa))
       moves.spare = 2;  // products, before they are added
     return moves;
@@ -241,13 +244,31 @@ class Maker {
     return s_.accumulate == Dtype::kI32 && fits(x) && fits(w);
   }
 
+  bool Adjacent(tc::ExprId read, int32_t index) const {
+    const tc::Expr& e = program_[read];
+    const auto inner = tc::AsAffine(program_, e.args[Innermost(e)]);
+    return inner && inner->AsVar() == index;
+  }
+
+  // Instructions for pairs of bfloat16: those that lie apart are loaded one by one, shifted and
+  // joined.
+  int64_t PairLoads(tc::ExprId read, int32_t lane, int32_t row) const {
+    const int32_t moved = Uses(read, lane) ? lane : row;
+    const bool packed = moved >= 0 && Packable(read, moved);
+    return packed || Adjacent(read, ReductionOrder(lane).back()) ? 1 : 4;
+  }
+
+  bool Flushes() const {
+    return IsNarrow() && IsFloat(s_.accumulate) && view_.request->flushes &&
+           HasBfloatProducts(view_.request->target.isa);
+  }
+
   void ChooseDot() {
     const tc::Expr &lanes = program_[LaneOperand()], &rows = program_[RowOperand()];
     if (!IsNarrow() || UnrollsTaps(lane_)) return;
-    const int32_t steps_along = ReductionOrder().back();
-    const auto inner = tc::AsAffine(program_, rows.args[Innermost(rows)]);
-    const bool adjacent = inner && inner->AsVar() == steps_along;
-    if (!adjacent && (row_ < 0 || !Packable(RowOperand(), row_))) return;
+    const int32_t steps_along = ReductionOrder(lane_).back();
+    const bool packed = row_ >= 0 && Packable(RowOperand(), row_);
+    if (!Flushes() && !packed && !Adjacent(RowOperand(), steps_along)) return;
     const bool bytes = HasDotProducts(view_.request->target.isa) &&
                        ((lanes.dtype == Dtype::kI8 && rows.dtype == Dtype::kU8) ||
                         (lanes.dtype == Dtype::kU8 && rows.dtype == Dtype::kI8));
@@ -275,7 +296,8 @@ class Maker {
   }
 
   tc::ExprId LaneOperand() const { return Streamed(lane_); }
-  tc::ExprId RowOperand() const { return Uses(c_.w, lane_) ? c_.x : c_.w; }
+  tc::ExprId RowOperand() const { return Broadcast(lane_); }
+  tc::ExprId Broadcast(int32_t lane) const { return Uses(c_.w, lane) ? c_.x : c_.w; }
 
   // Bytes of the lanes' operand that one tile of lanes walks over.
   int64_t PanelBytes() const {
@@ -328,7 +350,7 @@ class Maker {
     if (!outside) cluster_.order.push_back(axes_[lane_]);
     cluster_.tiles.push_back({axes_[lane_], {tile_.lanes}});
     cluster_.lanes = {{axes_[lane_], {tile_.lanes}}};
-    const std::vector<int32_t> reduction = ReductionOrder();
+    const std::vector<int32_t> reduction = ReductionOrder(lane_);
     if (blocked) {
       const int32_t p = reduction.back();
       const int64_t blocks = (Extent(p) + BlockSize() - 1) / BlockSize();
@@ -341,6 +363,7 @@ class Maker {
       if (!blocked) cluster_.tiles.push_back({axes_[dot_], {}});
       cluster_.tiles.back().sizes.push_back(dot_steps_);
       cluster_.dot_axis = axes_[dot_];
+      cluster_.dot_flushes = Flushes();
     }
     int64_t taps = 1;
     for (size_t k = reduction.size(); UnrollsTaps(lane_) && k-- > 0;) {
@@ -386,9 +409,9 @@ class Maker {
   int64_t L1() const { return view_.request->target.l1_bytes; }
 
   // The reduction index along which the broadcast operand is contiguous runs innermost.
-  std::vector<int32_t> ReductionOrder() const {
+  std::vector<int32_t> ReductionOrder(int32_t lane) const {
     std::vector<int32_t> order = c_.reduced;
-    const tc::Expr& x = program_[RowOperand()];
+    const tc::Expr& x = program_[Broadcast(lane)];
     const auto sub = x.args.empty() ? std::nullopt : tc::AsAffine(program_, x.args[Innermost(x)]);
     if (sub) std::ranges::stable_partition(order, [&](int32_t i) { return sub->AsVar() != i; });
     return order;
@@ -421,7 +444,7 @@ class Maker {
       if (MovesBoth(i)) place(AxisOf(read, i));
     if (blocked) layout.axes.push_back({inner, 0});
     for (const int32_t i : c_.kept) place(AxisOf(read, i));
-    const std::vector<int32_t> reduction = ReductionOrder();
+    const std::vector<int32_t> reduction = ReductionOrder(lane_);
     for (size_t a = 0; a < placed.size(); ++a) {  // what no index names alone stays outside
       const auto names = [&](int32_t i) { return AxisOf(read, i) == static_cast<int32_t>(a); };
       if (!std::ranges::any_of(reduction, names)) place(static_cast<int32_t>(a));

@@ -19,7 +19,7 @@ double Cycles(const OperandMoves& moves, int64_t rows, int64_t vectors) {
   };
   const auto fmas = static_cast<double>(rows * vectors);
   const auto all = static_cast<double>(loads(moves.x_lanes, moves.x_rows) * moves.x_loads +
-                                       loads(moves.w_lanes, moves.w_rows));
+                                       loads(moves.w_lanes, moves.w_rows) * moves.w_loads);
   const double alone = std::max({fmas / 2, all / 2, kLatency}), shared = (fmas + all) / 3;
   return (alone + std::max(alone, shared)) / 2 + kStep;
 }

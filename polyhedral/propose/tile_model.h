@@ -19,12 +19,12 @@ struct TileShape {
   double cycles = 0;            // of one step of the reduction, over the whole output
 };
 
-// How the two operands move, how many instructions load x, and what else wants registers: `parts`
-// for each vector of lanes that is loaded, `spare` for a broadcast and for products before they are
-// added.
+// How the two operands move, how many instructions load either, and what else wants registers:
+// `parts` for each vector of lanes that is loaded, `spare` for a broadcast and for products before
+// they are added.
 struct OperandMoves {
   bool x_lanes = false, x_rows = false, w_lanes = false, w_rows = false;
-  int64_t x_loads = 1, parts = 1, spare = 1;
+  int64_t x_loads = 1, w_loads = 1, parts = 1, spare = 1;
 };
 
 // Tiles for an output of m rows and n elements along lanes, best first; `vector` elements a

@@ -47,7 +47,7 @@ class Generator {
     const int64_t count = random_.Between(1, options_.most_statements);
     values_.push_back(Input(RandomShape()));
     for (int64_t k = 0; k < count; ++k) Statement();
-    const std::string type = options_.float64 ? "double" : "float";
+    const std::string type = options_.float64 ? "double" : options_.halves ? "bfloat16" : "float";
     std::string params, outputs;
     for (const Value& input : inputs_)
       params += fmt::format("{}{}({}) {}", params.empty() ? "" : ", ", type,
@@ -78,6 +78,12 @@ class Generator {
   Value Input(Shape shape) {
     inputs_.push_back({fmt::format("x{}", inputs_.size()), std::move(shape)});
     return inputs_.back();
+  }
+
+  // In the type that is computed in.
+  std::string Read(const Value& v, std::string_view subscripts) const {
+    const bool half = options_.halves && v.name[0] == 'x';
+    return fmt::format("{}({}){}", half ? "float(" + v.name : v.name, subscripts, half ? ")" : "");
   }
 
   static std::string Name(size_t axis) { return std::string(1, "ijkl"[axis]); }
@@ -120,7 +126,7 @@ class Generator {
     std::string subscripts;
     for (size_t d = shape.size() - v.shape.size(); d < shape.size(); ++d)
       subscripts += (subscripts.empty() ? "" : ", ") + Name(d);
-    return fmt::format("{}({})", v.name, subscripts);
+    return Read(v, subscripts);
   }
 
   std::string Expression(const Shape& shape, int64_t depth) {
@@ -177,8 +183,8 @@ class Generator {
     std::string left = Indices(shape), read = left;
     read.back() = 'p';
     Emit(shape, left,
-         fmt::format("+=! {}({}) * {}(p, {}) where {}, p in 0:{}", from.name, read, weight.name,
-                     Name(shape.size() - 1), Ranges(shape), depth));
+         fmt::format("+=! {} * {} where {}, p in 0:{}", Read(from, read),
+                     Read(weight, "p, " + Name(shape.size() - 1)), Ranges(shape), depth));
   }
 
   // One axis away; or kept with extent 1's place taken by a broadcast later.
@@ -194,7 +200,7 @@ class Generator {
     }
     static const std::vector<std::string> kOps = {"+=!", "max=!", "min=!"};
     Emit(shape, Indices(shape),
-         fmt::format("{} {}({}) where {}, p in 0:{}", random_.Pick(kOps), from.name, read,
+         fmt::format("{} {} where {}, p in 0:{}", random_.Pick(kOps), Read(from, read),
                      Ranges(shape), from.shape[axis]));
   }
 
@@ -209,7 +215,7 @@ class Generator {
       left += (left.empty() ? "" : ", ") + Name(d);
     }
     Emit(shape, left,
-         fmt::format("= {}({}) where {}", from.name, Indices(from.shape), Ranges(from.shape)));
+         fmt::format("= {} where {}", Read(from, Indices(from.shape)), Ranges(from.shape)));
   }
 
   // A window of r taps over the last axis, padded by p, with stride s: a sum with weights or a
@@ -223,14 +229,13 @@ class Generator {
     shape.back() = out;
     const std::string left = Indices(shape), axis = Name(shape.size() - 1);
     const std::string at = fmt::format("{} * {} + r - {}", stride, axis, pad);
-    const std::string read =
-        fmt::format("{}({}{})", from.name, left.substr(0, left.size() - 1), at);
+    const std::string read = Read(from, left.substr(0, left.size() - 1) + at);
     const std::string guard = fmt::format("{} >= 0 && {} < {}", at, at, extent);
     if (random_.Chance(50)) {
       const Value weight = Input({taps});
       return Emit(shape, left,
-                  fmt::format("+=! ({} ? {} * {}(r) : 0.0) where {}, r in 0:{}", guard, read,
-                              weight.name, Ranges(shape), taps));
+                  fmt::format("+=! ({} ? {} * {} : 0.0) where {}, r in 0:{}", guard, read,
+                              Read(weight, "r"), Ranges(shape), taps));
     }
     Emit(shape, left,
          fmt::format("max=! ({} ? {} : -infinity()) where {}, r in 0:{}", guard, read,
@@ -248,7 +253,7 @@ class Generator {
     const std::string axis(1, left.back());
     left.pop_back();
     Emit(shape, fmt::format("{}{} / 2, {} % 2", left, axis, axis),
-         fmt::format("= {}({}) where {}", from.name, Indices(from.shape), Ranges(from.shape)));
+         fmt::format("= {} where {}", Read(from, Indices(from.shape)), Ranges(from.shape)));
   }
 
   // Rows chosen by a table of indices, which RandomInputs keeps legal.
@@ -259,7 +264,7 @@ class Generator {
     shape[0] = rows;
     const std::string left = Indices(shape);
     Emit(shape, left,
-         fmt::format("= {}({}(i){}) where {}", from.name, tables_.back().name, left.substr(1),
+         fmt::format("= {} where {}", Read(from, tables_.back().name + "(i)" + left.substr(1)),
                      Ranges(shape)));
   }
 

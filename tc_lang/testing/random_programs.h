@@ -14,6 +14,7 @@ struct RandomOptions {
   int32_t most_statements = 4;
   bool gathers = true;   // reads at indices that are read
   bool float64 = false;  // all floats are float64
+  bool halves = false;   // the floats among the inputs are bfloat16
 };
 
 // Chains of pointwise statements, contractions, guarded windows, reductions, broadcasts, transposes

@@ -15,7 +15,10 @@ using namespace polyhedral;  // NOLINT: what is tested
 class Maker {
  public:
   Maker(const ScheduleRequest& request, uint64_t seed)
-      : program_(*request.program), constants_(request.constants), random_(seed) {}
+      : program_(*request.program), constants_(request.constants), random_(seed) {
+    for (const tc::TensorId input : tc::Inputs(program_))
+      halves_ |= program_[input].dtype == Dtype::kBF16;
+  }
 
   Choice Run() {
     Choice choice{.group = program_.name};
@@ -70,7 +73,19 @@ class Maker {
       cluster.lanes.push_back(std::move(lanes));
     }
     cluster.parallel = static_cast<int32_t>(Below(static_cast<int64_t>(cluster.order.size()) + 1));
+    AddDot(cluster);
     return cluster;
+  }
+
+  // Points of a tile inside the lanes; of two, mostly flushed, which only bfloat16 can be.
+  void AddDot(Cluster& cluster) {
+    for (Tile& tile : cluster.tiles) {
+      if (cluster.LanesOf(tile.axis) > 0 || !Chance(30)) continue;
+      if (tile.sizes.size() == 1 && Chance(50)) tile.sizes[0] = 2;
+      cluster.dot_axis = tile.axis;
+      cluster.dot_flushes = halves_ && tile.sizes.back() == 2 && Chance(80);
+      return;
+    }
   }
 
   // Often of the same size, which is what goes together most of the time.
@@ -128,6 +143,7 @@ class Maker {
   const tc::Program& program_;
   const std::vector<std::string>& constants_;
   std::mt19937_64 random_;
+  bool halves_ = false;
 };
 
 }  // namespace

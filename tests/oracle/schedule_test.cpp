@@ -16,18 +16,21 @@ using namespace polyhedral;  // NOLINT: what is tested
 
 // The best that this machine runs.
 Target V4() {
-  const Isa isa = HostRuns(Isa::kX86V4Vnni) ? Isa::kX86V4Vnni
-                  : HostRuns(Isa::kX86V4)   ? Isa::kX86V4
-                                            : Isa::kX86V3;
-  return {.isa = isa, .threads = 2};
+  for (const Isa isa : {Isa::kX86V4Bf16, Isa::kX86V4Vnni, Isa::kX86V4})
+    if (HostRuns(isa)) return {.isa = isa, .threads = 2};
+  return {.threads = 2};
 }
+
+// Whose code is compiled and interpreted everywhere.
+Target Bf16() { return {.isa = Isa::kX86V4Bf16, .threads = 2}; }
 
 // Builds, checks and lowers a choice, and compares it with the meaning of its program.
 Status RunChoice(const tc::Program& program, const std::vector<Tensor>& inputs,
                  const Choice& choice, std::vector<std::string> constants = {},
                  bool machine = true) {
+  const bool flushes = std::ranges::any_of(choice.clusters, &Cluster::dot_flushes);
   const ScheduleRequest request{
-      .program = &program, .constants = std::move(constants), .target = V4()};
+      .program = &program, .constants = std::move(constants), .target = flushes ? Bf16() : V4()};
   auto tree = BuildSchedule(request, choice);
   if (!tree.yes())
     return Internal(std::string(ReasonName(tree.refusal().reason)) + ": " + tree.refusal().detail);
@@ -57,12 +60,16 @@ TEST(RandomPrograms, IdentityComputesTheMeaning) {
 TEST(RandomPrograms, ProposalsComputeTheMeaning) {
   int failures = 0;
   for (uint64_t seed = 1; seed <= 300 && failures < 5; ++seed) {
-    const tc::Program program = tc::RandomProgram(seed);
+    const bool halves = seed % 3 == 0;
+    const tc::Program program = tc::RandomProgram(seed, {.halves = halves});
     std::vector<std::string> constants;
     for (const tc::TensorId t : tc::Inputs(program)) {
       if (t.index % 2 == 1) constants.push_back(program[t].name);
     }
-    const ScheduleRequest request{.program = &program, .constants = constants, .target = V4()};
+    const ScheduleRequest request{.program = &program,
+                                  .constants = constants,
+                                  .target = halves ? Bf16() : V4(),
+                                  .flushes = halves};
     const auto choices = Propose(request, 3);
     ASSERT_TRUE(choices.yes()) << choices.refusal().detail;
     for (const Choice& choice : *choices) {
@@ -78,10 +85,11 @@ TEST(RandomPrograms, ProposalsComputeTheMeaning) {
 
 // What isl calls legal must be right, whatever it looks like.
 TEST(RandomPrograms, LegalChoicesComputeTheMeaning) {
-  int failures = 0, legal = 0, illegal = 0, refused = 0;
+  int failures = 0, legal = 0, illegal = 0, refused = 0, flushed = 0;
   for (uint64_t seed = 1; seed <= 900 && failures < 5; ++seed) {
-    const tc::Program program = tc::RandomProgram(seed / 3 + 1);
-    const ScheduleRequest request{.program = &program, .target = V4()};
+    const bool halves = seed % 3 == 0;
+    const tc::Program program = tc::RandomProgram(seed / 3 + 1, {.halves = halves});
+    const ScheduleRequest request{.program = &program, .target = halves ? Bf16() : V4()};
     const Choice choice = RandomChoice(request, seed);
     const auto tree = BuildSchedule(request, choice);
     if (!tree.yes()) {
@@ -101,6 +109,7 @@ TEST(RandomPrograms, LegalChoicesComputeTheMeaning) {
       continue;
     }
     ++legal;
+    flushed += nest.ok() && loops::Flushes(*nest);
     Status status = nest.status();
     if (nest.ok()) {
       const Case c{
@@ -113,9 +122,10 @@ TEST(RandomPrograms, LegalChoicesComputeTheMeaning) {
                              << tc::Print(program);
     failures += !status.ok();
   }
-  std::printf("%d legal, %d illegal, %d refused\n", legal, illegal, refused);
+  std::printf("%d legal, %d flushed, %d illegal, %d refused\n", legal, flushed, illegal, refused);
   EXPECT_GT(legal, 300);
   EXPECT_GT(illegal, 20);
+  EXPECT_GT(flushed, 5);
 }
 
 tc::Program Chain() {
@@ -587,6 +597,82 @@ TEST(Contractions, SmallNumbers) {
       }
     }
   }
+}
+
+// By VDPBF16PS: pairs and one that is left over, padded taps, several blocks of a long sum, and
+// numbers that are none, infinite or subnormal.
+TEST(Contractions, PairsOfBfloatThatFlush) {
+  const auto gemm = [](int64_t n, int64_t k) {
+    return fmt::format(
+        R"(def gemm(bfloat16(14, {1}) a, bfloat16({1}, {0}) b, bfloat16({0}) c) -> (y) {{
+        @contraction s(i, j) +=! float(a(i, k)) * float(b(k, j))
+        @pointwise   y(i, j) = bfloat16(max(s(i, j) + float(c(j)), 0.0))
+      }})",
+        n, k);
+  };
+  constexpr const char* kConv =
+      R"(def conv(bfloat16(2, 6, 7, 12) x, bfloat16(33, 12, 3, 3) b) -> (y) {
+        @convolution y(n, h, w, k) +=! h+r-1 >= 0 && h+r-1 < 6 && w+s-1 >= 0 && w+s-1 < 7
+            ? float(x(n, h+r-1, w+s-1, c)) * float(b(k, c, r, s)) : 0.0
+            where n in 0:2, h in 0:6, w in 0:7, k in 0:33, c in 0:12, r in 0:3, s in 0:3
+      })";
+  for (const std::string& text : {gemm(7, 2), gemm(33, 9), gemm(70, 805), std::string(kConv)}) {
+    const auto program = Compile(text);
+    ASSERT_TRUE(program.ok()) << program.status().ToString();
+    const ScheduleRequest request{
+        .program = &*program, .constants = {"b"}, .target = Bf16(), .flushes = true};
+    const auto choices = Propose(request, 3);
+    EXPECT_TRUE((*choices)[0].clusters[0].dot_flushes);
+    std::vector<Tensor> inputs = tc::RandomInputs(*program, 1), wild = inputs;
+    // A subnormal weight would be a zero to what is infinite; there are some in Emit's tests.
+    constexpr double kOdd[] = {1.2e-19, -0.9e-19, -0.0, 1e-40, -3e-39};
+    for (size_t t = 0; t < wild.size(); ++t) {
+      for (int64_t i = 0; i < wild[t].elems(); i += 5)
+        SetElem(wild[t], i, kOdd[i / 5 % (t == 0 ? 5 : 3)]);
+    }
+    SetElem(wild[0], 3, INFINITY);
+    SetElem(wild[0], wild[0].elems() - 1, NAN);
+    for (const Choice& choice : *choices) {
+      for (const auto* data : {&inputs, &wild}) {
+        const Status status = RunChoice(*program, *data, choice, {"b"});
+        EXPECT_TRUE(status.ok()) << text << Print(choice) << status.ToString();
+      }
+    }
+  }
+}
+
+TEST(Contractions, FlushingIsForPairsOfBfloatOnItsTarget) {
+  const auto why = [](std::string_view type, std::string_view choice, const Target& target) {
+    const auto program =
+        Compile(fmt::format("def f({0}(4, 8) a, {0}(8, 16) b) -> (y) {{\n"
+                            "  @contraction y(i, j) +=! float(a(i, k)) * float(b(k, j))\n}}",
+                            type));
+    const ScheduleRequest request{.program = &*program, .target = target};
+    const auto choices = ParseChoices(choice, "test");
+    const auto scheduled = Schedule(request, &choices->at(0));
+    return scheduled.ok() ? "" : scheduled.status().what();
+  };
+  constexpr const char* kPairs =
+      "f: cluster y | order i | tile k 2 | inner k j | vector j 16 | dot k flush";
+  EXPECT_EQ(why("bfloat16", kPairs, Bf16()), "");
+  EXPECT_NE(why("bfloat16", kPairs, {.isa = Isa::kX86V4Vnni}).find("x86-64-v4-vnni"),
+            std::string::npos);
+  EXPECT_NE(why("float", kPairs, Bf16()).find("y is no sum of products of bfloat16"),
+            std::string::npos);
+  EXPECT_NE(why("bfloat16", "f: cluster y | order i | tile k 4 | inner k j | dot k flush", Bf16())
+                .find("4 points of k are flushed, expected 2"),
+            std::string::npos);
+  const auto program = Compile(
+      "def f(bfloat16(4, 8) a, bfloat16(8, 16) b) -> (y) {\n"
+      "  @contraction y(i, j) +=! float(a(i, k)) * float(b(k, j))\n}");
+  const auto asked = [&](Isa isa, bool flushes) {
+    const ScheduleRequest request{
+        .program = &*program, .constants = {"b"}, .target = {.isa = isa}, .flushes = flushes};
+    return Propose(request)->at(0).clusters[0].dot_flushes;
+  };
+  EXPECT_TRUE(asked(Isa::kX86V4Bf16, true));
+  EXPECT_FALSE(asked(Isa::kX86V4Bf16, false));
+  EXPECT_FALSE(asked(Isa::kX86V4Vnni, true));
 }
 
 // Reductions and what shares their rows; each in both proposals, fused and apart.
