@@ -57,21 +57,32 @@ double CoreSeconds() {
   }
 WEFT_PEAK(PeakV3, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps, 8)
 WEFT_PEAK(PeakV4, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps, 16)
+__attribute__((target("avx512f,avx512bf16"))) __m512 DotBf16(__m512 x, __m512 sum, __m512) {
+  const auto pairs = reinterpret_cast<__m512bh>(x);
+  return _mm512_dpbf16_ps(sum, pairs, pairs);
+}
+WEFT_PEAK(PeakBf16, "avx512f,avx512bf16", __m512, _mm512_set1_ps, DotBf16, 32)
 
 struct Case {
   std::string name, text;
+  bool bf16 = false;
 };
 
-std::string Matmul(int m, int n, int k) {
+double PeakOf(const Case& c, const Target& target) {
+  if (c.bf16 && HasBfloatProducts(target.isa)) return PeakBf16();
+  return target.HasAvx512() ? PeakV4() : PeakV3();
+}
+
+std::string Matmul(int m, int n, int k, std::string_view type = "float") {
   return fmt::format(
-      "def gemm(float({0}, {2}) a, float({2}, {1}) W, float({1}) b) -> (y) {{\n"
-      "  @contraction t(i, j) +=! a(i, p) * W(p, j)\n"
-      "  @pointwise y(i, j) = max(t(i, j) + b(j), 0.0)\n}}",
-      m, n, k);
+      "def gemm({3}({0}, {2}) a, {3}({2}, {1}) W, {3}({1}) b) -> (y) {{\n"
+      "  @contraction t(i, j) +=! float(a(i, p)) * float(W(p, j))\n"
+      "  @pointwise y(i, j) = {3}(max(t(i, j) + float(b(j)), 0.0))\n}}",
+      m, n, k, type);
 }
 
 std::string Conv(bool channels_last, int size, int in, int out, int kernel, int stride,
-                 bool residual = false) {
+                 bool residual = false, std::string_view type = "float") {
   const int pad = kernel / 2, result = (size - 1) / stride + 1;
   const auto place = [&](auto n, auto c, auto h, auto w) {
     return channels_last ? fmt::format("{}, {}, {}, {}", n, h, w, c)
@@ -85,15 +96,15 @@ std::string Conv(bool channels_last, int size, int in, int out, int kernel, int 
   const std::string guard =
       kernel == 1 ? ""
                   : fmt::format("{0} >= 0 && {0} < {2} && {1} >= 0 && {1} < {2} ? ", h, w, size);
-  const std::string z = fmt::format(", float({}) z", place(1, out, result, result));
+  const std::string z = fmt::format(", {}({}) z", type, place(1, out, result, result));
   return fmt::format(
-      "def conv(float({}) x, float({}, {}, {}, {}) W, float({}) b{}) -> (y) {{\n"
-      "  @convolution t({}) +=! {}x({}) * W(k, c, r, s){} where n in 0:1, k in 0:{}, h in 0:{}, w "
-      "in 0:{}, c in 0:{}, r in 0:{}, s in 0:{}\n"
-      "  @pointwise y({}) = max(t({}) + b(k){}, 0.0)\n}}",
-      place(1, in, size, size), out, in, kernel, kernel, out, residual ? z : "", y, guard,
-      place("n", "c", h, w), guard.empty() ? "" : " : 0.0", out, result, result, in, kernel, kernel,
-      y, y, residual ? fmt::format(" + z({})", y) : "");
+      "def conv({11}({0}) x, {11}({1}, {2}, {3}, {3}) W, {11}({1}) b{4}) -> (y) {{\n"
+      "  @convolution t({5}) +=! {6}float(x({7})) * float(W(k, c, r, s)){8} where n in 0:1, k in "
+      "0:{1}, h in 0:{9}, w in 0:{9}, c in 0:{2}, r in 0:{3}, s in 0:{3}\n"
+      "  @pointwise y({5}) = {11}(max(t({5}) + float(b(k)){10}, 0.0))\n}}",
+      place(1, in, size, size), out, in, kernel, residual ? z : "", y, guard, place("n", "c", h, w),
+      guard.empty() ? "" : " : 0.0", result, residual ? fmt::format(" + float(z({}))", y) : "",
+      type);
 }
 
 std::string Depthwise(bool channels_last, int size, int channels) {
@@ -116,21 +127,23 @@ struct Buffers {
       if (nest[id].name == "W") weights = pointers.size();
       std::vector<int64_t> shape;
       for (const Affine& e : nest[id].shape) shape.push_back(e.constant());
+      const Dtype dtype = nest[id].dtype;
       const int64_t elems = AllocElems(nest[id].layout, shape);
-      pointers.push_back(Fill(elems));
+      pointers.push_back(Fill(dtype, elems));
       if (nest[id].name != "W") continue;
       copies.push_back(pointers.back());
-      while (static_cast<int64_t>(copies.size()) * elems * 4 < kColdBytes)
-        copies.push_back(Fill(elems));
+      while (static_cast<int64_t>(copies.size()) * elems * SizeBytes(dtype) < kColdBytes)
+        copies.push_back(Fill(dtype, elems));
     }
     pointers.push_back(
         Allocate(loops::RankScratchBytes(nest) + loops::TeamScratchBytes(nest) + 128));
   }
   // As the executor does: in huge pages where there are such.
   void* Allocate(int64_t bytes) { return memory.emplace_back(AllocateZeroed(bytes)).get(); }
-  void* Fill(int64_t elems) {
-    auto* data = static_cast<float*>(Allocate(elems * 4 + 64));
-    for (int64_t i = 0; i < elems; ++i) data[i] = static_cast<float>(i % 7) - 3;
+  void* Fill(Dtype dtype, int64_t elems) {
+    void* data = Allocate(elems * SizeBytes(dtype) + 64);
+    for (int64_t i = 0; i < elems; ++i)
+      StoreScalar(dtype, data, i, ScalarOf(dtype, static_cast<double>(i % 7) - 3));
     return data;
   }
   // In a network the other layers' weights have passed through the caches since the last run.
@@ -159,7 +172,8 @@ KernelArgs Args(const loops::LoopNest& nest, const Buffers& buffers, KernelFault
 Status Run(const Case& c, const Target& target, bool verbose, const char* choice) {
   WEFT_TRY(const std::vector<tc::Def> defs, tc::ParseDefs(c.text, c.name));
   WEFT_TRY(tc::Program program, tc::Bind(defs.at(0), {}));
-  polyhedral::ScheduleRequest request{.program = &program, .constants = {"W"}, .target = target};
+  polyhedral::ScheduleRequest request{
+      .program = &program, .constants = {"W"}, .target = target, .flushes = true};
   tc::Coalesce(program, request.layouts, request.constants);
   auto start = Clock::now();
   std::vector<polyhedral::Choice> forced;
@@ -186,7 +200,7 @@ Status Run(const Case& c, const Target& target, bool verbose, const char* choice
   double best = 0, peak = 0;
   std::vector<double> warms, colds;
   for (const auto begin = Clock::now(); Seconds(begin) < 1.0;) {
-    peak = std::max(peak, target.isa == Isa::kX86V4 ? PeakV4() : PeakV3());
+    peak = std::max(peak, PeakOf(c, target));
     start = Clock::now();
     const double core = CoreSeconds();
     for (int i = 0; i < calls; ++i) kernel.function(&args, 0, 1);
@@ -250,6 +264,16 @@ int main(int argc, char** argv) {
       {"nchw 1x1 64-256 @56", Conv(false, 56, 64, 256, 1, 1)},
       {"nchw 3x3/2 128 @56", Conv(false, 56, 128, 128, 3, 2)},
       {"nchw depthwise 144 @56", Depthwise(false, 56, 144)},
+      {"bf16 matmul 128x768x768", Matmul(128, 768, 768, "bfloat16"), true},
+      {"bf16 matmul 512x768x3072", Matmul(512, 768, 3072, "bfloat16"), true},
+      {"bf16 matmul 196x1024x256", Matmul(196, 1024, 256, "bfloat16"), true},
+      {"bf16 matmul 1x1024x1024", Matmul(1, 1024, 1024, "bfloat16"), true},
+      {"bf16 nhwc 3x3 64 @56", Conv(true, 56, 64, 64, 3, 1, false, "bfloat16"), true},
+      {"bf16 nhwc 3x3 256 @14", Conv(true, 14, 256, 256, 3, 1, false, "bfloat16"), true},
+      {"bf16 nhwc 3x3 512 @7", Conv(true, 7, 512, 512, 3, 1, false, "bfloat16"), true},
+      {"bf16 nhwc 1x1 64-256 @56", Conv(true, 56, 64, 256, 1, 1, false, "bfloat16"), true},
+      {"bf16 nhwc 1x1 256-64 @56", Conv(true, 56, 256, 64, 1, 1, false, "bfloat16"), true},
+      {"bf16 nhwc 1x1 1024-256 @14", Conv(true, 14, 1024, 256, 1, 1, false, "bfloat16"), true},
   };
   for (const Case& c : cases) {
     if (argc > 1 && c.name != argv[1]) continue;
