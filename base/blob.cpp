@@ -101,10 +101,8 @@ Result<Tensor> BlobStore::Get(std::string_view hash, Dtype dtype, Shape shape) c
     if (!UnpackStrings(bytes.raw(), strings.strings())) return wrong_size();
     return strings;
   }
-  int64_t wanted;
-  if (__builtin_mul_overflow(elems, SizeBytes(dtype), &wanted) || wanted != bytes.bytes()) {
+  if (elems > INT64_MAX / SizeBytes(dtype) || StorageBytes(dtype, elems) != bytes.bytes())
     return wrong_size();
-  }
   return bytes.ReadAs(dtype, std::move(shape));
 }
 

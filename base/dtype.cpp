@@ -24,7 +24,11 @@ constexpr const Row& RowOf(Dtype dtype) { return kRows[static_cast<size_t>(dtype
 
 std::string_view DtypeName(Dtype dtype) { return RowOf(dtype).name; }
 DtypeKind KindOf(Dtype dtype) { return RowOf(dtype).kind; }
-int64_t SizeBytes(Dtype dtype) { return RowOf(dtype).bits / 8; }
+int64_t Bits(Dtype dtype) { return RowOf(dtype).bits; }
+int64_t SizeBytes(Dtype dtype) { return (RowOf(dtype).bits + 7) / 8; }
+int64_t StorageBytes(Dtype dtype, int64_t elems) {
+  return SharesBytes(dtype) ? elems / 2 + elems % 2 : elems * SizeBytes(dtype);
+}
 int32_t DtypeToOnnx(Dtype dtype) { return RowOf(dtype).onnx; }
 
 std::optional<Dtype> ParseDtype(std::string_view name) {

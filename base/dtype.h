@@ -20,7 +20,13 @@ std::optional<Dtype> ParseDtype(std::string_view name);  // the inverse
 std::optional<Dtype> DtypeFromOnnx(int32_t data_type);   // TensorProto.DataType
 int32_t DtypeToOnnx(Dtype dtype);
 DtypeKind KindOf(Dtype dtype);
-int64_t SizeBytes(Dtype dtype);  // of one element; 0 for strings
+int64_t Bits(Dtype dtype);       // of one element; 0 for strings
+int64_t SizeBytes(Dtype dtype);  // of one element, rounded up; 0 for strings
+// Of `elems` elements side by side. Those of four bits lie two in a byte, the first in its low
+// half; what is left of a last byte is 0. (ONNX IR, "TensorProto", int32_data and raw_data.)
+int64_t StorageBytes(Dtype dtype, int64_t elems);
+// Whether several elements share a byte, so that none has an address of its own.
+inline bool SharesBytes(Dtype dtype) { return Bits(dtype) > 0 && Bits(dtype) < 8; }
 
 inline bool IsFloat(Dtype dtype) { return KindOf(dtype) == DtypeKind::kFloat; }
 inline bool IsInteger(Dtype dtype) {

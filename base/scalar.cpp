@@ -172,12 +172,10 @@ bool CompareOp(ScalarOp op, T a, T b) {
   WEFT_UNREACHABLE();
 }
 
-int32_t Bits(Dtype dtype) { return static_cast<int32_t>(SizeBytes(dtype)) * 8; }
-
 // Reduces to the type's width: sign-extended if signed, zero-extended otherwise.
 int64_t Wrap(Dtype dtype, uint64_t value) {
   if (dtype == Dtype::kBool) return value != 0;
-  const int32_t unused = 64 - Bits(dtype);
+  const int64_t unused = 64 - Bits(dtype);
   if (KindOf(dtype) == DtypeKind::kSigned) return static_cast<int64_t>(value << unused) >> unused;
   return static_cast<int64_t>(value << unused >> unused);
 }
@@ -186,7 +184,7 @@ int64_t Wrap(Dtype dtype, uint64_t value) {
 int64_t FloatToInt(Dtype dtype, double value) {
   if (dtype == Dtype::kBool) return value != 0;
   if (std::isnan(value)) return 0;
-  const int32_t bits = Bits(dtype);
+  const auto bits = static_cast<int>(Bits(dtype));
   const bool is_signed = KindOf(dtype) == DtypeKind::kSigned;
   const double limit = std::ldexp(1.0, is_signed ? bits - 1 : bits);  // one above the largest
   const uint64_t largest = ~uint64_t{0} >> (is_signed ? 65 - bits : 64 - bits);
@@ -336,7 +334,7 @@ Scalar CastScalar(Dtype from, Dtype to, Scalar value) {
 }
 
 Scalar BitcastScalar(Dtype from, Dtype to, Scalar value) {
-  WEFT_CHECK(SizeBytes(from) == SizeBytes(to), "bitcast {} to {}", DtypeName(from), DtypeName(to));
+  WEFT_CHECK(Bits(from) == Bits(to), "bitcast {} to {}", DtypeName(from), DtypeName(to));
   std::array<std::byte, 8> bytes{};
   StoreScalar(from, bytes.data(), 0, value);
   return LoadScalar(to, bytes.data(), 0);
@@ -407,6 +405,10 @@ Scalar LoadScalar(Dtype dtype, const void* data, int64_t index) {
     case Dtype::kI8:
       s.i = load(int8_t{});
       break;
+    case Dtype::kU4:
+    case Dtype::kI4:
+      s.i = Wrap(dtype, NibbleAt(data, index));
+      break;
     case Dtype::kU16:
       s.i = load(uint16_t{});
       break;
@@ -450,6 +452,10 @@ void StoreScalar(Dtype dtype, void* data, int64_t index, Scalar value) {
     case Dtype::kU8:
     case Dtype::kI8:
       store(static_cast<uint8_t>(value.i));
+      break;
+    case Dtype::kU4:
+    case Dtype::kI4:
+      SetNibble(data, index, static_cast<uint8_t>(value.i));
       break;
     case Dtype::kU16:
     case Dtype::kI16:

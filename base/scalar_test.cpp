@@ -164,5 +164,24 @@ TEST(Scalar, NamesAndClasses) {
   EXPECT_FALSE(IsCompare(ScalarOp::kAnd));
 }
 
+TEST(Scalar, FourBitsShareBytesAndWrap) {
+  uint8_t bytes[] = {0x21, 0xf8};
+  EXPECT_EQ(LoadScalar(Dtype::kI4, bytes, 0).i, 1);
+  EXPECT_EQ(LoadScalar(Dtype::kI4, bytes, 2).i, -8);
+  EXPECT_EQ(LoadScalar(Dtype::kI4, bytes, 3).i, -1);
+  EXPECT_EQ(LoadScalar(Dtype::kU4, bytes, 3).i, 15);
+  StoreScalar(Dtype::kI4, bytes, 1, I(-3));
+  StoreScalar(Dtype::kU4, bytes, 2, I(9));
+  EXPECT_EQ(bytes[0], 0xd1);
+  EXPECT_EQ(bytes[1], 0xf9);
+  EXPECT_EQ(CastF(Dtype::kI4, -8.9), -8);
+  EXPECT_EQ(CastF(Dtype::kI4, 1e9), 7);
+  EXPECT_EQ(CastF(Dtype::kU4, -1), 0);
+  EXPECT_EQ(CastF(Dtype::kU4, 15.5), 15);
+  const Scalar wide[] = {I(25)};
+  EXPECT_EQ(EvalScalar(ScalarOp::kCast, Dtype::kI32, Dtype::kI4, wide).i, -7);
+  EXPECT_EQ(EvalScalar(ScalarOp::kCast, Dtype::kI32, Dtype::kU4, wide).i, 9);
+}
+
 }  // namespace
 }  // namespace weft

@@ -51,7 +51,7 @@ Result<Tensor> Tensor::Allocate(Dtype dtype, Shape shape) {
     } else {
       constexpr int64_t kMostBytes = int64_t{1} << 47;  // what x86-64 can address
       if (elems > kMostBytes / SizeBytes(dtype)) return out_of_memory();
-      std::shared_ptr<void> memory = AllocateZeroed(elems * SizeBytes(dtype));
+      std::shared_ptr<void> memory = AllocateZeroed(StorageBytes(dtype, elems));
       if (memory == nullptr) return out_of_memory();
       tensor.data_ = memory.get();
       tensor.owner_ = std::move(memory);
@@ -115,7 +115,7 @@ const Hash& Tensor::ContentHash() const {
 Tensor Tensor::ReadAs(Dtype dtype, Shape shape) const {
   const Result<int64_t> elems = CountElems(shape);
   WEFT_CHECK(elems.ok() && dtype != Dtype::kString && dtype_ != Dtype::kString &&
-                 *elems * SizeBytes(dtype) == bytes(),
+                 StorageBytes(dtype, *elems) == bytes(),
              "{}{} as {}{}", DtypeName(dtype_), Print(shape_), DtypeName(dtype), Print(shape));
   Tensor tensor = *this;
   tensor.dtype_ = dtype;

@@ -37,7 +37,7 @@ class Tensor {
   Dtype dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   int64_t elems() const { return elems_; }
-  int64_t bytes() const { return elems_ * SizeBytes(dtype_); }
+  int64_t bytes() const { return StorageBytes(dtype_, elems_); }
   const void* data() const { return data_; }
   void* mutable_data();  // copies first when the memory is shared or borrowed
   template <typename T>
@@ -81,6 +81,17 @@ double ElemAsDouble(const Tensor& t, int64_t i);
 int64_t ElemAsInt(const Tensor& t, int64_t i);
 void SetElem(Tensor& t, int64_t i, double value);
 void SetElemInt(Tensor& t, int64_t i, int64_t value);
+
+// Element i of four-bit ones, as its bits; and its store, which leaves its neighbour alone but is
+// no single access of memory.
+inline uint8_t NibbleAt(const void* data, int64_t i) {
+  return static_cast<uint8_t>(static_cast<const uint8_t*>(data)[i / 2] >> (i % 2 * 4) & 15);
+}
+inline void SetNibble(void* data, int64_t i, uint8_t bits) {
+  uint8_t& byte = static_cast<uint8_t*>(data)[i / 2];
+  const int shift = static_cast<int>(i % 2) * 4;
+  byte = static_cast<uint8_t>((byte & (0xf0 >> shift)) | (bits & 15) << shift);
+}
 
 // To 16 bits rounds to nearest even; a NaN becomes a quiet one with the leading bits of its
 // payload, as the instructions of processors do.

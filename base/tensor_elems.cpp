@@ -1,4 +1,5 @@
 // Elements of tensors as numbers, and the 16-bit floats.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -19,6 +20,11 @@ struct Bfloat {
 struct Bool {
   uint8_t byte;
 };
+
+// Elements of four bits have no address: they are numbers of a byte on the way in and out.
+int64_t FromNibble(Dtype dtype, uint8_t bits) {
+  return dtype == Dtype::kI4 ? static_cast<int8_t>(bits << 4) >> 4 : bits;
+}
 
 // Calls body(pointer to element i of the right type).
 template <typename T, typename Body>
@@ -54,6 +60,8 @@ auto At(T* data, Dtype dtype, int64_t i, Body body) {
       return as(static_cast<float*>(nullptr));
     case Dtype::kF64:
       return as(static_cast<double*>(nullptr));
+    case Dtype::kU4:
+    case Dtype::kI4:
     case Dtype::kString:
       break;
   }
@@ -83,6 +91,12 @@ float ToOdd(long double value) {
 }
 
 void Put(Tensor& t, int64_t i, long double value) {
+  if (SharesBytes(t.dtype())) {
+    const auto whole = Saturate<int64_t>(value);
+    const int64_t least = t.dtype() == Dtype::kI4 ? -8 : 0;
+    return SetNibble(t.mutable_data(), i,
+                     static_cast<uint8_t>(std::clamp<int64_t>(whole, least, least + 15)));
+  }
   At(t.mutable_data(), t.dtype(), i, [value]<typename E>(E* elem) {
     if constexpr (std::is_same_v<E, Half>) {
       elem->bits = FloatToHalf(ToOdd(value));
@@ -106,6 +120,8 @@ void CheckIndex(const Tensor& t, int64_t i) {
 
 double ElemAsDouble(const Tensor& t, int64_t i) {
   CheckIndex(t, i);
+  if (SharesBytes(t.dtype()))
+    return static_cast<double>(FromNibble(t.dtype(), NibbleAt(t.data(), i)));
   return At(t.data(), t.dtype(), i, []<typename E>(const E* elem) -> double {
     if constexpr (std::is_same_v<E, Half>) {
       return HalfToFloat(elem->bits);
@@ -122,6 +138,7 @@ double ElemAsDouble(const Tensor& t, int64_t i) {
 int64_t ElemAsInt(const Tensor& t, int64_t i) {
   CheckIndex(t, i);
   if (IsFloat(t.dtype())) return Saturate<int64_t>(ElemAsDouble(t, i));
+  if (SharesBytes(t.dtype())) return FromNibble(t.dtype(), NibbleAt(t.data(), i));
   return At(t.data(), t.dtype(), i, []<typename E>(const E* elem) -> int64_t {
     if constexpr (std::is_integral_v<E>) return static_cast<int64_t>(*elem);
     if constexpr (std::is_same_v<E, Bool>) return elem->byte != 0;
@@ -137,6 +154,7 @@ void SetElem(Tensor& t, int64_t i, double value) {
 void SetElemInt(Tensor& t, int64_t i, int64_t value) {
   CheckIndex(t, i);
   if (!IsInteger(t.dtype())) return Put(t, i, value);  // a long double holds every int64
+  if (SharesBytes(t.dtype())) return SetNibble(t.mutable_data(), i, static_cast<uint8_t>(value));
   At(t.mutable_data(), t.dtype(), i, [value]<typename E>(E* elem) {
     if constexpr (std::is_integral_v<E>) *elem = static_cast<E>(value);
   });

@@ -220,5 +220,21 @@ TEST(SmallFloats, RoundToNearestEven) {
   EXPECT_EQ(bfloat.as<uint16_t>()[0], 0x8000);
 }
 
+TEST(Tensor, FourBitsAreTwoABytePacked) {
+  Tensor t(Dtype::kI4, {3, 3});
+  EXPECT_EQ(t.bytes(), 5);
+  EXPECT_EQ(StorageBytes(Dtype::kU4, 0), 0);
+  for (int64_t i = 0; i < 9; ++i) SetElemInt(t, i, i - 4);
+  for (int64_t i = 0; i < 9; ++i) {
+    EXPECT_EQ(ElemAsInt(t, i), i - 4);
+    EXPECT_EQ(ElemAsDouble(t, i), static_cast<double>(i - 4));
+  }
+  EXPECT_EQ(t.as<uint8_t>()[0], 0xdc);
+  EXPECT_EQ(t.as<uint8_t>()[4], 0x04);
+  SetElem(t, 8, 100.0);
+  EXPECT_EQ(ElemAsInt(t, 8), 7);
+  EXPECT_EQ(ElemAsInt(t, 7), 3);
+}
+
 }  // namespace
 }  // namespace weft

@@ -67,7 +67,9 @@ Result<Tensor> ReadInputFile(const Flags& flags, const std::string& file) {
 
 // Numbers of any precision can be compared; everything else must be of the output's own type.
 Status CheckComparable(const TensorSpec& output, const Tensor& expected) {
-  if (output.dtype == expected.dtype() || (IsFloat(output.dtype) && IsFloat(expected.dtype())))
+  const Dtype type = Widened(Tensor(output.dtype, {0})).dtype();  // as .npz has it
+  if (type == expected.dtype() || output.dtype == expected.dtype() ||
+      (IsFloat(output.dtype) && IsFloat(expected.dtype())))
     return {};
   return Usage(fmt::format("found {}, the output is {}", DtypeName(expected.dtype()),
                            DtypeName(output.dtype)))
@@ -106,6 +108,15 @@ Result<std::vector<Tensor>> GatherInputs(const Flags& flags, const std::vector<T
     if (it == given.end()) {
       inputs.push_back(generated.at(i));
       made += (made.empty() ? "" : ", ") + specs[i].name;
+      continue;
+    }
+    const Dtype wanted = specs[i].dtype;
+    const Dtype byte = wanted == Dtype::kI4 ? Dtype::kI8 : Dtype::kU8;
+    if (SharesBytes(wanted) && it->second.dtype() == byte && it->second.shape() == specs[i].shape) {
+      auto small = Narrowed(it->second, wanted);
+      if (!small.ok())
+        return std::move(small.status()).At(fmt::format("input \"{}\"", specs[i].name));
+      inputs.push_back(*std::move(small));
       continue;
     }
     if (it->second.dtype() != specs[i].dtype || it->second.shape() != specs[i].shape)

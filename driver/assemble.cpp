@@ -69,7 +69,7 @@ class Assembler {
 
   BufferId Add(plan::Buffer buffer) {
     while (!names_.insert(buffer.name).second) buffer.name += "_";
-    buffer.bytes = AllocElems(buffer.layout, buffer.shape) * SizeBytes(buffer.dtype);
+    buffer.bytes = StorageBytes(buffer.dtype, AllocElems(buffer.layout, buffer.shape));
     spec().buffers.push_back(std::move(buffer));
     return BufferId(spec().buffers.size() - 1);
   }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "fallback/execute.h"
 #include "fallback/match.h"
 #include "graph/infer.h"
@@ -69,7 +71,9 @@ Result<std::vector<Tensor>> EvaluateNode(const graph::Graph& graph, const graph:
                                          std::span<const Tensor* const> inputs) {
   graph::Graph alone = Alone(graph, node, inputs);
   WEFT_TRY(graph::InferShapes(alone));
-  if (!fallback::HasNative(graph::OpName(node.op))) return ByComprehension(alone);
+  const bool halves = std::ranges::any_of(
+      alone.values, [](const graph::Value& v) { return v.dtype && SharesBytes(*v.dtype); });
+  if (halves || !fallback::HasNative(graph::OpName(node.op))) return ByComprehension(alone);
   const NodeId id(size_t{0});
   auto call = fallback::Match(alone, std::span(&id, 1), fallback::Library::kNative);
   if (!call.yes()) return Refused(call.refusal(), alone);

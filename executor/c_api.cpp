@@ -18,7 +18,9 @@ using weft::Status;
 using weft::executor::Executor;
 
 static_assert(WEFT_BF16 == static_cast<int>(weft::Dtype::kBF16) &&
-              WEFT_F64 == static_cast<int>(weft::Dtype::kF64));
+              WEFT_F64 == static_cast<int>(weft::Dtype::kF64) &&
+              WEFT_U4 == static_cast<int>(weft::Dtype::kU4) &&
+              WEFT_I4 == static_cast<int>(weft::Dtype::kI4));
 static_assert(WEFT_MAX_RANK == weft::Layout::kMaxRank);
 static_assert(WEFT_LIMIT == static_cast<int>(Code::kLimit) &&
               WEFT_INTERRUPTED == static_cast<int>(Code::kInterrupted));

@@ -6,8 +6,8 @@
 namespace weft::fallback {
 namespace {
 
-// Natives take all types and plain layouts; an extent that is a symbol is known when the network
-// runs.
+// Natives take all types whose elements have addresses, and plain layouts; an extent that is a
+// symbol is known when the network runs.
 std::optional<Refusal> Fill(const graph::Graph& graph, graph::ValueId id, CallOperand& operand) {
   if (!id.valid()) return std::nullopt;
   const graph::Value& value = graph[id];
@@ -15,6 +15,8 @@ std::optional<Refusal> Fill(const graph::Graph& graph, graph::ValueId id, CallOp
   operand.constant = value.kind == graph::ValueKind::kConstant;
   if (!value.dtype)
     return Refuse(Reason::kDtypeUnknownToLibrary, "{} has no known type", value.name);
+  if (SharesBytes(*value.dtype))
+    return Refuse(Reason::kDtypeUnknownToLibrary, "{} is {}", value.name, DtypeName(*value.dtype));
   if (!value.shape)
     return Refuse(Reason::kShapeUnknownToLibrary, "{} has no known rank", value.name);
   operand.dtype = *value.dtype;

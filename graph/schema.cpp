@@ -38,7 +38,7 @@ DtypeSet ParseSet(std::string_view text) {
   DtypeSet set = 0;
   for (std::string_view name : SplitAt(text, '|')) {
     if (name == "any") {
-      set |= ~kOtherTypes;
+      set |= ~(kOtherTypes | SetOf(Dtype::kU4) | SetOf(Dtype::kI4));
     } else if (auto dtype = ParseDtype(name)) {
       set |= SetOf(*dtype);
     } else {

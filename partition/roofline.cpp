@@ -78,7 +78,7 @@ double StagedBytes(const tc::Program& p) {
     double elems = 1;
     for (const int64_t extent : tc::StaticExtents(decl).value_or(Shape{}))
       elems *= static_cast<double>(extent);
-    bytes += 2 * elems * static_cast<double>(SizeBytes(decl.dtype));
+    bytes += 2 * elems * static_cast<double>(Bits(decl.dtype)) / 8;
   }
   return bytes;
 }
@@ -103,9 +103,9 @@ Price RooflinePricer::Call(const fallback::LibraryCall& call) {
     return elems;
   };
   for (const auto& o : call.inputs)
-    if (!o.value.empty()) bytes += count(o) * static_cast<double>(SizeBytes(o.dtype));
+    if (!o.value.empty()) bytes += count(o) * static_cast<double>(Bits(o.dtype)) / 8;
   for (const auto& o : call.outputs) {
-    bytes += count(o) * static_cast<double>(SizeBytes(o.dtype));
+    bytes += count(o) * static_cast<double>(Bits(o.dtype)) / 8;
     outputs += count(o);
   }
   const fallback::CallOperand* weights = fallback::FindOperand(call, "weights");

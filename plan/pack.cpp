@@ -65,6 +65,12 @@ Tensor Pack(const Tensor& plain, const Layout& layout) {
   WEFT_CHECK(plain.dtype() != Dtype::kString, "strings have no layout");
   Tensor packed(plain.dtype(), {AllocElems(layout, plain.shape())});
   if (plain.elems() == 0) return packed;
+  if (SharesBytes(plain.dtype())) {
+    void* const to = packed.mutable_data();
+    ForEach(layout, plain.shape(),
+            [&](int64_t at, int64_t offset) { SetNibble(to, offset, NibbleAt(plain.data(), at)); });
+    return packed;
+  }
   WithWidth(SizeBytes(plain.dtype()), [&]<typename Elem>(Elem) {
     const Elem* const from = plain.as<Elem>();
     Elem* const to = packed.mutable_as<Elem>();
@@ -76,6 +82,13 @@ Tensor Pack(const Tensor& plain, const Layout& layout) {
 Tensor Unpack(const Tensor& packed, const Layout& layout, const Shape& shape) {
   Tensor plain(packed.dtype(), shape);
   if (plain.elems() == 0) return plain;
+  if (SharesBytes(plain.dtype())) {
+    void* const to = plain.mutable_data();
+    ForEach(layout, shape, [&](int64_t at, int64_t offset) {
+      SetNibble(to, at, NibbleAt(packed.data(), offset));
+    });
+    return plain;
+  }
   WithWidth(SizeBytes(plain.dtype()), [&]<typename Elem>(Elem) {
     const Elem* const from = packed.as<Elem>();
     Elem* const to = plain.mutable_as<Elem>();

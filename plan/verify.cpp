@@ -346,7 +346,7 @@ Result<int64_t> BufferBytes(const Buffer& buffer) {
   if (alloc > kMaxBytes / 16)
     return Limit(fmt::format("{} elements with its padding", alloc))
         .At("buffer " + PrintString(buffer.name));
-  return alloc * SizeBytes(buffer.dtype);
+  return StorageBytes(buffer.dtype, alloc);
 }
 
 bool IsSymbol(std::string_view name) {

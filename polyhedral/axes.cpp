@@ -170,4 +170,11 @@ std::vector<std::string> SharedAxes(const tc::Program& program,
   return shared;
 }
 
+bool WritesSharedBytes(const tc::Program& program, const tc::Statement& s) {
+  const auto shares = [&](tc::TensorId id) {
+    return id.valid() && program[id].role == tc::Role::kOutput && SharesBytes(program[id].dtype);
+  };
+  return shares(s.target) || shares(s.companion);
+}
+
 }  // namespace weft::polyhedral

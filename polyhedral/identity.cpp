@@ -47,7 +47,8 @@ Cluster OfStatement(const tc::Program& program, int32_t statement, const std::st
     const bool single = extent.IsConstant() && extent.constant() <= 1;
     return !s.indices[i].reduction && !single && IsParallel(program, s, i);
   };
-  const auto found = std::ranges::find_if(order, is_parallel);
+  const auto found =
+      WritesSharedBytes(program, s) ? order.end() : std::ranges::find_if(order, is_parallel);
   if (found != order.end()) {
     cluster.order = {axes[*found]};
     cluster.parallel = 1;
@@ -89,7 +90,9 @@ Choice IdentityChoice(const ScheduleRequest& request) {
   Choice choice{.group = program.name};
   if (NeedsOneBand(program)) {
     Cluster cluster = OneBand(program, 0, program.statements.size() - 1, names);
-    cluster.parallel = cluster.order.empty() ? 0 : 1;
+    const auto shares = [&](const tc::Statement& s) { return WritesSharedBytes(program, s); };
+    const bool serial = cluster.order.empty() || std::ranges::any_of(program.statements, shares);
+    cluster.parallel = serial ? 0 : 1;
     choice.clusters.push_back(std::move(cluster));
     return choice;
   }

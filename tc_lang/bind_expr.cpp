@@ -426,7 +426,7 @@ std::optional<Typed> ExprBinder::Call(const SyntaxExpr& e) {
     const std::optional<Typed> a = Bind(*e.args[0]);
     if (!a) return std::nullopt;
     const ExprId from = Convert(*a, a->type);
-    if (SizeBytes(*to) != SizeBytes(a->type)) {
+    if (Bits(*to) != Bits(a->type)) {
       return Error(Problem::kTypes, e.at,
                    fmt::format("a bitcast from {} to {} changes the width", TypeWord(a->type),
                                TypeWord(*to)));

@@ -390,6 +390,9 @@ bool DefBinder::SettleType(const SyntaxStatement& s, size_t k, Typed value, Stat
 }
 
 bool DefBinder::Store(const SyntaxStatement& s, size_t k, Typed value, Statement& out) {
+  // A sum of four-bit numbers is no four-bit number.
+  if (out.assign != Assign::kSet && SharesBytes(value.type))
+    value = {exprs_.Convert(value, ComputeType(value.type)), ComputeType(value.type)};
   if (!SettleType(s, k, value, out)) return false;
   const Dtype stored = program_[k == 0 ? out.target : out.companion].dtype;
   if (k == 1) {

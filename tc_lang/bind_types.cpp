@@ -23,7 +23,7 @@ Dtype IntegerOf(bool is_signed, int64_t bytes) {
 std::optional<Dtype> JoinTypes(Dtype a, Dtype b) {
   const auto arithmetic = [](Dtype t) { return IsFloat(t) || IsInteger(t); };
   if (!arithmetic(a) || !arithmetic(b)) return std::nullopt;
-  if (a == b) return a;
+  if (a == b) return SharesBytes(a) ? ComputeType(a) : a;
   if (IsFloat(a) && IsFloat(b)) {
     if (IsHalf(a) && IsHalf(b)) return Dtype::kF32;
     return SizeBytes(a) > SizeBytes(b) ? a : b;

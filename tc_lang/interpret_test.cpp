@@ -253,5 +253,22 @@ TEST(Interpret, RandomProgramsRunWithAndWithoutWidening) {
   }
 }
 
+TEST(Interpret, FourBitsAreComputedInAByteAndStoredByACast) {
+  const Tensor x = Make(Dtype::kI4, {4}, {-8, 7, 1, -1}), y = Make(Dtype::kU4, {4}, {15, 15, 2, 0});
+  EXPECT_RUNS(({-16, 14, 2, -2}), "def f(int4(N) x) -> (y) { y(i) = x(i) + x(i) }", {{"N", 4}},
+              {x});
+  EXPECT_RUNS(({32}), "def f(uint4(N) x) -> (y) { y() +=! x(i) }", {{"N", 4}}, {y});
+  EXPECT_RUNS(({-4, -5, -8, 4}),
+              "def f(int4(N) x, uint4(N) z) -> (int4(N) y) { y(i) = int4(x(i) + z(i) - 11) }",
+              {{"N", 4}}, {x, y});
+  EXPECT_RUNS(({-1, 1, 7, -8}), "def f(int4(N) x) -> (y) { y(i) = x(3 - i) where i in 0:N }",
+              {{"N", 4}}, {x});
+  const auto wide = RunText("def f(int4(N) x) -> (int4(N) y) { y(i) = x(i) + 1 }", {{"N", 4}}, {x});
+  ASSERT_FALSE(wide.ok());
+  EXPECT_NE(wide.status().ToString().find("found a value of type int32 for 'y', which is int4"),
+            std::string::npos)
+      << wide.status().ToString();
+}
+
 }  // namespace
 }  // namespace weft::tc

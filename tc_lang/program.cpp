@@ -268,9 +268,11 @@ int64_t OperandBytes(const Program& program) {
   int64_t total = 0;
   for (const TensorDecl& tensor : program.tensors) {
     if (tensor.role != Role::kInput && tensor.role != Role::kOutput) continue;
-    int64_t bytes = SizeBytes(tensor.dtype);
+    int64_t elems = 1;
     for (const Affine& extent : tensor.extents)
-      bytes = SaturatingMul(bytes, AtOnes(program, extent));
+      elems = SaturatingMul(elems, AtOnes(program, extent));
+    const int64_t bytes = SharesBytes(tensor.dtype) ? StorageBytes(tensor.dtype, elems)
+                                                    : SaturatingMul(elems, SizeBytes(tensor.dtype));
     total = total > std::numeric_limits<int64_t>::max() - bytes
                 ? std::numeric_limits<int64_t>::max()
                 : total + bytes;

@@ -12,7 +12,8 @@ constexpr TypeName kTypes[] = {  // the first word of a type is the one that is 
     {"float64", Dtype::kF64}, {"float16", Dtype::kF16}, {"bfloat16", Dtype::kBF16},
     {"bool", Dtype::kBool},   {"uint8", Dtype::kU8},    {"int8", Dtype::kI8},
     {"uint16", Dtype::kU16},  {"int16", Dtype::kI16},   {"uint32", Dtype::kU32},
-    {"int32", Dtype::kI32},   {"uint64", Dtype::kU64},  {"int64", Dtype::kI64}};
+    {"int32", Dtype::kI32},   {"uint64", Dtype::kU64},  {"int64", Dtype::kI64},
+    {"uint4", Dtype::kU4},    {"int4", Dtype::kI4}};
 
 }  // namespace
 

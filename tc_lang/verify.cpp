@@ -246,11 +246,16 @@ class Verifier {
       return Invalid(fmt::format("'{}' has {} operands", ScalarName(e.op), e.args.size()));
     const auto dtype = [&](size_t k) { return program_[e.args[k]].dtype; };
     bool fine = true;
+    const bool moves =
+        e.op == ScalarOp::kSelect || e.op == ScalarOp::kCast || e.op == ScalarOp::kBitcast;
+    for (size_t k = 0; k < e.args.size() && !moves; ++k)
+      if (SharesBytes(dtype(k)))
+        return Invalid(fmt::format("'{}' of integers of four bits", ScalarName(e.op)));
     switch (e.op) {
       case ScalarOp::kCast:
         break;
       case ScalarOp::kBitcast:
-        fine = SizeBytes(dtype(0)) == SizeBytes(e.dtype);
+        fine = Bits(dtype(0)) == Bits(e.dtype);
         break;
       case ScalarOp::kSelect:
         fine = dtype(0) == Dtype::kBool && dtype(1) == e.dtype && dtype(2) == e.dtype;

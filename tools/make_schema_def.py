@@ -18,6 +18,7 @@ DTYPES = {
     "uint64": "u64", "int64": "i64", "float16": "f16", "bfloat16": "bf16", "float": "f32", "double": "f64",
     "string": "string",
 }
+FOUR_BITS = {"uint4": "u4", "int4": "i4"}  # since opset 21
 ATTRIBUTES = {
     "INT": "i", "FLOAT": "f", "STRING": "s", "TENSOR": "t", "GRAPH": "g", "INTS": "I", "FLOATS": "F", "STRINGS": "S",
     "GRAPHS": "G", "TYPE_PROTO": "y", "SPARSE_TENSOR": "p",
@@ -25,17 +26,19 @@ ATTRIBUTES = {
 
 
 def type_set(allowed):
-    """'f16|f32' for tensor types; 'other' stands for every type that weft has no name for."""
-    names, other = [], False
+    """'f16|f32' for tensor types; 'any' is all of DTYPES, 'other' every type that weft has no name for."""
+    names, small, other = [], [], False
     for text in allowed:
         match = re.fullmatch(r"tensor\((\w+)\)", text)
         if match and match[1] in DTYPES:
             names.append(DTYPES[match[1]])
+        elif match and match[1] in FOUR_BITS:
+            small.append(FOUR_BITS[match[1]])
         else:
             other = True
     if len(names) == len(DTYPES):
         names = ["any"]
-    return "|".join(sorted(names) + (["other"] if other else []))
+    return "|".join(sorted(names + small) + (["other"] if other else []))
 
 
 def operands(formals, variables):

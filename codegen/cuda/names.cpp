@@ -132,8 +132,10 @@ std::string_view RegisterType(Dtype dtype) {
   switch (dtype) {
     case Dtype::kBool:
       return "bool";
+    case Dtype::kU4:
     case Dtype::kU8:
       return "unsigned char";
+    case Dtype::kI4:
     case Dtype::kI8:
       return "signed char";
     case Dtype::kU16:

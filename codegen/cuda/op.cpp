@@ -7,6 +7,7 @@
 namespace weft::codegen::cuda {
 namespace {
 
+Dtype ToByte(Dtype dtype) { return dtype == Dtype::kU4 ? Dtype::kU8 : Dtype::kI8; }
 bool Is16(Dtype dtype) { return dtype == Dtype::kF16 || dtype == Dtype::kBF16; }
 
 std::string Call(std::string_view function, std::span<const std::string> args) {
@@ -150,10 +151,16 @@ std::string BitcastText(Helpers& helpers, Dtype from, Dtype to, std::string valu
   if (from == Dtype::kBF16) value = fmt::format("{}({})", helpers.Use("weft_to_bf16"), value);
   if (to == Dtype::kF16) return fmt::format("{}({})", helpers.Use("weft_from_f16"), value);
   if (to == Dtype::kBF16) return fmt::format("{}({})", helpers.Use("weft_from_bf16"), value);
-  return fmt::format("{}<{}>({})", helpers.Use("weft_bits"), RegisterType(to), value);
+  value = fmt::format("{}<{}>({})", helpers.Use("weft_bits"), RegisterType(to), value);
+  return SharesBytes(to) ? WrapFour(to, value) : value;
 }
 
 }  // namespace
+
+std::string WrapFour(Dtype dtype, const std::string& value) {
+  if (dtype == Dtype::kU4) return fmt::format("((unsigned char)({} & 15))", value);
+  return fmt::format("((signed char)((({} & 15) ^ 8) - 8))", value);
+}
 
 std::string CastText(Helpers& helpers, Dtype from, Dtype to, const std::string& value) {
   if (from == to) return value;
@@ -161,6 +168,13 @@ std::string CastText(Helpers& helpers, Dtype from, Dtype to, const std::string& 
     return fmt::format("(({}){})", RegisterType(to), v);
   };
   if (to == Dtype::kBool) return fmt::format("({} != 0)", value);
+  if (IsFloat(from) && SharesBytes(to)) {
+    const std::string byte = CastText(helpers, from, ToByte(to), value);
+    const std::string_view type = RegisterType(to);
+    return to == Dtype::kU4 ? fmt::format("min({}, ({})15)", byte, type)
+                            : fmt::format("max(min({}, ({})7), ({})-8)", byte, type, type);
+  }
+  if (SharesBytes(to)) return WrapFour(to, value);
   if (IsFloat(from) && !IsFloat(to)) {
     return fmt::format("{}<{}>({})", helpers.Use("weft_to_int"), RegisterType(to), value);
   }

@@ -68,8 +68,18 @@ std::string Values::ToMemory(Dtype dtype, const std::string& value) {
   return value;
 }
 
+// A four-bit element of an operand; the other half of its byte is a neighbour's.
+std::string Values::HalfByte(const Expr& e) const {
+  const Affine offset = loops::ElementOffset(nest_[e.buffer], e.index);
+  return WrapFour(e.dtype, fmt::format("({}[{}] >> 4 * ({}))",
+                                       names_.buffers[static_cast<size_t>(e.buffer.index)],
+                                       Index(FloorDiv(offset, 2)), Index(Mod(offset, 2))));
+}
+
 std::string Values::Load(const Expr& e) {
-  std::string text = Element(e.buffer, e.index);
+  std::string text = SharesBytes(e.dtype) && nest_[e.buffer].space == loops::Space::kGlobal
+                         ? HalfByte(e)
+                         : Element(e.buffer, e.index);
   if (e.dtype == Dtype::kBool) text = fmt::format("({} != 0)", text);
   if (e.dtype == Dtype::kF16) text = fmt::format("{}({})", helpers_.Use("weft_from_f16"), text);
   if (e.dtype == Dtype::kBF16) text = fmt::format("{}({})", helpers_.Use("weft_from_bf16"), text);

@@ -18,6 +18,7 @@ namespace weft::codegen::cuda {
 std::string OpText(Helpers& helpers, ScalarOp op, Dtype operand, Dtype result,
                    std::span<const std::string> args);
 std::string CastText(Helpers& helpers, Dtype from, Dtype to, const std::string& value);
+std::string WrapFour(Dtype dtype, const std::string& value);  // the low four bits, as a number
 
 class Values {
  public:
@@ -47,6 +48,7 @@ class Values {
  private:
   std::string Node(const loops::Expr& e, std::span<const std::string> args);
   std::string Load(const loops::Expr& e);
+  std::string HalfByte(const loops::Expr& e) const;
   std::string Fold(std::string_view function, const std::vector<Affine>& list) const;
 
   const loops::LoopNest& nest_;

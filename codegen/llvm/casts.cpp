@@ -1,5 +1,6 @@
 // Conversions between types, to and from 16 bits without a call to a library.
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 
 #include <cmath>
 
@@ -29,7 +30,16 @@ Value* Ops::Cast(Dtype from, Dtype to, Value* value) {
     return Is16(to) ? RoundTo16(to, value) : value;
   }
   if (to == Dtype::kBool) return b_.CreateICmpNE(value, IntOf(value, 0));
-  if (!IsFloat(to)) return b_.CreateIntCast(value, type, IsSigned(from));
+  const auto loaded = nibbles_.find(value);
+  if (loaded != nibbles_.end() && to == Dtype::kF32)
+    return FloatOfNibbles(loaded->second.dtype, loaded->second.lanes);
+  if (SharesBytes(to)) return Wrap(to, b_.CreateIntCast(value, type, IsSigned(from)));
+  if (!IsFloat(to)) {
+    Value* wide = b_.CreateIntCast(value, type, IsSigned(from));
+    const bool keeps = Bits(from) < Bits(to) && (IsSigned(to) || !IsSigned(from));
+    if (loaded != nibbles_.end() && keeps) nibbles_.emplace(wide, loaded->second);
+    return wide;
+  }
   const auto convert = [&](Type* result) {
     return IsSigned(from) ? b_.CreateSIToFP(value, result) : b_.CreateUIToFP(value, result);
   };
@@ -44,7 +54,7 @@ Value* Ops::FloatToInt(Dtype to, Value* value) {
   if (to == Dtype::kBool)
     return b_.CreateFCmpUNE(value, llvm::ConstantFP::get(value->getType(), 0.0));
   const bool is_signed = IsSigned(to), is_double = value->getType()->getScalarType()->isDoubleTy();
-  const auto bits = static_cast<int>(SizeBytes(to)) * 8;
+  const auto bits = static_cast<int>(Bits(to));
   const auto real = [&](double x) { return llvm::ConstantFP::get(value->getType(), x); };
   const double limit = std::ldexp(1.0, is_signed ? bits - 1 : bits);  // one above the largest
   const bool exact = bits <= (is_double ? 32 : 16);                   // the largest is a float
@@ -66,7 +76,39 @@ Value* Ops::FloatToInt(Dtype to, Value* value) {
   return b_.CreateTrunc(result, type);
 }
 
+// The low four bits of each byte as a number.
+Value* Ops::Wrap(Dtype dtype, Value* bytes) {
+  Value* low = b_.CreateAnd(bytes, IntOf(bytes, 15));
+  if (!IsSigned(dtype)) return low;
+  return b_.CreateSub(b_.CreateXor(low, IntOf(bytes, 8)), IntOf(bytes, 8));
+}
+
+Value* Ops::FromNibbles(Dtype dtype, Value* lanes) {
+  Value* bytes = Wrap(dtype, b_.CreateTrunc(lanes, Like(b_.getInt8Ty(), lanes)));
+  nibbles_[bytes] = {dtype, lanes};
+  return bytes;
+}
+
+// A table of 16 floats fits one register of AVX-512, and VPERMPS asks for the low four bits only.
+Value* Ops::FloatOfNibbles(Dtype dtype, Value* lanes) {
+  const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(lanes->getType());
+  Type* f32 = Like(b_.getFloatTy(), lanes);
+  if (mask_registers_ && vector && vector->getNumElements() == 16) {
+    llvm::SmallVector<llvm::Constant*, 16> table;
+    for (int64_t i = 0; i < 16; ++i) {
+      const int64_t value = IsSigned(dtype) && i >= 8 ? i - 16 : i;
+      table.push_back(llvm::ConstantFP::get(b_.getFloatTy(), static_cast<double>(value)));
+    }
+    return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_permvar_sf_512, {},
+                              {llvm::ConstantVector::get(table), lanes});
+  }
+  if (!IsSigned(dtype)) return b_.CreateSIToFP(b_.CreateAnd(lanes, IntOf(lanes, 15)), f32);
+  return b_.CreateSIToFP(b_.CreateAShr(b_.CreateShl(lanes, IntOf(lanes, 28)), IntOf(lanes, 28)),
+                         f32);
+}
+
 Value* Ops::Bitcast(Dtype from, Dtype to, Value* value) {
+  if (SharesBytes(to)) return Wrap(to, value);
   if (Is16(from)) value = BitsOf16(from, value);
   if (Is16(to)) return FloatOf16(to, value);
   return b_.CreateBitCast(value, Like(RegisterType(to), value));

@@ -83,7 +83,8 @@ Arena MakeOperands(const loops::LoopNest& nest, const CompareOptions& options) {
     arena.push_back(
         std::make_unique<Fenced>(bytes, std::max<size_t>(b.align_bytes, SizeBytes(b.dtype))));
     if (b.access == Access::kOut) continue;
-    for (size_t i = 0; i < bytes / SizeBytes(b.dtype); ++i) {
+    const size_t elems = SharesBytes(b.dtype) ? 2 * bytes : bytes / SizeBytes(b.dtype);
+    for (size_t i = 0; i < elems; ++i) {
       StoreScalar(b.dtype, arena.back()->data(), static_cast<int64_t>(i),
                   RandomScalar(b.dtype, random, options.wild));
     }
@@ -135,7 +136,8 @@ bool SameScalar(Dtype dtype, Scalar a, Scalar b) {
 std::string FirstDifference(const loops::LoopNest& nest, const Arena& want, const Arena& found) {
   for (size_t i = 0; i < want.size(); ++i) {
     const Buffer& b = nest.buffers[i];
-    const auto elems = static_cast<int64_t>(want[i]->bytes()) / SizeBytes(b.dtype);
+    const auto elems = static_cast<int64_t>(want[i]->bytes()) / SizeBytes(b.dtype) *
+                       (SharesBytes(b.dtype) ? 2 : 1);
     for (int64_t e = 0; e < elems; ++e) {
       const Scalar w = LoadScalar(b.dtype, want[i]->data(), e),
                    f = LoadScalar(b.dtype, found[i]->data(), e);

@@ -453,5 +453,55 @@ TEST(Emit, IrNamesItsNodes) {
   EXPECT_EQ(KernelKey(nest, Target{}), KernelKey(nest, Target{.threads = 8}));
 }
 
+// Four bits: rows of lanes, lanes that are 2, 4, 8 and other distances apart, any number of lanes,
+// places that begin in the middle of a byte, and each with what it is computed in.
+TEST(Emit, LoadsOfHalfBytes) {
+  for (const char* type : {"i4", "u4"}) {
+    for (const char* wide : {"f32", "i8", "f64"}) {
+      for (int lanes : {1, 8, 21, 64}) {
+        for (int distance : {1, 2, 3, 4, 8}) {
+          Check(
+              fmt::format("loops k (x: in {0}[{4}, {2}, {3}], y: out {1}[{4}, {3}, {2}]) {{ "
+                          "parallel i = 0:{4} {{ unroll r = 0:{3} {{ vector v = 0:{2} {{ "
+                          "y[i, r, v] = cast(x[i, v, r]):{1} }} }} }} }}",
+                          type, wide, lanes, distance, lanes == 21 ? 3 : 2));
+        }
+      }
+    }
+    Check(fmt::format(
+        "loops k (x: in {0}[65], y: out f32[64]) {{ parallel i = 0:4 {{ vector v = 0:16 "
+        "{{ y[16*i + v] = cast(x[16*i + v + 1]):f32 }} }} }}",
+        type));
+    Check(fmt::format(
+        "loops k (x: in {0}[5, 7], n: in i64[5], y: out i32[5, 7]) {{ parallel i = 0:5 {{ "
+        "let j = n[i] in 0:5 of x vector v = 0:7 {{ y[i, v] = cast(cast(x[j, v]):i8):i32 "
+        "}} }} }}",
+        type));
+    Check(fmt::format(
+        "loops k (x: in {0}[40], y: out f32[40]) {{ parallel i = 0:5 {{ vector v = 0:8 {{ "
+        "y[8*i + v] = cast(x[8*i + v - 3]{{8*i + v - 3 >= 0}}):f32 }} }} }}",
+        type));
+  }
+}
+
+TEST(Emit, StoresOfHalfBytesKeepTheirNeighbours) {
+  for (const char* type : {"i4", "u4"}) {
+    for (const char* from : {"f32", "u8"}) {
+      for (int lanes : {1, 7, 16, 64}) {
+        Check(fmt::format(
+                  "loops k (x: in {1}[3, {2}], y: inout {0}[3, {2}]) {{ single {{ for i = 0:3 {{ "
+                  "vector v = 0:{2} {{ y[i, v] = cast(x[i, v]):{0} }} }} }} }}",
+                  type, from, lanes),
+              {.wild = true});
+        Check(fmt::format(
+            "loops k (x: in {1}[{2}], y: inout {0}[{2}, 3]) {{ cache t: {0}[{2}] single {{ "
+            "vector v = 0:{2} {{ t[v] = cast(x[v]):{0} }} vector v2 = 0:{2} {{ "
+            "if v2 - 1 >= 0 {{ y[v2, 1] = t[v2] }} }} }} }}",
+            type, from, lanes));
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace weft::codegen

@@ -201,7 +201,7 @@ bool KernelBuilder::IsFetched(const Stmt& prefetch) const {
   constexpr int64_t kLineBytes = 64;
   if (copy_.number == 0) return false;
   const int64_t stride = prefetch.index[0].CoefficientOf(copy_.loop->var) * copy_.loop->step *
-                         SizeBytes(nest_[prefetch.buffer].dtype);
+                         Bits(nest_[prefetch.buffer].dtype) / 8;
   return FloorDiv(copy_.number * stride, kLineBytes) ==
          FloorDiv((copy_.number - 1) * stride, kLineBytes);
 }

@@ -88,6 +88,7 @@ LaneValue MemoryEmitter::Load(const loops::Expr& load, const Chunk& chunk, const
   llvm::Type* type = ops_.RegisterType(load.dtype);
   if (guard.never || active.never) return {llvm::Constant::getNullValue(type), false};
   const Mask mask = Both(guard, active);
+  if (IsPacked(load.buffer)) return LoadPacked(load, chunk, guard, mask);
   const Affine offset = Offset(load.buffer, load.index);
   const std::optional<LaneForm> form = scope_.Lanes(offset, chunk);
   if (form && form->Uniform(chunk.active)) {
@@ -169,7 +170,8 @@ LaneValue MemoryEmitter::LoadSteps(const loops::Expr& load, const loops::Stmt& l
 // Into the second-level cache: what comes after the panel in use would crowd the first.
 void MemoryEmitter::Prefetch(const loops::Stmt& prefetch) {
   constexpr uint32_t kRead = 0, kSecondLevel = 2, kData = 1;
-  Value* at = scope_.Emit(scope_.Resolve(prefetch.index[0]));
+  const Affine offset = scope_.Resolve(prefetch.index[0]);
+  Value* at = scope_.Emit(IsPacked(prefetch.buffer) ? FloorDiv(offset, 2) : offset);
   Value* pointer =
       b_.CreateGEP(ElementType(prefetch.buffer), places_[prefetch.buffer.index].base, at);
   b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {pointer->getType()},
@@ -297,19 +299,6 @@ Value* MemoryEmitter::LoadEach(BufferId id, const Affine& offset,
   return row;
 }
 
-template <typename F>
-void MemoryEmitter::When(Value* condition, F body) {
-  if (!condition) return body();
-  llvm::Function* function = b_.GetInsertBlock()->getParent();
-  auto* then = llvm::BasicBlock::Create(module_.getContext(), "then", function);
-  auto* after = llvm::BasicBlock::Create(module_.getContext(), "after", function);
-  b_.CreateCondBr(condition, then, after);
-  b_.SetInsertPoint(then);
-  body();
-  b_.CreateBr(after);
-  b_.SetInsertPoint(after);
-}
-
 void MemoryEmitter::Store(const loops::Stmt& store, const Chunk& chunk, const Mask& active,
                           LaneValue value) {
   if (active.never) return;
@@ -317,6 +306,8 @@ void MemoryEmitter::Store(const loops::Stmt& store, const Chunk& chunk, const Ma
   const std::optional<LaneForm> form = scope_.Lanes(offset, chunk);
   Value* lanes = EndsRow(store, chunk) ? active.lanes : AndMask(TailMask(chunk), active.lanes);
   When(active.uniform, [&] {
+    if (IsPacked(store.buffer))
+      return StorePacked(store.buffer, offset, form, chunk, lanes, Splat(value, chunk));
     if (chunk.width > 1 && form && form->Contiguous(chunk.active)) {
       Value* row = ToElement(store.buffer, Splat(value, chunk));
       return IsRegister(store.buffer) ? StoreRegister(store.buffer, form->base, lanes, row)

@@ -91,6 +91,22 @@ class MemoryEmitter {
   void StoreRegister(loops::BufferId id, const Affine& base, llvm::Value* mask, llvm::Value* value);
   void StoreEach(loops::BufferId id, const Affine& offset, const std::optional<LaneForm>& form,
                  const Chunk& chunk, llvm::Value* mask, llvm::Value* value);
+  // memory_nibbles.cpp
+  struct Nibble {
+    llvm::Value *byte = nullptr, *shift = nullptr;  // a pointer, an i8
+  };
+  bool IsPacked(loops::BufferId id) const;
+  Nibble NibbleAt(loops::BufferId id, const Affine& offset);
+  Nibble NibbleAt(loops::BufferId id, llvm::Value* offset);
+  std::vector<Nibble> Nibbles(loops::BufferId id, const Affine& offset,
+                              const std::optional<LaneForm>& form, const Chunk& chunk);
+  llvm::Value* LoadNibble(loops::BufferId id, const Nibble& at, llvm::Value* condition);
+  llvm::Value* LoadNibbleRow(loops::BufferId id, const LaneForm& form, const Chunk& chunk,
+                             llvm::Value* condition);
+  LaneValue LoadPacked(const loops::Expr& load, const Chunk& chunk, const Mask& guard,
+                       const Mask& mask);
+  void StorePacked(loops::BufferId id, const Affine& offset, const std::optional<LaneForm>& form,
+                   const Chunk& chunk, llvm::Value* mask, llvm::Value* value);
   // memory_transpose.cpp
   struct Unrolled {
     const loops::Stmt* loop = nullptr;
@@ -119,7 +135,17 @@ class MemoryEmitter {
   bool StoreTransposed(const loops::Stmt& store, const Affine& offset, const LaneForm& form,
                        const Chunk& chunk, llvm::Value* value);
   template <typename F>
-  void When(llvm::Value* condition, F body);
+  void When(llvm::Value* condition, F body) {
+    if (!condition) return body();
+    llvm::Function* function = b_.GetInsertBlock()->getParent();
+    auto* then = llvm::BasicBlock::Create(module_.getContext(), "then", function);
+    auto* after = llvm::BasicBlock::Create(module_.getContext(), "after", function);
+    b_.CreateCondBr(condition, then, after);
+    b_.SetInsertPoint(then);
+    body();
+    b_.CreateBr(after);
+    b_.SetInsertPoint(after);
+  }
   llvm::Value* LaneCondition(const Mask& mask, int64_t lane);
 
   llvm::IRBuilder<>& b_;

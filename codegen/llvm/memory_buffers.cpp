@@ -195,13 +195,15 @@ Value* MemoryEmitter::ToElement(BufferId id, Value* value) {
 
 Value* MemoryEmitter::PointerTo(BufferId id, const Affine& offset) {
   const int64_t size = module_.getDataLayout().getTypeAllocSize(ElementType(id));
-  return scope_.Pointer(places_[id.index].base, offset * size);
+  return scope_.Pointer(places_[id.index].base, IsPacked(id) ? FloorDiv(offset, 2) : offset * size);
 }
 
 // What is promised of the first element and of everything that is added to it.
 llvm::Align MemoryEmitter::AlignAt(BufferId id, const Affine& offset) const {
   const int64_t size = module_.getDataLayout().getTypeAllocSize(ElementType(id));
-  const int64_t step = scope_.MultipleOf(offset) * size;
+  const int64_t multiple = scope_.MultipleOf(offset);
+  if (IsPacked(id) && multiple % 2 != 0) return llvm::Align(1);
+  const int64_t step = IsPacked(id) ? multiple / 2 : multiple * size;
   const int64_t align = places_[id.index].align;
   return llvm::Align(static_cast<uint64_t>(step == 0 ? align : std::min(align, step & -step)));
 }

@@ -31,7 +31,7 @@ Type* Ops::RegisterType(Dtype dtype) const {
   if (dtype == Dtype::kBool) return b_.getInt1Ty();
   if (dtype == Dtype::kF64) return b_.getDoubleTy();
   if (IsFloat(dtype)) return b_.getFloatTy();
-  return b_.getIntNTy(static_cast<unsigned>(SizeBytes(dtype)) * 8);
+  return b_.getIntNTy(static_cast<unsigned>(SizeBytes(dtype)) * 8);  // four bits: i8
 }
 
 Type* Ops::MemoryType(Dtype dtype) const {

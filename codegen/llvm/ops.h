@@ -2,7 +2,8 @@
 // says.
 //
 // In registers a bool is an i1 and a 16-bit float is an f32 that its type can represent; in memory
-// they are i8 and i16. No instruction carries a fast-math flag.
+// they are i8 and i16. An integer of four bits is an i8 that holds its value, but two share a byte
+// of an operand (memory_nibbles.cpp). No instruction carries a fast-math flag.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -32,6 +33,9 @@ class Ops {
   // The arguments are all scalars or all vectors of the same length.
   llvm::Value* Emit(ScalarOp op, Dtype operand, Dtype result, std::span<llvm::Value* const> args);
   llvm::Value* Cast(Dtype from, Dtype to, llvm::Value* value);
+  llvm::Value* Wrap(Dtype dtype, llvm::Value* bytes);  // to four bits
+  // A register of four-bit integers, given in the low bits of as many i32 with anything above them.
+  llvm::Value* FromNibbles(Dtype dtype, llvm::Value* lanes);
   llvm::Value* Select(llvm::Value* condition, llvm::Value* yes, llvm::Value* no);
   // Of f32 and of pairs of bfloat16, as i32: kFmaFlush of the upper halves, then of the lower.
   llvm::Value* AddPairs(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
@@ -55,11 +59,17 @@ class Ops {
   llvm::Value* BitsOf16(Dtype dtype, llvm::Value* value);   // f32 -> i16
   llvm::Value* FloatOf16(Dtype dtype, llvm::Value* bits);   // i16 -> f32
   llvm::Value* FloatToInt(Dtype to, llvm::Value* value);
+  llvm::Value* FloatOfNibbles(Dtype dtype, llvm::Value* lanes);  // <n x i32> -> <n x f32>
 
   llvm::IRBuilder<>& b_;
   llvm::Module& module_;
   bool mask_registers_;
   std::map<std::pair<llvm::Function*, llvm::Value*>, llvm::Value*> masks_;
+  struct Nibbles {
+    Dtype dtype = Dtype::kI4;
+    llvm::Value* lanes = nullptr;
+  };
+  std::map<llvm::Value*, Nibbles> nibbles_;  // what integers were loaded as
 };
 
 // An internal function T fmod(T, T), made on first use: C's fmod, by subtracting shifted multiples.

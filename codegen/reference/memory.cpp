@@ -17,7 +17,7 @@ CheckedMemory::CheckedMemory(const loops::LoopNest& nest, std::span<void* const>
   for (const Buffer& buffer : nest.buffers) {
     Block b;
     const int64_t bytes = loops::BufferBytes(buffer, {params.begin(), params.end()});
-    b.elems = bytes / SizeBytes(buffer.dtype);
+    b.elems = bytes / SizeBytes(buffer.dtype) * (SharesBytes(buffer.dtype) ? 2 : 1);
     for (const Affine& extent : buffer.shape) b.shape.push_back(extent.Eval(params));
     b.is_private = buffer.space == Space::kCache || buffer.space == Space::kRegister;
     if (buffer.access != loops::Access::kLocal) {

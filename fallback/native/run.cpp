@@ -15,6 +15,11 @@ Status WithOrigin(const LibraryCall& call, Status status) {
   return std::move(status).At(fmt::format("node \"{}\"", call.origins[0]));
 }
 
+// The kernels move and compute elements that have an address.
+Status NoHalfBytes(const LibraryCall& call) {
+  return Unsupported(fmt::format("{}: no native kernel for elements of four bits", call.op));
+}
+
 Status Call(const LibraryCall& call, std::vector<std::optional<In>> inputs,
             const Allocator& allocate) {
   const Kernel kernel = FindKernel(call.op);
@@ -25,9 +30,14 @@ Status Call(const LibraryCall& call, std::vector<std::optional<In>> inputs,
           call, Invalid(fmt::format("{}: operand in{} has rank {}, more than {}", call.op, i,
                                     inputs[i]->rank(), Layout::kMaxRank)));
     }
+    if (inputs[i] && SharesBytes(inputs[i]->dtype)) return WithOrigin(call, NoHalfBytes(call));
   }
   try {
-    return WithOrigin(call, kernel(Args(call, std::move(inputs), allocate)));
+    const Allocator whole = [&](size_t i, Dtype dtype, const Shape& shape) -> Result<void*> {
+      if (SharesBytes(dtype)) return NoHalfBytes(call);
+      return allocate(i, dtype, shape);
+    };
+    return WithOrigin(call, kernel(Args(call, std::move(inputs), whole)));
   } catch (const std::bad_alloc&) {
   } catch (const std::length_error&) {
   }

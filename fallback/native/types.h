@@ -94,6 +94,8 @@ bool ByType(Dtype dtype, Body body) {
       return body.template operator()<float>(), true;
     case Dtype::kF64:
       return body.template operator()<double>(), true;
+    case Dtype::kU4:
+    case Dtype::kI4:
     case Dtype::kString:
       return false;
   }

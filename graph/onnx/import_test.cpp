@@ -101,6 +101,37 @@ TEST(Import, DimensionNames) {
   EXPECT_EQ(TypeOf(Good(model), "x"), "f32[batch, x_1, x_2, x_3, x_4, floor(h/2 - 1/2), batch]");
 }
 
+// Two elements a byte, the first in its low half, in raw data as in int32_data.
+TEST(Import, ElementsOfFourBits) {
+  const auto model = [](const std::function<void(onnx::TensorProto&)>& fill) {
+    onnx::ModelProto m = ModelOf({NodeP("Cast", {"w"}, {"y"}, {IntA("to", 1)})}, 21);
+    onnx::TensorProto& w = *m.mutable_graph()->add_initializer();
+    w.set_name("w");
+    w.set_data_type(onnx::TensorProto::INT4);
+    w.add_dims(3);
+    fill(w);
+    return m;
+  };
+  const auto elements = [](const Graph& g) {
+    const Tensor& t = g[FindValue(g, "w")].constant;
+    return std::vector<int64_t>{ElemAsInt(t, 0), ElemAsInt(t, 1), ElemAsInt(t, 2),
+                                t.as<uint8_t>()[1]};
+  };
+  const std::vector<int64_t> expected = {-8, 7, 2, 2};
+  EXPECT_EQ(elements(Good(model([](auto& w) { w.set_raw_data("\x78\x52"); }))), expected);
+  const auto typed = [](int32_t last) {
+    return [last](onnx::TensorProto& w) {
+      w.add_int32_data(0x78);
+      w.add_int32_data(last);
+    };
+  };
+  EXPECT_EQ(elements(Good(model(typed(2)))), expected);
+  ExpectRefused(model(typed(300)), "element 1 is 300, which i4 can't hold");
+  ExpectRefused(model([](auto& w) { w.set_raw_data("\x78\x52\x01"); }),
+                "raw data has 3 bytes, expected 2 for i4[3]");
+  ExpectRefused(model([](auto& w) { w.add_int32_data(1); }), "found 1 elements, expected 2");
+}
+
 TEST(Import, UnknownOperatorsAndForeignOpsetsAreKept) {
   onnx::ModelProto model = ModelOf({NodeP("Frobnicate", {"x"}, {"a"}), NodeP("Foo", {"a"}, {"y"})});
   model.mutable_graph()->mutable_node(1)->set_domain("com.x");

@@ -58,6 +58,8 @@ Result<Tensor> CopyOf(Dtype dtype, const Shape& shape, const void* data) {
   WEFT_TRY(Tensor tensor, Tensor::Allocate(dtype, shape));
   if (tensor.bytes() == 0) return tensor;
   std::memcpy(tensor.mutable_data(), data, static_cast<size_t>(tensor.bytes()));
+  if (SharesBytes(dtype) && tensor.elems() % 2 != 0)
+    SetNibble(tensor.mutable_data(), tensor.elems(), 0);
   if (dtype == Dtype::kBool) {  // any byte but 0 is true
     for (int64_t i = 0; i < tensor.elems(); ++i)
       tensor.mutable_as<uint8_t>()[i] = tensor.as<uint8_t>()[i] != 0;
@@ -102,6 +104,8 @@ Status FillTyped(const TensorProto& proto, Tensor& tensor) {
     case Dtype::kI8:
       return Narrow<int8_t>(proto.int32_data(), tensor);
     case Dtype::kU8:
+    case Dtype::kU4:  // two elements
+    case Dtype::kI4:
       return Narrow<uint8_t>(proto.int32_data(), tensor);
     case Dtype::kBool:
       for (int i = 0; i < proto.int32_data_size(); ++i)
@@ -160,7 +164,8 @@ Result<Tensor> FromFile(const TensorProto& proto, Dtype dtype, const Shape& shap
   const bool aligned = reinterpret_cast<uintptr_t>(data) %
                            static_cast<uintptr_t>(std::max<int64_t>(SizeBytes(dtype), 1)) ==
                        0;
-  if (want == 0 || !aligned || dtype == Dtype::kBool) return CopyOf(dtype, shape, data);
+  if (want == 0 || !aligned || dtype == Dtype::kBool || SharesBytes(dtype))
+    return CopyOf(dtype, shape, data);
   return Tensor::Borrow(dtype, shape, std::make_shared<const Tensor>(file), data);
 }
 
@@ -186,6 +191,7 @@ Result<Tensor> TensorOf(const TensorProto& proto, ExternalFiles& files) {
   int64_t want = 0;
   if (__builtin_mul_overflow(elems, SizeBytes(dtype), &want))
     return Invalid(fmt::format("shape {} is too large", Print(shape)));
+  want = StorageBytes(dtype, elems);
 
   const auto typed = TypedFields(proto);
   const bool external = proto.data_location() == TensorProto::EXTERNAL;
@@ -206,9 +212,9 @@ Result<Tensor> TensorOf(const TensorProto& proto, ExternalFiles& files) {
     return Invalid(fmt::format("found elements in {}, expected {} for {}", typed[0].field,
                                FieldFor(dtype), DtypeName(dtype)));
   }
-  if (found != elems)
-    return Invalid(fmt::format("found {} elements, expected {} for {}{}", found, elems,
-                               DtypeName(dtype), Print(shape)));
+  if (found != (SharesBytes(dtype) ? want : elems))
+    return Invalid(fmt::format("found {} elements, expected {} for {}{}", found,
+                               SharesBytes(dtype) ? want : elems, DtypeName(dtype), Print(shape)));
   WEFT_TRY(Tensor tensor, Tensor::Allocate(dtype, shape));
   WEFT_TRY(FillTyped(proto, tensor));
   return tensor;

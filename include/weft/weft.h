@@ -64,7 +64,9 @@ typedef enum weft_dtype {
   WEFT_F16,
   WEFT_BF16,
   WEFT_F32,
-  WEFT_F64
+  WEFT_F64,
+  WEFT_U4 = 14, /* two in a byte, the first in its low half */
+  WEFT_I4
 } weft_dtype;
 
 #define WEFT_MAX_RANK 26

@@ -40,7 +40,7 @@ ExprId IntegerPow(LoopNest& nest, Dtype dtype, ExprId x, ExprId n) {
   };
   const ExprId zero = literal(0), one = literal(1);
   ExprId result = one, power = x;
-  for (int64_t bit = 0; bit < SizeBytes(dtype) * 8; ++bit) {
+  for (int64_t bit = 0; bit < Bits(dtype); ++bit) {
     const ExprId set = op(ScalarOp::kBitAnd, op(ScalarOp::kShr, n, literal(bit)), one);
     result = select(is(ScalarOp::kNe, set, zero), op(ScalarOp::kMul, result, power), result);
     power = op(ScalarOp::kMul, power, power);
@@ -152,7 +152,9 @@ int64_t BufferBytes(const Buffer& buffer, const std::vector<int64_t>& params) {
     const int64_t window = axis < buffer.fold.size() ? buffer.fold[axis] : 0;
     shape.push_back(window > 0 ? window : buffer.shape[axis].Eval(params));
   }
-  return AllocElems(buffer.layout, shape) * SizeBytes(buffer.dtype);
+  const int64_t elems = AllocElems(buffer.layout, shape);
+  return buffer.space == Space::kGlobal ? StorageBytes(buffer.dtype, elems)
+                                        : elems * SizeBytes(buffer.dtype);
 }
 
 std::vector<int64_t> StoredShape(const Buffer& buffer) {

@@ -56,7 +56,9 @@
 // its buffer for all values of the loops around it (by intervals; guards are taken into account);
 // (6) only primitive operations; types agree; (7) inputs are not written; (8) no store outside a
 // parallel loop writes global or shared space except in `single`; (9) barriers stand in uniform
-// control flow.
+// control flow; (10) an operand of four-bit elements, two of which share a byte, is written in
+// `single` only, and such elements are only moved and converted. In other spaces each has a byte
+// of its own.
 #pragma once
 
 #include <cstdint>

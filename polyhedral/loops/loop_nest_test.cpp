@@ -237,5 +237,20 @@ TEST(LoopNest, ErrorsSayWhere) {
             "test:1:24: buffer x is declared twice");
 }
 
+TEST(LoopNest, OneRankWritesElementsThatShareBytes) {
+  const auto nest = [](std::string_view loop, std::string_view value) {
+    return fmt::format(
+        "loops k (x: in i4[8], y: out i4[8]) {{ {} {{ for j = 0:1 {{ y[i] = {} }} }} }}", loop,
+        value);
+  };
+  EXPECT_NE(ErrorOf(nest("parallel i = 0:8", "x[i]")).find("outside of single"), std::string::npos);
+  EXPECT_EQ(
+      ErrorOf("loops k (x: in i4[8], y: out i4[8]) { single { for i = 0:8 { y[i] = x[i] } } }"),
+      "ok");
+  const std::string sum =
+      "loops k (x: in i4[8], y: out i4[8]) { single { for i = 0:8 { y[i] = x[i] + x[i] } } }";
+  EXPECT_NE(ErrorOf(sum).find("types of +"), std::string::npos) << ErrorOf(sum);
+}
+
 }  // namespace
 }  // namespace weft::loops

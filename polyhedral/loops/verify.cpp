@@ -27,13 +27,16 @@ bool TypesAgree(const LoopNest& nest, const Expr& e) {
     if (type(i) != type(select ? 1 : 0)) return false;
   }
   const Dtype t = type(0);
+  const bool moves =
+      e.op == ScalarOp::kSelect || e.op == ScalarOp::kCast || e.op == ScalarOp::kBitcast;
+  if (SharesBytes(t) && !moves) return false;  // four bits are moved and converted only
   switch (e.op) {
     case ScalarOp::kSelect:
       return t == Dtype::kBool && e.dtype == type(1);
     case ScalarOp::kCast:
       return true;
     case ScalarOp::kBitcast:
-      return SizeBytes(t) == SizeBytes(e.dtype) && t != Dtype::kBool && e.dtype != Dtype::kBool;
+      return Bits(t) == Bits(e.dtype) && t != Dtype::kBool && e.dtype != Dtype::kBool;
     case ScalarOp::kAnd:
     case ScalarOp::kOr:
     case ScalarOp::kNot:
@@ -318,6 +321,10 @@ class Verifier {
     if ((b.space == Space::kGlobal || b.space == Space::kShared) && !stores_ && !single_) {
       return Bad(
           fmt::format("{} is written by every rank: outside of parallel and single", b.name));
+    }
+    if (b.space == Space::kGlobal && SharesBytes(b.dtype) && !single_) {
+      return Bad(fmt::format(
+          "{} has two elements a byte, which ranks would share: outside of single", b.name));
     }
     WEFT_TRY(CheckValue(s.value));
     if (nest_[s.value].dtype != b.dtype) {

@@ -104,7 +104,7 @@ Stmts PrefetchPanels(const Plan& plan, const Storage& storage, const Scope& scop
     const Affine offset = loops::ElementOffset(nest[buffer], index);
     const auto ahead = Panel(plan, unit, offset).Ahead();
     if (!ahead || !scope.Bound(ahead->at)) continue;
-    const int64_t line = std::max<int64_t>(1, kLineBytes / SizeBytes(nest[buffer].dtype));
+    const int64_t line = std::max<int64_t>(1, 8 * kLineBytes / Bits(nest[buffer].dtype));
     for (int64_t first = 0; first < ahead->elems; first += line)
       stmts.push_back(loops::AddStmt(nest, {.kind = loops::StmtKind::kPrefetch,
                                             .buffer = buffer,

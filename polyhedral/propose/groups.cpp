@@ -39,7 +39,7 @@ ClusterView View(const ScheduleRequest& request, std::vector<int32_t> statements
 }
 
 double Bytes(const tc::TensorDecl& tensor) {
-  auto bytes = static_cast<double>(SizeBytes(tensor.dtype));
+  double bytes = static_cast<double>(Bits(tensor.dtype)) / 8;
   for (const Affine& extent : tensor.extents)
     bytes *= extent.IsConstant() ? static_cast<double>(extent.constant()) : 0;
   return bytes;
@@ -216,6 +216,8 @@ std::vector<StatementGroup> GroupStatements(const ScheduleRequest& request, bool
 }
 
 int32_t ParallelPrefix(const ClusterView& view, const Cluster& cluster) {
+  for (size_t k = 0; k < view.statements.size(); ++k)
+    if (WritesSharedBytes(view.program(), view.At(k))) return 0;
   int64_t tasks = 1;
   const int64_t wanted = int64_t{16} * view.request->target.threads;
   int32_t prefix = 0;

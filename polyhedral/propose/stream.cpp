@@ -26,7 +26,8 @@ bool BeginsLines(const ScheduleRequest& request, const tc::TensorDecl& tensor) {
   const Affine& extent = tensor.extents[static_cast<size_t>(rows.axes.back().axis)];
   int64_t row = rows.axes.back().block;
   if (row == 0) row = extent.IsConstant() ? extent.constant() : 0;
-  return row > 0 && (row + rows.row_pad_elems) * SizeBytes(tensor.dtype) % kLineBytes == 0;
+  return row > 0 && !SharesBytes(tensor.dtype) &&
+         (row + rows.row_pad_elems) * SizeBytes(tensor.dtype) % kLineBytes == 0;
 }
 
 }  // namespace

@@ -44,6 +44,8 @@ std::string LitInt(Dtype dtype, int64_t value) {
 
 std::string Lowest(Dtype dtype) {
   switch (dtype) {
+    case Dtype::kI4:
+      return LitInt(dtype, -8);
     case Dtype::kI8:
       return LitInt(dtype, INT8_MIN);
     case Dtype::kI16:
@@ -60,7 +62,7 @@ std::string Lowest(Dtype dtype) {
 std::string Highest(Dtype dtype) {
   if (IsFloat(dtype)) return Lit(dtype, INFINITY);
   if (dtype == Dtype::kU64) return "bit_not(uint64(0))";
-  const int64_t bits = 8 * SizeBytes(dtype) - (KindOf(dtype) == DtypeKind::kSigned ? 1 : 0);
+  const int64_t bits = Bits(dtype) - (KindOf(dtype) == DtypeKind::kSigned ? 1 : 0);
   if (dtype == Dtype::kBool) return LitInt(dtype, 1);
   return LitInt(dtype, bits == 63 ? INT64_MAX : (int64_t{1} << bits) - 1);
 }

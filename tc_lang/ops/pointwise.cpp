@@ -192,8 +192,10 @@ void CastTo(Writer& w) {
   const Operand x = w.Arg(0), y = w.Out();
   const Subs i = w.Indices("i", y.dims);
   const std::string at = w.AtAligned(x, i, y.dims);
-  w.Set(x.dtype == y.dtype ? "copy" : "pointwise", y, i,
-        x.dtype == y.dtype ? at : Cast(y.dtype, at));
+  if (x.dtype == y.dtype) return w.Set("copy", y, i, at);
+  // Of what four bits can't hold ONNX's own cases keep the low bits, of numbers of all types.
+  const bool wraps = SharesBytes(y.dtype) && IsFloat(x.dtype);
+  w.Set("pointwise", y, i, Cast(y.dtype, wraps ? Cast(Dtype::kI32, at) : at));
 }
 
 }  // namespace weft::tc::ops

@@ -32,6 +32,11 @@ Subs ScaleSubs(Writer& w, const Operand& scale, const Operand& x, const Subs& i)
   return at;
 }
 
+// Input 2, which may be one element of rank 1 where the scale is of rank 0.
+std::string ZeroAt(Writer& w, const Operand& x, const Subs& i) {
+  return w.At(w.In(2), ScaleSubs(w, w.In(2), x, i));
+}
+
 // Input k, a scalar or one element a line of a matrix or a channel.
 std::string Each(Writer& w, size_t k, const std::string& line) {
   if (!w.Has(k)) return "";
@@ -300,7 +305,7 @@ void QuantizeLinear(Writer& w) {
   const Subs i = w.Indices("i", y.dims), at = ScaleSubs(w, scale, x, i);
   std::string value = fmt::format("round({} / {})", AsFloat(x.dtype, w.At(x, i)),
                                   AsFloat(scale.dtype, w.At(scale, at)));
-  if (w.Has(2)) value += " + " + Cast(Dtype::kF32, w.At(w.In(2), at));
+  if (w.Has(2)) value += " + " + Cast(Dtype::kF32, ZeroAt(w, x, i));
   w.Set("pointwise", y, i, Cast(y.dtype, value));  // a cast saturates
 }
 
@@ -308,7 +313,7 @@ void DequantizeLinear(Writer& w) {
   const Operand x = w.In(0), scale = w.In(1), y = w.Out();
   const Subs i = w.Indices("i", y.dims), at = ScaleSubs(w, scale, x, i);
   std::string value = Cast(Dtype::kI32, w.At(x, i));
-  if (w.Has(2)) value = fmt::format("({} - {})", value, Cast(Dtype::kI32, w.At(w.In(2), at)));
+  if (w.Has(2)) value = fmt::format("({} - {})", value, Cast(Dtype::kI32, ZeroAt(w, x, i)));
   w.Set("pointwise", y, i, fmt::format("{} * {}", Cast(scale.dtype, value), w.At(scale, at)));
 }
 

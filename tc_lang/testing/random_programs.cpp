@@ -37,6 +37,7 @@ class Random {
 struct Value {
   std::string name;
   Shape shape;
+  std::string type;  // empty: the program's float
 };
 
 class Generator {
@@ -50,8 +51,9 @@ class Generator {
     const std::string type = options_.float64 ? "double" : options_.halves ? "bfloat16" : "float";
     std::string params, outputs;
     for (const Value& input : inputs_)
-      params += fmt::format("{}{}({}) {}", params.empty() ? "" : ", ", type,
-                            fmt::join(input.shape, ", "), input.name);
+      params += fmt::format("{}{}({}) {}", params.empty() ? "" : ", ",
+                            input.type.empty() ? type : input.type, fmt::join(input.shape, ", "),
+                            input.name);
     for (const Value& table : tables_)
       params += fmt::format(", int32({}) {}", fmt::join(table.shape, ", "), table.name);
     for (size_t k = 0; k < made_.size(); ++k) {
@@ -76,7 +78,9 @@ class Generator {
   }
 
   Value Input(Shape shape) {
-    inputs_.push_back({fmt::format("x{}", inputs_.size()), std::move(shape)});
+    inputs_.push_back({fmt::format("x{}", inputs_.size()), std::move(shape), ""});
+    if (options_.nibbles && random_.Chance(40))
+      inputs_.back().type = random_.Chance(50) ? "int4" : "uint4";
     return inputs_.back();
   }
 
@@ -105,7 +109,7 @@ class Generator {
     const std::string name = fmt::format("t{}", made_.size());
     body_ += fmt::format("  {}({}) {}\n", name, left, rest);
     made_.push_back(name);
-    values_.push_back({name, std::move(shape)});
+    values_.push_back({name, std::move(shape), ""});
   }
 
   // A read that broadcasts into (i, j, …) of `shape`: a value whose trailing extents fit, or a new
@@ -259,7 +263,7 @@ class Generator {
   // Rows chosen by a table of indices, which RandomInputs keeps legal.
   void Gather(const Value& from) {
     const int64_t rows = random_.Between(1, 6);
-    tables_.push_back({fmt::format("n{}_{}", tables_.size(), from.shape[0]), {rows}});
+    tables_.push_back({fmt::format("n{}_{}", tables_.size(), from.shape[0]), {rows}, ""});
     Shape shape = from.shape;
     shape[0] = rows;
     const std::string left = Indices(shape);
@@ -313,7 +317,9 @@ std::vector<Tensor> RandomInputs(const Program& program, uint64_t seed) {
     Tensor tensor(program[id].dtype, *shape);
     const int64_t limit = IsFloat(program[id].dtype) ? 0 : LimitOf(program, id);
     for (int64_t k = 0; k < tensor.elems(); ++k) {
-      if (limit > 0)
+      if (SharesBytes(tensor.dtype()))
+        SetElemInt(tensor, k, random.Between(0, 15));
+      else if (limit > 0)
         SetElemInt(tensor, k, random.Between(0, limit - 1));
       else
         SetElem(tensor, k, static_cast<double>(random.Between(-1024, 1024)) / 512);

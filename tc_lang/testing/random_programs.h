@@ -15,6 +15,7 @@ struct RandomOptions {
   bool gathers = true;   // reads at indices that are read
   bool float64 = false;  // all floats are float64
   bool halves = false;   // the floats among the inputs are bfloat16
+  bool nibbles = false;  // some inputs, and what is moved of them, are int4 or uint4
 };
 
 // Chains of pointwise statements, contractions, guarded windows, reductions, broadcasts, transposes

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "tests/cuda/run.h"
 
 namespace weft::cuda_test {
@@ -86,6 +88,29 @@ TEST(CudaText, IsTheSameEachTime) {
 }
 
 // Nothing that a model calls its values can leave a comment or become a word of the language.
+TEST(CudaText, FourBitsAreReadAsHalvesOfBytes) {
+  const LoopNest nest = VerifiedNest(
+      R"(loops k (x: in i4[8], z: in u4[8], f: in f32[8], y: out f32[8], q: out i32[8]) {
+    shared t: i4[8]
+    block_x b = 0:1 {
+      thread_x i = 0:8 { t[i] = cast(f[i]):i4 }
+      barrier
+      thread_x j = 0:8 {
+        y[j] = cast(x[7 - j]):f32 + cast(z[j]):f32
+        q[j] = cast(t[7 - j]):i32 + cast(cast(f[j]):u4):i32
+      } } })");
+  std::vector<uint8_t> x = {0x98, 0xba, 0xdc, 0x7f}, z = {0x10, 0x32, 0x54, 0xff};
+  std::vector<float> f = {-100, -8.5F, -1.5F, 0, 1.5F, 7.5F, 100, NAN}, y(8);
+  std::vector<int32_t> q(8);
+  std::vector<void*> operands = {x.data(), z.data(), f.data(), y.data(), q.data()};
+  KernelFault fault{};
+  const Status status = codegen::Interpret(nest, operands, {}, &fault);
+  ASSERT_TRUE(status.ok()) << status.ToString();
+  EXPECT_EQ(y, (std::vector<float>{7, 0, -1, -1, -1, -1, 8, 7}));
+  EXPECT_EQ(q, (std::vector<int32_t>{0, 7, 7, 1, 1, 6, 7, -8}));
+  ExpectCompiles(nest);
+}
+
 TEST(CudaText, HostileNamesAreHarmless) {
   const LoopNest nest = VerifiedNest(R"(loops k ("float": in f32[8], "a\"; } evil(": out f32[8])
       for "x\n#error evil" "back\\" {

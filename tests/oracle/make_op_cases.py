@@ -29,6 +29,7 @@ DTYPES = {np.dtype(t): name for t, name in [
     (np.float64, 'f64')]}
 import ml_dtypes  # noqa: E402  (numpy has no bfloat16 of its own)
 DTYPES[np.dtype(ml_dtypes.bfloat16)] = 'bf16'
+DTYPES |= {np.dtype(ml_dtypes.int4): 'i4', np.dtype(ml_dtypes.uint4): 'u4'}
 
 # Operands that say what to do rather than what with: constants in every real network.
 CONSTANT_INPUTS = {
@@ -59,6 +60,14 @@ def number(value):
         return str(value)
     text = repr(float(value))
     return text if any(c in text for c in '.enif') else text + '.0'
+
+
+def raw(array):
+    """Elements as they lie in a tensor: those of four bits two in a byte, which numpy has in a byte each."""
+    if DTYPES[array.dtype] not in ('i4', 'u4'):
+        return np.ascontiguousarray(array).tobytes()
+    halves = np.append(array.astype(np.int8).flatten() & 15, [0] * (array.size % 2)).astype(np.uint8)
+    return (halves[::2] | halves[1::2] << 4).tobytes()
 
 
 def const(array):
@@ -112,10 +121,10 @@ class Writer:
         self.record(f'case {name} {node.op_type}')
         self.record('graph', text.encode())
         for n in free:
-            self.record(f'input {n.replace(" ", "_")}', np.ascontiguousarray(inputs[n]).tobytes())
+            self.record(f'input {n.replace(" ", "_")}', raw(inputs[n]))
         for n in node.output:
             if n:
-                self.record(f'output {n.replace(" ", "_")}', np.ascontiguousarray(outputs[n]).tobytes())
+                self.record(f'output {n.replace(" ", "_")}', raw(outputs[n]))
 
 
 def backend_cases(writer):

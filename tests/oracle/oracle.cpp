@@ -52,8 +52,10 @@ Memory Lay(const Case& c, const loops::LoopNest& nest) {
     std::memset(to, 0x7f, flat.bytes());  // what padding holds must not matter
     if (b.access == loops::Access::kIn) {
       const char* from = static_cast<const char*>(c.inputs[input++].data());
-      ForEach(b.layout, shape,
-              [&](int64_t i, int64_t at) { std::memcpy(to + at * size, from + i * size, size); });
+      ForEach(b.layout, shape, [&](int64_t i, int64_t at) {
+        if (SharesBytes(b.dtype)) return SetNibble(to, at, NibbleAt(from, i));
+        std::memcpy(to + at * size, from + i * size, size);
+      });
     }
     memory.buffers.push_back(std::move(flat));
   }

@@ -57,6 +57,22 @@ TEST(RandomPrograms, IdentityComputesTheMeaning) {
   }
 }
 
+TEST(RandomPrograms, HalfBytesToo) {
+  int failures = 0;
+  for (uint64_t seed = 1; seed <= 200 && failures < 5; ++seed) {
+    const tc::Program program = tc::RandomProgram(seed, {.nibbles = true});
+    const ScheduleRequest request{.program = &program, .target = V4()};
+    const auto choices = Propose(request, 2);
+    const Choice choice =
+        choices.yes() && seed % 2 == 0 ? choices->front() : IdentityChoice(request);
+    const Status status = RunChoice(program, tc::RandomInputs(program, seed), choice);
+    EXPECT_TRUE(status.ok()) << "seed " << seed << "\n"
+                             << status.ToString() << "\n"
+                             << tc::Print(program);
+    failures += !status.ok();
+  }
+}
+
 TEST(RandomPrograms, ProposalsComputeTheMeaning) {
   int failures = 0;
   for (uint64_t seed = 1; seed <= 300 && failures < 5; ++seed) {
