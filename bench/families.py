@@ -154,6 +154,18 @@ def quantized_conv(inner, outer, size, kernel=1, group=1):
     return chain(layer, (1, inner, size, size), count, dtype='uint8', inputs='uint8', options=ROUNDED)
 
 
+# ---- weights of four bits ----
+def matmul_nbits(m, *sizes, block=32):
+    """Products with weights of four bits, a scale for each block of them: more of both than a cache holds."""
+    def body(g, x):
+        for k, n in zip(sizes, sizes[1:]):
+            weights = g.rng.integers(0, 256, (n, k // block, block // 2)).astype(np.uint8)
+            scales = g.uniform([n, k // block], 0.5, 1.5) * np.float32(k ** -0.5 / 4.6)  # keeps the spread
+            x = g.op('MatMulNBits', x, weights, scales, domain='com.microsoft', K=k, N=n, bits=4, block_size=block)
+        return x
+    return row(body, (m, sizes[0]))
+
+
 # ---- what memory bounds ----
 def sized(name, body, small, large, count=1, **more):
     """Two rows: `count` operands of the shape `small`, and of the shape `large`."""
@@ -235,6 +247,12 @@ FAMILIES = {
         **{f'qconv3_{c}x{size}': quantized_conv(c, c, size, kernel=3) for c, size in ((64, 56), (256, 14))},
         **{f'qconv1_{i}x{o}x{size}': quantized_conv(i, o, size) for i, o, size in ((64, 256, 56), (1024, 256, 14))},
         **{f'qdw3_{c}x{size}': quantized_conv(c, c, size, kernel=3, group=c) for c, size in ((144, 56), (576, 14))},
+    },
+    'int4': {
+        **{f'int4_{m}x4096_b32': matmul_nbits(m, *[4096] * (count + 1)) for m, count in (
+            (1, 8), (4, 8), (32, 4), (128, 4))},
+        'int4_1x4096_b128': matmul_nbits(1, *[4096] * 9, block=128),
+        **{f'int4_1x11008_b{block}': matmul_nbits(1, *[4096, 11008] * 2, 4096, block=block) for block in (32, 128)},
     },
     'bf16': {
         **{f'bf16_{m}x{k}x{n}': gemm_bf16(m, k, n) for m, k, n in (

@@ -54,6 +54,7 @@ std::optional<Module> FindModule(const Module& opened, const std::string& key,
   graph::Graph graph = opened.graph;
   if (MayUseWinograd(options)) tc::PrepareConstants(graph, options.winograd, true);
   if (HasDotProducts(options.target.isa)) tc::PrepareSums(graph);
+  tc::PrepareDequantized(graph);
   HashConstants(graph);
   BlobStore blobs;
   graph::Print(graph, blobs);

@@ -35,6 +35,7 @@ Status MakeComprehensions(Module& module, const BuildOptions& options) {
     }
   }
   if (HasDotProducts(options.target.isa)) tc::PrepareSums(module.graph);
+  tc::PrepareDequantized(module.graph);
   c.of.assign(module.graph.nodes.size(), {});
   c.refusals.assign(module.graph.nodes.size(), std::nullopt);
   for (size_t i = 0; i < module.graph.nodes.size(); ++i) {

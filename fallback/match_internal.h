@@ -41,6 +41,7 @@ class OnednnMatcher {
   No Deconvolution(const graph::Node& node);
   No Gemm(const graph::Node& node);
   No MatMul(const graph::Node& node);
+  No FoldedProduct(const graph::Node& node);
   No Bytes(const graph::Node& node);
   No Pooling(const graph::Node& node);
   No Softmax(const graph::Node& node);

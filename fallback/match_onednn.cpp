@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "fallback/match_internal.h"
+#include "graph/forms.h"
 
 namespace weft::fallback {
 namespace {
@@ -99,6 +100,8 @@ No OnednnMatcher::Anchor(graph::NodeId id) {
         return Gemm(node);
       case Op::kMatMul:
         return MatMul(node);
+      case Op::kDequantizeMatMul:
+        return FoldedProduct(node);
       case Op::kMatMulInteger:
       case Op::kConvInteger:
       case Op::kQLinearMatMul:
@@ -268,6 +271,18 @@ No OnednnMatcher::MatMul(const graph::Node& node) {
   if (auto no = Halves(node)) return no;
   if (auto no = Input("src", node.inputs[0])) return no;
   if (auto no = Input("weights", node.inputs[1], true)) return no;
+  if (auto no = Output(node.outputs[0])) return no;
+  return Multiplied();
+}
+
+// With weights that were made float32 when the plan was built, if they were.
+No OnednnMatcher::FoldedProduct(const graph::Node& node) {
+  call_.op = "matmul";
+  const auto form = graph_.forms.find(graph::FoldedWeights(node));
+  if (form == graph_.forms.end())
+    return Refuse(Reason::kDtypeUnknownToLibrary, "weights of four or eight bits");
+  if (auto no = Input("src", node.inputs[0])) return no;
+  if (auto no = Input("weights", form->second, true)) return no;
   if (auto no = Output(node.outputs[0])) return no;
   return Multiplied();
 }

@@ -51,11 +51,12 @@ TEST(Graph, OperatorsAreSortedAndKnown) {
   EXPECT_FALSE(ParseOp("", "Nothing"));
   EXPECT_FALSE(ParseOp("com.microsoft", "Conv"));
   std::string_view last;
-#define WEFT_OP(name, domain)                                     \
-  if (Op::k##name != Op::kUnknown) {                              \
-    EXPECT_LT(last, OpName(Op::k##name));                         \
-    EXPECT_NE(FindSchema(OpName(Op::k##name)), nullptr) << #name; \
-    last = OpName(Op::k##name);                                   \
+#define WEFT_OP(name, domain)                                                                 \
+  if (Op::k##name != Op::kUnknown) {                                                          \
+    EXPECT_LT(last, OpName(Op::k##name));                                                     \
+    EXPECT_EQ(FindSchema(OpName(Op::k##name)) == nullptr, std::string_view(domain) == "weft") \
+        << #name;                                                                             \
+    last = OpName(Op::k##name);                                                               \
   }
 #include "graph/ops.def"
 #undef WEFT_OP

@@ -104,7 +104,9 @@ class Builder:
         if self.ir < 4:  # before IR 4 every initializer had to be listed as an input too
             inputs += [helper.make_tensor_value_info(t.name, t.data_type, list(t.dims)) for t in self.initializers]
         graph = helper.make_graph(self.nodes, self.name, inputs, self.outputs, self.initializers)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=self.ir,
+        foreign = sorted({node.domain for node in self.nodes} - {""})
+        imports = [helper.make_opsetid("", self.opset), *(helper.make_opsetid(domain, 1) for domain in foreign)]
+        model = helper.make_model(graph, opset_imports=imports, ir_version=self.ir,
                                   producer_name="weft-models")
         helper.set_model_props(model, self.metadata)
         return model

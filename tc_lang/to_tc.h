@@ -37,6 +37,10 @@ std::vector<Prepared> PrepareConstants(graph::Graph& graph, Winograd winograd, b
 // that is reduced. Where they are there, ToTc gives the alternative "bytes".
 void PrepareSums(graph::Graph& graph);
 
+// Adds the weights of products with dequantized ones as float32, where products have more than a
+// few rows. Where they are there, ToTc gives the alternative "folded".
+void PrepareDequantized(graph::Graph& graph);
+
 struct Alternative {
   std::string name;  // "direct"; unique within the node
   Program program;

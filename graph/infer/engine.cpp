@@ -98,13 +98,12 @@ void ResetTypes(Graph& graph) {
 Status Engine::Infer(NodeId id) {
   Grow();
   Context context(*this, id);
-  const Schema* schema =
-      graph_[id].op == Op::kUnknown ? nullptr : FindSchema(OpName(graph_[id].op));
-  if (!schema) return {};
+  if (graph_[id].op == Op::kUnknown) return {};
+  const Schema* schema = FindSchema(OpName(graph_[id].op));  // none: an operator of weft's own
   auto status = [&]() -> Status {
-    WEFT_TRY(CheckTypes(context, *schema));
+    if (schema) WEFT_TRY(CheckTypes(context, *schema));
     if (const Rule rule = RuleOf(graph_[id].op)) WEFT_TRY(rule(context));
-    WEFT_TRY(SetTypes(context, *schema));
+    if (schema) WEFT_TRY(SetTypes(context, *schema));
     return CheckSizes(context);
   }();
   if (!status.ok()) return std::move(status).At(Describe(graph_, id));

@@ -148,6 +148,7 @@ Status PoolRule(Context& c);
 Status GlobalPoolRule(Context& c);
 Status RoiAlignRule(Context& c);
 Status MatMulRule(Context& c);
+Status DequantizeMatMulRule(Context& c);
 Status GemmRule(Context& c);
 Status EinsumRule(Context& c);
 Status AttentionRule(Context& c);

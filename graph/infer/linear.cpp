@@ -28,6 +28,38 @@ Status MatMulRule(Context& c) {
   return {};
 }
 
+// x [.., m, k], weights [k, n], their scales and zero points [ceil(k / block_size), n].
+Status DequantizeMatMulRule(Context& c) {
+  c.OutType(0, Dtype::kF32);
+  const auto is = [&](size_t i, Dtype dtype) { return c.Type(i).value_or(dtype) == dtype; };
+  const Dtype weights = c.Type(1).value_or(Dtype::kI8);
+  const bool small = weights == Dtype::kI4 || weights == Dtype::kI8;
+  if (!is(0, Dtype::kF32) || !is(2, Dtype::kF32) || !small || (c.Has(3) && !is(3, weights)))
+    return Invalid(
+        "expected f32, weights that are i4 or i8, scales that are f32, zeros as weights");
+  const int64_t block = c.Int("block_size", 0);
+  if (block < 1) return Invalid(fmt::format("block_size is {}, expected 1 or more", block));
+  WEFT_TRY(c.MinRank(0, 1));
+  for (size_t i = 1; i < 4; ++i) WEFT_TRY(c.Rank(i, 2));
+  const Extents* x = c.In(0);
+  const Extents* w = c.In(1);
+  if (!x || !w) return {};
+  WEFT_TRY(c.Same(x->back(), (*w)[0],
+                  fmt::format("the inner extents of {} and {}", c.Text(*x), c.Text(*w))));
+  for (size_t i = 2; i < 4; ++i) {
+    const Extents* by_block = c.In(i);
+    if (!by_block) continue;
+    if ((*w)[0].IsConstant())
+      WEFT_TRY(c.Same((*by_block)[0], Extent(CeilDiv(Affine((*w)[0].value()), block).constant()),
+                      fmt::format("the blocks of input {}", i)));
+    WEFT_TRY(c.Same((*by_block)[1], (*w)[1], fmt::format("the columns of input {}", i)));
+  }
+  Extents out = *x;
+  out.back() = (*w)[1];
+  c.Out(0, std::move(out));
+  return {};
+}
+
 Status GemmRule(Context& c) {
   WEFT_TRY(c.Rank(0, 2));
   WEFT_TRY(c.Rank(1, 2));

@@ -82,6 +82,7 @@ constexpr std::array<Rule, kOps> MakeTable() {
   set(RoiAlignRule, {Op::kRoiAlign, Op::kMaxRoiPool});
   set(GridSampleRule, {Op::kGridSample});
   set(MatMulRule, {Op::kMatMul, Op::kMatMulInteger, Op::kQLinearMatMul});
+  set(DequantizeMatMulRule, {Op::kDequantizeMatMul});
   set(GemmRule, {Op::kGemm});
   set(EinsumRule, {Op::kEinsum});
   set(AttentionRule, {Op::kAttention});

@@ -284,7 +284,7 @@ Status Builder::PlainNode(onnx::NodeProto& proto, Scope& scope) {
     }
     node.inputs.push_back(id);
   }
-  if (const auto op = ParseOp(domain, proto.op_type())) node.op = *op;
+  if (const auto op = ParseOp(domain, proto.op_type()); op && schema) node.op = *op;
   WEFT_TRY(Attributes(proto, node, scope));
   node.outputs.assign(static_cast<size_t>(proto.output_size()), ValueId());
   const bool constant = schema && proto.op_type() == "Constant";
@@ -307,6 +307,8 @@ Status Builder::PlainNode(onnx::NodeProto& proto, Scope& scope) {
 
 Status Builder::Append(Node node, Scope& scope, int64_t opset) {
   if (node.domain.empty()) return AppendUpgraded(*scope.draft, std::move(node), opset);
+  if (node.domain == "com.microsoft" && node.op_name == "MatMulNBits")
+    return AppendMatMulNBits(*scope.draft, std::move(node));
   AddNode(scope.draft->graph, std::move(node));
   return {};
 }

@@ -8,7 +8,8 @@
 namespace weft::graph {
 namespace {
 
-constexpr int64_t kMaxBytes = 64 << 20, kAlwaysBytes = 1 << 20, kMaxGrowth = 4;
+constexpr int64_t kMaxBytes = 64 << 20, kAlwaysBytes = 1 << 20, kMaxGrowth = 4,
+                  kMaxWeightBytes = int64_t{1} << 30;
 
 bool IsPure(const Node& node) {
   switch (node.op) {
@@ -32,9 +33,12 @@ bool Worthwhile(const Graph& graph, const Node& node) {
     if (!id.valid()) continue;
     const auto shape = StaticShape(graph[id]);
     const auto elems = shape ? CountElems(*shape) : Result<int64_t>(in);
-    if (!elems.ok() || *elems > kMaxBytes) return false;
+    if (!elems.ok() || *elems > kMaxWeightBytes) return false;
     out += *elems * std::max<int64_t>(graph[id].dtype ? SizeBytes(*graph[id].dtype) : 8, 1);
   }
+  // Weights of a product with many rows: read as they are they would be converted in each run, and
+  // rewrites have taken those that stay.
+  if (node.op == Op::kDequantizeLinear) return out <= kMaxWeightBytes;
   return out <= kMaxBytes && out <= std::max(kAlwaysBytes, kMaxGrowth * in);
 }
 

@@ -1,5 +1,7 @@
 // The rewrites that only move and drop: constants, no-ops, duplicates, transposes, reshapes, If.
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <random>
 
@@ -153,6 +155,30 @@ TEST(InlineIf, CapturedNamesFollow) {  // Identity goes, and the branch must cap
       "subgraph graph1 no () -> (e) {\ncaptured a\ne = Neg(a)\n}\n"
       "subgraph graph2 yes () -> (t) {\ncaptured a\ncaptured b\nt = Add(a, b)\n}\n}");
   EXPECT_EQ(OpsOf(g), "Relu If");
+}
+
+// Weights of products with few rows stay integers, around zero; zero points that say nothing go.
+TEST(DequantizeMatMul, ProductsOfFewRowsOnly) {
+  const auto text = [](int64_t rows, std::string_view zero) {
+    return fmt::format(
+        "graph g (x: f32[{}, 4]) -> (y) {{\nw: u4[4, 2] = const(0, 15, 8, 7, 1, 2, 3, 4)\n"
+        "s: f32[2, 2] = const(1.0, 2.0, 3.0, 4.0)\nz: u4[2, 2] = const({})\n"
+        "d = DequantizeLinear(w, s, z) {{axis = 0, block_size = 2}}\ny = MatMul(x, d)\n}}",
+        rows, zero);
+  };
+  const Graph few = Simplified(text(64, "8, 8, 8, 8"));
+  ASSERT_EQ(OpsOf(few), "DequantizeMatMul");
+  EXPECT_EQ(TypeOf(few, "y"), "f32[64, 2]");
+  const Node& product = few.nodes[0];
+  ASSERT_EQ(product.inputs.size(), 3u);
+  const Tensor& w = few[product.inputs[1]].constant;
+  EXPECT_EQ(w.dtype(), Dtype::kI4);
+  EXPECT_EQ(ElemAsInt(w, 0), -8);
+  EXPECT_EQ(ElemAsInt(w, 1), 7);
+  const Graph shifted = Simplified(text(1, "8, 8, 0, 8"));
+  ASSERT_EQ(shifted.nodes[0].inputs.size(), 4u);
+  EXPECT_EQ(ElemAsInt(shifted[shifted.nodes[0].inputs[3]].constant, 2), -8);
+  EXPECT_EQ(OpsOf(Simplified(text(65, "8, 8, 8, 8"))), "DequantizeLinear MatMul");
 }
 
 TEST(Simplify, AnyOrderOfNodesGivesTheSameGraph) {

@@ -32,11 +32,13 @@ class Maker {
   std::optional<Cluster> Run(int variant, Choice& choice) {
     if (!ChooseLane(variant / 2)) return std::nullopt;
     ChooseDot();
+    ChooseNibbles();
     const std::vector<std::string> names = StatementNames(program_);
     for (const int32_t s : view_.statements) cluster_.statements.push_back(names[s]);
     FillOrder(variant % 2 == 1);
     AddPack(lane_, tile_.lanes, choice);
     if (row_ >= 0) AddPack(row_, tile_.rows, choice);
+    AddPacksOfOthers(choice);
     return cluster_;
   }
 
@@ -70,6 +72,24 @@ class Maker {
     }
     return -1;
   }
+
+  // The axis of a read whose successive elements the index runs through, from a multiple of its
+  // extent on, and which no other index moves by less.
+  int32_t AxisAlong(tc::ExprId read, int32_t index) const {
+    for (size_t a = 0; a < program_[read].args.size(); ++a) {
+      const auto e = tc::AsAffine(program_, program_[read].args[a]);
+      if (!e || e->CoefficientOf(index) != 1) continue;
+      const Affine rest = *e - Affine::OfVar(index);
+      const bool whole = std::ranges::all_of(
+          rest.terms(), [&](const Affine::Term& t) { return t.coefficient % Extent(index) == 0; });
+      if (!rest.Uses(index) && whole && rest.constant() % Extent(index) == 0)
+        return static_cast<int32_t>(a);
+    }
+    return -1;
+  }
+
+  // Statements that share the cluster iterate over this index together; others reduce it.
+  bool IsShared(int32_t index) const { return view_.IsShared(axes_[index]); }
 
   // A constant is packed so that this index is innermost.
   bool Packable(tc::ExprId read, int32_t index) const {
@@ -110,11 +130,11 @@ class Maker {
       return row < 0 || std::min<int64_t>(Extent(i), 24) >= std::min<int64_t>(Extent(row), 24);
     };
     for (const int32_t i : c_.kept) {
-      if (i != lane && Extent(i) >= 2 && !Uses(streamed, i) && better(i)) row = i;
+      if (i != lane && Extent(i) >= 2 && IsShared(i) && !Uses(streamed, i) && better(i)) row = i;
     }
     if (row >= 0) return row;
     for (const int32_t i : c_.kept) {  // depthwise: rows still hide latency
-      if (i != lane && Extent(i) >= 2 && !(Uses(c_.x, i) && Uses(c_.w, i))) row = i;
+      if (i != lane && Extent(i) >= 2 && IsShared(i) && !MovesBoth(i)) row = i;
     }
     return row;
   }
@@ -213,12 +233,13 @@ class Maker {
     std::vector<Option> options;
     const int32_t output = OutputLane();
     for (const int32_t lane : c_.kept) {
+      if (!IsShared(lane)) continue;
       if (Extent(lane) < 2 || !Streams(c_.x, lane) || !Streams(c_.w, lane)) continue;
       if (!Uses(c_.x, lane) && !Uses(c_.w, lane)) continue;
       const int32_t row = RowFor(lane);
       AddOptions(lane, row, options);
       for (const int32_t i : c_.kept) {
-        if (i == lane || i == row) continue;
+        if (i == lane || i == row || !IsShared(i)) continue;
         if ((i == output && Extent(i) > 1) || RowsOfGroup(lane, i) > 1)
           AddOptions(lane, i, options);
       }
@@ -263,6 +284,19 @@ class Maker {
            HasBfloatProducts(view_.request->target.isa);
   }
 
+  // Eight elements of four bits that lie side by side are one load for each lane.
+  void ChooseNibbles() {
+    constexpr int64_t kOfLane = 8;
+    const int32_t along = ReductionOrder(lane_).back();
+    if (view_.request->target.kind != TargetKind::kCpu ||
+        !SharesBytes(program_[LaneOperand()].dtype))
+      return;
+    if (!Packable(LaneOperand(), lane_) || AxisAlong(LaneOperand(), along) < 0) return;
+    if (Extent(along) % kOfLane != 0 || !view_.DividesBlock(axes_[along], kOfLane)) return;
+    dot_ = along;
+    dot_steps_ = kOfLane;
+  }
+
   void ChooseDot() {
     const tc::Expr &lanes = program_[LaneOperand()], &rows = program_[RowOperand()];
     if (!IsNarrow() || UnrollsTaps(lane_)) return;
@@ -282,7 +316,7 @@ class Maker {
   int64_t Bytes(tc::ExprId read) const {
     const tc::Expr& e = program_[read];
     const auto shape = tc::StaticExtents(program_[e.tensor]);
-    int64_t bytes = SizeBytes(e.dtype);
+    int64_t bits = Bits(e.dtype);
     for (size_t axis = 0; shape && axis < shape->size(); ++axis) {
       const auto sub = tc::AsAffine(program_, e.args[axis]);
       int64_t places = 1;
@@ -290,9 +324,9 @@ class Maker {
         if (sub->Uses(static_cast<Var>(i)))
           places *= std::max<int64_t>(1, Extent(static_cast<int32_t>(i)));
       }
-      bytes *= sub ? std::min(places, (*shape)[axis]) : (*shape)[axis];
+      bits *= sub ? std::min(places, (*shape)[axis]) : (*shape)[axis];
     }
-    return bytes;
+    return bits / 8;
   }
 
   tc::ExprId LaneOperand() const { return Streamed(lane_); }
@@ -330,14 +364,15 @@ class Maker {
     const bool blocked = outside && Blocks();
     // Axes that move both operands come first: nothing is used again across them.
     for (const int32_t i : c_.kept) {
-      if (i != lane_ && i != row_ && (MovesBoth(i) || Extent(i) == 0))
+      if (!IsShared(i)) cluster_.inner.push_back(axes_[i]);
+      if (i != lane_ && i != row_ && IsShared(i) && (MovesBoth(i) || Extent(i) == 0))
         cluster_.order.push_back(axes_[i]);
     }
     const bool rows_move_both = row_ >= 0 && MovesBoth(row_);
     if (rows_move_both) cluster_.order.push_back(axes_[row_]);
     if (outside) cluster_.order.push_back(axes_[lane_]);
     for (const int32_t i : c_.kept) {
-      if (i != lane_ && i != row_ && !InOrder(i)) cluster_.order.push_back(axes_[i]);
+      if (i != lane_ && i != row_ && IsShared(i) && !InOrder(i)) cluster_.order.push_back(axes_[i]);
     }
     if (row_ >= 0) {
       if (!rows_move_both) cluster_.order.push_back(axes_[row_]);
@@ -437,7 +472,7 @@ class Maker {
       if (axis >= 0 && !placed[axis]) layout.axes.push_back({axis, 0});
       if (axis >= 0) placed[axis] = true;
     };
-    const int32_t inner = AxisOf(read, index), dot = dot_ < 0 ? -1 : AxisOf(read, dot_);
+    const int32_t inner = AxisOf(read, index), dot = dot_ < 0 ? -1 : AxisAlong(read, dot_);
     const bool blocked = block < Extent(index);
     placed[inner] = true;
     for (const int32_t i : c_.kept)
@@ -456,6 +491,28 @@ class Maker {
     // Only the lanes' panels follow one another; each waits for the memory if nobody asks for it.
     if (index == lane_ && blocked && view_.request->target.kind == TargetKind::kCpu)
       choice.prefetches.push_back(tensor);
+  }
+
+  // What later statements read of constants along the lanes, in the order of their loops.
+  void AddPacksOfOthers(Choice& choice) const {
+    const std::string& lane = axes_[lane_];
+    for (size_t k = 0; k < view_.statements.size(); ++k) {
+      if (k == view_.anchor || !tc::Reduces(view_.At(k))) continue;
+      const auto index = std::ranges::find(view_.axes[k], lane) - view_.axes[k].begin();
+      for (const tc::ExprId read : tc::Reads(program_, view_.At(k))) {
+        const std::string& tensor = program_[program_[read].tensor].name;
+        const int32_t axis = AxisOf(read, static_cast<int32_t>(index));
+        const bool packed =
+            std::ranges::any_of(choice.packs, [&](const Pack& p) { return p.tensor == tensor; });
+        if (packed || !Packable(read, static_cast<int32_t>(index))) continue;
+        Layout layout{.axes = {{axis, 0}}};
+        for (int32_t a = 0; a < static_cast<int32_t>(program_[read].args.size()); ++a)
+          if (a != axis) layout.axes.push_back({a, 0});
+        if (tile_.lanes >= Extent(lane_)) layout.axes.erase(layout.axes.begin());
+        layout.axes.push_back({axis, tile_.lanes < Extent(lane_) ? tile_.lanes : 0});
+        choice.packs.push_back({tensor, layout});
+      }
+    }
   }
 
   const ClusterView& view_;

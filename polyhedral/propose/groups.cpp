@@ -150,6 +150,7 @@ class Grouper {
     const tc::Statement& statement = program_.statements[s];
     const bool anchored = AsContraction(program_, view.At(view.anchor)).has_value() &&
                           view.statements[view.anchor] != s;
+    if (anchored && SumsAnchor(view, s)) return true;
     if (anchored) {
       // An epilogue: every value it makes, it makes from the anchor's value at the same place.
       size_t kept = 0;
@@ -163,6 +164,28 @@ class Grouper {
     const bool pointwise = lone == 0 && IsPointwise(statement);
     if (pointwise) return SameDomains(view) || ShareAllButShort(view);
     return Rows(view) >= request_.target.threads;
+  }
+
+  // A sum over some of the places of the contraction before it, such as one of the blocks of its
+  // reduction: what a tile of the one makes, the other takes while it is near.
+  bool SumsAnchor(const ClusterView& view, int32_t s) const {
+    const tc::Statement& statement = program_.statements[s];
+    const tc::Statement& anchor = view.At(view.anchor);
+    if (view.statements.size() != 2 || statement.assign != tc::Assign::kSum) return false;
+    if (statement.companion.valid() || view.shared.empty()) return false;
+    std::set<std::string> made, taken(view.axes[1].begin(), view.axes[1].end());
+    for (size_t i = 0; i < anchor.indices.size(); ++i)
+      if (!anchor.indices[i].reduction) made.insert(view.axes[0][i]);
+    if (made != taken) return false;
+    for (const tc::ExprId read : tc::Reads(program_, statement)) {
+      if (program_[read].tensor != anchor.target) continue;
+      for (const tc::ExprId sub : program_[read].args) {
+        const auto e = tc::AsAffine(program_, sub);
+        if (!e || !e->AsVar()) return false;
+      }
+      return program_[anchor.target].role == tc::Role::kTemporary;
+    }
+    return false;
   }
 
   // Each does a little of its own in every iteration of what they share, and reads of the others

@@ -117,6 +117,8 @@ void Resize(Writer& w);
 // quantize.cpp
 void QuantizeLinear(Writer& w);
 void DequantizeLinear(Writer& w);
+void DequantizeMatMul(Writer& w);
+void DequantizeMatMulFolded(Writer& w);
 void DynamicQuantizeLinear(Writer& w);
 void MatMulInteger(Writer& w);
 void ConvInteger(Writer& w);

@@ -97,6 +97,58 @@ TEST(Quantized, ProductsOfMatrices) {
   EXPECT_GT(by_bytes, 20);
 }
 
+// Whole and broken blocks, one block, zero points, types; and the same with numbers of 32 bits.
+TEST(Quantized, ProductsWithDequantizedWeights) {
+  int folded = 0;
+  for (uint64_t seed = 0; seed < 120; ++seed) {
+    Case c(seed);
+    const int64_t m = c.Pick(0, 1) ? c.Pick(1, 3) : c.Pick(8, 9), k = c.Pick(1, 9),
+                  n = c.Pick(1, 5);
+    const int64_t block = c.Pick(1, k), blocks = (k + block - 1) / block;
+    const Dtype of_w = c.Pick(0, 1) ? Dtype::kI4 : Dtype::kI8;
+    const bool shifts = c.Pick(0, 1) != 0;
+    const auto numbers = [&](Dtype dtype, const Shape& shape) {
+      Tensor t(dtype, shape);
+      for (int64_t i = 0; i < t.elems(); ++i) SetElemInt(t, i, c.Pick(-8, 7));
+      return t;
+    };
+    const Tensor x = numbers(Dtype::kF32, {m, k}), w = numbers(of_w, {k, n});
+    const Tensor scale = numbers(Dtype::kF32, {blocks, n}), zero = numbers(of_w, {blocks, n});
+    Graph graph;
+    std::vector<graph::ValueId> in = {graph::AddInput(graph, "x", Dtype::kF32, {m, k}),
+                                      graph::AddConstant(graph, "w", w),
+                                      graph::AddConstant(graph, "s", scale)};
+    if (shifts) in.push_back(graph::AddConstant(graph, "z", zero));
+    const auto y =
+        graph::AddNode(graph, graph::Op::kDequantizeMatMul, in, "y", {{"block_size", block}});
+    graph[y].dtype = Dtype::kF32;
+    graph[y].shape = {{m, n}};
+    graph.outputs = {y};
+    PrepareDequantized(graph);
+    const auto alternatives = ToTc(graph, graph::NodeId(size_t{0}));
+    ASSERT_TRUE(alternatives.yes()) << alternatives.refusal().detail;
+    folded += alternatives->size() > 1;
+    for (const Alternative& alternative : *alternatives) {
+      std::vector<Tensor> operands;
+      for (const graph::ValueId v : alternative.inputs)
+        operands.push_back(graph[v].kind == graph::ValueKind::kConstant ? graph[v].constant : x);
+      const auto results = Interpret(alternative.program, operands);
+      ASSERT_TRUE(results.ok()) << results.status().ToString();
+      for (int64_t i = 0; i < m * n; ++i) {
+        double sum = 0;
+        for (int64_t p = 0; p < k; ++p) {
+          const int64_t at = p / block * n + i % n;
+          sum += ElemAsDouble(x, i / n * k + p) * ElemAsDouble(scale, at) *
+                 (ElemAsDouble(w, p * n + i % n) - (shifts ? ElemAsDouble(zero, at) : 0));
+        }
+        ASSERT_EQ(ElemAsDouble((*results)[0], i), sum)  // whole numbers: exact in any order
+            << "seed " << seed << ", " << alternative.name << ", element " << i;
+      }
+    }
+  }
+  EXPECT_GT(folded, 20);
+}
+
 TEST(Quantized, Convolutions) {
   int by_bytes = 0;
   for (uint64_t seed = 0; seed < 120; ++seed) {

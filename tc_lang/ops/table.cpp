@@ -50,6 +50,8 @@ constexpr Entry kTable[] = {
     {Op::kCumSum, {"triangular", CumSumTriangular}},
     {Op::kDepthToSpace, {"direct", DepthToSpace}},
     {Op::kDequantizeLinear, {"direct", DequantizeLinear}},
+    {Op::kDequantizeMatMul, {"direct", DequantizeMatMul}},
+    {Op::kDequantizeMatMul, {"folded", DequantizeMatMulFolded}},
     {Op::kDiv, {"direct", Div}},
     {Op::kDropout, {"inference", Copy}},
     {Op::kDynamicQuantizeLinear, {"direct", DynamicQuantizeLinear}},

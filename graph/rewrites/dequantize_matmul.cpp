@@ -1,0 +1,179 @@
+// A product of few rows with weights that are stored as integers: MatMul(x, DequantizeLinear(w)),
+// also with a transposition between the two, and Gemm. Such a product reads its weights and does
+// little else, so they had better stay as small as they are; those of products with more rows
+// become numbers of 32 bits once, by fold_constants.
+//
+// DequantizeMatMul(x, w, scale, zero) {block_size}: y[.., m, n] = Σ_k x[.., m, k] * (w[k, n] -
+// zero[k / block_size, n]) * scale[k / block_size, n]. Weights are i4 or i8, numbers around zero;
+// zero points, of the same type, are optional; scales are f32.
+#include <algorithm>
+
+#include "graph/rewrites/rewriter.h"
+
+namespace weft::graph {
+namespace {
+
+// More rows than this, and multiplying takes longer than reading f32 weights on every machine.
+constexpr int64_t kMostRows = 64;
+
+const Tensor* ConstantOf(const Rewriter& r, ValueId id) {
+  return id.valid() && r.graph[id].kind == ValueKind::kConstant ? &r.graph[id].constant : nullptr;
+}
+
+bool AreFewRows(const Graph& graph, ValueId x) {
+  const auto shape = StaticShape(graph[x]);
+  if (!shape || shape->empty() || graph[x].dtype != Dtype::kF32) return false;
+  const auto elems = CountElems(*shape);
+  return elems.ok() && shape->back() > 0 && *elems / shape->back() <= kMostRows;
+}
+
+// What a product needs: weights [k, n], the rest [ceil(k / block), n].
+struct Weights {
+  Tensor w, scale;
+  std::optional<Tensor> zero;
+  int64_t block = 1;
+};
+
+// Numbers around zero: unsigned ones less half of their range, as their zero points are.
+Tensor Centred(const Tensor& t) {
+  const bool half = SharesBytes(t.dtype());
+  const bool is_signed = KindOf(t.dtype()) == DtypeKind::kSigned;
+  Tensor out(half ? Dtype::kI4 : Dtype::kI8, t.shape());
+  const int64_t middle = is_signed ? 0 : half ? 8 : 128;
+  for (int64_t i = 0; i < t.elems(); ++i) SetElemInt(out, i, ElemAsInt(t, i) - middle);
+  return out;
+}
+
+Tensor Transposed(const Tensor& t) {
+  const int64_t rows = t.shape()[0], columns = t.shape()[1];
+  Tensor out(t.dtype(), {columns, rows});
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) {
+      if (IsFloat(t.dtype()))
+        SetElem(out, j * rows + i, ElemAsDouble(t, i * columns + j));
+      else
+        SetElemInt(out, j * rows + i, ElemAsInt(t, i * columns + j));
+    }
+  }
+  return out;
+}
+
+// One of a tensor, an axis or a block, as [blocks, n] with the columns of the weights.
+std::optional<Tensor> ByBlock(const Tensor& t, int64_t blocks, int64_t n, bool along_n) {
+  if (t.shape().size() == 2) {
+    if (t.shape() != Shape{blocks, n}) return std::nullopt;
+    return t;
+  }
+  const bool one = t.elems() == 1;
+  if (blocks != 1 || (!one && (!along_n || t.elems() != n))) return std::nullopt;
+  Tensor out(t.dtype(), {1, n});
+  for (int64_t j = 0; j < n; ++j) {
+    if (IsFloat(t.dtype()))
+      SetElem(out, j, ElemAsDouble(t, one ? 0 : j));
+    else
+      SetElemInt(out, j, ElemAsInt(t, one ? 0 : j));
+  }
+  return out;
+}
+
+std::optional<Weights> WeightsOf(const Rewriter& r, const Node& dequantize, bool transposed) {
+  const Tensor* w = ConstantOf(r, InputAt(dequantize, 0));
+  const Tensor* scale = ConstantOf(r, InputAt(dequantize, 1));
+  const ValueId zero_id = InputAt(dequantize, 2);
+  const Tensor* zero = ConstantOf(r, zero_id);
+  if (!w || !scale || (zero_id.valid() && !zero)) return std::nullopt;
+  const bool small = Bits(w->dtype()) <= 8 && IsInteger(w->dtype());
+  if (!small || w->shape().size() != 2 || w->elems() == 0 || scale->dtype() != Dtype::kF32)
+    return std::nullopt;
+  const int64_t given = IntAttr(dequantize, "axis", 1),
+                block = IntAttr(dequantize, "block_size", 0);
+  if (given < -2 || given > 1 || block < 0) return std::nullopt;
+  int64_t axis = given < 0 ? given + 2 : given;
+  Weights out{.w = *w, .scale = *scale};
+  if (zero) out.zero = *zero;
+  const auto turn = [](Tensor& t) {
+    if (t.shape().size() == 2) t = Transposed(t);
+  };
+  if (transposed) {
+    axis = 1 - axis;
+    turn(out.w);
+    turn(out.scale);
+    if (out.zero) turn(*out.zero);
+  }
+  const int64_t k = out.w.shape()[0], n = out.w.shape()[1];
+  if (block > 0 && axis != 0) return std::nullopt;
+  out.block = block > 0 ? std::min(block, k) : k;
+  const int64_t blocks = (k + out.block - 1) / out.block;
+  const auto scales = ByBlock(out.scale, blocks, n, axis == 1);
+  if (!scales) return std::nullopt;
+  out.scale = *scales;
+  const bool is_signed = KindOf(w->dtype()) == DtypeKind::kSigned;
+  if (!out.zero && !is_signed) out.zero = Tensor(w->dtype(), {1});
+  if (out.zero && out.zero->elems() == 1) out.zero = out.zero->Reshaped({1});
+  if (out.zero) {
+    Tensor whole(out.zero->dtype(), {blocks, n});
+    const auto zeros =
+        out.zero->elems() == 1 ? std::nullopt : ByBlock(*out.zero, blocks, n, axis == 1);
+    if (out.zero->elems() != 1 && !zeros) return std::nullopt;
+    for (int64_t i = 0; i < whole.elems(); ++i)
+      SetElemInt(whole, i, ElemAsInt(zeros ? *zeros : *out.zero, zeros ? i : 0));
+    out.zero = Centred(whole);
+    bool any = false;
+    for (int64_t i = 0; i < out.zero->elems() && !any; ++i) any = ElemAsInt(*out.zero, i) != 0;
+    if (!any) out.zero.reset();
+  }
+  out.w = Centred(out.w);
+  return out;
+}
+
+// DequantizeLinear behind at most one transposition of a matrix.
+const Node* DequantizeBefore(const Rewriter& r, ValueId id, bool& transposed) {
+  if (const Node* transpose = r.Def(id, Op::kTranspose)) {
+    const auto perm = IntsAttr(*transpose, "perm");
+    if (!perm.empty() && perm != std::vector<int64_t>{1, 0}) return nullptr;
+    transposed = !transposed;
+    id = transpose->inputs[0];
+  }
+  return r.Def(id, Op::kDequantizeLinear);
+}
+
+bool IsPlainGemm(const Node& node) {
+  return IntAttr(node, "transA", 0) == 0 && FloatAttr(node, "alpha", 1) == 1 &&
+         FloatAttr(node, "beta", 1) == 1;
+}
+
+void Match(Rewriter& r, NodeId id) {
+  const Node node = r.graph[id];
+  if (node.op == Op::kGemm && !IsPlainGemm(node)) return;
+  if (!AreFewRows(r.graph, node.inputs[0])) return;
+  bool transposed = node.op == Op::kGemm && IntAttr(node, "transB", 0) != 0;
+  const Node* dequantize = DequantizeBefore(r, node.inputs[1], transposed);
+  if (!dequantize) return;
+  const std::string name = r.graph[dequantize->outputs[0]].name;
+  auto weights = WeightsOf(r, *dequantize, transposed);
+  if (!weights) return;
+  std::vector<ValueId> inputs = {node.inputs[0], r.NewConstant(name + "_weights", weights->w),
+                                 r.NewConstant(name + "_scales", weights->scale)};
+  if (weights->zero) inputs.push_back(r.NewConstant(name + "_zeros", *weights->zero));
+  std::vector<Attribute> attributes = {{"block_size", weights->block}};
+  const ValueId bias = node.op == Op::kGemm ? InputAt(node, 2) : ValueId();
+  if (!bias.valid()) return r.Become(id, Op::kDequantizeMatMul, inputs, std::move(attributes));
+  const ValueId product =
+      r.Insert(id, Op::kDequantizeMatMul, std::move(inputs),
+               r.graph[node.outputs[0]].name + "_product", node.outputs[0], std::move(attributes));
+  r.Become(id, Op::kAdd, {product, bias});
+}
+
+}  // namespace
+
+Result<int> dequantize_matmul(Graph& graph, const Evaluator&) {
+  Rewriter r(graph);
+  const size_t count = graph.nodes.size();
+  for (size_t n = 0; n < count; ++n) {
+    const Op op = graph.nodes[n].op;
+    if (op == Op::kMatMul || op == Op::kGemm) Match(r, NodeId(n));
+  }
+  return r.Finish();
+}
+
+}  // namespace weft::graph
