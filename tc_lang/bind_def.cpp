@@ -141,12 +141,6 @@ bool DefBinder::Finish() {
   std::iota(all.begin(), all.end(), 0);
   if (!FinishTensors(all) || !CheckFinal(0)) return false;
   Rebase(0);
-  for (Statement& s : program_.statements) {  // by the axes, which memory may not show
-    if (s.tag == Tag::kNone) s.tag = Classify(program_, s);
-  }
-  Flatten();
-  Compact(program_);
-  if (called_) RenameIndices();
   for (size_t k = 0; k < program_.statements.size(); ++k) {
     Statement& s = program_.statements[k];
     const Result<std::vector<int32_t>> recurrence = RecurrenceIndices(program_, s);
@@ -154,10 +148,19 @@ bool DefBinder::Finish() {
       return Error(Problem::kRecurrence, at_[k], recurrence.status().what(),
                    recurrence.status().hint());
     }
+    if (s.tag == Tag::kNone)
+      s.tag = Classify(program_, s);  // by the axes, which memory may not show
   }
   const Result<std::vector<Step>> steps = Steps(program_);
-  return steps.ok() || Error(Problem::kCells, def_->at, steps.status().what(),
-                             steps.status().hint(), steps.status().code());
+  if (!steps.ok()) {
+    return Error(Problem::kCells, def_->at, steps.status().what(), steps.status().hint(),
+                 steps.status().code());
+  }
+  if (!GatherScatters()) return false;
+  Flatten();
+  Compact(program_);
+  RenameIndices();
+  return true;
 }
 
 // Now that all hulls are known: no unguarded access leaves its tensor.

@@ -84,6 +84,11 @@ class DefBinder {
   void Flatten();
   ExprId FlatSubscript(const Statement& s, const Expr& read, Dtype index_type);
 
+  // bind_scatter.cpp
+  bool GatherScatters();
+  bool GatherScatter(Statement& s, Location at);
+  void Renumber(const Statement& s, const std::vector<int32_t>& place);
+
   // bind_statement.cpp
   bool BindStatement(const SyntaxStatement& s);
   bool BindPlain(const SyntaxStatement& s);
@@ -93,7 +98,7 @@ class DefBinder {
   bool AffineBound(Location at, Typed e, const Statement& out);
   bool BindClauses(const SyntaxStatement& s, Statement& out, std::vector<IndexRange>& indices);
   bool BindSegments(const SyntaxStatement& s, const Statement& out, std::vector<ExprId>& guards);
-  ExprId InSegment(ExprId guard, const Statement& s);
+  ExprId Masked(ExprId holds, const Statement& s, Location at);
   bool Store(const SyntaxStatement& s, size_t k, Typed value, Statement& out);
   bool SettleType(const SyntaxStatement& s, size_t k, Typed value, Statement& out);
   void OrderReductions(const SyntaxStatement& s, Statement& out, size_t first_expr,

@@ -125,7 +125,10 @@ bool DefBinder::BindParts(const SyntaxStatement& s, Statement& out, Dtype index_
   for (size_t k = 0; k < values.size(); ++k) {
     if (!Store(s, k, values[k], out)) return false;
   }
-  for (size_t k = guards.size(); k-- > 0;) out.value = InSegment(guards[k], out);
+  for (size_t k = guards.size(); k-- > 0;) {
+    out.value = Masked(guards[k], out, exprs_.At(guards[k]));
+    segment_guards_.insert(out.value.index);
+  }
   const std::vector<Constraint> constraints = Constraints(out, false);
   RangeInference inference(indices, constraints, program_.params, diagnostics_);
   if (!inference.Run(s.at, scope_.Names())) return false;
@@ -271,21 +274,18 @@ bool DefBinder::BindSegments(const SyntaxStatement& s, const Statement& out,
   return true;
 }
 
-// Past the end of its segment, a statement takes what changes no reduction: of a sum of floats
-// -0.0, since 0.0 would change -0.0.
-ExprId DefBinder::InSegment(ExprId guard, const Statement& s) {
+// The value where `holds` does, elsewhere what changes no reduction: of a sum of floats -0.0, since
+// 0.0 would change -0.0.
+ExprId DefBinder::Masked(ExprId holds, const Statement& s, Location at) {
   Scalar neutral = Identity(s.assign, s.accumulate);
   if (s.assign == Assign::kSum && IsFloat(s.accumulate)) neutral = ScalarOf(s.accumulate, -0.0);
-  const Location at = exprs_.At(guard);
   const ExprId otherwise =
       exprs_.Add({.kind = ExprKind::kLiteral, .dtype = s.accumulate, .literal = neutral}, at);
-  const ExprId select = exprs_.Add({.kind = ExprKind::kOp,
-                                    .dtype = s.accumulate,
-                                    .op = ScalarOp::kSelect,
-                                    .args = {guard, s.value, otherwise}},
-                                   at);
-  segment_guards_.insert(select.index);
-  return select;
+  return exprs_.Add({.kind = ExprKind::kOp,
+                     .dtype = s.accumulate,
+                     .op = ScalarOp::kSelect,
+                     .args = {holds, s.value, otherwise}},
+                    at);
 }
 
 // Indices of the left come first. Reductions run in order of appearance or, where all have a range

@@ -232,5 +232,23 @@ TEST(Bind, HostileSizes) {
             std::string::npos);
 }
 
+// A scatter in canonical form says for each cell what it takes.
+TEST(Bind, ScattersBecomeReductions) {
+  const auto print = [](const std::string& statement) {
+    const Result<Program> program = BindText("def f(float(6) x) -> (y) { " + statement + " }");
+    return program.ok() ? Print(*program) : program.status().ToString();
+  };
+  EXPECT_EQ(print("y(i / 3) +=! x(i) where i in 0:6"),
+            "def f(float(6) x) -> (float(2) y) {\n"
+            "  @reduction y(cell0) +=! -3 * cell0 + i >= 0 && 3 * cell0 + -1 * i + 2 >= 0 ? x(i) : "
+            "-0.0 where cell0 in 0:2, i in 0:6\n}\n");
+  EXPECT_NE(print("y(3 * a + b) +=! x(3 * a + b) where a in 0:2, b in 0:3").find("y(3 * a + b)"),
+            std::string::npos);  // writes each cell once
+  EXPECT_NE(ErrorOf("def f(float(6) x) -> (y, k) { (y(i / 3), k(i / 3)) max=! (x(i), i) where i in "
+                    "0:6 }")
+                .find("several instances write one cell of 'y'"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace weft::tc

@@ -125,6 +125,27 @@ std::optional<PartCount> CountPart(const Part& part, const std::vector<Affine>& 
   return count;
 }
 
+// A sum of indices times numbers, each number larger than all that the smaller ones can add up to,
+// as the digits of a number are: no two instances give the same.
+bool HasDigits(const Affine& e, const IntBox& ranges) {
+  std::vector<std::pair<int64_t, int64_t>> digits;  // |coefficient|, the most it counts
+  for (const Affine::Term& term : e.terms()) {
+    if (term.dividend != nullptr) return false;
+    const int64_t extent = Extent(ranges[static_cast<size_t>(term.var)]);
+    if (extent > 1) digits.emplace_back(std::abs(term.coefficient), extent - 1);
+  }
+  std::sort(digits.begin(), digits.end());
+  int64_t below = 0;
+  for (const auto& [coefficient, most] : digits) {
+    int64_t reach = 0;
+    if (coefficient <= below || __builtin_mul_overflow(coefficient, most, &reach) ||
+        __builtin_add_overflow(below, reach, &below)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 bool IsPlain(const Affine& e) { return e.AsVar().has_value(); }
 
 }  // namespace
@@ -164,10 +185,7 @@ std::optional<bool> WritesEachCellOnce(const Program& program, const Statement& 
   const std::vector<Affine> left = Left(program, s);
   const IntBox ranges = RangesOf(program, s);
   for (const Part& part : PartsOf(left)) {
-    if (part.dims.size() == 1 && part.vars.size() <= 1 && left[part.dims[0]].terms().size() <= 1 &&
-        (part.vars.empty() || left[part.dims[0]].CoefficientOf(part.vars[0]) != 0)) {
-      continue;  // a * v + c
-    }
+    if (part.dims.size() == 1 && HasDigits(left[part.dims[0]], ranges)) continue;
     const std::optional<PartCount> count = CountPart(part, left, ranges, work);
     if (!count) return std::nullopt;
     if (count->cells != count->instances) return false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "polyhedral/lower/emit.h"
+#include "tc_lang/region.h"
 
 namespace weft::polyhedral::lower {
 
@@ -36,6 +37,13 @@ bool Values::IsNamed(const tc::Expr& read, size_t axis, const Taken& taken,
   const auto e = AffineOf(program_, read.args[axis], unit.index);
   if (!e) return true;
   if (taken.conditions.empty()) return false;
+  const tc::Statement& s = program_.statements[unit.statement];
+  const auto known = tc::AsAffineWithParams(program_, s, read.args[axis]);
+  const Interval extent = tc::HullOf(program_, read.tensor)[axis];
+  if (known) {
+    const Interval values = tc::TightBounds(*known, tc::RangesOf(program_, s), extent);
+    if (values.lo >= extent.lo && values.hi <= extent.hi) return false;
+  }
   const auto implied = [&](const Affine& what) {
     return scope_.Surely(what) || std::ranges::any_of(taken.guards, [&](const Affine& g) {
              return scope_.Surely(what - g);

@@ -144,9 +144,16 @@ ExprId Values::Read(tc::ExprId read, const Guards& guards) {
   const View& view = storage_.views[e.tensor.index];
   if (IsEmpty(program_[e.tensor])) return Literal(e.dtype, {});  // its let is at fault if any is
   if (Inside(e)) return LoadAt(view, Subscripts(read, e.args), {});
-  const bool never =
-      std::ranges::any_of(guards, [this](const Affine& g) { return scope_.Never(g); });
-  return never ? Literal(e.dtype, {}) : LoadAt(view, Subscripts(read, e.args), guards);
+  Guards all = guards;
+  for (size_t axis = 0; axis < e.args.size(); ++axis) {
+    // Checked by a let where it counts; where it doesn't, it may be anywhere.
+    const auto at = AffineOf(program_, e.args[axis], active_->unit->index);
+    if (!at || !active_->lets.contains({read.index, axis})) continue;
+    all.push_back(*at);
+    all.push_back(program_[e.tensor].extents[axis] - 1 - *at);
+  }
+  const bool never = std::ranges::any_of(all, [this](const Affine& g) { return scope_.Never(g); });
+  return never ? Literal(e.dtype, {}) : LoadAt(view, Subscripts(read, e.args), all);
 }
 
 // True if the read stays in its tensor whatever the guards say, and the tensor holds a value there:
@@ -190,10 +197,10 @@ std::vector<Affine> Values::Subscripts(tc::ExprId read, const std::vector<tc::Ex
   std::vector<Affine> over_dims(subscripts.size());
   std::vector<std::pair<size_t, Var>> lets;
   for (size_t axis = 0; axis < subscripts.size(); ++axis) {
-    if (const auto named = active_->lets.find({read.index, axis}); named != active_->lets.end()) {
-      lets.emplace_back(axis, named->second);
+    if (const auto e = AffineOf(program_, subscripts[axis], active_->unit->index)) {
+      over_dims[axis] = *e;
     } else {
-      over_dims[axis] = *AffineOf(program_, subscripts[axis], active_->unit->index);
+      lets.emplace_back(axis, active_->lets.at({read.index, axis}));
     }
   }
   std::vector<Affine> index = IndexOf(view, over_dims);

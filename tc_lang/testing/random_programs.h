@@ -16,6 +16,9 @@ struct RandomOptions {
   bool float64 = false;  // all floats are float64
   bool halves = false;   // the floats among the inputs are bfloat16
   bool nibbles = false;  // some inputs, and what is moved of them, are int4 or uint4
+  // Everything else that the language has, too: calls, segments, strides, recurrences, tuples,
+  // scatters, constants, other types, lets, ranges that start later, conditions on what is read.
+  bool whole_language = false;
 };
 
 // Chains of pointwise statements, contractions, guarded windows, reductions, broadcasts, transposes

@@ -441,6 +441,22 @@ TEST(Conditions, OnWhatIsReadGuardWhatTheyGuard) {
       "y(t) +=! n(t) < 6 ? within(n(t), 0, 6) : 0 where t in 0:6, k in 0:4");
 }
 
+// Several instances that write one cell: each cell takes them in order, whoever runs them.
+TEST(Scatters, ComputeTheMeaning) {
+  for (const char* left :
+       {"t / 4", "t % 2", "(t + k) / 5", "k / 2", "t / 2 + k % 2", "4 - (t + k) / 2"}) {
+    for (const char* op : {"+=!", "max=!"}) {
+      ExpectMeaning(fmt::format("y({}) {} x(t, k) * z(t, k) where t in 0:6, k in 0:4", left, op));
+      if (std::string_view(left).find('k') != std::string_view::npos) continue;
+      ExpectMeaning(
+          fmt::format("y(k, {}) {} x(t, r) where t in 0:6, k in 0:4, r in 0:4", left, op));
+    }
+  }
+  ExpectMeaning(
+      "y(t, k) = z(t, k) where t in 0:6, k in 0:4\n"
+      "y(t / 2, k) += x(t, k) where t in 0:6, k in 0:4");
+}
+
 // Rows of a matrix, as many for each i as its segment says.
 TEST(Segments, ComputeTheMeaning) {
   for (const char* op : {"+=!", "*=!", "min=!", "max=!"}) {
@@ -462,6 +478,22 @@ TEST(Segments, ComputeTheMeaning) {
         EXPECT_TRUE(status.ok()) << Print(choice) << status.ToString();
       }
     }
+  }
+}
+
+// Past the end of a segment nothing is read, not even another's row of what is still being made.
+TEST(Segments, KeepToTheirBlocks) {
+  const auto program =
+      Compile(R"(def blocks(float(9, 2) a, float(4, 9, 2) b, float(2, 5) w, int32(2) off) -> (y) {
+    t(i, j, k, l) = sigmoid(a(k, l) * b(j, k, l)) where i in 0:4, j in 0:4, k in 0:9, l in 0:2
+    u(i, j, k, l) +=! t(p, j, k, l) where i in 0:1, j in 0:4, k in 0:9, l in 0:2, p in off(i):off(i + 1) max 4
+    y(i, j, k, l) +=! u(i, j, k, p) * w(p, l) where i in 0:1, j in 0:4, k in 0:9, l in 0:5, p in 0:2 })");
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const ScheduleRequest request{.program = &*program, .target = V4()};
+  const auto proposed = Propose(request, 3);
+  for (const Choice& choice : *proposed) {
+    const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choice);
+    EXPECT_TRUE(status.ok()) << Print(choice) << status.ToString();
   }
 }
 
