@@ -1,6 +1,7 @@
 // Conversions between types, to and from 16 bits without a call to a library.
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsX86.h>
+#include <llvm/IR/PatternMatch.h>
 
 #include <cmath>
 
@@ -148,6 +149,11 @@ Value* Ops::BitsOf16(Dtype dtype, Value* value) {
   Type* i16 = Like(b_.getInt16Ty(), value);
   if (dtype == Dtype::kF16)
     return b_.CreateBitCast(b_.CreateFPTrunc(value, Like(b_.getHalfTy(), value)), i16);
+  Value* stored = nullptr;  // what FloatOf16 made of it
+  using namespace llvm::PatternMatch;
+  if (match(value, m_BitCast(m_Shl(m_ZExt(m_Value(stored)), m_SpecificInt(16)))) &&
+      stored->getType() == i16)
+    return stored;
   Value* bits = b_.CreateBitCast(value, Like(b_.getInt32Ty(), value));
   return b_.CreateTrunc(b_.CreateLShr(bits, IntOf(bits, 16)), i16);  // exact: the value was rounded
 }

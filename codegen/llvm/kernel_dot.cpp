@@ -151,13 +151,13 @@ Value* KernelBuilder::PairOf(const loops::Expr& load, const Stmt& loop, const Ch
     halves[step] = memory_.Load(load, chunk, mask);
   }
   const bool is_vector = halves[0].is_vector || halves[1].is_vector;
+  llvm::Type* lane = b_.getInt32Ty();
+  llvm::Type* type = is_vector ? llvm::FixedVectorType::get(lane, chunk.width) : lane;
   const auto bits = [&](const LaneValue& half) {
     Value* value = is_vector ? memory_.Splat(half, chunk) : half.value;
-    llvm::Type* lane = b_.getInt32Ty();
-    return b_.CreateBitCast(value,
-                            is_vector ? llvm::FixedVectorType::get(lane, chunk.width) : lane);
+    return b_.CreateZExt(ops_.ToMemory(Dtype::kBF16, value), type);
   };
-  Value* pair = b_.CreateOr(bits(halves[0]), b_.CreateLShr(bits(halves[1]), 16));
+  Value* pair = b_.CreateOr(b_.CreateShl(bits(halves[0]), 16), bits(halves[1]));
   return is_vector ? pair : b_.CreateVectorSplat(chunk.width, pair);
 }
 
