@@ -271,12 +271,13 @@ class Maker {
     return inner && inner->AsVar() == index;
   }
 
-  // Instructions for pairs of bfloat16: those that lie apart are loaded one by one, shifted and
-  // joined.
+  // Loads of pairs of bfloat16. Those that lie apart are joined: by integer units, which have
+  // nothing else to do, if the pair is the same in all lanes.
   int64_t PairLoads(tc::ExprId read, int32_t lane, int32_t row) const {
     const int32_t moved = Uses(read, lane) ? lane : row;
     const bool packed = moved >= 0 && Packable(read, moved);
-    return packed || Adjacent(read, ReductionOrder(lane).back()) ? 1 : 4;
+    if (packed || Adjacent(read, ReductionOrder(lane).back())) return 1;
+    return Uses(read, lane) ? 4 : 2;
   }
 
   bool Flushes() const {
