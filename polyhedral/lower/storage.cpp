@@ -185,6 +185,7 @@ class Placer {
       return touch.cluster == touches[0].cluster;
     });
     if (local) Contract(touches, buffer, view);
+    if (buffer.space != Space::kRegister) buffer.layout = LanesInside(touches, buffer.shape.size());
     for (const Affine& extent : buffer.shape) {
       if (!extent.IsConstant()) {
         return Unsupported(
@@ -194,6 +195,22 @@ class Placer {
     view.buffer = loops::AddBuffer(nest_, std::move(buffer));
     storage_.views[t] = std::move(view);
     return {};
+  }
+
+  // The axis that all lanes run along is the innermost, so that they lie side by side.
+  Layout LanesInside(const std::vector<Touch>& touches, size_t rank) const {
+    std::set<size_t> along;
+    for (const Touch& touch : touches) {
+      for (const Var v : plan_.units[touch.unit].dims) {
+        for (size_t axis = 0; axis < rank && plan_[v].kind == LoopKind::kVector; ++axis)
+          if (!touch.index[axis] || touch.index[axis]->Uses(v)) along.insert(axis);
+      }
+    }
+    Layout layout = Layout::Plain(rank);
+    if (along.size() != 1) return layout;
+    const auto inner = layout.axes.begin() + static_cast<int64_t>(*along.begin());
+    std::rotate(inner, inner + 1, layout.axes.end());
+    return layout;
   }
 
   void Contract(const std::vector<Touch>& touches, Buffer& buffer, View& view) {

@@ -3,7 +3,8 @@
 // Inputs and outputs are operands. A temporary that is made and used inside one cluster shrinks:
 // the part of its index that the loops shared by all its accesses fix is dropped, since only the
 // elements of the current iteration are alive. What is left lies in registers if every index is
-// constant after unrolling and it is small enough, else in the cache of the rank. A temporary that
+// constant after unrolling and it is small enough, else in the cache of the rank, along the axis of
+// the lanes that make and use it. A temporary that
 // crosses clusters, or that is read at other iterations of a parallel loop, keeps its size and is
 // shared by the team.
 #pragma once

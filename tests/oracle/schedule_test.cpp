@@ -723,6 +723,32 @@ TEST(Contractions, FlushingIsForPairsOfBfloatOnItsTarget) {
   EXPECT_FALSE(asked(Isa::kX86V4Vnni, true));
 }
 
+// What is made and used by lanes along one axis lies along it, whatever order its indices have.
+TEST(Temporaries, LieAlongTheirLanes) {
+  const auto program = Compile(R"(def f(float(9, 5) x, float(5, 7) w) -> (y) {
+    @pointwise   t(i, j) = 2.0 * x(i, j)
+    @contraction y(k, i) +=! t(i, j) * w(j, k)
+  })");
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const auto buffer = [&](std::string_view made, std::string_view used) {
+    const auto choice =
+        ParseChoices(fmt::format("f: cluster t | {} | cluster y | {}", made, used), "test");
+    EXPECT_TRUE(choice.ok()) << choice.status().ToString();
+    const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choice->at(0));
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    const ScheduleRequest request{.program = &*program, .target = V4()};
+    const auto scheduled = Schedule(request, &choice->at(0));
+    if (!scheduled.ok()) return scheduled.status().ToString();
+    const auto named = [](const loops::Buffer& b) { return b.name == "t"; };
+    return Print(std::ranges::find_if(scheduled->nest.buffers, named)->layout);
+  };
+  constexpr const char *kByI = "order j | vector i 9", *kByJ = "order i | vector j 5";
+  EXPECT_EQ(buffer(kByI, "order k | inner j i | vector i 9"), "ba");
+  EXPECT_EQ(buffer(kByI, "order i | inner j k | vector k 7"), "ba");  // one element for all lanes
+  EXPECT_EQ(buffer(kByJ, "order k | inner j i | vector i 9"), "ab");
+  EXPECT_EQ(buffer(kByJ, "order i | inner j k | vector k 7"), "ab");
+}
+
 // Reductions and what shares their rows; each in both proposals, fused and apart.
 TEST(Rows, SoftmaxNormPoolAttention) {
   const std::vector<std::string> texts = {
