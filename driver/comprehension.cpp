@@ -29,6 +29,17 @@ std::vector<Operand> OperandsOf(const tc::Program& program,
   return operands;
 }
 
+Result<std::unique_ptr<executor::Executor>> Load(const tc::Program& program,
+                                                 const BuildOptions& build) {
+  WEFT_TRY(plan::Plan plan, CompileProgram(program, build));
+  return MakeExecutor(std::move(plan), build.cache, build.target.threads);
+}
+
+int64_t BytesOf(const Operand& operand) {
+  const auto count = CountElems(operand.shape);
+  return count.ok() ? *count * SizeBytes(operand.dtype) : 0;
+}
+
 Result<tc::Def> FindDef(std::vector<tc::Def> defs, const std::string& file,
                         const std::string& entry) {
   if (defs.empty()) return Invalid("found no def, expected one").At(file);
@@ -85,8 +96,10 @@ Result<std::shared_ptr<Specialized>> Specialized::Make(tc::Program program,
   const BuildOptions build = BuildOptionsOf(options);
   if (options.engine == Engine::kKernels) {
     if (options.target.kind == TargetKind::kCuda) WEFT_TRY(executor::CudaDevices());
-    WEFT_TRY(plan::Plan plan, CompileProgram(program, build));
-    WEFT_TRY(made->executor_, MakeExecutor(std::move(plan), build.cache, options.target.threads));
+    WEFT_TRY(made->executor_, Load(program, build));
+    made->options_ = options;
+    for (const Operand& o : made->outputs_)
+      made->streams_ = made->streams_ || BytesOf(o) >= options.target.l3_bytes / 2;
   } else if (options.engine == Engine::kEmulator) {
     WEFT_TRY(made->module_, OpenProgram(program, options.target));
     WEFT_TRY(Advance(*made->module_, Form::kLoops, build));
@@ -96,7 +109,23 @@ Result<std::shared_ptr<Specialized>> Specialized::Make(tc::Program program,
 }
 
 Status Specialized::Run(std::span<const void* const> inputs, std::span<void* const> outputs) {
-  return executor_ ? executor_->Run(0, inputs, outputs) : Interpret(inputs, outputs);
+  if (!executor_) return Interpret(inputs, outputs);
+  const auto begins_line = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; };
+  if (!streams_ || std::ranges::all_of(outputs, begins_line))
+    return executor_->Run(0, inputs, outputs);
+  WEFT_TRY(executor::Executor * unaligned, Unaligned());
+  return unaligned->Run(0, inputs, outputs);
+}
+
+Result<executor::Executor*> Specialized::Unaligned() {
+  const std::lock_guard lock(mutex_);
+  if (!unaligned_) {
+    BuildOptions build = BuildOptionsOf(options_);
+    build.streams = false;
+    build.dump_dir.clear();
+    WEFT_TRY(unaligned_, Load(program_, build));
+  }
+  return unaligned_.get();
 }
 
 Status Specialized::Interpret(std::span<const void* const> inputs,

@@ -71,11 +71,17 @@ class Specialized {
  private:
   Specialized() = default;
   Status Interpret(std::span<const void* const> inputs, std::span<void* const> outputs) const;
+  // Kernels for outputs that begin within a line of 64 bytes: compiled when first wanted.
+  Result<executor::Executor*> Unaligned();
 
   tc::Program program_;
   std::vector<Operand> inputs_, outputs_;
+  ComprehensionOptions options_;
   std::unique_ptr<executor::Executor> executor_;  // Engine::kKernels
-  std::optional<Module> module_;                  // Engine::kEmulator
+  bool streams_ = false;                          // an output may be stored past the caches
+  std::mutex mutex_;
+  std::unique_ptr<executor::Executor> unaligned_;  // guarded by mutex_
+  std::optional<Module> module_;                   // Engine::kEmulator
 };
 
 // A parameter of a def in the order of the text.

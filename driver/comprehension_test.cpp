@@ -121,6 +121,29 @@ TEST(Comprehension, IsTunedOnWhatItIsGiven) {
   EXPECT_EQ(*c, std::vector<float>(48 * 64, 64.0F));
 }
 
+// Stored past the caches, whole lines at a time; in memory that is not aligned to them, otherwise.
+TEST(Comprehension, UsesMemoryWhereItLies) {
+  ComprehensionOptions options = OptionsFor("cpu");
+  options.target.l3_bytes = 1 << 12;
+  const auto plus =
+      Comprehension::Open("def plus(float(N) x) -> (y) { y(i) = x(i) + 1.0 }", "", "", options);
+  ASSERT_TRUE(plus.ok()) << plus.status().ToString();
+  constexpr int64_t kCount = 5000;
+  const auto made = (*plus)->At(std::vector<int64_t>{kCount});
+  ASSERT_TRUE(made.ok()) << made.status().ToString();
+  EXPECT_NE((*made)->executor()->plan().kernels[0].loops.find("stream"), std::string::npos);
+  Tensor x(Dtype::kF32, {kCount + 16}), y(Dtype::kF32, {kCount + 16});
+  for (int64_t i = 0; i < x.elems(); ++i) SetElem(x, i, static_cast<double>(i));
+  for (const int64_t at : {0, 1, 4, 16}) {
+    const void* const in[] = {x.as<float>() + at};
+    void* const out[] = {y.mutable_as<float>() + at};
+    const Status status = (*made)->Run(in, out);
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    for (int64_t i = 0; i < kCount; ++i)
+      ASSERT_EQ(y.as<float>()[at + i], static_cast<float>(at + i + 1)) << at;
+  }
+}
+
 class ComprehensionCache : public testing::CacheTest {};
 
 TEST_F(ComprehensionCache, HoldsOneEntryForProgramsThatDifferInNames) {

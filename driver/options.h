@@ -26,6 +26,7 @@ struct BuildOptions {
   const std::atomic<bool>* stop =
       nullptr;  // true: end measuring and use what is known; may be null
   partition::PartitionOptions partition;
+  bool streams = true;  // outputs may be stored past the caches, which wants whole lines
   tc::Winograd winograd = tc::Winograd::kWithinBound;
   const FileCache* cache = nullptr;
   TuningDb* tuning = nullptr;

@@ -129,6 +129,7 @@ Status MakeChoices(Module& module, const BuildOptions& options) {
     GroupProgram p;
     WEFT_TRY(FillGroupProgram(module, group, p));
     p.request.flushes = options.partition.flushes;
+    p.request.streams = options.streams;
     const auto forced = options.forced_choices.find(group.name);
     if (module.target.kind == TargetKind::kCuda) {
       WEFT_TRY(ChooseForCuda(module, group, p,

@@ -32,6 +32,7 @@ struct ScheduleRequest {
   Target target;
   // Proposals may multiply bfloat16 by VDPBF16PS, which takes subnormal numbers for zero.
   bool flushes = false;
+  bool streams = true;  // outputs begin a line of 64 bytes, so they may be stored past the caches
 };
 
 // A schedule tree in isl's block form (`.sched`): domain, bands, sequences, filters and marks on

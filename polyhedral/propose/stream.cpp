@@ -35,7 +35,7 @@ bool BeginsLines(const ScheduleRequest& request, const tc::TensorDecl& tensor) {
 void AddStreams(const ClusterView& view, const Cluster& cluster, Choice& choice) {
   const tc::Program& program = view.program();
   const Target& target = view.request->target;
-  if (target.kind != TargetKind::kCpu || cluster.lanes.empty()) return;
+  if (!view.request->streams || target.kind != TargetKind::kCpu || cluster.lanes.empty()) return;
   if (tc::OperandBytes(program) < target.l3_bytes) return;
   for (size_t k = 0; k < view.statements.size(); ++k) {
     const tc::Statement& s = view.At(k);
