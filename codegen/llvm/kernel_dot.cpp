@@ -193,8 +193,7 @@ bool KernelBuilder::DotProduct(const Stmt& loop) {
   const bool quads = steps == 4, floats = IsFloat(nest_[sum->sum].dtype);
   const bool swap = quads && sum->b->dtype == Dtype::kU8;  // the unsigned factor comes first
   const loops::Expr &a = swap ? *sum->b : *sum->a, &b = swap ? *sum->a : *sum->b;
-  if (quads &&
-      (floats || !HasDotProducts(target_.isa) || a.dtype != Dtype::kU8 || b.dtype != Dtype::kI8))
+  if (quads && (!HasDotProducts(target_.isa) || a.dtype != Dtype::kU8 || b.dtype != Dtype::kI8))
     return false;
   // Two multiply-adds are no better for halves that lie apart in memory.
   const auto fits = [&](const Chunk& chunk) {
