@@ -3,6 +3,7 @@
 #include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/PatternMatch.h>
 
+#include <bit>
 #include <cmath>
 
 #include "base/check.h"
@@ -32,8 +33,7 @@ Value* Ops::Cast(Dtype from, Dtype to, Value* value) {
   }
   if (to == Dtype::kBool) return b_.CreateICmpNE(value, IntOf(value, 0));
   const auto loaded = nibbles_.find(value);
-  if (loaded != nibbles_.end() && to == Dtype::kF32)
-    return FloatOfNibbles(loaded->second.dtype, loaded->second.lanes);
+  if (loaded != nibbles_.end() && to == Dtype::kF32) return FloatOfNibbles(loaded->second);
   if (SharesBytes(to)) return Wrap(to, b_.CreateIntCast(value, type, IsSigned(from)));
   if (!IsFloat(to)) {
     Value* wide = b_.CreateIntCast(value, type, IsSigned(from));
@@ -84,28 +84,43 @@ Value* Ops::Wrap(Dtype dtype, Value* bytes) {
   return b_.CreateSub(b_.CreateXor(low, IntOf(bytes, 8)), IntOf(bytes, 8));
 }
 
-Value* Ops::FromNibbles(Dtype dtype, Value* lanes) {
-  Value* bytes = Wrap(dtype, b_.CreateTrunc(lanes, Like(b_.getInt8Ty(), lanes)));
-  nibbles_[bytes] = {dtype, lanes};
+Value* Ops::FromNibbles(Dtype dtype, Value* lanes, int64_t at) {
+  Value* low = b_.CreateLShr(lanes, IntOf(lanes, at));
+  Value* bytes = Wrap(dtype, b_.CreateTrunc(low, Like(b_.getInt8Ty(), lanes)));
+  nibbles_[bytes] = {dtype, lanes, at};
   return bytes;
 }
 
-// A table of 16 floats fits one register of AVX-512, and VPERMPS asks for the low four bits only.
-Value* Ops::FloatOfNibbles(Dtype dtype, Value* lanes) {
-  const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(lanes->getType());
-  Type* f32 = Like(b_.getFloatTy(), lanes);
-  if (mask_registers_ && vector && vector->getNumElements() == 16) {
+// A table of 16 floats fits one register of AVX-512, and VPERMPS asks for the low four bits only:
+// a shift and a permutation, which share two ports. Or, without a shift where they lie below the
+// exponent: the bits are those of a float of which the lowest has the value 1, and what else it has
+// is subtracted, which is exact. Half of them each way keeps more ports busy.
+Value* Ops::FloatOfNibbles(const Nibbles& nibbles) {
+  constexpr int64_t kFraction = 23, kHighest = 16, kShift = 12;
+  Type* f32 = Like(b_.getFloatTy(), nibbles.lanes);
+  const int64_t sign = IsSigned(nibbles.dtype) ? 8 : 0;
+  const auto shifted = [&](int64_t by) {
+    return b_.CreateLShr(nibbles.lanes, IntOf(nibbles.lanes, by));
+  };
+  const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(nibbles.lanes->getType());
+  const bool by_table = nibbles.at == 0 || nibbles.at > kHighest;
+  if (mask_registers_ && vector && vector->getNumElements() == 16 && by_table) {
     llvm::SmallVector<llvm::Constant*, 16> table;
-    for (int64_t i = 0; i < 16; ++i) {
-      const int64_t value = IsSigned(dtype) && i >= 8 ? i - 16 : i;
-      table.push_back(llvm::ConstantFP::get(b_.getFloatTy(), static_cast<double>(value)));
-    }
+    for (int64_t i = 0; i < 16; ++i)
+      table.push_back(
+          llvm::ConstantFP::get(b_.getFloatTy(), static_cast<double>(i >= 8 ? i - 2 * sign : i)));
     return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_permvar_sf_512, {},
-                              {llvm::ConstantVector::get(table), lanes});
+                              {llvm::ConstantVector::get(table), shifted(nibbles.at)});
   }
-  if (!IsSigned(dtype)) return b_.CreateSIToFP(b_.CreateAnd(lanes, IntOf(lanes, 15)), f32);
-  return b_.CreateSIToFP(b_.CreateAShr(b_.CreateShl(lanes, IntOf(lanes, 28)), IntOf(lanes, 28)),
-                         f32);
+  const int64_t at = nibbles.at > kHighest ? nibbles.at - kShift : nibbles.at;
+  Value* lanes = shifted(nibbles.at - at);
+  const auto base = static_cast<float>(int64_t{1} << (kFraction - at));
+  const int64_t rest = std::bit_cast<int32_t>(base) | sign << at;  // two's complement as 0 .. 15
+  Value* bits =
+      b_.CreateXor(b_.CreateAnd(lanes, IntOf(lanes, int64_t{15} << at)), IntOf(lanes, rest));
+  return b_.CreateFSub(
+      b_.CreateBitCast(bits, f32),
+      llvm::ConstantFP::get(f32, static_cast<double>(base) + static_cast<double>(sign)));
 }
 
 Value* Ops::Bitcast(Dtype from, Dtype to, Value* value) {

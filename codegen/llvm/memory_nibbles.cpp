@@ -2,7 +2,7 @@
 //
 // Lanes at a distance of 1, 2, 4 or 8 elements are one load: of half a byte a lane, or of the 8, 16
 // or 32 bits that begin with a lane's element, where elements beside it are those of other
-// iterations, which share the load. Either ends with an element in the low bits of each 32. Other
+// iterations, which share the load. Either ends with an element among the bits of each 32. Other
 // lanes are loaded one by one.
 //
 // A store reads the byte and writes it back with the other half as it was, so it stands where one
@@ -97,13 +97,13 @@ Value* MemoryEmitter::LoadNibbleRow(BufferId id, const LaneForm& form, const Chu
   if (distance > 1) {
     Value* bits =
         b_.CreateZExt(load(static_cast<unsigned>(4 * distance), chunk.width), lanes_of(32, width));
-    return ops_.FromNibbles(buffer.dtype, b_.CreateLShr(bits, static_cast<uint64_t>(4 * beside)));
+    return ops_.FromNibbles(buffer.dtype, bits, 4 * beside);
   }
   Value* bytes = load(8, chunk.width / 2);
   if (width * 4 <= vector_bytes_) {  // the second half of a byte 28 bits up: 32 from the first
     Value* pairs = b_.CreateZExt(bytes, lanes_of(64, width / 2));
     pairs = b_.CreateOr(pairs, b_.CreateShl(pairs, 28));
-    return ops_.FromNibbles(buffer.dtype, b_.CreateBitCast(pairs, lanes_of(32, width)));
+    return ops_.FromNibbles(buffer.dtype, b_.CreateBitCast(pairs, lanes_of(32, width)), 0);
   }
   Value* pairs = b_.CreateZExt(bytes, lanes_of(16, width / 2));
   pairs = b_.CreateOr(pairs, b_.CreateShl(pairs, 4));

@@ -34,8 +34,8 @@ class Ops {
   llvm::Value* Emit(ScalarOp op, Dtype operand, Dtype result, std::span<llvm::Value* const> args);
   llvm::Value* Cast(Dtype from, Dtype to, llvm::Value* value);
   llvm::Value* Wrap(Dtype dtype, llvm::Value* bytes);  // to four bits
-  // A register of four-bit integers, given in the low bits of as many i32 with anything above them.
-  llvm::Value* FromNibbles(Dtype dtype, llvm::Value* lanes);
+  // A register of four-bit integers, given in as many i32 from a bit on, with anything around them.
+  llvm::Value* FromNibbles(Dtype dtype, llvm::Value* lanes, int64_t at);
   llvm::Value* Select(llvm::Value* condition, llvm::Value* yes, llvm::Value* no);
   // Of f32 and of pairs of bfloat16, as i32: kFmaFlush of the upper halves, then of the lower.
   llvm::Value* AddPairs(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
@@ -59,16 +59,17 @@ class Ops {
   llvm::Value* BitsOf16(Dtype dtype, llvm::Value* value);   // f32 -> i16
   llvm::Value* FloatOf16(Dtype dtype, llvm::Value* bits);   // i16 -> f32
   llvm::Value* FloatToInt(Dtype to, llvm::Value* value);
-  llvm::Value* FloatOfNibbles(Dtype dtype, llvm::Value* lanes);  // <n x i32> -> <n x f32>
+  struct Nibbles {
+    Dtype dtype = Dtype::kI4;
+    llvm::Value* lanes = nullptr;  // i32
+    int64_t at = 0;                // the lowest of the four bits
+  };
+  llvm::Value* FloatOfNibbles(const Nibbles& nibbles);
 
   llvm::IRBuilder<>& b_;
   llvm::Module& module_;
   bool mask_registers_;
   std::map<std::pair<llvm::Function*, llvm::Value*>, llvm::Value*> masks_;
-  struct Nibbles {
-    Dtype dtype = Dtype::kI4;
-    llvm::Value* lanes = nullptr;
-  };
   std::map<llvm::Value*, Nibbles> nibbles_;  // what integers were loaded as
 };
 

@@ -506,12 +506,15 @@ class Maker {
         const bool packed =
             std::ranges::any_of(choice.packs, [&](const Pack& p) { return p.tensor == tensor; });
         if (packed || !Packable(read, static_cast<int32_t>(index))) continue;
-        Layout layout{.axes = {{axis, 0}}};
+        const bool blocked = tile_.lanes < Extent(lane_);
+        Layout layout;
+        if (blocked) layout.axes.push_back({axis, 0});
         for (int32_t a = 0; a < static_cast<int32_t>(program_[read].args.size()); ++a)
           if (a != axis) layout.axes.push_back({a, 0});
-        if (tile_.lanes >= Extent(lane_)) layout.axes.erase(layout.axes.begin());
-        layout.axes.push_back({axis, tile_.lanes < Extent(lane_) ? tile_.lanes : 0});
+        layout.axes.push_back({axis, blocked ? tile_.lanes : 0});
         choice.packs.push_back({tensor, layout});
+        if (blocked && view_.request->target.kind == TargetKind::kCpu)
+          choice.prefetches.push_back(tensor);
       }
     }
   }
