@@ -56,8 +56,8 @@ def type_of(array):
 def number(value):
     if isinstance(value, (bool, np.bool_)):
         return str(int(value))
-    if isinstance(value, (int, np.integer)):
-        return str(value)
+    if isinstance(value, (int, np.integer)) or DTYPES.get(getattr(value, 'dtype', None)) in ('i4', 'u4'):
+        return str(int(value))
     text = repr(float(value))
     return text if any(c in text for c in '.enif') else text + '.0'
 

@@ -2,6 +2,7 @@
 element types, edges."""
 import zlib
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
@@ -152,6 +153,20 @@ def contractions(c):
             ('...->', (2, 3)), ('ij,ij->', (2, 3), (2, 3)), ('bhid,bhjd->bhij', (1, 2, 3, 4), (1, 2, 5, 4)),
             ('...i,...i->...', (2, 3), (2, 3))]):
         c.add(f'einsum_{k}', 'Einsum', [rand(*s) for s in shapes], equation=equation)
+
+
+def dequantized_products(c):
+    """weft's own operator: products with weights of few bits, by whole blocks, a broken one, one block."""
+    for rows, k, n, block, dtype in ((1, 32, 20, 16, ml_dtypes.int4), (3, 24, 17, 16, ml_dtypes.int4), (9, 16, 5, 16, np.int8),
+                                     (8, 32, 33, 8, ml_dtypes.int4)):
+        blocks = -(-k // block)
+        x, scale = rand(2, rows, k), rand(blocks, n, low=0.5)
+        w, zero = (whole(*shape, low=-8, high=8, seed='w') for shape in ((k, n), (blocks, n)))
+        for zeros in (False, True):
+            spread = np.repeat(scale, block, 0)[:k], np.repeat(zero, block, 0)[:k] * zeros
+            c.add(f'dequantize_matmul_{rows}x{k}_{zeros}', 'DequantizeMatMul',
+                  [x, w.astype(dtype), scale, *([zero.astype(dtype)] if zeros else [])], folded=(1, 2, 3),
+                  expected=(x @ ((w - spread[1]) * spread[0])).astype(np.float32), block_size=block)
 
 
 def pools(c):
@@ -414,7 +429,7 @@ def recurrents(c):
 
 def seeded():
     c = Cases()
-    for family in (convolutions, contractions, pools, reductions, norms, softmaxes, layouts, gathers, pointwise, resizes,
-                   recurrents):
+    for family in (convolutions, contractions, dequantized_products, pools, reductions, norms, softmaxes, layouts, gathers, pointwise,
+                   resizes, recurrents):
         family(c)
     return c.out
