@@ -38,10 +38,10 @@ pid_t Start(const std::vector<std::string>& arguments, int socket) {
 Result<std::unique_ptr<Peer>> Peer::Open(const std::string& library, const std::string& model,
                                          const std::vector<Named>& inputs, uint32_t threads) {
   for (const auto& [name, tensor] : inputs)
-    if (tensor.dtype() == Dtype::kBF16)
+    if (tensor.dtype() == Dtype::kBF16 || SharesBytes(tensor.dtype()))
       return Unsupported(fmt::format(
-          "{} is given its inputs as arrays of numpy, which has no type for bf16, found \"{}\"",
-          library, name));
+          "{} is given its inputs as arrays of numpy, which has no type for {}, found \"{}\"",
+          library, DtypeName(tensor.dtype()), name));
   std::unique_ptr<Peer> peer(new Peer);
   peer->library_ = library;
   std::error_code error;

@@ -43,6 +43,10 @@ def test_inputs_and_outputs_are_bytes_outside(weft, kind, low):
     found = run(weft, model, x=x)
     for name, expected in {'t': x.T, 'f': x.astype(np.float32), 'r': x, 'v': x.reshape(35)}.items():
         assert found[name].dtype == expected.dtype and np.array_equal(found[name], expected), name
+    said = weft.json('compare', model, '--against', 'reference', '--runs', '1', '--budget', '0')
+    assert said['accuracy']['weft']['within']
+    weft('compare', model, '--against', 'onnxruntime', '--runs', '1', '--budget', '0', code=4)
+    assert 'numpy, which has no type for' in weft.said
     np.savez(weft.folder / 'x.npz', x=np.full((7, 5), low + 16, x.dtype))
     weft('run', model, '--inputs', 'x.npz', code=2)
     assert f'which {"i4" if low else "u4"} can\'t hold' in weft.said

@@ -56,6 +56,22 @@ def test_a_saved_plan_runs_alike(weft, digits, data, cache, tmp_path):
     assert np.array_equal(again, digits.run([data['image']])['probabilities'])
 
 
+@pytest.mark.parametrize('kind, low', [('INT4', -8), ('UINT4', 0)])
+def test_four_bits_are_bytes_of_numpy(weft, cache, tmp_path, kind, low):
+    onnx = pytest.importorskip('onnx', reason='the model is written with onnx')
+    value = [onnx.helper.make_tensor_value_info(name, getattr(onnx.TensorProto, kind), shape)
+             for name, shape in (('x', [3, 5]), ('y', [5, 3]))]
+    graph = onnx.helper.make_graph([onnx.helper.make_node('Transpose', ['x'], ['y'])], 'g', value[:1], value[1:])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid('', 21)], ir_version=10),
+              tmp_path / 'm.onnx')
+    plan = weft.build(tmp_path / 'm.onnx', force='own', cache_dir=cache)
+    x = (np.arange(15).reshape(3, 5) + low).astype(np.int8 if low else np.uint8)
+    y = plan.run([x])['y']
+    assert y.dtype == x.dtype and np.array_equal(y, x.T)
+    with pytest.raises(weft.Error, match=f'expected {low} to {low + 15}'):
+        plan.run([x + x.dtype.type(9)])
+
+
 def test_errors_have_parts(weft, digits, data, tmp_path):
     with pytest.raises(weft.Error) as error:
         digits.run({'image': data['image'][:3]})
