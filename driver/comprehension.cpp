@@ -9,6 +9,7 @@
 #include "driver/pipeline.h"
 #include "driver/program.h"
 #include "executor/cuda_driver.h"
+#include "plan/signature.h"
 #include "tc_lang/interpret.h"
 
 namespace weft::driver {
@@ -35,9 +36,14 @@ Result<std::unique_ptr<executor::Executor>> Load(const tc::Program& program,
   return MakeExecutor(std::move(plan), build.cache, build.target.threads);
 }
 
-int64_t BytesOf(const Operand& operand) {
-  const auto count = CountElems(operand.shape);
-  return count.ok() ? *count * SizeBytes(operand.dtype) : 0;
+// Whether a kernel stores past the caches, which its nest says by what it asks of an operand.
+Result<bool> Streams(const plan::Plan& plan) {
+  for (const plan::Kernel& kernel : plan.kernels) {
+    WEFT_TRY(const plan::Signature signature, plan::ReadSignature(kernel.loops, kernel.name));
+    for (const plan::Operand& o : signature.operands)
+      if (o.align_bytes > SizeBytes(o.dtype)) return true;
+  }
+  return false;
 }
 
 Result<tc::Def> FindDef(std::vector<tc::Def> defs, const std::string& file,
@@ -98,8 +104,7 @@ Result<std::shared_ptr<Specialized>> Specialized::Make(tc::Program program,
     if (options.target.kind == TargetKind::kCuda) WEFT_TRY(executor::CudaDevices());
     WEFT_TRY(made->executor_, Load(program, build));
     made->options_ = options;
-    for (const Operand& o : made->outputs_)
-      made->streams_ = made->streams_ || BytesOf(o) >= options.target.l3_bytes / 2;
+    WEFT_TRY(made->streams_, Streams(made->executor_->plan()));
   } else if (options.engine == Engine::kEmulator) {
     WEFT_TRY(made->module_, OpenProgram(program, options.target));
     WEFT_TRY(Advance(*made->module_, Form::kLoops, build));

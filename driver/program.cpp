@@ -22,10 +22,10 @@ using graph::ValueId;
 // The network of a program's parts.
 class Opener {
  public:
-  Opener(const tc::Program& program, const Target& target) : program_(program) {
+  Opener(tc::Program program, const Target& target) : program_(std::move(program)) {
     module_.form = Form::kTc;
     module_.target = target;
-    module_.graph.name = program.name;
+    module_.graph.name = program_.name;
   }
 
   Result<Module> Run() {
@@ -74,7 +74,7 @@ class Opener {
     return {};
   }
 
-  const tc::Program& program_;
+  const tc::Program program_;
   Module module_;
   std::map<tc::TensorId, ValueId> values_;
 };
@@ -110,10 +110,11 @@ Status CheckForced(const Module& module, const BuildOptions& options) {
 }  // namespace
 
 Result<Module> OpenProgram(const tc::Program& program, const Target& target) {
-  return Opener(program, target).Run();
+  return Opener(tc::WithVersions(program), target).Run();
 }
 
-Result<plan::Plan> CompileProgram(const tc::Program& program, const BuildOptions& options) {
+Result<plan::Plan> CompileProgram(const tc::Program& given, const BuildOptions& options) {
+  const tc::Program program = tc::WithVersions(given);
   const bool as_it_is = !options.forced_choices.empty() || !options.dump_dir.empty();
   const tc::Program canonical = as_it_is ? program : tc::Canonical(program);
   WEFT_TRY(Module module, OpenProgram(canonical, options.target));

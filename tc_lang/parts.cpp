@@ -1,8 +1,12 @@
 #include "tc_lang/parts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
+
+#include "tc_lang/region.h"
 
 namespace weft::tc {
 namespace {
@@ -110,7 +114,113 @@ class Cutter {
   Part part_;
 };
 
+// Finds the statements that begin a version of a tensor, and gives versions their tensors.
+class Renamer {
+ public:
+  Renamer(const Program& program, const std::vector<Step>& steps)
+      : program_(program), made_(program), in_loop_(program.statements.size(), false) {
+    for (const Step& step : steps)
+      for (size_t k = step.first; k <= step.last; ++k) in_loop_[k] = step.first != step.last;
+    for (const TensorDecl& decl : program.tensors) taken_.insert(decl.name);
+    for (const Statement& s : program.statements)
+      for (const Index& index : s.indices) taken_.insert(index.name);
+    taken_.insert(program.params.begin(), program.params.end());
+  }
+
+  Program Run() {
+    std::vector<std::vector<size_t>> writers(program_.tensors.size());
+    for (size_t k = 0; k < program_.statements.size(); ++k)
+      ForEachTarget(program_.statements[k], [&](TensorId t) { writers[t.index].push_back(k); });
+    for (size_t t = 0; t < writers.size(); ++t)
+      if (writers[t].size() > 1) FindVersions(TensorId(t), writers[t]);
+    if (versions_.empty()) return std::move(made_);
+    made_.exprs.clear();
+    for (size_t k = 0; k < program_.statements.size(); ++k) Rewrite(k);
+    return std::move(made_);
+  }
+
+ private:
+  struct Versions {
+    std::vector<size_t> begins;    // statements; the first version begins before them
+    std::vector<TensorId> tensor;  // of each version; the last one keeps the tensor
+  };
+
+  bool WritesAll(const Statement& s, const IntBox& hull) {
+    if (s.companion.valid() || (s.assign != Assign::kSet && !s.init)) return false;
+    const auto recurrence = RecurrenceIndices(program_, s);
+    if (!recurrence.ok() || !recurrence->empty()) return false;
+    Region region(hull);
+    return region.Write(program_, s, work_) && region.Full();
+  }
+
+  void FindVersions(TensorId t, const std::vector<size_t>& writers) {
+    const IntBox hull = HullOf(program_, t);
+    Versions versions;
+    Region region(hull);
+    for (const size_t k : writers) {
+      const Statement& s = program_.statements[k];
+      if (k != writers[0] && !in_loop_[k] && region.Full() && WritesAll(s, hull)) {
+        versions.begins.push_back(k);
+        region = Region(hull);
+      }
+      if (!region.Write(program_, s, work_)) return;
+    }
+    if (versions.begins.empty()) return;
+    for (size_t v = 0; v < versions.begins.size(); ++v) {
+      TensorDecl decl = program_[t];
+      decl.role = Role::kTemporary;
+      for (size_t k = v + 1; !taken_.insert(decl.name).second; ++k)
+        decl.name = fmt::format("{}_{}", program_[t].name, k);
+      versions.tensor.push_back(TensorId(made_.tensors.size()));
+      made_.tensors.push_back(std::move(decl));
+    }
+    versions.tensor.push_back(t);
+    versions_.emplace(t, std::move(versions));
+  }
+
+  // What the name of the tensor means at a statement, which may begin a version.
+  TensorId At(TensorId t, size_t k, bool is_written) const {
+    const auto it = versions_.find(t);
+    if (it == versions_.end()) return t;
+    const std::vector<size_t>& begins = it->second.begins;
+    const auto begun =
+        is_written ? std::ranges::upper_bound(begins, k) : std::ranges::lower_bound(begins, k);
+    return it->second.tensor[static_cast<size_t>(begun - begins.begin())];
+  }
+
+  void Rewrite(size_t k) {
+    std::map<ExprId, ExprId> copies;
+    const auto copy = [&](const auto& self, ExprId id) -> ExprId {
+      if (!id.valid()) return id;
+      if (const auto it = copies.find(id); it != copies.end()) return it->second;
+      Expr e = program_[id];
+      for (ExprId& arg : e.args) arg = self(self, arg);
+      if (e.kind == ExprKind::kRead) e.tensor = At(e.tensor, k, false);
+      made_.exprs.push_back(std::move(e));
+      return copies[id] = ExprId(made_.exprs.size() - 1);
+    };
+    Statement& s = made_.statements[k];
+    s.target = At(s.target, k, true);
+    if (s.companion.valid()) s.companion = At(s.companion, k, true);
+    for (ExprId& id : s.subscripts) id = copy(copy, id);
+    s.value = copy(copy, s.value);
+    s.companion_value = copy(copy, s.companion_value);
+  }
+
+  const Program& program_;
+  Program made_;
+  std::vector<bool> in_loop_;  // by statement: a recurrence of several
+  std::set<std::string> taken_;
+  std::map<TensorId, Versions> versions_;
+  Work work_;
+};
+
 }  // namespace
+
+Program WithVersions(const Program& program) {
+  const auto steps = Steps(program);
+  return steps.ok() ? Renamer(program, *steps).Run() : program;
+}
 
 Result<std::vector<Part>> Parts(const Program& program) {
   WEFT_TRY(const std::vector<Step> steps, Steps(program));

@@ -8,6 +8,12 @@
 
 namespace weft::tc {
 
+// The same program with a tensor for each time that one is written anew: where a statement writes
+// every cell of a tensor that is whole already, what stood there gets a name of its own, and what
+// the statement reads there is that. Inputs and outputs keep their ids; the new ones are
+// temporaries. So a chain of statements in place can be cut, and is no longer than any other.
+Program WithVersions(const Program& program);
+
 // Consecutive statements as a program of their own, and which tensors of the whole its inputs and
 // outputs are, in its order.
 struct Part {

@@ -24,11 +24,12 @@ std::vector<std::string> Shape(const std::string& text) {
   EXPECT_TRUE(program.ok()) << program.status().ToString();
   std::vector<std::string> out;
   if (!program.ok()) return out;
-  for (const Part& part : PartsOf(*program)) {
+  const Program versions = WithVersions(*program);
+  for (const Part& part : PartsOf(versions)) {
     std::string line;
-    for (const TensorId t : part.inputs) line += (*program)[t].name + " ";
+    for (const TensorId t : part.inputs) line += versions[t].name + " ";
     line += ">";
-    for (const TensorId t : part.outputs) line += " " + (*program)[t].name;
+    for (const TensorId t : part.outputs) line += " " + versions[t].name;
     out.push_back(line);
   }
   return out;
@@ -43,17 +44,35 @@ TEST(Parts, AreCutWhereATensorIsWhole) {
     m(i) max=! h(i, j)
     y(i, j) = h(i, j) - m(i)
   })"),
-            (Lines{"x w > h", "h > m", "h m > y"}));
+            (Lines{"x w > h_1", "h_1 > h", "h > m", "h m > y"}));
 }
 
 TEST(Parts, HoldEverythingBetweenTheWritesOfATensor) {
   EXPECT_EQ(Shape(R"(def net(float(4) x) -> (y, z) {
     y(i) = x(i)
     z(i) = y(i) * 2.0
-    y(i) = y(i) + 1.0
+    y(i) = y(i) + 1.0 where i in 1:3
     w(i) = y(i)
   })"),
             (Lines{"x > y z"}));
+}
+
+TEST(Parts, BeginAnewWhereATensorIsWrittenAnew) {
+  EXPECT_EQ(Shape(R"(def net(float(4) x) -> (y, z) {
+    y(i) = x(i)
+    z(i) = y(i) * 2.0
+    y(i) = y(i) + 1.0
+    w(i) = y(i)
+  })"),
+            (Lines{"x > y_1", "y_1 > z", "y_1 > y"}));
+  EXPECT_EQ(Shape(R"(def net(float(4, 3) x, float(9) y_1) -> (y) {
+    y(i) = x(i, 0) where i in 0:2
+    y(i) = x(i, 1) where i in 2:4
+    y(i) +=! y(i) > 0.0 ? x(i, j) : 0.0
+    y(i) += y_1(i)
+    y(i) = max(y(i), 0.0)
+  })"),
+            (Lines{"x > y_2", "x y_1 y_2 > y_3", "y_3 > y"}));
 }
 
 TEST(Parts, HoldWholeRecurrences) {
@@ -81,6 +100,30 @@ TEST(Parts, KeepTuplesAndConstants) {
     (v(i), k(i)) max=! (y(i, j), j)
   })"),
             (Lines{"x > y", "y > k"}));
+}
+
+// Each with what is read before it is overwritten, and after.
+TEST(Parts, VersionsMeanTheSame) {
+  for (const std::string body :
+       {"y(i, j) = x(i, j); z(i) +=! y(i, j); y(i, j) = y(i, j) - z(i); z(i) max=! y(i, j)",
+        "z(i) +=! x(i, j); z(i) +=! z(i) * x(i, j); y(i, j) = z(i) - x(i, j);"
+        "y(i, j) += x(i, k) + y(i, j)",
+        "(z(i), a(i)) max=! (x(i, j), j); z(i) = z(i) * 2.0; y(i, j) = z(i) + x(i, j);"
+        "(z(i), a(i)) min=! (x(i, j), j); y(i, j) = y(i, j) * z(i)",
+        "y(i, j) = x(i, j) where i in 0:2; y(i, j) = x(i, j) + 1.0 where i in 2:4;"
+        "y(i, j) = y(i, j) * y(i, j); z(i) = x(i, 2); z(i) = y(i, 1)",
+        "z(i) = x(i, 0); z(i) = x(i, 1) + (i > 0 ? z(i - 1) : 0.0) where i in 0:4;"
+        "z(i) = z(i) * z(i); y(i, j) = z(i) * x(i, j)"}) {
+    const auto program = BindText("def f(float(4, 3) x) -> (y, z) {" + body + "}");
+    ASSERT_TRUE(program.ok()) << program.status().ToString();
+    const Program versions = WithVersions(*program);
+    const Status verified = Verify(versions);
+    ASSERT_TRUE(verified.ok()) << verified.ToString() << Print(versions);
+    const std::vector<Tensor> inputs = RandomInputs(*program, 1);
+    const auto expected = Interpret(*program, inputs), found = Interpret(versions, inputs);
+    ASSERT_TRUE(expected.ok() && found.ok()) << body;
+    EXPECT_EQ(*found, *expected) << body << "\n" << Print(versions);
+  }
 }
 
 // One part after another, each by its meaning.
