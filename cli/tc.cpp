@@ -4,7 +4,6 @@
 #include <chrono>
 
 #include "cli/data.h"
-#include "cli/interrupt.h"
 #include "cli/npz.h"
 #include "cli/verbs.h"
 #include "driver/comprehension.h"
@@ -148,8 +147,6 @@ Result<double> BestOf(const Flags& flags, const std::function<Status()>& run) {
 Status Run(const Flags& flags, driver::Comprehension& def, const Given& given) {
   WEFT_TRY(const std::vector<int64_t> sizes, SizesOfCall(def, given));
   WEFT_TRY(const auto specialized, def.At(sizes));
-  std::optional<CancelOnInterrupt> cancel;
-  if (specialized->executor()) cancel.emplace(*specialized->executor());
   std::vector<const void*> in;
   for (const driver::Operand& o : specialized->inputs())
     in.push_back(given.arrays.at(o.name).data());

@@ -1,5 +1,8 @@
 """`weft tc`: comprehensions on the command line, and every way in which a call of it can be wrong."""
 import json
+import signal
+import subprocess
+import time
 
 import ml_dtypes
 import numpy as np
@@ -198,6 +201,24 @@ def test_files_that_are_not_there_or_no_archives(tc, weft):
     weft('tc', 'f.tc', '--entry', 'softmax', '--inputs', 'bad.npz', code=3)
     assert 'bad.npz' in weft.said
     weft('tc', code=2)
+
+
+@pytest.mark.parametrize('target', ['cpu', 'interpreter'])
+def test_an_endless_run_can_be_interrupted(binary, weft, target):
+    (weft.folder / 'f.tc').write_text('def many(float(N) x) -> (y) { y(i) +=! x(i) where j in 0:100000000000 }')
+    np.savez(weft.folder / 'x.npz', x=floats(4))
+    run = subprocess.Popen([binary, 'tc', 'f.tc', '--inputs', 'x.npz', '-o', 'out.npz', '--target', target], cwd=weft.folder)
+    time.sleep(2)
+    run.send_signal(signal.SIGINT)
+    assert run.wait(10) == 130
+    assert not list(weft.folder.glob('out*'))
+
+
+def test_memory_that_is_not_there(weft):
+    (weft.folder / 'f.tc').write_text('def big(float(N) x) -> (y) { y(i, j) = x(i) where j in 0:1000000000000 }')
+    np.savez(weft.folder / 'x.npz', x=floats(4))
+    for target in TARGETS:
+        weft('tc', 'f.tc', '--inputs', 'x.npz', '--target', target, code=5)
 
 
 def test_infer_wants_all_sizes(tc, weft):
