@@ -6,6 +6,7 @@
 //   WEFT_TRY(sized->Run(inputs, outputs));
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
