@@ -18,7 +18,7 @@ constexpr int32_t kDeepest = 100;  // of calls in calls
 std::string DefBinder::UniqueName(const std::string& wanted) {
   std::string name = wanted;
   int& count = name_counts_[wanted];
-  while (names_.contains(name)) name = fmt::format("{}_{}", wanted, ++count + 1);
+  while (names_.contains(name) || IsBuiltin(name)) name = fmt::format("{}_{}", wanted, ++count + 1);
   names_.insert(name);
   return name;
 }

@@ -24,15 +24,6 @@ constexpr Operator kOperators[] = {
     {">=", ScalarOp::kGe}, {"==", ScalarOp::kEq}, {"!=", ScalarOp::kNe}, {"&&", ScalarOp::kAnd},
     {"||", ScalarOp::kOr}};
 
-bool IsBuiltin(std::string_view name) {
-  if (name == "infinity" || name == "nan" || name == "within" || name.starts_with("bitcast_"))
-    return true;
-  const std::optional<ScalarOp> op = ParseScalarFunction(name);
-  constexpr ScalarOp kOfLoops[] = {ScalarOp::kSelect, ScalarOp::kCast, ScalarOp::kBitcast,
-                                   ScalarOp::kFmaFlush};
-  return op && std::ranges::count(kOfLoops, *op) == 0;
-}
-
 // Functions of real numbers: integers are converted first.
 bool WantsFloat(ScalarOp op) {
   return IsMath(op) || op == ScalarOp::kSqrt || op == ScalarOp::kFloor || op == ScalarOp::kCeil ||
@@ -46,6 +37,15 @@ bool WantsInteger(ScalarOp op) {
 }
 
 }  // namespace
+
+bool IsBuiltin(std::string_view name) {
+  if (name == "infinity" || name == "nan" || name == "within" || name.starts_with("bitcast_"))
+    return true;
+  const std::optional<ScalarOp> op = ParseScalarFunction(name);
+  constexpr ScalarOp kOfLoops[] = {ScalarOp::kSelect, ScalarOp::kCast, ScalarOp::kBitcast,
+                                   ScalarOp::kFmaFlush};
+  return op && std::ranges::count(kOfLoops, *op) == 0;
+}
 
 std::vector<std::string> BuiltinNames() {
   std::vector<std::string> names = {"infinity", "nan", "within"};

@@ -23,6 +23,7 @@ struct Scope {
   std::vector<std::string> Names() const;
 };
 
+bool IsBuiltin(std::string_view name);
 std::vector<std::string> BuiltinNames();
 
 // A node and its type in the language: float16 is computed in float32 nodes, rounded when stored.

@@ -91,6 +91,11 @@ TEST(Calls, NamesAreNotCaptured) {
                              "  i(k) = a(k) + b(0) + inner_t(1) }",
                     {{"N", 2}}, {Floats({2}, {1, 2}), Floats({3}, {4, 5, 6})}),
             (std::vector<double>{30, 40}));
+  // Nor does what names are made of become a builtin.
+  EXPECT_EQ(RunLast("def bit(float(N) a) -> (o) { and(i) = a(i) + 1.0\n  o(i) = and(i) }\n"
+                    "def f(float(1) x) -> (y) { a = bit(x); y(i) = a(i) + float(bit_and(i, 2)) }",
+                    {}, {Floats({1}, {1})}),
+            (std::vector<double>{2}));
   // A function sees neither the caller's tensors nor its indices.
   EXPECT_NE(WhyNot("def leak(float x) -> (y) { y = x + i }\n"
                    "def f(float(3) v) -> (o) { o(i) = leak(v(i)) }")

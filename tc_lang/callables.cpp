@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tc_lang/bind_expr.h"
+
 namespace weft::tc {
 namespace {
 
@@ -14,7 +16,9 @@ bool Above(const Def& a, const Def& b) {
 }  // namespace
 
 Callables::Callables(std::span<const Def> defs) {
-  for (const Def& def : defs) defs_.emplace(def.name, &def);
+  for (const Def& def : defs) {
+    if (!IsBuiltin(def.name)) defs_.emplace(def.name, &def);
+  }
 }
 
 const std::set<std::string, std::less<>>& Callables::OwnNames(const Def& def) {

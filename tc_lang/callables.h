@@ -15,6 +15,7 @@ namespace weft::tc {
 
 class Callables {
  public:
+  // A def with the name of a builtin is never called: the name is the builtin's.
   explicit Callables(std::span<const Def> defs);
 
   // The def that `name` calls inside of `in`: none if it is below, or if `in` has a tensor of that

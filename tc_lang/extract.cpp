@@ -30,8 +30,8 @@ std::string Sanitize(std::string_view name) {
 }
 
 bool IsReserved(const std::string& name) {
-  constexpr std::array<std::string_view, 8> kWords = {"def",   "where", "in",       "exists",
-                                                      "const", "size",  "infinity", "nan"};
+  constexpr std::array<std::string_view, 9> kWords = {"def",  "where",    "in",  "exists", "const",
+                                                      "size", "infinity", "nan", "within"};
   return std::find(kWords.begin(), kWords.end(), name) != kWords.end() || ParseTypeWord(name) ||
          ParseScalarFunction(name) || name.starts_with("bitcast_");
 }

@@ -270,5 +270,44 @@ TEST(Interpret, FourBitsAreComputedInAByteAndStoredByACast) {
       << wide.status().ToString();
 }
 
+TEST(Interpret, BuiltinsOfRealNumbers) {
+  const auto of = [](const std::string& e) {
+    const auto out = RunText("def f(float(6) x) -> (y) { y(i) = " + e + " }", {},
+                             {Floats({6}, {-2.5, -1, 0.25, 1.5, 2.5, std::nan("")})});
+    EXPECT_TRUE(out.ok()) << out.status().ToString();
+    std::vector<double> values = out.ok() ? Values(out->at(0)) : std::vector<double>(6);
+    values.pop_back();  // that of NaN
+    return values;
+  };
+  using List = std::vector<double>;
+  EXPECT_EQ(of("abs(x(i))"), (List{2.5, 1, 0.25, 1.5, 2.5}));
+  EXPECT_EQ(of("neg(x(i))"), (List{2.5, 1, -0.25, -1.5, -2.5}));
+  EXPECT_EQ(of("sqrt(x(i) * x(i))"), (List{2.5, 1, 0.25, 1.5, 2.5}));
+  EXPECT_EQ(of("floor(x(i))"), (List{-3, -1, 0, 1, 2}));
+  EXPECT_EQ(of("ceil(x(i))"), (List{-2, -1, 1, 2, 3}));
+  EXPECT_EQ(of("trunc(x(i))"), (List{-2, -1, 0, 1, 2}));
+  EXPECT_EQ(of("round(x(i))"), (List{-2, -1, 0, 2, 2}));
+  EXPECT_EQ(of("fma(x(i), 2.0, 1.0)"), (List{-4, -1, 1.5, 4, 6}));
+  EXPECT_RUNS((List{0, 0, 0, 0, 0, 1}), "def f(float(6) x) -> (y) { y(i) = int32(isnan(x(i))) }",
+              {}, {Floats({6}, {-2.5, -1, 0.25, 1.5, 2.5, std::nan("")})});
+}
+
+TEST(Interpret, BuiltinsOfIntegers) {
+  const auto of = [](const std::string& e) {
+    const auto out = RunText("def f(int32(4) x) -> (y) { y(i) = " + e + " }", {},
+                             {Ints({4}, {-7, 0, 6, 1065353216})});
+    EXPECT_TRUE(out.ok()) << out.status().ToString();
+    return out.ok() ? Values(out->at(0)) : std::vector<double>();
+  };
+  using List = std::vector<double>;
+  EXPECT_EQ(of("bit_and(x(i), 5)"), (List{1, 0, 4, 0}));
+  EXPECT_EQ(of("bit_or(x(i), 1)"), (List{-7, 1, 7, 1065353217}));
+  EXPECT_EQ(of("bit_xor(x(i), 3)"), (List{-6, 3, 5, 1065353219}));
+  EXPECT_EQ(of("bit_not(x(i))"), (List{6, -1, -7, -1065353217}));
+  EXPECT_EQ(of("trunc_div(x(i), 2)"), (List{-3, 0, 3, 532676608}));
+  EXPECT_EQ(of("rem(x(i), 4)"), (List{-3, 0, 2, 0}));
+  EXPECT_EQ(of("int32(bitcast_float(x(i)))"), (List{0, 0, 0, 1}));
+}
+
 }  // namespace
 }  // namespace weft::tc

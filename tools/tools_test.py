@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import check_language
 import check_layers
 import holes
 import run_doc
@@ -121,3 +122,15 @@ def test_holes_are_found_and_listed(tmp_path):
     (root / 'a_test.cpp').write_text('')
     assert holes.check(root, root / 'build') == [
         f'no test: {hole}' for hole in ('code Usage', 'operator Abs', 'reason TooTall', 'reason TooWide', 'rewrite drop_it')]
+
+
+@pytest.mark.parametrize('document, wrong', [
+    ('- A rule\n  of two lines (`Suite.Name`).\n| E0101 | a byte | `Suite.Name` |\n| `exp` | | `Suite.Name` |\n', []),
+    ('- A rule without one.\n| E0101 | | `Suite.Name` |\n| `exp` | | `Suite.Name` |\n', ['names no test']),
+    ('| E0101 | | `Suite.Other` |\n| `exp` | | `Suite.Name` |\n', ['there is no test Suite.Other']),
+    ('| E0102 | | `Suite.Name` |\n| `exp` | | `Suite.Name` |\n', ['E0101 is not explained', 'E0102 is no error']),
+    ('| E0101 | | `Suite.Name` |\n', ["the builtin 'exp' is not listed"]),
+])
+def test_rules_of_the_language_name_tests(document, wrong):
+    said = check_language.check(document, {'Suite.Name'}, {'0101'}, {'exp'})
+    assert len(said) == len(wrong) and all(w in s for w, s in zip(wrong, said)), said
