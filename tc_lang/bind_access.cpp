@@ -72,19 +72,14 @@ std::vector<Constraint> DefBinder::Constraints(const Statement& s, bool final) {
 // An int64 number beside index arithmetic, as canonical text of a wide statement has it.
 bool DefBinder::MixesWidths(const Expr& e, const std::vector<std::optional<Interval>>& bounds,
                             size_t first_expr) const {
-  const bool sum = e.op == ScalarOp::kAdd || e.op == ScalarOp::kSub || e.op == ScalarOp::kMul;
-  if (e.kind != ExprKind::kOp || e.dtype != Dtype::kI64 || !sum) return false;
+  if (e.kind != ExprKind::kOp || e.dtype != Dtype::kI64 || e.args.size() != 2) return false;
   for (const auto& [number, other] : {std::pair(e.args[0], e.args[1]), {e.args[1], e.args[0]}}) {
-    const Expr& cast = program_[other];
-    if (program_[number].kind != ExprKind::kLiteral || cast.kind != ExprKind::kOp ||
-        cast.op != ScalarOp::kCast) {
-      continue;
-    }
-    const ExprId from = cast.args[0];
-    if (program_[from].dtype == Dtype::kI32 &&
-        bounds[static_cast<size_t>(from.index) - first_expr] &&
-        program_[from].kind != ExprKind::kLiteral)
+    if (program_[number].kind != ExprKind::kLiteral || !exprs_.IsImplicit(other)) continue;
+    const ExprId from = program_[other].args[0];
+    if (program_[from].dtype == Dtype::kI32 && program_[from].kind != ExprKind::kLiteral &&
+        bounds[static_cast<size_t>(from.index) - first_expr]) {
       return true;
+    }
   }
   return false;
 }
@@ -98,7 +93,6 @@ bool DefBinder::NeedsWideIndices(const std::vector<IndexRange>& indices, size_t 
   };
   for (size_t k = 0; k < bounds.size(); ++k) {
     const Expr& e = program_.exprs[first_expr + k];
-    if (e.kind == ExprKind::kRead && IsWide(e.tensor)) return true;
     if (e.dtype != Dtype::kI32) {
       if (MixesWidths(e, bounds, first_expr)) return true;
       continue;

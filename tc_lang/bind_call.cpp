@@ -259,7 +259,7 @@ std::optional<TensorId> DefBinder::ScalarArgument(const SyntaxExpr& arg, const S
   Statement s{.target = target, .value = exprs_.Convert(*value, *param.dtype)};
   s.accumulate = *param.dtype;
   states_[static_cast<size_t>(target.index)].defined = true;
-  AddStatement(std::move(s), arg.at, first);
+  AddStatement(std::move(s), arg.at, first, Dtype::kI32);
   return target;
 }
 

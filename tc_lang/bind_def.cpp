@@ -73,6 +73,7 @@ Status DefBinder::Run() {
     exists_.clear();
     first_expr_.clear();
     at_.clear();
+    index_types_.clear();
     rebased_.clear();
     called_ = false;
     segment_guards_.clear();
@@ -177,6 +178,11 @@ bool DefBinder::CheckFinal(size_t first) {
 
 ExprId DefBinder::FromAffine(const Affine& e, const Statement& s, Dtype dtype) {
   const Location at;
+  const Dtype index_type = index_types_[static_cast<size_t>(&s - program_.statements.data())];
+  const auto variable = [&](ExprKind kind, int32_t position) {
+    const ExprId id = exprs_.Add({.kind = kind, .dtype = index_type, .position = position}, at);
+    return exprs_.Convert({id, index_type}, dtype);
+  };
   const auto literal = [&](int64_t value) {
     return exprs_.Add(
         {.kind = ExprKind::kLiteral, .dtype = dtype, .literal = ScalarOfInt(dtype, value)}, at);
@@ -191,11 +197,9 @@ ExprId DefBinder::FromAffine(const Affine& e, const Statement& s, Dtype dtype) {
     if (term.dividend != nullptr) {
       const ExprId dividend = FromAffine(*term.dividend, s, dtype);
       atom = op(ScalarOp::kDiv, dividend, literal(term.divisor));
-    } else if (term.var < count) {
-      atom = exprs_.Add({.kind = ExprKind::kIndex, .dtype = dtype, .position = term.var}, at);
     } else {
-      atom =
-          exprs_.Add({.kind = ExprKind::kParam, .dtype = dtype, .position = term.var - count}, at);
+      atom = term.var < count ? variable(ExprKind::kIndex, term.var)
+                              : variable(ExprKind::kParam, term.var - count);
     }
     if (term.coefficient != 1) atom = op(ScalarOp::kMul, literal(term.coefficient), atom);
     sum = sum ? op(ScalarOp::kAdd, *sum, atom) : atom;

@@ -92,7 +92,7 @@ class DefBinder {
   // bind_statement.cpp
   bool BindStatement(const SyntaxStatement& s);
   bool BindPlain(const SyntaxStatement& s);
-  void AddStatement(Statement s, Location at, size_t first_expr);
+  void AddStatement(Statement s, Location at, size_t first_expr, Dtype index_type);
   bool BindParts(const SyntaxStatement& s, Statement& out, Dtype index_type);
   bool BindTargets(const SyntaxStatement& s, Statement& out);
   bool AffineBound(Location at, Typed e, const Statement& out);
@@ -143,6 +143,7 @@ class DefBinder {
   std::vector<std::vector<IndexRange>> ranges_;
   std::vector<std::vector<ExprId>> exists_;  // by statement: accesses that only bound indices
   std::vector<size_t> first_expr_;           // by statement
+  std::vector<Dtype> index_types_;           // by statement
   std::vector<Location> at_;                 // by statement
   std::vector<bool> rebased_;                // by statement: of a call, 0-based already
   std::vector<std::string> preconditions_;

@@ -81,6 +81,7 @@ void ExprBinder::Clear(const Def& def) {
   read_.clear();
   calls_.clear();
   float_literals_.clear();
+  implicit_.clear();
   def_ = &def;
 }
 
@@ -151,7 +152,9 @@ ExprId ExprBinder::Convert(Typed value, Dtype dtype) {
     e.dtype = dtype;
     return value.id;
   }
-  return Op(ScalarOp::kCast, dtype, dtype, {value.id}, At(value.id)).id;
+  const ExprId cast = Op(ScalarOp::kCast, dtype, dtype, {value.id}, At(value.id)).id;
+  implicit_.insert(cast.index);
+  return cast;
 }
 
 std::optional<Typed> ExprBinder::Bind(const SyntaxExpr& e, bool closed) {
@@ -370,6 +373,7 @@ std::optional<Typed> ExprBinder::Cast(const SyntaxExpr& e, Dtype to) {
   const std::optional<Typed> a = Bind(*e.args[0]);
   if (!a) return std::nullopt;
   const ExprId id = Convert(*a, to);
+  if (id != a->id) implicit_.erase(id.index);
   float_literals_.erase(id.index);  // from here on it is exactly what the cast made of it
   return Typed{id, to};
 }

@@ -67,6 +67,8 @@ class ExprBinder {
 
   const std::vector<std::string>& indices() const { return indices_; }
   bool HasRead(TensorId tensor) const { return read_.contains(tensor.index); }
+  // A cast that nobody wrote: where types meet.
+  bool IsImplicit(ExprId id) const { return implicit_.contains(id.index); }
   Location At(ExprId id) const { return at_[static_cast<size_t>(id.index)]; }
   ExprId Add(Expr e, Location at);
 
@@ -100,6 +102,7 @@ class ExprBinder {
   Callables& callables_;
   Diagnostics& diagnostics_;
   std::vector<Location> at_;                  // of program_.exprs
+  std::set<int32_t> implicit_;                // casts
   std::map<int32_t, double> float_literals_;  // as written: read again beside a float64
   std::vector<std::string> indices_;
   std::set<int32_t> read_;  // tensors, since the program was empty

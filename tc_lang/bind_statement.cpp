@@ -32,13 +32,14 @@ bool DefBinder::Error(Problem problem, Location at, std::string what, std::strin
   return false;
 }
 
-void DefBinder::AddStatement(Statement s, Location at, size_t first_expr) {
+void DefBinder::AddStatement(Statement s, Location at, size_t first_expr, Dtype index_type) {
   program_.statements.push_back(std::move(s));
   const size_t count = program_.statements.size();
   ranges_.resize(count);
   exists_.resize(count);
   first_expr_.resize(count, first_expr);
   at_.resize(count, at);
+  index_types_.resize(count, index_type);
   rebased_.resize(count, false);
 }
 
@@ -63,15 +64,17 @@ bool DefBinder::BindPlain(const SyntaxStatement& s) {
   ranges_.emplace_back();
   exists_.emplace_back();
   first_expr_.push_back(program_.exprs.size());
-  if (!BindParts(s, out, Dtype::kI32)) return false;
+  Dtype index_type = Dtype::kI32;
+  if (!BindParts(s, out, index_type)) return false;
   if (NeedsWideIndices(ranges_.back(), first_expr_.back())) {
     first_expr_.back() = program_.exprs.size();
     ranges_.back().clear();
     exists_.back().clear();
     out = {};
-    if (!BindParts(s, out, Dtype::kI64)) return false;
+    index_type = Dtype::kI64;
+    if (!BindParts(s, out, index_type)) return false;
   }
-  AddStatement(std::move(out), s.at, first_expr_.back());
+  AddStatement(std::move(out), s.at, first_expr_.back(), index_type);
   const Statement& bound = program_.statements.back();
   if (!GrowHull(s, bound, bound.target, ranges_.back())) return false;
   return !bound.companion.valid() || GrowHull(s, bound, bound.companion, ranges_.back());

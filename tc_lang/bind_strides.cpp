@@ -85,13 +85,8 @@ void DefBinder::Flatten() {
     for (ExprId id : Reads(program_, s)) {
       const Expr read = program_[id];
       if (!strided(read.tensor)) continue;
-      Dtype index_type = Dtype::kI32;
-      const auto find = [&](const auto& self, ExprId e) -> void {
-        if (program_[e].kind == ExprKind::kIndex) index_type = program_[e].dtype;
-        for (ExprId arg : program_[e].args) self(self, arg);
-      };
-      for (ExprId arg : read.args) find(find, arg);
-      if (IsWide(read.tensor)) index_type = Dtype::kI64;
+      const Dtype own = index_types_[static_cast<size_t>(&s - program_.statements.data())];
+      const Dtype index_type = IsWide(read.tensor) ? Dtype::kI64 : own;
       const ExprId flat = FlatSubscript(s, read, index_type);
       program_.exprs[static_cast<size_t>(id.index)].args = {flat};
     }
