@@ -16,6 +16,12 @@ constexpr std::string_view kOr[] = {"||"}, kAnd[] = {"&&"},
 constexpr std::array<std::span<const std::string_view>, 5> kLevels = {kOr, kAnd, kCompare, kSum,
                                                                       kProduct};
 
+// What is never a name; `size`, `max` and `strides` are words only where the grammar has them.
+bool IsKeyword(std::string_view word) {
+  return word == "def" || word == "where" || word == "in" || word == "exists" ||
+         ParseTypeWord(word);
+}
+
 }  // namespace
 
 const TcToken& Cursor::Peek(size_t ahead) const {
@@ -39,7 +45,7 @@ bool Cursor::Expect(std::string_view text) {
 }
 
 bool Cursor::ExpectName(std::string& name, std::string_view what) {
-  if (Peek().kind != TcTokenKind::kName) return Fail(what);
+  if (Peek().kind != TcTokenKind::kName || IsKeyword(Peek().text)) return Fail(what);
   name = Next().text;
   return true;
 }
@@ -162,12 +168,12 @@ SyntaxExprPtr ExprParser::Primary() {
     SyntaxExprPtr inner = Parse();
     return inner != nullptr && cursor_.Expect(")") ? std::move(inner) : nullptr;
   }
-  if (token.kind != TcTokenKind::kName || token.text == "where" || token.text == "def") {
+  const std::optional<Dtype> cast = ParseTypeWord(token.text);
+  if (token.kind != TcTokenKind::kName || (!cast && IsKeyword(token.text))) {
     cursor_.Fail("an expression");
     return nullptr;
   }
   cursor_.Next();
-  const std::optional<Dtype> cast = ParseTypeWord(token.text);
   SyntaxExprPtr e =
       Make(cast ? SyntaxKind::kCast : SyntaxKind::kName, token.at, std::string(token.text));
   e->cast = cast;

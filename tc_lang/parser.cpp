@@ -210,8 +210,7 @@ class DefParser {
   bool ParseClause(SyntaxStatement& s) {
     SyntaxClause clause;
     clause.at = cursor_.Peek().at;
-    if (cursor_.Is("exists") && cursor_.Peek(1).kind != TcTokenKind::kPunct) {
-      cursor_.Next();
+    if (cursor_.Accept("exists")) {
       clause.kind = SyntaxClause::kExists;
       clause.a = exprs_.Parse();
       if (clause.a == nullptr) return false;

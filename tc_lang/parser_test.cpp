@@ -133,6 +133,17 @@ TEST(Parser, WhatIsMissingIsReportedAtWhatWasFound) {
             std::string::npos);
 }
 
+// A type is never a name, since its uses would read as casts, nor is a word that opens something.
+TEST(Parser, KeywordsAreNoNames) {
+  for (const char* text :
+       {"def float() -> (y) { y = 1 }", "def f(float int8) -> (y) { y = 1 }",
+        "def f() -> (y) { y +=! 1 where bool in 0:3 }",
+        "def f() -> (y) { y +=! 1 where exists in 0:3 }", "def f(float in) -> (y) { y = in }",
+        "def f(float def) -> (y) { y = 1 }"}) {
+    EXPECT_NE(ParseError(text).find("expected"), std::string::npos) << text;
+  }
+}
+
 TEST(Parser, BytesOutsideOfComments) {
   EXPECT_NE(ParseError(std::string("def f() -> (y) { y = 1 \0 }", 26)).find("found the byte 0x00"),
             std::string::npos);
