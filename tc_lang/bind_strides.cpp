@@ -33,8 +33,10 @@ bool DefBinder::SetStrides(const SyntaxParam& param, const TensorDecl& decl, Sta
     if (stride->constant() < 0)
       return Error(Problem::kStrides, at,
                    fmt::format("found the stride {}, expected 0 or more", stride->constant()));
-    if (__builtin_mul_overflow(stride->constant(), std::max<int64_t>(extent - 1, 0), &reach) ||
-        reach > kLargest || (last += reach) >= kLargest) {
+    const bool overflows =
+        __builtin_mul_overflow(stride->constant(), std::max<int64_t>(extent - 1, 0), &reach);
+    if (!overflows && reach <= kLargest) last += reach;
+    if (overflows || reach > kLargest || last >= kLargest) {
       return Error(Problem::kTooLarge, at,
                    fmt::format("'{}' reaches over more than {} elements", param.name, kLargest), "",
                    Code::kLimit);

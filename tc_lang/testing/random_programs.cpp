@@ -166,9 +166,9 @@ void Generator::Reduction(const Value& from) {
     if (d != axis) shape.push_back(from.shape[d]);
     read += (d == 0 ? "" : ", ") + (d == axis ? std::string("p") : Name(d > axis ? d - 1 : d));
   }
-  static const std::vector<std::string> kOps = {"+=!", "max=!", "min=!"};
+  static const std::vector<std::string> ops = {"+=!", "max=!", "min=!"};
   Emit(shape, Indices(shape),
-       fmt::format("{} {} where {}, p in 0:{}", random_.Pick(kOps), Read(from, read), Ranges(shape),
+       fmt::format("{} {} where {}, p in 0:{}", random_.Pick(ops), Read(from, read), Ranges(shape),
                    from.shape[axis]));
 }
 

@@ -101,7 +101,7 @@ void Generator::Network(const Value& from) {
 }
 
 void Generator::Scatter(const Value& from) {
-  static const std::vector<std::string> kOps = {"+=!", "max=!", "min=!", "*=!"};
+  static const std::vector<std::string> ops = {"+=!", "max=!", "min=!", "*=!"};
   const std::string left = Indices(from.shape);
   Shape shape = from.shape;
   const bool modulo = random_.Chance(50);
@@ -109,7 +109,7 @@ void Generator::Scatter(const Value& from) {
   shape[0] = modulo ? std::min(shape[0], by) : (shape[0] + by - 1) / by;
   const size_t comma = std::min(left.find(','), left.size());
   Emit(shape, fmt::format("i {} {}{}", modulo ? "%" : "/", by, left.substr(comma)),
-       fmt::format("{} {}({}) where {}", random_.Pick(kOps), from.name, left, Ranges(from.shape)));
+       fmt::format("{} {}({}) where {}", random_.Pick(ops), from.name, left, Ranges(from.shape)));
 }
 
 void Generator::Constant(const Value& from) {
@@ -122,21 +122,21 @@ void Generator::Constant(const Value& from) {
 
 // Index arithmetic as values: divisions round down, remainders have the divisor's sign.
 void Generator::Integers(const Value& from) {
-  static const std::vector<std::string> kValues = {
+  static const std::vector<std::string> arithmetic = {
       "(3 * i - 7) % 5",       "(i - 4) / 3",          "trunc_div(i - 4, 3)", "rem(i - 4, 3)",
       "bit_and(5 * i + 3, 6)", "bit_xor(i, 5)",        "shl(i + 1, 2)",       "shr(i - 4, 1)",
       "min(max(2 * i, 3), 9)", "(i - 2) % (0 - 3)",    "i / (i - 1)",         "i % (i - 1)",
       "int32(1.5 * float(i))", "int32(int8(i * 100))", "abs(i - 3)",          "bit_not(i)"};
   const std::string left = Indices(from.shape);
   Emit(from.shape, left,
-       fmt::format("= {}({}) + 0.125 * float({}) where {}", from.name, left, random_.Pick(kValues),
-                   Ranges(from.shape)));
+       fmt::format("= {}({}) + 0.125 * float({}) where {}", from.name, left,
+                   random_.Pick(arithmetic), Ranges(from.shape)));
 }
 
 // Inputs of a byte or two; sums of them are exact.
 void Generator::SmallTypes(const Value& from) {
-  static const std::vector<std::string> kTypes = {"int8", "uint8", "int16", "float16", "bfloat16"};
-  const std::string type = random_.Pick(kTypes), left = Indices(from.shape);
+  static const std::vector<std::string> types = {"int8", "uint8", "int16", "float16", "bfloat16"};
+  const std::string type = random_.Pick(types), left = Indices(from.shape);
   const bool real = type.ends_with("16") && type[0] != 'i';
   const int64_t depth = from.shape.back(), n = random_.Between(1, 7);
   const Value a = TypedInput({from.shape[0], depth}, type), b = TypedInput({depth, n}, type);
@@ -214,7 +214,7 @@ void Generator::Pieces(const Value& from) {
 
 // Sums along segments of the first axis; the offsets ascend or not, which is an empty one.
 void Generator::Rows(const Value& from) {
-  static const std::vector<std::string> kOps = {"+=!", "max=!", "min=!", "*=!"};
+  static const std::vector<std::string> ops = {"+=!", "max=!", "min=!", "*=!"};
   const int64_t rows = random_.Between(1, 5);
   tables_.push_back({fmt::format("o{}", tables_.size()), {rows + 1}});
   const std::string table = tables_.back().name, left = Indices(from.shape);
@@ -223,7 +223,7 @@ void Generator::Rows(const Value& from) {
   const std::string value = WithFirst(from.name, "p", left);
   Emit(shape, left,
        fmt::format("{} max(-1e4, min(1e4, {})) where {}, p in {}(i):{}(i + 1) max {}",
-                   random_.Pick(kOps), value, Ranges(shape), table, table, from.shape[0]));
+                   random_.Pick(ops), value, Ranges(shape), table, table, from.shape[0]));
 }
 
 void Generator::Checked(const Value& from) {
