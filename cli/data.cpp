@@ -6,6 +6,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "base/nibbles.h"
 #include "cli/image.h"
 #include "cli/npz.h"
 #include "driver/pipeline.h"

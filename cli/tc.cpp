@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/nibbles.h"
 #include "cli/data.h"
 #include "cli/npz.h"
 #include "cli/verbs.h"
@@ -60,7 +61,14 @@ Status CheckArray(const driver::Comprehension& def, const std::string& name, con
 Result<Given> ReadGiven(const Flags& flags, const TcFlags& tc, const driver::Comprehension& def) {
   Given given;
   WEFT_TRY(given.arrays, LoadNamedInputs(flags));
-  for (const auto& [name, array] : given.arrays) {
+  for (auto& [name, array] : given.arrays) {
+    const driver::Parameter* found = FindParameter(def, name);
+    if (found && SharesBytes(found->dtype) &&
+        array.dtype() == (found->dtype == Dtype::kI4 ? Dtype::kI8 : Dtype::kU8)) {
+      auto small = Narrowed(array, found->dtype);
+      if (!small.ok()) return std::move(small.status()).At(found->where);
+      array = *std::move(small);
+    }
     WEFT_TRY(CheckArray(def, name, array));
     given.shapes[name] = array.shape();
   }

@@ -46,13 +46,13 @@ Result<bool> Streams(const plan::Plan& plan) {
   return false;
 }
 
-Result<tc::Def> FindDef(std::vector<tc::Def> defs, const std::string& file,
-                        const std::string& entry) {
+Result<size_t> FindDef(const std::vector<tc::Def>& defs, const std::string& file,
+                       const std::string& entry) {
   if (defs.empty()) return Invalid("found no def, expected one").At(file);
   std::string names;
-  for (tc::Def& def : defs) {
-    if (entry == def.name || (entry.empty() && defs.size() == 1)) return std::move(def);
-    names += (names.empty() ? "" : ", ") + def.name;
+  for (size_t i = 0; i < defs.size(); ++i) {
+    if (entry == defs[i].name || (entry.empty() && defs.size() == 1)) return i;
+    names += (names.empty() ? "" : ", ") + defs[i].name;
   }
   if (entry.empty())
     return Usage(fmt::format("found the defs {}, expected one, or to be told which", names))
@@ -154,18 +154,18 @@ Result<std::unique_ptr<Comprehension>> Comprehension::Open(std::string_view text
                                                            const std::string& entry,
                                                            ComprehensionOptions options) {
   WEFT_TRY(std::vector<tc::Def> defs, tc::ParseDefs(text, file));
-  WEFT_TRY(tc::Def def, FindDef(std::move(defs), file, entry));
-  std::unique_ptr<Comprehension> made(new Comprehension(std::move(def), std::move(options)));
-  for (const tc::SyntaxParam& param : made->def_.params)
+  WEFT_TRY(const size_t at, FindDef(defs, file, entry));
+  std::unique_ptr<Comprehension> made(new Comprehension(std::move(defs), at, std::move(options)));
+  for (const tc::SyntaxParam& param : made->def().params)
     made->parameters_.push_back({.name = param.name,
                                  .is_size = param.is_size,
                                  .dtype = param.dtype.value_or(Dtype::kI64),
                                  .rank = param.dims.size(),
-                                 .where = Where(made->def_, param.at)});
+                                 .where = Where(made->def(), param.at)});
   return made;
 }
 
-std::string Comprehension::where() const { return Where(def_, def_.at); }
+std::string Comprehension::where() const { return Where(def(), def().at); }
 
 Result<tc::Program> Comprehension::Bind(std::span<const int64_t> sizes) const {
   std::map<std::string, Shape> shapes;
@@ -180,9 +180,9 @@ Result<tc::Program> Comprehension::Bind(std::span<const int64_t> sizes) const {
       shapes[p.name].assign(sizes.begin() + at, sizes.begin() + at + count);
     at += count;
   }
-  auto known = tc::SizesFromShapes(def_, shapes, size_params);
+  auto known = tc::SizesFromShapes(def(), shapes, size_params);
   if (!known.ok()) return std::move(known.status()).At(where());
-  return tc::Bind(def_, *known);
+  return tc::Bind(def(), *known, defs_);
 }
 
 Result<std::shared_ptr<Specialized>> Comprehension::At(std::span<const int64_t> sizes) {
@@ -206,11 +206,11 @@ void Comprehension::Keep(std::span<const int64_t> sizes, std::shared_ptr<Special
 
 Result<DefInference> Comprehension::Infer(const std::map<std::string, Shape>& shapes,
                                           const std::map<std::string, int64_t>& size_params) const {
-  auto sizes = tc::SizesFromShapes(def_, shapes, size_params);
+  auto sizes = tc::SizesFromShapes(def(), shapes, size_params);
   if (!sizes.ok()) return std::move(sizes.status()).At(where());
   DefInference out;
-  WEFT_TRY(const tc::Program program, tc::Bind(def_, *sizes));
-  WEFT_TRY(out.inference, tc::Infer(def_, *sizes));
+  WEFT_TRY(const tc::Program program, tc::Bind(def(), *sizes, defs_));
+  WEFT_TRY(out.inference, tc::Infer(def(), *sizes, defs_));
   out.outputs = OperandsOf(program, tc::Outputs(program));
   return out;
 }

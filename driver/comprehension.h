@@ -107,7 +107,7 @@ class Comprehension {
                                                      const std::string& entry,
                                                      ComprehensionOptions options);
 
-  const tc::Def& def() const { return def_; }
+  const tc::Def& def() const { return defs_[entry_]; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const ComprehensionOptions& options() const { return options_; }
   // "mm.tc:1:5": where the def stands.
@@ -136,11 +136,12 @@ class Comprehension {
     }
   };
 
-  Comprehension(tc::Def def, ComprehensionOptions options)
-      : def_(std::move(def)), options_(std::move(options)) {}
+  Comprehension(std::vector<tc::Def> defs, size_t entry, ComprehensionOptions options)
+      : defs_(std::move(defs)), entry_(entry), options_(std::move(options)) {}
   void Keep(std::span<const int64_t> sizes, std::shared_ptr<Specialized> specialized);
 
-  tc::Def def_;
+  std::vector<tc::Def> defs_;  // of the text: the entry may call those above it
+  size_t entry_;
   ComprehensionOptions options_;
   std::vector<Parameter> parameters_;
   std::mutex mutex_;

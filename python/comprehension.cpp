@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/nibbles.h"
 #include "driver/comprehension.h"
 #include "driver/tune_comprehension.h"
 #include "python/common.h"
@@ -104,7 +105,7 @@ class Callable {
     });
     if (out.is_valid()) return out;
     nb::list results;
-    for (Tensor& tensor : made) results.append(ToNumpy(std::move(tensor)));
+    for (const Tensor& tensor : made) results.append(ToNumpy(Widened(tensor)));
     if (made.size() == 1) return results[0];
     return nb::tuple(results);
   }
@@ -254,6 +255,17 @@ class Callable {
     if (array.ndim() != p.rank)
       Raise(Wrong(p, "rank " + std::to_string(array.ndim()), std::to_string(p.rank)));
     argument.data = array.data();
+    if (SharesBytes(p.dtype)) {  // a byte each in NumPy
+      const Dtype byte = p.dtype == Dtype::kI4 ? Dtype::kI8 : Dtype::kU8;
+      Tensor wide = ValueOrRaise(Tensor::Allocate(byte, ShapeOf(array)));
+      auto* to = static_cast<std::byte*>(wide.mutable_data());
+      CopyAxis(array, 0, 1, static_cast<const std::byte*>(array.data()), to);
+      auto small = Narrowed(wide, p.dtype);
+      if (!small.ok()) Raise(std::move(small.status()).At(p.where));
+      argument.copy = *std::move(small);
+      argument.data = argument.copy.data();
+      return argument;
+    }
     if (!IsContiguous(array) || !IsAligned(array)) {
       argument.copy = ValueOrRaise(Tensor::Allocate(p.dtype, ShapeOf(array)));
       auto* to = static_cast<std::byte*>(argument.copy.mutable_data());
@@ -305,6 +317,9 @@ class Callable {
         out.push_back(made.back().mutable_data());
         continue;
       }
+      if (SharesBytes(o.dtype))
+        return Unsupported("out for '" + o.name + "', whose elements have four bits")
+            .At(def_->where());
       const Taken& array = (*taken)[i];
       const Shape shape = ShapeOf(array);
       const bool is_plain = IsContiguous(array) && IsAligned(array);

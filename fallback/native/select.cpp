@@ -87,9 +87,10 @@ auto SortKey(T value) {
   } else if constexpr (std::is_same_v<C, bool>) {
     return static_cast<uint32_t>(v);
   } else {
-    using Bits = std::make_unsigned_t<std::conditional_t<sizeof(C) == 8, int64_t, int32_t>>;
-    constexpr Bits kLeast = static_cast<Bits>(std::numeric_limits<C>::min());
-    return static_cast<Bits>(static_cast<Bits>(v) - kLeast);
+    using Wide = std::conditional_t<std::is_signed_v<C>, int64_t, uint64_t>;
+    using Bits = std::conditional_t<sizeof(C) == 8, uint64_t, uint32_t>;
+    const Wide wide = v, least = std::numeric_limits<C>::min();
+    return static_cast<Bits>(static_cast<uint64_t>(wide) - static_cast<uint64_t>(least));
   }
 }
 

@@ -220,8 +220,13 @@ void ConvTiled(Writer& w, const WinogradForm& form) {
     }
     return inputs;
   };
-  const bool both = down && down->ins() > 1 && across.ins() > 1;
-  if (both) {
+  if (down == nullptr || down->ins() == 1) {
+    w.Set("pointwise", v, {"i", "j", "n", tile, "c"},
+          Choice("j", Lines(across.form.input, inputs_along(across, nullptr))));
+  } else if (across.ins() == 1) {
+    w.Set("pointwise", v, {"i", "j", "n", tile, "c"},
+          Choice("i", Lines(down->form.input, inputs_along(*down, nullptr))));
+  } else {
     const Operand s = w.Temp("columns", y.dtype);
     w.Set("pointwise", s, {"i", "e", "n", "p", "q", "c"},
           Choice("i", Lines(down->form.input, inputs_along(*down, "e"))));
@@ -229,11 +234,6 @@ void ConvTiled(Writer& w, const WinogradForm& form) {
     for (int64_t a = 0; a < across.ins(); ++a)
       sums.push_back(w.At(s, {"i", std::to_string(a), "n", "p", "q", "c"}));
     w.Set("pointwise", v, {"i", "j", "n", tile, "c"}, Choice("j", Lines(across.form.input, sums)));
-  } else {
-    const bool along = across.ins() > 1;
-    const Tiling& axis = along ? across : *down;
-    w.Set("pointwise", v, {"i", "j", "n", tile, "c"},
-          Choice(along ? "j" : "i", Lines(axis.form.input, inputs_along(axis, nullptr))));
   }
   w.Reduce(
       "contraction", m, {"i", "j", "n", "t", "k"}, "+=!",

@@ -11,6 +11,9 @@
 #include "tests/oracle/machine.h"
 
 namespace weft::oracle {
+
+using namespace polyhedral;  // NOLINT: what is tested
+
 namespace {
 
 std::vector<int64_t> ShapeOf(const loops::Buffer& buffer, const std::vector<int64_t>& params) {
@@ -118,6 +121,31 @@ Status Compare(const Case& c, const polyhedral::ScheduleRequest& request,
       return Internal(fmt::format("operand {}: machine code and interpreter differ in bits", k));
     }
   }
+  return {};
+}
+
+Target V4() {
+  for (const Isa isa : {Isa::kX86V4Bf16, Isa::kX86V4Vnni, Isa::kX86V4})
+    if (HostRuns(isa)) return {.isa = isa, .threads = 2};
+  return {.threads = 2};
+}
+
+Target Bf16() { return {.isa = Isa::kX86V4Bf16, .threads = 2}; }
+
+Status RunChoice(const tc::Program& program, const std::vector<Tensor>& inputs,
+                 const Choice& choice, std::vector<std::string> constants, bool machine) {
+  const bool flushes = std::ranges::any_of(choice.clusters, &Cluster::dot_flushes);
+  const ScheduleRequest request{
+      .program = &program, .constants = std::move(constants), .target = flushes ? Bf16() : V4()};
+  auto tree = BuildSchedule(request, choice);
+  if (!tree.yes())
+    return Internal(std::string(ReasonName(tree.refusal().reason)) + ": " + tree.refusal().detail);
+  const auto legal = CheckLegal(request, *tree);
+  if (!legal.yes()) return Internal(legal.refusal().detail + "\n" + tree->text);
+  WEFT_TRY(const loops::LoopNest nest, Lower(request, choice, *tree));
+  Status status =
+      Compare({.program = &program, .inputs = inputs, .machine = machine}, request, nest);
+  if (!status.ok()) return std::move(status).Because(tree->text + loops::Print(nest));
   return {};
 }
 

@@ -386,3 +386,50 @@ statement('twelve_statements', 'float(N, D) x, float(D, E) w, float(E) b) -> (y'
 case('several_defs', '''
     def half(float(N) x) -> (y) { y(i) = x(i) / 2.0 }
     def twice(float(N) x) -> (y) { y(i) = x(i) * 2.0 }''', {'x': (5,)}, lambda x: x * 2, entry='twice')
+
+
+# Calls: a def as a statement, as several results, at a place, and of numbers.
+LIBRARY = '''
+def scale(float(N) x, float() a) -> (y) { y(i) = a() * x(i) }
+def extremes(float(N) x) -> (lo, hi) { lo() min=! x(i)  hi() max=! x(i) }
+def product(float(M, K) a, float(K, N) b) -> (c) { c(m, n) +=! a(m, k) * b(k, n) }
+def gelu(float x) -> (float y) { y = 0.5 * x * (1.0 + erf(x * 0.70710678)) }
+'''
+
+
+def call(name, signature, body, arguments, oracle, **more):
+    case(f'call_{name}', f'{LIBRARY}def f({signature}) {{ {body} }}', arguments, oracle, entry='f', **more)
+
+
+call('product', 'float(M, K) a, float(K, N) b) -> (y', 'y = product(a, b)', {'a': (5, 7), 'b': (7, 3)}, lambda a, b: a @ b, length=7)
+call('product_of_product', 'float(M, K) a, float(K, N) b, float(N, P) c) -> (y', 'h = product(a, b);  y = product(h, c)',
+     {'a': (5, 7), 'b': (7, 3), 'c': (3, 9)}, lambda a, b, c: a @ b @ c, length=21)
+call('of_several_results', 'float(N) x) -> (y', '(lo, hi) = extremes(x);  y(i) = (x(i) - lo()) / (hi() - lo())', {'x': (33,)},
+     lambda x: (x - x.min()) / (x.max() - x.min()), length=4)
+call('at_a_place', 'float(M, K) a, float(K, N) b) -> (y', 'y(i, j) = product(a, b)(i, j) + 1.0', {'a': (4, 6), 'b': (6, 5)},
+     lambda a, b: a @ b + 1, length=6)
+call('of_numbers', 'float(N) x) -> (y', 'y(i) = gelu(x(i))', {'x': (40,)}, lambda x: 0.5 * x * (1 + erf(x * 0.5 ** 0.5)), length=4)
+call('twice', 'float(N) x, float() a, float() b) -> (y', 'u = scale(x, a);  v = scale(u, b);  y(i) = u(i) + v(i)',
+     {'x': (9,), 'a': (), 'b': ()}, lambda x, a, b: a * x + b * a * x, length=3)
+
+
+# Segments: rows of different lengths, one after another.
+def segments(x, offsets, reduce, start):
+    return np.array([reduce(x[a:b]) if b > a else start for a, b in zip(offsets, offsets[1:])])
+
+
+OFFSETS = np.array([0, 3, 3, 10, 11, 17], I)
+statement('segment_sum', 'float(N) x, int32(B) o) -> (y', 'y(i) +=! x(j) where i in 0:B-1, j in o(i):o(i + 1) max 8',
+          {'x': (17,), 'o': OFFSETS}, lambda x, o: segments(x, o, np.sum, 0.0), length=8, emulated=False)
+statement('segment_max', 'float(N) x, int32(B) o) -> (y', 'y(i) max=! x(j) where i in 0:B-1, j in o(i):o(i + 1) max 8',
+          {'x': (17,), 'o': OFFSETS}, lambda x, o: segments(x, o, np.max, -np.inf), emulated=False)
+statement('segment_rows', 'float(N, D) x, int32(B) o) -> (y',
+          'y(i, d) +=! x(j, d) where i in 0:B-1, j in o(i):o(i + 1) max 7, d in 0:D',
+          {'x': (17, 6), 'o': OFFSETS}, lambda x, o: np.stack([x[a:b].sum(0) for a, b in zip(o, o[1:])]), length=7, emulated=False)
+
+# Four bits.
+for typed, low in (('int4', -8), ('uint4', 0)):
+    nibbles = np.arange(low, low + 16).astype(np.int8 if low else np.uint8)
+    statement(f'{typed}_to_float', f'{typed}(N) x) -> (y', 'y(i) = float(x(i)) * 0.5', {'x': nibbles}, lambda x: x * 0.5)
+    statement(f'{typed}_sum', f'{typed}(N) x) -> (int32(1) y', 'y(i) +=! int32(x(j)) where i in 0:1, j in 0:15',
+              {'x': nibbles[:15]}, lambda x: np.array([x.astype(I).sum()], I))
