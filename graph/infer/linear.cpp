@@ -30,6 +30,11 @@ Status MatMulRule(Context& c) {
 
 // x [.., m, k], weights [k, n], their scales and zero points [ceil(k / block_size), n].
 Status DequantizeMatMulRule(Context& c) {
+  // No operator of ONNX, so no schema has looked.
+  const size_t inputs = c.node.inputs.size();
+  if (inputs < 3 || inputs > 4 || !c.Has(0) || !c.Has(1) || !c.Has(2) || c.node.outputs.size() != 1)
+    return Invalid(fmt::format("found {} inputs and {} outputs, expected 3 or 4 and 1", inputs,
+                               c.node.outputs.size()));
   c.OutType(0, Dtype::kF32);
   const auto is = [&](size_t i, Dtype dtype) { return c.Type(i).value_or(dtype) == dtype; };
   const Dtype weights = c.Type(1).value_or(Dtype::kI8);
@@ -38,7 +43,8 @@ Status DequantizeMatMulRule(Context& c) {
     return Invalid(
         "expected f32, weights that are i4 or i8, scales that are f32, zeros as weights");
   const int64_t block = c.Int("block_size", 0);
-  if (block < 1) return Invalid(fmt::format("block_size is {}, expected 1 or more", block));
+  if (block < 1 || block > INT32_MAX)
+    return Invalid(fmt::format("block_size is {}, expected 1 to {}", block, INT32_MAX));
   WEFT_TRY(c.MinRank(0, 1));
   for (size_t i = 1; i < 4; ++i) WEFT_TRY(c.Rank(i, 2));
   const Extents* x = c.In(0);
