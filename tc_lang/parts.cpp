@@ -18,11 +18,15 @@ void ForEachTarget(const Statement& s, F&& f) {
   if (s.companion.valid()) f(s.companion);
 }
 
-// Whole steps, joined while a tensor is written in several.
+// Whole steps, joined while a tensor is written in several, or read before it is written: a
+// recurrence of one step is none, and its guarded reads stay.
 std::vector<Step> Segments(const Program& program, const std::vector<Step>& steps) {
-  std::vector<size_t> last_write(program.tensors.size(), 0);
-  for (size_t k = 0; k < program.statements.size(); ++k)
-    ForEachTarget(program.statements[k], [&](TensorId t) { last_write[t.index] = k; });
+  std::vector<size_t> first_write(program.tensors.size(), 0), last_write = first_write;
+  for (size_t k = program.statements.size(); k-- > 0;)
+    ForEachTarget(program.statements[k], [&](TensorId t) {
+      first_write[t.index] = k;
+      last_write[t.index] = std::max(last_write[t.index], k);
+    });
   std::vector<Step> segments;
   size_t reach = 0;  // the last statement that belongs to the segment
   for (const Step& step : steps) {
@@ -31,9 +35,12 @@ std::vector<Step> Segments(const Program& program, const std::vector<Step>& step
     else
       segments.push_back(step);
     reach = std::max(reach, step.last);
-    for (size_t k = step.first; k <= step.last; ++k)
-      ForEachTarget(program.statements[k],
-                    [&](TensorId t) { reach = std::max(reach, last_write[t.index]); });
+    for (size_t k = step.first; k <= step.last; ++k) {
+      const auto extend = [&](TensorId t) { reach = std::max(reach, last_write[t.index]); };
+      ForEachTarget(program.statements[k], extend);
+      for (const ExprId id : Reads(program, program.statements[k]))
+        if (first_write[program[id].tensor.index] > k) extend(program[id].tensor);
+    }
   }
   return segments;
 }

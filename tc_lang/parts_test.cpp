@@ -84,6 +84,15 @@ TEST(Parts, HoldWholeRecurrences) {
             (Lines{"x > a", "a > h"}));
 }
 
+// With one step there is nothing to recur, but what is read is still written later.
+TEST(Parts, HoldRecurrencesOfOneStep) {
+  EXPECT_EQ(Shape(R"(def rnn(float(1) x) -> (h) {
+    h(t) = x(t) + (t > 0 ? 2.0 * c(t - 1) : 0.0) where t in 0:1
+    c(t) = h(t) where t in 0:1
+  })"),
+            Lines{"x > h"});
+}
+
 TEST(Parts, LeaveOutWhatNothingNeeds) {
   EXPECT_EQ(Shape(R"(def net(float(4) x, float(4) unused) -> (y) {
     dead(i) = exp(unused(i))

@@ -413,6 +413,13 @@ call('twice', 'float(N) x, float() a, float() b) -> (y', 'u = scale(x, a);  v = 
      {'x': (9,), 'a': (), 'b': ()}, lambda x, a, b: a * x + b * a * x, length=3)
 
 
+for steps in (1, 2, 9):
+    statement(f'recurrence_of_{steps}', 'float(T) x) -> (h', '''
+        h(t) = x(t) + (t > 0 ? 0.5 * c(t - 1) : 0.0) where t in 0:T
+        c(t) = tanh(h(t)) where t in 0:T''', {'x': (steps,)},
+              lambda x: np.array([h := x[0]] + [h := v + 0.5 * np.tanh(h) for v in x[1:]]), length=4)
+
+
 # Segments: rows of different lengths, one after another.
 def segments(x, offsets, reduce, start):
     return np.array([reduce(x[a:b]) if b > a else start for a, b in zip(offsets, offsets[1:])])
