@@ -160,7 +160,7 @@ Result<std::unique_ptr<Comprehension>> Comprehension::Open(std::string_view text
     made->parameters_.push_back({.name = param.name,
                                  .is_size = param.is_size,
                                  .dtype = param.dtype.value_or(Dtype::kI64),
-                                 .rank = param.dims.size(),
+                                 .rank = param.strides.empty() ? param.dims.size() : 1,
                                  .where = Where(made->def(), param.at)});
   return made;
 }
@@ -182,7 +182,25 @@ Result<tc::Program> Comprehension::Bind(std::span<const int64_t> sizes) const {
   }
   auto known = tc::SizesFromShapes(def(), shapes, size_params);
   if (!known.ok()) return std::move(known.status()).At(where());
-  return tc::Bind(def(), *known, defs_);
+  WEFT_TRY(tc::Program program, tc::Bind(def(), *known, defs_));
+  WEFT_TRY(CheckMemory(program, shapes));
+  return program;
+}
+
+// What a parameter with strides is given is memory, whose size nothing else looks at.
+Status Comprehension::CheckMemory(const tc::Program& program,
+                                  const std::map<std::string, Shape>& shapes) const {
+  for (const Operand& operand : OperandsOf(program, tc::Inputs(program))) {
+    const auto param = std::ranges::find(def().params, operand.name, &tc::SyntaxParam::name);
+    const auto given = shapes.find(operand.name);
+    if (param == def().params.end() || param->strides.empty() || given == shapes.end()) continue;
+    WEFT_TRY(const int64_t wanted, CountElems(operand.shape));
+    if (given->second[0] < wanted)
+      return Usage(fmt::format("found {} elements for '{}', expected {} or more", given->second[0],
+                               operand.name, wanted))
+          .At(Where(def(), param->at));
+  }
+  return {};
 }
 
 Result<std::shared_ptr<Specialized>> Comprehension::At(std::span<const int64_t> sizes) {

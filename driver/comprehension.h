@@ -90,7 +90,7 @@ struct Parameter {
   std::string name;
   bool is_size = false;  // `size NAME`; else a tensor
   Dtype dtype = Dtype::kF32;
-  size_t rank = 0;
+  size_t rank = 0;    // of what is given: 1 with strides, which are over memory
   std::string where;  // "mm.tc:1:12"
 };
 
@@ -138,6 +138,7 @@ class Comprehension {
 
   Comprehension(std::vector<tc::Def> defs, size_t entry, ComprehensionOptions options)
       : defs_(std::move(defs)), entry_(entry), options_(std::move(options)) {}
+  Status CheckMemory(const tc::Program& program, const std::map<std::string, Shape>& shapes) const;
   void Keep(std::span<const int64_t> sizes, std::shared_ptr<Specialized> specialized);
 
   std::vector<tc::Def> defs_;  // of the text: the entry may call those above it

@@ -343,3 +343,22 @@ def test_stubs_name_what_there_is(weft):
             assert f'def {name}(' in stub, name
     given = set(inspect.signature(weft.comprehension).parameters)
     assert all(f'    {name}:' in stub for name in given)
+
+
+def test_memory_of_strides_is_long_enough(weft, open_):
+    padded = open_('def f(size M, size K, size L, float(M, K) a strides(L, 1)) -> (y) { y(i, j) = a(i, j) }')
+    memory = np.arange(14, dtype=np.float32)
+    np.testing.assert_array_equal(padded(3, 4, 5, memory), [[0, 1, 2, 3], [5, 6, 7, 8], [10, 11, 12, 13]])
+    with pytest.raises(weft.Error, match="found 13 elements for 'a', expected 14 or more"):
+        padded(3, 4, 5, memory[:13])
+
+
+def test_four_bits_are_a_byte_in_numpy(weft, open_):
+    plus = open_('def f(int4(N) x) -> (y, z) { y(i) = int8(x(i)) + int8(1)  z(i) = x(i) }')
+    x = np.arange(-8, 8, dtype=np.int8)
+    for given in (x, x[::3], x[:5]):
+        y, z = plus(given)
+        np.testing.assert_array_equal(y, given + 1)
+        np.testing.assert_array_equal(z, given)
+    with pytest.raises(weft.Error, match="element 1 is 8, which i4 can't hold"):
+        plus(np.array([0, 8], np.int8))

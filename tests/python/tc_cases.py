@@ -434,6 +434,14 @@ statement('segment_rows', 'float(N, D) x, int32(B) o) -> (y',
           'y(i, d) +=! x(j, d) where i in 0:B-1, j in o(i):o(i + 1) max 7, d in 0:D',
           {'x': (17, 6), 'o': OFFSETS}, lambda x, o: np.stack([x[a:b].sum(0) for a, b in zip(o, o[1:])]), length=7, emulated=False)
 
+# Strides: an operand is read where it lies, in memory that may be longer.
+STRIDED = 'size M, size K, float(M, K) a strides({}), float(K, N) b) -> (y'
+for name, strides, cells, view in (('transposed', '1, M', 35, lambda a: a.reshape(7, 5).T),
+                                   ('padded', '9, 1', 50, lambda a: a[:45].reshape(5, 9)[:, :7]),
+                                   ('interleaved', '14, 2', 70, lambda a: a.reshape(5, 7, 2)[:, :, 0])):
+    statement(f'stride_{name}', STRIDED.format(strides), 'y(m, n) +=! a(m, k) * b(k, n)',
+              {'M': 5, 'K': 7, 'a': (cells,), 'b': (7, 3)}, lambda M, K, a, b, view=view: view(a) @ b, length=7)
+
 # Four bits.
 for typed, low in (('int4', -8), ('uint4', 0)):
     nibbles = np.arange(low, low + 16).astype(np.int8 if low else np.uint8)
