@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 
 #include <cstdlib>
+#include <mutex>
+#include <vector>
 
 namespace weft {
 namespace {
@@ -31,11 +33,73 @@ std::shared_ptr<void> FromKernel(size_t bytes) {
   return {owner, first};
 }
 
+std::shared_ptr<void> FromEither(size_t bytes) {
+  return bytes < kHugePage ? FromHeap(bytes) : FromKernel(bytes);
+}
+
+// Blocks that nobody uses, those given back last at the end.
+class Kept {
+ public:
+  struct Block {
+    std::shared_ptr<void> memory;
+    size_t bytes = 0;
+  };
+
+  // The smallest that is large enough and not twice as large; empty if there is none.
+  Block Take(size_t bytes) {
+    const std::scoped_lock lock(mutex_);
+    auto best = blocks_.end();
+    for (auto it = blocks_.begin(); it != blocks_.end(); ++it) {
+      const bool fits = it->bytes >= bytes && it->bytes / 2 < bytes;
+      if (fits && (best == blocks_.end() || it->bytes < best->bytes)) best = it;
+    }
+    if (best == blocks_.end()) return {};
+    Block block = std::move(*best);
+    blocks_.erase(best);
+    total_ -= block.bytes;
+    return block;
+  }
+
+  void Put(Block block) {
+    std::vector<Block> dropped;  // freed when the lock is
+    const std::scoped_lock lock(mutex_);
+    total_ += block.bytes;
+    blocks_.push_back(std::move(block));
+    while (total_ > kMostBytes || blocks_.size() > kMostBlocks) {
+      total_ -= blocks_.front().bytes;
+      dropped.push_back(std::move(blocks_.front()));
+      blocks_.erase(blocks_.begin());
+    }
+  }
+
+ private:
+  static constexpr size_t kMostBytes = size_t{64} << 20, kMostBlocks = 16;
+
+  std::mutex mutex_;
+  std::vector<Block> blocks_;
+  size_t total_ = 0;
+};
+
+Kept& KeptBlocks() {
+  static Kept* const kept = new Kept;  // outlives whatever is given back last
+  return *kept;
+}
+
 }  // namespace
 
 std::shared_ptr<void> AllocateZeroed(int64_t bytes) {
+  return FromEither(static_cast<size_t>(bytes));
+}
+
+std::shared_ptr<void> AllocateUnset(int64_t bytes) {
+  constexpr size_t kLeast = size_t{64} << 10;  // below, clearing costs less than looking
   const auto size = static_cast<size_t>(bytes);
-  return size < kHugePage ? FromHeap(size) : FromKernel(size);
+  if (size < kLeast) return FromHeap(size);
+  Kept::Block block = KeptBlocks().Take(size);
+  if (block.memory == nullptr) block = {FromEither(size), size};
+  if (block.memory == nullptr) return nullptr;
+  void* const data = block.memory.get();
+  return {data, [block](void*) { KeptBlocks().Put(block); }};
 }
 
 }  // namespace weft

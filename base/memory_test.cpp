@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 namespace weft {
 namespace {
@@ -25,6 +26,29 @@ TEST(AllocateZeroed, LargeOnesBeginAHugePage) {
   const auto memory = AllocateZeroed(int64_t{1} << 22);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.get()) % (1U << 21), 0U);
 }
+
+TEST(AllocateUnset, HandsOutAgainWhatWasGivenBack) {
+  constexpr int64_t kBytes = int64_t{3} << 20;
+  const void* const first = AllocateUnset(kBytes).get();
+  const auto smaller = AllocateUnset(kBytes - 4096), other = AllocateUnset(kBytes);
+  EXPECT_EQ(smaller.get(), first);
+  EXPECT_NE(other.get(), first);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(other.get()) % 64, 0U);
+}
+
+TEST(AllocateUnset, KeepsNoMoreThanItsShare) {
+  constexpr int64_t kBytes = int64_t{80} << 20;
+  {
+    const auto large = AllocateUnset(kBytes);
+    ASSERT_NE(large, nullptr);
+    std::memset(large.get(), 0xff, 4096);
+  }
+  // Had it been kept, it would come back as it was.
+  const auto again = AllocateUnset(kBytes);
+  EXPECT_EQ(*static_cast<const uint8_t*>(again.get()), 0);
+}
+
+TEST(AllocateUnset, NullIfThereIsNone) { EXPECT_EQ(AllocateUnset(int64_t{1} << 60), nullptr); }
 
 TEST(AllocateZeroed, NullIfThereIsNone) { EXPECT_EQ(AllocateZeroed(int64_t{1} << 60), nullptr); }
 

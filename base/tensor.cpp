@@ -38,6 +38,17 @@ struct Tensor::Digest {
 };
 
 Result<Tensor> Tensor::Allocate(Dtype dtype, Shape shape) {
+  return AllocateFrom(AllocateZeroed, dtype, std::move(shape));
+}
+
+Result<Tensor> Tensor::AllocateUnset(Dtype dtype, Shape shape) {
+  // Where elements share bytes the last of these may have a part that belongs to none.
+  return AllocateFrom(SharesBytes(dtype) ? AllocateZeroed : weft::AllocateUnset, dtype,
+                      std::move(shape));
+}
+
+Result<Tensor> Tensor::AllocateFrom(std::shared_ptr<void> (*source)(int64_t), Dtype dtype,
+                                    Shape shape) {
   WEFT_TRY(const int64_t elems, CountElems(shape));
   const auto out_of_memory = [&] {
     return Limit(fmt::format("no memory for a tensor {}{}", DtypeName(dtype), Print(shape)));
@@ -51,7 +62,7 @@ Result<Tensor> Tensor::Allocate(Dtype dtype, Shape shape) {
     } else {
       constexpr int64_t kMostBytes = int64_t{1} << 47;  // what x86-64 can address
       if (elems > kMostBytes / SizeBytes(dtype)) return out_of_memory();
-      std::shared_ptr<void> memory = AllocateZeroed(StorageBytes(dtype, elems));
+      std::shared_ptr<void> memory = source(StorageBytes(dtype, elems));
       if (memory == nullptr) return out_of_memory();
       tensor.data_ = memory.get();
       tensor.owner_ = std::move(memory);

@@ -30,6 +30,8 @@ class Tensor {
   // The same for sizes that a file or a user decides: an error of code kLimit if there is no
   // memory.
   static Result<Tensor> Allocate(Dtype dtype, Shape shape);
+  // The same for what is written as a whole before anyone reads it: elements may have any value.
+  static Result<Tensor> AllocateUnset(Dtype dtype, Shape shape);
   // Views `bytes` of memory that `owner` keeps alive; nothing is copied.
   static Tensor Borrow(Dtype dtype, Shape shape, std::shared_ptr<const void> owner,
                        const void* data);
@@ -64,6 +66,9 @@ class Tensor {
 
  private:
   struct Digest;
+  static Result<Tensor> AllocateFrom(std::shared_ptr<void> (*source)(int64_t), Dtype dtype,
+                                     Shape shape);
+
   Dtype dtype_ = Dtype::kF32;
   Shape shape_;
   int64_t elems_ = 0;

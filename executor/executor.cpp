@@ -104,7 +104,8 @@ Result<std::vector<Tensor>> Executor::Run(std::span<const Tensor> inputs) {
     std::vector<Tensor> outputs;
     std::vector<void*> out;
     for (plan::BufferId id : s.outputs) {
-      WEFT_TRY(Tensor t, Tensor::Allocate(s.buffers[id.index].dtype, s.buffers[id.index].shape));
+      WEFT_TRY(Tensor t,
+               Tensor::AllocateUnset(s.buffers[id.index].dtype, s.buffers[id.index].shape));
       outputs.push_back(std::move(t));
       out.push_back(outputs.back().mutable_data());
     }

@@ -312,7 +312,7 @@ class Callable {
     for (size_t i = 0; i < outputs.size(); ++i) {
       const Operand& o = outputs[i];
       if (!taken) {
-        WEFT_TRY(Tensor tensor, Tensor::Allocate(o.dtype, o.shape));
+        WEFT_TRY(Tensor tensor, Tensor::AllocateUnset(o.dtype, o.shape));
         made.push_back(std::move(tensor));
         out.push_back(made.back().mutable_data());
         continue;
