@@ -57,7 +57,8 @@ std::optional<Contraction> AsContraction(const tc::Program& program, const tc::S
   for (size_t i = 0; i < s.indices.size(); ++i) {
     (s.indices[i].reduction ? c.reduced : c.kept).push_back(static_cast<int32_t>(i));
   }
-  if (c.reduced.empty()) return std::nullopt;
+  const auto moves_one = [&](int32_t i) { return Uses(program, c.x, i) != Uses(program, c.w, i); };
+  if (c.reduced.empty() || std::ranges::none_of(c.kept, moves_one)) return std::nullopt;
   return c;
 }
 
