@@ -362,7 +362,9 @@ Verdict<TreeNode> Blocks(const tc::Program& program, std::span<const Cluster> cl
 Verdict<ScheduleTree> BuildSchedule(const ScheduleRequest& request, const Choice& choice,
                                     const ScheduleLimits& limits) {
   (void)limits;
-  const tc::Program& program = *request.program;
+  const auto copied = WithCopies(request, choice.packs);
+  if (!copied.yes()) return copied.refusal();
+  const tc::Program& program = *copied->request.program;
   auto clusters = Assign(program, choice);
   if (!clusters.yes()) return clusters.refusal();
   const bool flushes = std::ranges::any_of(choice.clusters, &Cluster::dot_flushes);
@@ -394,9 +396,6 @@ Verdict<ScheduleTree> BuildSchedule(const ScheduleRequest& request, const Choice
   }
   for (size_t p = choice.packs.size(); p-- > 0;) {
     const Pack& pack = choice.packs[p];
-    if (!std::ranges::count(request.constants, pack.tensor)) {
-      return Unfit(fmt::format("{} is packed and is no constant of the group", pack.tensor));
-    }
     below = Mark(fmt::format("pack {} {}", pack.tensor, Print(pack.layout)), std::move(below));
   }
   if (below.kind != TreeNode::Kind::kLeaf) root.children.push_back(std::move(below));

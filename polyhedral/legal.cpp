@@ -197,14 +197,14 @@ class Walk {
 
 Verdict<bool> CheckLegal(const ScheduleRequest& request, const ScheduleTree& tree,
                          const ScheduleLimits& limits) {
-  const tc::Program& program = *request.program;
-  auto root = ReadTree(program, tree, limits);
-  if (!root.yes()) return root.refusal();
+  const auto ordered = ReadTree(request, tree, limits);
+  if (!ordered.yes()) return ordered.refusal();
+  const tc::Program& program = *ordered->copied.request.program;
   const affine::Session session(limits.isl_operations, limits.isl_milliseconds);
   const Scop scop = Analyze(program);
   for (const Dependence& d : scop.dependences) {
     Walk walk(session, program, d);
-    const Answer answer = walk.Run(*root);
+    const Answer answer = walk.Run(ordered->root);
     if (auto failure = session.failure()) return *failure;
     if (answer == Answer::kUnknown)
       return Refusal{Reason::kIslError, "no answer for " + Print(program, d)};

@@ -31,12 +31,14 @@ void RunBuriedParallelInOrder(loops::LoopNest& nest, const std::vector<loops::St
 Result<loops::LoopNest> Lower(const ScheduleRequest& request, const Choice& choice,
                               const ScheduleTree& tree) {
   (void)choice;  // all of it stands in the tree
-  auto root = ReadTree(*request.program, tree);
-  if (!root.yes()) {
-    return Invalid(fmt::format("{}: {}", ReasonName(root.refusal().reason), root.refusal().detail));
+  const auto ordered = ReadTree(request, tree);
+  if (!ordered.yes()) {
+    const Refusal& refusal = ordered.refusal();
+    return Invalid(fmt::format("{}: {}", ReasonName(refusal.reason), refusal.detail));
   }
-  WEFT_TRY(const lower::Plan plan, lower::MakePlan(*request.program, *root));
-  WEFT_TRY(loops::LoopNest nest, lower::Emit(request, plan));
+  const ScheduleRequest& copied = ordered->copied.request;
+  WEFT_TRY(const lower::Plan plan, lower::MakePlan(*copied.program, ordered->root));
+  WEFT_TRY(loops::LoopNest nest, lower::Emit(copied, plan));
   RunBuriedParallelInOrder(nest, nest.body, false, false);
   WEFT_TRY(loops::Verify(nest));
   return nest;

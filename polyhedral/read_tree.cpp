@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <sstream>
 
 #include "affine/session.h"
 #include "polyhedral/tree.h"
@@ -206,24 +207,48 @@ bool SameDomain(const affine::Session& session, const tc::Program& program,
   return isl_union_set_is_equal(a.get(), b.get()) == isl_bool_true;
 }
 
+// What the marks below the domain pack.
+Verdict<std::vector<Pack>> PacksOf(isl_schedule_node* root) {
+  std::vector<Pack> packs;
+  Ptr<isl_schedule_node> node(isl_schedule_node_copy(root));
+  while (isl_schedule_node_n_children(node.get()) == 1) {
+    node.reset(isl_schedule_node_get_child(node.get(), 0));
+    if (isl_schedule_node_get_type(node.get()) != isl_schedule_node_mark) break;
+    const Ptr<isl_id> id(isl_schedule_node_mark_get_id(node.get()));
+    std::istringstream words(isl_id_get_name(id.get()));
+    std::string what, tensor, text;
+    words >> what >> tensor >> text;
+    if (what != "pack") continue;
+    auto layout = ParseLayout(text);
+    if (!layout.ok()) return Refusal{Reason::kChoiceDoesNotFit, layout.status().ToString()};
+    packs.push_back({tensor, *std::move(layout)});
+  }
+  return packs;
+}
+
 }  // namespace
 
-Verdict<TreeNode> ReadTree(const tc::Program& program, const ScheduleTree& tree,
-                           const ScheduleLimits& limits) {
+Verdict<OrderedProgram> ReadTree(const ScheduleRequest& request, const ScheduleTree& tree,
+                                 const ScheduleLimits& limits) {
   const affine::Session session(limits.isl_operations, limits.isl_milliseconds);
   const Ptr<isl_schedule> schedule(isl_schedule_read_from_str(session.ctx(), tree.text.c_str()));
   if (auto failure = session.failure()) return *failure;
   if (!schedule) return Refusal{Reason::kIslError, "the text is no schedule tree"};
+  const Ptr<isl_schedule_node> root(isl_schedule_get_root(schedule.get()));
+  const auto packs = PacksOf(root.get());
+  if (!packs.yes()) return packs.refusal();
+  auto copied = WithCopies(request, *packs);
+  if (!copied.yes()) return copied.refusal();
+  const tc::Program& program = *copied->request.program;
   if (!SameDomain(session, program, schedule.get())) {
     if (auto failure = session.failure()) return *failure;
     return Refusal{Reason::kChoiceDoesNotFit, "the tree's domain is not the program's"};
   }
-  const Ptr<isl_schedule_node> root(isl_schedule_get_root(schedule.get()));
   Reader reader(program);
   std::optional<TreeNode> result = reader.Node(root.get());
   if (auto failure = session.failure()) return *failure;
   if (!result) return Refusal{Reason::kChoiceDoesNotFit, reader.problem()};
-  return *std::move(result);
+  return OrderedProgram{std::move(*copied), *std::move(result)};
 }
 
 }  // namespace weft::polyhedral

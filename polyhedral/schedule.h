@@ -29,6 +29,9 @@ struct ScheduleRequest {
   const tc::Program* program = nullptr;
   std::map<std::string, Layout> layouts;
   std::vector<std::string> constants;  // inputs whose values are known at plan build
+  // Temporaries of the program that are copies of operands (copies.h), by name: the operands.
+  // Their layouts are the schedule's own affair.
+  std::map<std::string, std::string> copies;
   Target target;
   // Proposals may multiply bfloat16 by VDPBF16PS, which takes subnormal numbers for zero.
   bool flushes = false;

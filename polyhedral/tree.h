@@ -39,6 +39,7 @@
 #include "base/affine.h"
 #include "base/status.h"
 #include "base/verdict.h"
+#include "polyhedral/copies.h"
 #include "polyhedral/schedule.h"
 #include "tc_lang/program.h"
 
@@ -61,10 +62,15 @@ struct TreeNode {
 std::vector<std::string> StatementNames(const tc::Program& program);
 
 ScheduleTree PrintTree(const tc::Program& program, const TreeNode& root);
-// The tree that a text describes. Refuses (kIslError, kChoiceDoesNotFit) what is no tree over
-// exactly this program's instances, and nodes that Lower has no meaning for.
-Verdict<TreeNode> ReadTree(const tc::Program& program, const ScheduleTree& tree,
-                           const ScheduleLimits& limits = {});
+// The tree that a text describes, and the program that it orders: the request's, with copies of the
+// operands that it packs. Refuses (kIslError, kChoiceDoesNotFit) what is no tree over exactly this
+// program's instances, and nodes that Lower has no meaning for.
+struct OrderedProgram {
+  CopiedRequest copied;
+  TreeNode root;
+};
+Verdict<OrderedProgram> ReadTree(const ScheduleRequest& request, const ScheduleTree& tree,
+                                 const ScheduleLimits& limits = {});
 
 // Small makers.
 TreeNode Mark(std::string text, TreeNode child);

@@ -32,7 +32,8 @@
 //             subnormal numbers as zeros
 //
 // Of the group:
-//   pack      constants that are stored in another layout, once, when the plan is built
+//   pack      operands that are stored in another layout: constants once, when the plan is built;
+//             any other by a statement b_packed of the group, which copies operand b
 //   prefetch  constants whose next panel is fetched while this one is used
 //   stream    outputs that are stored past the caches
 #pragma once

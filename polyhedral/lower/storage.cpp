@@ -185,7 +185,11 @@ class Placer {
       return touch.cluster == touches[0].cluster;
     });
     if (local) Contract(touches, buffer, view);
-    if (buffer.space != Space::kRegister) buffer.layout = LanesInside(touches, buffer.shape.size());
+    if (buffer.space != Space::kRegister) {
+      const auto given = request_.layouts.find(buffer.name);
+      buffer.layout = given != request_.layouts.end() ? given->second
+                                                      : LanesInside(touches, buffer.shape.size());
+    }
     for (const Affine& extent : buffer.shape) {
       if (!extent.IsConstant()) {
         return Unsupported(

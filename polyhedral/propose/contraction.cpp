@@ -14,11 +14,16 @@ namespace {
 constexpr double kScattered = 3;
 // The same where rows of the tile lie side by side instead: they are transposed in registers.
 constexpr double kTransposed = 0.5;
+// Cycles for an element of an operand that is copied: transposed in registers and stored, and
+// loaded again from a cache that is farther away. Below so many uses the loops of rows do better.
+constexpr double kCopied = 0.3, kLeastUses = 16;
 
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 // Lanes along a padded axis mask what they load at both ends.
 constexpr double kMasked = 1.25;
+// Steps that each read another page wait for its translation, and for lines of one set.
+constexpr double kLeaping = 1.12;
 
 class Maker {
  public:
@@ -31,6 +36,7 @@ class Maker {
 
   std::optional<Cluster> Run(int variant, Choice& choice) {
     if (!ChooseLane(variant / 2)) return std::nullopt;
+    if (copies_ && DotCycles(view_) < cycles_) return std::nullopt;
     ChooseDot();
     ChooseNibbles();
     const std::vector<std::string> names = StatementNames(program_);
@@ -96,6 +102,37 @@ class Maker {
     const std::string& name = program_[program_[read].tensor].name;
     const bool constant = std::ranges::count(view_.request->constants, name) > 0;
     return constant && !view_.request->layouts.contains(name) && AxisOf(read, index) >= 0;
+  }
+
+  // A copy of an operand is packed likewise, which costs something.
+  bool IsCopy(tc::ExprId read) const {
+    return view_.request->copies.contains(program_[program_[read].tensor].name);
+  }
+  bool TakesCopy(tc::ExprId read, int32_t index) const {
+    return IsCopy(read) && Uses(read, index) && AxisOf(read, index) >= 0 &&
+           CopyCycles(read) * kLeastUses < kCopied * Steps();
+  }
+
+  // For an element of the result.
+  double CopyCycles(tc::ExprId read) const {
+    const int64_t elements = Bytes(read) / SizeBytes(program_[read].dtype);
+    double outputs = 1;
+    for (const int32_t i : c_.kept) outputs *= static_cast<double>(std::max<int64_t>(1, Extent(i)));
+    return kCopied * static_cast<double>(elements) / outputs;
+  }
+
+  // Each step of the sum reads the operand in another page, as in long rows of a matrix.
+  bool LeapsPages(tc::ExprId read, int32_t lane) const {
+    constexpr int64_t kPage = 4096;
+    const tc::TensorDecl& tensor = program_[program_[read].tensor];
+    const int32_t axis = AxisOf(read, ReductionOrder(lane).back());
+    const bool lies = (tensor.role == tc::Role::kInput || IsCopy(read)) && !Packable(read, lane) &&
+                      !view_.request->layouts.contains(tensor.name);
+    const auto extents = tc::StaticExtents(tensor);
+    if (axis < 0 || !lies || !extents) return false;
+    int64_t leap = SizeBytes(tensor.dtype);
+    for (size_t a = static_cast<size_t>(axis) + 1; a < extents->size(); ++a) leap *= (*extents)[a];
+    return leap >= kPage;
   }
 
   bool Streams(tc::ExprId read, int32_t index) const {
@@ -165,6 +202,7 @@ class Maker {
     double cycles = 0;  // of the whole statement, for an element of its result
     int32_t lane = -1, row = -1;
     TileShape tile;
+    bool copies = false;
   };
 
   // Rows of a group of channels read the same elements of what the lanes move along.
@@ -210,8 +248,16 @@ class Maker {
                         (row < 0 || view_.DividesBlock(axes_[row], tile.rows)) &&
                         (group == 1 || group % tile.rows == 0);
       if (!ends || !fits(tile.lanes)) continue;
-      const double steps = tile.cycles * Steps() * padded / static_cast<double>(m * n);
-      options.push_back({steps + StoreCycles(lane, row, tile.rows), lane, row, tile});
+      const tc::ExprId streamed = Streamed(lane);
+      double steps = tile.cycles * Steps() * padded / static_cast<double>(m * n);
+      const double store = StoreCycles(lane, row, tile.rows);
+      if (LeapsPages(Broadcast(lane), lane)) steps *= kLeaping;
+      if (Streams(streamed, lane)) {
+        const double leaps = LeapsPages(streamed, lane) ? kLeaping : 1;
+        options.push_back({steps * leaps + store, lane, row, tile, false});
+      }
+      if (TakesCopy(streamed, lane))
+        options.push_back({steps + store + CopyCycles(streamed), lane, row, tile, true});
     }
   }
 
@@ -234,7 +280,10 @@ class Maker {
     const int32_t output = OutputLane();
     for (const int32_t lane : c_.kept) {
       if (!IsShared(lane)) continue;
-      if (Extent(lane) < 2 || !Streams(c_.x, lane) || !Streams(c_.w, lane)) continue;
+      const auto streams = [&](tc::ExprId read) {
+        return Streams(read, lane) || (read == Streamed(lane) && TakesCopy(read, lane));
+      };
+      if (Extent(lane) < 2 || !streams(c_.x) || !streams(c_.w)) continue;
       if (!Uses(c_.x, lane) && !Uses(c_.w, lane)) continue;
       const int32_t row = RowFor(lane);
       AddOptions(lane, row, options);
@@ -250,6 +299,8 @@ class Maker {
     lane_ = pick.lane;
     row_ = pick.row;
     tile_ = pick.tile;
+    cycles_ = pick.cycles;
+    copies_ = pick.copies;
     return true;
   }
 
@@ -463,8 +514,10 @@ class Maker {
   // in a block], of the operand that the index moves: in the order of the loops.
   void AddPack(int32_t index, int64_t block, Choice& choice) const {
     const tc::ExprId read = Uses(c_.w, index) ? c_.w : c_.x;
-    if (!Packable(read, index)) return;
-    const std::string& tensor = program_[program_[read].tensor].name;
+    const bool copy = index == lane_ && copies_;
+    if (!copy && !Packable(read, index)) return;
+    const std::string& name = program_[program_[read].tensor].name;
+    const std::string& tensor = copy ? view_.request->copies.at(name) : name;
     if (std::ranges::any_of(choice.packs, [&](const Pack& p) { return p.tensor == tensor; }))
       return;
     Layout layout;
@@ -490,7 +543,7 @@ class Maker {
     if (dot >= 0) layout.axes.push_back({dot, dot_steps_});
     choice.packs.push_back({tensor, layout});
     // Only the lanes' panels follow one another; each waits for the memory if nobody asks for it.
-    if (index == lane_ && blocked && view_.request->target.kind == TargetKind::kCpu)
+    if (index == lane_ && blocked && !copy && view_.request->target.kind == TargetKind::kCpu)
       choice.prefetches.push_back(tensor);
   }
 
@@ -527,7 +580,9 @@ class Maker {
   Cluster cluster_;
   int32_t lane_ = -1, row_ = -1;
   TileShape tile_;
-  int32_t dot_ = -1;  // the reduced index of which instructions take several steps
+  double cycles_ = 0;    // as Option has them
+  bool copies_ = false;  // the lanes' operand
+  int32_t dot_ = -1;     // the reduced index of which instructions take several steps
   int64_t dot_steps_ = 1;
 };
 

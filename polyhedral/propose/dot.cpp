@@ -3,12 +3,17 @@
 // partial sums, and a tree adds its lanes up at the end. A tile of outputs shares the loads of rows
 // and columns.
 #include <algorithm>
+#include <limits>
 
 #include "polyhedral/propose/propose.h"
 #include "polyhedral/tree.h"
 
 namespace weft::polyhedral {
 namespace {
+
+int64_t VectorOf(const ClusterView& view, const tc::Statement& s) {
+  return view.request->target.VectorBytes() / SizeBytes(s.accumulate);
+}
 
 // The reduced index that both reads move along by one element.
 int32_t CommonLane(const ClusterView& view, const Contraction& c) {
@@ -21,17 +26,34 @@ int32_t CommonLane(const ClusterView& view, const Contraction& c) {
   return lane >= 0 && lane == along(c.w) && s.indices[lane].reduction ? lane : -1;
 }
 
+// The contraction's reduced index that lanes run along; -1 if it has no dot form.
+int32_t DotLane(const ClusterView& view, const std::optional<Contraction>& c) {
+  if (!c || c->reduced.size() != 1) return -1;
+  const tc::Statement& s = view.At(view.anchor);
+  const int32_t lane = CommonLane(view, *c);
+  return lane >= 0 && view.Extent(view.axes[view.anchor][lane]) >= VectorOf(view, s) ? lane : -1;
+}
+
 }  // namespace
+
+double DotCycles(const ClusterView& view) {
+  // Per output, a tree of additions and a store by itself.
+  constexpr double kTree = 7;
+  const tc::Statement& s = view.At(view.anchor);
+  const int32_t lane = DotLane(view, AsContraction(view.program(), s));
+  if (lane < 0) return std::numeric_limits<double>::infinity();
+  const auto steps = static_cast<double>(view.Extent(view.axes[view.anchor][lane]));
+  return steps / static_cast<double>(2 * VectorOf(view, s)) + kTree;
+}
 
 std::optional<Cluster> DotCluster(const ClusterView& view) {
   const tc::Program& program = view.program();
   const tc::Statement& s = view.At(view.anchor);
   const auto c = AsContraction(program, s);
-  if (!c || c->reduced.size() != 1) return std::nullopt;
-  const int32_t lane = CommonLane(view, *c);
+  const int32_t lane = DotLane(view, c);
+  if (lane < 0) return std::nullopt;
   const auto& axes = view.axes[view.anchor];
-  const int64_t vector = view.request->target.VectorBytes() / SizeBytes(s.accumulate);
-  if (lane < 0 || view.Extent(axes[lane]) < vector) return std::nullopt;
+  const int64_t vector = VectorOf(view, s);
   Cluster cluster;
   const std::vector<std::string> names = StatementNames(program);
   for (const int32_t t : view.statements) cluster.statements.push_back(names[t]);

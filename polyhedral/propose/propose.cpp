@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "polyhedral/copies.h"
 #include "polyhedral/tree.h"
 
 namespace weft::polyhedral {
@@ -101,30 +102,114 @@ struct Variant {
   bool block = false;  // clusters that may share blocks do
 };
 
-Choice MakeChoice(const ScheduleRequest& request, const Variant& variant) {
-  Choice choice{.group = request.program->name};
-  const auto groups = GroupStatements(request, variant.fuse);
-  std::vector<BlockedCluster> blocked(groups.size());
-  if (variant.block) blocked = BlockClusters(request, groups);
-  for (size_t g = 0; g < groups.size(); ++g) {
-    if (groups[g].loop) {
-      AddAsWritten(request, groups[g].statements, choice);
-      continue;
+// The clusters of a program, group by group, and what concerns all of them.
+class ChoiceMaker {
+ public:
+  ChoiceMaker(const ScheduleRequest& request, const Variant& variant)
+      : request_(request),
+        variant_(variant),
+        groups_(GroupStatements(request, variant.fuse)),
+        blocked_(groups_.size()),
+        choice_{.group = request.program->name} {
+    if (variant.block) blocked_ = BlockClusters(request, groups_);
+  }
+
+  Choice Run() {
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      if (groups_[g].loop) {
+        AddAsWritten(request_, groups_[g].statements, choice_);
+      } else if (IsCopyFor(g)) {
+        AddWithCopy(g);
+        ++g;
+      } else {
+        Add(ViewOf(g), LoopsOf(ViewOf(g)), blocked_[g].then);
+      }
     }
-    ClusterView view = View(request, groups[g].statements);
-    view.blocks = blocked[g].blocks;
-    auto contraction = ContractionCluster(view, variant.number, choice);
+    return std::move(choice_);
+  }
+
+ private:
+  ClusterView ViewOf(size_t g) const {
+    ClusterView view = View(request_, groups_[g].statements);
+    view.blocks = blocked_[g].blocks;
+    return view;
+  }
+
+  // A copy of what the contraction of the next group reads.
+  bool IsCopyFor(size_t g) const {
+    const tc::Program& program = *request_.program;
+    const tc::TensorId made = program.statements[groups_[g].statements[0]].target;
+    if (!request_.copies.contains(program[made].name) || g + 1 == groups_.size()) return false;
+    const ClusterView next = ViewOf(g + 1);
+    const std::vector<tc::ExprId> reads = tc::Reads(program, next.At(next.anchor));
+    return !groups_[g + 1].loop && std::ranges::any_of(reads, [&](tc::ExprId read) {
+      return program[read].tensor == made;
+    });
+  }
+
+  Cluster LoopsOf(const ClusterView& view) {
+    auto contraction = ContractionCluster(view, variant_.number, choice_);
     if (!contraction) contraction = DotCluster(view);
-    Cluster& cluster = choice.clusters.emplace_back(contraction ? *std::move(contraction)
-                                                                : RowCluster(view, variant.number));
+    return contraction ? *std::move(contraction) : RowCluster(view, variant_.number);
+  }
+
+  // The loops of the contraction say in which order the copy is made, and both in which blocks.
+  void AddWithCopy(size_t g) {
+    ClusterView copy = ViewOf(g), view = ViewOf(g + 1);
+    const std::string& name = request_.program->tensors[copy.At(0).target.index].name;
+    const auto pack_of_copy = [&] {
+      return std::ranges::find(choice_.packs, request_.copies.at(name), &Pack::tensor);
+    };
+    Cluster loops = LoopsOf(view);
+    if (copy.blocks.empty() && view.blocks.empty() && pack_of_copy() != choice_.packs.end()) {
+      auto [blocks_of_copy, blocks] = BlocksOfCopy(copy, view, loops);
+      copy.blocks = std::move(blocks_of_copy);
+      view.blocks = std::move(blocks);
+      if (!view.blocks.empty()) {
+        choice_.packs.erase(pack_of_copy());
+        loops = LoopsOf(view);
+      }
+    }
+    ScheduleRequest laid_out = request_;
+    if (const auto pack = pack_of_copy(); pack != choice_.packs.end())
+      laid_out.layouts[name] = pack->layout;
+    copy.request = &laid_out;
+    const bool together = !view.blocks.empty() && !copy.blocks.empty();
+    Add(copy, RowCluster(copy, variant_.number), blocked_[g].then);
+    Add(view, std::move(loops), together || blocked_[g + 1].then);
+  }
+
+  void Add(const ClusterView& view, Cluster cluster, bool then) {
     if (!view.blocks.empty()) {
       cluster.blocks = view.blocks;
-      cluster.then = blocked[g].then;
+      cluster.then = then;
       cluster.parallel = 0;
     }
-    AddStreams(view, cluster, choice);
+    AddStreams(view, cluster, choice_);
+    choice_.clusters.push_back(std::move(cluster));
   }
-  return choice;
+
+  const ScheduleRequest& request_;
+  const Variant variant_;
+  const std::vector<StatementGroup> groups_;
+  std::vector<BlockedCluster> blocked_;
+  Choice choice_;
+};
+
+// First with copies of all operands that a contraction might rather have in another order; then
+// with those that one asked for.
+Choice MakeChoice(const ScheduleRequest& request, const Variant& variant) {
+  std::vector<std::string> operands = CopyCandidates(request);
+  while (!operands.empty()) {
+    const CopiedRequest copied = WithCopies(request, operands);
+    Choice choice = ChoiceMaker(copied.request, variant).Run();
+    const size_t before = operands.size();
+    std::erase_if(operands, [&](const std::string& operand) {
+      return std::ranges::count(choice.packs, operand, &Pack::tensor) == 0;
+    });
+    if (operands.size() == before) return choice;
+  }
+  return ChoiceMaker(request, variant).Run();
 }
 
 }  // namespace

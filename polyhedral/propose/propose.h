@@ -37,7 +37,8 @@ ClusterView View(const ScheduleRequest& request, std::vector<int32_t> statements
 // 0 if an extent is symbolic. Extents are a model's: their product need not be an integer's.
 double Bytes(const tc::TensorDecl& tensor);
 
-// Sum of products of two reads, the second factor chosen as the one that can be packed.
+// Sum of products of two reads, one of which is used again for several results: what is loaded for
+// one sum only makes rows to reduce.
 struct Contraction {
   tc::ExprId x, w;                     // reads
   std::vector<int32_t> kept, reduced;  // indices of the statement
@@ -75,6 +76,19 @@ std::vector<StatementGroup> GroupStatements(const ScheduleRequest& request, bool
 // The loops of a cluster. `variant` 0 is the best guess; larger ones vary tile and order.
 std::optional<Cluster> ContractionCluster(const ClusterView& view, int variant, Choice& choice);
 std::optional<Cluster> DotCluster(const ClusterView& view);
+// What DotCluster's loops take for an element of the result, as RankTiles counts cycles; infinity
+// if there are none.
+double DotCycles(const ClusterView& view);
+// The operands of contractions that WithCopies takes and nobody else reads: lanes could run along
+// any of their axes.
+std::vector<std::string> CopyCandidates(const ScheduleRequest& request);
+// The blocks in which a copy runs right before the contraction that reads it, whose loops without
+// blocks are given: of the copy and of the contraction; none if all of it is copied first.
+struct CopyBlocks {
+  std::vector<Tile> copy, contraction;
+};
+CopyBlocks BlocksOfCopy(const ClusterView& copy, const ClusterView& contraction,
+                        const Cluster& loops);
 Cluster RowCluster(const ClusterView& view, int variant);
 
 // Outputs of the cluster that the last cache does not hold until someone reads them: written in

@@ -203,7 +203,13 @@ TEST(Legality, RefusesWhatDoesNotFit) {
          "choice_does_not_fit the tile of i does not divide its block");
   starts("chain: cluster c m d | block i 6 | vector i 4",
          "choice_does_not_fit the lanes do not divide the block of i");
-  starts("chain: cluster c | cluster m | cluster d | pack b ba", "choice_does_not_fit b is packed");
+  starts("chain: cluster c | cluster m | cluster d | pack b ba",
+         "choice_does_not_fit statement b_packed is in no cluster");
+  starts("chain: cluster c | cluster m | cluster d | pack c ba", "choice_does_not_fit c is packed");
+  starts("chain: cluster c | cluster m | cluster d | pack b bac",
+         "choice_does_not_fit b is packed as bac, expected 2 axes");
+  starts("chain: cluster b_packed | cluster c | cluster m | cluster d | pack b ba, b ba",
+         "choice_does_not_fit b is packed twice");
   starts("chain: cluster c | cluster m | cluster d | stream b",
          "choice_does_not_fit b is streamed");
   starts("chain: cluster c | cluster m | cluster d | prefetch b",
