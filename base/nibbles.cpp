@@ -4,9 +4,14 @@
 
 namespace weft {
 
+Dtype WidenedType(Dtype dtype) {
+  if (dtype == Dtype::kI4) return Dtype::kI8;
+  return dtype == Dtype::kU4 ? Dtype::kU8 : dtype;
+}
+
 Tensor Widened(const Tensor& tensor) {
   if (!SharesBytes(tensor.dtype())) return tensor;
-  Tensor wide(tensor.dtype() == Dtype::kI4 ? Dtype::kI8 : Dtype::kU8, tensor.shape());
+  Tensor wide(WidenedType(tensor.dtype()), tensor.shape());
   for (int64_t i = 0; i < wide.elems(); ++i) SetElemInt(wide, i, ElemAsInt(tensor, i));
   return wide;
 }

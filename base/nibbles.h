@@ -7,7 +7,8 @@
 
 namespace weft {
 
-Tensor Widened(const Tensor& tensor);  // others as they are
+Dtype WidenedType(Dtype dtype);        // others as they are
+Tensor Widened(const Tensor& tensor);  // the same
 // The inverse; an error if a number does not fit.
 Result<Tensor> Narrowed(const Tensor& tensor, Dtype dtype);
 

@@ -68,7 +68,7 @@ Result<Tensor> ReadInputFile(const Flags& flags, const std::string& file) {
 
 // Numbers of any precision can be compared; everything else must be of the output's own type.
 Status CheckComparable(const TensorSpec& output, const Tensor& expected) {
-  const Dtype type = Widened(Tensor(output.dtype, {0})).dtype();  // as .npz has it
+  const Dtype type = WidenedType(output.dtype);  // as .npz has it
   if (type == expected.dtype() || output.dtype == expected.dtype() ||
       (IsFloat(output.dtype) && IsFloat(expected.dtype())))
     return {};
@@ -112,8 +112,8 @@ Result<std::vector<Tensor>> GatherInputs(const Flags& flags, const std::vector<T
       continue;
     }
     const Dtype wanted = specs[i].dtype;
-    const Dtype byte = wanted == Dtype::kI4 ? Dtype::kI8 : Dtype::kU8;
-    if (SharesBytes(wanted) && it->second.dtype() == byte && it->second.shape() == specs[i].shape) {
+    if (SharesBytes(wanted) && it->second.dtype() == WidenedType(wanted) &&
+        it->second.shape() == specs[i].shape) {
       auto small = Narrowed(it->second, wanted);
       if (!small.ok())
         return std::move(small.status()).At(fmt::format("input \"{}\"", specs[i].name));

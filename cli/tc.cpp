@@ -63,8 +63,7 @@ Result<Given> ReadGiven(const Flags& flags, const TcFlags& tc, const driver::Com
   WEFT_TRY(given.arrays, LoadNamedInputs(flags));
   for (auto& [name, array] : given.arrays) {
     const driver::Parameter* found = FindParameter(def, name);
-    if (found && SharesBytes(found->dtype) &&
-        array.dtype() == (found->dtype == Dtype::kI4 ? Dtype::kI8 : Dtype::kU8)) {
+    if (found && SharesBytes(found->dtype) && array.dtype() == WidenedType(found->dtype)) {
       auto small = Narrowed(array, found->dtype);
       if (!small.ok()) return std::move(small.status()).At(found->where);
       array = *std::move(small);

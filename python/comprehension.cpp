@@ -256,8 +256,7 @@ class Callable {
       Raise(Wrong(p, "rank " + std::to_string(array.ndim()), std::to_string(p.rank)));
     argument.data = array.data();
     if (SharesBytes(p.dtype)) {  // a byte each in NumPy
-      const Dtype byte = p.dtype == Dtype::kI4 ? Dtype::kI8 : Dtype::kU8;
-      Tensor wide = ValueOrRaise(Tensor::Allocate(byte, ShapeOf(array)));
+      Tensor wide = ValueOrRaise(Tensor::Allocate(WidenedType(p.dtype), ShapeOf(array)));
       auto* to = static_cast<std::byte*>(wide.mutable_data());
       CopyAxis(array, 0, 1, static_cast<const std::byte*>(array.data()), to);
       auto small = Narrowed(wide, p.dtype);

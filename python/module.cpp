@@ -8,10 +8,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstring>
 #include <memory>
 #include <optional>
 
 #include "base/cache/file_cache.h"
+#include "base/nibbles.h"
 #include "driver/build.h"
 #include "driver/options.h"
 #include "executor/executor.h"
@@ -122,6 +124,36 @@ size_t Select(const Loaded& loaded, const std::vector<Shape>& shapes) {
   return ValueOrRaise(loaded.executor->Select(shapes));
 }
 
+// Runs on arrays that have a byte for each element of four bits.
+Result<bool> RunWidened(const Loaded& loaded, size_t index, std::vector<const void*> in,
+                        std::vector<void*> out) {
+  const plan::Specialization& s = loaded.plan().specializations.at(index);
+  std::vector<Tensor> narrow;  // alive until the run ends
+  for (size_t i = 0; i < in.size(); ++i) {
+    const plan::Buffer& b = s.buffers[s.inputs[i].index];
+    if (!SharesBytes(b.dtype)) continue;
+    auto small = Narrowed(Tensor::Borrow(WidenedType(b.dtype), b.shape, nullptr, in[i]), b.dtype);
+    if (!small.ok()) return std::move(small.status()).At("input \"" + b.name + "\"");
+    narrow.push_back(*std::move(small));
+    in[i] = narrow.back().data();
+  }
+  std::vector<std::pair<Tensor, void*>> made;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const plan::Buffer& b = s.buffers[s.outputs[i].index];
+    if (!SharesBytes(b.dtype)) continue;
+    WEFT_TRY(Tensor small, Tensor::Allocate(b.dtype, b.shape));
+    made.emplace_back(std::move(small), out[i]);
+    out[i] = made.back().first.mutable_data();
+  }
+  WEFT_TRY(loaded.executor->Run(index, in, out));
+  for (const auto& [small, array] : made) {
+    const Tensor wide = Widened(small);
+    if (wide.bytes() == 0) continue;
+    std::memcpy(array, wide.data(), static_cast<size_t>(wide.bytes()));
+  }
+  return true;
+}
+
 // Arrays that Python has checked: type, shape, order.
 void Run(Loaded& loaded, size_t index, const std::vector<Input>& inputs,
          const std::vector<Output>& outputs) {
@@ -129,10 +161,7 @@ void Run(Loaded& loaded, size_t index, const std::vector<Input>& inputs,
   std::vector<void*> out;
   for (const Input& array : inputs) in.push_back(array.data());
   for (const Output& array : outputs) out.push_back(array.data());
-  Unlocked([&]() -> Result<bool> {
-    WEFT_TRY(loaded.executor->Run(index, in, out));
-    return true;
-  });
+  Unlocked([&] { return RunWidened(loaded, index, std::move(in), std::move(out)); });
 }
 
 }  // namespace

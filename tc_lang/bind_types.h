@@ -3,18 +3,14 @@
 
 #include <optional>
 
-#include "base/dtype.h"
+#include "base/nibbles.h"
 
 namespace weft::tc {
 
 inline bool IsHalf(Dtype dtype) { return dtype == Dtype::kF16 || dtype == Dtype::kBF16; }
 // In which type a value of this type is computed with: 16-bit floats in float32, integers of four
 // bits in a byte.
-inline Dtype ComputeType(Dtype dtype) {
-  if (dtype == Dtype::kI4) return Dtype::kI8;
-  if (dtype == Dtype::kU4) return Dtype::kU8;
-  return IsHalf(dtype) ? Dtype::kF32 : dtype;
-}
+inline Dtype ComputeType(Dtype dtype) { return IsHalf(dtype) ? Dtype::kF32 : WidenedType(dtype); }
 // The type of `a + b`, at least a byte; none with bool, which has no arithmetic.
 std::optional<Dtype> JoinTypes(Dtype a, Dtype b);
 // Whether a value may be stored without a cast: nothing is lost but what int to float rounds.

@@ -2,12 +2,12 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/nibbles.h"
 #include "codegen/cuda/value.h"
 
 namespace weft::codegen::cuda {
 namespace {
 
-Dtype ToByte(Dtype dtype) { return dtype == Dtype::kU4 ? Dtype::kU8 : Dtype::kI8; }
 bool Is16(Dtype dtype) { return dtype == Dtype::kF16 || dtype == Dtype::kBF16; }
 
 std::string Call(std::string_view function, std::span<const std::string> args) {
@@ -169,7 +169,7 @@ std::string CastText(Helpers& helpers, Dtype from, Dtype to, const std::string& 
   };
   if (to == Dtype::kBool) return fmt::format("({} != 0)", value);
   if (IsFloat(from) && SharesBytes(to)) {
-    const std::string byte = CastText(helpers, from, ToByte(to), value);
+    const std::string byte = CastText(helpers, from, WidenedType(to), value);
     const std::string_view type = RegisterType(to);
     return to == Dtype::kU4 ? fmt::format("min({}, ({})15)", byte, type)
                             : fmt::format("max(min({}, ({})7), ({})-8)", byte, type, type);

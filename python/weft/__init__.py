@@ -35,19 +35,6 @@ from ._types import NUMPY  # noqa: E402
 
 __version__ = _weft.version
 
-def _pack(array, name, least):
-    if array.size and (array.min() < least or array.max() > least + 15):
-        raise Error(2, f'found {array.min()} to {array.max()}, expected {least} to {least + 15}', f'input "{name}"')
-    halves = np.append(array.ravel().view(np.uint8) & 15, np.zeros(array.size % 2, np.uint8))
-    return halves[::2] | halves[1::2] << 4
-
-
-def _unpack(packed, tensor):
-    halves = np.stack([packed & 15, packed >> 4], -1).ravel()[:int(np.prod(tensor.shape, dtype=np.int64))]
-    if tensor.dtype == np.int8:
-        halves = (halves ^ 8).astype(np.int8) - np.int8(8)
-    return halves.reshape(tensor.shape)
-
 
 class Tensor(NamedTuple):
     """An input or output of a plan."""
@@ -64,8 +51,6 @@ class Plan:
         self._specializations = [tuple([Tensor(name, np.dtype(NUMPY[dtype]), shape) for name, dtype, shape in
                                         loaded.describe(i, is_input)] for is_input in (True, False))
                                  for i in range(loaded.specializations)]
-        self._packed = [tuple({name for name, dtype, _ in loaded.describe(i, is_input) if dtype in ('u4', 'i4')}
-                              for is_input in (True, False)) for i in range(loaded.specializations)]
         self._by_shapes = {tuple(t.shape for t in ins): i for i, (ins, _) in reversed(list(enumerate(self._specializations)))}
 
     @property
@@ -106,13 +91,9 @@ class Plan:
         for tensor, array in zip(expected, arrays):
             if array.dtype != tensor.dtype:
                 raise Error(2, f'found {array.dtype}, expected {tensor.dtype}', f'input "{tensor.name}"')
-        packed_in, packed_out = self._packed[index]
-        arrays = [_pack(a, t.name, np.iinfo(t.dtype).min // 16) if t.name in packed_in else a
-                  for t, a in zip(expected, arrays)]
-        outputs = [np.empty((int(np.prod(t.shape, dtype=np.int64)) + 1) // 2, np.uint8) if t.name in packed_out
-                   else np.empty(t.shape, t.dtype) for t in described]
+        outputs = [np.empty(t.shape, t.dtype) for t in described]
         self._loaded.run(index, arrays, outputs)
-        return {t.name: _unpack(a, t) if t.name in packed_out else a for t, a in zip(described, outputs)}
+        return {t.name: a for t, a in zip(described, outputs)}
 
     def _arrays(self, inputs):
         names = [t.name for t in self.inputs]
