@@ -121,6 +121,25 @@ TEST(Comprehension, IsTunedOnWhatItIsGiven) {
   EXPECT_EQ(*c, std::vector<float>(48 * 64, 64.0F));
 }
 
+// The choice on record is the first of the six proposals, so those have to be made alike.
+TEST(Comprehension, IsTunedAsItIsBuilt) {
+  if (!HostRuns(Isa::kX86V4Bf16)) GTEST_SKIP() << "no products of bfloat16 on this processor";
+  ComprehensionOptions options = OptionsFor("cpu");
+  options.target.isa = Isa::kX86V4Bf16;
+  const auto product = Comprehension::Open(
+      "def product(bfloat16(M, K) a, bfloat16(K, N) b) -> (c) { c(m, n) +=! float(a(m, k)) * "
+      "float(b(k, n)) }",
+      "", "", options);
+  ASSERT_TRUE(product.ok()) << product.status().ToString();
+  const std::vector<uint16_t> a(256 * 64, 0x3f80), b(64 * 128, 0x4000);
+  const std::vector<const void*> in{a.data(), b.data()};
+  const auto tuned = TuneComprehension(**product, std::vector<int64_t>{256, 64, 64, 128}, in, 0.05);
+  ASSERT_TRUE(tuned.ok()) << tuned.status().ToString();
+  ASSERT_EQ(tuned->size(), 1u);
+  EXPECT_GT((*tuned)[0].trials, 1);
+  EXPECT_LE((*tuned)[0].trials, 6);
+}
+
 // Stored past the caches, whole lines at a time; in memory that is not aligned to them, otherwise.
 TEST(Comprehension, UsesMemoryWhereItLies) {
   ComprehensionOptions options = OptionsFor("cpu");

@@ -97,6 +97,14 @@ Status FillGroupProgram(const Module& module, const Group& group, GroupProgram& 
   return {};
 }
 
+Status FillGroupProgram(const Module& module, const Group& group, const BuildOptions& options,
+                        GroupProgram& out) {
+  WEFT_TRY(FillGroupProgram(module, group, out));
+  out.request.flushes = options.partition.flushes;
+  out.request.streams = options.streams;
+  return {};
+}
+
 namespace {
 
 void LogRefusals(const Group& group, const std::vector<Refusal>& refusals) {
@@ -127,9 +135,7 @@ Status MakeChoices(Module& module, const BuildOptions& options) {
   for (const Group& group : module.grouping.groups) {
     if (group.implementation != Implementation::kOwn) continue;
     GroupProgram p;
-    WEFT_TRY(FillGroupProgram(module, group, p));
-    p.request.flushes = options.partition.flushes;
-    p.request.streams = options.streams;
+    WEFT_TRY(FillGroupProgram(module, group, options, p));
     const auto forced = options.forced_choices.find(group.name);
     if (module.target.kind == TargetKind::kCuda) {
       WEFT_TRY(ChooseForCuda(module, group, p,

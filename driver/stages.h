@@ -38,5 +38,8 @@ struct GroupProgram {
   polyhedral::ScheduleRequest request;  // points at extracted.program
 };
 Status FillGroupProgram(const Module& module, const partition::Group& group, GroupProgram& out);
+// The same for one whose schedule is still to be proposed: with what the build allows a proposal.
+Status FillGroupProgram(const Module& module, const partition::Group& group,
+                        const BuildOptions& options, GroupProgram& out);
 
 }  // namespace weft::driver

@@ -45,7 +45,7 @@ class Tuner {
     std::vector<TunedGroup> tuned;
     for (size_t g = 0; g < module.grouping.groups.size(); ++g) {
       GroupProgram p;
-      WEFT_TRY(FillGroupProgram(module, module.grouping.groups[g], p));
+      WEFT_TRY(FillGroupProgram(module, module.grouping.groups[g], build, p));
       WEFT_TRY(TunedGroup one,
                TuneGroup(module.grouping.groups[g].name, g, p.request, budget_s / groups));
       tuned.push_back(std::move(one));
