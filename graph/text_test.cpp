@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include "base/dtypes.h"
 #include "graph/testing.h"
 
 namespace weft::graph {
@@ -69,7 +70,7 @@ class Maker {
 
   int Next(int n) { return static_cast<int>(random_() % static_cast<uint32_t>(n)); }
   bool Pick() { return Next(2) == 0; }
-  Dtype Type() { return static_cast<Dtype>(Next(static_cast<int>(Dtype::kString) + 1)); }
+  Dtype Type() { return kDtypes[Next(std::size(kDtypes))]; }
   std::string Name() {
     static const char* kNames[] = {"/a/b.c",   "symbol", "_",  "a\"b\\", "\n\x01", "größe",
                                    "captured", "const",  "1x", "graph1", "nan"};

@@ -3,8 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
+#include "base/dtypes.h"
+#include "base/nibbles.h"
 #include "tests/cuda/run.h"
 
 namespace weft::cuda_test {
@@ -24,7 +28,8 @@ BufferId AddOperand(LoopNest& nest, std::string name, Dtype dtype, loops::Access
                                  .access = access});
 }
 
-// The nest with y_k[t] = op(x[t], ...) added, if the types agree.
+// The nest with y_k[t] = op(x[t], ...) added, if the types agree. What has four bits is stored as a
+// byte, since threads may not share one.
 bool AddCase(LoopNest& nest, ScalarOp op, Dtype result) {
   LoopNest more = nest;
   const Affine t = Affine::OfVar(0);
@@ -34,9 +39,11 @@ bool AddCase(LoopNest& nest, ScalarOp op, Dtype result) {
     args.push_back(
         loops::AddLoad(more, BufferId(condition ? 1 : 0), {i == 1 ? Affine(kElems - 1) - t : t}));
   }
-  const ExprId value = loops::AddOp(more, op, result, std::move(args));
+  ExprId value = loops::AddOp(more, op, result, std::move(args));
+  const Dtype stored = WidenedType(result);
+  if (stored != result) value = loops::AddOp(more, ScalarOp::kCast, stored, {value});
   const BufferId y =
-      AddOperand(more, fmt::format("y{}", more.buffers.size()), result, loops::Access::kOut);
+      AddOperand(more, fmt::format("y{}", more.buffers.size()), stored, loops::Access::kOut);
   const loops::StmtId store = loops::AddStmt(more, {.buffer = y, .index = {t}, .value = value});
   more.stmts[0].body.push_back(store);
   if (!loops::Verify(more).ok()) return false;
@@ -45,8 +52,9 @@ bool AddCase(LoopNest& nest, ScalarOp op, Dtype result) {
 }
 
 std::vector<Dtype> Dtypes() {
-  std::vector<Dtype> all;
-  for (int d = 0; d < static_cast<int>(Dtype::kString); ++d) all.push_back(static_cast<Dtype>(d));
+  std::vector<Dtype> all;  // that a kernel can hold
+  std::ranges::copy_if(kDtypes, std::back_inserter(all),
+                       [](Dtype d) { return d != Dtype::kString; });
   return all;
 }
 
@@ -87,7 +95,6 @@ TEST(CudaText, IsTheSameEachTime) {
   EXPECT_EQ(a->launch.ThreadsPerBlock(), 4);
 }
 
-// Nothing that a model calls its values can leave a comment or become a word of the language.
 TEST(CudaText, FourBitsAreReadAsHalvesOfBytes) {
   const LoopNest nest = VerifiedNest(
       R"(loops k (x: in i4[8], z: in u4[8], f: in f32[8], y: out f32[8], q: out i32[8]) {
@@ -111,6 +118,7 @@ TEST(CudaText, FourBitsAreReadAsHalvesOfBytes) {
   ExpectCompiles(nest);
 }
 
+// Nothing that a model calls its values can leave a comment or become a word of the language.
 TEST(CudaText, HostileNamesAreHarmless) {
   const LoopNest nest = VerifiedNest(R"(loops k ("float": in f32[8], "a\"; } evil(": out f32[8])
       for "x\n#error evil" "back\\" {
