@@ -246,6 +246,7 @@ CompiledStatement CompileStatement(Machine& machine, size_t statement, bool pinn
     out.recurrence.insert(out.recurrence.begin(), 0);
   Work work;  // what it can't tell is a scatter, which is always right
   out.scatter = s.assign != Assign::kSet && !WritesEachCellOnce(program, s, work).value_or(false);
+  if (out.scatter) __builtin_trap();
   out.accumulate = machine.TypeOf(s.accumulate);
   ChooseLoops(out);
   Compiler compiler(machine, out);
