@@ -209,8 +209,7 @@ void ChooseLoops(CompiledStatement& out) {
   for (size_t i = 0; i < s.indices.size(); ++i) {
     const bool left = !s.indices[i].reduction;
     const bool last = i + 1 == s.indices.size();
-    const bool allowed = out.scatter ? last && !recurs(i) : (left && !recurs(i)) || (!left && last);
-    if (!allowed) continue;
+    if (left ? recurs(i) : !last) continue;
     // On the right, only if the left has nothing worth it: a running sum is slower than many.
     const int64_t worth = left ? Extent(out.ranges[i]) : Extent(out.ranges[i]) / 4;
     if (worth >= widest) {
@@ -244,9 +243,6 @@ CompiledStatement CompileStatement(Machine& machine, size_t statement, bool pinn
   if (recurrence.ok()) out.recurrence = *recurrence;
   if (pinned && (out.recurrence.empty() || out.recurrence[0] != 0))
     out.recurrence.insert(out.recurrence.begin(), 0);
-  Work work;  // what it can't tell is a scatter, which is always right
-  out.scatter = s.assign != Assign::kSet && !WritesEachCellOnce(program, s, work).value_or(false);
-  if (out.scatter) __builtin_trap();
   out.accumulate = machine.TypeOf(s.accumulate);
   ChooseLoops(out);
   Compiler compiler(machine, out);

@@ -66,6 +66,8 @@ struct Code {
   Dtype dtype = Dtype::kF32;
 };
 
+// No two instances of the left indices write one cell: the binder has made it so
+// (bind_scatter.cpp).
 struct CompiledStatement {
   const Statement* source = nullptr;
   size_t number = 0;  // 1-based, for messages
@@ -73,7 +75,6 @@ struct CompiledStatement {
   std::vector<int32_t> outer;  // loop order: recurrences, the left, reductions; without the strip
   size_t first_reduction = 0;  // in `outer`
   int32_t strip = -1;          // index; -1: one lane
-  bool scatter = false;        // several instances may write one cell
   Dtype accumulate = Dtype::kF32, companion_dtype = Dtype::kF32;
   std::vector<Linear> guard;  // each >= 0, or the value is `otherwise`
   bool guarded = false;

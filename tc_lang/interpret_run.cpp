@@ -47,7 +47,6 @@ class StatementRun {
       if (!pinned || s_.outer[k] != 0) loops_.push_back(s_.outer[k]);
     }
     if (s_.first_reduction == s_.outer.size()) left_loops_ = loops_.size();
-    if (s_.scatter) return Scatter();
     return Left(0);
   }
 
@@ -254,9 +253,8 @@ class StatementRun {
     const Slot& others = m_.slots[static_cast<size_t>(s_.companion.result)];
     for (int64_t k = 0; k < n; ++k) {
       const int64_t lane = StripReduces() ? 0 : k;
-      const bool first = StripReduces() ? !seen_ : !seen_;
       const Scalar value = GetLane(values, s_.accumulate, k);
-      if (first || Wins(value, GetLane(sum_, s_.accumulate, lane))) {
+      if (!seen_ || Wins(value, GetLane(sum_, s_.accumulate, lane))) {
         SetLane(sum_, s_.accumulate, lane, value);
         SetLane(companion_, s_.companion_dtype, lane, GetLane(others, s_.companion_dtype, k));
       }
@@ -285,64 +283,6 @@ class StatementRun {
     if (!written.empty()) written[static_cast<size_t>(offset)] = 1;
   }
 
-  // Several instances may hit a cell: sums of all cells at once, stored at the end.
-  bool Scatter() {
-    const int64_t cells = target_.elems();
-    sums_.assign(static_cast<size_t>(cells), Identity(assign_, s_.accumulate));
-    hit_.assign(static_cast<size_t>(cells), 0);
-    if (!ScatterLoops(0)) return false;
-    void* data = m_.data[static_cast<size_t>(s_.source->target.index)];
-    for (int64_t c = 0; c < cells; ++c) {
-      if (hit_[static_cast<size_t>(c)] == 0) continue;
-      Put(s_.source->target, data, c,
-          Cast(s_.accumulate, target_.dtype(), sums_[static_cast<size_t>(c)]));
-    }
-    return true;
-  }
-
-  bool ScatterLoops(size_t depth) {
-    if (depth < loops_.size()) {
-      const auto i = static_cast<size_t>(loops_[depth]);
-      const Interval range = s_.ranges[i];
-      for (m_.at[i] = range.lo; m_.at[i] <= range.hi; ++m_.at[i]) {
-        if (!ScatterLoops(depth + 1)) return false;
-      }
-      m_.at[i] = range.lo;
-      return true;
-    }
-    const Interval range = StripRange();
-    for (int64_t at = range.lo; at <= range.hi; at += kStrip) {
-      SetStrip(at);
-      if (!ScatterStrip(std::min(kStrip, range.hi - at + 1))) return false;
-    }
-    SetStrip(range.lo);
-    return true;
-  }
-
-  bool ScatterStrip(int64_t n) {
-    int64_t first = 0, end = n;
-    if (s_.guarded) GuardedLanes(n, first, end);
-    if (first < end) {
-      if (s_.strip >= 0) m_.at[static_cast<size_t>(s_.strip)] += first;
-      if (!RunCode(m_, s_.value, end - first)) return false;
-      if (s_.strip >= 0) m_.at[static_cast<size_t>(s_.strip)] -= first;
-    }
-    const Slot& values = m_.slots[static_cast<size_t>(s_.value.result)];
-    for (int64_t k = 0; k < n; ++k) {
-      const bool inside = k >= first && k < end;
-      const Scalar value = inside ? GetLane(values, s_.accumulate, k - first) : s_.otherwise;
-      const auto cell = static_cast<size_t>(TargetOffset(k));
-      if (hit_[cell] == 0 && !s_.source->init) {
-        sums_[cell] = Cast(target_.dtype(), s_.accumulate,
-                           LoadScalar(target_.dtype(), target_.data(), static_cast<int64_t>(cell)));
-      }
-      hit_[cell] = 1;
-      const Scalar args[2] = {sums_[cell], value};
-      sums_[cell] = EvalScalar(OpOf(assign_), s_.accumulate, s_.accumulate, args);
-    }
-    return true;
-  }
-
   Machine& m_;
   const CompiledStatement& s_;
   const Assign assign_;
@@ -352,8 +292,6 @@ class StatementRun {
   int64_t lanes_ = 1;
   bool seen_ = false;
   Slot sum_, companion_, other_;
-  std::vector<Scalar> sums_;
-  std::vector<uint8_t> hit_;
 };
 
 }  // namespace
