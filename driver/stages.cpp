@@ -17,6 +17,7 @@ using graph::NodeId;
 using graph::ValueId;
 using partition::Group;
 using partition::Implementation;
+
 bool MayUseWinograd(const BuildOptions& options) {
   return options.target.kind == TargetKind::kCpu && options.winograd != tc::Winograd::kNever &&
          options.partition.force != partition::PartitionOptions::Force::kVendor;
@@ -49,6 +50,19 @@ Status MakeComprehensions(Module& module, const BuildOptions& options) {
 }
 
 namespace {
+
+// Where what was refused is all that there is.
+Status Refused(Code code, const Refusal& refusal) {
+  return {code, fmt::format("{}: {}", ReasonName(refusal.reason), refusal.detail)};
+}
+
+// A tree from a text may have been edited: it is checked like one of our own.
+Status CheckTree(const polyhedral::ScheduleRequest& request, const polyhedral::ScheduleTree& tree,
+                 const std::string& group) {
+  const auto legal = polyhedral::CheckLegal(request, tree);
+  if (!legal.yes()) return Refused(Code::kInvalid, legal.refusal()).At(group);
+  return {};
+}
 
 // On CUDA a step that is no kernel runs on the host, between two copies: --strict has none of that.
 Status RefuseHostSteps(const Module& module) {
@@ -165,15 +179,8 @@ Status MakeSchedules(Module& module, const BuildOptions&) {
     GroupProgram p;
     WEFT_TRY(FillGroupProgram(module, group, p));
     auto tree = polyhedral::BuildSchedule(p.request, module.choices[group.name]);
-    if (!tree.yes())
-      return Unsupported(
-                 fmt::format("{}: {}", ReasonName(tree.refusal().reason), tree.refusal().detail))
-          .At(group.name);
-    auto legal = polyhedral::CheckLegal(p.request, *tree);
-    if (!legal.yes())
-      return Invalid(
-                 fmt::format("{}: {}", ReasonName(legal.refusal().reason), legal.refusal().detail))
-          .At(group.name);
+    if (!tree.yes()) return Refused(Code::kUnsupported, tree.refusal()).At(group.name);
+    WEFT_TRY(CheckTree(p.request, *tree, group.name));
     module.schedules[group.name] = std::move(*tree);
   }
   return {};
@@ -185,12 +192,7 @@ Status MakeLoops(Module& module, const BuildOptions&) {
     GroupProgram p;
     WEFT_TRY(FillGroupProgram(module, group, p));
     const polyhedral::ScheduleTree& tree = module.schedules[group.name];
-    // A tree from a text may have been edited: it is checked like one of our own.
-    auto legal = polyhedral::CheckLegal(p.request, tree);
-    if (!legal.yes())
-      return Invalid(
-                 fmt::format("{}: {}", ReasonName(legal.refusal().reason), legal.refusal().detail))
-          .At(group.name);
+    WEFT_TRY(CheckTree(p.request, tree, group.name));
     WEFT_TRY(loops::LoopNest nest, polyhedral::Lower(p.request, module.choices[group.name], tree));
     if (module.target.kind == TargetKind::kCuda) {
       WEFT_TRY(auto mapped, polyhedral::MapNest(nest));
@@ -217,8 +219,7 @@ Status MakeCalls(Module& module, const BuildOptions& options) {
                                 native ? fallback::Library::kNative : fallback::Library::kOnednn,
                                 layout, can);
     if (!call.yes())
-      return Unsupported(
-                 fmt::format("{}: {}", ReasonName(call.refusal().reason), call.refusal().detail))
+      return Refused(Code::kUnsupported, call.refusal())
           .At(graph::Describe(module.graph, nodes[0]));
     module.calls[group.name] = std::move(*call);
   }
