@@ -74,6 +74,10 @@ void AddGeneralFlags(CLI::App& app, Flags& flags) {
   app.add_option("--log", flags.log, "LEVEL or TOPIC=LEVEL: debug, info, warning, error, off");
 }
 
+void AddCacheFlag(CLI::App& app, Flags& flags) {
+  app.add_option("--cache-dir", flags.cache_dir, "default: $WEFT_CACHE_DIR, else the XDG cache");
+}
+
 void AddBuildFlags(CLI::App& app, Flags& flags) {
   app.add_option("--target", flags.target, "cpu[:x86-64-v3|x86-64-v4|native] or cuda[:sm_90]");
   app.add_option("--threads", flags.threads, "default: what cgroup and affinity allow");
@@ -81,7 +85,7 @@ void AddBuildFlags(CLI::App& app, Flags& flags) {
   app.add_option("--dim", flags.dims, "SYMBOL=8, repeatable");
   app.add_option("--profile", flags.profiles,
                  "\"x=1x3;y=1x4\": one specialization each, repeatable");
-  app.add_option("--cache-dir", flags.cache_dir, "default: $WEFT_CACHE_DIR, else the XDG cache");
+  AddCacheFlag(app, flags);
   app.add_option("--budget", flags.budget, "time to measure in: 60s, 5m; 0 estimates only");
   app.add_option("--force", flags.force, "own | vendor");
   app.add_option("--allow", flags.allow, "tf32, bf16, winograd; none")->delimiter(',');
@@ -241,6 +245,11 @@ void MeasureByDefault(Flags& flags) {
   if (flags.budget.empty()) flags.budget = "60s";
 }
 
+Result<std::string> CacheDirectory(const Flags& flags) {
+  if (!flags.cache_dir.empty()) return flags.cache_dir;
+  return FileCache::DefaultDirectory();
+}
+
 Status OpenSession(const Flags& flags, Session& session) {
   for (const std::string& setting : flags.log) WEFT_TRY(ConfigureLog(setting));
   driver::BuildOptions& options = session.options;
@@ -271,13 +280,11 @@ Status OpenSession(const Flags& flags, Session& session) {
   WEFT_TRY(FillAllowed(flags.allow, options));
   options.dump_dir = flags.dump;
 
-  auto directory = flags.cache_dir.empty() ? FileCache::DefaultDirectory()
-                                           : Result<std::string>(flags.cache_dir);
-  if (directory.ok()) {
+  if (const auto directory = CacheDirectory(flags); directory.ok()) {
     if (auto cache = FileCache::Open(*directory); cache.ok()) {
       session.cache = std::move(*cache);
       options.cache = &*session.cache;
-      if (auto db = TuningDb::Open(*directory + "/tuning.db"); db.ok())
+      if (auto db = TuningDb::Open(TuningDb::PathIn(*directory)); db.ok())
         session.tuning = std::move(*db);
       options.tuning = session.tuning.get();
     } else {

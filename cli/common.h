@@ -52,6 +52,7 @@ struct Flags {
 using Verb = void (*)(CLI::App& app, Flags& flags, std::function<Status()>& run);
 
 void AddGeneralFlags(CLI::App& app, Flags& flags);  // --json --quiet --log
+void AddCacheFlag(CLI::App& app, Flags& flags);     // --cache-dir
 void AddBuildFlags(CLI::App& app, Flags& flags);    // --target --shape … --budget --force …
 void AddDataFlags(CLI::App& app,
                   Flags& flags);  // --inputs --input --data --seed --mean --scale --layout
@@ -65,6 +66,8 @@ void MeasureByDefault(Flags& flags);
 
 // By group: lines of choices alone, or those of a module's text, as --dump writes it.
 Result<std::map<std::string, polyhedral::Choice>> ReadChoices(const std::string& path);
+
+Result<std::string> CacheDirectory(const Flags& flags);
 
 // Everything a build needs, with the cache and database opened. A cache that can't be opened is
 // said on stderr and done without.

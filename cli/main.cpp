@@ -32,6 +32,8 @@ constexpr Entry kVerbs[] = {
     {"inspect", "print a plan without running it", "weft inspect model.plan", AddInspect},
     {"verify", "check the hashes and the structure of a plan", "weft verify model.plan", AddVerify},
     {"explain", "say why each node is where it is", "weft explain model.onnx conv1", AddExplain},
+    {"cache", "look after the compilation cache and the tuning database",
+     "weft cache why model.onnx --shape x=1x3x224x224", AddCache},
     {"devices", "list what can be targeted here", "weft devices", AddDevices},
     {"tc", "compile and run one comprehension on given tensors",
      "weft tc mm.tc --entry matmul --inputs ab.npz -o c.npz", AddTc},

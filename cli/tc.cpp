@@ -234,7 +234,7 @@ void AddTc(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   app.add_flag("--infer", tc->infer, "print ranges and extents as JSON; runs nothing");
   app.add_option("--extent", tc->extents,
                  "TENSOR=2x3 instead of an array, with --infer; repeatable");
-  app.add_option("--cache-dir", flags.cache_dir, "default: $WEFT_CACHE_DIR, else the XDG cache");
+  AddCacheFlag(app, flags);
   app.add_option("--seed", flags.seed, "goes into the JSON's env; nothing is random here");
   app.add_option("--duration", flags.duration,
                  "with --json: how long to run for \"us\"; default 200ms");

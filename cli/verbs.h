@@ -13,6 +13,7 @@ void AddCompare(CLI::App& app, Flags& flags, std::function<Status()>& run);
 void AddInspect(CLI::App& app, Flags& flags, std::function<Status()>& run);
 void AddVerify(CLI::App& app, Flags& flags, std::function<Status()>& run);
 void AddExplain(CLI::App& app, Flags& flags, std::function<Status()>& run);
+void AddCache(CLI::App& app, Flags& flags, std::function<Status()>& run);
 void AddDevices(CLI::App& app, Flags& flags, std::function<Status()>& run);
 void AddTc(CLI::App& app, Flags& flags, std::function<Status()>& run);
 void AddOpt(CLI::App& app, Flags& flags, std::function<Status()>& run);

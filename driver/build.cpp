@@ -10,20 +10,31 @@
 #include "driver/pipeline.h"
 
 namespace weft::driver {
-Result<Built> Build(const std::string& path, const BuildOptions& options,
-                    const std::vector<std::vector<std::pair<std::string, Shape>>>& profiles) {
-  const auto begin = std::chrono::steady_clock::now();
+
+Result<std::vector<Module>> OpenAll(
+    const std::string& path, const BuildOptions& options,
+    const std::vector<std::vector<std::pair<std::string, Shape>>>& profiles) {
   WEFT_TRY(const graph::Graph imported, Import(path));
-  Built built;
-  std::vector<plan::Plan> plans;
+  std::vector<Module> modules;
   for (size_t i = 0; i < std::max<size_t>(1, profiles.size()); ++i) {
     BuildOptions specialized = options;
     if (!profiles.empty())
       specialized.shapes.insert(specialized.shapes.end(), profiles[i].begin(), profiles[i].end());
     WEFT_TRY(Module module, OpenGraph(imported, specialized));
-    WEFT_TRY(AdvanceThroughCache(module, specialized));
+    modules.push_back(std::move(module));
+  }
+  return modules;
+}
+
+Result<Built> Build(const std::string& path, const BuildOptions& options,
+                    const std::vector<std::vector<std::pair<std::string, Shape>>>& profiles) {
+  const auto begin = std::chrono::steady_clock::now();
+  Built built;
+  WEFT_TRY(built.modules, OpenAll(path, options, profiles));
+  std::vector<plan::Plan> plans;
+  for (Module& module : built.modules) {
+    WEFT_TRY(AdvanceThroughCache(module, options));
     plans.push_back(module.plan);
-    built.modules.push_back(std::move(module));
   }
   WEFT_TRY(built.plan, MergePlans(std::move(plans)));
   WEFT_TRY(CompileKernels(built.plan, options.cache));

@@ -19,6 +19,11 @@ struct Built {
   double seconds = 0;
 };
 
+// A module at Form::kGraph for each specialization of such a build.
+Result<std::vector<Module>> OpenAll(
+    const std::string& path, const BuildOptions& options,
+    const std::vector<std::vector<std::pair<std::string, Shape>>>& profiles);
+
 // `profiles` are sets of shapes, one specialization each, on top of options.shapes; empty means
 // one.
 Result<Built> Build(const std::string& path, const BuildOptions& options,

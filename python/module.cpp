@@ -78,7 +78,7 @@ Loaded Build(const BuildRequest& request) {
   options.cache = cache ? &*cache : nullptr;
   std::unique_ptr<TuningDb> tuning;
   if (cache)
-    if (auto db = TuningDb::Open(cache->directory() + "/tuning.db"); db.ok())
+    if (auto db = TuningDb::Open(TuningDb::PathIn(cache->directory())); db.ok())
       tuning = *std::move(db);
   options.tuning = tuning.get();
   return Unlocked([&]() -> Result<Loaded> {

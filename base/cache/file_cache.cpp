@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/hash.h"
@@ -32,12 +34,19 @@ bool IsOursAlone(const struct stat& info) {
   return info.st_uid == ::geteuid() && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-std::string PathIn(const std::string& directory, std::string_view kind, std::string_view key) {
+bool IsKind(std::string_view kind) {
   const auto is_word = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  return !kind.empty() && kind.size() <= 16 && std::ranges::all_of(kind, is_word);
+}
+
+bool IsKey(std::string_view key) {
   const auto is_hex = [](char c) { return (c >= 'a' && c <= 'f') || (c >= '0' && c <= '9'); };
-  WEFT_CHECK(!kind.empty() && kind.size() <= 16 && std::ranges::all_of(kind, is_word), "kind {}",
-             kind);
-  WEFT_CHECK(!key.empty() && key.size() <= 128 && std::ranges::all_of(key, is_hex), "key {}", key);
+  return !key.empty() && key.size() <= 128 && std::ranges::all_of(key, is_hex);
+}
+
+std::string PathIn(const std::string& directory, std::string_view kind, std::string_view key) {
+  WEFT_CHECK(IsKind(kind), "kind {}", kind);
+  WEFT_CHECK(IsKey(key), "key {}", key);
   return fmt::format("{}/{}.{}", directory, key, kind);
 }
 
@@ -113,6 +122,31 @@ std::optional<std::string> FileCache::PathOf(std::string_view kind, std::string_
   std::string path = PathIn(directory_, kind, key);
   if (!ReadEntry(path)) return std::nullopt;
   return path;
+}
+
+std::vector<CacheEntry> FileCache::Entries() const {
+  std::vector<CacheEntry> entries;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(directory_, error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    const size_t dot = std::min(name.find('.'), name.size() - 1);
+    CacheEntry entry{.kind = name.substr(dot + 1), .key = name.substr(0, dot)};
+    struct stat info = {};
+    if (!IsKind(entry.kind) || !IsKey(entry.key) || ::lstat(it->path().c_str(), &info) != 0 ||
+        !S_ISREG(info.st_mode))
+      continue;
+    entry.bytes = info.st_size;
+    entry.written_ns = info.st_mtim.tv_sec * int64_t{1'000'000'000} + info.st_mtim.tv_nsec;
+    entries.push_back(std::move(entry));
+  }
+  std::ranges::sort(entries, {},
+                    [](const CacheEntry& e) { return std::tie(e.written_ns, e.key, e.kind); });
+  return entries;
+}
+
+bool FileCache::Remove(const CacheEntry& entry) const {
+  return ::unlink(PathIn(directory_, entry.kind, entry.key).c_str()) == 0;
 }
 
 }  // namespace weft

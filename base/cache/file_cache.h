@@ -17,6 +17,12 @@
 
 namespace weft {
 
+struct CacheEntry {
+  std::string kind, key;
+  int64_t bytes = 0;
+  int64_t written_ns = 0;  // since 1970
+};
+
 class FileCache {
  public:
   // Opens (and creates, mode 0700) `directory`. Code is only loaded from a directory that the user
@@ -30,6 +36,9 @@ class FileCache {
   void Put(std::string_view kind, std::string_view key, std::string_view content) const;
   // The path of an entry that was just checked, for dlopen and mmap; nullopt on a miss.
   std::optional<std::string> PathOf(std::string_view kind, std::string_view key) const;
+  // What lies in the directory, the oldest first; files of other names are no entries.
+  std::vector<CacheEntry> Entries() const;
+  bool Remove(const CacheEntry& entry) const;  // whether it did
   const std::string& directory() const { return directory_; }
 
  private:

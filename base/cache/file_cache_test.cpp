@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
@@ -45,6 +46,30 @@ TEST_F(FileCacheTest, KeepsWhatIsPut) {
   cache.Put("so", key_, "");
   EXPECT_EQ(Text(cache.Get("so", key_)), "");
   EXPECT_EQ(Text(FileCache::Open(directory_)->Get("so", key_)), "");
+}
+
+TEST_F(FileCacheTest, ListsItsEntriesAndRemovesThem) {
+  const FileCache cache = *FileCache::Open(directory_);
+  EXPECT_TRUE(cache.Entries().empty());
+  const std::string other = Sha256("other").Hex();
+  cache.Put("so", key_, "content");
+  cache.Put("module", other, "");
+  fs::last_write_time(Entry(), fs::file_time_type::clock::now() - std::chrono::hours(1));
+  for (const char* name : {"tuning.db", "ab", ".so", "ab.", "ab.so.tmp", "AB.so"})
+    ASSERT_TRUE(WriteFileAtomically(directory_ + "/" + name, "x").ok());
+  fs::create_directory(directory_ + "/ab.so");
+  fs::create_symlink(Entry(), directory_ + "/cd.so");
+  const std::vector<CacheEntry> entries = cache.Entries();
+  ASSERT_EQ(entries.size(), 2u);
+  EXPECT_EQ(entries[0].kind, "so");
+  EXPECT_EQ(entries[0].key, key_);
+  EXPECT_EQ(entries[0].bytes, 7 + 32);
+  EXPECT_EQ(entries[1].kind, "module");
+  EXPECT_GT(entries[1].written_ns - entries[0].written_ns, int64_t{3'500'000'000'000});
+  EXPECT_TRUE(cache.Remove(entries[0]));
+  EXPECT_FALSE(cache.Remove(entries[0]));
+  EXPECT_EQ(cache.PathOf("so", key_), std::nullopt);
+  EXPECT_EQ(cache.Entries().size(), 1u);
 }
 
 TEST_F(FileCacheTest, DamageIsAMiss) {

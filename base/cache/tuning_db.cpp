@@ -4,6 +4,8 @@
 #include <sqlite3.h>
 
 #include <cmath>
+#include <filesystem>
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -26,6 +28,14 @@ constexpr char kFind[] =
     "SELECT median_us, low_us, high_us, samples, correct, note FROM measurement WHERE key = ?1";
 constexpr char kStore[] =
     "INSERT OR REPLACE INTO measurement VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+constexpr char kMerge[] =
+    "INSERT INTO measurement VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) "
+    "ON CONFLICT (key) DO UPDATE SET median_us = excluded.median_us, low_us = excluded.low_us, "
+    "high_us = excluded.high_us, samples = excluded.samples, correct = excluded.correct, "
+    "note = excluded.note WHERE excluded.samples > measurement.samples";
+constexpr char kAll[] =
+    "SELECT median_us, low_us, high_us, samples, correct, note, what, choice, target, device, "
+    "engine FROM measurement";
 constexpr int kBusyMs = 5000;
 
 Hash HashOf(const TuningKey& key) {
@@ -74,6 +84,38 @@ class Statement {
   sqlite3_stmt* statement_ = nullptr;
   int bound_ = 0;
 };
+
+// The first six columns; none if it can be no measurement, as in a file that is not ours.
+std::optional<TuningRecord> RecordOf(Statement& row) {
+  TuningRecord record = {.median_us = row.Real(0),
+                         .low_us = row.Real(1),
+                         .high_us = row.Real(2),
+                         .samples = row.Int(3),
+                         .correct = row.Int(4) != 0,
+                         .note = row.Text(5)};
+  const bool sane = std::isfinite(record.median_us) && record.median_us >= 0 &&
+                    record.low_us >= 0 && record.low_us <= record.median_us &&
+                    record.median_us <= record.high_us && record.samples >= 0;
+  if (!sane) return std::nullopt;
+  return record;
+}
+
+bool Write(sqlite3* db, std::string_view sql, const TuningKey& key, const TuningRecord& record) {
+  Statement write(db, sql);
+  write.Bind(HashOf(key))
+      .Bind(key.what)
+      .Bind(key.choice)
+      .Bind(key.target)
+      .Bind(key.device)
+      .Bind(key.engine);
+  write.Bind(record.median_us).Bind(record.low_us).Bind(record.high_us).Bind(record.samples);
+  write.Bind(int64_t{record.correct}).Bind(record.note);
+  return write.Run();
+}
+
+bool Execute(sqlite3* db, const char* sql) {
+  return sqlite3_exec(db, sql, nullptr, nullptr, nullptr) == SQLITE_OK;
+}
 
 sqlite3* TryOpen(const std::string& name, int flags) {
   sqlite3* db = nullptr;
@@ -154,34 +196,70 @@ Result<std::unique_ptr<TuningDb>> TuningDb::Open(const std::string& path) {
   return std::unique_ptr<TuningDb>(new TuningDb(std::move(state)));
 }
 
+Result<std::unique_ptr<TuningDb>> TuningDb::Read(const std::string& path) {
+  if (std::error_code error; !std::filesystem::is_regular_file(path, error))
+    return Invalid(error ? error.message() : "no regular file").At(path);
+  auto state = std::make_unique<State>();
+  state->path = path;
+  // Without a place for what SQLite keeps beside a file, it is read as one that nobody writes.
+  state->db = TryOpen(path, SQLITE_OPEN_READONLY);
+  if (!CanRead(state->db)) {
+    sqlite3_close(std::exchange(
+        state->db, TryOpen(ImmutableUri(path), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI)));
+  }
+  if (!CanRead(state->db)) return Invalid("no database of measurements").At(path);
+  return std::unique_ptr<TuningDb>(new TuningDb(std::move(state)));
+}
+
+std::string TuningDb::PathIn(const std::string& cache_directory) {
+  return cache_directory + "/tuning.db";
+}
+
 std::optional<TuningRecord> TuningDb::Find(const TuningKey& key) {
   Statement find(state_->db, kFind);
   if (!find.Bind(HashOf(key)).HasRow()) return std::nullopt;
-  TuningRecord record = {.median_us = find.Real(0),
-                         .low_us = find.Real(1),
-                         .high_us = find.Real(2),
-                         .samples = find.Int(3),
-                         .correct = find.Int(4) != 0,
-                         .note = find.Text(5)};
-  const bool sane = std::isfinite(record.median_us) && record.median_us >= 0 &&
-                    record.low_us >= 0 && record.low_us <= record.median_us &&
-                    record.median_us <= record.high_us && record.samples >= 0;
-  if (!sane) return std::nullopt;
-  return record;
+  return RecordOf(find);
 }
 
 void TuningDb::Store(const TuningKey& key, const TuningRecord& record) {
   if (state_->db == nullptr) return;
-  Statement store(state_->db, kStore);
-  store.Bind(HashOf(key))
-      .Bind(key.what)
-      .Bind(key.choice)
-      .Bind(key.target)
-      .Bind(key.device)
-      .Bind(key.engine);
-  store.Bind(record.median_us).Bind(record.low_us).Bind(record.high_us).Bind(record.samples);
-  store.Bind(int64_t{record.correct}).Bind(record.note);
-  if (!store.Run()) state_->Report("measurements are not kept");
+  if (!Write(state_->db, kStore, key, record)) state_->Report("measurements are not kept");
+}
+
+Result<int64_t> TuningDb::Merge(TuningDb& other) {
+  sqlite3* const db = state_->db;
+  const auto failed = [&]() -> Status {
+    const int error = db == nullptr ? SQLITE_CANTOPEN : sqlite3_extended_errcode(db);
+    Execute(db, "ROLLBACK");
+    return Limit(fmt::format("measurements are not kept: {}", sqlite3_errstr(error)))
+        .At(state_->path);
+  };
+  if (other.state_->db == nullptr) return 0;
+  if (db == nullptr || !Execute(db, "BEGIN IMMEDIATE")) return failed();
+  int64_t came = 0;
+  Statement rows(other.state_->db, kAll);
+  // Records are filed under the key that their texts have, whatever the file calls it.
+  while (rows.HasRow()) {
+    const std::optional<TuningRecord> record = RecordOf(rows);
+    if (!record) continue;
+    const TuningKey key = {rows.Text(6), rows.Text(7), rows.Text(8), rows.Text(9), rows.Text(10)};
+    if (!Write(db, kMerge, key, *record)) return failed();
+    came += sqlite3_changes(db);
+  }
+  if (const int error = sqlite3_errcode(other.state_->db); error != SQLITE_DONE) {
+    Execute(db, "ROLLBACK");
+    return Invalid(sqlite3_errstr(error)).At(other.state_->path);
+  }
+  if (!Execute(db, "COMMIT")) return failed();
+  return came;
+}
+
+Result<std::string> TuningDb::Bytes() {
+  sqlite3_int64 size = 0;
+  const std::unique_ptr<unsigned char, void (*)(void*)> bytes(
+      sqlite3_serialize(state_->db, "main", &size, 0), sqlite3_free);
+  if (!bytes) return Limit("no memory for a copy of the measurements").At(state_->path);
+  return std::string(reinterpret_cast<const char*>(bytes.get()), static_cast<size_t>(size));
 }
 
 int64_t TuningDb::size() {

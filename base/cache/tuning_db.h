@@ -37,9 +37,15 @@ struct TuningRecord {
 class TuningDb {
  public:
   static Result<std::unique_ptr<TuningDb>> Open(const std::string& path);  // ":memory:" too
+  // One that is there already, from anywhere, and is not written; an error if it can't be read.
+  static Result<std::unique_ptr<TuningDb>> Read(const std::string& path);
+  static std::string PathIn(const std::string& cache_directory);
   ~TuningDb();
   std::optional<TuningRecord> Find(const TuningKey& key);
   void Store(const TuningKey& key, const TuningRecord& record);  // replaces
+  // Takes the records of another: of two with one key, that of more samples stays. How many came.
+  Result<int64_t> Merge(TuningDb& other);
+  Result<std::string> Bytes();  // as a file of its own
   int64_t size();
 
  private:

@@ -138,6 +138,66 @@ TEST_F(TuningDbTest, ImpossibleRecordsAreNotBelieved) {
   for (const char* choice : {"a", "b", "c"}) EXPECT_FALSE(db->Find(Key(choice)));
 }
 
+TEST_F(TuningDbTest, MergesWhatIsKnownBetter) {
+  const auto db = Open(path_), other = Open(root_ + "/other.db");
+  TuningRecord more = kFast;
+  more.samples = 31;
+  more.median_us = 1.75;
+  db->Store(Key("ours"), kFast);
+  db->Store(Key("fewer"), more);
+  db->Store(Key("more"), kFast);
+  other->Store(Key("fewer"), kFast);
+  other->Store(Key("more"), more);
+  other->Store(Key("new"), kFast);
+  TuningRecord wrong = kFast;
+  wrong.median_us = -1;
+  other->Store(Key("wrong"), wrong);
+  const auto came = db->Merge(**TuningDb::Read(root_ + "/other.db"));
+  ASSERT_TRUE(came.ok()) << came.status().ToString();
+  EXPECT_EQ(*came, 2);
+  EXPECT_EQ(db->size(), 4);
+  EXPECT_EQ(db->Find(Key("ours"))->samples, 30);
+  EXPECT_EQ(db->Find(Key("fewer"))->samples, 31);
+  EXPECT_EQ(db->Find(Key("more"))->median_us, 1.75);
+  EXPECT_TRUE(db->Find(Key("new")));
+  EXPECT_EQ(*db->Merge(*other), 0);
+}
+
+TEST_F(TuningDbTest, ItsBytesAreADatabase) {
+  const auto db = Open(":memory:");
+  db->Store(Key("a"), kFast);
+  const auto bytes = db->Bytes();
+  ASSERT_TRUE(bytes.ok()) << bytes.status().ToString();
+  ASSERT_TRUE(WriteFileAtomically(path_, *bytes).ok());
+  const auto read = TuningDb::Read(path_);
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  EXPECT_EQ((*read)->Find(Key("a"))->samples, 30);
+  EXPECT_EQ((*read)->Merge(*db).status().code(), Code::kLimit);  // is not written
+  // What is cut or damaged ends in an error or in records that hold, never elsewhere.
+  for (size_t i = 0; i < bytes->size(); i += 13) {
+    std::string damaged = *bytes;
+    damaged[i] ^= 0x55;
+    for (const std::string& text : {damaged, bytes->substr(0, i)}) {
+      ASSERT_TRUE(WriteFileAtomically(path_, text).ok());
+      const auto found = TuningDb::Read(path_);
+      if (found.ok()) (void)Open(":memory:")->Merge(**found);
+    }
+  }
+}
+
+TEST_F(TuningDbTest, ReadsNothingThatIsNone) {
+  for (const char* text : {"", "SQLite format 3", "hello"}) {
+    ASSERT_TRUE(WriteFileAtomically(path_, text).ok());
+    const Status status = TuningDb::Read(path_).status();
+    EXPECT_EQ(status.code(), Code::kInvalid) << text;
+    EXPECT_EQ(status.where(), path_);
+    EXPECT_EQ(*ReadFile(path_), text);
+  }
+  EXPECT_EQ(TuningDb::Read(root_).status().code(), Code::kInvalid);
+  EXPECT_EQ(TuningDb::Read(root_ + "/absent").status().code(), Code::kInvalid);
+  EXPECT_FALSE(fs::exists(root_ + "/absent"));
+}
+
 TEST_F(TuningDbTest, UnwritableCanBeRead) {
   Open(path_)->Store(Key("a"), kFast);
   const auto use = [&] {
