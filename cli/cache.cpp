@@ -101,7 +101,7 @@ Status CacheWhy(const Flags& flags) {
 }
 
 // Machine code stays where it was made: nobody runs what others have compiled.
-Status WriteMeasurements(const Flags& flags, std::vector<std::unique_ptr<TuningDb>> from) {
+Status WriteMeasurements(const Flags& flags, const std::vector<std::unique_ptr<TuningDb>>& from) {
   if (flags.output.empty()) return Usage("found no place for the measurements").Try("-o F.db");
   WEFT_TRY(const auto all, TuningDb::Open(":memory:"));
   for (const auto& db : from) WEFT_TRY(all->Merge(*db));
@@ -119,7 +119,7 @@ Status CacheExport(const Flags& flags) {
   WEFT_TRY(OpenedCache cache, OpenCache(flags));
   std::vector<std::unique_ptr<TuningDb>> from;
   from.push_back(std::move(cache.tuning));
-  return WriteMeasurements(flags, std::move(from));
+  return WriteMeasurements(flags, from);
 }
 
 Result<std::vector<std::unique_ptr<TuningDb>>> ReadAll(const std::vector<std::string>& files) {
@@ -133,8 +133,8 @@ Result<std::vector<std::unique_ptr<TuningDb>>> ReadAll(const std::vector<std::st
 
 Status CacheMerge(const Flags& flags, const CacheFlags& given) {
   for (const std::string& setting : flags.log) WEFT_TRY(ConfigureLog(setting));
-  WEFT_TRY(auto from, ReadAll(given.files));
-  return WriteMeasurements(flags, std::move(from));
+  WEFT_TRY(const auto from, ReadAll(given.files));
+  return WriteMeasurements(flags, from);
 }
 
 Status CacheImport(const Flags& flags, const CacheFlags& given) {
