@@ -340,7 +340,7 @@ class Callable {
     void* data = owner->mutable_data();
     const nb::capsule capsule(owner.get(),
                               [](void* p) noexcept { delete static_cast<Tensor*>(p); });
-    owner.release();
+    (void)owner.release();  // is the capsule's
     return nb::cast(
         nb::ndarray<nb::numpy>(data, shape.size(), shape.data(), capsule, nullptr, type));
   }
