@@ -452,16 +452,26 @@ class Maker {
       cluster_.dot_axis = axes_[dot_];
       cluster_.dot_flushes = Flushes();
     }
-    int64_t taps = 1;
-    for (size_t k = reduction.size(); UnrollsTaps(lane_) && k-- > 0;) {
-      taps *= Extent(reduction[k]);
-      if (taps == 0 || taps > kMostTaps) break;
-      cluster_.unroll.push_back(axes_[reduction[k]]);
-    }
+    UnrollTaps(reduction);
     cluster_.parallel = ParallelPrefix(view_, cluster_);
   }
 
-  static constexpr int64_t kMostTaps = 32;
+  // Innermost loops of a few iterations, as over the taps of a window, end before the branch
+  // predictor knows when; written out while they are no more than the decoder's cache holds.
+  void UnrollTaps(const std::vector<int32_t>& reduction) {
+    constexpr int64_t kFew = 8, kMostTaps = 32, kMostProducts = 160;
+    const bool shared = UnrollsTaps(lane_);
+    const int64_t products = tile_.rows * ((tile_.lanes + Vector() - 1) / Vector());
+    int64_t taps = 1;
+    for (size_t k = reduction.size(); dot_ < 0 && k-- > 0;) {
+      const int64_t extent = Extent(reduction[k]);
+      taps *= extent;
+      const bool most =
+          shared ? taps <= kMostTaps : extent <= kFew && taps * products <= kMostProducts;
+      if (taps == 0 || !most) break;
+      cluster_.unroll.push_back(axes_[reduction[k]]);
+    }
+  }
 
   // A long reduction is cut into blocks, so that a block of the lanes' operand stays in the nearest
   // cache while rows pass by; the accumulators of those rows wait in the cache meanwhile. A panel
