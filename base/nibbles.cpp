@@ -9,7 +9,7 @@ Dtype WidenedType(Dtype dtype) {
   return dtype == Dtype::kU4 ? Dtype::kU8 : dtype;
 }
 
-Tensor Widened(const Tensor& tensor) {
+Tensor Widened(Tensor tensor) {
   if (!SharesBytes(tensor.dtype())) return tensor;
   Tensor wide(WidenedType(tensor.dtype()), tensor.shape());
   for (int64_t i = 0; i < wide.elems(); ++i) SetElemInt(wide, i, ElemAsInt(tensor, i));

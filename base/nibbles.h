@@ -7,8 +7,8 @@
 
 namespace weft {
 
-Dtype WidenedType(Dtype dtype);        // others as they are
-Tensor Widened(const Tensor& tensor);  // the same
+Dtype WidenedType(Dtype dtype);  // others as they are
+Tensor Widened(Tensor tensor);   // the same
 // The inverse; an error if a number does not fit.
 Result<Tensor> Narrowed(const Tensor& tensor, Dtype dtype);
 

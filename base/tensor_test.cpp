@@ -7,8 +7,17 @@
 #include <cstring>
 #include <random>
 
+#include "base/nibbles.h"
+
 namespace weft {
 namespace {
+
+TEST(Widened, OthersAreNotCopied) {
+  Tensor t(Dtype::kF32, {1000});
+  const void* const data = t.data();
+  Tensor wide = Widened(std::move(t));
+  EXPECT_EQ(wide.mutable_data(), data);
+}
 
 constexpr Dtype kNumbers[] = {Dtype::kBool, Dtype::kU8,  Dtype::kI8,  Dtype::kU16, Dtype::kI16,
                               Dtype::kU32,  Dtype::kI32, Dtype::kU64, Dtype::kI64, Dtype::kF16,

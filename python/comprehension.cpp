@@ -105,7 +105,7 @@ class Callable {
     });
     if (out.is_valid()) return out;
     nb::list results;
-    for (const Tensor& tensor : made) results.append(ToNumpy(Widened(tensor)));
+    for (Tensor& tensor : made) results.append(ToNumpy(Widened(std::move(tensor))));
     if (made.size() == 1) return results[0];
     return nb::tuple(results);
   }
@@ -337,7 +337,7 @@ class Callable {
     auto owner = std::make_unique<Tensor>(std::move(tensor));
     const nb::dlpack::dtype type = TypeOf(owner->dtype());
     std::vector<size_t> shape(owner->shape().begin(), owner->shape().end());
-    void* data = owner->mutable_data();
+    void* data = owner->mutable_data();  // no copy: nobody shares it
     const nb::capsule capsule(owner.get(),
                               [](void* p) noexcept { delete static_cast<Tensor*>(p); });
     (void)owner.release();  // is the capsule's
