@@ -170,6 +170,16 @@ std::vector<std::string> SharedAxes(const tc::Program& program,
   return shared;
 }
 
+bool LooksUp(const tc::Program& program, const tc::Statement& s, tc::TensorId table) {
+  return program[table].role == tc::Role::kInput &&
+         std::ranges::any_of(tc::Reads(program, s), [&](tc::ExprId read) {
+           const tc::Expr& e = program[read];
+           return e.tensor == table && std::ranges::any_of(e.args, [&](tc::ExprId sub) {
+                    return !tc::Reads(program, sub).empty();
+                  });
+         });
+}
+
 bool WritesSharedBytes(const tc::Program& program, const tc::Statement& s) {
   const auto shares = [&](tc::TensorId id) {
     return id.valid() && program[id].role == tc::Role::kOutput && SharesBytes(program[id].dtype);

@@ -25,6 +25,8 @@ size_t AnchorOf(const tc::Program& program, const std::vector<int32_t>& statemen
 std::vector<std::string> SharedAxes(const tc::Program& program,
                                     const std::vector<int32_t>& statements,
                                     const std::vector<std::vector<std::string>>& axes);
+// Whether a statement reads this input at places that it loads.
+bool LooksUp(const tc::Program& program, const tc::Statement& s, tc::TensorId table);
 // Whether a statement writes an operand whose elements share bytes, which one rank has to do alone.
 bool WritesSharedBytes(const tc::Program& program, const tc::Statement& s);
 

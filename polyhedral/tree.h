@@ -16,8 +16,8 @@
 //               vector       the last member runs along lanes
 //               leaf TEXT    a label on the generated code
 //               pack T L     directly below the domain: operand T is laid out as L
-//               prefetch T   likewise: the next panel of operand T is fetched ahead
-//               stream T     likewise: whole vectors of output T are stored past the caches
+//               prefetch T   likewise: the next panel, or a later row, of operand T is fetched
+//               ahead stream T     likewise: whole vectors of output T are stored past the caches
 //
 // The text is isl's own block form, so isl reads, checks and draws it:
 //

@@ -199,7 +199,7 @@ void KernelBuilder::LoopOfCopies(const Stmt& s, int64_t trip, int64_t copies) {
 // Whether the copy of an iteration before this one has fetched the same line.
 bool KernelBuilder::IsFetched(const Stmt& prefetch) const {
   constexpr int64_t kLineBytes = 64;
-  if (copy_.number == 0) return false;
+  if (copy_.number == 0 || prefetch.near) return false;
   const int64_t stride = prefetch.index[0].CoefficientOf(copy_.loop->var) * copy_.loop->step *
                          Bits(nest_[prefetch.buffer].dtype) / 8;
   return FloorDiv(copy_.number * stride, kLineBytes) ==

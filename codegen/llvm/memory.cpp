@@ -167,15 +167,16 @@ LaneValue MemoryEmitter::LoadSteps(const loops::Expr& load, const loops::Stmt& l
   return {all, true};
 }
 
-// Into the second-level cache: what comes after the panel in use would crowd the first.
+// What comes after the panel in use would crowd the first-level cache.
 void MemoryEmitter::Prefetch(const loops::Stmt& prefetch) {
-  constexpr uint32_t kRead = 0, kSecondLevel = 2, kData = 1;
+  constexpr uint32_t kRead = 0, kSecondLevel = 2, kFirstLevel = 3, kData = 1;
   const Affine offset = scope_.Resolve(prefetch.index[0]);
   Value* at = scope_.Emit(IsPacked(prefetch.buffer) ? FloorDiv(offset, 2) : offset);
   Value* pointer =
       b_.CreateGEP(ElementType(prefetch.buffer), places_[prefetch.buffer.index].base, at);
   b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {pointer->getType()},
-                     {pointer, b_.getInt32(kRead), b_.getInt32(kSecondLevel), b_.getInt32(kData)});
+                     {pointer, b_.getInt32(kRead),
+                      b_.getInt32(prefetch.near ? kFirstLevel : kSecondLevel), b_.getInt32(kData)});
 }
 
 // Where the condition fails, the load goes to a zero instead: no branch.

@@ -39,7 +39,8 @@
 // value is then clamped to lo so that the kernel can run to its next poll.
 //
 // A `prefetch x at e` says that the line which holds element e of an operand, counted as it lies in
-// memory, will be read soon. It changes no value, and e may lie outside of x.
+// memory, will be read soon, a `prefetch near x at e` that it will be at once: it goes to the
+// second-level cache or to the first. Neither changes a value, and e may lie outside of x.
 //
 // Spaces: global (operands), cache (scratch of one rank, meant to stay in its caches), shared
 // (scratch of the whole team on a CPU, of one block on CUDA), register (constant indices after
@@ -141,6 +142,7 @@ struct Stmt {
   ExprId value;                         // kStore, kLet
   std::string label;                    // kMark: "leaf 6x16", "copy x"
   bool stream = false;                  // kStore: bypass the caches (the result leaves them anyway)
+  bool near = false;                    // kPrefetch
   std::vector<StmtId> body, otherwise;  // kFor, kIf, kMark, kSingle
 };
 

@@ -62,6 +62,7 @@ constexpr char kEverything[] =
     }
     for q = 0:3 {
       prefetch "x y" at 4*q + 1000
+      prefetch near "x y" at 4*q
       flag[q] = (index(floor(q/2)):i32 % 3:i32) != bitcast(1.5:f32):i32
     }
   }
@@ -103,6 +104,8 @@ TEST(LoopNest, PrefetchesOfOperandsOnly) {
         prefetch);
   };
   EXPECT_EQ(ErrorOf(nest("prefetch x at 8*i + 64")), "ok");
+  EXPECT_EQ(ErrorOf(nest("prefetch near x at 8*i + 64")), "ok");
+  EXPECT_FALSE(Equal(MustParse(nest("prefetch near x at i")), MustParse(nest("prefetch x at i"))));
   EXPECT_NE(ErrorOf(nest("prefetch t at 0")).find("a prefetch names an operand"),
             std::string::npos);
   EXPECT_NE(ErrorOf(nest("vector v = 0:4 { prefetch x at v }")).find("a vector loop holds"),

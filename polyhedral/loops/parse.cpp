@@ -198,6 +198,9 @@ class Parser {
     if (IsKeyword("prefetch")) {
       lexer_.Next();
       s.kind = StmtKind::kPrefetch;
+      const auto is_at = [&](size_t ahead) { return lexer_.Peek(ahead).text == "at"; };
+      s.near = IsKeyword("near") && (!is_at(1) || is_at(2));  // a buffer may be called either
+      if (s.near) lexer_.Next();
       WEFT_TRY(s.buffer, BufferRef());
       WEFT_TRY(lexer_.Expect("at"));
       WEFT_TRY(s.index.emplace_back(), AffineExpr());

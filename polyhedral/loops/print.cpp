@@ -121,8 +121,8 @@ class Printer {
         out_ += indent + "barrier\n";
         return;
       case StmtKind::kPrefetch:
-        out_ += fmt::format("{}prefetch {} at {}\n", indent, PrintName(nest_[s.buffer].name),
-                            AffineText(s.index[0]));
+        out_ += fmt::format("{}prefetch {}{} at {}\n", indent, s.near ? "near " : "",
+                            PrintName(nest_[s.buffer].name), AffineText(s.index[0]));
         return;
       case StmtKind::kMark:
         return Block("mark " + PrintString(s.label), s.body, indent);

@@ -321,11 +321,18 @@ class Emitter {
     scope_.Bind(v, Affine::OfVar(loop.var), piece);
     const Var outer = vector_;
     if (kind == LoopKind::kVector) vector_ = v;
-    const Unit* unit = kind == LoopKind::kSerial && actives.size() == 1 ? actives[0].unit : nullptr;
+    std::optional<Active> alone;  // a unit for which something may be fetched ahead
+    if (kind == LoopKind::kSerial && actives.size() == 1 && !plan_.prefetches.empty())
+      alone = actives[0];
     loop.body = Emit(step.children[0], std::move(actives));
     vector_ = outer;
-    if (unit && !plan_.prefetches.empty() && !loop.body.empty()) {
-      const Stmts ahead = PrefetchPanels(plan_, storage_, scope_, *unit, v, nest_);
+    if (alone && !loop.body.empty()) {
+      Stmts ahead = PrefetchPanels(plan_, storage_, scope_, *alone->unit, v, nest_);
+      if (fixed && piece.hi < kOpen) {
+        const Stmts rows =
+            PrefetchRows(plan_, storage_, scope_, values_, *alone, {v, loop.var, piece}, nest_);
+        ahead.insert(ahead.end(), rows.begin(), rows.end());
+      }
       loop.body.insert(loop.body.begin(), ahead.begin(), ahead.end());
     }
     scope_.Release(v);

@@ -83,6 +83,8 @@ class Values {
   };
   std::vector<Gathered> FindGathered(const Unit& unit) const;
   loops::StmtId Let(Active& active, const Gathered& gathered);
+  // Of what is read, in elements as they lie in memory; all that its subscripts use is bound.
+  Affine Offset(const Active& active, tc::ExprId read);
 
  private:
   using Guards = std::vector<Affine>;  // over dimensions, undecided

@@ -1,13 +1,18 @@
 #include "polyhedral/lower/prefetch.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 namespace weft::polyhedral::lower {
 namespace {
 
 using loops::LoopKind;
 
-constexpr int64_t kLineBytes = 64;  // of a cache
+int64_t ElemsOfLine(Dtype dtype) {
+  constexpr int64_t kLineBits = 512;  // of a cache
+  return std::max<int64_t>(1, kLineBits / Bits(dtype));
+}
 
 // A panel is what the loops inside the last one that chooses it walk over. They walk over it once
 // for each turn of those among them that leave the operand where it is (rows): so its successor can
@@ -78,7 +83,108 @@ class Panel {
   std::vector<Var> rows_, steps_;
 };
 
+// What gathers of a unit will read some iterations of a loop later.
+class Rows {
+ public:
+  Rows(const Plan& plan, const Storage& storage, Scope& scope, Values& values, const Active& active,
+       const SerialLoop& loop, loops::LoopNest& nest)
+      : plan_(plan),
+        program_(*plan.program),
+        storage_(storage),
+        scope_(scope),
+        values_(values),
+        active_(active),
+        loop_(loop),
+        nest_(nest) {}
+
+  Stmts Run() {
+    constexpr int64_t kAhead = 8;  // rows in the last cache: 1.8 times as fast; in memory: 1.1
+    const auto decides = [&](const Constraint& c) {
+      return c.limit != Limit::kHint && c.e.Uses(loop_.dim);
+    };
+    const auto [lo, hi] = loop_.piece;
+    if (hi - lo < kAhead || std::ranges::any_of(active_.open, decides)) return {};
+    std::map<int32_t, std::vector<Values::Gathered>> reads;
+    for (auto& gathered : values_.FindGathered(*active_.unit))
+      reads[gathered.read.index].push_back(std::move(gathered));
+    Stmt later{.kind = loops::StmtKind::kIf,
+               .conditions = {Affine(hi - kAhead) - Affine::OfVar(loop_.var)}};
+    scope_.Bind(loop_.dim, Affine::OfVar(loop_.var) + kAhead, {lo + kAhead, hi});
+    for (const auto& [read, subscripts] : reads)
+      if (IsPrefetched(tc::ExprId(read)) && IsKnown(subscripts)) Fetch(subscripts, later.body);
+    scope_.Bind(loop_.dim, Affine::OfVar(loop_.var), loop_.piece);
+    if (later.body.empty()) return {};
+    return {loops::AddStmt(nest_, std::move(later))};
+  }
+
+ private:
+  using Stmt = loops::Stmt;
+
+  bool IsPrefetched(tc::ExprId read) const {
+    const tc::Expr& e = program_[read];
+    return e.kind == tc::ExprKind::kRead &&
+           std::ranges::count(plan_.prefetches, program_[e.tensor].name) > 0;
+  }
+
+  // The subscripts that are loaded are so whatever else holds, and depend on nothing inside of the
+  // loop but on the loop.
+  bool IsKnown(const std::vector<Values::Gathered>& subscripts) const {
+    bool moves = false;
+    for (const Values::Gathered& g : subscripts) {
+      if (!g.taken.guards.empty() || !g.taken.conditions.empty()) return false;
+      for (const Affine& e : g.needs) {
+        if (!scope_.Bound(e)) return false;
+        moves |= e.Uses(loop_.dim);
+      }
+    }
+    return moves;
+  }
+
+  // The subscripts, then the lines that the loops and lanes inside walk over.
+  void Fetch(const std::vector<Values::Gathered>& subscripts, Stmts& into) {
+    constexpr int64_t kMostLines = 16;  // the rest of a long row the processor sees coming
+    Active later{.unit = active_.unit};
+    for (const Values::Gathered& g : subscripts) into.push_back(values_.Let(later, g));
+    std::vector<Var> inside;
+    for (const Var d : active_.unit->dims)
+      if (!scope_.Bound(d)) inside.push_back(d);
+    const tc::ExprId read = subscripts[0].read;
+    const auto offset = [&](bool last) {
+      for (const Var d : inside) {
+        const int64_t at = last ? plan_[d].range.hi : plan_[d].range.lo;
+        scope_.Bind(d, at, {at, at});
+      }
+      Affine e = values_.Offset(later, read);
+      for (const Var d : inside) scope_.Release(d);
+      return e;
+    };
+    const Affine first = offset(false), elems = offset(true) - first;
+    const loops::BufferId buffer = storage_.views[program_[read].tensor.index].buffer;
+    const int64_t line = ElemsOfLine(nest_[buffer].dtype),
+                  most = std::min(elems.IsConstant() ? elems.constant() : 0, kMostLines * line - 1);
+    for (int64_t at = 0; at <= most; at += line)
+      into.push_back(loops::AddStmt(nest_, {.kind = loops::StmtKind::kPrefetch,
+                                            .buffer = buffer,
+                                            .index = {first + at},
+                                            .near = true}));
+  }
+
+  const Plan& plan_;
+  const tc::Program& program_;
+  const Storage& storage_;
+  Scope& scope_;
+  Values& values_;
+  const Active& active_;
+  const SerialLoop& loop_;
+  loops::LoopNest& nest_;
+};
+
 }  // namespace
+
+Stmts PrefetchRows(const Plan& plan, const Storage& storage, Scope& scope, Values& values,
+                   const Active& active, const SerialLoop& loop, loops::LoopNest& nest) {
+  return Rows(plan, storage, scope, values, active, loop, nest).Run();
+}
 
 Stmts PrefetchPanels(const Plan& plan, const Storage& storage, const Scope& scope, const Unit& unit,
                      Var innermost, loops::LoopNest& nest) {
@@ -104,7 +210,7 @@ Stmts PrefetchPanels(const Plan& plan, const Storage& storage, const Scope& scop
     const Affine offset = loops::ElementOffset(nest[buffer], index);
     const auto ahead = Panel(plan, unit, offset).Ahead();
     if (!ahead || !scope.Bound(ahead->at)) continue;
-    const int64_t line = std::max<int64_t>(1, 8 * kLineBytes / Bits(nest[buffer].dtype));
+    const int64_t line = ElemsOfLine(nest[buffer].dtype);
     for (int64_t first = 0; first < ahead->elems; first += line)
       stmts.push_back(loops::AddStmt(nest, {.kind = loops::StmtKind::kPrefetch,
                                             .buffer = buffer,

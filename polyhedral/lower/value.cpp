@@ -192,6 +192,13 @@ std::vector<Affine> Values::IndexOf(const View& view, const std::vector<Affine>&
   return index;
 }
 
+Affine Values::Offset(const Active& active, tc::ExprId read) {
+  active_ = &active;
+  const tc::Expr& e = program_[read];
+  return loops::ElementOffset(nest_[storage_.views[e.tensor.index].buffer],
+                              Subscripts(read, e.args));
+}
+
 std::vector<Affine> Values::Subscripts(tc::ExprId read, const std::vector<tc::ExprId>& subscripts) {
   const View& view = storage_.views[program_[read].tensor.index];
   std::vector<Affine> over_dims(subscripts.size());

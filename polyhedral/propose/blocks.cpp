@@ -225,7 +225,7 @@ class Blocker {
   bool Uses(size_t group, size_t k, tc::ExprId read, const std::string& axis) const {
     const std::vector<std::string>& axes = views_[group].axes[k];
     const auto index = static_cast<int32_t>(std::ranges::find(axes, axis) - axes.begin());
-    return MayUse(program_, read, index);
+    return polyhedral::Uses(program_, read, index);
   }
 
   // Bytes of what is made elsewhere that a block reads and the next one along the last of the axes

@@ -45,13 +45,34 @@ double Bytes(const tc::TensorDecl& tensor) {
   return bytes;
 }
 
+namespace {
+
+// Reads below an expression, but not those of their subscripts.
+void CollectOuterReads(const tc::Program& program, tc::ExprId id, std::vector<tc::ExprId>& out) {
+  const tc::Expr& e = program[id];
+  if (e.kind == tc::ExprKind::kRead) {
+    out.push_back(id);
+    return;
+  }
+  for (const tc::ExprId arg : e.args) CollectOuterReads(program, arg, out);
+}
+
+bool Mentions(const tc::Program& program, tc::ExprId id, int32_t index) {
+  const tc::Expr& e = program[id];
+  if (e.kind == tc::ExprKind::kIndex) return e.position == index;
+  return std::ranges::any_of(e.args, [&](tc::ExprId arg) { return Mentions(program, arg, index); });
+}
+
+}  // namespace
+
 std::optional<Contraction> AsContraction(const tc::Program& program, const tc::Statement& s) {
   if (s.assign != tc::Assign::kSum || s.companion.valid()) return std::nullopt;
   tc::ExprId value = s.value;
   if (const auto guarded = tc::AsGuarded(program, value)) value = guarded->inside;
   const tc::Expr& e = program[value];
   if (e.kind != tc::ExprKind::kOp || e.op != ScalarOp::kMul) return std::nullopt;
-  const std::vector<tc::ExprId> reads = tc::Reads(program, value);
+  std::vector<tc::ExprId> reads;
+  CollectOuterReads(program, value, reads);
   if (reads.size() != 2) return std::nullopt;
   Contraction c{.x = reads[0], .w = reads[1]};
   for (size_t i = 0; i < s.indices.size(); ++i) {
@@ -82,14 +103,7 @@ int32_t ContiguousIndex(const ScheduleRequest& request, const tc::Statement& s, 
 bool Uses(const tc::Program& program, tc::ExprId read, int32_t index) {
   return std::ranges::any_of(program[read].args, [&](tc::ExprId sub) {
     const auto e = tc::AsAffine(program, sub);
-    return e && e->Uses(index);
-  });
-}
-
-bool MayUse(const tc::Program& program, tc::ExprId read, int32_t index) {
-  return std::ranges::any_of(program[read].args, [&](tc::ExprId sub) {
-    const auto e = tc::AsAffine(program, sub);
-    return !e || e->Uses(index);
+    return e ? e->Uses(index) : Mentions(program, sub, index);
   });
 }
 

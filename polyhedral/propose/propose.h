@@ -51,9 +51,8 @@ std::optional<Contraction> AsContraction(const tc::Program& program,
 int32_t ContiguousIndex(const ScheduleRequest& request, const tc::Statement& statement,
                         tc::TensorId tensor, const std::vector<tc::ExprId>& subscripts);
 
-// Whether an index moves a read; MayUse, also whether a subscript that is no affine one might.
+// Whether an index moves a read, be it through a subscript that is loaded.
 bool Uses(const tc::Program& program, tc::ExprId read, int32_t index);
-bool MayUse(const tc::Program& program, tc::ExprId read, int32_t index);
 
 // Indices on which a statement's value is chosen, `i == 0 ? a : b` or `h % 2 == 0 ? a : b`: the
 // choice is no work when they are constant, so by axis how many successive values to unroll: all
@@ -90,6 +89,9 @@ struct CopyBlocks {
 CopyBlocks BlocksOfCopy(const ClusterView& copy, const ClusterView& contraction,
                         const Cluster& loops);
 Cluster RowCluster(const ClusterView& view, int variant);
+
+// Tables that the cluster looks up rows of and that are too large for a core's own caches.
+void AddPrefetches(const ClusterView& view, Choice& choice);
 
 // Outputs of the cluster that the last cache does not hold until someone reads them: written in
 // whole lines past it, they are not fetched from memory before they are stored to it.

@@ -178,7 +178,7 @@ bool SumsRows(const ClusterView& view, const tc::Statement& s) {
       continue;
     }
     for (size_t i = 0; i < s.indices.size(); ++i) {
-      if (s.indices[i].reduction && MayUse(view.program(), read, static_cast<int32_t>(i)))
+      if (s.indices[i].reduction && Uses(view.program(), read, static_cast<int32_t>(i)))
         return false;
     }
   }

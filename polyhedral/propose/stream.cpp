@@ -1,6 +1,8 @@
-// Which results are stored past the caches.
+// What is known ahead of the caches: results that are stored past them, tables whose rows are
+// fetched into them.
 #include <algorithm>
 
+#include "polyhedral/axes.h"
 #include "polyhedral/propose/propose.h"
 
 namespace weft::polyhedral {
@@ -31,6 +33,20 @@ bool BeginsLines(const ScheduleRequest& request, const tc::TensorDecl& tensor) {
 }
 
 }  // namespace
+
+void AddPrefetches(const ClusterView& view, Choice& choice) {
+  const tc::Program& program = view.program();
+  const Target& target = view.request->target;
+  if (target.kind != TargetKind::kCpu) return;
+  for (size_t k = 0; k < view.statements.size(); ++k) {
+    for (const tc::TensorId t : tc::Inputs(program)) {
+      const bool listed = std::ranges::count(choice.prefetches, program[t].name) > 0;
+      if (!listed && Bytes(program[t]) > static_cast<double>(target.l2_bytes) &&
+          LooksUp(program, view.At(k), t))
+        choice.prefetches.push_back(program[t].name);
+    }
+  }
+}
 
 void AddStreams(const ClusterView& view, const Cluster& cluster, Choice& choice) {
   const tc::Program& program = view.program();

@@ -1,0 +1,77 @@
+// Rows that are looked up in tables.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tc_lang/testing/random_programs.h"
+#include "tests/oracle/oracle.h"
+
+namespace weft::oracle {
+namespace {
+
+using namespace polyhedral;  // NOLINT: what is tested
+
+std::vector<Tensor> Inputs(const tc::Program& program, int64_t rows) {
+  std::vector<Tensor> inputs = tc::RandomInputs(program, 1);
+  for (Tensor& t : inputs) {
+    if (t.dtype() != Dtype::kI32) continue;
+    for (int64_t i = 0; i < t.elems(); ++i)
+      t.mutable_as<int32_t>()[i] = static_cast<int32_t>((7 * i + 3) % rows);
+  }
+  return inputs;
+}
+
+// Large tables are fetched from some lookups ahead; where a lookup depends on a condition, or on
+// what is inside of the loop, they are not.
+TEST(Gathers, LaterRowsAreFetchedAhead) {
+  struct Case {
+    std::string body;
+    std::string fetched;
+  };
+  for (const auto& [body, fetched] : std::vector<Case>{
+           {"y(b, d) +=! t(i(b, l), d)", "let at_1 = i[b, l + 8]"},
+           {"y(b, d) +=! t(i(b, l), d) * w(b, l)", "prefetch near t at 40*at_1 + 32"},
+           {"y(b, d) +=! t(i(b, 19 - l), d) where l in 0:20", "let at_1 = i[b, -l + 11]"},
+           {"y(b, d) +=! w(b, l) > 0.0 ? t(i(b, l), d) : 0.0", ""},
+           {"y(b) +=! t(i(b, l), 3)", "prefetch near t at 40*at_1 + 3"},
+           {"y(b, d, l) = t(i(b, l), d)", "prefetch near t"}}) {
+    const auto program = Compile(fmt::format(
+        "def f(float(90, 40) t, int32(5, 20) i, float(5, 20) w) -> (y) {{ {} }}", body));
+    ASSERT_TRUE(program.ok()) << program.status().ToString();
+    Target target = V4();
+    target.l2_bytes = 4096;
+    const ScheduleRequest request{.program = &*program, .target = target};
+    const auto choices = Propose(request, 1);
+    ASSERT_TRUE(choices.yes());
+    const Choice& choice = choices->at(0);
+    EXPECT_EQ(choice.prefetches, std::vector<std::string>{"t"}) << Print(choice);
+    const Status status = RunChoice(*program, Inputs(*program, 90), choice);
+    EXPECT_TRUE(status.ok()) << Print(choice) << status.ToString();
+    const auto scheduled = Schedule(request, &choice);
+    ASSERT_TRUE(scheduled.ok()) << scheduled.status().ToString();
+    const std::string nest = loops::Print(scheduled->nest);
+    if (fetched.empty())
+      EXPECT_EQ(nest.find("prefetch"), std::string::npos) << nest;
+    else
+      EXPECT_NE(nest.find(fetched), std::string::npos) << nest;
+  }
+}
+
+// Rows of one table are multiplied with rows of another in tiles of registers.
+TEST(Gathers, ProductsOfRowsHaveTiles) {
+  const auto program = Compile(R"(
+    def f(float(50, 13) t, float(60, 37) u, int32(5, 20) i, int32(5, 20) j) -> (y) {
+      y(b, p, q) +=! t(i(b, l), p) * u(j(b, l), q)
+    })");
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const ScheduleRequest request{.program = &*program, .target = V4()};
+  const auto choices = Propose(request, 2);
+  ASSERT_TRUE(choices.yes());
+  EXPECT_NE(Print(choices->at(0)).find("unroll p"), std::string::npos) << Print(choices->at(0));
+  for (const Choice& choice : *choices) {
+    const Status status = RunChoice(*program, Inputs(*program, 50), choice);
+    EXPECT_TRUE(status.ok()) << Print(choice) << status.ToString();
+  }
+}
+
+}  // namespace
+}  // namespace weft::oracle
