@@ -94,9 +94,10 @@ Status SetTarget(std::string_view text, ComprehensionOptions& options) {
   return {};
 }
 
-Result<std::shared_ptr<Specialized>> Specialized::Make(tc::Program program,
+Result<std::shared_ptr<Specialized>> Specialized::Make(tc::Program program, std::string where,
                                                        const ComprehensionOptions& options) {
   std::shared_ptr<Specialized> made(new Specialized);
+  made->where_ = std::move(where);
   made->inputs_ = OperandsOf(program, tc::Inputs(program));
   made->outputs_ = OperandsOf(program, tc::Outputs(program));
   const BuildOptions build = BuildOptionsOf(options);
@@ -141,8 +142,9 @@ Status Specialized::Interpret(std::span<const void* const> inputs,
   std::vector<Tensor> tensors;
   for (size_t i = 0; i < inputs.size(); ++i)
     tensors.push_back(Tensor::Borrow(inputs_[i].dtype, inputs_[i].shape, nullptr, inputs[i]));
-  WEFT_TRY(const std::vector<Tensor> results,
-           module_ ? Emulate(*module_, tensors) : tc::Interpret(program_, tensors));
+  auto run = module_ ? Emulate(*module_, tensors) : tc::Interpret(program_, tensors);
+  if (!run.ok() && run.status().where().empty()) return std::move(run.status()).At(where_);
+  WEFT_TRY(const std::vector<Tensor> results, std::move(run));
   for (size_t i = 0; i < outputs.size(); ++i)
     if (results[i].bytes() > 0)
       std::memcpy(outputs[i], results[i].data(), static_cast<size_t>(results[i].bytes()));
@@ -203,15 +205,42 @@ Status Comprehension::CheckMemory(const tc::Program& program,
   return {};
 }
 
-Result<std::shared_ptr<Specialized>> Comprehension::At(std::span<const int64_t> sizes) {
-  const std::lock_guard lock(mutex_);
-  if (const auto it = kept_.find(sizes); it != kept_.end()) {
-    it->second.used = ++clock_;
-    return it->second.specialized;
+class Comprehension::Claim {
+ public:
+  Claim(Comprehension& of, Key key) : of_(of), key_(std::move(key)) { of_.claimed_.insert(key_); }
+  ~Claim() {
+    {
+      const std::lock_guard lock(of_.mutex_);
+      of_.claimed_.erase(key_);
+    }
+    of_.released_.notify_all();
   }
+  Claim(const Claim&) = delete;
+  Claim& operator=(const Claim&) = delete;
+
+ private:
+  Comprehension& of_;
+  Key key_;
+};
+
+Result<std::shared_ptr<Specialized>> Comprehension::At(std::span<const int64_t> sizes) {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    if (const auto it = kept_.find(sizes); it != kept_.end()) {
+      it->second.used = ++clock_;
+      return it->second.specialized;
+    }
+    if (!claimed_.contains(sizes)) break;
+    released_.wait(lock);
+  }
+  const Claim claim(*this, Key(sizes.begin(), sizes.end()));
+  lock.unlock();
   WEFT_TRY(tc::Program program, Bind(sizes));
-  WEFT_TRY(std::shared_ptr<Specialized> made, Specialized::Make(std::move(program), options_));
+  WEFT_TRY(std::shared_ptr<Specialized> made,
+           Specialized::Make(std::move(program), where(), options_));
+  lock.lock();
   Keep(sizes, made);
+  lock.unlock();
   return made;
 }
 
@@ -238,7 +267,8 @@ Status Comprehension::Force(std::span<const int64_t> sizes,
   ComprehensionOptions options = options_;
   options.choices = std::move(choices);
   WEFT_TRY(tc::Program program, Bind(sizes));
-  WEFT_TRY(std::shared_ptr<Specialized> made, Specialized::Make(std::move(program), options));
+  WEFT_TRY(std::shared_ptr<Specialized> made,
+           Specialized::Make(std::move(program), where(), options));
   const std::lock_guard lock(mutex_);
   Keep(sizes, std::move(made));
   return {};

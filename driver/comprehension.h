@@ -7,11 +7,13 @@
 #pragma once
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,7 +59,8 @@ struct Operand {
 // A def at one set of sizes, ready to run, from several threads too: runs take turns.
 class Specialized {
  public:
-  static Result<std::shared_ptr<Specialized>> Make(tc::Program program,
+  // `where` the def stands, for what goes wrong in a run.
+  static Result<std::shared_ptr<Specialized>> Make(tc::Program program, std::string where,
                                                    const ComprehensionOptions& options);
   const tc::Program& program() const { return program_; }
   const std::vector<Operand>& inputs() const { return inputs_; }
@@ -76,6 +79,7 @@ class Specialized {
   Result<executor::Executor*> Unaligned();
 
   tc::Program program_;
+  std::string where_;
   std::vector<Operand> inputs_, outputs_;
   ComprehensionOptions options_;
   std::unique_ptr<executor::Executor> executor_;  // Engine::kKernels
@@ -115,7 +119,8 @@ class Comprehension {
 
   Result<tc::Program> Bind(std::span<const int64_t> sizes) const;
   // For the extents of each tensor and the value of each size parameter, one after another. What
-  // was used last is kept, compiled; what has to be compiled is compiled by one thread at a time.
+  // was used last is kept, compiled. Of several threads that want the same sizes one compiles;
+  // those that want others don't wait for it.
   Result<std::shared_ptr<Specialized>> At(std::span<const int64_t> sizes);
   // By the shapes of tensors, which need not be all where they follow from others.
   Result<DefInference> Infer(const std::map<std::string, Shape>& shapes,
@@ -136,6 +141,8 @@ class Comprehension {
     }
   };
 
+  class Claim;  // of sizes that a thread compiles
+
   Comprehension(std::vector<tc::Def> defs, size_t entry, ComprehensionOptions options)
       : defs_(std::move(defs)), entry_(entry), options_(std::move(options)) {}
   Status CheckMemory(const tc::Program& program, const std::map<std::string, Shape>& shapes) const;
@@ -147,6 +154,8 @@ class Comprehension {
   std::vector<Parameter> parameters_;
   std::mutex mutex_;
   std::map<Key, Entry, Less> kept_;
+  std::set<Key, Less> claimed_;
+  std::condition_variable released_;
   uint64_t clock_ = 0;
 };
 

@@ -1,5 +1,8 @@
 #include "driver/comprehension.h"
 
+#include <atomic>
+#include <thread>
+
 #include "driver/accuracy.h"
 #include "driver/testing.h"
 #include "driver/tune_comprehension.h"
@@ -60,6 +63,29 @@ TEST(Comprehension, IsKeptForItsSizes) {
   ASSERT_TRUE(first.ok() && again.ok() && other.ok());
   EXPECT_EQ(first->get(), again->get());
   EXPECT_NE(first->get(), other->get());
+}
+
+// A thread that compiles for some sizes holds up nobody who wants others.
+TEST(Comprehension, CompilesForOneSizeWhileOthersRun) {
+  const auto rows = Opened("rows", OptionsFor("cpu"));
+  const std::vector<int64_t> kept{2, 3, 10}, fresh{40, 30, 10};
+  ASSERT_TRUE(rows->At(kept).ok());
+  std::atomic<bool> done{false};
+  std::vector<std::shared_ptr<Specialized>> made(2);
+  std::vector<std::jthread> threads;
+  for (auto& one : made) {
+    threads.emplace_back([&] {
+      const auto found = rows->At(fresh);
+      done = true;
+      if (found.ok()) one = *found;
+    });
+  }
+  int64_t meanwhile = 0;
+  while (!done) meanwhile += rows->At(kept).ok();
+  threads.clear();
+  EXPECT_GT(meanwhile, 2000);
+  EXPECT_NE(made[0], nullptr);
+  EXPECT_EQ(made[0], made[1]);  // compiled once
 }
 
 TEST(Comprehension, NamesTheTableOfAnIndexThatIsOutOfRange) {
@@ -195,7 +221,7 @@ TEST(Programs, PlansComputeTheMeaning) {
     ASSERT_TRUE(expected.ok());
     for (const char* target : {"cpu", "cuda-emulated"}) {
       if (target != std::string_view("cpu") && seed % 4 != 0) continue;  // it is slow
-      const auto made = Specialized::Make(program, OptionsFor(target));
+      const auto made = Specialized::Make(program, "", OptionsFor(target));
       ASSERT_TRUE(made.ok()) << made.status().ToString() << "\n" << tc::Print(program);
       if ((*made)->executor())
         several += (*made)->executor()->plan().specializations[0].steps.size() > 1;

@@ -62,7 +62,7 @@ class Tuner {
     options.choices = choices_;
     options.choices[group] = choice;
     options.dump_dir.clear();
-    WEFT_TRY(trial.specialized, Specialized::Make(program_, options));
+    WEFT_TRY(trial.specialized, Specialized::Make(program_, "", options));
     WEFT_TRY(trial.run, executor::BoundRun::Open(*trial.specialized->executor(), 0, inputs_));
     WEFT_TRY((*trial.run)());
     return trial;
