@@ -382,6 +382,9 @@ std::optional<Typed> ExprBinder::Apply(const SyntaxExpr& e) {
   const auto tensor = scope_.tensors.find(e.text);
   if (tensor != scope_.tensors.end() && frame_->function == nullptr)
     return Read(e.at, e.args, tensor->second);
+  if (const auto let = frame_->lets.find(e.text);  // a scalar of the function: x() is x
+      frame_->function != nullptr && e.args.empty() && let != frame_->lets.end())
+    return BindLet(e, let->second);
   if (IsBuiltin(e.text)) return Call(e);
   const Def& in = frame_->function != nullptr ? *frame_->function : *def_;
   const Def* callee = callables_.Find(in, e.text);

@@ -11,9 +11,14 @@ namespace {
 
 constexpr size_t kDeepestLets = 100;
 
-void CollectNames(const SyntaxExpr& e, std::vector<const SyntaxExpr*>& out) {
-  if (e.kind == SyntaxKind::kName) out.push_back(&e);
-  for (const SyntaxExprPtr& arg : e.args) CollectNames(*arg, out);
+// Names of scalars: x, and x() where a statement of the def has that on the left.
+void CollectNames(const SyntaxExpr& e, const Def& def, std::vector<const SyntaxExpr*>& out) {
+  const bool assigned =
+      std::any_of(def.statements.begin(), def.statements.end(),
+                  [&](const SyntaxStatement& s) { return s.targets[0].name == e.text; });
+  if (e.kind == SyntaxKind::kName || (e.kind == SyntaxKind::kApply && e.args.empty() && assigned))
+    out.push_back(&e);
+  for (const SyntaxExprPtr& arg : e.args) CollectNames(*arg, def, out);
 }
 
 }  // namespace
@@ -104,7 +109,7 @@ std::optional<Typed> ExprBinder::CallFunction(const SyntaxExpr& e, const Def& de
   const SyntaxParam& output = def.outputs[0];
   for (const SyntaxStatement& s : def.statements) {
     std::vector<const SyntaxExpr*> names;
-    CollectNames(*s.values[0], names);
+    CollectNames(*s.values[0], def, names);
     for (const SyntaxExpr* name : names) {
       if (frame.lets.contains(name->text)) continue;
       return Error(Problem::kFunction, name->at,

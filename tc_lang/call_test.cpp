@@ -218,6 +218,18 @@ TEST(Calls, OpenSizesPassThrough) {
   EXPECT_TRUE(Verify(*program).ok());
 }
 
+// x() is the scalar x where a function has it, as it is elsewhere.
+TEST(Calls, FunctionsMayWriteScalarsWithParentheses) {
+  EXPECT_EQ(RunLast("def twice(float x) -> (float y) { h() = x() + x  y = h() }\n"
+                    "def f(float(3) v) -> (o) { o(i) = twice(v(i)) }",
+                    {}, {Floats({3}, {1, 2, 3})}),
+            (std::vector<double>{2, 4, 6}));
+  EXPECT_NE(WhyNot("def late(float x) -> (float y) { y = h() + x  h = x }\n"
+                   "def f(float(3) v) -> (o) { o(i) = late(v(i)) }")
+                .find("'h' is no scalar that 'late' has defined"),
+            std::string::npos);
+}
+
 // A callee's own coordinates end with it; its recurrences stay loops.
 TEST(Calls, CoordinatesAndRecurrencesStayInside) {
   EXPECT_EQ(RunLast("def tail(float(N) a) -> (o) { o(i) = a(i) where i in 1:N }\n"
