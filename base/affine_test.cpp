@@ -216,6 +216,7 @@ TEST(Affine, BoundsSeeRemainders) {
   EXPECT_EQ((64 * FloorDiv(a, 8) + Mod(a, 8)).Bounds(in(0, 15)), (Interval{0, 71}));
   EXPECT_EQ(Mod(FloorDiv(a, 4), 8).Bounds(in(0, 999)), (Interval{0, 7}));
   EXPECT_EQ(Mod(FloorDiv(a, 4) + b, 8).Bounds(in(0, 999)), (Interval{0, 7}));
+  EXPECT_EQ(Mod(FloorDiv(3 * a, 2), 4).Bounds(in(0, 7)), (Interval{0, 3}));
   EXPECT_TRUE((a + 1).Bounds(in(1, 0)).empty());
 }
 

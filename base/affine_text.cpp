@@ -142,12 +142,20 @@ Interval Affine::Bounds(const std::function<Interval(Var)>& ranges) const {
   };
   Interval result = bounds_of_parts(*this), remainders = {0, 0};
   Affine rest = *this;
-  for (size_t i = 0; i < terms_.size(); ++i) {
-    if (!terms_[i].dividend) continue;
-    if (const std::optional<Remainder> r = TakeRemainder(rest, terms_[i])) {
+  // Remainders whose quotient goes with them first: another's dividend may be a part of theirs.
+  for (const bool whole : {true, false}) {
+    for (size_t i = 0; i < terms_.size(); ++i) {
+      if (!terms_[i].dividend) continue;
+      Affine without = rest;
+      const std::optional<Remainder> r = TakeRemainder(without, terms_[i]);
+      if (!r || (whole && std::ranges::any_of(without.terms(), [&](const Term& t) {
+                   return SameAtom(t, terms_[i]);
+                 })))
+        continue;
       const bool direct = r->divisor == terms_[i].divisor;
       const Interval dividend = direct ? operands[i] : bounds_of_parts(r->dividend);
       remainders = Add(remainders, Scale(ModRange(dividend, r->divisor), r->factor));
+      rest = std::move(without);
     }
   }
   const Interval other = Add(bounds_of_parts(rest), remainders);

@@ -26,10 +26,17 @@ void RunBuriedParallelInOrder(loops::LoopNest& nest, const std::vector<loops::St
   }
 }
 
+Result<loops::LoopNest> Nest(const ScheduleRequest& request, const lower::Plan& plan) {
+  WEFT_TRY(loops::LoopNest nest, lower::Emit(request, plan));
+  RunBuriedParallelInOrder(nest, nest.body, false, false);
+  WEFT_TRY(loops::Verify(nest));
+  return nest;
+}
+
 }  // namespace
 
 Result<loops::LoopNest> Lower(const ScheduleRequest& request, const Choice& choice,
-                              const ScheduleTree& tree) {
+                              const ScheduleTree& tree, Unproved unproved) {
   (void)choice;  // all of it stands in the tree
   const auto ordered = ReadTree(request, tree);
   if (!ordered.yes()) {
@@ -37,11 +44,12 @@ Result<loops::LoopNest> Lower(const ScheduleRequest& request, const Choice& choi
     return Invalid(fmt::format("{}: {}", ReasonName(refusal.reason), refusal.detail));
   }
   const ScheduleRequest& copied = ordered->copied.request;
-  WEFT_TRY(const lower::Plan plan, lower::MakePlan(*copied.program, ordered->root));
-  WEFT_TRY(loops::LoopNest nest, lower::Emit(copied, plan));
-  RunBuriedParallelInOrder(nest, nest.body, false, false);
-  WEFT_TRY(loops::Verify(nest));
-  return nest;
+  WEFT_TRY(lower::Plan plan, lower::MakePlan(*copied.program, ordered->root));
+  auto nest = Nest(copied, plan);
+  if (nest.ok() || nest.status().code() != Code::kInternal || unproved == Unproved::kRefused)
+    return nest;
+  plan.checks_reads = true;
+  return Nest(copied, plan);
 }
 
 }  // namespace weft::polyhedral

@@ -24,7 +24,7 @@ class Stopwatch {
 
 // Fills `result` from one choice; false, with the reason kept, if it does not do.
 bool Attempt(const ScheduleRequest& request, const Choice& choice, const ScheduleLimits& limits,
-             Scheduled& result) {
+             Unproved unproved, Scheduled& result) {
   const auto refuse = [&](Refusal refusal) {
     WEFT_LOG(kInfo, "polyhedral", "{}: {} refused: {}: {}", request.program->name, Print(choice),
              ReasonName(refusal.reason), refusal.detail);
@@ -38,7 +38,7 @@ bool Attempt(const ScheduleRequest& request, const Choice& choice, const Schedul
     const auto legal = CheckLegal(request, *tree, limits);
     if (!legal.yes()) return refuse(legal.refusal());
   }
-  auto nest = Lower(request, choice, *tree);
+  auto nest = Lower(request, choice, *tree, unproved);
   if (!nest.ok()) return refuse({Reason::kChoiceDoesNotFit, nest.status().ToString()});
   result.choice = choice;
   result.tree = std::move(*tree);
@@ -52,7 +52,7 @@ Result<Scheduled> Schedule(const ScheduleRequest& request, const Choice* forced,
                            const ScheduleLimits& limits) {
   Scheduled result;
   if (forced) {
-    if (Attempt(request, *forced, limits, result)) return result;
+    if (Attempt(request, *forced, limits, Unproved::kChecked, result)) return result;
     const Refusal& refusal = result.refusals.back();
     return Invalid(fmt::format("the choice for {} does not do: {}: {}", request.program->name,
                                ReasonName(refusal.reason), refusal.detail));
@@ -61,7 +61,7 @@ Result<Scheduled> Schedule(const ScheduleRequest& request, const Choice* forced,
   if (!proposals.yes()) result.refusals.push_back(proposals.refusal());
   if (proposals.yes()) {
     for (const Choice& choice : *proposals) {
-      if (Attempt(request, choice, limits, result)) return result;
+      if (Attempt(request, choice, limits, Unproved::kRefused, result)) return result;
     }
   }
   // The program's own order is right even where isl gives up on it; if it is shown to be wrong,

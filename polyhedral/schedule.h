@@ -68,8 +68,11 @@ Verdict<bool> CheckLegal(const ScheduleRequest& request, const ScheduleTree& tre
                          const ScheduleLimits& limits = {});
 // The nest that the tree describes; operands in the program's order (inputs, then outputs). The
 // layout of each operand in the nest is the request's, or its pack's.
+// Where it is not shown that all accesses stay inside, the nest is refused, or what is read is
+// checked when it runs, as gathered elements are.
+enum class Unproved : uint8_t { kRefused, kChecked };
 Result<loops::LoopNest> Lower(const ScheduleRequest& request, const Choice& choice,
-                              const ScheduleTree& tree);
+                              const ScheduleTree& tree, Unproved unproved = Unproved::kChecked);
 
 // All of it: the choice if given, else the first proposal, else (with the reason logged and kept in
 // `refusal`) the identity.

@@ -16,11 +16,11 @@ Typed ExprBinder::IntLiteral(int64_t value, Location at) {
       dtype};
 }
 
-// In int64 as soon as one of the three is.
+// In int64 as soon as one of the three is, or is none that int32 has all of.
 Typed ExprBinder::Within(Typed value, Typed lo, Typed hi, Location at) {
   bool wide = false;
   for (const Typed& x : {value, lo, hi}) {
-    wide = wide || (x.type != Dtype::kI32 && JoinTypes(x.type, Dtype::kI32) != Dtype::kI32);
+    wide = wide || JoinTypes(x.type, Dtype::kI32) != Dtype::kI32 || x.type == Dtype::kU32;
   }
   const Dtype type = wide ? Dtype::kI64 : Dtype::kI32;
   std::vector<ExprId> args;

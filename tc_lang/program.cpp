@@ -16,15 +16,15 @@ constexpr std::array<std::string_view, 9> kTags = {"",          "contraction", "
                                                    "window",    "copy",        "recurrence"};
 constexpr std::array<std::string_view, 5> kAssigns = {"=", "+=", "*=", "min=", "max="};
 
-// Coefficients stay far below int64, whatever a hostile text multiplies: sums and bounds can't
-// overflow.
-constexpr int64_t kLargestCoefficient = int64_t{1} << 44;
+// Numbers stay far below int64, whatever a hostile text multiplies: sums and bounds can't overflow.
+// Coefficients are smaller, so that an index times one doesn't either, as long as a loop can count
+// to it: what wraps is not affine.
+constexpr int64_t kLargest = int64_t{1} << 44, kLargestCoefficient = int64_t{1} << 31;
 
 bool Small(const Affine& e) {
-  if (std::abs(e.constant()) > kLargestCoefficient) return false;
+  if (std::abs(e.constant()) > kLargest) return false;
   return std::all_of(e.terms().begin(), e.terms().end(), [](const Affine::Term& term) {
-    return std::abs(term.coefficient) <= kLargestCoefficient &&
-           term.divisor <= kLargestCoefficient &&
+    return std::abs(term.coefficient) <= kLargestCoefficient && term.divisor <= kLargest &&
            (term.dividend == nullptr || Small(*term.dividend));
   });
 }
@@ -35,7 +35,7 @@ bool SmallTimes(const Affine& e, int64_t factor) {
   int64_t largest = std::max<int64_t>(1, std::abs(e.constant()));
   for (const Affine::Term& term : e.terms())
     largest = std::max(largest, std::abs(term.coefficient));
-  return std::abs(factor) <= kLargestCoefficient / largest;
+  return std::abs(factor) <= kLargest / largest;
 }
 
 class AffineBuilder {
@@ -211,7 +211,10 @@ std::optional<Affine> AsAffine(const Program& program, ExprId expr) {
 
 std::optional<Affine> AsAffineWithParams(const Program& program, const Statement& statement,
                                          ExprId expr) {
-  return AffineBuilder(program, static_cast<int32_t>(statement.indices.size())).Of(expr);
+  return AsAffineWithParams(program, statement.indices.size(), expr);
+}
+std::optional<Affine> AsAffineWithParams(const Program& program, size_t indices, ExprId expr) {
+  return AffineBuilder(program, static_cast<int32_t>(indices)).Of(expr);
 }
 
 std::vector<ExprId> Reads(const Program& program, ExprId expr) {

@@ -168,6 +168,7 @@ bool IsBfloatProduct(const Program& program, ExprId value);
 // As AsAffine, with param p as Var `statement indices + p`.
 std::optional<Affine> AsAffineWithParams(const Program& program, const Statement& statement,
                                          ExprId expr);
+std::optional<Affine> AsAffineWithParams(const Program& program, size_t indices, ExprId expr);
 
 std::string Print(const Program& program);
 Result<Program> Parse(std::string_view text, const std::string& file);  // one def in canonical form

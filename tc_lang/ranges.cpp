@@ -22,9 +22,46 @@ Affine LastOf(const Box1& range) {
                                                     : last;
 }
 
+// x mod d hides in x - d * floor(x / d), where intervals lose that both x are the same. Takes one
+// `factor * (dividend mod divisor)` out of `e`, if there is one.
+struct ModTerm {
+  int64_t factor = 0, divisor = 1;
+  Affine dividend;
+};
+std::optional<ModTerm> TakeMod(Affine& e) {
+  for (const Affine::Term& term : e.terms()) {
+    if (term.dividend == nullptr || term.coefficient % term.divisor != 0) continue;
+    const ModTerm mod{-term.coefficient / term.divisor, term.divisor, *term.dividend};
+    const Affine rest = e - Mod(mod.dividend, mod.divisor) * mod.factor;
+    if (rest.terms().size() >= e.terms().size()) continue;  // the dividend is not there
+    e = rest;
+    return mod;
+  }
+  return std::nullopt;
+}
+
+// The bounds of an expression whose ranges are all numbers, far ones cut off.
+std::optional<Interval> FixedBounds(const Affine& e, const std::vector<IndexRange>& indices) {
+  std::vector<Var> vars;
+  e.CollectVars(vars);
+  for (Var v : vars) {
+    if (v >= Count(indices)) return std::nullopt;
+    const Box1& range = *indices[static_cast<size_t>(v)].range;
+    if (!range.lo.IsConstant() || !range.hi.IsConstant()) return std::nullopt;
+  }
+  const Interval bounds = e.Bounds([&](Var v) {
+    const Box1& range = *indices[static_cast<size_t>(v)].range;
+    return Interval{range.lo.constant(), LastOf(range).constant()};
+  });
+  constexpr int64_t kFar = int64_t{1} << 60;
+  return Interval{std::clamp(bounds.lo, -kFar, kFar), std::clamp(bounds.hi, -kFar, kFar)};
+}
+
 }  // namespace
 
 Box1 ClosedBounds(const Affine& whole, const std::vector<IndexRange>& indices) {
+  if (const std::optional<Interval> fixed = FixedBounds(whole, indices))
+    return {fixed->lo, fixed->hi};
   Affine e = whole;
   Box1 out{0, 0};
   const auto add = [&](const Box1& atom, int64_t factor) {

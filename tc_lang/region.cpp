@@ -108,7 +108,7 @@ std::optional<PartCount> CountPart(const Part& part, const std::vector<Affine>& 
   if (count.instances > kMostCells / 4) return std::nullopt;
   const auto range = [&](Var v) { return ranges[static_cast<size_t>(v)]; };
   IntBox hull;
-  for (size_t d : part.dims) hull.push_back(BoundsOf(left[d], range));
+  for (size_t d : part.dims) hull.push_back(left[d].Bounds(range));
   count.box = Cells(hull);
   if (count.box > kMostCells || !work.Take(count.instances + count.box / 64)) return std::nullopt;
   std::vector<int64_t> values(ranges.size(), 0);
@@ -173,7 +173,7 @@ IntBox ReadBox(const Program& program, const Statement& s, const Expr& read) {
   IntBox out = HullOf(program, read.tensor);
   for (size_t d = 0; d < read.args.size(); ++d) {
     if (const std::optional<Affine> e = AsAffineWithParams(program, s, read.args[d]))
-      out[d] = BoundsOf(*e, range);
+      out[d] = e->Bounds(range);
   }
   for (const Interval& i : ranges) {
     if (i.empty()) return IntBox(out.size(), Interval{0, -1});  // no instance reads
@@ -193,45 +193,8 @@ std::optional<bool> WritesEachCellOnce(const Program& program, const Statement& 
   return true;
 }
 
-std::optional<ModTerm> TakeMod(Affine& e) {
-  for (const Affine::Term& term : e.terms()) {
-    if (term.dividend == nullptr || term.coefficient % term.divisor != 0) continue;
-    const ModTerm mod{-term.coefficient / term.divisor, term.divisor, *term.dividend};
-    const Affine rest = e - Mod(mod.dividend, mod.divisor) * mod.factor;
-    if (rest.terms().size() >= e.terms().size()) continue;  // the dividend is not there
-    e = rest;
-    return mod;
-  }
-  return std::nullopt;
-}
-
-Interval BoundsOf(const Affine& whole, const std::function<Interval(Var)>& ranges) {
-  Affine e = whole;
-  Interval out{0, 0};
-  const auto add = [&](Interval atom, int64_t factor) {
-    out.lo += factor * (factor >= 0 ? atom.lo : atom.hi);
-    out.hi += factor * (factor >= 0 ? atom.hi : atom.lo);
-  };
-  while (const std::optional<ModTerm> mod = TakeMod(e)) {
-    const Interval dividend = BoundsOf(mod->dividend, ranges);
-    const bool small = dividend.lo >= 0 && dividend.hi < mod->divisor;
-    add(small ? dividend : Interval{0, mod->divisor - 1}, mod->factor);
-  }
-  add({e.constant(), e.constant()}, 1);
-  for (const Affine::Term& term : e.terms()) {
-    if (term.dividend == nullptr) {
-      add(ranges(term.var), term.coefficient);
-      continue;
-    }
-    const Interval dividend = BoundsOf(*term.dividend, ranges);
-    add({FloorDiv(dividend.lo, term.divisor), FloorDiv(dividend.hi, term.divisor)},
-        term.coefficient);
-  }
-  return out;
-}
-
 Interval TightBounds(const Affine& e, const IntBox& ranges, const Interval& target) {
-  const Interval loose = BoundsOf(e, [&](Var v) {
+  const Interval loose = e.Bounds([&](Var v) {
     return static_cast<size_t>(v) < ranges.size() ? ranges[static_cast<size_t>(v)]
                                                   : Interval{kSampleParam, kSampleParam};
   });
@@ -358,7 +321,7 @@ bool Region::Write(const Program& program, const Statement& s, Work& work) {
   const IntBox ranges = RangesOf(program, s);
   IntBox box;
   for (const Affine& e : left)
-    box.push_back(BoundsOf(e, [&](Var v) { return ranges[static_cast<size_t>(v)]; }));
+    box.push_back(e.Bounds([&](Var v) { return ranges[static_cast<size_t>(v)]; }));
   for (size_t v = 0; v < ranges.size(); ++v) {
     if (ranges[v].empty() && (!s.indices[v].reduction || !s.init))
       return true;  // nothing is written

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <vector>
 
@@ -45,15 +44,6 @@ IntBox HullOf(const Program& program, TensorId tensor);
 // The cells that a read touches at most, clipped by nothing. Subscripts that are not affine touch
 // all.
 IntBox ReadBox(const Program& program, const Statement& s, const Expr& read);
-// x mod d hides in x - d * floor(x / d), where intervals lose that both x are the same. Takes one
-// `factor * (dividend mod divisor)` out of `e`, if there is one.
-struct ModTerm {
-  int64_t factor = 0, divisor = 1;
-  Affine dividend;
-};
-std::optional<ModTerm> TakeMod(Affine& e);
-// As Affine::Bounds, remainders seen.
-Interval BoundsOf(const Affine& e, const std::function<Interval(Var)>& ranges);
 // The least and largest value: intervals first, every point where those are not exact and it is
 // cheap.
 Interval TightBounds(const Affine& e, const IntBox& ranges, const Interval& target);

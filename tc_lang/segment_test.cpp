@@ -95,6 +95,10 @@ TEST(Within, ReportsWhatIsOutside) {
               {Floats({6}, {0, 1, 2, 3, 4, 5}), Ints({3}, {1, 3, 2})});
   EXPECT_EQ(RunError(text, {Floats({6}, {0, 1, 2, 3, 4, 5}), Ints({3}, {1, 3, 4})}),
             "statement 1 on 'y' finds 4 by 'k', expected 1 to 3");
+  // Whatever its type, it is named as it was read.
+  EXPECT_EQ(RunError("def f(float(6) x, uint32(1) k) -> (y) { y(i) = x(within(k(i), 1, 4)) }",
+                     {Floats({6}, {0, 1, 2, 3, 4, 5}), Make(Dtype::kU32, {1}, {4294967295})}),
+            "statement 1 on 'y' finds 4294967295 by 'k', expected 1 to 3");
   // Lazily, like any read.
   EXPECT_RUNS((std::vector<double>{1, 0}),
               "def f(int32(2) k) -> (y) { y(i) = k(i) < 5 ? within(k(i), 0, 5) : 0 }", {},

@@ -92,6 +92,10 @@ int64_t Ranges::LowerBound(const Affine& e, int64_t wanted, int& budget) const {
   if (interval.empty()) return kMax;  // nothing runs here
   int64_t best = interval.lo;
   if (best >= wanted || --budget < 0) return best;
+  for (const Affine& c : constraints_) {
+    const std::optional<Affine> rest = AddScaled(e, c, -1);
+    if (rest && rest->IsConstant()) best = std::max(best, rest->constant());
+  }
   const auto attempt = [&](const Affine& smaller) {
     if (best < wanted) best = std::max(best, LowerBound(smaller, wanted, budget));
   };

@@ -2,64 +2,27 @@
 #include "polyhedral/lower/plan.h"
 
 namespace weft::polyhedral::lower {
-namespace {
 
 using tc::ExprId;
 using tc::ExprKind;
 
-std::optional<Affine> AffineOfOp(const tc::Program& program, const tc::Expr& e,
-                                 const std::vector<Affine>& index) {
-  std::vector<Affine> args;
-  for (const ExprId arg : e.args) {
-    const auto a = AffineOf(program, arg, index);
-    if (!a) return std::nullopt;
-    args.push_back(*a);
-  }
-  const bool by_constant = args.size() == 2 && args[1].IsConstant();
-  switch (e.op) {
-    case ScalarOp::kAdd:
-      return args[0] + args[1];
-    case ScalarOp::kSub:
-      return args[0] - args[1];
-    case ScalarOp::kNeg:
-      return -args[0];
-    case ScalarOp::kCast:
-      return args[0];
-    case ScalarOp::kMul:
-      if (by_constant) return args[0] * args[1].constant();
-      if (args[0].IsConstant()) return args[1] * args[0].constant();
-      return std::nullopt;
-    case ScalarOp::kDiv:
-      if (!by_constant || args[1].constant() <= 0) return std::nullopt;
-      return FloorDiv(args[0], args[1].constant());
-    case ScalarOp::kMod:
-      if (!by_constant || args[1].constant() <= 0) return std::nullopt;
-      return Mod(args[0], args[1].constant());
-    default:
-      return std::nullopt;
-  }
-}
-
-}  // namespace
-
 std::optional<Affine> AffineOf(const tc::Program& program, ExprId expr,
                                const std::vector<Affine>& index) {
-  const tc::Expr& e = program[expr];
-  if (e.dtype != Dtype::kI32 && e.dtype != Dtype::kI64) return std::nullopt;
-  switch (e.kind) {
-    case ExprKind::kLiteral:
-      return Affine(e.literal.i);
-    case ExprKind::kIndex:
-      return index[e.position];
-    case ExprKind::kParam:
-      return Affine::OfVar(e.position);
-    case ExprKind::kRead:
-    case ExprKind::kCheck:
-      return std::nullopt;
-    case ExprKind::kOp:
-      return AffineOfOp(program, e, index);
-  }
-  return std::nullopt;
+  const auto e = tc::AsAffineWithParams(program, index.size(), expr);
+  if (!e) return std::nullopt;
+  const auto indices = static_cast<Var>(index.size());
+  return e->Substitute([&](Var v) { return v < indices ? index[v] : Affine::OfVar(v - indices); });
+}
+
+std::optional<Affine> SubscriptOf(const tc::Program& program, ExprId expr,
+                                  const std::vector<Affine>& index) {
+  constexpr int64_t kLargest = int64_t{1} << 30;  // times 2^33 elements, which are 32 GB of floats
+  auto e = AffineOf(program, expr, index);
+  const auto is_small = [](int64_t x) { return x >= -kLargest && x <= kLargest; };
+  if (!e || !is_small(e->constant())) return std::nullopt;
+  for (const Affine::Term& t : e->terms())
+    if (!is_small(t.coefficient)) return std::nullopt;
+  return e;
 }
 
 std::optional<std::vector<Affine>> ConjunctionOf(const tc::Program& program, ExprId condition,

@@ -11,6 +11,8 @@ namespace weft::polyhedral::lower {
 
 using Stmts = std::vector<loops::StmtId>;
 
+bool IsEmpty(const tc::TensorDecl& tensor);
+
 // A unit on the way to its leaf: what still has to be seen to.
 struct Active {
   const Unit* unit = nullptr;

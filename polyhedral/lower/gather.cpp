@@ -30,17 +30,17 @@ Values::Taken Values::Under(tc::ExprId condition, bool holds, Taken taken, const
   return taken;
 }
 
-// A subscript that is loaded or, under a condition on what is loaded, one that its guards alone do
-// not keep inside.
+// A subscript that is loaded or that its guards alone do not keep inside: under a condition on what
+// is loaded or, where every read is checked, under any.
 bool Values::IsNamed(const tc::Expr& read, size_t axis, const Taken& taken,
                      const Unit& unit) const {
-  const auto e = AffineOf(program_, read.args[axis], unit.index);
-  if (!e) return true;
-  if (taken.conditions.empty()) return false;
+  const auto e = SubscriptOf(program_, read.args[axis], unit.index);
+  if (!e || IsEmpty(program_[read.tensor])) return true;
+  if (taken.conditions.empty() && !plan_.checks_reads) return false;
   const tc::Statement& s = program_.statements[unit.statement];
   const auto known = tc::AsAffineWithParams(program_, s, read.args[axis]);
   const Interval extent = tc::HullOf(program_, read.tensor)[axis];
-  if (known) {
+  if (known && !plan_.checks_reads) {
     const Interval values = tc::TightBounds(*known, tc::RangesOf(program_, s), extent);
     if (values.lo >= extent.lo && values.hi <= extent.hi) return false;
   }
@@ -84,15 +84,21 @@ std::vector<Values::Gathered> Values::FindGathered(const Unit& unit) const {
     }
     for (const tc::ExprId arg : e.args) self(self, arg, taken);  // inner ones first
     if (e.kind == tc::ExprKind::kCheck) add(id, 0, taken);
-    if (e.kind != tc::ExprKind::kRead) return;
+    const auto never = [this](const Affine& g) { return scope_.Never(g); };
+    if (e.kind != tc::ExprKind::kRead || std::ranges::any_of(taken.guards, never)) return;
     for (size_t axis = 0; axis < e.args.size(); ++axis) {
       if (IsNamed(e, axis, taken, unit)) add(id, axis, taken);
     }
   };
   const tc::Statement& s = program_.statements[unit.statement];
   if (unit.part == Part::kWhole || unit.part == Part::kUpdate) {
-    visit(visit, unit.value, {});
-    if (s.companion.valid()) visit(visit, s.companion_value, {});
+    Taken always;
+    if (plan_.checks_reads) {  // a let may stand outside of the loops that a guard bounds
+      for (const Constraint& c : unit.constraints)
+        if (c.limit == Limit::kGuard) always.guards.push_back(c.e);
+    }
+    visit(visit, unit.value, always);
+    if (s.companion.valid()) visit(visit, s.companion_value, always);
   }
   return found;
 }
@@ -112,15 +118,18 @@ loops::StmtId Values::Let(Active& active, const Gathered& gathered) {
                   : program_[tensor].extents[gathered.axis]};
   const std::vector<Affine>& guards = gathered.taken.guards;
   ExprId value = Value(read.args[gathered.axis], guards);
-  const Dtype dtype = nest_[value].dtype;
+  Dtype dtype = nest_[value].dtype;
   // Where nobody reads, the least legal value stands, whatever the guarded parts gave.
   ExprId least = let.lo[0].IsConstant() ? Literal(dtype, ScalarOfInt(dtype, let.lo[0].constant()))
                                         : loops::AddAffine(nest_, dtype, let.lo[0]);
-  if (let.lo[0] == let.hi[0]) {  // no value is legal, so 1 stands for those and 0 for none
-    least = loops::AddLiteral(nest_, dtype, 0);
-    value = loops::AddLiteral(nest_, dtype, 1);
-    let.lo = {0};
-    let.hi = {1};
+  if (let.lo[0] == let.hi[0]) {  // no value is legal, so one that is larger than none has stands
+    constexpr int64_t kNone = -(int64_t{1} << 62);  // for "not read"
+    const auto wide = [&](int64_t x) { return Literal(dtype, ScalarOfInt(dtype, x)); };
+    dtype = Dtype::kI64;
+    value = loops::AddOp(nest_, ScalarOp::kMax, dtype, {Cast(value, dtype), wide(kNone + 1)});
+    least = wide(kNone);
+    let.lo = {kNone};
+    let.hi = {kNone + 1};
   }
   for (auto c = gathered.taken.conditions.rbegin(); c != gathered.taken.conditions.rend(); ++c) {
     const ExprId test = Value(c->first, guards);

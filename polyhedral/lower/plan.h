@@ -93,6 +93,7 @@ struct Plan {
   std::map<int32_t, Accumulator> accumulators;  // by statement
   std::vector<std::pair<std::string, std::string>> packs;  // tensor, layout
   std::vector<std::string> prefetches, streams;            // tensors
+  bool checks_reads = false;  // all that are not plainly inside, as gathered ones are
 
   Dim& operator[](Var v) { return dims[v - params]; }
   const Dim& operator[](Var v) const { return dims[v - params]; }
@@ -113,10 +114,13 @@ Status SolveIndices(const tc::Program& program, const std::vector<Member>& path,
 // Ranges of the dimensions by propagating the constraints of each unit.
 void InferRanges(Plan& plan);
 
-// An integer expression over dimensions, if it is affine: indices, params, literals, + - * / % by
-// constants. `index` are the statement's indices over dimensions.
+// An integer expression over dimensions, if it is affine. `index` are the statement's indices over
+// dimensions.
 std::optional<Affine> AffineOf(const tc::Program& program, tc::ExprId expr,
                                const std::vector<Affine>& index);
+// A subscript that is read, if it is affine with numbers so small that offsets into memory fit.
+std::optional<Affine> SubscriptOf(const tc::Program& program, tc::ExprId expr,
+                                  const std::vector<Affine>& index);
 // A condition as a conjunction of constraints >= 0, if it is one.
 std::optional<std::vector<Affine>> ConjunctionOf(const tc::Program& program, tc::ExprId condition,
                                                  const std::vector<Affine>& index);

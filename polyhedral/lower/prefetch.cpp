@@ -201,7 +201,7 @@ Stmts PrefetchPanels(const Plan& plan, const Storage& storage, const Scope& scop
     if (!std::ranges::count(plan.prefetches, program[tensor].name)) continue;
     std::vector<Affine> index;
     for (const tc::ExprId sub : program[read].args) {
-      const auto e = AffineOf(program, sub, unit.index);
+      const auto e = SubscriptOf(program, sub, unit.index);
       if (!e) break;
       index.push_back(*e);
     }

@@ -51,7 +51,8 @@ class Placer {
            const std::vector<tc::ExprId>& subscripts, bool write = false) {
     Touch touch{.unit = u, .cluster = cluster, .write = write};
     for (const tc::ExprId s : subscripts) {
-      touch.index.push_back(AffineOf(program_, s, plan_.units[u].index));
+      touch.index.push_back(write ? AffineOf(program_, s, plan_.units[u].index)
+                                  : SubscriptOf(program_, s, plan_.units[u].index));
     }
     touches_[tensor.index].push_back(std::move(touch));
   }

@@ -12,11 +12,11 @@ namespace {
 
 bool IsFmaType(Dtype dtype) { return dtype == Dtype::kF32 || dtype == Dtype::kF64; }
 
+}  // namespace
+
 bool IsEmpty(const tc::TensorDecl& tensor) {
   return std::ranges::any_of(tensor.extents, [](const Affine& e) { return e == Affine(0); });
 }
-
-}  // namespace
 
 ExprId Values::Literal(Dtype dtype, Scalar value) {
   const ExprId id = loops::AddLiteral(nest_, dtype, 0);
@@ -147,7 +147,7 @@ ExprId Values::Read(tc::ExprId read, const Guards& guards) {
   Guards all = guards;
   for (size_t axis = 0; axis < e.args.size(); ++axis) {
     // Checked by a let where it counts; where it doesn't, it may be anywhere.
-    const auto at = AffineOf(program_, e.args[axis], active_->unit->index);
+    const auto at = SubscriptOf(program_, e.args[axis], active_->unit->index);
     if (!at || !active_->lets.contains({read.index, axis})) continue;
     all.push_back(*at);
     all.push_back(program_[e.tensor].extents[axis] - 1 - *at);
@@ -162,7 +162,7 @@ bool Values::Inside(const tc::Expr& read) const {
   const tc::TensorDecl& tensor = program_[read.tensor];
   if (tensor.role != tc::Role::kInput) return false;
   for (size_t axis = 0; axis < read.args.size(); ++axis) {
-    const auto e = AffineOf(program_, read.args[axis], active_->unit->index);
+    const auto e = SubscriptOf(program_, read.args[axis], active_->unit->index);
     if (!e || !scope_.Surely(*e) || !scope_.Surely(tensor.extents[axis] - 1 - *e)) return false;
   }
   return true;
@@ -204,7 +204,7 @@ std::vector<Affine> Values::Subscripts(tc::ExprId read, const std::vector<tc::Ex
   std::vector<Affine> over_dims(subscripts.size());
   std::vector<std::pair<size_t, Var>> lets;
   for (size_t axis = 0; axis < subscripts.size(); ++axis) {
-    if (const auto e = AffineOf(program_, subscripts[axis], active_->unit->index)) {
+    if (const auto e = SubscriptOf(program_, subscripts[axis], active_->unit->index)) {
       over_dims[axis] = *e;
     } else {
       lets.emplace_back(axis, active_->lets.at({read.index, axis}));
