@@ -11,6 +11,7 @@
 #include "driver/module_cache.h"
 #include "driver/pipeline.h"
 #include "driver/stages.h"
+#include "plan/fault.h"
 #include "tc_lang/parts.h"
 
 namespace weft::driver {
@@ -153,13 +154,12 @@ Result<std::vector<Tensor>> Emulate(const Module& module, std::span<const Tensor
     KernelFault fault{};
     WEFT_TRY(codegen::Interpret(nest->second, pointers, {}, &fault));
     if (fault.code != 0) {
-      std::string whom = fmt::format("operand {}", fault.operand);
+      std::string what = plan::DescribeFault(fault);
       if (fault.operand < operands.size()) {
         const graph::Value& v = graph[operands[fault.operand]];
-        whom = fmt::format("{}, which is {}{}", PrintString(v.name), DtypeName(*v.dtype),
-                           weft::Print(*graph::StaticShape(v)));
+        what = plan::DescribeFault(fault, v.name, *v.dtype, *graph::StaticShape(v));
       }
-      return Invalid(fmt::format("index {} is outside of {}", fault.index, whom))
+      return Invalid(std::move(what))
           .At("kernel " + PrintString(group.name))
           .Try("check the values of the integer inputs");
     }

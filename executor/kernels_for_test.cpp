@@ -69,7 +69,7 @@ void gather(const KernelArgs* args, uint32_t rank, uint32_t size) {
       if (__atomic_compare_exchange_n(&args->fault->code, &none, 1, false, __ATOMIC_RELAXED,
                                       __ATOMIC_RELAXED)) {
         args->fault->operand = 0;
-        args->fault->index = at;
+        args->fault->found = at;
       }
       at = 0;
     }

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "executor/state.h"
+#include "plan/fault.h"
 
 namespace weft::executor {
 namespace {
@@ -119,19 +120,18 @@ Status Executor::State::RunSteps(const plan::Specialization& s, std::span<ReadyS
 Status Executor::State::Fault(const plan::Specialization& s, const ReadyStep& ready) const {
   const plan::Step& step = s.steps[ready.step];
   const uint64_t operand = ready.fault.operand;
-  std::string whom = fmt::format("operand {}", operand);
+  std::string what = plan::DescribeFault(ready.fault);
   if (operand < step.inputs.size() + step.outputs.size()) {
     const plan::BufferId id = operand < step.inputs.size()
                                   ? step.inputs[operand]
                                   : step.outputs[operand - step.inputs.size()];
     const plan::Buffer& b = s.buffers[id.index];
-    whom = fmt::format("{}, which is {}{}", PrintString(b.name), DtypeName(b.dtype),
-                       weft::Print(b.shape));
+    what = plan::DescribeFault(ready.fault, b.name, b.dtype, b.shape);
   }
   std::string nodes;
   for (const std::string& node : step.nodes)
     nodes += (nodes.empty() ? ", for node " : ", ") + PrintString(node);
-  return Invalid(fmt::format("index {} is outside of {}", ready.fault.index, whom))
+  return Invalid(std::move(what))
       .At(fmt::format("kernel {}{}", PrintString(plan.kernels[step.kernel.index].name), nodes))
       .Try("check the values of the integer inputs");
 }

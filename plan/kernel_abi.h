@@ -10,10 +10,12 @@
 namespace weft {
 
 struct KernelFault {
-  // 0 none; 1 an index left its range. The first fault wins: set by compare-and-swap from 0.
+  // 0 none; 1 an index left its operand; 2 another integer left its range, computed from the
+  // operand. The first fault wins: set by compare-and-swap from 0.
   uint64_t code;
   uint64_t operand;  // position of the buffer in the nest
-  int64_t index;     // the value found
+  int64_t found;
+  int64_t lo, hi;  // lo <= found < hi was expected
 };
 
 struct KernelArgs {

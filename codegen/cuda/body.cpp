@@ -177,11 +177,12 @@ class Body {
     lines.push_back(
         fmt::format("const long long weft_found = (long long)({});", values_.Emit(s.value, lines)));
     // An unsigned 64-bit value above the signed range is outside too: it turns negative.
-    const std::string lo = values_.Index(s.lo[0]);
-    lines.push_back(fmt::format("const bool weft_inside = weft_found >= {} && weft_found < {};", lo,
-                                values_.Index(s.hi[0])));
-    lines.push_back(fmt::format("if (!weft_inside) {}(weft_error, {}, weft_found);",
-                                helpers_.Use("weft_fault"), s.buffer.index));
+    const std::string lo = values_.Index(s.lo[0]), hi = values_.Index(s.hi[0]);
+    lines.push_back(
+        fmt::format("const bool weft_inside = weft_found >= {} && weft_found < {};", lo, hi));
+    lines.push_back(fmt::format("if (!weft_inside) {}(weft_error, {}, {}, weft_found, {}, {});",
+                                helpers_.Use("weft_fault"), s.by_buffer ? 2 : 1, s.buffer.index, lo,
+                                hi));
     return fmt::format("weft_inside ? ({})weft_found : ({})({})", type, type, lo);
   }
 

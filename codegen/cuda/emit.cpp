@@ -112,7 +112,7 @@ Result<CudaText> EmitCudaText(const LoopNest& nest, const Target& target) {
                   .scratch_bytes = places.scratch_bytes,
                   .local_bytes = places.local_bytes};
   result.text = fmt::format(
-      "{}\nstruct WeftFault {{ unsigned long long code, operand; long long index; }};\n{}\n"
+      "{}\nstruct WeftFault {{ unsigned long long code, operand; long long found, lo, hi; }};\n{}\n"
       "extern \"C\" __global__ void {}{}(\n    {}) {{\n{}{}}}\n",
       Heading(nest, target, launch), helpers.Text(),
       threads > 0 ? fmt::format("__launch_bounds__({}) ", threads) : "", nest.name,

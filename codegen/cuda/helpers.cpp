@@ -111,10 +111,13 @@ constexpr auto kHelpers = std::to_array<Helper>({
   return __uint_as_float(bits | 1u);
 }})"},
     {"weft_fault", "",
-     R"({}void weft_fault(WeftFault* fault, unsigned long long operand, long long index) {{
-  if (fault == nullptr || atomicCAS(&fault->code, 0ull, 1ull) != 0ull) return;  // the first wins
+     R"({}void weft_fault(WeftFault* fault, unsigned long long code, unsigned long long operand,
+                         long long found, long long lo, long long hi) {{
+  if (fault == nullptr || atomicCAS(&fault->code, 0ull, code) != 0ull) return;  // the first wins
   fault->operand = operand;
-  fault->index = index;
+  fault->found = found;
+  fault->lo = lo;
+  fault->hi = hi;
 }})"},
 });
 

@@ -193,7 +193,7 @@ std::string Compare(const loops::LoopNest& nest, const Target& target,
                                 : std::memcmp(&want_fault, &found_fault, sizeof(KernelFault)) == 0;
     if (!same_fault)
       return fmt::format("size {}: fault {} at {}, kernel {} at {}", size, want_fault.code,
-                         want_fault.index, found_fault.code, found_fault.index);
+                         want_fault.found, found_fault.code, found_fault.found);
   }
   return "";
 }

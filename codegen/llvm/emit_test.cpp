@@ -340,7 +340,7 @@ TEST(Emit, MasksOperationsByRegisters) {
 TEST(Emit, GathersAndFaults) {
   constexpr char kGather[] =
       R"(loops k (table: in f32[8, 3], idx: in i64[21], y: out f32[21, 3], z: out f32[21]) {
-  parallel i = 0:21 { let j = idx[i] in -8:8 of table  let n = index(j - floor(j/8)*8) in 0:8 of table
+  parallel i = 0:21 { let j = idx[i] in -8:8 of table  let n = index(j - floor(j/8)*8) in 0:8 by table
     vector v = 0:3 { y[i, v] = table[n, v] } }
   barrier
   parallel i = 0:3 { vector v = 0:7 { let j = idx[7*i + v] in 0:8 of table z[7*i + v] = table[j, 1] } } })";

@@ -6,6 +6,7 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
+#include <array>
 #include <map>
 #include <set>
 #include <vector>
@@ -36,7 +37,8 @@ class KernelBuilder {
   void Single(const loops::Stmt& s);
   void Barrier();
   void Let(const loops::Stmt& s);
-  void Fault(const loops::Stmt& let, llvm::Value* found, llvm::Value* inside, const Chunk& chunk);
+  void Fault(const loops::Stmt& let, const std::array<llvm::Value*, 3>& found, llvm::Value* inside,
+             const Chunk& chunk);
   void Assign(const loops::Stmt& s);
 
   // Loops.

@@ -142,7 +142,7 @@ void KernelBuilder::Let(const Stmt& s) {
     Value* unused = nullptr;  // lanes that don't count can't be at fault
     if (chunk.width > 1 && mask.lanes) unused = b_.CreateNot(mask.lanes);
     if (chunk.width == 1 && mask.uniform) unused = b_.CreateNot(mask.uniform);
-    Fault(s, value, unused ? b_.CreateOr(inside, unused) : inside, chunk);
+    Fault(s, {value, lo, hi}, unused ? b_.CreateOr(inside, unused) : inside, chunk);
     lanes.push_back(clamped);
   }
   scope_.ranges().Push(s);
@@ -151,7 +151,9 @@ void KernelBuilder::Let(const Stmt& s) {
   scope_.Bind(s.var, lanes[0]);
 }
 
-void KernelBuilder::Fault(const Stmt& let, Value* found, Value* inside, const Chunk& chunk) {
+// `found`: the value and its two limits.
+void KernelBuilder::Fault(const Stmt& let, const std::array<Value*, 3>& found, Value* inside,
+                          const Chunk& chunk) {
   const auto lane_of = [&](Value* v, int64_t lane) {
     return chunk.width == 1 ? v : b_.CreateExtractElement(v, static_cast<uint64_t>(lane));
   };
@@ -164,18 +166,21 @@ void KernelBuilder::Fault(const Stmt& let, Value* found, Value* inside, const Ch
   b_.SetInsertPoint(fault);
   for (int64_t lane = 0; lane < chunk.active; ++lane) {
     b_.CreateCall(FaultFunction(),
-                  {args_, lane_of(inside, lane),
-                   b_.getInt64(static_cast<uint64_t>(let.buffer.index)), lane_of(found, lane)});
+                  {args_, lane_of(inside, lane), b_.getInt64(let.by_buffer ? 2 : 1),
+                   b_.getInt64(static_cast<uint64_t>(let.buffer.index)), lane_of(found[0], lane),
+                   lane_of(found[1], lane), lane_of(found[2], lane)});
   }
   b_.CreateBr(after);
   b_.SetInsertPoint(after);
 }
 
-// void fault(args, inside, operand, index): the first to find something fills the slot.
+// void fault(args, inside, code, operand, found, lo, hi): the first to find something fills the
+// slot.
 llvm::Function* KernelBuilder::FaultFunction() {
   if (llvm::Function* known = module_.getFunction("weft_fault")) return known;
   llvm::Type *ptr = b_.getPtrTy(), *i64 = b_.getInt64Ty();
-  auto* type = llvm::FunctionType::get(b_.getVoidTy(), {ptr, b_.getInt1Ty(), i64, i64}, false);
+  auto* type = llvm::FunctionType::get(b_.getVoidTy(),
+                                       {ptr, b_.getInt1Ty(), i64, i64, i64, i64, i64}, false);
   auto* f = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, "weft_fault", module_);
   f->addFnAttr(llvm::Attribute::NoInline);
   f->addFnAttr(llvm::Attribute::Cold);
@@ -190,15 +195,17 @@ llvm::Function* KernelBuilder::FaultFunction() {
   Value* slot = b.CreateLoad(
       ptr, b.CreateGEP(b.getInt8Ty(), f->getArg(0), b.getInt64(offsetof(KernelArgs, fault))));
   auto* won =
-      b.CreateAtomicCmpXchg(slot, b.getInt64(0), b.getInt64(1), llvm::Align(8),
+      b.CreateAtomicCmpXchg(slot, b.getInt64(0), f->getArg(2), llvm::Align(8),
                             llvm::AtomicOrdering::AcquireRelease, llvm::AtomicOrdering::Acquire);
   b.CreateCondBr(b.CreateExtractValue(won, 1), fill, out);
   b.SetInsertPoint(fill);
   const auto set = [&](size_t offset, Value* v) {
     b.CreateStore(v, b.CreateGEP(b.getInt8Ty(), slot, b.getInt64(offset)));
   };
-  set(offsetof(KernelFault, operand), f->getArg(2));
-  set(offsetof(KernelFault, index), f->getArg(3));
+  set(offsetof(KernelFault, operand), f->getArg(3));
+  set(offsetof(KernelFault, found), f->getArg(4));
+  set(offsetof(KernelFault, lo), f->getArg(5));
+  set(offsetof(KernelFault, hi), f->getArg(6));
   b.CreateBr(out);
   b.SetInsertPoint(out);
   b.CreateRetVoid();

@@ -155,6 +155,7 @@ class Flattener {
       return;
     }
     op.access.buffer = s.buffer;
+    op.by_buffer = s.by_buffer;
     op.vars = {s.var};
     op.lo = {Flat(s.lo)};
     op.hi = {Flat(s.hi)};

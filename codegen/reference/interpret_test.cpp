@@ -89,7 +89,7 @@ TEST(Interpret, FaultsAreReportedAndClamped) {
   EXPECT_EQ(Execute<int64_t>(nest, {3, -5, 9, 1}, y, &fault), "");
   EXPECT_EQ(fault.code, 1u);
   EXPECT_EQ(fault.operand, 0u);
-  EXPECT_EQ(fault.index, -5);
+  EXPECT_EQ(fault.found, -5);
   EXPECT_EQ(y, (std::vector<int64_t>{1, 3, 3, -5}));
 }
 

@@ -251,8 +251,11 @@ void Machine::Let(const FlatOp& op, Scalar value, KernelFault* fault) {
   const int64_t lo = MaxOf(op.lo[0]), hi = MinOf(op.hi[0]);
   const bool inside = value.i >= lo && value.i < hi;
   if (!inside && fault && fault->code == 0) {
-    *fault = {
-        .code = 1, .operand = static_cast<uint64_t>(op.access.buffer.index), .index = value.i};
+    *fault = {.code = op.by_buffer ? 2U : 1U,
+              .operand = static_cast<uint64_t>(op.access.buffer.index),
+              .found = value.i,
+              .lo = lo,
+              .hi = hi};
   }
   vars_[op.vars[0]] = inside ? value.i : lo;
 }

@@ -95,7 +95,8 @@ struct FlatOp {
   int64_t lane_step = 1, lanes = 0;
   std::vector<LaneBinding> bindings;
   std::vector<LaneMask> masks;
-  int32_t let = -1;  // kLet in a vector loop: where its lanes' values lie
+  bool by_buffer = false;  // kLet
+  int32_t let = -1;        // kLet in a vector loop: where its lanes' values lie
 };
 
 struct Program {

@@ -35,8 +35,9 @@
 // Loads may carry guards: constraints e >= 0 on loop variables; where one fails the load does not
 // touch memory and gives 0 (of its dtype). That is how padding reads. A `let` names an integer that
 // is loaded (a gathered index); its value is checked against lo <= v < hi first, and a violation is
-// reported in the fault slot, with the buffer it was meant for, before any memory is touched; the
-// value is then clamped to lo so that the kernel can run to its next poll.
+// reported in the fault slot, with the buffer it is an index of or else the one it comes by, before
+// any memory is touched; the value is then clamped to lo so that the kernel can run to its next
+// poll.
 //
 // A `prefetch x at e` says that the line which holds element e of an operand, counted as it lies in
 // memory, will be read soon, a `prefetch near x at e` that it will be at once: it goes to the
@@ -137,7 +138,8 @@ struct Stmt {
   int64_t step = 1;  // kFor
   LoopKind loop = LoopKind::kSerial;
   std::vector<Affine> conditions;       // kIf: all >= 0
-  BufferId buffer;                      // kStore, kPrefetch; kLet: whom the index is for
+  BufferId buffer;                      // kStore, kPrefetch; kLet: whom the index is for, or
+  bool by_buffer = false;               // kLet: what the integer, no index, was computed from
   std::vector<Affine> index;            // kStore; kPrefetch: one, the offset in elements
   ExprId value;                         // kStore, kLet
   std::string label;                    // kMark: "leaf 6x16", "copy x"

@@ -46,6 +46,7 @@ constexpr char kEverything[] =
   shared part: i32[8]
   reg t: f32[8]
   parallel i = 0:n:2 {
+    let l = idx[i] in 0:n by idx
     let j = idx[i] in 0:n of "x y"
     vector v = 0:4 {
       $0 = cast("x y"[j, v]{j - 1 >= 0, i >= 0}):f32

@@ -279,7 +279,8 @@ class Parser {
     WEFT_TRY(s.lo, Bound("max"));
     WEFT_TRY(lexer_.Expect(":"));
     WEFT_TRY(s.hi, Bound("min"));
-    WEFT_TRY(lexer_.Expect("of"));
+    s.by_buffer = lexer_.Accept("by");
+    if (!s.by_buffer) WEFT_TRY(lexer_.Expect("of"));
     WEFT_TRY(s.buffer, BufferRef());
     return s;
   }

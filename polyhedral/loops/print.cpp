@@ -112,9 +112,9 @@ class Printer {
       }
       case StmtKind::kLet: {
         const std::string value = Value(s.value, indent);
-        out_ += fmt::format("{}let {} = {} in {}:{} of {}\n", indent, PrintName(nest_.vars[s.var]),
+        out_ += fmt::format("{}let {} = {} in {}:{} {} {}\n", indent, PrintName(nest_.vars[s.var]),
                             value, Bound(s.lo, "max"), Bound(s.hi, "min"),
-                            PrintName(nest_[s.buffer].name));
+                            s.by_buffer ? "by" : "of", PrintName(nest_[s.buffer].name));
         return;
       }
       case StmtKind::kBarrier:

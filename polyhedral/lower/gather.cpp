@@ -112,7 +112,9 @@ loops::StmtId Values::Let(Active& active, const Gathered& gathered) {
     const std::vector<tc::ExprId> reads = tc::Reads(program_, read.args[0]);
     tensor = reads.empty() ? Statement().target : program_[reads[0]].tensor;
   }
-  loops::Stmt let{.kind = loops::StmtKind::kLet, .buffer = storage_.views[tensor.index].buffer};
+  loops::Stmt let{.kind = loops::StmtKind::kLet,
+                  .buffer = storage_.views[tensor.index].buffer,
+                  .by_buffer = check};
   let.lo = {check ? *AffineOf(program_, read.args[1], {}) : Affine(0)};
   let.hi = {check ? *AffineOf(program_, read.args[2], {})
                   : program_[tensor].extents[gathered.axis]};

@@ -134,7 +134,7 @@ TEST(CudaText, GatheredIndicesAreCheckedAndReported) {
     thread_x t = 0:4 { let j = i[t] in 0:8 of x y[t] = x[j] } })");
   const auto text = codegen::EmitCudaText(nest, Sm90());
   ASSERT_TRUE(text.ok());
-  EXPECT_NE(text->text.find("weft_fault(weft_error, 0, weft_found)"), std::string::npos)
+  EXPECT_NE(text->text.find("weft_fault(weft_error, 1, 0, weft_found, 0, 8)"), std::string::npos)
       << text->text;
   ExpectCompiles(nest);
 }
