@@ -1,7 +1,10 @@
 """Comprehensions by every engine against NumPy, and what is said of those that are wrong."""
+import re
+
 import numpy as np
 import pytest
 from tc_cases import CASES
+from tc_corner_cases import FAULTS
 
 # Of an output's scale, for each term of a sum: 3e-7 for float32, and as much more as other types round.
 UNIT = {'float16': 1e-3, 'float32': 3e-7, 'float64': 6e-16}
@@ -58,3 +61,17 @@ def test_case(weft, cache, case, target):
         check(found, wanted, case.length)
     if case.types:
         assert tuple(o.dtype for o in outputs) == tuple(np.dtype(t) for t in case.types)
+
+
+@pytest.mark.parametrize('target', ['cpu', 'interpreter', 'cuda-emulated'])
+@pytest.mark.parametrize('name, text, arguments, says', FAULTS, ids=lambda v: v if isinstance(v, str) and v.isidentifier() else '')
+def test_fault(weft, cache, name, text, arguments, says, target):
+    """Wrong data is an error that names the tensor, what was found and, if that is no index, what was expected."""
+    if target == 'cuda-emulated' and name.startswith('segment'):
+        pytest.skip('not for a grid')
+    f = weft.comprehension(text, target=target, threads=2, cache_dir=cache)
+    with pytest.raises(weft.Error) as error:
+        f(**arguments)
+    assert error.value.code == 3 and error.value.where
+    for word in says.split():
+        assert word.strip("'") in re.findall(r'-?\w+', error.value.what), error.value.what
