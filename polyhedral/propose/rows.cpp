@@ -185,6 +185,22 @@ bool SumsRows(const ClusterView& view, const tc::Statement& s) {
   return sums;
 }
 
+// The index that what is read along most indices, or the first of such, has side by side; -1: none.
+int32_t AlongInput(const ClusterView& view, const tc::Statement& s) {
+  int32_t along = -1;
+  int64_t most = -1;
+  for (const tc::ExprId read : tc::Reads(view.program(), s)) {
+    const tc::Expr& e = view.program()[read];
+    if (view.program()[e.tensor].role == tc::Role::kLiteral) continue;
+    int64_t used = 0;
+    for (size_t i = 0; i < s.indices.size(); ++i)
+      used += Uses(view.program(), read, static_cast<int32_t>(i));
+    if (used > most) along = ContiguousIndex(*view.request, s, e.tensor, e.args);
+    most = std::max(most, used);
+  }
+  return along;
+}
+
 }  // namespace
 
 std::string LaneAxis(const ClusterView& view, const std::map<std::string, int64_t>& switches,
@@ -203,12 +219,7 @@ std::string LaneAxis(const ClusterView& view, const std::map<std::string, int64_
     // A kept index of the output serves all; a reduced one is what remains when the input is read
     // along it.
     const int32_t out = ContiguousIndex(*view.request, s, s.target, s.subscripts);
-    int32_t in = -1;
-    for (const tc::ExprId read : tc::Reads(view.program(), s)) {
-      const tc::Expr& e = view.program()[read];
-      if (in < 0 && view.program()[e.tensor].role != tc::Role::kLiteral)
-        in = ContiguousIndex(*view.request, s, e.tensor, e.args);
-    }
+    const int32_t in = AlongInput(view, s);
     const bool reduces = in >= 0 && s.indices[in].reduction;
     // Lanes that choose between values differ; what is unrolled does not.
     const bool chooses = out >= 0 && switches.contains(view.axes[k][out]);
