@@ -298,15 +298,22 @@ class Emitter {
 
   Stmts Piece(const Step& step, std::vector<Active> actives, Var v, LoopKind kind, Interval piece) {
     Stmt loop{.kind = StmtKind::kFor};
+    std::optional<Affine> end;  // of a segment
+    if (actives.size() == 1 && actives[0].unit->along == v)
+      end = Affine::OfVar(actives[0].lets.at({actives[0].unit->length.index, 0}));
     if (piece.lo == piece.hi) {
       scope_.Bind(v, piece.lo, piece);
       Stmts body = Emit(step.children[0], std::move(actives));
       scope_.Release(v);
-      return body;
+      if (!end || body.empty()) return body;
+      Stmt branch{
+          .kind = StmtKind::kIf, .conditions = {*end - piece.lo - 1}, .body = std::move(body)};
+      return {loops::AddStmt(nest_, std::move(branch))};
     }
     loop.lo = {piece.lo};
     if (piece.hi < kOpen) loop.hi = {piece.hi + 1};
     if (kind != LoopKind::kVector) MovingBounds(v, actives, piece, loop);
+    if (end) loop.hi.push_back(*end);
     if (loop.hi.empty()) {
       status_ = Unsupported(fmt::format("the range of {} has no end that is known", plan_[v].name));
       return {};

@@ -97,6 +97,7 @@ std::vector<Values::Gathered> Values::FindGathered(const Unit& unit) const {
       for (const Constraint& c : unit.constraints)
         if (c.limit == Limit::kGuard) always.guards.push_back(c.e);
     }
+    if (unit.along >= 0) visit(visit, unit.length, {});
     visit(visit, unit.value, always);
     if (s.companion.valid()) visit(visit, s.companion_value, always);
   }

@@ -422,10 +422,57 @@ class Builder {
 
 }  // namespace
 
+namespace {
+
+// Where a reduction adds something only to the end of a segment that is read, its loop may end
+// there instead of asking each time: if that loop runs in order, for this unit alone, and inside of
+// those that say which segment it is.
+void EndLoops(const Step& step, Plan& plan) {
+  for (const Step& child : step.children) EndLoops(child, plan);
+  if (step.kind != Step::Kind::kLoop || step.units.size() != 1) return;
+  Unit& unit = plan.units[step.units[0]];
+  const tc::Program& program = *plan.program;
+  const tc::Statement& s = program.statements[unit.statement];
+  const tc::Expr& select = program[unit.value];
+  const Var v = step.dims[0];
+  if (unit.part != Part::kUpdate || unit.along >= 0 || s.companion.valid() ||
+      plan[v].kind != loops::LoopKind::kSerial || select.op != ScalarOp::kSelect ||
+      select.kind != tc::ExprKind::kOp)
+    return;
+  const tc::Expr &condition = program[select.args[0]], &otherwise = program[select.args[2]];
+  const bool less = condition.kind == tc::ExprKind::kOp && condition.op == ScalarOp::kLt;
+  if (!less || program[condition.args[1]].kind != tc::ExprKind::kCheck ||
+      otherwise.kind != tc::ExprKind::kLiteral)
+    return;
+  const Scalar identity = tc::Identity(s.assign, select.dtype);
+  if (AsDouble(select.dtype, identity) != AsDouble(select.dtype, otherwise.literal)) return;
+  const auto place = AffineOf(program, condition.args[0], unit.index);
+  if (!place || place->AsVar() != v) return;
+  const auto outside = std::ranges::find(unit.dims, v);
+  const auto is_inside = [&](const auto& self, tc::ExprId id) -> bool {
+    const tc::Expr& e = program[id];
+    if (e.kind == tc::ExprKind::kIndex) {
+      std::vector<Var> used;
+      unit.index[e.position].CollectVars(used);
+      return std::ranges::any_of(used, [&](Var u) {
+        return plan.IsDim(u) && std::find(unit.dims.begin(), outside, u) == outside;
+      });
+    }
+    return std::ranges::any_of(e.args, [&](tc::ExprId arg) { return self(self, arg); });
+  };
+  if (is_inside(is_inside, condition.args[1])) return;
+  unit.along = v;
+  unit.length = condition.args[1];
+  unit.value = select.args[1];
+}
+
+}  // namespace
+
 Result<Plan> MakePlan(const tc::Program& program, const TreeNode& root) {
   Plan plan{.program = &program, .params = static_cast<int32_t>(program.params.size())};
   WEFT_TRY(Builder(program, plan).Run(root));
   InferRanges(plan);
+  for (const Step& step : plan.clusters) EndLoops(step, plan);
   return plan;
 }
 

@@ -47,6 +47,8 @@ struct Unit {
   std::vector<Constraint> constraints;
   std::vector<Var> dims;  // enclosing dimensions, outermost first
   tc::ExprId value;       // what is stored or added; the inside of a guarded value
+  Var along = -1;         // kUpdate: the dimension whose loop ends where `length`, a segment's that
+  tc::ExprId length;      // is read, does; -1: none
   bool flushes = false;   // kUpdate: products are added as VDPBF16PS does
 };
 

@@ -67,6 +67,7 @@ class Placer {
     };
     if (unit.part == Part::kWhole || unit.part == Part::kUpdate) {
       reads(unit.value);
+      if (unit.along >= 0) reads(unit.length);
       if (s.companion.valid()) reads(s.companion_value);
     }
     for (const tc::ExprId sub : s.subscripts) {

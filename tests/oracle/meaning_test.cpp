@@ -249,6 +249,32 @@ TEST(Subscripts, ThatLeaveTheirTensorAreFaults) {
   EXPECT_EQ(fault("x(int32(4294967296 + i))", 12), "none");  // as int32 has it
 }
 
+// The loop along a segment ends where that does, if it runs inside of those that choose the
+// segment.
+TEST(Segments, EndTheirLoops) {
+  const auto loops = [](const std::string& where) {
+    const auto program = Compile(
+        "def rows(float(40, 24) x, int32(5) off) -> (y) {"
+        "y(i, d) +=! x(j, d) where " +
+        where + " }");
+    EXPECT_TRUE(program.ok()) << program.status().ToString();
+    const ScheduleRequest request{.program = &*program, .target = V4()};
+    std::string text;
+    for (const Choice& choice : {Propose(request, 1)->front(), IdentityChoice(request)}) {
+      const auto scheduled = Schedule(request, &choice);
+      text += scheduled.ok() ? loops::Print(scheduled->nest) : scheduled.status().ToString();
+      std::vector<Tensor> inputs = tc::RandomInputs(*program, 1);
+      for (int64_t i = 0; i < 5; ++i) SetElemInt(inputs[1], i, (i / 2) * 20);
+      const Status status = RunChoice(*program, inputs, choice);
+      EXPECT_TRUE(status.ok()) << status.ToString();
+    }
+    return text;
+  };
+  const std::string ends = loops("i in 0:4, j in off(i):off(i + 1) max 20");
+  EXPECT_NE(ends.find("j = 0:min(20, at"), std::string::npos) << ends;
+  EXPECT_EQ(ends.find("select(index(j)"), std::string::npos) << ends;
+}
+
 TEST(Segments, FaultsAreReported) {
   const auto program = Compile(R"(def rows(float(9) x, int32(3) off) -> (y) {
     y(i) +=! x(j) where j in off(i):off(i + 1) max 4 })");
