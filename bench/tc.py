@@ -179,6 +179,18 @@ def capsule_routing(b=4, i=1152, j=10, d=16, s=3):
     return Row('research', 'capsule_routing', with_sizes(normal(u=(b, i, j, d)), S=s), run, 4 * s * b * i * j * d, 'research')
 
 
+def ragged_attention(lengths=(17, 128, 64, 5, 96, 33, 120, 49), h=8, d=64):
+    ends = np.cumsum(lengths, dtype=np.int32)
+    bounds = {'first': np.repeat(ends - lengths, lengths).astype(np.int32), 'end': np.repeat(ends, lengths)}
+    arrays = normal(q=(h, ends[-1], d), k=(h, ends[-1], d), v=(h, ends[-1], d))
+
+    def run(t, f, v):
+        parts = zip(*(v[name].split(list(lengths), 1) for name in 'qkv'))
+        return t.cat([f.scaled_dot_product_attention(*part) for part in parts], 1)
+    return Row('research', 'ragged_attention', with_sizes(lambda rng: arrays(rng) | bounds, M=max(lengths)), run,
+               4 * h * d * sum(n * n for n in lengths), 'research')
+
+
 def locally_connected(n=8, c=16, f_=16, size=32):
     out = size - 2
 
@@ -253,6 +265,7 @@ ROWS = {
     'production': production(),
     'kronecker_recurrent': kronecker_recurrent(),
     'capsule_routing': capsule_routing(),
+    'ragged_attention': ragged_attention(),
     'locally_connected': locally_connected(),
     'bilinear_pooling': bilinear_pooling(),
     'gated_recurrence': gated_recurrence(),

@@ -2,6 +2,7 @@
 
 Each case exercises a rule, or a way in which rules meet, that no other does."""
 import math
+from pathlib import Path
 
 import numpy as np
 from tc_cases import CASES, F, I, case, correlate, erf, segments, sigmoid, softmax, statement
@@ -308,6 +309,46 @@ statement('cross_entropy', 'float(N, C) x, int32(N) t) -> (y', 'm(i) max=! x(i, 
           {'x': (6, 9), 't': np.array([0, 8, 3, 3, 1, 7], I)}, lambda x, t: np.log(np.exp(x).sum(1)) - x[np.arange(6), t], length=9)
 statement('pairwise_distances', 'float(N, D) a, float(M, D) b) -> (y', 's(i, j) +=! (a(i, d) - b(j, d)) * (a(i, d) - b(j, d))  y(i, j) = sqrt(s(i, j))', {'a': (7, 5), 'b': (6, 5)},
           lambda a, b: np.sqrt(((a[:, None] - b)**2).sum(2)), length=10)
+
+# The layers of bench/tc/research.tc, as they are measured.
+RESEARCH = (Path(__file__).parents[2] / 'bench/tc/research.tc').read_text()
+
+
+def research(name, arguments, oracle, **more):
+    case(f'research_{name}', RESEARCH, arguments, oracle, entry=name, **more)
+
+
+def attend(q, k, v):
+    return softmax(q @ k.swapaxes(-1, -2) / q.shape[-1]**0.5) @ v
+
+
+def ragged(q, k, v, first, end, M):
+    return np.stack([attend(q[:, i:i + 1], k[:, a:b], v[:, a:b])[:, 0] for i, (a, b) in enumerate(zip(first, end))], 1)
+
+
+def squash(s):
+    n = (s * s).sum(-1, keepdims=True)
+    return s * np.sqrt(n) / (1 + n)
+
+
+def route(u, S):
+    logits = np.zeros(u.shape[:3])
+    for _ in range(S):
+        v = squash(np.einsum('bij,bijd->bjd', softmax(logits), u))
+        logits = logits + np.einsum('bijd,bjd->bij', u, v)
+    return v
+
+
+ENDS = np.repeat([3, 4, 11], [3, 1, 7]).astype(I)
+research('ragged_attention', {'q': (2, 11, 8), 'k': (2, 11, 8), 'v': (2, 11, 8), 'first': np.repeat([0, 3, 4], [3, 1, 7]).astype(I), 'end': ENDS, 'M': 7},
+         ragged, length=22, emulated=False)
+research('kronecker_recurrent', {'x': (5, 2, 2, 3, 2), 'wp': (2, 2), 'wq': (3, 3), 'wr': (2, 2)},
+         lambda x, p, q, r: (h := [np.zeros(x.shape[1:])], [h.append(np.tanh(v + np.einsum('bpqr,xp,yq,zr->bxyz', h[-1], p, q, r))) for v in x], np.array(h[1:]))[-1], length=40)
+research('capsule_routing', {'u': (2, 6, 3, 4), 'S': 3}, route, length=40)
+research('bilinear_pooling', {'table1': (9, 4), 'table2': (7, 5), 'i': np.array([[0, 8, 3], [2, 2, 1]], I), 'j': np.array([[6, 0, 3], [1, 5, 5]], I)},
+         lambda a, b, i, j: np.einsum('blp,blq->bpq', a[i], b[j]), length=3)
+research('gated_recurrence', {'x': (7, 2, 5), 'gate': (7, 2, 5)},
+         lambda x, g: (h := [np.zeros((2, 5))], [h.append(sigmoid(b) * h[-1] + (1 - sigmoid(b)) * a) for a, b in zip(x, g)], np.array(h[1:]))[-1], length=14)
 
 # What goes wrong when it runs: text, arguments, and what every engine names. All end with code 3.
 GATHER = 'def f(float(N) x, int32(M) at) -> (y) { y(i) = x(at(i)) }'
