@@ -96,7 +96,8 @@ class DefBinder {
   bool BindParts(const SyntaxStatement& s, Statement& out, Dtype index_type);
   bool BindTargets(const SyntaxStatement& s, Statement& out);
   bool AffineBound(Location at, Typed e, const Statement& out);
-  bool BindClauses(const SyntaxStatement& s, Statement& out, std::vector<IndexRange>& indices);
+  bool BindClauses(const SyntaxStatement& s, Statement& out, std::vector<IndexRange>& indices,
+                   std::vector<ExprId>& guards);
   bool BindSegments(const SyntaxStatement& s, const Statement& out, std::vector<ExprId>& guards);
   ExprId Masked(ExprId holds, const Statement& s, Location at);
   bool Store(const SyntaxStatement& s, size_t k, Typed value, Statement& out);

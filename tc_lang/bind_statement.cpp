@@ -120,9 +120,8 @@ bool DefBinder::BindParts(const SyntaxStatement& s, Statement& out, Dtype index_
     values.push_back(*typed);
   }
   std::vector<IndexRange>& indices = ranges_.back();
-  if (!BindClauses(s, out, indices)) return false;
   std::vector<ExprId> guards;  // of segments
-  if (!BindSegments(s, out, guards)) return false;
+  if (!BindClauses(s, out, indices, guards)) return false;
   OrderReductions(s, out, first_expr, indices);
   if (!MarkReductions(s, out, indices)) return false;
   for (size_t k = 0; k < values.size(); ++k) {
@@ -217,7 +216,7 @@ bool DefBinder::AffineBound(Location at, Typed e, const Statement& out) {
 }
 
 bool DefBinder::BindClauses(const SyntaxStatement& s, Statement& out,
-                            std::vector<IndexRange>& indices) {
+                            std::vector<IndexRange>& indices, std::vector<ExprId>& guards) {
   for (const SyntaxClause& clause : s.clauses) {
     if (clause.kind == SyntaxClause::kExists) {
       const std::optional<Typed> e = exprs_.Bind(*clause.a);
@@ -227,6 +226,7 @@ bool DefBinder::BindClauses(const SyntaxStatement& s, Statement& out,
       return false;
     }
   }
+  if (!BindSegments(s, out, guards)) return false;  // whose bounds may have indices of their own
   for (const std::string& name : exprs_.indices()) indices.push_back({.name = name});
   for (const SyntaxClause& clause : s.clauses) {
     if (clause.kind != SyntaxClause::kRange) continue;

@@ -89,6 +89,17 @@ TEST(Segments, HaveToBeReductions) {
       std::string::npos);
 }
 
+// An index that stands in the bounds alone is one that is reduced over.
+TEST(Segments, BoundsMayHaveIndicesOfTheirOwn) {
+  EXPECT_RUNS(
+      (std::vector<double>{8}),
+      "def f(float(4) x, int32(3) o) -> (y) { y() +=! x(j) where j in o(i):o(i + 1) max 4 }", {},
+      {Floats({4}, {1, 2, 2, 3}), Ints({3}, {0, 1, 4})});
+  EXPECT_RUNS((std::vector<double>{3}),
+              "def f(int32(3) o) -> (y) { y() +=! 1 where j in o(0):o(k + 1) max 2 }", {},
+              {Ints({3}, {0, 1, 2})});
+}
+
 TEST(Within, ReportsWhatIsOutside) {
   const char* text = "def f(float(6) x, int32(3) k) -> (y) { y(i) = x(within(k(i), 1, 4)) }";
   EXPECT_RUNS((std::vector<double>{1, 3, 2}), text, {},
