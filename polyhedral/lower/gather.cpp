@@ -9,6 +9,20 @@ namespace weft::polyhedral::lower {
 
 using loops::ExprId;
 
+namespace {
+
+// Whether two integers are computed alike.
+bool Same(const tc::Program& program, tc::ExprId a, tc::ExprId b) {
+  if (a == b) return true;
+  const tc::Expr &x = program[a], &y = program[b];
+  return x.kind == y.kind && x.dtype == y.dtype && x.op == y.op && x.position == y.position &&
+         x.tensor == y.tensor && !IsFloat(x.dtype) && x.literal.i == y.literal.i &&
+         std::ranges::equal(x.args, y.args,
+                            [&](tc::ExprId c, tc::ExprId d) { return Same(program, c, d); });
+}
+
+}  // namespace
+
 // What else holds where `condition` is true, or false.
 Values::Taken Values::Under(tc::ExprId condition, bool holds, Taken taken, const Unit& unit) const {
   const tc::Expr& c = program_[condition];
@@ -59,6 +73,7 @@ void Values::CollectIndices(tc::ExprId e, const Unit& unit, std::vector<Affine>&
 
 std::vector<Values::Gathered> Values::FindGathered(const Unit& unit) const {
   std::vector<Gathered> found;
+  size_t ahead = 0;  // of those found: what says how long the unit's loop is
   const auto add = [&](tc::ExprId id, size_t axis, const Taken& taken) {
     const bool again = std::ranges::any_of(
         found, [&](const Gathered& g) { return g.read == id && g.axis == axis; });
@@ -67,6 +82,13 @@ std::vector<Values::Gathered> Values::FindGathered(const Unit& unit) const {
     CollectIndices(program_[id].args[axis], unit, gathered.needs);
     for (const auto& [condition, holds] : taken.conditions)
       CollectIndices(condition, unit, gathered.needs);
+    // A loop may have no iteration, and then only what its length has looked at is known to be
+    // fine.
+    const auto seen = [&](const Gathered& g) {
+      return g.axis == axis && Same(program_, g.read, id);
+    };
+    const bool known = std::any_of(found.begin(), found.begin() + ahead, seen);
+    if (ahead > 0 && !known) gathered.needs.push_back(Affine::OfVar(unit.along));
     found.push_back(std::move(gathered));
   };
   const auto visit = [&](const auto& self, tc::ExprId id, const Taken& taken) -> void {
@@ -98,6 +120,7 @@ std::vector<Values::Gathered> Values::FindGathered(const Unit& unit) const {
         if (c.limit == Limit::kGuard) always.guards.push_back(c.e);
     }
     if (unit.along >= 0) visit(visit, unit.length, {});
+    ahead = found.size();
     visit(visit, unit.value, always);
     if (s.companion.valid()) visit(visit, s.companion_value, always);
   }

@@ -251,6 +251,12 @@ statement('sparse_matrix_product', 'float(Z) v, int32(Z) at, int32(R) o, float(K
           'y(i, n) +=! v(j) * x(at(j), n) where i in 0:R-1, j in o(i):o(i + 1) max 8',
           {'v': (17,), 'at': (np.arange(17) * 7 % 9).astype(I), 'o': OFFSETS, 'x': (9, 6)},
           lambda v, at, o, x: np.stack([v[a:b] @ x[at[a:b]] for a, b in zip(o, o[1:])]), length=7, emulated=False)
+statement('segment_of_nothing_reads_nothing', 'float(N) x, float(E) t, int32(B) o, int32(P) at) -> (y',
+          'y(i) +=! x(j) * t(at(i)) where i in 0:B-1, j in o(i):o(i + 1) max 8', {'x': (17,), 't': (4,), 'o': OFFSETS, 'at': np.array([3, -1, 0, 2, 2], I)},
+          lambda x, t, o, at: segments(x, o, np.sum, 0.0) * t[at], length=7, emulated=False)
+statement('segment_by_looked_up_bounds', 'float(N) x, int32(B) o, int32(R) row) -> (y',
+          'y(i) +=! x(j) * float(j) where j in o(row(i)):o(row(i) + 1) max 8', {'x': (17,), 'o': OFFSETS, 'row': np.array([4, 0, 0, 1], I)},
+          lambda x, o, row: segments(x * np.arange(17), o, np.sum, 0.0)[row], length=7, emulated=False)
 statement('segment_softmax', 'float(N) x, int32(B) o, int32(N) row) -> (y', '''
     m(i) max=! x(j) where i in 0:B-1, j in o(i):o(i + 1) max 8
     s(i) +=! exp(x(j) - m(i)) where i in 0:B-1, j in o(i):o(i + 1) max 8
