@@ -150,6 +150,7 @@ bool DefBinder::DeclareInput(const SyntaxParam& param) {
   if (!AddTensor(std::move(decl), param.at, nullptr)) return false;
   states_.back().strides = std::move(state.strides);
   states_.back().cells = state.cells;
+  states_.back().wide = state.wide;
   return true;
 }
 

@@ -34,6 +34,7 @@ class DefBinder {
     const SyntaxParam* declared = nullptr;
     std::vector<int64_t> strides;  // of an input that is not dense
     int64_t cells = 0;             // from its first element to its last, then
+    bool wide = false;             // and whether offsets to these leave int32
   };
 
   // A def that is being bound: the one asked for, or one that is called.

@@ -44,13 +44,13 @@ bool DefBinder::SetStrides(const SyntaxParam& param, const TensorDecl& decl, Sta
     state.strides.push_back(stride->constant());
   }
   state.cells = empty ? 0 : last + 1;
+  state.wide = last >= std::numeric_limits<int32_t>::max();  // though nothing may be there to read
   return true;
 }
 
 // Whether offsets into its memory leave int32.
 bool DefBinder::IsWide(TensorId tensor) const {
-  const State& state = states_[static_cast<size_t>(tensor.index)];
-  return !state.strides.empty() && state.cells > std::numeric_limits<int32_t>::max();
+  return states_[static_cast<size_t>(tensor.index)].wide;
 }
 
 // The sum of strides times subscripts. One that is not shown to stay inside of its axis is checked,
