@@ -19,7 +19,6 @@ class Case:
     oracle: Callable
     length: int = 1
     types: tuple = ()  # of the outputs, where that is what the case is about
-    emulated: bool = True  # on the emulated CUDA device, too
     entry: str | None = None
     marks: dict = field(default_factory=dict)
 
@@ -427,12 +426,12 @@ def segments(x, offsets, reduce, start):
 
 OFFSETS = np.array([0, 3, 3, 10, 11, 17], I)
 statement('segment_sum', 'float(N) x, int32(B) o) -> (y', 'y(i) +=! x(j) where i in 0:B-1, j in o(i):o(i + 1) max 8',
-          {'x': (17,), 'o': OFFSETS}, lambda x, o: segments(x, o, np.sum, 0.0), length=8, emulated=False)
+          {'x': (17,), 'o': OFFSETS}, lambda x, o: segments(x, o, np.sum, 0.0), length=8)
 statement('segment_max', 'float(N) x, int32(B) o) -> (y', 'y(i) max=! x(j) where i in 0:B-1, j in o(i):o(i + 1) max 8',
-          {'x': (17,), 'o': OFFSETS}, lambda x, o: segments(x, o, np.max, -np.inf), emulated=False)
+          {'x': (17,), 'o': OFFSETS}, lambda x, o: segments(x, o, np.max, -np.inf))
 statement('segment_rows', 'float(N, D) x, int32(B) o) -> (y',
           'y(i, d) +=! x(j, d) where i in 0:B-1, j in o(i):o(i + 1) max 7, d in 0:D',
-          {'x': (17, 6), 'o': OFFSETS}, lambda x, o: np.stack([x[a:b].sum(0) for a, b in zip(o, o[1:])]), length=7, emulated=False)
+          {'x': (17, 6), 'o': OFFSETS}, lambda x, o: np.stack([x[a:b].sum(0) for a, b in zip(o, o[1:])]), length=7)
 
 # Strides: an operand is read where it lies, in memory that may be longer.
 STRIDED = 'size M, size K, float(M, K) a strides({}), float(K, N) b) -> (y'

@@ -48,8 +48,6 @@ def check(found, expected, length):
 @pytest.mark.parametrize('target', ['cpu', 'interpreter', 'cuda-emulated'])
 @pytest.mark.parametrize('case', CASES, ids=lambda c: c.name)
 def test_case(weft, cache, case, target):
-    if target == 'cuda-emulated' and not case.emulated:
-        pytest.skip('not for a grid')
     f = weft.comprehension(case.text, case.entry, target=target, threads=2, cache_dir=cache)
     rng = np.random.default_rng(list(case.name.encode()))
     arguments = {p.name: argument(p, case.arguments[p.name], rng) for p in f.parameters}
@@ -67,8 +65,6 @@ def test_case(weft, cache, case, target):
 @pytest.mark.parametrize('name, text, arguments, says', FAULTS, ids=lambda v: v if isinstance(v, str) and v.isidentifier() else '')
 def test_fault(weft, cache, name, text, arguments, says, target):
     """Wrong data is an error that names the tensor, what was found and, if that is no index, what was expected."""
-    if target == 'cuda-emulated' and name.startswith('segment'):
-        pytest.skip('not for a grid')
     f = weft.comprehension(text, target=target, threads=2, cache_dir=cache)
     with pytest.raises(weft.Error) as error:
         f(**arguments)

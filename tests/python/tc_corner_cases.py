@@ -231,37 +231,37 @@ statement('gru', 'float(T, N) x, float(N, N) u, float(N, N) w) -> (h', '''
 # Segments.
 OFFSETS = np.array([0, 3, 3, 10, 11, 17], I)
 statement('segment_product', 'float(N) x, int32(B) o) -> (y', 'y(i) *=! x(j) where i in 0:B-1, j in o(i):o(i + 1) max 8', {'x': (17,), 'o': OFFSETS},
-          lambda x, o: segments(x, o, np.prod, 1.0), length=8, emulated=False)
+          lambda x, o: segments(x, o, np.prod, 1.0), length=8)
 statement('segment_onto_what_is_there', 'float(N) x, int32(B) o) -> (y', 'y(i) = 1.0 where i in 0:B-1  y(i) += x(j) where j in o(i):o(i + 1) max 8',
-          {'x': (17,), 'o': OFFSETS}, lambda x, o: 1 + segments(x, o, np.sum, 0.0), length=9, emulated=False)
+          {'x': (17,), 'o': OFFSETS}, lambda x, o: 1 + segments(x, o, np.sum, 0.0), length=9)
 statement('segment_lengths', 'int32(B) o) -> (y', 'y(i) +=! 1 where i in 0:B-1, j in o(i):o(i + 1) max 8', {'o': OFFSETS},
-          lambda o: np.diff(o), types=(I,), emulated=False)
+          lambda o: np.diff(o), types=(I,))
 statement('segment_places', 'int32(B) o) -> (y', 'y(i) +=! j where i in 0:B-1, j in o(i):o(i + 1) max 8', {'o': OFFSETS},
-          lambda o: np.array([sum(range(a, b)) for a, b in zip(o, o[1:])], I), emulated=False)
+          lambda o: np.array([sum(range(a, b)) for a, b in zip(o, o[1:])], I))
 statement('segment_by_two_arrays', 'float(N) x, int64(B) a, int64(B) b) -> (y', 'y(i) +=! x(j) where j in a(i):b(i) max N',
-          {'x': (9,), 'a': np.array([2, 0, 8]), 'b': np.array([5, 9, 1])}, lambda x, a, b: np.array([x[2:5].sum(), x.sum(), 0]), length=9, emulated=False)
+          {'x': (9,), 'a': np.array([2, 0, 8]), 'b': np.array([5, 9, 1])}, lambda x, a, b: np.array([x[2:5].sum(), x.sum(), 0]), length=9)
 statement('segment_from_the_start', 'float(N) x, uint8(B) n) -> (y', 'y(i) +=! x(j) where j in 0:n(i) max N', {'x': (9,), 'n': np.array([0, 9, 4], np.uint8)},
-          lambda x, n: np.array([x[:k].sum() for k in n]), length=9, emulated=False)
+          lambda x, n: np.array([x[:k].sum() for k in n]), length=9)
 statement('segments_nested', 'float(N) x, int32(B) o) -> (y', 'y(i) +=! x(j) * x(k) where i in 0:B-1, j in o(i):o(i + 1) max 8, k in j:o(i + 1) max 8',
-          {'x': (17,), 'o': OFFSETS}, lambda x, o: segments(x, o, lambda r: np.triu(np.outer(r, r)).sum(), 0.0), length=36, emulated=False)
+          {'x': (17,), 'o': OFFSETS}, lambda x, o: segments(x, o, lambda r: np.triu(np.outer(r, r)).sum(), 0.0), length=36)
 statement('segment_of_looked_up_rows', 'float(E, D) t, int32(L) at, int32(B) o) -> (y',
           'y(i, d) +=! t(at(j), d) where i in 0:B-1, j in o(i):o(i + 1) max 8', {'t': (9, 5), 'at': (np.arange(17) * 5 % 9).astype(I), 'o': OFFSETS},
-          lambda t, at, o: np.stack([t[at[a:b]].sum(0) for a, b in zip(o, o[1:])]), length=7, emulated=False)
+          lambda t, at, o: np.stack([t[at[a:b]].sum(0) for a, b in zip(o, o[1:])]), length=7)
 statement('sparse_matrix_product', 'float(Z) v, int32(Z) at, int32(R) o, float(K, N) x) -> (y',
           'y(i, n) +=! v(j) * x(at(j), n) where i in 0:R-1, j in o(i):o(i + 1) max 8',
           {'v': (17,), 'at': (np.arange(17) * 7 % 9).astype(I), 'o': OFFSETS, 'x': (9, 6)},
-          lambda v, at, o, x: np.stack([v[a:b] @ x[at[a:b]] for a, b in zip(o, o[1:])]), length=7, emulated=False)
+          lambda v, at, o, x: np.stack([v[a:b] @ x[at[a:b]] for a, b in zip(o, o[1:])]), length=7)
 statement('segment_of_nothing_reads_nothing', 'float(N) x, float(E) t, int32(B) o, int32(P) at) -> (y',
           'y(i) +=! x(j) * t(at(i)) where i in 0:B-1, j in o(i):o(i + 1) max 8', {'x': (17,), 't': (4,), 'o': OFFSETS, 'at': np.array([3, -1, 0, 2, 2], I)},
-          lambda x, t, o, at: segments(x, o, np.sum, 0.0) * t[at], length=7, emulated=False)
+          lambda x, t, o, at: segments(x, o, np.sum, 0.0) * t[at], length=7)
 statement('segment_by_looked_up_bounds', 'float(N) x, int32(B) o, int32(R) row) -> (y',
           'y(i) +=! x(j) * float(j) where j in o(row(i)):o(row(i) + 1) max 8', {'x': (17,), 'o': OFFSETS, 'row': np.array([4, 0, 0, 1], I)},
-          lambda x, o, row: segments(x * np.arange(17), o, np.sum, 0.0)[row], length=7, emulated=False)
+          lambda x, o, row: segments(x * np.arange(17), o, np.sum, 0.0)[row], length=7)
 statement('segment_softmax', 'float(N) x, int32(B) o, int32(N) row) -> (y', '''
     m(i) max=! x(j) where i in 0:B-1, j in o(i):o(i + 1) max 8
     s(i) +=! exp(x(j) - m(i)) where i in 0:B-1, j in o(i):o(i + 1) max 8
     y(n) = exp(x(n) - m(row(n))) / s(row(n))''', {'x': (17,), 'o': OFFSETS, 'row': np.repeat(np.arange(5), np.diff(OFFSETS)).astype(I)},
-          lambda x, o, row: np.concatenate([softmax(x[a:b]) for a, b in zip(o, o[1:]) if b > a]), length=14, emulated=False)
+          lambda x, o, row: np.concatenate([softmax(x[a:b]) for a, b in zip(o, o[1:]) if b > a]), length=14)
 
 # Calls, constants, declared temporaries, strides, where they meet the rest.
 case('call_with_parentheses', 'def twice(float x) -> (float y) { y = x() + x() }\ndef f(float(N) x) -> (y) { y(i) = twice(x(i)) }', {'x': (5,)}, lambda x: 2 * x, entry='f')
@@ -347,7 +347,7 @@ def route(u, S):
 
 ENDS = np.repeat([3, 4, 11], [3, 1, 7]).astype(I)
 research('ragged_attention', {'q': (2, 11, 8), 'k': (2, 11, 8), 'v': (2, 11, 8), 'first': np.repeat([0, 3, 4], [3, 1, 7]).astype(I), 'end': ENDS, 'M': 7},
-         ragged, length=22, emulated=False)
+         ragged, length=22)
 research('kronecker_recurrent', {'x': (5, 2, 2, 3, 2), 'wp': (2, 2), 'wq': (3, 3), 'wr': (2, 2)},
          lambda x, p, q, r: (h := [np.zeros(x.shape[1:])], [h.append(np.tanh(v + np.einsum('bpqr,xp,yq,zr->bxyz', h[-1], p, q, r))) for v in x], np.array(h[1:]))[-1], length=40)
 research('capsule_routing', {'u': (2, 6, 3, 4), 'S': 3}, route, length=40)
