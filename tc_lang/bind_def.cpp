@@ -226,6 +226,9 @@ void DefBinder::ShiftIndex(Statement& s, size_t index, const Affine& by) {
     std::vector<ExprId> args;
     for (ExprId arg : e.args) args.push_back(self(self, arg));
     if (args == e.args) return id;
+    if (e.kind == ExprKind::kOp && e.op == ScalarOp::kCast &&
+        program_[args[0]].kind == ExprKind::kLiteral)
+      return exprs_.Convert({args[0], program_[args[0]].dtype}, e.dtype);
     Expr copy = e;
     copy.args = std::move(args);
     const ExprId made = exprs_.Add(std::move(copy), exprs_.At(id));

@@ -420,10 +420,6 @@ class Builder {
   int32_t init_unit_ = -1;
 };
 
-}  // namespace
-
-namespace {
-
 // Where a reduction adds something only to the end of a segment that is read, its loop may end
 // there instead of asking each time: if that loop runs in order, for this unit alone, and inside of
 // those that say which segment it is.

@@ -195,8 +195,10 @@ int32_t AlongInput(const ClusterView& view, const tc::Statement& s) {
     int64_t used = 0;
     for (size_t i = 0; i < s.indices.size(); ++i)
       used += Uses(view.program(), read, static_cast<int32_t>(i));
-    if (used > most) along = ContiguousIndex(*view.request, s, e.tensor, e.args);
-    most = std::max(most, used);
+    const int32_t in = ContiguousIndex(*view.request, s, e.tensor, e.args);
+    if (in < 0 || used <= most) continue;
+    along = in;
+    most = used;
   }
   return along;
 }
