@@ -60,11 +60,12 @@ ExprId DefBinder::FlatSubscript(const Statement& s, const Expr& read, Dtype inde
   const IntBox ranges = RangesOf(program_, s), hull = HullOf(program_, read.tensor);
   const bool runs =
       std::none_of(ranges.begin(), ranges.end(), [](const Interval& i) { return i.empty(); });
+  if (!runs) return FromAffine(Affine(0), s, index_type);  // whose subscripts nobody has checked
   Affine fixed;
   std::vector<Typed> checked;
   for (size_t d = 0; d < read.args.size(); ++d) {
     const std::optional<Affine> e = AsAffineWithParams(program_, s, read.args[d]);
-    const Interval bounds = e && runs ? TightBounds(*e, ranges, hull[d]) : hull[d];
+    const Interval bounds = e ? TightBounds(*e, ranges, hull[d]) : hull[d];
     if (e && bounds.lo >= hull[d].lo && bounds.hi <= hull[d].hi) {
       fixed += *e * state.strides[d];
     } else {
