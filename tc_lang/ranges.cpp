@@ -31,7 +31,7 @@ struct ModTerm {
 std::optional<ModTerm> TakeMod(Affine& e) {
   for (const Affine::Term& term : e.terms()) {
     if (term.dividend == nullptr || term.coefficient % term.divisor != 0) continue;
-    const ModTerm mod{-term.coefficient / term.divisor, term.divisor, *term.dividend};
+    ModTerm mod{-term.coefficient / term.divisor, term.divisor, *term.dividend};
     const Affine rest = e - Mod(mod.dividend, mod.divisor) * mod.factor;
     if (rest.terms().size() >= e.terms().size()) continue;  // the dividend is not there
     e = rest;
@@ -261,7 +261,9 @@ bool RangeInference::InsideExactly(const Constraint& c) const {
     if (!range.lo.IsConstant() || !range.hi.IsConstant()) return false;
     const int64_t extent = range.hi.constant() - range.lo.constant();
     if (extent == 0) return true;
-    if (extent > kMostPoints || (points *= extent) > kMostPoints) return false;
+    if (extent > kMostPoints) return false;
+    points *= extent;
+    if (points > kMostPoints) return false;
     values[static_cast<size_t>(v)] = range.lo.constant();
   }
   if (!c.box->lo.IsConstant() || !c.box->hi.IsConstant()) return false;

@@ -21,7 +21,9 @@ int64_t Cells(const IntBox& box) {
     if (i.empty()) return 0;
   }
   for (const Interval& i : box) {
-    if (Extent(i) > kMostCells || (cells *= Extent(i)) > kMostCells) return kMostCells + 1;
+    if (Extent(i) > kMostCells) return kMostCells + 1;
+    cells *= Extent(i);
+    if (cells > kMostCells) return kMostCells + 1;
   }
   return cells;
 }
