@@ -13,6 +13,7 @@
 #include "driver/stages.h"
 #include "plan/fault.h"
 #include "tc_lang/parts.h"
+#include "tc_lang/share.h"
 
 namespace weft::driver {
 namespace {
@@ -111,7 +112,9 @@ Status CheckForced(const Module& module, const BuildOptions& options) {
 }  // namespace
 
 Result<Module> OpenProgram(const tc::Program& program, const Target& target) {
-  return Opener(tc::WithVersions(program), target).Run();
+  tc::Program opened = tc::WithVersions(program);
+  if (target.kind == TargetKind::kCpu) opened = tc::WithSharedValues(opened, target.l2_bytes / 2);
+  return Opener(std::move(opened), target).Run();
 }
 
 Result<plan::Plan> CompileProgram(const tc::Program& given, const BuildOptions& options) {
