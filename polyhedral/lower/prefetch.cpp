@@ -1,8 +1,8 @@
 #include "polyhedral/lower/prefetch.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
+#include <set>
 
 namespace weft::polyhedral::lower {
 namespace {
@@ -104,14 +104,19 @@ class Rows {
     };
     const auto [lo, hi] = loop_.piece;
     if (hi - lo < kAhead || std::ranges::any_of(active_.open, decides)) return {};
-    std::map<int32_t, std::vector<Values::Gathered>> reads;
-    for (auto& gathered : values_.FindGathered(*active_.unit))
-      reads[gathered.read.index].push_back(std::move(gathered));
+    const std::vector<Values::Gathered> all = values_.FindGathered(*active_.unit);
+    std::set<int32_t> reads;
+    for (const Values::Gathered& g : all)
+      if (IsPrefetched(g.read)) reads.insert(g.read.index);
     Stmt later{.kind = loops::StmtKind::kIf,
                .conditions = {Affine(hi - kAhead) - Affine::OfVar(loop_.var)}};
     scope_.Bind(loop_.dim, Affine::OfVar(loop_.var) + kAhead, {lo + kAhead, hi});
-    for (const auto& [read, subscripts] : reads)
-      if (IsPrefetched(tc::ExprId(read)) && IsKnown(subscripts)) Fetch(subscripts, later.body);
+    for (const int32_t read : reads) {
+      std::vector<Values::Gathered> needed;  // inner ones first, as they stand
+      for (const Values::Gathered& g : all)
+        if (Contains(tc::ExprId(read), g.read)) needed.push_back(g);
+      if (IsKnown(needed)) Fetch(tc::ExprId(read), needed, later.body);
+    }
     scope_.Bind(loop_.dim, Affine::OfVar(loop_.var), loop_.piece);
     if (later.body.empty()) return {};
     return {loops::AddStmt(nest_, std::move(later))};
@@ -124,6 +129,11 @@ class Rows {
     const tc::Expr& e = program_[read];
     return e.kind == tc::ExprKind::kRead &&
            std::ranges::count(plan_.prefetches, program_[e.tensor].name) > 0;
+  }
+
+  bool Contains(tc::ExprId expr, tc::ExprId part) const {
+    return expr == part || std::ranges::any_of(program_[expr].args,
+                                               [&](tc::ExprId arg) { return Contains(arg, part); });
   }
 
   // The subscripts that are loaded are so whatever else holds, and depend on nothing inside of the
@@ -141,14 +151,13 @@ class Rows {
   }
 
   // The subscripts, then the lines that the loops and lanes inside walk over.
-  void Fetch(const std::vector<Values::Gathered>& subscripts, Stmts& into) {
+  void Fetch(tc::ExprId read, const std::vector<Values::Gathered>& subscripts, Stmts& into) {
     constexpr int64_t kMostLines = 16;  // the rest of a long row the processor sees coming
     Active later{.unit = active_.unit};
     for (const Values::Gathered& g : subscripts) into.push_back(values_.Let(later, g));
     std::vector<Var> inside;
     for (const Var d : active_.unit->dims)
       if (!scope_.Bound(d)) inside.push_back(d);
-    const tc::ExprId read = subscripts[0].read;
     const auto offset = [&](bool last) {
       for (const Var d : inside) {
         const int64_t at = last ? plan_[d].range.hi : plan_[d].range.lo;

@@ -31,11 +31,13 @@ TEST(Gathers, LaterRowsAreFetchedAhead) {
            {"y(b, d) +=! t(i(b, l), d)", "let at_1 = i[b, l + 8]"},
            {"y(b, d) +=! t(i(b, l), d) * w(b, l)", "prefetch near t at 40*at_1 + 32"},
            {"y(b, d) +=! t(i(b, 19 - l), d) where l in 0:20", "let at_1 = i[b, -l + 11]"},
+           {"y(b, d) +=! t(p(i(b, l)), d)", "let at_3 = p[at_2]"},
            {"y(b, d) +=! w(b, l) > 0.0 ? t(i(b, l), d) : 0.0", ""},
            {"y(b) +=! t(i(b, l), 3)", "prefetch near t at 40*at_1 + 3"},
            {"y(b, d, l) = t(i(b, l), d)", "prefetch near t"}}) {
     const auto program = Compile(fmt::format(
-        "def f(float(90, 40) t, int32(5, 20) i, float(5, 20) w) -> (y) {{ {} }}", body));
+        "def f(float(90, 40) t, int32(5, 20) i, int32(90) p, float(5, 20) w) -> (y) {{ {} }}",
+        body));
     ASSERT_TRUE(program.ok()) << program.status().ToString();
     Target target = V4();
     target.l2_bytes = 4096;
