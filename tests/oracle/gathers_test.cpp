@@ -32,6 +32,7 @@ TEST(Gathers, LaterRowsAreFetchedAhead) {
            {"y(b, d) +=! t(i(b, l), d) * w(b, l)", "prefetch near t at 40*at_1 + 32"},
            {"y(b, d) +=! t(i(b, 19 - l), d) where l in 0:20", "let at_1 = i[b, -l + 11]"},
            {"y(b, d) +=! t(p(i(b, l)), d)", "let at_3 = p[at_2]"},
+           {"y(b, d) +=! t(within(i(b, l), 0, 90), d)", "prefetch near t"},
            {"y(b, d) +=! w(b, l) > 0.0 ? t(i(b, l), d) : 0.0", ""},
            {"y(b) +=! t(i(b, l), 3)", "prefetch near t at 40*at_1 + 3"},
            {"y(b, d, l) = t(i(b, l), d)", "prefetch near t"}}) {
