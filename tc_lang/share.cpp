@@ -22,9 +22,13 @@ class Sharer {
   }
 
  private:
+  // All pairs are looked at, of whatever a stranger wrote.
+  static constexpr size_t kMostStatements = 128, kMostFunctions = 32;
+
   bool ShareOne() {
+    if (program_.statements.size() > kMostStatements || !program_.params.empty()) return false;
     const auto steps = Steps(program_);
-    if (!steps.ok() || !program_.params.empty()) return false;
+    if (!steps.ok()) return false;
     std::set<size_t> alone;  // in no loop of a recurrence
     for (const Step& step : *steps) {
       const auto recurs = RecurrenceIndices(program_, program_.statements[step.first]);
@@ -41,7 +45,7 @@ class Sharer {
     std::vector<ExprId> found;
     const auto visit = [&](const auto& self, ExprId id) -> void {
       const Expr& e = program_[id];
-      if (e.kind != ExprKind::kOp) return;
+      if (e.kind != ExprKind::kOp || found.size() == kMostFunctions) return;
       if (IsMath(e.op) && IsPlain(id)) found.push_back(id);
       const bool first_only =
           e.op == ScalarOp::kSelect || e.op == ScalarOp::kAnd || e.op == ScalarOp::kOr;
