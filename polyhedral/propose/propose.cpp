@@ -160,13 +160,14 @@ class ChoiceMaker {
     const auto pack_of_copy = [&] {
       return std::ranges::find(choice_.packs, request_.copies.at(name), &Pack::tensor);
     };
+    const Choice before = choice_;
     Cluster loops = LoopsOf(view);
     if (copy.blocks.empty() && view.blocks.empty() && pack_of_copy() != choice_.packs.end()) {
       auto [blocks_of_copy, blocks] = BlocksOfCopy(copy, view, loops);
       copy.blocks = std::move(blocks_of_copy);
       view.blocks = std::move(blocks);
       if (!view.blocks.empty()) {
-        choice_.packs.erase(pack_of_copy());
+        choice_ = before;
         loops = LoopsOf(view);
       }
     }
