@@ -70,13 +70,8 @@ class Maker {
     return std::max<int64_t>(1, steps);
   }
 
-  // The axis of a read that is this index and nothing else.
   int32_t AxisOf(tc::ExprId read, int32_t index) const {
-    for (size_t a = 0; a < program_[read].args.size(); ++a) {
-      const auto e = tc::AsAffine(program_, program_[read].args[a]);
-      if (e && e->AsVar() == index) return static_cast<int32_t>(a);
-    }
-    return -1;
+    return polyhedral::AxisOf(program_, read, index);
   }
 
   // The axis of a read whose successive elements the index runs through, from a multiple of its

@@ -20,16 +20,6 @@ std::vector<std::pair<int32_t, tc::ExprId>> Readers(const tc::Program& program,
   return readers;
 }
 
-// The axis of a read that is this index and nothing else; -1 if there is none.
-int32_t AxisOf(const tc::Program& program, tc::ExprId read, int32_t index) {
-  const auto& args = program[read].args;
-  for (size_t a = 0; a < args.size(); ++a) {
-    const auto e = tc::AsAffine(program, args[a]);
-    if (e && e->AsVar() == index) return static_cast<int32_t>(a);
-  }
-  return -1;
-}
-
 }  // namespace
 
 std::vector<std::string> CopyCandidates(const ScheduleRequest& request) {

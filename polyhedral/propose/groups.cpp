@@ -100,6 +100,15 @@ int32_t ContiguousIndex(const ScheduleRequest& request, const tc::Statement& s, 
   return unit;
 }
 
+int32_t AxisOf(const tc::Program& program, tc::ExprId read, int32_t index) {
+  const auto& args = program[read].args;
+  for (size_t a = 0; a < args.size(); ++a) {
+    const auto e = tc::AsAffine(program, args[a]);
+    if (e && e->AsVar() == index) return static_cast<int32_t>(a);
+  }
+  return -1;
+}
+
 bool Uses(const tc::Program& program, tc::ExprId read, int32_t index) {
   return std::ranges::any_of(program[read].args, [&](tc::ExprId sub) {
     const auto e = tc::AsAffine(program, sub);

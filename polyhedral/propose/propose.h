@@ -51,6 +51,8 @@ std::optional<Contraction> AsContraction(const tc::Program& program,
 int32_t ContiguousIndex(const ScheduleRequest& request, const tc::Statement& statement,
                         tc::TensorId tensor, const std::vector<tc::ExprId>& subscripts);
 
+// The axis of a read that is this index and nothing else; -1 if there is none.
+int32_t AxisOf(const tc::Program& program, tc::ExprId read, int32_t index);
 // Whether an index moves a read, be it through a subscript that is loaded.
 bool Uses(const tc::Program& program, tc::ExprId read, int32_t index);
 
