@@ -317,14 +317,6 @@ Verdict<std::vector<std::vector<int32_t>>> Assign(const tc::Program& program,
   return clusters;
 }
 
-bool IsTable(const tc::Program& program, const std::string& name) {
-  return std::ranges::any_of(tc::Inputs(program), [&](tc::TensorId t) {
-    return program[t].name == name &&
-           std::ranges::any_of(program.statements,
-                               [&](const tc::Statement& s) { return LooksUp(program, s, t); });
-  });
-}
-
 // One after another: filters, of which a lone one is not needed.
 TreeNode InOrder(std::vector<TreeNode> filters) {
   if (filters.size() == 1) {
@@ -398,9 +390,9 @@ Verdict<ScheduleTree> BuildSchedule(const ScheduleRequest& request, const Choice
   }
   for (size_t p = choice.prefetches.size(); p-- > 0;) {
     const std::string& tensor = choice.prefetches[p];
-    if (!std::ranges::count(request.constants, tensor) && !IsTable(program, tensor))
-      return Unfit(
-          fmt::format("{} is prefetched and is no constant or table of the group", tensor));
+    const auto input = [&](tc::TensorId t) { return program[t].name == tensor; };
+    if (std::ranges::none_of(tc::Inputs(program), input))
+      return Unfit(fmt::format("{} is prefetched and is no operand of the group", tensor));
     below = Mark("prefetch " + tensor, std::move(below));
   }
   for (size_t p = choice.packs.size(); p-- > 0;) {

@@ -34,7 +34,7 @@
 // Of the group:
 //   pack      operands that are stored in another layout: constants once, when the plan is built;
 //             any other by a statement b_packed of the group, which copies operand b
-//   prefetch  constants whose next panel is fetched while this one is used, and tables whose rows
+//   prefetch  operands whose next panel is fetched while this one is used, and tables whose rows
 //             are, some lookups ahead
 //   stream    outputs that are stored past the caches
 #pragma once

@@ -22,7 +22,7 @@ class Panel {
   Panel(const Plan& plan, const Unit& unit, const Affine& offset) : plan_(plan), offset_(offset) {
     size_t rows = unit.dims.size();
     while (rows > 0 && !IsRow(unit.dims[rows - 1])) --rows;
-    size_t at = rows;
+    size_t at = rows > 0 ? rows : Reduced(unit);
     while (at > 0 && !(Loops(unit.dims[at - 1]) && offset_.Uses(unit.dims[at - 1]))) --at;
     if (at == 0) return;
     chooser_ = unit.dims[at - 1];
@@ -65,6 +65,18 @@ class Panel {
     return plan_[v].kind == LoopKind::kSerial || plan_[v].kind == LoopKind::kParallel;
   }
   bool IsRow(Var v) const { return Loops(v) && !offset_.Uses(v); }
+  // Where the innermost loops over what is reduced begin.
+  size_t Reduced(const Unit& unit) const {
+    const auto& indices = plan_.program->statements[unit.statement].indices;
+    const auto reduced = [&](Var v) {
+      for (size_t i = 0; i < indices.size(); ++i)
+        if (indices[i].reduction && unit.index[i].Uses(v)) return true;
+      return false;
+    };
+    size_t at = unit.dims.size();
+    while (at > 0 && (!Loops(unit.dims[at - 1]) || reduced(unit.dims[at - 1]))) --at;
+    return at;
+  }
   int64_t Extent(Var v) const { return plan_[v].range.hi - plan_[v].range.lo + 1; }
   int64_t Count(const std::vector<Var>& dims) const {
     int64_t count = 1;

@@ -186,7 +186,7 @@ class ChoiceMaker {
       cluster.then = then;
       cluster.parallel = 0;
     }
-    AddPrefetches(view, choice_);
+    AddPrefetches(view, cluster, choice_);
     AddStreams(view, cluster, choice_);
     choice_.clusters.push_back(std::move(cluster));
   }

@@ -92,8 +92,9 @@ CopyBlocks BlocksOfCopy(const ClusterView& copy, const ClusterView& contraction,
                         const Cluster& loops);
 Cluster RowCluster(const ClusterView& view, int variant);
 
-// Tables that the cluster looks up rows of and that are too large for a core's own caches.
-void AddPrefetches(const ClusterView& view, Choice& choice);
+// Operands of the cluster that the processor would fetch too late: tables that it looks up rows of,
+// and what passes through the caches once.
+void AddPrefetches(const ClusterView& view, const Cluster& cluster, Choice& choice);
 
 // Outputs of the cluster that the last cache does not hold until someone reads them: written in
 // whole lines past it, they are not fetched from memory before they are stored to it.

@@ -31,8 +31,8 @@ class Maker {
       group.clear();
     }
     if (Chance(40)) AddBlocks(choice);
-    for (const std::string& name : constants_) {
-      if (Chance(50)) choice.prefetches.push_back(name);
+    for (const tc::TensorId input : tc::Inputs(program_)) {
+      if (Chance(50)) choice.prefetches.push_back(program_[input].name);
     }
     return choice;
   }

@@ -212,8 +212,8 @@ TEST(Legality, RefusesWhatDoesNotFit) {
          "choice_does_not_fit b is packed twice");
   starts("chain: cluster c | cluster m | cluster d | stream b",
          "choice_does_not_fit b is streamed");
-  starts("chain: cluster c | cluster m | cluster d | prefetch b",
-         "choice_does_not_fit b is prefetched");
+  starts("chain: cluster c | cluster m | cluster d | prefetch c",
+         "choice_does_not_fit c is prefetched");
   starts("chain: cluster c c m d", "choice_does_not_fit statement c stands twice");
 }
 
@@ -582,6 +582,26 @@ TEST(Contractions, PrefetchTheNextPanel) {
       << nest("6");
   EXPECT_NE(nest("2").find("prefetch b at 1024*j0 + 64*i0 + k + 1024"), std::string::npos)
       << nest("2");
+}
+
+// What passes through the caches once, be it no constant: while one tile of the result takes its
+// panel, that of the next is fetched, evenly.
+TEST(Contractions, PrefetchWhatIsPassedOnce) {
+  const auto nest = [](const char* text) {
+    const auto program = Compile(text);
+    const ScheduleRequest request{.program = &*program, .target = V4()};
+    const auto scheduled = Schedule(request);
+    return scheduled.ok() ? loops::Print(scheduled->nest) : scheduled.status().ToString();
+  };
+  // 6 rows of 1024 in 64 steps of 16 lanes.
+  const std::string product = nest(R"(def gemv(float(16384, 1024) a, float(1024) x) -> (y) {
+    y(i) +=! a(i, k) * x(k)
+  })");
+  EXPECT_NE(product.find("prefetch a at 6144*i0 + 96*k0_1 + 6224"), std::string::npos) << product;
+  const std::string shared = nest(R"(def gemm(float(16384, 1024) a, float(1024, 128) x) -> (y) {
+    y(i, j) +=! a(i, k) * x(k, j)
+  })");
+  EXPECT_EQ(shared.find("prefetch"), std::string::npos) << shared;
 }
 
 struct Conv {
