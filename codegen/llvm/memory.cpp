@@ -255,7 +255,7 @@ int64_t MemoryEmitter::WholeRow(BufferId id, const Affine& base, int64_t first, 
 Value* MemoryEmitter::LoadNear(BufferId id, const LaneForm& form, const Chunk& chunk,
                                const Mask& mask) {
   constexpr int64_t kFewest = 4;
-  if (IsRegister(id) || chunk.active < kFewest) return nullptr;
+  if (chunk.active < kFewest) return nullptr;
   if (mask.lanes && !IsConstantMask(mask.lanes)) return nullptr;
   const auto counts = [&](int64_t lane) { return !mask.lanes || IsSet(mask.lanes, lane); };
   int64_t first = std::numeric_limits<int64_t>::max(), last = std::numeric_limits<int64_t>::min();
@@ -264,8 +264,17 @@ Value* MemoryEmitter::LoadNear(BufferId id, const LaneForm& form, const Chunk& c
     first = std::min(first, form.diffs[lane]);
     last = std::max(last, form.diffs[lane]);
   }
-  const int64_t width = chunk.width, span = last - first + 1;
-  if (first > last || span > 2 * width) return nullptr;
+  if (first > last) return nullptr;
+  const int64_t width = chunk.width;
+  if (IsRegister(id)) {
+    if (!form.base.IsConstant()) return nullptr;
+    // Whole registers, so that none is taken apart; one behind the last is padding.
+    const int64_t at = form.base.constant();
+    first = FloorDiv(at + first, width) * width - at;
+    last = FloorDiv(at + last, width) * width - at + width - 1;
+  }
+  const int64_t span = last - first + 1;
+  if (span > 2 * width) return nullptr;
   // Where a whole register's place is the buffer's, all of it: loads beside it ask for the same.
   const int64_t whole_row = WholeRow(id, form.base, first, last, width);
   const bool is_whole = whole_row <= first;

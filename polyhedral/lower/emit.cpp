@@ -323,6 +323,9 @@ class Emitter {
       kind = LoopKind::kSerial;
     }
     if (kind == LoopKind::kSerial && plan_[v].kind != LoopKind::kSerial) demoted_.insert(v);
+    if (kind == LoopKind::kUnroll && actives.size() == 1 &&
+        step.children[0].kind == Step::Kind::kUnit && values_.CanFinishTogether(actives[0], piece))
+      return values_.FinishTogether(actives[0], v, piece, scope_);
     loop.var = loops::AddVar(nest_, plan_[v].name);
     loop.loop = kind;
     scope_.Bind(v, Affine::OfVar(loop.var), piece);

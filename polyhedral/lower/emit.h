@@ -68,6 +68,12 @@ class Values {
 
   // The stores of a unit whose dimensions are all bound.
   Stmts Leaf(const Active& active);
+  // Whether the ends of so many reductions, whose sums are spread over lanes, can be one: those of
+  // a loop over `row` that holds nothing else.
+  bool CanFinishTogether(const Active& active, Interval rows) const;
+  // The same as a leaf for each row. Lanes are halved for all rows at once and results lie side by
+  // side, so that few of a register's lanes are idle. `row` is bound in between.
+  Stmts FinishTogether(const Active& active, Var row, Interval rows, Scope& scope);
 
   // What has to hold where an expression is evaluated: affine constraints over dimensions, and
   // conditions on values that are read, each true or false.
@@ -124,6 +130,9 @@ class Values {
                    const std::vector<Affine>& b);
   Stmts CompanionUpdate(loops::ExprId value, const Guards& guards);
   void HalveLanes(const AccumulatorBuffer& acc, std::vector<Affine> index, Stmts& out);
+  template <typename Loads>
+  loops::BufferId HalveRows(int64_t rows, int64_t half, Loads loads, Stmts& out);
+  Stmts StoreSum(loops::ExprId sum);
   loops::ExprId Combine(tc::Assign assign, Dtype dtype, loops::ExprId a, loops::ExprId b);
   const tc::Statement& Statement() const { return program_.statements[active_->unit->statement]; }
 

@@ -255,6 +255,93 @@ void Values::HalveLanes(const AccumulatorBuffer& acc, std::vector<Affine> index,
   }
 }
 
+// The sums of each row's low and high lanes, row by row: a register buffer of rows * half. `loads`
+// gives the two for the place in it.
+template <typename Loads>
+loops::BufferId Values::HalveRows(int64_t rows, int64_t half, Loads loads, Stmts& out) {
+  const tc::Statement& s = Statement();
+  const loops::BufferId sums = loops::AddBuffer(nest_, {.name = program_[s.target].name + "_sums",
+                                                        .dtype = s.accumulate,
+                                                        .shape = {rows * half},
+                                                        .layout = Layout::Plain(1),
+                                                        .space = loops::Space::kRegister});
+  int64_t together = rows;  // rows of one loop over lanes
+  while (rows % together != 0 || together * half > loops::kMostLanes) --together;
+  for (int64_t first = 0; first < rows; first += together) {
+    loops::Stmt loop{.kind = loops::StmtKind::kFor, .lo = {0}, .hi = {together * half}};
+    loop.loop = loops::LoopKind::kVector;
+    loop.var = loops::AddVar(nest_, "lane");
+    const Affine at = Affine::OfVar(loop.var) + first * half;
+    const auto [low, high] = loads(at);
+    loop.body = {Store(sums, {at}, Combine(s.assign, s.accumulate, low, high))};
+    out.push_back(loops::AddStmt(nest_, std::move(loop)));
+  }
+  return sums;
+}
+
+bool Values::CanFinishTogether(const Active& active, Interval rows) const {
+  const Unit& unit = *active.unit;
+  const int64_t count = rows.hi - rows.lo + 1;
+  if (unit.part != Part::kFinish || !active.open.empty() || count > loops::kMostLanes) return false;
+  const AccumulatorBuffer& acc = storage_.accumulators.at(unit.statement);
+  const bool laned = !acc.is_target && plan_.accumulators.at(unit.statement).lanes >= 0;
+  return laned && std::has_single_bit(static_cast<uint64_t>(acc.lanes)) && acc.lanes > 1 &&
+         acc.lanes <= loops::kMostLanes && !program_.statements[unit.statement].companion.valid();
+}
+
+Stmts Values::FinishTogether(const Active& active, Var row, Interval rows, Scope& scope) {
+  active_ = &active;
+  const AccumulatorBuffer& acc = storage_.accumulators.at(active.unit->statement);
+  const int64_t count = rows.hi - rows.lo + 1;
+  Stmts out;
+  int64_t half = acc.lanes / 2;
+  loops::BufferId sums = HalveRows(
+      count, half,
+      [&](const Affine& at) {
+        scope.Bind(row, FloorDiv(at, half) + rows.lo, rows);
+        std::vector<Affine> low = AccumulatorIndex(*active.unit, false), high = low;
+        scope.Release(row);
+        low.push_back(Mod(at, half));
+        high.push_back(Mod(at, half) + half);
+        return std::pair{loops::AddLoad(nest_, acc.buffer, low),
+                         loops::AddLoad(nest_, acc.buffer, high)};
+      },
+      out);
+  while (half > 1) {
+    const int64_t lanes = half;
+    half /= 2;
+    const loops::BufferId from = sums;
+    sums = HalveRows(
+        count, half,
+        [&](const Affine& at) {
+          const Affine low = FloorDiv(at, half) * lanes + Mod(at, half);
+          return std::pair{loops::AddLoad(nest_, from, {low}),
+                           loops::AddLoad(nest_, from, {low + half})};
+        },
+        out);
+  }
+  loops::Stmt loop{.kind = loops::StmtKind::kFor, .lo = {0}, .hi = {count}};
+  loop.loop = loops::LoopKind::kVector;
+  loop.var = loops::AddVar(nest_, plan_[row].name);
+  scope.Bind(row, Affine::OfVar(loop.var) + rows.lo, rows);
+  loop.body = StoreSum(loops::AddLoad(nest_, sums, {Affine::OfVar(loop.var)}));
+  scope.Release(row);
+  out.push_back(loops::AddStmt(nest_, std::move(loop)));
+  return out;
+}
+
+// A sum whose lanes are joined.
+Stmts Values::StoreSum(ExprId sum) {
+  const tc::Statement& s = Statement();
+  const View& view = storage_.views[s.target.index];
+  const std::vector<Affine> target = TargetIndex(view);
+  if (!s.init) {
+    const ExprId before = Cast(LoadAt(view, target, {}), s.accumulate);
+    sum = Combine(s.assign, s.accumulate, before, sum);
+  }
+  return {StoreResult(view, target, sum)};
+}
+
 Stmts Values::Finish() {
   const tc::Statement& s = Statement();
   const AccumulatorBuffer& acc = storage_.accumulators.at(active_->unit->statement);
@@ -267,13 +354,9 @@ Stmts Values::Finish() {
     HalveLanes(acc, index, out);
     index.emplace_back(0);
   }
-  const std::vector<Affine> target = TargetIndex(view);
-  ExprId value = loops::AddLoad(nest_, acc.buffer, index);
-  if (laned && !s.init) {
-    const ExprId before = Cast(LoadAt(view, target, {}), s.accumulate);
-    value = Combine(s.assign, s.accumulate, before, value);
-  }
-  out.push_back(StoreResult(view, target, value));
+  const ExprId value = loops::AddLoad(nest_, acc.buffer, index);
+  const Stmts stores = laned ? StoreSum(value) : Stmts{StoreResult(view, TargetIndex(view), value)};
+  out.insert(out.end(), stores.begin(), stores.end());
   if (s.companion.valid()) {
     const View& with = storage_.views[s.companion.index];
     out.push_back(

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "polyhedral/axes.h"
 #include "polyhedral/propose/propose.h"
 #include "polyhedral/tree.h"
 
@@ -78,7 +79,13 @@ std::optional<Cluster> DotCluster(const ClusterView& view) {
     cluster.unroll.push_back(axes[index]);
   };
   add(row, wide ? 6 : 4);
-  add(column, wide ? 4 : 3);
+  add(column, row < 0 ? 8 : wide ? 4 : 3);
+  // A column that is looked up is so once for all its steps, if those come inside.
+  constexpr int64_t kFewSteps = 8;
+  if (column >= 0 && LooksUp(program, s, program[c->w].tensor) && row < 0) {
+    cluster.inner = {axes[column], axes[lane]};
+    if (view.Extent(axes[lane]) <= kFewSteps * vector) cluster.unroll.push_back(axes[lane]);
+  }
   cluster.lanes = {{axes[lane], {vector}}};
   cluster.parallel = ParallelPrefix(view, cluster);
   return cluster;

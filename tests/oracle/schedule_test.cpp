@@ -604,6 +604,46 @@ TEST(Contractions, PrefetchWhatIsPassedOnce) {
   EXPECT_EQ(shared.find("prefetch"), std::string::npos) << shared;
 }
 
+// Sums of several rows, spread over lanes, whose lanes are joined together: any number of rows, any
+// lanes, tails, what was there before, results that lie apart.
+TEST(Contractions, SumsOfRowsAreJoined) {
+  const std::vector<const char*> texts = {
+      "def s(float(19, 70) a, float(70) b) -> (y) { y(i) +=! a(i, k) * b(k) }",
+      "def s(double(19, 70) a, double(70) b) -> (y) { y(i) +=! a(i, k) * b(k) }",
+      "def s(int32(19, 70) a, int32(70) b) -> (y) { y(i) +=! a(i, k) * b(k) }",
+      "def s(float16(19, 70) a) -> (y) { y(i) max=! a(i, k) }",
+      "def s(float(19, 70) a, float(19) y_in) -> (y) { y(i) = y_in(i)  y(i) += a(i, k) }",
+      "def s(float(19, 70) a) -> (y) { y(i / 3, i % 3) min=! a(i, k) where i in 0:18 }",
+      "def s(float(2, 19, 70) a) -> (y) { y(j, i) +=! a(j, i, k) }"};
+  int joined = 0;
+  for (const char* text : texts) {
+    const auto program = Compile(text);
+    if (!program.ok()) {
+      ADD_FAILURE() << text << program.status().ToString();
+      continue;
+    }
+    const std::string sum = StatementNames(*program).back();
+    const std::string first = program->statements.size() > 1 ? "cluster y | " : "";
+    for (const int rows : {2, 5, 6, 8, 16}) {
+      for (const int lanes : {2, 8, 16, 64}) {
+        const auto choices = ParseChoices(
+            fmt::format("s: {}cluster {} | order i | tile i {} | unroll i | vector k {}\n", first,
+                        sum, rows, lanes),
+            "test");
+        ASSERT_TRUE(choices.ok()) << choices.status().ToString();
+        const Status status =
+            RunChoice(*program, tc::RandomInputs(*program, 1), choices->at(0), {});
+        EXPECT_TRUE(status.ok()) << text << Print(choices->at(0)) << status.ToString();
+        const ScheduleRequest request{.program = &*program, .target = V4()};
+        const auto scheduled = Schedule(request, &choices->at(0));
+        joined +=
+            scheduled.ok() && loops::Print(scheduled->nest).find("_sums") != std::string::npos;
+      }
+    }
+  }
+  EXPECT_GE(joined, 100);
+}
+
 struct Conv {
   int64_t size, in, out, kernel, stride, dilation;
   bool channels_last, depthwise;
