@@ -91,6 +91,9 @@ struct CopyBlocks {
 CopyBlocks BlocksOfCopy(const ClusterView& copy, const ClusterView& contraction,
                         const Cluster& loops);
 Cluster RowCluster(const ClusterView& view, int variant);
+// The clusters of a recurrence, which keeps the order it is written in.
+void AddAsWritten(const ScheduleRequest& request, const std::vector<int32_t>& statements,
+                  Choice& choice);
 
 // Operands of the cluster that the processor would fetch too late: tables that it looks up rows of,
 // and what passes through the caches once.
