@@ -146,6 +146,24 @@ TEST(Propose, StatementsOfALoopHaveLanesOfTheirOwn) {
   EXPECT_NE(cell.find("cluster b s h | order t | vector k 32, e 32\n"), std::string::npos) << cell;
 }
 
+// Sequences of a batch have nothing to do with each other, so the team shares them out; where each
+// step looks at its neighbours, it has to take all of them.
+TEST(Propose, SequencesOfABatchAreSharedOut) {
+  const auto cell = [](const std::string& read) {
+    return First(
+        "def f(float(64, 8, 32) x, float(32, 32) w) -> (h) {"
+        " s(t, n, k) +=! (t > 0 ? h(t - 1, " +
+            read +
+            ", e) : 0.0) * w(e, k)"
+            "   where t in 0:64, n in 0:8, e in 0:32"
+            " h(t, n, j) = tanh(x(t, n, j) + s(t, n, j)) }",
+        {.threads = 2});
+  };
+  EXPECT_NE(cell("n").find("order n t | parallel n\n"), std::string::npos) << cell("n");
+  EXPECT_NE(cell("7 - n").find("order t\n"), std::string::npos) << cell("7 - n");
+  EXPECT_NE(cell("0").find("order t\n"), std::string::npos) << cell("0");
+}
+
 TEST(Propose, NarrowLanesAreNoMoreThanALoopTakes) {
   const std::string scan = First(
       "def f(uint8(64, 512) x) -> (y) {"

@@ -1,4 +1,4 @@
-// Loops of recurrences: which axes of their statements are lanes.
+// Loops of recurrences: which axes of their statements are lanes, and which come first.
 #include <algorithm>
 
 #include "polyhedral/propose/propose.h"
@@ -83,6 +83,53 @@ class LoopLanes {
   Choice& choice_;
 };
 
+// Axes along which the statements of a recurrence feed nothing but the same place, such as that of
+// a batch: each place runs its steps by itself, on what its core's caches hold, and the team shares
+// the places out. As few as give tasks enough, and not those along which memory is contiguous.
+std::vector<std::string> IndependentAxes(const ClusterView& view, const Cluster& cluster) {
+  const tc::Program& program = view.program();
+  const auto index_of = [&](size_t k, const std::string& axis) {
+    return static_cast<int32_t>(std::ranges::find(view.axes[k], axis) - view.axes[k].begin());
+  };
+  // Where statements write a tensor along an axis, `place` of which another one reads.
+  const auto feeds_same = [&](const std::string& axis) {
+    for (size_t from = 0; from < view.statements.size(); ++from) {
+      const tc::Statement& s = view.At(from);
+      const int32_t written = index_of(from, axis);
+      const auto along = [&](tc::ExprId e, int32_t index) {
+        const auto place = tc::AsAffine(program, e);
+        return place && place->AsVar() == index;
+      };
+      const auto at = std::ranges::find_if(
+          s.subscripts, [&](tc::ExprId subscript) { return along(subscript, written); });
+      if (at == s.subscripts.end()) return false;
+      for (size_t to = 0; to < view.statements.size(); ++to) {
+        for (const tc::ExprId read : tc::Reads(program, view.At(to))) {
+          const tc::Expr& e = program[read];
+          if (e.tensor != s.target && e.tensor != s.companion) continue;
+          if (!along(e.args[at - s.subscripts.begin()], index_of(to, axis))) return false;
+        }
+      }
+    }
+    return true;
+  };
+  const tc::Statement& anchor = view.At(view.anchor);
+  const int32_t lane = ContiguousIndex(*view.request, anchor, anchor.target, anchor.subscripts);
+  const std::string contiguous = lane < 0 ? "" : view.axes[view.anchor][lane];
+  std::vector<std::string> independent;
+  const int64_t wanted = int64_t{2} * view.request->target.threads;
+  int64_t tasks = 1;
+  for (const std::string& axis : view.shared) {
+    const bool steps = std::ranges::count(cluster.order, axis) > 0;
+    if (steps || axis == contiguous || view.Extent(axis) < 2 || tasks >= wanted ||
+        !feeds_same(axis))
+      continue;
+    independent.push_back(axis);
+    tasks *= view.Extent(axis);
+  }
+  return independent;
+}
+
 }  // namespace
 
 void AddAsWritten(const ScheduleRequest& request, const std::vector<int32_t>& statements,
@@ -93,6 +140,11 @@ void AddAsWritten(const ScheduleRequest& request, const std::vector<int32_t>& st
     if (cluster.statements[0] != name) continue;
     Cluster& added = choice.clusters.emplace_back(cluster);
     LoopLanes(request, statements, added, choice).Add();
+    const ClusterView view = View(request, statements);
+    if (statements.size() == 1 || added.parallel > 0 || ParallelPrefix(view, added) == 0) continue;
+    const std::vector<std::string> outer = IndependentAxes(view, added);
+    added.order.insert(added.order.begin(), outer.begin(), outer.end());
+    added.parallel = static_cast<int32_t>(outer.size());
   }
 }
 

@@ -316,6 +316,32 @@ TEST(Recurrence, KeepsItsOrder) {
   EXPECT_NE(WhyIllegal(*program, "rnn: cluster s h | order t | parallel t"), "legal");
 }
 
+// Independent sequences, all steps of one after another; among them some that are less independent
+// than they look.
+TEST(Recurrence, SequencesRunByThemselves) {
+  for (const char* read : {"n", "4 - n", "0", "min(n + 1, 4)"}) {
+    const auto program = Compile(fmt::format(
+        R"(def routing(float(6, 5, 7) x, float(7, 7) u) -> (y) {{
+          h(t, n, i) = x(t, n, i) + (t > 0 ? y(t - 1, {}, i) : 0.0) where t in 0:6, n in 0:5
+          m(t, n) max=! h(t, n, i)
+          s(t, n, j) +=! (h(t, n, i) - m(t, n)) * u(i, j)
+          y(t, n, i) = tanh(s(t, n, i))
+        }})",
+        read));
+    ASSERT_TRUE(program.ok()) << program.status().ToString();
+    const ScheduleRequest request{.program = &*program, .target = V4()};
+    const auto choices = Propose(request, 3);
+    ASSERT_TRUE(choices.yes());
+    for (const Choice& choice : *choices) {
+      const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choice);
+      EXPECT_TRUE(status.ok()) << Print(choice) << status.ToString();
+    }
+    const std::string forced =
+        WhyIllegal(*program, "routing: cluster h m s y | order n t | parallel n | vector i 7, j 7");
+    EXPECT_EQ(forced == "legal", std::string(read) == "n") << read << ": " << forced;
+  }
+}
+
 // The outermost extent is known only at run time; temporaries live within one row of it.
 TEST(Params, OpenRows) {
   constexpr std::string_view kText = R"(def net(float(B, 9) x, float(9, 21) w, float(21) b) -> (y) {
