@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "driver/evaluate.h"
+#include "fallback/execute.h"
 #include "partition/candidate.h"
 #include "partition/layouts.h"
 #include "partition/singles.h"
@@ -21,6 +22,21 @@ using partition::Implementation;
 bool MayUseWinograd(const BuildOptions& options) {
   return options.target.kind == TargetKind::kCpu && options.winograd != tc::Winograd::kNever &&
          options.partition.force != partition::PartitionOptions::Force::kVendor;
+}
+
+// A statement for each of hundreds of parts, as of a tensor that is split, makes a kernel that
+// takes minutes to compile; without one, nothing but a native step is left.
+void DropLongOnes(const std::string& op, Verdict<std::vector<tc::Alternative>>& alternatives) {
+  if (!alternatives.yes() || !fallback::HasNative(op)) return;
+  size_t least = SIZE_MAX;
+  for (const tc::Alternative& a : *alternatives)
+    least = std::min(least, a.program.statements.size());
+  std::erase_if(*alternatives, [](const tc::Alternative& a) {
+    return a.program.statements.size() > polyhedral::kMostStatements;
+  });
+  if (alternatives->empty())
+    alternatives = Refusal{Reason::kTooManyStatements,
+                           fmt::format("{} > {}", least, polyhedral::kMostStatements)};
 }
 
 Status MakeComprehensions(Module& module, const BuildOptions& options) {
@@ -41,6 +57,7 @@ Status MakeComprehensions(Module& module, const BuildOptions& options) {
   c.refusals.assign(module.graph.nodes.size(), std::nullopt);
   for (size_t i = 0; i < module.graph.nodes.size(); ++i) {
     auto alternatives = tc::ToTc(module.graph, NodeId(i));
+    DropLongOnes(std::string(graph::OpName(module.graph[NodeId(i)].op)), alternatives);
     if (alternatives.yes())
       c.of[i] = std::move(*alternatives);
     else

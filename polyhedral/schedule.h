@@ -51,6 +51,9 @@ struct ScheduleLimits {
   int32_t isl_milliseconds = 2000;
 };
 
+// Of a program that is scheduled, and not only run as it is written.
+inline constexpr size_t kMostStatements = 48;
+
 // Analytic choices, best guess first, at most `count`: register tiles by FMA per load, lanes along
 // the axis that is contiguous in most accesses, parallel outer axes. The first is what budget 0
 // takes.

@@ -144,7 +144,7 @@ bool RunsInBlocks(const ScheduleRequest& request) {
 }
 
 Verdict<std::vector<Choice>> Propose(const ScheduleRequest& request, int count) {
-  if (request.program->statements.size() > 48) {
+  if (request.program->statements.size() > kMostStatements) {
     return Refusal{Reason::kTooManyStatements, std::to_string(request.program->statements.size())};
   }
   std::vector<Choice> choices;

@@ -80,3 +80,25 @@ def test_big_constants_are_not_dropped(weft):
     assert '-o FILE' in error['try']
     weft('opt', '--from', 'graph', '--to', 'graph', DIGITS, *ONE, '-o', 'd.graph')
     assert any((weft.folder / 'd.graph.blobs').iterdir())
+
+
+def test_hundreds_of_parts(weft):
+    """A tensor that is taken apart, changed and put together again, part by part, as exporters unroll a loop."""
+    helper = pytest.importorskip('onnx.helper', reason='onnx is not installed')
+    import numpy as np
+    import onnx
+    count = 300
+    value = lambda name: helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [count, 5])
+    nodes = [helper.make_node('Split', ['x'], [f'p{i}' for i in range(count)], axis=0, num_outputs=count),
+             *(helper.make_node('Neg', [f'p{i}'], [f'q{i}']) for i in range(0, count, 50)),
+             helper.make_node('Concat', [f'{"p" if i % 50 else "q"}{i}' for i in range(count)], ['y'], axis=0)]
+    model = helper.make_model(helper.make_graph(nodes, 'g', [value('x')], [value('y')]), ir_version=8,
+                              opset_imports=[helper.make_opsetid('', 18)])
+    onnx.save(model, weft.folder / 'm.onnx')
+    x = np.arange(count * 5, dtype=np.float32).reshape(count, 5)
+    np.savez(weft.folder / 'x.npz', x=x)
+    for force in ((), ('--force', 'vendor'), ('--force', 'own')):
+        weft('run', 'm.onnx', '--inputs', 'x.npz', '-o', 'y.npz', '--budget', '0', *force)
+        x_or_negative = np.where(np.arange(count)[:, None] % 50, x, -x)
+        np.testing.assert_array_equal(np.load(weft.folder / 'y.npz')['y'], x_or_negative)
+    assert '300 > 48' in weft('explain', 'm.onnx', '--budget', '0')
