@@ -1,5 +1,6 @@
-"""Times the gallery of comprehensions in bench/tc beside torch, eager and compiled, on the sizes of Tensor Comprehensions'
-own benchmarks (Vasilache et al., 2018; tc/benchmarks), one thread and two.
+"""Times the gallery of comprehensions in bench/tc beside torch, eager and compiled, and a library, on the sizes of Tensor
+Comprehensions' own benchmarks (Vasilache et al., 2018; tc/benchmarks), one thread and two. The arm `library` is what torch
+exports of the same function, by calls of oneDNN where it has one (`force="vendor"`).
 
 Every row runs in a process of its own. Arms take turns in bursts; between bursts the process sleeps until no worker of
 the last arm spins any more. A time is the median of single calls, from Python for every arm; `floor` is what the
@@ -25,6 +26,7 @@ import numpy as np
 
 TEXTS = Path(__file__).resolve().parent / 'tc'
 EPS = 1e-5
+PEERS = ('eager', 'compiled', 'library')
 
 
 class Row(NamedTuple):
@@ -276,6 +278,15 @@ def tuple_of(value):
     return value if isinstance(value, tuple) else (value,)
 
 
+def exported(torch, row, tensors, path):
+    """The row's function of torch as an ONNX file whose inputs are all its arguments."""
+    class Net(torch.nn.Module):
+        def forward(self, *values):
+            return row.torch(torch, torch.nn.functional, dict(zip(tensors, values, strict=True)))
+    with torch.inference_mode():
+        torch.onnx.export(Net(), tuple(tensors.values()), path, input_names=list(tensors), dynamo=False, opset_version=18)
+
+
 def measure(name, threads, seconds):
     """The document of one row: times of each arm in microseconds, sorted, seconds before them, and the error."""
     import weft
@@ -307,6 +318,14 @@ def measure(name, threads, seconds):
                     return function(torch, functional, tensors)
             return run
         arms |= {'eager': torch_arm(row.torch), 'compiled': torch_arm(compiled)}
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                exported(torch, row, tensors, f'{folder}/{name}.onnx')
+                plan = weft.build(f'{folder}/{name}.onnx', threads=threads, force='vendor')
+            given = {tensor.name: arguments[tensor.name] for tensor in plan.inputs}
+            arms['library'] = lambda: plan.run(given)
+        except (weft.Error, RuntimeError) as why:
+            out['no_library'] = str(why)
         errors = [np.abs(a - b.double().numpy()).max() / max(np.abs(b.double().numpy()).max(), 1e-30)
                   for a, b in zip(found, tuple_of(exact), strict=True)]
         out['error'] = float(max(errors))
@@ -347,7 +366,7 @@ def main():
         json.dump(measure(args.row, args.threads[0], args.seconds), sys.stdout)
         return
     saved, ratios, cores = [], {}, sorted(os.sched_getaffinity(0))
-    print('| row | threads | weft us | floor | eager | compiled | error |\n| --- | --- | --- | --- | --- | --- | --- |')
+    print('| row | threads | weft us | floor | eager | compiled | library | error |\n| --- | --- | --- | --- | --- | --- | --- | --- |')
     for threads in args.threads:
         os.sched_setaffinity(0, cores[:threads])  # of all that is started from here
         devices = subprocess.run(['weft', 'devices', '--json', '--quiet'], stdout=subprocess.PIPE, text=True, check=True)
@@ -356,15 +375,15 @@ def main():
             command = [sys.executable, __file__, '--row', name, '--threads', str(threads), '--seconds', str(args.seconds)]
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
             if done.returncode:
-                print(f'| {name} | {threads} | failed | | | | |', flush=True)
+                print(f'| {name} | {threads} | failed | | | | | |', flush=True)
                 continue
             result = json.loads(done.stdout)
             middle = {arm: statistics.median(t) for arm, t in result['us'].items()}
             floor = max(result['flops'] / peaks['peak_flops_per_s'], result['bytes'] / peaks['peak_bytes_per_s']) * 1e6
-            speeds = {arm: middle[arm] / middle['weft'] for arm in ('eager', 'compiled') if arm in middle}
+            speeds = {arm: middle[arm] / middle['weft'] for arm in PEERS if arm in middle}
             for arm, speed in speeds.items():
                 ratios.setdefault((ROWS[name].family, threads, arm), []).append((speed, name))
-            cells = ' | '.join(f'{speeds[arm]:.2f}' if arm in speeds else '-' for arm in ('eager', 'compiled'))
+            cells = ' | '.join(f'{speeds[arm]:.2f}' if arm in speeds else '-' for arm in PEERS)
             print(f'| {name} | {threads} | {middle["weft"]:.1f} | {floor:.1f} | {cells} | {result.get("error", math.nan):.1e} |',
                   flush=True)
             saved.append({'row': name, 'threads': threads, 'peaks': peaks, 'middle_us': middle,
