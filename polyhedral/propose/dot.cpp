@@ -80,12 +80,11 @@ std::optional<Cluster> DotCluster(const ClusterView& view) {
   };
   add(row, wide ? 6 : 4);
   add(column, row < 0 ? 8 : wide ? 4 : 3);
-  // A column that is looked up is so once for all its steps, if those come inside.
+  // A column that is looked up is so once for all its steps, if they are expanded.
   constexpr int64_t kFewSteps = 8;
-  if (column >= 0 && LooksUp(program, s, program[c->w].tensor) && row < 0) {
-    cluster.inner = {axes[column], axes[lane]};
-    if (view.Extent(axes[lane]) <= kFewSteps * vector) cluster.unroll.push_back(axes[lane]);
-  }
+  const bool few = view.Extent(axes[lane]) <= kFewSteps * vector;
+  if (column >= 0 && few && LooksUp(program, s, program[c->w].tensor))
+    cluster.unroll.push_back(axes[lane]);
   cluster.lanes = {{axes[lane], {vector}}};
   cluster.parallel = ParallelPrefix(view, cluster);
   return cluster;
