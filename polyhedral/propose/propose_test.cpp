@@ -164,6 +164,22 @@ TEST(Propose, SequencesOfABatchAreSharedOut) {
   EXPECT_NE(cell("0").find("order t\n"), std::string::npos) << cell("0");
 }
 
+// What a step reads of large weights serves several sequences; of small ones, each for itself.
+TEST(Propose, SequencesShareWeights) {
+  const auto cell = [](const std::string& size) {
+    return First("def f(float(64, 7, " + size + ") x, float(" + size + ", " + size +
+                     ") w) -> (h) {"
+                     " s(t, n, k) +=! (t > 0 ? h(t - 1, n, e) : 0.0) * w(e, k)"
+                     "   where t in 0:64, n in 0:7, e in 0:" +
+                     size + " h(t, n, j) = tanh(x(t, n, j) + s(t, n, j)) }",
+                 {.threads = 2}, Isa::kX86V4);
+  };
+  EXPECT_EQ(cell("32").find("tile"), std::string::npos) << cell("32");
+  EXPECT_NE(cell("160").find("order n t | tile n 4 | parallel n | inner k e n | unroll n"),
+            std::string::npos)
+      << cell("160");
+}
+
 TEST(Propose, NarrowLanesAreNoMoreThanALoopTakes) {
   const std::string scan = First(
       "def f(uint8(64, 512) x) -> (y) {"

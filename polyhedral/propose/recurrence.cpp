@@ -130,6 +130,43 @@ std::vector<std::string> IndependentAxes(const ClusterView& view, const Cluster&
   return independent;
 }
 
+// A tile of the places of an independent axis, whose sums share what they load of weights that are
+// the same for all of them, if those are more than the first-level cache holds.
+void ShareWeights(const ClusterView& view, const std::string& axis, Cluster& cluster) {
+  const tc::Program& program = view.program();
+  const Target& target = view.request->target;
+  bool shares = false;
+  std::vector<std::string> kept, reduced, others;
+  for (size_t k = 0; k < view.statements.size(); ++k) {
+    const tc::Statement& s = view.At(k);
+    const auto contraction = AsContraction(program, s);
+    const auto place = std::ranges::find(view.axes[k], axis) - view.axes[k].begin();
+    for (const tc::ExprId read :
+         contraction ? std::vector{contraction->x, contraction->w} : std::vector<tc::ExprId>{})
+      shares |= !Uses(program, read, static_cast<int32_t>(place)) &&
+                Bytes(program[program[read].tensor]) > static_cast<double>(target.l1_bytes);
+    for (size_t i = 0; i < s.indices.size(); ++i)
+      (!tc::Reduces(s)          ? others
+       : s.indices[i].reduction ? reduced
+                                : kept)
+          .push_back(view.axes[k][i]);
+  }
+  if (!shares || target.kind != TargetKind::kCpu) return;
+  const int64_t most = target.VectorRegisters() == 32 ? 4 : 2,  // by 4 registers of lanes
+      places = view.Extent(axis);
+  const int64_t tile = std::min(most, (places + target.threads - 1) / target.threads);
+  if (tile < 2) return;
+  for (const auto* axes : {&kept, &reduced, &others}) {
+    for (const std::string& a : *axes) {
+      if (std::ranges::count(cluster.order, a) == 0 && std::ranges::count(cluster.inner, a) == 0)
+        cluster.inner.push_back(a);
+    }
+  }
+  cluster.inner.push_back(axis);
+  cluster.tiles.push_back({axis, {tile}});
+  cluster.unroll.push_back(axis);
+}
+
 }  // namespace
 
 void AddAsWritten(const ScheduleRequest& request, const std::vector<int32_t>& statements,
@@ -145,6 +182,7 @@ void AddAsWritten(const ScheduleRequest& request, const std::vector<int32_t>& st
     const std::vector<std::string> outer = IndependentAxes(view, added);
     added.order.insert(added.order.begin(), outer.begin(), outer.end());
     added.parallel = static_cast<int32_t>(outer.size());
+    if (!outer.empty()) ShareWeights(view, outer[0], added);
   }
 }
 

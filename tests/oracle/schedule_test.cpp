@@ -329,12 +329,15 @@ TEST(Recurrence, SequencesRunByThemselves) {
         }})",
         read));
     ASSERT_TRUE(program.ok()) << program.status().ToString();
-    const ScheduleRequest request{.program = &*program, .target = V4()};
-    const auto choices = Propose(request, 3);
-    ASSERT_TRUE(choices.yes());
-    for (const Choice& choice : *choices) {
-      const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choice);
-      EXPECT_TRUE(status.ok()) << Print(choice) << status.ToString();
+    for (const int64_t l1_bytes : {64, 32 << 10}) {  // weights are large, or not
+      Target target = V4();
+      target.l1_bytes = l1_bytes;
+      const auto choices = Propose({.program = &*program, .target = target}, 3);
+      ASSERT_TRUE(choices.yes());
+      for (const Choice& choice : *choices) {
+        const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choice);
+        EXPECT_TRUE(status.ok()) << Print(choice) << status.ToString();
+      }
     }
     const std::string forced =
         WhyIllegal(*program, "routing: cluster h m s y | order n t | parallel n | vector i 7, j 7");
