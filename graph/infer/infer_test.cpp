@@ -224,6 +224,54 @@ TEST(Infer, Recurrent) {
               "y = GRU(x, w, r) {hidden_size = 5}", "expected rank 3");
 }
 
+TEST(Infer, Attention) {
+  const std::string qkv = "q: f32[b, 4, h, 8], k: f32[b, 2, w, 8], v: f32[b, 2, w, 6]";
+  EXPECT_EQ(Y(qkv, "y = Attention(q, k, v)"), "f32[b, 4, h, 6]");
+  EXPECT_EQ(Y(qkv + ", p: f32[b, 2, 5, 8], r: f32[b, 2, 5, 6]",
+              "_, _, _, y = Attention(q, k, v, _, p, r)"),
+            "f32[b, 4, h, w + 5]");
+  const std::string packed = "q: f32[b, h, 32], k: f32[b, w, 16], v: f32[b, w, 12]";
+  EXPECT_EQ(Y(packed, "y = Attention(q, k, v) {kv_num_heads = 2, q_num_heads = 4}"),
+            "f32[b, h, 24]");
+  ExpectError(packed, "y = Attention(q, k, v)", "q_num_heads");
+  ExpectError(packed, "y = Attention(q, k, v) {kv_num_heads = 3, q_num_heads = 4}", "divide");
+  ExpectError(qkv, "y = Attention(q, k, v) {left_window_size = -2}", "left_window_size");
+  ExpectError(qkv, "y = Attention(q, k, v) {qk_matmul_output_mode = 4}", "expected 0 to 3");
+  ExpectError(qkv + ", p: f32[b, 2, 5, 8]", "y = Attention(q, k, v, _, p)", "come together");
+  ExpectError(qkv + ", c: f32[3, h, w]", "y = Attention(q, k, v, c)", "the mask");
+  ExpectError(qkv + ", c: i64[3, 1]", "y = Attention(q, k, v, _, _, _, c)", "expected rank 1");
+  ExpectError("q: f32[1, 3, 2, 8], k: f32[1, 2, 2, 8], v: f32[1, 2, 2, 8]",
+              "y = Attention(q, k, v)", "3 heads of queries");
+}
+
+TEST(Infer, Sequences) {
+  const std::string x = "x: f32[b, 3, h, 6], c: f32[99, 3], s: f32[99, 3], i: i64[b, h]";
+  EXPECT_EQ(Y(x, "y = RotaryEmbedding(x, c, s, i)"), "f32[b, 3, h, 6]");
+  ExpectError(x, "y = RotaryEmbedding(x, c, s)", "expected rank 3");
+  ExpectError(x, "y = RotaryEmbedding(x, c, s, i) {rotary_embedding_dim = 4}", "the angles");
+  ExpectError(x, "y = RotaryEmbedding(x, c, s, i) {rotary_embedding_dim = 8}", "up to 6");
+  const std::string cache = "x: f32[b, 9, 4], u: f32[b, 3, 4], i: i64[b]";
+  EXPECT_EQ(Y(cache, "y = TensorScatter(x, u, i)"), "f32[b, 9, 4]");
+  ExpectError(cache, "y = TensorScatter(x, u, i) {axis = 0}", "is the batch");
+  ExpectError(cache, "y = TensorScatter(u, x, i)", "9 steps do not fit a cache of 3");
+  ExpectError(cache, "y = TensorScatter(x, u, i) {mode = \"square\"}", "linear, circular");
+  const std::string conv = "x: f32[b, 3, h], f: f32[3, 1, 4]";
+  EXPECT_EQ(Y(conv, "_, y = CausalConvWithState(x, f)"), "f32[b, 3, 3]");
+  ExpectError(conv, "y, _ = CausalConvWithState(x, f) {activation = \"relu\"}",
+              "none, silu, swish");
+  ExpectError("x: f32[b, 3, h], f: f32[3, 1, 0]", "y, _ = CausalConvWithState(x, f)",
+              "would be -1");
+  const std::string qkv = "q: f32[b, h, 12], k: f32[b, h, 6], v: f32[b, h, 10]";
+  const std::string heads = "kv_num_heads = 2, q_num_heads = 4, update_rule = ";
+  EXPECT_EQ(Y(qkv, "y, _ = LinearAttention(q, k, v) {" + heads + "\"linear\"}"), "f32[b, h, 20]");
+  EXPECT_EQ(Y(qkv, "_, y = LinearAttention(q, k, v) {" + heads + "\"linear\"}"), "f32[b, 2, 3, 5]");
+  ExpectError(qkv, "y, _ = LinearAttention(q, k, v) {" + heads + "\"gated\"}", "needs a decay");
+  ExpectError(qkv,
+              "y, _ = LinearAttention(q, k, v) {kv_num_heads = 0, q_num_heads = 4, update_rule = "
+              "\"linear\"}",
+              "1 or more");
+}
+
 TEST(Infer, ControlFlow) {
   EXPECT_EQ(
       Y("c: bool[], x: f32[2, 3]",

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <array>
-
 #include "graph/infer/engine.h"
 
 namespace weft::graph::infer {
@@ -88,72 +86,6 @@ Status GemmRule(Context& c) {
     }
   }
   c.Out(0, std::move(out));
-  return {};
-}
-
-// [batch, heads, length, size], or [batch, length, heads * size] with the numbers of heads as
-// attributes.
-Status AttentionRule(Context& c) {
-  const Extents* q = c.In(0);
-  const Extents* k = c.In(1);
-  const Extents* v = c.In(2);
-  for (size_t i = 0; i < 3; ++i) {
-    const Extents* in = c.In(i);
-    if (in && in->size() != 3 && in->size() != 4)
-      return Invalid(
-          fmt::format("input {} has the shape {}, expected rank 3 or 4", i, c.Text(*in)));
-  }
-  if (!q || !k || !v) return {};
-  if (q->size() != k->size() || k->size() != v->size())
-    return Invalid("the query, the key and the value differ in rank");
-  const bool packed = q->size() == 3;
-  const int64_t q_heads = c.Int("q_num_heads", 0), kv_heads = c.Int("kv_num_heads", 0);
-  if (packed && (q_heads < 1 || kv_heads < 1))
-    return Invalid("rank 3 needs the attributes \"q_num_heads\" and \"kv_num_heads\"");
-  auto size_of = [&](Extent all, int64_t heads) -> Result<Extent> {
-    if (all.IsConstant() && all.value() % heads != 0)
-      return Invalid(fmt::format("{} does not divide into {} heads", all.value(), heads));
-    return c.ToExtent(FloorDiv(c.Meaning(all), heads), "the size of a head");
-  };
-  const Extent batch = (*q)[0], q_len = (*q)[packed ? 1 : 2], kv_len = (*k)[packed ? 1 : 2];
-  Extent heads = (*q)[1], k_heads = (*k)[1], k_size = (*k)[k->size() - 1], v_size = v->back();
-  if (packed) {
-    heads = q_heads;
-    k_heads = kv_heads;
-    WEFT_TRY(const Extent q_size, size_of((*q)[2], q_heads));
-    WEFT_TRY(k_size, size_of((*k)[2], kv_heads));
-    WEFT_TRY(v_size, size_of((*v)[2], kv_heads));
-    WEFT_TRY(c.Same(q_size, k_size, "the sizes of query and key"));
-  } else {
-    WEFT_TRY(c.Same((*q)[3], k_size, "the sizes of query and key"));
-  }
-  WEFT_TRY(c.Same(batch, (*k)[0], "the batches of query and key"));
-  WEFT_TRY(c.Same(kv_len, (*v)[packed ? 1 : 2], "the lengths of key and value"));
-  Extent total = kv_len;
-  if (const Extents* past = c.In(4); past && past->size() == 4) {
-    const auto sum = Plus(c.Meaning((*past)[2]), c.Meaning(kv_len));
-    if (!sum) return Limit("the key is too long");
-    WEFT_TRY(total, c.ToExtent(*sum, "the length of past and present"));
-  }
-  if (packed) {
-    const std::array<Extent, 2> sizes = {heads, v_size};
-    c.Out(0, {batch, q_len, c.Product(sizes)});
-  } else {
-    c.Out(0, {batch, heads, q_len, v_size});
-  }
-  c.Out(1, {batch, k_heads, total, k_size});
-  c.Out(2, {batch, k_heads, total, v_size});
-  c.Out(3, {batch, heads, q_len, total});
-  return {};
-}
-
-Status RotaryRule(Context& c) {
-  const Extents* x = c.In(0);
-  if (x && x->size() != 3 && x->size() != 4)
-    return Invalid(fmt::format("input 0 has the shape {}, expected rank 3 or 4", c.Text(*x)));
-  if (x && x->size() == 3 && c.Int("num_heads", 0) < 1)
-    return Invalid("rank 3 needs the attribute \"num_heads\"");
-  if (x) c.Out(0, *x);
   return {};
 }
 

@@ -87,6 +87,9 @@ constexpr std::array<Rule, kOps> MakeTable() {
   set(EinsumRule, {Op::kEinsum});
   set(AttentionRule, {Op::kAttention});
   set(RotaryRule, {Op::kRotaryEmbedding});
+  set(TensorScatterRule, {Op::kTensorScatter});
+  set(CausalConvRule, {Op::kCausalConvWithState});
+  set(LinearAttentionRule, {Op::kLinearAttention});
   set(DetRule, {Op::kDet});
   set(BatchNormRule, {Op::kBatchNormalization});
   set(NormRule, {Op::kInstanceNormalization, Op::kGroupNormalization, Op::kLRN,
@@ -98,7 +101,7 @@ constexpr std::array<Rule, kOps> MakeTable() {
        Op::kReduceMean, Op::kReduceMin, Op::kReduceProd, Op::kReduceSum, Op::kReduceSumSquare});
   set(ArgReduceRule, {Op::kArgMax, Op::kArgMin});
   set(TopKRule, {Op::kTopK});
-  set(CumSumRule, {Op::kCumSum});
+  set(CumSumRule, {Op::kCumSum, Op::kCumProd});
   set(ReshapeRule, {Op::kReshape});
   set(FlattenRule, {Op::kFlatten});
   set(SqueezeRule, {Op::kSqueeze});

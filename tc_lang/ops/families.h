@@ -61,6 +61,8 @@ void ReduceLogSumExp(Writer& w);
 void ArgReduce(Writer& w);
 void CumSum(Writer& w);
 void CumSumTriangular(Writer& w);
+void CumProd(Writer& w);
+void CumProdTriangular(Writer& w);
 
 // normalization.cpp
 void BatchNormalization(Writer& w);
@@ -110,6 +112,13 @@ void SizeOf(Writer& w);
 void Rnn(Writer& w);
 void Lstm(Writer& w);
 void Gru(Writer& w);
+
+// attention.cpp, sequence.cpp
+void Attention(Writer& w);
+void RotaryEmbedding(Writer& w);
+void TensorScatter(Writer& w);
+void CausalConvWithState(Writer& w);
+void LinearAttention(Writer& w);
 
 // resize.cpp
 void Resize(Writer& w);

@@ -1,4 +1,4 @@
-// Running sums along one axis.
+// Running sums and products along one axis.
 #include <algorithm>
 
 #include "tc_lang/ops/families.h"
@@ -12,10 +12,12 @@ struct Running {
   int64_t extent = 1;
   Subs at;  // with the axis as index t
   bool exclusive = false, reverse = false;
+  std::string identity;
 };
 
 Running MakeRunning(Writer& w) {
-  Running s{w.In(0), w.Out(), 0, 1, {}, w.Int("exclusive", 0) != 0, w.Int("reverse", 0) != 0};
+  Running s{w.In(0), w.Out(), 0, 1, {}, w.Int("exclusive", 0) != 0, w.Int("reverse", 0) != 0, ""};
+  s.identity = Lit(s.y.dtype, w.node.op == graph::Op::kCumProd ? 1 : 0);
   const Ints axis = w.ConstInts(1);
   if (axis.size() != 1) w.Refuse("no axis");
   if (!w.ok()) return s;
@@ -26,10 +28,8 @@ Running MakeRunning(Writer& w) {
   return s;
 }
 
-}  // namespace
-
 // A recurrence over t, counted from the end if it is reversed.
-void CumSum(Writer& w) {
+void RunAlong(Writer& w, std::string_view operation) {
   const Running s = MakeRunning(w);
   if (!w.ok()) return;
   const auto along = [&](const std::string& t) {
@@ -41,14 +41,13 @@ void CumSum(Writer& w) {
     return w.At(s.x,
                 along(s.reverse ? Sum({{-1, "t"}}, s.extent - 1 + back) : Sum({{1, "t"}}, -back)));
   };
-  const std::string zero = Lit(s.y.dtype, 0);
   const bool direct = !s.reverse && (!IsFloat(s.y.dtype) || SizeBytes(s.y.dtype) > 2);
   const Operand run = direct ? s.y : w.Temp("run", s.y.dtype);
   w.Range("t", std::min<int64_t>(s.extent, 1));
-  w.Set("recurrence", run, s.at, s.exclusive ? zero : source(0));
+  w.Set("recurrence", run, s.at, s.exclusive ? s.identity : source(0));
   w.Range("t", s.extent, 1);
   w.Set("recurrence", run, s.at,
-        fmt::format("{} + {}", w.At(run, along("t - 1")), source(s.exclusive ? 1 : 0)));
+        fmt::format("{} {} {}", w.At(run, along("t - 1")), operation, source(s.exclusive ? 1 : 0)));
   if (direct) return;
   w.Range("t", s.extent);
   const std::string t = s.reverse ? Sum({{-1, "t"}}, s.extent - 1) : "t";
@@ -56,15 +55,22 @@ void CumSum(Writer& w) {
 }
 
 // Each element on its own: more work, none of it in sequence.
-void CumSumTriangular(Writer& w) {
+void EachOnItsOwn(Writer& w, std::string_view assign) {
   const Running s = MakeRunning(w);
   if (!w.ok()) return;
-  if (s.extent > 256) return w.Refuse("an axis too long for a sum of its own at each place");
+  if (s.extent > 256) return w.Refuse("an axis too long for a result of its own at each place");
   Subs from = s.at;
   from[s.axis] = w.Range("k", s.extent);
   const std::string compare = std::string(s.reverse ? ">" : "<") + (s.exclusive ? "" : "=");
-  w.Reduce("reduction", s.y, s.at, "+=!",
-           fmt::format("k {} t ? {} : {}", compare, w.At(s.x, from), Lit(s.y.dtype, 0)));
+  w.Reduce("reduction", s.y, s.at, assign,
+           fmt::format("k {} t ? {} : {}", compare, w.At(s.x, from), s.identity));
 }
+
+}  // namespace
+
+void CumSum(Writer& w) { RunAlong(w, "+"); }
+void CumSumTriangular(Writer& w) { EachOnItsOwn(w, "+=!"); }
+void CumProd(Writer& w) { RunAlong(w, "*"); }
+void CumProdTriangular(Writer& w) { EachOnItsOwn(w, "*=!"); }
 
 }  // namespace weft::tc::ops

@@ -34,7 +34,7 @@ DTYPES |= {np.dtype(ml_dtypes.int4): 'i4', np.dtype(ml_dtypes.uint4): 'u4'}
 # Operands that say what to do rather than what with: constants in every real network.
 CONSTANT_INPUTS = {
     'Reshape': [1], 'Squeeze': [1], 'Unsqueeze': [1], 'Slice': [1, 2, 3, 4], 'Pad': [1, 2, 3], 'Expand': [1],
-    'Tile': [1], 'Resize': [1, 2, 3], 'CumSum': [1], 'OneHot': [1], 'Trilu': [1], 'Range': [0, 1, 2],
+    'Tile': [1], 'Resize': [1, 2, 3], 'CumSum': [1], 'CumProd': [1], 'OneHot': [1], 'Trilu': [1], 'Range': [0, 1, 2],
     'ConstantOfShape': [0], 'Split': [1], **{f'Reduce{kind}': [1] for kind in (
         'L1', 'L2', 'LogSum', 'LogSumExp', 'Max', 'Mean', 'Min', 'Prod', 'Sum', 'SumSquare')}}
 

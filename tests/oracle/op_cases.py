@@ -14,12 +14,12 @@ NOT_THE_NEWEST_FORM = {'test_dropout_random_old', 'test_scatter_with_axis', 'tes
 FOLDED = {}  # case -> places of inputs that are to be constants
 
 
-def evaluate(node, inputs, n_outputs, by_runtime):
+def evaluate(node, inputs, n_outputs, by_runtime, opset=OPSET):
     types = {n: onnx.helper.np_dtype_to_tensor_dtype(a.dtype) for n, a in inputs.items()}
     graph = onnx.helper.make_graph(
         [node], 'case', [onnx.helper.make_tensor_value_info(n, types[n], a.shape) for n, a in inputs.items()],
         [onnx.ValueInfoProto(name=n) for n in node.output if n])
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid('', OPSET)], ir_version=10)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid('', opset)], ir_version=10)
     if not by_runtime:
         return ReferenceEvaluator(model).run(None, inputs)
     inferred = onnx.shape_inference.infer_shapes(model)
@@ -33,16 +33,20 @@ class Cases:
     def __init__(self):
         self.out = []
 
-    def add(self, name, op, inputs, outputs=1, folded=(), by_runtime=False, expected=None, **attributes):
-        """inputs: arrays, or None for an absent one. `folded`: places of those that are constants."""
+    def add(self, name, op, inputs, outputs=1, folded=(), by_runtime=False, expected=None, opset=OPSET, **attributes):
+        """inputs: arrays, or None for an absent one. `folded`: places of those that are constants. `expected`: the
+        output, or a list of them."""
         names = ['' if a is None else f'in{k}' for k, a in enumerate(inputs)]
         out_names = ['result'] if outputs == 1 else [f'result{k}' for k in range(outputs)]
         node = onnx.helper.make_node(op, names, out_names, **attributes)
         arrays = {n: np.asarray(a) for n, a in zip(names, inputs) if n}
         try:
-            results = [expected] if expected is not None else evaluate(node, arrays, outputs, by_runtime)
+            if expected is not None:
+                results = expected if isinstance(expected, list) else [expected]
+            else:
+                results = evaluate(node, arrays, outputs, by_runtime, opset)
         except Exception:  # each of the two lacks some operators and element types
-            results = evaluate(node, arrays, outputs, not by_runtime)
+            results = evaluate(node, arrays, outputs, not by_runtime, opset)
         if op.startswith('Reduce'):  # numpy widens sums of integers, ONNX does not
             results = [np.asarray(r).astype(arrays['in0'].dtype) for r in results]
         FOLDED[name] = list(folded)
@@ -225,7 +229,11 @@ def reductions(c):
             for axis in (0, 1, -1):
                 c.add(f'cumsum_{exclusive}{reverse}_{axis + 1}', 'CumSum', [rand(3, 4, 5), np.int64(axis)],
                       exclusive=exclusive, reverse=reverse)
+                c.add(f'cumprod_{exclusive}{reverse}_{axis + 1}', 'CumProd', [rand(3, 4, 5), np.int64(axis)], opset=26,
+                      exclusive=exclusive, reverse=reverse)
     c.add('cumsum_i64', 'CumSum', [whole(3, 4, dtype=np.int64), np.int64(1)])
+    c.add('cumprod_i64', 'CumProd', [whole(3, 4, dtype=np.int64), np.int64(1)], opset=26)
+    c.add('cumprod_f16', 'CumProd', [rand(3, 4).astype(np.float16), np.int64(1)], opset=26)
     c.add('cumsum_f16', 'CumSum', [rand(3, 4).astype(np.float16), np.int64(1)])
 
 
@@ -427,9 +435,66 @@ def recurrents(c):
             c.add('lstm_coupled', op, [x, *weights, bias], input_forget=1, **common)
 
 
+def sequences(c):
+    batch, length, keys, size = 2, 3, 5, 4
+    for heads, shared in ((2, 2), (4, 2), (3, 1)):
+        q, k, v = rand(batch, heads, length, size), rand(batch, shared, keys, size), rand(batch, shared, keys, 6)
+        past = [rand(batch, shared, 4, size, seed='p'), rand(batch, shared, 4, 6, seed='p')]
+        name, full = f'attention_{heads}_{shared}', dict(outputs=4, opset=25)
+        c.add(name, 'Attention', [q, k, v], opset=25)
+        for mode in range(4):
+            c.add(f'{name}_mode_{mode}', 'Attention', [q, k, v, rand(length, keys)], qk_matmul_output_mode=mode,
+                  softcap=1.5 * (mode > 0), **full)  # the evaluator's raw scores are capped ones
+        c.add(f'{name}_past', 'Attention', [q, k, v, None, *past], is_causal=1, **full)
+        c.add(f'{name}_windows', 'Attention', [q, k, v, None, *past], left_window_size=2, right_window_size=1, **full)
+        c.add(f'{name}_lengths', 'Attention', [q, k, v, None, None, None, np.array([4, 2], np.int64)], is_causal=1,
+              left_window_size=1, opset=25)
+        c.add(f'{name}_short_mask', 'Attention', [q, k, v, rand(batch, 1, length, 3) > 0, *past], scale=0.3, **full)
+        c.add(f'{name}_mask_by_head', 'Attention', [q, k, v, rand(heads, 1, keys)], opset=25)
+        packed = [np.moveaxis(x, 1, 2).reshape(batch, x.shape[2], -1) for x in (q, k, v)]
+        c.add(f'{name}_packed', 'Attention', [*packed, None, *past], q_num_heads=heads, kv_num_heads=shared, **full)
+        c.add(f'{name}_f64', 'Attention', [x.astype(np.float64) for x in (q, k, v)], opset=25)
+        c.add(f'{name}_in_double', 'Attention', [q, k, v], softmax_precision=11, opset=25)
+        c.add(f'{name}_f16', 'Attention', [x.astype(np.float16) for x in (q, k, v)], softmax_precision=1, opset=25)
+    c.add('attention_no_keys', 'Attention', [rand(1, 1, 2, 4), rand(1, 1, 0, 4), rand(1, 1, 0, 4)],
+          expected=np.zeros((1, 1, 2, 4), np.float32))
+    for interleaved in (0, 1):
+        for turned in (0, 4):
+            half = (turned or 6) // 2
+            tables = [rand(9, half, seed='cos'), rand(9, half, seed='sin')]
+            name, common = f'rotary_{interleaved}_{turned}', dict(interleaved=interleaved, rotary_embedding_dim=turned)
+            places = whole(2, 5, low=0, dtype=np.int64)
+            c.add(name, 'RotaryEmbedding', [rand(2, 3, 5, 6), *tables, places], **common)
+            c.add(f'{name}_packed', 'RotaryEmbedding', [rand(2, 5, 18), *tables, places], num_heads=3, **common)
+            c.add(f'{name}_in_order', 'RotaryEmbedding', [rand(2, 3, 5, 6), rand(2, 5, half, seed='cos'),
+                                                          rand(2, 5, half, seed='sin')], **common)
+    for axis in (1, 2, -1):
+        cache, at = rand(2, 4, 5, 6), np.array([1, 0], np.int64)
+        new = rand(*[3 if i == axis % 4 else n for i, n in enumerate(cache.shape)], seed='new')
+        c.add(f'tensor_scatter_{axis + 1}', 'TensorScatter', [cache, new, at], axis=axis)
+        c.add(f'tensor_scatter_{axis + 1}_start', 'TensorScatter', [cache, new], axis=axis)
+        c.add(f'tensor_scatter_{axis + 1}_round', 'TensorScatter', [cache, new, np.array([3, 9], np.int64)], axis=axis,
+              mode='circular')
+    for taps, steps in ((1, 3), (4, 6), (5, 2)):
+        x, filter_, state = rand(2, 3, steps), rand(3, 1, taps), rand(2, 3, taps - 1, seed='state')
+        for activation in ('none', 'silu'):
+            common = dict(outputs=2, activation=activation, opset=27)
+            c.add(f'causal_conv_{taps}_{activation}', 'CausalConvWithState', [x, filter_], **common)
+            c.add(f'causal_conv_{taps}_{activation}_state', 'CausalConvWithState', [x, filter_, rand(3), state], **common)
+    for rule in ('linear', 'gated', 'delta', 'gated_delta'):
+        for shared, by_key in ((2, False), (1, True)):
+            decay = rand(2, 5, shared * (3 if by_key else 1), high=0) if rule.startswith('gated') else None
+            beta = rand(2, 5, 1 if by_key else shared, low=0, high=1) if rule.endswith('delta') else None
+            operands = [rand(2, 5, 6, seed='q'), rand(2, 5, 3 * shared, seed='k'), rand(2, 5, 4 * shared, seed='v')]
+            common = dict(outputs=2, opset=27, update_rule=rule, q_num_heads=2, kv_num_heads=shared)
+            c.add(f'linear_attention_{rule}_{shared}', 'LinearAttention', [*operands, None, decay, beta], **common)
+            c.add(f'linear_attention_{rule}_{shared}_state', 'LinearAttention',
+                  [*operands, rand(2, shared, 3, 4), decay, beta], scale=0.7, **common)
+
+
 def seeded():
     c = Cases()
     for family in (convolutions, contractions, dequantized_products, pools, reductions, norms, softmaxes, layouts, gathers, pointwise,
-                   resizes, recurrents):
+                   resizes, recurrents, sequences):
         family(c)
     return c.out
