@@ -1,6 +1,7 @@
-// What detectors need: NonMaxSuppression and RoiAlign.
+// What detectors and segmenters need: NonMaxSuppression, RoiAlign, MaxUnpool.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 #include "fallback/native/loops.h"
@@ -181,6 +182,55 @@ Status RunRoiAlign(const Args& args) {
     }
   });
   return known ? status : NoSuchType(args, x.dtype);
+}
+
+// Each value goes to the place, in the output of the attributes, that its number names; the last
+// one stays. A larger shape that is given has that output in its corner.
+Status RunMaxUnpool(const Args& args) {
+  WEFT_TRY(args.Need(2));
+  const In &x = args[0], &places = args[1];  // [n, channels, spatial...]
+  WEFT_TRY(args.NeedType(1, Dtype::kI64));
+  const auto kernel = IntsAttr(args.call, "kernel_shape");
+  auto strides = IntsAttr(args.call, "strides"), pads = IntsAttr(args.call, "pads");
+  const size_t rank = kernel.size();
+  if (strides.empty()) strides.assign(rank, 1);
+  if (pads.empty()) pads.assign(2 * rank, 0);
+  if (x.rank() != rank + 2 || places.shape != x.shape || strides.size() != rank ||
+      pads.size() != 2 * rank)
+    return args.Error("values of shape {}, places of shape {}, a kernel of {} axes", Print(x.shape),
+                      Print(places.shape), rank);
+  Shape own = x.shape;
+  for (size_t i = 0; i < rank; ++i) {
+    constexpr int64_t kMost = INT32_MAX;
+    if (std::min({kernel[i], strides[i], pads[i], pads[rank + i]}) < 0 ||
+        std::max({kernel[i], strides[i], pads[i], pads[rank + i], own[i + 2]}) > kMost)
+      return args.Error("a window of {} in steps of {}", kernel[i], strides[i]);
+    own[i + 2] = (own[i + 2] - 1) * strides[i] + kernel[i] - pads[i] - pads[rank + i];
+    if (own[i + 2] < 0) return args.Error("spatial axis {} would have {}", i, own[i + 2]);
+  }
+  Shape shape = own;
+  if (args.Has(2)) {
+    WEFT_TRY(shape, args.Ints(2));
+    bool holds = shape.size() == own.size();
+    for (size_t i = 0; holds && i < own.size(); ++i) holds = shape[i] >= own[i];
+    if (!holds) return args.Error("a shape of {} for {}", Print(shape), Print(own));
+  }
+  WEFT_TRY(const int64_t count, CountElems(own));
+  WEFT_TRY(const Out out, args.Output(0, x.dtype, shape));
+  const int64_t bytes = SizeBytes(x.dtype);
+  std::memset(out.data, 0, static_cast<size_t>(out.elems * bytes));
+  for (int64_t i = 0; i < x.elems; ++i) {
+    int64_t place = places.as<int64_t>()[i], to = 0, stride = 1;
+    if (place < 0 || place >= count)
+      return args.Error("{} holds {}, outside [0, {})", args.Name(1), place, count);
+    for (size_t axis = own.size(); axis-- > 0; stride *= shape[axis]) {
+      to += place % own[axis] * stride;
+      place /= own[axis];
+    }
+    std::memcpy(static_cast<char*>(out.data) + to * bytes,
+                static_cast<const char*>(x.data) + i * bytes, static_cast<size_t>(bytes));
+  }
+  return {};
 }
 
 }  // namespace weft::fallback::native

@@ -8,16 +8,6 @@
 namespace weft::graph::infer {
 namespace {
 
-Status OneOf(Context& c, std::string_view attribute, std::string_view otherwise,
-             std::initializer_list<std::string_view> known) {
-  const std::string found = StringAttr(c.node, attribute, std::string(otherwise));
-  for (std::string_view one : known) {
-    if (found == one) return {};
-  }
-  return Invalid(fmt::format("attribute \"{}\" is \"{}\", expected one of {}", attribute, found,
-                             fmt::join(known, ", ")));
-}
-
 Status Between(Context& c, std::string_view attribute, int64_t otherwise, int64_t low,
                int64_t high) {
   const int64_t found = c.Int(attribute, otherwise);
@@ -193,7 +183,7 @@ Status RotaryRule(Context& c) {
 }
 
 Status TensorScatterRule(Context& c) {
-  WEFT_TRY(OneOf(c, "mode", "linear", {"linear", "circular"}));
+  WEFT_TRY(c.OneOf("mode", "linear", {"linear", "circular"}));
   const Extents* past = c.In(0);
   const Extents* update = c.In(1);
   if (!past) return {};
@@ -215,7 +205,7 @@ Status TensorScatterRule(Context& c) {
 }
 
 Status CausalConvRule(Context& c) {
-  WEFT_TRY(OneOf(c, "activation", "none", {"none", "silu", "swish"}));
+  WEFT_TRY(c.OneOf("activation", "none", {"none", "silu", "swish"}));
   const Extents* x = c.In(0);       // [batch, channels, length]
   const Extents* filter = c.In(1);  // [channels, 1, taps]
   WEFT_TRY(c.Rank(0, 3));
@@ -233,7 +223,7 @@ Status CausalConvRule(Context& c) {
 }
 
 Status LinearAttentionRule(Context& c) {
-  WEFT_TRY(OneOf(c, "update_rule", "gated_delta", {"linear", "gated", "delta", "gated_delta"}));
+  WEFT_TRY(c.OneOf("update_rule", "gated_delta", {"linear", "gated", "delta", "gated_delta"}));
   const std::string rule = StringAttr(c.node, "update_rule", "gated_delta");
   if (c.Has(4) != rule.starts_with("gated"))
     return Invalid(fmt::format("the rule \"{}\" {} a decay", rule, c.Has(4) ? "has no" : "needs"));

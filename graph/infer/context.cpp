@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "graph/infer/engine.h"
 
 namespace weft::graph::infer {
@@ -267,6 +268,16 @@ Status Context::Size(std::string_view attribute, size_t found, size_t expected) 
   if (found == expected) return {};
   return Invalid(
       fmt::format("attribute \"{}\" has {} elements, expected {}", attribute, found, expected));
+}
+
+Status Context::OneOf(std::string_view attribute, std::string_view otherwise,
+                      std::initializer_list<std::string_view> known) const {
+  const std::string found = StringAttr(node, attribute, std::string(otherwise));
+  for (std::string_view one : known) {
+    if (found == one) return {};
+  }
+  return Invalid(fmt::format("attribute \"{}\" is {}, expected one of {}", attribute,
+                             PrintString(found), fmt::join(known, ", ")));
 }
 
 }  // namespace weft::graph::infer

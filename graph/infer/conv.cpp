@@ -20,7 +20,7 @@ Status InRange(std::string_view name, const std::vector<int64_t>& values, int64_
   return {};
 }
 
-// Operands of the four kinds of convolution lie at different places.
+// Operands of the kinds of convolution lie at different places.
 struct Operands {
   size_t x = 0, w = 1, bias = 2;
 };
@@ -28,6 +28,7 @@ struct Operands {
 Operands OperandsOf(Op op) {
   if (op == Op::kQLinearConv) return {0, 3, 8};
   if (op == Op::kConvInteger) return {0, 1, 99};
+  if (op == Op::kDeformConv) return {0, 1, 3};
   return {};
 }
 

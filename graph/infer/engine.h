@@ -111,6 +111,9 @@ class Context {
   Status Rank(size_t i, int64_t rank) const;              // input i has this rank, if it has one
   Status MinRank(size_t i, int64_t rank) const;
   Status Size(std::string_view attribute, size_t found, size_t expected) const;
+  // The attribute is one of these words.
+  Status OneOf(std::string_view attribute, std::string_view otherwise,
+               std::initializer_list<std::string_view> known) const;
 
   Graph& graph() { return graph_; }
   int depth() const { return engine_.depth_; }
@@ -191,6 +194,14 @@ Status CompressRule(Context& c);
 Status NmsRule(Context& c);
 Status UniqueRule(Context& c);
 Status GridSampleRule(Context& c);
+Status DeformConvRule(Context& c);
+Status Col2ImRule(Context& c);
+Status MaxUnpoolRule(Context& c);
+Status CenterCropPadRule(Context& c);
+Status DftRule(Context& c);
+Status StftRule(Context& c);
+Status MelWeightRule(Context& c);
+Status LossRule(Context& c);
 Status RecurrentRule(Context& c);
 Status IfRule(Context& c);
 Status LoopRule(Context& c);

@@ -74,6 +74,7 @@ Status GatherNDRule(Context& c) {
 }
 
 Status ScatterElementsRule(Context& c) {
+  WEFT_TRY(c.OneOf("reduction", "none", {"none", "add", "mul", "max", "min"}));
   const Extents* x = c.In(0);
   if (!x) return {};
   WEFT_TRY(c.MinRank(0, 1));
@@ -92,6 +93,7 @@ Status ScatterElementsRule(Context& c) {
 }
 
 Status ScatterNDRule(Context& c) {
+  WEFT_TRY(c.OneOf("reduction", "none", {"none", "add", "mul", "max", "min"}));
   const Extents* x = c.In(0);
   const Extents* indices = c.In(1);
   const Extents* updates = c.In(2);

@@ -244,6 +244,54 @@ TEST(Infer, Attention) {
               "y = Attention(q, k, v)", "3 heads of queries");
 }
 
+TEST(Infer, Samples) {
+  const std::string x = "x: f32[b, 3, h, w], ";
+  EXPECT_EQ(Y(x + "g: f32[b, 5, 6, 2]", "y = GridSample(x, g)"), "f32[b, 3, 5, 6]");
+  ExpectError(x + "g: f32[b, 5, 6, 3]", "y = GridSample(x, g)", "the grid's last axis");
+  ExpectError(x + "g: f32[b, 5, 6, 2]", "y = GridSample(x, g) {mode = \"best\"}", "nearest");
+  ExpectError(x + "r: f32[b, 4], i: i64[b]", "y = RoiAlign(x, r, i) {sampling_ratio = -1}",
+              "sampling_ratio");
+  ExpectError(x + "r: f32[b, 5], i: i64[b]", "y = RoiAlign(x, r, i)", "numbers of a region");
+  EXPECT_EQ(
+      Y("x: f32[b, 4, 5, 5], f: f32[6, 4, 2, 2], o: f32[b, 8, 4, 4]", "y = DeformConv(x, f, o)"),
+      "f32[b, 6, 4, 4]");
+  ExpectError("x: f32[b, 4, 5, 5], f: f32[6, 4, 2, 2], o: f32[b, 9, 4, 4]",
+              "y = DeformConv(x, f, o)", "axis 1 of input 2");
+  ExpectError("x: f32[b, 4, 5, 5], f: f32[6, 4, 2, 2], o: f32[b, 24, 4, 4]",
+              "y = DeformConv(x, f, o) {offset_group = 3}", "groups of offsets");
+  const std::string block = "i: i64[2] = const(5, 5)\nk: i64[2] = const(2, 2)\n";
+  EXPECT_EQ(Y("x: f32[b, 12, 16]", block + "y = Col2Im(x, i, k)"), "f32[b, 3, 5, 5]");
+  ExpectError("x: f32[b, 12, 15]", block + "y = Col2Im(x, i, k)", "the blocks that");
+  ExpectError("x: f32[b, 13, 16]", block + "y = Col2Im(x, i, k)", "13 channels");
+  EXPECT_EQ(Y("x: f32[b, 3, h, 4], i: i64[b, 3, h, 4]",
+              "y = MaxUnpool(x, i) {kernel_shape = [2, 2], strides = [2, 2]}"),
+            "f32[b, 3, 2*h, 8]");
+  ExpectError("x: f32[1, 1, 2, 2], i: i64[1, 1, 2, 2]",
+              "s: i64[4] = const(1, 1, 2, 9)\ny = MaxUnpool(x, i, s) {kernel_shape = [2, 2]}",
+              "expected 3 or more");
+  EXPECT_EQ(Y("x: f32[b, 7]", "s: i64[1] = const(4)\ny = CenterCropPad(x, s) {axes = [-1]}"),
+            "f32[b, 4]");
+  ExpectError("x: f32[b, 7]", "s: i64[1] = const(4)\ny = CenterCropPad(x, s)", "1 extents for 2");
+}
+
+TEST(Infer, SignalsAndLosses) {
+  EXPECT_EQ(Y("x: f32[b, h, 1]", "y = DFT(x) {onesided = 1}"), "f32[b, floor(h/2) + 1, 2]");
+  EXPECT_EQ(Y("x: f32[b, h, 2]", "y = DFT(x) {inverse = 1, onesided = 1}"), "f32[b, 2*h - 2, 1]");
+  ExpectError("x: f32[b, h, 2]", "y = DFT(x) {onesided = 1}", "has 2 parts");
+  ExpectError("x: f32[b, h, 3]", "y = DFT(x)", "expected 1 (real) or 2 (complex)");
+  ExpectError("x: f32[b, h, 2]", "n: i64[] = const(0)\ny = DFT(x, n)", "input 1 is 0");
+  ExpectError("x: f32[b, h, 2]", "a: i64[] = const(2)\ny = DFT(x, _, a)", "that of the parts");
+  EXPECT_EQ(Y("x: f32[b, 20, 1], v: f32[8]", "s: i64[] = const(3)\ny = STFT(x, s, v)"),
+            "f32[b, 5, 5, 2]");
+  ExpectError("x: f32[b, 20, 1], v: f32[21]", "s: i64[] = const(3)\ny = STFT(x, s, v)", "longer");
+  EXPECT_EQ(Y("x: f32[b, 5, h], t: i64[b, h]",
+              "y = NegativeLogLikelihoodLoss(x, t) {reduction = \"none\"}"),
+            "f32[b, h]");
+  EXPECT_EQ(Y("x: f32[b, 5], t: i64[b]", "_, y = SoftmaxCrossEntropyLoss(x, t)"), "f32[b, 5]");
+  ExpectError("x: f32[b, 5], t: i64[b], v: f32[4]", "y = SoftmaxCrossEntropyLoss(x, t, v)",
+              "the weights");
+}
+
 TEST(Infer, Sequences) {
   const std::string x = "x: f32[b, 3, h, 6], c: f32[99, 3], s: f32[99, 3], i: i64[b, h]";
   EXPECT_EQ(Y(x, "y = RotaryEmbedding(x, c, s, i)"), "f32[b, 3, h, 6]");

@@ -81,6 +81,14 @@ constexpr std::array<Rule, kOps> MakeTable() {
   set(GlobalPoolRule, {Op::kGlobalAveragePool, Op::kGlobalMaxPool, Op::kGlobalLpPool});
   set(RoiAlignRule, {Op::kRoiAlign, Op::kMaxRoiPool});
   set(GridSampleRule, {Op::kGridSample});
+  set(DeformConvRule, {Op::kDeformConv});
+  set(Col2ImRule, {Op::kCol2Im});
+  set(MaxUnpoolRule, {Op::kMaxUnpool});
+  set(CenterCropPadRule, {Op::kCenterCropPad});
+  set(DftRule, {Op::kDFT});
+  set(StftRule, {Op::kSTFT});
+  set(MelWeightRule, {Op::kMelWeightMatrix});
+  set(LossRule, {Op::kNegativeLogLikelihoodLoss, Op::kSoftmaxCrossEntropyLoss});
   set(MatMulRule, {Op::kMatMul, Op::kMatMulInteger, Op::kQLinearMatMul});
   set(DequantizeMatMulRule, {Op::kDequantizeMatMul});
   set(GemmRule, {Op::kGemm});

@@ -79,6 +79,14 @@ class Upgrade {
       case Op::kResize:
         ResizeInputs();
         break;
+      case Op::kDFT:
+        if (opset_ < 20) {
+          const auto axis = Take("axis");
+          Tensor place(Dtype::kI64, {});
+          SetElemInt(place, 0, axis ? std::get<int64_t>(*axis) : 1);
+          SetInput(2, Constant("axis", std::move(place)));
+        }
+        break;
       case Op::kGridSample:
         GridMode();
         break;

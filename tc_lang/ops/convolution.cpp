@@ -13,15 +13,6 @@ std::string_view TagOf(const Windows& windows) {
   return windows.guards.empty() ? "contraction" : "convolution";
 }
 
-// y(n, k, …) = sum of `product`, plus the bias.
-void SumWithBias(Writer& w, std::string_view tag, const Operand& y, const Subs& at,
-                 const std::string& product) {
-  if (!w.Has(2)) return w.Reduce(tag, y, at, "+=!", product);
-  const Operand sum = w.Temp("conv", y.dtype), bias = w.In(2);
-  w.Reduce(tag, sum, at, "+=!", product);
-  w.Set("pointwise", y, at, fmt::format("{} + {}", w.At(sum, at), w.At(bias, {at[1]})));
-}
-
 }  // namespace
 
 void Conv(Writer& w) {
@@ -36,8 +27,27 @@ void Conv(Writer& w) {
               Guarded(win.guards, product, Lit(y.dtype, 0)));
 }
 
+namespace {
+
 // Output o takes input i through tap t where o = i * stride + t * dilation - pad_lo, so
 // i = (o + pad_lo - t * dilation) / stride where that is whole and inside.
+void FromOutputs(Writer& w, Windows& win) {
+  win.out = OutIndices(w, win.axes);
+  win.tap = TapIndices(w, win.axes);
+  for (size_t i = 0; i < win.axes.size(); ++i) {
+    const WindowAxis& a = win.axes[i];
+    const std::string e =
+        Sum({{1, win.out[i]}, {a.kernel == 1 ? 0 : -a.dilation, win.tap[i]}}, a.pad_lo);
+    if (a.pad_lo < (a.kernel - 1) * a.dilation) win.guards.push_back(e + " >= 0");
+    if (a.out - 1 + a.pad_lo >= a.stride * a.in)
+      win.guards.push_back(fmt::format("{} < {}", e, a.stride * a.in));
+    if (a.stride > 1) win.guards.push_back(fmt::format("({}) % {} == 0", e, a.stride));
+    win.at.push_back(a.stride > 1 ? fmt::format("({}) / {}", e, a.stride) : e);
+  }
+}
+
+}  // namespace
+
 void ConvTranspose(Writer& w) {
   const Operand x = w.In(0), filter = w.In(1), y = w.Out();
   Windows win;
@@ -64,18 +74,7 @@ void ConvTranspose(Writer& w) {
       a.pad_lo = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
     win.axes.push_back(a);
   }
-  win.out = OutIndices(w, win.axes);
-  win.tap = TapIndices(w, win.axes);
-  for (size_t i = 0; i < n; ++i) {
-    const WindowAxis& a = win.axes[i];
-    const std::string e =
-        Sum({{1, win.out[i]}, {a.kernel == 1 ? 0 : -a.dilation, win.tap[i]}}, a.pad_lo);
-    if (a.pad_lo < (a.kernel - 1) * a.dilation) win.guards.push_back(e + " >= 0");
-    if (a.out - 1 + a.pad_lo >= a.stride * a.in)
-      win.guards.push_back(fmt::format("{} < {}", e, a.stride * a.in));
-    if (a.stride > 1) win.guards.push_back(fmt::format("({}) % {} == 0", e, a.stride));
-    win.at.push_back(a.stride > 1 ? fmt::format("({}) / {}", e, a.stride) : e);
-  }
+  FromOutputs(w, win);
   const Channels c = MakeChannels(w, w.Extent(x, 1), w.Extent(y, 1), true);
   if (!w.ok()) return;
   w.Range("n", x.dims[0]);
@@ -83,6 +82,40 @@ void ConvTranspose(Writer& w) {
                                           w.At(filter, Concat(c.filter, win.tap)));
   SumWithBias(w, "convolution", y, Concat({"n", c.out}, win.out),
               Guarded(win.guards, product, Lit(y.dtype, 0)));
+}
+
+// Blocks that overlap are added up. The input has an axis for what is in a block, and one for its
+// place.
+void Col2Im(Writer& w) {
+  const Operand x = w.In(0), y = w.Out();
+  const Ints block = w.ConstInts(2);
+  const size_t n = block.size();
+  if (!w.ok() || n == 0 || n > 3 || y.dims.size() != n + 2)
+    return w.Refuse(fmt::format("{} spatial axes", n));
+  const Ints strides = w.IntsOr("strides", 1, n), dilations = w.IntsOr("dilations", 1, n),
+             pads = w.IntsOr("pads", 0, 2 * n);
+  Windows win;
+  for (size_t i = 0; i < n; ++i) {
+    WindowAxis a{.out = w.Extent(y, static_cast<int64_t>(i) + 2),
+                 .kernel = block[i],
+                 .stride = strides[i],
+                 .dilation = dilations[i],
+                 .pad_lo = pads[i],
+                 .pad_hi = pads[n + i]};
+    a.in = (a.out + a.pad_lo + a.pad_hi - (a.kernel - 1) * a.dilation - 1) / a.stride + 1;
+    win.axes.push_back(a);
+  }
+  FromOutputs(w, win);
+  w.Range("n", x.dims[0]);
+  w.Range("c", w.Extent(y, 1));
+  std::string in_block = "c", place = "0";
+  for (size_t i = 0; i < n; ++i) {
+    in_block = fmt::format("({})*{} + {}", in_block, win.axes[i].kernel, win.tap[i]);
+    place = i == 0 ? win.at[i] : fmt::format("({})*{} + {}", place, win.axes[i].in, win.at[i]);
+  }
+  if (!w.ok()) return;
+  w.Reduce("window", y, Concat({"n", "c"}, win.out), "+=!",
+           Guarded(win.guards, w.At(x, {"n", in_block, place}), Lit(y.dtype, 0)));
 }
 
 }  // namespace weft::tc::ops

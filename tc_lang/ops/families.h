@@ -36,6 +36,7 @@ void PRelu(Writer& w);
 // convolution.cpp
 void Conv(Writer& w);
 void ConvTranspose(Writer& w);
+void Col2Im(Writer& w);
 
 // winograd.cpp
 void ConvWinograd(Writer& w);
@@ -94,6 +95,7 @@ void ConcatAlong(Writer& w);
 void Split(Writer& w);
 void Slice(Writer& w);
 void Pad(Writer& w);
+void CenterCropPad(Writer& w);
 
 // gather.cpp, generated.cpp
 void Gather(Writer& w);
@@ -119,6 +121,21 @@ void RotaryEmbedding(Writer& w);
 void TensorScatter(Writer& w);
 void CausalConvWithState(Writer& w);
 void LinearAttention(Writer& w);
+
+// sampling.cpp, scatter.cpp
+void GridSample(Writer& w);
+void RoiAlign(Writer& w);
+void DeformConv(Writer& w);
+void ScatterElements(Writer& w);
+void ScatterND(Writer& w);
+
+// spectral.cpp, determinant.cpp, loss.cpp
+void Dft(Writer& w);
+void Stft(Writer& w);
+void MelWeightMatrix(Writer& w);
+void Det(Writer& w);
+void NegativeLogLikelihoodLoss(Writer& w);
+void SoftmaxCrossEntropyLoss(Writer& w);
 
 // resize.cpp
 void Resize(Writer& w);

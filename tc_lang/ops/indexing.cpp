@@ -78,6 +78,14 @@ std::string Guarded(const Subs& guards, const std::string& inside, const std::st
   return fmt::format("({} ? {} : {})", Join(guards, " && "), inside, otherwise);
 }
 
+void SumWithBias(Writer& w, std::string_view tag, const Operand& y, const Subs& at,
+                 const std::string& product, size_t bias) {
+  if (!w.Has(bias)) return w.Reduce(tag, y, at, "+=!", product);
+  const Operand sum = w.Temp("conv", y.dtype);
+  w.Reduce(tag, sum, at, "+=!", product);
+  w.Set("pointwise", y, at, fmt::format("{} + {}", w.At(sum, at), w.At(w.In(bias), {at[1]})));
+}
+
 Channels MakeChannels(Writer& w, int64_t ins, int64_t outs, bool transposed) {
   const int64_t groups = w.Int("group", 1);
   if (groups < 1 || ins % groups != 0 || outs % groups != 0) {

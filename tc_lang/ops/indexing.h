@@ -39,6 +39,10 @@ struct Channels {
 // The filter is [outs, ins / groups] for Conv, [ins, outs / groups] when transposed.
 Channels MakeChannels(Writer& w, int64_t ins, int64_t outs, bool transposed);
 
+// y(n, k, …) = sum of `product`, plus the bias of k, which is input `bias` if the node has it.
+void SumWithBias(Writer& w, std::string_view tag, const Operand& y, const Subs& at,
+                 const std::string& product, size_t bias = 2);
+
 // y(…, m, n) from a(…, m, k) and b(…, k, n), as MatMul has them.
 struct MatrixProduct {
   Operand a, b, y;

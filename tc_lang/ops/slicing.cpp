@@ -140,4 +140,26 @@ void Pad(Writer& w) {
   w.Set("copy", y, i, fmt::format("{} ? {} : {}", Join(guards, " && "), w.At(x, from), value));
 }
 
+// Of an axis that is cut, its middle; one that grows has what there was in its middle.
+void CenterCropPad(Writer& w) {
+  const Operand x = w.In(0), y = w.Out();
+  const Subs i = w.Indices("i", y.dims);
+  Subs from = i, guards;
+  for (size_t k = 0; k < y.dims.size() && k < x.dims.size(); ++k) {
+    if (x.dims[k] == y.dims[k]) continue;
+    const auto axis = static_cast<int64_t>(k);
+    const int64_t have = w.Extent(x, axis), want = w.Extent(y, axis);
+    if (want < have) {
+      from[k] = Sum({{1, i[k]}}, (have - want) / 2);
+      continue;
+    }
+    from[k] = Sum({{1, i[k]}}, -((want - have) / 2));
+    guards.push_back(fmt::format("{0} >= 0 && {0} < {1}", from[k], have));
+  }
+  const std::string value = w.At(x, from);
+  const std::string none = y.dtype == Dtype::kBool ? "false" : Lit(y.dtype, 0);
+  w.Set("copy", y, i,
+        guards.empty() ? value : fmt::format("{} ? {} : {}", Join(guards, " && "), value, none));
+}
+
 }  // namespace weft::tc::ops

@@ -10,7 +10,8 @@ from onnx.reference import ReferenceEvaluator
 
 OPSET = 24
 np.seterr(all='ignore')  # infinities are among the cases
-NOT_THE_NEWEST_FORM = {'test_dropout_random_old', 'test_scatter_with_axis', 'test_scatter_without_axis'}
+NOT_THE_NEWEST_FORM = {'test_dropout_random_old', 'test_dft_opset19', 'test_dft_axis_opset19', 'test_dft_inverse_opset19',
+                       'test_dft_rfft_opset19', 'test_dft_irfft_opset19', 'test_scatter_with_axis', 'test_scatter_without_axis'}
 FOLDED = {}  # case -> places of inputs that are to be constants
 
 
@@ -492,9 +493,123 @@ def sequences(c):
                   [*operands, rand(2, shared, 3, 4), decay, beta], scale=0.7, **common)
 
 
+def samples(c):
+    for mode in ('linear', 'nearest', 'cubic'):
+        for padding in ('zeros', 'border', 'reflection'):
+            for corners in (0, 1):
+                common = dict(mode=mode, padding_mode=padding, align_corners=corners)
+                name = f'grid_sample_{mode}_{padding}_{corners}'
+                c.add(name, 'GridSample', [rand(2, 3, 4, 5), rand(2, 3, 6, 2, low=-3, high=3)], **common)
+                c.add(f'{name}_row', 'GridSample', [rand(1, 2, 7), rand(1, 5, 1, low=-1.5, high=1.5)], **common)
+    c.add('grid_sample_solid', 'GridSample', [rand(1, 2, 3, 4, 5), rand(1, 2, 3, 2, 3, low=-1.3, high=1.3)])
+    c.add('grid_sample_f16', 'GridSample', [rand(1, 2, 4, 5).astype(np.float16), rand(1, 3, 3, 2).astype(np.float16)],
+          align_corners=1)
+    c.add('grid_sample_i32', 'GridSample', [whole(1, 2, 4, 5), rand(1, 3, 3, 2)], mode='nearest')
+    c.add('grid_sample_pixel', 'GridSample', [rand(1, 2, 1, 1), rand(1, 3, 3, 2)], padding_mode='reflection',
+          align_corners=0)
+    c.add('grid_sample_far', 'GridSample', [rand(1, 1, 4, 5), np.float32([[[[1e30, 0], [-1e30, 0.1], [3e9, -3e9]]]])],
+          expected=np.zeros((1, 1, 1, 3), np.float32))
+    regions = np.array([[0, 0, 7, 6], [1.3, 0.4, 5.9, 6.2], [-3.3, -2.2, 4, 3], [2, 2, 2.1, 2.2]], np.float32)
+    images = np.array([0, 1, 1, 0], np.int64)
+    for mode in ('avg', 'max'):
+        for ratio in (0, 2):
+            for form in ('half_pixel', 'output_half_pixel'):
+                c.add(f'roi_align_{mode}_{ratio}_{form}', 'RoiAlign', [rand(2, 3, 8, 9), regions, images], by_runtime=True,
+                      mode=mode, sampling_ratio=ratio, coordinate_transformation_mode=form, output_height=3, output_width=2,
+                      spatial_scale=0.8)
+    for name, x, filter_, groups, attributes in [
+            ('plain', (1, 2, 5, 6), (3, 2, 3, 2), 1, {}), ('strided', (2, 2, 7, 6), (3, 2, 3, 3), 1, dict(strides=[2, 1])),
+            ('grouped', (1, 4, 5, 5), (4, 2, 2, 2), 2, dict(group=2, pads=[1, 0, 1, 1])),
+            ('dilated', (1, 4, 6, 6), (2, 4, 2, 2), 4, dict(dilations=[2, 1])),
+            ('pointwise', (1, 2, 4, 4), (3, 2, 1, 1), 2, {})]:
+        pads, strides, dilations = (attributes.get(k, d) for k, d in (('pads', [0] * 4), ('strides', [1] * 2), ('dilations', [1] * 2)))
+        out = [(x[i + 2] + pads[i] + pads[i + 2] - dilations[i] * (filter_[i + 2] - 1) - 1) // strides[i] + 1 for i in (0, 1)]
+        taps = filter_[2] * filter_[3] * groups
+        offset = rand(x[0], 2 * taps, *out, seed='offset')
+        c.add(f'deform_conv_{name}', 'DeformConv', [rand(*x), rand(*filter_), offset], offset_group=groups, **attributes)
+        c.add(f'deform_conv_{name}_masked', 'DeformConv', [rand(*x), rand(*filter_), offset, rand(filter_[0]),
+                                                           rand(x[0], taps, *out, seed='mask')], offset_group=groups,
+              **attributes)
+    i64 = lambda *v: np.array(v, np.int64)  # noqa: E731
+    c.add('col2im_row', 'Col2Im', [rand(1, 6, 4), i64(6), i64(3)], expected=sum_of_blocks(rand(1, 6, 4), 6, 3))
+    c.add('col2im_lopsided', 'Col2Im', [rand(2, 12, 6), i64(5, 6), i64(3, 2)], pads=[0, 1, 1, 0], strides=[2, 2])
+    c.add('col2im_f16', 'Col2Im', [rand(1, 8, 6).astype(np.float16), i64(3, 4), i64(2, 2)])
+    x, at = rand(1, 2, 2, 3), np.arange(12, dtype=np.int64).reshape(1, 2, 2, 3) * 4
+    c.add('max_unpool_strided', 'MaxUnpool', [x, at], kernel_shape=[2, 2], strides=[2, 2])
+    c.add('max_unpool_shape', 'MaxUnpool', [x, at, i64(1, 3, 5, 7)], kernel_shape=[2, 2], strides=[2, 2])
+    for shape in ((3, 8), (6, 2), (5, 4)):
+        c.add(f'center_crop_pad_{shape[0]}_{shape[1]}', 'CenterCropPad', [rand(4, 5), i64(*shape)])
+
+
+def sum_of_blocks(x, size, block):
+    """x: [batch, channels * block, blocks] of one spatial axis, in steps of 1."""
+    y = np.zeros((x.shape[0], x.shape[1] // block, size), np.float32)
+    for tap in range(block):
+        y[:, :, tap:tap + x.shape[2]] += x[:, tap::block]
+    return y
+
+
+def scatters(c):
+    i64 = lambda *v: np.array(v, np.int64)  # noqa: E731
+    for reduction in ('none', 'add', 'mul', 'max', 'min'):
+        places = np.array([[0, 1, -1], [2, 0, -1], [1, 1, 1]], np.int64)
+        if reduction == 'none':
+            places[:, 2] = (1, 0, 2)
+        for axis in (0, 1):
+            c.add(f'scatter_elements_{reduction}_{axis}', 'ScatterElements', [rand(4, 5), places[:2], rand(2, 3)], axis=axis,
+                  reduction=reduction)
+        pairs = np.array([[[0, 1], [2, 0]], [[-1, -2], [1, 1]]], np.int64)
+        c.add(f'scatter_nd_{reduction}', 'ScatterND', [rand(3, 4, 5), pairs, rand(2, 2, 5)], reduction=reduction)
+        c.add(f'scatter_nd_{reduction}_i64', 'ScatterND', [whole(5, dtype=np.int64), i64(1, 3, 4)[:, None],
+                                                           whole(3, dtype=np.int64, seed='u')], reduction=reduction)
+    c.add('scatter_elements_twice', 'ScatterElements', [rand(3), i64(1, 1, 0), rand(3, seed='u')])
+    c.add('scatter_elements_bool', 'ScatterElements', [rand(3) > 0, i64(1, 2), np.array([True, False])])
+    c.add('scatter_elements_many', 'ScatterElements', [rand(70), i64(*range(69, -1, -1)), rand(70, seed='u')])
+    c.add('scatter_nd_many', 'ScatterND', [rand(70, 2), i64(*range(65))[:, None], rand(65, 2)])
+
+
+def signals(c):
+    i64 = lambda *v: np.array(v[0] if len(v) == 1 else v, np.int64)  # noqa: E731
+    for parts in (1, 2):
+        for inverse in (0, 1):
+            for axis in (0, 1, -2):
+                c.add(f'dft_{parts}_{inverse}_{axis + 2}', 'DFT', [rand(3, 5, 4, parts), None, i64(axis)], opset=20,
+                      inverse=inverse)
+            for length in (3, 8):
+                c.add(f'dft_{parts}_{inverse}_of_{length}', 'DFT', [rand(2, 5, parts), i64(length)], opset=20,
+                      inverse=inverse)
+    for length in (6, 7):
+        c.add(f'dft_real_{length}', 'DFT', [rand(2, length, 1)], opset=20, onesided=1)
+        c.add(f'dft_to_real_{length}', 'DFT', [rand(2, 4, 2), i64(length)], opset=20, onesided=1, inverse=1)
+    c.add('dft_to_real', 'DFT', [rand(2, 4, 2)], opset=20, onesided=1, inverse=1)
+    c.add('dft_f64', 'DFT', [rand(2, 6, 2, dtype=np.float64)], opset=20)
+    for onesided, parts in ((1, 1), (0, 1), (0, 2)):
+        x = rand(2, 20, parts)
+        c.add(f'stft_{onesided}_{parts}', 'STFT', [x, i64(3), rand(6)], opset=20, onesided=onesided)
+        c.add(f'stft_{onesided}_{parts}_bare', 'STFT', [x, i64(4), None, i64(8)], opset=20, onesided=onesided)
+    c.add('mel_weights', 'MelWeightMatrix', [i64(10), i64(64), i64(8000), np.float32(50), np.float32(3900)], opset=20)
+    for n in (0, 1, 2, 3, 5):
+        c.add(f'det_{n}', 'Det', [rand(2, n, n)], expected=np.linalg.det(rand(2, n, n)))
+    singular = rand(3, 3)
+    singular[2] = singular[0]
+    c.add('det_singular', 'Det', [singular], expected=np.float32(0))
+    c.add('det_pivots', 'Det', [np.float32([[0, 2, 1], [3, 0, 0], [0, 0, 4]])], expected=np.float32(-24))
+
+
+def losses(c):
+    for op in ('NegativeLogLikelihoodLoss', 'SoftmaxCrossEntropyLoss'):
+        short = ''.join(a for a in op if a.isupper()).lower()
+        for reduction in ('none', 'sum', 'mean'):
+            for shape in ((4, 5), (2, 5, 3)):
+                target = whole(shape[0], *shape[2:], low=0, high=5, dtype=np.int64)
+                c.add(f'{short}_{reduction}_{len(shape)}', op, [rand(*shape), target], reduction=reduction)
+                c.add(f'{short}_{reduction}_{len(shape)}_weights', op, [rand(*shape), target, rand(5, low=0.1)],
+                      reduction=reduction, ignore_index=2)
+
+
 def seeded():
     c = Cases()
     for family in (convolutions, contractions, dequantized_products, pools, reductions, norms, softmaxes, layouts, gathers, pointwise,
-                   resizes, recurrents, sequences):
+                   resizes, recurrents, sequences, samples, scatters, signals, losses):
         family(c)
     return c.out
