@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "base/text.h"
+#include "graph/onnx/expansion.h"
 #include "graph/onnx/tensors.h"
 
 namespace weft::graph {
@@ -306,6 +307,13 @@ Status Builder::PlainNode(onnx::NodeProto& proto, Scope& scope) {
 }
 
 Status Builder::Append(Node node, Scope& scope, int64_t opset) {
+  // onnxruntime's own writers leave this one without a domain.
+  const bool contrib =
+      node.domain == "com.microsoft" || node.op_name == "SimplifiedLayerNormalization";
+  if (const Expander expand = contrib ? FindExpansion(node.op_name) : nullptr) {
+    Expansion expansion(*scope.draft, std::move(node));
+    return expand(expansion);
+  }
   if (node.domain.empty()) return AppendUpgraded(*scope.draft, std::move(node), opset);
   if (node.domain == "com.microsoft" && node.op_name == "MatMulNBits")
     return AppendMatMulNBits(*scope.draft, std::move(node));

@@ -1,0 +1,313 @@
+// Operators of com.microsoft that onnxruntime's optimizers and exporters leave in files: fused
+// activations, norms, products and convolutions, and arithmetic on quantized tensors.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "graph/onnx/expansion.h"
+
+namespace weft::graph {
+namespace {
+
+Status ExpandGelu(Expansion& e) {
+  WEFT_TRY(e.Counts(1, 2));
+  const std::string& name = e.node().op_name;
+  ValueId x = e.In(0);
+  if (e.Has(1)) {
+    WEFT_TRY(x, e.Make(Op::kAdd, {x, e.In(1)}, "biased"));
+  }
+  const bool by_tanh = name == "FastGelu";
+  return e.Finish(Op::kGelu, {x}, {{"approximate", std::string(by_tanh ? "tanh" : "none")}});
+}
+
+// x * sigmoid(alpha * x)
+Status ExpandQuickGelu(Expansion& e) {
+  WEFT_TRY(e.Counts(1, 1));
+  return e.Finish(Op::kSwish, {e.In(0)}, {{"alpha", FloatAttr(e.node(), "alpha", 1.702F)}});
+}
+
+// Norms of a sum that is an output, too. The simplified ones have no mean.
+Status ExpandSkipNorm(Expansion& e) {
+  const bool simplified = e.node().op_name == "SkipSimplifiedLayerNormalization";
+  WEFT_TRY(e.Counts(3, simplified ? 4 : 5, 4));
+  WEFT_TRY(e.Only({"epsilon"}));
+  const size_t bias = simplified ? 3 : 4;
+  const float epsilon = FloatAttr(e.node(), "epsilon", 1e-12F);
+  ValueId sum = e.HasOut(3) ? e.node().outputs[3] : ValueId();
+  ValueId x = e.In(0);
+  if (e.Has(bias)) {
+    WEFT_TRY(x, e.Make(Op::kAdd, {x, e.In(bias)}, "biased"));
+  }
+  if (sum.valid()) {
+    WEFT_TRY(e.Finish(Op::kAdd, {x, e.In(1)}, {}, 3));
+  } else {
+    WEFT_TRY(sum, e.Make(Op::kAdd, {x, e.In(1)}, "sum"));
+  }
+  const std::vector<Attribute> attributes = {{"axis", int64_t{-1}}, {"epsilon", epsilon}};
+  if (simplified) {
+    WEFT_TRY(e.Unused(1, "the mean"));
+    WEFT_TRY(e.Unused(2, "the inverse deviation"));
+    return e.Finish(Op::kRMSNormalization, {sum, e.In(2)}, attributes);
+  }
+  std::vector<ValueId> outputs = e.node().outputs;
+  outputs.resize(std::min<size_t>(outputs.size(), 3));
+  return e.FinishAll(Op::kLayerNormalization, {sum, e.In(2), e.In(3)}, outputs, attributes);
+}
+
+Status ExpandSimplifiedNorm(Expansion& e) {
+  WEFT_TRY(e.Counts(2, 2, 2));
+  WEFT_TRY(e.Unused(1, "the inverse deviation"));
+  return e.Finish(Op::kRMSNormalization, {e.In(0), e.In(1)},
+                  {{"axis", IntAttr(e.node(), "axis", -1)},
+                   {"epsilon", FloatAttr(e.node(), "epsilon", 1e-5F)}});
+}
+
+// Rows of three tables, added up and normalized. Without places, row i is that of step i.
+Status ExpandEmbedNorm(Expansion& e) {
+  WEFT_TRY(e.Counts(1, 9, 3));
+  WEFT_TRY(e.Only({"epsilon", "mask_index_type"}));
+  for (size_t i : {2, 3, 5, 6}) {
+    if (!e.Has(i)) return Invalid(fmt::format("input {} is absent", i));
+  }
+  if (e.Has(1) != e.Has(4)) return Invalid("segments and their table only come together");
+  const ValueId ids = e.In(0);
+  WEFT_TRY(const ValueId word, e.Make(Op::kGather, {e.In(2), ids}, "word"));
+  ValueId place;
+  if (e.Has(8)) {
+    WEFT_TRY(place, e.Make(Op::kGather, {e.In(3), e.In(8)}, "place"));
+  } else {
+    WEFT_TRY(const ValueId steps,
+             e.Make(Op::kShape, {ids}, "steps", {{"end", int64_t{2}}, {"start", int64_t{1}}}));
+    const ValueId front = e.Ints("front", {0});
+    WEFT_TRY(place, e.Make(Op::kSlice, {e.In(3), front, steps, front}, "place"));
+  }
+  ValueId sum = e.HasOut(2) ? e.node().outputs[2] : ValueId();
+  ValueId first = word;
+  if (e.Has(1)) {
+    WEFT_TRY(const ValueId segment, e.Make(Op::kGather, {e.In(4), e.In(1)}, "segment"));
+    WEFT_TRY(first, e.Make(Op::kAdd, {word, segment}, "words"));
+  }
+  if (sum.valid()) {
+    WEFT_TRY(e.Finish(Op::kAdd, {first, place}, {}, 2));
+  } else {
+    WEFT_TRY(sum, e.Make(Op::kAdd, {first, place}, "sum"));
+  }
+  if (e.HasOut(1)) {  // how many steps each batch has
+    ValueId counted = e.In(7);
+    if (!counted.valid()) {
+      WEFT_TRY(counted, e.Make(Op::kSub, {ids, ids}, "none"));
+    }
+    WEFT_TRY(
+        e.Finish(Op::kReduceSum, {counted, e.Ints("along", {1})}, {{"keepdims", int64_t{0}}}, 1));
+  }
+  return e.Finish(Op::kLayerNormalization, {sum, e.In(5), e.In(6)},
+                  {{"axis", int64_t{-1}}, {"epsilon", FloatAttr(e.node(), "epsilon", 1e-12F)}});
+}
+
+// a * b with either transposed, times alpha.
+Status ExpandFusedMatMul(Expansion& e) {
+  WEFT_TRY(e.Counts(2, 2));
+  WEFT_TRY(e.Only({"alpha", "transA", "transB", "transBatchA", "transBatchB"}));
+  const Node& node = e.node();
+  if (IntAttr(node, "transBatchA", 0) != 0 || IntAttr(node, "transBatchB", 0) != 0)
+    return Unsupported("batches that are transposed are not supported");
+  const bool a = IntAttr(node, "transA", 0) != 0, b = IntAttr(node, "transB", 0) != 0;
+  const float alpha = FloatAttr(node, "alpha", 1);
+  const std::vector<ValueId> operands = {e.In(0), e.In(1)};
+  std::vector<Attribute> attributes;
+  if (a || b)
+    attributes = {
+        {"equation", fmt::format("...{},...{}->...ik", a ? "ji" : "ij", b ? "kj" : "jk")}};
+  const Op op = a || b ? Op::kEinsum : Op::kMatMul;
+  if (alpha == 1) return e.Finish(op, operands, attributes);
+  WEFT_TRY(const ValueId product, e.Make(op, operands, "product", attributes));
+  WEFT_TRY(const ValueId factor, e.Number("alpha", alpha, product));
+  return e.Finish(Op::kMul, {product, factor});
+}
+
+std::vector<float> FloatsAttr(const Node& node, std::string_view name) {
+  const Attribute* a = FindAttribute(node, name);
+  const auto* list = a ? std::get_if<std::vector<float>>(&a->value) : nullptr;
+  return list ? *list : std::vector<float>();
+}
+
+// The activation that a convolution or product names, as the last node.
+Status FinishActivated(Expansion& e, ValueId x) {
+  const std::string name = StringAttr(e.node(), "activation", "");
+  std::vector<float> p = FloatsAttr(e.node(), "activation_params");
+  for (const char* attribute : {"activation_alpha", "activation_beta"}) {
+    if (FindAttribute(e.node(), attribute)) p.push_back(FloatAttr(e.node(), attribute, 0));
+  }
+  const auto param = [&](size_t i, float otherwise) { return i < p.size() ? p[i] : otherwise; };
+  if (name == "Relu") return e.Finish(Op::kRelu, {x});
+  if (name == "Tanh") return e.Finish(Op::kTanh, {x});
+  if (name == "Sigmoid") return e.Finish(Op::kSigmoid, {x});
+  if (name == "LeakyRelu") return e.Finish(Op::kLeakyRelu, {x}, {{"alpha", param(0, 0.01F)}});
+  if (name == "HardSigmoid")
+    return e.Finish(Op::kHardSigmoid, {x}, {{"alpha", param(0, 0.2F)}, {"beta", param(1, 0.5F)}});
+  if (name == "Clip") {
+    WEFT_TRY(const ValueId low, e.Number("low", param(0, -3.4028234663852886e38F), x));
+    WEFT_TRY(const ValueId high, e.Number("high", param(1, 3.4028234663852886e38F), x));
+    return e.Finish(Op::kClip, {x, low, high});
+  }
+  return Unsupported(fmt::format("the activation {} is not supported", PrintString(name)));
+}
+
+std::vector<Attribute> Kept(const Node& node, std::initializer_list<std::string_view> names) {
+  std::vector<Attribute> kept;
+  for (const Attribute& a : node.attributes) {
+    if (std::ranges::find(names, a.name) != names.end()) kept.push_back(a);
+  }
+  return kept;
+}
+
+Status ExpandFusedConv(Expansion& e) {
+  WEFT_TRY(e.Counts(2, 4));
+  const auto attributes =
+      Kept(e.node(), {"auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"});
+  const std::vector<ValueId> operands = {e.In(0), e.In(1), e.In(2)};
+  const bool active = !StringAttr(e.node(), "activation", "").empty();
+  if (!active && !e.Has(3)) return e.Finish(Op::kConv, operands, attributes);
+  WEFT_TRY(ValueId y, e.Make(Op::kConv, operands, "conv", attributes));
+  if (e.Has(3) && !active) return e.Finish(Op::kAdd, {y, e.In(3)});
+  if (e.Has(3)) {
+    WEFT_TRY(y, e.Make(Op::kAdd, {y, e.In(3)}, "sum"));
+  }
+  return FinishActivated(e, y);
+}
+
+Status ExpandFusedGemm(Expansion& e) {
+  WEFT_TRY(e.Counts(2, 3));
+  WEFT_TRY(const ValueId y, e.Make(Op::kGemm, {e.In(0), e.In(1), e.In(2)}, "product",
+                                   Kept(e.node(), {"alpha", "beta", "transA", "transB"})));
+  return FinishActivated(e, y);
+}
+
+// The real numbers of operand `x`, whose scale and zero point follow it.
+Result<ValueId> Real(Expansion& e, size_t x, std::string_view what) {
+  return e.Make(Op::kDequantizeLinear, {e.In(x), e.In(x + 1), e.In(x + 2)}, what);
+}
+
+// Quantized tensors by way of real numbers: (x, scale, zero) for each operand, then (scale, zero).
+Status ExpandQuantized(Expansion& e, Op op, size_t operands, std::vector<Attribute> attributes) {
+  WEFT_TRY(e.Counts(2, 3 * operands + 2));
+  for (size_t i = 0; i <= operands; ++i) {
+    for (size_t k : {3 * i, 3 * i + 1}) {
+      if (!e.Has(k) && (i < operands || k == 3 * i))
+        return Invalid(fmt::format("input {} is absent", k));
+    }
+  }
+  std::vector<ValueId> reals;
+  for (size_t i = 0; i < operands; ++i) {
+    WEFT_TRY(const ValueId real, Real(e, 3 * i, "real"));
+    reals.push_back(real);
+  }
+  WEFT_TRY(const ValueId y, e.Make(op, reals, "result", std::move(attributes)));
+  ValueId zero = e.In(3 * operands + 1);
+  if (!zero.valid()) {
+    WEFT_TRY(zero, e.Number("zero", 0, e.In(0)));
+  }
+  return e.Finish(Op::kQuantizeLinear, {y, e.In(3 * operands), zero});
+}
+
+Status ExpandQLinear(Expansion& e) {
+  const Node& node = e.node();
+  const std::string& name = node.op_name;
+  if (IntAttr(node, "channels_last", 0) != 0)
+    return Unsupported("channels that come last are not supported");
+  if (name == "QLinearAdd") return ExpandQuantized(e, Op::kAdd, 2, {});
+  if (name == "QLinearMul") return ExpandQuantized(e, Op::kMul, 2, {});
+  if (name == "QLinearSigmoid") return ExpandQuantized(e, Op::kSigmoid, 1, {});
+  if (name == "QLinearLeakyRelu")
+    return ExpandQuantized(e, Op::kLeakyRelu, 1, {{"alpha", FloatAttr(node, "alpha", 0.01F)}});
+  if (name == "QLinearGlobalAveragePool") return ExpandQuantized(e, Op::kGlobalAveragePool, 1, {});
+  return ExpandQuantized(e, Op::kAveragePool, 1,
+                         Kept(node, {"auto_pad", "ceil_mode", "count_include_pad", "kernel_shape",
+                                     "pads", "strides"}));
+}
+
+Status ExpandQLinearSoftmax(Expansion& e) {
+  if (IntAttr(e.node(), "opset", 13) < 13)
+    return Unsupported("a Softmax older than opset 13 is not supported");
+  return ExpandQuantized(e, Op::kSoftmax, 1, {{"axis", IntAttr(e.node(), "axis", -1)}});
+}
+
+Status ExpandQLinearConcat(Expansion& e) {
+  WEFT_TRY(e.Counts(5, e.node().inputs.size()));
+  if ((e.node().inputs.size() - 2) % 3 != 0)
+    return Invalid(fmt::format("found {} inputs, expected 2 and triples", e.node().inputs.size()));
+  std::vector<ValueId> reals;
+  for (size_t i = 2; i < e.node().inputs.size(); i += 3) {
+    WEFT_TRY(const ValueId real, Real(e, i, "real"));
+    reals.push_back(real);
+  }
+  WEFT_TRY(const ValueId y,
+           e.Make(Op::kConcat, reals, "result", {{"axis", IntAttr(e.node(), "axis", 0)}}));
+  return e.Finish(Op::kQuantizeLinear, {y, e.In(0), e.In(1)});
+}
+
+// The product of integers, times both scales, plus the bias.
+Status FinishScaled(Expansion& e, std::vector<ValueId> operands, ValueId a_scale, ValueId b_scale,
+                    ValueId bias) {
+  WEFT_TRY(const ValueId sums, e.Make(Op::kMatMulInteger, std::move(operands), "sums"));
+  WEFT_TRY(const ValueId real, e.Make(Op::kCastLike, {sums, a_scale}, "real"));
+  WEFT_TRY(const ValueId scale, e.Make(Op::kMul, {a_scale, b_scale}, "scale"));
+  if (!bias.valid()) return e.Finish(Op::kMul, {real, scale});
+  WEFT_TRY(const ValueId scaled, e.Make(Op::kMul, {real, scale}, "scaled"));
+  return e.Finish(Op::kAdd, {scaled, bias});
+}
+
+Status ExpandMatMulIntegerToFloat(Expansion& e) {
+  WEFT_TRY(e.Counts(4, 7));
+  return FinishScaled(e, {e.In(0), e.In(1), e.In(4), e.In(5)}, e.In(2), e.In(3), e.In(6));
+}
+
+Status ExpandDynamicQuantizeMatMul(Expansion& e) {
+  WEFT_TRY(e.Counts(3, 5));
+  WEFT_TRY(const auto a, e.MakeAll(Op::kDynamicQuantizeLinear, {e.In(0)}, 3, "quantized"));
+  return FinishScaled(e, {a[0], e.In(1), a[2], e.In(3)}, a[1], e.In(2), e.In(4));
+}
+
+struct Entry {
+  std::string_view op;
+  Expander expand;
+};
+
+constexpr Entry kEntries[] = {
+    {"Attention", ExpandPackedAttention},
+    {"BiasGelu", ExpandGelu},
+    {"DynamicQuantizeMatMul", ExpandDynamicQuantizeMatMul},
+    {"EmbedLayerNormalization", ExpandEmbedNorm},
+    {"FastGelu", ExpandGelu},
+    {"FusedConv", ExpandFusedConv},
+    {"FusedGemm", ExpandFusedGemm},
+    {"FusedMatMul", ExpandFusedMatMul},
+    {"Gelu", ExpandGelu},
+    {"GroupQueryAttention", ExpandGroupQueryAttention},
+    {"MatMulIntegerToFloat", ExpandMatMulIntegerToFloat},
+    {"MultiHeadAttention", ExpandMultiHeadAttention},
+    {"QLinearAdd", ExpandQLinear},
+    {"QLinearAveragePool", ExpandQLinear},
+    {"QLinearConcat", ExpandQLinearConcat},
+    {"QLinearGlobalAveragePool", ExpandQLinear},
+    {"QLinearLeakyRelu", ExpandQLinear},
+    {"QLinearMul", ExpandQLinear},
+    {"QLinearSigmoid", ExpandQLinear},
+    {"QLinearSoftmax", ExpandQLinearSoftmax},
+    {"QuickGelu", ExpandQuickGelu},
+    {"RotaryEmbedding", ExpandRotaryEmbedding},
+    {"SimplifiedLayerNormalization", ExpandSimplifiedNorm},
+    {"SkipLayerNormalization", ExpandSkipNorm},
+    {"SkipSimplifiedLayerNormalization", ExpandSkipNorm},
+    {"TransposeMatMul", ExpandFusedMatMul},
+};
+
+}  // namespace
+
+Expander FindExpansion(std::string_view op) {
+  const auto found = std::ranges::find(kEntries, op, &Entry::op);
+  return found == std::end(kEntries) ? nullptr : found->expand;
+}
+
+}  // namespace weft::graph

@@ -1,0 +1,301 @@
+// The attentions of com.microsoft, by way of ONNX's.
+#include <fmt/format.h>
+
+#include "graph/onnx/expansion.h"
+
+namespace weft::graph {
+namespace {
+
+constexpr float kMasked = -10000;  // what onnxruntime adds where a mask is 0
+
+Result<int64_t> KnownExtent(Expansion& e, ValueId id, size_t axis, std::string_view what) {
+  const Value& value = e.Known(id);
+  if (!value.shape || axis >= value.shape->size() || !(*value.shape)[axis].IsConstant())
+    return Unsupported(
+        fmt::format("{} of which extent {} is not known is not supported", what, axis));
+  return (*value.shape)[axis].value();
+}
+
+Result<ValueId> ExtentOf(Expansion& e, ValueId x, int64_t axis, std::string_view what) {
+  return e.Make(Op::kShape, {x}, what, {{"end", axis + 1}, {"start", axis}});
+}
+
+// [batch, length, heads * size] as [batch, heads, length, size].
+Result<ValueId> Unpacked(Expansion& e, ValueId x, int64_t heads, std::string_view what) {
+  WEFT_TRY(const ValueId split,
+           e.Make(Op::kReshape, {x, e.Ints("heads", {0, 0, heads, -1})}, what));
+  return e.Make(Op::kTranspose, {split}, what, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
+}
+
+Result<ValueId> Packed(Expansion& e, ValueId x, std::string_view what) {
+  WEFT_TRY(const ValueId order,
+           e.Make(Op::kTranspose, {x}, what, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}}));
+  return e.Make(Op::kReshape, {order, e.Ints("packed", {0, 0, -1})}, what);
+}
+
+// 0 to n - 1; n is a list of one number.
+Result<ValueId> Counting(Expansion& e, ValueId n, std::string_view what) {
+  WEFT_TRY(const ValueId end, e.Make(Op::kSqueeze, {n, e.Ints("only", {0})}, what));
+  return e.Make(Op::kRange, {e.Int("first", 0), end, e.Int("step", 1)}, what);
+}
+
+// What is added to the scores for a mask of 1 and 0, [batch, keys] or [batch, queries, keys], and
+// for what is added anyway.
+Result<ValueId> Bias(Expansion& e, ValueId mask, ValueId added, ValueId like) {
+  if (!mask.valid()) return added;
+  const auto rank = e.RankOf(mask);
+  if (rank != 2 && rank != 3)
+    return Unsupported("masks of other ranks than 2 and 3 are not supported");
+  WEFT_TRY(const ValueId valid, e.Make(Op::kCast, {mask}, "valid", {{"to", int64_t{9}}}));
+  WEFT_TRY(const ValueId zero, e.Number("zero", 0, like));
+  WEFT_TRY(const ValueId low,
+           e.Number("masked", FloatAttr(e.node(), "mask_filter_value", kMasked), like));
+  WEFT_TRY(const ValueId bias, e.Make(Op::kWhere, {valid, zero, low}, "bias"));
+  const std::vector<int64_t> axes =
+      rank == 2 ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{1};
+  WEFT_TRY(const ValueId wide, e.Make(Op::kUnsqueeze, {bias, e.Ints("axes", axes)}, "bias"));
+  if (!added.valid()) return wide;
+  return e.Make(Op::kAdd, {wide, added}, "biases");
+}
+
+std::vector<Attribute> AttentionAttributes(const Expansion& e, int64_t heads, int64_t kv_heads) {
+  std::vector<Attribute> attributes = {
+      {"is_causal", IntAttr(e.node(), "unidirectional", 0)},
+      {"kv_num_heads", kv_heads},
+      {"q_num_heads", heads},
+  };
+  const float scale = FloatAttr(e.node(), "scale", 0);
+  if (scale != 0) attributes.push_back({"scale", scale});
+  return attributes;
+}
+
+Result<int64_t> Heads(const Expansion& e, std::string_view attribute) {
+  const int64_t heads = IntAttr(e.node(), attribute, 0);
+  if (heads < 1 || heads > INT32_MAX)
+    return Invalid(fmt::format("attribute \"{}\" is {}, expected 1 or more", attribute, heads));
+  return heads;
+}
+
+// Columns of x, which has `sizes` of them one behind the other.
+Result<std::vector<ValueId>> Columns(Expansion& e, ValueId x, std::vector<int64_t> sizes,
+                                     std::string_view what) {
+  const size_t count = sizes.size();
+  return e.MakeAll(Op::kSplit, {x, e.Ints("sizes", std::move(sizes))}, count, what,
+                   {{"axis", int64_t{-1}}});
+}
+
+}  // namespace
+
+Status ExpandMultiHeadAttention(Expansion& e) {
+  WEFT_TRY(e.Counts(3, 10, 4));
+  WEFT_TRY(e.Only({"mask_filter_value", "num_heads", "scale", "unidirectional"}));
+  WEFT_TRY(e.Absent(8, "a past in a larger buffer"));
+  WEFT_TRY(e.Absent(9, "indirections of beams"));
+  WEFT_TRY(const int64_t heads, Heads(e, "num_heads"));
+  std::vector<ValueId> qkv = {e.In(0), e.In(1), e.In(2)};
+  if (e.RankOf(qkv[0]) != 3) return Unsupported("queries of another rank than 3 are not supported");
+  if (e.Has(3)) {
+    std::vector<int64_t> sizes;
+    for (size_t i = 0; i < 3; ++i) {
+      WEFT_TRY(const int64_t size, KnownExtent(e, qkv[i], 2, "a biased operand"));
+      sizes.push_back(size);
+    }
+    WEFT_TRY(const auto biases, Columns(e, e.In(3), sizes, "bias"));
+    for (size_t i = 0; i < 3; ++i) {
+      WEFT_TRY(qkv[i], e.Make(Op::kAdd, {qkv[i], biases[i]}, "biased"));
+    }
+  }
+  for (size_t i = 1; i < 3; ++i) {
+    const auto rank = e.RankOf(qkv[i]);
+    if (rank == 4) {
+      WEFT_TRY(qkv[i], Packed(e, qkv[i], "packed"));
+    } else if (rank != 3) {
+      return Unsupported("keys and values of other ranks than 3 and 4 are not supported");
+    }
+  }
+  WEFT_TRY(const ValueId bias, Bias(e, e.In(4), e.In(5), qkv[0]));
+  return e.FinishAll(Op::kAttention, {qkv[0], qkv[1], qkv[2], bias, e.In(6), e.In(7)},
+                     e.node().outputs, AttentionAttributes(e, heads, heads));
+}
+
+// The products with the weights are part of it; past and present keys and values are one tensor.
+Status ExpandPackedAttention(Expansion& e) {
+  WEFT_TRY(e.Counts(2, 7, 2));
+  WEFT_TRY(
+      e.Only({"mask_filter_value", "num_heads", "qkv_hidden_sizes", "scale", "unidirectional"}));
+  WEFT_TRY(e.Absent(6, "a past in a larger buffer"));
+  WEFT_TRY(const int64_t heads, Heads(e, "num_heads"));
+  std::vector<int64_t> sizes = IntsAttr(e.node(), "qkv_hidden_sizes");
+  WEFT_TRY(const int64_t columns, KnownExtent(e, e.In(1), 1, "a matrix of weights"));
+  if (sizes.empty()) sizes.assign(3, columns / 3);
+  if (sizes.size() != 3 || sizes[0] + sizes[1] + sizes[2] != columns)
+    return Invalid(fmt::format("{} columns are no queries, keys and values of sizes {}", columns,
+                               weft::Print(sizes)));
+  WEFT_TRY(ValueId all, e.Make(Op::kMatMul, {e.In(0), e.In(1)}, "qkv"));
+  if (e.Has(2)) {
+    WEFT_TRY(all, e.Make(Op::kAdd, {all, e.In(2)}, "biased"));
+  }
+  WEFT_TRY(const auto qkv, Columns(e, all, sizes, "part"));
+  ValueId mask = e.In(3), lengths;
+  if (mask.valid() && e.RankOf(mask) == 1) {
+    if (e.Has(4)) return Unsupported("lengths beside a past are not supported");
+    WEFT_TRY(lengths, e.Make(Op::kCast, {mask}, "lengths", {{"to", int64_t{7}}}));
+    mask = ValueId();
+  }
+  WEFT_TRY(const ValueId bias, Bias(e, mask, e.In(5), qkv[0]));
+  std::vector<ValueId> past(2);
+  const ValueId front = e.Ints("front", {0});
+  if (e.Has(4)) {
+    WEFT_TRY(past, e.MakeAll(Op::kSplit, {e.In(4)}, 2, "past",
+                             {{"axis", int64_t{0}}, {"num_outputs", int64_t{2}}}));
+    for (ValueId& one : past) {
+      WEFT_TRY(one, e.Make(Op::kSqueeze, {one, front}, "past"));
+    }
+  }
+  const auto attributes = AttentionAttributes(e, heads, heads);
+  const std::vector<ValueId> operands = {qkv[0], qkv[1], qkv[2], bias, past[0], past[1], lengths};
+  if (!e.HasOut(1)) return e.Finish(Op::kAttention, operands, attributes);
+  WEFT_TRY(const auto made, e.MakeAll(Op::kAttention, operands, 3, "attended", attributes));
+  std::vector<ValueId> present;
+  for (size_t i = 1; i < 3; ++i) {
+    WEFT_TRY(const ValueId one, e.Make(Op::kUnsqueeze, {made[i], front}, "present"));
+    present.push_back(one);
+  }
+  WEFT_TRY(e.Finish(Op::kConcat, present, {{"axis", int64_t{0}}}, 1));
+  return e.Finish(Op::kIdentity, {made[0]});
+}
+
+Status ExpandRotaryEmbedding(Expansion& e) {
+  WEFT_TRY(e.Counts(4, 4));
+  WEFT_TRY(
+      e.Only({"interleaved", "is_packed_batching", "num_heads", "rotary_embedding_dim", "scale"}));
+  const Node& node = e.node();
+  if (IntAttr(node, "is_packed_batching", 0) != 0 || FloatAttr(node, "scale", 1) != 1)
+    return Unsupported("packed batches and scales are not supported");
+  const ValueId x = e.In(0);
+  const auto rank = e.RankOf(x), places_rank = e.RankOf(e.In(1));
+  if (rank != 3 && rank != 4) return Unsupported("only operands of rank 3 and 4 are supported");
+  ValueId places = e.In(1);
+  if (places_rank == 1) {  // one number, that of the first step
+    WEFT_TRY(const ValueId batch, ExtentOf(e, x, 0, "batch"));
+    WEFT_TRY(const ValueId length, ExtentOf(e, x, rank == 3 ? 1 : 2, "length"));
+    WEFT_TRY(const ValueId steps, Counting(e, length, "steps"));
+    WEFT_TRY(const ValueId row, e.Make(Op::kAdd, {steps, places}, "places"));
+    WEFT_TRY(const ValueId shape,
+             e.Make(Op::kConcat, {batch, length}, "shape", {{"axis", int64_t{0}}}));
+    WEFT_TRY(places, e.Make(Op::kExpand, {row, shape}, "places"));
+  } else if (places_rank != 2) {
+    return Unsupported("places of other ranks than 1 and 2 are not supported");
+  }
+  const int64_t heads = IntAttr(node, "num_heads", 0),
+                turned = IntAttr(node, "rotary_embedding_dim", 0);
+  std::vector<Attribute> attributes = {{"interleaved", IntAttr(node, "interleaved", 0)},
+                                       {"rotary_embedding_dim", turned}};
+  const std::vector<ValueId> rest = {e.In(2), e.In(3), places};
+  if (rank == 4) return e.Finish(Op::kRotaryEmbedding, {x, rest[0], rest[1], rest[2]}, attributes);
+  if (heads > 0) {
+    attributes.push_back({"num_heads", heads});
+    return e.Finish(Op::kRotaryEmbedding, {x, rest[0], rest[1], rest[2]}, attributes);
+  }
+  // Heads of twice the number of angles.
+  WEFT_TRY(const int64_t angles, KnownExtent(e, e.In(2), 1, "a table of cosines"));
+  WEFT_TRY(const int64_t hidden, KnownExtent(e, x, 2, "an operand without a number of heads"));
+  if (angles < 1 || hidden % (2 * angles) != 0)
+    return Invalid(fmt::format("{} do not divide into heads of {}", hidden, 2 * angles));
+  attributes.push_back({"num_heads", hidden / (2 * angles)});
+  return e.Finish(Op::kRotaryEmbedding, {x, rest[0], rest[1], rest[2]}, attributes);
+}
+
+namespace {
+
+// The cache of a GroupQueryAttention: the new steps of each batch go behind its own past ones.
+// Without a past they are all there is.
+Result<ValueId> Cached(Expansion& e, ValueId fresh, size_t past, size_t present, ValueId start) {
+  std::vector<ValueId> operands = {fresh};
+  Op op = Op::kIdentity;
+  std::vector<Attribute> attributes;
+  if (e.Has(past)) {
+    WEFT_TRY(const ValueId room,
+             e.Make(Op::kConcat, {e.In(past), fresh}, "room", {{"axis", int64_t{2}}}));
+    operands = {room, fresh, start};
+    op = Op::kTensorScatter;
+    attributes = {{"axis", int64_t{2}}};
+  }
+  if (!e.HasOut(present)) return e.Make(op, operands, "cache", attributes);
+  WEFT_TRY(e.Finish(op, operands, attributes, present));
+  return e.node().outputs[present];
+}
+
+// Query i of a batch, at its place among the keys, looks at those up to there, as far as the
+// window goes.
+Result<ValueId> GroupMask(Expansion& e, ValueId places, ValueId keys) {
+  WEFT_TRY(const ValueId total, ExtentOf(e, keys, 2, "total"));
+  WEFT_TRY(const ValueId key, Counting(e, total, "key"));
+  WEFT_TRY(const ValueId query,
+           e.Make(Op::kUnsqueeze, {places, e.Ints("around", {1, 3})}, "query"));
+  WEFT_TRY(ValueId seen, e.Make(Op::kLessOrEqual, {key, query}, "seen"));
+  if (const int64_t window = IntAttr(e.node(), "local_window_size", -1); window > 0) {
+    WEFT_TRY(const ValueId before, e.Make(Op::kSub, {query, e.Int("window", window)}, "before"));
+    WEFT_TRY(const ValueId near, e.Make(Op::kGreater, {key, before}, "near"));
+    WEFT_TRY(seen, e.Make(Op::kAnd, {seen, near}, "seen"));
+  }
+  return seen;
+}
+
+}  // namespace
+
+Status ExpandGroupQueryAttention(Expansion& e) {
+  WEFT_TRY(e.Counts(1, 16, 4));
+  WEFT_TRY(e.Only({"do_rotary", "kv_num_heads", "local_window_size", "num_heads",
+                   "rotary_interleaved", "scale", "smooth_softmax", "softcap"}));
+  const Node& node = e.node();
+  if (IntAttr(node, "smooth_softmax", 0) > 0)
+    return Unsupported("a smooth softmax is not supported");
+  if (!e.Has(5)) return Invalid("input 5, the lengths, is absent");
+  for (size_t i = 10; i < node.inputs.size(); ++i)
+    WEFT_TRY(e.Absent(i, "more than a cache, angles and places"));
+  WEFT_TRY(e.Unused(3, "the scores"));
+  WEFT_TRY(const int64_t heads, Heads(e, "num_heads"));
+  WEFT_TRY(const int64_t kv_heads, Heads(e, "kv_num_heads"));
+  std::vector<ValueId> qkv = {e.In(0), e.In(1), e.In(2)};
+  if (!e.Has(1)) {
+    WEFT_TRY(const int64_t columns, KnownExtent(e, e.In(0), 2, "a packed operand"));
+    const int64_t size = columns / (heads + 2 * kv_heads);
+    WEFT_TRY(qkv, Columns(e, e.In(0), {heads * size, kv_heads * size, kv_heads * size}, "part"));
+  }
+  WEFT_TRY(const ValueId length, ExtentOf(e, qkv[0], 1, "length"));
+  WEFT_TRY(const ValueId last, e.Make(Op::kCast, {e.In(5)}, "last", {{"to", int64_t{7}}}));
+  WEFT_TRY(const ValueId list, e.Make(Op::kReshape, {last, e.Ints("flat", {-1})}, "last"));
+  WEFT_TRY(const ValueId after, e.Make(Op::kAdd, {list, e.Int("one", 1)}, "after"));
+  WEFT_TRY(const ValueId before, e.Make(Op::kSub, {after, length}, "before"));
+  WEFT_TRY(const ValueId start, e.Make(Op::kMax, {before, e.Int("none", 0)}, "start"));
+  WEFT_TRY(const ValueId steps, Counting(e, length, "steps"));
+  WEFT_TRY(const ValueId column, e.Make(Op::kUnsqueeze, {start, e.Ints("behind", {1})}, "column"));
+  WEFT_TRY(const ValueId places, e.Make(Op::kAdd, {column, steps}, "places"));
+  const int64_t counts[] = {heads, kv_heads};
+  for (size_t i = 0; i < 2 && IntAttr(node, "do_rotary", 0) != 0; ++i) {
+    if (!e.Has(7) || !e.Has(8)) return Invalid("inputs 7 and 8, the angles, are absent");
+    WEFT_TRY(const int64_t angles, KnownExtent(e, e.In(7), 1, "a table of cosines"));
+    WEFT_TRY(qkv[i], e.Make(Op::kRotaryEmbedding,
+                            {qkv[i], e.In(7), e.In(8), e.Has(9) ? e.In(9) : places}, "turned",
+                            {{"interleaved", IntAttr(node, "rotary_interleaved", 0)},
+                             {"num_heads", counts[i]},
+                             {"rotary_embedding_dim", 2 * angles}}));
+  }
+  WEFT_TRY(const ValueId q, Unpacked(e, qkv[0], heads, "query"));
+  WEFT_TRY(const ValueId k, Unpacked(e, qkv[1], kv_heads, "key"));
+  WEFT_TRY(const ValueId v, Unpacked(e, qkv[2], kv_heads, "value"));
+  WEFT_TRY(const ValueId keys, Cached(e, k, 3, 1, start));
+  WEFT_TRY(const ValueId values, Cached(e, v, 4, 2, start));
+  WEFT_TRY(const ValueId mask, GroupMask(e, places, keys));
+  std::vector<Attribute> attributes = {{"softcap", FloatAttr(node, "softcap", 0)}};
+  if (const float scale = FloatAttr(node, "scale", 0); scale != 0)
+    attributes.push_back({"scale", scale});
+  WEFT_TRY(const ValueId y,
+           e.Make(Op::kAttention, {q, keys, values, mask}, "attended", attributes));
+  WEFT_TRY(const ValueId order,
+           e.Make(Op::kTranspose, {y}, "by_step", {{"perm", std::vector<int64_t>{0, 2, 1, 3}}}));
+  return e.Finish(Op::kReshape, {order, e.Ints("packed", {0, 0, -1})});
+}
+
+}  // namespace weft::graph

@@ -1,0 +1,68 @@
+// What a node of com.microsoft becomes: nodes of ONNX around values with new names. The operators
+// are those of onnxruntime's ContribOperators.md.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/onnx/builder.h"
+
+namespace weft::graph {
+
+class Expansion {
+ public:
+  Expansion(Draft& draft, Node node) : draft_(draft), node_(std::move(node)) {}
+
+  const Node& node() const { return node_; }
+  bool Has(size_t i) const { return InputAt(node_, i).valid(); }
+  ValueId In(size_t i) const { return InputAt(node_, i); }
+  bool HasOut(size_t i) const { return i < node_.outputs.size() && node_.outputs[i].valid(); }
+  // Inputs `low` to `high`, of which the first `low` are there, and at most `outputs`.
+  Status Counts(size_t low, size_t high, size_t outputs = 1) const;
+  // No other attributes than these.
+  Status Only(std::initializer_list<std::string_view> attributes) const;
+  Status Absent(size_t input, std::string_view what) const;
+  Status Unused(size_t output, std::string_view what) const;
+
+  // A new value that `op` computes.
+  Result<ValueId> Make(Op op, std::vector<ValueId> inputs, std::string_view what,
+                       std::vector<Attribute> attributes = {});
+  // Several.
+  Result<std::vector<ValueId>> MakeAll(Op op, std::vector<ValueId> inputs, size_t count,
+                                       std::string_view what,
+                                       std::vector<Attribute> attributes = {});
+  // Output i of the node.
+  Status Finish(Op op, std::vector<ValueId> inputs, std::vector<Attribute> attributes = {},
+                size_t i = 0);
+  // Outputs of the node, some of them absent.
+  Status FinishAll(Op op, std::vector<ValueId> inputs, std::vector<ValueId> outputs,
+                   std::vector<Attribute> attributes = {});
+  ValueId Constant(std::string_view what, Tensor tensor);
+  ValueId Ints(std::string_view what, std::vector<int64_t> list);
+  ValueId Int(std::string_view what, int64_t value);  // of rank 0
+  // A number in the type of `like`.
+  Result<ValueId> Number(std::string_view what, double value, ValueId like);
+  // What is known of a value here: shapes of computed values are inferred for it.
+  const Value& Known(ValueId id);
+  std::optional<size_t> RankOf(ValueId id);
+
+ private:
+  std::string Near(std::string_view what) const;
+
+  Draft& draft_;
+  Node node_;
+};
+
+using Expander = Status (*)(Expansion& e);
+// How an operator of com.microsoft is said in operators of ONNX; null if weft knows no way.
+Expander FindExpansion(std::string_view op);
+
+// contrib_attention.cpp
+Status ExpandMultiHeadAttention(Expansion& e);
+Status ExpandGroupQueryAttention(Expansion& e);
+Status ExpandPackedAttention(Expansion& e);
+Status ExpandRotaryEmbedding(Expansion& e);
+
+}  // namespace weft::graph

@@ -1,0 +1,222 @@
+"""Operators of com.microsoft, against onnxruntime, which they come from."""
+import numpy as np
+import pytest
+from tool import within
+
+onnx = pytest.importorskip('onnx', reason='the models are written with onnx')
+onnxruntime = pytest.importorskip('onnxruntime', reason='onnxruntime says what is right')
+from onnx import helper, numpy_helper  # noqa: E402
+
+
+def rand(*shape, seed=0, low=-1.0, high=1.0):
+    return np.random.default_rng([seed, *shape]).uniform(low, high, shape).astype(np.float32)
+
+
+def whole(*shape, low, high, dtype, seed=0):
+    return np.random.default_rng([seed, *shape]).integers(low, high, shape).astype(dtype)
+
+
+def model_of(op, inputs, outputs, fixed, attributes, domain='com.microsoft'):
+    """One node; of its inputs (arrays, None: absent), those at `fixed` are constants."""
+    names = ['' if a is None else f'x{i}' for i, a in enumerate(inputs)]
+    arrays = {n: np.asarray(a) for n, a in zip(names, inputs) if n}
+    constants = {f'x{i}' for i in fixed}
+    made = [n if isinstance(n, str) else f'y{i}' for i, n in enumerate(outputs)]
+    info = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+            for n, a in arrays.items() if n not in constants]
+    graph = helper.make_graph(
+        [helper.make_node(op, names, made, name='it', domain=domain, **attributes)], 'g', info,
+        [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(np.dtype(t)), None)
+         for n, t in zip(made, outputs) if n],
+        [numpy_helper.from_array(a, n) for n, a in arrays.items() if n in constants])
+    opsets = [helper.make_opsetid('', 21), helper.make_opsetid('com.microsoft', 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10), {n: a for n, a in arrays.items()
+                                                                          if n not in constants}
+
+
+def agree(weft, op, inputs, outputs=(np.float32,), fixed=(), tolerance=1e-4, **attributes):
+    """Types of the outputs; '' for one that nobody reads."""
+    model, arrays = model_of(op, inputs, outputs, fixed, attributes)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=['CPUExecutionProvider'])
+    expected = dict(zip([o.name for o in session.get_outputs()], session.run(None, arrays)))
+    onnx.save(model, weft.folder / 'model.onnx')
+    np.savez(weft.folder / 'x.npz', **arrays)
+    weft('run', 'model.onnx', '--inputs', 'x.npz', '-o', 'y.npz', '--force', 'own', '--strict')
+    found = np.load(weft.folder / 'y.npz')
+    for name, value in expected.items():
+        if value.dtype.kind in 'iu':  # halves may be rounded the other way
+            assert found[name].dtype == value.dtype
+            assert np.abs(found[name].astype(int) - value.astype(int)).max() <= 1, name
+        else:
+            assert within(found[name], value, tolerance), (name, np.abs(found[name] - value).max())
+
+
+@pytest.mark.parametrize('op', ['Gelu', 'FastGelu', 'QuickGelu'])
+def test_gelus(weft, op):
+    agree(weft, op, [rand(3, 8, high=4)])
+
+
+@pytest.mark.parametrize('op', ['BiasGelu', 'FastGelu'])
+def test_gelus_of_a_sum(weft, op):
+    agree(weft, op, [rand(3, 8), rand(8)])
+
+
+@pytest.mark.parametrize('bias', [False, True])
+def test_norms_of_a_sum(weft, bias):
+    x, skip, rows = rand(2, 3, 16), rand(2, 3, 16, seed=1), [rand(16, seed=k) for k in (2, 3, 4)]
+    outputs = [np.float32, '', '', np.float32]
+    agree(weft, 'SkipLayerNormalization', [x, skip, *rows[:2], *rows[2:] * bias], outputs, epsilon=1e-5)
+    agree(weft, 'SkipSimplifiedLayerNormalization', [x, skip, rows[0], *rows[2:] * bias], outputs, epsilon=1e-5)
+    agree(weft, 'SkipLayerNormalization', [x, skip, rows[0]])
+
+
+def test_a_norm_without_a_domain(weft):
+    model, arrays = model_of('SimplifiedLayerNormalization', [rand(2, 16), rand(16)], [np.float32], (),
+                             {'axis': -1, 'epsilon': 1e-5}, domain='')
+    onnx.save(model, weft.folder / 'model.onnx')
+    found = weft.run('model.onnx', arrays)['y0']
+    x, scale = arrays['x0'], arrays['x1']
+    assert within(found, x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float32(1e-5)) * scale)
+
+
+@pytest.mark.parametrize('places', [False, True])
+@pytest.mark.parametrize('segments', [False, True])
+def test_embeddings(weft, segments, places):
+    ids = whole(2, 5, low=0, high=9, dtype=np.int32)
+    agree(weft, 'EmbedLayerNormalization',
+          [ids, whole(2, 5, low=0, high=2, dtype=np.int32) if segments else None, rand(9, 16), rand(7, 16),
+           rand(2, 16) if segments else None, rand(16), rand(16, seed=1), np.minimum(ids, 1),
+           whole(2, 5, low=0, high=7, dtype=np.int32, seed=1) if places else None],
+          [np.float32, np.int32, np.float32])
+
+
+@pytest.mark.parametrize('a, b', [(0, 0), (1, 0), (0, 1), (1, 1)])
+def test_fused_products(weft, a, b):
+    x, y = rand(2, *((4, 3) if a else (3, 4))), rand(2, *((5, 4) if b else (4, 5)))
+    agree(weft, 'FusedMatMul', [x, y], transA=a, transB=b, alpha=0.5)
+
+
+@pytest.mark.parametrize('activation, params', [('Relu', []), ('Sigmoid', []), ('Tanh', []), ('LeakyRelu', [0.2]),
+                                                ('Clip', [-0.5, 0.5]), ('HardSigmoid', [0.3, 0.4])])
+def test_fused_convolutions(weft, activation, params):
+    extra = {'activation_params': params} if params else {}
+    agree(weft, 'FusedConv', [rand(1, 3, 6, 6), rand(4, 3, 3, 3), rand(4)], activation=activation, pads=[1, 1, 1, 1], **extra)
+
+
+def test_a_convolution_that_is_added(weft):
+    agree(weft, 'FusedConv', [rand(1, 3, 6, 6), rand(4, 3, 3, 3), rand(4), rand(1, 4, 4, 4)], activation='Relu')
+
+
+def test_fused_gemm(weft):
+    agree(weft, 'FusedGemm', [rand(3, 4), rand(5, 4), rand(5)], transB=1, activation='LeakyRelu', activation_alpha=0.3)
+
+
+def quantized(*shape, seed=0):
+    return whole(*shape, low=0, high=255, dtype=np.uint8, seed=seed), np.float32(0.02 + 0.01 * seed), np.uint8(100 + seed)
+
+
+@pytest.mark.parametrize('op', ['QLinearAdd', 'QLinearMul'])
+def test_pairs_of_quantized_tensors(weft, op):
+    agree(weft, op, [*quantized(2, 3, 4), *quantized(3, 4, seed=1), np.float32(0.05), np.uint8(120)], [np.uint8])
+    signed = [[q.view(np.int8), scale, np.int8(3)] for q, scale, _ in (quantized(4), quantized(4, seed=1))]
+    agree(weft, op, [*signed[0], *signed[1], np.float32(0.05), np.int8(-7)], [np.int8])
+
+
+@pytest.mark.parametrize('op, attributes', [
+    ('QLinearSigmoid', {}), ('QLinearLeakyRelu', {'alpha': 0.2}), ('QLinearGlobalAveragePool', {}),
+    ('QLinearAveragePool', {'kernel_shape': [2, 2], 'strides': [1, 2]}), ('QLinearSoftmax', {'axis': -1, 'opset': 13})])
+def test_quantized_tensors(weft, op, attributes):
+    constants = (1, 2, 3, 4)
+    agree(weft, op, [*quantized(1, 3, 4, 4), np.float32(0.01), np.uint8(3)], [np.uint8], constants, **attributes)
+
+
+def test_quantized_tensors_one_behind_the_other(weft):
+    agree(weft, 'QLinearConcat', [np.float32(0.05), np.uint8(120), *quantized(2, 3), *quantized(2, 4, seed=1)], [np.uint8],
+          axis=1)
+
+
+@pytest.mark.parametrize('bias', [False, True])
+def test_products_of_integers(weft, bias):
+    b, rows = whole(8, 5, low=-100, high=100, dtype=np.int8), rand(5, low=0.01, high=0.02)
+    more = [rand(5)] if bias else []
+    agree(weft, 'MatMulIntegerToFloat', [quantized(3, 8)[0], b, np.float32(0.02), rows, np.uint8(100),
+                                         whole(5, low=-3, high=3, dtype=np.int8), *more])
+    agree(weft, 'DynamicQuantizeMatMul', [rand(3, 8), b, np.float32([0.01]), np.int8([2]), *more], tolerance=1e-3)
+
+
+def packed(length, heads, size, seed):
+    return rand(2, length, heads * size, seed=seed)
+
+
+@pytest.mark.parametrize('past', [0, 3])
+@pytest.mark.parametrize('causal', [0, 1])
+def test_heads(weft, past, causal):
+    caches = [rand(2, 4, past, 8, seed=s) for s in (5, 6)] if past else [None, None]
+    outputs = [np.float32] * 3
+    agree(weft, 'MultiHeadAttention', [packed(5, 4, 8, 0), packed(5, 4, 8, 1), packed(5, 4, 8, 2), rand(96),
+                                       None, rand(1, 4, 5, 5 + past), *caches], outputs, num_heads=4, unidirectional=causal)
+
+
+def test_heads_with_a_mask(weft):
+    mask = np.int32([[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]])
+    agree(weft, 'MultiHeadAttention', [packed(5, 4, 8, 0), packed(6, 4, 8, 1), packed(6, 4, 8, 2), None, mask], num_heads=4,
+          scale=0.5)
+    agree(weft, 'MultiHeadAttention', [packed(5, 4, 8, 0), rand(2, 4, 6, 8), rand(2, 4, 6, 8, seed=1)], num_heads=4)
+
+
+@pytest.mark.parametrize('mask', [None, np.int32([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]), np.int32([3, 5])])
+def test_attention_with_its_weights(weft, mask):
+    agree(weft, 'Attention', [rand(2, 5, 12), rand(12, 48), rand(48), mask], fixed=(1, 2), num_heads=4)
+
+
+def test_attention_with_a_past(weft):
+    agree(weft, 'Attention', [rand(2, 3, 16), rand(16, 48), rand(48), None, rand(2, 2, 4, 5, 4)], [np.float32] * 2, (1, 2),
+          num_heads=4, unidirectional=1)
+
+
+@pytest.mark.parametrize('interleaved', [0, 1])
+def test_rotary_embeddings(weft, interleaved):
+    tables = [rand(9, 4, seed=1), rand(9, 4, seed=2)]
+    places = whole(2, 5, low=0, high=9, dtype=np.int64)
+    agree(weft, 'RotaryEmbedding', [rand(2, 5, 24), places, *tables], interleaved=interleaved)
+    agree(weft, 'RotaryEmbedding', [rand(2, 3, 5, 8), np.int64([2]), *tables], interleaved=interleaved)
+    agree(weft, 'RotaryEmbedding', [rand(2, 5, 36), places, *tables], interleaved=interleaved, num_heads=3,
+          rotary_embedding_dim=8)
+
+
+@pytest.mark.parametrize('rotary', [0, 1])
+@pytest.mark.parametrize('window', [-1, 2])
+@pytest.mark.parametrize('past, length', [(0, 4), (5, 1)])
+def test_groups_of_queries(weft, past, length, window, rotary):
+    total = past + length
+    tables = [rand(16, 8, seed=1), rand(16, 8, seed=2)] if rotary else [None, None]
+    operands = [packed(length, 4, 16, 0), packed(length, 2, 16, 1), packed(length, 2, 16, 2),
+                *(rand(2, 2, past, 16, seed=s) for s in (5, 6)), np.full(2, total - 1, np.int32), np.array(total, np.int32)]
+    agree(weft, 'GroupQueryAttention', [*operands, *tables], [np.float32] * 3, (6,), num_heads=4, kv_num_heads=2,
+          do_rotary=rotary, local_window_size=window)
+
+
+def test_groups_of_queries_in_one_operand(weft):
+    agree(weft, 'GroupQueryAttention', [rand(2, 4, 64), None, None, rand(2, 2, 0, 8), rand(2, 2, 0, 8), np.full(2, 3, np.int32),
+                                        np.array(4, np.int32)], [np.float32] * 3, (6,), num_heads=4, kv_num_heads=2,
+          softcap=2.0, scale=0.3)
+
+
+@pytest.mark.parametrize('op, inputs, attributes, code, said', [
+    ('FusedConv', [rand(1, 1, 4, 4), rand(1, 1, 3, 3)], {'activation': 'Selu'}, 4, 'the activation "Selu"'),
+    ('FusedMatMul', [rand(3, 4), rand(4, 5)], {'transBatchA': 1}, 4, 'batches that are transposed'),
+    ('MultiHeadAttention', [rand(1, 2, 8)] * 3, {'num_heads': 0}, 3, '"num_heads" is 0'),
+    ('GroupQueryAttention', [rand(1, 2, 8)] * 3, {'num_heads': 2, 'kv_num_heads': 1}, 3, 'input 5'),
+    ('GroupQueryAttention', [rand(1, 2, 8)] * 3 + [None, None, np.int32([1]), np.array(2, np.int32)],
+     {'num_heads': 2, 'kv_num_heads': 1, 'smooth_softmax': 1}, 4, 'smooth softmax'),
+    ('Attention', [rand(1, 2, 8), rand(8, 25)], {'num_heads': 2}, 3, '25 columns'),
+    ('QLinearAdd', [rand(3)], {}, 3, 'input 1 is absent'),
+    ('Gelu', [rand(3)] * 3, {}, 3, 'at most 2')])
+def test_what_is_wrong_names_the_node(weft, op, inputs, attributes, code, said):
+    model, _ = model_of(op, inputs, [np.float32], (), attributes)
+    onnx.save(model, weft.folder / 'model.onnx')
+    weft('run', 'model.onnx', code=code)
+    assert said in weft.said and 'node "it"' in weft.said, weft.said
