@@ -116,24 +116,65 @@ void NormalizePlanes(Writer& w, int64_t groups) {
 
 }  // namespace
 
-// With the running statistics; what does not depend on the place is computed once a channel.
+namespace {
+
+// The statistics of channel c that a BatchNormalization takes off.
+struct ChannelStatistics {
+  std::string mean, variance;
+};
+
+// Those of this batch, over all axes but the channels; they move the running ones on.
+ChannelStatistics OfBatch(Writer& w, const Operand& x, const Subs& c) {
+  Subs from;
+  Subs extents;
+  for (int64_t k = 0; k < x.rank(); ++k) {
+    const Dim& dim = x.dims[static_cast<size_t>(k)];
+    from.push_back(k == 1 ? "c" : w.Range(fmt::format("k{}", k), dim));
+    if (k != 1) extents.push_back(dim.text());
+  }
+  const Operand sum = w.Temp("sum", x.dtype), squares = w.Temp("squares", x.dtype),
+                mean = w.Temp("mean", x.dtype), variance = w.Temp("variance", x.dtype);
+  const std::string count = Cast(mean.dtype, Join(extents, " * "));
+  w.Reduce("reduction", sum, c, "+=!", w.At(x, from));
+  w.Set("pointwise", mean, c, fmt::format("{} / {}", w.At(sum, c), count));
+  const std::string centred = fmt::format("({} - {})", w.At(x, from), w.At(mean, c));
+  w.Reduce("reduction", squares, c, "+=!", fmt::format("{0} * {0}", centred));
+  w.Set("pointwise", variance, c, fmt::format("{} / {}", w.At(squares, c), count));
+  const double kept = w.Float("momentum", 0.9F);
+  for (size_t i = 1; i < 3; ++i) {
+    if (!w.HasOut(i)) continue;
+    const Operand old = w.In(i + 2), running = w.Out(i);
+    const Dtype dtype = running.dtype == Dtype::kF64 ? Dtype::kF64 : mean.dtype;
+    const std::string now = fmt::format("{} * {} + {} * {}", w.At(old, c), Lit(dtype, kept),
+                                        w.At(i == 1 ? mean : variance, c), Lit(dtype, 1 - kept));
+    w.Set("pointwise", running, c, mean.dtype == running.dtype ? now : Cast(running.dtype, now));
+  }
+  return {w.At(mean, c), w.At(variance, c)};
+}
+
+}  // namespace
+
+// What does not depend on the place is computed once a channel.
 void BatchNormalization(Writer& w) {
-  if (w.Int("training_mode", 0) != 0) return w.Refuse("training");
+  const bool training = w.Int("training_mode", 0) != 0;
   const Operand x = w.In(0), y = w.Out(), factor = w.Temp("factor", y.dtype);
+  if (training && x.rank() < 2) return w.Refuse("statistics of a batch without channels");
   const Subs c{w.Range("c", x.rank() < 2 ? Dim(1) : x.dims[1])};
+  const Subs channel = x.rank() > 1 ? c : Subs{"0"};
+  const ChannelStatistics s =
+      training ? OfBatch(w, x, c) : ChannelStatistics{w.At(w.In(3), channel), w.At(w.In(4), c)};
   // An f64 literal says the attribute's float to its last digit.
   const Dtype dtype = w.In(4).dtype == Dtype::kF64 ? Dtype::kF64 : Dtype::kF32;
   w.Set("pointwise", factor, c,
-        fmt::format("{} / sqrt({} + {})", w.At(w.In(1), c), w.At(w.In(4), c),
+        fmt::format("{} / sqrt({} + {})", w.At(w.In(1), c), s.variance,
                     Lit(dtype, w.Float("epsilon", 1e-5F))));
   Subs at{w.Range("n", x.rank() < 1 ? Dim(1) : x.dims[0])};
   if (x.rank() > 1) at.push_back("c");
   for (int64_t k = 2; k < x.rank(); ++k)
     at.push_back(w.Range(fmt::format("i{}", k), x.dims[static_cast<size_t>(k)]));
-  const Subs channel = x.rank() > 1 ? c : Subs{"0"};
   w.Set("pointwise", y, at,
-        fmt::format("({} - {}) * {} + {}", w.At(x, at), w.At(w.In(3), channel),
-                    w.At(factor, channel), w.At(w.In(2), channel)));
+        fmt::format("({} - {}) * {} + {}", w.At(x, at), s.mean, w.At(factor, channel),
+                    w.At(w.In(2), channel)));
 }
 
 void LayerNormalization(Writer& w) {

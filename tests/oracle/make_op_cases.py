@@ -35,7 +35,7 @@ DTYPES |= {np.dtype(ml_dtypes.int4): 'i4', np.dtype(ml_dtypes.uint4): 'u4'}
 CONSTANT_INPUTS = {
     'Reshape': [1], 'Squeeze': [1], 'Unsqueeze': [1], 'Slice': [1, 2, 3, 4], 'Pad': [1, 2, 3], 'Expand': [1],
     'Tile': [1], 'Resize': [1, 2, 3], 'CumSum': [1], 'CumProd': [1], 'OneHot': [1], 'Trilu': [1], 'Range': [0, 1, 2],
-    'ConstantOfShape': [0], 'CenterCropPad': [1], 'Col2Im': [1, 2], 'DFT': [1, 2], 'STFT': [1, 3],
+    'ConstantOfShape': [0], 'CenterCropPad': [1], 'Dropout': [1, 2], 'Col2Im': [1, 2], 'DFT': [1, 2], 'STFT': [1, 3],
     'MelWeightMatrix': [0, 1, 2, 3, 4], 'Split': [1], **{f'Reduce{kind}': [1] for kind in (
         'L1', 'L2', 'LogSum', 'LogSumExp', 'Max', 'Mean', 'Min', 'Prod', 'Sum', 'SumSquare')}}
 

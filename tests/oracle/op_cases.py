@@ -248,6 +248,10 @@ def norms(c):
     c.add('batch_norm_f64', 'BatchNormalization',
           [1000 + rand(4, 3, dtype=np.float64), wide(1), wide(-1000 / np.sqrt(np.float64(np.float32(0.3)))), wide(0), wide(0)],
           epsilon=0.3)
+    for name, dtype, shape in (('row', np.float32, (4, 3)), ('solid', np.float64, (2, 3, 2, 3, 2)), ('f16', np.float16, (2, 3, 5))):
+        c.add(f'batch_norm_training_{name}', 'BatchNormalization',
+              [rand(*shape, dtype=dtype), *(rand(3, seed=s, low=0.5, dtype=dtype) for s in 'sbmv')], outputs=3, training_mode=1,
+              momentum=0.7)
     for axis in (-1, 1, 2):
         shape = (2, 3, 4, 32)[axis:]
         c.add(f'layer_norm_{axis + 1}', 'LayerNormalization', [rand(2, 3, 4, 32), rand(*shape), rand(*shape, seed='b')],
