@@ -315,8 +315,6 @@ Status Builder::Append(Node node, Scope& scope, int64_t opset) {
     return expand(expansion);
   }
   if (node.domain.empty()) return AppendUpgraded(*scope.draft, std::move(node), opset);
-  if (node.domain == "com.microsoft" && node.op_name == "MatMulNBits")
-    return AppendMatMulNBits(*scope.draft, std::move(node));
   AddNode(scope.draft->graph, std::move(node));
   return {};
 }

@@ -106,7 +106,5 @@ class Builder {
 // upgrade.cpp: brings a node of this opset to the newest form and appends it, with what it needs
 // around it, to the draft. Its outputs are values already.
 Status AppendUpgraded(Draft& draft, Node node, int64_t opset);
-// com.microsoft::MatMulNBits, in operators of ONNX.
-Status AppendMatMulNBits(Draft& draft, Node node);
 
 }  // namespace weft::graph

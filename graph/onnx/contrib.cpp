@@ -286,6 +286,7 @@ constexpr Entry kEntries[] = {
     {"Gelu", ExpandGelu},
     {"GroupQueryAttention", ExpandGroupQueryAttention},
     {"MatMulIntegerToFloat", ExpandMatMulIntegerToFloat},
+    {"MatMulNBits", ExpandMatMulNBits},
     {"MultiHeadAttention", ExpandMultiHeadAttention},
     {"QLinearAdd", ExpandQLinear},
     {"QLinearAveragePool", ExpandQLinear},

@@ -8,6 +8,11 @@
 
 namespace weft::graph {
 
+const Tensor* Expansion::ConstantIn(size_t i) const {
+  if (!Has(i) || draft_.graph[In(i)].kind != ValueKind::kConstant) return nullptr;
+  return &draft_.graph[In(i)].constant;
+}
+
 Status Expansion::Counts(size_t low, size_t high, size_t outputs) const {
   if (node_.inputs.size() > high)
     return Invalid(fmt::format("found {} inputs, expected at most {}", node_.inputs.size(), high));

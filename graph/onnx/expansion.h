@@ -18,6 +18,7 @@ class Expansion {
   const Node& node() const { return node_; }
   bool Has(size_t i) const { return InputAt(node_, i).valid(); }
   ValueId In(size_t i) const { return InputAt(node_, i); }
+  const Tensor* ConstantIn(size_t i) const;  // null unless it is one
   bool HasOut(size_t i) const { return i < node_.outputs.size() && node_.outputs[i].valid(); }
   // Inputs `low` to `high`, of which the first `low` are there, and at most `outputs`.
   Status Counts(size_t low, size_t high, size_t outputs = 1) const;
@@ -59,6 +60,8 @@ using Expander = Status (*)(Expansion& e);
 // How an operator of com.microsoft is said in operators of ONNX; null if weft knows no way.
 Expander FindExpansion(std::string_view op);
 
+// contrib_matmul_nbits.cpp
+Status ExpandMatMulNBits(Expansion& e);
 // contrib_attention.cpp
 Status ExpandMultiHeadAttention(Expansion& e);
 Status ExpandGroupQueryAttention(Expansion& e);

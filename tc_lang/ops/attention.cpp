@@ -68,7 +68,7 @@ std::string At(Writer& w, const Heads& s, const Operand& x, const std::string& h
 // what is read. The input itself if there is no cache.
 Operand Present(Writer& w, const Heads& s, size_t input, size_t output, std::string_view name,
                 const std::string& in_head, int64_t size) {
-  const Operand fresh = w.In(input);
+  Operand fresh = w.In(input);
   if (s.past == 0 && !w.HasOut(output)) return fresh;
   const Operand all = w.HasOut(output) ? w.Out(output) : w.Temp(name, fresh.dtype);
   const Subs at{"b", "g", "j", in_head};

@@ -62,7 +62,8 @@ std::string Padded(const GridAxis& a, const std::string& x, Dtype dtype) {
   if (a.padding == "zeros") return x;
   const std::string low = Lit(dtype, a.corners ? 0 : -0.5),
                     high = Lit(dtype, static_cast<double>(a.extent) - (a.corners ? 1 : 0.5));
-  const std::string last = Lit(dtype, static_cast<double>(a.extent - 1)), zero = Lit(dtype, 0);
+  const std::string last = Lit(dtype, static_cast<double>(a.extent - 1));
+  std::string zero = Lit(dtype, 0);
   std::string inside = fmt::format("min(max({}, {}), {})", x, zero, last);
   if (a.padding == "reflection") {
     const int64_t length = a.corners ? a.extent - 1 : a.extent;

@@ -135,22 +135,29 @@ Linear MakeLinear(Writer& w) {
 }  // namespace
 
 // A matrix of keys and values that each step decays, corrects and adds to (Yang et al., "Gated
-// delta networks", 2024, section 3): a recurrence over t.
+// delta networks", 2024, section 3): a recurrence over t. Queries read it before the step's own key
+// and value are added, whose part is q k v, so that no step needs more than the state before it.
 void LinearAttention(Writer& w) {
   const Operand q = w.In(0), k = w.In(1), v = w.In(2), y = w.Out();
   const Linear s = MakeLinear(w);
   if (!w.ok()) return;
   const auto packed = [](std::string head, int64_t size, std::string place) {
+    if (head.find('/') != std::string::npos) head = fmt::format("({})", head);
     return Subs{"b", "t", Sum({{size, std::move(head)}, {1, std::move(place)}})};
   };
-  const std::string key = w.At(k, packed("h", s.size, "d"));
-  std::string value = w.At(v, packed("h", s.value_size, "e"));
+  // The head of keys of query head g.
+  const std::string group = s.queries == s.heads ? "g" : fmt::format("g / {}", s.queries / s.heads);
+  const std::string key = w.At(k, packed("h", s.size, "d")),
+                    query = w.At(q, packed("g", s.size, "d"));
   const Operand state = w.Temp("state", Dtype::kF32), kept = w.Temp("kept", Dtype::kF32);
   w.Declare(state, {s.steps, w.In(0).dims[0], s.heads, s.size, s.value_size});
   const Subs now{"t", "b", "h", "d", "e"};
   const std::string first = w.Has(3) ? w.At(w.In(3), {"b", "h", "d", "e"}) : Lit(Dtype::kF32, 0);
   std::string before =
       fmt::format("(t > 0 ? {} : {})", w.At(state, {"t - 1", "b", "h", "d", "e"}), first);
+  const Operand match = w.Temp("match", Dtype::kF32), read = w.Temp("read", Dtype::kF32);
+  w.Reduce("contraction", match, {"t", "b", "g"}, "+=!",
+           fmt::format("{} * {}", query, w.At(k, packed(group, s.size, "d"))));
   if (s.gated) {
     const Operand decay = w.In(4);
     const bool by_head = w.Extent(decay, 2) == s.heads;  // and not by key
@@ -162,25 +169,27 @@ void LinearAttention(Writer& w) {
     before += fmt::format(" * {}", w.At(factor, at));
   }
   w.Set("recurrence", kept, now, before);
-  if (s.corrected) {
-    const Operand found = w.Temp("found", Dtype::kF32);
+  const Operand found = w.Temp("found", Dtype::kF32);
+  if (s.corrected)
     w.Reduce("contraction", found, {"t", "b", "h", "e"}, "+=!",
              fmt::format("{} * {}", w.At(kept, now), key));
+  // What a head of keys adds.
+  const auto value = [&](const std::string& head) {
+    const std::string given = w.At(v, packed(head, s.value_size, "e"));
+    if (!s.corrected) return given;
     const Operand beta = w.In(5);
     const bool shared = w.Extent(beta, 2) == 1;
-    value = fmt::format("({} * ({} - {}))", w.At(beta, {"b", "t", shared ? "0" : "h"}), value,
-                        w.At(found, {"t", "b", "h", "e"}));
-  }
-  w.Set("recurrence", state, now, fmt::format("{} + {} * {}", w.At(kept, now), key, value));
+    return fmt::format("({} * ({} - {}))", w.At(beta, {"b", "t", shared ? "0" : head}), given,
+                       w.At(found, {"t", "b", head, "e"}));
+  };
+  w.Reduce("contraction", read, {"t", "b", "g", "e"}, "+=!",
+           fmt::format("{} * {}", query, w.At(kept, {"t", "b", group, "d", "e"})));
+  w.Set("recurrence", state, now, fmt::format("{} + {} * {}", w.At(kept, now), key, value("h")));
   const double given = w.Float("scale", 0);
   const double scale = given == 0 ? 1 / std::sqrt(static_cast<double>(s.size)) : given;
-  const Operand read = w.Temp("read", Dtype::kF32);
-  const std::string head = s.queries == s.heads ? "g" : fmt::format("g / {}", s.queries / s.heads);
-  w.Reduce("contraction", read, {"t", "b", "g", "e"}, "+=!",
-           fmt::format("{} * {}", w.At(q, packed("g", s.size, "d")),
-                       w.At(state, {"t", "b", head, "d", "e"})));
   w.Set("pointwise", y, packed("g", s.value_size, "e"),
-        fmt::format("{} * {}", w.At(read, {"t", "b", "g", "e"}), Lit(Dtype::kF32, scale)));
+        fmt::format("({} + {} * {}) * {}", w.At(read, {"t", "b", "g", "e"}),
+                    w.At(match, {"t", "b", "g"}), value(group), Lit(Dtype::kF32, scale)));
   if (!w.HasOut(1)) return;
   const std::string last = w.At(state, {std::to_string(s.steps - 1), "b", "h", "d", "e"});
   const Operand present = w.Out(1);

@@ -10,6 +10,7 @@ namespace weft::tc::ops {
 namespace {
 
 constexpr int64_t kLargestTable = int64_t{1} << 24;  // elements
+constexpr int64_t kMostBands = 1 << 12;              // whose edges the def lists
 
 // How numbers of `ins` parts (1: real ones, 2: complex ones) at places n become others at places k.
 struct Transform {
@@ -125,7 +126,7 @@ void MelWeightMatrix(Writer& w) {
   const double low = w.ConstFloat(3, 0), high = w.ConstFloat(4, 0);
   if (!w.ok()) return;
   if (bands.size() != 1 || length.size() != 1 || rate.size() != 1 || rate[0] < 1 ||
-      bands[0] > kLargestTable)
+      bands[0] > kMostBands)
     return w.Refuse("no numbers of bands, samples and samples a second");
   const auto mels = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
   const double step = (mels(high) - mels(low)) / static_cast<double>(bands[0] + 2);

@@ -5,7 +5,7 @@
 // up; scales are [N, blocks], zero points likewise, with rows that end with a whole byte.
 #include <fmt/format.h>
 
-#include "graph/onnx/builder.h"
+#include "graph/onnx/expansion.h"
 
 namespace weft::graph {
 namespace {
@@ -29,14 +29,13 @@ Result<Sizes> SizesOf(const Node& node) {
   return s;
 }
 
-Result<const Tensor*> ConstantOf(const Graph& graph, const Node& node, size_t i,
-                                 std::string_view what, Dtype dtype, int64_t elems) {
-  const ValueId id = InputAt(node, i);
-  if (!id.valid()) return Invalid(fmt::format("input {}, the {}, is absent", i, what));
-  const Value& value = graph[id];
-  if (value.kind != ValueKind::kConstant)
+Result<const Tensor*> ConstantOf(const Expansion& e, size_t i, std::string_view what, Dtype dtype,
+                                 int64_t elems) {
+  if (!e.Has(i)) return Invalid(fmt::format("input {}, the {}, is absent", i, what));
+  const Tensor* constant = e.ConstantIn(i);
+  if (constant == nullptr)
     return Unsupported(fmt::format("{} that are computed are not supported", what));
-  const Tensor& t = value.constant;
+  const Tensor& t = *constant;
   if (t.dtype() != dtype)
     return Unsupported(fmt::format("{} of type {} are not supported, only of {}", what,
                                    DtypeName(t.dtype()), DtypeName(dtype)));
@@ -66,62 +65,34 @@ Tensor Transposed(const Tensor& packed, int64_t bits, int64_t rows, int64_t colu
 
 }  // namespace
 
-Status AppendMatMulNBits(Draft& draft, Node node) {
+Status ExpandMatMulNBits(Expansion& e) {
+  const Node& node = e.node();
   WEFT_TRY(const Sizes s, SizesOf(node));
-  if (node.inputs.empty() || !node.inputs[0].valid()) return Invalid("input 0 (A) is absent");
-  if (node.outputs.size() != 1 || !node.outputs[0].valid())
-    return Invalid(fmt::format("found {} outputs, expected 1", node.outputs.size()));
-  if (node.inputs.size() > 6)
-    return Invalid(fmt::format("found {} inputs, expected at most 6", node.inputs.size()));
-  if (InputAt(node, 4).valid())
-    return Unsupported("an order of the groups (g_idx) is not supported");
-  Graph& graph = draft.graph;
+  WEFT_TRY(e.Counts(1, 6));
+  WEFT_TRY(e.Absent(4, "an order of the groups (g_idx)"));
   const int64_t row_bytes = s.blocks * (s.block * s.bits / 8),
                 zero_bytes = (s.blocks * s.bits + 7) / 8;
-  WEFT_TRY(const Tensor* w, ConstantOf(graph, node, 1, "weights", Dtype::kU8, s.n * row_bytes));
-  WEFT_TRY(const Tensor* scale, ConstantOf(graph, node, 2, "scales", Dtype::kF32, s.n * s.blocks));
-  const std::string near = graph[node.outputs[0]].name;
-  const auto constant = [&](std::string_view what, Tensor t) {
-    return AddConstant(graph, draft.names.Fresh(fmt::format("{}_{}", near, what)), std::move(t));
-  };
+  WEFT_TRY(const Tensor* w, ConstantOf(e, 1, "weights", Dtype::kU8, s.n * row_bytes));
+  WEFT_TRY(const Tensor* scale, ConstantOf(e, 2, "scales", Dtype::kF32, s.n * s.blocks));
   Tensor scales(Dtype::kF32, {s.blocks, s.n});
   for (int64_t i = 0; i < s.n * s.blocks; ++i)
     scales.mutable_as<float>()[i % s.blocks * s.n + i / s.blocks] = scale->as<float>()[i];
   Tensor zeros(s.bits == 4 ? Dtype::kU4 : Dtype::kU8, {s.blocks, s.n});
-  if (InputAt(node, 3).valid()) {
-    WEFT_TRY(const Tensor* zero,
-             ConstantOf(graph, node, 3, "zero points", Dtype::kU8, s.n * zero_bytes));
+  if (e.Has(3)) {
+    WEFT_TRY(const Tensor* zero, ConstantOf(e, 3, "zero points", Dtype::kU8, s.n * zero_bytes));
     zeros = Transposed(*zero, s.bits, s.n, s.blocks, zero_bytes);
   } else {
     for (int64_t i = 0; i < zeros.elems(); ++i) SetElemInt(zeros, i, s.bits == 4 ? 8 : 128);
   }
   Tensor weights = Transposed(*w, s.bits, s.n, s.k, row_bytes);
-  Node dequantize{
-      .op = Op::kDequantizeLinear,
-      .op_name = "DequantizeLinear",
-      .name = node.name,
-      .inputs = {constant("weights", std::move(weights)), constant("scales", std::move(scales)),
-                 constant("zeros", std::move(zeros))},
-      .attributes = {{"axis", int64_t{0}}, {"block_size", s.block}}};
-  const ValueId whole = AddComputed(graph, draft.names.Fresh(near + "_dequantized"));
-  dequantize.outputs = {whole};
-  WEFT_TRY(AppendUpgraded(draft, std::move(dequantize), kNewestOpset));
-  const ValueId bias = InputAt(node, 5);
-  Node product{.op = Op::kMatMul,
-               .op_name = "MatMul",
-               .name = node.name,
-               .inputs = {node.inputs[0], whole},
-               .outputs = node.outputs};
-  if (!bias.valid()) return AppendUpgraded(draft, std::move(product), kNewestOpset);
-  const ValueId unbiased = AddComputed(graph, draft.names.Fresh(near + "_product"));
-  product.outputs = {unbiased};
-  WEFT_TRY(AppendUpgraded(draft, std::move(product), kNewestOpset));
-  Node sum{.op = Op::kAdd,
-           .op_name = "Add",
-           .name = node.name,
-           .inputs = {unbiased, bias},
-           .outputs = node.outputs};
-  return AppendUpgraded(draft, std::move(sum), kNewestOpset);
+  const std::vector<ValueId> operands = {e.Constant("weights", std::move(weights)),
+                                         e.Constant("scales", std::move(scales)),
+                                         e.Constant("zeros", std::move(zeros))};
+  WEFT_TRY(const ValueId whole, e.Make(Op::kDequantizeLinear, operands, "dequantized",
+                                       {{"axis", int64_t{0}}, {"block_size", s.block}}));
+  if (!e.Has(5)) return e.Finish(Op::kMatMul, {e.In(0), whole});
+  WEFT_TRY(const ValueId product, e.Make(Op::kMatMul, {e.In(0), whole}, "product"));
+  return e.Finish(Op::kAdd, {product, e.In(5)});
 }
 
 }  // namespace weft::graph
