@@ -175,7 +175,7 @@ void LinearAttention(Writer& w) {
              fmt::format("{} * {}", w.At(kept, now), key));
   // What a head of keys adds.
   const auto value = [&](const std::string& head) {
-    const std::string given = w.At(v, packed(head, s.value_size, "e"));
+    std::string given = w.At(v, packed(head, s.value_size, "e"));
     if (!s.corrected) return given;
     const Operand beta = w.In(5);
     const bool shared = w.Extent(beta, 2) == 1;
