@@ -22,6 +22,7 @@ struct BuildOptions {
   Target target;
   std::vector<std::pair<std::string, Shape>> shapes;  // --shape, by input
   std::map<std::string, int64_t> symbols;             // --dim
+  std::map<std::string, Tensor> values;               // of inputs that become constants
   double budget_s = 0;                                // 0: estimates only
   const std::atomic<bool>* stop =
       nullptr;  // true: end measuring and use what is known; may be null

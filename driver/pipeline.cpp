@@ -40,6 +40,7 @@ Status BindSizes(graph::Graph& graph, const BuildOptions& options) {
   for (const auto& [symbol, value] : options.symbols)
     WEFT_TRY(graph::BindSymbol(graph, symbol, value));
   for (const auto& [input, shape] : options.shapes) WEFT_TRY(graph::BindShape(graph, input, shape));
+  for (const auto& [input, value] : options.values) WEFT_TRY(graph::BindValue(graph, input, value));
   return {};
 }
 

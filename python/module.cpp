@@ -6,18 +6,23 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <tuple>
 
 #include "base/cache/file_cache.h"
 #include "base/nibbles.h"
 #include "driver/build.h"
 #include "driver/options.h"
+#include "driver/pipeline.h"
+#include "driver/stages.h"
 #include "executor/executor.h"
 #include "fallback/execute.h"
+#include "graph/infer.h"
 #include "plan/file.h"
 #include "python/common.h"
 
@@ -43,21 +48,45 @@ namespace {
 
 using Input = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 using Output = nb::ndarray<nb::c_contig, nb::device::cpu>;
+using Shapes = std::vector<std::pair<std::string, Shape>>;
+// (name, element type, elements): of four bits one in a byte.
+using NamedValue = std::tuple<std::string, std::string, Input>;
 
 // A plan that runs; its machine code is in the cache, or was compiled when it was loaded.
 struct Loaded {
   std::unique_ptr<executor::Executor> executor;
+  std::map<std::string, std::string> why_native;  // by step: no kernel of weft's own; not in a file
   const plan::Plan& plan() const { return executor->plan(); }
 };
 
 struct BuildRequest {
   std::string path, target;
   int32_t threads;
-  std::vector<std::pair<std::string, Shape>> shapes;
+  Shapes shapes;
   std::map<std::string, int64_t> dims;
+  std::vector<NamedValue> values;
   double budget;
   std::optional<std::string> force, cache_dir;
 };
+
+// In memory of its own.
+Result<Tensor> Copied(const Tensor& view) {
+  WEFT_TRY(Tensor copy, Tensor::Allocate(view.dtype(), view.shape()));
+  if (view.bytes() > 0) std::memcpy(copy.mutable_data(), view.data(), view.raw().size());
+  return copy;
+}
+
+Tensor TensorFrom(const NamedValue& value) {
+  const auto& [name, type, array] = value;
+  const auto dtype = ParseDtype(type);
+  if (!dtype) Raise(Usage("unknown element type " + type).At("input \"" + name + "\""));
+  const Dtype wide = WidenedType(*dtype);
+  const Tensor view = Tensor::Borrow(
+      wide, Shape(array.shape_ptr(), array.shape_ptr() + array.ndim()), nullptr, array.data());
+  if (view.bytes() != static_cast<int64_t>(array.nbytes()))
+    Raise(Usage("its elements are no " + type).At("input \"" + name + "\""));
+  return ValueOrRaise(SharesBytes(*dtype) ? Narrowed(view, *dtype) : Copied(view));
+}
 
 Loaded Build(const BuildRequest& request) {
   driver::BuildOptions options;
@@ -65,6 +94,8 @@ Loaded Build(const BuildRequest& request) {
   if (request.threads > 0) options.target.threads = request.threads;
   options.shapes = request.shapes;
   options.symbols = request.dims;
+  for (const NamedValue& value : request.values)
+    options.values.insert_or_assign(std::get<0>(value), TensorFrom(value));
   options.budget_s = request.budget;
   using Force = partition::PartitionOptions::Force;
   if (request.force == "own")
@@ -84,9 +115,25 @@ Loaded Build(const BuildRequest& request) {
   return Unlocked([&]() -> Result<Loaded> {
     WEFT_TRY(driver::Built built, driver::Build(request.path, options));
     Loaded loaded;
+    for (const driver::Module& module : built.modules)
+      for (const partition::Group& group : module.grouping.groups)
+        if (group.implementation == partition::Implementation::kNative)
+          loaded.why_native.emplace(group.name, driver::WhyNative(module, group));
     WEFT_TRY(loaded.executor,
              driver::MakeExecutor(std::move(built.plan), options.cache, request.threads));
     return loaded;
+  });
+}
+
+// Names of the inputs that decide extents, once these shapes are bound.
+std::vector<std::string> ShapeInputs(const std::string& path, const Shapes& shapes) {
+  return Unlocked([&]() -> Result<std::vector<std::string>> {
+    WEFT_TRY(graph::Graph graph, driver::Import(path));
+    for (const auto& [input, shape] : shapes) WEFT_TRY(graph::BindShape(graph, input, shape));
+    WEFT_TRY(const auto ids, graph::ShapeInputs(graph));
+    std::vector<std::string> names;
+    for (graph::ValueId id : ids) names.push_back(graph[id].name);
+    return names;
   });
 }
 
@@ -116,6 +163,18 @@ nb::list Describe(const Loaded& loaded, size_t index, bool inputs) {
     const plan::Buffer& b = s.buffers[id.index];
     list.append(
         nb::make_tuple(b.name, std::string(DtypeName(b.dtype)), nb::tuple(nb::cast(b.shape))));
+  }
+  return list;
+}
+
+// (kind, name, the library's operator, ONNX nodes, why no kernel of weft's own) of each.
+nb::list Steps(const Loaded& loaded, size_t index) {
+  nb::list list;
+  for (const plan::Step& step : loaded.plan().specializations.at(index).steps) {
+    const auto why = loaded.why_native.find(step.name);
+    list.append(nb::make_tuple(std::string(plan::StepKindName(step.kind)), step.name, step.call.op,
+                               step.nodes,
+                               why == loaded.why_native.end() ? std::string() : why->second));
   }
   return list;
 }
@@ -178,6 +237,7 @@ NB_MODULE(_weft, m) {
       .def_prop_ro("specializations",
                    [](const Loaded& l) { return l.plan().specializations.size(); })
       .def("describe", &Describe)
+      .def("steps", &Steps)
       .def("select", &Select)
       .def("run", &Run)
       .def("save", &Save)
@@ -185,14 +245,15 @@ NB_MODULE(_weft, m) {
       .def("text", [](const Loaded& l) { return weft::plan::Print(l.plan()); });
   m.def(
       "build",
-      [](std::string path, std::string target, int32_t threads,
-         std::vector<std::pair<std::string, weft::Shape>> shapes,
-         std::map<std::string, int64_t> dims, double budget, std::optional<std::string> force,
-         std::optional<std::string> cache_dir) {
+      [](std::string path, std::string target, int32_t threads, Shapes shapes,
+         std::map<std::string, int64_t> dims, std::vector<NamedValue> values, double budget,
+         std::optional<std::string> force, std::optional<std::string> cache_dir) {
         return Build({std::move(path), std::move(target), threads, std::move(shapes),
-                      std::move(dims), budget, std::move(force), std::move(cache_dir)});
+                      std::move(dims), std::move(values), budget, std::move(force),
+                      std::move(cache_dir)});
       },
       nb::arg("path"), nb::arg("target"), nb::arg("threads"), nb::arg("shapes"), nb::arg("dims"),
-      nb::arg("budget"), nb::arg("force").none(), nb::arg("cache_dir").none());
+      nb::arg("values"), nb::arg("budget"), nb::arg("force").none(), nb::arg("cache_dir").none());
+  m.def("shape_inputs", &ShapeInputs, nb::arg("path"), nb::arg("shapes"));
   m.def("load", &Load, nb::arg("path"), nb::arg("threads"), nb::arg("cache_dir").none());
 }

@@ -17,15 +17,32 @@ std::optional<Dtype> Context::Type(size_t i) const {
   return id.valid() ? graph_[id].dtype : std::nullopt;
 }
 
-const Facts* Context::FactsIn(size_t i) { return engine_.FactsOf(InputAt(node, i)); }
+const Facts* Context::FactsIn(size_t i) {
+  const ValueId id = InputAt(node, i);
+  const Facts* facts = engine_.FactsOf(id);
+  if (engine_.in_rule_ && !(facts && std::ranges::all_of(*facts, &Elem::known))) Want(id);
+  return facts;
+}
+
+void Context::Want(ValueId id) {
+  if (!id.valid()) return;
+  engine_.Grow();
+  engine_.wanted_[static_cast<size_t>(id.index)] = true;
+}
 
 std::optional<std::vector<int64_t>> Context::Ints(size_t i) {
+  auto ints = IntsIfKnown(i);
+  if (!ints && engine_.in_rule_) Want(InputAt(node, i));
+  return ints;
+}
+
+std::optional<std::vector<int64_t>> Context::IntsIfKnown(size_t i) {
   const ValueId id = InputAt(node, i);
   if (id.valid() && graph_[id].kind == ValueKind::kConstant) {
     if (graph_[id].constant.elems() > int64_t{1} << 16) return std::nullopt;
     return ConstantInts(graph_, node, i);
   }
-  const Facts* facts = FactsIn(i);
+  const Facts* facts = FactsOf(id);
   if (!facts) return std::nullopt;
   std::vector<int64_t> ints;
   for (const Elem& elem : *facts) {

@@ -50,6 +50,9 @@ class Body {
     Engine engine(graph_, outer_.depth() + 1);
     for (const auto& [from, to] : captured) PassFacts(from, to, engine);
     for (size_t n = 0; n < graph_.nodes.size(); ++n) WEFT_TRY(engine.Infer(NodeId(n)));
+    const std::vector<bool> wanted = engine.Wanted();
+    for (const auto& [from, to] : captured)
+      if (wanted[static_cast<size_t>(to.index)]) outer_.Want(from);
     return {};
   }
 

@@ -33,6 +33,7 @@ void Engine::SetFacts(ValueId id, Facts facts) {
 void Engine::Grow() {
   facts_.resize(graph_.values.size());
   facts_done_.resize(graph_.values.size());
+  wanted_.resize(graph_.values.size());
   // Symbols that somebody else added (of inputs that came later) stand for themselves.
   for (size_t i = meaning_.size(); i < graph_.symbols.size(); ++i) {
     meaning_.push_back(Affine::OfVar(static_cast<Var>(i)));
@@ -49,6 +50,21 @@ void Engine::Forget() {
     value.shape.reset();
   }
   graph_.symbols.resize(inputs_symbols_);
+}
+
+std::vector<bool> Engine::Wanted() const {
+  std::vector<bool> wanted = wanted_;
+  wanted.resize(graph_.values.size());
+  const auto is_wanted = [&](ValueId v) {
+    return v.valid() && wanted[static_cast<size_t>(v.index)];
+  };
+  for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) {
+    if (node->op == Op::kShape || node->op == Op::kSize) continue;  // of no element
+    if (std::ranges::none_of(node->outputs, is_wanted)) continue;
+    for (ValueId v : node->inputs)
+      if (v.valid()) wanted[static_cast<size_t>(v.index)] = true;
+  }
+  return wanted;
 }
 
 const Facts* Engine::FactsOf(ValueId id) {
@@ -102,7 +118,9 @@ Status Engine::Infer(NodeId id) {
   const Schema* schema = FindSchema(OpName(graph_[id].op));  // none: an operator of weft's own
   auto status = [&]() -> Status {
     if (schema) WEFT_TRY(CheckTypes(context, *schema));
+    in_rule_ = true;
     if (const Rule rule = RuleOf(graph_[id].op)) WEFT_TRY(rule(context));
+    in_rule_ = false;
     if (schema) WEFT_TRY(SetTypes(context, *schema));
     return CheckSizes(context);
   }();

@@ -50,6 +50,9 @@ class Engine {
   const Facts* FactsOf(ValueId id);
   // Elements of a value that the graph around this one knows.
   void SetFacts(ValueId id, Facts facts);
+  // By value: whether a rule asked for its elements, or for those of what is computed from them,
+  // and did not get them all.
+  std::vector<bool> Wanted() const;
 
  private:
   friend class Context;
@@ -63,6 +66,8 @@ class Engine {
   std::map<std::string, SymbolId> opaque_;   // "a*b", "broadcast(a, b)": one symbol a text
   std::vector<std::optional<Facts>> facts_;  // by value
   std::vector<bool> facts_done_;             // constants are read on first use
+  bool in_rule_ = false;                     // rather than propagating facts
+  std::vector<bool> wanted_;
   Names symbol_names_;
 };
 
@@ -78,6 +83,9 @@ class Context {
   const Facts* FactsIn(size_t i);
   // All elements of input i, if they are known integers without symbols.
   std::optional<std::vector<int64_t>> Ints(size_t i);
+  // The same for a check that no extent waits for.
+  std::optional<std::vector<int64_t>> IntsIfKnown(size_t i);
+  void Want(ValueId id);  // its elements decide extents
   int64_t Int(std::string_view name, int64_t otherwise) const {
     return IntAttr(node, name, otherwise);
   }

@@ -8,7 +8,7 @@ namespace {
 // Constant indices lie in -extent to extent - 1; the others are checked when the network runs.
 Status CheckIndices(Context& c, size_t input, Extent extent) {
   if (!extent.IsConstant()) return {};
-  const auto indices = c.Ints(input);
+  const auto indices = c.IntsIfKnown(input);
   if (!indices) return {};
   for (int64_t index : *indices) {
     if (index < -extent.value() || index >= extent.value()) {

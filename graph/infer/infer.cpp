@@ -87,6 +87,38 @@ Status BindSymbol(Graph& graph, std::string_view symbol, int64_t value) {
   return {};
 }
 
+Status BindValue(Graph& graph, std::string_view input, Tensor value) {
+  WEFT_TRY(BindShape(graph, input, value.shape()));
+  const auto found =
+      std::ranges::find_if(graph.inputs, [&](ValueId id) { return graph[id].name == input; });
+  Value& bound = graph[*found];
+  if (bound.dtype && bound.dtype != value.dtype()) {
+    return Usage(fmt::format("input {} is {}, found {}", PrintName(input), DtypeName(*bound.dtype),
+                             DtypeName(value.dtype())));
+  }
+  bound.kind = ValueKind::kConstant;
+  bound.dtype = value.dtype();
+  bound.constant = std::move(value);
+  graph.inputs.erase(found);
+  return {};
+}
+
+Result<std::vector<ValueId>> ShapeInputs(const Graph& graph) {
+  Graph copy = Clone(graph);
+  infer::ResetTypes(copy);
+  infer::Engine engine(copy);
+  for (size_t n = 0; n < copy.nodes.size(); ++n) WEFT_TRY(engine.Infer(NodeId(n)));
+  const std::vector<bool> wanted = engine.Wanted();
+  std::vector<ValueId> inputs;
+  for (ValueId id : graph.inputs) {
+    const auto shape = StaticShape(graph[id]);
+    if (!shape || !wanted[static_cast<size_t>(id.index)]) continue;
+    WEFT_TRY(const int64_t elems, CountElems(*shape));
+    if (elems <= infer::kMaxFacts) inputs.push_back(id);
+  }
+  return inputs;
+}
+
 std::vector<std::string> FreeSymbols(const Graph& graph) {
   std::vector<std::string> names;
   for (ValueId id : graph.inputs) {

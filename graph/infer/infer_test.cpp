@@ -371,5 +371,41 @@ TEST(Infer, AgainFromScratch) {
   EXPECT_EQ(g.symbols.size(), 2u);
 }
 
+// Names of the inputs that decide extents, in their order.
+std::string ShapeInputsOf(const std::string& inputs, const std::string& body) {
+  const Graph g = Parsed("graph g (" + inputs + ") -> (y) {\n" + body + "\n}");
+  const auto ids = ShapeInputs(g);
+  EXPECT_TRUE(ids.ok()) << ids.status().ToString();
+  std::string names;
+  if (ids.ok())
+    for (ValueId id : *ids) names += g[id].name + " ";
+  return names;
+}
+
+TEST(Infer, InputsThatDecideExtents) {
+  EXPECT_EQ(ShapeInputsOf("x: f32[6], s: i64[2]", "y = Reshape(x, s)"), "s ");
+  EXPECT_EQ(ShapeInputsOf("x: f32[6], s: i64[2]", "n = Neg(s)\nm = Neg(n)\ny = Reshape(x, m)"),
+            "s ");
+  EXPECT_EQ(ShapeInputsOf("x: f32[6], z: f32[2, 3]", "s = Shape(z)\ny = Reshape(x, s)"), "");
+  EXPECT_EQ(ShapeInputsOf("x: f32[6], i: i64[2]", "y = Gather(x, i)"), "");
+  EXPECT_EQ(ShapeInputsOf("x: f32[6], n: f32[]",
+                          "a: f32[] = const(0.0)\nb: f32[] = const(1.0)\n"
+                          "y = Range(a, n, b)"),
+            "n ");
+  EXPECT_EQ(ShapeInputsOf("x: f32[6], s: i64[2000]", "y = Expand(x, s)"), "");  // too many
+}
+
+TEST(Infer, BindsValues) {
+  Graph g = Parsed("graph g (x: f32[6], s: i64[2]) -> (y) {\ny = Reshape(x, s)\n}");
+  EXPECT_FALSE(BindValue(g, "q", TensorOfInts(std::vector<int64_t>{2, 3})).ok());
+  EXPECT_FALSE(BindValue(g, "s", TensorOfInts(std::vector<int64_t>{2})).ok());
+  EXPECT_FALSE(BindValue(g, "s", Tensor(Dtype::kI32, {2})).ok());
+  ASSERT_TRUE(BindValue(g, "s", TensorOfInts(std::vector<int64_t>{2, 3})).ok());
+  ASSERT_TRUE(Verify(g).ok());
+  EXPECT_EQ(g.inputs.size(), 1U);
+  ASSERT_TRUE(InferShapes(g).ok());
+  EXPECT_EQ(TypeOf(g, "y"), "f32[2, 3]");
+}
+
 }  // namespace
 }  // namespace weft::graph

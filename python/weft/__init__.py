@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ['Comprehension', 'Error', 'Parameter', 'Plan', 'Tensor', 'TunedKernel', 'build', 'comprehension', 'load', 'tc',
-           '__version__']
+__all__ = ['Comprehension', 'Error', 'Parameter', 'Plan', 'Step', 'Tensor', 'TunedKernel', 'build', 'comprehension', 'load',
+           'shape_inputs', 'tc', '__version__']
 
 
 class Error(Exception):
@@ -31,16 +31,27 @@ class Error(Exception):
 
 from . import _weft, tc  # noqa: E402: they raise Error
 from ._comprehension import Comprehension, Parameter, TunedKernel, comprehension  # noqa: E402
-from ._types import NUMPY  # noqa: E402
+from ._types import NUMPY, stored, tagged  # noqa: E402
 
 __version__ = _weft.version
 
 
 class Tensor(NamedTuple):
-    """An input or output of a plan."""
+    """An input or output of a plan; `element` is weft's name of its type: 'bf16' where NumPy has only the bits."""
     name: str
     dtype: np.dtype
     shape: tuple
+    element: str
+
+
+class Step(NamedTuple):
+    """What a plan does at once: `kind` is 'own', 'vendor', 'native', 'view' or 'plan'; `call` is the operator of a
+    library or native step; `reason` says why a native step is no kernel of weft's own (a plan file does not hold it)."""
+    kind: str
+    name: str
+    call: str
+    nodes: list
+    reason: str
 
 
 class Plan:
@@ -48,7 +59,7 @@ class Plan:
 
     def __init__(self, loaded):
         self._loaded = loaded
-        self._specializations = [tuple([Tensor(name, np.dtype(NUMPY[dtype]), shape) for name, dtype, shape in
+        self._specializations = [tuple([Tensor(name, np.dtype(NUMPY[element]), shape, element) for name, element, shape in
                                         loaded.describe(i, is_input)] for is_input in (True, False))
                                  for i in range(loaded.specializations)]
         self._by_shapes = {tuple(t.shape for t in ins): i for i, (ins, _) in reversed(list(enumerate(self._specializations)))}
@@ -75,19 +86,26 @@ class Plan:
         return list(self._specializations[0][1]) if self._specializations else []
 
     @property
+    def steps(self):
+        """Of the first specialization, in the order in which they run."""
+        return [Step(*step) for step in self._loaded.steps(0)] if self._specializations else []
+
+    @property
     def specializations(self):
         """(inputs, outputs) for each set of shapes that the plan was built for."""
         return [(list(ins), list(outs)) for ins, outs in self._specializations]
 
     def run(self, inputs):
         """Runs on a dict by name, or a list in order; gives a dict of outputs by name. Arrays that are
-        C-contiguous and of the right type are read where they are; nothing is ever cast."""
+        C-contiguous and of the right type are read where they are; nothing is ever cast. Types that NumPy
+        lacks may come as those of ml_dtypes."""
         arrays = self._arrays(inputs)
         shapes = tuple(a.shape for a in arrays)
         index = self._by_shapes.get(shapes)
         if index is None:
             index = self._loaded.select([list(s) for s in shapes])  # raises, and lists what there is
         expected, described = self._specializations[index]
+        arrays = [stored(array, tensor.element) for tensor, array in zip(expected, arrays)]
         for tensor, array in zip(expected, arrays):
             if array.dtype != tensor.dtype:
                 raise Error(2, f'found {array.dtype}, expected {tensor.dtype}', f'input "{tensor.name}"')
@@ -122,14 +140,25 @@ class Plan:
         return f'<weft.Plan {self.name!r} for {self.target}>'
 
 
-def build(path, *, target='cpu', threads=0, shapes=None, dims=None, budget=0, force=None, cache_dir=None):
+def build(path, *, target='cpu', threads=0, shapes=None, dims=None, values=None, budget=0, force=None, cache_dir=None):
     """Builds a plan from an ONNX file.
 
-    shapes: {'input': (1, 3, 224, 224)}; dims: {'batch': 8}; budget: seconds to measure in, 0 estimates only;
-    force: 'own' or 'vendor'; threads: 0 takes what the machine allows."""
-    shapes = [(name, [int(e) for e in shape]) for name, shape in (shapes or {}).items()]
-    return Plan(_weft.build(os.fspath(path), target, threads, shapes, dict(dims or {}), float(budget), force,
-                            None if cache_dir is None else os.fspath(cache_dir)))
+    shapes: {'input': (1, 3, 224, 224)}; dims: {'batch': 8}; values: arrays of inputs that become constants, such as
+    those that shape_inputs names; budget: seconds to measure in, 0 estimates only; force: 'own' or 'vendor'; threads:
+    0 takes what the machine allows."""
+    values = [(name, *tagged(array)) for name, array in (values or {}).items()]
+    return Plan(_weft.build(os.fspath(path), target, threads, _shapes(shapes), dict(dims or {}), values, float(budget),
+                            force, None if cache_dir is None else os.fspath(cache_dir)))
+
+
+def shape_inputs(path, *, shapes=None):
+    """Names of the inputs of an ONNX file whose elements decide extents, such as the shape of a Reshape, once the
+    inputs have these shapes. A plan is built for one value of each (`values` of build)."""
+    return _weft.shape_inputs(os.fspath(path), _shapes(shapes))
+
+
+def _shapes(shapes):
+    return [(name, [int(e) for e in shape]) for name, shape in (shapes or {}).items()]
 
 
 def load(path, *, threads=0, cache_dir=None):

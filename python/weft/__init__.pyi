@@ -20,6 +20,14 @@ class Tensor(NamedTuple):
     name: str
     dtype: np.dtype
     shape: tuple[int, ...]
+    element: str
+
+class Step(NamedTuple):
+    kind: Literal["own", "vendor", "native", "view", "plan"]
+    name: str
+    call: str
+    nodes: list[str]
+    reason: str
 
 class Plan:
     @property
@@ -33,6 +41,8 @@ class Plan:
     @property
     def outputs(self) -> list[Tensor]: ...
     @property
+    def steps(self) -> list[Step]: ...
+    @property
     def specializations(self) -> list[tuple[list[Tensor], list[Tensor]]]: ...
     def run(self, inputs: Mapping[str, npt.ArrayLike] | Sequence[npt.ArrayLike]) -> dict[str, np.ndarray]: ...
     def save(self, path: str | PathLike[str]) -> None: ...
@@ -45,10 +55,14 @@ def build(
     threads: int = 0,
     shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
+    values: Mapping[str, npt.ArrayLike] | None = None,
     budget: float = 0,
     force: Literal["own", "vendor"] | None = None,
     cache_dir: str | PathLike[str] | None = None,
 ) -> Plan: ...
+def shape_inputs(
+    path: str | PathLike[str], *, shapes: Mapping[str, Sequence[int]] | None = None
+) -> list[str]: ...
 def load(path: str | PathLike[str], *, threads: int = 0, cache_dir: str | PathLike[str] | None = None) -> Plan: ...
 
 class Parameter(NamedTuple):

@@ -1,0 +1,123 @@
+"""weft as a backend of ONNX (onnx.backend.base): `from weft.backend import WeftBackend`.
+
+    outputs = WeftBackend.run_model(onnx.load('digits.onnx'), [image])
+
+Arrays of types that NumPy lacks (bfloat16, 4 bits) are ml_dtypes', in and out. Shapes come with the inputs: a plan
+is built for each new set of them, and for each new value of the inputs that decide shapes (weft.shape_inputs).
+Needs the packages onnx and ml_dtypes.
+"""
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupledict
+
+import weft
+from weft._types import loaded
+
+__all__ = ['WeftBackend', 'WeftRep', 'is_compatible', 'prepare', 'run_model', 'run_node', 'supports_device']
+
+
+class WeftRep(BackendRep):
+    """A model that is ready to run; `options` are those of weft.build."""
+
+    def __init__(self, model, **options):
+        self._folder = tempfile.TemporaryDirectory(prefix='weft-')
+        self._path = Path(self._folder.name) / 'model.onnx'
+        self._path.write_bytes(model.SerializeToString())
+        self._options = options
+        defaults = {i.name for i in model.graph.initializer}
+        self.input_names = [i.name for i in model.graph.input if i.name not in defaults]
+        self.output_names = [o.name for o in model.graph.output]
+        self._plans = {}  # by shapes and fixed values
+        self._fixed = {}  # by shapes: names of the inputs that are fixed in a plan
+
+    def run(self, inputs, **kwargs):
+        """Arrays in the order of input_names, or by name; gives a named tuple in the order of the model's outputs.
+        Raises weft.Error for what weft can't build or run."""
+        plan, free = self._ready(self._arrays(inputs))
+        outputs = plan.run(free)
+        found = [loaded(outputs[t.name], t.element) for t in plan.outputs]
+        return namedtupledict('Outputs', self.output_names)(*found)
+
+    def plan(self, inputs):
+        """The weft.Plan that a run on such inputs takes."""
+        return self._ready(self._arrays(inputs))[0]
+
+    def _arrays(self, inputs):
+        if isinstance(inputs, np.ndarray):
+            inputs = [inputs]
+        if not isinstance(inputs, dict):
+            if len(inputs) != len(self.input_names):
+                raise weft.Error(2, f'found {len(inputs)} inputs, expected {self.input_names}')
+            inputs = dict(zip(self.input_names, inputs))
+        for name, value in inputs.items():
+            if not isinstance(value, (np.ndarray, np.generic)):
+                raise weft.Error(4, f'found a {type(value).__name__}, expected a tensor', f'input "{name}"')
+            if value.dtype.kind in 'OUST':
+                raise weft.Error(4, 'tensors of strings are not supported', f'input "{name}"')
+        return {name: np.asarray(value) for name, value in inputs.items()}
+
+    def _ready(self, arrays):
+        shapes = {name: array.shape for name, array in arrays.items()}
+        by_shapes = tuple(sorted(shapes.items()))
+        if by_shapes not in self._fixed:
+            self._fixed[by_shapes] = weft.shape_inputs(self._path, shapes=shapes)
+        fixed = self._fixed[by_shapes]
+        key = (by_shapes, *(arrays[name].tobytes() for name in fixed))
+        if key not in self._plans:
+            values = {name: arrays[name] for name in fixed}
+            self._plans[key] = weft.build(self._path, shapes=shapes, values=values, **self._options)
+        return self._plans[key], {name: array for name, array in arrays.items() if name not in fixed}
+
+
+class WeftBackend(Backend):
+    """`options` of every call are those of weft.build: threads, force, cache_dir…"""
+
+    @classmethod
+    def is_compatible(cls, model, device='CPU', **options):
+        """Whether weft can import the model, and the device is there."""
+        if not cls.supports_device(device):
+            return False
+        with tempfile.TemporaryDirectory(prefix='weft-') as folder:
+            path = Path(folder) / 'model.onnx'
+            path.write_bytes(model.SerializeToString())
+            try:
+                weft.shape_inputs(path)
+            except weft.Error:
+                return False
+        return True
+
+    @classmethod
+    def prepare(cls, model, device='CPU', **options):
+        if not cls.supports_device(device):
+            raise weft.Error(6, f'no device {device}')
+        super().prepare(model, device)  # checks the model
+        return WeftRep(model, **options)
+
+    @classmethod
+    def run_node(cls, node, inputs, device='CPU', outputs_info=None, opset_version=None, **options):
+        """One node on arrays, in the order of its present inputs."""
+        opset = onnx.defs.onnx_opset_version() if opset_version is None else opset_version
+        super().run_node(node, inputs, device, outputs_info, opset_version=opset)  # checks the node
+        names = [n for n in dict.fromkeys(node.input) if n]
+        given = inputs if isinstance(inputs, dict) else dict(zip(names, inputs, strict=True))
+        infos = [onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(np.asarray(given[n]).dtype),
+                                                    np.shape(given[n])) for n in names]
+        outputs = [onnx.ValueInfoProto(name=n) for n in node.output if n]
+        graph = onnx.helper.make_graph([node], 'node', infos, outputs)
+        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid(node.domain, opset)])
+        return WeftRep(model, **options).run(given)
+
+    @classmethod
+    def supports_device(cls, device):
+        """The processor; no plan has been run on another device yet."""
+        return Device(device).type == DeviceType.CPU
+
+
+is_compatible = WeftBackend.is_compatible
+prepare = WeftBackend.prepare
+run_model = WeftBackend.run_model
+run_node = WeftBackend.run_node
+supports_device = WeftBackend.supports_device

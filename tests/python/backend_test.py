@@ -1,0 +1,83 @@
+"""weft.backend on small models: what the suite of the onnx package (tests/e2e/onnx_suite_test.py) does not ask."""
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+
+@pytest.fixture(scope='module')
+def backend(weft):
+    import weft.backend
+    return weft.backend
+
+
+def model(nodes, inputs, outputs, initializers=()):
+    infos = [[helper.make_tensor_value_info(*info) for info in values] for values in (inputs, outputs)]
+    graph = helper.make_graph(nodes, 'g', *infos, initializer=list(initializers))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid('', 21)])
+
+
+def test_shapes_and_values_come_with_the_inputs(backend, cache):
+    reshape = model([helper.make_node('Reshape', ['x', 'shape'], ['y'])],
+                    [('x', TensorProto.FLOAT, ['n']), ('shape', TensorProto.INT64, ['r'])], [('y', TensorProto.FLOAT, [None])])
+    rep = backend.prepare(reshape, cache_dir=cache)
+    for x, shape in [(np.arange(6), [2, 3]), (np.arange(6), [3, -1]), (np.arange(8), [2, 2, 2])]:
+        x = x.astype(np.float32)
+        y, = rep.run([x, np.array(shape)])
+        assert np.array_equal(y, x.reshape(shape))
+    assert rep.plan([x, np.array(shape)]) is rep.plan([x, np.array(shape)])
+    assert [t.name for t in rep.plan([x, np.array(shape)]).inputs] == ['x']
+
+
+def test_outputs_have_names_and_initializers_are_no_inputs(backend, cache):
+    two = model([helper.make_node('Add', ['x', 'w'], ['sum']), helper.make_node('Mul', ['x', 'w'], ['product'])],
+                [('x', TensorProto.FLOAT, [2]), ('w', TensorProto.FLOAT, [2])],
+                [('sum', TensorProto.FLOAT, [2]), ('product', TensorProto.FLOAT, [2])],
+                [onnx.numpy_helper.from_array(np.float32([1, 2]), 'w')])
+    rep = backend.prepare(two, cache_dir=cache)
+    assert rep.input_names == ['x']
+    for inputs in ([np.float32([3, 4])], {'x': np.float32([3, 4])}, np.float32([3, 4])):
+        found = rep.run(inputs)
+        assert found.sum.tolist() == [4, 6] and found['product'].tolist() == [3, 8]
+    assert backend.run_model(two, [np.float32([3, 4])], cache_dir=cache)[0].tolist() == [4, 6]
+
+
+def test_types_that_numpy_lacks(backend, cache):
+    for kind, dtype in ((TensorProto.BFLOAT16, ml_dtypes.bfloat16), (TensorProto.INT4, ml_dtypes.int4),
+                        (TensorProto.UINT4, ml_dtypes.uint4)):
+        swap = model([helper.make_node('Transpose', ['x'], ['y'])], [('x', kind, [2, 3])], [('y', kind, [3, 2])])
+        x = np.array([[1, 2, 3], [4, 5, 6]]).astype(dtype)
+        y, = backend.run_model(swap, [x], cache_dir=cache)
+        assert y.dtype == dtype and np.array_equal(y, x.T)
+
+
+def test_one_node(backend, cache):
+    y, = backend.run_node(helper.make_node('Add', ['a', 'b'], ['c']), [np.float32([1, 2]), np.float32([3])], cache_dir=cache)
+    assert y.tolist() == [4, 5]
+    y, = backend.run_node(helper.make_node('Clip', ['x', '', 'high'], ['y']), {'x': np.float32([1, 9]), 'high': np.float32(4)},
+                          opset_version=12, cache_dir=cache)
+    assert y.tolist() == [1, 4]
+    with pytest.raises(onnx.checker.ValidationError):
+        backend.run_node(helper.make_node('Add', ['a'], ['c']), [np.float32([1, 2])])
+
+
+def test_what_it_cannot_do_is_an_error(weft, backend, cache):
+    assert backend.supports_device('CPU') and not backend.supports_device('CUDA:0')
+    relu = model([helper.make_node('Relu', ['x'], ['y'])], [('x', TensorProto.FLOAT, [2])], [('y', TensorProto.FLOAT, [2])])
+    assert backend.is_compatible(relu) and not backend.is_compatible(relu, 'CUDA')
+    rep = backend.prepare(relu, cache_dir=cache)
+    for inputs, part in [([], 'found 0 inputs'), ([np.float32([1])], 'found'), ([np.float64([1, 2])], 'float64'),
+                         ([[np.float32([1])]], 'found a list'), ([np.array(['a', 'b'])], 'strings')]:
+        with pytest.raises(weft.Error, match=part):
+            rep.run(inputs)
+    with pytest.raises(weft.Error, match='no device'):
+        backend.prepare(relu, 'CUDA')
+
+
+def test_steps_say_why(weft, backend, cache):
+    top = model([helper.make_node('TopK', ['x', 'k'], ['v', 'i'])],
+                [('x', TensorProto.FLOAT, [4]), ('k', TensorProto.INT64, [1])],
+                [('v', TensorProto.FLOAT, [None]), ('i', TensorProto.INT64, [None])])
+    step, = backend.prepare(top, cache_dir=cache).plan([np.float32([1, 4, 2, 3]), np.array([2])]).steps
+    assert (step.kind, step.call) == ('native', 'TopK') and step.reason
