@@ -12,7 +12,7 @@
 
 namespace weft::graph {
 
-inline constexpr int64_t kOldestOpset = 7, kNewestOpset = 28;
+inline constexpr int64_t kOldestOpset = 1, kNewestOpset = 28;
 
 // A set of element types, one bit each; bit 31 stands for all that weft has no name for (sequences,
 // optionals, 8-bit and 4-bit floats).

@@ -12,7 +12,7 @@ import onnx
 import onnx.defs as defs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-OLDEST = 7  # the oldest opset of ai.onnx that weft takes
+OLDEST = 1  # the oldest opset of ai.onnx that weft takes
 DTYPES = {
     "bool": "bool", "uint8": "u8", "int8": "i8", "uint16": "u16", "int16": "i16", "uint32": "u32", "int32": "i32",
     "uint64": "u64", "int64": "i64", "float16": "f16", "bfloat16": "bf16", "float": "f32", "double": "f64",

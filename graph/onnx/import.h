@@ -3,7 +3,7 @@
 // A wire walk checks lengths, nesting depth, field types and UTF-8 before protobuf sees a byte, so
 // that an error has its byte offset and nothing is allocated that the file has not paid for.
 // External data is mapped from regular files inside the model's folder only. Function bodies (of
-// the model and of ONNX) are expanded, with a bound on the number of nodes. Opsets 7 to 28 are
+// the model and of ONNX) are expanded, with a bound on the number of nodes. Opsets 1 to 28 are
 // taken; operators come out in the newest form. What can't be imported at all is an error; a node
 // whose operator nobody here knows is kept as Op::kUnknown, so that `weft check` can list all of
 // them at once.

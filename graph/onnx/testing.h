@@ -31,6 +31,13 @@ inline onnx::AttributeProto FloatA(const std::string& name, float value) {
   a.set_f(value);
   return a;
 }
+inline onnx::AttributeProto StringA(const std::string& name, const std::string& value) {
+  onnx::AttributeProto a;
+  a.set_name(name);
+  a.set_type(onnx::AttributeProto::STRING);
+  a.set_s(value);
+  return a;
+}
 inline onnx::AttributeProto IntsA(const std::string& name, const std::vector<int64_t>& values) {
   onnx::AttributeProto a;
   a.set_name(name);

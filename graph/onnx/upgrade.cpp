@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "graph/onnx/builder.h"
 
 namespace weft::graph {
@@ -16,6 +17,7 @@ class Upgrade {
       : draft_(draft), node_(std::move(node)), opset_(opset) {}
 
   Status Run() {
+    if (opset_ < 7) WEFT_TRY(FirstForms());
     switch (node_.op) {
       case Op::kSqueeze:
       case Op::kUnsqueeze:
@@ -106,6 +108,129 @@ class Upgrade {
   }
 
  private:
+  // What opset 7 changed, and those before it: most of all, broadcasting that was said by
+  // attributes.
+  Status FirstForms() {
+    Take("consumed_inputs");
+    switch (node_.op) {
+      case Op::kAdd:
+      case Op::kAnd:
+      case Op::kDiv:
+      case Op::kEqual:
+      case Op::kGreater:
+      case Op::kLess:
+      case Op::kMul:
+      case Op::kOr:
+      case Op::kPow:
+      case Op::kSub:
+      case Op::kXor:
+        return OldBroadcast();
+      case Op::kPRelu:
+        return OldSlope();
+      case Op::kGemm:
+        Take("broadcast");
+        return {};
+      case Op::kBatchNormalization:
+      case Op::kDropout:
+        Take("is_test");
+        return {};
+      case Op::kCast:
+        return OldCast();
+      case Op::kConcat:
+        if (!FindAttribute(node_, "axis")) SetAttribute(node_, "axis", int64_t{1});
+        return {};
+      case Op::kGRU:
+      case Op::kLSTM:
+      case Op::kRNN:
+        Take("output_sequence");
+        return {};
+      case Op::kGlobalLpPool:
+      case Op::kLpPool:
+        if (const auto p = Take("p")) SetAttribute(node_, "p", WholeNumber(*p));
+        return {};
+      case Op::kPad:
+        if (auto pads = Take("paddings")) SetAttribute(node_, "pads", *std::move(pads));
+        return {};
+      case Op::kReshape:
+        IntsToInput("shape", 1);
+        return {};
+      case Op::kTile:
+        if (opset_ < 6) return Unsupported("Tile of opset 1 is not supported");
+        return {};
+      case Op::kUpsample: {
+        const auto width = Take("width_scale"), height = Take("height_scale");
+        if (width && height)
+          SetAttribute(node_, "scales",
+                       std::vector<float>{1, 1, std::get<float>(*height), std::get<float>(*width)});
+        return {};
+      }
+      default:
+        return {};
+    }
+  }
+
+  static int64_t WholeNumber(const AttributeValue& value) {
+    const auto* real = std::get_if<float>(&value);
+    return real ? static_cast<int64_t>(*real) : std::get<int64_t>(value);
+  }
+
+  // Input i with `count` axes of one element behind its own.
+  Status AppendAxes(size_t i, int64_t count) {
+    if (count <= 0) return {};
+    const auto rank = static_cast<int64_t>(draft_.graph[node_.inputs[i]].shape->size());
+    std::vector<int64_t> axes;
+    for (int64_t k = 0; k < count; ++k) axes.push_back(rank + k);
+    WEFT_TRY(
+        node_.inputs[i],
+        Extra(Op::kUnsqueeze, {node_.inputs[i], Constant("axes", TensorOfInts(axes))}, "aligned"));
+    return {};
+  }
+
+  Status NeedsRank(size_t i) const {
+    if (draft_.graph[node_.inputs[i]].shape) return {};
+    return Unsupported(
+        fmt::format("{} of opset {} whose input {} has no known rank is not supported",
+                    node_.op_name, opset_, i));
+  }
+
+  // The second operand's axes were the first's from `axis` on; by default its last.
+  Status OldBroadcast() {
+    const auto broadcast = Take("broadcast"), given = Take("axis");
+    if (!given || !broadcast || std::get<int64_t>(*broadcast) == 0) return {};
+    for (size_t i = 0; i < 2; ++i) WEFT_TRY(NeedsRank(i));
+    const auto rank = [&](size_t i) {
+      return static_cast<int64_t>(draft_.graph[node_.inputs[i]].shape->size());
+    };
+    int64_t axis = std::get<int64_t>(*given);
+    if (axis < -rank(0) || axis > rank(0))
+      return Invalid(fmt::format("found axis {} for rank {}", axis, rank(0)));
+    if (axis < 0) axis += rank(0);
+    return AppendAxes(1, rank(0) - axis - rank(1));
+  }
+
+  // Slopes were one for all, or one for each channel.
+  Status OldSlope() {
+    for (size_t i = 0; i < 2; ++i) WEFT_TRY(NeedsRank(i));
+    const auto& slope = *draft_.graph[node_.inputs[1]].shape;
+    if (slope.size() != 1 || slope[0] == Extent(1)) return {};
+    return AppendAxes(1, static_cast<int64_t>(draft_.graph[node_.inputs[0]].shape->size()) - 2);
+  }
+
+  // The type was a name.
+  Status OldCast() {
+    const auto to = Take("to");
+    const auto* name = to ? std::get_if<std::string>(&*to) : nullptr;
+    if (!name) {
+      if (to) SetAttribute(node_, "to", *to);
+      return {};
+    }
+    onnx::TensorProto::DataType type{};
+    if (!onnx::TensorProto::DataType_Parse(*name, &type))
+      return Invalid(fmt::format("found the element type {}", PrintString(*name)));
+    SetAttribute(node_, "to", int64_t{type});
+    return {};
+  }
+
   Status Push(Node node) {
     const NodeId id = AddNode(draft_.graph, std::move(node));
     if (draft_.types) {

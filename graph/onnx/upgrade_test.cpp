@@ -116,5 +116,44 @@ TEST(Upgrade, NormsAndDropout) {
             "Shape Div Concat Reshape Expand Reshape Reshape Expand Reshape GroupNormalization");
 }
 
+TEST(Upgrade, BroadcastingByAttributes) {
+  const auto sum = [](const std::vector<onnx::AttributeProto>& attributes, int64_t opset) {
+    onnx::ModelProto model =
+        ModelOf({NodeP("Relu", {"x"}, {"r"}), NodeP("Add", {"r", "b"}, {"y"}, attributes)}, opset);
+    *model.mutable_graph()->mutable_input(0) = ValueP("x", {2, 3, 4});
+    *model.mutable_graph()->add_input() = ValueP("b", {3});
+    return model;
+  };
+  Graph g = Good(sum({IntA("broadcast", 1), IntA("axis", 1)}, 6));
+  EXPECT_EQ(OpsOf(g), "Relu Unsqueeze Add");
+  ASSERT_TRUE(InferShapes(g).ok());
+  EXPECT_EQ(TypeOf(g, "y"), "f32[2, 3, 4]");
+  g = Good(sum({IntA("broadcast", 1), IntA("axis", -2)}, 6));
+  EXPECT_EQ(OpsOf(g), "Relu Unsqueeze Add");
+  EXPECT_EQ(OpsOf(Good(sum({IntA("broadcast", 1)}, 6))), "Relu Add");
+  ExpectRefused(sum({IntA("broadcast", 1), IntA("axis", 4)}, 6), "found axis 4 for rank 3");
+  ExpectRefused(sum({IntA("axis", 1)}, 7), "axis");
+}
+
+TEST(Upgrade, FirstForms) {
+  EXPECT_EQ(Upgraded({NodeP("Relu", {"x"}, {"y"}, {IntsA("consumed_inputs", {0})})}, 1),
+            "Relu f32[2, 3]");
+  EXPECT_EQ(Upgraded({NodeP("Concat", {"x", "x"}, {"y"})}, 3), "Concat f32[2, 6]");
+  EXPECT_EQ(Upgraded({NodeP("Reshape", {"x"}, {"y"}, {IntsA("shape", {3, 2})})}, 4),
+            "Reshape f32[3, 2]");
+  EXPECT_EQ(Upgraded({NodeP("Cast", {"x"}, {"y"}, {StringA("to", "INT32")})}, 5), "Cast i32[2, 3]");
+  EXPECT_EQ(Upgraded({NodeP("Pad", {"x"}, {"y"}, {IntsA("paddings", {0, 1, 0, 1})})}, 1),
+            "Pad f32[2, 5]");
+  EXPECT_EQ(Upgraded({NodeP("LpPool", {"x"}, {"y"}, {FloatA("p", 3), IntsA("kernel_shape", {2})})},
+                     1, {1, 2, 5}),
+            "LpPool f32[1, 2, 4]");
+  EXPECT_EQ(Upgraded({NodeP("Upsample", {"x"}, {"y"},
+                            {FloatA("width_scale", 3), FloatA("height_scale", 2)})},
+                     1, {1, 1, 2, 2}),
+            "Resize f32[1, 1, 4, 6]");
+  ExpectRefused(ModelOf({NodeP("Cast", {"x"}, {"y"}, {StringA("to", "FLOTA")})}, 1),
+                "the element type \"FLOTA\"");
+}
+
 }  // namespace
 }  // namespace weft::graph
