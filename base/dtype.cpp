@@ -29,6 +29,10 @@ int64_t SizeBytes(Dtype dtype) { return (RowOf(dtype).bits + 7) / 8; }
 int64_t StorageBytes(Dtype dtype, int64_t elems) {
   return SharesBytes(dtype) ? elems / 2 + elems % 2 : elems * SizeBytes(dtype);
 }
+int64_t CodeBits(Dtype dtype) {
+  if (dtype == Dtype::kU2 || dtype == Dtype::kI2) return 2;
+  return dtype == Dtype::kF4E2M1 ? 4 : Bits(dtype);
+}
 int32_t DtypeToOnnx(Dtype dtype) { return RowOf(dtype).onnx; }
 
 std::optional<Dtype> ParseDtype(std::string_view name) {

@@ -13,7 +13,7 @@ enum class Dtype : uint8_t {
 #undef WEFT_DTYPE
 };
 
-enum class DtypeKind : uint8_t { kBool, kUnsigned, kSigned, kFloat, kText };
+enum class DtypeKind : uint8_t { kBool, kUnsigned, kSigned, kFloat, kText, kCode };
 
 std::string_view DtypeName(Dtype dtype);                 // "f32"
 std::optional<Dtype> ParseDtype(std::string_view name);  // the inverse
@@ -27,6 +27,13 @@ int64_t SizeBytes(Dtype dtype);  // of one element, rounded up; 0 for strings
 int64_t StorageBytes(Dtype dtype, int64_t elems);
 // Whether several elements share a byte, so that none has an address of its own.
 inline bool SharesBytes(Dtype dtype) { return Bits(dtype) > 0 && Bits(dtype) < 8; }
+
+inline bool IsCode(Dtype dtype) { return KindOf(dtype) == DtypeKind::kCode; }
+int64_t CodeBits(Dtype dtype);  // that mean something: of f4e2m1 four; Bits of all others
+// The integers that a code's bytes are; others as they are.
+inline Dtype CodeStorage(Dtype dtype) {
+  return !IsCode(dtype) ? dtype : dtype == Dtype::kI2 ? Dtype::kI8 : Dtype::kU8;
+}
 
 inline bool IsFloat(Dtype dtype) { return KindOf(dtype) == DtypeKind::kFloat; }
 inline bool IsInteger(Dtype dtype) {

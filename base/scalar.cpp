@@ -399,9 +399,17 @@ Scalar LoadScalar(Dtype dtype, const void* data, int64_t index) {
     case Dtype::kBool:
       s.i = load(uint8_t{}) != 0;
       break;
+    case Dtype::kF8E4M3FN:
+    case Dtype::kF8E4M3FNUZ:
+    case Dtype::kF8E5M2:
+    case Dtype::kF8E5M2FNUZ:
+    case Dtype::kF4E2M1:
+    case Dtype::kF8E8M0:
+    case Dtype::kU2:
     case Dtype::kU8:
       s.i = load(uint8_t{});
       break;
+    case Dtype::kI2:
     case Dtype::kI8:
       s.i = load(int8_t{});
       break;
@@ -449,6 +457,14 @@ void StoreScalar(Dtype dtype, void* data, int64_t index, Scalar value) {
     case Dtype::kBool:
       store(static_cast<uint8_t>(value.i != 0));
       break;
+    case Dtype::kF8E4M3FN:
+    case Dtype::kF8E4M3FNUZ:
+    case Dtype::kF8E5M2:
+    case Dtype::kF8E5M2FNUZ:
+    case Dtype::kF4E2M1:
+    case Dtype::kF8E8M0:
+    case Dtype::kU2:
+    case Dtype::kI2:
     case Dtype::kU8:
     case Dtype::kI8:
       store(static_cast<uint8_t>(value.i));

@@ -36,8 +36,16 @@ auto At(T* data, Dtype dtype, int64_t i, Body body) {
   switch (dtype) {
     case Dtype::kBool:
       return as(static_cast<Bool*>(nullptr));
+    case Dtype::kF8E4M3FN:
+    case Dtype::kF8E4M3FNUZ:
+    case Dtype::kF8E5M2:
+    case Dtype::kF8E5M2FNUZ:
+    case Dtype::kF4E2M1:
+    case Dtype::kF8E8M0:
+    case Dtype::kU2:
     case Dtype::kU8:
       return as(static_cast<uint8_t*>(nullptr));
+    case Dtype::kI2:
     case Dtype::kI8:
       return as(static_cast<int8_t*>(nullptr));
     case Dtype::kU16:
@@ -153,7 +161,8 @@ void SetElem(Tensor& t, int64_t i, double value) {
 
 void SetElemInt(Tensor& t, int64_t i, int64_t value) {
   CheckIndex(t, i);
-  if (!IsInteger(t.dtype())) return Put(t, i, value);  // a long double holds every int64
+  if (!IsInteger(CodeStorage(t.dtype())))
+    return Put(t, i, value);  // a long double holds every int64
   if (SharesBytes(t.dtype())) return SetNibble(t.mutable_data(), i, static_cast<uint8_t>(value));
   At(t.mutable_data(), t.dtype(), i, [value]<typename E>(E* elem) {
     if constexpr (std::is_integral_v<E>) *elem = static_cast<E>(value);

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "driver/stages.h"
+#include "graph/codes.h"
 #include "graph/infer.h"
 #include "graph/onnx/import.h"
 #include "graph/simplify.h"
@@ -85,6 +86,7 @@ Result<Module> Open(const std::string& path, const BuildOptions& options) {
 Result<Module> OpenGraph(graph::Graph graph, const BuildOptions& options) {
   WEFT_TRY(BindSizes(graph, options));
   WEFT_TRY(graph::InferShapes(graph));
+  WEFT_TRY(graph::LowerCodes(graph));
   WEFT_TRY(graph::Simplify(graph, EvaluateForFolding));
   Module module;
   module.target = options.target;

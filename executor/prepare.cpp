@@ -23,8 +23,9 @@ Status CheckRunnable(const plan::Specialization& s) {
     if (is_open || b.kind == BufferKind::kDynamic)
       return Unsupported("its extents depend on data, which this executor does not run yet")
           .At("buffer " + PrintString(b.name));
-    if (b.dtype == Dtype::kString)
-      return Unsupported("strings are not run from a plan").At("buffer " + PrintString(b.name));
+    if (b.dtype == Dtype::kString || IsCode(b.dtype))
+      return Unsupported(fmt::format("{} is not run from a plan", DtypeName(b.dtype)))
+          .At("buffer " + PrintString(b.name));
   }
   for (const plan::Step& step : s.steps)
     if (step.kind == StepKind::kPlan || !step.params.empty())

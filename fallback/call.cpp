@@ -52,6 +52,7 @@ Status VerifyOperand(const LibraryCall& call, const CallOperand& operand, bool i
   }
   const bool native = call.library == Library::kNative;
   if (operand.constant && !is_input) return wrong("an output can't be constant");
+  if (IsCode(operand.dtype)) return wrong("codes are only moved and converted, as bytes");
   if (operand.dtype == Dtype::kString && !native) return wrong("a library takes no strings");
   const bool unknown = std::ranges::any_of(operand.shape, [](int64_t e) { return e < 0; });
   if (std::ranges::any_of(operand.shape, [](int64_t e) { return e < -1; }) ||

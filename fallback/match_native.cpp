@@ -15,7 +15,7 @@ std::optional<Refusal> Fill(const graph::Graph& graph, graph::ValueId id, CallOp
   operand.constant = value.kind == graph::ValueKind::kConstant;
   if (!value.dtype)
     return Refuse(Reason::kDtypeUnknownToLibrary, "{} has no known type", value.name);
-  if (SharesBytes(*value.dtype))
+  if (SharesBytes(*value.dtype) || IsCode(*value.dtype))
     return Refuse(Reason::kDtypeUnknownToLibrary, "{} is {}", value.name, DtypeName(*value.dtype));
   if (!value.shape)
     return Refuse(Reason::kShapeUnknownToLibrary, "{} has no known rank", value.name);

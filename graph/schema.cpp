@@ -6,6 +6,8 @@
 #include <charconv>
 #include <unordered_map>
 
+#include "base/dtypes.h"
+
 namespace weft::graph {
 namespace {
 
@@ -38,7 +40,8 @@ DtypeSet ParseSet(std::string_view text) {
   DtypeSet set = 0;
   for (std::string_view name : SplitAt(text, '|')) {
     if (name == "any") {
-      set |= ~(kOtherTypes | SetOf(Dtype::kU4) | SetOf(Dtype::kI4));
+      for (Dtype dtype : kDtypes)
+        if (!SharesBytes(dtype) && !IsCode(dtype)) set |= SetOf(dtype);
     } else if (auto dtype = ParseDtype(name)) {
       set |= SetOf(*dtype);
     } else {

@@ -15,7 +15,7 @@ namespace weft::graph {
 inline constexpr int64_t kOldestOpset = 1, kNewestOpset = 28;
 
 // A set of element types, one bit each; bit 31 stands for all that weft has no name for (sequences,
-// optionals, 8-bit and 4-bit floats).
+// optionals).
 using DtypeSet = uint32_t;
 inline constexpr DtypeSet kOtherTypes = 1u << 31;
 inline DtypeSet SetOf(Dtype dtype) { return 1u << static_cast<uint32_t>(dtype); }

@@ -18,7 +18,10 @@ DTYPES = {
     "uint64": "u64", "int64": "i64", "float16": "f16", "bfloat16": "bf16", "float": "f32", "double": "f64",
     "string": "string",
 }
-FOUR_BITS = {"uint4": "u4", "int4": "i4"}  # since opset 21
+FEW_BITS = {
+    "uint4": "u4", "int4": "i4", "uint2": "u2", "int2": "i2", "float8e4m3fn": "f8e4m3fn", "float8e4m3fnuz": "f8e4m3fnuz",
+    "float8e5m2": "f8e5m2", "float8e5m2fnuz": "f8e5m2fnuz", "float4e2m1": "f4e2m1", "float8e8m0": "f8e8m0",
+}
 ATTRIBUTES = {
     "INT": "i", "FLOAT": "f", "STRING": "s", "TENSOR": "t", "GRAPH": "g", "INTS": "I", "FLOATS": "F", "STRINGS": "S",
     "GRAPHS": "G", "TYPE_PROTO": "y", "SPARSE_TENSOR": "p",
@@ -32,8 +35,8 @@ def type_set(allowed):
         match = re.fullmatch(r"tensor\((\w+)\)", text)
         if match and match[1] in DTYPES:
             names.append(DTYPES[match[1]])
-        elif match and match[1] in FOUR_BITS:
-            small.append(FOUR_BITS[match[1]])
+        elif match and match[1] in FEW_BITS:
+            small.append(FEW_BITS[match[1]])
         else:
             other = True
     if len(names) == len(DTYPES):

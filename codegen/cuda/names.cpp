@@ -156,6 +156,14 @@ std::string_view RegisterType(Dtype dtype) {
       return "float";
     case Dtype::kF64:
       return "double";
+    case Dtype::kF8E4M3FN:
+    case Dtype::kF8E4M3FNUZ:
+    case Dtype::kF8E5M2:
+    case Dtype::kF8E5M2FNUZ:
+    case Dtype::kF4E2M1:
+    case Dtype::kF8E8M0:
+    case Dtype::kU2:
+    case Dtype::kI2:
     case Dtype::kString:
       break;
   }

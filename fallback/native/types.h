@@ -94,6 +94,14 @@ bool ByType(Dtype dtype, Body body) {
       return body.template operator()<float>(), true;
     case Dtype::kF64:
       return body.template operator()<double>(), true;
+    case Dtype::kF8E4M3FN:
+    case Dtype::kF8E4M3FNUZ:
+    case Dtype::kF8E5M2:
+    case Dtype::kF8E5M2FNUZ:
+    case Dtype::kF4E2M1:
+    case Dtype::kF8E8M0:
+    case Dtype::kU2:
+    case Dtype::kI2:
     case Dtype::kU4:
     case Dtype::kI4:
     case Dtype::kString:

@@ -41,6 +41,29 @@ Status CastRule(Context& c) {
   return Unary(c);
 }
 
+Status BitCastRule(Context& c) {
+  WEFT_TRY(CastRule(c));
+  const auto from = c.Type(0), to = DtypeFromOnnx(static_cast<int32_t>(c.Int("to", 0)));
+  if (!from || !to || CodeBits(*from) == CodeBits(*to)) return {};
+  return Invalid(fmt::format("found {} and {}, whose elements have {} and {} bits",
+                             DtypeName(*from), DtypeName(*to), CodeBits(*from), CodeBits(*to)));
+}
+
+// graph/codes.h
+Status FloatCodeRule(Context& c) {
+  const bool decodes = c.node.op == Op::kDecodeFloat;
+  const Dtype in = decodes ? Dtype::kU8 : Dtype::kF32;
+  if (const auto found = c.Type(0); found && *found != in)
+    return Invalid(fmt::format("input 0 is {}, expected {}", DtypeName(*found), DtypeName(in)));
+  const int64_t format = c.Int("format", 0);
+  const auto code =
+      format > 0 && format < 1000 ? DtypeFromOnnx(static_cast<int32_t>(format)) : std::nullopt;
+  if (!code || !IsCode(*code) || CodeStorage(*code) != Dtype::kU8 || *code == Dtype::kU2)
+    return Invalid(fmt::format("attribute \"format\" is {}, expected a float of few bits", format));
+  c.OutType(0, decodes ? Dtype::kF32 : Dtype::kU8);
+  return Unary(c);
+}
+
 Status ClipRule(Context& c) {
   for (size_t i = 1; i < 3; ++i) {
     const Extents* bound = c.In(i);

@@ -75,7 +75,7 @@ const Facts* Engine::FactsOf(ValueId id) {
     facts_done_[i] = true;
     const Value& value = graph_.values[i];
     const bool small = value.kind == ValueKind::kConstant && value.dtype != Dtype::kString &&
-                       value.constant.elems() <= kMaxFacts;
+                       !IsCode(value.constant.dtype()) && value.constant.elems() <= kMaxFacts;
     if (small) {
       Facts facts;
       for (int64_t k = 0; k < value.constant.elems(); ++k) {

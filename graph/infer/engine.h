@@ -151,6 +151,8 @@ void PropagateFacts(Context& context);  // facts.cpp: elements of the outputs, w
 Status Unary(Context& c);
 Status Elementwise(Context& c);
 Status CastRule(Context& c);
+Status BitCastRule(Context& c);
+Status FloatCodeRule(Context& c);
 Status ClipRule(Context& c);
 Status WhereRule(Context& c);
 Status ConvRule(Context& c);

@@ -71,6 +71,8 @@ constexpr std::array<Rule, kOps> MakeTable() {
        Op::kSub,        Op::kSum,         Op::kXor});
   set(WhereRule, {Op::kWhere});
   set(CastRule, {Op::kCast});
+  set(BitCastRule, {Op::kBitCast});
+  set(FloatCodeRule, {Op::kDecodeFloat, Op::kEncodeFloat});
   set(ClipRule, {Op::kClip});
   set(DropoutRule, {Op::kDropout});
   set(QuantizeRule, {Op::kQuantizeLinear, Op::kDequantizeLinear});

@@ -304,5 +304,39 @@ TEST(Import, LongChain) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
 }
 
+TEST(Import, CodesShareBytesInTheFile) {
+  const auto constant = [](int type, const std::vector<int64_t>& shape, const std::string& raw,
+                           const std::vector<int>& typed) {
+    onnx::TensorProto w;
+    w.set_name("w");
+    w.set_data_type(type);
+    for (int64_t extent : shape) w.add_dims(extent);
+    if (!raw.empty()) w.set_raw_data(raw);
+    for (int entry : typed) w.add_int32_data(entry);
+    onnx::ModelProto model = ModelOf({NodeP("Cast", {"w"}, {"y"}, {IntA("to", 1)})}, 25);
+    *model.mutable_graph()->add_initializer() = w;
+    return model;
+  };
+  const auto elements = [](const Graph& g) {
+    std::vector<int64_t> out;
+    const Tensor& w = g[FindValue(g, "w")].constant;
+    for (int64_t i = 0; i < w.elems(); ++i) out.push_back(ElemAsInt(w, i));
+    return out;
+  };
+  using List = std::vector<int64_t>;
+  EXPECT_EQ(elements(Good(constant(onnx::TensorProto::INT2, {5}, "\x1b\x02", {}))),
+            (List{-1, -2, 1, 0, -2}));
+  EXPECT_EQ(elements(Good(constant(onnx::TensorProto::UINT2, {5}, "", {0x1b, 2}))),
+            (List{3, 2, 1, 0, 2}));
+  EXPECT_EQ(elements(Good(constant(onnx::TensorProto::FLOAT4E2M1, {3}, "\x21\x0f", {}))),
+            (List{1, 2, 15}));
+  EXPECT_EQ(elements(Good(constant(onnx::TensorProto::FLOAT8E4M3FN, {2}, "", {56, 200}))),
+            (List{56, 200}));
+  ExpectRefused(constant(onnx::TensorProto::INT2, {5}, "\x1b", {}), "has 1 bytes, expected 2");
+  ExpectRefused(constant(onnx::TensorProto::UINT2, {5}, "", {1, 2, 3}),
+                "found 3 elements, expected 2");
+  ExpectRefused(constant(onnx::TensorProto::FLOAT8E5M2, {1}, "", {256}), "can't hold");
+}
+
 }  // namespace
 }  // namespace weft::graph

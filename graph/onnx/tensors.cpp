@@ -53,10 +53,29 @@ const char* FieldFor(Dtype dtype) {
   }
 }
 
+// How many elements of a type share a byte in a file (ONNX IR, "TensorProto", int32_data and
+// raw_data).
+int64_t SharersInFile(Dtype dtype) {
+  return dtype == Dtype::kString ? 1 : std::max<int64_t>(1, 8 / CodeBits(dtype));
+}
+
+// Codes that share bytes in a file, each in a byte of its own.
+Tensor Unpacked(Tensor tensor, const uint8_t* packed) {
+  const int64_t sharers = SharersInFile(tensor.dtype()), bits = 8 / sharers;
+  uint8_t* out = tensor.mutable_as<uint8_t>();
+  for (int64_t i = 0; i < tensor.elems(); ++i) {
+    const int code = packed[i / sharers] >> (i % sharers * bits) & ((1 << bits) - 1);
+    out[i] = static_cast<uint8_t>(tensor.dtype() == Dtype::kI2 ? (code ^ 2) - 2 : code);
+  }
+  return tensor;
+}
+
 // Elements of `bytes` in the tensor's own memory: aligned, and free of the file's.
 Result<Tensor> CopyOf(Dtype dtype, const Shape& shape, const void* data) {
   WEFT_TRY(Tensor tensor, Tensor::Allocate(dtype, shape));
   if (tensor.bytes() == 0) return tensor;
+  if (IsCode(dtype) && SharersInFile(dtype) > 1)
+    return Unpacked(std::move(tensor), static_cast<const uint8_t*>(data));
   std::memcpy(tensor.mutable_data(), data, static_cast<size_t>(tensor.bytes()));
   if (SharesBytes(dtype) && tensor.elems() % 2 != 0)
     SetNibble(tensor.mutable_data(), tensor.elems(), 0);
@@ -82,6 +101,12 @@ Status Narrow(const Source& source, Tensor& tensor) {
 }
 
 Status FillTyped(const TensorProto& proto, Tensor& tensor) {
+  if (IsCode(tensor.dtype()) && SharersInFile(tensor.dtype()) > 1) {
+    Tensor packed(Dtype::kU8, {proto.int32_data_size()});
+    WEFT_TRY(Narrow<uint8_t>(proto.int32_data(), packed));
+    tensor = Unpacked(std::move(tensor), packed.as<uint8_t>());
+    return {};
+  }
   switch (tensor.dtype()) {
     case Dtype::kF32:
       std::copy_n(proto.float_data().data(), proto.float_data_size(), tensor.mutable_as<float>());
@@ -103,6 +128,14 @@ Status FillTyped(const TensorProto& proto, Tensor& tensor) {
       return Narrow<int16_t>(proto.int32_data(), tensor);
     case Dtype::kI8:
       return Narrow<int8_t>(proto.int32_data(), tensor);
+    case Dtype::kF8E4M3FN:
+    case Dtype::kF8E4M3FNUZ:
+    case Dtype::kF8E5M2:
+    case Dtype::kF8E5M2FNUZ:
+    case Dtype::kF8E8M0:
+    case Dtype::kF4E2M1:
+    case Dtype::kU2:
+    case Dtype::kI2:
     case Dtype::kU8:
     case Dtype::kU4:  // two elements
     case Dtype::kI4:
@@ -164,7 +197,7 @@ Result<Tensor> FromFile(const TensorProto& proto, Dtype dtype, const Shape& shap
   const bool aligned = reinterpret_cast<uintptr_t>(data) %
                            static_cast<uintptr_t>(std::max<int64_t>(SizeBytes(dtype), 1)) ==
                        0;
-  if (want == 0 || !aligned || dtype == Dtype::kBool || SharesBytes(dtype))
+  if (want == 0 || !aligned || dtype == Dtype::kBool || SharersInFile(dtype) > 1)
     return CopyOf(dtype, shape, data);
   return Tensor::Borrow(dtype, shape, std::make_shared<const Tensor>(file), data);
 }
@@ -191,7 +224,9 @@ Result<Tensor> TensorOf(const TensorProto& proto, ExternalFiles& files) {
   int64_t want = 0;
   if (__builtin_mul_overflow(elems, SizeBytes(dtype), &want))
     return Invalid(fmt::format("shape {} is too large", Print(shape)));
-  want = StorageBytes(dtype, elems);
+  const int64_t sharers = SharersInFile(dtype);
+  const int64_t entries = elems / sharers + (elems % sharers != 0);  // of a typed field
+  want = sharers > 1 ? entries : StorageBytes(dtype, elems);
 
   const auto typed = TypedFields(proto);
   const bool external = proto.data_location() == TensorProto::EXTERNAL;
@@ -212,9 +247,9 @@ Result<Tensor> TensorOf(const TensorProto& proto, ExternalFiles& files) {
     return Invalid(fmt::format("found elements in {}, expected {} for {}", typed[0].field,
                                FieldFor(dtype), DtypeName(dtype)));
   }
-  if (found != (SharesBytes(dtype) ? want : elems))
-    return Invalid(fmt::format("found {} elements, expected {} for {}{}", found,
-                               SharesBytes(dtype) ? want : elems, DtypeName(dtype), Print(shape)));
+  if (found != entries)
+    return Invalid(fmt::format("found {} elements, expected {} for {}{}", found, entries,
+                               DtypeName(dtype), Print(shape)));
   WEFT_TRY(Tensor tensor, Tensor::Allocate(dtype, shape));
   WEFT_TRY(FillTyped(proto, tensor));
   return tensor;

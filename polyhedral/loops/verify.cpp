@@ -97,7 +97,8 @@ class Verifier {
     };
     if ((b.space == Space::kGlobal) == (b.access == Access::kLocal))
       return bad("operands are global, and only they");
-    if (b.dtype == Dtype::kString) return bad("strings have no kernels");
+    if (b.dtype == Dtype::kString || IsCode(b.dtype))
+      return bad(fmt::format("{} has no kernels", DtypeName(b.dtype)));
     if (b.layout.rank() != b.shape.size()) return bad("rank of layout and shape differ");
     if (!b.fold.empty() && b.fold.size() != b.shape.size())
       return bad("rank of fold and shape differ");

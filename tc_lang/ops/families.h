@@ -30,6 +30,7 @@ void IsInf(Writer& w);
 void Where(Writer& w);
 void Clip(Writer& w);
 void CastTo(Writer& w);
+void BitCast(Writer& w);
 void Activation(Writer& w);
 void PRelu(Writer& w);
 
@@ -143,6 +144,8 @@ void Resize(Writer& w);
 // quantize.cpp
 void QuantizeLinear(Writer& w);
 void DequantizeLinear(Writer& w);
+void DecodeFloat(Writer& w);
+void EncodeFloat(Writer& w);
 void DequantizeMatMul(Writer& w);
 void DequantizeMatMulFolded(Writer& w);
 void DynamicQuantizeLinear(Writer& w);

@@ -50,7 +50,8 @@ Writer::Writer(const graph::Graph& g, graph::NodeId id) : graph(g), node(g[id]) 
     const graph::Value& value = graph[v];
     if (!value.dtype || !value.shape)
       return Refuse(fmt::format("the shape of '{}' is not known", value.name));
-    if (*value.dtype == Dtype::kString) return Refuse("strings");
+    if (*value.dtype == Dtype::kString || IsCode(*value.dtype))
+      return Refuse(fmt::format("'{}' is {}", value.name, DtypeName(*value.dtype)));
     for (size_t axis = 1; axis < value.shape->size(); ++axis) {
       if (!(*value.shape)[axis].IsConstant()) {
         return Refuse(fmt::format("axis {} of '{}' has a symbolic extent", axis, value.name));

@@ -174,6 +174,38 @@ def dequantized_products(c):
                   expected=(x @ ((w - spread[1]) * spread[0])).astype(np.float32), block_size=block)
 
 
+FLOAT_CODES = {17: ml_dtypes.float8_e4m3fn, 18: ml_dtypes.float8_e4m3fnuz, 19: ml_dtypes.float8_e5m2,
+               20: ml_dtypes.float8_e5m2fnuz, 23: ml_dtypes.float4_e2m1fn, 24: ml_dtypes.float8_e8m0fnu}
+
+
+def float_codes(c):
+    """weft's own operators: each code there is, and numbers at, next to and half-way between those that codes have."""
+    for number, dtype in FLOAT_CODES.items():
+        codes = np.arange(16 if number == 23 else 256, dtype=np.uint8)
+        numbers = codes.view(dtype).astype(np.float32)
+        c.add(f'decode_float_{number}', 'DecodeFloat', [codes], expected=numbers, format=number)
+        exact = np.sort(numbers[np.isfinite(numbers)])
+        near = np.concatenate([exact, (exact[1:] + exact[:-1]) / 2])
+        near = np.concatenate([near, np.nextafter(near, np.float32(np.inf)), np.nextafter(near, np.float32(-np.inf))])
+        if number == 24:
+            near = near[np.isfinite(near) & (near > 0)]
+            mantissa, exponent = np.frexp(near.astype(np.float64))
+            for mode, up in (('down', 0), ('nearest', mantissa >= 0.75), ('up', mantissa > 0.5)):
+                power = np.clip(exponent + 126 + up, 0, 254).astype(np.uint8)
+                c.add(f'encode_power_{mode}', 'EncodeFloat', [near], expected=power, format=number, round_mode=mode)
+            ends = np.float32([np.inf, np.nan, 3.4e38, 0, 1e-45])
+            c.add('encode_power_ends', 'EncodeFloat', [ends], expected=np.uint8([254, 255, 254, 0, 0]), format=number)
+            c.add('encode_power_beyond', 'EncodeFloat', [ends], expected=np.uint8([255, 255, 255, 0, 0]), format=number,
+                  saturate=0)
+            continue
+        x = np.concatenate([near, np.float32([np.nan, np.inf, -np.inf, 1e30, -1e30, 1e-30, -1e-30, 0, -0.0, 1e-45, 500, -500])])
+        largest = float(ml_dtypes.finfo(dtype).max)
+        for saturate in (0, 1):
+            inside = np.clip(x, -largest, largest) if saturate else x
+            c.add(f'encode_float_{number}_{saturate}', 'EncodeFloat', [x], expected=inside.astype(dtype).view(np.uint8),
+                  format=number, saturate=saturate)
+
+
 def pools(c):
     base = dict(kernel_shape=[3, 2])
     for name, attributes in [
@@ -613,7 +645,7 @@ def losses(c):
 
 def seeded():
     c = Cases()
-    for family in (convolutions, contractions, dequantized_products, pools, reductions, norms, softmaxes, layouts, gathers, pointwise,
-                   resizes, recurrents, sequences, samples, scatters, signals, losses):
+    for family in (convolutions, contractions, dequantized_products, float_codes, pools, reductions, norms, softmaxes, layouts,
+                   gathers, pointwise, resizes, recurrents, sequences, samples, scatters, signals, losses):
         family(c)
     return c.out
