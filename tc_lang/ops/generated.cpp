@@ -8,11 +8,16 @@ namespace weft::tc::ops {
 // The triangle on and above (below) the diagonal j - i = k.
 void Trilu(Writer& w) {
   const Operand x = w.In(0), y = w.Out();
-  const int64_t k = w.Has(1) ? static_cast<int64_t>(w.ConstFloat(1, 0)) : 0;
   if (x.rank() < 2) return w.Refuse("a tensor that is no matrix");
   const Subs i = w.Indices("i", y.dims);
   const bool upper = w.Int("upper", 1) != 0;
-  const std::string place = Sum({{1, i[i.size() - 1]}, {-1, i[i.size() - 2]}});
+  std::string place = Sum({{1, i[i.size() - 1]}, {-1, i[i.size() - 2]}}), k = "0";
+  if (w.Constant(1) != nullptr) {
+    k = std::to_string(static_cast<int64_t>(w.ConstFloat(1, 0)));
+  } else if (w.Has(1)) {  // known when it runs
+    k = w.At(w.In(1), Subs(w.In(1).dims.size(), "0"));
+    place = Cast(Dtype::kI64, place);
+  }
   w.Set("pointwise", y, i,
         fmt::format("{} {} {} ? {} : {}", place, upper ? ">=" : "<=", k, w.At(x, i),
                     LitInt(y.dtype, 0)));
