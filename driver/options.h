@@ -12,6 +12,7 @@
 #include "base/cache/tuning_db.h"
 #include "base/target.h"
 #include "base/tensor.h"
+#include "graph/sequences.h"
 #include "partition/partition.h"
 #include "polyhedral/choice/choice.h"
 #include "tc_lang/to_tc.h"
@@ -22,6 +23,7 @@ struct BuildOptions {
   Target target;
   std::vector<std::pair<std::string, Shape>> shapes;  // --shape, by input
   std::map<std::string, int64_t> symbols;             // --dim
+  std::map<std::string, graph::InputForm> forms;      // of inputs that are no tensors
   std::map<std::string, Tensor> values;               // of inputs that become constants
   double budget_s = 0;                                // 0: estimates only
   const std::atomic<bool>* stop =

@@ -37,6 +37,7 @@ std::span<const std::byte> BytesOf(const std::string& text) {
 }
 
 Status BindSizes(graph::Graph& graph, const BuildOptions& options) {
+  for (const auto& [input, form] : options.forms) WEFT_TRY(graph::BindForm(graph, input, form));
   // Symbols first: once an input's shape is bound, its symbols are gone.
   for (const auto& [symbol, value] : options.symbols)
     WEFT_TRY(graph::BindSymbol(graph, symbol, value));
@@ -88,6 +89,7 @@ Result<Module> OpenGraph(graph::Graph graph, const BuildOptions& options) {
   WEFT_TRY(graph::InferShapes(graph));
   WEFT_TRY(graph::LowerCodes(graph));
   WEFT_TRY(graph::Simplify(graph, EvaluateForFolding));
+  if (graph::ExpandSequences(graph)) WEFT_TRY(graph::Simplify(graph, EvaluateForFolding));
   Module module;
   module.target = options.target;
   module.graph = std::move(graph);

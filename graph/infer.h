@@ -16,9 +16,9 @@ Status BindShape(Graph& graph, std::string_view input, std::span<const int64_t> 
 Status BindSymbol(Graph& graph, std::string_view symbol, int64_t value);
 // Makes a constant of an input: what is bound is no input any more. Its extents are bound first.
 Status BindValue(Graph& graph, std::string_view input, Tensor value);
-// Inputs whose elements decide extents (or which branch of an If is there): the shape of a Reshape,
-// the limit of a Range. Those of known extents that are small; with them bound, more extents are
-// known.
+// Inputs whose elements decide extents, or what there is to compile at all: the shape of a Reshape,
+// the limit of a Range, the condition of an If, the region of a Resize. Those of known extents that
+// are small; with them bound, more extents are known.
 Result<std::vector<ValueId>> ShapeInputs(const Graph& graph);
 // Names of the symbols that the inputs still have, in order of appearance.
 std::vector<std::string> FreeSymbols(const Graph& graph);

@@ -23,6 +23,7 @@
 #include "executor/executor.h"
 #include "fallback/execute.h"
 #include "graph/infer.h"
+#include "graph/sequences.h"
 #include "plan/file.h"
 #include "python/common.h"
 
@@ -51,6 +52,8 @@ using Output = nb::ndarray<nb::c_contig, nb::device::cpu>;
 using Shapes = std::vector<std::pair<std::string, Shape>>;
 // (name, element type, elements): of four bits one in a byte.
 using NamedValue = std::tuple<std::string, std::string, Input>;
+// (name, "absent", "tensor" or "sequence", (element type, shape) of each part)
+using NamedForm = std::tuple<std::string, std::string, std::vector<std::pair<std::string, Shape>>>;
 
 // A plan that runs; its machine code is in the cache, or was compiled when it was loaded.
 struct Loaded {
@@ -64,10 +67,30 @@ struct BuildRequest {
   int32_t threads;
   Shapes shapes;
   std::map<std::string, int64_t> dims;
+  std::vector<NamedForm> forms;
   std::vector<NamedValue> values;
   double budget;
   std::optional<std::string> force, cache_dir;
 };
+
+Result<Dtype> ElementType(const std::string& text, const std::string& input) {
+  if (const auto dtype = ParseDtype(text)) return *dtype;
+  return Usage("unknown element type " + text).At("input \"" + input + "\"");
+}
+
+std::map<std::string, graph::InputForm> FormsFrom(const std::vector<NamedForm>& named) {
+  using Kind = graph::InputForm::Kind;
+  std::map<std::string, graph::InputForm> forms;
+  for (const auto& [name, kind, parts] : named) {
+    graph::InputForm& form = forms[name];
+    form.kind = kind == "sequence" ? Kind::kSequence
+                : kind == "tensor" ? Kind::kTensor
+                                   : Kind::kAbsent;
+    for (const auto& [type, shape] : parts)
+      form.parts.push_back({ValueOrRaise(ElementType(type, name)), shape});
+  }
+  return forms;
+}
 
 // In memory of its own.
 Result<Tensor> Copied(const Tensor& view) {
@@ -78,14 +101,13 @@ Result<Tensor> Copied(const Tensor& view) {
 
 Tensor TensorFrom(const NamedValue& value) {
   const auto& [name, type, array] = value;
-  const auto dtype = ParseDtype(type);
-  if (!dtype) Raise(Usage("unknown element type " + type).At("input \"" + name + "\""));
-  const Dtype wide = WidenedType(*dtype);
+  const Dtype dtype = ValueOrRaise(ElementType(type, name));
+  const Dtype wide = WidenedType(dtype);
   const Tensor view = Tensor::Borrow(
       wide, Shape(array.shape_ptr(), array.shape_ptr() + array.ndim()), nullptr, array.data());
   if (view.bytes() != static_cast<int64_t>(array.nbytes()))
     Raise(Usage("its elements are no " + type).At("input \"" + name + "\""));
-  return ValueOrRaise(SharesBytes(*dtype) ? Narrowed(view, *dtype) : Copied(view));
+  return ValueOrRaise(SharesBytes(dtype) ? Narrowed(view, dtype) : Copied(view));
 }
 
 Loaded Build(const BuildRequest& request) {
@@ -94,6 +116,7 @@ Loaded Build(const BuildRequest& request) {
   if (request.threads > 0) options.target.threads = request.threads;
   options.shapes = request.shapes;
   options.symbols = request.dims;
+  options.forms = FormsFrom(request.forms);
   for (const NamedValue& value : request.values)
     options.values.insert_or_assign(std::get<0>(value), TensorFrom(value));
   options.budget_s = request.budget;
@@ -126,9 +149,12 @@ Loaded Build(const BuildRequest& request) {
 }
 
 // Names of the inputs that decide extents, once these shapes are bound.
-std::vector<std::string> ShapeInputs(const std::string& path, const Shapes& shapes) {
+std::vector<std::string> ShapeInputs(const std::string& path, const Shapes& shapes,
+                                     const std::vector<NamedForm>& named) {
+  const auto forms = FormsFrom(named);
   return Unlocked([&]() -> Result<std::vector<std::string>> {
     WEFT_TRY(graph::Graph graph, driver::Import(path));
+    for (const auto& [input, form] : forms) WEFT_TRY(graph::BindForm(graph, input, form));
     for (const auto& [input, shape] : shapes) WEFT_TRY(graph::BindShape(graph, input, shape));
     WEFT_TRY(const auto ids, graph::ShapeInputs(graph));
     std::vector<std::string> names;
@@ -246,14 +272,16 @@ NB_MODULE(_weft, m) {
   m.def(
       "build",
       [](std::string path, std::string target, int32_t threads, Shapes shapes,
-         std::map<std::string, int64_t> dims, std::vector<NamedValue> values, double budget,
-         std::optional<std::string> force, std::optional<std::string> cache_dir) {
+         std::map<std::string, int64_t> dims, std::vector<NamedForm> forms,
+         std::vector<NamedValue> values, double budget, std::optional<std::string> force,
+         std::optional<std::string> cache_dir) {
         return Build({std::move(path), std::move(target), threads, std::move(shapes),
-                      std::move(dims), std::move(values), budget, std::move(force),
-                      std::move(cache_dir)});
+                      std::move(dims), std::move(forms), std::move(values), budget,
+                      std::move(force), std::move(cache_dir)});
       },
       nb::arg("path"), nb::arg("target"), nb::arg("threads"), nb::arg("shapes"), nb::arg("dims"),
-      nb::arg("values"), nb::arg("budget"), nb::arg("force").none(), nb::arg("cache_dir").none());
-  m.def("shape_inputs", &ShapeInputs, nb::arg("path"), nb::arg("shapes"));
+      nb::arg("forms"), nb::arg("values"), nb::arg("budget"), nb::arg("force").none(),
+      nb::arg("cache_dir").none());
+  m.def("shape_inputs", &ShapeInputs, nb::arg("path"), nb::arg("shapes"), nb::arg("forms"));
   m.def("load", &Load, nb::arg("path"), nb::arg("threads"), nb::arg("cache_dir").none());
 }

@@ -90,7 +90,7 @@ def page(cases, outcomes):
     import onnx
     from onnx_suite import model_of
     models = {name: model_of(case) for name, case in cases.items()}
-    own_only = lambda o: o.passed and set(o.steps) <= {'own', 'view'}
+    own_only = lambda o: o.passed and bool(o.steps) and set(o.steps) <= {'own', 'view'}
     parts = [INTRO.format(version=onnx.__version__)]
 
     totals = []
@@ -99,9 +99,9 @@ def page(cases, outcomes):
         if of:
             totals.append((text, len(of), sum(o.passed for o in of), f'{100 * sum(o.passed for o in of) / len(of):.1f} %',
                            sum(own_only(o) for o in of), sum(o.passed and 'vendor' in o.steps for o in of),
-                           sum(o.passed and 'native' in o.steps for o in of)))
-    parts.append('## Totals\n\n' + table(('cases', 'all', 'passed', '', 'own and views alone', 'with a library', 'with a native step'),
-                                         totals))
+                           sum(o.passed and 'native' in o.steps for o in of), sum(o.passed and not o.steps for o in of)))
+    parts.append('## Totals\n\n' + table(('cases', 'all', 'passed', '', 'own and views alone', 'with a library', 'with a native step',
+                                          'without steps'), totals))
     of = [o for n, o in outcomes.items() if plain(models[n])]
     share = sum(own_only(o) for o in of)
     parts.append(f'Of the {len(of)} cases without strings, sequences, optionals and control flow, {share} '
@@ -111,7 +111,7 @@ def page(cases, outcomes):
     for o in outcomes.values():
         for op, why in o.natives.items():
             natives[op][0] += 1
-            natives[op][1].add(why)
+            natives[op][1].add(cause(why))
     parts.append('## Native operators\n\nPlain C++ kernels, in the cases that need one, with why no comprehension says it there.\n\n' +
                  table(('operator', 'cases', 'reason'),
                        [(op, count, '; '.join(sorted(whys))) for op, (count, whys) in sorted(natives.items())]))

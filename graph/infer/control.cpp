@@ -178,6 +178,7 @@ Status IfRule(Context& c) {
 Status LoopRule(Context& c) {
   const auto graph = GraphAttribute(c.node, "body");
   if (!graph) return {};
+  for (size_t i = 0; i < 2; ++i) c.FactsIn(i);  // how often it runs: the extents of what it stacks
   const size_t carried = c.node.inputs.size() > 2 ? c.node.inputs.size() - 2 : 0;
   if (graph->inputs.size() != carried + 2 || graph->outputs.size() < carried + 1 ||
       c.node.outputs.size() > graph->outputs.size() - 1) {

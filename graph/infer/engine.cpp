@@ -63,6 +63,13 @@ std::vector<bool> Engine::Wanted() const {
     if (std::ranges::none_of(node->outputs, is_wanted)) continue;
     for (ValueId v : node->inputs)
       if (v.valid()) wanted[static_cast<size_t>(v.index)] = true;
+    for (const auto& inner : Subgraphs(*node)) {
+      for (const Value& value : inner->values) {
+        if (value.kind != ValueKind::kCaptured) continue;
+        const ValueId around = FindValue(graph_, value.name);
+        if (around.valid()) wanted[static_cast<size_t>(around.index)] = true;
+      }
+    }
   }
   return wanted;
 }

@@ -226,5 +226,6 @@ Status CausalConvRule(Context& c);
 Status LinearAttentionRule(Context& c);
 Status DetRule(Context& c);
 Status SequenceLengthRule(Context& c);
+Status SequencePlaceRule(Context& c);
 
 }  // namespace weft::graph::infer

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "graph/infer/engine.h"
 
 namespace weft::graph::infer {
@@ -126,14 +128,23 @@ Status CompressRule(Context& c) {
   WEFT_TRY(c.Rank(1, 1));
   if (!x) return {};
   WEFT_TRY(c.MinRank(0, 1));
+  const Facts* chosen = c.FactsIn(1);
+  const auto kept = [&](Extent from) {
+    const bool known =
+        chosen && from.IsConstant() && std::ranges::all_of(*chosen, &Elem::IsConstant);
+    if (!known) return c.Fresh("compressed", 0, c.Range(from).hi);
+    const auto end = chosen->begin() + std::min(from.value(), static_cast<int64_t>(chosen->size()));
+    return Extent(
+        std::count_if(chosen->begin(), end, [](const Elem& e) { return e.AsDouble() != 0; }));
+  };
   if (!FindAttribute(c.node, "axis")) {
-    c.Out(0, {c.Fresh("compressed", 0, c.Range(c.Product(*x)).hi)});
+    c.Out(0, {kept(c.Product(*x))});
     return {};
   }
   WEFT_TRY(const int64_t axis, c.Axis(c.Int("axis", 0), static_cast<int64_t>(x->size())));
   Extents out = *x;
   Extent& extent = out[static_cast<size_t>(axis)];
-  extent = c.Fresh("compressed", 0, c.Range(extent).hi);
+  extent = kept(extent);
   c.Out(0, std::move(out));
   return {};
 }
@@ -173,6 +184,12 @@ Status UniqueRule(Context& c) {
 Status TriluRule(Context& c) {
   WEFT_TRY(c.MinRank(0, 2));
   if (const Extents* x = c.In(0)) c.Out(0, *x);
+  return {};
+}
+
+// Which element is meant, or how long the parts are.
+Status SequencePlaceRule(Context& c) {
+  c.FactsIn(c.node.op == Op::kSequenceInsert ? 2 : 1);
   return {};
 }
 

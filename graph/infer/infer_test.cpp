@@ -392,6 +392,13 @@ TEST(Infer, InputsThatDecideExtents) {
                           "a: f32[] = const(0.0)\nb: f32[] = const(1.0)\n"
                           "y = Range(a, n, b)"),
             "n ");
+  EXPECT_EQ(ShapeInputsOf("x: f32[6], c: bool[6]", "y = Compress(x, c)"), "c ");
+  EXPECT_EQ(ShapeInputsOf("x: f32[6], n: bool[], s: i64[1]",
+                          "y = If(n) {else_branch = graph1, then_branch = graph2}\n"
+                          "subgraph graph1 no () -> (e) {\ncaptured x\ne = Neg(x)\n}\n"
+                          "subgraph graph2 yes () -> (t) {\ncaptured x\ncaptured s\n"
+                          "t = Reshape(x, s)\n}"),
+            "n s ");
   EXPECT_EQ(ShapeInputsOf("x: f32[6], s: i64[2000]", "y = Expand(x, s)"), "");  // too many
 }
 

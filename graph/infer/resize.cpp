@@ -45,6 +45,9 @@ Status ResizeRule(Context& c) {
   if (c.Has(2) == c.Has(3))
     return Invalid(c.Has(2) ? "scales and sizes are both given"
                             : "neither scales nor sizes are given");
+  // Where each element is read from: nothing can be compiled without.
+  if (StringAttr(c.node, "coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize")
+    c.FactsIn(1);
   const Facts* scales = c.FactsIn(2);
   const Facts* sizes = c.FactsIn(3);
   const Facts* given = scales ? scales : sizes;

@@ -148,6 +148,8 @@ constexpr std::array<Rule, kOps> MakeTable() {
   set(LoopRule, {Op::kLoop});
   set(ScanRule, {Op::kScan});
   set(SequenceLengthRule, {Op::kSequenceLength});
+  set(SequencePlaceRule,
+      {Op::kSequenceAt, Op::kSequenceErase, Op::kSequenceInsert, Op::kSplitToSequence});
   return table;
 }
 

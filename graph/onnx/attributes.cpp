@@ -57,6 +57,8 @@ Status Builder::Attributes(onnx::NodeProto& proto, Node& node, Scope& scope) {
       if (found != scope.bound->end()) SetAttribute(node, name, found->second);
       continue;  // left out by the call: left out here
     }
+    // The type of an empty optional or sequence says nothing of what may be done with it.
+    if (TypeOf(attribute) == AttributeProto::TYPE_PROTO && proto.op_type() == "Optional") continue;
     auto value = OneAttribute(attribute, scope);
     if (!value.ok())
       return std::move(value.status()).Because(fmt::format("in attribute {}", PrintString(name)));

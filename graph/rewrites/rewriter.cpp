@@ -11,7 +11,8 @@ namespace {
 
 size_t Index(ValueId id) { return static_cast<size_t>(id.index); }
 
-// Captured values of a subgraph get the names that the graph around it now uses.
+}  // namespace
+
 void RenameCaptured(Graph& graph, const std::unordered_map<std::string, std::string>& renames) {
   std::unordered_map<std::string, ValueId> by_name;
   for (size_t i = 0; i < graph.values.size(); ++i)
@@ -46,8 +47,6 @@ void RenameCaptured(Graph& graph, const std::unordered_map<std::string, std::str
     for (const auto& inner : Subgraphs(node)) RenameCaptured(*inner, renames);
   }
 }
-
-}  // namespace
 
 Rewriter::Rewriter(Graph& g) : graph(g), names_(g) {
   uses_.resize(g.values.size());
@@ -159,8 +158,10 @@ void Rewriter::FixSubgraphs(const std::vector<std::string>& old_names) {
 
 int Rewriter::Finish() {
   if (changes_ == 0 && inserted_.empty()) return 0;
+  const auto has_some = [](const Node& n) { return !Subgraphs(n).empty(); };
   const bool subgraphs =
-      std::ranges::any_of(graph.nodes, [](const Node& n) { return !Subgraphs(n).empty(); });
+      std::ranges::any_of(graph.nodes, has_some) ||
+      std::ranges::any_of(inserted_, [&](const auto& item) { return has_some(item.second); });
   std::vector<std::string> old_names;
   if (subgraphs) {
     for (const Value& value : graph.values) old_names.push_back(value.name);
@@ -180,7 +181,6 @@ int Rewriter::Finish() {
     if (to != id) std::swap(graph[id].name, graph[to].name);
     id = to;
   }
-  if (subgraphs) FixSubgraphs(old_names);
   if (!inserted_.empty()) {
     std::ranges::stable_sort(inserted_, {}, [](const auto& item) { return item.first; });
     std::vector<Node> nodes;
@@ -195,6 +195,7 @@ int Rewriter::Finish() {
     WEFT_CHECK(next == inserted_.size(), "{} of {} inserted", next, inserted_.size());
     graph.nodes = std::move(nodes);
   }
+  if (subgraphs) FixSubgraphs(old_names);
   DropDead(graph);
   return changes_;
 }

@@ -8,6 +8,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "graph/edit.h"
@@ -61,8 +63,13 @@ class Rewriter {
   int changes_ = 0;
 };
 
+// Captured values of a subgraph get the names that the graph around it now uses, by those it used.
+void RenameCaptured(Graph& graph, const std::unordered_map<std::string, std::string>& renames);
+
 // Patterns.
 std::optional<double> ScalarOf(const Graph& graph, ValueId id);  // a constant of one element
+// The elements of a sequence, if they are known.
+std::optional<std::vector<ValueId>> ElementsOf(const Rewriter& r, ValueId id);
 // Whether a number in a graph of this type stands for another one: equal up to what the type rounds
 // away when the number is written.
 bool Near(double found, double meant, std::optional<Dtype> dtype);

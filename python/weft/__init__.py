@@ -140,25 +140,35 @@ class Plan:
         return f'<weft.Plan {self.name!r} for {self.target}>'
 
 
-def build(path, *, target='cpu', threads=0, shapes=None, dims=None, values=None, budget=0, force=None, cache_dir=None):
+def build(path, *, target='cpu', threads=0, shapes=None, dims=None, forms=None, values=None, budget=0, force=None, cache_dir=None):
     """Builds a plan from an ONNX file.
 
-    shapes: {'input': (1, 3, 224, 224)}; dims: {'batch': 8}; values: arrays of inputs that become constants, such as
+    shapes: {'input': (1, 3, 224, 224)}; dims: {'batch': 8}; forms: of inputs that are no tensors, None for an absent
+    optional, an array like the one of a present one, a list of such for a sequence, which becomes inputs 'name[0]',
+    'name[1]', …, as sequences among the outputs do; values: arrays of inputs that become constants, such as
     those that shape_inputs names; budget: seconds to measure in, 0 estimates only; force: 'own' or 'vendor'; threads:
     0 takes what the machine allows."""
     values = [(name, *tagged(array)) for name, array in (values or {}).items()]
-    return Plan(_weft.build(os.fspath(path), target, threads, _shapes(shapes), dict(dims or {}), values, float(budget),
-                            force, None if cache_dir is None else os.fspath(cache_dir)))
+    return Plan(_weft.build(os.fspath(path), target, threads, _shapes(shapes), dict(dims or {}), _forms(forms), values,
+                            float(budget), force, None if cache_dir is None else os.fspath(cache_dir)))
 
 
-def shape_inputs(path, *, shapes=None):
+def shape_inputs(path, *, shapes=None, forms=None):
     """Names of the inputs of an ONNX file whose elements decide extents, such as the shape of a Reshape, once the
     inputs have these shapes. A plan is built for one value of each (`values` of build)."""
-    return _weft.shape_inputs(os.fspath(path), _shapes(shapes))
+    return _weft.shape_inputs(os.fspath(path), _shapes(shapes), _forms(forms))
 
 
 def _shapes(shapes):
     return [(name, [int(e) for e in shape]) for name, shape in (shapes or {}).items()]
+
+
+def _forms(forms):
+    def part(array):
+        return tagged(array)[0], list(np.shape(array))
+    return [(name, 'absent', []) if form is None else
+            (name, 'sequence', [part(a) for a in form]) if isinstance(form, (list, tuple)) else
+            (name, 'tensor', [part(form)]) for name, form in (forms or {}).items()]
 
 
 def load(path, *, threads=0, cache_dir=None):

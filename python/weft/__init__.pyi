@@ -55,13 +55,17 @@ def build(
     threads: int = 0,
     shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
+    forms: Mapping[str, npt.ArrayLike | Sequence[npt.ArrayLike] | None] | None = None,
     values: Mapping[str, npt.ArrayLike] | None = None,
     budget: float = 0,
     force: Literal["own", "vendor"] | None = None,
     cache_dir: str | PathLike[str] | None = None,
 ) -> Plan: ...
 def shape_inputs(
-    path: str | PathLike[str], *, shapes: Mapping[str, Sequence[int]] | None = None
+    path: str | PathLike[str],
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    forms: Mapping[str, npt.ArrayLike | Sequence[npt.ArrayLike] | None] | None = None,
 ) -> list[str]: ...
 def load(path: str | PathLike[str], *, threads: int = 0, cache_dir: str | PathLike[str] | None = None) -> Plan: ...
 

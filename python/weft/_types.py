@@ -5,10 +5,15 @@ NUMPY = {'bool': np.bool_, 'u8': np.uint8, 'i8': np.int8, 'u16': np.uint16, 'i16
          'i32': np.int32, 'u64': np.uint64, 'i64': np.int64, 'f16': np.float16, 'f32': np.float32, 'f64': np.float64,
          'bf16': np.uint16,  # numpy has no bfloat16: its bits
          'u4': np.uint8, 'i4': np.int8}  # nor four bits: a byte each, here
-# Those that it gets from the package ml_dtypes.
-ML_DTYPES = {'bf16': 'bfloat16', 'u4': 'uint4', 'i4': 'int4'}
+# Numbers that are only moved and converted: a plan has their bytes, one for each.
+CODES = {'f8e4m3fn': np.uint8, 'f8e4m3fnuz': np.uint8, 'f8e5m2': np.uint8, 'f8e5m2fnuz': np.uint8, 'f4e2m1': np.uint8,
+         'f8e8m0': np.uint8, 'u2': np.uint8, 'i2': np.int8}
+# What NumPy gets from the package ml_dtypes.
+ML_DTYPES = {'bf16': 'bfloat16', 'u4': 'uint4', 'i4': 'int4', 'f8e4m3fn': 'float8_e4m3fn', 'f8e4m3fnuz': 'float8_e4m3fnuz',
+             'f8e5m2': 'float8_e5m2', 'f8e5m2fnuz': 'float8_e5m2fnuz', 'f4e2m1': 'float4_e2m1fn',
+             'f8e8m0': 'float8_e8m0fnu', 'u2': 'uint2', 'i2': 'int2'}
 
-_SMALL = ('u4', 'i4')  # than a byte
+_SMALL = ('u4', 'i4', 'u2', 'i2')  # integers of less than a byte
 _TAGS = {np.dtype(NUMPY[tag]): tag for tag in reversed(NUMPY) if tag not in ML_DTYPES}
 _ML_TAGS = {name: tag for tag, name in ML_DTYPES.items()}
 
@@ -24,14 +29,15 @@ def tagged(array):
 
 
 def stored(array, tag):
-    """An array of ml_dtypes' type for this one as NUMPY's; others as they are."""
+    """An array of ml_dtypes' type for this one as NUMPY's or CODES'; others as they are."""
     if _ML_TAGS.get(array.dtype.name) != tag:
         return array
-    return array.astype(NUMPY[tag]) if tag in _SMALL else array.view(NUMPY[tag])
+    bits = (NUMPY | CODES)[tag]
+    return array.astype(bits) if tag in _SMALL else array.view(bits)
 
 
 def loaded(array, tag):
-    """The inverse: an array of NUMPY's type as ml_dtypes' for this one, if that has it."""
+    """The inverse: an array of NUMPY's or CODES' type as ml_dtypes' for this one, if that has it."""
     if tag not in ML_DTYPES:
         return array
     import ml_dtypes

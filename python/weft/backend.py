@@ -2,10 +2,11 @@
 
     outputs = WeftBackend.run_model(onnx.load('digits.onnx'), [image])
 
-Arrays of types that NumPy lacks (bfloat16, 4 bits) are ml_dtypes', in and out. Shapes come with the inputs: a plan
+Arrays of types that NumPy lacks (bfloat16, float8, 4 bits) are ml_dtypes', in and out. Shapes come with the inputs: a plan
 is built for each new set of them, and for each new value of the inputs that decide shapes (weft.shape_inputs).
 Needs the packages onnx and ml_dtypes.
 """
+import collections
 import tempfile
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import onnx
 from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupledict
 
 import weft
-from weft._types import loaded
+from weft._types import CODES, ML_DTYPES, loaded, stored
 
 __all__ = ['WeftBackend', 'WeftRep', 'is_compatible', 'prepare', 'run_model', 'run_node', 'supports_device']
 
@@ -28,48 +29,96 @@ class WeftRep(BackendRep):
         self._path.write_bytes(model.SerializeToString())
         self._options = options
         defaults = {i.name for i in model.graph.initializer}
+        self._types = {v.name: v.type for v in [*model.graph.input, *model.graph.output]}
         self.input_names = [i.name for i in model.graph.input if i.name not in defaults]
         self.output_names = [o.name for o in model.graph.output]
         self._plans = {}  # by shapes and fixed values
         self._fixed = {}  # by shapes: names of the inputs that are fixed in a plan
 
     def run(self, inputs, **kwargs):
-        """Arrays in the order of input_names, or by name; gives a named tuple in the order of the model's outputs.
-        Raises weft.Error for what weft can't build or run."""
-        plan, free = self._ready(self._arrays(inputs))
+        """Arrays in the order of input_names, or by name; a list for a sequence, None for an optional without an
+        element. Gives a named tuple in the order of the model's outputs. Raises weft.Error for what weft can't build
+        or run."""
+        plan, free = self._ready(inputs)
         outputs = plan.run(free)
-        found = [loaded(outputs[t.name], t.element) for t in plan.outputs]
-        return namedtupledict('Outputs', self.output_names)(*found)
+        left = collections.deque(plan.outputs)
+        return namedtupledict('Outputs', self.output_names)(*[self._output(n, left, outputs) for n in self.output_names])
 
     def plan(self, inputs):
         """The weft.Plan that a run on such inputs takes."""
-        return self._ready(self._arrays(inputs))[0]
+        return self._ready(inputs)[0]
 
-    def _arrays(self, inputs):
+    def _output(self, name, left, outputs):
+        """The next of the plan's outputs that are left: all the parts of a sequence, which are numbered."""
+        def tensor(element):
+            t = left.popleft()
+            return loaded(outputs[t.name], element if element in CODES else t.element)  # of codes a plan has the bytes
+
+        kind, element = _kind(self._types.get(name))
+        if kind == 'sequence':
+            found = []
+            while left and left[0].name.endswith(f'[{len(found)}]'):
+                found.append(tensor(element))
+            return found
+        return None if kind == 'optional' and not left else tensor(element)
+
+    def _tensors(self, inputs):
+        """(arrays by name, forms of inputs that are no tensors)."""
         if isinstance(inputs, np.ndarray):
             inputs = [inputs]
         if not isinstance(inputs, dict):
             if len(inputs) != len(self.input_names):
                 raise weft.Error(2, f'found {len(inputs)} inputs, expected {self.input_names}')
             inputs = dict(zip(self.input_names, inputs))
+        arrays, forms = {}, {}
         for name, value in inputs.items():
+            kind, element = _kind(self._types.get(name))
+            if kind == 'tensor':
+                arrays[name] = value
+            else:
+                forms[name] = value
+                parts = {f'{name}[{i}]': v for i, v in enumerate(value)} if isinstance(value, (list, tuple)) else {name: value}
+                arrays |= {} if value is None else parts
+        for name, value in arrays.items():
             if not isinstance(value, (np.ndarray, np.generic)):
                 raise weft.Error(4, f'found a {type(value).__name__}, expected a tensor', f'input "{name}"')
             if value.dtype.kind in 'OUST':
                 raise weft.Error(4, 'tensors of strings are not supported', f'input "{name}"')
-        return {name: np.asarray(value) for name, value in inputs.items()}
+        return {name: np.asarray(value) for name, value in arrays.items()}, forms
 
-    def _ready(self, arrays):
+    def _ready(self, inputs):
+        arrays, forms = self._tensors(inputs)
         shapes = {name: array.shape for name, array in arrays.items()}
-        by_shapes = tuple(sorted(shapes.items()))
+        by_shapes = (tuple(sorted(shapes.items())), tuple(sorted((n, v is None) for n, v in forms.items())))
         if by_shapes not in self._fixed:
-            self._fixed[by_shapes] = weft.shape_inputs(self._path, shapes=shapes)
+            self._fixed[by_shapes] = weft.shape_inputs(self._path, shapes=shapes, forms=forms)
         fixed = self._fixed[by_shapes]
         key = (by_shapes, *(arrays[name].tobytes() for name in fixed))
         if key not in self._plans:
             values = {name: arrays[name] for name in fixed}
-            self._plans[key] = weft.build(self._path, shapes=shapes, values=values, **self._options)
-        return self._plans[key], {name: array for name, array in arrays.items() if name not in fixed}
+            self._plans[key] = weft.build(self._path, shapes=shapes, forms=forms, values=values, **self._options)
+        return self._plans[key], {name: self._bits(name, array) for name, array in arrays.items() if name not in fixed}
+
+    def _bits(self, name, array):
+        element = _kind(self._types.get(name))[1]
+        return stored(array, element) if element in CODES else array
+
+
+_ML_ELEMENTS = {name: element for element, name in ML_DTYPES.items()}
+
+
+def _kind(type_proto):
+    """('tensor', 'sequence' or 'optional', weft's name of the element type where NumPy lacks it)."""
+    if type_proto is None:
+        return 'tensor', ''
+    field = type_proto.WhichOneof('value') or 'tensor_type'
+    if field != 'tensor_type':
+        inner, element = _kind(getattr(type_proto, field).elem_type)
+        return ('sequence' if 'sequence' in (field.removesuffix('_type'), inner) else field.removesuffix('_type')), element
+    kind = type_proto.tensor_type.elem_type
+    if kind in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING):
+        return 'tensor', ''
+    return 'tensor', _ML_ELEMENTS.get(onnx.helper.tensor_dtype_to_np_dtype(kind).name, '')
 
 
 class WeftBackend(Backend):
@@ -108,7 +157,7 @@ class WeftBackend(Backend):
         outputs = [onnx.ValueInfoProto(name=n) for n in node.output if n]
         graph = onnx.helper.make_graph([node], 'node', infos, outputs)
         model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid(node.domain, opset)])
-        return WeftRep(model, **options).run(given)
+        return WeftRep(onnx.shape_inference.infer_shapes(model), **options).run(given)
 
     @classmethod
     def supports_device(cls, device):

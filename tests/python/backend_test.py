@@ -62,6 +62,37 @@ def test_one_node(backend, cache):
         backend.run_node(helper.make_node('Add', ['a'], ['c']), [np.float32([1, 2])])
 
 
+def test_codes_are_bytes_in_a_plan(backend, cache):
+    for kind, dtype in ((TensorProto.FLOAT8E4M3FN, ml_dtypes.float8_e4m3fn), (TensorProto.INT2, ml_dtypes.int2),
+                        (TensorProto.FLOAT4E2M1, ml_dtypes.float4_e2m1fn)):
+        there = model([helper.make_node('Cast', ['x'], ['y'], to=kind)], [('x', TensorProto.FLOAT, [3])], [('y', kind, [3])])
+        back = model([helper.make_node('Cast', ['x'], ['y'], to=TensorProto.FLOAT)], [('x', kind, [3])],
+                     [('y', TensorProto.FLOAT, [3])])
+        x = np.float32([1, -2, 0])
+        code, = backend.run_model(there, [x], cache_dir=cache)
+        assert code.dtype == dtype and np.array_equal(code, x.astype(dtype))
+        assert backend.run_model(back, [code], cache_dir=cache)[0].tolist() == x.tolist()
+
+
+def test_sequences_and_optionals(backend, cache):
+    def info(name, maker, kind=TensorProto.FLOAT, shape=(2,)):
+        return helper.make_value_info(name, maker(helper.make_tensor_type_proto(kind, shape)))
+    sequence, optional = helper.make_sequence_type_proto, helper.make_optional_type_proto
+    x = helper.make_tensor_value_info('x', TensorProto.FLOAT, [2])
+    insert = helper.make_graph([helper.make_node('SequenceInsert', ['s', 'x'], ['y'])], 'g', [info('s', sequence), x],
+                               [info('y', sequence)])
+    has = helper.make_graph([helper.make_node('OptionalHasElement', ['o'], ['y'])], 'g', [info('o', optional)],
+                            [helper.make_tensor_value_info('y', TensorProto.BOOL, [])])
+    insert, has = (helper.make_model(g, opset_imports=[helper.make_opsetid('', 21)]) for g in (insert, has))
+    one, two = np.float32([1, 2]), np.float32([3, 4])
+    rep = backend.prepare(insert, cache_dir=cache)
+    for given in ([], [one], [one, two]):
+        found, = rep.run([given, two])
+        assert [f.tolist() for f in found] == [g.tolist() for g in [*given, two]]
+    rep = backend.prepare(has, cache_dir=cache)
+    assert rep.run([one])[0] and not rep.run([None])[0]
+
+
 def test_what_it_cannot_do_is_an_error(weft, backend, cache):
     assert backend.supports_device('CPU') and not backend.supports_device('CUDA:0')
     relu = model([helper.make_node('Relu', ['x'], ['y'])], [('x', TensorProto.FLOAT, [2])], [('y', TensorProto.FLOAT, [2])])
