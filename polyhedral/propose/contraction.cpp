@@ -404,6 +404,20 @@ class Maker {
 
   bool MovesBoth(int32_t i) const { return Uses(c_.x, i) && Uses(c_.w, i); }
 
+  // Whether an axis that leaves the rows' operand where it is should go round inside the loop over
+  // rows: outside it would take all of that operand from memory at each turn, where inside it finds
+  // a tile of rows in the cache, and the lanes' operand too.
+  bool TurnsInside(int32_t i) const {
+    if (row_ < 0 || MovesBoth(row_) || Uses(RowOperand(), i)) return false;
+    const int64_t half = view_.request->target.l2_bytes / 2;
+    int64_t batches = 1;
+    for (const int32_t k : c_.kept)
+      if (k != lane_ && MovesBoth(k)) batches *= std::max<int64_t>(1, Extent(k));
+    const int64_t rows = Bytes(RowOperand()) / batches,
+                  tile = rows * tile_.rows / std::max<int64_t>(1, Extent(row_));
+    return rows > half && tile <= half && Bytes(LaneOperand()) / batches <= half;
+  }
+
   bool InOrder(int32_t i) const { return std::ranges::count(cluster_.order, axes_[i]) > 0; }
 
   void FillOrder(bool swap_order) {
@@ -419,10 +433,15 @@ class Maker {
     if (rows_move_both) cluster_.order.push_back(axes_[row_]);
     if (outside) cluster_.order.push_back(axes_[lane_]);
     for (const int32_t i : c_.kept) {
-      if (i != lane_ && i != row_ && IsShared(i) && !InOrder(i)) cluster_.order.push_back(axes_[i]);
+      if (i != lane_ && i != row_ && IsShared(i) && !InOrder(i) && !TurnsInside(i))
+        cluster_.order.push_back(axes_[i]);
     }
     if (row_ >= 0) {
       if (!rows_move_both) cluster_.order.push_back(axes_[row_]);
+      for (const int32_t i : c_.kept) {
+        if (i != lane_ && i != row_ && IsShared(i) && !InOrder(i))
+          cluster_.order.push_back(axes_[i]);
+      }
       cluster_.unroll.push_back(axes_[row_]);
       cluster_.tiles.push_back({axes_[row_], {tile_.rows}});
       if (blocked)

@@ -180,6 +180,19 @@ TEST(Propose, SequencesShareWeights) {
       << cell("160");
 }
 
+// A large operand is taken from memory once: what only the small one moves along goes round inside,
+// where a tile of the large one lies in the cache.
+TEST(Propose, SmallOperandsGoRoundInside) {
+  const auto product = [](const std::string& c1) {
+    return First("def f(float(4, " + c1 +
+                     ", 8, 784) x, float(4, 8, 2, 784) y) -> (o) {"
+                     " o(n, a, c, h) +=! x(n, a, b, h) * y(n, b, c, h) }",
+                 {.threads = 1, .l2_bytes = 1 << 20}, Isa::kX86V4);
+  };
+  EXPECT_NE(product("512").find("order n a c h"), std::string::npos) << product("512");
+  EXPECT_NE(product("16").find("order n c a h"), std::string::npos) << product("16");
+}
+
 TEST(Propose, NarrowLanesAreNoMoreThanALoopTakes) {
   const std::string scan = First(
       "def f(uint8(64, 512) x) -> (y) {"
