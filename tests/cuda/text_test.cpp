@@ -54,7 +54,7 @@ bool AddCase(LoopNest& nest, ScalarOp op, Dtype result) {
 std::vector<Dtype> Dtypes() {
   std::vector<Dtype> all;  // that a kernel can hold
   std::ranges::copy_if(kDtypes, std::back_inserter(all),
-                       [](Dtype d) { return d != Dtype::kString; });
+                       [](Dtype d) { return d != Dtype::kString && !IsCode(d); });
   return all;
 }
 
