@@ -17,6 +17,7 @@ int64_t ElemsOfLine(Dtype dtype) {
 // A panel is what the loops inside the last one that chooses it walk over. They walk over it once
 // for each turn of those among them that leave the operand where it is (rows): so its successor can
 // be fetched in as many pieces, evenly, instead of in one burst that the memory can't keep up with.
+// What no loop walks over again is a panel if it lies in one piece.
 class Panel {
  public:
   Panel(const Plan& plan, const Unit& unit, const Affine& offset) : plan_(plan), offset_(offset) {
@@ -28,6 +29,7 @@ class Panel {
     chooser_ = unit.dims[at - 1];
     for (size_t i = at; i < unit.dims.size(); ++i) {
       const Var v = unit.dims[i];
+      if (offset.Uses(v) && plan_[v].range.hi < kOpen) walked_ *= Extent(v);
       if (!Loops(v)) continue;
       (IsRow(v) && steps_.empty() ? rows_ : steps_).push_back(v);
     }
@@ -52,6 +54,7 @@ class Panel {
     const Affine size = next - here;
     if (!size.IsConstant() || size.constant() <= 0) return std::nullopt;
     const int64_t panel = size.constant(), turns = Count(rows_), steps = Count(steps_);
+    if (rows_.empty() && (walked_ < panel || walked_ >= 2 * panel)) return std::nullopt;
     // Elements per step; and how many turns fetch the same piece when there are more than enough.
     const int64_t same = std::max<int64_t>(1, turns * steps / panel);
     const int64_t stride =
@@ -93,6 +96,7 @@ class Panel {
   const Affine& offset_;
   Var chooser_ = -1;
   std::vector<Var> rows_, steps_;
+  int64_t walked_ = 1;  // elements of a panel, with the ends of tiles that are not whole
 };
 
 // What gathers of a unit will read some iterations of a loop later.

@@ -38,20 +38,32 @@ bool IsTable(const ClusterView& view, size_t k, tc::TensorId t) {
          LooksUp(view.program(), view.At(k), t);
 }
 
-// An operand of a contraction of which each tile of the result takes a panel of its own: it passes
-// through the caches once, in pieces that the processor's own prefetchers see too late. In memory
-// that is worth a prefetch for each line. In the last cache, only where those are little beside the
-// multiply-adds: 1.2 times as fast there, and 0.87 of it where a line is for one multiply-add.
+// Where a sum reads t, if the panel of t that a tile of its results takes may lie in one piece.
+tc::ExprId SummedRead(const ClusterView& view, const tc::Statement& s, tc::TensorId t) {
+  const tc::Program& program = view.program();
+  if (!tc::Reduces(s)) return {};
+  const std::vector<tc::ExprId> reads = tc::Reads(program, s);
+  const auto read = std::ranges::find_if(reads, [&](auto r) { return program[r].tensor == t; });
+  if (read == reads.end()) return {};
+  const int32_t along = ContiguousIndex(*view.request, s, t, program[*read].args);
+  const bool rows = along >= 0 && s.indices[along].reduction;
+  return rows || AsContraction(program, s) ? *read : tc::ExprId();
+}
+
+// An operand that is summed up, of which each tile of the result takes a panel of its own: it
+// passes through the caches once, in pieces that the processor's own prefetchers see too late. In
+// memory that is worth a prefetch for each line. In the last cache, only where those are little
+// beside the multiply-adds: 1.2 times as fast there, and 0.87 of it where a line is for one
+// multiply-add.
 bool IsPassedOnce(const ClusterView& view, size_t k, const Cluster& cluster, tc::TensorId t) {
   constexpr int64_t kFewPerLine = 16;  // multiply-adds
   const Target& target = view.request->target;
   const tc::Program& program = view.program();
   const tc::Statement& s = view.At(k);
   const double bytes = Bytes(program[t]);
-  const auto contraction = AsContraction(program, s);
-  if (!contraction || bytes <= static_cast<double>(target.l2_bytes)) return false;
-  const tc::ExprId read = program[contraction->w].tensor == t ? contraction->w : contraction->x;
-  if (program[read].tensor != t || SharesBytes(program[t].dtype)) return false;
+  if (bytes <= static_cast<double>(target.l2_bytes) || SharesBytes(program[t].dtype)) return false;
+  const tc::ExprId read = SummedRead(view, s, t);
+  if (!read.valid()) return false;
   int64_t panel = SizeBytes(program[t].dtype), uses = 1;
   for (size_t i = 0; i < s.indices.size(); ++i) {
     const std::string& axis = view.axes[k][i];

@@ -631,6 +631,10 @@ TEST(Contractions, PrefetchWhatIsPassedOnce) {
     y(i, j) +=! a(i, k) * x(k, j)
   })");
   EXPECT_EQ(shared.find("prefetch"), std::string::npos) << shared;
+  const std::string rows = nest(R"(def sum(float(16384, 1024) a) -> (y) { y(i) +=! a(i, k) })");
+  EXPECT_NE(rows.find("prefetch a at 1024*i + 64*k0 + 1072"), std::string::npos) << rows;
+  const std::string columns = nest(R"(def sum(float(16384, 1024) a) -> (y) { y(k) +=! a(i, k) })");
+  EXPECT_EQ(columns.find("prefetch"), std::string::npos) << columns;
 }
 
 // Sums of several rows, spread over lanes, whose lanes are joined together: any number of rows, any
