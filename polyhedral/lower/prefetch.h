@@ -1,4 +1,4 @@
-// Software prefetch: while one panel of a packed constant is used, the next one is fetched, and
+// Software prefetch: while one panel of an operand is used, the next one is fetched, and
 // while one row of a table is, a later one.
 #pragma once
 

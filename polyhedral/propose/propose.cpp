@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "polyhedral/copies.h"
-#include "polyhedral/tree.h"
 
 namespace weft::polyhedral {
 namespace {
