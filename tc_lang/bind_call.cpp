@@ -59,7 +59,7 @@ bool DefBinder::BindCall(const SyntaxStatement& s, const Def& callee) {
     State& state = states_[static_cast<size_t>(targets[k].index)];
     state.declared = declared[k];
     const Dtype found = program_[targets[k]].dtype;
-    if (declared[k] != nullptr && *declared[k]->dtype != found) {
+    if (declared[k] != nullptr && *declared[k]->dtype != found && !exprs_.IsOpen(targets[k])) {
       return Error(Problem::kArgument, s.targets[k].at,
                    fmt::format("'{}' gives {} (declared at {}), expected {} for '{}'", callee.name,
                                TypeWord(found), LineColumn(callee.outputs[k].at),
@@ -196,7 +196,8 @@ bool DefBinder::Argument(const SyntaxExpr& arg, const SyntaxParam& param, Frame&
   if (!state.defined)
     return Error(Problem::kUndefined, arg.at,
                  fmt::format("nothing has defined '{}' before this call", decl.name));
-  if (decl.dtype != *param.dtype || decl.extents.size() != param.dims.size()) {
+  if ((decl.dtype != *param.dtype && !exprs_.IsOpen(*tensor)) ||
+      decl.extents.size() != param.dims.size()) {
     return Error(Problem::kArgument, arg.at,
                  fmt::format("found {} of rank {} for '{}' of '{}', expected {} of rank {} "
                              "(declared at {})",
@@ -248,7 +249,7 @@ std::optional<TensorId> DefBinder::ScalarArgument(const SyntaxExpr& arg, const S
                       exprs_.indices()[0], param.name));
     return std::nullopt;
   }
-  if (!MayStore(*param.dtype, value->type)) {
+  if (!value->open && !MayStore(*param.dtype, value->type)) {
     Error(Problem::kArgument, arg.at,
           fmt::format("found {} for '{}', expected {} (declared at {})", TypeWord(value->type),
                       param.name, TypeWord(*param.dtype), LineColumn(param.at)),

@@ -108,6 +108,7 @@ TensorId DefBinder::PushTensor(TensorDecl decl, State state) {
   const TensorId id(program_.tensors.size());
   const auto guess = guesses_.find(id.index);
   if (!state.typed && guess != guesses_.end()) decl.dtype = guess->second;
+  if (!state.typed && guess == guesses_.end()) exprs_.SetOpen(id);
   program_.tensors.push_back(std::move(decl));
   states_.push_back(std::move(state));
   return id;
@@ -188,7 +189,7 @@ bool DefBinder::DeclareOutputs() {
       State& state = states_[static_cast<size_t>(id.index)];
       state.declared = output.dtype ? &output : nullptr;
       state.typed = output.dtype.has_value();
-      if (output.dtype) program_.tensors[static_cast<size_t>(id.index)].dtype = *output.dtype;
+      if (output.dtype) SetType(id, *output.dtype);
       fine = AddName(output.name, id, output.at) && fine;
       continue;
     }

@@ -13,6 +13,8 @@
 namespace weft::tc {
 namespace {
 
+constexpr int kMostAttempts = 32;
+
 bool Mentions(const SyntaxExpr& e, const std::set<std::string>& names) {
   if ((e.kind == SyntaxKind::kName || e.kind == SyntaxKind::kApply) && names.contains(e.text))
     return true;
@@ -62,9 +64,11 @@ DefBinder::DefBinder(const Def& def, const Sizes& sizes, std::span<const Def> de
       exprs_(program_, scope_, callables_, diagnostics_) {}
 
 Status DefBinder::Run() {
-  // Tensors that a recurrence reads before the statement that settles their type: guess, and try
-  // again.
-  for (int attempt = 0; attempt < 4; ++attempt) {
+  // A recurrence reads tensors before the statement that settles their type. The first attempt
+  // leaves such types open, the next ones begin with what was found: the rules are monotone, so
+  // this ends in the least types that agree.
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    const std::map<int32_t, Dtype> known = guesses_;
     guessed_wrong_ = false;
     program_ = {.name = def_->name};
     scope_ = {};
@@ -83,9 +87,12 @@ Status DefBinder::Run() {
     exprs_.Clear(*def_);
     if (!Declare()) return diagnostics_.ToStatus();
     const bool fine = BindAll();
-    if (!guessed_wrong_) {
+    if (!guessed_wrong_ && exprs_.open_reads().empty()) {
       if (fine && Finish()) return {};
       return diagnostics_.ToStatus();
+    }
+    if (guesses_ == known) {  // nothing says what these are
+      for (int32_t tensor : exprs_.open_reads()) guesses_.emplace(tensor, Dtype::kF32);
     }
     diagnostics_ = Diagnostics(root_.source ? std::string_view(*root_.source) : std::string_view(),
                                root_.file);

@@ -102,6 +102,7 @@ class DefBinder {
   bool BindSegments(const SyntaxStatement& s, const Statement& out, std::vector<ExprId>& guards);
   ExprId Masked(ExprId holds, const Statement& s, Location at);
   bool Store(const SyntaxStatement& s, size_t k, Typed value, Statement& out);
+  void SetType(TensorId id, Dtype type);
   bool SettleType(const SyntaxStatement& s, size_t k, Typed value, Statement& out);
   void OrderReductions(const SyntaxStatement& s, Statement& out, size_t first_expr,
                        std::vector<IndexRange>& indices);
@@ -150,7 +151,8 @@ class DefBinder {
   std::vector<bool> rebased_;                // by statement: of a call, 0-based already
   std::vector<std::string> preconditions_;
   std::set<int32_t> segment_guards_;  // what they guard bounds indices like any loop does
-  // Types guessed for tensors that are read before the statement that defines them (recurrences).
+  // Types found in earlier attempts, for tensors that a recurrence reads before the statement that
+  // defines them.
   std::map<int32_t, Dtype> guesses_;
   bool guessed_wrong_ = false;
 };

@@ -36,6 +36,25 @@ bool WantsInteger(ScalarOp op) {
          op == ScalarOp::kTruncDiv;
 }
 
+// A check of a type that what is still open passes.
+bool MayBe(const Typed& value, bool (*holds)(Dtype)) { return value.open || holds(value.type); }
+bool IsBool(Dtype dtype) { return dtype == Dtype::kBool; }
+
+// The common type of those that are known; open if none is.
+struct Common {
+  Dtype type;
+  bool open;
+};
+std::optional<Common> CommonType(std::span<const Typed> values) {
+  std::optional<Dtype> type;
+  for (const Typed& value : values) {
+    if (value.open) continue;
+    type = JoinTypes(type.value_or(value.type), value.type);
+    if (!type) return std::nullopt;
+  }
+  return Common{type.value_or(Dtype::kF32), !type};
+}
+
 }  // namespace
 
 bool IsBuiltin(std::string_view name) {
@@ -79,6 +98,8 @@ void ExprBinder::Begin(Dtype index_type) {
 
 void ExprBinder::Clear(const Def& def) {
   read_.clear();
+  open_.clear();
+  open_reads_.clear();
   calls_.clear();
   float_literals_.clear();
   implicit_.clear();
@@ -201,11 +222,12 @@ std::optional<Typed> ExprBinder::Bind(const SyntaxExpr& e, bool closed) {
 
 std::optional<Typed> ExprBinder::BindSubscript(const SyntaxExpr& e) {
   const std::optional<Typed> value = Bind(e);
-  if (value && !IsInteger(value->type)) {
+  if (value && !MayBe(*value, IsInteger)) {
     return Error(
         Problem::kWrongType, e.at,
         fmt::format("found a subscript of type {}, expected an integer", TypeWord(value->type)));
   }
+  if (value && value->open) return Typed{Convert(*value, index_type_), index_type_};
   return value;
 }
 
@@ -284,11 +306,11 @@ std::optional<Typed> ExprBinder::Unary(const SyntaxExpr& e) {
   const std::optional<Typed> a = Bind(inner);
   if (!a) return std::nullopt;
   if (e.text == "!") {
-    if (a->type != Dtype::kBool) {
+    if (!MayBe(*a, IsBool)) {
       return Error(Problem::kTypes, e.at,
                    fmt::format("found {} under '!', expected bool", TypeWord(a->type)));
     }
-    return Op(ScalarOp::kNot, Dtype::kBool, Dtype::kBool, {a->id}, e.at);
+    return Op(ScalarOp::kNot, Dtype::kBool, Dtype::kBool, {Convert(*a, Dtype::kBool)}, e.at);
   }
   if (const auto literal = float_literals_.find(a->id.index); literal != float_literals_.end()) {
     Expr& node = program_.exprs[static_cast<size_t>(a->id.index)];  // -infinity()
@@ -306,26 +328,27 @@ std::optional<Typed> ExprBinder::Binary(const SyntaxExpr& e) {
   for (const Operator& o : kOperators) {
     if (o.text == e.text) op = o.op;
   }
-  const bool both_bool = a->type == Dtype::kBool && b->type == Dtype::kBool;
+  const bool both_bool = MayBe(*a, IsBool) && MayBe(*b, IsBool);
+  const auto of_bools = [&] {
+    return Op(op, Dtype::kBool, Dtype::kBool,
+              {Convert(*a, Dtype::kBool), Convert(*b, Dtype::kBool)}, e.at);
+  };
   if (op == ScalarOp::kAnd || op == ScalarOp::kOr) {
     if (!both_bool) {
       return Error(Problem::kTypes, e.at,
                    fmt::format("found {} {} {}, expected bool on both sides", TypeWord(a->type),
                                e.text, TypeWord(b->type)));
     }
-    return Op(op, Dtype::kBool, Dtype::kBool, {a->id, b->id}, e.at);
+    return of_bools();
   }
-  if (both_bool && (op == ScalarOp::kEq || op == ScalarOp::kNe)) {
-    return Op(op, Dtype::kBool, Dtype::kBool, {a->id, b->id}, e.at);
-  }
+  if (both_bool && (op == ScalarOp::kEq || op == ScalarOp::kNe)) return of_bools();
   return Arithmetic(op, {*a, *b}, e.at);
 }
 
 // Operands in their common type; compares give bool.
 std::optional<Typed> ExprBinder::Arithmetic(ScalarOp op, std::vector<Typed> args, Location at) {
-  std::optional<Dtype> type = JoinTypes(args[0].type, args[0].type);
-  for (const Typed& arg : args) type = type ? JoinTypes(*type, arg.type) : type;
-  if (!type) {
+  std::optional<Common> common = CommonType(args);
+  if (!common) {
     std::string found;
     for (const Typed& arg : args)
       found += (found.empty() ? "" : " and ") + std::string(TypeWord(arg.type));
@@ -333,31 +356,42 @@ std::optional<Typed> ExprBinder::Arithmetic(ScalarOp op, std::vector<Typed> args
                  fmt::format("'{}' is not defined for {}", ScalarName(op), found),
                  "cast bool with int32(x)");
   }
-  if (WantsInteger(op) && !IsInteger(*type)) {
-    return Error(
-        Problem::kTypes, at,
-        fmt::format("found {} for '{}', expected integers", TypeWord(*type), ScalarName(op)));
+  if (WantsInteger(op) && !IsInteger(common->type) && !common->open) {
+    return Error(Problem::kTypes, at,
+                 fmt::format("found {} for '{}', expected integers", TypeWord(common->type),
+                             ScalarName(op)));
   }
-  if (WantsFloat(op) && !IsFloat(*type)) type = Dtype::kF32;
-  const Dtype node = ComputeType(*type);
+  if (WantsInteger(op) && common->open) common->type = Dtype::kI32;
+  if (WantsFloat(op) && (!IsFloat(common->type) || common->open)) common = {Dtype::kF32, false};
+  const Dtype node = ComputeType(common->type);
   std::vector<ExprId> ids;
   for (const Typed& arg : args) ids.push_back(Convert(arg, node));
   if (IsCompare(op) || op == ScalarOp::kIsNan)
     return Op(op, Dtype::kBool, Dtype::kBool, std::move(ids), at);
-  return Op(op, node, *type, std::move(ids), at);
+  Typed result = Op(op, node, common->type, std::move(ids), at);
+  result.open = common->open;
+  return result;
 }
 
 std::optional<Typed> ExprBinder::Select(const SyntaxExpr& e) {
   const std::optional<Typed> cond = Bind(*e.args[0]), a = Bind(*e.args[1]), b = Bind(*e.args[2]);
   if (!cond || !a || !b) return std::nullopt;
-  if (cond->type != Dtype::kBool) {
+  if (!MayBe(*cond, IsBool)) {
     return Error(Problem::kWrongType, e.args[0]->at,
                  fmt::format("found a condition of type {}, expected bool", TypeWord(cond->type)));
   }
-  const bool same_node = program_[a->id].dtype == program_[b->id].dtype;
-  if (a->type == b->type && same_node) {
-    return Op(ScalarOp::kSelect, program_[a->id].dtype, a->type, {cond->id, a->id, b->id}, e.at);
+  const ExprId holds = Convert(*cond, Dtype::kBool);
+  if (a->open || b->open) {
+    const Typed& known = a->open ? *b : *a;
+    const Dtype node = program_[known.id].dtype;
+    const ExprId x = Convert(*a, node), y = Convert(*b, node);
+    Typed result = Op(ScalarOp::kSelect, node, known.type, {holds, x, y}, e.at);
+    result.open = known.open;
+    return result;
   }
+  const bool same_node = program_[a->id].dtype == program_[b->id].dtype;
+  if (a->type == b->type && same_node)
+    return Op(ScalarOp::kSelect, program_[a->id].dtype, a->type, {holds, a->id, b->id}, e.at);
   const std::optional<Dtype> type = JoinTypes(a->type, b->type);
   if (!type) {
     return Error(Problem::kTypes, e.at,
@@ -366,7 +400,7 @@ std::optional<Typed> ExprBinder::Select(const SyntaxExpr& e) {
   }
   const Dtype node = ComputeType(*type);
   const ExprId x = Convert(*a, node), y = Convert(*b, node);
-  return Op(ScalarOp::kSelect, node, *type, {cond->id, x, y}, e.at);
+  return Op(ScalarOp::kSelect, node, *type, {holds, x, y}, e.at);
 }
 
 std::optional<Typed> ExprBinder::Cast(const SyntaxExpr& e, Dtype to) {
@@ -414,7 +448,9 @@ std::optional<Typed> ExprBinder::Read(Location at, std::span<const SyntaxExprPtr
   }
   const Dtype dtype = program_[tensor].dtype;
   read_.insert(tensor.index);
-  return Typed{Add(std::move(read), at), dtype};
+  const bool open = IsOpen(tensor);
+  if (open) open_reads_.insert(tensor.index);
+  return Typed{Add(std::move(read), at), dtype, open};
 }
 
 std::optional<Typed> ExprBinder::Call(const SyntaxExpr& e) {

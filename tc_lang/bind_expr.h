@@ -30,6 +30,9 @@ std::vector<std::string> BuiltinNames();
 struct Typed {
   ExprId id;
   Dtype type = Dtype::kF32;
+  // Read by a recurrence before the statement that settles its type: it fits anywhere and takes
+  // the type of what it stands beside. The program is bound again once that type is known.
+  bool open = false;
 };
 
 class ExprBinder {
@@ -67,6 +70,11 @@ class ExprBinder {
 
   const std::vector<std::string>& indices() const { return indices_; }
   bool HasRead(TensorId tensor) const { return read_.contains(tensor.index); }
+  // Whether nothing has settled the type of a tensor yet; see Typed::open.
+  void SetOpen(TensorId tensor) { open_.insert(tensor.index); }
+  void Settle(TensorId tensor) { open_.erase(tensor.index); }
+  bool IsOpen(TensorId tensor) const { return open_.contains(tensor.index); }
+  const std::set<int32_t>& open_reads() const { return open_reads_; }
   // A cast that nobody wrote: where types meet.
   bool IsImplicit(ExprId id) const { return implicit_.contains(id.index); }
   Location At(ExprId id) const { return at_[static_cast<size_t>(id.index)]; }
@@ -106,6 +114,7 @@ class ExprBinder {
   std::map<int32_t, double> float_literals_;  // as written: read again beside a float64
   std::vector<std::string> indices_;
   std::set<int32_t> read_;  // tensors, since the program was empty
+  std::set<int32_t> open_, open_reads_;
   // Lets of the statement or, in the body of a function of scalars, its names alone.
   struct Frame;
   struct Let {

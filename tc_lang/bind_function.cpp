@@ -37,8 +37,10 @@ std::optional<Typed> ExprBinder::BindLet(const SyntaxExpr& e, const Let& let) {
   open_lets_.pop_back();
   if (!value) return value;
   const bool stored = let.type || let.frame->function != nullptr;  // and 16-bit floats rounded
-  if (!let.type) return stored ? Typed{Convert(*value, value->type), value->type} : *value;
-  if (!MayStore(*let.type, value->type)) {
+  if (!let.type) {
+    return stored ? Typed{Convert(*value, value->type), value->type, value->open} : *value;
+  }
+  if (!value->open && !MayStore(*let.type, value->type)) {
     return Error(
         Problem::kArgument, let.value->at,
         fmt::format("found {} for '{}', expected {} (declared at {})", TypeWord(value->type),

@@ -52,6 +52,7 @@ std::optional<Typed> ExprBinder::Check(const SyntaxExpr& e) {
   for (size_t k = 0; k < 3; ++k) {
     args[k] = Bind(*e.args[k], k > 0);
     if (!args[k]) return std::nullopt;
+    if (args[k]->open) args[k] = {Convert(*args[k], index_type_), index_type_};
     if (!IsInteger(args[k]->type)) {
       return Error(
           Problem::kWrongType, e.args[k]->at,
@@ -73,8 +74,9 @@ bool ExprBinder::AddSegment(const SyntaxClause& clause) {
 
 // A bound that is read has to be a place: not negative, and less than 2^31 - 1.
 std::optional<Typed> ExprBinder::SegmentBound(const SyntaxExpr& e) {
-  const std::optional<Typed> value = Bind(e);
+  std::optional<Typed> value = Bind(e);
   if (!value) return std::nullopt;
+  if (value->open) value = {Convert(*value, index_type_), index_type_};
   if (!IsInteger(value->type)) {
     return Error(
         Problem::kWrongType, e.at,

@@ -370,18 +370,26 @@ bool DefBinder::MarkReductions(const SyntaxStatement& s, Statement& out,
   return true;
 }
 
+// A recurrence may have read the tensor already, as the type it was taken to have.
+void DefBinder::SetType(TensorId id, Dtype type) {
+  TensorDecl& decl = program_.tensors[static_cast<size_t>(id.index)];
+  const bool other = exprs_.IsOpen(id) || decl.dtype != type;
+  guessed_wrong_ = guessed_wrong_ || (other && exprs_.HasRead(id));
+  guesses_[id.index] = type;
+  decl.dtype = type;
+  exprs_.Settle(id);
+}
+
 bool DefBinder::SettleType(const SyntaxStatement& s, size_t k, Typed value, Statement& out) {
   const TensorId id = k == 0 ? out.target : out.companion;
-  TensorDecl& decl = program_.tensors[static_cast<size_t>(id.index)];
+  const TensorDecl& decl = program_[id];
   State& state = states_[static_cast<size_t>(id.index)];
   if (!state.typed) {
-    // A recurrence may have read the tensor already, as the type it was taken to have.
-    guessed_wrong_ = guessed_wrong_ || (decl.dtype != value.type && exprs_.HasRead(id));
-    guesses_[id.index] = value.type;
-    decl.dtype = value.type;
     state.typed = true;
+    if (!value.open) SetType(id, value.type);  // otherwise the tensor stays open, too
     return true;
   }
+  if (value.open || exprs_.IsOpen(id)) return true;
   // A sum may be kept in a wider float than it is stored in: typed accumulation.
   const bool rounds =
       k == 0 && out.assign != Assign::kSet && IsFloat(decl.dtype) && IsFloat(value.type);
@@ -398,6 +406,7 @@ bool DefBinder::Store(const SyntaxStatement& s, size_t k, Typed value, Statement
     value = {exprs_.Convert(value, ComputeType(value.type)), ComputeType(value.type)};
   if (!SettleType(s, k, value, out)) return false;
   const Dtype stored = program_[k == 0 ? out.target : out.companion].dtype;
+  if (value.open) value = {exprs_.Convert(value, stored), stored};
   if (k == 1) {
     out.companion_value = exprs_.Convert(value, stored);
     return true;

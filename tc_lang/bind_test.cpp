@@ -70,6 +70,50 @@ TEST(Bind, RecurrencesSettleTheirTypes) {
   EXPECT_EQ(types("float"), "f32 f32");
 }
 
+// A state that is read before its statement takes the least type that agrees, not float.
+TEST(Bind, RecurrencesTakeTheLeastTypesThatAgree) {
+  const auto types = [](const std::string& text) {
+    const Result<Program> program = BindText(text);
+    if (!program.ok()) return FirstLine(program.status().what());
+    EXPECT_TRUE(Verify(*program).ok()) << Verify(*program).ToString();
+    std::string found;
+    for (const TensorDecl& t : program->tensors) {
+      if (t.role != Role::kInput) found += fmt::format("{}:{} ", t.name, DtypeName(t.dtype));
+    }
+    return found;
+  };
+  const auto sums = [&](const std::string& type) {
+    return types("def f(" + type +
+                 "(4) x) -> (h) {\n"
+                 "q(t) = x(t) + (t > 0 ? h(t - 1) : x(0)) where t in 0:4\nh(t) = q(t) * x(t)\n}");
+  };
+  EXPECT_EQ(sums("int32"), "h:i32 q:i32 ");
+  EXPECT_EQ(sums("uint8"), "h:u8 q:u8 ");
+  EXPECT_EQ(sums("int8"), "h:i8 q:i8 ");
+  EXPECT_EQ(sums("int64"), "h:i64 q:i64 ");
+  EXPECT_EQ(sums("float16"), "h:f16 q:f16 ");
+  EXPECT_EQ(sums("double"), "h:f64 q:f64 ");
+  // The state is wider than what reads it first.
+  EXPECT_EQ(types("def f(int8(4) x) -> (h) {\n"
+                  "q(t) = x(t) + (t > 0 ? h(t - 1) : x(0)) where t in 0:4\nh(t) = q(t) + 1\n}"),
+            "h:i32 q:i32 ");
+  EXPECT_EQ(types("def f(int8(4) x) -> (h) {\n"
+                  "q(t) = x(t) + (t > 0 ? h(t - 1) : x(0)) where t in 0:4\nh(t) = sqrt(q(t))\n}"),
+            "h:f32 q:f32 ");
+  // Conditions, subscripts and segments of a state.
+  EXPECT_EQ(types("def f(int32(4) x) -> (h) {\n"
+                  "q(t) = t > 0 ? !(h(t - 1) && x(t) > 2) : x(t) == 3 where t in 0:4\n"
+                  "h(t) = q(t) == (x(t) > 1)\n}"),
+            "h:bool q:bool ");
+  EXPECT_EQ(types("def f(int64(4) next) -> (h) {\n"
+                  "q(t) = t > 0 ? next(h(t - 1)) : next(0) where t in 0:4\nh(t) = q(t)\n}"),
+            "h:i64 q:i64 ");
+  // Nothing says what it is.
+  EXPECT_EQ(types("def f(int8(4) x) -> (h) {\n"
+                  "q(t) = t > 0 ? h(t - 1) : h(t) where t in 0:4\nh(t) = q(t)\n}"),
+            "'h' is read at a step of the recurrence that is not yet done [E0504]");
+}
+
 TEST(Bind, LiteralsBesideDoubleAreReadFromTheirText) {
   const auto out =
       RunText("def f(double(1) x) -> (y) { y(i) = x(i) + 0.1 }", {}, {Make(Dtype::kF64, {1}, {0})});

@@ -48,6 +48,20 @@ std::vector<double> RunLast(const std::string& text, const std::map<std::string,
   return out.ok() ? Values(out->back()) : std::vector<double>();
 }
 
+// The types of the recurrence are open until after the calls between its statements.
+TEST(Calls, StandBetweenStatementsOfARecurrence) {
+  EXPECT_EQ(RunLast("def copy(int16(4) x) -> (y) { y(i) = x(i) }\n"
+                    "def f(int16(4) x) -> (h) {\n"
+                    "  p(t) = t > 0 ? r(t - 1) : x(t) where t in 0:4\n"
+                    "  z = copy(x)\n"
+                    "  q(t) = t > 0 ? h(t - 1) : z(t) where t in 0:4\n"
+                    "  w = copy(z)\n"
+                    "  r(t) = p(t) + q(t) * w(t)\n"
+                    "  h(t) = max(r(t), q(t)) * int16(3000)\n}",
+                    {}, {Make(Dtype::kI16, {4}, {1, 2, 3, 4})}),
+            (std::vector<double>{6000, 26736, -8064, 31216}));
+}
+
 TEST(Calls, AStatementFillsWholeTensors) {
   const Result<Program> program = BindLast(
       "def net(float(2, 3) x, float(3, 4) w, float(4) b) -> (o) { h = fc(x, w, b)\n"
