@@ -1,0 +1,151 @@
+#include "polyhedral/propose/operands.h"
+
+#include <algorithm>
+
+#include "polyhedral/axes.h"
+
+namespace weft::polyhedral {
+namespace {
+
+// Cycles for an element of an operand that is copied: transposed in registers and stored, and
+// loaded again from a cache that is farther away. Below so many uses the loops of rows do better.
+constexpr double kCopied = 0.3, kLeastUses = 16;
+
+}  // namespace
+
+int32_t Operands::AxisAlong(tc::ExprId read, int32_t index) const {
+  for (size_t a = 0; a < program[read].args.size(); ++a) {
+    const auto e = tc::AsAffine(program, program[read].args[a]);
+    if (!e || e->CoefficientOf(index) != 1) continue;
+    const Affine rest = *e - Affine::OfVar(index);
+    const bool whole = std::ranges::all_of(
+        rest.terms(), [&](const Affine::Term& t) { return t.coefficient % Extent(index) == 0; });
+    if (!rest.Uses(index) && whole && rest.constant() % Extent(index) == 0)
+      return static_cast<int32_t>(a);
+  }
+  return -1;
+}
+
+int64_t Operands::StepsToMove(tc::ExprId read, int32_t index) const {
+  int64_t steps = 0;
+  for (const tc::ExprId sub : program[read].args) {
+    const auto e = tc::AsAffine(program, sub);
+    if (!e || !e->Uses(index)) continue;
+    for (const Affine::Term& t : e->terms()) {
+      if (t.dividend ? !t.dividend->Uses(index) : t.var != index) continue;
+      if (!t.dividend || t.dividend->AsVar() != index || steps > 0) return 1;
+      steps = t.divisor;
+    }
+  }
+  return std::max<int64_t>(1, steps);
+}
+
+bool Operands::IsWindow(int32_t index) const {
+  for (const tc::ExprId read : {c.x, c.w}) {
+    if (Uses(read, index) && AxisOf(read, index) < 0) return true;
+  }
+  return false;
+}
+
+size_t Operands::Innermost(const tc::Expr& read) const {
+  const auto found = view.request->layouts.find(program[read.tensor].name);
+  return found == view.request->layouts.end() ? read.args.size() - 1
+                                              : found->second.axes.back().axis;
+}
+
+bool Operands::Adjacent(tc::ExprId read, int32_t index) const {
+  const tc::Expr& e = program[read];
+  const auto inner = tc::AsAffine(program, e.args[Innermost(e)]);
+  return inner && inner->AsVar() == index;
+}
+
+int64_t Operands::Bytes(tc::ExprId read) const {
+  const tc::Expr& e = program[read];
+  const auto shape = tc::StaticExtents(program[e.tensor]);
+  int64_t bits = Bits(e.dtype);
+  for (size_t axis = 0; shape && axis < shape->size(); ++axis) {
+    const auto sub = tc::AsAffine(program, e.args[axis]);
+    int64_t places = 1;
+    for (size_t i = 0; sub && i < s.indices.size(); ++i) {
+      if (sub->Uses(static_cast<Var>(i)))
+        places *= std::max<int64_t>(1, Extent(static_cast<int32_t>(i)));
+    }
+    bits *= sub ? std::min(places, (*shape)[axis]) : (*shape)[axis];
+  }
+  return bits / 8;
+}
+
+bool Operands::Streams(tc::ExprId read, int32_t index) const {
+  if (!Uses(read, index) || Packable(read, index)) return true;
+  const tc::Expr& e = program[read];
+  if (ContiguousIndex(*view.request, s, e.tensor, e.args) == index) return true;
+  // Groups of lanes that share an element: one for all lanes, or near each other.
+  const int64_t steps = StepsToMove(read, index);
+  if (steps == 1) return false;
+  const auto near = tc::AsAffine(program, e.args[Innermost(e)]);
+  return steps % Vector() == 0 || (near && near->Uses(index));
+}
+
+bool Operands::Packable(tc::ExprId read, int32_t index) const {
+  const std::string& name = program[program[read].tensor].name;
+  const bool constant = std::ranges::count(view.request->constants, name) > 0;
+  return constant && !view.request->layouts.contains(name) && AxisOf(read, index) >= 0;
+}
+
+bool Operands::IsCopy(tc::ExprId read) const {
+  return view.request->copies.contains(program[program[read].tensor].name);
+}
+
+bool Operands::TakesCopy(tc::ExprId read, int32_t index) const {
+  return IsCopy(read) && Uses(read, index) && AxisOf(read, index) >= 0 &&
+         CopyCycles(read) * kLeastUses < kCopied * Steps();
+}
+
+double Operands::CopyCycles(tc::ExprId read) const {
+  const int64_t elements = Bytes(read) / SizeBytes(program[read].dtype);
+  double outputs = 1;
+  for (const int32_t i : c.kept) outputs *= static_cast<double>(std::max<int64_t>(1, Extent(i)));
+  return kCopied * static_cast<double>(elements) / outputs;
+}
+
+bool Operands::LeapsPages(tc::ExprId read, int32_t lane) const {
+  constexpr int64_t kPage = 4096;
+  const tc::TensorDecl& tensor = program[program[read].tensor];
+  const int32_t axis = AxisOf(read, ReductionOrder(lane).back());
+  const bool lies = (tensor.role == tc::Role::kInput || IsCopy(read)) && !Packable(read, lane) &&
+                    !view.request->layouts.contains(tensor.name);
+  const auto extents = tc::StaticExtents(tensor);
+  if (axis < 0 || !lies || !extents) return false;
+  int64_t leap = SizeBytes(tensor.dtype);
+  for (size_t a = static_cast<size_t>(axis) + 1; a < extents->size(); ++a) leap *= (*extents)[a];
+  return leap >= kPage;
+}
+
+double Operands::Steps() const {
+  double steps = 1;
+  for (const int32_t i : c.reduced) steps *= static_cast<double>(std::max<int64_t>(1, Extent(i)));
+  return steps;
+}
+
+std::vector<int32_t> Operands::ReductionOrder(int32_t lane) const {
+  std::vector<int32_t> order = c.reduced;
+  const tc::Expr& x = program[Broadcast(lane)];
+  const auto sub = x.args.empty() ? std::nullopt : tc::AsAffine(program, x.args[Innermost(x)]);
+  if (sub) std::ranges::stable_partition(order, [&](int32_t i) { return sub->AsVar() != i; });
+  return order;
+}
+
+bool Operands::IsNarrow() const {
+  const Dtype x = program[c.x].dtype, w = program[c.w].dtype;
+  const auto fits = [](Dtype d) { return d == Dtype::kI16 || d == Dtype::kI8 || d == Dtype::kU8; };
+  if (view.request->target.kind != TargetKind::kCpu) return false;
+  if (s.accumulate == Dtype::kF32) return x == Dtype::kBF16 && w == Dtype::kBF16;
+  return s.accumulate == Dtype::kI32 && fits(x) && fits(w);
+}
+
+bool Operands::Flushes() const {
+  return IsNarrow() && IsFloat(s.accumulate) && view.request->flushes &&
+         HasBfloatProducts(view.request->target.isa);
+}
+
+}  // namespace weft::polyhedral

@@ -1,0 +1,73 @@
+// What the search for a tile of registers asks of a contraction's two operands: which index moves
+// what, how it lies in memory, and what it costs to have it otherwise.
+//
+// An index is one of the anchor statement; a read is one of the contraction's two.
+#pragma once
+
+#include "polyhedral/propose/propose.h"
+
+namespace weft::polyhedral {
+
+struct Operands {
+  Operands(const ClusterView& view, const Contraction& contraction)
+      : view(view),
+        c(contraction),
+        program(view.program()),
+        s(view.At(view.anchor)),
+        axes(view.axes[view.anchor]) {}
+
+  int64_t Extent(int32_t index) const { return view.Extent(axes[index]); }
+  // Elements of the accumulators' type in a register.
+  int64_t Vector() const { return view.request->target.VectorBytes() / SizeBytes(s.accumulate); }
+  // Statements that share the cluster iterate over this index together; others reduce it.
+  bool IsShared(int32_t index) const { return view.IsShared(axes[index]); }
+  bool Uses(tc::ExprId read, int32_t index) const { return polyhedral::Uses(program, read, index); }
+  bool MovesBoth(int32_t index) const { return Uses(c.x, index) && Uses(c.w, index); }
+  int32_t AxisOf(tc::ExprId read, int32_t index) const {
+    return polyhedral::AxisOf(program, read, index);
+  }
+  // The axis of a read whose successive elements the index runs through, from a multiple of its
+  // extent on, and which no other index moves by less.
+  int32_t AxisAlong(tc::ExprId read, int32_t index) const;
+  // d if the index moves the read once in d steps, by floor(index / d) and nothing else; else 1.
+  int64_t StepsToMove(tc::ExprId read, int32_t index) const;
+  // Moves a read together with another index.
+  bool IsWindow(int32_t index) const;
+  // The innermost axis of a read's subscripts, and whether it is this index.
+  size_t Innermost(const tc::Expr& read) const;
+  bool Adjacent(tc::ExprId read, int32_t index) const;
+  // Bytes of the places that are read: strides skip some.
+  int64_t Bytes(tc::ExprId read) const;
+
+  // The operand that is loaded in vectors if lanes are along this index, and the other.
+  tc::ExprId Streamed(int32_t lane) const { return Uses(c.w, lane) ? c.w : c.x; }
+  tc::ExprId Broadcast(int32_t lane) const { return Uses(c.w, lane) ? c.x : c.w; }
+  // Whether lanes along the index can be loaded.
+  bool Streams(tc::ExprId read, int32_t index) const;
+  // A constant is packed so that this index is innermost.
+  bool Packable(tc::ExprId read, int32_t index) const;
+  // A copy of an operand is packed likewise, which costs something.
+  bool IsCopy(tc::ExprId read) const;
+  bool TakesCopy(tc::ExprId read, int32_t index) const;
+  double CopyCycles(tc::ExprId read) const;  // for an element of the result
+  // Each step of the sum reads the operand in another page, as in long rows of a matrix.
+  bool LeapsPages(tc::ExprId read, int32_t lane) const;
+
+  double Steps() const;  // of the whole sum
+  // Reduced indices, outermost first: that along which the broadcast operand is contiguous last.
+  std::vector<int32_t> ReductionOrder(int32_t lane) const;
+
+  // Numbers of at most 16 bits are loaded, multiplied and added up two or four at a time, if those
+  // of the rows' operand lie side by side.
+  bool IsNarrow() const;
+  // By instructions that take subnormal numbers for zero.
+  bool Flushes() const;
+
+  const ClusterView& view;
+  const Contraction& c;
+  const tc::Program& program;
+  const tc::Statement& s;
+  const std::vector<std::string>& axes;
+};
+
+}  // namespace weft::polyhedral

@@ -1,0 +1,189 @@
+#include "polyhedral/propose/register_tile.h"
+
+#include <algorithm>
+
+namespace weft::polyhedral {
+namespace {
+
+// Cycles for an output element that does not leave in a vector: extract and store, bias and
+// residual loaded likewise.
+constexpr double kScattered = 3;
+// The same where rows of the tile lie side by side instead: they are transposed in registers.
+constexpr double kTransposed = 0.5;
+// Lanes along a padded axis mask what they load at both ends.
+constexpr double kMasked = 1.25;
+// Steps that each read another page wait for its translation, and for lines of one set.
+constexpr double kLeaping = 1.12;
+
+int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+// The kept index that moves one operand and leaves the lanes' operand where it is, so that its
+// loads are used again; the longest, then the innermost.
+int32_t RowFor(const Operands& o, int32_t lane) {
+  const tc::ExprId streamed = o.Streamed(lane);
+  int32_t row = -1;
+  const auto better = [&](int32_t i) {
+    return row < 0 || std::min<int64_t>(o.Extent(i), 24) >= std::min<int64_t>(o.Extent(row), 24);
+  };
+  for (const int32_t i : o.c.kept) {
+    if (i != lane && o.Extent(i) >= 2 && o.IsShared(i) && !o.Uses(streamed, i) && better(i))
+      row = i;
+  }
+  if (row >= 0) return row;
+  for (const int32_t i : o.c.kept) {  // depthwise: rows still hide latency
+    if (i != lane && o.Extent(i) >= 2 && o.IsShared(i) && !o.MovesBoth(i)) row = i;
+  }
+  return row;
+}
+
+int32_t OutputLane(const Operands& o) {
+  const tc::Statement& last = o.view.At(o.view.statements.size() - 1);
+  const int32_t out = ContiguousIndex(*o.view.request, last, last.target, last.subscripts);
+  if (out < 0) return -1;
+  const auto found = std::ranges::find(o.axes, o.view.axes.back()[out]);
+  return found == o.axes.end() ? -1 : static_cast<int32_t>(found - o.axes.begin());
+}
+
+// Rows of a group of channels read the same elements of what the lanes move along.
+int64_t RowsOfGroup(const Operands& o, int32_t lane, int32_t row) {
+  return row >= 0 ? o.StepsToMove(o.Streamed(lane), row) : 1;
+}
+
+// Loads of pairs of bfloat16. Those that lie apart are joined: by integer units, which have
+// nothing else to do, if the pair is the same in all lanes.
+int64_t PairLoads(const Operands& o, tc::ExprId read, int32_t lane, int32_t row) {
+  const int32_t moved = o.Uses(read, lane) ? lane : row;
+  const bool packed = moved >= 0 && o.Packable(read, moved);
+  if (packed || o.Adjacent(read, o.ReductionOrder(lane).back())) return 1;
+  return o.Uses(read, lane) ? 4 : 2;
+}
+
+OperandMoves MovesOf(const Operands& o, int32_t lane, int32_t row) {
+  const auto by_row = [&](tc::ExprId read) {
+    const bool shares = RowsOfGroup(o, lane, row) > 1 && read == o.Streamed(lane);
+    return row >= 0 && o.Uses(read, row) && !shares;
+  };
+  OperandMoves moves{o.Uses(o.c.x, lane), by_row(o.c.x), o.Uses(o.c.w, lane), by_row(o.c.w)};
+  if (o.IsNarrow() && IsFloat(o.s.accumulate) && !o.Flushes())
+    moves.parts = 2, moves.spare = 3;  // halves
+  if (o.Flushes())
+    moves.x_loads = PairLoads(o, o.c.x, lane, row), moves.w_loads = PairLoads(o, o.c.w, lane, row);
+  if (o.IsNarrow() && IsInteger(o.s.accumulate) && !HasDotProducts(o.view.request->target.isa))
+    moves.spare = 2;  // products, before they are added
+  return moves;
+}
+
+// Cycles for an element.
+double StoreCycles(const Operands& o, int32_t lane, int32_t row, int64_t rows) {
+  const int32_t output = OutputLane(o);
+  if (lane == output) return 1 / static_cast<double>(o.Vector());
+  if (row < 0 || row != output) return kScattered;
+  const tc::TensorDecl& out = o.program[o.view.At(o.view.statements.size() - 1).target];
+  const int64_t whole = RoundUp(rows, 16 / SizeBytes(out.dtype));  // 128 bits of rows
+  return kTransposed * static_cast<double>(whole) / static_cast<double>(rows);
+}
+
+// Tiles of registers with `width` lanes each, of those that the lanes' blocks and `fits` allow.
+template <typename F>
+void AddTiles(const Operands& o, const OperandMoves& moves, int32_t lane, int32_t row,
+              int64_t width, F fits, std::vector<RegisterTile>& options) {
+  const Target& target = o.view.request->target;
+  const int64_t m = row >= 0 ? o.Extent(row) : 1, n = o.Extent(lane),
+                group = RowsOfGroup(o, lane, row);
+  const int64_t most = target.VectorRegisters() / (UnrollsTaps(o, lane) ? 2 : 1);
+  const double padded = o.IsWindow(lane) ? kMasked : 1;
+  for (const TileShape& tile : RankTiles(target, moves, m, n, width, most)) {
+    const bool ends = o.view.DividesBlock(o.axes[lane], tile.lanes) &&
+                      (row < 0 || o.view.DividesBlock(o.axes[row], tile.rows)) &&
+                      (group == 1 || group % tile.rows == 0);
+    if (!ends || !fits(tile.lanes)) continue;
+    const tc::ExprId streamed = o.Streamed(lane);
+    double steps = tile.cycles * o.Steps() * padded / static_cast<double>(m * n);
+    const double store = StoreCycles(o, lane, row, tile.rows);
+    if (o.LeapsPages(o.Broadcast(lane), lane)) steps *= kLeaping;
+    if (o.Streams(streamed, lane)) {
+      const double leaps = o.LeapsPages(streamed, lane) ? kLeaping : 1;
+      options.push_back({lane, row, tile, steps * leaps + store, false});
+    }
+    if (o.TakesCopy(streamed, lane))
+      options.push_back({lane, row, tile, steps + store + o.CopyCycles(streamed), true});
+  }
+}
+
+void AddOptions(const Operands& o, int32_t lane, int32_t row, std::vector<RegisterTile>& options) {
+  OperandMoves moves = MovesOf(o, lane, row);
+  const int64_t steps = o.StepsToMove(o.c.x, lane);
+  if (steps > 1) {  // a tile of lanes that all read the same element of x
+    OperandMoves same = moves;
+    same.x_lanes = false;
+    const auto fits = [&](int64_t lanes) { return steps % lanes == 0; };
+    AddTiles(o, same, lane, row, std::min(o.Vector(), steps), fits, options);
+    moves.x_loads = 3;  // a row and its permutation, which has one port
+  }
+  AddTiles(o, moves, lane, row, o.Vector(), [](int64_t) { return true; }, options);
+}
+
+// Eight elements of four bits that lie side by side are one load for each lane.
+void ChooseNibbles(const Operands& o, RegisterTile& tile) {
+  constexpr int64_t kOfLane = 8;
+  const int32_t along = o.ReductionOrder(tile.lane).back();
+  if (o.view.request->target.kind != TargetKind::kCpu ||
+      !SharesBytes(o.program[o.Streamed(tile.lane)].dtype))
+    return;
+  if (!o.Packable(o.Streamed(tile.lane), tile.lane) ||
+      o.AxisAlong(o.Streamed(tile.lane), along) < 0)
+    return;
+  if (o.Extent(along) % kOfLane != 0 || !o.view.DividesBlock(o.axes[along], kOfLane)) return;
+  tile.dot = along;
+  tile.dot_steps = kOfLane;
+}
+
+void ChooseDot(const Operands& o, RegisterTile& tile) {
+  const tc::Expr &lanes = o.program[o.Streamed(tile.lane)],
+                 &rows = o.program[o.Broadcast(tile.lane)];
+  if (!o.IsNarrow() || UnrollsTaps(o, tile.lane)) return;
+  const int32_t steps_along = o.ReductionOrder(tile.lane).back();
+  const bool packed = tile.row >= 0 && o.Packable(o.Broadcast(tile.lane), tile.row);
+  if (!o.Flushes() && !packed && !o.Adjacent(o.Broadcast(tile.lane), steps_along)) return;
+  const bool bytes = HasDotProducts(o.view.request->target.isa) &&
+                     ((lanes.dtype == Dtype::kI8 && rows.dtype == Dtype::kU8) ||
+                      (lanes.dtype == Dtype::kU8 && rows.dtype == Dtype::kI8));
+  const int64_t extent = o.Extent(steps_along), steps = bytes && extent >= 4 ? 4 : 2;
+  if (extent < steps || !o.view.DividesBlock(o.axes[steps_along], steps)) return;
+  tile.dot = steps_along;
+  tile.dot_steps = steps;
+}
+
+}  // namespace
+
+bool UnrollsTaps(const Operands& o, int32_t lane) {
+  return o.MovesBoth(lane) && o.StepsToMove(o.c.x, lane) == 1 && o.StepsToMove(o.c.w, lane) == 1;
+}
+
+std::optional<RegisterTile> ChooseRegisterTile(const Operands& o, int rank) {
+  std::vector<RegisterTile> options;
+  const int32_t output = OutputLane(o);
+  for (const int32_t lane : o.c.kept) {
+    if (!o.IsShared(lane)) continue;
+    const auto streams = [&](tc::ExprId read) {
+      return o.Streams(read, lane) || (read == o.Streamed(lane) && o.TakesCopy(read, lane));
+    };
+    if (o.Extent(lane) < 2 || !streams(o.c.x) || !streams(o.c.w)) continue;
+    if (!o.Uses(o.c.x, lane) && !o.Uses(o.c.w, lane)) continue;
+    const int32_t row = RowFor(o, lane);
+    AddOptions(o, lane, row, options);
+    for (const int32_t i : o.c.kept) {
+      if (i == lane || i == row || !o.IsShared(i)) continue;
+      if ((i == output && o.Extent(i) > 1) || RowsOfGroup(o, lane, i) > 1)
+        AddOptions(o, lane, i, options);
+    }
+  }
+  if (options.empty()) return std::nullopt;
+  std::ranges::stable_sort(options, {}, &RegisterTile::cycles);
+  RegisterTile pick = options[std::min<size_t>(static_cast<size_t>(rank), options.size() - 1)];
+  ChooseDot(o, pick);
+  ChooseNibbles(o, pick);
+  return pick;
+}
+
+}  // namespace weft::polyhedral

@@ -1,0 +1,30 @@
+// Which outputs of a contraction stay in registers: lanes along one index, rows along another, and
+// how many of either.
+#pragma once
+
+#include <optional>
+
+#include "polyhedral/propose/operands.h"
+#include "polyhedral/propose/tile_model.h"
+
+namespace weft::polyhedral {
+
+struct RegisterTile {
+  int32_t lane = -1, row = -1;  // indices; no row: -1
+  TileShape shape;
+  double cycles = 0;    // of the whole statement, for an element of its result
+  bool copies = false;  // the lanes' operand
+  // Instructions take several steps of this reduced index at once; -1: one.
+  int32_t dot = -1;
+  int64_t dot_steps = 1;
+};
+
+// The `rank`-th best by cycles, or the last; none if no index has lanes that can be loaded.
+std::optional<RegisterTile> ChooseRegisterTile(const Operands& operands, int rank);
+
+// No operand stays where it is along the lanes, so that nothing is loaded for several of them: but
+// neighbouring taps of neighbouring places are the same element, and stay in registers if all are
+// written out.
+bool UnrollsTaps(const Operands& operands, int32_t lane);
+
+}  // namespace weft::polyhedral
