@@ -247,15 +247,15 @@ class Partitioner {
     for (const NodeId anchor : ByRank()) {
       const size_t i = anchor.index;
       if (kind_[i] == Implementation::kView || kind_[i] == Implementation::kVendor) continue;
-      const auto nodes = options_.fuse ? fallback::LongestMatch(graph_, uses_, anchor,
-                                                                fallback::Library::kOnednn, can)
-                                       : std::vector<NodeId>{anchor};
+      auto nodes = options_.fuse ? fallback::LongestMatch(graph_, uses_, anchor,
+                                                          fallback::Library::kOnednn, can)
+                                 : std::vector<NodeId>{anchor};
       if (nodes.empty()) NoteForbidden(anchor, can);
-      if (nodes.empty() || std::any_of(nodes.begin(), nodes.end(), [&](NodeId n) {
-            return kind_[n.index] == Implementation::kVendor ||
-                   kind_[n.index] == Implementation::kView;
-          }))
-        continue;
+      const auto taken = std::ranges::find_if(nodes, [&](NodeId n) {
+        return kind_[n.index] == Implementation::kVendor || kind_[n.index] == Implementation::kView;
+      });
+      nodes.erase(taken, nodes.end());  // as the sum that ends another branch
+      if (nodes.empty()) continue;
       auto call = fallback::Match(
           graph_, uses_, nodes, fallback::Library::kOnednn,
           [&](ValueId v) { return LayoutOf(layouts_, graph_, v); }, can);

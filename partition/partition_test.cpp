@@ -263,6 +263,18 @@ TEST(Partition, Forced) {
   EXPECT_EQ(Grouped(graph, Flat(), {})->groups[0].implementation, Implementation::kOwn);
 }
 
+// Two branches end in one sum: the call that takes it leaves the other branch to a call without.
+TEST(Partition, BranchesThatMeetAreBothForTheLibrary) {
+  const Graph graph = Parsed(
+      "graph g (x: f32[1, 16, 8, 8], v: f32[16, 16, 1, 1], w: f32[16, 16, 1, 1]) -> (y) {\n"
+      "a = Conv(x, v)\nb = Conv(x, w)\nc = Add(a, b)\ny = Relu(c)\n}");
+  const auto grouping = Grouped(graph, Flat(), {.force = PartitionOptions::Force::kVendor});
+  ASSERT_TRUE(grouping.ok()) << grouping.status().ToString();
+  ASSERT_EQ(grouping->groups.size(), 2u);
+  for (const Group& group : grouping->groups)
+    EXPECT_EQ(group.implementation, Implementation::kVendor) << group.name;
+}
+
 TEST(Partition, LibraryWhereItsArithmeticIsAllowed) {
   const Graph graph =
       Parsed("graph g (x: bf16[16, 64], w: bf16[64, 32]) -> (a) {\na = MatMul(x, w)\n}");
