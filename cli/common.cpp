@@ -44,8 +44,10 @@ Status FillPartition(const Flags& flags, partition::PartitionOptions& options) {
     options.force = partition::PartitionOptions::Force::kOwn;
   else if (flags.force == "vendor")
     options.force = partition::PartitionOptions::Force::kVendor;
+  else if (flags.force == "calls")
+    options.force = partition::PartitionOptions::Force::kCalls;
   else if (!flags.force.empty())
-    return Usage(fmt::format("--force {}: expected own or vendor", flags.force));
+    return Usage(fmt::format("--force {}: expected own, vendor or calls", flags.force));
   options.strict = flags.strict;
   options.vendor = !fallback::LibraryVersion(fallback::Library::kOnednn).empty();
   return {};
@@ -87,7 +89,7 @@ void AddBuildFlags(CLI::App& app, Flags& flags) {
                  "\"x=1x3;y=1x4\": one specialization each, repeatable");
   AddCacheFlag(app, flags);
   app.add_option("--budget", flags.budget, "time to measure in: 60s, 5m; 0 estimates only");
-  app.add_option("--force", flags.force, "own | vendor");
+  app.add_option("--force", flags.force, "own | vendor | calls");
   app.add_option("--allow", flags.allow, "tf32, bf16, winograd; none")->delimiter(',');
   app.add_flag("--strict", flags.strict, "refuse a native step where a comprehension exists");
   app.add_option("--dump", flags.dump, "a folder for every text form, numbered");

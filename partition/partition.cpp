@@ -38,17 +38,20 @@ class Partitioner {
   }
 
   Result<Grouping> Run() {
+    const bool calls = options_.force == PartitionOptions::Force::kCalls;
     layouts_ = PlanLayouts(graph_);
+    if (calls) DropLayoutsOfNatives();
     WEFT_TRY(Singles singles, ClassifyNodes(facts_, nodes_, layouts_, pricer_, options_));
     kind_ = std::move(singles.kind);
     alternative_ = std::move(singles.alternative);
     left_out_ = std::move(singles.left_out);
-    if (options_.fuse) GrowGreedily();
-    if (options_.fuse && options_.join) {
+    if (options_.fuse && !calls) GrowGreedily();
+    if (options_.fuse && options_.join && !calls) {
       JoinContractions();
       GrowGreedily();
     }
     if (options_.vendor && options_.force != PartitionOptions::Force::kOwn) OfferToLibrary();
+    if (calls) TakeNatives();
     return Collect();
   }
 
@@ -263,6 +266,29 @@ class Partitioner {
     }
   }
 
+  // They take plain tensors.
+  void DropLayoutsOfNatives() {
+    const fallback::Abilities can = AbilitiesFor(target_, options_);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const NodeId node(i);
+      if (!fallback::LongestMatch(graph_, uses_, node, fallback::Library::kOnednn, can).empty())
+        continue;
+      for (ValueId v : graph_[node].inputs) layouts_.erase(v);
+      for (ValueId v : graph_[node].outputs) layouts_.erase(v);
+    }
+  }
+
+  void TakeNatives() {
+    for (size_t i = 0; i < kind_.size(); ++i) {
+      const NodeId node(i);
+      const auto is_plain = [&](ValueId v) { return !v.valid() || !layouts_.contains(v); };
+      if (kind_[i] == Implementation::kOwn && std::ranges::all_of(graph_[node].inputs, is_plain) &&
+          std::ranges::all_of(graph_[node].outputs, is_plain) &&
+          fallback::Match(graph_, uses_, std::span(&node, 1), fallback::Library::kNative).yes())
+        kind_[i] = Implementation::kNative;
+    }
+  }
+
   // Of a node that the library could do, but not as it should be done.
   void NoteForbidden(NodeId anchor, const fallback::Abilities& can) {
     const auto call =
@@ -314,7 +340,8 @@ class Partitioner {
       rest += OwnUs(before) + OwnUs(after);
     }
     const Price vendor = pricer_.Call(call);
-    const bool forced = options_.force == PartitionOptions::Force::kVendor;
+    const bool forced = options_.force == PartitionOptions::Force::kVendor ||
+                        options_.force == PartitionOptions::Force::kCalls;
     if (!forced && vendor.us + rest >= own) {
       rivals_[*touched.begin()].push_back({"onednn." + call.op, vendor.us, false, std::nullopt});
       return;

@@ -37,7 +37,9 @@ class Pricer {
 };
 
 struct PartitionOptions {
-  enum class Force : uint8_t { kNone, kOwn, kVendor } force = Force::kNone;
+  // kCalls: a library where it can, natives where not: own kernels, which are compiled, only for
+  // what is left.
+  enum class Force : uint8_t { kNone, kOwn, kVendor, kCalls } force = Force::kNone;
   bool fuse = true;      // false: every node alone (the unfused arm)
   bool join = true;      // contractions that feed one another, where blocks allow it
   bool strict = false;   // a native step where a comprehension exists is an error

@@ -275,6 +275,19 @@ TEST(Partition, BranchesThatMeetAreBothForTheLibrary) {
     EXPECT_EQ(group.implementation, Implementation::kVendor) << group.name;
 }
 
+// What can be done without compiling is: by a library, by natives, and the rest by own kernels.
+TEST(Partition, CallsAlone) {
+  const Graph graph = Parsed(
+      "graph g (x: f32[16, 64], w: f32[64, 32]) -> (c) {\na = MatMul(x, w)\n"
+      "axis: i64[] = const(1)\nb = CumSum(a, axis)\nc = Hardmax(b)\n}");
+  const auto grouping = Grouped(graph, Flat(), {.force = PartitionOptions::Force::kCalls});
+  ASSERT_TRUE(grouping.ok()) << grouping.status().ToString();
+  std::vector<Implementation> found;
+  for (const Group& group : grouping->groups) found.push_back(group.implementation);
+  EXPECT_EQ(found,
+            (std::vector{Implementation::kVendor, Implementation::kNative, Implementation::kOwn}));
+}
+
 TEST(Partition, LibraryWhereItsArithmeticIsAllowed) {
   const Graph graph =
       Parsed("graph g (x: bf16[16, 64], w: bf16[64, 32]) -> (a) {\na = MatMul(x, w)\n}");

@@ -3,8 +3,8 @@
     python tests/e2e/random_graphs.py SEED [COUNT]
 
 checks COUNT networks (1), the first made from SEED, the next from SEED + 1 and so on: by the default partition, by own
-kernels alone, by the library alone, and without fusion. A network that fails is kept in build/random_failures/SEED, with its
-inputs and expected outputs; the lines that say so begin with its seed.
+kernels alone, by the library alone, by the library and native kernels, and without fusion. A network that fails is kept in
+build/random_failures/SEED, with its inputs and expected outputs; the lines that say so begin with its seed.
 """
 import argparse
 import collections
@@ -26,7 +26,7 @@ from random_graph import TOLERANCE, Graph, Reject, differs, scale_of
 from tool import ROOT
 
 FAMILIES = random_ops.FAMILIES | random_layouts.FAMILIES
-ARMS = {'default': (), 'own': ('--force', 'own'), 'vendor': ('--force', 'vendor')}
+ARMS = {'default': (), 'own': ('--force', 'own'), 'vendor': ('--force', 'vendor'), 'calls': ('--force', 'calls')}
 LIMIT_S = 60
 np.seterr(all='ignore')
 warnings.simplefilter('ignore')
