@@ -283,6 +283,9 @@ TEST(Infer, SignalsAndLosses) {
   ExpectError("x: f32[b, h, 2]", "a: i64[] = const(2)\ny = DFT(x, _, a)", "that of the parts");
   EXPECT_EQ(Y("x: f32[b, 20, 1], v: f32[8]", "s: i64[] = const(3)\ny = STFT(x, s, v)"),
             "f32[b, 5, 5, 2]");
+  EXPECT_EQ(Y("x: f32[b, 20], v: f32[8]", "s: i64[] = const(3)\ny = STFT(x, s, v)"),
+            "f32[b, 5, 5, 2]");
+  ExpectError("x: f32[20], v: f32[8]", "s: i64[] = const(3)\ny = STFT(x, s, v)", "expected rank 3");
   ExpectError("x: f32[b, 20, 1], v: f32[21]", "s: i64[] = const(3)\ny = STFT(x, s, v)", "longer");
   EXPECT_EQ(Y("x: f32[b, 5, h], t: i64[b, h]",
               "y = NegativeLogLikelihoodLoss(x, t) {reduction = \"none\"}"),

@@ -62,15 +62,18 @@ Status DftRule(Context& c) {
 }
 
 Status StftRule(Context& c) {
-  const Extents* x = c.In(0);  // [batch, length, parts]
-  WEFT_TRY(c.Rank(0, 3));
+  // [batch, length, parts]; onnxruntime takes [batch, length] for real numbers, and exporters write
+  // it.
+  const Extents* x = c.In(0);
+  if (x && x->size() != 2) WEFT_TRY(c.Rank(0, 3));
   WEFT_TRY(c.Rank(2, 1));
   WEFT_TRY(const auto step, Number(c, 1, 1));
   WEFT_TRY(const auto length, Number(c, 3, 1));
   if (!x) return {};
-  WEFT_TRY(CheckParts(c, x->back()));
+  const Extent parts = x->size() == 2 ? Extent(1) : x->back();
+  WEFT_TRY(CheckParts(c, parts));
   const bool onesided = c.Int("onesided", 1) != 0;
-  if (onesided && x->back() == Extent(2))
+  if (onesided && parts == Extent(2))
     return Invalid("one side is that of real numbers, the input has 2 parts");
   Extent frame = (*x)[1];
   if (length) frame = *length;

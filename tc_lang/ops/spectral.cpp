@@ -100,7 +100,8 @@ void Dft(Writer& w) {
 void Stft(Writer& w) {
   const Operand x = w.In(0), y = w.Out();
   const Ints step = w.ConstInts(1);
-  Transform t{.ins = w.Extent(x, 2), .outs = 2};
+  const bool real = x.rank() == 2;  // without an axis of parts
+  Transform t{.ins = real ? 1 : w.Extent(x, 2), .outs = 2};
   t.from = w.Has(2) ? w.Extent(w.In(2), 0) : w.Extent(x, 1);
   if (w.Has(3)) {
     const Ints length = w.ConstInts(3);
@@ -115,7 +116,8 @@ void Stft(Writer& w) {
   w.Range("t", w.Extent(y, 1));
   const std::string place = Sum({{step[0], "t"}, {1, "e"}});
   w.Reduce("contraction", y, {"b", "t", "k", "o"}, "+=!",
-           fmt::format("{} * {}", w.At(x, {"b", place, "d"}), w.At(table, {"o", "d", "k", "e"})));
+           fmt::format("{} * {}", w.At(x, real ? Subs{"b", place} : Subs{"b", place, "d"}),
+                       w.At(table, {"o", real ? "0" : "d", "k", "e"})));
 }
 
 // Triangles over the bins of a spectrum, equally wide in mels (O'Shaughnessy, "Speech

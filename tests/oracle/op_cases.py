@@ -623,6 +623,10 @@ def signals(c):
         x = rand(2, 20, parts)
         c.add(f'stft_{onesided}_{parts}', 'STFT', [x, i64(3), rand(6)], opset=20, onesided=onesided)
         c.add(f'stft_{onesided}_{parts}_bare', 'STFT', [x, i64(4), None, i64(8)], opset=20, onesided=onesided)
+    frames = np.lib.stride_tricks.sliding_window_view(rand(2, 20), 6, axis=1)[:, ::3]
+    spectrum = np.fft.rfft(frames * rand(6))
+    c.add('stft_without_parts', 'STFT', [rand(2, 20), i64(3), rand(6)], opset=20,
+          expected=np.stack([spectrum.real, spectrum.imag], 3).astype(np.float32))
     c.add('mel_weights', 'MelWeightMatrix', [i64(10), i64(64), i64(8000), np.float32(50), np.float32(3900)], opset=20)
     for n in (0, 1, 2, 3, 5):
         c.add(f'det_{n}', 'Det', [rand(2, n, n)], expected=np.linalg.det(rand(2, n, n)))
