@@ -30,9 +30,12 @@ bool IsTaken(std::string_view name) {
          IsIndexName(name);
 }
 
+// As an identifier of at most 128 letters: exporters that fuse nodes join their names, to hundreds.
 std::string Sanitize(std::string_view name) {
+  constexpr size_t kLongest = 128;
   std::string out;
   for (char c : name) {
+    if (out.size() == kLongest) break;
     const char next = IsWord(c) && static_cast<unsigned char>(c) < 128 ? c : '_';
     if (next != '_' || (!out.empty() && out.back() != '_'))
       out += next;  // "/conv1/out" gives conv1_out
