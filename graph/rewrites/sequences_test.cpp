@@ -2,6 +2,8 @@
 
 #include "graph/sequences.h"
 
+#include <span>
+
 #include "graph/infer.h"
 #include "graph/simplify.h"
 #include "graph/testing.h"
@@ -123,6 +125,38 @@ TEST(UnrollLoops, OnlyWhatIsKnownAndSmall) {
                        std::string("n: i64[] = const(1000000)\nc: bool[] = const(1)\n") + kLoop)
                 .substr(0, 4),
             "Loop");
+}
+
+// `i` counts to the limit in steps of 2, as a while loop of a script does.
+TEST(UnrollLoops, ConditionsThatAreComputed) {
+  const Evaluator evaluate = [](const Graph& graph, const Node& node,
+                                std::span<const Tensor* const> in) -> Result<std::vector<Tensor>> {
+    if (node.op == Op::kLess)
+      return std::vector{
+          TensorOfScalar(Dtype::kBool, ElemAsInt(*in[0], 0) < ElemAsInt(*in[1], 0) ? 1 : 0)};
+    if (node.op == Op::kAdd && in[0]->dtype() == Dtype::kI64)
+      return std::vector{TensorOfScalar(
+          Dtype::kI64, static_cast<double>(ElemAsInt(*in[0], 0) + ElemAsInt(*in[1], 0)))};
+    return Refuse(graph, node, in);
+  };
+  const auto simplified = [&](const std::string& header, const std::string& limit,
+                              const std::string& trips = "_") {
+    Graph graph = Parsed(
+        "graph g (x: f32[1]" + header + ") -> (y) {\nzero: i64[] = const(0)\nc: bool[] = const(1)\n" +
+        "n: i64[] = const(2)\n" + limit + "k, y = Loop(" + trips + ", c, zero, x) {body = graph1}\n" +
+        "subgraph graph1 body (t: i64[], go: bool[], i: i64[], v: _) -> (on, j, w) {\n"
+        "captured limit\ntwo: i64[] = const(2)\nj = Add(i, two)\non = Less(j, limit)\n"
+        "w = Concat(v, v) {axis = 0}\n}\n}");
+    const Status status = Simplify(graph, evaluate);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    EXPECT_TRUE(Verify(graph).ok()) << Verify(graph).ToString();
+    return OpsOf(graph);
+  };
+  EXPECT_EQ(simplified("", "limit: i64[] = const(5)\n"), "Concat Concat Concat");
+  EXPECT_EQ(simplified("", "limit: i64[] = const(0)\n"), "Concat");
+  EXPECT_EQ(simplified("", "limit: i64[] = const(5)\n", "n"), "Concat Concat");
+  EXPECT_EQ(simplified("", "limit: i64[] = const(1000000)\n"), "Loop");
+  EXPECT_EQ(simplified(", limit: i64[]", ""), "Loop");
 }
 
 TEST(UnrollLoops, LoopsInLoopsAreBounded) {  // 1000 * 1000 * 1000 copies

@@ -2,6 +2,7 @@
 // copies compute is then fused, and may have other shapes in each.
 
 #include <algorithm>
+#include <utility>
 
 #include "graph/rewrites/inline.h"
 
@@ -15,8 +16,8 @@ constexpr int64_t kMaxGraph = 32768;  // loops inside of loops multiply
 class Unroller {
  public:
   // `left`: nodes that the graph may still get.
-  Unroller(Rewriter& r, NodeId at, int64_t& left)
-      : r_(r), at_(at), node_(r.graph[at]), left_(left) {}
+  Unroller(Rewriter& r, NodeId at, const Evaluator& evaluate, int64_t& left)
+      : r_(r), at_(at), node_(r.graph[at]), evaluate_(evaluate), left_(left) {}
 
   void Run() {
     const Attribute* attribute = FindAttribute(node_, "body");
@@ -48,18 +49,100 @@ class Unroller {
     return true;
   }
 
-  // The body never ends the loop: it gives back true, or what it got.
-  bool GoesOn() const {
-    ValueId id = body_->outputs[0];
-    for (const Node* def = DefInBody(id); def && def->op == Op::kIdentity; def = DefInBody(id))
-      id = def->inputs[0];
-    const auto value = ScalarOf(*body_, id);
-    return id == body_->inputs[1] || (value && *value != 0);
+  // How often the body of a Loop runs: as often as counted, if its condition, computed from what is
+  // known before, does not end it earlier.
+  std::optional<int64_t> Trips() const {
+    const auto condition = In(1).valid() ? ScalarOf(r_.graph, In(1)) : 1.0;
+    if (!condition) return std::nullopt;
+    if (*condition == 0) return 0;
+    int64_t most = kMaxNodes + 1;  // more than Take takes
+    if (In(0).valid()) {
+      const auto count = ScalarOf(r_.graph, In(0));
+      if (!count) return std::nullopt;
+      most = static_cast<int64_t>(std::clamp(*count, 0.0, static_cast<double>(most)));
+    }
+    if (body_->outputs[0] == body_->inputs[1]) return most;
+    const std::vector<NodeId> deciding = Deciding();
+    const auto step = static_cast<int64_t>(std::max<size_t>(deciding.size(), 1));
+    std::vector<std::optional<Tensor>> now(body_->values.size());
+    const auto at = [&](ValueId id) -> std::optional<Tensor>& {
+      return now[static_cast<size_t>(id.index)];
+    };
+    for (size_t i = 0; i < now.size(); ++i)
+      if (body_->values[i].kind == ValueKind::kConstant) now[i] = body_->values[i].constant;
+    at(body_->inputs[1]) = TensorOfScalar(Dtype::kBool, 1);
+    for (size_t i = 2; i < body_->inputs.size(); ++i)
+      if (const Value& first = r_.graph[In(i)]; first.kind == ValueKind::kConstant)
+        at(body_->inputs[i]) = first.constant;
+    for (int64_t t = 0; t < most; ++t) {
+      if ((t + 1) * step > kMaxNodes) return std::nullopt;
+      at(body_->inputs[0]) = TensorOfScalar(Dtype::kI64, static_cast<double>(t));
+      for (NodeId n : deciding) Evaluate(body_->nodes[static_cast<size_t>(n.index)], now);
+      const auto& goes_on = at(body_->outputs[0]);
+      if (!goes_on || goes_on->dtype() != Dtype::kBool || goes_on->elems() != 1)
+        return std::nullopt;
+      if (ElemAsInt(*goes_on, 0) == 0) return t + 1;
+      std::vector<std::optional<Tensor>> next;
+      for (size_t i = 2; i < body_->inputs.size(); ++i) next.push_back(at(body_->outputs[i - 1]));
+      for (size_t i = 2; i < body_->inputs.size(); ++i)
+        at(body_->inputs[i]) = std::move(next[i - 2]);
+    }
+    return most;
   }
-  const Node* DefInBody(ValueId id) const {
-    const Value& value = (*body_)[id];
-    return value.kind == ValueKind::kComputed && value.producer.valid() ? &(*body_)[value.producer]
-                                                                        : nullptr;
+
+  // Nodes of the body that its condition is computed by, in this trip or from an earlier one.
+  std::vector<NodeId> Deciding() const {
+    std::vector<char> wanted(body_->values.size());
+    const auto want = [&](ValueId id) {
+      return id.valid() && std::exchange(wanted[static_cast<size_t>(id.index)], 1) == 0;
+    };
+    want(body_->outputs[0]);
+    std::vector<NodeId> found;
+    for (bool grew = true; grew;) {
+      grew = false;
+      found.clear();
+      for (size_t n = body_->nodes.size(); n-- > 0;) {
+        const Node& node = body_->nodes[n];
+        if (std::ranges::none_of(node.outputs, [&](ValueId id) {
+              return id.valid() && wanted[static_cast<size_t>(id.index)] != 0;
+            }))
+          continue;
+        found.emplace_back(n);
+        for (ValueId id : node.inputs) want(id);
+      }
+      for (size_t i = 2; i < body_->inputs.size(); ++i)
+        if (wanted[static_cast<size_t>(body_->inputs[i].index)] != 0)
+          grew |= want(body_->outputs[i - 1]);
+    }
+    std::ranges::reverse(found);
+    return found;
+  }
+
+  // What a node of the body gives, where all it reads is known and little.
+  void Evaluate(const Node& node, std::vector<std::optional<Tensor>>& now) const {
+    constexpr int64_t kMost = 64;  // elements: counters and flags
+    std::vector<const Tensor*> inputs;
+    bool known = Subgraphs(node).empty();
+    for (ValueId id : node.inputs) {
+      inputs.push_back(nullptr);
+      if (!id.valid()) continue;
+      const auto& input = now[static_cast<size_t>(id.index)];
+      known = known && input && input->elems() <= kMost;
+      if (known) inputs.back() = &*input;
+    }
+    std::optional<std::vector<Tensor>> results;
+    if (known && node.op == Op::kIdentity) {
+      results.emplace({*inputs[0]});
+    } else if (known && evaluate_) {
+      auto found = evaluate_(*body_, node, inputs);
+      if (found.ok() && found->size() == node.outputs.size()) results = std::move(*found);
+    }
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (!node.outputs[i].valid()) continue;
+      auto& output = now[static_cast<size_t>(node.outputs[i].index)];
+      output.reset();
+      if (results) output = std::move((*results)[i]);
+    }
   }
 
   // The parts, one a trip, side by side along a new axis.
@@ -73,21 +156,19 @@ class Unroller {
   }
 
   void Loop() {
-    const auto count = node_.inputs.empty() ? std::nullopt : ScalarOf(r_.graph, In(0));
-    const auto condition = In(1).valid() ? ScalarOf(r_.graph, In(1)) : 1.0;
-    if (!count || !condition || body_->inputs.size() < 2 || !GoesOn()) return;
-    const int64_t trips = *condition == 0 ? 0 : static_cast<int64_t>(std::clamp(*count, 0.0, 1e9));
+    if (body_->inputs.size() < 2) return;
     const size_t carried = body_->inputs.size() - 2, outputs = node_.outputs.size();
     if (node_.inputs.size() < carried + 2 || body_->outputs.size() < carried + 1 ||
         outputs > body_->outputs.size() - 1)
       return;
+    const auto trips = Trips();
     // Stacks of no rows have shapes that nobody knows.
-    if ((trips == 0 && outputs > carried) || !Take(trips)) return;
+    if (!trips || (*trips == 0 && outputs > carried) || !Take(*trips)) return;
     std::vector<ValueId> state = {{}, r_.NewConstant("go_on", TensorOfScalar(Dtype::kBool, 1))};
     for (size_t i = 0; i < carried; ++i) state.push_back(In(i + 2));
     std::vector<std::vector<ValueId>> rows(body_->outputs.size() - 1 - carried);
     Inliner inliner(r_, at_, *body_);
-    for (int64_t t = 0; t < trips; ++t) {
+    for (int64_t t = 0; t < *trips; ++t) {
       state[0] = Number(t);
       const std::vector<ValueId> found = inliner.Run(state);
       for (size_t i = 0; i < carried; ++i) state[i + 2] = found[i + 1];
@@ -177,20 +258,21 @@ class Unroller {
   Rewriter& r_;
   NodeId at_;
   const Node node_;
+  const Evaluator& evaluate_;
   int64_t& left_;
   const Graph* body_ = nullptr;
 };
 
 }  // namespace
 
-Result<int> unroll_loops(Graph& graph, const Evaluator&) {
+Result<int> unroll_loops(Graph& graph, const Evaluator& evaluate) {
   Rewriter r(graph);
   const size_t count = graph.nodes.size();
   int64_t left = kMaxGraph - static_cast<int64_t>(count);
   for (size_t n = 0; n < count; ++n) {
     const Op op = graph.nodes[n].op;
     if (op == Op::kLoop || op == Op::kScan || op == Op::kSequenceMap)
-      Unroller(r, NodeId(n), left).Run();
+      Unroller(r, NodeId(n), evaluate, left).Run();
   }
   return r.Finish();
 }
