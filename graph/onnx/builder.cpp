@@ -44,8 +44,11 @@ Result<Opsets> OpsetsOf(
   for (const auto& import : imports) {
     const std::string domain = DomainOf(import.domain());
     const std::string shown = domain.empty() ? "ai.onnx" : domain;
-    if (!opsets.emplace(domain, import.version()).second) {
-      return Invalid(fmt::format("the opset of domain {} is imported twice", PrintString(shown)));
+    // Converters of scikit-learn's estimators say the same thing twice.
+    const auto [known, isnew] = opsets.emplace(domain, import.version());
+    if (!isnew && known->second != import.version()) {
+      return Invalid(fmt::format("domain {} is imported twice, with opsets {} and {}",
+                                 PrintString(shown), known->second, import.version()));
     }
     if (import.version() < 1) {
       return Invalid(fmt::format("domain {} has opset {}, expected 1 or more", PrintString(shown),
