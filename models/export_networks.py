@@ -2,7 +2,7 @@
 models of scikit-learn with skl2onnx; weights are drawn from a seed.
 
     python models/export_networks.py --list
-    python models/export_networks.py --out DIR [NAME...] [--exporter torchscript|dynamo]
+    python models/export_networks.py --out DIR [NAME...] [--exporter torchscript|dynamo|skl2onnx]
 
 writes DIR/NAME.EXPORTER.onnx, and beside it NAME.EXPORTER.json, which tools/real_networks.py reads:
     {"exporter": "torch 2.15.0 dynamo", "source": "timm", "inputs": {"image": {"dtype", "limit", "value"}},
@@ -19,12 +19,14 @@ import warnings
 from exports import TORCH, describe
 
 LIMIT_S = 240  # for one network
+EXPORTERS = (*TORCH, "skl2onnx")
 
 
 def tables():
     from exports_modules import MODULES
     from exports_packages import PACKAGES
-    return {**MODULES, **PACKAGES}
+    from exports_tables import TABLES
+    return {**MODULES, **PACKAGES, **TABLES}
 
 
 def export_torch(network, exporter, path):
@@ -60,6 +62,17 @@ def export_torch(network, exporter, path):
     return f"torch {torch.__version__.split('+')[0]} {'TorchScript' if exporter == 'torchscript' else 'dynamo'}"
 
 
+def export_sklearn(network, path):
+    import numpy as np
+    import skl2onnx
+    (shape,) = network.shapes()[0].values()
+    model = skl2onnx.to_onnx(network.make(), np.zeros(shape, np.float32), target_opset=network.opset,
+                             options={"zipmap": False} if hasattr(network.make(), "predict_proba") else None)
+    with open(path, "wb") as file:
+        file.write(model.SerializeToString())
+    return f"skl2onnx {skl2onnx.__version__}"
+
+
 def usable(path, shapes):
     """Those shapes that agree with what the file says of its inputs, and its inputs' names."""
     import onnx
@@ -77,7 +90,7 @@ def make(name, exporter, path):
     import torch
     torch.set_num_threads(1)
     network = tables()[name]
-    said = export_torch(network, exporter, path)
+    said = export_sklearn(network, path) if exporter == "skl2onnx" else export_torch(network, exporter, path)
     describe(path, said, network.source, network.inputs, usable(path, network.shapes()))
 
 
@@ -85,7 +98,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="default: all")
     parser.add_argument("--out", default=".", metavar="DIR")
-    parser.add_argument("--exporter", choices=TORCH, help="default: both")
+    parser.add_argument("--exporter", choices=EXPORTERS, help="default: all")
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
     networks = tables()
@@ -96,9 +109,9 @@ def main():
         sys.exit(f"export_networks: no such network: {', '.join(unknown)}; --list names all")
     os.makedirs(args.out, exist_ok=True)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch.onnx", "onnx", "onnxscript", "exports_modules", "exports_packages"])
+    context.set_forkserver_preload(["torch.onnx", "onnx", "onnxscript", "exports_modules", "exports_packages", "exports_tables"])
     failed = []
-    for exporter in [args.exporter] if args.exporter else TORCH:
+    for exporter in [args.exporter] if args.exporter else EXPORTERS:
         for name in args.names or networks:
             path = os.path.join(args.out, f"{name}.{exporter}.onnx")
             if exporter not in networks[name].exporters or os.path.exists(path.removesuffix(".onnx") + ".json"):
