@@ -98,24 +98,31 @@ void Binary(Writer& w) {
   w.Set("pointwise", p.out, p.i, Fill(FormOf(kBinary, w.node.op), p.x.dtype, p.a, p.b));
 }
 
-// Max, Min, Sum, Mean of any number of operands.
+// Max, Min, Sum, Mean of any number of operands: by halves, so that many don't nest deeply.
 void Variadic(Writer& w) {
   const Operand y = w.Out();
   const Subs i = w.Indices("i", y.dims);
-  std::string value;
-  for (size_t k = 0; k < w.node.inputs.size(); ++k) {
-    const std::string x = w.AtAligned(w.Arg(k), i, y.dims);
-    if (k == 0)
-      value = x;
-    else if (w.node.op == Op::kMax)
-      value = fmt::format("max({}, {})", value, x);
-    else if (w.node.op == Op::kMin)
-      value = fmt::format("min({}, {})", value, x);
-    else
-      value += " + " + x;
+  const Op op = w.node.op;
+  Subs parts;
+  for (size_t k = 0; k < w.node.inputs.size(); ++k)
+    parts.push_back(w.AtAligned(w.Arg(k), i, y.dims));
+  const size_t count = parts.size();
+  while (parts.size() > 1) {
+    Subs pairs;
+    for (size_t k = 0; k < parts.size(); k += 2) {
+      if (k + 1 == parts.size())
+        pairs.push_back(parts[k]);
+      else if (op == Op::kMax || op == Op::kMin)
+        pairs.push_back(
+            fmt::format("{}({}, {})", op == Op::kMax ? "max" : "min", parts[k], parts[k + 1]));
+      else
+        pairs.push_back(fmt::format("({} + {})", parts[k], parts[k + 1]));
+    }
+    parts = std::move(pairs);
   }
-  const auto count = static_cast<double>(w.node.inputs.size());
-  if (w.node.op == Op::kMean) value = fmt::format("({}) / {}", value, Lit(y.dtype, count));
+  std::string value = parts.front();
+  if (op == Op::kMean)
+    value = fmt::format("{} / {}", value, Lit(y.dtype, static_cast<double>(count)));
   w.Set("pointwise", y, i, value);
 }
 

@@ -10,7 +10,6 @@ namespace weft::tc::ops {
 namespace {
 
 constexpr int64_t kLargestTable = int64_t{1} << 24;  // elements
-constexpr int64_t kMostBands = 1 << 12;              // whose edges the def lists
 
 // How numbers of `ins` parts (1: real ones, 2: complex ones) at places n become others at places k.
 struct Transform {
@@ -121,40 +120,35 @@ void Stft(Writer& w) {
 }
 
 // Triangles over the bins of a spectrum, equally wide in mels (O'Shaughnessy, "Speech
-// communication", 1987, page 150).
+// communication", 1987, page 150), of which one is 700 log(1 + hertz / 700) here: its unit cancels.
 void MelWeightMatrix(Writer& w) {
   const Operand y = w.Out();
-  const Ints bands = w.ConstInts(0), length = w.ConstInts(1), rate = w.ConstInts(2);
-  const double low = w.ConstFloat(3, 0), high = w.ConstFloat(4, 0);
+  const auto scalar = [&](size_t k) {
+    const Operand x = w.Arg(k);
+    return Cast(Dtype::kF64, w.At(x, Subs(x.dims.size(), "0")));
+  };
+  const auto number = [](double v) { return Lit(Dtype::kF64, v); };
+  const std::string low = fmt::format("log1p({} / {})", scalar(3), number(700)),
+                    high = fmt::format("log1p({} / {})", scalar(4), number(700));
+  const int64_t bands = w.Extent(y, 1);
   if (!w.ok()) return;
-  if (bands.size() != 1 || length.size() != 1 || rate.size() != 1 || rate[0] < 1 ||
-      bands[0] > kMostBands)
-    return w.Refuse("no numbers of bands, samples and samples a second");
-  const auto mels = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
-  const double step = (mels(high) - mels(low)) / static_cast<double>(bands[0] + 2);
-  std::vector<double> bins;
-  for (int64_t i = 0; i < bands[0] + 2; ++i) {
-    const double hertz =
-        700 * (std::pow(10, (mels(low) + static_cast<double>(i) * step) / 2595) - 1);
-    const double bin =
-        std::floor(static_cast<double>(length[0] + 1) * hertz / static_cast<double>(rate[0]));
-    if (!(bin >= INT32_MIN && bin <= INT32_MAX)) return w.Refuse("bins that are no numbers");
-    bins.push_back(bin);
-  }
-  const Operand edges = w.Const("edges", Dtype::kI32, {bands[0] + 2}, bins);
+  w.Range("e", bands + 2);
+  const Operand edges = w.Temp("edges", Dtype::kF64);
+  const std::string mel = fmt::format("{0} + double(e) * ({1} - {0}) / {2}", low, high,
+                                      number(static_cast<double>(bands + 2)));
+  w.Set("pointwise", edges, {"e"},
+        fmt::format("floor(({} + {}) * {} * expm1({}) / {})", scalar(1), number(1), number(700),
+                    mel, scalar(2)));
   w.Range("i", w.Extent(y, 0));
-  w.Range("j", w.Extent(y, 1));
+  w.Range("j", bands);
   const std::string lo = w.At(edges, {"j"}), mid = w.At(edges, {"j + 1"}),
                     hi = w.At(edges, {"j + 2"});
-  const Dtype dtype = y.dtype == Dtype::kF64 ? Dtype::kF64 : Dtype::kF32;
-  const auto ratio = [&](const std::string& a, const std::string& b) {
-    return fmt::format("{} / {}", Cast(dtype, a), Cast(dtype, b));
-  };
   const std::string value = fmt::format(
-      "(i >= {1} && i < {2} ? {3} : (i >= {0} && i <= {1} ? ({0} == {1} ? {5} : {4}) : {6}))", lo,
-      mid, hi, ratio(hi + " - i", hi + " - " + mid), ratio("i - " + lo, mid + " - " + lo),
-      Lit(dtype, 1), Lit(dtype, 0));
-  w.Set("pointwise", y, {"i", "j"}, y.dtype == dtype ? value : Cast(y.dtype, value));
+      "(double(i) >= {1} && double(i) < {2} ? ({2} - double(i)) / ({2} - {1}) : "
+      "(double(i) >= {0} && double(i) <= {1} ? "
+      "({0} == {1} ? {3} : (double(i) - {0}) / ({1} - {0})) : {4}))",
+      lo, mid, hi, number(1), number(0));
+  w.Set("pointwise", y, {"i", "j"}, y.dtype == Dtype::kF64 ? value : Cast(y.dtype, value));
 }
 
 }  // namespace weft::tc::ops
