@@ -79,13 +79,11 @@ Status Builder::CheckModel() {
 Result<Graph> Builder::Build() {
   WEFT_TRY(CheckModel());
   WEFT_TRY(const Opsets opsets, OpsetsOf(model_.opset_import()));
-  if (!opsets.contains("")) {
-    return Invalid("the model imports no opset of ai.onnx").Try("add an opset_import");
-  }
+  if (opsets.empty()) return Invalid("the model imports no opset").Try("add an opset_import");
   WEFT_TRY(IndexFunctions());
   Graph graph;
   graph.name = model_.graph().name();
-  int64_t oldest = opsets.at("");
+  int64_t oldest = opsets.contains("") ? opsets.at("") : kNewestOpset;
   for (const auto& function : model_.functions()) {
     for (const auto& import : function.opset_import()) {
       if (DomainOf(import.domain()).empty()) oldest = std::min(oldest, import.version());
@@ -310,10 +308,7 @@ Status Builder::PlainNode(onnx::NodeProto& proto, Scope& scope) {
 }
 
 Status Builder::Append(Node node, Scope& scope, int64_t opset) {
-  // onnxruntime's own writers leave this one without a domain.
-  const bool contrib =
-      node.domain == "com.microsoft" || node.op_name == "SimplifiedLayerNormalization";
-  if (const Expander expand = contrib ? FindExpansion(node.op_name) : nullptr) {
+  if (const Expander expand = FindExpansion(node.domain, node.op_name)) {
     Expansion expansion(*scope.draft, std::move(node));
     return expand(expansion);
   }

@@ -306,7 +306,7 @@ constexpr Entry kEntries[] = {
 
 }  // namespace
 
-Expander FindExpansion(std::string_view op) {
+Expander FindContrib(std::string_view op) {
   const auto found = std::ranges::find(kEntries, op, &Entry::op);
   return found == std::end(kEntries) ? nullptr : found->expand;
 }

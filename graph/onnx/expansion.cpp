@@ -122,4 +122,33 @@ std::optional<size_t> Expansion::RankOf(ValueId id) {
   return value.shape ? std::optional(value.shape->size()) : std::nullopt;
 }
 
+ValueId Formula::Do(Op op, std::vector<ValueId> inputs, std::vector<Attribute> attributes) {
+  if (!status_.ok()) return {};
+  auto made = e_.Make(op, std::move(inputs), "part", std::move(attributes));
+  if (made.ok()) return *made;
+  status_ = std::move(made.status());
+  return {};
+}
+
+ValueId Formula::Cast(ValueId a, Dtype to) {
+  return Do(Op::kCast, {a}, {{"to", int64_t{DtypeToOnnx(to)}}});
+}
+
+ValueId Formula::Number(double value, ValueId like) {
+  return Do(Op::kCastLike, {e_.Constant("number", TensorOfScalar(Dtype::kF32, value)), like});
+}
+
+Status Formula::Finish(ValueId value, size_t i) {
+  if (!status_.ok() || !e_.HasOut(i)) return status_;
+  return e_.Finish(Op::kIdentity, {value}, {}, i);
+}
+
+Expander FindExpansion(std::string_view domain, std::string_view op) {
+  // onnxruntime's own writers leave this one without a domain.
+  if (domain == "com.microsoft" || op == "SimplifiedLayerNormalization") return FindContrib(op);
+  if (domain == "ai.onnx.preview") return FindPreview(op);
+  if (domain == "ai.onnx.preview.training") return FindTraining(op);
+  return nullptr;
+}
+
 }  // namespace weft::graph

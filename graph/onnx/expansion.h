@@ -56,10 +56,38 @@ class Expansion {
   Node node_;
 };
 
-using Expander = Status (*)(Expansion& e);
-// How an operator of com.microsoft is said in operators of ONNX; null if weft knows no way.
-Expander FindExpansion(std::string_view op);
+// A formula in operators of ONNX. What fails makes all that is built upon it fail, so that it is
+// asked for only once, at the end.
+class Formula {
+ public:
+  explicit Formula(Expansion& e) : e_(e) {}
 
+  ValueId Do(Op op, std::vector<ValueId> inputs, std::vector<Attribute> attributes = {});
+  ValueId Add(ValueId a, ValueId b) { return Do(Op::kAdd, {a, b}); }
+  ValueId Sub(ValueId a, ValueId b) { return Do(Op::kSub, {a, b}); }
+  ValueId Mul(ValueId a, ValueId b) { return Do(Op::kMul, {a, b}); }
+  ValueId Div(ValueId a, ValueId b) { return Do(Op::kDiv, {a, b}); }
+  ValueId Cast(ValueId a, Dtype to);
+  // A number in the type of `like`.
+  ValueId Number(double value, ValueId like);
+  // Output i of the node.
+  Status Finish(ValueId value, size_t i = 0);
+  const Status& status() const { return status_; }
+
+ private:
+  Expansion& e_;
+  Status status_;
+};
+
+using Expander = Status (*)(Expansion& e);
+// How an operator of another domain is said in operators of ONNX; null if weft knows no way.
+Expander FindExpansion(std::string_view domain, std::string_view op);
+
+// contrib.cpp, preview.cpp: by operator of com.microsoft, ai.onnx.preview and
+// ai.onnx.preview.training.
+Expander FindContrib(std::string_view op);
+Expander FindPreview(std::string_view op);
+Expander FindTraining(std::string_view op);
 // contrib_matmul_nbits.cpp
 Status ExpandMatMulNBits(Expansion& e);
 // contrib_attention.cpp
