@@ -83,9 +83,10 @@ using Expander = Status (*)(Expansion& e);
 // How an operator of another domain is said in operators of ONNX; null if weft knows no way.
 Expander FindExpansion(std::string_view domain, std::string_view op);
 
-// contrib.cpp, preview.cpp: by operator of com.microsoft, ai.onnx.preview and
-// ai.onnx.preview.training.
+// contrib.cpp, ml.cpp, preview.cpp, training.cpp: by operator of com.microsoft, ai.onnx.ml,
+// ai.onnx.preview and ai.onnx.preview.training.
 Expander FindContrib(std::string_view op);
+Expander FindMl(std::string_view op);
 Expander FindPreview(std::string_view op);
 Expander FindTraining(std::string_view op);
 // contrib_matmul_nbits.cpp
