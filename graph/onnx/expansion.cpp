@@ -146,6 +146,7 @@ Status Formula::Finish(ValueId value, size_t i) {
 Expander FindExpansion(std::string_view domain, std::string_view op) {
   // onnxruntime's own writers leave this one without a domain.
   if (domain == "com.microsoft" || op == "SimplifiedLayerNormalization") return FindContrib(op);
+  if (domain.empty()) return op == "TfIdfVectorizer" ? ExpandTfIdf : nullptr;
   if (domain == "ai.onnx.ml") return FindMl(op);
   if (domain == "ai.onnx.preview") return FindPreview(op);
   if (domain == "ai.onnx.preview.training") return FindTraining(op);

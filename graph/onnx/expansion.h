@@ -89,6 +89,8 @@ Expander FindContrib(std::string_view op);
 Expander FindMl(std::string_view op);
 Expander FindPreview(std::string_view op);
 Expander FindTraining(std::string_view op);
+// ngrams.cpp
+Status ExpandTfIdf(Expansion& e);
 // contrib_matmul_nbits.cpp
 Status ExpandMatMulNBits(Expansion& e);
 // contrib_attention.cpp
