@@ -70,7 +70,7 @@ Result<Measured> Measure(const Flags& flags, const BenchFlags& bench, const Sess
   std::vector<std::unique_ptr<executor::BoundRun>> workers;
   for (int32_t i = 0; i < bench.concurrency; ++i) {
     WEFT_TRY(auto executor,
-             driver::MakeExecutor(subject.executor->plan(), session.options.cache, flags.threads));
+             driver::MakeExecutor(subject.executor->plan(), session.options, flags.threads));
     cancels.push_back(std::make_unique<CancelOnInterrupt>(*executor));
     WEFT_TRY(auto worker, executor::BoundRun::Open(*executor, subject.specialization, inputs));
     executors.push_back(std::move(executor));

@@ -7,8 +7,10 @@
 #include "driver/pipeline.h"
 #include "driver/stages.h"
 #include "fallback/execute.h"
+#include "graph/edit.h"
 #include "graph/infer.h"
 #include "graph/onnx/import.h"
+#include "graph/stages.h"
 
 namespace weft::cli {
 namespace {
@@ -18,12 +20,33 @@ struct Finding {
   std::optional<int64_t> opset;  // absent in a domain that only a function of the model imports
 };
 
-// What no comprehension, library or native kernel does.
+void FindUnknown(const graph::Graph& graph, const std::map<std::string, int64_t>& opsets,
+                 std::vector<Finding>& findings) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const graph::Node& node = graph.nodes[i];
+    for (const auto& inner : graph::Subgraphs(node)) FindUnknown(*inner, opsets, findings);
+    if (node.op != graph::Op::kUnknown) continue;
+    Finding f{.node = graph::NodeName(graph, graph::NodeId(i)),
+              .op = node.op_name,
+              .domain = node.domain,
+              .reason = "nothing here knows the operator",
+              .hint = "replace the operator, or export the model with standard ones"};
+    if (const auto it = opsets.find(node.domain); it != opsets.end()) f.opset = it->second;
+    findings.push_back(std::move(f));
+  }
+}
+
+// What no comprehension, library or native kernel does. Of parts that are built when they run,
+// operators that nobody knows.
 std::vector<Finding> FindUnsupported(const driver::Module& module,
                                      const std::map<std::string, int64_t>& opsets) {
   std::vector<Finding> findings;
   for (size_t i = 0; i < module.graph.nodes.size(); ++i) {
     const graph::Node& node = module.graph.nodes[i];
+    if (graph::HoldsPlans(node.op)) {
+      for (const auto& inner : graph::Subgraphs(node)) FindUnknown(*inner, opsets, findings);
+      continue;
+    }
     if (!module.comprehensions.of[i].empty() || fallback::HasNative(graph::OpName(node.op)))
       continue;
     const auto& refusal = module.comprehensions.refusals[i];

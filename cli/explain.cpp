@@ -31,6 +31,8 @@ std::string ChoiceOf(const partition::Group& group) {
 std::string WhyOf(const driver::Module& module, const partition::Group& group) {
   if (group.implementation == partition::Implementation::kNative)
     return fmt::format("on the host: {}", driver::WhyNative(module, group));
+  if (group.implementation == partition::Implementation::kPlan)
+    return "built when it runs: data decides what it is, or how large";
   if (group.rivals.empty())
     return group.implementation == partition::Implementation::kView ? "moves no data" : "no rival";
   return fmt::format("{} {:.2f} us against {:.2f}", group.measured ? "measured" : "estimated",

@@ -52,8 +52,7 @@ Result<Subject> OpenSubject(const std::string& path, const Flags& flags, Session
         .At(path)
         .Try("build with --profile for them");
   const auto begin = std::chrono::steady_clock::now();
-  WEFT_TRY(subject.executor,
-           driver::MakeExecutor(std::move(plan), session.options.cache, flags.threads));
+  WEFT_TRY(subject.executor, driver::MakeExecutor(std::move(plan), session.options, flags.threads));
   subject.cancel = std::make_unique<CancelOnInterrupt>(*subject.executor);
   subject.load_us =
       std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();

@@ -42,6 +42,7 @@ class Assembler {
     plan_.weft = fmt::format("weft {}", Version());
     WEFT_TRY(plan_.codegen, CodegenIdentity(plan_.target));
     plan_.libraries = fallback::LibraryVersion(fallback::Library::kOnednn);
+    FindOpen();
     for (ValueId v : graph_.inputs) {
       WEFT_TRY(BufferId b, ActivationOf(v));
       spec().inputs.push_back(b);
@@ -69,7 +70,9 @@ class Assembler {
 
   BufferId Add(plan::Buffer buffer) {
     while (!names_.insert(buffer.name).second) buffer.name += "_";
-    buffer.bytes = StorageBytes(buffer.dtype, AllocElems(buffer.layout, buffer.shape));
+    buffer.bytes = buffer.kind == BufferKind::kDynamic
+                       ? 0
+                       : StorageBytes(buffer.dtype, AllocElems(buffer.layout, buffer.shape));
     spec().buffers.push_back(std::move(buffer));
     return BufferId(spec().buffers.size() - 1);
   }
@@ -81,9 +84,14 @@ class Assembler {
     if (value.kind == ValueKind::kConstant)
       return WeightOf(v, Layout::Plain(value.constant.shape().size()));
     const auto shape = graph::StaticShape(value);
-    if (!value.dtype || !shape)
+    if (!value.dtype || (!shape && !is_open_[v.index]))
       return Unsupported(fmt::format("the extents of \"{}\" are not known", value.name))
           .Try("give all input shapes with --shape or --dim");
+    if (!shape)
+      return activations_[v] = Add({.name = value.name,
+                                    .dtype = *value.dtype,
+                                    .layout = Layout::Plain(0),
+                                    .kind = BufferKind::kDynamic});
     plan::Buffer buffer{
         .name = value.name, .dtype = *value.dtype, .shape = *shape, .layout = LayoutOf(v)};
     if (value.kind == ValueKind::kInput) buffer.kind = BufferKind::kInput;
@@ -136,8 +144,12 @@ class Assembler {
       case Implementation::kView:
         WEFT_TRY(FillView(group, step));
         break;
+      case Implementation::kPlan:
+        WEFT_TRY(FillNested(group, step));
+        break;
     }
-    if (step.kind != plan::StepKind::kView && step.params.empty()) FillWork(group, step);
+    if (step.kind != plan::StepKind::kView && step.kind != plan::StepKind::kPlan)
+      FillWork(group, step);
     spec().steps.push_back(std::move(step));
     return {};
   }
@@ -223,8 +235,57 @@ class Assembler {
     return {};
   }
 
+  Status FillNested(const Group& group, plan::Step& step) {
+    const graph::Node& node = graph_[group.members[0].node];
+    step.kind = plan::StepKind::kPlan;
+    step.nested.control = node.op == graph::Op::kBranch   ? plan::Control::kBranch
+                          : node.op == graph::Op::kRepeat ? plan::Control::kRepeat
+                                                          : plan::Control::kStage;
+    step.nested.states = graph::IntAttr(node, "states", 0);
+    const auto add = [&](const std::vector<ValueId>& values,
+                         std::vector<BufferId>& buffers) -> Status {
+      for (ValueId v : values) {
+        if (!v.valid()) {
+          buffers.push_back({});
+          continue;
+        }
+        WEFT_TRY(BufferId b, ActivationOf(v));
+        buffers.push_back(b);
+      }
+      return {};
+    };
+    WEFT_TRY(add(node.inputs, step.inputs));
+    WEFT_TRY(add(node.outputs, step.outputs));
+    if (node.op == graph::Op::kStage) step.nodes.clear();  // it stands for what it holds
+    for (const char* name : {"then_branch", "else_branch", "body"}) {
+      const graph::Attribute* attribute = graph::FindAttribute(node, name);
+      if (!attribute) continue;
+      const auto* body = std::get_if<std::shared_ptr<graph::Graph>>(&attribute->value);
+      if (!body || !*body) continue;
+      step.nested.graphs.push_back(graph::Print(**body, plan_.blobs));
+      plan_.blobs.Put(plan::TextBlob(step.nested.graphs.back()));
+      for (size_t n = 0; node.op == graph::Op::kStage && n < (*body)->nodes.size(); ++n)
+        step.nodes.push_back(graph::NodeName(**body, graph::NodeId(n)));
+    }
+    return {};
+  }
+
+  // Values of open extents may only be made by who can make them: natives and nested plans.
+  void FindOpen() {
+    is_open_.assign(graph_.values.size(), false);
+    for (const Group& group : module_.grouping.groups) {
+      if (group.implementation != Implementation::kNative &&
+          group.implementation != Implementation::kPlan)
+        continue;
+      for (const partition::Member& m : group.members)
+        for (ValueId v : graph_[m.node].outputs)
+          if (v.valid() && !graph::StaticShape(graph_[v])) is_open_[v.index] = true;
+    }
+  }
+
   const Module& module_;
   const graph::Graph& graph_;
+  std::vector<bool> is_open_;  // by value
   plan::Plan plan_;
   std::set<std::string> names_;
   std::map<ValueId, BufferId> activations_;

@@ -7,7 +7,9 @@
 #include "base/threads/parallel.h"
 #include "driver/kernels.h"
 #include "driver/module_cache.h"
+#include "driver/nested.h"
 #include "driver/pipeline.h"
+#include "graph/edit.h"
 
 namespace weft::driver {
 
@@ -20,7 +22,7 @@ Result<std::vector<Module>> OpenAll(
     BuildOptions specialized = options;
     if (!profiles.empty())
       specialized.shapes.insert(specialized.shapes.end(), profiles[i].begin(), profiles[i].end());
-    WEFT_TRY(Module module, OpenGraph(imported, specialized));
+    WEFT_TRY(Module module, OpenGraph(graph::Clone(imported), specialized));
     modules.push_back(std::move(module));
   }
   return modules;
@@ -42,12 +44,15 @@ Result<Built> Build(const std::string& path, const BuildOptions& options,
   return built;
 }
 
-Result<std::unique_ptr<executor::Executor>> MakeExecutor(plan::Plan plan, const FileCache* cache,
+Result<std::unique_ptr<executor::Executor>> MakeExecutor(plan::Plan plan,
+                                                         const BuildOptions& options,
                                                          int32_t threads) {
+  const Target target = plan.target;
   return executor::Executor::Load(std::move(plan),
                                   {.threads = static_cast<uint32_t>(std::max(threads, 0)),
-                                   .cache = cache,
-                                   .compiler = CompileKernel});
+                                   .cache = options.cache,
+                                   .compiler = CompileKernel,
+                                   .specialize = SpecializerFor(target, options)});
 }
 
 Status CompileKernels(const plan::Plan& plan, const FileCache* cache) {

@@ -29,8 +29,10 @@ Result<std::vector<Module>> OpenAll(
 Result<Built> Build(const std::string& path, const BuildOptions& options,
                     const std::vector<std::vector<std::pair<std::string, Shape>>>& profiles = {});
 
-// Kernels that the cache lacks are compiled from their nests.
-Result<std::unique_ptr<executor::Executor>> MakeExecutor(plan::Plan plan, const FileCache* cache,
+// Kernels that the cache lacks are compiled from their nests; nested plans are built under these
+// options, without measuring.
+Result<std::unique_ptr<executor::Executor>> MakeExecutor(plan::Plan plan,
+                                                         const BuildOptions& options,
                                                          int32_t threads);
 
 // Puts the machine code of every kernel into the cache, by all usable threads. Without a cache,

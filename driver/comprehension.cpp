@@ -33,7 +33,7 @@ std::vector<Operand> OperandsOf(const tc::Program& program,
 Result<std::unique_ptr<executor::Executor>> Load(const tc::Program& program,
                                                  const BuildOptions& build) {
   WEFT_TRY(plan::Plan plan, CompileProgram(program, build));
-  return MakeExecutor(std::move(plan), build.cache, build.target.threads);
+  return MakeExecutor(std::move(plan), build, build.target.threads);
 }
 
 // Whether a kernel stores past the caches, which its nest says by what it asks of an operand.

@@ -176,7 +176,7 @@ class Measurement {
     WEFT_TRY(Advance(arm.module, Form::kPlan, options_));
     WEFT_TRY(CompileKernels(arm.module.plan, options_.cache));
     WEFT_TRY(arm.executor,
-             MakeExecutor(std::move(arm.module.plan), options_.cache, options_.target.threads));
+             MakeExecutor(std::move(arm.module.plan), options_, options_.target.threads));
     if (inputs_.empty()) {
       WEFT_TRY(inputs_, GenerateInputs(base_.graph, 0));
     }
@@ -291,7 +291,8 @@ Result<std::vector<std::optional<TuningKey>>> StepKeys(const Module& module) {
       GroupProgram p;
       WEFT_TRY(FillGroupProgram(module, group, p));
       key = tuner::KeyOf(p.request, module.choices.at(group.name));
-    } else if (group.implementation != Implementation::kView) {
+    } else if (group.implementation == Implementation::kVendor ||
+               group.implementation == Implementation::kNative) {
       const bool vendor = group.implementation == Implementation::kVendor;
       key = tuner::KeyOf(module.calls.at(group.name),
                          vendor ? fallback::Library::kOnednn : fallback::Library::kNative,

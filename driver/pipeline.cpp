@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "driver/stages.h"
+#include "fallback/match.h"
 #include "graph/codes.h"
 #include "graph/infer.h"
 #include "graph/onnx/import.h"
@@ -34,6 +35,10 @@ constexpr Stage kStages[] = {
 
 std::span<const std::byte> BytesOf(const std::string& text) {
   return std::as_bytes(std::span(text));
+}
+
+bool RunsOpen(const graph::Graph& graph, graph::NodeId node) {
+  return fallback::Match(graph, std::span(&node, 1), fallback::Library::kNative).yes();
 }
 
 Status BindSizes(graph::Graph& graph, const BuildOptions& options) {
@@ -84,12 +89,14 @@ Result<Module> Open(const std::string& path, const BuildOptions& options) {
   return OpenGraph(std::move(graph), options);
 }
 
-Result<Module> OpenGraph(graph::Graph graph, const BuildOptions& options) {
+Result<Module> OpenGraph(graph::Graph graph, const BuildOptions& options, graph::Cut* cut) {
   WEFT_TRY(BindSizes(graph, options));
   WEFT_TRY(graph::InferShapes(graph));
   WEFT_TRY(graph::LowerCodes(graph));
   WEFT_TRY(graph::Simplify(graph, EvaluateForFolding));
   if (graph::ExpandSequences(graph)) WEFT_TRY(graph::Simplify(graph, EvaluateForFolding));
+  WEFT_TRY(const graph::Cut made, graph::MakeStages(graph, RunsOpen));
+  if (cut) *cut = made;
   Module module;
   module.target = options.target;
   module.graph = std::move(graph);

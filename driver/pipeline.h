@@ -8,6 +8,7 @@
 #include "driver/module.h"
 #include "driver/options.h"
 #include "graph/graph.h"
+#include "graph/stages.h"
 
 namespace weft::driver {
 
@@ -20,7 +21,9 @@ Result<graph::Graph> Import(const std::string& path);
 Result<std::map<std::string, int64_t>> Opsets(const std::string& path);
 // Imports, binds shapes, infers and simplifies: a Module at Form::kGraph.
 Result<Module> Open(const std::string& path, const BuildOptions& options);
-Result<Module> OpenGraph(graph::Graph graph, const BuildOptions& options);
+// cut: how much of it waits for data; may be null.
+Result<Module> OpenGraph(graph::Graph graph, const BuildOptions& options,
+                         graph::Cut* cut = nullptr);
 
 // Takes a module from the form it is at to `last`.
 Status Advance(Module& module, Form last, const BuildOptions& options);

@@ -2,9 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
+
 #include "base/check.h"
 #include "driver/evaluate.h"
+#include "driver/nested.h"
 #include "driver/reference_loops.h"
+#include "graph/edit.h"
+#include "graph/stages.h"
 #include "tc_lang/interpret.h"
 #include "tc_lang/to_tc.h"
 
@@ -51,6 +56,7 @@ class Reference {
  private:
   Status Compute(NodeId id) {
     const graph::Node& node = graph_[id];
+    if (graph::HoldsPlans(node.op)) return Nested(node);
     std::vector<const Tensor*> operands;
     for (ValueId v : node.inputs) operands.push_back(v.valid() ? &values_[v.index] : nullptr);
     if (auto loops = reference::RunLoops(node, operands)) {
@@ -87,6 +93,72 @@ class Reference {
     for (size_t i = 0; i < results.size(); ++i)
       if (node.outputs[i].valid()) values_[node.outputs[i].index] = Widen(results[i]);
     return {};
+  }
+
+  // One run of a body: a network for operands of these shapes.
+  static Result<std::vector<Tensor>> Body(const graph::Node& node, const char* name,
+                                          std::span<const Tensor> operands) {
+    const graph::Attribute* attribute = graph::FindAttribute(node, name);
+    const graph::Graph& body = *std::get<std::shared_ptr<graph::Graph>>(attribute->value);
+    std::vector<Tensor> narrow, free;
+    for (size_t i = 0; i < operands.size(); ++i)
+      narrow.push_back(Narrow(operands[i], *body[body.inputs[i]].dtype));
+    WEFT_TRY(const NestedModule nested, OpenNested(body, narrow, {}));
+    for (size_t i = 0; i < operands.size(); ++i)
+      if (!nested.bound[i]) free.push_back(operands[i]);
+    return Reference(nested.module.graph).Run(free);
+  }
+
+  Status Nested(const graph::Node& node) {
+    std::vector<Tensor> operands(node.inputs.size()), results;
+    for (size_t i = 0; i < operands.size(); ++i)
+      if (node.inputs[i].valid()) operands[i] = values_[node.inputs[i].index];
+    if (node.op == graph::Op::kRepeat) {
+      WEFT_TRY(results, Repeat(node, std::move(operands)));
+    } else if (node.op == graph::Op::kBranch) {
+      const bool taken = ElemAsInt(operands[0], 0) != 0;
+      WEFT_TRY(results,
+               Body(node, taken ? "then_branch" : "else_branch", std::span(operands).subspan(1)));
+    } else {
+      WEFT_TRY(results, Body(node, "body", operands));
+    }
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      if (node.outputs[i].valid()) values_[node.outputs[i].index] = std::move(results[i]);
+    return {};
+  }
+
+  static Result<std::vector<Tensor>> Repeat(const graph::Node& node, std::vector<Tensor> operands) {
+    const int64_t trips = node.inputs[0].valid() ? ElemAsInt(operands[0], 0) : INT64_MAX;
+    bool goes_on = !node.inputs[1].valid() || ElemAsInt(operands[1], 0) != 0;
+    const auto states = static_cast<size_t>(graph::IntAttr(node, "states", 0));
+    std::vector<std::vector<Tensor>> rows(node.outputs.size() - states);
+    operands[1] = graph::TensorOfScalar(Dtype::kBool, 1);
+    for (int64_t t = 0; goes_on && t < trips; ++t) {
+      operands[0] = Tensor(Dtype::kI64, {});
+      SetElemInt(operands[0], 0, t);
+      WEFT_TRY(auto results, Body(node, "body", operands));
+      goes_on = ElemAsInt(results[0], 0) != 0;
+      for (size_t i = 0; i < states; ++i) operands[i + 2] = std::move(results[i + 1]);
+      for (size_t i = 0; i < rows.size(); ++i)
+        rows[i].push_back(std::move(results[1 + states + i]));
+    }
+    const auto first = operands.begin() + 2;
+    std::vector<Tensor> outputs(first, first + static_cast<std::ptrdiff_t>(states));
+    for (const std::vector<Tensor>& parts : rows) {
+      if (parts.empty()) return Unsupported("a loop of no trips gives rows of no known shape");
+      Shape shape = parts[0].shape();
+      shape.insert(shape.begin(), std::ssize(parts));
+      Tensor all(parts[0].dtype(), shape);
+      auto* to = static_cast<std::byte*>(all.mutable_data());
+      for (const Tensor& part : parts) {
+        if (part.shape() != parts[0].shape())
+          return Invalid("the trips of a loop give rows of different shapes");
+        if (part.bytes() > 0) std::memcpy(to, part.data(), part.raw().size());
+        to += part.bytes();
+      }
+      outputs.push_back(std::move(all));
+    }
+    return outputs;
   }
 
   const graph::Graph& graph_;

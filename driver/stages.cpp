@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "driver/evaluate.h"
 #include "fallback/execute.h"
+#include "graph/edit.h"
 #include "partition/candidate.h"
 #include "partition/layouts.h"
 #include "partition/singles.h"
@@ -81,6 +82,20 @@ Status CheckTree(const polyhedral::ScheduleRequest& request, const polyhedral::S
   return {};
 }
 
+// Whether a loop's data decides when it ends: on data that was generated it may never.
+bool MayNotEnd(const graph::Graph& graph) {
+  constexpr double kMostTrips = 1 << 20;  // exporters write a large count for "as long as it goes"
+  return std::ranges::any_of(graph.nodes, [&](const graph::Node& node) {
+    for (const auto& inner : graph::Subgraphs(node))
+      if (MayNotEnd(*inner)) return true;
+    if (node.op != graph::Op::kLoop && node.op != graph::Op::kRepeat) return false;
+    const ValueId trips = graph::InputAt(node, 0);
+    return !trips.valid() || graph[trips].kind != graph::ValueKind::kConstant ||
+           graph[trips].constant.elems() != 1 ||
+           ElemAsDouble(graph[trips].constant, 0) > kMostTrips;
+  });
+}
+
 // On CUDA a step that is no kernel runs on the host, between two copies: --strict has none of that.
 Status RefuseHostSteps(const Module& module) {
   std::vector<std::string> found;
@@ -114,7 +129,10 @@ Status MakeGroups(Module& module, const BuildOptions& options) {
   // Without a library, or with own kernels forced, there is nothing to choose between.
   if (options.budget_s > 0 && how.vendor && how.fuse &&
       how.force != partition::PartitionOptions::Force::kOwn) {
-    WEFT_TRY(MeasureGroups(module, options));
+    if (MayNotEnd(module.graph))
+      WEFT_LOG(kInfo, "driver", "{}: not measured, a loop may not end", module.graph.name);
+    else
+      WEFT_TRY(MeasureGroups(module, options));
   }
   return partition::Verify(module.grouping, module.graph);
 }

@@ -87,6 +87,7 @@ Status Executor::State::BindOutputs(const plan::Specialization& s, Specialized& 
     const BufferId id = s.outputs[i];
     const plan::Buffer& b = s.buffers[id.index];
     void* const given = ready.outputs[i];
+    if (b.kind == BufferKind::kDynamic) continue;
     if (b.bytes > 0 && !given)
       return Usage("no memory was given").At("output " + PrintString(b.name));
     for (size_t k = 0; k < i; ++k)

@@ -10,17 +10,26 @@ Result<std::unique_ptr<BoundRun>> BoundRun::Open(Executor& executor, size_t spec
   for (const Tensor& t : inputs) run->in_.push_back(t.data());
   for (const plan::BufferId id : run->spec().outputs) {
     const plan::Buffer& buffer = run->spec().buffers[id.index];
+    if (buffer.kind == plan::BufferKind::kDynamic) {
+      run->outputs_.emplace_back();
+      continue;
+    }
     auto output = Tensor::Allocate(buffer.dtype, buffer.shape);
     if (!output.ok())
       return std::move(output.status()).At(fmt::format("output \"{}\"", buffer.name));
     run->outputs_.push_back(*std::move(output));
   }
   for (Tensor& t : run->outputs_) run->out_.push_back(t.mutable_data());
+  run->made_.resize(run->outputs_.size());
   return run;
 }
 
 Status BoundRun::operator()(std::vector<StepTime>* times) {
-  return executor_.Run(specialization_, in_, out_, nullptr, times);
+  WEFT_TRY(executor_.Run(specialization_, in_, out_, nullptr, times, &made_));
+  for (size_t i = 0; i < made_.size(); ++i)
+    if (spec().buffers[spec().outputs[i].index].kind == plan::BufferKind::kDynamic)
+      outputs_[i] = std::move(made_[i]);
+  return {};
 }
 
 }  // namespace weft::executor

@@ -28,7 +28,7 @@ class BoundRun {
 
   Executor& executor_;
   size_t specialization_;
-  std::vector<Tensor> outputs_;
+  std::vector<Tensor> outputs_, made_;
   std::vector<const void*> in_;
   std::vector<void*> out_;
 };

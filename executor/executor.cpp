@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -51,6 +52,11 @@ Executor::Executor(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Executor::~Executor() = default;
 
 Result<std::unique_ptr<Executor>> Executor::Load(plan::Plan plan, const LoadOptions& options) {
+  return Load(std::move(plan), options, nullptr);
+}
+
+Result<std::unique_ptr<Executor>> Executor::Load(plan::Plan plan, const LoadOptions& options,
+                                                 const State* outer) {
   return OrNoMemory([&]() -> Result<std::unique_ptr<Executor>> {
     WEFT_TRY(plan::Verify(plan));
     if (plan.target.kind == TargetKind::kCuda) return WhyNotOnCuda(plan.target);
@@ -61,7 +67,17 @@ Result<std::unique_ptr<Executor>> Executor::Load(plan::Plan plan, const LoadOpti
     auto state = std::make_unique<State>();
     state->plan = std::move(plan);
     state->threads = options.threads ? options.threads : static_cast<uint32_t>(UsableThreads());
-    WEFT_TRY(state->team, Team::Create(state->threads));
+    if (outer) {
+      state->threads = outer->threads;
+      state->team = outer->team;
+      state->cancel = outer->cancel;
+      state->depth = outer->depth + 1;
+    } else {
+      WEFT_TRY(state->team, Team::Create(state->threads));
+    }
+    state->options = options;
+    if (options.cache) state->cache = *options.cache;
+    state->options.cache = state->cache ? &*state->cache : nullptr;
     WEFT_TRY(state->Prepare(options));
     return std::unique_ptr<Executor>(new Executor(std::move(state)));
   });
@@ -69,7 +85,7 @@ Result<std::unique_ptr<Executor>> Executor::Load(plan::Plan plan, const LoadOpti
 
 const plan::Plan& Executor::plan() const { return state_->plan; }
 uint32_t Executor::threads() const { return state_->threads; }
-void Executor::Cancel() { __atomic_store_n(&state_->cancel, 1, __ATOMIC_RELAXED); }
+void Executor::Cancel() { __atomic_store_n(state_->cancel, 1, __ATOMIC_RELAXED); }
 
 Result<size_t> Executor::Select(const std::vector<Shape>& shapes) const {
   std::string known, found;
@@ -104,26 +120,52 @@ Result<std::vector<Tensor>> Executor::Run(std::span<const Tensor> inputs) {
     std::vector<Tensor> outputs;
     std::vector<void*> out;
     for (plan::BufferId id : s.outputs) {
-      WEFT_TRY(Tensor t,
-               Tensor::AllocateUnset(s.buffers[id.index].dtype, s.buffers[id.index].shape));
+      const plan::Buffer& b = s.buffers[id.index];
+      if (b.kind == plan::BufferKind::kDynamic) {
+        outputs.emplace_back();
+        out.push_back(nullptr);
+        continue;
+      }
+      WEFT_TRY(Tensor t, Tensor::AllocateUnset(b.dtype, b.shape));
       outputs.push_back(std::move(t));
       out.push_back(outputs.back().mutable_data());
     }
-    WEFT_TRY(Run(index, in, out));
+    std::vector<Tensor> made;
+    WEFT_TRY(Run(index, in, out, nullptr, nullptr, &made));
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (s.buffers[s.outputs[i].index].kind == plan::BufferKind::kDynamic)
+        outputs[i] = std::move(made[i]);
     return outputs;
   });
 }
 
 Status Executor::Run(size_t index, std::span<const void* const> inputs,
-                     std::span<void* const> outputs, void* arena, std::vector<StepTime>* times) {
+                     std::span<void* const> outputs, void* arena, std::vector<StepTime>* times,
+                     std::vector<Tensor>* made) {
   return OrNoMemory([&]() -> Status {
     if (index >= plan().specializations.size())
       return Usage(fmt::format("specialization {} of {}", index, plan().specializations.size()));
+    const plan::Specialization& s = plan().specializations[index];
+    const auto is_dynamic = [&](plan::BufferId id) {
+      return s.buffers[id.index].kind == plan::BufferKind::kDynamic;
+    };
+    if (!made && std::ranges::any_of(s.outputs, is_dynamic))
+      return Unsupported(
+                 "its outputs are as large as the run makes them, which needs memory of "
+                 "its own, not the caller's")
+          .At("plan " + PrintString(plan().name));
     const std::lock_guard lock(state_->mutex);
     WEFT_TRY(state_->Bind(index, inputs, outputs, arena));
     Specialized& ready = state_->specialized[index];
     CopyAll(ready.before);
-    WEFT_TRY(state_->RunSteps(plan().specializations[index], ready.steps, ready, times));
+    const Status status = state_->RunSteps(s, ready.steps, ready, times);
+    if (status.ok() && made) {
+      made->assign(s.outputs.size(), {});
+      for (size_t i = 0; i < s.outputs.size(); ++i)
+        if (is_dynamic(s.outputs[i])) (*made)[i] = ready.made[s.outputs[i].index];
+    }
+    for (Tensor& tensor : ready.made) tensor = {};
+    WEFT_TRY(status);
     CopyAll(ready.after);
     return {};
   });
@@ -159,6 +201,10 @@ Status Executor::RunStep(size_t index, size_t step) {
       outputs.push_back(at);
     }
     WEFT_TRY(state_->Bind(index, inputs, outputs, nullptr));
+    const auto is_dynamic = [&](plan::BufferId id) {
+      return id.valid() && s.buffers[id.index].kind == plan::BufferKind::kDynamic;
+    };
+    if (std::ranges::any_of(s.steps[step].inputs, is_dynamic)) return {};  // nothing to run it on
     for (ReadyStep& r : ready.steps)
       if (r.step == step) return state_->RunSteps(s, {&r, 1}, ready, nullptr);
     return {};  // a view

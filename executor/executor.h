@@ -21,10 +21,22 @@ namespace weft::executor {
 // without a compiler passes none: then the missing kernel is named and loading fails.
 using Compiler = std::function<Result<std::vector<uint8_t>>(const plan::Kernel&, const Target&)>;
 
+// Builds a plan from the text of a graph (plan.h, Nested) for operands of these shapes; its big
+// constants lie among `blobs`. An input is bound to its value where the extents of others depend on
+// it: such are no inputs of the plan.
+struct NestedPlan {
+  plan::Plan plan;
+  std::vector<bool> bound;  // by input
+};
+using Specializer = std::function<Result<NestedPlan>(
+    const std::string& graph, const BlobStore& blobs, std::span<const Tensor> inputs)>;
+
 struct LoadOptions {
   uint32_t threads = 0;              // 0: what the machine allows
   const FileCache* cache = nullptr;  // where machine code is; null: compile everything
   Compiler compiler;
+  // Without one, a plan whose parts depend on data is refused.
+  Specializer specialize;
 };
 
 struct StepTime {
@@ -46,10 +58,11 @@ class Executor {
   // Into the caller's memory: buffers of the byte counts that the plan says, element aligned;
   // `arena` of arena_bytes (64-byte aligned) or null for the executor's own. times: one per step,
   // if not null. With the pointers of the run before, nothing is looked up again. Runs of one
-  // executor take turns.
+  // executor take turns. Dynamic outputs are no buffers of the caller: they need `made`, which gets
+  // a tensor for each output, empty for the others.
   Status Run(size_t specialization, std::span<const void* const> inputs,
              std::span<void* const> outputs, void* arena = nullptr,
-             std::vector<StepTime>* times = nullptr);
+             std::vector<StepTime>* times = nullptr, std::vector<Tensor>* made = nullptr);
   // Runs one step alone on whatever the arena holds: for measuring.
   Status RunStep(size_t specialization, size_t step);
   // Ends the run that is going on at its next poll, or else the next one, from any thread or a
@@ -59,6 +72,9 @@ class Executor {
  private:
   struct State;
   explicit Executor(std::unique_ptr<State> state);
+  // outer: the run that it is part of, whose team and cancel flag it shares; may be null.
+  static Result<std::unique_ptr<Executor>> Load(plan::Plan plan, const LoadOptions& options,
+                                                const State* outer);
   std::unique_ptr<State> state_;
 };
 

@@ -380,6 +380,45 @@ TEST(Executor, RefusesPlansThatItCantRun) {
       Code::kUsage);
 }
 
+// What is built when it runs needs somebody who builds it, and is told who asks.
+TEST(Executor, NestedPlansAreBuiltForTheShapesTheyGet) {
+  const std::string graph = "graph b (x: f32) -> (y) {\n  y: f32 = Neg(x)\n}\n";
+  Plan nested = Simple().Done();
+  BlobStore blobs;
+  const std::string hash = blobs.Put(plan::TextBlob(graph));
+  const std::string text = fmt::format(
+      "plan outer for \"cpu:x86-64-v3\" {{ model \"\" versions \"\" \"\" \"\" prices estimated "
+      "specialization (x) -> (y) arena 0 {{ buffer x: f32[64] input live 0:0 buffer y: f32 dynamic "
+      "live 0:0 step plan y (x) -> (y) us 0 estimated nodes () stage blob(\"{}\", {} bytes) }} }}",
+      hash, graph.size());
+  auto outer = plan::ParsePlan(text, "outer", blobs);
+  ASSERT_TRUE(outer.ok()) << outer.status().ToString();
+  EXPECT_EQ(Executor::Load(*outer, {.threads = 1, .compiler = Compile}).status().code(),
+            Code::kMissing);
+  int built = 0;
+  const auto specialize = [&](const std::string& asked, const BlobStore&,
+                              std::span<const Tensor> inputs) -> Result<NestedPlan> {
+    EXPECT_EQ(asked, graph);
+    EXPECT_EQ(inputs[0].shape(), Shape{64});
+    ++built;
+    return NestedPlan{.plan = nested, .bound = {false}};
+  };
+  auto executor =
+      Executor::Load(*outer, {.threads = 1, .compiler = Compile, .specialize = specialize});
+  ASSERT_TRUE(executor.ok()) << executor.status().ToString();
+  const Tensor x(Dtype::kF32, {64});
+  for (int i = 0; i < 2; ++i) {
+    auto y = (*executor)->Run(std::span(&x, 1));
+    ASSERT_TRUE(y.ok()) << y.status().ToString();
+    EXPECT_EQ((*y)[0].shape(), Shape{64});
+  }
+  EXPECT_EQ(built, 1);
+  std::vector<float> given(64);
+  const void* in[] = {x.data()};
+  void* out[] = {given.data()};
+  EXPECT_EQ((*executor)->Run(0, in, out).code(), Code::kUnsupported);  // nobody knows how large
+}
+
 // The cache may hold the code of any kernel: a plan must not get at it under another nest's key.
 TEST(Executor, RefusesAKeyThatBelongsToAnotherNest) {
   Simple b;

@@ -17,20 +17,22 @@ using plan::BufferKind;
 using plan::StepKind;
 
 // Plans are well-formed here; these are the ones that this executor can't run.
-Status CheckRunnable(const plan::Specialization& s) {
+Status CheckRunnable(const plan::Specialization& s, bool can_specialize) {
   for (const plan::Buffer& b : s.buffers) {
-    const bool is_open = std::ranges::any_of(b.shape, [](int64_t e) { return e < 0; });
-    if (is_open || b.kind == BufferKind::kDynamic)
-      return Unsupported("its extents depend on data, which this executor does not run yet")
+    if (std::ranges::any_of(b.shape, [](int64_t e) { return e < 0; }))
+      return Unsupported("its extents are a table's, which this executor does not run yet")
           .At("buffer " + PrintString(b.name));
     if (b.dtype == Dtype::kString || IsCode(b.dtype))
       return Unsupported(fmt::format("{} is not run from a plan", DtypeName(b.dtype)))
           .At("buffer " + PrintString(b.name));
   }
-  for (const plan::Step& step : s.steps)
-    if (step.kind == StepKind::kPlan || !step.params.empty())
-      return Unsupported("nested plans and run-time sizes are not run yet")
+  for (const plan::Step& step : s.steps) {
+    if (step.kind == StepKind::kPlan && !can_specialize)
+      return Missing("its plan is built when it runs, and this runtime has no compiler")
           .At("step " + PrintString(step.name));
+    if (!step.params.empty())
+      return Unsupported("run-time sizes are not run yet").At("step " + PrintString(step.name));
+  }
   return {};
 }
 
@@ -50,6 +52,13 @@ Status CheckLayouts(const plan::Specialization& s,
   return {};
 }
 
+// What has no call to prepare: a nested plan, or a native whose results come out as they do.
+bool IsOpen(const plan::Specialization& s, const plan::Step& step) {
+  return step.kind == StepKind::kPlan || std::ranges::any_of(step.outputs, [&](BufferId id) {
+           return id.valid() && s.buffers[id.index].kind == BufferKind::kDynamic;
+         });
+}
+
 // The buffer whose memory this one is.
 BufferId Owner(const plan::Specialization& s, BufferId id) {
   while (s.buffers[id.index].kind == BufferKind::kAlias) id = s.buffers[id.index].alias;
@@ -60,7 +69,8 @@ BufferId Owner(const plan::Specialization& s, BufferId id) {
 
 Status Executor::State::Prepare(const LoadOptions& options) {
   int64_t rank_bytes = 0, team_bytes = 0, arena_bytes = 0, call_bytes = 0;
-  for (const plan::Specialization& s : plan.specializations) WEFT_TRY(CheckRunnable(s));
+  for (const plan::Specialization& s : plan.specializations)
+    WEFT_TRY(CheckRunnable(s, static_cast<bool>(options.specialize)));
   for (const plan::Kernel& k : plan.kernels) {
     if (k.key != plan::KernelKey(k, plan.target.isa, plan.codegen))
       return Invalid("its key does not belong to its nest")
@@ -92,6 +102,10 @@ Status Executor::State::PrepareSpecialization(const plan::Specialization& s, Spe
     ready.align.push_back(static_cast<size_t>(std::max<int64_t>(1, SizeBytes(b.dtype))));
   for (size_t i = 0; i < s.steps.size(); ++i)
     if (s.steps[i].kind != StepKind::kView) WEFT_TRY(PrepareStep(s, i, ready));
+  ready.nested.resize(s.steps.size());
+  for (size_t i = 0; i < s.steps.size(); ++i)
+    ready.nested[i].resize(s.steps[i].nested.graphs.size());
+  ready.made.resize(s.buffers.size());
   ready.address.resize(s.buffers.size());
   ready.staged.resize(s.buffers.size());
   ready.operands.resize(ready.operand_of.size());
@@ -104,7 +118,7 @@ Status Executor::State::PrepareSpecialization(const plan::Specialization& s, Spe
                  .barrier = Barrier::WaitOn,
                  .barrier_data = &team->barrier(),
                  .fault = &step.fault,
-                 .cancel = &cancel};
+                 .cancel = cancel};
   return {};
 }
 
@@ -142,7 +156,7 @@ Status Executor::State::PrepareStep(const plan::Specialization& s, size_t at, Sp
       size_t& align = ready.align[Owner(s, ready.operand_of[r.first + i]).index];
       align = std::max(align, static_cast<size_t>(signature.operands[i].align_bytes));
     }
-  } else {
+  } else if (!IsOpen(s, step)) {
     auto call = PrepareCall(s, step, ready);
     if (!call.ok()) return std::move(call.status()).At("step " + PrintString(step.name));
     r.call = call->get();

@@ -67,7 +67,7 @@ struct Stretch {
 // The team is entered once for the whole stretch.
 void Executor::State::RunOwn(std::span<ReadyStep> steps, StepTime* times) {
   for (ReadyStep& step : steps) step.fault = {};
-  Stretch stretch{.steps = steps, .times = times, .barrier = team->barrier(), .cancel = cancel};
+  Stretch stretch{.steps = steps, .times = times, .barrier = team->barrier(), .cancel = *cancel};
   if (threads == 1) return stretch.Run(0, 1);
   const auto run = [&stretch](uint32_t rank, uint32_t size) { stretch.Run(rank, size); };
   IsLittle(steps) ? team->RunAlone(run) : team->Run(run);
@@ -88,31 +88,43 @@ Status Executor::State::RunCall(const ReadyStep& step, const Specialized& ready)
   return status;
 }
 
+Status Executor::State::RunOther(const plan::Specialization& s, const ReadyStep& ready_step,
+                                 Specialized& ready) {
+  const plan::Step& step = s.steps[ready_step.step];
+  if (step.kind == plan::StepKind::kPlan) {
+    Status status = RunNested(s, ready_step.step, ready);
+    return status.ok() ? status
+                       : std::move(status).Because("in the nested plan " + PrintString(step.name));
+  }
+  Status status = ready_step.call ? RunCall(ready_step, ready) : RunOpen(s, step, ready);
+  return status.ok() ? status : std::move(status).At("step " + PrintString(step.name));
+}
+
 Status Executor::State::RunSteps(const plan::Specialization& s, std::span<ReadyStep> steps,
                                  Specialized& ready, std::vector<StepTime>* times) {
   // Forgotten when the run ends, not when it begins: a cancel that comes just before is not lost.
+  // A nested run ends within another, which is to see the flag, too.
   struct Forget {
     int32_t& flag;
     ~Forget() { __atomic_store_n(&flag, 0, __ATOMIC_RELAXED); }
-  } const forget{cancel};
+  } const forget{own_cancel};
   const auto interrupted = [] { return Status(Code::kInterrupted, "the run was cancelled"); };
-  if (IsSet(cancel)) return interrupted();
+  if (IsSet(*cancel)) return interrupted();
   if (times) times->assign(s.steps.size(), {});
   for (size_t i = 0; i < steps.size();) {
     size_t end = i;
-    while (end < steps.size() && !steps[end].call) ++end;
+    while (end < steps.size() && steps[end].function) ++end;
     if (end > i) {
       RunOwn(steps.subspan(i, end - i), times ? times->data() : nullptr);
     } else {
       const auto begin = Clock::now();
       end = i + 1;
-      if (Status status = RunCall(steps[i], ready); !status.ok())
-        return std::move(status).At("step " + PrintString(s.steps[steps[i].step].name));
+      WEFT_TRY(RunOther(s, steps[i], ready));
       if (times) (*times)[steps[i].step].us = MicrosecondsSince(begin);
     }
     for (; i < end; ++i)
       if (IsSet(steps[i].fault)) return Fault(s, steps[i]);
-    if (IsSet(cancel)) return interrupted();
+    if (IsSet(*cancel)) return interrupted();
   }
   return {};
 }

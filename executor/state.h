@@ -6,8 +6,10 @@
 #pragma once
 
 #include <atomic>
+#include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,7 +22,8 @@
 
 namespace weft::executor {
 
-// A kernel or call, ready to run. Views are not steps any more.
+// A kernel or call, ready to run, or neither: a native with dynamic results, or a nested plan.
+// Views are not steps any more.
 struct ReadyStep {
   size_t step = 0;                            // in the specialization
   KernelFunction function = nullptr;          // own
@@ -37,7 +40,20 @@ struct Copy {
   size_t bytes;
 };
 
+// A graph of a step, and the plans that were built from it.
+struct NestedGraph {
+  struct Built {
+    std::vector<Shape> shapes;   // of all inputs
+    std::vector<Tensor> values;  // by input, of those that are bound; others empty
+    std::vector<bool> bound;
+    std::unique_ptr<Executor> executor;
+  };
+  std::list<Built> built;  // the one that ran last comes first
+};
+
 struct Specialized {
+  std::vector<std::vector<NestedGraph>> nested;  // by step
+  std::vector<Tensor> made;                      // by buffer: the dynamic ones, while they live
   std::vector<std::unique_ptr<fallback::PreparedCall>> calls;
   std::vector<Tensor> weights;  // by buffer; empty for what is no weight
   std::vector<ReadyStep> steps;
@@ -58,13 +74,17 @@ struct Specialized {
 struct Executor::State {
   plan::Plan plan;
   uint32_t threads = 1;
-  std::unique_ptr<Team> team;
+  std::shared_ptr<Team> team;
+  LoadOptions options;             // for nested plans
+  std::optional<FileCache> cache;  // that of the options: the caller's may be gone by then
+  int depth = 0;                   // of nested plans
   std::vector<std::unique_ptr<LoadedKernel>> kernels;
   std::vector<Specialized> specialized;
   Bytes arena, rank_scratch, team_scratch, call_scratch;
   int64_t rank_scratch_bytes = 0;
-  int32_t cancel = 0;  // read by kernels
-  std::mutex mutex;    // one run at a time: arena and scratch are shared
+  int32_t own_cancel = 0;
+  int32_t* cancel = &own_cancel;  // of the outermost executor; read by kernels
+  std::mutex mutex;               // one run at a time: arena and scratch are shared
 
   // prepare.cpp
   Status Prepare(const LoadOptions& options);
@@ -85,6 +105,16 @@ struct Executor::State {
                   std::vector<StepTime>* times);
   void RunOwn(std::span<ReadyStep> steps, StepTime* times);
   Status RunCall(const ReadyStep& step, const Specialized& ready);
+  Status RunOther(const plan::Specialization& s, const ReadyStep& step, Specialized& ready);
+  // control.cpp
+  Status RunOpen(const plan::Specialization& s, const plan::Step& step, Specialized& ready);
+  Status RunNested(const plan::Specialization& s, size_t step, Specialized& ready);
+  Result<NestedGraph::Built*> Find(NestedGraph& graph, const std::string& text,
+                                   std::span<const Tensor> inputs);
+  Result<std::vector<Tensor>> Call(NestedGraph& graph, const std::string& text,
+                                   std::span<const Tensor> inputs);
+  Result<std::vector<Tensor>> Repeat(const plan::Step& step, NestedGraph& graph,
+                                     std::span<const Tensor> inputs);
   Status Fault(const plan::Specialization& s, const ReadyStep& step) const;
 };
 

@@ -14,7 +14,7 @@ namespace {
 using graph::NodeId;
 using graph::ValueId;
 
-constexpr std::string_view kNames[] = {"own", "vendor", "native", "view"};
+constexpr std::string_view kNames[] = {"own", "vendor", "native", "view", "plan"};
 
 std::string NodeKey(const graph::Graph& graph, NodeId node) {
   for (ValueId v : graph[node].outputs)
@@ -139,8 +139,8 @@ class Parser {
     size_t k = 0;
     while (k < std::size(kNames) && kNames[k] != kind) ++k;
     if (k == std::size(kNames))
-      return lexer_.Error(
-          fmt::format("found \"{}\", expected own, vendor, native, view, layout or refused", kind));
+      return lexer_.Error(fmt::format(
+          "found \"{}\", expected own, vendor, native, view, plan, layout or refused", kind));
     group.implementation = static_cast<Implementation>(k);
     WEFT_TRY(group.name, lexer_.ExpectName());
     if (lexer_.Accept("by")) {

@@ -32,12 +32,12 @@
 
 namespace weft::partition {
 
-enum class Implementation : uint8_t { kOwn, kVendor, kNative, kView };
+enum class Implementation : uint8_t { kOwn, kVendor, kNative, kView, kPlan };
 std::string_view ImplementationName(Implementation implementation);
 
 struct Member {
   graph::NodeId node;
-  std::string alternative;  // of tc::ToTc; empty for vendor, native and view groups
+  std::string alternative;  // of tc::ToTc; empty for groups that are not our own
   bool operator==(const Member&) const = default;
 };
 

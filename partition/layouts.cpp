@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "graph/stages.h"
+
 namespace weft::partition {
 namespace {
 
@@ -108,6 +110,10 @@ class LayoutPlanner {
     for (const graph::Node& node : graph_.nodes)
       if (ReadsPlainMemory(node.op) && !node.inputs.empty() && node.inputs[0].valid())
         plain[node.inputs[0].index] = !IsPointImage(node.inputs[0]);
+    for (const graph::Node& node : graph_.nodes)
+      if (graph::HoldsPlans(node.op) || IsOpen(node))
+        for (ValueId v : node.inputs)
+          if (v.valid()) plain[v.index] = true;
     for (ValueId v : graph_.outputs) plain[v.index] = true;
     std::map<ValueId, Layout> layouts;
     const Layout channels_last = Layout::Permuted(std::vector<int32_t>{0, 2, 3, 1});
@@ -122,6 +128,12 @@ class LayoutPlanner {
     const graph::Value& value = graph_[v];
     return value.kind == graph::ValueKind::kComputed && value.shape && value.shape->size() == 4 &&
            graph::StaticShape(value);
+  }
+
+  // Whether its results are as large as they come out, which is for natives.
+  bool IsOpen(const graph::Node& node) const {
+    return std::ranges::any_of(
+        node.outputs, [&](ValueId v) { return v.valid() && !graph::StaticShape(graph_[v]); });
   }
 
   // Of one pixel, where channels last and plain are the same.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "fallback/execute.h"
+#include "graph/stages.h"
 #include "partition/layouts.h"
 
 namespace weft::partition {
@@ -59,7 +60,9 @@ Result<Singles> ClassifyNodes(const GraphFacts& facts, const NodeComprehensions&
   std::vector<std::string> impossible;
   for (size_t i = 0; i < count; ++i) {
     const NodeId node(i);
-    if (IsView(facts, layouts, node)) {
+    if (graph::HoldsPlans(facts.graph[node].op)) {
+      singles.kind[i] = Implementation::kPlan;
+    } else if (IsView(facts, layouts, node)) {
       singles.kind[i] = Implementation::kView;
     } else if (nodes.of[i].empty()) {
       singles.kind[i] = Implementation::kNative;

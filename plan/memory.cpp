@@ -17,9 +17,11 @@ bool IsPlanned(const Buffer& b) {
 void SetLifetimes(Specialization& s) {
   const auto last = static_cast<int32_t>(std::max<size_t>(s.steps.size(), 1)) - 1;
   for (Buffer& b : s.buffers) {
-    // What lies outside the arena lives all the time; the rest begins with its first use.
-    b.first_step = IsPlanned(b) || b.kind == BufferKind::kAlias ? last : 0;
-    b.last_step = IsPlanned(b) || b.kind == BufferKind::kAlias ? 0 : last;
+    // What the caller gives and weights live all the time; the rest begins with its first use.
+    const bool passes =
+        IsPlanned(b) || b.kind == BufferKind::kAlias || b.kind == BufferKind::kDynamic;
+    b.first_step = passes ? last : 0;
+    b.last_step = passes ? 0 : last;
   }
   const auto touch = [&](BufferId id, int32_t step) {
     while (id.valid()) {

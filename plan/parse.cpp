@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::string_view kBufferKinds[] = {"input",   "output",  "weight", "arena",
                                              "bounded", "dynamic", "alias"};
+constexpr std::string_view kControls[] = {"stage", "branch", "repeat"};
 
 class Parser {
  public:
@@ -74,6 +75,15 @@ class Parser {
     return lexer_.Expect(")");
   }
 
+  // A text that lies among the blobs.
+  Result<std::string> Text() {
+    std::string hash;
+    int64_t bytes = 0;
+    WEFT_TRY(Blob(hash, bytes));
+    WEFT_TRY(Tensor text, blobs_.Get(hash, Dtype::kU8, {bytes}));
+    return std::string(text.as<char>(), static_cast<size_t>(bytes));
+  }
+
   Status Scratch(Kernel& k) {
     WEFT_TRY(lexer_.Expect("rank_scratch"));
     WEFT_TRY(k.rank_scratch_bytes, Count());
@@ -109,11 +119,7 @@ class Parser {
     WEFT_TRY(k.key, lexer_.ExpectString());
     WEFT_TRY(plan_.target.kind == TargetKind::kCuda ? Launch(k.launch.emplace()) : Scratch(k));
     WEFT_TRY(lexer_.Expect("loops"));
-    std::string hash;
-    int64_t bytes = 0;
-    WEFT_TRY(Blob(hash, bytes));
-    WEFT_TRY(Tensor text, blobs_.Get(hash, Dtype::kU8, {bytes}));
-    k.loops.assign(text.as<char>(), static_cast<size_t>(bytes));
+    WEFT_TRY(k.loops, Text());
     if (!kernels_.emplace(k.name, KernelId(plan_.kernels.size())).second)
       return lexer_.Error(fmt::format("two kernels are called {}", PrintString(k.name)));
     plan_.kernels.push_back(std::move(k));
@@ -200,7 +206,9 @@ class Parser {
     WEFT_TRY(b.name, lexer_.ExpectName());
     WEFT_TRY(lexer_.Expect(":"));
     WEFT_TRY(b.dtype, lexer_.ExpectDtype());
-    WEFT_TRY(b.shape, SymbolicShape());
+    if (!lexer_.Is("dynamic")) {
+      WEFT_TRY(b.shape, SymbolicShape());
+    }
     b.layout = Layout::Plain(b.shape.size());
     if (lexer_.Accept("layout")) {
       WEFT_TRY(std::string text, lexer_.ExpectString());
@@ -212,6 +220,8 @@ class Parser {
     if (k == std::size(kBufferKinds))
       return lexer_.Error(fmt::format("unknown kind of buffer {}", PrintString(kind)));
     b.kind = static_cast<BufferKind>(k);
+    if (b.kind == BufferKind::kDynamic && !b.shape.empty())
+      return lexer_.Error("found a shape of a dynamic buffer, expected none");
     int64_t blob_bytes = -1;
     WEFT_TRY(BufferPlace(b, blob_bytes));
     WEFT_TRY(lexer_.Expect("live"));
@@ -287,7 +297,26 @@ class Parser {
       WEFT_TRY(lexer_.Expect("call"));
       WEFT_TRY(step.call, fallback::ParseCall(lexer_, blobs_));
     }
+    if (step.kind == StepKind::kPlan) WEFT_TRY(OneNested(step.nested));
     s_.steps.push_back(std::move(step));
+    return {};
+  }
+
+  Status OneNested(Nested& nested) {
+    WEFT_TRY(std::string control, lexer_.ExpectName());
+    size_t k = 0;
+    while (k < std::size(kControls) && kControls[k] != control) ++k;
+    if (k == std::size(kControls))
+      return lexer_.Error(
+          fmt::format("found {}, expected stage, branch or repeat", PrintString(control)));
+    nested.control = static_cast<Control>(k);
+    if (nested.control == Control::kRepeat) {
+      WEFT_TRY(lexer_.Expect("states"));
+      WEFT_TRY(nested.states, Count());
+    }
+    while (lexer_.Is("blob")) {
+      WEFT_TRY(nested.graphs.emplace_back(), Text());
+    }
     return {};
   }
 

@@ -22,6 +22,17 @@
 //         call onednn.matmul(…) -> (…) {…}
 //     } }
 //
+// What is decided when it runs (graph/stages.h): a native step may write buffers that are as large
+// as it makes them, and nested plans read such:
+//
+//       buffer found: i64 dynamic live 2:3
+//       step plan rest (t1, found) -> (digit) us 0.0 estimated nodes ("/Gather")
+//         stage blob(77c0…, 532 bytes)
+//
+// The blob is the text of a graph, from which a plan is built for the shapes that its inputs have.
+// A `branch` has two, the one to take if its first operand is true first; `repeat states 2` has one
+// that takes (iteration, condition, state…, more…) and gives (condition, state…, row…).
+//
 // A kernel for CUDA says how it is started instead of its scratch on a CPU:
 //
 //     kernel relu_51d0 key "77ab…" grid [13, 1, 1] block [256, 1, 1] shared 0 scratch 0 loops
@@ -34,7 +45,9 @@
 // weight; (3) arena buffers lie inside the arena, 64-byte aligned, and two that are live at once do
 // not overlap unless one is an alias of the other; (4) byte sizes equal layout and shape; (5)
 // operand counts, types, shapes and layouts agree with the kernel's nest and the call; (6) outputs
-// are all produced; (7) extents come from the extent table when they aren't constant.
+// are all produced; (7) extents come from the extent table when they aren't constant; (8) graphs of
+// nested plans verify, and take and give what their steps have for them; (9) dynamic buffers are
+// written by native and nested steps, and read by nested ones.
 #pragma once
 
 #include <array>
@@ -80,7 +93,8 @@ struct Kernel {
   std::optional<CudaLaunch> launch;                        // CUDA, and there always
 };
 
-// kArena: planned; kBounded: planned at the maximum of its extents; kDynamic: from a pool when run.
+// kArena: planned; kBounded: planned at the maximum of its extents; kDynamic: made when run, with a
+// shape that is not known before (`shape` is empty, whatever its rank will be).
 enum class BufferKind : uint8_t { kInput, kOutput, kWeight, kArena, kBounded, kDynamic, kAlias };
 
 struct Buffer {
@@ -99,11 +113,22 @@ struct Buffer {
 enum class StepKind : uint8_t { kOwn, kVendor, kNative, kView, kPlan };
 std::string_view StepKindName(StepKind kind);  // "own", …
 
+// kStage: once; kBranch: one of two; kRepeat: as often as a trip count and a condition say.
+enum class Control : uint8_t { kStage, kBranch, kRepeat };
+
+// What a step of kind kPlan does.
+struct Nested {
+  Control control = Control::kStage;
+  int64_t states = 0;               // kRepeat: carried from trip to trip
+  std::vector<std::string> graphs;  // texts; their constants are among the plan's blobs
+};
+
 struct Step {
   StepKind kind = StepKind::kOwn;
   std::string name;            // of the group
   KernelId kernel;             // kOwn
   fallback::LibraryCall call;  // kVendor, kNative; operand values are buffer names
+  Nested nested;               // kPlan
   std::vector<BufferId> inputs, outputs;
   std::vector<std::string> params;  // kOwn: extent table entries by name, in the kernel's order
   double us = 0;

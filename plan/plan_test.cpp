@@ -176,6 +176,85 @@ TEST(Plan, VerifyFindsWrongStructure) {
       "");
 }
 
+// A loop over a value that a native step makes: what only a run decides.
+Plan NestedPlan() {
+  constexpr std::string_view kText = R"(
+plan nested for "cpu:x86-64-v3 threads=2" {
+  model "ab"
+  versions "weft 0" "none" ""
+  prices estimated
+  specialization (x, more) -> (all, rows) arena 0 {
+    buffer x: f32[4] input live 0:1
+    buffer more: bool[] input live 0:1
+    buffer found: i64 dynamic live 0:1
+    buffer all: i64 dynamic live 1:1
+    buffer rows: i64 dynamic live 1:1
+    step native found (x) -> (found) us 0 estimated nodes ("n")
+      call native.NonZero(in0 = x: f32[4] a) -> (out0 = found: i64[1, ?] ab) {from = ["n"]}
+    step plan all (_, more, found) -> (all, rows) us 0 estimated nodes ("l")
+      repeat states 1 blob("HASH", BYTES bytes)
+  }
+})";
+  const std::string graph =
+      "graph b (i: i64[], c: bool[], s: i64) -> (d, t, r) {\n  d: bool[] = Identity(c)\n  t: i64 = "
+      "Add(s, i)\n  r: i64 = Neg(t)\n}\n";
+  BlobStore blobs;
+  const std::string hash = blobs.Put(TextBlob(graph));
+  std::string text(kText);
+  text.replace(text.find("HASH"), 4, hash);
+  text.replace(text.find("BYTES"), 5, std::to_string(graph.size()));
+  auto plan = ParsePlan(text, "nested", blobs);
+  EXPECT_TRUE(plan.ok()) << plan.status().ToString();
+  return plan.ok() ? *std::move(plan) : Plan();
+}
+
+TEST(Plan, NestedRoundTrips) {
+  const Plan plan = NestedPlan();
+  ASSERT_TRUE(Verify(plan).ok()) << Verify(plan).ToString();
+  auto parsed = ParsePlan(Print(plan), "t", plan.blobs);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().ToString() << Print(plan);
+  EXPECT_TRUE(Equal(plan, *parsed));
+  const std::string bytes = *SerializePlan(plan);
+  auto read = ReadPlan(std::as_bytes(std::span(bytes)), "t");
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  EXPECT_EQ(*SerializePlan(*read), bytes);
+}
+
+TEST(Plan, VerifyComparesNestedStepsWithTheirGraphs) {
+  const auto broken = [](auto&& change) {
+    Plan plan = NestedPlan();
+    change(plan.specializations[0], plan.specializations[0].steps[1]);
+    const Status status = Verify(plan);
+    return status.ok() ? std::string() : status.what();
+  };
+  const auto with = [&](std::string_view from, std::string_view to) {
+    return broken([&](Specialization&, Step& step) {
+      std::string& text = step.nested.graphs[0];
+      text.replace(text.find(from), from.size(), to);
+    });
+  };
+  EXPECT_EQ(broken([](Specialization&, Step&) {}), "");
+  EXPECT_EQ(with("Neg(t)", "Neg(u)"), "value u is not defined before its use");
+  EXPECT_NE(with("s: i64", "s: f32"), "");
+  EXPECT_NE(with("d: bool[]", "d: i64[]"), "");
+  EXPECT_NE(with("t: i64 =", "t: f32 ="), "");
+  EXPECT_NE(with("(d, t, r)", "(d, t)"), "");
+  EXPECT_NE(with(", s: i64)", ")"), "");
+  EXPECT_NE(with("Identity(c)", "Loop(i, c) {body = graph7}"), "");
+  EXPECT_NE(broken([](Specialization&, Step& s) { s.nested.graphs.clear(); }), "");
+  EXPECT_NE(broken([](Specialization&, Step& s) { s.nested.states = 2; }), "");
+  EXPECT_NE(broken([](Specialization&, Step& s) { s.nested.states = -1; }), "");
+  EXPECT_NE(broken([](Specialization&, Step& s) { s.nested.states = INT64_MAX; }), "");
+  EXPECT_NE(broken([](Specialization&, Step& s) { s.nested.control = Control::kStage; }), "");
+  EXPECT_NE(broken([](Specialization&, Step& s) { s.nested.control = Control::kBranch; }), "");
+  EXPECT_NE(broken([](Specialization&, Step& s) { s.inputs[2] = {}; }), "");
+  EXPECT_NE(broken([](Specialization&, Step& s) { s.inputs[1] = BufferId(0); }), "");
+  EXPECT_NE(broken([](Specialization&, Step& s) { s.inputs[2] = BufferId(3); }), "");  // its own
+  EXPECT_NE(broken([](Specialization& s, Step&) { s.buffers[2].shape = {4}; }), "");
+  EXPECT_NE(broken([](Specialization& s, Step&) { s.steps[0].inputs[0] = BufferId(2); }), "");
+  EXPECT_NE(broken([](Specialization& s, Step&) { s.buffers[2].last_step = 0; }), "");
+}
+
 // The same steps, started as grids.
 Plan SmallCudaPlan() {
   Plan plan = SmallPlan();

@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::string_view kBufferKinds[] = {"input",   "output",  "weight", "arena",
                                              "bounded", "dynamic", "alias"};
+constexpr std::string_view kControls[] = {"stage", "branch", "repeat"};
 
 std::string PrintShape(const Specialization& s, const Shape& shape) {
   std::string text = "[";
@@ -22,7 +23,7 @@ std::string PrintShape(const Specialization& s, const Shape& shape) {
 
 std::string PrintBuffer(const Specialization& s, const Buffer& b) {
   std::string text = fmt::format("    buffer {}: {}{}", PrintName(b.name), DtypeName(b.dtype),
-                                 PrintShape(s, b.shape));
+                                 b.kind == BufferKind::kDynamic ? "" : PrintShape(s, b.shape));
   if (!b.layout.IsPlain()) text += fmt::format(" layout {}", PrintString(weft::Print(b.layout)));
   text += fmt::format(" {}", kBufferKinds[static_cast<size_t>(b.kind)]);
   switch (b.kind) {
@@ -57,6 +58,14 @@ std::string PrintOperands(const Specialization& s, const std::vector<BufferId>& 
   return text + ")";
 }
 
+std::string PrintNested(const Nested& nested) {
+  std::string text = fmt::format("      {}", kControls[static_cast<size_t>(nested.control)]);
+  if (nested.control == Control::kRepeat) text += fmt::format(" states {}", nested.states);
+  for (const std::string& graph : nested.graphs)
+    text += fmt::format(" blob({}, {} bytes)", PrintString(Sha256(graph).Hex()), graph.size());
+  return text;
+}
+
 std::string PrintStep(const Plan& plan, const Specialization& s, const Step& step,
                       BlobStore& blobs) {
   std::string text = fmt::format("    step {} {}", StepKindName(step.kind), PrintName(step.name));
@@ -77,6 +86,7 @@ std::string PrintStep(const Plan& plan, const Specialization& s, const Step& ste
   text += ")\n";
   if (step.kind == StepKind::kVendor || step.kind == StepKind::kNative)
     text += "      call " + fallback::Print(step.call, blobs);
+  if (step.kind == StepKind::kPlan) text += PrintNested(step.nested);
   if (!text.ends_with('\n')) text += '\n';
   return text;
 }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "plan/nested.h"
 #include "plan/plan.h"
 #include "plan/signature.h"
 
@@ -120,6 +121,7 @@ class Verifier {
                                PrintString((*this)[b.alias].name), (*this)[b.alias].bytes));
     }
     if (b.kind == BufferKind::kWeight && bytes > 0) WEFT_TRY(Weight(b));
+    if (b.kind == BufferKind::kDynamic && !b.shape.empty()) return bad("a shape, but is dynamic");
     if ((b.kind == BufferKind::kInput || b.kind == BufferKind::kOutput) && !b.layout.IsPlain())
       return bad("an input or output that is not plain");
     return {};
@@ -179,19 +181,22 @@ class Verifier {
 
   Status OneStep(const Step& step, int32_t at, std::vector<bool>& written) {
     const bool is_call = step.kind == StepKind::kVendor || step.kind == StepKind::kNative;
+    const bool may_lack = is_call || step.kind == StepKind::kPlan;
     if (step.kind == StepKind::kOwn &&
         (!step.kernel.valid() || step.kernel.index >= std::ssize(plan_.kernels)))
       return Invalid("a kernel that is not in the plan");
     if (step.flops < 0 || step.bytes < 0)
       return Invalid(fmt::format("found {} flops and {} bytes, expected none below 0", step.flops,
                                  step.bytes));
+    if (step.kind == StepKind::kPlan) WEFT_TRY(VerifyNested(plan_, *s_, step));
+    WEFT_TRY(DynamicOperands(step));
     if (is_call) {
       WEFT_TRY(fallback::Verify(step.call));
       WEFT_TRY(CallOperands(step.call.inputs, step.inputs));
       WEFT_TRY(CallOperands(step.call.outputs, step.outputs));
     }
     for (BufferId id : step.inputs) {
-      if (!id.valid() && is_call) continue;
+      if (!id.valid() && may_lack) continue;
       if (!InRange(id)) return Invalid("an operand that is no buffer");
       if (!written[Root(id).index])
         return Invalid(
@@ -199,7 +204,7 @@ class Verifier {
       WEFT_TRY(Alive(Root(id), at));
     }
     for (BufferId id : step.outputs) {
-      if (!id.valid() && is_call) continue;
+      if (!id.valid() && may_lack) continue;
       if (!InRange(id)) return Invalid("an operand that is no buffer");
       const BufferKind kind = (*this)[Root(id)].kind;
       const bool view = step.kind == StepKind::kView;
@@ -214,6 +219,21 @@ class Verifier {
                                          Root(step.outputs[0]) != Root(step.inputs[0])))
       return Invalid("a view of other memory than its source");
     return step.kind == StepKind::kOwn ? KernelOperands(step) : Status();
+  }
+
+  // Who may touch what has no place before it is made.
+  Status DynamicOperands(const Step& step) {
+    const auto check = [&](const std::vector<BufferId>& ids, bool allowed,
+                           std::string_view verb) -> Status {
+      for (BufferId id : ids)
+        if (InRange(id) && (*this)[id].kind == BufferKind::kDynamic && !allowed)
+          return Invalid(fmt::format("{} is {} by a step of kind {}, but is dynamic",
+                                     PrintString((*this)[id].name), verb, StepKindName(step.kind)));
+      return {};
+    };
+    const bool is_nested = step.kind == StepKind::kPlan;
+    WEFT_TRY(check(step.inputs, is_nested, "read"));
+    return check(step.outputs, is_nested || step.kind == StepKind::kNative, "written");
   }
 
   // Machine code reads and writes as many bytes as its nest says, and assumes that what it writes
@@ -275,10 +295,12 @@ class Verifier {
       if (!ids[i].valid()) continue;
       if (!InRange(ids[i])) return Invalid("an operand that is no buffer");
       const Buffer& b = (*this)[ids[i]];
-      if (b.dtype != operands[i].dtype || b.shape != operands[i].shape)
+      const bool same = b.kind == BufferKind::kDynamic || b.shape == operands[i].shape;
+      if (b.dtype != operands[i].dtype || !same)
         return Invalid(fmt::format("operand {} is {}{}, the call expects {}{}", PrintString(b.name),
                                    DtypeName(b.dtype), weft::Print(b.shape),
                                    DtypeName(operands[i].dtype), weft::Print(operands[i].shape)));
+      if (b.kind == BufferKind::kDynamic) continue;
       if (!operands[i].any_layout && b.layout != operands[i].layout)
         return Invalid(fmt::format("operand {} has layout {}, the call expects {}",
                                    PrintString(b.name), weft::Print(b.layout),
@@ -329,6 +351,7 @@ class Verifier {
 }  // namespace
 
 Result<int64_t> BufferBytes(const Buffer& buffer) {
+  if (buffer.kind == BufferKind::kDynamic) return 0;
   Shape shape = buffer.shape;
   for (int64_t& e : shape) e = std::max<int64_t>(e, 0);
   // Blocks and row padding multiply the count by little; the bound leaves room for them.

@@ -143,7 +143,7 @@ Loaded Build(const BuildRequest& request) {
         if (group.implementation == partition::Implementation::kNative)
           loaded.why_native.emplace(group.name, driver::WhyNative(module, group));
     WEFT_TRY(loaded.executor,
-             driver::MakeExecutor(std::move(built.plan), options.cache, request.threads));
+             driver::MakeExecutor(std::move(built.plan), options, request.threads));
     return loaded;
   });
 }
@@ -165,11 +165,13 @@ std::vector<std::string> ShapeInputs(const std::string& path, const Shapes& shap
 
 Loaded Load(const std::string& path, int32_t threads, const std::optional<std::string>& cache_dir) {
   const auto cache = OpenCache(cache_dir);
+  driver::BuildOptions options;
+  options.cache = cache ? &*cache : nullptr;
+  options.partition.vendor = !fallback::LibraryVersion(fallback::Library::kOnednn).empty();
   return Unlocked([&]() -> Result<Loaded> {
     WEFT_TRY(plan::Plan plan, plan::ReadPlan(path));
     Loaded loaded;
-    WEFT_TRY(loaded.executor,
-             driver::MakeExecutor(std::move(plan), cache ? &*cache : nullptr, threads));
+    WEFT_TRY(loaded.executor, driver::MakeExecutor(std::move(plan), options, threads));
     return loaded;
   });
 }
@@ -181,14 +183,17 @@ void Save(const Loaded& loaded, const std::string& path) {
   });
 }
 
-// (name, dtype, shape) of each; dtype as numpy says it, but bf16, which numpy does not know.
+// (name, dtype, shape) of each; dtype as numpy says it, but bf16, which numpy does not know. The
+// shape is None where only a run makes it.
 nb::list Describe(const Loaded& loaded, size_t index, bool inputs) {
   const plan::Specialization& s = loaded.plan().specializations.at(index);
   nb::list list;
   for (plan::BufferId id : inputs ? s.inputs : s.outputs) {
     const plan::Buffer& b = s.buffers[id.index];
-    list.append(
-        nb::make_tuple(b.name, std::string(DtypeName(b.dtype)), nb::tuple(nb::cast(b.shape))));
+    const nb::object shape = b.kind == plan::BufferKind::kDynamic
+                                 ? nb::object(nb::none())
+                                 : nb::object(nb::tuple(nb::cast(b.shape)));
+    list.append(nb::make_tuple(b.name, std::string(DtypeName(b.dtype)), shape));
   }
   return list;
 }
@@ -209,9 +214,10 @@ size_t Select(const Loaded& loaded, const std::vector<Shape>& shapes) {
   return ValueOrRaise(loaded.executor->Select(shapes));
 }
 
-// Runs on arrays that have a byte for each element of four bits.
-Result<bool> RunWidened(const Loaded& loaded, size_t index, std::vector<const void*> in,
-                        std::vector<void*> out) {
+// Runs on arrays that have a byte for each element of four bits; gives what the run itself makes,
+// by output.
+Result<std::vector<Tensor>> RunWidened(const Loaded& loaded, size_t index,
+                                       std::vector<const void*> in, std::vector<void*> out) {
   const plan::Specialization& s = loaded.plan().specializations.at(index);
   std::vector<Tensor> narrow;  // alive until the run ends
   for (size_t i = 0; i < in.size(); ++i) {
@@ -222,31 +228,54 @@ Result<bool> RunWidened(const Loaded& loaded, size_t index, std::vector<const vo
     narrow.push_back(*std::move(small));
     in[i] = narrow.back().data();
   }
-  std::vector<std::pair<Tensor, void*>> made;
+  std::vector<std::pair<Tensor, void*>> packed;
   for (size_t i = 0; i < out.size(); ++i) {
     const plan::Buffer& b = s.buffers[s.outputs[i].index];
-    if (!SharesBytes(b.dtype)) continue;
+    if (!SharesBytes(b.dtype) || b.kind == plan::BufferKind::kDynamic) continue;
     WEFT_TRY(Tensor small, Tensor::Allocate(b.dtype, b.shape));
-    made.emplace_back(std::move(small), out[i]);
-    out[i] = made.back().first.mutable_data();
+    packed.emplace_back(std::move(small), out[i]);
+    out[i] = packed.back().first.mutable_data();
   }
-  WEFT_TRY(loaded.executor->Run(index, in, out));
-  for (const auto& [small, array] : made) {
+  std::vector<Tensor> made;
+  WEFT_TRY(loaded.executor->Run(index, in, out, nullptr, nullptr, &made));
+  for (const auto& [small, array] : packed) {
     const Tensor wide = Widened(small);
     if (wide.bytes() == 0) continue;
     std::memcpy(array, wide.data(), static_cast<size_t>(wide.bytes()));
   }
-  return true;
+  for (Tensor& tensor : made)
+    if (SharesBytes(tensor.dtype())) tensor = Widened(tensor);
+  return made;
 }
 
-// Arrays that Python has checked: type, shape, order.
-void Run(Loaded& loaded, size_t index, const std::vector<Input>& inputs,
-         const std::vector<Output>& outputs) {
+// The bytes of a tensor, which they keep alive.
+nb::object BytesOf(const Tensor& tensor) {
+  auto kept = std::make_unique<Tensor>(tensor);
+  auto* bytes = const_cast<uint8_t*>(static_cast<const uint8_t*>(kept->data()));
+  const nb::capsule owner(kept.release(), [](void* p) noexcept { delete static_cast<Tensor*>(p); });
+  const size_t count = tensor.raw().size();
+  return nb::cast(nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(bytes, {count}, owner));
+}
+
+// Arrays that Python has checked: type, shape, order. Gives (shape, bytes) of each output that the
+// run makes itself, None for the others.
+nb::list Run(Loaded& loaded, size_t index, const std::vector<Input>& inputs,
+             const std::vector<Output>& outputs) {
   std::vector<const void*> in;
   std::vector<void*> out;
   for (const Input& array : inputs) in.push_back(array.data());
   for (const Output& array : outputs) out.push_back(array.data());
-  Unlocked([&] { return RunWidened(loaded, index, std::move(in), std::move(out)); });
+  const auto made =
+      Unlocked([&] { return RunWidened(loaded, index, std::move(in), std::move(out)); });
+  const plan::Specialization& s = loaded.plan().specializations.at(index);
+  nb::list list;
+  for (size_t i = 0; i < s.outputs.size(); ++i) {
+    if (s.buffers[s.outputs[i].index].kind == plan::BufferKind::kDynamic)
+      list.append(nb::make_tuple(nb::tuple(nb::cast(made[i].shape())), BytesOf(made[i])));
+    else
+      list.append(nb::none());
+  }
+  return list;
 }
 
 }  // namespace

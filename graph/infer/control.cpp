@@ -143,6 +143,30 @@ Type Merge(Context& c, const Type& a, const Type& b, std::string_view hint) {
   return out;
 }
 
+// How often a loop runs, which is the extent of what it stacks, where nothing ends it early: the
+// condition is true, and the body gives back true or what it got.
+std::optional<int64_t> TripsOf(Context& c, const Graph& body) {
+  const Facts *count = c.FactsIn(0), *condition = c.FactsIn(1);
+  if (!count || count->size() != 1 || !(*count)[0].IsConstant() || body.inputs.size() < 2 ||
+      body.outputs.empty())
+    return std::nullopt;
+  if (InputAt(c.node, 1).valid()) {
+    if (!condition || condition->size() != 1 || !(*condition)[0].IsConstant()) return std::nullopt;
+    if ((*condition)[0].AsDouble() == 0) return 0;
+  }
+  ValueId given = body.outputs[0];
+  while (body[given].kind == ValueKind::kComputed && body[given].producer.valid() &&
+         body[body[given].producer].op == Op::kIdentity)
+    given = body[body[given].producer].inputs[0];
+  const Value& value = body[given];
+  const bool is_true = value.kind == ValueKind::kConstant && value.constant.elems() == 1 &&
+                       value.dtype == Dtype::kBool && ElemAsDouble(value.constant, 0) != 0;
+  if (given != body.inputs[1] && !is_true) return std::nullopt;
+  const double trips = (*count)[0].AsDouble();
+  return trips > INT32_MAX ? std::nullopt
+                           : std::optional(static_cast<int64_t>(std::max(trips, 0.0)));
+}
+
 }  // namespace
 
 Status IfRule(Context& c) {
@@ -178,7 +202,7 @@ Status IfRule(Context& c) {
 Status LoopRule(Context& c) {
   const auto graph = GraphAttribute(c.node, "body");
   if (!graph) return {};
-  for (size_t i = 0; i < 2; ++i) c.FactsIn(i);  // how often it runs: the extents of what it stacks
+  const std::optional<int64_t> trips = TripsOf(c, *graph);
   const size_t carried = c.node.inputs.size() > 2 ? c.node.inputs.size() - 2 : 0;
   if (graph->inputs.size() != carried + 2 || graph->outputs.size() < carried + 1 ||
       c.node.outputs.size() > graph->outputs.size() - 1) {
@@ -215,7 +239,7 @@ Status LoopRule(Context& c) {
       if (!type.dtype) type.dtype = types[i].dtype;
       type.shape = types[i].shape;
     } else if (type.shape) {
-      type.shape->insert(type.shape->begin(), c.Fresh("trips"));
+      type.shape->insert(type.shape->begin(), trips ? Extent(*trips) : c.Fresh("trips"));
     }
     SetOutput(c, i, type);
   }

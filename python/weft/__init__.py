@@ -37,7 +37,8 @@ __version__ = _weft.version
 
 
 class Tensor(NamedTuple):
-    """An input or output of a plan; `element` is weft's name of its type: 'bf16' where NumPy has only the bits."""
+    """An input or output of a plan; `element` is weft's name of its type: 'bf16' where NumPy has only the bits. `shape` is
+    None where it depends on data: each run then gives an array as large as it comes out."""
     name: str
     dtype: np.dtype
     shape: tuple
@@ -109,8 +110,10 @@ class Plan:
         for tensor, array in zip(expected, arrays):
             if array.dtype != tensor.dtype:
                 raise Error(2, f'found {array.dtype}, expected {tensor.dtype}', f'input "{tensor.name}"')
-        outputs = [np.empty(t.shape, t.dtype) for t in described]
-        self._loaded.run(index, arrays, outputs)
+        outputs = [np.empty(t.shape or (), t.dtype) for t in described]
+        for i, made in enumerate(self._loaded.run(index, arrays, outputs)):
+            if made is not None:
+                outputs[i] = made[1].view(described[i].dtype).reshape(made[0])
         return {t.name: a for t, a in zip(described, outputs)}
 
     def _arrays(self, inputs):

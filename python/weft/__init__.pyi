@@ -19,7 +19,7 @@ class Error(Exception):
 class Tensor(NamedTuple):
     name: str
     dtype: np.dtype
-    shape: tuple[int, ...]
+    shape: tuple[int, ...] | None
     element: str
 
 class Step(NamedTuple):

@@ -112,3 +112,19 @@ def test_steps_say_why(weft, backend, cache):
                 [('v', TensorProto.FLOAT, [None]), ('i', TensorProto.INT64, [None])])
     step, = backend.prepare(top, cache_dir=cache).plan([np.float32([1, 4, 2, 3]), np.array([2])]).steps
     assert (step.kind, step.call) == ('native', 'TopK') and step.reason
+
+
+def test_outputs_are_as_large_as_they_come_out(weft, cache, tmp_path):
+    found = model([helper.make_node('NonZero', ['x'], ['where']), helper.make_node('Neg', ['where'], ['y'])],
+                  [('x', TensorProto.FLOAT, [2, 3])], [('where', TensorProto.INT64, None), ('y', TensorProto.INT64, None)])
+    onnx.save(found, tmp_path / 'm.onnx')
+    plan = weft.build(tmp_path / 'm.onnx', cache_dir=cache)
+    assert [t.shape for t in plan.outputs] == [None, None]
+    assert [s.kind for s in plan.steps] == ['native', 'plan']
+    plan.save(tmp_path / 'm.plan')
+    for p in (plan, weft.load(tmp_path / 'm.plan', cache_dir=cache)):
+        for x in (np.float32([[1, 0, 2], [0, 0, 3]]), np.zeros((2, 3), np.float32)):
+            outputs = p.run([x])
+            where = np.array(np.nonzero(x))
+            assert outputs['where'].dtype == np.int64
+            assert np.array_equal(outputs['where'], where) and np.array_equal(outputs['y'], -where)

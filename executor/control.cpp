@@ -1,0 +1,250 @@
+// What a run decides: natives whose results come out as they do, and nested plans.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "executor/state.h"
+
+namespace weft::executor {
+namespace {
+
+using plan::BufferId;
+using plan::BufferKind;
+using plan::Control;
+
+constexpr size_t kMostBuilt = 64;  // plans that one graph keeps
+constexpr int kMostDepth = 64;     // of plans within plans
+
+Tensor ViewOf(const plan::Specialization& s, const Specialized& ready, BufferId id) {
+  const plan::Buffer& b = s.buffers[id.index];
+  if (b.kind == BufferKind::kDynamic) return ready.made[id.index];
+  return Tensor::Borrow(b.dtype, b.shape, nullptr, ready.address[id.index]);
+}
+
+Result<Tensor> Copied(const Tensor& tensor) {
+  WEFT_TRY(Tensor copy, Tensor::AllocateUnset(tensor.dtype(), tensor.shape()));
+  if (tensor.bytes() > 0) std::memcpy(copy.mutable_data(), tensor.data(), tensor.raw().size());
+  return copy;
+}
+
+Status Put(const plan::Specialization& s, Specialized& ready, BufferId id, Tensor tensor) {
+  const plan::Buffer& b = s.buffers[id.index];
+  const bool is_dynamic = b.kind == BufferKind::kDynamic;
+  if (tensor.dtype() != b.dtype || (!is_dynamic && tensor.shape() != b.shape))
+    return Invalid(fmt::format("found {}{}, expected {}{}", DtypeName(tensor.dtype()),
+                               weft::Print(tensor.shape()), DtypeName(b.dtype),
+                               is_dynamic ? "" : weft::Print(b.shape)))
+        .At("buffer " + PrintString(b.name));
+  if (is_dynamic)
+    ready.made[id.index] = std::move(tensor);
+  else if (b.bytes > 0)
+    std::memcpy(ready.address[id.index], tensor.data(), static_cast<size_t>(b.bytes));
+  return {};
+}
+
+// The one element of what decides.
+template <typename T>
+Result<T> Only(const Tensor& tensor, const char* what) {
+  if (tensor.elems() != 1)
+    return Invalid(fmt::format("{} has {} elements, expected 1", what, tensor.elems()));
+  return static_cast<T>(ElemAsInt(tensor, 0));
+}
+
+// What the trips of a loop give, one below the other.
+class Rows {
+ public:
+  Status Add(Tensor row) {
+    if (SharesBytes(row.dtype()))
+      return Unsupported(fmt::format("rows of {} can't be stacked", DtypeName(row.dtype())));
+    if (!rows_.empty() && rows_[0].shape() != row.shape())
+      return Invalid(fmt::format("trip {} gives a row of {}, those before are {}", rows_.size(),
+                                 weft::Print(row.shape()), weft::Print(rows_[0].shape())));
+    bytes_ += row.bytes() + static_cast<int64_t>(sizeof(Tensor));
+    if (bytes_ > fallback::kNativeLimitBytes)
+      return Limit(fmt::format("{} rows leave the limit of {} bytes", rows_.size() + 1,
+                               fallback::kNativeLimitBytes));
+    rows_.push_back(std::move(row));
+    return {};
+  }
+
+  // The type and shape are those of a row if there were no trips.
+  Result<Tensor> Stacked(Dtype dtype, Shape shape) const {
+    if (!rows_.empty()) {
+      dtype = rows_[0].dtype();
+      shape = rows_[0].shape();
+    }
+    shape.insert(shape.begin(), std::ssize(rows_));
+    WEFT_TRY(Tensor all, Tensor::AllocateUnset(dtype, shape));
+    auto* to = static_cast<std::byte*>(all.mutable_data());
+    for (const Tensor& row : rows_) {
+      if (row.bytes() == 0) continue;
+      std::memcpy(to, row.data(), static_cast<size_t>(row.bytes()));
+      to += row.bytes();
+    }
+    return all;
+  }
+
+ private:
+  std::vector<Tensor> rows_;
+  int64_t bytes_ = 0;
+};
+
+bool Same(const Tensor& a, const Tensor& b) {
+  return a.dtype() == b.dtype() && a.shape() == b.shape() &&
+         (a.bytes() == 0 || std::memcmp(a.data(), b.data(), a.raw().size()) == 0);
+}
+
+bool Fits(const NestedGraph::Built& built, std::span<const Tensor> inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (built.shapes[i] != inputs[i].shape() ||
+        (built.bound[i] && !Same(built.values[i], inputs[i])))
+      return false;
+  return true;
+}
+
+}  // namespace
+
+Status Executor::State::RunOpen(const plan::Specialization& s, const plan::Step& step,
+                                Specialized& ready) {
+  std::vector<Tensor> views(step.inputs.size());
+  std::vector<const Tensor*> inputs(views.size(), nullptr);
+  for (size_t i = 0; i < views.size(); ++i)
+    if (step.inputs[i].valid()) {
+      views[i] = ViewOf(s, ready, step.inputs[i]);
+      inputs[i] = &views[i];
+    }
+  std::vector<Tensor> outputs;
+  Status status;
+  team->RunInArena([&] {
+    const FloatMode mode;
+    auto results = fallback::RunNative(step.call, inputs);
+    if (results.ok())
+      outputs = *std::move(results);
+    else
+      status = std::move(results.status());
+  });
+  WEFT_TRY(std::move(status));
+  for (size_t i = 0; i < step.outputs.size(); ++i)
+    if (step.outputs[i].valid()) WEFT_TRY(Put(s, ready, step.outputs[i], std::move(outputs[i])));
+  return {};
+}
+
+Status Executor::State::RunNested(const plan::Specialization& s, size_t at, Specialized& ready) {
+  const plan::Step& step = s.steps[at];
+  const plan::Nested& nested = step.nested;
+  std::vector<NestedGraph>& graphs = ready.nested[at];
+  std::vector<Tensor> inputs(step.inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (step.inputs[i].valid()) inputs[i] = ViewOf(s, ready, step.inputs[i]);
+  std::vector<Tensor> outputs;
+  if (nested.control == Control::kRepeat) {
+    WEFT_TRY(outputs, Repeat(step, graphs[0], inputs));
+  } else if (nested.control == Control::kBranch) {
+    WEFT_TRY(const bool condition, Only<bool>(inputs[0], "the condition"));
+    const size_t taken = condition ? 0 : 1;
+    WEFT_TRY(outputs, Call(graphs[taken], nested.graphs[taken], std::span(inputs).subspan(1)));
+  } else {
+    WEFT_TRY(outputs, Call(graphs[0], nested.graphs[0], inputs));
+  }
+  for (size_t i = 0; i < step.outputs.size(); ++i)
+    if (step.outputs[i].valid()) WEFT_TRY(Put(s, ready, step.outputs[i], std::move(outputs[i])));
+  for (BufferId id : step.inputs)  // a dynamic one that nobody reads any more
+    if (id.valid() && s.buffers[id.index].last_step == static_cast<int32_t>(at) &&
+        std::ranges::find(s.outputs, id) == s.outputs.end())
+      ready.made[id.index] = {};
+  return {};
+}
+
+Result<NestedGraph::Built*> Executor::State::Find(NestedGraph& graph, const std::string& text,
+                                                  std::span<const Tensor> inputs) {
+  auto& built = graph.built;
+  const auto found = std::ranges::find_if(built, [&](const auto& b) { return Fits(b, inputs); });
+  if (found != built.end()) {
+    built.splice(built.begin(), built, found);
+    return &built.front();
+  }
+  if (depth >= kMostDepth) return Limit(fmt::format("plans nest deeper than {}", kMostDepth));
+  WEFT_TRY(NestedPlan made, options.specialize(text, plan.blobs, inputs));
+  WEFT_CHECK(made.bound.size() == inputs.size(), "{} of {}", made.bound.size(), inputs.size());
+  NestedGraph::Built fresh{.values = std::vector<Tensor>(inputs.size()), .bound = made.bound};
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    fresh.shapes.push_back(inputs[i].shape());
+    if (!made.bound[i]) continue;
+    WEFT_TRY(fresh.values[i], Copied(inputs[i]));
+  }
+  WEFT_TRY(fresh.executor, Executor::Load(std::move(made.plan), options, this));
+  built.push_front(std::move(fresh));
+  if (built.size() > kMostBuilt) built.pop_back();
+  return &built.front();
+}
+
+Result<std::vector<Tensor>> Executor::State::Call(NestedGraph& graph, const std::string& text,
+                                                  std::span<const Tensor> inputs) {
+  WEFT_TRY(const NestedGraph::Built* built, Find(graph, text, inputs));
+  std::vector<Tensor> free;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (!built->bound[i]) free.push_back(inputs[i]);
+  return built->executor->Run(free);
+}
+
+// ONNX, Loop: the trip count and the condition both end it; without either it goes on until it is
+// cancelled.
+Result<std::vector<Tensor>> Executor::State::Repeat(const plan::Step& step, NestedGraph& graph,
+                                                    std::span<const Tensor> inputs) {
+  const std::string& text = step.nested.graphs[0];
+  const auto states = static_cast<size_t>(step.nested.states);
+  int64_t trips = INT64_MAX;
+  bool condition = true;
+  if (step.inputs[0].valid()) {
+    WEFT_TRY(trips, Only<int64_t>(inputs[0], "the trip count"));
+  }
+  if (step.inputs[1].valid()) {
+    WEFT_TRY(condition, Only<bool>(inputs[1], "the condition"));
+  }
+  std::vector<Tensor> operands(inputs.begin(), inputs.end());
+  operands[1] = Tensor(Dtype::kBool, {});
+  SetElemInt(operands[1], 0, 1);
+  std::vector<Rows> rows(step.outputs.size() - states);
+  int64_t trip = 0;
+  for (; condition && trip < trips; ++trip) {
+    if (__atomic_load_n(cancel, __ATOMIC_RELAXED) != 0)
+      return Status(Code::kInterrupted, "the run was cancelled");
+    operands[0] = Tensor(Dtype::kI64, {});
+    SetElemInt(operands[0], 0, trip);
+    WEFT_TRY(auto results, Call(graph, text, operands));
+    WEFT_TRY(condition, Only<bool>(results[0], "the condition of the next trip"));
+    for (size_t i = 0; i < states; ++i) operands[i + 2] = std::move(results[i + 1]);
+    for (size_t i = 0; i < rows.size(); ++i)
+      if (step.outputs[states + i].valid())
+        WEFT_TRY(rows[i].Add(std::move(results[1 + states + i])));
+  }
+  std::vector<Tensor> outputs;
+  for (size_t i = 0; i < states; ++i) {
+    if (trip > 0) {
+      outputs.push_back(std::move(operands[i + 2]));
+      continue;
+    }
+    WEFT_TRY(outputs.emplace_back(), Copied(operands[i + 2]));
+  }
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const BufferId id = step.outputs[states + i];
+    Shape of_none;
+    Dtype dtype = Dtype::kF32;
+    if (id.valid() && trip == 0) {
+      operands[0] = Tensor(Dtype::kI64, {});
+      WEFT_TRY(const NestedGraph::Built* built, Find(graph, text, operands));
+      const plan::Specialization& body = built->executor->plan().specializations[0];
+      const plan::Buffer& row = body.buffers[body.outputs[1 + states + i].index];
+      of_none = row.shape;
+      dtype = row.dtype;
+    }
+    WEFT_TRY(outputs.emplace_back(), rows[i].Stacked(dtype, of_none));
+  }
+  return outputs;
+}
+
+}  // namespace weft::executor

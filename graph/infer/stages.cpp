@@ -1,0 +1,225 @@
+#include "graph/stages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <unordered_map>
+
+#include "base/text.h"
+#include "graph/edit.h"
+#include "graph/infer.h"
+
+namespace weft::graph {
+namespace {
+
+using Places = std::unordered_map<std::string_view, ValueId>;
+
+bool IsControl(Op op) { return op == Op::kIf || op == Op::kLoop; }
+bool IsOpen(const Value& value) { return !value.dtype || !StaticShape(value); }
+
+Places ByName(const Graph& graph) {
+  Places names;
+  for (size_t i = 0; i < graph.values.size(); ++i) names.emplace(graph.values[i].name, ValueId(i));
+  return names;
+}
+
+// What a node reads, by operands and through its subgraphs.
+std::vector<ValueId> Reads(const Node& node, const Places& names) {
+  std::vector<ValueId> reads;
+  for (ValueId id : node.inputs)
+    if (id.valid()) reads.push_back(id);
+  for (const auto& inner : Subgraphs(node))
+    for (const Value& value : inner->values)
+      if (const auto it = names.find(value.name);
+          value.kind == ValueKind::kCaptured && it != names.end())
+        reads.push_back(it->second);
+  return reads;
+}
+
+// Extents of computed values belong to the graph around, whose symbols mean nothing elsewhere.
+void ForgetExtents(Graph& graph) {
+  for (Value& value : graph.values)
+    if (value.shape && !StaticShape(value)) value.shape.reset();
+  graph.symbols.clear();
+}
+
+// The node alone, on operands of known extents: whether their elements decide those of its results.
+Result<bool> WantsValues(const Graph& graph, const Node& node) {
+  Graph alone{.name = "alone"};
+  Node copy{.op = node.op, .op_name = node.op_name, .attributes = node.attributes};
+  for (ValueId id : node.inputs) {
+    copy.inputs.push_back(id);
+    if (!id.valid()) continue;
+    Value value = graph[id];
+    value.name = fmt::format("in{}", copy.inputs.size());
+    value.producer = {};
+    if (value.kind != ValueKind::kConstant) value.kind = ValueKind::kInput;
+    alone.values.push_back(std::move(value));
+    copy.inputs.back() = ValueId(alone.values.size() - 1);
+    if (alone.values.back().kind == ValueKind::kInput) alone.inputs.push_back(copy.inputs.back());
+  }
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    copy.outputs.push_back(AddComputed(alone, fmt::format("out{}", i)));
+    alone.outputs.push_back(copy.outputs.back());
+  }
+  AddNode(alone, std::move(copy));
+  WEFT_TRY(const auto wanted, ShapeInputs(alone));
+  return !wanted.empty();
+}
+
+class Cutter {
+ public:
+  Cutter(Graph& graph, const RunsOpen& runs_open)
+      : graph_(graph), runs_open_(runs_open), names_(ByName(graph)), late_(graph.values.size()) {}
+
+  Result<Cut> Run() {
+    std::vector<bool> waits(graph_.nodes.size());
+    for (size_t n = 0; n < waits.size(); ++n) {
+      WEFT_TRY(waits[n], Waits(NodeId(n)));
+      if (!waits[n]) continue;
+      for (ValueId id : graph_.nodes[n].outputs)
+        if (id.valid()) late_[static_cast<size_t>(id.index)] = true;
+    }
+    const auto count = static_cast<size_t>(std::ranges::count(waits, true));
+    cut_.is_all = count > 0 && count == waits.size();
+    if (count > 0) WEFT_TRY(Split(waits));
+    return cut_;
+  }
+
+ private:
+  bool IsLate(ValueId id) const { return late_[static_cast<size_t>(id.index)]; }
+
+  Result<bool> Waits(NodeId n) {
+    const Node& node = graph_[n];
+    const std::vector<ValueId> reads = Reads(node, names_);
+    if (std::ranges::any_of(reads, [&](ValueId id) { return IsLate(id); })) return true;
+    if (HoldsPlans(node.op) || IsControl(node.op)) return false;
+    // What is made now and has no type is a sequence, or made by what nobody knows: no run tells.
+    if (std::ranges::any_of(reads, [&](ValueId id) { return !graph_[id].dtype; })) return false;
+    if (std::ranges::any_of(reads, [&](ValueId id) { return IsOpen(graph_[id]); })) return true;
+    const bool open = std::ranges::any_of(
+        node.outputs, [&](ValueId id) { return id.valid() && IsOpen(graph_[id]); });
+    if (!open || runs_open_(graph_, n)) return false;
+    WEFT_TRY(const bool wants, WantsValues(graph_, node));
+    cut_.wants_values |= wants;
+    return wants;  // otherwise nothing helps, and whoever builds says why
+  }
+
+  // The nodes that wait become the body of one Stage.
+  Status Split(const std::vector<bool>& waits) {
+    Node stage{.op = Op::kStage, .op_name = std::string(OpName(Op::kStage))};
+    auto body = std::make_shared<Graph>(Clone(graph_));
+    std::set<ValueId> taken;
+    std::vector<Node> now, later;
+    for (size_t n = 0; n < waits.size(); ++n) {
+      if (!waits[n]) {
+        now.push_back(std::move(graph_.nodes[n]));
+        continue;
+      }
+      for (ValueId id : Reads(graph_.nodes[n], names_))
+        if (!IsLate(id) && graph_[id].kind != ValueKind::kConstant) taken.insert(id);
+      later.push_back(std::move(body->nodes[n]));
+    }
+    body->nodes = std::move(later);
+    body->inputs.clear();
+    for (ValueId id : taken) {
+      if (!graph_[id].dtype) return NoTensor(graph_[id]);
+      (*body)[id].kind = ValueKind::kInput;
+      (*body)[id].producer = {};
+      body->inputs.push_back(id);
+    }
+    body->outputs.clear();
+    for (ValueId id : graph_.outputs)
+      if (IsLate(id) && std::ranges::count(body->outputs, id) == 0) body->outputs.push_back(id);
+    stage.inputs.assign(taken.begin(), taken.end());
+    stage.outputs = body->outputs;
+    DropDead(*body);
+    ForgetExtents(*body);
+    SetAttribute(stage, "body", std::move(body));
+    graph_.nodes = std::move(now);
+    AddNode(graph_, std::move(stage));
+    DropDead(graph_);
+    return {};
+  }
+
+ public:
+  static Status NoTensor(const Value& value) {
+    return Unsupported("it is no tensor, and passes into a part that is built when it runs")
+        .At(fmt::format("value {}", PrintString(value.name)));
+  }
+
+ private:
+  Graph& graph_;
+  const RunsOpen& runs_open_;
+  const Places names_;
+  std::vector<bool> late_;  // by value: made by a node that waits
+  Cut cut_;
+};
+
+// The body takes the values by operands, after those that it has. A body that does not read one
+// takes it all the same: branches share their operands.
+Result<std::shared_ptr<Graph>> Closed(const Graph& open, const Graph& around,
+                                      const std::vector<ValueId>& taken) {
+  auto body = std::make_shared<Graph>(Clone(open));
+  const Places names = ByName(open);
+  Names fresh(open);
+  for (ValueId id : taken) {
+    const Value& value = around[id];
+    if (!value.dtype) return Cutter::NoTensor(value);
+    const auto found = names.find(value.name);
+    ValueId input = found == names.end() ? ValueId() : found->second;
+    if (input.valid() && open[input].kind == ValueKind::kCaptured) {
+      (*body)[input].kind = ValueKind::kInput;
+      body->inputs.push_back(input);
+    } else {
+      input = AddInput(*body, fresh.Fresh(value.name), *value.dtype, {});
+    }
+    (*body)[input].dtype = value.dtype;
+    (*body)[input].shape = value.shape;
+    if (!StaticShape(value)) (*body)[input].shape.reset();
+  }
+  ForgetExtents(*body);
+  return body;
+}
+
+Status Close(Graph& graph, NodeId id, const Places& names) {
+  const std::vector<ValueId> reads = Reads(graph[id], names);
+  Node& node = graph[id];
+  const auto operands = static_cast<std::ptrdiff_t>(
+      std::ranges::count_if(node.inputs, [](ValueId v) { return v.valid(); }));
+  const std::set<ValueId> captured(reads.begin() + operands, reads.end());
+  const std::vector<ValueId> taken(captured.begin(), captured.end());
+  for (Attribute& attribute : node.attributes)
+    if (auto* body = std::get_if<std::shared_ptr<Graph>>(&attribute.value)) {
+      WEFT_TRY(*body, Closed(**body, graph, taken));
+    }
+  if (node.op == Op::kLoop) {
+    node.inputs.resize(std::max<size_t>(node.inputs.size(), 2));
+    SetAttribute(node, "states", static_cast<int64_t>(node.inputs.size()) - 2);
+    const auto body = std::get<std::shared_ptr<Graph>>(FindAttribute(node, "body")->value);
+    node.outputs.resize(body->outputs.size() - 1);  // those that nobody asked for
+  }
+  node.op = node.op == Op::kLoop ? Op::kRepeat : Op::kBranch;
+  node.op_name = OpName(node.op);
+  node.inputs.insert(node.inputs.end(), taken.begin(), taken.end());
+  return {};
+}
+
+}  // namespace
+
+Result<Cut> MakeStages(Graph& graph, const RunsOpen& runs_open) {
+  for (ValueId id : graph.inputs)
+    if (IsOpen(graph[id])) return Cut{};
+  WEFT_TRY(const Cut cut, Cutter(graph, runs_open).Run());
+  const Places names = ByName(graph);
+  for (size_t n = 0; n < graph.nodes.size(); ++n)
+    if (IsControl(graph.nodes[n].op)) {
+      auto status = Close(graph, NodeId(n), names);
+      if (!status.ok()) return std::move(status).Because(Describe(graph, NodeId(n)));
+    }
+  return cut;
+}
+
+}  // namespace weft::graph

@@ -1,0 +1,171 @@
+"""What only a run decides: extents that depend on data, branches, loops; against the reference and by hand."""
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip('onnx', reason='the networks are written with onnx')
+from onnx import TensorProto as T  # noqa: E402
+from onnx import helper, numpy_helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+node = helper.make_node
+X = np.random.default_rng(1).standard_normal((5, 8)).astype(np.float32)
+
+
+def graph(name, nodes, inputs, outputs, constants=None):
+    infos = [[helper.make_tensor_value_info(*info) for info in values] for values in (inputs, outputs)]
+    return helper.make_graph(nodes, name, *infos, [numpy_helper.from_array(np.asarray(v), k) for k, v in (constants or {}).items()])
+
+
+def saved(weft, *parts):
+    model = helper.make_model(graph('g', *parts), opset_imports=[helper.make_opsetid('', 21)], ir_version=10)
+    onnx.save(model, weft.folder / 'm.onnx')
+    return model
+
+
+def agree(weft, model, inputs, expected=None, plan='m.onnx'):
+    np.savez(weft.folder / 'in.npz', **inputs)
+    weft('run', plan, '--inputs', 'in.npz', '-o', 'out.npz', '--budget', '0')
+    found = np.load(weft.folder / 'out.npz')
+    expected = expected or ReferenceEvaluator(model).run(None, inputs)
+    for output, want in zip(model.graph.output, expected):
+        have, want = found[output.name], np.asarray(want)
+        assert have.shape == want.shape and have.dtype == want.dtype
+        np.testing.assert_allclose(have, want, 1e-5, 1e-6)
+
+
+def test_a_network_goes_on_behind_nonzero(weft):
+    model = saved(weft, [
+        node('ReduceSum', ['x', 'axis1'], ['sums'], keepdims=0), node('Greater', ['sums', 'zero'], ['keep']),
+        node('NonZero', ['keep'], ['where']), node('Squeeze', ['where', 'axis0'], ['rows']),
+        node('Gather', ['x', 'rows'], ['kept']), node('MatMul', ['kept', 'w'], ['product']), node('Relu', ['product'], ['y'])],
+        [('x', T.FLOAT, [5, 8])], [('y', T.FLOAT, None)],
+        {'axis1': [1], 'axis0': [0], 'zero': np.float32(0), 'w': X.T[:, :4].copy()})
+    for x in (X, -X, -np.abs(X)):  # some, the others, none
+        agree(weft, model, {'x': x})
+    weft('build', 'm.onnx', '-o', 'm.plan', '--budget', '0')
+    weft('verify', 'm.plan')
+    agree(weft, model, {'x': X}, plan='m.plan')
+    assert 'stage blob' in weft('inspect', 'm.plan')
+    assert 'data decides' in weft('explain', 'm.onnx')
+
+
+def test_a_network_goes_on_behind_boxes(weft):
+    model = saved(weft, [
+        node('NonMaxSuppression', ['boxes', 'scores', 'most', 'iou', 'least'], ['chosen']),
+        node('Gather', ['chosen', 'two'], ['which'], axis=1), node('Squeeze', ['boxes', 'axis0'], ['all']),
+        node('Gather', ['all', 'which'], ['kept']), node('Cast', ['which'], ['numbers'], to=T.FLOAT),
+        node('Unsqueeze', ['numbers', 'axis1'], ['column']), node('Concat', ['kept', 'column'], ['y'], axis=1)],
+        [('boxes', T.FLOAT, [1, 6, 4]), ('scores', T.FLOAT, [1, 1, 6])], [('y', T.FLOAT, None)],
+        {'most': [3], 'iou': np.float32([.5]), 'least': np.float32([0]), 'two': 2, 'axis0': [0], 'axis1': [1]})
+    lefts = np.float32([0, .1, -.1, 10, 10.1, 100])
+    boxes = np.stack([0 * lefts, lefts, 0 * lefts + 1, lefts + 1], -1)[None].astype(np.float32)
+    for scores in (np.float32([[[.9, .75, .6, .95, .5, .3]]]), np.zeros((1, 1, 6), np.float32)):
+        agree(weft, model, {'boxes': boxes, 'scores': scores})
+
+
+def test_an_extent_that_an_input_holds(weft):
+    top = saved(weft, [node('TopK', ['x', 'k'], ['v', 'i']), node('Exp', ['v'], ['y'])],
+                [('x', T.FLOAT, [5, 8]), ('k', T.INT64, [1])], [('y', T.FLOAT, None), ('i', T.INT64, None)])
+    for k in (3, 8, 0):
+        agree(weft, top, {'x': X, 'k': np.int64([k])})
+    np.savez(weft.folder / 'in.npz', x=X, k=np.int64([9]))
+    assert 'outside [0, 8]' in weft.json('run', 'm.onnx', '--inputs', 'in.npz', code=3)['error']['what']
+    resize = saved(weft, [node('Resize', ['x', '', '', 'sizes'], ['r'], mode='nearest'), node('Relu', ['r'], ['y'])],
+                   [('x', T.FLOAT, [1, 1, 5, 8]), ('sizes', T.INT64, [4])], [('y', T.FLOAT, None)])
+    for size in ([1, 1, 10, 16], [1, 1, 10, 8]):
+        agree(weft, resize, {'x': X[None, None], 'sizes': np.int64(size)})
+
+
+def test_branches_of_different_rank(weft):
+    yes = graph('yes', [node('Identity', ['x'], ['a'])], [], [('a', T.FLOAT, None)])
+    no = graph('no', [node('Unsqueeze', ['x', 'axis'], ['b'])], [], [('b', T.FLOAT, None)], {'axis': [0]})
+    model = saved(weft, [node('ReduceSum', ['x'], ['sum'], keepdims=0), node('Greater', ['sum', 'zero'], ['c']),
+                         node('If', ['c'], ['r'], then_branch=yes, else_branch=no), node('Neg', ['r'], ['y'])],
+                  [('x', T.FLOAT, [5, 8])], [('y', T.FLOAT, None)], {'zero': np.float32(0)})
+    for x in (np.abs(X), -np.abs(X)):
+        agree(weft, model, {'x': x})
+    assert weft.json('compare', 'm.onnx', '--against', 'reference', '--runs', '1', '--budget', '0')['accuracy']['weft']['within']
+
+
+def test_branches_of_known_extents_leave_the_rest_static(weft):
+    yes = graph('yes', [node('Add', ['x', 'x'], ['a'])], [], [('a', T.FLOAT, None)])
+    no = graph('no', [node('Mul', ['x', 'x'], ['b'])], [], [('b', T.FLOAT, None)])
+    model = saved(weft, [node('If', ['c'], ['r'], then_branch=yes, else_branch=no), node('Relu', ['r'], ['y'])],
+                  [('x', T.FLOAT, [5, 8]), ('c', T.BOOL, [])], [('y', T.FLOAT, None)])
+    for c in (True, False):
+        agree(weft, model, {'x': X, 'c': np.bool_(c)})
+    assert weft.json('run', 'm.onnx')['steps'] == {'own': 1, 'vendor': 0, 'native': 0, 'view': 0, 'plan': 1}
+
+
+def grows(weft):
+    """Appends x to the state until its sum reaches the limit."""
+    body = graph('body', [node('Concat', ['s', 'x'], ['longer'], axis=0), node('ReduceSum', ['longer'], ['sum'], keepdims=0),
+                          node('Less', ['sum', 'limit'], ['on']), node('Neg', ['sum'], ['row'])],
+                 [('i', T.INT64, []), ('c', T.BOOL, []), ('s', T.FLOAT, None)],
+                 [('on', T.BOOL, []), ('longer', T.FLOAT, None), ('row', T.FLOAT, [])])
+    return saved(weft, [node('Loop', ['', '', 'x'], ['y', 'rows'], body=body)],
+                 [('x', T.FLOAT, [2, 3]), ('limit', T.FLOAT, [])], [('y', T.FLOAT, None), ('rows', T.FLOAT, None)])
+
+
+def test_a_state_that_grows(weft):
+    model, x = grows(weft), np.full((2, 3), .125, np.float32)
+    for limit, trips in ((2, 2), (3.5, 4)):
+        rows = -.75 * np.arange(2, trips + 2, dtype=np.float32)
+        agree(weft, model, {'x': x, 'limit': np.float32(limit)}, [np.tile(x, (trips + 1, 1)), rows])
+
+
+def test_trips_that_an_input_counts(weft):
+    body = graph('body', [node('Add', ['s', 'x'], ['t']), node('Identity', ['t'], ['row']), node('Identity', ['c'], ['on'])],
+                 [('i', T.INT64, []), ('c', T.BOOL, []), ('s', T.FLOAT, None)],
+                 [('on', T.BOOL, []), ('t', T.FLOAT, None), ('row', T.FLOAT, None)])
+    model = saved(weft, [node('Loop', ['n', '', 'x'], ['y', 'rows'], body=body)],
+                  [('x', T.FLOAT, [2]), ('n', T.INT64, [])], [('y', T.FLOAT, None), ('rows', T.FLOAT, None)])
+    x = np.float32([1, -2])
+    for n in (3, 1, 0, -7):
+        rows = x * np.arange(2, max(n, 0) + 2, dtype=np.float32)[:, None]
+        agree(weft, model, {'x': x, 'n': np.int64(n)}, [x * (max(n, 0) + 1), rows])
+
+
+def test_rows_of_different_shapes(weft):
+    body = graph('body', [node('Range', ['zero', 'i', 'one'], ['row']), node('Identity', ['c'], ['on'])],
+                 [('i', T.INT64, []), ('c', T.BOOL, [])], [('on', T.BOOL, []), ('row', T.INT64, None)], {'zero': 0, 'one': 1})
+    saved(weft, [node('Loop', ['n', 'yes'], ['y'], body=body)], [('n', T.INT64, [])], [('y', T.INT64, None)], {'yes': True})
+    np.savez(weft.folder / 'in.npz', n=np.int64(3))
+    assert 'trip 1 gives a row of [1]' in weft.json('run', 'm.onnx', '--inputs', 'in.npz', code=3)['error']['what']
+
+
+def test_a_scan_that_is_too_long_to_copy(weft):
+    body = graph('body', [node('Add', ['s', 'x'], ['t']), node('Mul', ['t', 'x'], ['row'])],
+                 [('s', T.FLOAT, [3]), ('x', T.FLOAT, [3])], [('t', T.FLOAT, [3]), ('row', T.FLOAT, [3])])
+    model = saved(weft, [node('Scan', ['s0', 'xs'], ['y', 'rows'], body=body, num_scan_inputs=1, scan_input_axes=[1],
+                              scan_input_directions=[1], scan_output_axes=[-1], scan_output_directions=[1])],
+                  [('s0', T.FLOAT, [3]), ('xs', T.FLOAT, [3, 6000])], [('y', T.FLOAT, None), ('rows', T.FLOAT, None)])
+    xs = np.random.default_rng(2).integers(-2, 3, (3, 6000)).astype(np.float32)
+    sums = np.cumsum(xs[:, ::-1], 1)
+    agree(weft, model, {'s0': np.zeros(3, np.float32), 'xs': xs}, [sums[:, -1], sums[:, ::-1] * xs])
+
+
+@pytest.mark.parametrize('verb', [('run',), ('bench', '--budget', '60s')])
+def test_a_loop_without_an_end_stops_when_asked(weft, verb):
+    grows(weft)
+    np.savez(weft.folder / 'in.npz', x=np.zeros((2, 3), np.float32), limit=np.float32(1))
+    command = [weft.binary, verb[0], 'm.onnx', '--inputs', 'in.npz', *verb[1:]]
+    process = subprocess.Popen([str(word) for word in command], cwd=weft.folder, stderr=subprocess.PIPE, text=True)
+    time.sleep(3)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    begin = time.monotonic()
+    process.communicate(timeout=30)
+    assert process.returncode == 130 and time.monotonic() - begin < 2
+
+
+def test_plans_nest_no_deeper_than_a_limit(weft):
+    nodes = []
+    for k in range(70):  # each needs the extents of the one before
+        nodes += [node('NonZero', [f'x{k}'], [f'i{k}']), node('Squeeze', [f'i{k}', 'axis'], [f'x{k + 1}'])]
+    saved(weft, nodes, [('x0', T.INT64, [3])], [('x70', T.INT64, None)], {'axis': [0]})
+    assert 'nest deeper than 64' in weft.json('run', 'm.onnx', code=5)['error']['what']
