@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "graph/stages.h"
-
 namespace weft::partition {
 namespace {
 
@@ -93,7 +91,8 @@ bool KeepsAxes(const graph::Graph& graph, const graph::Node& node) {
 
 class LayoutPlanner {
  public:
-  explicit LayoutPlanner(const graph::Graph& graph) : graph_(graph), parent_(graph.values.size()) {
+  LayoutPlanner(const graph::Graph& graph, const std::vector<bool>& wants_plain)
+      : graph_(graph), wants_plain_(wants_plain), parent_(graph.values.size()) {
     std::iota(parent_.begin(), parent_.end(), 0);
   }
 
@@ -110,10 +109,12 @@ class LayoutPlanner {
     for (const graph::Node& node : graph_.nodes)
       if (ReadsPlainMemory(node.op) && !node.inputs.empty() && node.inputs[0].valid())
         plain[node.inputs[0].index] = !IsPointImage(node.inputs[0]);
-    for (const graph::Node& node : graph_.nodes)
-      if (graph::HoldsPlans(node.op) || IsOpen(node))
-        for (ValueId v : node.inputs)
+    for (size_t n = 0; n < wants_plain_.size(); ++n) {
+      if (!wants_plain_[n]) continue;
+      for (const auto* values : {&graph_.nodes[n].inputs, &graph_.nodes[n].outputs})
+        for (ValueId v : *values)
           if (v.valid()) plain[v.index] = true;
+    }
     for (ValueId v : graph_.outputs) plain[v.index] = true;
     std::map<ValueId, Layout> layouts;
     const Layout channels_last = Layout::Permuted(std::vector<int32_t>{0, 2, 3, 1});
@@ -128,12 +129,6 @@ class LayoutPlanner {
     const graph::Value& value = graph_[v];
     return value.kind == graph::ValueKind::kComputed && value.shape && value.shape->size() == 4 &&
            graph::StaticShape(value);
-  }
-
-  // Whether its results are as large as they come out, which is for natives.
-  bool IsOpen(const graph::Node& node) const {
-    return std::ranges::any_of(
-        node.outputs, [&](ValueId v) { return v.valid() && !graph::StaticShape(graph_[v]); });
   }
 
   // Of one pixel, where channels last and plain are the same.
@@ -166,6 +161,7 @@ class LayoutPlanner {
   }
 
   const graph::Graph& graph_;
+  const std::vector<bool>& wants_plain_;
   std::vector<int32_t> parent_;
 };
 
@@ -179,8 +175,9 @@ std::vector<Layout::Axis> Essential(const Layout& layout, const Shape& shape) {
 
 }  // namespace
 
-std::map<ValueId, Layout> PlanLayouts(const graph::Graph& graph) {
-  return LayoutPlanner(graph).Run();
+std::map<ValueId, Layout> PlanLayouts(const graph::Graph& graph,
+                                      const std::vector<bool>& wants_plain) {
+  return LayoutPlanner(graph, wants_plain).Run();
 }
 
 Layout LayoutOf(const std::map<ValueId, Layout>& layouts, const graph::Graph& graph, ValueId v) {

@@ -12,9 +12,11 @@ namespace weft::partition {
 // and what elementwise operators connect with them. Lanes then run along channels, taps outside of
 // the image fall away as whole vectors, and vendor kernels take the same layout, so that nothing is
 // transposed between the two. Inputs and outputs of the network stay plain; so do values that a
-// reshape reads as plain memory. Every kernel reads and writes each operand in its own layout, so a
+// reshape reads as plain memory, and operands of nodes that `wants_plain` names (by node; empty:
+// none), which are no kernels. Every kernel reads and writes each operand in its own layout, so a
 // change of layout costs no pass over memory.
-std::map<graph::ValueId, Layout> PlanLayouts(const graph::Graph& graph);
+std::map<graph::ValueId, Layout> PlanLayouts(const graph::Graph& graph,
+                                             const std::vector<bool>& wants_plain = {});
 
 // That of a value, plain where none is planned.
 Layout LayoutOf(const std::map<graph::ValueId, Layout>& layouts, const graph::Graph& graph,

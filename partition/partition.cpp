@@ -39,8 +39,10 @@ class Partitioner {
 
   Result<Grouping> Run() {
     const bool calls = options_.force == PartitionOptions::Force::kCalls;
-    layouts_ = PlanLayouts(graph_);
-    if (calls) DropLayoutsOfNatives();
+    std::vector<bool> takes_plain;  // natives and nested plans know plain tensors only
+    for (size_t i = 0; i < graph_.nodes.size(); ++i)
+      takes_plain.push_back(nodes_.of[i].empty() || (calls && !IsForLibrary(NodeId(i))));
+    layouts_ = PlanLayouts(graph_, takes_plain);
     WEFT_TRY(Singles singles, ClassifyNodes(facts_, nodes_, layouts_, pricer_, options_));
     kind_ = std::move(singles.kind);
     alternative_ = std::move(singles.alternative);
@@ -266,16 +268,10 @@ class Partitioner {
     }
   }
 
-  // They take plain tensors.
-  void DropLayoutsOfNatives() {
-    const fallback::Abilities can = AbilitiesFor(target_, options_);
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      const NodeId node(i);
-      if (!fallback::LongestMatch(graph_, uses_, node, fallback::Library::kOnednn, can).empty())
-        continue;
-      for (ValueId v : graph_[node].inputs) layouts_.erase(v);
-      for (ValueId v : graph_[node].outputs) layouts_.erase(v);
-    }
+  bool IsForLibrary(NodeId node) const {
+    return !fallback::LongestMatch(graph_, uses_, node, fallback::Library::kOnednn,
+                                   AbilitiesFor(target_, options_))
+                .empty();
   }
 
   void TakeNatives() {

@@ -169,3 +169,10 @@ def test_plans_nest_no_deeper_than_a_limit(weft):
         nodes += [node('NonZero', [f'x{k}'], [f'i{k}']), node('Squeeze', [f'i{k}', 'axis'], [f'x{k + 1}'])]
     saved(weft, nodes, [('x0', T.INT64, [3])], [('x70', T.INT64, None)], {'axis': [0]})
     assert 'nest deeper than 64' in weft.json('run', 'm.onnx', code=5)['error']['what']
+
+
+def test_what_is_no_kernel_reads_images_as_they_are_written(weft):
+    w = np.random.default_rng(3).standard_normal((8, 3, 3, 3)).astype(np.float32)
+    model = saved(weft, [node('Conv', ['x', 'w'], ['c'], pads=[1, 1, 1, 1]), node('TopK', ['c', 'k'], ['y', 'i'], axis=1)],
+                  [('x', T.FLOAT, [1, 3, 4, 5])], [('y', T.FLOAT, None), ('i', T.INT64, None)], {'w': w, 'k': [2]})
+    agree(weft, model, {'x': np.random.default_rng(4).standard_normal((1, 3, 4, 5)).astype(np.float32)})
