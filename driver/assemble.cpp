@@ -3,6 +3,7 @@
 
 #include <map>
 #include <set>
+#include <string>
 
 #include "base/check.h"
 #include "base/threads/parallel.h"
@@ -189,7 +190,11 @@ class Assembler {
     }
     step.kind = plan::StepKind::kOwn;
     step.params = p.extracted.program.params;
-    step.kernel = plan::KernelId(plan_.kernels.size());
+    // Nests of two groups may be one: their names are cut short, and all else may be alike.
+    const auto [known, isnew] =
+        kernels_.try_emplace(nest.name, plan::KernelId(plan_.kernels.size()));
+    step.kernel = known->second;
+    if (!isnew) return {};
     WEFT_TRY(plan::Kernel kernel, MakeKernel(nest, plan_.target, plan_.codegen));
     plan_.blobs.Put(plan::TextBlob(kernel.loops));
     plan_.kernels.push_back(std::move(kernel));
@@ -288,6 +293,7 @@ class Assembler {
   std::vector<bool> is_open_;  // by value
   plan::Plan plan_;
   std::set<std::string> names_;
+  std::map<std::string, plan::KernelId> kernels_;  // by name, which ends in a hash of the nest
   std::map<ValueId, BufferId> activations_;
   std::map<std::pair<ValueId, std::string>, BufferId> weights_;
 };

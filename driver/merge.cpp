@@ -18,10 +18,10 @@ Result<plan::Plan> MergePlans(std::vector<plan::Plan> plans) {
     plan::Specialization& s = plans[p].specializations.at(0);
     for (plan::Step& step : s.steps) {
       if (step.kind != plan::StepKind::kOwn) continue;
-      plan::Kernel& kernel = plans[p].kernels[step.kernel.index];
+      const plan::Kernel& kernel = plans[p].kernels[step.kernel.index];
       const auto [it, is_new] = by_name.emplace(kernel.name, plan::KernelId(merged.kernels.size()));
       if (is_new)
-        merged.kernels.push_back(std::move(kernel));
+        merged.kernels.push_back(kernel);
       else if (merged.kernels[it->second.index].key != kernel.key)
         return Internal(fmt::format("two nests share the name \"{}\"", kernel.name));
       step.kernel = it->second;

@@ -27,6 +27,20 @@ def joined_names(g):
     return {'input:0': floats('N', 'h', 'w', 3)}, IMAGES
 
 
+def alike(g):
+    """Steps of a recurrence of Keras: copies of a body, alike in the beginnings of their long names, take one kernel."""
+    x, name = g.input('x', ['N', 24]), 'functional_1/bidirectional_1/backward_gru_1/while/gru_cell_1/'
+    weights, bias, go = g.weight(g.he([24, 24])), g.weight(g.normal([24], 1)), g.weight(np.array(True))
+    make, info = onnx.helper.make_node, onnx.helper.make_tensor_value_info
+    nodes = [make('MatMul', ['h', weights], [f'{name}MatMul:0'], f'{name}MatMul'),
+             make('Add', [f'{name}MatMul:0', bias], [f'{name}BiasAdd:0'], f'{name}BiasAdd'),
+             make('Tanh', [f'{name}BiasAdd:0'], [f'{name}Tanh:0'], f'{name}Tanh'), make('Identity', ['go'], ['on'])]
+    body = onnx.helper.make_graph(nodes, 'body', [info('t', 7, []), info('go', 9, []), info('h', 1, None)],
+                                  [info('on', 9, []), info(f'{name}Tanh:0', 1, None)])
+    g.output('y', g.Loop(np.array(4, np.int64), go, x, body=body))
+    return {'x': floats('N', 24)}, [{'N': 2}, {'N': 1}, {'N': 5}]
+
+
 def spectra(g):
     """Signals without an axis of parts."""
     x = g.input('waves', ['batch', 'samples'])
@@ -113,7 +127,7 @@ def package(binary, cache, monkeypatch):
     monkeypatch.syspath_prepend(str(python))
 
 
-@pytest.mark.parametrize('make', [joined_names, spectra, lying_names, windows, squeezed, rate, positions], ids=lambda m: m.__name__)
+@pytest.mark.parametrize('make', [joined_names, alike, spectra, lying_names, windows, squeezed, rate, positions], ids=lambda m: m.__name__)
 def test_habit(make, tmp_path):
     outcome = real_networks.run_network(write(make, tmp_path))
     assert outcome.passed and outcome.shapes == outcome.of_shapes == 3, outcome.reason
@@ -145,3 +159,10 @@ def test_doubles_decide(tmp_path):
     g.output('y', g.Sub(g.Add(x, g.constant(np.array(1e8, np.float32))), np.array(1e8, np.float32)))
     exact = real_networks.run_in_doubles(g.model(), {'x': np.float32([1, 2, 3])})
     assert exact['y'].dtype == np.float64 and np.array_equal(exact['y'], [1, 2, 3])
+
+
+def test_kernels_that_are_alike_in_a_plan_of_two_shapes(weft, tmp_path):
+    path = write(alike, tmp_path)
+    weft('build', path, '--profile', 'x=2x24', '--profile', 'x=3x24', '--force', 'own', '--budget', '0', '-o', 'alike.plan')
+    inputs = {'x': np.ones((3, 24), np.float32)}
+    assert np.array_equal(weft.run('alike.plan', inputs)['y'][0], weft.run(path, inputs, '--shape', 'x=3x24', '--force', 'own')['y'][0])
