@@ -1,8 +1,8 @@
-"""Exports networks of torchvision, timm, transformers and by hand with both of torch's exporters, and trees and linear
-models of scikit-learn with skl2onnx; weights are drawn from a seed.
+"""Exports networks of torchvision, timm, transformers and by hand with both of torch's exporters, those of Keras with
+tf2onnx, and estimators of scikit-learn with skl2onnx; weights are drawn from a seed.
 
     python models/export_networks.py --list
-    python models/export_networks.py --out DIR [NAME...] [--exporter torchscript|dynamo|skl2onnx]
+    python models/export_networks.py --out DIR [NAME...] [--exporter torchscript|dynamo|skl2onnx|tf2onnx]
 
 writes DIR/NAME.EXPORTER.onnx, and beside it NAME.EXPORTER.json, which tools/real_networks.py reads:
     {"exporter": "torch 2.15.0 dynamo", "source": "timm", "inputs": {"image": {"dtype", "limit", "value"}},
@@ -19,14 +19,15 @@ import warnings
 from exports import TORCH, describe
 
 LIMIT_S = 240  # for one network
-EXPORTERS = (*TORCH, "skl2onnx")
+EXPORTERS = (*TORCH, "skl2onnx", "tf2onnx")
 
 
 def tables():
+    from exports_keras import KERAS
     from exports_modules import MODULES
     from exports_packages import PACKAGES
     from exports_tables import TABLES
-    return {**MODULES, **PACKAGES, **TABLES}
+    return {**MODULES, **PACKAGES, **TABLES, **KERAS}
 
 
 def export_torch(network, exporter, path):
@@ -73,6 +74,26 @@ def export_sklearn(network, path):
     return f"skl2onnx {skl2onnx.__version__}"
 
 
+def export_keras(network, path):
+    import keras
+    import numpy as np
+    import tensorflow as tf
+    import tf2onnx
+    keras.utils.set_random_seed(0)
+    model = network.make()
+    rng = np.random.default_rng(0)
+    for weights in model.trainable_variables:  # Keras' own make answers that hardly depend on the input
+        shape = weights.shape
+        if len(shape) > 1:
+            inner = np.prod(shape[:-1] if shape[-1] > 1 else shape[:-2])
+            weights.assign(rng.normal(0, (2 / inner) ** 0.5, shape))
+    signature = [tf.TensorSpec([None if isinstance(e, str) else e for e in i.extents], i.dtype, name=name)
+                 for name, i in network.inputs.items()]
+    tf2onnx.convert.from_function(tf.function(lambda *values: model(list(values) if len(values) > 1 else values[0], training=False),
+                                              input_signature=signature), signature, opset=network.opset, output_path=path)
+    return f"tf2onnx {tf2onnx.__version__}"
+
+
 def usable(path, shapes):
     """Those shapes that agree with what the file says of its inputs, and its inputs' names."""
     import onnx
@@ -90,7 +111,10 @@ def make(name, exporter, path):
     import torch
     torch.set_num_threads(1)
     network = tables()[name]
-    said = export_sklearn(network, path) if exporter == "skl2onnx" else export_torch(network, exporter, path)
+    if exporter in TORCH:
+        said = export_torch(network, exporter, path)
+    else:
+        said = {"skl2onnx": export_sklearn, "tf2onnx": export_keras}[exporter](network, path)
     describe(path, said, network.source, network.inputs, usable(path, network.shapes()))
 
 
@@ -109,7 +133,8 @@ def main():
         sys.exit(f"export_networks: no such network: {', '.join(unknown)}; --list names all")
     os.makedirs(args.out, exist_ok=True)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch.onnx", "onnx", "onnxscript", "exports_modules", "exports_packages", "exports_tables"])
+    context.set_forkserver_preload(["torch.onnx", "onnx", "onnxscript", "exports_modules", "exports_packages", "exports_tables",
+                                    "exports_keras"])
     failed = []
     for exporter in [args.exporter] if args.exporter else EXPORTERS:
         for name in args.names or networks:
