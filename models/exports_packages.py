@@ -100,7 +100,7 @@ PACKAGES = {
     "squeezebert": transformer("SqueezeBertModel", "SqueezeBertConfig", MASKED, embedding_size=32, **POSITIONS),
     "fnet": transformer("FNetModel", "FNetConfig", IDS, exporters=("dynamo",), **{k: v for k, v in POSITIONS.items() if k != "num_attention_heads"}),
     "modernbert": transformer("ModernBertModel", "ModernBertConfig", MASKED, pad_token_id=0, **POSITIONS),
-    "xlnet": transformer("XLNetModel", "XLNetConfig", MASKED, vocab_size=90, d_model=32, n_layer=2, n_head=4, d_inner=64),
+    "xlnet": transformer("XLNetModel", "XLNetConfig", MASKED, exporters=("torchscript",), vocab_size=90, d_model=32, n_layer=2, n_head=4, d_inner=64),
     "funnel": transformer("FunnelBaseModel", "FunnelConfig", MASKED, vocab_size=90, block_sizes=[1, 1], d_model=32, n_head=4, d_head=8,
                           d_inner=64),
     # transformers: decoders
@@ -122,7 +122,6 @@ PACKAGES = {
                           hidden_size=32, num_hidden_layers=2, num_attention_heads=4),
     "mamba": transformer("MambaModel", "MambaConfig", IDS, [{"batch": 2, "S": 7}], options={"use_cache": False}, vocab_size=90, hidden_size=32,
                          num_hidden_layers=2, state_size=4),
-    "mixtral": transformer("MixtralForCausalLM", "MixtralConfig", MASKED, exporters=("dynamo",), parts=("logits",), num_local_experts=4, **GROUPED),
     # transformers: both
     "t5": transformer("T5Model", "T5Config", MASKED | {"decoder_input_ids": indices(90, "batch", "T")},
                       [{"batch": 2, "S": 7, "T": 4}, {"batch": 1, "S": 12, "T": 1}, {"batch": 3, "S": 5, "T": 6}],

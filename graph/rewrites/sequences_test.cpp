@@ -142,8 +142,9 @@ TEST(UnrollLoops, ConditionsThatAreComputed) {
   const auto simplified = [&](const std::string& header, const std::string& limit,
                               const std::string& trips = "_") {
     Graph graph = Parsed(
-        "graph g (x: f32[1]" + header + ") -> (y) {\nzero: i64[] = const(0)\nc: bool[] = const(1)\n" +
-        "n: i64[] = const(2)\n" + limit + "k, y = Loop(" + trips + ", c, zero, x) {body = graph1}\n" +
+        "graph g (x: f32[1]" + header +
+        ") -> (y) {\nzero: i64[] = const(0)\nc: bool[] = const(1)\n" + "n: i64[] = const(2)\n" +
+        limit + "k, y = Loop(" + trips + ", c, zero, x) {body = graph1}\n" +
         "subgraph graph1 body (t: i64[], go: bool[], i: i64[], v: _) -> (on, j, w) {\n"
         "captured limit\ntwo: i64[] = const(2)\nj = Add(i, two)\non = Less(j, limit)\n"
         "w = Concat(v, v) {axis = 0}\n}\n}");
