@@ -36,6 +36,9 @@ def export_torch(network, exporter, path):
     torch.manual_seed(0)
     torch.backends.mha.set_fastpath_enabled(False)  # a fused operator that cannot be exported
     module = network.make().eval()
+    for weights in module.parameters():  # some heads start as zeros, and then no answer depends on the input
+        if weights.ndim > 1 and not weights.any():
+            torch.nn.init.xavier_normal_(weights)
     example = network.shapes()[0]
     values = []
     for name, about in network.inputs.items():

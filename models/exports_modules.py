@@ -332,6 +332,6 @@ MODULES = {
     "cached": Network(Cached, {"words": indices(60, "batch", "S"), "past": floats(2, "batch", 2, "P", 8)},
                       [{"batch": 2, "S": 3, "P": 5}, {"batch": 1, "S": 1, "P": 9}, {"batch": 3, "S": 6, "P": 2}]),
     "codes": Network(Codes, IMAGE, IMAGES),
-    "encoder": Network(encoder, {"x": floats("batch", "S", 32)}, LENGTHS),
+    "encoder": Network(encoder, {"x": floats("batch", "S", 32)}, LENGTHS, ("dynamo",)),
     "pooled": Network(pooled, IMAGE, IMAGES),
 }

@@ -138,8 +138,6 @@ PACKAGES = {
                         num_heads=[2, 4], window_size=4),
     "segformer": transformer("SegformerForSemanticSegmentation", "SegformerConfig", {"pixel_values": floats("batch", 3, "h", "w")}, SQUARES,
                              parts=("logits",), depths=[1, 1, 1, 1], hidden_sizes=[8, 16, 24, 32], decoder_hidden_size=16),
-    "mobilevit": transformer("MobileViTModel", "MobileViTConfig", {"pixel_values": floats("batch", 3, 64, 64)}, BATCHES, image_size=64,
-                             hidden_sizes=[16, 24, 32], neck_hidden_sizes=[8, 8, 12, 16, 24, 32, 32]),
     "clip": transformer("CLIPTextModel", "CLIPTextConfig", MASKED, eos_token_id=2, **POSITIONS),
     "clip_vision": transformer("CLIPVisionModel", "CLIPVisionConfig", PIXELS, BATCHES, **PATCHES),
     "whisper": transformer("WhisperModel", "WhisperConfig", {"input_features": floats("batch", 20, 64),
