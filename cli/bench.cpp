@@ -147,6 +147,7 @@ Status RunBench(const Flags& flags, const BenchFlags& bench) {
 void AddBench(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   AddModel(app, flags, "MODEL|PLAN");
   AddBuildFlags(app, flags);
+  AddSpecializeFlag(app, flags);
   AddMemoryFlag(app, flags);
   AddDataFlags(app, flags);
   AddMeasureFlags(app, flags);

@@ -13,7 +13,10 @@ namespace {
 
 Json SpecializationJson(const plan::Specialization& s) {
   Json inputs;
-  for (plan::BufferId id : s.inputs) inputs[s.buffers[id.index].name] = s.buffers[id.index].shape;
+  for (plan::BufferId id : s.inputs) {
+    const plan::Buffer& b = s.buffers[id.index];
+    inputs[b.name] = b.kind == plan::BufferKind::kDynamic ? Json(nullptr) : Json(b.shape);
+  }
   return {{"inputs", inputs}, {"steps", StepCounts(s)}, {"arena_bytes", s.arena_bytes}};
 }
 
@@ -28,6 +31,7 @@ Status RunBuild(const Flags& flags) {
   if (flags.output.empty()) return Usage("build needs a place for the plan").Try("-o model.plan");
   Session session;
   WEFT_TRY(OpenSession(flags, session));
+  session.options.open_inputs = true;
   WEFT_TRY(driver::Built built, BuildOrStop(flags.model, session.options, session.profiles));
   WEFT_TRY(CheckMemory(flags, built.plan));
   const HoldInterrupt whole;  // from here on the plan is there to keep

@@ -95,6 +95,13 @@ void AddBuildFlags(CLI::App& app, Flags& flags) {
   app.add_option("--dump", flags.dump, "a folder for every text form, numbered");
 }
 
+void AddSpecializeFlag(CLI::App& app, Flags& flags) {
+  app.add_option("--specialize", flags.specialize,
+                 "now | background | never: whether kernels are compiled for what was not known "
+                 "before, at once, beside calls of libraries and natives, or not; default now")
+      ->check(CLI::IsMember({"now", "background", "never"}));
+}
+
 void AddDataFlags(CLI::App& app, Flags& flags) {
   app.add_option("--inputs", flags.inputs, "F.npz with arrays named as the inputs");
   app.add_option("--input", flags.input,
@@ -279,6 +286,8 @@ Status OpenSession(const Flags& flags, Session& session) {
     WEFT_TRY(options.budget_s, ParseDuration(flags.budget));
   }
   WEFT_TRY(FillPartition(flags, options.partition));
+  if (flags.specialize == "background") options.specialize = driver::Specialize::kBackground;
+  if (flags.specialize == "never") options.specialize = driver::Specialize::kNever;
   WEFT_TRY(FillAllowed(flags.allow, options));
   options.dump_dir = flags.dump;
 

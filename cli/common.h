@@ -37,7 +37,7 @@ struct Flags {
   std::vector<std::string> input;
   ImageFlags image;
   uint64_t seed = 0;
-  std::string output, cache_dir, budget, force, dump, max_memory;
+  std::string output, cache_dir, budget, force, specialize, dump, max_memory;
   std::vector<std::string> allow;
   bool strict = false;
   double tolerance = 1e-4;
@@ -54,6 +54,7 @@ using Verb = void (*)(CLI::App& app, Flags& flags, std::function<Status()>& run)
 void AddGeneralFlags(CLI::App& app, Flags& flags);  // --json --quiet --log
 void AddCacheFlag(CLI::App& app, Flags& flags);     // --cache-dir
 void AddBuildFlags(CLI::App& app, Flags& flags);    // --target --shape … --budget --force …
+void AddSpecializeFlag(CLI::App& app, Flags& flags);
 void AddDataFlags(CLI::App& app,
                   Flags& flags);  // --inputs --input --data --seed --mean --scale --layout
 void AddAccuracyFlags(CLI::App& app, Flags& flags);  // --expected --tolerance --rtol --atol

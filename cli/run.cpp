@@ -81,6 +81,7 @@ void AddRun(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   AddModel(app, flags, "MODEL|PLAN");
   app.add_option("-o,--output", flags.output, "F.npz for the outputs");
   AddBuildFlags(app, flags);
+  AddSpecializeFlag(app, flags);
   AddMemoryFlag(app, flags);
   AddDataFlags(app, flags);
   AddAccuracyFlags(app, flags);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <optional>
 
 #include "driver/build.h"
 #include "driver/inputs.h"
@@ -11,10 +12,14 @@
 namespace weft::cli {
 namespace {
 
+bool IsOpen(const plan::Specialization& s, plan::BufferId id) {
+  return s.buffers[id.index].kind == plan::BufferKind::kDynamic;
+}
+
 bool Fits(const plan::Specialization& s, const std::map<std::string, Tensor>& given) {
   for (plan::BufferId id : s.inputs)
     if (auto it = given.find(s.buffers[id.index].name); it != given.end())
-      if (it->second.shape() != s.buffers[id.index].shape) return false;
+      if (!IsOpen(s, id) && it->second.shape() != s.buffers[id.index].shape) return false;
   return true;
 }
 
@@ -25,6 +30,26 @@ std::vector<TensorSpec> SpecsOf(const plan::Specialization& s,
     specs.push_back(
         {s.buffers[id.index].name, s.buffers[id.index].dtype, s.buffers[id.index].shape});
   return specs;
+}
+
+// Inputs of open extents have those of what is given, or of --shape.
+Status FillOpenShapes(const Subject& subject, const Flags& flags,
+                      const std::map<std::string, Tensor>& given, std::vector<TensorSpec>& specs) {
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (!IsOpen(subject.spec(), subject.spec().inputs[i])) continue;
+    std::optional<Shape> shape;
+    for (const std::string& text : flags.shapes) {
+      WEFT_TRY(const auto flag, ParseShapeFlag(text));
+      if (flag.first == specs[i].name) shape = flag.second;
+    }
+    if (const auto it = given.find(specs[i].name); it != given.end()) shape = it->second.shape();
+    if (!shape)
+      return Usage("its extents are not known")
+          .At(fmt::format("input \"{}\"", specs[i].name))
+          .Try(fmt::format("--inputs F.npz or --shape {}=…", specs[i].name));
+    specs[i].shape = *shape;
+  }
+  return {};
 }
 
 }  // namespace
@@ -38,6 +63,10 @@ Result<Subject> OpenSubject(const std::string& path, const Flags& flags, Session
   } else {
     driver::BuildOptions options = session.options;
     for (const auto& [name, tensor] : given) options.shapes.emplace_back(name, tensor.shape());
+    // There will be one shape only: kernels that come later would come too late.
+    using Force = partition::PartitionOptions::Force;
+    if (options.specialize != driver::Specialize::kNow && options.partition.force == Force::kNone)
+      options.partition.force = Force::kCalls;
     WEFT_TRY(driver::Built built, BuildOrStop(path, options, session.profiles));
     plan = std::move(built.plan);
     subject.graph = std::move(built.modules[0].graph);
@@ -68,7 +97,8 @@ std::vector<TensorSpec> OutputsOf(const Subject& subject) {
 
 Result<std::vector<Tensor>> InputsFor(const Subject& subject, const Flags& flags,
                                       const std::map<std::string, Tensor>& given) {
-  const std::vector<TensorSpec> specs = InputsOf(subject);
+  std::vector<TensorSpec> specs = InputsOf(subject);
+  WEFT_TRY(FillOpenShapes(subject, flags, given, specs));
   std::vector<Tensor> generated;
   if (!subject.graph.inputs.empty()) {
     WEFT_TRY(generated, driver::GenerateInputs(subject.graph, flags.seed));

@@ -28,7 +28,8 @@ using plan::BufferKind;
 
 class Assembler {
  public:
-  explicit Assembler(const Module& module) : module_(module), graph_(module.graph) {
+  Assembler(const Module& module, const BuildOptions& options)
+      : module_(module), graph_(module.graph), options_(options) {
     plan_.name = module.graph.name;
     plan_.target = module.target;
     plan_.specializations.emplace_back();
@@ -275,7 +276,8 @@ class Assembler {
     return {};
   }
 
-  // Values of open extents may only be made by who can make them: natives and nested plans.
+  // Values of open extents may only be made by who can make them: natives and nested plans, and
+  // callers if they are asked for it.
   void FindOpen() {
     is_open_.assign(graph_.values.size(), false);
     for (const Group& group : module_.grouping.groups) {
@@ -286,10 +288,13 @@ class Assembler {
         for (ValueId v : graph_[m.node].outputs)
           if (v.valid() && !graph::StaticShape(graph_[v])) is_open_[v.index] = true;
     }
+    if (options_.open_inputs)
+      for (ValueId v : graph_.inputs) is_open_[v.index] = !graph::StaticShape(graph_[v]);
   }
 
   const Module& module_;
   const graph::Graph& graph_;
+  const BuildOptions& options_;
   std::vector<bool> is_open_;  // by value
   plan::Plan plan_;
   std::set<std::string> names_;
@@ -300,8 +305,8 @@ class Assembler {
 
 }  // namespace
 
-Status MakePlan(Module& module, const BuildOptions&) {
-  WEFT_TRY(module.plan, Assembler(module).Run());
+Status MakePlan(Module& module, const BuildOptions& options) {
+  WEFT_TRY(module.plan, Assembler(module, options).Run());
   return {};
 }
 

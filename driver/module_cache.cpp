@@ -36,11 +36,12 @@ std::string ModuleKey(const Module& module, const BuildOptions& options) {
       .Add(fallback::LibraryVersion(fallback::Library::kOnednn));
   const partition::PartitionOptions& p = options.partition;
   hasher.Add(fmt::format(
-      "force {} fuse {} join {} strict {} vendor {} statements {} in blocks {} arguments {} "
+      "open {} force {} fuse {} join {} strict {} vendor {} statements {} in blocks {} arguments "
+      "{} "
       "flushes {} variants {} budget {} winograd {} streams {}",
-      static_cast<int>(p.force), p.fuse, p.join, p.strict, p.vendor, p.max_statements,
-      p.max_statements_in_blocks, p.max_arguments, p.flushes, p.variants, options.budget_s,
-      static_cast<int>(options.winograd), options.streams));
+      options.open_inputs, static_cast<int>(p.force), p.fuse, p.join, p.strict, p.vendor,
+      p.max_statements, p.max_statements_in_blocks, p.max_arguments, p.flushes, p.variants,
+      options.budget_s, static_cast<int>(options.winograd), options.streams));
   for (const auto& [group, choice] : options.forced_choices)
     hasher.Add(group).Add(polyhedral::Print(choice));
   return hasher.Finish().Hex();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
 #include <memory>
 #include <optional>
 
@@ -18,6 +19,8 @@
 namespace weft::driver {
 namespace {
 
+using Force = partition::PartitionOptions::Force;
+
 // What no operator of the graph can do without.
 Status NothingToBuild(const graph::Graph& graph) {
   const graph::Node& stage = graph.nodes[0];
@@ -25,6 +28,20 @@ Status NothingToBuild(const graph::Graph& graph) {
   const auto& body = *std::get<std::shared_ptr<graph::Graph>>(attribute->value);
   return Unsupported("the extents of its results are not known, whatever its operands hold")
       .At(graph::Describe(body, graph::NodeId(size_t{0})));
+}
+
+// At Form::kGraph; graphs share their subgraphs if they are merely copied.
+Module Copied(const Module& module) {
+  Module copy;
+  copy.target = module.target;
+  copy.graph = graph::Clone(module.graph);
+  return copy;
+}
+
+Result<plan::Plan> BuildPlan(Module module, const BuildOptions& options) {
+  WEFT_TRY(AdvanceThroughCache(module, options));
+  WEFT_TRY(CompileKernels(module.plan, options.cache));
+  return std::move(module.plan);
 }
 
 }  // namespace
@@ -69,14 +86,22 @@ executor::Specializer SpecializerFor(const Target& target, const BuildOptions& o
   mine.winograd = options.winograd;
   if (options.cache) kept->cache = *options.cache;
   mine.cache = kept->cache ? &*kept->cache : nullptr;
-  return [kept](const std::string& text, const BlobStore& blobs,
-                std::span<const Tensor> inputs) -> Result<executor::NestedPlan> {
+  const Specialize when = options.specialize;
+  return [kept, when](const std::string& text, const BlobStore& blobs,
+                      std::span<const Tensor> inputs) -> Result<executor::NestedPlan> {
     WEFT_TRY(const graph::Graph graph, plan::ReadNested(text, blobs));
-    WEFT_TRY(NestedModule nested, OpenNested(graph, inputs, kept->options));
-    WEFT_TRY(AdvanceThroughCache(nested.module, kept->options));
-    WEFT_TRY(CompileKernels(nested.module.plan, kept->options.cache));
-    return executor::NestedPlan{.plan = std::move(nested.module.plan),
-                                .bound = std::move(nested.bound)};
+    BuildOptions first = kept->options;
+    if (when != Specialize::kNow && first.partition.force == Force::kNone)
+      first.partition.force = Force::kCalls;
+    WEFT_TRY(NestedModule nested, OpenNested(graph, inputs, first));
+    executor::NestedPlan made{.bound = std::move(nested.bound)};
+    if (when == Specialize::kBackground && first.partition.force == Force::kCalls)
+      made.better =
+          std::async(std::launch::async, [kept, module = Copied(nested.module)]() mutable {
+            return BuildPlan(std::move(module), kept->options);
+          }).share();
+    WEFT_TRY(made.plan, BuildPlan(std::move(nested.module), first));
+    return made;
   };
 }
 

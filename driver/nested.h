@@ -22,8 +22,9 @@ struct NestedModule {
 Result<NestedModule> OpenNested(const graph::Graph& graph, std::span<const Tensor> inputs,
                                 const BuildOptions& options);
 
-// Builds nested plans as `options` say, but without measuring, and for this target. Holds on to
-// nothing of the caller's.
+// Builds nested plans as `options` say, but without measuring, and for this target; what
+// options.specialize puts off is built on a thread of its own, which ends with the last user of the
+// plan. Holds on to nothing of the caller's.
 executor::Specializer SpecializerFor(const Target& target, const BuildOptions& options);
 
 }  // namespace weft::driver

@@ -19,6 +19,11 @@
 
 namespace weft::driver {
 
+// What is built for extents that a run finds: kernels, as for extents known before, which the first
+// run waits for; calls of libraries and natives, which need no compiler (kNever); or those first
+// and kernels beside, which take over when they are ready.
+enum class Specialize : uint8_t { kNow, kBackground, kNever };
+
 struct BuildOptions {
   Target target;
   std::vector<std::pair<std::string, Shape>> shapes;  // --shape, by input
@@ -29,6 +34,10 @@ struct BuildOptions {
   const std::atomic<bool>* stop =
       nullptr;  // true: end measuring and use what is known; may be null
   partition::PartitionOptions partition;
+  // Inputs may be of any extents: what reads them is built when it runs. Otherwise their extents
+  // have to be known where nodes ask for them.
+  bool open_inputs = false;
+  Specialize specialize = Specialize::kNow;
   bool streams = true;  // outputs may be stored past the caches, which wants whole lines
   tc::Winograd winograd = tc::Winograd::kWithinBound;
   const FileCache* cache = nullptr;

@@ -95,8 +95,10 @@ Result<Module> OpenGraph(graph::Graph graph, const BuildOptions& options, graph:
   WEFT_TRY(graph::LowerCodes(graph));
   WEFT_TRY(graph::Simplify(graph, EvaluateForFolding));
   if (graph::ExpandSequences(graph)) WEFT_TRY(graph::Simplify(graph, EvaluateForFolding));
-  WEFT_TRY(const graph::Cut made, graph::MakeStages(graph, RunsOpen));
-  if (cut) *cut = made;
+  if (options.open_inputs || graph::FreeSymbols(graph).empty()) {
+    WEFT_TRY(const graph::Cut made, graph::MakeStages(graph, RunsOpen));
+    if (cut) *cut = made;
+  }
   Module module;
   module.target = options.target;
   module.graph = std::move(graph);

@@ -8,6 +8,7 @@ Result<std::unique_ptr<BoundRun>> BoundRun::Open(Executor& executor, size_t spec
                                                  std::span<const Tensor> inputs) {
   std::unique_ptr<BoundRun> run(new BoundRun(executor, specialization));
   for (const Tensor& t : inputs) run->in_.push_back(t.data());
+  run->open_.inputs.assign(inputs.begin(), inputs.end());
   for (const plan::BufferId id : run->spec().outputs) {
     const plan::Buffer& buffer = run->spec().buffers[id.index];
     if (buffer.kind == plan::BufferKind::kDynamic) {
@@ -20,15 +21,14 @@ Result<std::unique_ptr<BoundRun>> BoundRun::Open(Executor& executor, size_t spec
     run->outputs_.push_back(*std::move(output));
   }
   for (Tensor& t : run->outputs_) run->out_.push_back(t.mutable_data());
-  run->made_.resize(run->outputs_.size());
   return run;
 }
 
 Status BoundRun::operator()(std::vector<StepTime>* times) {
-  WEFT_TRY(executor_.Run(specialization_, in_, out_, nullptr, times, &made_));
-  for (size_t i = 0; i < made_.size(); ++i)
+  WEFT_TRY(executor_.Run(specialization_, in_, out_, nullptr, times, &open_));
+  for (size_t i = 0; i < outputs_.size(); ++i)
     if (spec().buffers[spec().outputs[i].index].kind == plan::BufferKind::kDynamic)
-      outputs_[i] = std::move(made_[i]);
+      outputs_[i] = std::move(open_.outputs[i]);
   return {};
 }
 

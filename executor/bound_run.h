@@ -28,7 +28,8 @@ class BoundRun {
 
   Executor& executor_;
   size_t specialization_;
-  std::vector<Tensor> outputs_, made_;
+  std::vector<Tensor> outputs_;
+  OpenOperands open_;
   std::vector<const void*> in_;
   std::vector<void*> out_;
 };

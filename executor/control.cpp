@@ -2,10 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "executor/state.h"
 
@@ -159,18 +162,35 @@ Status Executor::State::RunNested(const plan::Specialization& s, size_t at, Spec
   return {};
 }
 
+// By the better plan, if there is one by now. That it could not be built is no reason not to run.
+Status Executor::State::Replace(NestedGraph::Built& built) {
+  if (!built.better.valid() ||
+      built.better.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+    return {};
+  const auto better = std::exchange(built.better, {});
+  if (!better.get().ok()) {
+    WEFT_LOG(kWarning, "executor", "{}", better.get().status().ToString());
+    return {};
+  }
+  WEFT_TRY(built.executor, Executor::Load(*better.get(), options, this));
+  return {};
+}
+
 Result<NestedGraph::Built*> Executor::State::Find(NestedGraph& graph, const std::string& text,
                                                   std::span<const Tensor> inputs) {
   auto& built = graph.built;
   const auto found = std::ranges::find_if(built, [&](const auto& b) { return Fits(b, inputs); });
   if (found != built.end()) {
     built.splice(built.begin(), built, found);
+    WEFT_TRY(Replace(built.front()));
     return &built.front();
   }
   if (depth >= kMostDepth) return Limit(fmt::format("plans nest deeper than {}", kMostDepth));
   WEFT_TRY(NestedPlan made, options.specialize(text, plan.blobs, inputs));
   WEFT_CHECK(made.bound.size() == inputs.size(), "{} of {}", made.bound.size(), inputs.size());
-  NestedGraph::Built fresh{.values = std::vector<Tensor>(inputs.size()), .bound = made.bound};
+  NestedGraph::Built fresh{.values = std::vector<Tensor>(inputs.size()),
+                           .bound = made.bound,
+                           .better = std::move(made.better)};
   for (size_t i = 0; i < inputs.size(); ++i) {
     fresh.shapes.push_back(inputs[i].shape());
     if (!made.bound[i]) continue;

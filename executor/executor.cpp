@@ -27,12 +27,16 @@ void CopyAll(const std::vector<Copy>& copies) {
   for (const Copy& c : copies) std::memcpy(c.to, c.from, c.bytes);
 }
 
+bool IsDynamic(const plan::Specialization& s, plan::BufferId id) {
+  return id.valid() && s.buffers[id.index].kind == plan::BufferKind::kDynamic;
+}
+
 std::string InputText(const plan::Specialization& s) {
   std::string text;
   for (plan::BufferId id : s.inputs) {
     const plan::Buffer& b = s.buffers[id.index];
     text += fmt::format("{}{}: {}{}", text.empty() ? "" : ", ", PrintName(b.name),
-                        DtypeName(b.dtype), weft::Print(b.shape));
+                        DtypeName(b.dtype), IsDynamic(s, id) ? "" : weft::Print(b.shape));
   }
   return "(" + text + ")";
 }
@@ -93,7 +97,7 @@ Result<size_t> Executor::Select(const std::vector<Shape>& shapes) const {
     const plan::Specialization& s = plan().specializations[i];
     bool fits = s.inputs.size() == shapes.size();
     for (size_t k = 0; fits && k < shapes.size(); ++k)
-      fits = s.buffers[s.inputs[k].index].shape == shapes[k];
+      fits = IsDynamic(s, s.inputs[k]) || s.buffers[s.inputs[k].index].shape == shapes[k];
     if (fits) return i;
     known += (i ? "; " : "") + InputText(s);
   }
@@ -109,7 +113,9 @@ Result<std::vector<Tensor>> Executor::Run(std::span<const Tensor> inputs) {
     WEFT_TRY(size_t index, Select(shapes));
     const plan::Specialization& s = plan().specializations[index];
     std::vector<const void*> in;
+    OpenOperands open;
     for (size_t i = 0; i < inputs.size(); ++i) {
+      open.inputs.push_back(IsDynamic(s, s.inputs[i]) ? inputs[i] : Tensor());
       const plan::Buffer& b = s.buffers[s.inputs[i].index];
       if (inputs[i].dtype() != b.dtype)
         return Usage(fmt::format("found {}, expected {}", DtypeName(inputs[i].dtype()),
@@ -121,7 +127,7 @@ Result<std::vector<Tensor>> Executor::Run(std::span<const Tensor> inputs) {
     std::vector<void*> out;
     for (plan::BufferId id : s.outputs) {
       const plan::Buffer& b = s.buffers[id.index];
-      if (b.kind == plan::BufferKind::kDynamic) {
+      if (IsDynamic(s, id)) {
         outputs.emplace_back();
         out.push_back(nullptr);
         continue;
@@ -130,39 +136,38 @@ Result<std::vector<Tensor>> Executor::Run(std::span<const Tensor> inputs) {
       outputs.push_back(std::move(t));
       out.push_back(outputs.back().mutable_data());
     }
-    std::vector<Tensor> made;
-    WEFT_TRY(Run(index, in, out, nullptr, nullptr, &made));
+    WEFT_TRY(Run(index, in, out, nullptr, nullptr, &open));
     for (size_t i = 0; i < outputs.size(); ++i)
-      if (s.buffers[s.outputs[i].index].kind == plan::BufferKind::kDynamic)
-        outputs[i] = std::move(made[i]);
+      if (IsDynamic(s, s.outputs[i])) outputs[i] = std::move(open.outputs[i]);
     return outputs;
   });
 }
 
 Status Executor::Run(size_t index, std::span<const void* const> inputs,
                      std::span<void* const> outputs, void* arena, std::vector<StepTime>* times,
-                     std::vector<Tensor>* made) {
+                     OpenOperands* open) {
   return OrNoMemory([&]() -> Status {
     if (index >= plan().specializations.size())
       return Usage(fmt::format("specialization {} of {}", index, plan().specializations.size()));
     const plan::Specialization& s = plan().specializations[index];
-    const auto is_dynamic = [&](plan::BufferId id) {
-      return s.buffers[id.index].kind == plan::BufferKind::kDynamic;
-    };
-    if (!made && std::ranges::any_of(s.outputs, is_dynamic))
+    const auto is_dynamic = [&](plan::BufferId id) { return IsDynamic(s, id); };
+    if (!open &&
+        (std::ranges::any_of(s.inputs, is_dynamic) || std::ranges::any_of(s.outputs, is_dynamic)))
       return Unsupported(
-                 "its outputs are as large as the run makes them, which needs memory of "
-                 "its own, not the caller's")
+                 "its inputs are as large as they are given, or its outputs as a run makes them, "
+                 "which are no memory of the caller's")
           .At("plan " + PrintString(plan().name));
     const std::lock_guard lock(state_->mutex);
     WEFT_TRY(state_->Bind(index, inputs, outputs, arena));
     Specialized& ready = state_->specialized[index];
     CopyAll(ready.before);
+    for (size_t i = 0; i < s.inputs.size(); ++i)
+      if (is_dynamic(s.inputs[i])) ready.made[s.inputs[i].index] = open->inputs[i];
     const Status status = state_->RunSteps(s, ready.steps, ready, times);
-    if (status.ok() && made) {
-      made->assign(s.outputs.size(), {});
+    if (status.ok() && open) {
+      open->outputs.assign(s.outputs.size(), {});
       for (size_t i = 0; i < s.outputs.size(); ++i)
-        if (is_dynamic(s.outputs[i])) (*made)[i] = ready.made[s.outputs[i].index];
+        if (is_dynamic(s.outputs[i])) open->outputs[i] = ready.made[s.outputs[i].index];
     }
     for (Tensor& tensor : ready.made) tensor = {};
     WEFT_TRY(status);
@@ -201,9 +206,7 @@ Status Executor::RunStep(size_t index, size_t step) {
       outputs.push_back(at);
     }
     WEFT_TRY(state_->Bind(index, inputs, outputs, nullptr));
-    const auto is_dynamic = [&](plan::BufferId id) {
-      return id.valid() && s.buffers[id.index].kind == plan::BufferKind::kDynamic;
-    };
+    const auto is_dynamic = [&](plan::BufferId id) { return IsDynamic(s, id); };
     if (std::ranges::any_of(s.steps[step].inputs, is_dynamic)) return {};  // nothing to run it on
     for (ReadyStep& r : ready.steps)
       if (r.step == step) return state_->RunSteps(s, {&r, 1}, ready, nullptr);

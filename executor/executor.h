@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <span>
@@ -27,6 +28,8 @@ using Compiler = std::function<Result<std::vector<uint8_t>>(const plan::Kernel&,
 struct NestedPlan {
   plan::Plan plan;
   std::vector<bool> bound;  // by input
+  // Takes over once it is there, if it could be built; may be invalid.
+  std::shared_future<Result<plan::Plan>> better;
 };
 using Specializer = std::function<Result<NestedPlan>(
     const std::string& graph, const BlobStore& blobs, std::span<const Tensor> inputs)>;
@@ -37,6 +40,12 @@ struct LoadOptions {
   Compiler compiler;
   // Without one, a plan whose parts depend on data is refused.
   Specializer specialize;
+};
+
+// Inputs of open extents that are given, and outputs that the run makes: a tensor for each input
+// and output of the plan, empty for those that have a place of the caller's.
+struct OpenOperands {
+  std::vector<Tensor> inputs, outputs;
 };
 
 struct StepTime {
@@ -50,7 +59,8 @@ class Executor {
 
   const plan::Plan& plan() const;
   uint32_t threads() const;
-  // Which specialization takes these input shapes; an error lists those there are.
+  // Which specialization takes these input shapes, the first of several; an error lists those there
+  // are.
   Result<size_t> Select(const std::vector<Shape>& input_shapes) const;
 
   // Inputs and outputs in the model's order, plain layout. Copies nothing that it need not.
@@ -58,11 +68,10 @@ class Executor {
   // Into the caller's memory: buffers of the byte counts that the plan says, element aligned;
   // `arena` of arena_bytes (64-byte aligned) or null for the executor's own. times: one per step,
   // if not null. With the pointers of the run before, nothing is looked up again. Runs of one
-  // executor take turns. Dynamic outputs are no buffers of the caller: they need `made`, which gets
-  // a tensor for each output, empty for the others.
+  // executor take turns. Dynamic operands are no buffers of the caller: they need `open`.
   Status Run(size_t specialization, std::span<const void* const> inputs,
              std::span<void* const> outputs, void* arena = nullptr,
-             std::vector<StepTime>* times = nullptr, std::vector<Tensor>* made = nullptr);
+             std::vector<StepTime>* times = nullptr, OpenOperands* open = nullptr);
   // Runs one step alone on whatever the arena holds: for measuring.
   Status RunStep(size_t specialization, size_t step);
   // Ends the run that is going on at its next poll, or else the next one, from any thread or a

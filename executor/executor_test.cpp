@@ -419,6 +419,63 @@ TEST(Executor, NestedPlansAreBuiltForTheShapesTheyGet) {
   EXPECT_EQ((*executor)->Run(0, in, out).code(), Code::kUnsupported);  // nobody knows how large
 }
 
+// Inputs of open extents go to a nested plan as they are given, and a better one takes over from
+// the first as soon as it is there.
+TEST(Executor, OpenInputsAndBetterPlans) {
+  const std::string graph = "graph b (x: f32) -> (y) {\n  y: f32 = Neg(x)\n}\n";
+  BlobStore blobs;
+  const std::string hash = blobs.Put(plan::TextBlob(graph));
+  const std::string text = fmt::format(
+      "plan outer for \"cpu:x86-64-v3\" {{ model \"\" versions \"\" \"\" \"\" prices estimated "
+      "specialization (x) -> (y) arena 0 {{ buffer x: f32 dynamic live 0:0 buffer y: f32 dynamic "
+      "live 0:0 step plan y (x) -> (y) us 0 estimated nodes () stage blob(\"{}\", {} bytes) }} }}",
+      hash, graph.size());
+  auto outer = plan::ParsePlan(text, "outer", blobs);
+  ASSERT_TRUE(outer.ok()) << outer.status().ToString();
+  const auto unary = [](const char* op, int64_t count) {
+    Builder b;
+    const BufferId x = b.Add("x", BufferKind::kInput, Dtype::kF32, {count}),
+                   y = b.Add("y", BufferKind::kOutput, Dtype::kF32, {count});
+    b.Native(op, {x}, y);
+    return b.Done();
+  };
+  std::promise<Result<Plan>> better, never;
+  std::vector<int64_t> built;
+  const auto specialize = [&](const std::string&, const BlobStore&,
+                              std::span<const Tensor> inputs) -> Result<NestedPlan> {
+    built.push_back(inputs[0].shape()[0]);
+    auto& promise = built.size() == 1 ? better : never;
+    return NestedPlan{.plan = unary("Neg", built.back()),
+                      .bound = {false},
+                      .better = promise.get_future().share()};
+  };
+  auto executor =
+      Executor::Load(*outer, {.threads = 1, .compiler = Compile, .specialize = specialize});
+  ASSERT_TRUE(executor.ok()) << executor.status().ToString();
+  const auto first = [&](int64_t count) {
+    Tensor x(Dtype::kF32, {count});
+    for (int64_t i = 0; i < count; ++i) SetElem(x, i, -2);
+    auto y = (*executor)->Run(std::span(&x, 1));
+    EXPECT_TRUE(y.ok()) << y.status().ToString();
+    EXPECT_EQ((*y)[0].shape(), Shape{count});
+    return ElemAsDouble((*y)[0], 0);
+  };
+  EXPECT_EQ(first(3), 2);
+  EXPECT_EQ(first(5), 2);
+  better.set_value(unary("Floor", 3));  // so that one sees which ran
+  never.set_value(Unsupported("by nobody"));
+  EXPECT_EQ(first(3), -2);
+  EXPECT_EQ(first(5), 2);  // goes on with what it has
+  EXPECT_EQ(first(3), -2);
+  EXPECT_EQ(built, (std::vector<int64_t>{3, 5}));
+  const float given = 0;
+  const void* in[] = {&given};
+  void* out[] = {nullptr};
+  EXPECT_EQ((*executor)->Run(0, in, out).code(), Code::kUnsupported);
+  const Tensor wrong(Dtype::kF64, {3});
+  EXPECT_EQ((*executor)->Run(std::span(&wrong, 1)).status().code(), Code::kUsage);
+}
+
 // The cache may hold the code of any kernel: a plan must not get at it under another nest's key.
 TEST(Executor, RefusesAKeyThatBelongsToAnotherNest) {
   Simple b;

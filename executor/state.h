@@ -47,6 +47,7 @@ struct NestedGraph {
     std::vector<Tensor> values;  // by input, of those that are bound; others empty
     std::vector<bool> bound;
     std::unique_ptr<Executor> executor;
+    std::shared_future<Result<plan::Plan>> better;  // NestedPlan's, until it has taken over
   };
   std::list<Built> built;  // the one that ran last comes first
 };
@@ -109,6 +110,7 @@ struct Executor::State {
   // control.cpp
   Status RunOpen(const plan::Specialization& s, const plan::Step& step, Specialized& ready);
   Status RunNested(const plan::Specialization& s, size_t step, Specialized& ready);
+  Status Replace(NestedGraph::Built& built);
   Result<NestedGraph::Built*> Find(NestedGraph& graph, const std::string& text,
                                    std::span<const Tensor> inputs);
   Result<std::vector<Tensor>> Call(NestedGraph& graph, const std::string& text,

@@ -31,8 +31,9 @@ struct Cut {
   bool is_all = false;  // nothing can be built now: the graph is one Stage
 };
 
-// Of a graph that was simplified; one whose inputs have free symbols stays as it is. kUnsupported
-// if what is no tensor would have to pass from one graph to another.
+// Of a graph that was simplified. What reads an input whose extents are not known waits, too: such
+// a network is built when it runs. kUnsupported if what is no tensor would have to pass from one
+// graph to another.
 Result<Cut> MakeStages(Graph& graph, const RunsOpen& runs_open);
 
 // Branch, Repeat and Stage.

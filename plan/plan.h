@@ -47,7 +47,7 @@
 // operand counts, types, shapes and layouts agree with the kernel's nest and the call; (6) outputs
 // are all produced; (7) extents come from the extent table when they aren't constant; (8) graphs of
 // nested plans verify, and take and give what their steps have for them; (9) dynamic buffers are
-// written by native and nested steps, and read by nested ones.
+// inputs, or written by native and nested steps, and are read by nested ones.
 #pragma once
 
 #include <array>
@@ -93,8 +93,8 @@ struct Kernel {
   std::optional<CudaLaunch> launch;                        // CUDA, and there always
 };
 
-// kArena: planned; kBounded: planned at the maximum of its extents; kDynamic: made when run, with a
-// shape that is not known before (`shape` is empty, whatever its rank will be).
+// kArena: planned; kBounded: planned at the maximum of its extents; kDynamic: given or made when
+// run, with a shape that is not known before (`shape` is empty, whatever its rank will be).
 enum class BufferKind : uint8_t { kInput, kOutput, kWeight, kArena, kBounded, kDynamic, kAlias };
 
 struct Buffer {

@@ -142,6 +142,8 @@ class Verifier {
       const BufferKind kind = s_->buffers[i].kind;
       written[i] = kind == BufferKind::kInput || kind == BufferKind::kWeight;
     }
+    for (BufferId id : s_->inputs)  // Interface() says which these may be
+      if (InRange(id) && (*this)[id].kind == BufferKind::kDynamic) written[id.index] = true;
     for (size_t i = 0; i < s_->steps.size(); ++i) {
       const Step& step = s_->steps[i];
       if (Status status = OneStep(step, static_cast<int32_t>(i), written); !status.ok())
@@ -157,7 +159,8 @@ class Verifier {
   Status Interface() {
     std::vector<int> times(s_->buffers.size(), 0);
     for (BufferId id : s_->inputs) {
-      if (!InRange(id) || (*this)[id].kind != BufferKind::kInput)
+      if (!InRange(id) ||
+          ((*this)[id].kind != BufferKind::kInput && (*this)[id].kind != BufferKind::kDynamic))
         return Invalid("an input that is no input buffer");
       if (++times[id.index] > 1)
         return Invalid(fmt::format("{} is an input twice", PrintString((*this)[id].name)));

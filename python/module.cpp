@@ -71,7 +71,15 @@ struct BuildRequest {
   std::vector<NamedValue> values;
   double budget;
   std::optional<std::string> force, cache_dir;
+  std::string specialize;
 };
+
+driver::Specialize WhenToSpecialize(const std::string& text) {
+  if (text == "background") return driver::Specialize::kBackground;
+  if (text == "never") return driver::Specialize::kNever;
+  if (text != "now") Raise(Usage("specialize: expected now, background or never"));
+  return driver::Specialize::kNow;
+}
 
 Result<Dtype> ElementType(const std::string& text, const std::string& input) {
   if (const auto dtype = ParseDtype(text)) return *dtype;
@@ -120,13 +128,17 @@ Loaded Build(const BuildRequest& request) {
   for (const NamedValue& value : request.values)
     options.values.insert_or_assign(std::get<0>(value), TensorFrom(value));
   options.budget_s = request.budget;
+  options.open_inputs = true;
+  options.specialize = WhenToSpecialize(request.specialize);
   using Force = partition::PartitionOptions::Force;
   if (request.force == "own")
     options.partition.force = Force::kOwn;
   else if (request.force == "vendor")
     options.partition.force = Force::kVendor;
+  else if (request.force == "calls")
+    options.partition.force = Force::kCalls;
   else if (request.force)
-    Raise(Usage("force: expected own or vendor"));
+    Raise(Usage("force: expected own, vendor or calls"));
   options.partition.vendor = !fallback::LibraryVersion(fallback::Library::kOnednn).empty();
   const auto cache = OpenCache(request.cache_dir);
   options.cache = cache ? &*cache : nullptr;
@@ -163,9 +175,11 @@ std::vector<std::string> ShapeInputs(const std::string& path, const Shapes& shap
   });
 }
 
-Loaded Load(const std::string& path, int32_t threads, const std::optional<std::string>& cache_dir) {
+Loaded Load(const std::string& path, int32_t threads, const std::optional<std::string>& cache_dir,
+            const std::string& specialize) {
   const auto cache = OpenCache(cache_dir);
   driver::BuildOptions options;
+  options.specialize = WhenToSpecialize(specialize);
   options.cache = cache ? &*cache : nullptr;
   options.partition.vendor = !fallback::LibraryVersion(fallback::Library::kOnednn).empty();
   return Unlocked([&]() -> Result<Loaded> {
@@ -217,16 +231,19 @@ size_t Select(const Loaded& loaded, const std::vector<Shape>& shapes) {
 // Runs on arrays that have a byte for each element of four bits; gives what the run itself makes,
 // by output.
 Result<std::vector<Tensor>> RunWidened(const Loaded& loaded, size_t index,
+                                       const std::vector<Shape>& shapes,
                                        std::vector<const void*> in, std::vector<void*> out) {
   const plan::Specialization& s = loaded.plan().specializations.at(index);
-  std::vector<Tensor> narrow;  // alive until the run ends
+  executor::OpenOperands open;  // and narrow inputs, alive until the run ends
   for (size_t i = 0; i < in.size(); ++i) {
     const plan::Buffer& b = s.buffers[s.inputs[i].index];
+    Tensor& input =
+        open.inputs.emplace_back(Tensor::Borrow(WidenedType(b.dtype), shapes[i], nullptr, in[i]));
     if (!SharesBytes(b.dtype)) continue;
-    auto small = Narrowed(Tensor::Borrow(WidenedType(b.dtype), b.shape, nullptr, in[i]), b.dtype);
+    auto small = Narrowed(input, b.dtype);
     if (!small.ok()) return std::move(small.status()).At("input \"" + b.name + "\"");
-    narrow.push_back(*std::move(small));
-    in[i] = narrow.back().data();
+    input = *std::move(small);
+    in[i] = input.data();
   }
   std::vector<std::pair<Tensor, void*>> packed;
   for (size_t i = 0; i < out.size(); ++i) {
@@ -236,16 +253,15 @@ Result<std::vector<Tensor>> RunWidened(const Loaded& loaded, size_t index,
     packed.emplace_back(std::move(small), out[i]);
     out[i] = packed.back().first.mutable_data();
   }
-  std::vector<Tensor> made;
-  WEFT_TRY(loaded.executor->Run(index, in, out, nullptr, nullptr, &made));
+  WEFT_TRY(loaded.executor->Run(index, in, out, nullptr, nullptr, &open));
   for (const auto& [small, array] : packed) {
     const Tensor wide = Widened(small);
     if (wide.bytes() == 0) continue;
     std::memcpy(array, wide.data(), static_cast<size_t>(wide.bytes()));
   }
-  for (Tensor& tensor : made)
+  for (Tensor& tensor : open.outputs)
     if (SharesBytes(tensor.dtype())) tensor = Widened(tensor);
-  return made;
+  return std::move(open.outputs);
 }
 
 // The bytes of a tensor, which they keep alive.
@@ -263,10 +279,14 @@ nb::list Run(Loaded& loaded, size_t index, const std::vector<Input>& inputs,
              const std::vector<Output>& outputs) {
   std::vector<const void*> in;
   std::vector<void*> out;
-  for (const Input& array : inputs) in.push_back(array.data());
+  std::vector<Shape> shapes;
+  for (const Input& array : inputs) {
+    in.push_back(array.data());
+    shapes.emplace_back(array.shape_ptr(), array.shape_ptr() + array.ndim());
+  }
   for (const Output& array : outputs) out.push_back(array.data());
   const auto made =
-      Unlocked([&] { return RunWidened(loaded, index, std::move(in), std::move(out)); });
+      Unlocked([&] { return RunWidened(loaded, index, shapes, std::move(in), std::move(out)); });
   const plan::Specialization& s = loaded.plan().specializations.at(index);
   nb::list list;
   for (size_t i = 0; i < s.outputs.size(); ++i) {
@@ -303,14 +323,15 @@ NB_MODULE(_weft, m) {
       [](std::string path, std::string target, int32_t threads, Shapes shapes,
          std::map<std::string, int64_t> dims, std::vector<NamedForm> forms,
          std::vector<NamedValue> values, double budget, std::optional<std::string> force,
-         std::optional<std::string> cache_dir) {
+         std::optional<std::string> cache_dir, std::string specialize) {
         return Build({std::move(path), std::move(target), threads, std::move(shapes),
                       std::move(dims), std::move(forms), std::move(values), budget,
-                      std::move(force), std::move(cache_dir)});
+                      std::move(force), std::move(cache_dir), std::move(specialize)});
       },
       nb::arg("path"), nb::arg("target"), nb::arg("threads"), nb::arg("shapes"), nb::arg("dims"),
       nb::arg("forms"), nb::arg("values"), nb::arg("budget"), nb::arg("force").none(),
-      nb::arg("cache_dir").none());
+      nb::arg("cache_dir").none(), nb::arg("specialize"));
   m.def("shape_inputs", &ShapeInputs, nb::arg("path"), nb::arg("shapes"), nb::arg("forms"));
-  m.def("load", &Load, nb::arg("path"), nb::arg("threads"), nb::arg("cache_dir").none());
+  m.def("load", &Load, nb::arg("path"), nb::arg("threads"), nb::arg("cache_dir").none(),
+        nb::arg("specialize"));
 }

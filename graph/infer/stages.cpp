@@ -38,11 +38,18 @@ std::vector<ValueId> Reads(const Node& node, const Places& names) {
   return reads;
 }
 
-// Extents of computed values belong to the graph around, whose symbols mean nothing elsewhere.
-void ForgetExtents(Graph& graph) {
-  for (Value& value : graph.values)
-    if (value.shape && !StaticShape(value)) value.shape.reset();
-  graph.symbols.clear();
+// Extents of computed values belong to the graph around, whose symbols mean nothing elsewhere; but
+// inputs of both graphs are what they were declared.
+void ForgetExtents(Graph& graph, const std::set<std::string>& declared = {}) {
+  bool keeps = false;
+  for (Value& value : graph.values) {
+    if (!value.shape || StaticShape(value)) continue;
+    if (value.kind == ValueKind::kInput && declared.contains(value.name))
+      keeps = true;
+    else
+      value.shape.reset();
+  }
+  if (!keeps) graph.symbols.clear();
 }
 
 // The node alone, on operands of known extents: whether their elements decide those of its results.
@@ -112,6 +119,8 @@ class Cutter {
     Node stage{.op = Op::kStage, .op_name = std::string(OpName(Op::kStage))};
     auto body = std::make_shared<Graph>(Clone(graph_));
     std::set<ValueId> taken;
+    std::set<std::string> declared;
+    for (ValueId id : graph_.inputs) declared.insert(graph_[id].name);
     std::vector<Node> now, later;
     for (size_t n = 0; n < waits.size(); ++n) {
       if (!waits[n]) {
@@ -136,7 +145,7 @@ class Cutter {
     stage.inputs.assign(taken.begin(), taken.end());
     stage.outputs = body->outputs;
     DropDead(*body);
-    ForgetExtents(*body);
+    ForgetExtents(*body, declared);
     SetAttribute(stage, "body", std::move(body));
     graph_.nodes = std::move(now);
     AddNode(graph_, std::move(stage));
@@ -210,8 +219,6 @@ Status Close(Graph& graph, NodeId id, const Places& names) {
 }  // namespace
 
 Result<Cut> MakeStages(Graph& graph, const RunsOpen& runs_open) {
-  for (ValueId id : graph.inputs)
-    if (IsOpen(graph[id])) return Cut{};
   WEFT_TRY(const Cut cut, Cutter(graph, runs_open).Run());
   const Places names = ByName(graph);
   for (size_t n = 0; n < graph.nodes.size(); ++n)

@@ -51,10 +51,17 @@ TEST(MakeStages, GraphOfKnownExtentsStaysWhole) {
   EXPECT_EQ(OpsOf(g), "Relu Exp");
 }
 
-TEST(MakeStages, InputsOfOpenExtentsAreAskedForFirst) {
-  const Graph g =
-      Staged("graph g (x: f32[n]) -> (y) {\nsymbol n in 1:9\na = NonZero(x)\ny = Neg(a)\n}");
-  EXPECT_EQ(OpsOf(g), "NonZero Neg");
+// What does not read them goes on; the body knows what was declared of them, and nothing else.
+TEST(MakeStages, WhatReadsInputsOfOpenExtentsWaits) {
+  const Graph g = Staged(
+      "graph g (x: f32[n, 3], v: f32[3]) -> (y) {\nsymbol n in 1:9\nsymbol m in 1:9\n"
+      "w = Exp(v)\na = Add(x, w)\ny = Neg(a)\n}");
+  EXPECT_EQ(OpsOf(g), "Exp Stage");
+  const Graph& body = BodyOf(g.nodes[1], "body");
+  EXPECT_EQ(OpsOf(body), "Add Neg");
+  EXPECT_EQ(TypeOf(body, "x"), "f32[n, 3]");
+  EXPECT_EQ(TypeOf(body, "w"), "f32[3]");
+  EXPECT_FALSE(body[FindValue(body, "a")].shape);
 }
 
 TEST(MakeStages, ElementsThatDecideExtentsAreWanted) {

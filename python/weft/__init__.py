@@ -38,7 +38,7 @@ __version__ = _weft.version
 
 class Tensor(NamedTuple):
     """An input or output of a plan; `element` is weft's name of its type: 'bf16' where NumPy has only the bits. `shape` is
-    None where it depends on data: each run then gives an array as large as it comes out."""
+    None where it depends on data, or on what a run is given."""
     name: str
     dtype: np.dtype
     shape: tuple
@@ -143,17 +143,21 @@ class Plan:
         return f'<weft.Plan {self.name!r} for {self.target}>'
 
 
-def build(path, *, target='cpu', threads=0, shapes=None, dims=None, forms=None, values=None, budget=0, force=None, cache_dir=None):
+def build(path, *, target='cpu', threads=0, shapes=None, dims=None, forms=None, values=None, budget=0, force=None,
+          specialize='now', cache_dir=None):
     """Builds a plan from an ONNX file.
 
     shapes: {'input': (1, 3, 224, 224)}; dims: {'batch': 8}; forms: of inputs that are no tensors, None for an absent
     optional, an array like the one of a present one, a list of such for a sequence, which becomes inputs 'name[0]',
     'name[1]', …, as sequences among the outputs do; values: arrays of inputs that become constants, such as
-    those that shape_inputs names; budget: seconds to measure in, 0 estimates only; force: 'own' or 'vendor'; threads:
-    0 takes what the machine allows."""
+    those that shape_inputs names; budget: seconds to measure in, 0 estimates only; force: 'own', 'vendor', or 'calls' of
+    a library and native kernels; threads: 0 takes what the machine allows.
+
+    A network whose inputs keep symbolic extents runs at any: what a run needs for new ones is built then, and kept.
+    specialize says what: kernels 'now', 'never' (calls need no compiler), or in the 'background' of calls."""
     values = [(name, *tagged(array)) for name, array in (values or {}).items()]
     return Plan(_weft.build(os.fspath(path), target, threads, _shapes(shapes), dict(dims or {}), _forms(forms), values,
-                            float(budget), force, None if cache_dir is None else os.fspath(cache_dir)))
+                            float(budget), force, None if cache_dir is None else os.fspath(cache_dir), specialize))
 
 
 def shape_inputs(path, *, shapes=None, forms=None):
@@ -174,6 +178,6 @@ def _forms(forms):
             (name, 'tensor', [part(form)]) for name, form in (forms or {}).items()]
 
 
-def load(path, *, threads=0, cache_dir=None):
-    """Loads a plan file; kernels that the cache lacks are compiled."""
-    return Plan(_weft.load(os.fspath(path), threads, None if cache_dir is None else os.fspath(cache_dir)))
+def load(path, *, threads=0, specialize='now', cache_dir=None):
+    """Loads a plan file; kernels that the cache lacks are compiled. specialize: as of build."""
+    return Plan(_weft.load(os.fspath(path), threads, None if cache_dir is None else os.fspath(cache_dir), specialize))

@@ -58,7 +58,8 @@ def build(
     forms: Mapping[str, npt.ArrayLike | Sequence[npt.ArrayLike] | None] | None = None,
     values: Mapping[str, npt.ArrayLike] | None = None,
     budget: float = 0,
-    force: Literal["own", "vendor"] | None = None,
+    force: Literal["own", "vendor", "calls"] | None = None,
+    specialize: Literal["now", "background", "never"] = "now",
     cache_dir: str | PathLike[str] | None = None,
 ) -> Plan: ...
 def shape_inputs(
@@ -67,7 +68,13 @@ def shape_inputs(
     shapes: Mapping[str, Sequence[int]] | None = None,
     forms: Mapping[str, npt.ArrayLike | Sequence[npt.ArrayLike] | None] | None = None,
 ) -> list[str]: ...
-def load(path: str | PathLike[str], *, threads: int = 0, cache_dir: str | PathLike[str] | None = None) -> Plan: ...
+def load(
+    path: str | PathLike[str],
+    *,
+    threads: int = 0,
+    specialize: Literal["now", "background", "never"] = "now",
+    cache_dir: str | PathLike[str] | None = None,
+) -> Plan: ...
 
 class Parameter(NamedTuple):
     name: str

@@ -1,0 +1,110 @@
+"""Networks whose inputs keep symbolic extents: one plan for all of them, and what is built for those that a run finds."""
+
+import numpy as np
+import pytest
+onnx = pytest.importorskip('onnx', reason='the networks are written with onnx')
+weft_package = pytest.importorskip('weft', reason='the Python package is not built')
+from onnx import TensorProto as T  # noqa: E402
+from onnx import helper, numpy_helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+node = helper.make_node
+WEIGHTS = np.random.default_rng(3).standard_normal((8, 8)).astype(np.float32)
+SHAPES = [(1, 5, 8), (3, 2, 8), (2, 0, 8), (1, 5, 8)]
+
+
+def saved(path):
+    """softmax(relu(x w)) x, added to what is given beside it: its rows and batch are open."""
+    nodes = [node('MatMul', ['x', 'w'], ['a']), node('Relu', ['a'], ['b']), node('Softmax', ['b'], ['p'], axis=-1),
+             node('Mul', ['p', 'x'], ['m']), node('Add', ['m', 'y'], ['z']), node('CumSum', ['z', 'axis'], ['sums'])]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, 'g', [info('x', T.FLOAT, ['batch', 'rows', 8]), info('y', T.FLOAT, ['rows', 8])],
+                              [info('z', T.FLOAT, ['batch', 'rows', 8]), info('sums', T.FLOAT, None)],
+                              [numpy_helper.from_array(WEIGHTS, 'w'), numpy_helper.from_array(np.array(1), 'axis')])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid('', 21)], ir_version=10)
+    onnx.save(model, path)
+    return model
+
+
+def drawn(shape, seed=0):
+    random = np.random.default_rng(seed)
+    return {'x': random.standard_normal(shape, dtype=np.float32), 'y': random.standard_normal(shape[1:], dtype=np.float32)}
+
+
+def check(model, inputs, found):
+    for output, want in zip(model.graph.output, ReferenceEvaluator(model).run(None, inputs)):
+        assert found[output.name].shape == want.shape
+        np.testing.assert_allclose(found[output.name], want, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize('specialize', ['now', 'background', 'never'])
+def test_one_plan_for_all_shapes(tmp_path, specialize):
+    model = saved(tmp_path / 'm.onnx')
+    plan = weft_package.build(tmp_path / 'm.onnx', specialize=specialize, cache_dir=tmp_path / 'cache')
+    assert [t.shape for t in plan.inputs] == [None, None]
+    for seed, shape in enumerate(SHAPES):
+        inputs = drawn(shape, seed)
+        check(model, inputs, plan.run(inputs))
+    plan.save(tmp_path / 'm.plan')
+    again = weft_package.load(tmp_path / 'm.plan', specialize=specialize, cache_dir=tmp_path / 'cache')
+    for seed, shape in enumerate(SHAPES):
+        inputs = drawn(shape, seed)
+        check(model, inputs, again.run(inputs))
+
+
+def test_kernels_take_over_from_calls(tmp_path):
+    model = saved(tmp_path / 'm.onnx')
+    plan = weft_package.build(tmp_path / 'm.onnx', specialize='background', cache_dir=tmp_path / 'cache')
+    inputs = drawn((2, 3, 8))
+    for _ in range(200):
+        check(model, inputs, plan.run(inputs))
+        if any((tmp_path / 'cache').glob('*.so')):
+            break
+    else:
+        pytest.fail('no kernel was compiled')
+    check(model, inputs, plan.run(inputs))
+
+
+def test_never_compiles_what_calls_can_do(tmp_path):
+    saved(tmp_path / 'm.onnx')
+    plan = weft_package.build(tmp_path / 'm.onnx', specialize='never', cache_dir=tmp_path / 'cache')
+    plan.run(drawn((2, 3, 8)))
+    assert not any((tmp_path / 'cache').glob('*.so'))
+
+
+def test_the_command_line(weft):
+    model = saved(weft.folder / 'm.onnx')
+    weft('build', 'm.onnx', '-o', 'm.plan', '--budget', '0')
+    weft('verify', 'm.plan')
+    for specialize in ('now', 'never'):
+        for what in ('m.plan', 'm.onnx'):
+            inputs = drawn((3, 4, 8))
+            np.savez(weft.folder / 'in.npz', **inputs)
+            weft('run', what, '--inputs', 'in.npz', '-o', 'out.npz', '--budget', '0', '--specialize', specialize)
+            check(model, inputs, np.load(weft.folder / 'out.npz'))
+    assert weft.json('bench', 'm.plan', '--shape', 'x=2x3x8', '--shape', 'y=3x8', '--runs', '3')
+
+
+@pytest.mark.parametrize('shapes, message', [
+    (((2, 3, 7), (3, 7)), 'axis 2 of input x'), (((2, 3, 8), (4, 8)), 'axis 0 of input y'), (((3, 8), (3, 8)), 'x')])
+def test_shapes_that_do_not_fit(tmp_path, shapes, message):
+    saved(tmp_path / 'm.onnx')
+    plan = weft_package.build(tmp_path / 'm.onnx', cache_dir=tmp_path / 'cache')
+    with pytest.raises(weft_package.Error, match=message) as raised:
+        plan.run({'x': np.zeros(shapes[0], np.float32), 'y': np.zeros(shapes[1], np.float32)})
+    assert raised.value.code == 2
+    plan.run(drawn((1, 2, 8)))  # goes on
+
+
+def test_a_type_that_does_not_fit(tmp_path):
+    saved(tmp_path / 'm.onnx')
+    plan = weft_package.build(tmp_path / 'm.onnx', cache_dir=tmp_path / 'cache')
+    with pytest.raises(weft_package.Error, match='float64'):
+        plan.run({'x': np.zeros((1, 2, 8)), 'y': np.zeros((2, 8), np.float32)})
+
+
+def test_extents_that_nobody_gives(weft):
+    saved(weft.folder / 'm.onnx')
+    weft('build', 'm.onnx', '-o', 'm.plan', '--budget', '0')
+    weft('bench', 'm.plan', '--shape', 'x=2x3x8', code=2)
+    assert 'input "y"' in weft.said and '--shape y=' in weft.said
