@@ -22,7 +22,8 @@ using partition::Implementation;
 
 bool MayUseWinograd(const BuildOptions& options) {
   return options.target.kind == TargetKind::kCpu && options.winograd != tc::Winograd::kNever &&
-         options.partition.force != partition::PartitionOptions::Force::kVendor;
+         options.partition.force != partition::PartitionOptions::Force::kVendor &&
+         options.partition.force != partition::PartitionOptions::Force::kCalls;
 }
 
 // A statement for each of hundreds of parts, as of a tensor that is split, makes a kernel that
