@@ -75,6 +75,7 @@ Status CacheWhy(const Flags& flags) {
   Session session;
   WEFT_TRY(OpenSession(flags, session));
   if (!session.cache) return Missing("no cache to look into").Try("--cache-dir");
+  session.options.open_inputs = true;  // as `weft build` does
   WEFT_TRY(const auto found, driver::FindCached(flags.model, session.options, session.profiles));
   Json specializations = Json::array();
   for (const driver::Cached& cached : found) {

@@ -53,5 +53,5 @@ def test_a_wrong_value_is_noticed(binary, has_onednn, tmp_path, kind):
     np.savez(tmp_path / 'inputs.npz', **inputs)
     np.savez(tmp_path / 'outputs.npz', **expected)
     said = random_graphs.check(binary, tmp_path, has_onednn, 1)
-    assert said.keys() == {'default', 'own', 'unfused', *(['vendor'] if has_onednn else [])}
+    assert said.keys() == {'default', 'own', 'calls', 'unfused', *(['vendor'] if has_onednn else [])}
     assert all('differs' in text for text in said.values()), said
