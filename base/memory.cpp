@@ -63,6 +63,10 @@ class Kept {
   void Put(Block block) {
     std::vector<Block> dropped;  // freed when the lock is
     const std::scoped_lock lock(mutex_);
+    if (total_ + block.bytes > kMostOwn && !Lend(block)) {
+      dropped.push_back(std::move(block));
+      return;
+    }
     total_ += block.bytes;
     blocks_.push_back(std::move(block));
     while (total_ > kMostBytes || blocks_.size() > kMostBlocks) {
@@ -73,7 +77,13 @@ class Kept {
   }
 
  private:
-  static constexpr size_t kMostBytes = size_t{64} << 20, kMostBlocks = 16;
+  static constexpr size_t kMostOwn = size_t{64} << 20, kMostBytes = size_t{1} << 30;
+  static constexpr size_t kMostBlocks = 16;
+
+  // From here on a kernel that is short of memory may take the pages, until they are written again.
+  static bool Lend(const Block& block) {
+    return block.bytes >= kHugePage && ::madvise(block.memory.get(), block.bytes, MADV_FREE) == 0;
+  }
 
   std::mutex mutex_;
   std::vector<Block> blocks_;

@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <string>
 
 namespace weft {
 namespace {
@@ -36,8 +40,39 @@ TEST(AllocateUnset, HandsOutAgainWhatWasGivenBack) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(other.get()) % 64, 0U);
 }
 
-TEST(AllocateUnset, KeepsNoMoreThanItsShare) {
+// Of a block, in KiB, by the kernel's account of the mapping that holds it.
+int64_t Lent(const void* block) {
+  std::ifstream maps("/proc/self/smaps");
+  bool is_it = false;
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t first = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &first, &end) == 2)
+      is_it = reinterpret_cast<uintptr_t>(block) - first < end - first;
+    else if (is_it && line.starts_with("LazyFree:"))
+      return std::stoll(line.substr(9));
+  }
+  return -1;
+}
+
+TEST(AllocateUnset, LendsThePagesOfWhatIsLarge) {
   constexpr int64_t kBytes = int64_t{80} << 20;
+  const void* first = nullptr;
+  {
+    const auto large = AllocateUnset(kBytes);
+    ASSERT_NE(large, nullptr);
+    std::memset(large.get(), 0xff, kBytes);
+    first = large.get();
+    EXPECT_EQ(Lent(first), 0);
+  }
+  EXPECT_EQ(Lent(first), kBytes >> 10);
+  const auto again = AllocateUnset(kBytes);
+  EXPECT_EQ(again.get(), first);
+  std::memset(again.get(), 0, kBytes);
+  EXPECT_EQ(Lent(first), 0);
+}
+
+TEST(AllocateUnset, KeepsNoMoreThanItsShare) {
+  constexpr int64_t kBytes = int64_t{1100} << 20;
   {
     const auto large = AllocateUnset(kBytes);
     ASSERT_NE(large, nullptr);
