@@ -37,6 +37,7 @@ Status Executor::State::Bind(size_t index, std::span<const void* const> inputs,
                              std::span<void* const> outputs, void* given_arena) {
   const plan::Specialization& s = plan.specializations[index];
   Specialized& ready = specialized[index];
+  arena = shared->arenas[depth].memory;  // of those that are too small none is kept for long
   void* const used = given_arena ? given_arena : arena.get();
   if (ready.is_bound && used == ready.arena && std::ranges::equal(inputs, ready.inputs) &&
       std::ranges::equal(outputs, ready.outputs))
@@ -110,7 +111,7 @@ void Executor::State::FillTables(const plan::Specialization& s, Specialized& rea
     else if (b.kind == BufferKind::kAlias)
       at = ready.address[b.alias.index];
     else if (b.kind == BufferKind::kWeight)
-      at = const_cast<void*>(ready.weights[i].data());
+      at = const_cast<void*>(ready.weights[i]->data());
     if (b.bytes == 0) at = g_nothing;
   }
   for (size_t i = 0; i < ready.operands.size(); ++i) {

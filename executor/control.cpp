@@ -20,7 +20,7 @@ using plan::BufferKind;
 using plan::Control;
 
 constexpr size_t kMostBuilt = 64;  // plans that one graph keeps
-constexpr int kMostDepth = 64;     // of plans within plans
+constexpr size_t kMostDepth = 64;  // of plans within plans
 
 Tensor ViewOf(const plan::Specialization& s, const Specialized& ready, BufferId id) {
   const plan::Buffer& b = s.buffers[id.index];
@@ -122,7 +122,7 @@ Status Executor::State::RunOpen(const plan::Specialization& s, const plan::Step&
     }
   std::vector<Tensor> outputs;
   Status status;
-  team->RunInArena([&] {
+  shared->team->RunInArena([&] {
     const FloatMode mode;
     auto results = fallback::RunNative(step.call, inputs);
     if (results.ok())
@@ -231,7 +231,7 @@ Result<std::vector<Tensor>> Executor::State::Repeat(const plan::Step& step, Nest
   std::vector<Rows> rows(step.outputs.size() - states);
   int64_t trip = 0;
   for (; condition && trip < trips; ++trip) {
-    if (__atomic_load_n(cancel, __ATOMIC_RELAXED) != 0)
+    if (__atomic_load_n(&shared->cancel, __ATOMIC_RELAXED) != 0)
       return Status(Code::kInterrupted, "the run was cancelled");
     operands[0] = Tensor(Dtype::kI64, {});
     SetElemInt(operands[0], 0, trip);

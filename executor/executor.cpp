@@ -73,11 +73,11 @@ Result<std::unique_ptr<Executor>> Executor::Load(plan::Plan plan, const LoadOpti
     state->threads = options.threads ? options.threads : static_cast<uint32_t>(UsableThreads());
     if (outer) {
       state->threads = outer->threads;
-      state->team = outer->team;
-      state->cancel = outer->cancel;
+      state->shared = outer->shared;
       state->depth = outer->depth + 1;
     } else {
-      WEFT_TRY(state->team, Team::Create(state->threads));
+      state->shared = std::make_shared<Shared>();
+      WEFT_TRY(state->shared->team, Team::Create(state->threads));
     }
     state->options = options;
     if (options.cache) state->cache = *options.cache;
@@ -89,7 +89,7 @@ Result<std::unique_ptr<Executor>> Executor::Load(plan::Plan plan, const LoadOpti
 
 const plan::Plan& Executor::plan() const { return state_->plan; }
 uint32_t Executor::threads() const { return state_->threads; }
-void Executor::Cancel() { __atomic_store_n(state_->cancel, 1, __ATOMIC_RELAXED); }
+void Executor::Cancel() { __atomic_store_n(&state_->shared->cancel, 1, __ATOMIC_RELAXED); }
 
 Result<size_t> Executor::Select(const std::vector<Shape>& shapes) const {
   std::string known, found;

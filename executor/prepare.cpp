@@ -68,7 +68,7 @@ BufferId Owner(const plan::Specialization& s, BufferId id) {
 }  // namespace
 
 Status Executor::State::Prepare(const LoadOptions& options) {
-  int64_t rank_bytes = 0, team_bytes = 0, arena_bytes = 0, call_bytes = 0;
+  int64_t rank_bytes = 0, team_bytes = 0, call_bytes = 0;
   for (const plan::Specialization& s : plan.specializations)
     WEFT_TRY(CheckRunnable(s, static_cast<bool>(options.specialize)));
   for (const plan::Kernel& k : plan.kernels) {
@@ -87,11 +87,15 @@ Status Executor::State::Prepare(const LoadOptions& options) {
   specialized.resize(plan.specializations.size());
   for (size_t i = 0; i < specialized.size(); ++i) {
     WEFT_TRY(PrepareSpecialization(plan.specializations[i], specialized[i]));
-    arena_bytes = std::max(arena_bytes, plan.specializations[i].arena_bytes);
     for (const auto& call : specialized[i].calls)
       call_bytes = std::max(call_bytes, call->ScratchBytes());
   }
-  WEFT_TRY(arena, Allocate(arena_bytes, "the arena"));
+  const auto nests = [](const plan::Specialization& s) {
+    return std::ranges::any_of(s.steps, [](const auto& p) { return p.kind == StepKind::kPlan; });
+  };
+  // Weights are held as they are shared; only who saves a plan or builds of it wants the blobs.
+  if (depth > 0 && std::ranges::none_of(plan.specializations, nests)) plan.blobs = {};
+  WEFT_TRY(PrepareArena());
   WEFT_TRY(call_scratch, Allocate(call_bytes, "library scratch"));
   return {};
 }
@@ -116,26 +120,47 @@ Status Executor::State::PrepareSpecialization(const plan::Specialization& s, Spe
                  .rank_scratch = rank_scratch.get(),
                  .rank_scratch_stride = rank_scratch_bytes,
                  .barrier = Barrier::WaitOn,
-                 .barrier_data = &team->barrier(),
+                 .barrier_data = &shared->team->barrier(),
                  .fault = &step.fault,
-                 .cancel = cancel};
+                 .cancel = &shared->cancel};
   return {};
 }
 
 Status Executor::State::PrepareWeights(const plan::Specialization& s, Specialized& ready) {
   ready.weights.resize(s.buffers.size());
-  for (size_t i = 0; i < s.buffers.size(); ++i) {
-    const plan::Buffer& b = s.buffers[i];
-    if (b.kind != BufferKind::kWeight) continue;
-    WEFT_TRY(Tensor bytes, plan.blobs.Get(b.blob, Dtype::kU8, {b.bytes}));
-    if (!IsAligned(bytes.data())) {  // a plan that was just built may borrow from a model's file
-      WEFT_TRY(Tensor aligned, Tensor::Allocate(Dtype::kU8, {b.bytes}));
-      if (b.bytes > 0)
-        std::memcpy(aligned.mutable_data(), bytes.data(), static_cast<size_t>(b.bytes));
-      bytes = std::move(aligned);
+  for (size_t i = 0; i < s.buffers.size(); ++i)
+    if (s.buffers[i].kind == BufferKind::kWeight) {
+      WEFT_TRY(ready.weights[i], Weight(s.buffers[i]));
     }
-    ready.weights[i] = std::move(bytes);
+  return {};
+}
+
+// The bytes of a blob, the same for all plans that have it.
+Result<std::shared_ptr<const Tensor>> Executor::State::Weight(const plan::Buffer& buffer) {
+  std::weak_ptr<const Tensor>& known = shared->weights[buffer.blob];
+  if (auto weight = known.lock(); weight && weight->bytes() == buffer.bytes) return weight;
+  WEFT_TRY(Tensor bytes, plan.blobs.Get(buffer.blob, Dtype::kU8, {buffer.bytes}));
+  if (!IsAligned(bytes.data())) {  // a plan that was just built may borrow from a model's file
+    WEFT_TRY(Tensor aligned, Tensor::Allocate(Dtype::kU8, {buffer.bytes}));
+    if (buffer.bytes > 0)
+      std::memcpy(aligned.mutable_data(), bytes.data(), static_cast<size_t>(buffer.bytes));
+    bytes = std::move(aligned);
   }
+  auto weight = std::make_shared<const Tensor>(std::move(bytes));
+  known = weight;
+  return weight;
+}
+
+Status Executor::State::PrepareArena() {
+  int64_t bytes = 0;
+  for (const plan::Specialization& s : plan.specializations) bytes = std::max(bytes, s.arena_bytes);
+  shared->arenas.resize(std::max(shared->arenas.size(), depth + 1));
+  Shared::Arena& largest = shared->arenas[depth];
+  if (!largest.memory || largest.bytes < bytes) {
+    WEFT_TRY(largest.memory, Allocate(bytes, "the arena"));
+    largest.bytes = bytes;
+  }
+  arena = largest.memory;
   return {};
 }
 
@@ -173,12 +198,12 @@ Result<std::unique_ptr<fallback::PreparedCall>> Executor::State::PrepareCall(
     if (!step.inputs[i].valid() || s.buffers[step.inputs[i].index].kind != BufferKind::kWeight)
       continue;
     const plan::Buffer& b = s.buffers[step.inputs[i].index];
-    const Tensor& bytes = ready.weights[step.inputs[i].index];
-    constants[i] = Tensor::Borrow(b.dtype, b.shape, std::make_shared<Tensor>(bytes), bytes.data());
+    const auto& bytes = ready.weights[step.inputs[i].index];
+    constants[i] = Tensor::Borrow(b.dtype, b.shape, bytes, bytes->data());
   }
   std::unique_ptr<fallback::PreparedCall> prepared;
   Status status;
-  team->RunInArena(
+  shared->team->RunInArena(
       [&] {  // a library may ask how many threads there are; nothing may be thrown out of it
         try {
           auto call = fallback::Prepare(step.call, constants);

@@ -67,16 +67,17 @@ struct Stretch {
 // The team is entered once for the whole stretch.
 void Executor::State::RunOwn(std::span<ReadyStep> steps, StepTime* times) {
   for (ReadyStep& step : steps) step.fault = {};
-  Stretch stretch{.steps = steps, .times = times, .barrier = team->barrier(), .cancel = *cancel};
+  Stretch stretch{
+      .steps = steps, .times = times, .barrier = shared->team->barrier(), .cancel = shared->cancel};
   if (threads == 1) return stretch.Run(0, 1);
   const auto run = [&stretch](uint32_t rank, uint32_t size) { stretch.Run(rank, size); };
-  IsLittle(steps) ? team->RunAlone(run) : team->Run(run);
+  IsLittle(steps) ? shared->team->RunAlone(run) : shared->team->Run(run);
 }
 
 Status Executor::State::RunCall(const ReadyStep& step, const Specialized& ready) {
   Status status;
   void* const* at = ready.operands.data() + step.first;
-  team->RunInArena([&] {
+  shared->team->RunInArena([&] {
     const FloatMode mode;
     try {
       status =
@@ -105,11 +106,13 @@ Status Executor::State::RunSteps(const plan::Specialization& s, std::span<ReadyS
   // Forgotten when the run ends, not when it begins: a cancel that comes just before is not lost.
   // A nested run ends within another, which is to see the flag, too.
   struct Forget {
-    int32_t& flag;
-    ~Forget() { __atomic_store_n(&flag, 0, __ATOMIC_RELAXED); }
-  } const forget{own_cancel};
+    int32_t* flag;
+    ~Forget() {
+      if (flag) __atomic_store_n(flag, 0, __ATOMIC_RELAXED);
+    }
+  } const forget{depth == 0 ? &shared->cancel : nullptr};
   const auto interrupted = [] { return Status(Code::kInterrupted, "the run was cancelled"); };
-  if (IsSet(*cancel)) return interrupted();
+  if (IsSet(shared->cancel)) return interrupted();
   if (times) times->assign(s.steps.size(), {});
   for (size_t i = 0; i < steps.size();) {
     size_t end = i;
@@ -124,7 +127,7 @@ Status Executor::State::RunSteps(const plan::Specialization& s, std::span<ReadyS
     }
     for (; i < end; ++i)
       if (IsSet(steps[i].fault)) return Fault(s, steps[i]);
-    if (IsSet(*cancel)) return interrupted();
+    if (IsSet(shared->cancel)) return interrupted();
   }
   return {};
 }

@@ -7,10 +7,12 @@
 
 #include <atomic>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/threads/team.h"
@@ -56,7 +58,7 @@ struct Specialized {
   std::vector<std::vector<NestedGraph>> nested;  // by step
   std::vector<Tensor> made;                      // by buffer: the dynamic ones, while they live
   std::vector<std::unique_ptr<fallback::PreparedCall>> calls;
-  std::vector<Tensor> weights;  // by buffer; empty for what is no weight
+  std::vector<std::shared_ptr<const Tensor>> weights;  // by buffer; null for what is no weight
   std::vector<ReadyStep> steps;
   std::vector<plan::BufferId> operand_of;  // the table of operands: which buffer,
   std::vector<void*> operands;             // and where it is
@@ -72,25 +74,38 @@ struct Specialized {
   std::vector<Copy> before, after;  // of a run
 };
 
+// What a plan and those nested in it have in common: one of them runs at a time, and plans for
+// other shapes of one graph have most of their weights in common.
+struct Shared {
+  std::shared_ptr<Team> team;
+  int32_t cancel = 0;                                                       // read by kernels
+  std::map<std::string, std::weak_ptr<const Tensor>, std::less<>> weights;  // by hash, aligned
+  struct Arena {
+    Bytes memory;
+    int64_t bytes = 0;
+  };
+  std::vector<Arena> arenas;  // by depth: the largest that a plan there asked for
+};
+
 struct Executor::State {
   plan::Plan plan;
   uint32_t threads = 1;
-  std::shared_ptr<Team> team;
+  std::shared_ptr<Shared> shared;
   LoadOptions options;             // for nested plans
   std::optional<FileCache> cache;  // that of the options: the caller's may be gone by then
-  int depth = 0;                   // of nested plans
+  size_t depth = 0;                // of nested plans
   std::vector<std::unique_ptr<LoadedKernel>> kernels;
   std::vector<Specialized> specialized;
   Bytes arena, rank_scratch, team_scratch, call_scratch;
   int64_t rank_scratch_bytes = 0;
-  int32_t own_cancel = 0;
-  int32_t* cancel = &own_cancel;  // of the outermost executor; read by kernels
-  std::mutex mutex;               // one run at a time: arena and scratch are shared
+  std::mutex mutex;  // one run at a time: arena and scratch are shared
 
   // prepare.cpp
   Status Prepare(const LoadOptions& options);
   Status PrepareSpecialization(const plan::Specialization& s, Specialized& ready);
   Status PrepareWeights(const plan::Specialization& s, Specialized& ready);
+  Result<std::shared_ptr<const Tensor>> Weight(const plan::Buffer& buffer);
+  Status PrepareArena();
   Status PrepareStep(const plan::Specialization& s, size_t at, Specialized& ready);
   Result<std::unique_ptr<fallback::PreparedCall>> PrepareCall(const plan::Specialization& s,
                                                               const plan::Step& step,

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "fallback/onednn/build.h"
+#include "fallback/onednn/packed.h"
 
 namespace weft::fallback::onednn {
 namespace {
@@ -53,23 +54,16 @@ class Prepared : public PreparedCall {
     }
   }
 
-  // Packs what the primitive wants in another layout, once.
   Status Keep(size_t i, const Tensor& tensor) {
     const Slot& slot = built_.inputs[i];
-    const Tensor given = slot.shifts ? Less128(tensor) : tensor;
-    constants_[i] = given;
-    if (slot.widens) Widen(given.data(), given.dtype());
-    const void* data = slot.widens ? &zero_ : given.data();
-    if (slot.given != slot.packed) {
-      WEFT_TRY(constants_[i],
-               Tensor::Allocate(Dtype::kU8, {static_cast<int64_t>(slot.packed.get_size())}));
-      memory from(slot.given, Engine(), const_cast<void*>(data));
-      memory to(slot.packed, Engine(), constants_[i].mutable_data());
-      dnnl::reorder(from, to).execute(stream_, from, to);
-      stream_.wait();
-      data = constants_[i].data();
+    if (slot.widens) {
+      constants_[i] = tensor;
+      Widen(tensor.data(), tensor.dtype());
+      memories_[i].set_data_handle(&zero_);
+      return {};
     }
-    memories_[i].set_data_handle(const_cast<void*>(data));
+    WEFT_TRY(constants_[i], Packed(tensor, slot));
+    memories_[i].set_data_handle(const_cast<void*>(constants_[i].data()));
     return {};
   }
 
@@ -124,14 +118,6 @@ class Prepared : public PreparedCall {
   void Widen(const void* byte, Dtype dtype) {
     zero_ = dtype == Dtype::kU8 ? *static_cast<const uint8_t*>(byte)
                                 : *static_cast<const int8_t*>(byte);
-  }
-
-  static Tensor Less128(const Tensor& bytes) {
-    Tensor less(Dtype::kI8, bytes.shape());
-    const auto* const from = bytes.as<uint8_t>();
-    auto* const to = less.mutable_as<int8_t>();
-    for (int64_t i = 0; i < less.elems(); ++i) to[i] = static_cast<int8_t>(from[i] - 128);
-    return less;
   }
 
   // An operand that the caller has in another layout than the primitive.

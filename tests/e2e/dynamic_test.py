@@ -1,5 +1,7 @@
 """Networks whose inputs keep symbolic extents: one plan for all of them, and what is built for those that a run finds."""
 
+import resource
+
 import numpy as np
 import pytest
 onnx = pytest.importorskip('onnx', reason='the networks are written with onnx')
@@ -70,6 +72,30 @@ def test_never_compiles_what_calls_can_do(tmp_path):
     plan = weft_package.build(tmp_path / 'm.onnx', specialize='never', cache_dir=tmp_path / 'cache')
     plan.run(drawn((2, 3, 8)))
     assert not any((tmp_path / 'cache').glob('*.so'))
+
+
+def resident():
+    with open('/proc/self/statm') as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.parametrize('specialize', ['now', 'never'])
+def test_shapes_share_their_weights(tmp_path, specialize):
+    """Packed or not: another shape costs less than a copy of them."""
+    weights = np.random.default_rng(0).standard_normal((1536, 8192), dtype=np.float32)
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph([node('Gemm', ['x', 'w'], ['y'])], 'g', [info('x', T.FLOAT, ['rows', 1536])],
+                              [info('y', T.FLOAT, ['rows', 8192])], [numpy_helper.from_array(weights, 'w')])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid('', 21)], ir_version=10), tmp_path / 'm.onnx')
+    plan = weft_package.build(tmp_path / 'm.onnx', specialize=specialize, cache_dir=tmp_path / 'cache')
+    random, grown = np.random.default_rng(1), []
+    for rows in (32, 40, 48, 56, 64, 40):
+        before = resident()
+        x = random.standard_normal((rows, 1536), dtype=np.float32)
+        found = plan.run({'x': x})['y']
+        grown.append(resident() - before)
+        np.testing.assert_allclose(found, x @ weights, 1e-3, 1e-2)
+    assert sum(grown[1:]) < weights.nbytes, grown
 
 
 def test_the_command_line(weft):
