@@ -62,10 +62,9 @@ constexpr UnaryOp kOps[] = {
     {"Round", [](double x, double, double) { return std::nearbyint(x); }},
     {"Selu", [](double x, double a, double g) { return x > 0 ? g * x : g * a * std::expm1(x); },
      "alpha", "gamma", 1.67326319217681884765625f, 1.05070102214813232421875f},
-    {"Shrink",
-     [](double x, double l, double b) {
-       return x < -l ? x + b : x > l ? x - b : std::isnan(x) ? x : 0;
-     },
+    {"Shrink", [](double x, double l, double b) { return x < -l  ? x + b
+                                                         : x > l ? x - b
+                                                                 : 0; },
      "lambd", "bias", 0.5f, 0},
     {"Sigmoid", [](double x, double, double) { return Sigmoid(x); }},
     {"Sign", [](double x, double, double) { return Sign(x); }},
