@@ -30,7 +30,8 @@ def load(arm, model, inputs, threads):
         core = ov.Core()
         network = core.read_model(model)
         network.reshape({name: list(value.shape) for name, value in inputs.items()})
-        config = {'INFERENCE_NUM_THREADS': threads, 'PERFORMANCE_HINT': 'LATENCY', 'INFERENCE_PRECISION_HINT': 'f32'}
+        config = {'INFERENCE_NUM_THREADS': threads, 'PERFORMANCE_HINT': 'LATENCY', 'INFERENCE_PRECISION_HINT': 'f32',
+                  'DYNAMIC_QUANTIZATION_GROUP_SIZE': 0}
         compiled = core.compile_model(network, 'CPU', config)
         request = compiled.create_infer_request()
         names = [o.get_any_name() for o in compiled.outputs]
