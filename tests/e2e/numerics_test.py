@@ -1,0 +1,126 @@
+"""What ONNX and NumPy say of integers that overflow or divide, of NaN, infinities and signed zeros: by own kernels and by
+the library and native calls."""
+import itertools
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip('onnx', reason='the networks are written with onnx')
+weft_package = pytest.importorskip('weft', reason='the Python package is not built')
+from onnx import helper  # noqa: E402
+
+ARMS = ['own', 'calls']
+WHOLE = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
+TOLERANCE = {np.float16: 2e-3, np.float32: 1e-5, np.float64: 1e-12}
+INF, NAN = np.inf, np.nan
+SPECIAL = [NAN, INF, -INF, 0., -0., 1e-45, -1e-45, 1e-40, 3.4e38, -3.4e38, 1, -1, .5, -.5, 1.5, 2.5, -2.5, 100, -100, 20, -20, 3, -7, .25]
+node = helper.make_node
+pytestmark = pytest.mark.filterwarnings('ignore::RuntimeWarning')
+
+
+def network(path, cases):
+    """Writes one network of all the cases, each (operator, operands, expected, attributes); gives its inputs and outputs."""
+    nodes, given, expected = [], {}, {}
+    for i, (op, operands, result, attributes) in enumerate(cases):
+        names = [f'x{i}_{k}' for k in range(len(operands))]
+        nodes.append(node(op, names, [f'y{i}'], **attributes))
+        given |= dict(zip(names, map(np.asarray, operands)))
+        expected[f'y{i}'] = np.asarray(result)
+    info = lambda n, a: helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+    graph = helper.make_graph(nodes, 'g', [info(*x) for x in given.items()], [info(*y) for y in expected.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid('', 18)], ir_version=10), path)
+    return given, expected
+
+
+def agree(tmp_path, arm, cases, monkeypatch, zeros=()):
+    """Bit for bit where there are integers; the sign of zero where an operator of `zeros` gives it."""
+    if arm == 'calls':
+        monkeypatch.setenv('WEFT_ONEDNN', 'none')  # it loses NaN, as docs/debugging.md says
+    given, expected = network(tmp_path / 'm.onnx', cases)
+    found = weft_package.build(tmp_path / 'm.onnx', force=arm, cache_dir=tmp_path / 'cache').run(given)
+    for (op, operands, _, _), (name, want) in zip(cases, expected.items()):
+        have = np.asarray(found[name])
+        assert have.dtype == want.dtype and have.shape == want.shape
+        if want.dtype.kind != 'f':
+            np.testing.assert_array_equal(have, want, f'{op} of {operands}')
+            continue
+        limits = dict(rtol=TOLERANCE[want.dtype.type], atol=float(np.finfo(want.dtype).tiny))
+        np.testing.assert_allclose(have, want, err_msg=f'{op} of {operands}', **limits)
+        if op in zeros:
+            nothing = want == 0
+            np.testing.assert_array_equal(np.signbit(have[nothing]), np.signbit(want[nothing]), f'zeros of {op}')
+
+
+def corners(dtype):
+    """Every pair of the numbers near a type's ends and near zero, as Python integers too."""
+    limits = np.iinfo(dtype)
+    numbers = {limits.min, limits.min + 1, 0, 1, 2, 3, 7, limits.max, limits.max - 1} | ({-1, -2, -7} if limits.min else set())
+    pairs = list(itertools.product(sorted(numbers), repeat=2))
+    return sorted(numbers), pairs
+
+
+@pytest.mark.parametrize('arm', ARMS)
+@pytest.mark.parametrize('dtype', WHOLE)
+def test_integers_wrap_and_divide_towards_zero(tmp_path, monkeypatch, arm, dtype):
+    limits = np.iinfo(dtype)
+    wrapped = lambda numbers: np.array([(n - limits.min) % 2 ** limits.bits + limits.min for n in numbers], dtype)
+    typed = lambda numbers: np.array(numbers, dtype)
+    numbers, pairs = corners(dtype)
+    a, b = (typed(side) for side in zip(*pairs))
+    divisible = [(x, y) for x, y in pairs if y]
+    c, d = (typed(side) for side in zip(*divisible))
+    towards_zero = lambda x, y: abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+    cases = [('Add', (a, b), wrapped(x + y for x, y in pairs), {}), ('Sub', (a, b), wrapped(x - y for x, y in pairs), {}),
+             ('Mul', (a, b), wrapped(x * y for x, y in pairs), {}), ('Less', (a, b), a < b, {}),
+             ('Div', (c, d), wrapped(towards_zero(x, y) for x, y in divisible), {}),
+             ('Mod', (c, d), wrapped(x % y for x, y in divisible), {}),
+             ('Mod', (c, d), wrapped(x - y * towards_zero(x, y) for x, y in divisible), dict(fmod=1)),
+             ('Abs', (typed(numbers),), wrapped(map(abs, numbers)), {}), ('Sign', (typed(numbers),), np.sign(typed(numbers)), {}),
+             ('BitwiseNot', (typed(numbers),), ~typed(numbers), {}), ('BitwiseXor', (a, b), a ^ b, {})]
+    for to in (np.int8, np.uint8, np.int32, np.int64, np.float32, np.float16, np.bool_):
+        cases.append(('Cast', (typed(numbers),), typed(numbers).astype(to), dict(to=helper.np_dtype_to_tensor_dtype(np.dtype(to)))))
+    if limits.min:
+        cases.append(('Neg', (typed(numbers),), wrapped(-n for n in numbers), {}))
+    else:
+        by = np.resize(typed([0, 1, limits.bits - 1]), len(numbers))
+        cases += [('BitShift', (typed(numbers), by), typed(numbers) << by, dict(direction='LEFT')),
+                  ('BitShift', (typed(numbers), by), typed(numbers) >> by, dict(direction='RIGHT'))]
+    if limits.bits >= 32:
+        cases += [('ReduceSum', (typed(numbers),), wrapped([sum(numbers)]), {}),
+                  ('CumSum', (typed(numbers), np.array(0)), wrapped(itertools.accumulate(numbers)), {})]
+    agree(tmp_path, arm, cases, monkeypatch)
+
+
+@pytest.mark.parametrize('arm', ARMS)
+@pytest.mark.parametrize('dtype', TOLERANCE)
+def test_nan_infinity_and_zeros_pass_as_numpy_says(tmp_path, monkeypatch, arm, dtype):
+    x = np.array(SPECIAL).astype(dtype)
+    a, b = (side.ravel() for side in np.meshgrid(x, x))
+    one = {'Abs': np.abs, 'Neg': np.negative, 'Sqrt': np.sqrt, 'Exp': np.exp, 'Log': np.log, 'Tanh': np.tanh, 'Floor': np.floor,
+           'Ceil': np.ceil, 'Round': np.round, 'Sign': np.sign, 'Reciprocal': np.reciprocal, 'Atan': np.arctan, 'Sinh': np.sinh,
+           'Relu': lambda v: np.maximum(v, 0), 'Sigmoid': lambda v: 1 / (1 + np.exp(-v.astype(np.float64))), 'IsNaN': np.isnan,
+           'IsInf': np.isinf}
+    two = {'Add': np.add, 'Sub': np.subtract, 'Mul': np.multiply, 'Div': np.divide, 'Pow': np.power, 'Max': np.maximum,
+           'Min': np.minimum, 'Equal': np.equal, 'Less': np.less, 'GreaterOrEqual': np.greater_equal}
+    typed = lambda result: result if result.dtype == bool else result.astype(dtype)
+    cases = [(op, (x,), typed(f(x)), {}) for op, f in one.items()]
+    cases += [(op, (a, b), typed(f(a, b)), {}) for op, f in two.items()]
+    agree(tmp_path, arm, cases, monkeypatch,
+          zeros={'Abs', 'Neg', 'Sqrt', 'Tanh', 'Floor', 'Ceil', 'Round', 'Reciprocal', 'Atan', 'Add', 'Sub', 'Mul', 'Div'})
+
+
+@pytest.mark.parametrize('arm', ARMS)
+def test_reductions_of_nan_and_infinity(tmp_path, monkeypatch, arm):
+    x = np.float32([[1, NAN, 3, NAN], [NAN, 1, 2, 3], [INF, -INF, 1, 0], [-INF] * 4, [INF, INF, 1, 2], [5, 4, 3, NAN]])
+    axis, flat = np.array([1]), dict(keepdims=0)
+    top = x.max(1, keepdims=True)
+    powers = np.exp(x - top)
+    base = np.where(np.isfinite(top), top, 0)
+    cases = [('ReduceMax', (x, axis), x.max(1), flat), ('ReduceMin', (x, axis), x.min(1), flat),
+             ('ReduceSum', (x, axis), x.sum(1), flat), ('ReduceMean', (x, axis), x.mean(1), flat),
+             ('ReduceProd', (x, axis), x.prod(1), flat), ('ReduceL1', (x, axis), np.abs(x).sum(1), flat),
+             ('ReduceLogSumExp', (x, axis), (np.log(np.exp(x - base).sum(1, keepdims=True)) + base)[:, 0], flat),
+             ('ArgMax', (x,), x.argmax(1), dict(axis=1, keepdims=0)), ('ArgMin', (x,), x.argmin(1), dict(axis=1, keepdims=0)),
+             ('Softmax', (x,), powers / powers.sum(1, keepdims=True), dict(axis=1)), ('CumSum', (x, np.array(1)), x.cumsum(1), {}),
+             ('Clip', (x, np.float32(5), np.float32(2)), np.minimum(np.maximum(x, np.float32(5)), np.float32(2)), {})]
+    agree(tmp_path, arm, cases, monkeypatch)
