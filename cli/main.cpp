@@ -1,9 +1,14 @@
 // weft: the command line. Each verb is a file; exit codes are those of docs/cli.md.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <new>
+#include <system_error>
 
 #include "base/version.h"
 #include "cli/interrupt.h"
@@ -89,17 +94,39 @@ int Main(int argc, char** argv) {
   return Report(status, flags);
 }
 
+// A file opened while a standard stream is closed would take its number, and what is printed.
+void OpenStandardStreams() {
+  int fd = 0;
+  while (fd >= 0 && fd <= 2) fd = open("/dev/null", O_RDWR);
+  if (fd > 2) close(fd);
+}
+
+int CannotPrint(const char* why) {
+  std::fprintf(stderr, "weft: standard output: can't write: %s\n", why);
+  return static_cast<int>(Code::kLimit);
+}
+
+// The exit code of a verb whose output may still lie in a buffer.
+int Finish(int code) {
+  const bool lost = std::fflush(stdout) != 0;
+  return lost && code == 0 ? CannotPrint(std::strerror(errno)) : code;
+}
+
 }  // namespace
 }  // namespace weft::cli
 
 int main(int argc, char** argv) {
+  weft::cli::OpenStandardStreams();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   try {
-    return weft::cli::Main(argc, argv);
+    return weft::cli::Finish(weft::cli::Main(argc, argv));
   } catch (const std::bad_alloc&) {
     std::fputs("weft: out of memory\n", stderr);
     return static_cast<int>(weft::Code::kLimit);
+  } catch (const std::system_error& error) {
+    // Of what is left only fmt::print throws one.
+    return weft::cli::CannotPrint(error.code().message().c_str());
   } catch (const std::exception& error) {
     // Nothing of ours throws and third parties are caught at their doors, so this is a defect.
     std::fprintf(stderr, "weft: a defect of weft: %s\n", error.what());

@@ -2,6 +2,7 @@
 import random
 import re
 import struct
+import subprocess
 
 import numpy as np
 import pytest
@@ -133,3 +134,19 @@ def test_inputs_that_are_no_archive(weft, digits_plan):
     (weft.folder / 'inputs.npz').write_bytes(b'PK\x03\x04 not really')
     weft('run', digits_plan, '--inputs', 'inputs.npz', code=3)
     assert 'inputs.npz' in weft.said
+
+
+@pytest.mark.parametrize('arguments', [('inspect', 'PLAN'), ('run', 'PLAN', '--json'), ('--help',)])
+def test_output_that_finds_no_room(weft, digits_plan, arguments):
+    command = [weft.binary, *(digits_plan if word == 'PLAN' else word for word in arguments)]
+    with open('/dev/full', 'w') as full:
+        done = subprocess.run(command, cwd=weft.folder, stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 5 and "standard output: can't write: No space left on device" in done.stderr
+
+
+def test_closed_streams_are_no_files(weft, digits_plan):
+    """What is printed does not end up in a file that was opened under the number of a closed stream."""
+    done = subprocess.run(['sh', '-c', '"$0" build "$1" --shape image=1x1x16x16 --budget 0 -o m.plan --json <&- >&- 2>&-',
+                           weft.binary, DIGITS], cwd=weft.folder)
+    assert done.returncode == 0
+    weft('verify', 'm.plan')
