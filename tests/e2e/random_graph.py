@@ -6,12 +6,13 @@ cancels or a step function stands near its step, the value says nothing about an
 when that happens to integers, an output is not chosen when it happens to floats. What remains has one right answer.
 """
 import random
-from dataclasses import dataclass
 
 import numpy as np
 import onnx
+import random_control
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from random_value import Reject, Value
 
 MOST_ELEMENTS, LARGEST = 4096, 1e4
 # Spacing of the noise, the part of an output's scale that it may move the output by, and the tolerance for weft.
@@ -20,36 +21,13 @@ UNSTABLE = {np.dtype(np.float16): 1e-2, np.dtype(np.float32): 5e-6, np.dtype(np.
 TOLERANCE = {np.dtype(np.float16): 4e-2, np.dtype(np.float32): 4e-5, np.dtype(np.float64): 1e-12}
 EXACT = set('''Abs Clip Concat DepthToSpace Dropout Expand Flatten Gather GatherElements GatherND GlobalMaxPool Identity Max
     MaxPool Min Neg Pad ReduceMax ReduceMin Relu Reshape ReverseSequence ScatterElements ScatterND Slice SpaceToDepth Split
-    Squeeze Tile TopK Transpose Trilu Unsqueeze Where Ceil Floor Round Sign Constant ConstantOfShape OneHot'''.split())
+    Squeeze Tile TopK Transpose Trilu Unsqueeze Where Ceil Floor Round Sign Constant ConstantOfShape OneHot
+    NonZero Unique Compress Size Shape Range'''.split())
 # Steps: a float operand is moved by this part of its scale, and nothing may happen.
 STEPS = set('''ArgMax ArgMin Ceil Equal Floor Greater GreaterOrEqual Hardmax IsInf IsNaN Less LessOrEqual Mod Not QuantizeLinear
-    Round Shrink Sign ThresholdedRelu TopK DynamicQuantizeLinear NonZero'''.split())
+    Round Shrink Sign ThresholdedRelu TopK DynamicQuantizeLinear NonZero Unique NonMaxSuppression'''.split())
 SINGLE = {'Erf', 'Gelu', 'HardSwish'}  # of these the evaluator has no more than float32
 STEP_MARGIN = {np.dtype(np.float16): 3e-2, np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-10}
-
-
-class Reject(Exception):
-    """A node that can't be added here."""
-
-
-@dataclass
-class Value:
-    name: str
-    array: np.ndarray
-    noisy: tuple
-    exact: bool = True  # no rounding on the way from the inputs
-
-    @property
-    def shape(self):
-        return self.array.shape
-
-    @property
-    def rank(self):
-        return self.array.ndim
-
-    @property
-    def kind(self):
-        return self.array.dtype.kind
 
 
 def scale_of(array):
@@ -70,6 +48,27 @@ def differs(found, expected, part):
     return bool(error.size) and error.max() > part * scale_of(expected)
 
 
+def undefined(node, operands, results):
+    """Whether the evaluator says more than ONNX does."""
+    first, op = operands[0].array if operands else None, node.op_type
+    if op == 'Cast':  # what integer a NaN is
+        return results[0].dtype.kind in 'iu' and not np.isfinite(first).all()
+    if op in ('Conv', 'MaxPool', 'AveragePool') and 0 in results[0].shape and 0 not in first.shape:  # a window of nothing
+        return True
+    if op == 'AveragePool':  # it leaves NaN out of the average
+        return not np.isfinite(first).all()
+    if op == 'Resize':  # it adds neighbours that count for nothing, and zero times infinity is NaN
+        return not np.isfinite(first).all()
+    if op == 'Split':  # sizes that do not add up
+        extent = first.shape[helper.get_node_attr_value(node, 'axis')]
+        return extent % len(results) != 0 if len(operands) == 1 else operands[1].array.sum() != extent
+    if op == 'ScatterND':  # updates that are broadcast
+        return operands[2].shape != operands[1].shape[:-1] + first.shape[operands[1].shape[-1]:]
+    if op == 'NonMaxSuppression':  # scores of other boxes
+        return first.shape[:2] != operands[1].shape[::2]
+    return False
+
+
 class Graph:
     """A network that grows; `random` decides everything about it."""
 
@@ -81,6 +80,8 @@ class Graph:
         self.dtype = np.dtype(self.random.choices(['f4', 'f8', 'f2'], [18, 1, 1])[0])
         self.special = self.random.random() < 0.06  # NaN and infinities among the inputs
         self.nodes, self.inputs, self.initializers, self.values, self.made = [], [], [], [], 0
+        self.known, self.depth = {}, 0  # every value by its name; how many bodies of control flow are open
+        self.families, self.own_word = {}, False  # what it grows from; whether onnx's evaluator can't say what comes out
 
     def chance(self, probability):
         return self.random.random() < probability
@@ -90,14 +91,19 @@ class Graph:
         return f'{stem}{self.made}'
 
     def add(self, stem, array):
-        value = Value(self.name(stem), array, (array, array))
+        value = self.call(self.name(stem), array)
         self.values.append(value)
         return value
+
+    def call(self, name, array):
+        """A value that nothing has rounded."""
+        self.known[name] = Value(name, array, (array, array))
+        return self.known[name]
 
     def constant(self, array, dtype=None):
         """An initializer, now and then the node that says the same; it is no candidate for other operands."""
         array = np.asarray(array, dtype)
-        value = Value(self.name('c'), array, (array, array))
+        value = self.call(self.name('c'), array)
         if self.chance(0.15):
             self.nodes.append(helper.make_node('Constant', [], [value.name], value=numpy_helper.from_array(array)))
         else:
@@ -116,18 +122,26 @@ class Graph:
         return array.astype(dtype)
 
     def input(self, shape, dtype=None):
+        if self.depth:
+            raise Reject
+        return self.start(self.special_numbers(shape, dtype))
+
+    def start(self, array):
+        value = self.add('x', array)
+        self.inputs.append(value)
+        return value
+
+    def special_numbers(self, shape, dtype):
         array = self.numbers(shape, dtype)
         if self.special and array.dtype.kind == 'f' and array.size:
             flat = array.reshape(-1)
             for _ in range(self.random.randrange(1, 4)):
                 flat[self.random.randrange(flat.size)] = self.random.choice([np.nan, np.inf, -np.inf, -0.0])
-        value = self.add('x', array)
-        self.inputs.append(value)
-        return value
+        return array
 
     def fresh(self, shape, dtype=None):
         """Something new of this shape: an input while there are few, else constant."""
-        if len(self.inputs) < 4 and self.chance(0.3):
+        if not self.depth and len(self.inputs) < 4 and self.chance(0.3):
             return self.input(shape, dtype)
         return self.constant(self.numbers(shape, dtype))
 
@@ -181,17 +195,22 @@ class Graph:
                     for v in operands]
         names = [self.name('v') for _ in range(n)]
         node = helper.make_node(op, ['' if v is None else v.name for v in operands], names, **attributes)
+        values = random_control.apply(self, node, self.known) if op in random_control.OPERATORS else self.step(node, operands)
+        self.nodes.append(node)
+        self.values += values
+        self.known |= {v.name: v for v in values}
+        return values[0] if n == 1 else values
+
+    def step(self, node, operands):
+        """The values that one node gives."""
+        op = node.op_type
         results = self.evaluate(node, operands)
         for r in results:
             large = r.dtype.kind == 'f' and not self.special and not scale_of(r) * (16 if r.itemsize == 2 else 1) <= LARGEST
             if r.size > MOST_ELEMENTS or r.ndim > 6 or large or (not self.special and not np.isfinite(r).all()):
                 raise Reject
-        if op == 'Cast' and results[0].dtype.kind in 'iu' and not np.isfinite(operands[0].array).all():
-            raise Reject  # ONNX leaves open what integer a NaN is
-        if op == 'AveragePool' and not np.isfinite(operands[0].array).all():
-            raise Reject  # the evaluator leaves NaN out of the average
-        if op == 'Resize' and not np.isfinite(operands[0].array).all():
-            raise Reject  # the evaluator adds neighbours that count for nothing, and zero times infinity is NaN
+        if undefined(node, operands, results):
+            raise Reject
         exact = all(v is None or v.exact for v in operands)
         noisy = [results] * 2 if exact else [self.evaluate(node, operands, copy) for copy in (0, 1)]
         # A cast from floats is a step where it ends in integers.
@@ -199,7 +218,7 @@ class Graph:
         if steps and not exact and not self.stands(node, operands, results):
             raise Reject
         values = []
-        for name, r, *copies in zip(names, results, *noisy):
+        for name, r, *copies in zip(node.output, results, *noisy):
             if r.dtype.kind != 'f':
                 if not all(np.array_equal(r, copy) for copy in copies):
                     raise Reject
@@ -207,18 +226,16 @@ class Graph:
                 copies = [np.asarray(copy * (1 + NOISE[r.dtype] * self.numpy.uniform(-1, 1, r.shape))).astype(r.dtype)
                           for copy in copies]
             values.append(Value(name, r, tuple(copies), r.dtype.kind != 'f' or (exact and op in EXACT)))
-        self.nodes.append(node)
-        self.values += values
-        return values[0] if n == 1 else values
+        return values
 
-    def grow(self, families, weights, n_nodes):
-        """Calls families at random until there are as many nodes; what one can't finish is taken back."""
-        tries = 0
-        while len(self.nodes) < n_nodes and tries < 8 * n_nodes:
+    def grow(self, n_nodes):
+        """Calls families at random until there are as many nodes more; what one can't finish is taken back."""
+        tries, end = 0, len(self.nodes) + n_nodes
+        while len(self.nodes) < end and tries < 8 * n_nodes:
             tries += 1
             before = [len(x) for x in (self.nodes, self.inputs, self.initializers, self.values)]
             try:
-                self.random.choices(families, weights)[0](self)
+                self.random.choices(list(self.families), list(self.families.values()))[0](self)
             except Exception:  # the evaluator raises whatever numpy does with operands that an operator does not take
                 for x, length in zip((self.nodes, self.inputs, self.initializers, self.values), before):
                     del x[length:]
@@ -255,7 +272,9 @@ class Graph:
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid('', self.opset)], ir_version=8)
         onnx.checker.check_model(model, full_check=True)
         given = {v.name: v.array for v in self.inputs}
-        expected = dict(zip((v.name for v in outputs), map(np.asarray, ReferenceEvaluator(model).run(None, given))))
-        for v in outputs:
-            assert not differs(expected[v.name], v.array, 0), f'the evaluator contradicts itself on {v.name}'
+        expected = {v.name: v.array for v in outputs}
+        if not self.own_word:
+            found = dict(zip(expected, map(np.asarray, ReferenceEvaluator(model).run(None, given))))
+            for name, array in expected.items():
+                assert not differs(found[name], array, 0), f'the evaluator contradicts itself on {name}'
         return model, given, expected

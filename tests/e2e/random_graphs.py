@@ -3,12 +3,14 @@
     python tests/e2e/random_graphs.py SEED [COUNT]
 
 checks COUNT networks (1), the first made from SEED, the next from SEED + 1 and so on: by the default partition, by own
-kernels alone, by the library alone, by the library and native kernels, and without fusion. A network that fails is kept in
+kernels alone, by the library alone, by the library and native kernels, without fusion, and, where the Python package is
+built, as one plan for several extents of its inputs. A network that fails is kept in
 build/random_failures/SEED, with its inputs and expected outputs; the lines that say so begin with its seed.
 """
 import argparse
 import collections
 import concurrent.futures
+import importlib.util
 import json
 import os
 import shutil
@@ -20,7 +22,9 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import random_control
 import random_layouts
+import random_open
 import random_ops
 from random_graph import TOLERANCE, Graph, Reject, differs, scale_of
 from tool import ROOT
@@ -33,16 +37,22 @@ warnings.simplefilter('ignore')
 
 
 def generate(seed):
-    """The network of a seed: (model, inputs, expected outputs). One that has nothing to say is replaced by another."""
+    """The network of a seed: (model, inputs, expected outputs)."""
+    return grown(seed)[1:]
+
+
+def grown(seed):
+    """(how it grew, model, inputs, expected outputs). One that has nothing to say is replaced by another."""
     for attempt in range(20):
         g = Graph(seed + attempt * 1_000_003)
+        g.families = FAMILIES | (random_control.FAMILIES if g.chance(0.35) else {})
         for _ in range(g.random.choice([1, 1, 2, 3])):
             g.input(random_ops.any_shape(g, 1 if g.chance(0.9) else 0), g.dtype)
         if g.chance(0.3):
             g.input(random_ops.any_shape(g, 0, 2), g.random.choice(['i8', 'i4', 'u1', 'i1']))
-        g.grow(list(FAMILIES), list(FAMILIES.values()), g.random.randrange(3, 15))
+        g.grow(g.random.randrange(3, 15))
         try:
-            return g.model()
+            return g, *g.model()
         except Reject:
             continue
     raise AssertionError(f'seed {seed} makes no network')
@@ -103,15 +113,27 @@ def check(binary, folder, has_vendor, threads):
     return wrong
 
 
+def check_open(folder, g, model, inputs, expected):
+    """What is wrong with the network where some extents of its inputs stay open, by arm."""
+    if g.special or not importlib.util.find_spec('weft'):
+        return {}
+    try:
+        random_open.save(folder, *random_open.opened(g, model, inputs, expected))
+    except Reject:
+        return {}
+    out, said = run(sys.executable, folder, {'PYTHONPATH': os.pathsep.join(sys.path)}, random_open.__file__, folder)
+    return {'open': f'{said}\n{out}'} if said else {}
+
+
 def check_seed(binary, seed, has_vendor, keep):
     """What is wrong with the network of a seed; it is kept below `keep` if anything is."""
     folder = Path(tempfile.mkdtemp(prefix=f'weft-{seed}-'))
     try:
-        model, inputs, expected = generate(seed)
+        g, model, inputs, expected = grown(seed)
         onnx.save(model, folder / 'model.onnx')
         np.savez(folder / 'inputs.npz', **inputs)
         np.savez(folder / 'outputs.npz', **expected)
-        wrong = check(binary, folder, has_vendor, 1 + seed % 3)
+        wrong = check(binary, folder, has_vendor, 1 + seed % 3) | check_open(folder, g, model, inputs, expected)
         if wrong and keep:
             kept = Path(keep) / str(seed)
             shutil.rmtree(kept, ignore_errors=True)

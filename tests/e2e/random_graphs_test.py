@@ -6,6 +6,8 @@ from tool import ROOT
 pytest.importorskip('onnx', reason='the networks are written with onnx')
 import onnx  # noqa: E402
 import random_graphs  # noqa: E402
+import random_open  # noqa: E402
+from random_value import Reject  # noqa: E402
 
 SEEDS = range(64)
 KEEP = ROOT / 'build/random_failures'
@@ -35,8 +37,33 @@ def test_a_seed_is_a_network():
 def test_the_seeds_differ():
     networks = [random_graphs.generate(seed)[0] for seed in SEEDS]
     operators = {node.op_type for model in networks for node in model.graph.node}
+    assert {'If', 'Loop', 'Scan', 'NonZero', 'NonMaxSuppression'} <= operators
     assert len(operators) >= 70 and {model.opset_import[0].version for model in networks} == set(range(13, 21))
     assert any(len(model.graph.output) > 2 for model in networks) and any(len(model.graph.input) > 2 for model in networks)
+
+
+def test_most_networks_run_at_several_extents():
+    several = 0
+    for seed in range(16):
+        try:
+            model, cases = random_open.opened(*random_graphs.grown(seed))
+        except Reject:
+            continue
+        several += len({tuple(v.shape for v in inputs.values()) for inputs, _ in cases}) > 1
+        assert any(d.dim_param for i in model.graph.input for d in i.type.tensor_type.shape.dim)
+    assert several >= 8
+
+
+def test_a_wrong_value_at_other_extents_is_noticed(tmp_path):
+    pytest.importorskip('weft', reason='the Python package is not built')
+    info = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph([onnx.helper.make_node('Neg', ['x'], ['y'])], 'g', [info('x', 1, ['n'])], [info('y', 1, ['n'])])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid('', 21)], ir_version=10)
+    ones = np.ones(3, np.float32)
+    random_open.save(tmp_path, model, [({'x': ones}, {'y': -ones}), ({'x': ones[:2]}, {'y': -ones[:2]})])
+    assert not random_open.main(tmp_path)
+    random_open.save(tmp_path, model, [({'x': ones}, {'y': -ones}), ({'x': ones[:2]}, {'y': ones[:2]})])
+    assert random_open.main(tmp_path)
 
 
 @pytest.mark.parametrize('kind', 'fib')

@@ -260,7 +260,7 @@ def whole(g):
         return g.emit(op, x, np.asarray(g.random.choice([2, 3, 7]), dtype))
     if op == 'Div':  # rounds towards zero; the evaluator does so where nothing is negative
         return g.emit(op, g.emit('Abs', x), np.asarray(g.random.choice([1, 2, 3, 7]), dtype))
-    if op == 'ReduceSum' and x.rank:
+    if op == 'ReduceSum':
         return g.emit(op, x, [g.random.randrange(x.rank)], keepdims=g.random.randrange(2))
     if op == 'ReduceMax':
         return g.emit(op, x, keepdims=g.random.randrange(2))
