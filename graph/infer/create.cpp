@@ -22,6 +22,20 @@ Result<Extents> ExtentsOfFacts(Context& c, const Facts& facts) {
   return out;
 }
 
+// The output has the extents that input 0 lists.
+Status OfShapeInput(Context& c) {
+  WEFT_TRY(c.Rank(0, 1));
+  if (const Facts* shape = c.FactsIn(0)) {
+    WEFT_TRY(Extents out, ExtentsOfFacts(c, *shape));
+    c.Out(0, std::move(out));
+  } else if (const Extents* count = c.In(0);
+             count && (*count)[0].IsConstant() && (*count)[0].value() <= 64) {
+    WEFT_TRY(Extents out, ExtentsOfFacts(c, Facts(static_cast<size_t>((*count)[0].value()))));
+    c.Out(0, std::move(out));
+  }
+  return {};
+}
+
 // The attribute "dtype", if it is there.
 Result<std::optional<Dtype>> DtypeAttribute(Context& c) {
   const int64_t code = c.Int("dtype", 0);
@@ -79,16 +93,7 @@ Status ConstantOfShapeRule(Context& c) {
   if (tensor && tensor->elems() != 1)
     return Invalid(fmt::format("attribute \"value\" has {} elements, expected 1", tensor->elems()));
   c.OutType(0, tensor ? tensor->dtype() : Dtype::kF32);
-  WEFT_TRY(c.Rank(0, 1));
-  if (const Facts* shape = c.FactsIn(0)) {
-    WEFT_TRY(Extents out, ExtentsOfFacts(c, *shape));
-    c.Out(0, std::move(out));
-  } else if (const Extents* count = c.In(0);
-             count && (*count)[0].IsConstant() && (*count)[0].value() <= 64) {
-    WEFT_TRY(Extents out, ExtentsOfFacts(c, Facts(static_cast<size_t>((*count)[0].value()))));
-    c.Out(0, std::move(out));
-  }
-  return {};
+  return OfShapeInput(c);
 }
 
 Status EyeLikeRule(Context& c) {
@@ -100,24 +105,10 @@ Status EyeLikeRule(Context& c) {
   return {};
 }
 
-// RandomNormal, RandomUniform, Multinomial
-Status RandomRule(Context& c) {
-  WEFT_TRY(const auto dtype, DtypeAttribute(c));
-  if (c.node.op == Op::kMultinomial) {
-    c.OutType(0, dtype.value_or(Dtype::kI32));
-    WEFT_TRY(c.Rank(0, 2));
-    if (const Extents* x = c.In(0))
-      c.Out(0, {(*x)[0], std::max<int64_t>(c.Int("sample_size", 1), 0)});
-    return {};
-  }
-  c.OutType(0, dtype.value_or(Dtype::kF32));
-  Extents out;
-  for (int64_t extent : IntsAttr(c.node, "shape")) {
-    if (extent < 0) return Invalid(fmt::format("attribute \"shape\" has {}", extent));
-    out.emplace_back(extent);
-  }
-  c.Out(0, std::move(out));
-  return {};
+// Draw(shape, trip…) {distribution, seed or stream} -> f64: onnx/random.cpp makes it.
+Status DrawRule(Context& c) {
+  c.OutType(0, Dtype::kF64);
+  return OfShapeInput(c);
 }
 
 Status OneHotRule(Context& c) {

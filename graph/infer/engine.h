@@ -192,7 +192,7 @@ Status TriluRule(Context& c);
 Status RangeRule(Context& c);
 Status ConstantOfShapeRule(Context& c);
 Status EyeLikeRule(Context& c);
-Status RandomRule(Context& c);
+Status DrawRule(Context& c);
 Status OneHotRule(Context& c);
 Status GatherRule(Context& c);
 Status GatherElementsRule(Context& c);

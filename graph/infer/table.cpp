@@ -132,7 +132,7 @@ constexpr std::array<Rule, kOps> MakeTable() {
   set(RangeRule, {Op::kRange});
   set(ConstantOfShapeRule, {Op::kConstantOfShape});
   set(EyeLikeRule, {Op::kEyeLike});
-  set(RandomRule, {Op::kRandomNormal, Op::kRandomUniform, Op::kMultinomial});
+  set(DrawRule, {Op::kDraw});
   set(OneHotRule, {Op::kOneHot});
   set(GatherRule, {Op::kGather});
   set(GatherElementsRule, {Op::kGatherElements});

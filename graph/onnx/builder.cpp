@@ -301,14 +301,16 @@ Status Builder::PlainNode(onnx::NodeProto& proto, Scope& scope) {
       return Invalid(fmt::format("value {} is defined twice", PrintString(name)));
     node.outputs[static_cast<size_t>(i)] = id;
   }
-  // Trailing absent operands say nothing.
-  while (!node.inputs.empty() && !node.inputs.back().valid()) node.inputs.pop_back();
+  // Trailing absent operands say nothing, but that a Loop without one has its condition.
+  const size_t least = schema ? static_cast<size_t>(schema->min_inputs) : 0;
+  while (node.inputs.size() > least && !node.inputs.back().valid()) node.inputs.pop_back();
   while (node.outputs.size() > 1 && !node.outputs.back().valid()) node.outputs.pop_back();
   return Append(std::move(node), scope, import->second);
 }
 
 Status Builder::Append(Node node, Scope& scope, int64_t opset) {
   if (const Expander expand = FindExpansion(node.domain, node.op_name)) {
+    if (node.domain.empty() && FindRandom(node.op_name)) SetAttribute(node, "stream", streams_++);
     Expansion expansion(*scope.draft, std::move(node));
     return expand(expansion);
   }

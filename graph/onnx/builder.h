@@ -97,6 +97,7 @@ class Builder {
   ImportLimits limits_;
   int64_t nodes_ = 0;  // so far, calls of functions included
   int64_t calls_ = 0;
+  int64_t streams_ = 0;                                    // of random numbers
   std::map<std::string, onnx::FunctionProto*> functions_;  // "domain\0name\0overload"
   std::map<std::string, std::unique_ptr<onnx::FunctionProto>> builtin_;
   std::vector<const onnx::FunctionProto*> active_;  // being expanded: recursion is refused

@@ -76,6 +76,7 @@ Status Expansion::FinishAll(Op op, std::vector<ValueId> inputs, std::vector<Valu
   while (!inputs.empty() && !inputs.back().valid()) inputs.pop_back();
   while (outputs.size() > 1 && !outputs.back().valid()) outputs.pop_back();
   Node node{.op = op,
+            .domain = op == Op::kDraw ? "weft" : "",
             .op_name = std::string(OpName(op)),
             .name = node_.name,
             .inputs = std::move(inputs),
@@ -146,7 +147,7 @@ Status Formula::Finish(ValueId value, size_t i) {
 Expander FindExpansion(std::string_view domain, std::string_view op) {
   // onnxruntime's own writers leave this one without a domain.
   if (domain == "com.microsoft" || op == "SimplifiedLayerNormalization") return FindContrib(op);
-  if (domain.empty()) return op == "TfIdfVectorizer" ? ExpandTfIdf : nullptr;
+  if (domain.empty()) return op == "TfIdfVectorizer" ? ExpandTfIdf : FindRandom(op);
   if (domain == "ai.onnx.ml") return FindMl(op);
   if (domain == "ai.onnx.preview") return FindPreview(op);
   if (domain == "ai.onnx.preview.training") return FindTraining(op);

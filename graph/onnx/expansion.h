@@ -89,6 +89,11 @@ Expander FindContrib(std::string_view op);
 Expander FindMl(std::string_view op);
 Expander FindPreview(std::string_view op);
 Expander FindTraining(std::string_view op);
+// random.cpp, by operator of ai.onnx. Nodes without a seed are told apart by attribute "stream".
+Expander FindRandom(std::string_view op);
+// Gives what draws without a seed in a loop's body its value `trip`, to differ in each. Whether
+// anything does.
+bool CountTrips(Graph& body, const std::string& trip);
 // ngrams.cpp
 Status ExpandTfIdf(Expansion& e);
 // contrib_matmul_nbits.cpp

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "graph/onnx/builder.h"
+#include "graph/onnx/expansion.h"
 
 namespace weft::graph {
 namespace {
@@ -68,10 +68,6 @@ class Upgrade {
       case Op::kHardmax:
         if (opset_ < 13) return FlatSoftmax();
         break;
-      case Op::kDropout:
-        Take("ratio");
-        Take("seed");
-        break;
       case Op::kBatchNormalization:
         if (opset_ < 14) WEFT_TRY(OldBatchNorm());
         break;
@@ -94,6 +90,10 @@ class Upgrade {
         break;
       case Op::kGroupNormalization:
         if (opset_ < 21) WEFT_TRY(OldGroupNorm());
+        break;
+      case Op::kLoop:
+        for (const auto& body : Subgraphs(node_))
+          if (!body->inputs.empty()) CountTrips(*body, (*body)[body->inputs[0]].name);
         break;
       case Op::kScan:
         if (opset_ < 9) return Unsupported("Scan of opset 8 is not supported");
@@ -131,7 +131,6 @@ class Upgrade {
         Take("broadcast");
         return {};
       case Op::kBatchNormalization:
-      case Op::kDropout:
         Take("is_test");
         return {};
       case Op::kCast:

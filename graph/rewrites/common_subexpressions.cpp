@@ -24,10 +24,6 @@ std::string BytesOf(const Tensor& tensor) {
 std::optional<std::string> KeyOf(const Rewriter& r, const Node& node) {
   switch (node.op) {
     case Op::kUnknown:
-    case Op::kRandomNormal:
-    case Op::kRandomUniform:
-    case Op::kMultinomial:
-    case Op::kDropout:
       return std::nullopt;
     default:
       break;

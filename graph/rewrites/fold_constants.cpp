@@ -14,9 +14,6 @@ constexpr int64_t kMaxBytes = 64 << 20, kAlwaysBytes = 1 << 20, kMaxGrowth = 4,
 bool IsPure(const Node& node) {
   switch (node.op) {
     case Op::kUnknown:
-    case Op::kRandomNormal:
-    case Op::kRandomUniform:
-    case Op::kMultinomial:
       return false;
     default:
       return Subgraphs(node).empty();

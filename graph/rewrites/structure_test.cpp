@@ -60,10 +60,11 @@ TEST(FoldConstants, NothingHuge) {
   EXPECT_EQ(OpsOf(g), "ConstantOfShape Relu");
 }
 
-TEST(FoldConstants, RandomStays) {
-  EXPECT_EQ(OpsOf(Simplified("graph g () -> (y) {\na = RandomNormal() {shape = [2]}\nb = "
-                             "RandomNormal() {shape = [2]}\ny = Add(a, b)\n}")),
-            "RandomNormal RandomNormal Add");
+TEST(CommonSubexpressions, NumbersOfOneSeedAreDrawnOnce) {
+  EXPECT_EQ(OpsOf(Simplified("graph g () -> (y) {\ns: i64[1] = const(2)\na = Draw(s) {stream = 0}\n"
+                             "b = Draw(s) {stream = 1}\nc = Draw(s) {stream = 1}\n"
+                             "y = Sum(a, b, c)\n}")),
+            "Draw Draw Sum");
 }
 
 TEST(DropNoOps, EachKind) {
