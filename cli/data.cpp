@@ -62,7 +62,7 @@ Status LoadDataInputs(const Flags& flags, std::map<std::string, Tensor>& given) 
 
 Result<Tensor> ReadInputFile(const Flags& flags, const std::string& file) {
   if (!IsImageName(file)) return ReadNpy(file);
-  WEFT_TRY(const Pixels pixels, ReadImage(file));
+  WEFT_TRY(const fallback::Image pixels, ReadImage(file));
   return ImageTensor(pixels, flags.image);
 }
 

@@ -53,6 +53,9 @@ weft_dep(openssl TARGETS OpenSSL::Crypto)
 weft_dep(zip HEADER zip.h LIBS zip)
 weft_dep(png TARGETS PNG::PNG)
 weft_dep(jpeg TARGETS JPEG::JPEG)
+weft_dep(openjpeg HEADER openjpeg-2.5/openjpeg.h LIBS openjp2 OPTIONAL)
+weft_dep(tiff HEADER tiffio.h LIBS tiff OPTIONAL)
+weft_dep(webp HEADER webp/decode.h LIBS webp OPTIONAL)
 weft_dep(xgboost HEADER xgboost/c_api.h LIBS xgboost OPTIONAL)
 
 # What PyPI brings, unpacked by `./dev setup`: optional, since weft works without these and says so.

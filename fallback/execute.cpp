@@ -1,12 +1,11 @@
 #include "fallback/execute.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <filesystem>
 
 #include "base/log.h"
+#include "fallback/modules.h"
 #include "fallback/native/run.h"
 #include "fallback/onednn/module.h"
 
@@ -18,47 +17,14 @@ struct Loaded {
   std::string why_not;
 };
 
-// Where this code itself lies, the executable or a shared library, and the executable.
-std::vector<std::filesystem::path> Folders() {
-  std::vector<std::filesystem::path> folders;
-  Dl_info self;
-  if (dladdr(reinterpret_cast<void*>(&Folders), &self) != 0 && self.dli_fname != nullptr) {
-    folders.push_back(std::filesystem::path(self.dli_fname).parent_path());
-  }
-  std::error_code error;
-  const auto executable = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (!error) folders.push_back(executable.parent_path());
-  return folders;
-}
-
-Loaded LoadFrom(const std::filesystem::path& path) {
-  // Never closed: primitives and TBB's threads may outlive any caller.
-  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    const char* why = dlerror();
-    return {.why_not = why != nullptr ? why : path.string()};
-  }
-  const auto entry = reinterpret_cast<onednn::ModuleEntry>(dlsym(handle, onednn::kModuleEntry));
-  const onednn::Module* module = entry == nullptr ? nullptr : entry();
+Loaded Load() {
+  auto entry = FindInModule(onednn::kModuleFile, onednn::kModuleEntry);
+  if (!entry.ok()) return {.why_not = entry.status().what()};
+  const onednn::Module* module = reinterpret_cast<onednn::ModuleEntry>(*entry)();
   if (module == nullptr || module->version != onednn::kModuleVersion) {
-    return {.why_not = path.string() + " is of another build"};
+    return {.why_not = fmt::format("{} is of another build", onednn::kModuleFile)};
   }
   return {.module = module};
-}
-
-// Beside the binary, in bin/ beside its folder (the build tree) or in lib/ (an installation).
-Loaded Load() {
-  Loaded loaded{.why_not = "libweft_onednn.so is not beside the binary"};
-  for (const auto& folder : Folders()) {
-    for (const char* place : {"", "../bin", "../../bin", "../lib"}) {
-      const auto path = folder / place / "libweft_onednn.so";
-      std::error_code error;
-      if (!std::filesystem::is_regular_file(path, error)) continue;
-      loaded = LoadFrom(path);
-      if (loaded.module != nullptr) return loaded;
-    }
-  }
-  return loaded;
 }
 
 // The variable is read each time, so that a test can hide the library and show it again.

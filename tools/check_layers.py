@@ -49,8 +49,9 @@ OWNERS = {  # header -> the folders that may include it; tests beside code and b
     r'spdlog/': 'base',
     r'CLI/': 'cli',
     r'nanobind/': 'python',
+    r'(png|jpeglib|jerror|tiffio)\.h|webp/|openjpeg': 'fallback/images',
 }
-SINGLE = [r'openssl/', r'zip\.h', r'png\.h', r'j(peglib|error)\.h']  # one folder, whichever it is
+SINGLE = [r'openssl/', r'zip\.h']  # one folder, whichever it is
 
 MAY_LINK_VERBS = {
     'partition': 'tc_lang fallback polyhedral',

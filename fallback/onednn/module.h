@@ -14,6 +14,7 @@ namespace weft::fallback::onednn {
 
 // Counts changes of what passes through the door: a module of another build is refused.
 inline constexpr int32_t kModuleVersion = 2;
+inline constexpr const char* kModuleFile = "libweft_onednn.so";
 inline constexpr const char* kModuleEntry = "weft_onednn_module";
 
 struct Module {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/text.h"
 #include "graph/infer/engine.h"
 
 namespace weft::graph::infer {
@@ -109,6 +110,17 @@ Status EyeLikeRule(Context& c) {
 Status DrawRule(Context& c) {
   c.OutType(0, Dtype::kF64);
   return OfShapeInput(c);
+}
+
+// The file says how large its image is.
+Status ImageDecoderRule(Context& c) {
+  WEFT_TRY(c.Rank(0, 1));
+  const std::string format = StringAttr(c.node, "pixel_format", "RGB");
+  if (format != "RGB" && format != "BGR" && format != "Grayscale")
+    return Invalid(fmt::format("attribute \"pixel_format\" is {}, expected RGB, BGR or Grayscale",
+                               PrintString(format)));
+  c.Out(0, {c.Fresh("height"), c.Fresh("width"), format == "Grayscale" ? 1 : 3});
+  return {};
 }
 
 Status OneHotRule(Context& c) {

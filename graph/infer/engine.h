@@ -193,6 +193,7 @@ Status RangeRule(Context& c);
 Status ConstantOfShapeRule(Context& c);
 Status EyeLikeRule(Context& c);
 Status DrawRule(Context& c);
+Status ImageDecoderRule(Context& c);
 Status OneHotRule(Context& c);
 Status GatherRule(Context& c);
 Status GatherElementsRule(Context& c);

@@ -133,6 +133,7 @@ constexpr std::array<Rule, kOps> MakeTable() {
   set(ConstantOfShapeRule, {Op::kConstantOfShape});
   set(EyeLikeRule, {Op::kEyeLike});
   set(DrawRule, {Op::kDraw});
+  set(ImageDecoderRule, {Op::kImageDecoder});
   set(OneHotRule, {Op::kOneHot});
   set(GatherRule, {Op::kGather});
   set(GatherElementsRule, {Op::kGatherElements});
