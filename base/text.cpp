@@ -7,6 +7,8 @@
 #include <charconv>
 #include <limits>
 
+#include "base/utf8.h"
+
 namespace weft {
 namespace {
 
@@ -21,24 +23,6 @@ bool IsHexDigit(char c) { return IsDigit(c) || (c >= 'a' && c <= 'f'); }
 // Longest first, so that the first match is the token.
 constexpr auto kPuncts =
     std::to_array<std::string_view>({"->", "==", "!=", "<=", ">=", "&&", "||", "+=", "*=", ".."});
-
-// The length of the UTF-8 sequence at the start of `text` (RFC 3629: no overlong forms, surrogates
-// or code points above 10FFFF), and its code point; 0 if there is none.
-size_t DecodeUtf8(std::string_view text, uint32_t& code) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t first = byte(0);
-  if (first < 0x80) return code = first, 1;
-  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  constexpr uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
-  if (first < 0xc0 || first > 0xf7 || text.size() < length) return 0;
-  code = first & (0x7f >> length);
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-    code = code << 6 | (byte(i) & 0x3f);
-  }
-  const bool surrogate = code >= 0xd800 && code <= 0xdfff;
-  return code < kSmallest[length] || surrogate || code > 0x10ffff ? 0 : length;
-}
 
 // Characters that move the cursor, hide text or turn its direction are never printed as they are.
 bool IsHarmless(uint32_t code) {

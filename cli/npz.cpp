@@ -5,10 +5,13 @@
 #include <zip.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
+#include <optional>
 
 #include "base/cache/file_cache.h"
 #include "base/nibbles.h"
+#include "base/utf8.h"
 
 namespace weft::cli {
 namespace {
@@ -112,31 +115,107 @@ void SwapBytes(Tensor& t) {
 }
 
 // Column-major elements in row-major order.
-Result<Tensor> FromFortran(const Tensor& t) {
+Result<Tensor> FromFortran(Tensor t) {
   WEFT_TRY(Tensor out, Tensor::Allocate(t.dtype(), t.shape()));
+  const bool text = t.dtype() == Dtype::kString;
   const auto size = static_cast<size_t>(SizeBytes(t.dtype()));
   const auto* from = static_cast<const std::byte*>(t.data());
-  auto* to = static_cast<std::byte*>(out.mutable_data());
+  auto* to = text ? nullptr : static_cast<std::byte*>(out.mutable_data());
   const Shape& shape = t.shape();
   Shape index(shape.size(), 0);
-  for (int64_t i = 0; i < t.elems(); ++i) {
+  for (size_t i = 0; i < static_cast<size_t>(t.elems()); ++i) {
     int64_t row_major = 0;
     for (size_t a = 0; a < shape.size(); ++a) row_major = row_major * shape[a] + index[a];
-    std::memcpy(to + static_cast<size_t>(row_major) * size, from + static_cast<size_t>(i) * size,
-                size);
+    const auto at = static_cast<size_t>(row_major);
+    if (text)
+      out.strings()[at] = std::move(t.strings()[i]);
+    else
+      std::memcpy(to + at * size, from + i * size, size);
     for (size_t a = 0; a < shape.size() && ++index[a] == shape[a]; ++a) index[a] = 0;
   }
   return out;
 }
 
-std::string NpyHeader(const Tensor& t) {
+// NumPy's "U12": elements of so many code points of 32 bits, those at the end that are 0 left out.
+// Nothing if it is another type.
+std::optional<int64_t> CodePoints(std::string_view descr) {
+  if (descr.size() < 3 || descr[1] != 'U' || (descr[0] != '<' && descr[0] != '>')) return {};
+  int64_t count = 0;
+  const auto [end, error] = std::from_chars(descr.data() + 2, descr.data() + descr.size(), count);
+  if (error != std::errc() || end != descr.data() + descr.size() || count < 0) return {};
+  return count;
+}
+
+Result<Tensor> Texts(std::string_view data, int64_t points, bool swapped, const Shape& shape) {
+  constexpr int64_t kWidth = 4;
+  WEFT_TRY(const int64_t elems, CountElems(shape));
+  int64_t all = 0;
+  if (__builtin_mul_overflow(elems, points, &all) || all > INT64_MAX / kWidth ||
+      all * kWidth != std::ssize(data))
+    return Invalid(fmt::format("found {} bytes of data, its shape {} needs {} strings of {}",
+                               data.size(), weft::Print(shape), elems, points));
+  // Strings of no code points are paid for by no byte.
+  constexpr int64_t kMostEmpty = int64_t{1} << 20;
+  if (points == 0 && elems > kMostEmpty)
+    return Limit(fmt::format("{} empty strings, at most {} are taken", elems, kMostEmpty));
+  WEFT_TRY(Tensor tensor, Tensor::Allocate(Dtype::kString, shape));
+  for (std::string& text : tensor.strings()) {
+    size_t length = static_cast<size_t>(points);
+    const auto point = [&](size_t i) {
+      uint32_t code = 0;
+      std::memcpy(&code, data.data() + i * kWidth, kWidth);
+      return swapped ? __builtin_bswap32(code) : code;
+    };
+    while (length > 0 && point(length - 1) == 0) --length;
+    for (size_t i = 0; i < length; ++i)
+      if (!AppendUtf8(text, point(i)))
+        return Invalid(fmt::format("found U+{:04X}, which is no character", point(i)));
+    data.remove_prefix(static_cast<size_t>(points * kWidth));
+  }
+  return tensor;
+}
+
+// The bytes of a .npy array behind its header, and NumPy's name of the type.
+Result<std::string> TextData(const Tensor& t, std::string& descr) {
+  std::vector<std::u32string> texts;
+  size_t points = 1;  // NumPy has no type for fewer
+  for (const std::string& text : t.strings()) {
+    std::u32string& decoded = texts.emplace_back();
+    for (size_t at = 0; at < text.size();) {
+      uint32_t code = 0;
+      const size_t length = DecodeUtf8(std::string_view(text).substr(at), code);
+      if (length == 0) return Unsupported("a string that is no UTF-8, which .npz has no type for");
+      decoded += static_cast<char32_t>(code);
+      at += length;
+    }
+    if (decoded.ends_with(U'\0'))
+      return Unsupported("a string that ends with U+0000, which .npz has no type for");
+    points = std::max(points, decoded.size());
+  }
+  descr = fmt::format("<U{}", points);
+  if (points * 4 > static_cast<size_t>(kMaxFileBytes) / std::max<size_t>(texts.size(), 1))
+    return Limit(fmt::format("{} strings of {} characters", texts.size(), points));
+  std::string data;
+  data.reserve(texts.size() * points * 4);
+  for (std::u32string& text : texts) {
+    text.resize(points);
+    data.append(reinterpret_cast<const char*>(text.data()), points * 4);
+  }
+  return data;
+}
+
+std::string DescrOf(Dtype dtype) {
   std::string_view name = "V";
   for (const NpyType& type : kTypes)
-    if (type.dtype == t.dtype()) name = type.name;
+    if (type.dtype == dtype) name = type.name;
+  return fmt::format("{}{}", SizeBytes(dtype) == 1 ? "|" : "<", name);
+}
+
+std::string NpyHeader(const Tensor& t, const std::string& descr) {
   std::string shape;
   for (int64_t e : t.shape()) shape += fmt::format("{},", e);
-  std::string dict = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}",
-                                 SizeBytes(t.dtype()) == 1 ? "|" : "<", name, shape);
+  std::string dict =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr, shape);
   dict.resize((10 + dict.size() + 1 + 63) / 64 * 64 - 11, ' ');
   dict += '\n';
   std::string header(kMagic);
@@ -161,6 +240,11 @@ Result<Tensor> ParseNpy(std::string_view bytes, const std::string& where) {
   Header header;
   if (!HeaderParser(bytes.substr(start, length)).Parse(header))
     return bad("a header that is not understood");
+  if (const auto points = CodePoints(header.descr)) {
+    auto texts = Texts(bytes.substr(start + length), *points, header.descr[0] == '>', header.shape);
+    if (!texts.ok()) return std::move(texts.status()).At(where);
+    return header.fortran && header.shape.size() > 1 ? FromFortran(*std::move(texts)) : texts;
+  }
   if (header.descr.size() != 3)
     return bad(fmt::format("element type \"{}\" is not taken", header.descr));
   const NpyType* type = nullptr;
@@ -179,7 +263,8 @@ Result<Tensor> ParseNpy(std::string_view bytes, const std::string& where) {
   if (header.descr[0] == '>') SwapBytes(t);
   if (type->dtype == Dtype::kBool)
     for (int64_t i = 0; i < elems; ++i) t.mutable_as<uint8_t>()[i] = t.as<uint8_t>()[i] != 0;
-  return header.fortran && header.shape.size() > 1 ? FromFortran(t) : Result<Tensor>(std::move(t));
+  return header.fortran && header.shape.size() > 1 ? FromFortran(std::move(t))
+                                                   : Result<Tensor>(std::move(t));
 }
 
 Result<Tensor> ReadNpy(const std::string& path) {
@@ -234,16 +319,20 @@ Status WriteNpz(const std::string& path,
   std::vector<std::string> members;  // alive until the archive is closed
   members.reserve(arrays.size());
   for (const auto& [name, array] : arrays) {
-    const Tensor tensor = Widened(array);
-    if (tensor.dtype() == Dtype::kString) {
-      zip_discard(zip);
-      return Unsupported(fmt::format("\"{}\" is {}, which .npz has no type for", name,
-                                     DtypeName(tensor.dtype())))
-          .At(path);
+    if (array.dtype() == Dtype::kString) {
+      std::string descr;
+      auto data = TextData(array, descr);
+      if (!data.ok()) {
+        zip_discard(zip);
+        return std::move(data.status()).Because(fmt::format("entry \"{}\"", name)).At(path);
+      }
+      members.push_back(NpyHeader(array, descr) + *data);
+    } else {
+      const Tensor tensor = Widened(array);
+      members.push_back(NpyHeader(tensor, DescrOf(tensor.dtype())));
+      members.back().append(static_cast<const char*>(tensor.data()),
+                            static_cast<size_t>(tensor.bytes()));
     }
-    members.push_back(NpyHeader(tensor));
-    members.back().append(static_cast<const char*>(tensor.data()),
-                          static_cast<size_t>(tensor.bytes()));
     zip_source_t* source = zip_source_buffer(zip, members.back().data(), members.back().size(), 0);
     const zip_int64_t at = zip_file_add(zip, (name + ".npy").c_str(), source, ZIP_FL_ENC_UTF_8);
     if (at < 0) {

@@ -60,6 +60,8 @@ Accuracy CompareOutputs(std::span<const Tensor> outputs, std::span<const Tensor>
     const Tensor &y = outputs[k], &ref = reference[k];
     if (y.shape() != ref.shape()) {
       a.within = false;
+    } else if (y.dtype() == Dtype::kString || ref.dtype() == Dtype::kString) {
+      a.within = a.within && y == ref;
     } else if (IsFloat(y.dtype())) {
       CompareFloats(y, ref, tolerance, a);
     } else {

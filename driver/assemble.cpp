@@ -89,16 +89,20 @@ class Assembler {
     if (!value.dtype || (!shape && !is_open_[v.index]))
       return Unsupported(fmt::format("the extents of \"{}\" are not known", value.name))
           .Try("give all input shapes with --shape or --dim");
-    if (!shape)
+    const bool is_output = std::ranges::find(graph_.outputs, v) != graph_.outputs.end();
+    const bool has_place =
+        *value.dtype != Dtype::kString || value.kind == ValueKind::kInput || is_output;
+    if (!shape || !has_place)
       return activations_[v] = Add({.name = value.name,
                                     .dtype = *value.dtype,
                                     .layout = Layout::Plain(0),
                                     .kind = BufferKind::kDynamic});
     plan::Buffer buffer{
         .name = value.name, .dtype = *value.dtype, .shape = *shape, .layout = LayoutOf(v)};
-    if (value.kind == ValueKind::kInput) buffer.kind = BufferKind::kInput;
-    for (ValueId output : graph_.outputs)
-      if (output == v && value.kind != ValueKind::kInput) buffer.kind = BufferKind::kOutput;
+    if (value.kind == ValueKind::kInput)
+      buffer.kind = BufferKind::kInput;
+    else if (is_output)
+      buffer.kind = BufferKind::kOutput;
     return activations_[v] = Add(std::move(buffer));
   }
 

@@ -11,7 +11,7 @@ Result<std::unique_ptr<BoundRun>> BoundRun::Open(Executor& executor, size_t spec
   run->open_.inputs.assign(inputs.begin(), inputs.end());
   for (const plan::BufferId id : run->spec().outputs) {
     const plan::Buffer& buffer = run->spec().buffers[id.index];
-    if (buffer.kind == plan::BufferKind::kDynamic) {
+    if (IsHeld(buffer)) {
       run->outputs_.emplace_back();
       continue;
     }
@@ -27,8 +27,7 @@ Result<std::unique_ptr<BoundRun>> BoundRun::Open(Executor& executor, size_t spec
 Status BoundRun::operator()(std::vector<StepTime>* times) {
   WEFT_TRY(executor_.Run(specialization_, in_, out_, nullptr, times, &open_));
   for (size_t i = 0; i < outputs_.size(); ++i)
-    if (spec().buffers[spec().outputs[i].index].kind == plan::BufferKind::kDynamic)
-      outputs_[i] = std::move(open_.outputs[i]);
+    if (IsHeld(spec().buffers[spec().outputs[i].index])) outputs_[i] = std::move(open_.outputs[i]);
   return {};
 }
 

@@ -18,6 +18,7 @@ using weft::Status;
 using weft::executor::Executor;
 
 static_assert(WEFT_BF16 == static_cast<int>(weft::Dtype::kBF16) &&
+              WEFT_STRING == static_cast<int>(weft::Dtype::kString) &&
               WEFT_F64 == static_cast<int>(weft::Dtype::kF64) &&
               WEFT_U4 == static_cast<int>(weft::Dtype::kU4) &&
               WEFT_I4 == static_cast<int>(weft::Dtype::kI4));

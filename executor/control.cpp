@@ -22,13 +22,14 @@ using plan::Control;
 constexpr size_t kMostBuilt = 64;  // plans that one graph keeps
 constexpr size_t kMostDepth = 64;  // of plans within plans
 
-Tensor ViewOf(const plan::Specialization& s, const Specialized& ready, BufferId id) {
+Tensor ViewOf(const plan::Specialization& s, Specialized& ready, BufferId id) {
   const plan::Buffer& b = s.buffers[id.index];
-  if (b.kind == BufferKind::kDynamic) return ready.made[id.index];
+  if (IsHeld(b)) return Held(s, ready, id);
   return Tensor::Borrow(b.dtype, b.shape, nullptr, ready.address[id.index]);
 }
 
 Result<Tensor> Copied(const Tensor& tensor) {
+  if (tensor.dtype() == Dtype::kString) return tensor;
   WEFT_TRY(Tensor copy, Tensor::AllocateUnset(tensor.dtype(), tensor.shape()));
   if (tensor.bytes() > 0) std::memcpy(copy.mutable_data(), tensor.data(), tensor.raw().size());
   return copy;
@@ -42,11 +43,19 @@ Status Put(const plan::Specialization& s, Specialized& ready, BufferId id, Tenso
                                weft::Print(tensor.shape()), DtypeName(b.dtype),
                                is_dynamic ? "" : weft::Print(b.shape)))
         .At("buffer " + PrintString(b.name));
-  if (is_dynamic)
+  if (IsHeld(b))
     ready.made[id.index] = std::move(tensor);
   else if (b.bytes > 0)
     std::memcpy(ready.address[id.index], tensor.data(), static_cast<size_t>(b.bytes));
   return {};
+}
+
+// Frees the operands of a step that nobody reads any more.
+void Release(const plan::Specialization& s, size_t step, Specialized& ready) {
+  for (BufferId id : s.steps[step].inputs)
+    if (id.valid() && s.buffers[id.index].last_step == static_cast<int32_t>(step) &&
+        std::ranges::find(s.outputs, id) == s.outputs.end())
+      ready.made[id.index] = {};
 }
 
 // The one element of what decides.
@@ -67,6 +76,7 @@ class Rows {
       return Invalid(fmt::format("trip {} gives a row of {}, those before are {}", rows_.size(),
                                  weft::Print(row.shape()), weft::Print(rows_[0].shape())));
     bytes_ += row.bytes() + static_cast<int64_t>(sizeof(Tensor));
+    for (const std::string& s : row.strings()) bytes_ += static_cast<int64_t>(sizeof s + s.size());
     if (bytes_ > fallback::kNativeLimitBytes)
       return Limit(fmt::format("{} rows leave the limit of {} bytes", rows_.size() + 1,
                                fallback::kNativeLimitBytes));
@@ -82,6 +92,11 @@ class Rows {
     }
     shape.insert(shape.begin(), std::ssize(rows_));
     WEFT_TRY(Tensor all, Tensor::AllocateUnset(dtype, shape));
+    if (dtype == Dtype::kString) {
+      auto at = all.strings().begin();
+      for (const Tensor& row : rows_) at = std::ranges::copy(row.strings(), at).out;
+      return all;
+    }
     auto* to = static_cast<std::byte*>(all.mutable_data());
     for (const Tensor& row : rows_) {
       if (row.bytes() == 0) continue;
@@ -97,7 +112,7 @@ class Rows {
 };
 
 bool Same(const Tensor& a, const Tensor& b) {
-  return a.dtype() == b.dtype() && a.shape() == b.shape() &&
+  return a.dtype() == b.dtype() && a.shape() == b.shape() && a.strings() == b.strings() &&
          (a.bytes() == 0 || std::memcmp(a.data(), b.data(), a.raw().size()) == 0);
 }
 
@@ -111,15 +126,20 @@ bool Fits(const NestedGraph::Built& built, std::span<const Tensor> inputs) {
 
 }  // namespace
 
-Status Executor::State::RunOpen(const plan::Specialization& s, const plan::Step& step,
-                                Specialized& ready) {
+Status Executor::State::RunOpen(const plan::Specialization& s, size_t at, Specialized& ready) {
+  const plan::Step& step = s.steps[at];
   std::vector<Tensor> views(step.inputs.size());
   std::vector<const Tensor*> inputs(views.size(), nullptr);
-  for (size_t i = 0; i < views.size(); ++i)
-    if (step.inputs[i].valid()) {
-      views[i] = ViewOf(s, ready, step.inputs[i]);
-      inputs[i] = &views[i];
+  for (size_t i = 0; i < views.size(); ++i) {
+    const BufferId id = step.inputs[i];
+    if (!id.valid()) continue;
+    if (IsHeld(s.buffers[id.index])) {  // no copy of strings
+      inputs[i] = &Held(s, ready, id);
+      continue;
     }
+    views[i] = ViewOf(s, ready, id);
+    inputs[i] = &views[i];
+  }
   std::vector<Tensor> outputs;
   Status status;
   shared->team->RunInArena([&] {
@@ -133,6 +153,7 @@ Status Executor::State::RunOpen(const plan::Specialization& s, const plan::Step&
   WEFT_TRY(std::move(status));
   for (size_t i = 0; i < step.outputs.size(); ++i)
     if (step.outputs[i].valid()) WEFT_TRY(Put(s, ready, step.outputs[i], std::move(outputs[i])));
+  Release(s, at, ready);
   return {};
 }
 
@@ -155,10 +176,7 @@ Status Executor::State::RunNested(const plan::Specialization& s, size_t at, Spec
   }
   for (size_t i = 0; i < step.outputs.size(); ++i)
     if (step.outputs[i].valid()) WEFT_TRY(Put(s, ready, step.outputs[i], std::move(outputs[i])));
-  for (BufferId id : step.inputs)  // a dynamic one that nobody reads any more
-    if (id.valid() && s.buffers[id.index].last_step == static_cast<int32_t>(at) &&
-        std::ranges::find(s.outputs, id) == s.outputs.end())
-      ready.made[id.index] = {};
+  Release(s, at, ready);
   return {};
 }
 

@@ -31,6 +31,25 @@ bool IsDynamic(const plan::Specialization& s, plan::BufferId id) {
   return id.valid() && s.buffers[id.index].kind == plan::BufferKind::kDynamic;
 }
 
+bool IsHeld(const plan::Specialization& s, plan::BufferId id) {
+  return id.valid() && plan::IsHeld(s.buffers[id.index]);
+}
+
+// What is given instead of memory is a tensor that fits.
+Status CheckHeld(const plan::Buffer& b, const Tensor& given) {
+  const bool fits = b.kind == plan::BufferKind::kDynamic || given.shape() == b.shape;
+  if (given.dtype() != b.dtype || !fits)
+    return Usage(fmt::format("found {}{}, expected {}{}", DtypeName(given.dtype()),
+                             weft::Print(given.shape()), DtypeName(b.dtype),
+                             b.kind == plan::BufferKind::kDynamic ? "" : weft::Print(b.shape)))
+        .At("input " + PrintString(b.name));
+  if (b.dtype == Dtype::kString && std::ssize(given.strings()) != given.elems())
+    return Usage(fmt::format("found {} strings, its shape is {}", given.strings().size(),
+                             weft::Print(given.shape())))
+        .At("input " + PrintString(b.name));
+  return {};
+}
+
 std::string InputText(const plan::Specialization& s) {
   std::string text;
   for (plan::BufferId id : s.inputs) {
@@ -115,7 +134,7 @@ Result<std::vector<Tensor>> Executor::Run(std::span<const Tensor> inputs) {
     std::vector<const void*> in;
     OpenOperands open;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      open.inputs.push_back(IsDynamic(s, s.inputs[i]) ? inputs[i] : Tensor());
+      open.inputs.push_back(IsHeld(s, s.inputs[i]) ? inputs[i] : Tensor());
       const plan::Buffer& b = s.buffers[s.inputs[i].index];
       if (inputs[i].dtype() != b.dtype)
         return Usage(fmt::format("found {}, expected {}", DtypeName(inputs[i].dtype()),
@@ -127,7 +146,7 @@ Result<std::vector<Tensor>> Executor::Run(std::span<const Tensor> inputs) {
     std::vector<void*> out;
     for (plan::BufferId id : s.outputs) {
       const plan::Buffer& b = s.buffers[id.index];
-      if (IsDynamic(s, id)) {
+      if (IsHeld(s, id)) {
         outputs.emplace_back();
         out.push_back(nullptr);
         continue;
@@ -138,7 +157,7 @@ Result<std::vector<Tensor>> Executor::Run(std::span<const Tensor> inputs) {
     }
     WEFT_TRY(Run(index, in, out, nullptr, nullptr, &open));
     for (size_t i = 0; i < outputs.size(); ++i)
-      if (IsDynamic(s, s.outputs[i])) outputs[i] = std::move(open.outputs[i]);
+      if (IsHeld(s, s.outputs[i])) outputs[i] = std::move(open.outputs[i]);
     return outputs;
   });
 }
@@ -150,24 +169,27 @@ Status Executor::Run(size_t index, std::span<const void* const> inputs,
     if (index >= plan().specializations.size())
       return Usage(fmt::format("specialization {} of {}", index, plan().specializations.size()));
     const plan::Specialization& s = plan().specializations[index];
-    const auto is_dynamic = [&](plan::BufferId id) { return IsDynamic(s, id); };
+    const auto is_held = [&](plan::BufferId id) { return IsHeld(s, id); };
     if (!open &&
-        (std::ranges::any_of(s.inputs, is_dynamic) || std::ranges::any_of(s.outputs, is_dynamic)))
+        (std::ranges::any_of(s.inputs, is_held) || std::ranges::any_of(s.outputs, is_held)))
       return Unsupported(
                  "its inputs are as large as they are given, or its outputs as a run makes them, "
-                 "which are no memory of the caller's")
+                 "or "
+                 "strings, which are no memory of the caller's")
           .At("plan " + PrintString(plan().name));
+    for (size_t i = 0; open && i < s.inputs.size(); ++i)
+      if (is_held(s.inputs[i])) WEFT_TRY(CheckHeld(s.buffers[s.inputs[i].index], open->inputs[i]));
     const std::lock_guard lock(state_->mutex);
     WEFT_TRY(state_->Bind(index, inputs, outputs, arena));
     Specialized& ready = state_->specialized[index];
     CopyAll(ready.before);
     for (size_t i = 0; i < s.inputs.size(); ++i)
-      if (is_dynamic(s.inputs[i])) ready.made[s.inputs[i].index] = open->inputs[i];
+      if (is_held(s.inputs[i])) ready.made[s.inputs[i].index] = open->inputs[i];
     const Status status = state_->RunSteps(s, ready.steps, ready, times);
     if (status.ok() && open) {
       open->outputs.assign(s.outputs.size(), {});
       for (size_t i = 0; i < s.outputs.size(); ++i)
-        if (is_dynamic(s.outputs[i])) open->outputs[i] = ready.made[s.outputs[i].index];
+        if (is_held(s.outputs[i])) open->outputs[i] = Held(s, ready, s.outputs[i]);
     }
     for (Tensor& tensor : ready.made) tensor = {};
     WEFT_TRY(status);
@@ -206,8 +228,8 @@ Status Executor::RunStep(size_t index, size_t step) {
       outputs.push_back(at);
     }
     WEFT_TRY(state_->Bind(index, inputs, outputs, nullptr));
-    const auto is_dynamic = [&](plan::BufferId id) { return IsDynamic(s, id); };
-    if (std::ranges::any_of(s.steps[step].inputs, is_dynamic)) return {};  // nothing to run it on
+    const auto is_held = [&](plan::BufferId id) { return IsHeld(s, id); };
+    if (std::ranges::any_of(s.steps[step].inputs, is_held)) return {};  // nothing to run it on
     for (ReadyStep& r : ready.steps)
       if (r.step == step) return state_->RunSteps(s, {&r, 1}, ready, nullptr);
     return {};  // a view

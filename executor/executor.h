@@ -42,8 +42,8 @@ struct LoadOptions {
   Specializer specialize;
 };
 
-// Inputs of open extents that are given, and outputs that the run makes: a tensor for each input
-// and output of the plan, empty for those that have a place of the caller's.
+// Inputs of open extents or of strings that are given, and outputs that the run makes: a tensor for
+// each input and output of the plan, empty for those that have a place of the caller's.
 struct OpenOperands {
   std::vector<Tensor> inputs, outputs;
 };
@@ -68,7 +68,7 @@ class Executor {
   // Into the caller's memory: buffers of the byte counts that the plan says, element aligned;
   // `arena` of arena_bytes (64-byte aligned) or null for the executor's own. times: one per step,
   // if not null. With the pointers of the run before, nothing is looked up again. Runs of one
-  // executor take turns. Dynamic operands are no buffers of the caller: they need `open`.
+  // executor take turns. Operands that plan::IsHeld are no buffers of the caller: they need `open`.
   Status Run(size_t specialization, std::span<const void* const> inputs,
              std::span<void* const> outputs, void* arena = nullptr,
              std::vector<StepTime>* times = nullptr, OpenOperands* open = nullptr);

@@ -22,7 +22,7 @@ Status CheckRunnable(const plan::Specialization& s, bool can_specialize) {
     if (std::ranges::any_of(b.shape, [](int64_t e) { return e < 0; }))
       return Unsupported("its extents are a table's, which this executor does not run yet")
           .At("buffer " + PrintString(b.name));
-    if (b.dtype == Dtype::kString || IsCode(b.dtype))
+    if (IsCode(b.dtype))
       return Unsupported(fmt::format("{} is not run from a plan", DtypeName(b.dtype)))
           .At("buffer " + PrintString(b.name));
   }
@@ -52,11 +52,11 @@ Status CheckLayouts(const plan::Specialization& s,
   return {};
 }
 
-// What has no call to prepare: a nested plan, or a native whose results come out as they do.
+// What has no call to prepare: a nested plan, or a native of operands that have no address.
 bool IsOpen(const plan::Specialization& s, const plan::Step& step) {
-  return step.kind == StepKind::kPlan || std::ranges::any_of(step.outputs, [&](BufferId id) {
-           return id.valid() && s.buffers[id.index].kind == BufferKind::kDynamic;
-         });
+  const auto is_held = [&](BufferId id) { return id.valid() && IsHeld(s.buffers[id.index]); };
+  return step.kind == StepKind::kPlan || std::ranges::any_of(step.inputs, is_held) ||
+         std::ranges::any_of(step.outputs, is_held);
 }
 
 // The buffer whose memory this one is.
@@ -137,6 +137,10 @@ Status Executor::State::PrepareWeights(const plan::Specialization& s, Specialize
 
 // The bytes of a blob, the same for all plans that have it.
 Result<std::shared_ptr<const Tensor>> Executor::State::Weight(const plan::Buffer& buffer) {
+  if (buffer.dtype == Dtype::kString) {
+    WEFT_TRY(Tensor strings, plan.blobs.Get(buffer.blob, buffer.dtype, buffer.shape));
+    return std::make_shared<const Tensor>(std::move(strings));
+  }
   std::weak_ptr<const Tensor>& known = shared->weights[buffer.blob];
   if (auto weight = known.lock(); weight && weight->bytes() == buffer.bytes) return weight;
   WEFT_TRY(Tensor bytes, plan.blobs.Get(buffer.blob, Dtype::kU8, {buffer.bytes}));

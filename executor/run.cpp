@@ -97,7 +97,7 @@ Status Executor::State::RunOther(const plan::Specialization& s, const ReadyStep&
     return status.ok() ? status
                        : std::move(status).Because("in the nested plan " + PrintString(step.name));
   }
-  Status status = ready_step.call ? RunCall(ready_step, ready) : RunOpen(s, step, ready);
+  Status status = ready_step.call ? RunCall(ready_step, ready) : RunOpen(s, ready_step.step, ready);
   return status.ok() ? status : std::move(status).At("step " + PrintString(step.name));
 }
 

@@ -56,7 +56,7 @@ struct NestedGraph {
 
 struct Specialized {
   std::vector<std::vector<NestedGraph>> nested;  // by step
-  std::vector<Tensor> made;                      // by buffer: the dynamic ones, while they live
+  std::vector<Tensor> made;  // by buffer: those held, weights apart, while they live
   std::vector<std::unique_ptr<fallback::PreparedCall>> calls;
   std::vector<std::shared_ptr<const Tensor>> weights;  // by buffer; null for what is no weight
   std::vector<ReadyStep> steps;
@@ -73,6 +73,13 @@ struct Specialized {
   void* arena = nullptr;
   std::vector<Copy> before, after;  // of a run
 };
+
+// The tensor of a buffer that IsHeld.
+inline const Tensor& Held(const plan::Specialization& s, const Specialized& ready,
+                          plan::BufferId id) {
+  const bool is_weight = s.buffers[id.index].kind == plan::BufferKind::kWeight;
+  return is_weight ? *ready.weights[id.index] : ready.made[id.index];
+}
 
 // What a plan and those nested in it have in common: one of them runs at a time, and plans for
 // other shapes of one graph have most of their weights in common.
@@ -123,7 +130,7 @@ struct Executor::State {
   Status RunCall(const ReadyStep& step, const Specialized& ready);
   Status RunOther(const plan::Specialization& s, const ReadyStep& step, Specialized& ready);
   // control.cpp
-  Status RunOpen(const plan::Specialization& s, const plan::Step& step, Specialized& ready);
+  Status RunOpen(const plan::Specialization& s, size_t step, Specialized& ready);
   Status RunNested(const plan::Specialization& s, size_t step, Specialized& ready);
   Status Replace(NestedGraph::Built& built);
   Result<NestedGraph::Built*> Find(NestedGraph& graph, const std::string& text,

@@ -20,10 +20,12 @@ bool IsReshape(Op op) {
          op == Op::kIdentity;
 }
 
-// Reshapes of plain tensors move nothing, unless their result must be memory of its own.
+// Reshapes of plain tensors move nothing, unless their result must be memory of its own. Strings
+// are no memory that could be shared.
 bool IsView(const GraphFacts& facts, const std::map<ValueId, Layout>& layouts, NodeId id) {
   const graph::Node& node = facts.graph[id];
   if (!IsReshape(node.op) || node.inputs.empty() || !node.inputs[0].valid()) return false;
+  if (facts.graph[node.inputs[0]].dtype == Dtype::kString) return false;
   const auto is_plain = [&](ValueId v) {
     const auto shape = graph::StaticShape(facts.graph[v]);
     return shape &&

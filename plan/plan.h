@@ -46,8 +46,8 @@
 // not overlap unless one is an alias of the other; (4) byte sizes equal layout and shape; (5)
 // operand counts, types, shapes and layouts agree with the kernel's nest and the call; (6) outputs
 // are all produced; (7) extents come from the extent table when they aren't constant; (8) graphs of
-// nested plans verify, and take and give what their steps have for them; (9) dynamic buffers are
-// inputs, or written by native and nested steps, and are read by nested ones.
+// nested plans verify, and take and give what their steps have for them; (9) tensors of their own
+// (IsHeld) are inputs or weights, or written by native and nested steps, and read by such.
 #pragma once
 
 #include <array>
@@ -95,6 +95,7 @@ struct Kernel {
 
 // kArena: planned; kBounded: planned at the maximum of its extents; kDynamic: given or made when
 // run, with a shape that is not known before (`shape` is empty, whatever its rank will be).
+// Strings have no size: one that is neither given nor asked for nor a weight is dynamic.
 enum class BufferKind : uint8_t { kInput, kOutput, kWeight, kArena, kBounded, kDynamic, kAlias };
 
 struct Buffer {
@@ -104,11 +105,16 @@ struct Buffer {
   Layout layout;
   BufferKind kind = BufferKind::kArena;
   int64_t offset = 0;                     // kArena, kBounded: in the arena, in bytes
-  int64_t bytes = 0;                      // layout padding included
+  int64_t bytes = 0;                      // layout padding included; 0 if it is held
   int32_t first_step = 0, last_step = 0;  // both included
   std::string blob;                       // kWeight: hex hash of the bytes in this layout
   BufferId alias;                         // kAlias: same memory as this buffer
 };
+
+// Whether it is a tensor of its own while a plan runs, not bytes at an address.
+inline bool IsHeld(const Buffer& b) {
+  return b.kind == BufferKind::kDynamic || b.dtype == Dtype::kString;
+}
 
 enum class StepKind : uint8_t { kOwn, kVendor, kNative, kView, kPlan };
 std::string_view StepKindName(StepKind kind);  // "own", …

@@ -120,7 +120,13 @@ class Verifier {
         return bad(fmt::format("{} bytes, an alias of {} with {}", bytes,
                                PrintString((*this)[b.alias].name), (*this)[b.alias].bytes));
     }
-    if (b.kind == BufferKind::kWeight && bytes > 0) WEFT_TRY(Weight(b));
+    if (b.kind == BufferKind::kWeight && (bytes > 0 || b.dtype == Dtype::kString))
+      WEFT_TRY(Weight(b));
+    if (b.dtype == Dtype::kString && !b.layout.IsPlain()) return bad("strings that are not plain");
+    if (b.dtype == Dtype::kString &&
+        (b.kind == BufferKind::kArena || b.kind == BufferKind::kBounded ||
+         b.kind == BufferKind::kAlias))
+      return bad("strings, which have no place in an arena");
     if (b.kind == BufferKind::kDynamic && !b.shape.empty()) return bad("a shape, but is dynamic");
     if ((b.kind == BufferKind::kInput || b.kind == BufferKind::kOutput) && !b.layout.IsPlain())
       return bad("an input or output that is not plain");
@@ -128,7 +134,8 @@ class Verifier {
   }
 
   Status Weight(const Buffer& b) {
-    auto blob = plan_.blobs.Get(b.blob, Dtype::kU8, {b.bytes});
+    auto blob = b.dtype == Dtype::kString ? plan_.blobs.Get(b.blob, b.dtype, b.shape)
+                                          : plan_.blobs.Get(b.blob, Dtype::kU8, {b.bytes});
     return blob.ok() ? Status() : std::move(blob.status()).At("buffer " + PrintString(b.name));
   }
 
@@ -192,7 +199,7 @@ class Verifier {
       return Invalid(fmt::format("found {} flops and {} bytes, expected none below 0", step.flops,
                                  step.bytes));
     if (step.kind == StepKind::kPlan) WEFT_TRY(VerifyNested(plan_, *s_, step));
-    WEFT_TRY(DynamicOperands(step));
+    WEFT_TRY(HeldOperands(step));
     if (is_call) {
       WEFT_TRY(fallback::Verify(step.call));
       WEFT_TRY(CallOperands(step.call.inputs, step.inputs));
@@ -225,18 +232,20 @@ class Verifier {
   }
 
   // Who may touch what has no place before it is made.
-  Status DynamicOperands(const Step& step) {
+  Status HeldOperands(const Step& step) {
     const auto check = [&](const std::vector<BufferId>& ids, bool allowed,
                            std::string_view verb) -> Status {
       for (BufferId id : ids)
-        if (InRange(id) && (*this)[id].kind == BufferKind::kDynamic && !allowed)
-          return Invalid(fmt::format("{} is {} by a step of kind {}, but is dynamic",
-                                     PrintString((*this)[id].name), verb, StepKindName(step.kind)));
+        if (InRange(id) && IsHeld((*this)[id]) && !allowed)
+          return Invalid(
+              fmt::format("{} is {} by a step of kind {}, but is {}", PrintString((*this)[id].name),
+                          verb, StepKindName(step.kind),
+                          (*this)[id].kind == BufferKind::kDynamic ? "dynamic" : "text"));
       return {};
     };
-    const bool is_nested = step.kind == StepKind::kPlan;
-    WEFT_TRY(check(step.inputs, is_nested, "read"));
-    return check(step.outputs, is_nested || step.kind == StepKind::kNative, "written");
+    const bool allowed = step.kind == StepKind::kPlan || step.kind == StepKind::kNative;
+    WEFT_TRY(check(step.inputs, allowed, "read"));
+    return check(step.outputs, allowed, "written");
   }
 
   // Machine code reads and writes as many bytes as its nest says, and assumes that what it writes

@@ -7,12 +7,14 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <tuple>
+#include <variant>
 
 #include "base/cache/file_cache.h"
 #include "base/nibbles.h"
@@ -49,6 +51,8 @@ namespace {
 
 using Input = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 using Output = nb::ndarray<nb::c_contig, nb::device::cpu>;
+// (extents, elements in row-major order): strings, as their bytes.
+using Texts = std::pair<Shape, std::vector<nb::bytes>>;
 using Shapes = std::vector<std::pair<std::string, Shape>>;
 // (name, element type, elements): of four bits one in a byte.
 using NamedValue = std::tuple<std::string, std::string, Input>;
@@ -231,24 +235,24 @@ size_t Select(const Loaded& loaded, const std::vector<Shape>& shapes) {
 // Runs on arrays that have a byte for each element of four bits; gives what the run itself makes,
 // by output.
 Result<std::vector<Tensor>> RunWidened(const Loaded& loaded, size_t index,
-                                       const std::vector<Shape>& shapes,
-                                       std::vector<const void*> in, std::vector<void*> out) {
+                                       std::vector<Tensor> given, std::vector<void*> out) {
   const plan::Specialization& s = loaded.plan().specializations.at(index);
-  executor::OpenOperands open;  // and narrow inputs, alive until the run ends
-  for (size_t i = 0; i < in.size(); ++i) {
+  executor::OpenOperands open{.inputs = std::move(given)};  // alive until the run ends
+  std::vector<const void*> in;
+  for (size_t i = 0; i < open.inputs.size(); ++i) {
     const plan::Buffer& b = s.buffers[s.inputs[i].index];
-    Tensor& input =
-        open.inputs.emplace_back(Tensor::Borrow(WidenedType(b.dtype), shapes[i], nullptr, in[i]));
-    if (!SharesBytes(b.dtype)) continue;
-    auto small = Narrowed(input, b.dtype);
-    if (!small.ok()) return std::move(small.status()).At("input \"" + b.name + "\"");
-    input = *std::move(small);
-    in[i] = input.data();
+    Tensor& input = open.inputs[i];
+    if (SharesBytes(b.dtype)) {
+      auto small = Narrowed(input, b.dtype);
+      if (!small.ok()) return std::move(small.status()).At("input \"" + b.name + "\"");
+      input = *std::move(small);
+    }
+    in.push_back(input.data());
   }
   std::vector<std::pair<Tensor, void*>> packed;
   for (size_t i = 0; i < out.size(); ++i) {
     const plan::Buffer& b = s.buffers[s.outputs[i].index];
-    if (!SharesBytes(b.dtype) || b.kind == plan::BufferKind::kDynamic) continue;
+    if (!SharesBytes(b.dtype) || IsHeld(b)) continue;
     WEFT_TRY(Tensor small, Tensor::Allocate(b.dtype, b.shape));
     packed.emplace_back(std::move(small), out[i]);
     out[i] = packed.back().first.mutable_data();
@@ -264,8 +268,31 @@ Result<std::vector<Tensor>> RunWidened(const Loaded& loaded, size_t index,
   return std::move(open.outputs);
 }
 
-// The bytes of a tensor, which they keep alive.
+Tensor TensorOf(const plan::Buffer& b, const std::variant<Input, Texts>& given) {
+  if (const Input* array = std::get_if<Input>(&given)) {
+    if (b.dtype == Dtype::kString)
+      Raise(Usage("found an array, expected strings").At("input \"" + b.name + "\""));
+    return Tensor::Borrow(WidenedType(b.dtype),
+                          Shape(array->shape_ptr(), array->shape_ptr() + array->ndim()), nullptr,
+                          array->data());
+  }
+  const auto& [shape, texts] = std::get<Texts>(given);
+  if (b.dtype != Dtype::kString || ValueOrRaise(CountElems(shape)) != std::ssize(texts))
+    Raise(Usage("found strings that do not fit").At("input \"" + b.name + "\""));
+  Tensor tensor = ValueOrRaise(Tensor::Allocate(Dtype::kString, shape));
+  for (size_t i = 0; i < texts.size(); ++i)
+    tensor.strings()[i].assign(texts[i].c_str(), texts[i].size());
+  return tensor;
+}
+
+// The bytes of a tensor, which they keep alive; of strings a list of the bytes of each.
 nb::object BytesOf(const Tensor& tensor) {
+  if (tensor.dtype() == Dtype::kString) {
+    nb::list texts;
+    for (const std::string& text : tensor.strings())
+      texts.append(nb::bytes(text.data(), text.size()));
+    return texts;
+  }
   auto kept = std::make_unique<Tensor>(tensor);
   auto* bytes = const_cast<uint8_t*>(static_cast<const uint8_t*>(kept->data()));
   const nb::capsule owner(kept.release(), [](void* p) noexcept { delete static_cast<Tensor*>(p); });
@@ -275,22 +302,22 @@ nb::object BytesOf(const Tensor& tensor) {
 
 // Arrays that Python has checked: type, shape, order. Gives (shape, bytes) of each output that the
 // run makes itself, None for the others.
-nb::list Run(Loaded& loaded, size_t index, const std::vector<Input>& inputs,
+nb::list Run(Loaded& loaded, size_t index, const std::vector<std::variant<Input, Texts>>& inputs,
              const std::vector<Output>& outputs) {
-  std::vector<const void*> in;
+  const plan::Specialization& s = loaded.plan().specializations.at(index);
+  if (inputs.size() != s.inputs.size() || outputs.size() != s.outputs.size())
+    Raise(Usage("found " + std::to_string(inputs.size()) + " inputs, expected " +
+                std::to_string(s.inputs.size())));
+  std::vector<Tensor> given;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    given.push_back(TensorOf(s.buffers[s.inputs[i].index], inputs[i]));
   std::vector<void*> out;
-  std::vector<Shape> shapes;
-  for (const Input& array : inputs) {
-    in.push_back(array.data());
-    shapes.emplace_back(array.shape_ptr(), array.shape_ptr() + array.ndim());
-  }
   for (const Output& array : outputs) out.push_back(array.data());
   const auto made =
-      Unlocked([&] { return RunWidened(loaded, index, shapes, std::move(in), std::move(out)); });
-  const plan::Specialization& s = loaded.plan().specializations.at(index);
+      Unlocked([&] { return RunWidened(loaded, index, std::move(given), std::move(out)); });
   nb::list list;
   for (size_t i = 0; i < s.outputs.size(); ++i) {
-    if (s.buffers[s.outputs[i].index].kind == plan::BufferKind::kDynamic)
+    if (IsHeld(s.buffers[s.outputs[i].index]))
       list.append(nb::make_tuple(nb::tuple(nb::cast(made[i].shape())), BytesOf(made[i])));
     else
       list.append(nb::none());

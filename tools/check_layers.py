@@ -43,6 +43,7 @@ OWNERS = {  # header -> the folders that may include it; tests beside code and b
     r'cudnn': 'fallback/cudnn',
     r'cublas': 'fallback/cublas',
     r'nvrtc': 'codegen/cuda',
+    r're2/': 'fallback/native',
     r'xgboost/': 'tuner',
     r'sqlite3': 'base/cache',
     r'(tbb|oneapi/tbb)/': 'base/threads',

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/text.h"
+#include "fallback/native/strings.h"
 
 namespace weft::fallback::native {
 

@@ -125,6 +125,18 @@ Result<std::unique_ptr<PreparedCall>> PrepareNative(const LibraryCall& call,
 
 }  // namespace native
 
+namespace {
+
+// In bytes; 0 of what holds none.
+int64_t LongestString(const native::In& in) {
+  size_t longest = 0;
+  for (int64_t i = 0; in.dtype == Dtype::kString && i < in.elems; ++i)
+    longest = std::max(longest, in.as<std::string>()[i].size());
+  return static_cast<int64_t>(longest);
+}
+
+}  // namespace
+
 bool HasNative(std::string_view op) { return native::FindKernel(op) != nullptr; }
 
 Result<std::vector<Tensor>> RunNative(const LibraryCall& call,
@@ -138,11 +150,21 @@ Result<std::vector<Tensor>> RunNative(const LibraryCall& call,
     if (has_data && !absent) views[i] = native::ViewOf(*tensor);
   }
   std::vector<Tensor> outputs(call.outputs.size());
+  // Results whose elements may be one of an operand, many times, are as long as that allows. Others
+  // hold each once, and no case mapping trebles it.
+  constexpr std::string_view kRepeat[] = {
+      "Concat", "Expand", "Gather",          "GatherElements", "GatherND",     "OneHot",
+      "Pad",    "Tile",   "ScatterElements", "ScatterND",      "StringConcat", "Where"};
+  int64_t longest = 0;
+  if (std::ranges::find(kRepeat, call.op) != std::end(kRepeat))
+    for (const auto& view : views) longest += view ? LongestString(*view) : 0;
   int64_t left = max_bytes;
   const native::Allocator allocate = [&](size_t i, Dtype dtype,
                                          const Shape& shape) -> Result<void*> {
     WEFT_TRY(const int64_t elems, CountElems(shape));
-    const int64_t each = std::max<int64_t>(SizeBytes(dtype), 1);
+    const int64_t each = dtype == Dtype::kString
+                             ? static_cast<int64_t>(sizeof(std::string)) + longest
+                             : std::max<int64_t>(SizeBytes(dtype), 1);
     if (elems > left / each) {
       return Limit(fmt::format("{}: output {} of {}{} leaves the limit of {} bytes", call.op, i,
                                DtypeName(dtype), weft::Print(shape), max_bytes));

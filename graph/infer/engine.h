@@ -227,6 +227,8 @@ Status CausalConvRule(Context& c);
 Status LinearAttentionRule(Context& c);
 Status DetRule(Context& c);
 Status SequenceLengthRule(Context& c);
+Status StringNormalizerRule(Context& c);
+Status StringSplitRule(Context& c);
 Status SequencePlaceRule(Context& c);
 
 }  // namespace weft::graph::infer

@@ -144,6 +144,10 @@ constexpr std::array<Rule, kOps> MakeTable() {
   set(CompressRule, {Op::kCompress});
   set(NmsRule, {Op::kNonMaxSuppression});
   set(UniqueRule, {Op::kUnique});
+  set(Elementwise, {Op::kStringConcat});
+  set(Unary, {Op::kRegexFullMatch});
+  set(StringNormalizerRule, {Op::kStringNormalizer});
+  set(StringSplitRule, {Op::kStringSplit});
   set(RecurrentRule, {Op::kLSTM, Op::kGRU, Op::kRNN});
   set(IfRule, {Op::kIf});
   set(LoopRule, {Op::kLoop});

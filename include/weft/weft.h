@@ -65,6 +65,7 @@ typedef enum weft_dtype {
   WEFT_BF16,
   WEFT_F32,
   WEFT_F64,
+  WEFT_STRING,  /* no bytes: plans with such inputs or outputs are described, but not run */
   WEFT_U4 = 14, /* two in a byte, the first in its low half */
   WEFT_I4
 } weft_dtype;

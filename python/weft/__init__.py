@@ -31,7 +31,7 @@ class Error(Exception):
 
 from . import _weft, tc  # noqa: E402: they raise Error
 from ._comprehension import Comprehension, Parameter, TunedKernel, comprehension  # noqa: E402
-from ._types import NUMPY, stored, tagged  # noqa: E402
+from ._types import NUMPY, STRINGS, packed, stored, tagged, unpacked  # noqa: E402
 
 __version__ = _weft.version
 
@@ -53,6 +53,9 @@ class Step(NamedTuple):
     call: str
     nodes: list
     reason: str
+
+
+_NO_PLACE = np.empty((), np.uint8)  # for an output of strings, which a run makes
 
 
 class Plan:
@@ -99,7 +102,8 @@ class Plan:
     def run(self, inputs):
         """Runs on a dict by name, or a list in order; gives a dict of outputs by name. Arrays that are
         C-contiguous and of the right type are read where they are; nothing is ever cast. Types that NumPy
-        lacks may come as those of ml_dtypes."""
+        lacks may come as those of ml_dtypes. Strings come as arrays of str, or of bytes of UTF-8, of any of NumPy's
+        types for them, and go as arrays of the type object that hold str."""
         arrays = self._arrays(inputs)
         shapes = tuple(a.shape for a in arrays)
         index = self._by_shapes.get(shapes)
@@ -107,12 +111,18 @@ class Plan:
             index = self._loaded.select([list(s) for s in shapes])  # raises, and lists what there is
         expected, described = self._specializations[index]
         arrays = [stored(array, tensor.element) for tensor, array in zip(expected, arrays)]
-        for tensor, array in zip(expected, arrays):
-            if array.dtype != tensor.dtype:
-                raise Error(2, f'found {array.dtype}, expected {tensor.dtype}', f'input "{tensor.name}"')
-        outputs = [np.empty(t.shape or (), t.dtype) for t in described]
+        for i, (tensor, array) in enumerate(zip(expected, arrays)):
+            where = f'input "{tensor.name}"'
+            if tensor.element == 'string' and array.dtype.kind in STRINGS:
+                arrays[i] = packed(array, where)
+            elif array.dtype != tensor.dtype:
+                wanted = 'strings' if tensor.element == 'string' else tensor.dtype
+                raise Error(2, f'found {array.dtype}, expected {wanted}', where)
+        outputs = [np.empty(t.shape or (), t.dtype) if t.element != 'string' else _NO_PLACE for t in described]
         for i, made in enumerate(self._loaded.run(index, arrays, outputs)):
-            if made is not None:
+            if made is not None and described[i].element == 'string':
+                outputs[i] = unpacked(*made)
+            elif made is not None:
                 outputs[i] = made[1].view(described[i].dtype).reshape(made[0])
         return {t.name: a for t, a in zip(described, outputs)}
 
@@ -156,6 +166,9 @@ def build(path, *, target='cpu', threads=0, shapes=None, dims=None, forms=None, 
     A network whose inputs keep symbolic extents runs at any: what a run needs for new ones is built then, and kept.
     specialize says what: kernels 'now', 'never' (calls need no compiler), or in the 'background' of calls."""
     values = [(name, *tagged(array)) for name, array in (values or {}).items()]
+    for name, element, _ in values:
+        if element == 'string':
+            raise Error(4, 'strings can be no value that a plan is built for', f'input "{name}"')
     return Plan(_weft.build(os.fspath(path), target, threads, _shapes(shapes), dict(dims or {}), _forms(forms), values,
                             float(budget), force, None if cache_dir is None else os.fspath(cache_dir), specialize))
 

@@ -2,7 +2,7 @@
 
     outputs = WeftBackend.run_model(onnx.load('digits.onnx'), [image])
 
-Arrays of types that NumPy lacks (bfloat16, float8, 4 bits) are ml_dtypes', in and out. Shapes come with the inputs: a plan
+Arrays of types that NumPy lacks (bfloat16, float8, 4 bits) are ml_dtypes', in and out; of strings, arrays of str. Shapes come with the inputs: a plan
 is built for each new set of them, and for each new value of the inputs that decide shapes (weft.shape_inputs).
 Needs the packages onnx and ml_dtypes.
 """
@@ -82,8 +82,6 @@ class WeftRep(BackendRep):
         for name, value in arrays.items():
             if not isinstance(value, (np.ndarray, np.generic)):
                 raise weft.Error(4, f'found a {type(value).__name__}, expected a tensor', f'input "{name}"')
-            if value.dtype.kind in 'OUST':
-                raise weft.Error(4, 'tensors of strings are not supported', f'input "{name}"')
         return {name: np.asarray(value) for name, value in arrays.items()}, forms
 
     def _ready(self, inputs):

@@ -99,7 +99,7 @@ def test_what_it_cannot_do_is_an_error(weft, backend, cache):
     assert backend.is_compatible(relu) and not backend.is_compatible(relu, 'CUDA')
     rep = backend.prepare(relu, cache_dir=cache)
     for inputs, part in [([], 'found 0 inputs'), ([np.float32([1])], 'found'), ([np.float64([1, 2])], 'float64'),
-                         ([[np.float32([1])]], 'found a list'), ([np.array(['a', 'b'])], 'strings')]:
+                         ([[np.float32([1])]], 'found a list'), ([np.array(['a', 'b'])], 'expected float32')]:
         with pytest.raises(weft.Error, match=part):
             rep.run(inputs)
     with pytest.raises(weft.Error, match='no device'):
