@@ -101,9 +101,6 @@ def test_an_operator_that_nobody_knows(weft):
     assert not (weft.folder / 'm.plan').exists()
 
 
-FLOAT = {'dtype': 1, 'shape': [2]}
-
-
 @pytest.mark.parametrize('op, inputs, attributes', [
     ('MaxRoiPool', ['x4', 'x'], {'pooled_shape': [1, 1]}), ('SequenceAt', ['s', 'i'], {})], ids=lambda v: v if isinstance(v, str) else '')
 def test_an_operator_that_nothing_computes(weft, op, inputs, attributes):
