@@ -60,12 +60,14 @@ struct Resampled {
   Resample rule;
   Periodic periodic;
   std::string base;
+  Dtype dtype = Dtype::kF32;  // of weights
 };
 
-Resampled MakeResampled(size_t axis, const std::string& i, Resample rule) {
+Resampled MakeResampled(size_t axis, const std::string& i, Resample rule, Dtype of_x) {
   const Periodic periodic = PeriodOf(rule);
   std::string base = BaseText(rule, periodic, i);
-  return {axis, i, std::move(rule), periodic, std::move(base)};
+  const Dtype dtype = of_x == Dtype::kF64 ? Dtype::kF64 : Dtype::kF32;
+  return {axis, i, std::move(rule), periodic, std::move(base), dtype};
 }
 
 // The element of x, and its weight, along one axis.
@@ -84,14 +86,14 @@ Weights MakeWeights(Writer& w, const Resampled& along) {
   const int64_t period = along.periodic.period;
   const auto kept = static_cast<size_t>(period * r.taps);
   const std::string name = fmt::format("weight{}", along.axis);
-  return {w.Const(name, Dtype::kF32, {period, r.taps}, std::span(r.weights).first(kept)),
+  return {w.Const(name, along.dtype, {period, r.taps}, std::span(r.weights).first(kept)),
           period == 1       ? "0"
           : period == r.out ? along.i
                             : fmt::format("{} % {}", along.i, period)};
 }
 
 Tap MakeTap(Writer& w, const Resampled& along) {
-  const auto& [axis, i, r, periodic, base] = along;
+  const auto& [axis, i, r, periodic, base, dtype] = along;
   Tap tap;
   tap.at = base;
   if (tap.at.empty()) {
@@ -193,7 +195,7 @@ void Resize(Writer& w) {
     std::optional<Resample> along =
         MakeResample(rule, in, out, scales[k], crop ? roi[k] : 0, crop ? roi[axes.size() + k] : 1);
     if (!along) return w.Refuse(fmt::format("axis {} takes too large a table", axis));
-    resampled.push_back(MakeResampled(axis, i[axis], *std::move(along)));
+    resampled.push_back(MakeResampled(axis, i[axis], *std::move(along), x.dtype));
   }
   if (!w.ok()) return;
   constexpr size_t kMostBlended = 2;  // axes; each takes four times the reads

@@ -7,6 +7,7 @@ import pytest
 
 onnx = pytest.importorskip('onnx', reason='the networks are written with onnx')
 weft_package = pytest.importorskip('weft', reason='the Python package is not built')
+import onnx.reference  # noqa: E402
 from onnx import helper  # noqa: E402
 
 ARMS = ['own', 'calls']
@@ -124,3 +125,19 @@ def test_reductions_of_nan_and_infinity(tmp_path, monkeypatch, arm):
              ('Softmax', (x,), powers / powers.sum(1, keepdims=True), dict(axis=1)), ('CumSum', (x, np.array(1)), x.cumsum(1), {}),
              ('Clip', (x, np.float32(5), np.float32(2)), np.minimum(np.maximum(x, np.float32(5)), np.float32(2)), {})]
     agree(tmp_path, arm, cases, monkeypatch)
+
+
+@pytest.mark.parametrize('extents', [(6, 11), (2, 3)])
+def test_doubles_are_resized_by_doubles(tmp_path, extents):
+    """Weights that are no dyadic fractions have the type of what they weigh."""
+    x = np.random.default_rng(0).standard_normal((1, 1, 4, 5))
+    resize = node('Resize', ['x', '', '', 's'], ['y'], mode='linear', coordinate_transformation_mode='align_corners')
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph([resize], 'g', [info('x', onnx.TensorProto.DOUBLE, x.shape)],
+                              [info('y', onnx.TensorProto.DOUBLE, (1, 1, *extents))],
+                              [onnx.numpy_helper.from_array(np.array([1, 1, *extents]), 's')])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid('', 18)], ir_version=10)
+    onnx.save(model, tmp_path / 'm.onnx')
+    want, = onnx.reference.ReferenceEvaluator(model).run(None, {'x': x})
+    found = weft_package.build(tmp_path / 'm.onnx', cache_dir=tmp_path / 'cache').run({'x': x})['y']
+    np.testing.assert_allclose(found, want, rtol=1e-12, atol=1e-13)
