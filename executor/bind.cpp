@@ -37,7 +37,8 @@ Status Executor::State::Bind(size_t index, std::span<const void* const> inputs,
                              std::span<void* const> outputs, void* given_arena) {
   const plan::Specialization& s = plan.specializations[index];
   Specialized& ready = specialized[index];
-  arena = shared->arenas[depth].memory;  // of those that are too small none is kept for long
+  if (const Bytes& largest = shared->arenas[depth].memory; arena != largest)
+    arena = largest;  // of those that are too small none is kept for long
   void* const used = given_arena ? given_arena : arena.get();
   if (ready.is_bound && used == ready.arena && std::ranges::equal(inputs, ready.inputs) &&
       std::ranges::equal(outputs, ready.outputs))

@@ -380,25 +380,31 @@ TEST(Executor, RefusesPlansThatItCantRun) {
       Code::kUsage);
 }
 
-// What is built when it runs needs somebody who builds it, and is told who asks.
-TEST(Executor, NestedPlansAreBuiltForTheShapesTheyGet) {
-  const std::string graph = "graph b (x: f32) -> (y) {\n  y: f32 = Neg(x)\n}\n";
-  Plan nested = Simple().Done();
+constexpr std::string_view kNegation = "graph b (x: f32) -> (y) {\n  y: f32 = Neg(x)\n}\n";
+
+// A plan that is built when it runs, whole, of a graph that takes `x`.
+Result<Plan> StageOf(std::string_view x) {
   BlobStore blobs;
-  const std::string hash = blobs.Put(plan::TextBlob(graph));
+  const std::string hash = blobs.Put(plan::TextBlob(kNegation));
   const std::string text = fmt::format(
       "plan outer for \"cpu:x86-64-v3\" {{ model \"\" versions \"\" \"\" \"\" prices estimated "
-      "specialization (x) -> (y) arena 0 {{ buffer x: f32[64] input live 0:0 buffer y: f32 dynamic "
+      "specialization (x) -> (y) arena 0 {{ buffer x: {} live 0:0 buffer y: f32 dynamic "
       "live 0:0 step plan y (x) -> (y) us 0 estimated nodes () stage blob(\"{}\", {} bytes) }} }}",
-      hash, graph.size());
-  auto outer = plan::ParsePlan(text, "outer", blobs);
+      x, hash, kNegation.size());
+  return plan::ParsePlan(text, "outer", blobs);
+}
+
+// What is built when it runs needs somebody who builds it, and is told who asks.
+TEST(Executor, NestedPlansAreBuiltForTheShapesTheyGet) {
+  Plan nested = Simple().Done();
+  const auto outer = StageOf("f32[64] input");
   ASSERT_TRUE(outer.ok()) << outer.status().ToString();
   EXPECT_EQ(Executor::Load(*outer, {.threads = 1, .compiler = Compile}).status().code(),
             Code::kMissing);
   int built = 0;
   const auto specialize = [&](const std::string& asked, const BlobStore&,
                               std::span<const Tensor> inputs) -> Result<NestedPlan> {
-    EXPECT_EQ(asked, graph);
+    EXPECT_EQ(asked, kNegation);
     EXPECT_EQ(inputs[0].shape(), Shape{64});
     ++built;
     return NestedPlan{.plan = nested, .bound = {false}};
@@ -422,15 +428,7 @@ TEST(Executor, NestedPlansAreBuiltForTheShapesTheyGet) {
 // Inputs of open extents go to a nested plan as they are given, and a better one takes over from
 // the first as soon as it is there.
 TEST(Executor, OpenInputsAndBetterPlans) {
-  const std::string graph = "graph b (x: f32) -> (y) {\n  y: f32 = Neg(x)\n}\n";
-  BlobStore blobs;
-  const std::string hash = blobs.Put(plan::TextBlob(graph));
-  const std::string text = fmt::format(
-      "plan outer for \"cpu:x86-64-v3\" {{ model \"\" versions \"\" \"\" \"\" prices estimated "
-      "specialization (x) -> (y) arena 0 {{ buffer x: f32 dynamic live 0:0 buffer y: f32 dynamic "
-      "live 0:0 step plan y (x) -> (y) us 0 estimated nodes () stage blob(\"{}\", {} bytes) }} }}",
-      hash, graph.size());
-  auto outer = plan::ParsePlan(text, "outer", blobs);
+  const auto outer = StageOf("f32 dynamic");
   ASSERT_TRUE(outer.ok()) << outer.status().ToString();
   const auto unary = [](const char* op, int64_t count) {
     Builder b;

@@ -127,6 +127,7 @@ Status Executor::State::PrepareSpecialization(const plan::Specialization& s, Spe
 }
 
 Status Executor::State::PrepareWeights(const plan::Specialization& s, Specialized& ready) {
+  std::erase_if(shared->weights, [](const auto& known) { return known.second.expired(); });
   ready.weights.resize(s.buffers.size());
   for (size_t i = 0; i < s.buffers.size(); ++i)
     if (s.buffers[i].kind == BufferKind::kWeight) {

@@ -76,8 +76,7 @@ constexpr UnaryOp kOps[] = {
     {"Swish", [](double x, double a, double) { return x * Sigmoid(a * x); }, "alpha", "", 1},
     {"Tan", [](double x, double, double) { return std::tan(x); }},
     {"Tanh", [](double x, double, double) { return std::tanh(x); }},
-    {"ThresholdedRelu", [](double x, double a, double) { return x > a || std::isnan(x) ? x : 0; },
-     "alpha", "", 1},
+    {"ThresholdedRelu", [](double x, double a, double) { return x > a ? x : 0; }, "alpha", "", 1},
 };
 
 double GeluTanh(double x, double, double) {
