@@ -24,7 +24,7 @@ class Peer {
   static Result<std::unique_ptr<Peer>> Open(const std::string& library, const std::string& model,
                                             const std::vector<Named>& inputs, uint32_t threads);
   ~Peer();  // ends the process
-  // One run to warm up and one that counts: microseconds, as the peer itself measured them.
+  // Runs to warm up, as of every arm, and one that counts: microseconds, as the peer measured them.
   Result<double> Run();
   // Of the last run, in the order of `names`.
   Result<std::vector<Tensor>> Outputs(const std::vector<std::string>& names);

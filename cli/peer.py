@@ -1,6 +1,6 @@
 # A peer that runs the same network in a process of its own: `python3 peer.py ARM MODEL INPUTS.npz THREADS`.
 # One line in, one line out, until standard input ends:
-#   run           one run that is not counted, then one that is -> its microseconds
+#   run           runs of 0.1 ms, one at least, that are not counted, then one that is -> its microseconds
 #   outputs FILE  writes the outputs of the last run -> ok
 # The first line out is `ready VERSION`; a line `error TEXT` ends the process.
 import contextlib
@@ -60,7 +60,11 @@ def main():
     for line in sys.stdin:
         verb, _, argument = line.strip().partition(' ')
         if verb == 'run':
-            run()
+            begin = time.perf_counter_ns()
+            while True:
+                run()
+                if time.perf_counter_ns() - begin > 100_000:
+                    break
             start = time.perf_counter_ns()
             outputs = run()
             spent_us = (time.perf_counter_ns() - start) / 1e3

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <limits>
 #include <new>
 
 #include "base/text.h"
@@ -21,18 +22,17 @@ bool IsSet(const int32_t& flag) { return __atomic_load_n(&flag, __ATOMIC_RELAXED
 bool IsSet(const KernelFault& fault) { return __atomic_load_n(&fault.code, __ATOMIC_RELAXED) != 0; }
 
 constexpr size_t kNever = SIZE_MAX;
-// Operations and bytes that one thread is through with in the time in which a team, which the pool
-// has let go of since the last run, comes together (20 to 70 us between calls from Python).
-constexpr int64_t kLittleWork = 1 << 17;
+// Operations and bytes that one thread is through with in a microsecond where it is fast.
+constexpr double kWorkPerUs = 1e5;
 
-bool IsLittle(std::span<const ReadyStep> steps) {
-  int64_t work = 0;
+// How long one thread takes for all of them, at least; without end where that is not known.
+double AloneUs(std::span<const ReadyStep> steps) {
+  double work = 0;
   for (const ReadyStep& step : steps) {
-    if (step.work == 0 || step.work > kLittleWork) return false;
-    work += step.work;
-    if (work > kLittleWork) return false;
+    if (step.work == 0) return std::numeric_limits<double>::infinity();
+    work += static_cast<double>(step.work);
   }
-  return true;
+  return work / kWorkPerUs;
 }
 
 // What the ranks of a stretch share.
@@ -71,7 +71,7 @@ void Executor::State::RunOwn(std::span<ReadyStep> steps, StepTime* times) {
       .steps = steps, .times = times, .barrier = shared->team->barrier(), .cancel = shared->cancel};
   if (threads == 1) return stretch.Run(0, 1);
   const auto run = [&stretch](uint32_t rank, uint32_t size) { stretch.Run(rank, size); };
-  IsLittle(steps) ? shared->team->RunAlone(run) : shared->team->Run(run);
+  shared->team->Run(run, AloneUs(steps));
 }
 
 Status Executor::State::RunCall(const ReadyStep& step, const Specialized& ready) {

@@ -33,8 +33,8 @@ struct Arm {
   std::string name;
   std::function<Result<double>()> run;  // one turn; its microseconds
 };
-// A turn is one run. With `warm`, one that isn't counted goes before it, so that no arm pays for
-// what the arm before left in the caches.
+// A turn is one run. With `warm`, runs of 0.1 ms, one at least, go before it and are not counted:
+// no arm pays for what the arm before left in the caches, or for waking its threads.
 Arm TimedArm(std::string name, std::function<Status()> run, bool warm = false);
 
 struct MeasureOptions {

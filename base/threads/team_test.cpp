@@ -1,12 +1,16 @@
 #include "base/threads/team.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <tbb/task_arena.h>
 
 #include <atomic>
+#include <chrono>
 #include <numeric>
 #include <thread>
 #include <vector>
+
+#include "base/target.h"
 
 namespace weft {
 namespace {
@@ -117,6 +121,34 @@ TEST(Team, CallersTakeTurns) {
   std::vector<std::thread> callers;
   for (int i = 0; i < 3; ++i) callers.emplace_back([&] { Exercise(**team, 50); });
   for (std::thread& caller : callers) caller.join();
+}
+
+TEST(Team, WhatIsLittleRunsAlone) {
+  const auto team = Team::Create(2);
+  for (int i = 0; i < 100; ++i)
+    (*team)->Run(
+        [&](uint32_t rank, uint32_t size) {
+          EXPECT_EQ(rank, 0u);
+          EXPECT_EQ(size, 1u);
+          (*team)->barrier().Wait();  // of one
+        },
+        0.1);
+}
+
+// A worker that slept is woken beside the caller, and not where the caller is. The kernel may still
+// move the caller after the worker has looked.
+TEST(Team, RanksHaveProcessorsOfTheirOwn) {
+  if (UsableThreads() < 2) GTEST_SKIP() << "there is one processor";
+  const auto team = Team::Create(2);
+  int complete = 0, together = 0;
+  for (int i = 0; i < 100; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(i % 2));
+    std::atomic<int> cpus[2] = {-1, -1};
+    (*team)->Run([&](uint32_t rank, uint32_t) { cpus[rank] = sched_getcpu(); });
+    complete += cpus[1] >= 0;
+    together += cpus[0] == cpus[1];
+  }
+  EXPECT_LE(together, complete / 4);
 }
 
 TEST(Team, LibraryStepsUseTheArena) {
