@@ -57,7 +57,7 @@ def test_digits():
 def test_external_weights_are_the_same(tmp_path):
     inside, outside = str(tmp_path / "a.onnx"), str(tmp_path / "b.onnx")
     for path, external in ((inside, False), (outside, True)):
-        make_models.mobilenetv2(None).save(path, external)
+        make_models.NETWORKS["mobilenetv2"](None).save(path, external)
     assert os.path.getsize(outside) < os.path.getsize(inside) / 10
     a, b = onnx.load(inside), onnx.load(outside)
     assert [t.raw_data for t in a.graph.initializer] == [t.raw_data for t in b.graph.initializer]
