@@ -10,15 +10,18 @@ namespace weft {
 namespace {
 
 constexpr size_t kLine = 64;
+constexpr size_t kLeastPhased = kLeastPhasedBytes;
+constexpr size_t kResultPhase = 3072;
 constexpr size_t kHugePage = size_t{1} << 21;  // of x86-64 and of most arm64 kernels
 
 std::shared_ptr<void> FromHeap(size_t bytes) {
+  const size_t align = bytes < kLeastPhased ? kLine : size_t{kPhasePeriodBytes};
   const size_t whole = (bytes / kLine + 1) * kLine;
-  size_t padded = whole + kLine;
+  size_t padded = whole + align;
   void* block = std::calloc(padded, 1);
   if (block == nullptr) return nullptr;
   std::shared_ptr<void> owner(block, std::free);
-  return {owner, std::align(kLine, whole, block, padded)};
+  return {owner, std::align(align, whole, block, padded)};
 }
 
 std::shared_ptr<void> FromKernel(size_t bytes) {
@@ -102,13 +105,13 @@ std::shared_ptr<void> AllocateZeroed(int64_t bytes) {
 }
 
 std::shared_ptr<void> AllocateUnset(int64_t bytes) {
-  constexpr size_t kLeast = size_t{64} << 10;  // below, clearing costs less than looking
   const auto size = static_cast<size_t>(bytes);
-  if (size < kLeast) return FromHeap(size);
-  Kept::Block block = KeptBlocks().Take(size);
-  if (block.memory == nullptr) block = {FromEither(size), size};
+  if (size < kLeastPhased) return FromHeap(size);  // clearing costs less than looking
+  const size_t whole = size + kResultPhase;
+  Kept::Block block = KeptBlocks().Take(whole);
+  if (block.memory == nullptr) block = {FromEither(whole), whole};
   if (block.memory == nullptr) return nullptr;
-  void* const data = block.memory.get();
+  void* const data = static_cast<char*>(block.memory.get()) + kResultPhase;
   return {data, [block](void*) { KeptBlocks().Put(block); }};
 }
 

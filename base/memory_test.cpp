@@ -31,6 +31,18 @@ TEST(AllocateZeroed, LargeOnesBeginAHugePage) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.get()) % (1U << 21), 0U);
 }
 
+// A result never begins a little behind an input.
+TEST(AllocateUnset, LargeBlocksHavePhases) {
+  for (const int64_t bytes : {int64_t{32} << 10, int64_t{100'000}, int64_t{5} << 20}) {
+    for (int turn = 0; turn < 2; ++turn) {  // the second is a block that was given back
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(AllocateZeroed(bytes).get()) % 4096, 0U) << bytes;
+      const auto result = AllocateUnset(bytes);
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(result.get()) % 4096, 3072U) << bytes;
+      std::memset(result.get(), 0xff, static_cast<size_t>(bytes));
+    }
+  }
+}
+
 TEST(AllocateUnset, HandsOutAgainWhatWasGivenBack) {
   constexpr int64_t kBytes = int64_t{3} << 20;
   const void* const first = AllocateUnset(kBytes).get();

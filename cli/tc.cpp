@@ -159,7 +159,7 @@ Status Run(const Flags& flags, driver::Comprehension& def, const Given& given) {
     in.push_back(given.arrays.at(o.name).data());
   std::vector<std::pair<std::string, Tensor>> outputs;
   for (const driver::Operand& o : specialized->outputs()) {
-    WEFT_TRY(Tensor output, Tensor::Allocate(o.dtype, o.shape));
+    WEFT_TRY(Tensor output, Tensor::AllocateUnset(o.dtype, o.shape));
     outputs.emplace_back(o.name, std::move(output));
   }
   std::vector<void*> out;

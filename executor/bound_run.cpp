@@ -15,7 +15,7 @@ Result<std::unique_ptr<BoundRun>> BoundRun::Open(Executor& executor, size_t spec
       run->outputs_.emplace_back();
       continue;
     }
-    auto output = Tensor::Allocate(buffer.dtype, buffer.shape);
+    auto output = Tensor::AllocateUnset(buffer.dtype, buffer.shape);
     if (!output.ok())
       return std::move(output.status()).At(fmt::format("output \"{}\"", buffer.name));
     run->outputs_.push_back(*std::move(output));

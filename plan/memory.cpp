@@ -3,12 +3,25 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/memory.h"
+
 namespace weft::plan {
 namespace {
 
 constexpr int64_t kAlign = 64;
 
 int64_t RoundUp(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+// Where a large buffer of this step's begins, within a period (base/memory.h): other steps' results
+// that it reads begin elsewhere, and so do inputs and outputs.
+int64_t PhaseOf(const Buffer& b) { return b.first_step % 2 ? 768 : 1792; }
+
+// The lowest place for it from `offset` on.
+int64_t Place(const Buffer& b, int64_t offset) {
+  if (b.bytes < kLeastPhasedBytes) return offset;
+  const int64_t ahead = (PhaseOf(b) - offset) % kPhasePeriodBytes;
+  return offset + (ahead < 0 ? ahead + kPhasePeriodBytes : ahead);
+}
 
 bool IsPlanned(const Buffer& b) {
   return b.kind == BufferKind::kArena || b.kind == BufferKind::kBounded;
@@ -60,14 +73,14 @@ Status PlanMemory(Specialization& s) {
     int64_t best = -1, best_gap = INT64_MAX, end = 0;
     for (const Buffer* p : placed) {
       if (p->last_step < b.first_step || p->first_step > b.last_step) continue;
-      const int64_t gap = p->offset - end;
-      if (gap >= need && gap < best_gap) {
-        best = end;
+      const int64_t at = Place(b, end), gap = p->offset - end;
+      if (p->offset - at >= need && gap < best_gap) {
+        best = at;
         best_gap = gap;
       }
       end = std::max(end, p->offset + RoundUp(p->bytes));
     }
-    b.offset = best >= 0 ? best : end;
+    b.offset = best >= 0 ? best : Place(b, end);
     s.arena_bytes = std::max(s.arena_bytes, b.offset + need);
     placed.insert(
         std::upper_bound(placed.begin(), placed.end(), &b,
