@@ -126,6 +126,7 @@ TEST(Import, ElementsOfFourBits) {
     };
   };
   EXPECT_EQ(elements(Good(model(typed(2)))), expected);
+  EXPECT_EQ(elements(Good(model(typed(0x52)))), expected);  // what is left of the last byte is 0
   ExpectRefused(model(typed(300)), "element 1 is 300, which i4 can't hold");
   ExpectRefused(model([](auto& w) { w.set_raw_data("\x78\x52\x01"); }),
                 "raw data has 3 bytes, expected 2 for i4[3]");

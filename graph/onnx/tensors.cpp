@@ -70,6 +70,12 @@ Tensor Unpacked(Tensor tensor, const uint8_t* packed) {
   return tensor;
 }
 
+// What is left of the last byte of elements that share bytes is 0, whatever the file has there.
+void ClearRest(Tensor& tensor) {
+  if (SharesBytes(tensor.dtype()) && tensor.elems() % 2 != 0)
+    SetNibble(tensor.mutable_data(), tensor.elems(), 0);
+}
+
 // Elements of `bytes` in the tensor's own memory: aligned, and free of the file's.
 Result<Tensor> CopyOf(Dtype dtype, const Shape& shape, const void* data) {
   WEFT_TRY(Tensor tensor, Tensor::Allocate(dtype, shape));
@@ -77,8 +83,7 @@ Result<Tensor> CopyOf(Dtype dtype, const Shape& shape, const void* data) {
   if (IsCode(dtype) && SharersInFile(dtype) > 1)
     return Unpacked(std::move(tensor), static_cast<const uint8_t*>(data));
   std::memcpy(tensor.mutable_data(), data, static_cast<size_t>(tensor.bytes()));
-  if (SharesBytes(dtype) && tensor.elems() % 2 != 0)
-    SetNibble(tensor.mutable_data(), tensor.elems(), 0);
+  ClearRest(tensor);
   if (dtype == Dtype::kBool) {  // any byte but 0 is true
     for (int64_t i = 0; i < tensor.elems(); ++i)
       tensor.mutable_as<uint8_t>()[i] = tensor.as<uint8_t>()[i] != 0;
@@ -137,9 +142,12 @@ Status FillTyped(const TensorProto& proto, Tensor& tensor) {
     case Dtype::kU2:
     case Dtype::kI2:
     case Dtype::kU8:
+      return Narrow<uint8_t>(proto.int32_data(), tensor);
     case Dtype::kU4:  // two elements
     case Dtype::kI4:
-      return Narrow<uint8_t>(proto.int32_data(), tensor);
+      WEFT_TRY(Narrow<uint8_t>(proto.int32_data(), tensor));
+      ClearRest(tensor);
+      return {};
     case Dtype::kBool:
       for (int i = 0; i < proto.int32_data_size(); ++i)
         tensor.mutable_as<uint8_t>()[i] = proto.int32_data(i) != 0;
