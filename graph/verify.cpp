@@ -116,6 +116,7 @@ class Verifier {
       if (input.valid() && !defined_[Index(input)])
         return Wrong(Index(input), "is used before it is defined");
     }
+    if (node.outputs.empty()) return Invalid("found 0 outputs, expected 1 at least");
     for (ValueId output : node.outputs) {
       if (!output.valid()) continue;
       if (!InRange(output)) return Invalid("an output is no value of the graph");
@@ -128,6 +129,9 @@ class Verifier {
     }
     WEFT_TRY(CheckAttributes(node));
     if (node.op == Op::kUnknown) return {};
+    if (!node.domain.empty())
+      return Invalid(fmt::format("operator {} is known and has the domain {}", OpName(node.op),
+                                 PrintString(node.domain)));
     const Schema* schema = FindSchema(OpName(node.op));
     return schema ? CheckAgainst(*schema, node) : Status();
   }

@@ -35,7 +35,9 @@ TEST(Verify, EachRule) {
   ExpectBroken([](Graph& g) { g.inputs.clear(); }, "used before");
   ExpectBroken([](Graph& g) { g.inputs.push_back(g.inputs[0]); }, "input twice");
   ExpectBroken([](Graph& g) { g.nodes[0].inputs.clear(); }, "found 0 inputs, expected 1");
+  ExpectBroken([](Graph& g) { g.nodes[0].outputs.clear(); }, "found 0 outputs");
   ExpectBroken([](Graph& g) { SetAttribute(g.nodes[0], "alpha", 1.0f); }, "unknown attribute");
+  ExpectBroken([](Graph& g) { g.nodes[0].domain = "x"; }, "known and has the domain");
   ExpectBroken([](Graph& g) { g.symbols[0].max = 0; }, "range");
   ExpectBroken([](Graph& g) { g[g.inputs[0]].shape = {{SymbolId(7)}}; }, "unknown extent");
   ExpectBroken([](Graph& g) { g.values.push_back({.name = "k", .kind = ValueKind::kCaptured}); },

@@ -130,7 +130,6 @@ class Lowering {
               .op_name = std::string(OpName(op)),
               .name = node_->name,
               .inputs = std::move(inputs)};
-    if (op == Op::kDecodeFloat || op == Op::kEncodeFloat) node.domain = "weft";
     for (Attribute& a : attributes) SetAttribute(node, std::move(a.name), std::move(a.value));
     if (!out.valid())
       out = AddComputed(graph_, names_.Fresh(graph_[node_->outputs[0]].name + "_" + node.op_name));

@@ -291,6 +291,7 @@ Status Builder::PlainNode(onnx::NodeProto& proto, Scope& scope) {
   node.outputs.assign(static_cast<size_t>(proto.output_size()), ValueId());
   const bool constant = schema && proto.op_type() == "Constant";
   if (schema && !constant) WEFT_TRY(CheckAgainst(*schema, node));
+  if (node.outputs.empty()) return Invalid("found 0 outputs, expected 1 at least");
   if (constant) return ConstantNode(node, proto, scope);
   for (int i = 0; i < proto.output_size(); ++i) {
     const std::string& name = proto.output(i);

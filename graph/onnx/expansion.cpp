@@ -76,7 +76,6 @@ Status Expansion::FinishAll(Op op, std::vector<ValueId> inputs, std::vector<Valu
   while (!inputs.empty() && !inputs.back().valid()) inputs.pop_back();
   while (outputs.size() > 1 && !outputs.back().valid()) outputs.pop_back();
   Node node{.op = op,
-            .domain = op == Op::kDraw ? "weft" : "",
             .op_name = std::string(OpName(op)),
             .name = node_.name,
             .inputs = std::move(inputs),
