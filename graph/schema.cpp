@@ -139,16 +139,20 @@ std::string Expected(int32_t min, int32_t max) {
   return fmt::format("{} to {}", min, max);
 }
 
-// An optional operand may be left out by an empty name, a required one may not.
+// An optional operand may be left out by an empty name, a required one may not; a variadic one
+// only at the end, where it says nothing.
 Status CheckOperands(std::string_view what, std::span<const ValueId> ids, int32_t min, int32_t max,
                      const std::vector<SchemaOperand>& operands) {
   const auto count = static_cast<int64_t>(ids.size());
   if (count < min || (max >= 0 && count > max)) {
     return Invalid(fmt::format("found {} {}s, expected {}", count, what, Expected(min, max)));
   }
+  size_t end = ids.size();  // of those that say something
+  while (end > 0 && !ids[end - 1].valid()) --end;
   for (size_t i = 0; i < ids.size(); ++i) {
     const SchemaOperand* operand = OperandAt(operands, i);
-    if (what == "input" && operand && !ids[i].valid() && !operand->optional && !operand->variadic) {
+    const bool may_lack = !operand || operand->optional || (operand->variadic && i >= end);
+    if (what == "input" && !ids[i].valid() && !may_lack) {
       return Invalid(fmt::format("required input {} ({}) is absent", i, operand->name));
     }
   }

@@ -167,6 +167,26 @@ std::optional<int64_t> TripsOf(Context& c, const Graph& body) {
                            : std::optional(static_cast<int64_t>(std::max(trips, 0.0)));
 }
 
+// A state of a Scan, and what the body makes of it, which has its type. (ONNX, "Scan", loop state
+// variables; those of a Loop may change their shape.)
+Result<Type> SameState(Context& c, size_t i, Type state, const Type& made) {
+  if (state.dtype && made.dtype && state.dtype != made.dtype) {
+    return Invalid(fmt::format("state {} is {}, the body makes {} of it", i,
+                               DtypeName(*state.dtype), DtypeName(*made.dtype)));
+  }
+  if (!state.shape || !made.shape) return state;
+  const auto refuse = [&] {
+    return Invalid(fmt::format("state {} has shape {}, the body makes {} of it", i,
+                               c.Text(*state.shape), c.Text(*made.shape)));
+  };
+  if (state.shape->size() != made.shape->size()) return refuse();
+  for (size_t k = 0; k < state.shape->size(); ++k) {
+    const Extent a = (*state.shape)[k], b = (*made.shape)[k];
+    if (a.IsConstant() && b.IsConstant() && a != b) return refuse();
+  }
+  return state;
+}
+
 }  // namespace
 
 Status IfRule(Context& c) {
@@ -282,7 +302,7 @@ Status ScanRule(Context& c) {
   for (size_t i = 0; i < c.node.outputs.size(); ++i) {
     Type type = body.Output(i);
     if (i < states) {
-      type = TypeOfInput(c, i);
+      WEFT_TRY(type, SameState(c, i, TypeOfInput(c, i), type));
     } else if (type.shape) {
       WEFT_TRY(const int64_t axis, axis_of("scan_output_axes", i - states, type.shape->size() + 1));
       type.shape->insert(type.shape->begin() + axis, length.value_or(c.Fresh("trips")));

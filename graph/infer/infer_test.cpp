@@ -111,6 +111,8 @@ TEST(Infer, Reshapes) {
   EXPECT_EQ(Y("x: f32[2]", "a: i64[2] = const(0, -1)\ny = Unsqueeze(x, a)"), "f32[1, 2, 1]");
   EXPECT_EQ(Y("x: f32[2, 3, 4]", "y = Transpose(x) {perm = [1, 2, 0]}"), "f32[3, 4, 2]");
   EXPECT_EQ(Y("x: f32[3, 1]", "s: i64[3] = const(2, 1, 6)\ny = Expand(x, s)"), "f32[2, 3, 6]");
+  EXPECT_EQ(Y("x: f32", "s: i64[3] = const(0, -1, 3)\ny = Reshape(x, s)"),
+            "f32[reshaped, reshaped_1, 3]");
   ExpectError("x: f32[2, 3]", "s: i64[2] = const(-1, -1)\ny = Reshape(x, s)", "-1 twice");
   ExpectError("x: f32[2, 3]", "s: i64[2] = const(-1, 4)\ny = Reshape(x, s)", "do not divide");
   ExpectError("x: f32[2, 3]", "s: i64[2] = const(2, 2)\ny = Reshape(x, s)", "found 6 and 4");
@@ -346,6 +348,10 @@ TEST(Infer, ControlFlow) {
               "f32, v: f32) -> (o, p) {\n"
               "o = Add(a, v)\np = Neg(o)\n}"),
             "f32[b, 4]");
+  const std::string_view grows =
+      "z, y = Scan(s, x) {body = graph1, num_scan_inputs = 1}\n"
+      "subgraph graph1 body (a: f32, v: f32) -> (o, p) {\no = Add(a, v)\np = Neg(o)\n}";
+  ExpectError("s: f32[1], x: f32[3, 4]", std::string(grows), "the body makes [4] of it");
 }
 
 TEST(Bind, ShapesAndSymbols) {

@@ -76,11 +76,10 @@ Status ReshapeRule(Context& c) {
       out.emplace_back(-1);
       continue;
     } else if (elem.integer == Affine(0) && !zeros) {
-      if (!x) return {};
-      if (i >= x->size())
+      if (x && i >= x->size())
         return Invalid(
             fmt::format("the shape has 0 at axis {}, which {} does not have", i, c.Text(*x)));
-      out.push_back((*x)[i]);
+      out.push_back(x ? (*x)[i] : c.Fresh("reshaped"));
     } else {
       WEFT_TRY(const Extent extent, c.ToExtent(elem.integer, "an extent of the shape"));
       out.push_back(extent);

@@ -233,6 +233,8 @@ TEST(HostileModels, Attributes) {
                 "given twice");
   ExpectRefused(ModelOf({NodeP("Concat", {"x"}, {"y"})}), "required attribute \"axis\"");
   ExpectRefused(ModelOf({NodeP("Concat", {}, {"y"}, {IntA("axis", 0)})}), "found 0 inputs");
+  ExpectRefused(ModelOf({NodeP("Sum", {"x", "", "x"}, {"y"})}),
+                "required input 1 (data_0) is absent");
   ExpectRefused(ModelOf({NodeP("Add", {"x"}, {"y"})}), "found 1 inputs, expected 2");
   ExpectRefused(ModelOf({NodeP("Add", {"x", ""}, {"y"})}), "required input 1 (B) is absent");
   ExpectRefused(ModelOf({NodeP("Relu", {"x"}, {"y", "z"})}), "found 2 outputs, expected 1");
