@@ -9,14 +9,13 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "driver/evaluate.h"
 #include "driver/stages.h"
 #include "fallback/match.h"
 #include "graph/codes.h"
 #include "graph/infer.h"
 #include "graph/onnx/import.h"
 #include "graph/simplify.h"
-
-#include "driver/evaluate.h"
 
 namespace weft::driver {
 namespace {
@@ -93,8 +92,8 @@ Result<Module> OpenGraph(graph::Graph graph, const BuildOptions& options, graph:
   WEFT_TRY(BindSizes(graph, options));
   WEFT_TRY(graph::InferShapes(graph));
   WEFT_TRY(graph::LowerCodes(graph));
-  WEFT_TRY(graph::Simplify(graph, EvaluateForFolding));
-  if (graph::ExpandSequences(graph)) WEFT_TRY(graph::Simplify(graph, EvaluateForFolding));
+  WEFT_TRY(graph::Simplify(graph, EvaluateNode));
+  if (graph::ExpandSequences(graph)) WEFT_TRY(graph::Simplify(graph, EvaluateNode));
   if (options.open_inputs || graph::FreeSymbols(graph).empty()) {
     WEFT_TRY(const graph::Cut made, graph::MakeStages(graph, RunsOpen));
     if (cut) *cut = made;

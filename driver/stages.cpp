@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include "base/log.h"
-#include "driver/evaluate.h"
 #include "fallback/execute.h"
 #include "graph/edit.h"
 #include "partition/candidate.h"
@@ -273,11 +272,6 @@ Status DumpIfAsked(const Module& module, const BuildOptions& options) {
                                        FormName(module.form));
   WEFT_TRY(blobs.Save(options.dump_dir + "/blobs"));
   return WriteFileAtomically(path, text);
-}
-
-Result<std::vector<Tensor>> EvaluateForFolding(const graph::Graph& graph, const graph::Node& node,
-                                               std::span<const Tensor* const> inputs) {
-  return EvaluateNode(graph, node, inputs);
 }
 
 }  // namespace weft::driver

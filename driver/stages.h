@@ -28,10 +28,6 @@ bool MayUseWinograd(const BuildOptions& options);
 // Why no kernel of our own computes a native group.
 std::string WhyNative(const Module& module, const partition::Group& group);
 
-// graph::Evaluator for constant folding.
-Result<std::vector<Tensor>> EvaluateForFolding(const graph::Graph& graph, const graph::Node& node,
-                                               std::span<const Tensor* const> inputs);
-
 // The comprehension of an own group, with what its schedule needs to know of its surroundings.
 struct GroupProgram {
   tc::Extracted extracted;
