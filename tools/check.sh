@@ -23,9 +23,11 @@ for target in build-asan/bin/fuzz_*; do
   name=${target##*/fuzz_}
   found=build-asan/fuzz/$name
   mkdir -p "$found"
+  kept=$name
+  [[ $name == infer_shapes || $name == simplify ]] && kept=import_onnx # models, too
   seeds=()
-  for kept in tests/fuzz/seeds/$name tests/fuzz/crashers/$name; do
-    [[ -d $kept ]] && seeds+=("$kept")
+  for folder in tests/fuzz/seeds/$kept tests/fuzz/crashers/$kept; do
+    [[ -d $folder ]] && seeds+=("$folder")
   done
   run "$target" -max_total_time="${WEFT_FUZZ_S:-60}" -timeout=10 -rss_limit_mb=2048 -artifact_prefix="$found/crash-" \
     -print_final_stats=0 -verbosity=0 "$found" "${seeds[@]}"
