@@ -49,10 +49,10 @@ std::vector<int64_t> KeptExtents(const tc::Statement& s) {
   return kept;
 }
 
+// `pair`: the places of the members that they are of.
 Verdict<bool> CheckRead(const tc::Program& p, const tc::Statement& producer,
-                        const tc::Statement& consumer, const tc::Expr& read) {
-  const std::string pair =
-      fmt::format("{} by {}", p[producer.target].name, p[consumer.target].name);
+                        const tc::Statement& consumer, const tc::Expr& read,
+                        const std::string& pair) {
   switch (RelationOf(p, consumer, read)) {
     case Relation::kPointwise:
       return true;
@@ -162,20 +162,23 @@ Verdict<LegalGroup> CheckGroup(const tc::Extracted& group, const graph::Graph& g
     return Refusal{Reason::kTwoContractions, fmt::format("{} contractions", contractions)};
   }
 
-  const tc::Statement* reduction = nullptr;
+  std::optional<size_t> reduction;  // the statement before that reduces
   for (size_t c = 0; c < p.statements.size(); ++c) {
     const tc::Statement& consumer = p.statements[c];
     // What one node does within itself is for its translator to know.
     for (tc::ExprId id : tc::Reads(p, consumer))
       for (size_t s = 0; s < c; ++s)
         if (p.statements[s].target == p[id].tensor && group.part_of[s] != group.part_of[c])
-          if (auto ok = CheckRead(p, p.statements[s], consumer, p[id]); !ok.yes())
+          if (auto ok =
+                  CheckRead(p, p.statements[s], consumer, p[id],
+                            fmt::format("{{{}}} by {{{}}}", group.part_of[s], group.part_of[c]));
+              !ok.yes())
             return ok.refusal();
     if (!tc::Reduces(consumer)) continue;
-    if (reduction && KeptExtents(*reduction) != KeptExtents(consumer))
+    if (reduction && KeptExtents(p.statements[*reduction]) != KeptExtents(consumer))
       return Refusal{Reason::kReductionMismatch,
-                     fmt::format("{} and {}", p[reduction->target].name, p[consumer.target].name)};
-    reduction = &consumer;
+                     fmt::format("{{{}}} and {{{}}}", group.part_of[*reduction], group.part_of[c])};
+    reduction = c;
   }
   if (const int64_t row = RowBytes(p); p.statements.size() > 1 && row > target.l2_bytes / 2)
     return Refusal{Reason::kFootprintTooLarge,

@@ -44,7 +44,8 @@ struct LegalGroup {
 // concern accesses (2, 3, 5 and the limits of 6): statements that feed each other must do so
 // element by element along every axis that they are to share; reductions keep the same axes; what
 // is kept between statements fits the cache. Several contractions are one kernel if their schedule
-// runs them block by block, which asks for more than these rules do.
+// runs them block by block, which asks for more than these rules do. A refusal's detail names
+// members by their places in the group, as {0}.
 Verdict<LegalGroup> CheckGroup(const tc::Extracted& group, const graph::Graph& graph,
                                const std::map<graph::ValueId, Layout>& layouts,
                                const Target& target, const PartitionOptions& options);

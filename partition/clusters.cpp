@@ -1,7 +1,6 @@
 #include "partition/clusters.h"
 
 #include <algorithm>
-#include <map>
 #include <queue>
 #include <set>
 
@@ -10,86 +9,102 @@ namespace weft::partition {
 using graph::NodeId;
 using graph::ValueId;
 
+namespace {
+
+void Insert(std::vector<int32_t>& sorted, int32_t set) {
+  const auto at = std::ranges::lower_bound(sorted, set);
+  if (at == sorted.end() || *at != set) sorted.insert(at, set);
+}
+
+void Erase(std::vector<int32_t>& sorted, int32_t set) {
+  const auto at = std::ranges::lower_bound(sorted, set);
+  if (at != sorted.end() && *at == set) sorted.erase(at);
+}
+
+}  // namespace
+
 Clusters::Clusters(const GraphFacts& facts)
-    : facts_(facts), of_(facts.graph.nodes.size()), members_(facts.graph.nodes.size()) {
-  for (size_t i = 0; i < of_.size(); ++i) {
-    of_[i] = static_cast<int32_t>(i);
-    members_[i] = {NodeId(i)};
-  }
+    : facts_(facts),
+      of_(facts.graph.nodes.size()),
+      members_(of_.size()),
+      readers_(of_.size()),
+      producers_(of_.size()) {
+  for (size_t i = 0; i < of_.size(); ++i) Place({NodeId(i)});
+  for (size_t i = 0; i < of_.size(); ++i) Link(static_cast<int32_t>(i));
 }
 
-std::vector<int32_t> Clusters::Readers(int32_t set) const {
-  std::set<int32_t> readers;
-  for (NodeId n : members_[set])
-    for (ValueId v : facts_.graph[n].outputs)
-      if (v.valid())
-        for (NodeId r : facts_.consumers[v.index]) readers.insert(Of(r));
-  readers.erase(set);
-  return {readers.begin(), readers.end()};
-}
-
-// The nodes of the graph are in topological order, so a path to b only passes nodes before b's last
-// member: sets that begin after it can be left out.
-bool Clusters::PathAround(int32_t a, int32_t b) const {
-  const int32_t last = members_[b].back().index;
-  std::set<int32_t> seen;
-  std::vector<int32_t> todo;
-  for (int32_t r : Readers(a))
-    if (r != b && members_[r].front().index < last && seen.insert(r).second) todo.push_back(r);
-  while (!todo.empty()) {
-    const int32_t set = todo.back();
-    todo.pop_back();
-    for (int32_t r : Readers(set)) {
-      if (r == b) return true;
-      if (r != a && members_[r].front().index < last && seen.insert(r).second) todo.push_back(r);
-    }
-  }
-  return false;
-}
-
-void Clusters::Merge(int32_t a, int32_t b) {
+int32_t Clusters::Merge(int32_t a, int32_t b) {
   const int32_t into = std::min(a, b), from = std::max(a, b);
-  auto& members = members_[into];
-  members.insert(members.end(), members_[from].begin(), members_[from].end());
-  std::sort(members.begin(), members.end());
-  for (NodeId n : members_[from]) of_[n.index] = into;
+  std::vector<NodeId> both;
+  std::ranges::merge(members_[into], members_[from], std::back_inserter(both));
+  const std::vector<int32_t> readers = readers_[from], producers = producers_[from];
+  Unlink(from);
   members_[from].clear();
+  Place(both);
+  for (const int32_t r : readers) AddEdge(into, r);
+  for (const int32_t p : producers) AddEdge(p, into);
+  return into;
 }
 
 void Clusters::Split(std::span<const NodeId> nodes) {
   const std::set<NodeId> out(nodes.begin(), nodes.end());
   const int32_t set = Of(nodes[0]);
   std::vector<NodeId> rest;
-  for (NodeId n : members_[set])
+  for (const NodeId n : members_[set])
     if (!out.contains(n)) rest.push_back(n);
+  Unlink(set);
   members_[set].clear();
-  const auto place = [&](const std::vector<NodeId>& group) {
-    if (group.empty()) return;
-    const int32_t id = group.front().index;
-    members_[id] = group;
-    for (NodeId n : group) of_[n.index] = id;
-  };
-  place({out.begin(), out.end()});
-  place(rest);
+  const std::vector<NodeId> parts[] = {{out.begin(), out.end()}, std::move(rest)};
+  for (const auto& part : parts)
+    if (!part.empty()) Place(part);
+  for (const auto& part : parts)
+    if (!part.empty()) Link(Of(part[0]));
 }
 
 std::vector<int32_t> Clusters::TopologicalOrder() const {
-  std::map<int32_t, int32_t> waiting;  // inputs from sets that have not been placed
-  for (size_t s = 0; s < members_.size(); ++s)
-    if (!members_[s].empty()) waiting.try_emplace(static_cast<int32_t>(s), 0);
-  for (const auto& [set, count] : waiting)
-    for (int32_t r : Readers(set)) ++waiting[r];
+  std::vector<size_t> waiting;  // inputs from sets that have not been placed
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> ready;
-  for (const auto& [set, count] : waiting)
-    if (count == 0) ready.push(set);
+  for (size_t s = 0; s < members_.size(); ++s) {
+    waiting.push_back(producers_[s].size());
+    if (!members_[s].empty() && producers_[s].empty()) ready.push(static_cast<int32_t>(s));
+  }
   std::vector<int32_t> order;
   while (!ready.empty()) {
     order.push_back(ready.top());
     ready.pop();
-    for (int32_t r : Readers(order.back()))
+    for (const int32_t r : readers_[order.back()])
       if (--waiting[r] == 0) ready.push(r);
   }
   return order;
+}
+
+void Clusters::Place(const std::vector<NodeId>& nodes) {
+  const int32_t set = nodes.front().index;
+  for (const NodeId n : nodes) of_[n.index] = set;
+  members_[set] = nodes;
+}
+
+void Clusters::Link(int32_t set) {
+  for (const NodeId n : members_[set]) {
+    for (const ValueId v : facts_.graph[n].outputs)
+      if (v.valid())
+        for (const NodeId r : facts_.consumers[v.index]) AddEdge(set, Of(r));
+    for (const ValueId v : facts_.graph[n].inputs)
+      if (v.valid() && facts_.graph[v].producer.valid()) AddEdge(Of(facts_.graph[v].producer), set);
+  }
+}
+
+void Clusters::Unlink(int32_t set) {
+  for (const int32_t r : readers_[set]) Erase(producers_[r], set);
+  for (const int32_t p : producers_[set]) Erase(readers_[p], set);
+  readers_[set].clear();
+  producers_[set].clear();
+}
+
+void Clusters::AddEdge(int32_t from, int32_t to) {
+  if (from == to) return;
+  Insert(readers_[from], to);
+  Insert(producers_[to], from);
 }
 
 }  // namespace weft::partition

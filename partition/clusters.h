@@ -1,7 +1,7 @@
-// The quotient graph while groups grow: who belongs to whom, and whether a merge would close a
-// cycle.
+// The quotient graph while groups grow: who belongs to whom, who reads from whom.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -16,15 +16,15 @@ class Clusters {
  public:
   explicit Clusters(const GraphFacts& facts);
 
+  size_t size() const { return members_.size(); }  // of ids, most of them perhaps unused
   int32_t Of(graph::NodeId node) const { return of_[node.index]; }
   // In graph order.
   const std::vector<graph::NodeId>& Members(int32_t set) const { return members_[set]; }
-  // Sets that read from `set`, without itself; sorted.
-  std::vector<int32_t> Readers(int32_t set) const;
-  // True if a path of at least one other set leads from a to b, so that merging them closes a
-  // cycle.
-  bool PathAround(int32_t a, int32_t b) const;
-  void Merge(int32_t a, int32_t b);
+  // Sets that read from `set`, and those that it reads from, without itself; sorted.
+  const std::vector<int32_t>& Readers(int32_t set) const { return readers_[set]; }
+  const std::vector<int32_t>& Producers(int32_t set) const { return producers_[set]; }
+  // Returns the id of both.
+  int32_t Merge(int32_t a, int32_t b);
   // Moves nodes out of their set into one of their own (the nodes must be convex with respect to
   // it).
   void Split(std::span<const graph::NodeId> nodes);
@@ -32,9 +32,15 @@ class Clusters {
   std::vector<int32_t> TopologicalOrder() const;
 
  private:
+  void Place(const std::vector<graph::NodeId>& nodes);
+  void Link(int32_t set);    // to those around it, by its members' edges
+  void Unlink(int32_t set);  // from them
+  void AddEdge(int32_t from, int32_t to);
+
   const GraphFacts& facts_;
   std::vector<int32_t> of_;
   std::vector<std::vector<graph::NodeId>> members_;
+  std::vector<std::vector<int32_t>> readers_, producers_;  // by set
 };
 
 }  // namespace weft::partition

@@ -3,14 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <map>
+#include <optional>
 #include <queue>
 #include <set>
 
 #include "base/check.h"
 #include "partition/candidate.h"
 #include "partition/clusters.h"
+#include "partition/forms.h"
 #include "partition/layouts.h"
+#include "partition/merge_order.h"
 #include "partition/ranks.h"
 #include "partition/singles.h"
 
@@ -47,11 +52,8 @@ class Partitioner {
     kind_ = std::move(singles.kind);
     alternative_ = std::move(singles.alternative);
     left_out_ = std::move(singles.left_out);
-    if (options_.fuse && !calls) GrowGreedily();
-    if (options_.fuse && options_.join && !calls) {
-      JoinContractions();
-      GrowGreedily();
-    }
+    forms_.emplace(facts_, nodes_, layouts_, alternative_);
+    if (options_.fuse && !calls) Grow();
     if (options_.vendor && options_.force != PartitionOptions::Force::kOwn) OfferToLibrary();
     if (calls) TakeNatives();
     return Collect();
@@ -67,12 +69,13 @@ class Partitioner {
     return members;
   }
 
-  // Price of these nodes as one own kernel, or why they can't be one. Programs are extracted once
-  // per set of nodes.
+  // Price of these nodes as one own kernel, or why they can't be one: computed once for each form.
+  // A refusal names the nodes by their places.
   const Verdict<Price>& OwnPrice(const std::vector<NodeId>& nodes) {
-    const auto it = own_prices_.find(nodes);
+    Form form = forms_->Of(nodes);
+    const auto it = own_prices_.find(form);
     if (it != own_prices_.end()) return it->second;
-    return own_prices_.emplace(nodes, ComputeOwnPrice(nodes)).first->second;
+    return own_prices_.emplace(std::move(form), ComputeOwnPrice(nodes)).first->second;
   }
 
   Verdict<Price> ComputeOwnPrice(const std::vector<NodeId>& nodes) {
@@ -133,7 +136,23 @@ class Partitioner {
   bool IsOwn(int32_t set) const { return kind_[set] == Implementation::kOwn; }
 
   void Refuse(const std::vector<NodeId>& nodes, const Refusal& refusal) {
-    if (refused_keys_.insert(nodes).second) refused_.push_back({nodes, refusal});
+    if (refused_keys_.insert(nodes).second)
+      refused_.push_back({nodes, {refusal.reason, WithNames(refusal.detail, nodes)}});
+  }
+
+  // "{1} by {2}" with the names of those nodes.
+  std::string WithNames(std::string_view detail, const std::vector<NodeId>& nodes) const {
+    std::string text;
+    while (!detail.empty()) {
+      size_t place = 0;
+      const char* const end = detail.data() + detail.size();
+      const auto number = std::from_chars(detail.data() + 1, end, place);
+      const bool names = detail.size() > 2 && detail[0] == '{' && number.ec == std::errc() &&
+                         number.ptr < end && *number.ptr == '}' && place < nodes.size();
+      text += names ? graph::ShortName(graph_, nodes[place]) : std::string(1, detail[0]);
+      detail.remove_prefix(names ? number.ptr + 1 - detail.data() : 1);
+    }
+    return text;
   }
 
   bool Contracts(NodeId n) const {
@@ -169,42 +188,24 @@ class Partitioner {
     return found ? chain : std::set<NodeId>{};
   }
 
-  // No path between members leads outside.
-  bool IsConvex(const std::set<NodeId>& nodes) const {
-    std::set<int32_t> inside, seen;
-    for (NodeId n : nodes) inside.insert(sets_.Of(n));
-    std::vector<int32_t> todo;
-    const auto leave = [&](int32_t set) {
-      for (int32_t r : sets_.Readers(set))
-        if (!inside.contains(r) && seen.insert(r).second) todo.push_back(r);
-    };
-    for (int32_t set : inside) leave(set);
-    while (!todo.empty()) {
-      const int32_t set = todo.back();
-      todo.pop_back();
-      for (int32_t r : sets_.Readers(set))
-        if (inside.contains(r)) return false;
-      leave(set);
-    }
-    return true;
-  }
-
   // Contractions that feed one another, each with what lies between: no pair of neighbours in such
   // a chain can be one kernel, so greedy merging would never get there.
-  void JoinContractions() {
+  void JoinContractions(MergeOrder& order) {
     for (const NodeId node : ByRank()) {
       if (!Contracts(node)) continue;
       for (const ValueId input : graph_[node].inputs) {
         const std::set<NodeId> chain = ChainTo(node, input);
-        if (chain.empty() || !IsConvex(chain)) continue;
+        if (chain.empty()) continue;
         const std::vector<NodeId> members(chain.begin(), chain.end());
+        std::set<int32_t> joined;
+        for (NodeId n : members) joined.insert(sets_.Of(n));
+        const std::vector<int32_t> sets(joined.begin(), joined.end());
+        if (order.PathAround(sets)) continue;
         const Verdict<Price>& fused = OwnPrice(members);
         if (!fused.yes()) {
           Refuse(members, fused.refusal());
           continue;
         }
-        std::set<int32_t> sets;
-        for (NodeId n : members) sets.insert(sets_.Of(n));
         double apart = 0;
         for (int32_t set : sets) apart += OwnUs(sets_.Members(set));
         if (fused->us >= apart) {
@@ -212,13 +213,20 @@ class Partitioner {
                  {Reason::kEstimatedSlower, fmt::format("{:.2f} >= {:.2f} us", fused->us, apart)});
           continue;
         }
-        for (int32_t set : sets)
-          if (set != *sets.begin()) sets_.Merge(*sets.begin(), set);
+        order.Merge(sets);
       }
     }
   }
 
-  void GrowGreedily() {
+  void Grow() {
+    MergeOrder order(sets_);
+    GrowGreedily(order);
+    if (!options_.join) return;
+    JoinContractions(order);
+    GrowGreedily(order);
+  }
+
+  void GrowGreedily(MergeOrder& order) {
     for (size_t i = 0; i < graph_.nodes.size(); ++i)
       for (int32_t r : sets_.Readers(static_cast<int32_t>(i))) Consider(static_cast<int32_t>(i), r);
     while (!queue_.empty()) {
@@ -227,23 +235,18 @@ class Partitioner {
       const std::vector<NodeId> now = MembersOfBoth(best.a, best.b);
       if (now != best.nodes || sets_.Members(best.a).empty())
         continue;  // one of them has grown since
-      if (sets_.PathAround(best.a, best.b)) {
+      const std::array both = {best.a, best.b};
+      if (order.PathAround(both)) {
         Refuse(now, {Reason::kNotConvex, ""});
         continue;
       }
-      sets_.Merge(best.a, best.b);
-      Reconsider(std::min(best.a, best.b));
+      Reconsider(order.Merge(both));
     }
   }
 
   void Reconsider(int32_t set) {
-    for (int32_t r : sets_.Readers(set)) Consider(set, r);
-    std::set<int32_t> producers;
-    for (NodeId n : sets_.Members(set))
-      for (ValueId v : graph_[n].inputs)
-        if (v.valid() && graph_[v].producer.valid()) producers.insert(sets_.Of(graph_[v].producer));
-    producers.erase(set);
-    for (int32_t p : producers) Consider(p, set);
+    for (const int32_t r : sets_.Readers(set)) Consider(set, r);
+    for (const int32_t p : sets_.Producers(set)) Consider(p, set);
   }
 
   // Each set of nodes that a library could do: kept by the library where that is cheaper.
@@ -415,7 +418,8 @@ class Partitioner {
   std::map<ValueId, Layout> layouts_;
   std::vector<Implementation> kind_;
   std::vector<size_t> alternative_;  // of each node that is our own
-  std::map<std::vector<NodeId>, Verdict<Price>> own_prices_;
+  std::optional<Forms> forms_;
+  std::map<Form, Verdict<Price>> own_prices_;
   std::priority_queue<Merge> queue_;
   std::vector<Refused> refused_;
   std::vector<Refused> left_out_;  // alternatives of single nodes

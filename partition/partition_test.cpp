@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <random>
 #include <set>
 
@@ -360,8 +361,13 @@ Graph RandomDag(uint64_t seed) {
   const ValueId weight = graph::AddInput(graph, "w", Dtype::kF32, {8, 8});
   constexpr graph::Op kOne[] = {graph::Op::kRelu, graph::Op::kTanh, graph::Op::kSoftmax};
   constexpr graph::Op kTwo[] = {graph::Op::kAdd, graph::Op::kMul, graph::Op::kSub};
-  for (size_t i = 0, count = 4 + below(12); i < count; ++i) {
-    const ValueId a = values[below(values.size())], b = values[below(values.size())];
+  // Big ones are wired to what is near, so that they are deep.
+  const size_t count = seed % 20 == 0 ? 60 + below(60) : 4 + below(12);
+  for (size_t i = 0; i < count; ++i) {
+    const auto pick = [&] {
+      return values[values.size() - 1 - below(std::min(values.size(), size_t{16}))];
+    };
+    const ValueId a = pick(), b = pick();
     const std::string name = "v" + std::to_string(i);
     const size_t kind = below(7);
     if (kind == 6)
@@ -433,16 +439,26 @@ Sets Moved(const Sets& sets, const std::vector<size_t>& now) {
   return moved;
 }
 
+// How many random networks: as many as WEFT_RANDOM_NETWORKS says.
+uint64_t RandomNetworks() {
+  const char* const text = std::getenv("WEFT_RANDOM_NETWORKS");
+  const uint64_t count = text ? std::strtoull(text, nullptr, 10) : 0;
+  return count > 0 ? count : 1000;
+}
+
+// Every node is in one group, and data flows from earlier groups to later ones: Grouped() sees to
+// that.
 TEST(Partition, SameGroupsWhateverTheOrderAndTheNames) {
   int failures = 0;
-  for (uint64_t seed = 1; seed <= 150 && failures < 3; ++seed) {
+  const Target target;
+  for (uint64_t seed = 1; seed <= RandomNetworks() && failures < 3; ++seed) {
     const Graph graph = RandomDag(seed);
     std::vector<size_t> now;
     const Graph other = Shuffled(graph, seed + 1000, now);
-    const Target target;
+    const PartitionOptions options{.vendor = seed % 4 == 0};
     for (const bool flat : {true, false}) {
       const auto groups = [&](const Graph& g) {
-        return flat ? Grouped(g) : Grouped(g, RooflinePricer(target));
+        return flat ? Grouped(g, Flat(), options) : Grouped(g, RooflinePricer(target), options);
       };
       const auto a = groups(graph), b = groups(other);
       ASSERT_TRUE(a.ok() && b.ok()) << a.status().ToString() << b.status().ToString();
@@ -450,6 +466,7 @@ TEST(Partition, SameGroupsWhateverTheOrderAndTheNames) {
       EXPECT_TRUE(same) << "seed " << seed << "\n" << Print(*a, graph) << Print(*b, other);
       failures += !same;
     }
+    if (testing::Test::HasFailure()) FAIL() << "seed " << seed;
   }
 }
 
