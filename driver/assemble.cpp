@@ -29,7 +29,9 @@ using plan::BufferKind;
 class Assembler {
  public:
   Assembler(const Module& module, const BuildOptions& options)
-      : module_(module), graph_(module.graph), options_(options) {
+      : module_(module), graph_(module.graph), options_(options), facts_(module.graph) {
+    for (size_t v = 0; v < graph_.values.size(); ++v)
+      by_name_.emplace(graph_.values[v].name, ValueId(v));
     plan_.name = module.graph.name;
     plan_.target = module.target;
     plan_.specializations.emplace_back();
@@ -89,7 +91,7 @@ class Assembler {
     if (!value.dtype || (!shape && !is_open_[v.index]))
       return Unsupported(fmt::format("the extents of \"{}\" are not known", value.name))
           .Try("give all input shapes with --shape or --dim");
-    const bool is_output = std::ranges::find(graph_.outputs, v) != graph_.outputs.end();
+    const bool is_output = facts_.is_output[v.index];
     const bool has_place =
         *value.dtype != Dtype::kString || value.kind == ValueKind::kInput || is_output;
     if (!shape || !has_place)
@@ -178,7 +180,7 @@ class Assembler {
   Status FillOwn(const Group& group, plan::Step& step) {
     const loops::LoopNest nest = WithSymbol(module_.nests.at(group.name));
     GroupProgram p;
-    WEFT_TRY(FillGroupProgram(module_, group, p));
+    WEFT_TRY(FillGroupProgram(module_, facts_, group, p));
     const size_t inputs = p.extracted.inputs.size();
     WEFT_CHECK(loops::Operands(nest).size() == inputs + p.extracted.outputs.size(),
                "operands of {}", group.name);
@@ -195,9 +197,9 @@ class Assembler {
     }
     step.kind = plan::StepKind::kOwn;
     step.params = p.extracted.program.params;
-    // Nests of two groups may be one: their names are cut short, and all else may be alike.
-    const auto [known, isnew] =
-        kernels_.try_emplace(nest.name, plan::KernelId(plan_.kernels.size()));
+    // Nests of two groups may be one but for names: layers repeat.
+    const auto [known, isnew] = kernels_.try_emplace(loops::Print(loops::Nameless(nest)),
+                                                     plan::KernelId(plan_.kernels.size()));
     step.kernel = known->second;
     if (!isnew) return {};
     WEFT_TRY(plan::Kernel kernel, MakeKernel(nest, plan_.target, plan_.codegen));
@@ -217,7 +219,11 @@ class Assembler {
           buffers.push_back({});
           continue;
         }
-        WEFT_TRY(BufferId b, ActivationOf(graph::FindValue(graph_, operand.value)));
+        const auto value = by_name_.find(operand.value);
+        if (value == by_name_.end())
+          return Invalid(fmt::format("a call of \"{}\", which the network has not", operand.value))
+              .At("group " + group.name);
+        WEFT_TRY(BufferId b, ActivationOf(value->second));
         operand.value = spec().buffers[b.index].name;
         buffers.push_back(b);
       }
@@ -299,10 +305,12 @@ class Assembler {
   const Module& module_;
   const graph::Graph& graph_;
   const BuildOptions& options_;
+  const partition::GraphFacts facts_;
+  std::map<std::string_view, ValueId> by_name_;
   std::vector<bool> is_open_;  // by value
   plan::Plan plan_;
   std::set<std::string> names_;
-  std::map<std::string, plan::KernelId> kernels_;  // by name, which ends in a hash of the nest
+  std::map<std::string, plan::KernelId> kernels_;  // by the nameless nest
   std::map<ValueId, BufferId> activations_;
   std::map<std::pair<ValueId, std::string>, BufferId> weights_;
 };

@@ -91,6 +91,23 @@ TEST(Assemble, KernelsOfOneNameAreToldApart) {
   EXPECT_NE(narrow.plan.kernels[0].key, wide.plan.kernels[0].key);
 }
 
+// Layers repeat: what is the same but for names is compiled once, and each step has its own.
+TEST(Assemble, LikeLayersShareAKernel) {
+  const Module m = Planned(
+      "graph g (x: f32[1, 4, 9, 9], v: f32[4, 4, 3, 3], w: f32[4, 4, 3, 3], u: f32[4, 4, 5, 5])"
+      " -> (h) {\na = Conv(x, v) {pads = [1, 1, 1, 1]}\nb = Relu(a)\n"
+      "c = Conv(b, w) {pads = [1, 1, 1, 1]}\nd = Relu(c)\n"
+      "e = Conv(d, v) {pads = [1, 1, 1, 1]}\nf = Relu(e)\nh = Conv(f, u) {pads = [2, 2, 2, 2]}\n}");
+  ASSERT_EQ(Spec(m).steps.size(), 4u);
+  const plan::Step &second = Spec(m).steps[1], &third = Spec(m).steps[2];
+  EXPECT_EQ(second.kernel, third.kernel);
+  EXPECT_EQ(Names(m, second.inputs), (std::vector<std::string>{"b", "w"}));
+  EXPECT_EQ(Names(m, third.inputs), (std::vector<std::string>{"d", "v"}));
+  EXPECT_NE(second.name, third.name);
+  EXPECT_NE(Spec(m).steps[3].kernel, third.kernel);
+  EXPECT_NE(Spec(m).steps[0].kernel, third.kernel);  // x is plain, the others have channels last
+}
+
 TEST(Assemble, ANativeStepIsACall) {
   const Module m = Planned(
       "graph g (x: f32[9]) -> (values, places) {\nk: i64[1] = const(3)\n"

@@ -284,12 +284,13 @@ class Measurement {
 }  // namespace
 
 Result<std::vector<std::optional<TuningKey>>> StepKeys(const Module& module) {
+  const partition::GraphFacts facts(module.graph);
   std::vector<std::optional<TuningKey>> keys;
   for (const Group& group : module.grouping.groups) {
     std::optional<TuningKey> key;
     if (group.implementation == Implementation::kOwn) {
       GroupProgram p;
-      WEFT_TRY(FillGroupProgram(module, group, p));
+      WEFT_TRY(FillGroupProgram(module, facts, group, p));
       key = tuner::KeyOf(p.request, module.choices.at(group.name));
     } else if (group.implementation == Implementation::kVendor ||
                group.implementation == Implementation::kNative) {

@@ -139,12 +139,13 @@ Result<std::vector<Tensor>> Emulate(const Module& module, std::span<const Tensor
   const graph::Graph& graph = module.graph;
   std::vector<Tensor> values(graph.values.size());
   for (size_t i = 0; i < inputs.size(); ++i) values[graph.inputs[i].index] = inputs[i];
+  const partition::GraphFacts facts(graph);
   for (const partition::Group& group : module.grouping.groups) {
     const auto nest = module.nests.find(group.name);
     if (nest == module.nests.end())
       return Unsupported("it is no kernel of our own").At("group " + group.name);
     GroupProgram p;
-    WEFT_TRY(FillGroupProgram(module, group, p));
+    WEFT_TRY(FillGroupProgram(module, facts, group, p));
     std::vector<ValueId> operands = p.extracted.inputs;
     std::vector<void*> pointers;
     // Inputs are read only, so that nobody's memory is copied for them.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <memory>
 
 #include "base/log.h"
 #include "fallback/execute.h"
@@ -10,12 +11,14 @@
 #include "partition/candidate.h"
 #include "partition/layouts.h"
 #include "partition/singles.h"
+#include "polyhedral/alike.h"
 #include "polyhedral/cuda/map.h"
 
 namespace weft::driver {
 
 using graph::NodeId;
 using graph::ValueId;
+using partition::GraphFacts;
 using partition::Group;
 using partition::Implementation;
 
@@ -137,18 +140,18 @@ Status MakeGroups(Module& module, const BuildOptions& options) {
   return partition::Verify(module.grouping, module.graph);
 }
 
-Status FillGroupProgram(const Module& module, const Group& group, GroupProgram& out) {
+Status FillGroupProgram(const Module& module, const GraphFacts& facts, const Group& group,
+                        GroupProgram& out) {
   WEFT_TRY(out.extracted,
-           partition::ExtractMembers(partition::GraphFacts(module.graph), module.comprehensions,
-                                     group.members, group.name));
+           partition::ExtractMembers(facts, module.comprehensions, group.members, group.name));
   out.request =
       partition::RequestFor(out.extracted, module.graph, module.grouping.layouts, module.target);
   return {};
 }
 
-Status FillGroupProgram(const Module& module, const Group& group, const BuildOptions& options,
-                        GroupProgram& out) {
-  WEFT_TRY(FillGroupProgram(module, group, out));
+Status FillGroupProgram(const Module& module, const GraphFacts& facts, const Group& group,
+                        const BuildOptions& options, GroupProgram& out) {
+  WEFT_TRY(FillGroupProgram(module, facts, group, out));
   out.request.flushes = options.partition.flushes;
   out.request.streams = options.streams;
   return {};
@@ -180,24 +183,52 @@ Status ChooseForCuda(Module& module, const Group& group, const GroupProgram& p,
 
 }  // namespace
 
-Status MakeChoices(Module& module, const BuildOptions& options) {
-  for (const Group& group : module.grouping.groups) {
-    if (group.implementation != Implementation::kOwn) continue;
-    GroupProgram p;
-    WEFT_TRY(FillGroupProgram(module, group, options, p));
-    const auto forced = options.forced_choices.find(group.name);
-    if (module.target.kind == TargetKind::kCuda) {
-      WEFT_TRY(ChooseForCuda(module, group, p,
-                             forced == options.forced_choices.end() ? nullptr : &forced->second));
-      continue;
+namespace {
+
+// The whole schedule is tried here, so that the choice on record is one that is legal and lowers.
+class Scheduler {
+ public:
+  // Of groups that are alike the first decides for all, unless the choice is forced.
+  Result<polyhedral::Scheduled> Run(const Group& group, std::unique_ptr<GroupProgram> program,
+                                    const polyhedral::Choice* forced) {
+    if (forced) return polyhedral::Schedule(program->request, forced);
+    std::string key = polyhedral::KeyOf(program->request);
+    if (const auto it = known_.find(key); it != known_.end()) {
+      const Known& known = it->second;
+      auto like = polyhedral::InNamesOf(program->request, known.program->request, known.scheduled);
+      if (like.yes()) return *std::move(like);
     }
-    // The whole schedule is tried here, so that the choice on record is one that is legal and
-    // lowers.
-    WEFT_TRY(auto scheduled,
-             polyhedral::Schedule(
-                 p.request, forced == options.forced_choices.end() ? nullptr : &forced->second));
+    WEFT_TRY(auto scheduled, polyhedral::Schedule(program->request));
     LogRefusals(group, scheduled.refusals);
     WEFT_LOG(kDebug, "driver", "{}: isl {:.1f} ms", group.name, scheduled.isl_ms);
+    known_.insert_or_assign(std::move(key), Known{std::move(program), scheduled});
+    return scheduled;
+  }
+
+ private:
+  struct Known {
+    std::unique_ptr<GroupProgram> program;
+    polyhedral::Scheduled scheduled;
+  };
+  std::map<std::string, Known> known_;  // by KeyOf its request
+};
+
+}  // namespace
+
+Status MakeChoices(Module& module, const BuildOptions& options) {
+  const GraphFacts facts(module.graph);
+  Scheduler scheduler;
+  for (const Group& group : module.grouping.groups) {
+    if (group.implementation != Implementation::kOwn) continue;
+    auto p = std::make_unique<GroupProgram>();
+    WEFT_TRY(FillGroupProgram(module, facts, group, options, *p));
+    const auto it = options.forced_choices.find(group.name);
+    const polyhedral::Choice* forced = it == options.forced_choices.end() ? nullptr : &it->second;
+    if (module.target.kind == TargetKind::kCuda) {
+      WEFT_TRY(ChooseForCuda(module, group, *p, forced));
+      continue;
+    }
+    WEFT_TRY(auto scheduled, scheduler.Run(group, std::move(p), forced));
     module.choices[group.name] = std::move(scheduled.choice);
     module.schedules[group.name] = std::move(scheduled.tree);
     module.nests[group.name] = std::move(scheduled.nest);
@@ -208,11 +239,12 @@ Status MakeChoices(Module& module, const BuildOptions& options) {
 // When the choices come from this run their trees are there already; from a text they are made
 // here.
 Status MakeSchedules(Module& module, const BuildOptions&) {
+  const GraphFacts facts(module.graph);
   for (const Group& group : module.grouping.groups) {
     if (group.implementation != Implementation::kOwn || module.schedules.contains(group.name))
       continue;
     GroupProgram p;
-    WEFT_TRY(FillGroupProgram(module, group, p));
+    WEFT_TRY(FillGroupProgram(module, facts, group, p));
     auto tree = polyhedral::BuildSchedule(p.request, module.choices[group.name]);
     if (!tree.yes()) return Refused(Code::kUnsupported, tree.refusal()).At(group.name);
     WEFT_TRY(CheckTree(p.request, *tree, group.name));
@@ -222,10 +254,11 @@ Status MakeSchedules(Module& module, const BuildOptions&) {
 }
 
 Status MakeLoops(Module& module, const BuildOptions&) {
+  const GraphFacts facts(module.graph);
   for (const Group& group : module.grouping.groups) {
     if (group.implementation != Implementation::kOwn || module.nests.contains(group.name)) continue;
     GroupProgram p;
-    WEFT_TRY(FillGroupProgram(module, group, p));
+    WEFT_TRY(FillGroupProgram(module, facts, group, p));
     const polyhedral::ScheduleTree& tree = module.schedules[group.name];
     WEFT_TRY(CheckTree(p.request, tree, group.name));
     WEFT_TRY(loops::LoopNest nest, polyhedral::Lower(p.request, module.choices[group.name], tree));
@@ -243,6 +276,7 @@ Status MakeCalls(Module& module, const BuildOptions& options) {
     return partition::LayoutOf(module.grouping.layouts, module.graph, v);
   };
   const fallback::Abilities can = partition::AbilitiesFor(module.target, options.partition);
+  const fallback::Uses uses(module.graph);
   for (const Group& group : module.grouping.groups) {
     if (group.implementation != Implementation::kVendor &&
         group.implementation != Implementation::kNative)
@@ -250,7 +284,7 @@ Status MakeCalls(Module& module, const BuildOptions& options) {
     std::vector<NodeId> nodes;
     for (const partition::Member& m : group.members) nodes.push_back(m.node);
     const bool native = group.implementation == Implementation::kNative;
-    auto call = fallback::Match(module.graph, nodes,
+    auto call = fallback::Match(module.graph, uses, nodes,
                                 native ? fallback::Library::kNative : fallback::Library::kOnednn,
                                 layout, can);
     if (!call.yes())

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "driver/module.h"
 #include "driver/options.h"
+#include "partition/candidate.h"
 
 namespace weft::driver {
 
@@ -33,9 +34,11 @@ struct GroupProgram {
   tc::Extracted extracted;
   polyhedral::ScheduleRequest request;  // points at extracted.program
 };
-Status FillGroupProgram(const Module& module, const partition::Group& group, GroupProgram& out);
+Status FillGroupProgram(const Module& module, const partition::GraphFacts& facts,
+                        const partition::Group& group, GroupProgram& out);
 // The same for one whose schedule is still to be proposed: with what the build allows a proposal.
-Status FillGroupProgram(const Module& module, const partition::Group& group,
-                        const BuildOptions& options, GroupProgram& out);
+Status FillGroupProgram(const Module& module, const partition::GraphFacts& facts,
+                        const partition::Group& group, const BuildOptions& options,
+                        GroupProgram& out);
 
 }  // namespace weft::driver

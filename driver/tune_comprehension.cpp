@@ -42,10 +42,11 @@ class Tuner {
     WEFT_TRY(Advance(module, Form::kChoices, build));
     choices_ = module.choices;
     const auto groups = static_cast<double>(std::max<size_t>(module.grouping.groups.size(), 1));
+    const partition::GraphFacts facts(module.graph);
     std::vector<TunedGroup> tuned;
     for (size_t g = 0; g < module.grouping.groups.size(); ++g) {
       GroupProgram p;
-      WEFT_TRY(FillGroupProgram(module, module.grouping.groups[g], build, p));
+      WEFT_TRY(FillGroupProgram(module, facts, module.grouping.groups[g], build, p));
       WEFT_TRY(TunedGroup one,
                TuneGroup(module.grouping.groups[g].name, g, p.request, budget_s / groups));
       tuned.push_back(std::move(one));

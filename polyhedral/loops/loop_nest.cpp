@@ -75,6 +75,15 @@ Var AddVar(LoopNest& nest, std::string name) {
   return static_cast<Var>(nest.vars.size() - 1);
 }
 
+LoopNest Nameless(LoopNest nest) {
+  nest.name = "f";
+  nest.origins.clear();
+  for (size_t v = 0; v < nest.vars.size(); ++v) nest.vars[v] = fmt::format("v{}", v);
+  for (size_t b = 0; b < nest.buffers.size(); ++b) nest.buffers[b].name = fmt::format("b{}", b);
+  for (Stmt& stmt : nest.stmts) stmt.label.clear();
+  return nest;
+}
+
 BufferId AddBuffer(LoopNest& nest, Buffer buffer) {
   const auto taken = [&](const std::string& n) {
     return std::ranges::count(nest.buffers, n, &Buffer::name) > 0;

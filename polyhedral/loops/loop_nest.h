@@ -198,5 +198,8 @@ std::string Print(const LoopNest& nest);
 Result<LoopNest> Parse(std::string_view text, const std::string& file);
 Status Verify(const LoopNest& nest);
 bool Equal(const LoopNest& a, const LoopNest& b);
+// Itself, its variables and buffers called by their places, origins and labels dropped: nests that
+// compute the same from their operands in the same way have the same one.
+LoopNest Nameless(LoopNest nest);
 
 }  // namespace weft::loops

@@ -509,6 +509,8 @@ Stmts FillLiterals(const Plan& plan, const Storage& storage, loops::LoopNest& ne
   return stores;
 }
 
+}  // namespace
+
 std::vector<std::string> Origins(const tc::Program& program) {
   std::vector<std::string> origins;
   for (const tc::Statement& s : program.statements) {
@@ -517,8 +519,6 @@ std::vector<std::string> Origins(const tc::Program& program) {
   }
   return origins;
 }
-
-}  // namespace
 
 Result<loops::LoopNest> Emit(const ScheduleRequest& request, const Plan& plan) {
   loops::LoopNest nest;

@@ -144,6 +144,9 @@ class Values {
   const Active* active_ = nullptr;
 };
 
+// Of its statements, each once.
+std::vector<std::string> Origins(const tc::Program& program);
+
 Result<loops::LoopNest> Emit(const ScheduleRequest& request, const Plan& plan);
 
 }  // namespace weft::polyhedral::lower

@@ -1,0 +1,89 @@
+// A schedule in other names is the one that those names would have got.
+#include "polyhedral/alike.h"
+
+#include <gtest/gtest.h>
+
+#include "tc_lang/bind.h"
+
+namespace weft::polyhedral {
+namespace {
+
+tc::Program Parsed(const std::string& text) {
+  const auto defs = tc::ParseDefs(text, "test.tc");
+  EXPECT_TRUE(defs.ok()) << defs.status().ToString();
+  const auto program = tc::Bind(defs->at(0), {});
+  EXPECT_TRUE(program.ok()) << program.status().ToString();
+  return *program;
+}
+
+void ExpectSame(const std::string& text, const std::string& other,
+                const std::map<std::string, Layout>& layouts = {},
+                const std::map<std::string, Layout>& other_layouts = {}) {
+  const tc::Program program = Parsed(text), renamed = Parsed(other);
+  const ScheduleRequest known{.program = &program, .layouts = layouts},
+      request{.program = &renamed, .layouts = other_layouts};
+  EXPECT_EQ(KeyOf(known), KeyOf(request));
+  const auto scheduled = Schedule(known), direct = Schedule(request);
+  ASSERT_TRUE(scheduled.ok() && direct.ok());
+  const auto like = InNamesOf(request, known, *scheduled);
+  ASSERT_TRUE(like.yes()) << like.refusal().detail;
+  EXPECT_EQ(Print(like->choice), Print(direct->choice));
+  EXPECT_EQ(like->tree.text, direct->tree.text);
+  EXPECT_EQ(loops::Print(like->nest), loops::Print(direct->nest));
+  EXPECT_TRUE(loops::Verify(like->nest).ok());
+  EXPECT_EQ(loops::Print(loops::Nameless(like->nest)),
+            loops::Print(loops::Nameless(scheduled->nest)));
+}
+
+TEST(Alike, TensorsAndStatements) {
+  ExpectSame(
+      "def f(float(8, 1000) x) -> (y) { m(i) max=! x(i, j)  e(i, j) = exp(x(i, j) - m(i))"
+      "  s(i) +=! e(i, j)  y(i, j) = e(i, j) / s(i) }",
+      "def softmax_2(float(8, 1000) logits) -> (p) { most(i) max=! logits(i, j)"
+      "  raised(i, j) = exp(logits(i, j) - most(i))  sum_1(i) +=! raised(i, j)"
+      "  p(i, j) = raised(i, j) / sum_1(i) }");
+}
+
+// Tiles have accumulators, operands are packed: buffers and statements besides the program's own.
+TEST(Alike, WhatIsMadeBesides) {
+  ExpectSame(
+      "def f(float(512, 256) a, float(512, 256) b) -> (c, d) {"
+      " c(i, j) +=! a(i, k) * b(j, k)  d(i, j) = max(c(i, j), 0.0) }",
+      "def fc1(float(512, 256) image, float(512, 256) w1) -> (product, relu1) {"
+      " product(i, j) +=! image(i, k) * w1(j, k)  relu1(i, j) = max(product(i, j), 0.0) }");
+}
+
+// Names that isl knows, and one that begins with another.
+TEST(Alike, NamesThatMeanSomething) {
+  ExpectSame("def f(float(8, 64) x) -> (x_y, z) { x_y(i, j) = exp(x(i, j))  z(i) +=! x_y(i, j) }",
+             "def g(float(8, 64) mod) -> (floor, mod_2) { floor(i, j) = exp(mod(i, j))"
+             "  mod_2(i) +=! floor(i, j) }");
+}
+
+TEST(Alike, AKeyHoldsWhatSchedulesDependOn) {
+  const auto key = [](const std::string& text, const ScheduleRequest& request = {}) {
+    const tc::Program program = Parsed(text);
+    ScheduleRequest of = request;
+    of.program = &program;
+    return KeyOf(of);
+  };
+  const std::string text = "def f(float(8, 64) x) -> (y) { y(i, j) = exp(x(i, j)) }";
+  const Layout columns = Layout::Permuted(std::vector<int32_t>{1, 0});
+  const std::set<std::string> keys = {
+      key(text),
+      key("def f(float(8, 65) x) -> (y) { y(i, j) = exp(x(i, j)) }"),
+      key("def f(float(8, 64) x) -> (y) { y(i, k) = exp(x(i, k)) }"),
+      key("def f(float(8, 64) x) -> (y) { y(i, j) = tanh(x(i, j)) }"),
+      key(text, {.layouts = {{"x", columns}}}),
+      key(text, {.layouts = {{"y", columns}}}),
+      key(text, {.constants = {"x"}}),
+      key(text, {.target = {.threads = 7}}),
+      key(text, {.flushes = true}),
+      key(text, {.streams = false})};
+  EXPECT_EQ(keys.size(), 10U);
+  const std::string renamed = "def g(float(8, 64) a) -> (b) { b(i, j) = exp(a(i, j)) }";
+  EXPECT_EQ(key(text, {.constants = {"x"}}), key(renamed, {.constants = {"a"}}));
+}
+
+}  // namespace
+}  // namespace weft::polyhedral
