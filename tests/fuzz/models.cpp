@@ -86,13 +86,17 @@ onnx::ValueInfoProto InfoOf(const std::string& name, std::string_view type) {
   return info;
 }
 
-// The type of a value as nodes.def would say it; empty where it can't.
+// The type of a value as nodes.def would say it; empty where it can't, or where a constant of it
+// would not be small.
 std::string TextOf(const onnx::TypeProto& type) {
   if (!type.has_tensor_type()) return type.has_sequence_type() ? "seq" : "";
   const auto dtype = DtypeFromOnnx(type.tensor_type().elem_type());
   if (!dtype) return "";
+  int64_t elems = 1;
   std::string text(DtypeName(*dtype));
   for (const auto& dim : type.tensor_type().shape().dim()) {
+    const int64_t extent = dim.has_dim_value() ? dim.dim_value() : 2;
+    if (extent < 0 || extent > 4096 || (elems *= extent) > 4096) return "";
     text += text.find('[') == std::string::npos ? "[" : ",";
     text += dim.has_dim_value() ? std::to_string(dim.dim_value()) : "_";
   }

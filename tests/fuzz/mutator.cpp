@@ -113,7 +113,7 @@ std::string OtherString(Random& random, const FieldDescriptor& field, const std:
     const std::string_view op = random.Pick(NodeRows()).op;
     return std::string(op.substr(op.find("::") == std::string_view::npos ? 0 : op.find("::") + 2));
   }
-  if (random.Chance(85)) return random.Pick(all.strings);
+  if (random.Chance(85) && !all.strings.empty()) return random.Pick(all.strings);
   return random.Chance(50) ? std::string(random.Pick(kOdd)) : OtherBytes(random, old);
 }
 
@@ -300,8 +300,8 @@ void Mutate(Random& random, onnx::ModelProto& model) {
                                                 1);
   Inventory all;
   Collect(model, all);
-  ChangeField(random, random.Pick(random.Chance(85) || all.unset.empty() ? all.set : all.unset),
-              all);
+  const bool is_set = !all.set.empty() && (random.Chance(85) || all.unset.empty());
+  ChangeField(random, random.Pick(is_set ? all.set : all.unset), all);
 }
 
 }  // namespace weft::fuzz
