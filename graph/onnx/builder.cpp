@@ -380,8 +380,10 @@ Status Builder::Outputs(const onnx::GraphProto& proto, Scope& scope) {
     auto id = Resolve(scope, info.name());
     if (!id.ok()) return std::move(id.status()).At(where);
     const Value& value = draft.graph[*id];
-    const bool passed = value.kind == ValueKind::kInput || value.kind == ValueKind::kCaptured;
-    if (passed) {  // a value of its own, which may live in memory of its own
+    const bool inner = scope.outer != nullptr;
+    const bool passed =
+        value.kind == ValueKind::kCaptured || (inner && value.kind == ValueKind::kInput);
+    if (passed) {  // of a body: a value of its own, which may live in memory of its own
       const ValueId copy =
           AddNode(draft.graph, Op::kIdentity, {*id}, draft.names.Fresh(value.name + "_out"));
       draft.graph.outputs.push_back(copy);
