@@ -108,12 +108,18 @@ Result<Tensor> BlobStore::Get(std::string_view hash, Dtype dtype, Shape shape) c
 
 Status BlobStore::Save(const std::string& directory) const {
   if (blobs_.empty()) return {};
-  if (::mkdir(directory.c_str(), 0777) != 0 && errno != EEXIST)
-    return Failed(directory, "can't create");
+  const bool created = ::mkdir(directory.c_str(), 0777) == 0;
+  if (!created && errno != EEXIST) return Failed(directory, "can't create");
   for (const auto& [hash, blob] : blobs_) {
     const std::span<const std::byte> raw = blob.bytes.raw();
     const std::string_view content(reinterpret_cast<const char*>(raw.data()), raw.size());
-    WEFT_TRY(WriteFileAtomically(fmt::format("{}/{}", directory, hash), content));
+    Status written = WriteFileAtomically(fmt::format("{}/{}", directory, hash), content);
+    if (written.ok()) continue;
+    if (!created) return written;
+    for (const auto& [other, unused] : blobs_)  // nothing is left of what did not become whole
+      ::unlink(fmt::format("{}/{}", directory, other).c_str());
+    ::rmdir(directory.c_str());
+    return written;
   }
   return {};
 }

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "cli/interrupt.h"
 #include "cli/kernels.h"
 #include "cli/load.h"
@@ -46,7 +47,7 @@ void PrintKernels(const Subject& subject, const std::vector<double>& step_us,
     const auto efficiency = EfficiencyOf(step, step_us[i], peaks);
     fmt::print("{:>10.1f} us {:>5}  {:<6} {}\n", step_us[i],
                efficiency ? fmt::format("{:.0f} %", 100 * *efficiency) : "",
-               plan::StepKindName(step.kind), step.name);
+               plan::StepKindName(step.kind), Printable(step.name));
   }
 }
 

@@ -1,4 +1,5 @@
 #include "driver/build.h"
+#include "base/text.h"
 
 #include <fmt/format.h>
 
@@ -53,8 +54,8 @@ Status RunBuild(const Flags& flags) {
       json["specializations"].push_back(SpecializationJson(s));
     PrintJson(json);
   } else {
-    fmt::print("{}: {} kernels, steps {}, {:.2f} s\n", flags.output, built.plan.kernels.size(),
-               steps.dump(), built.seconds);
+    fmt::print("{}: {} kernels, steps {}, {:.2f} s\n", Printable(flags.output),
+               built.plan.kernels.size(), steps.dump(), built.seconds);
   }
   return {};
 }

@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 
+#include "base/text.h"
 #include "cli/verbs.h"
 #include "driver/pipeline.h"
 #include "driver/stages.h"
@@ -87,10 +88,12 @@ Status RunCheck(const Flags& flags) {
     PrintJson(json);
   } else {
     for (const Finding& f : findings)
-      fmt::print("{} ({}{}{}{}): {}; try: {}\n", f.node, f.domain, f.domain.empty() ? "" : ".",
-                 f.op, f.opset ? fmt::format(", opset {}", *f.opset) : "", f.reason, f.hint);
-    fmt::print("{}: {} nodes, {} cannot be built\n", flags.model, module.graph.nodes.size(),
-               findings.size());
+      fmt::print("{}\n",
+                 Printable(fmt::format(
+                     "{} ({}{}{}{}): {}; try: {}", f.node, f.domain, f.domain.empty() ? "" : ".",
+                     f.op, f.opset ? fmt::format(", opset {}", *f.opset) : "", f.reason, f.hint)));
+    fmt::print("{}: {} nodes, {} cannot be built\n", Printable(flags.model),
+               module.graph.nodes.size(), findings.size());
   }
   if (findings.empty()) return {};
   return Unsupported(fmt::format("{} of {} nodes cannot be built", findings.size(),

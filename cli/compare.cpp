@@ -4,6 +4,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "base/text.h"
 #include "cli/kernels.h"
 #include "cli/peer.h"
 #include "cli/record.h"
@@ -208,7 +209,7 @@ Status RunCompare(const Flags& flags, const CompareFlags& compare) {
     }
     if (!flags.json)
       fmt::print("{:<10} p50 {:>10.1f} us [{:.1f}, {:.1f}]{}  error {:.2e} of the scale{}{}\n",
-                 arm.name, s.p50, s.low, s.high, tail, a.max_rel,
+                 Printable(arm.name), s.p50, s.low, s.high, tail, a.max_rel,
                  a.within ? "" : " (outside the tolerance)", speed);
   }
   if (flags.json) PrintJson(json);

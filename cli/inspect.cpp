@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "cli/verbs.h"
 #include "driver/kernels.h"
 #include "plan/file.h"
@@ -56,7 +57,7 @@ Status Verify(const Flags& flags) {
   if (flags.json)
     PrintJson({{"schema", 1}, {"valid", true}});
   else
-    fmt::print("{}: hashes, structure and kernels are right\n", flags.model);
+    fmt::print("{}: hashes, structure and kernels are right\n", Printable(flags.model));
   return {};
 }
 

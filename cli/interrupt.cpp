@@ -47,7 +47,7 @@ void InstallInterrupt(const bool& json) {
   struct sigaction action{};
   action.sa_handler = Handle;
   action.sa_flags = SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
+  for (int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
 }
 
 const std::atomic<bool>& Interrupted() { return g_interrupted; }

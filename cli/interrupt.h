@@ -1,4 +1,4 @@
-// Ctrl-C: what is running ends, and nothing half-written stays behind.
+// Ctrl-C, or a request to terminate: what is running ends, and nothing half-written stays behind.
 //
 // Where there is nothing to keep, the process ends at once with exit code 130. Within
 // HoldInterrupt, and while an executor is registered, the first Ctrl-C only asks: Interrupted()

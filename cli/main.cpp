@@ -8,8 +8,10 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <sstream>
 #include <system_error>
 
+#include "base/text.h"
 #include "base/version.h"
 #include "cli/interrupt.h"
 #include "cli/verbs.h"
@@ -63,7 +65,9 @@ int Report(const Status& status, const Flags& flags) {
                  {"why", status.why()},
                  {"try", status.hint()}}}});
   }
-  fmt::print(stderr, "weft: {}\n", status.ToString());
+  // Line by line: diagnostics of comprehensions have several.
+  std::istringstream text("weft: " + status.ToString());
+  for (std::string line; std::getline(text, line);) fmt::print(stderr, "{}\n", Printable(line));
   return static_cast<int>(status.code());
 }
 

@@ -224,11 +224,8 @@ std::string NpyHeader(const Tensor& t, const std::string& descr) {
   return header + dict;
 }
 
-}  // namespace
-
-Result<Tensor> ParseNpy(std::string_view bytes, const std::string& where) {
-  const auto bad = [&](std::string what) { return Invalid(std::move(what)).At(where); };
-  if (bytes.size() < 12 || !bytes.starts_with(kMagic)) return bad("not a .npy array");
+Result<Tensor> Parsed(std::string_view bytes) {
+  if (bytes.size() < 12 || !bytes.starts_with(kMagic)) return Invalid("not a .npy array");
   const auto byte = [&](size_t i) {
     return static_cast<size_t>(static_cast<unsigned char>(bytes[i]));
   };
@@ -236,28 +233,29 @@ Result<Tensor> ParseNpy(std::string_view bytes, const std::string& where) {
   const size_t length =
       old ? byte(8) | byte(9) << 8 : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
   const size_t start = old ? 10 : 12;
-  if (length > bytes.size() - start) return bad("the header is longer than the file");
+  if (length > bytes.size() - start) return Invalid("the header is longer than the file");
   Header header;
   if (!HeaderParser(bytes.substr(start, length)).Parse(header))
-    return bad("a header that is not understood");
+    return Invalid("a header that is not understood");
   if (const auto points = CodePoints(header.descr)) {
     auto texts = Texts(bytes.substr(start + length), *points, header.descr[0] == '>', header.shape);
-    if (!texts.ok()) return std::move(texts.status()).At(where);
+    if (!texts.ok()) return std::move(texts.status());
     return header.fortran && header.shape.size() > 1 ? FromFortran(*std::move(texts)) : texts;
   }
   if (header.descr.size() != 3)
-    return bad(fmt::format("element type \"{}\" is not taken", header.descr));
+    return Invalid(fmt::format("element type \"{}\" is not taken", header.descr));
   const NpyType* type = nullptr;
   for (const NpyType& t : kTypes)
     if (header.descr.substr(1) == t.name) type = &t;
   if (!type || std::string_view("<>|=").find(header.descr[0]) == std::string_view::npos)
-    return bad(fmt::format("element type \"{}\" is not taken", header.descr));
+    return Invalid(fmt::format("element type \"{}\" is not taken", header.descr));
   WEFT_TRY(int64_t elems, CountElems(header.shape));
   const std::string_view data = bytes.substr(start + length);
   if (static_cast<uint64_t>(elems) > data.size() ||
       elems * SizeBytes(type->dtype) != std::ssize(data))
-    return bad(fmt::format("found {} bytes of data, its shape {} needs {} elements of {}",
-                           data.size(), weft::Print(header.shape), elems, SizeBytes(type->dtype)));
+    return Invalid(fmt::format("found {} bytes of data, its shape {} needs {} elements of {}",
+                               data.size(), weft::Print(header.shape), elems,
+                               SizeBytes(type->dtype)));
   WEFT_TRY(Tensor t, Tensor::Allocate(type->dtype, header.shape));
   if (!data.empty()) std::memcpy(t.mutable_data(), data.data(), data.size());
   if (header.descr[0] == '>') SwapBytes(t);
@@ -265,6 +263,14 @@ Result<Tensor> ParseNpy(std::string_view bytes, const std::string& where) {
     for (int64_t i = 0; i < elems; ++i) t.mutable_as<uint8_t>()[i] = t.as<uint8_t>()[i] != 0;
   return header.fortran && header.shape.size() > 1 ? FromFortran(std::move(t))
                                                    : Result<Tensor>(std::move(t));
+}
+
+}  // namespace
+
+Result<Tensor> ParseNpy(std::string_view bytes, const std::string& where) {
+  auto tensor = Parsed(bytes);
+  if (!tensor.ok()) return std::move(tensor.status()).At(where);
+  return tensor;
 }
 
 Result<Tensor> ReadNpy(const std::string& path) {

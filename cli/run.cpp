@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "base/text.h"
 #include "cli/npz.h"
 #include "cli/subject.h"
 #include "cli/verbs.h"
@@ -70,7 +71,8 @@ Status RunOnce(const Flags& flags) {
     PrintJson(json);
   } else {
     for (const auto& [name, tensor] : outputs)
-      fmt::print("{}: {}{}\n", name, DtypeName(tensor.dtype()), weft::Print(tensor.shape()));
+      fmt::print("{}: {}{}\n", Printable(name), DtypeName(tensor.dtype()),
+                 weft::Print(tensor.shape()));
   }
   return answer;
 }
