@@ -22,11 +22,11 @@ void CheckBound(const Graph& open) {
   int64_t next = 2;
   for (const std::string& symbol : FreeSymbols(open)) {
     const Status status = BindSymbol(bound, symbol, next++);
-    fuzz::CheckFair(status);
+    fuzz::CheckPlaced(status);
     if (!status.ok()) return;
   }
   const Status status = InferShapes(bound);
-  fuzz::CheckFair(status);
+  fuzz::CheckPlaced(status);
   if (!status.ok()) return;  // that size does not fit
   fuzz::CheckSound(bound);
   for (size_t i = 0; i < open.values.size(); ++i) {
@@ -45,7 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto graph = fuzz::Import(data, size);
   if (!graph) return 0;
   const Status inferred = InferShapes(*graph);
-  fuzz::CheckFair(inferred);
+  fuzz::CheckPlaced(inferred);
   if (!inferred.ok()) return 0;
   fuzz::CheckSound(*graph);
   const Status again = VerifyShapes(*graph);

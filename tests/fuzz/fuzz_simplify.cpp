@@ -58,7 +58,7 @@ void CheckKept(const Graph& before, const Graph& after) {
 void Try(Graph graph) {
   Graph before = Clone(graph);
   const Status status = Simplify(graph, driver::EvaluateNode);
-  fuzz::CheckFair(status);
+  fuzz::CheckPlaced(status);
   if (!status.ok()) return;
   fuzz::CheckSound(graph);
   const Status types = VerifyShapes(graph);
@@ -75,7 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto graph = fuzz::Import(data, size);
   if (!graph || !InferShapes(*graph).ok()) return 0;
   const Status lowered = LowerCodes(*graph);
-  fuzz::CheckFair(lowered);
+  fuzz::CheckPlaced(lowered);
   if (lowered.ok()) Try(*std::move(graph));
   return 0;
 }

@@ -17,6 +17,12 @@ inline void CheckFair(const Status& status) {
   WEFT_CHECK(status.code() != Code::kInternal, "{}", status.ToString());
 }
 
+// And, since it is about a graph, a place.
+inline void CheckPlaced(const Status& status) {
+  CheckFair(status);
+  WEFT_CHECK(status.ok() || !status.where().empty(), "no place: {}", status.ToString());
+}
+
 // It verifies, and what it prints reads back as itself.
 inline void CheckSound(const graph::Graph& graph) {
   BlobStore blobs;
