@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import check_hardening
 import check_language
 import check_layers
 import holes
@@ -134,3 +135,14 @@ def test_holes_are_found_and_listed(tmp_path):
 def test_rules_of_the_language_name_tests(document, wrong):
     said = check_language.check(document, {'Suite.Name'}, {'0101'}, {'exp'})
     assert len(said) == len(wrong) and all(w in s for w, s in zip(wrong, said)), said
+
+
+def test_promises_are_held(tmp_path):
+    root = make_tree(tmp_path, {'a_test.cpp': 'TEST(Suite, Name) {}\n', 'b_test.py': 'def test_it():\n', 'tests/fuzz/fuzz_x.cpp': ''})
+    row = '| {}. what | how | `a_test.cpp`: `Suite.Name`; `b_test.py`: `test_it`; `tests/fuzz/fuzz_x.cpp` |'
+    good = '\n'.join(row.format(n) for n in range(1, 18))
+    assert check_hardening.check(good, root) == []
+    for old, new, wrong in [('Suite.Name', 'Suite.Other', 'no test Suite.Other'), ('test_it', 'test_other', 'no test test_other'),
+                            ('b_test.py', 'c_test.py', 'no file c_test.py'), ('| 3. ', '| 4. ', 'found the promises'),
+                            (': `test_it`', '', 'without a test')]:
+        assert wrong in '\n'.join(check_hardening.check(good.replace(old, new), root)), new
