@@ -106,6 +106,7 @@ TEST(Scalar, CastsTruncateSaturateAndAreTotal) {
   EXPECT_EQ(CastF(Dtype::kU64, 1e30), -1);
   EXPECT_EQ(CastF(Dtype::kI32, NAN), 0);
   EXPECT_EQ(CastF(Dtype::kBool, 0.5), 1);
+  EXPECT_EQ(CastF(Dtype::kBool, NAN), 1);
 }
 
 TEST(Scalar, SixteenBitFloatsRoundOnce) {

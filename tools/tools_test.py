@@ -7,6 +7,7 @@ import pytest
 import check_hardening
 import check_language
 import check_layers
+import check_numerics
 import holes
 import run_doc
 import run_tests
@@ -146,3 +147,9 @@ def test_promises_are_held(tmp_path):
                             ('b_test.py', 'c_test.py', 'no file c_test.py'), ('| 3. ', '| 4. ', 'found the promises'),
                             (': `test_it`', '', 'without a test')]:
         assert wrong in '\n'.join(check_hardening.check(good.replace(old, new), root)), new
+
+
+def test_a_table_of_tolerances():
+    data = 'WEFT_CLASS(exact, element,\n  "Abs "\n  "Neg")\nWEFT_TOLERANCE(exact, f32, 0, 0)\nWEFT_CLASS(computed, scale, "")\nWEFT_TOLERANCE(computed, f16, 1e-3, 0)\n'
+    assert check_numerics.table(data).split('\n')[2:4] == [
+        '| exact | Abs Neg | element |  | exactly |  |  |', '| computed | all others | scale |  |  | 1e-3 |  |']

@@ -6,6 +6,9 @@ from tool import within
 onnx = pytest.importorskip('onnx', reason='the models are written with onnx')
 onnxruntime = pytest.importorskip('onnxruntime', reason='onnxruntime says what is right')
 from onnx import helper, numpy_helper  # noqa: E402
+from tolerances import tolerances  # noqa: E402
+
+PEER = tolerances('peer')[np.dtype(np.float32)][0]
 
 
 def rand(*shape, seed=0, low=-1.0, high=1.0):
@@ -34,7 +37,7 @@ def model_of(op, inputs, outputs, fixed, attributes, domain='com.microsoft'):
                                                                           if n not in constants}
 
 
-def agree(weft, op, inputs, outputs=(np.float32,), fixed=(), tolerance=1e-4, **attributes):
+def agree(weft, op, inputs, outputs=(np.float32,), fixed=(), tolerance=PEER, **attributes):
     """Types of the outputs; '' for one that nobody reads."""
     model, arrays = model_of(op, inputs, outputs, fixed, attributes)
     options = onnxruntime.SessionOptions()

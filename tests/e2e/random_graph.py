@@ -13,16 +13,14 @@ import random_control
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from random_value import Reject, Value
+from tolerances import operators, tolerances
 
 MOST_ELEMENTS, LARGEST = 4096, 1e4
 # Spacing of the noise, the part of an output's scale that it may move the output by, and the tolerance for weft.
 NOISE = {np.dtype(np.float16): 2e-3, np.dtype(np.float32): 5e-7, np.dtype(np.float64): 5e-16}
 UNSTABLE = {np.dtype(np.float16): 1e-2, np.dtype(np.float32): 5e-6, np.dtype(np.float64): 1e-14}
-TOLERANCE = {np.dtype(np.float16): 4e-2, np.dtype(np.float32): 4e-5, np.dtype(np.float64): 1e-12}
-EXACT = set('''Abs Clip Concat DepthToSpace Dropout Expand Flatten Gather GatherElements GatherND GlobalMaxPool Identity Max
-    MaxPool Min Neg Pad ReduceMax ReduceMin Relu Reshape ReverseSequence ScatterElements ScatterND Slice SpaceToDepth Split
-    Squeeze Tile TopK Transpose Trilu Unsqueeze Where Ceil Floor Round Sign Constant ConstantOfShape OneHot
-    NonZero Unique Compress Size Shape Range'''.split())
+TOLERANCE = {dtype: relative for dtype, (relative, _) in tolerances('network').items()}
+EXACT = operators('exact')
 # Steps: a float operand is moved by this part of its scale, and nothing may happen.
 STEPS = set('''ArgMax ArgMin Ceil Equal Floor Greater GreaterOrEqual Hardmax IsInf IsNaN Less LessOrEqual Mod Not QuantizeLinear
     Round Shrink Sign ThresholdedRelu TopK DynamicQuantizeLinear NonZero Unique NonMaxSuppression'''.split())

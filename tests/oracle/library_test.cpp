@@ -40,7 +40,7 @@ std::string RunCase(const Graph& graph, const OpCase& c, const fallback::Library
   Tensor scratch(Dtype::kU8, {(*prepared)->ScratchBytes()});
   void* const outputs[] = {found.mutable_data()};
   const Status status = (*prepared)->Run(inputs, outputs, scratch.mutable_data());
-  return status.ok() ? Difference(found, expected) : status.ToString();
+  return status.ok() ? Difference(c.op, found, expected) : status.ToString();
 }
 
 // The suite rounds what it expects of this one to four digits.

@@ -43,7 +43,7 @@ std::string RunCase(const Graph& graph, const OpCase& c, const fallback::Library
   for (size_t k = 0; k < graph.outputs.size(); ++k) {
     const size_t at = std::find(made.begin(), made.end(), graph.outputs[k]) - made.begin();
     std::string difference =
-        Difference(outputs->at(at), FromBytes(graph[graph.outputs[k]], c.outputs[k]));
+        Difference(c.op, outputs->at(at), FromBytes(graph[graph.outputs[k]], c.outputs[k]));
     if (!difference.empty()) return difference;
   }
   return "";

@@ -11,24 +11,44 @@
 namespace weft::oracle {
 namespace {
 
-// |found - expected| <= absolute + relative * |expected|. The expected values are themselves
-// rounded after every operation, in 16 bits where the type has 16.
-struct Tolerance {
-  double absolute, relative;
+struct Class {
+  std::string_view name, operators;
 };
-Tolerance ToleranceOf(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::kF64:
-      return {1e-7, 1e-7};  // the suite's attributes and constants are float32
-    case Dtype::kF32:
-      return {2e-5, 2e-5};
-    case Dtype::kF16:
-      return {4e-3, 4e-3};
-    case Dtype::kBF16:
-      return {2e-2, 2e-2};
-    default:
-      return {0, 0};
+constexpr Class kClasses[] = {
+#define WEFT_CLASS(name, of, operators) {#name, operators},
+#define WEFT_TOLERANCE(...)
+#include "tests/data/tolerances.def"
+#undef WEFT_CLASS
+#undef WEFT_TOLERANCE
+};
+
+// |found - expected| <= relative * |expected| + absolute.
+struct Tolerance {
+  std::string_view of_class, dtype;
+  double relative = 0, absolute = 0;
+};
+constexpr Tolerance kTolerances[] = {
+#define WEFT_CLASS(...)
+#define WEFT_TOLERANCE(of_class, dtype, relative, absolute) {#of_class, #dtype, relative, absolute},
+#include "tests/data/tolerances.def"
+#undef WEFT_CLASS
+#undef WEFT_TOLERANCE
+};
+
+std::string_view ClassOf(std::string_view op) {
+  for (const Class& c : kClasses) {
+    std::istringstream words{std::string(c.operators)};
+    for (std::string word; words >> word;)
+      if (word == op) return c.name;
   }
+  return "computed";
+}
+
+Tolerance ToleranceOf(std::string_view op, Dtype dtype) {
+  const std::string_view of_class = ClassOf(op);
+  for (const Tolerance& t : kTolerances)
+    if (t.of_class == of_class && t.dtype == DtypeName(dtype)) return t;
+  return {};
 }
 
 const char* Wanted() {
@@ -81,13 +101,13 @@ Tensor FromBytes(const graph::Value& value, const std::string& bytes) {
   return t;
 }
 
-std::string Difference(const Tensor& found, const Tensor& expected) {
+std::string Difference(std::string_view op, const Tensor& found, const Tensor& expected) {
   if (found.dtype() != expected.dtype() || found.shape() != expected.shape()) {
     return fmt::format("found {}{}, expected {}{}", DtypeName(found.dtype()),
                        weft::Print(found.shape()), DtypeName(expected.dtype()),
                        weft::Print(expected.shape()));
   }
-  const Tolerance tolerance = ToleranceOf(found.dtype());
+  const Tolerance tolerance = ToleranceOf(op, found.dtype());
   for (int64_t i = 0; i < found.elems(); ++i) {
     if (!IsFloat(found.dtype())) {
       if (ElemAsInt(found, i) == ElemAsInt(expected, i)) continue;

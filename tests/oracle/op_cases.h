@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/tensor.h"
@@ -23,8 +24,7 @@ bool SomeCasesOnly();
 
 // An input or output of the case's graph.
 Tensor FromBytes(const graph::Value& value, const std::string& bytes);
-// How the two differ; empty if they don't: integers exactly, floats within a tolerance of their
-// type.
-std::string Difference(const Tensor& found, const Tensor& expected);
+// How the two differ as results of `op`; empty if they don't, within tests/data/tolerances.def.
+std::string Difference(std::string_view op, const Tensor& found, const Tensor& expected);
 
 }  // namespace weft::oracle

@@ -46,7 +46,7 @@ std::string RunAlternative(const graph::Graph& graph, const OpCase& c,
         std::find(alternative.outputs.begin(), alternative.outputs.end(), graph.outputs[k]);
     const auto at = static_cast<size_t>(place - alternative.outputs.begin());
     std::string difference =
-        Difference((*outputs)[at], FromBytes(graph[graph.outputs[k]], c.outputs[k]));
+        Difference(c.op, (*outputs)[at], FromBytes(graph[graph.outputs[k]], c.outputs[k]));
     if (!difference.empty()) return difference;
   }
   return "";
