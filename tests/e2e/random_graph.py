@@ -62,6 +62,8 @@ def undefined(node, operands, results):
         return extent % len(results) != 0 if len(operands) == 1 else operands[1].array.sum() != extent
     if op == 'ScatterND':  # updates that are broadcast
         return operands[2].shape != operands[1].shape[:-1] + first.shape[operands[1].shape[-1]:]
+    if op == 'ScatterElements':  # updates that have no place, or places that have no update
+        return operands[2].shape != operands[1].shape
     if op == 'NonMaxSuppression':  # scores of other boxes
         return first.shape[:2] != operands[1].shape[::2]
     return False
