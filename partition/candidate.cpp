@@ -144,14 +144,21 @@ polyhedral::ScheduleRequest RequestFor(tc::Extracted& group, const graph::Graph&
   return request;
 }
 
+std::optional<Refusal> CheckSize(size_t statements, size_t contractions,
+                                 const PartitionOptions& options) {
+  const auto most = static_cast<size_t>(contractions > 1 ? options.max_statements_in_blocks
+                                                         : options.max_statements);
+  if (statements <= most) return std::nullopt;
+  return Refusal{Reason::kTooManyStatements, fmt::format("{} > {}", statements, most)};
+}
+
 Verdict<LegalGroup> CheckGroup(const tc::Extracted& group, const graph::Graph& graph,
                                const std::map<ValueId, Layout>& layouts, const Target& target,
                                const PartitionOptions& options) {
   const tc::Program& p = group.program;
   const auto contractions = std::ranges::count_if(p.statements, tc::Contracts);
-  const auto most = contractions > 1 ? options.max_statements_in_blocks : options.max_statements;
-  if (std::ssize(p.statements) > most)
-    return Refusal{Reason::kTooManyStatements, fmt::format("{} > {}", p.statements.size(), most)};
+  if (auto no = CheckSize(p.statements.size(), static_cast<size_t>(contractions), options))
+    return *std::move(no);
   const auto arguments = tc::Inputs(p).size() + tc::Outputs(p).size();
   if (static_cast<int64_t>(arguments) > options.max_arguments)
     return Refusal{Reason::kTooManyArguments,

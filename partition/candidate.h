@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +40,10 @@ polyhedral::ScheduleRequest RequestFor(tc::Extracted& group, const graph::Graph&
 struct LegalGroup {
   bool in_blocks = false;  // several contractions, one after another in each block
 };
+
+// Whether a group of so many statements, some of them contractions, is small enough.
+std::optional<Refusal> CheckSize(size_t statements, size_t contractions,
+                                 const PartitionOptions& options);
 
 // Legality of one kernel for the program, by the rules of the measured set partitioning study that
 // concern accesses (2, 3, 5 and the limits of 6): statements that feed each other must do so

@@ -66,16 +66,19 @@ Form Forms::Of(std::span<const NodeId> group) const {
     seen.push_back(v);
     form.push_back(v.valid() ? operands_[v.index] : -1);
   };
+  std::vector<NodeId> inside(group.begin(), group.end());
+  std::ranges::sort(inside);
   const auto is_kept = [&](ValueId v) {
     return facts_.is_output[v.index] ||
            std::ranges::any_of(facts_.consumers[v.index],
-                               [&](NodeId r) { return !std::ranges::binary_search(group, r); });
+                               [&](NodeId r) { return !std::ranges::binary_search(inside, r); });
   };
   for (const NodeId node : group) {
-    const tc::Alternative& alternative = AlternativeOf(node);
-    form.push_back(programs_[node.index]);
-    std::ranges::for_each(alternative.inputs, add);
-    for (const ValueId v : alternative.outputs) {
+    const bool has_program = !nodes_.of[node.index].empty();
+    form.push_back(has_program ? programs_[node.index] : -1);
+    std::ranges::for_each(has_program ? AlternativeOf(node).inputs : facts_.graph[node].inputs,
+                          add);
+    for (const ValueId v : has_program ? AlternativeOf(node).outputs : facts_.graph[node].outputs) {
       add(v);
       form.push_back(v.valid() && is_kept(v));
     }

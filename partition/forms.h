@@ -20,11 +20,13 @@ using Form = std::vector<int32_t>;
 
 class Forms {
  public:
-  // Of nodes by these alternatives (by node; those that have none are in no group of a form).
+  // Of nodes by these alternatives (by node). Of those that have none a form says only how they are
+  // wired.
   Forms(const GraphFacts& facts, const NodeComprehensions& nodes,
         const std::map<graph::ValueId, Layout>& layouts, const std::vector<size_t>& alternatives);
 
-  // Of the group of these nodes, which are in graph order.
+  // Of the group of these nodes, which are in an order that respects data flow. (Another order may
+  // give another form.)
   Form Of(std::span<const graph::NodeId> group) const;
 
  private:

@@ -18,6 +18,7 @@
 #include "partition/merge_order.h"
 #include "partition/ranks.h"
 #include "partition/singles.h"
+#include "partition/windows.h"
 
 namespace weft::partition {
 namespace {
@@ -53,7 +54,10 @@ class Partitioner {
     alternative_ = std::move(singles.alternative);
     left_out_ = std::move(singles.left_out);
     forms_.emplace(facts_, nodes_, layouts_, alternative_);
-    if (options_.fuse && !calls) Grow();
+    if (options_.fuse && !calls) {
+      Grow();
+      ImproveByWindows();
+    }
     if (options_.vendor && options_.force != PartitionOptions::Force::kOwn) OfferToLibrary();
     if (calls) TakeNatives();
     return Collect();
@@ -79,6 +83,15 @@ class Partitioner {
   }
 
   Verdict<Price> ComputeOwnPrice(const std::vector<NodeId>& nodes) {
+    if (nodes.size() > 1) {
+      size_t statements = 0, contractions = 0;
+      for (const NodeId n : nodes) {
+        const tc::Program& part = nodes_.of[n.index][alternative_[n.index]].program;
+        statements += part.statements.size();
+        contractions += static_cast<size_t>(std::ranges::count_if(part.statements, tc::Contracts));
+      }
+      if (auto no = CheckSize(statements, contractions, options_)) return *std::move(no);
+    }
     auto extracted = ExtractMembers(facts_, nodes_, MembersOf(nodes), "candidate");
     if (!extracted.ok()) return Refusal{Reason::kNoComprehension, extracted.status().what()};
     bool in_blocks = false;
@@ -224,6 +237,20 @@ class Partitioner {
     if (!options_.join) return;
     JoinContractions(order);
     GrowGreedily(order);
+  }
+
+  void ImproveByWindows() {
+    std::vector<bool> is_own;
+    for (const Implementation k : kind_) is_own.push_back(k == Implementation::kOwn);
+    const auto price = [&](const std::vector<NodeId>& nodes) -> std::optional<double> {
+      const Verdict<Price>& own = OwnPrice(nodes);
+      return own.yes() ? std::optional(own->us) : std::nullopt;
+    };
+    const auto note = [&](const std::vector<NodeId>& nodes, double before, double after) {
+      Refuse(nodes, {Reason::kEstimatedSlower,
+                     fmt::format("with its neighbours {:.2f} > {:.2f} us", before, after)});
+    };
+    Windows(facts_, *forms_, ranks_, is_own, price, note).Improve(sets_);
   }
 
   void GrowGreedily(MergeOrder& order) {

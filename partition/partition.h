@@ -4,7 +4,8 @@
 // one another if their schedule runs them block by block; they are legal by their access relations
 // (convexity, a common block space, footprints), not by operator tables; library
 // calls are candidates in the same table. Gain-greedy merging by price: the pair of neighbours
-// whose fusion saves most is merged first, ties by structural rank (ranks.h), until none saves.
+// whose fusion saves most is merged first, ties by structural rank (ranks.h), until none saves;
+// then a few neighbouring groups at a time are grouped anew, exactly (windows.h).
 // Prices come from an abstract Pricer and are estimates: what is chosen is measured afterwards.
 #pragma once
 

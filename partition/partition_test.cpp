@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <random>
 #include <set>
 
@@ -437,6 +438,52 @@ Sets Moved(const Sets& sets, const std::vector<size_t>& now) {
     moved.insert(std::move(there));
   }
   return moved;
+}
+
+// Layers of attention's wiring, with elementwise nodes that no two layers have alike.
+Graph DeepNetwork(size_t nodes) {
+  std::mt19937_64 random(1);
+  Graph graph{.name = "deep"};
+  ValueId x = graph::AddInput(graph, "x", Dtype::kF32, {8, 16});
+  const ValueId weight = graph::AddInput(graph, "w", Dtype::kF32, {16, 16});
+  constexpr graph::Op kOne[] = {graph::Op::kRelu, graph::Op::kTanh, graph::Op::kExp,
+                                graph::Op::kSigmoid};
+  const auto add = [&](graph::Op op, std::vector<ValueId> inputs) {
+    return graph::AddNode(graph, op, inputs, fmt::format("v{}", graph.nodes.size()));
+  };
+  while (graph.nodes.size() < nodes) {
+    std::vector<ValueId> branches;
+    for (int k = 0; k < 3; ++k) {
+      const ValueId product = add(graph::Op::kMatMul, {x, weight});
+      branches.push_back(add(kOne[random() % 4], {product}));
+    }
+    const ValueId mixed = add(graph::Op::kMul, {branches[0], branches[1]});
+    const ValueId kept = add(graph::Op::kSoftmax, {mixed});
+    x = add(graph::Op::kAdd, {x, add(graph::Op::kAdd, {kept, branches[2]})});
+  }
+  graph.outputs = {x};
+  EXPECT_TRUE(graph::InferShapes(graph).ok());
+  return graph;
+}
+
+// Four times the nodes take four times the time, not sixteen times; and a second pass with other
+// prices no more than the first. In processor time, with room for a busy machine.
+TEST(Partition, TimeGrowsWithTheNodes) {
+  const auto seconds = [](size_t count) {
+    const Graph graph = DeepNetwork(count);
+    const NodeComprehensions comprehensions = ComprehensionsOf(graph);
+    RooflinePricer pricer(Target{});
+    double best = 1e9;
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      const std::clock_t begin = std::clock();
+      EXPECT_TRUE(Partition(graph, comprehensions, {}, pricer, {.vendor = false}).ok());
+      best = std::min(best, static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
+    }
+    return best;
+  };
+  const double small = seconds(2'500), large = seconds(10'000);
+  EXPECT_LT(large, 9 * small);
+  EXPECT_LT(large, 10);
 }
 
 // How many random networks: as many as WEFT_RANDOM_NETWORKS says.
