@@ -57,6 +57,7 @@ weft_dep(jpeg TARGETS JPEG::JPEG)
 weft_dep(openjpeg HEADER openjpeg-2.5/openjpeg.h LIBS openjp2 OPTIONAL)
 weft_dep(tiff HEADER tiffio.h LIBS tiff OPTIONAL)
 weft_dep(webp HEADER webp/decode.h LIBS webp OPTIONAL)
+weft_dep(cbc HEADER coin/Cbc_C_Interface.h LIBS CbcSolver OPTIONAL) # tests only: what is the best grouping?
 weft_dep(xgboost HEADER xgboost/c_api.h LIBS xgboost OPTIONAL)
 
 # What PyPI brings, unpacked by `./dev setup`: optional, since weft works without these and says so.

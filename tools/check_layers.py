@@ -45,6 +45,7 @@ OWNERS = {  # header -> the folders that may include it; tests beside code and b
     r'nvrtc': 'codegen/cuda',
     r're2/': 'fallback/native',
     r'xgboost/': 'tuner',
+    r'coin/': 'tests',
     r'sqlite3': 'base/cache',
     r'(tbb|oneapi/tbb)/': 'base/threads',
     r'spdlog/': 'base',
