@@ -198,7 +198,8 @@ Windows::Cover Windows::Cheapest(const Window& window) {
       if (ideals.size() > kMostIdeals) return {};
     }
   }
-  const Mask all = (Mask{2} << (count - 1)) - 1;
+  Mask all = 0;
+  for (const Mask group : window.groups) all |= group;
   const auto best = ideals.find(all);
   if (best == ideals.end() || best->second.us >= now * (1 - kLeastGain)) return {};
   Cover cover;
