@@ -75,7 +75,11 @@ Elem Modulo(const Elem& a, const Elem& b) {
   if (a.kind != Elem::kInteger || b.kind != Elem::kInteger || !b.IsConstant() ||
       b.integer.constant() <= 0)
     return {};
-  return Elem::Of(Mod(a.integer, b.integer.constant()));
+  const int64_t divisor = b.integer.constant(), offset = a.integer.constant();
+  if (a.IsConstant()) return Elem::Of(FloorMod(offset, divisor));
+  // Of extents, which are added up without leaving int64.
+  if (divisor > INT32_MAX || offset > INT32_MAX || offset < INT32_MIN) return {};
+  return Elem::Of(Mod(a.integer, divisor));
 }
 
 // Equal, or apart whatever the symbols are; symbols are only compared with what they can't be.
@@ -90,9 +94,10 @@ std::optional<int> Compare(Context& c, const Elem& a, const Elem& b) {
     return x < y ? -1 : x > y ? 1 : 0;
   }
   if (a.kind != Elem::kInteger || b.kind != Elem::kInteger) return std::nullopt;
-  const Interval range = (a.integer - b.integer).Bounds([&](Var v) {
-    return c.Range(Extent(SymbolId(static_cast<size_t>(v))));
-  });
+  const auto difference = AddScaled(a.integer, b.integer, -1);
+  if (!difference) return std::nullopt;
+  const Interval range =
+      difference->Bounds([&](Var v) { return c.Range(Extent(SymbolId(static_cast<size_t>(v)))); });
   if (range.lo > 0) return 1;
   if (range.hi < 0) return -1;
   if (range.lo == 0 && range.hi == 0) return 0;
@@ -137,8 +142,7 @@ Elem Binary(Context& c, const Elem& a, const Elem& b, bool floats) {
   if (integers) {
     std::optional<Affine> result;
     if (c.node.op == Op::kAdd) result = Plus(a.integer, b.integer);
-    if (c.node.op == Op::kSub && b.integer.constant() != INT64_MIN)
-      result = Plus(a.integer, -b.integer);
+    if (c.node.op == Op::kSub) result = AddScaled(a.integer, b.integer, -1);
     if (c.node.op == Op::kMul) result = Times(a.integer, b.integer);
     if (result) return Elem::Of(std::move(*result));
     if (c.node.op == Op::kMul && !a.IsConstant() && !b.IsConstant()) {
@@ -171,7 +175,8 @@ Elem One(Context& c, const Elem& a) {
       return a;
     case Op::kNeg:
       if (a.kind == Elem::kReal) return Elem::OfReal(-a.real);
-      return a.integer.constant() == INT64_MIN ? Elem() : Elem::Of(-a.integer);
+      if (auto negative = AddScaled(0, a.integer, -1)) return Elem::Of(*std::move(negative));
+      return {};
     case Op::kNot:
       return a.IsConstant() ? OfBool(a.AsDouble() == 0) : Elem();
     case Op::kFloor:
