@@ -98,9 +98,21 @@ def mazes():
           [constant('zero', 0), constant('two', 2), constant('three', 3), constant('less', -1)])
 
 
+def integers():
+    """Where what a rewrite does is seen to the last bit."""
+    constant = lambda name, values, dtype=np.int64: numpy_helper.from_array(np.array(values, dtype), name)
+    write('integers', [helper.make_node('Mul', ['x', 'two'], ['a']), helper.make_node('Add', ['a', 'row'], ['b']),
+                       helper.make_node('Transpose', ['b'], ['c'], perm=[1, 0]), helper.make_node('Reshape', ['c', 'flat'], ['d']),
+                       helper.make_node('Gather', ['d', 'at'], ['e']), helper.make_node('Less', ['e', 'two'], ['f']),
+                       helper.make_node('Where', ['f', 'e', 'two'], ['g']), helper.make_node('Concat', ['g', 'g'], ['h'], axis=0),
+                       helper.make_node('ReduceMax', ['b'], ['i'], axes=[1], keepdims=0), helper.make_node('Mod', ['b', 'two'], ['j'])],
+          [info('x', (2, 3), I64)], [info('h', None, I64), info('i', None, I64), info('j', None, I64)], 17,
+          [constant('two', 2), constant('row', [1, -2, 3]), constant('flat', [-1]), constant('at', [0, -1, 4])])
+
+
 def main():
     SEEDS.mkdir(parents=True, exist_ok=True)
-    for family in (old_forms, functions, storage, control, mazes):
+    for family in (old_forms, functions, storage, control, mazes, integers):
         family()
 
 
