@@ -277,6 +277,7 @@ struct Entry {
 constexpr Entry kEntries[] = {
     {"Attention", ExpandPackedAttention},
     {"BiasGelu", ExpandGelu},
+    {"DynamicQuantizeLSTM", ExpandDynamicQuantizeLSTM},
     {"DynamicQuantizeMatMul", ExpandDynamicQuantizeMatMul},
     {"EmbedLayerNormalization", ExpandEmbedNorm},
     {"FastGelu", ExpandGelu},

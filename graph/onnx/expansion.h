@@ -98,6 +98,8 @@ bool CountTrips(Graph& body, const std::string& trip);
 Status ExpandTfIdf(Expansion& e);
 // contrib_matmul_nbits.cpp
 Status ExpandMatMulNBits(Expansion& e);
+// contrib_dynamic_lstm.cpp
+Status ExpandDynamicQuantizeLSTM(Expansion& e);
 // contrib_attention.cpp
 Status ExpandMultiHeadAttention(Expansion& e);
 Status ExpandGroupQueryAttention(Expansion& e);

@@ -43,6 +43,7 @@ def agree(weft, op, inputs, outputs=(np.float32,), fixed=(), tolerance=PEER, **a
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3
+    options.intra_op_num_threads = 1  # with more, each quantizes its part of a batch on its own
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=['CPUExecutionProvider'])
     expected = dict(zip([o.name for o in session.get_outputs()], session.run(None, arrays)))
     onnx.save(model, weft.folder / 'model.onnx')
@@ -148,6 +149,56 @@ def test_products_of_integers(weft, bias):
     agree(weft, 'MatMulIntegerToFloat', [quantized(3, 8)[0], b, np.float32(0.02), rows, np.uint8(100),
                                          whole(5, low=-3, high=3, dtype=np.int8), *more])
     agree(weft, 'DynamicQuantizeMatMul', [rand(3, 8), b, np.float32([0.01]), np.int8([2]), *more], tolerance=1e-3)
+
+
+def dynamic_lstm(directions, size=5, hidden=4, batch=2, per_column=False, zeros=True, seed=0):
+    """Operands of DynamicQuantizeLSTM, without lengths, states and peepholes."""
+    def weights(rows, k):
+        w = whole(directions, rows, 4 * hidden, low=-127, high=127, dtype=np.int8, seed=seed + k)
+        shape = [directions, 4 * hidden] if per_column else [directions]
+        zero = None if not zeros else np.zeros(shape, np.int8) if per_column else np.int8([3, -5][:directions])
+        return w, rand(*shape, low=0.004, high=0.006, seed=seed + k), zero
+    w, r = weights(size, 1), weights(hidden, 2)
+    return [rand(6, batch, size, seed=seed), w[0], r[0], rand(directions, 8 * hidden, seed=seed), None, None, None, None,
+            w[1], w[2], r[1], r[2]]
+
+
+@pytest.mark.parametrize('direction', ['forward', 'reverse', 'bidirectional'])
+@pytest.mark.parametrize('per_column', [False, True])
+def test_recurrences_that_are_quantized_in_each_step(weft, direction, per_column):
+    directions = 2 if direction == 'bidirectional' else 1
+    operands = dynamic_lstm(directions, per_column=per_column)
+    fixed = (1, 2, 3, 8, 9, 10, 11)
+    outputs = [np.float32] * 3
+    agree(weft, 'DynamicQuantizeLSTM', operands, outputs, fixed, hidden_size=4, direction=direction)
+    states = [rand(directions, 2, 4, seed=s) for s in (7, 8)]
+    operands[5:8] = [*states, rand(directions, 12)]
+    activations = ['Sigmoid', 'Tanh', 'Tanh', 'HardSigmoid', 'Softsign', 'Relu'][:3 * directions]
+    agree(weft, 'DynamicQuantizeLSTM', operands, ['', np.float32], fixed, hidden_size=4, direction=direction, clip=0.8,
+          activations=activations, input_forget=int(per_column))
+
+
+def test_recurrences_of_many_steps_are_loops(weft):
+    operands = dynamic_lstm(1)
+    operands[0] = rand(150, 2, 5)
+    agree(weft, 'DynamicQuantizeLSTM', operands, [np.float32], (1, 2, 3, 8, 9, 10, 11), hidden_size=4)
+
+
+@pytest.mark.parametrize('change, says', [
+    ({4: np.int32([3, 6])}, 'lengths of the sequences, is not supported'), ({8: None}, 'input 8 is absent'),
+    ({'direction': 'sideways'}, 'direction is "sideways"'), ({'activations': ['Sigmoid', 'Tanh']}, 'found 2 activations'),
+    ({'activations': ['Sigmoid', 'Affine', 'Tanh']}, 'the activation "Affine" is not supported')])
+def test_quantized_recurrences_that_are_refused(weft, change, says):
+    operands, attributes = dynamic_lstm(1), {'hidden_size': 4}
+    for i, value in change.items():
+        if isinstance(i, int):
+            operands[i] = value
+        else:
+            attributes[i] = value
+    model, _ = model_of('DynamicQuantizeLSTM', operands, [np.float32], (), attributes)
+    onnx.save(model, weft.folder / 'model.onnx')
+    told = weft('check', 'model.onnx', code=(3, 4)) + weft.said
+    assert says in told and '"it"' in told
 
 
 def packed(length, heads, size, seed):
