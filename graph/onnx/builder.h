@@ -107,5 +107,7 @@ class Builder {
 // upgrade.cpp: brings a node of this opset to the newest form and appends it, with what it needs
 // around it, to the draft. Its outputs are values already.
 Status AppendUpgraded(Draft& draft, Node node, int64_t opset);
+// scan8.cpp: gives a Scan of opset 8 the form of later ones.
+Status ScanBatches(Node& node);
 
 }  // namespace weft::graph

@@ -96,7 +96,7 @@ class Upgrade {
           if (!body->inputs.empty()) CountTrips(*body, (*body)[body->inputs[0]].name);
         break;
       case Op::kScan:
-        if (opset_ < 9) return Unsupported("Scan of opset 8 is not supported");
+        if (opset_ < 9) WEFT_TRY(ScanBatches(node_));
         break;
       case Op::kUnknown:
         if (node_.op_name == "Scatter") Rename(Op::kScatterElements);

@@ -155,5 +155,45 @@ TEST(Upgrade, FirstForms) {
                 "the element type \"FLOTA\"");
 }
 
+// A running sum over the steps of each batch.
+onnx::ModelProto OldScan() {
+  onnx::GraphProto body;
+  body.set_name("step");
+  for (const char* name : {"sum", "next"}) *body.add_input() = ValueP(name, {});
+  *body.add_node() = NodeP("Add", {"sum", "next"}, {"new_sum"});
+  *body.add_node() = NodeP("Mul", {"new_sum", "factor"}, {"row"});
+  for (const char* name : {"new_sum", "row"}) *body.add_output() = ValueP(name, {});
+  onnx::ModelProto model =
+      ModelOf({NodeP("ReduceSum", {"x"}, {"factor"}, {IntA("keepdims", 0)}),
+               NodeP("Scan", {"", "start", "x"}, {"last", "y"},
+                     {IntA("num_scan_inputs", 1), IntsA("directions", {1}), GraphA("body", body)})},
+              8);
+  *model.mutable_graph()->mutable_input(0) = ValueP("x", {2, 3});
+  *model.mutable_graph()->add_input() = ValueP("start", {2});
+  return model;
+}
+
+TEST(Upgrade, BatchesOfScan) {
+  Graph g = Good(OldScan());
+  ASSERT_EQ(OpsOf(g), "ReduceSum Scan");
+  EXPECT_TRUE(InferShapes(g).ok());
+  EXPECT_TRUE(Verify(g).ok()) << Verify(g).ToString();
+  EXPECT_EQ(TypeOf(g, "y"), "f32[2, 3]");
+  EXPECT_EQ(TypeOf(g, "last"), "f32[2]");
+  const Graph batch = *Subgraphs(g.nodes[1])[0];
+  EXPECT_EQ(OpsOf(batch), "Scan");
+  EXPECT_EQ(IntsAttr(batch.nodes[0], "scan_input_directions"), (std::vector<int64_t>{1}));
+
+  onnx::ModelProto model = OldScan();
+  model.mutable_graph()->mutable_node(1)->set_input(0, "x");
+  ExpectRefused(model, "sequence_lens of a Scan of opset 8 are not supported");
+  model = OldScan();
+  model.mutable_graph()->mutable_node(1)->add_input("x");
+  ExpectRefused(model, "the body has 2 inputs, expected 3");
+  model = OldScan();
+  model.mutable_graph()->mutable_node(1)->add_output("more");
+  ExpectRefused(model, "found 3 outputs, the body has 2");
+}
+
 }  // namespace
 }  // namespace weft::graph

@@ -176,3 +176,19 @@ def test_what_is_no_kernel_reads_images_as_they_are_written(weft):
     model = saved(weft, [node('Conv', ['x', 'w'], ['c'], pads=[1, 1, 1, 1]), node('TopK', ['c', 'k'], ['y', 'i'], axis=1)],
                   [('x', T.FLOAT, [1, 3, 4, 5])], [('y', T.FLOAT, None), ('i', T.INT64, None)], {'w': w, 'k': [2]})
     agree(weft, model, {'x': np.random.default_rng(4).standard_normal((1, 3, 4, 5)).astype(np.float32)})
+
+
+@pytest.mark.parametrize('backward', [0, 1])
+def test_scans_of_opset_8_have_batches(weft, backward):
+    body = graph('step', [node('Add', ['sum', 'x'], ['new_sum']), node('Mul', ['new_sum', 'two'], ['row'])],
+                 [('sum', T.FLOAT, [2]), ('x', T.FLOAT, [2])], [('new_sum', T.FLOAT, [2]), ('row', T.FLOAT, [2])])
+    parts = graph('g', [node('Scan', ['', 'start', 'xs'], ['last', 'rows'], body=body, num_scan_inputs=1, directions=[backward])],
+                  [('start', T.FLOAT, ['n', 2]), ('xs', T.FLOAT, ['n', 'length', 2])], [('last', T.FLOAT, None), ('rows', T.FLOAT, None)],
+                  {'two': np.float32(2)})
+    model = helper.make_model(parts, opset_imports=[helper.make_opsetid('', 8)], ir_version=3)
+    onnx.save(model, weft.folder / 'm.onnx')
+    rng = np.random.default_rng(2)
+    for n, length in ((3, 4), (1, 2), (2, 40)):
+        start, xs = (rng.standard_normal(shape).astype(np.float32) for shape in ([n, 2], [n, length, 2]))
+        rows = 2 * (start[:, None] + np.cumsum(xs[:, ::-1] if backward else xs, 1))
+        agree(weft, model, {'start': start, 'xs': xs}, [start + xs.sum(1), rows])
