@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
@@ -148,11 +149,15 @@ class Reference {
       if (parts.empty()) return Unsupported("a loop of no trips gives rows of no known shape");
       Shape shape = parts[0].shape();
       shape.insert(shape.begin(), std::ssize(parts));
+      if (SharesBytes(parts[0].dtype()))
+        return Unsupported(fmt::format("rows of {} can't be stacked", DtypeName(parts[0].dtype())));
       Tensor all(parts[0].dtype(), shape);
+      auto text = all.strings().begin();
       auto* to = static_cast<std::byte*>(all.mutable_data());
       for (const Tensor& part : parts) {
         if (part.shape() != parts[0].shape())
           return Invalid("the trips of a loop give rows of different shapes");
+        text = std::ranges::copy(part.strings(), text).out;
         if (part.bytes() > 0) std::memcpy(to, part.data(), part.raw().size());
         to += part.bytes();
       }

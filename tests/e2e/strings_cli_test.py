@@ -40,3 +40,20 @@ def test_what_is_refused(weft):
     onnx.save(it, weft.folder / 'm.onnx')
     weft('check', 'm.onnx', code=4)
     assert 'tr_TR' in weft.said and '"it"' in weft.said
+
+
+def test_the_reference_stacks_rows_of_strings(weft):
+    body = helper.make_graph(
+        [helper.make_node('Identity', ['go_on'], ['goes_on']), helper.make_node('StringConcat', ['x', 'c'], ['row'])], 'body',
+        [helper.make_tensor_value_info('i', TensorProto.INT64, []), helper.make_tensor_value_info('go_on', TensorProto.BOOL, [])],
+        [helper.make_tensor_value_info('goes_on', TensorProto.BOOL, []),
+         helper.make_tensor_value_info('row', TensorProto.STRING, [2, 3])])
+    it = model([helper.make_node('Loop', ['n', ''], ['rows'], body=body), helper.make_node('Equal', ['rows', 'red'], ['same']),
+                helper.make_node('Cast', ['same'], ['y'], to=TensorProto.FLOAT)],
+               [('x', TensorProto.STRING, [2, 3]), ('n', TensorProto.INT64, [])], [('y', TensorProto.FLOAT, None)],
+               [helper.make_tensor('c', TensorProto.STRING, [1], [b'!']), helper.make_tensor('red', TensorProto.STRING, [1], [b'red!'])])
+    onnx.save(it, weft.folder / 'm.onnx')
+    inputs = {'x': WORDS, 'n': np.int64(3)}
+    assert weft.run('m.onnx', inputs)['y'].tolist() == [(WORDS == 'red').astype(np.float32).tolist()] * 3
+    accuracy = weft.json('compare', 'm.onnx', '--inputs', 'inputs.npz', '--against', 'reference', '--runs', '1')['accuracy']
+    assert [a['max_abs'] for a in accuracy.values()] == [0]
