@@ -19,7 +19,7 @@ from pathlib import Path
 
 import tree
 
-PYTHON_TESTS = ('tests/python', 'tests/e2e', 'tools')
+PYTHON_TESTS = ('tests/python', 'tests/e2e', 'tools', 'models')
 CHECKS = ('check_layers', 'check_headers', 'check_sizes', 'check_language', 'check_hardening', 'check_numerics', 'holes')
 LIMIT_S = 1800  # for one program; a hang is a failure, not a lost run
 
