@@ -96,7 +96,9 @@ std::string TextOf(const onnx::TypeProto& type) {
   std::string text(DtypeName(*dtype));
   for (const auto& dim : type.tensor_type().shape().dim()) {
     const int64_t extent = dim.has_dim_value() ? dim.dim_value() : 2;
-    if (extent < 0 || extent > 4096 || (elems *= extent) > 4096) return "";
+    if (extent < 0 || extent > 4096) return "";
+    elems *= extent;
+    if (elems > 4096) return "";
     text += text.find('[') == std::string::npos ? "[" : ",";
     text += dim.has_dim_value() ? std::to_string(dim.dim_value()) : "_";
   }

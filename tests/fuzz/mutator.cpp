@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <memory>
 
@@ -318,7 +317,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
     weft::fuzz::Mutate(random, model);
   const std::string bytes = model.SerializeAsString();
   if (bytes.empty() || bytes.size() > max_size) return LLVMFuzzerMutate(data, size, max_size);
-  std::memcpy(data, bytes.data(), bytes.size());
+  std::ranges::copy(bytes, data);
   return bytes.size();
 }
 
@@ -334,6 +333,6 @@ extern "C" size_t LLVMFuzzerCustomCrossOver(const uint8_t* data, size_t size, co
   model.mutable_functions()->MergeFrom(more.functions());
   const std::string bytes = model.SerializeAsString();
   if (bytes.size() > max_size) return 0;
-  std::memcpy(out, bytes.data(), bytes.size());
+  std::ranges::copy(bytes, out);
   return bytes.size();
 }
