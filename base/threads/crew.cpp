@@ -89,6 +89,7 @@ bool Crew::IsWorthTheOthers(double alone_us) {
 
 void Crew::Run(const Body& body, Barrier& barrier, double alone_us) {
   if (is_dismissed_.load(std::memory_order_relaxed)) is_dismissed_ = false;
+  is_running_.store(true, std::memory_order_relaxed);
   uint32_t size = 1;
   if (IsWorthTheOthers(alone_us)) {
     places_.Take(0);
@@ -102,6 +103,7 @@ void Crew::Run(const Body& body, Barrier& barrier, double alone_us) {
   body(0, size);
   if (size > 1)
     for (Spinner spinner; working_.load(std::memory_order_acquire) != 0;) spinner.Once();
+  is_running_.store(false, std::memory_order_relaxed);
   ended_ = Clock::now();
 }
 
@@ -162,6 +164,8 @@ void Crew::Work() {
   Spinner spinner;
   for (Clock::time_point until = Clock::now() + kLinger; Clock::now() < until; spinner.Once()) {
     const uint32_t round = RoundOf(gate_.load(std::memory_order_relaxed));
+    // Whoever comes too late for a run is there for the next.
+    if (is_running_.load(std::memory_order_relaxed)) until = Clock::now() + kLinger;
     if (round == seen) {
       if (is_dismissed_.load(std::memory_order_relaxed)) break;
       continue;

@@ -72,7 +72,7 @@ class Crew {
 
   // What workers wait for between runs; on another line than what is written in a run.
   alignas(64) std::atomic<uint64_t> gate_ = kClosed;  // round | closed | joined
-  std::atomic<bool> is_dismissed_ = false;
+  std::atomic<bool> is_dismissed_ = false, is_running_ = false;
   const uint32_t size_;
   tbb::task_arena arena_;
   Places places_;
