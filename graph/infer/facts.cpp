@@ -211,6 +211,18 @@ Elem Casted(const Elem& a, Dtype to) {
   return std::abs(whole) <= limit ? Elem::Of(static_cast<int64_t>(whole)) : Elem();
 }
 
+// What an element of this type is then: floats are rounded; integers that it does not hold would
+// wrap, and are left unknown.
+Elem Held(const Elem& a, Dtype type) {
+  if (!a.IsConstant()) return a;
+  if (IsFloat(type)) return Casted(a, type);
+  if (a.kind != Elem::kInteger || Bits(type) >= 64) return a;
+  const bool is_signed = KindOf(type) == DtypeKind::kSigned;
+  const int64_t reach = int64_t{1} << (Bits(type) - (is_signed ? 1 : 0)),
+                value = a.integer.constant();
+  return (is_signed ? -reach : 0) <= value && value < reach ? a : Elem();
+}
+
 void Broadcasting(Context& c, const Shape& out) {
   std::vector<Shaped> operands;
   for (size_t i = 0; i < c.node.inputs.size(); ++i) {
@@ -235,9 +247,7 @@ void Broadcasting(Context& c, const Shape& out) {
     }
     Elem value = at(0);
     for (size_t i = 1; i < operands.size(); ++i) value = Binary(c, value, at(i), floats);
-    if (type == Dtype::kF32 && value.kind == Elem::kReal)
-      value = Elem::OfReal(static_cast<float>(value.real));
-    result.push_back(std::move(value));
+    result.push_back(type ? Held(value, *type) : value);
   }
   c.OutFacts(0, std::move(result));
 }
@@ -253,7 +263,11 @@ void Each(Context& c) {
                                    : Dtype::kString;
   const bool cast = c.node.op == Op::kCast || c.node.op == Op::kCastLike;
   if (cast && to == Dtype::kString) return;
-  for (const Elem& elem : *in) out.push_back(cast ? Casted(elem, to) : One(c, elem));
+  const auto type = c.Type(0);
+  for (const Elem& elem : *in) {
+    const Elem value = cast ? Casted(elem, to) : One(c, elem);
+    out.push_back(cast || !type ? value : Held(value, *type));
+  }
   c.OutFacts(0, std::move(out));
 }
 

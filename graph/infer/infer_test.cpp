@@ -159,6 +159,27 @@ TEST(Infer, ShapeArithmeticOfGreatNumbers) {
         << node;
 }
 
+// An element is what its type makes of it: a product of f32 is rounded before it is cut to an
+// integer, and a sum that wraps is no extent.
+TEST(Infer, ShapeArithmeticIsOfItsType) {
+  const auto filled = [](const std::string& text) {
+    return Y("x: f32[b]", text + "y = ConstantOfShape(s)");
+  };
+  EXPECT_EQ(filled("a: f32[1] = const(10)\nb: f32[1] = const(0.7)\np = Mul(a, b)\nf = Floor(p)\n"
+                   "s = Cast(f) {to = 7}\n"),
+            "f32[7]");
+  EXPECT_EQ(filled("a: f16[1] = const(2048)\nb: f16[1] = const(1)\np = Add(a, b)\n"
+                   "s = Cast(p) {to = 7}\n"),
+            "f32[2048]");
+  EXPECT_EQ(filled("a: f32[1] = const(2)\np = Sqrt(a)\nq = Mul(p, p)\nr = Sub(a, q)\n"
+                   "t: f32[1] = const(16777216)\nu = Mul(r, t)\ns = Cast(u) {to = 7}\n"),
+            "f32[2]");
+  const std::string wrapped = filled(
+      "a: i32[1] = const(2147483647)\nb: i32[1] = const(4)\np = Add(a, b)\n"
+      "q = Add(p, a)\ns = Cast(q) {to = 7}\n");
+  EXPECT_EQ(wrapped.find("429496"), std::string::npos) << wrapped;
+}
+
 TEST(Infer, BranchesOfEqualSizeAdd) {
   const std::string x = "x: f32[b, 4, h, w], w: f32[4, 4, 3, 3], v: f32[4, 4, 1, 1]";
   EXPECT_EQ(Y(x,
