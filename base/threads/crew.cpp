@@ -26,6 +26,29 @@ std::optional<cpu_set_t> Allowed() {
   return std::nullopt;
 }
 
+// Leaves these processors for others that this thread may run on; returns where it is then.
+int MoveFrom(std::span<const std::atomic<int>> cpus, cpu_set_t allowed) {
+  for (const int cpu : cpus)
+    if (cpu >= 0) CPU_CLR(static_cast<size_t>(cpu), &allowed);
+  if (CPU_COUNT(&allowed) > 0) ::sched_setaffinity(0, sizeof allowed, &allowed);
+  return ::sched_getcpu();
+}
+
+// A worker stays away for good.
+int Avoid(std::span<const std::atomic<int>> cpus) {
+  thread_local const std::optional<cpu_set_t> allowed = Allowed();
+  return allowed ? MoveFrom(cpus, *allowed) : ::sched_getcpu();
+}
+
+// The caller's thread is not ours: it moves now, and may run afterwards wherever it might before.
+int Dodge(std::span<const std::atomic<int>> cpus) {
+  const std::optional<cpu_set_t> allowed = Allowed();
+  if (!allowed) return ::sched_getcpu();
+  const int cpu = MoveFrom(cpus, *allowed);
+  ::sched_setaffinity(0, sizeof *allowed, &*allowed);
+  return cpu;
+}
+
 tbb::task_arena& Initialized(tbb::task_arena& arena) {
   arena.initialize();
   return arena;
@@ -40,17 +63,10 @@ Places::Places(tbb::task_arena& arena)
 }
 
 void Places::Take(size_t slot) {
-  thread_local const std::optional<cpu_set_t> allowed = Allowed();
+  const auto others = slot == 0 ? std::span(cpus_).subspan(1) : std::span(cpus_).first(slot);
   int cpu = ::sched_getcpu();
-  const auto taken = std::span(cpus_).first(slot);
   const auto is_here = [cpu](const std::atomic<int>& other) { return other == cpu; };
-  if (allowed && std::ranges::any_of(taken, is_here)) {
-    cpu_set_t free = *allowed;
-    for (const int other : taken)
-      if (other >= 0) CPU_CLR(static_cast<size_t>(other), &free);
-    if (CPU_COUNT(&free) > 0 && ::sched_setaffinity(0, sizeof free, &free) == 0)
-      cpu = ::sched_getcpu();
-  }
+  if (std::ranges::any_of(others, is_here)) cpu = slot == 0 ? Dodge(others) : Avoid(others);
   cpus_[slot].store(cpu, std::memory_order_relaxed);
 }
 

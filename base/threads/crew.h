@@ -26,8 +26,9 @@ class Places : tbb::task_scheduler_observer {
  public:
   explicit Places(tbb::task_arena& arena);
 
-  // A thread that finds itself where one of a lower slot is moves, and stays away from there. It
-  // takes some 40 us, but a sleeper that stays away is not woken there again.
+  // A worker that finds itself where one of a lower slot is moves, and stays away from there. It
+  // takes some 40 us, but a sleeper that stays away is not woken there again. The caller, of slot
+  // 0, moves off a worker that has yet to wake: it could not run there to find out.
   void Take(size_t slot);
 
  private:
