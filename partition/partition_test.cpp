@@ -466,8 +466,8 @@ Graph DeepNetwork(size_t nodes) {
   return graph;
 }
 
-// Four times the nodes take four times the time, not sixteen times. In processor time, with room for
-// a busy machine.
+// Four times the nodes take four times the time, not sixteen times. In processor time, with room
+// for a busy machine.
 TEST(Partition, TimeGrowsWithTheNodes) {
   const auto seconds = [](size_t count) {
     const Graph graph = DeepNetwork(count);
