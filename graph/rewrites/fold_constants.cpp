@@ -36,6 +36,7 @@ bool Worthwhile(const Graph& graph, const Node& node) {
   // Weights of a product with many rows: read as they are they would be converted in each run, and
   // rewrites have taken those that stay.
   if (node.op == Op::kDequantizeLinear) return out <= kMaxWeightBytes;
+  if (out <= in) return out <= kMaxWeightBytes;  // weights that are cast or turned around
   return out <= kMaxBytes && out <= std::max(kAlwaysBytes, kMaxGrowth * in);
 }
 
