@@ -79,16 +79,26 @@ std::vector<Affine> Values::TileIndex(const Unit& unit) const {
   return index;
 }
 
-// Between all accumulators of a blocked reduction and the tile that its inner loops work on.
+// Between all accumulators of a blocked reduction and the tile that its inner loops work on. Floats
+// are summed by blocks: each starts at zero and is added when it ends, so that what is rounded are
+// small sums, and errors grow with the number of blocks and the length of one rather than with
+// their product (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2).
 Stmts Values::Move() {
   const Unit& unit = *active_->unit;
+  const tc::Statement& s = Statement();
+  const bool apart = s.assign == tc::Assign::kSum && IsFloat(s.accumulate);
   const AccumulatorBuffer& acc = storage_.accumulators.at(unit.statement);
   const View& view = storage_.views[Statement().target.index];
   const loops::BufferId all = acc.is_target ? view.buffer : acc.buffer;
   const std::vector<Affine> at = acc.is_target ? TargetIndex(view) : AccumulatorIndex(unit, true);
-  if (unit.part == Part::kLoad)
-    return {Store(acc.tile, TileIndex(unit), loops::AddLoad(nest_, all, at))};
-  return {Store(all, at, loops::AddLoad(nest_, acc.tile, TileIndex(unit)))};
+  if (unit.part == Part::kLoad) {
+    const ExprId start = apart ? Literal(s.accumulate, tc::Identity(s.assign, s.accumulate))
+                               : loops::AddLoad(nest_, all, at);
+    return {Store(acc.tile, TileIndex(unit), start)};
+  }
+  const ExprId sum = loops::AddLoad(nest_, acc.tile, TileIndex(unit));
+  if (!apart) return {Store(all, at, sum)};
+  return {Store(all, at, Combine(s.assign, s.accumulate, loops::AddLoad(nest_, all, at), sum))};
 }
 
 Stmts Values::Init() {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 #include <sstream>
 
 #include "base/check.h"
@@ -284,18 +285,24 @@ class Builder {
   }
 
   // Where the last serial loop over outputs ends that a reduction loop follows: the reduction is
-  // blocked there. 0: it is not, or lanes run along it.
+  // blocked there; without one, where the loop over tiles of a reduced axis ends whose points are
+  // looped over further in. 0: it is not, or lanes run along it.
   size_t BlockedAt(int32_t s, const std::vector<Link>& links) const {
-    size_t cut = 0;
+    size_t cut = 0, tiled = 0;
     bool reduced_after = false;
+    std::set<std::vector<Var>> inside;  // what the reduction loops further in are over
     for (size_t i = links.size(); i-- > 0;) {
       const bool reduces = Reduces(s, links[i].e);
       if (reduces && links[i].kind == loops::LoopKind::kVector) return 0;
       const bool serial = links[i].kind == loops::LoopKind::kSerial;
       if (!reduces && serial && reduced_after && cut == 0) cut = i + 1;
+      std::vector<Var> over;
+      links[i].e.CollectVars(over);
+      if (reduces && serial && !inside.insert(over).second) tiled = i + 1;
       reduced_after |= reduces;
     }
-    return program_.statements[s].companion.valid() ? 0 : cut;
+    if (program_.statements[s].companion.valid()) return 0;
+    return cut > 0 ? cut : tiled;
   }
 
   // A unit around the reduction loops: the loops of `links` that are not reduced, made anew.

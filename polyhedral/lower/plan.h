@@ -75,8 +75,9 @@ struct Step {
 // Accumulators of a reduction: one axis per dimension of the update that the reduction loops
 // enclose and that is not itself reduced, then the lanes when a reduced dimension is a vector.
 //
-// When the reduction is blocked, loops over outputs stand between its outer and inner loops. Then
-// what the inner loops need is loaded into a tile of its own before them and spilled after:
+// When the reduction is blocked, loops over outputs stand between its outer and inner loops, or an
+// axis has one of each. Then what the inner loops need has a tile of its own, loaded before them
+// and spilled after; of a sum of floats it starts at zero and is added:
 //   init all; for k0 { for i0 { load tile(i); for k1 { update tile(i) }; spill tile(i) } }; finish
 //   all
 struct Accumulator {

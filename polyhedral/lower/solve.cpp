@@ -183,7 +183,6 @@ Status SolveIndices(const tc::Program& program, const std::vector<Member>& membe
     values.push_back(u < n ? unit.index.back() : value);
     if (!value) continue;
     if (u < n) {
-      if (!wanted[u]) continue;
       Add(unit, *value - statement.indices[u].lo);
       Add(unit, statement.indices[u].hi - 1 - *value);
     } else {

@@ -109,7 +109,12 @@ class LoopMaker {
           {o_.axes[p], {RoundUp((o_.Extent(p) + blocks - 1) / blocks, tile_.dot_steps)}});
       cluster_.inner = {o_.axes[p], o_.axes[tile_.row]};
     }
-    for (const int32_t i : reduction) cluster_.inner.push_back(o_.axes[i]);
+    const std::optional<Tile> sums = blocked ? std::nullopt : SumTile(reduction);
+    for (const int32_t i : reduction) {
+      if (sums && sums->axis == o_.axes[i]) cluster_.inner.push_back(sums->axis);
+      cluster_.inner.push_back(o_.axes[i]);
+    }
+    if (sums) cluster_.tiles.push_back(*sums);
     if (tile_.dot >= 0) {
       if (!blocked) cluster_.tiles.push_back({o_.axes[tile_.dot], {}});
       cluster_.tiles.back().sizes.push_back(tile_.dot_steps);
@@ -118,6 +123,28 @@ class LoopMaker {
     }
     UnrollTaps(reduction);
     cluster_.parallel = ParallelPrefix(o_.view, cluster_);
+  }
+
+  // A long sum of floats is one of shorter ones: they round less (see Values::Move), and their ends
+  // take less than a hundredth of the time.
+  static constexpr int64_t kSum = 384, kLongSum = 512;
+  std::optional<Tile> SumTile(const std::vector<int32_t>& reduction) const {
+    if (tile_.dot >= 0 || o_.s.assign != tc::Assign::kSum || !IsFloat(o_.s.accumulate))
+      return std::nullopt;
+    int64_t inside = 1;
+    for (size_t k = reduction.size(); k-- > 0;) {
+      const int64_t extent = o_.Extent(reduction[k]);
+      if (extent <= 0) return std::nullopt;
+      if (inside * extent < kLongSum) {
+        inside *= extent;
+        continue;
+      }
+      const int64_t blocks = (inside * extent + kSum - 1) / kSum,
+                    points = (extent + blocks - 1) / blocks;
+      if (points < 2 || points >= extent) return std::nullopt;
+      return Tile{o_.axes[reduction[k]], {points}};
+    }
+    return std::nullopt;
   }
 
   // Innermost loops of a few iterations, as over the taps of a window, end before the branch

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <random>
+#include <utility>
 
 namespace weft::tc {
 namespace {
@@ -80,6 +81,15 @@ bool IsTame(const Tensor& filters) {
   return std::all_of(g, g + filters.elems(), [](float w) { return std::abs(w) <= kLargest; });
 }
 
+// Kernels sum in blocks of about so many products (polyhedral/propose/contraction.cpp).
+constexpr size_t kBlock = 384;
+
+// Ends a block of sums.
+void AddTo(Tile<float>& total, Tile<float>& block) {
+  for (size_t i = 0; i < kMost; ++i)
+    for (size_t j = 0; j < kMost; ++j) total[i][j] += std::exchange(block[i][j], 0);
+}
+
 // Errors of both ways on one tile of inputs and one filter, squared, computed in float as kernels
 // do, against double precision. Inputs are [C] tiles, their transforms likewise.
 struct Errors {
@@ -89,23 +99,26 @@ Errors ErrorsOf(const TileForms& forms, const std::vector<Tile<float>>& d,
                 const std::vector<Tile<float>>& v, const float* g, const float* u, int64_t pairs) {
   const auto& [down, across] = forms;
   const size_t taps = down.taps() * across.taps();
-  Tile<float> m{}, sum{};
+  Tile<float> m{}, sum{}, m_block{}, sum_block{};
   Tile<double> exact{};
   for (size_t c = 0; c < d.size(); ++c) {
     for (size_t i = 0; i < down.ins(); ++i)
       for (size_t j = 0; j < across.ins(); ++j)
-        m[i][j] = std::fma(
+        m_block[i][j] = std::fma(
             v[c][i][j],
             u[static_cast<int64_t>(across.ins() * i + j) * pairs + static_cast<int64_t>(c)],
-            m[i][j]);
+            m_block[i][j]);
     for (size_t y = 0; y < down.outs(); ++y)
       for (size_t z = 0; z < across.outs(); ++z)
         for (size_t tap = 0; tap < taps; ++tap) {
           const float x = d[c][y + tap / across.taps()][z + tap % across.taps()],
                       w = g[taps * c + tap];
-          sum[y][z] = std::fma(x, w, sum[y][z]);
+          sum_block[y][z] = std::fma(x, w, sum_block[y][z]);
           exact[y][z] += static_cast<double>(x) * w;
         }
+    const bool last = c + 1 == d.size();
+    if (last || (c + 1) % kBlock == 0) AddTo(m, m_block);
+    if (last || (c + 1) % (kBlock / taps) == 0) AddTo(sum, sum_block);
   }
   const Tile<float> out = Transform(down.output, across.output, m);
   Errors errors;
