@@ -37,13 +37,15 @@ class LoopLanes {
     const std::string& axis = view_.axes[k][lane];
     const int64_t vector = request_.target.VectorBytes() / SizeBytes(program_[s.target].dtype);
     const int64_t lanes = std::min({4 * vector, loops::kMostLanes, view_.Extent(axis)});
-    if (lanes < 4 || cluster_.LanesOf(axis) > 0 || !Packs(s, lane)) return;
+    if (lanes < 4 || cluster_.LanesOf(axis) > 0 || !Packs(s, lane, lanes, view_.Extent(axis)))
+      return;
     cluster_.lanes.push_back({axis, {lanes}});
     if (std::ranges::count(cluster_.order, axis) > 0) cluster_.tiles.push_back({axis, {lanes}});
   }
 
-  // Constant factors of a sum that lie otherwise are packed; false if one can't be.
-  bool Packs(const tc::Statement& s, int32_t lane) {
+  // Constant factors of a sum that lie otherwise are packed, so that what a block of lanes sums up
+  // lies in one piece; false if one can't be.
+  bool Packs(const tc::Statement& s, int32_t lane, int64_t lanes, int64_t extent) {
     const auto c = AsContraction(program_, s);
     if (!c) return true;
     std::vector<Pack> packs;
@@ -61,10 +63,12 @@ class LoopLanes {
       const std::string& name = program_[e.tensor].name;
       if (!std::ranges::count(request_.constants, name) || request_.layouts.contains(name))
         return false;
+      const bool blocked = lanes < extent;
       Layout layout;
+      if (blocked) layout.axes.push_back({along, 0});
       for (int32_t a = 0; a < static_cast<int32_t>(e.args.size()); ++a)
         if (a != along) layout.axes.push_back({a, 0});
-      layout.axes.push_back({along, 0});
+      layout.axes.push_back({along, blocked ? lanes : 0});
       const Pack pack{name, layout};
       const auto packed = std::ranges::find(choice_.packs, name, &Pack::tensor);
       if (packed == choice_.packs.end())
