@@ -26,13 +26,17 @@ import random_control
 import random_layouts
 import random_open
 import random_ops
+import random_server
 from random_graph import TOLERANCE, Graph, Reject, differs, scale_of
 from tool import ROOT
 
 FAMILIES = random_ops.FAMILIES | random_layouts.FAMILIES
-ARMS = {'default': (), 'own': ('--force', 'own'), 'vendor': ('--force', 'vendor'), 'calls': ('--force', 'calls')}
+ARMS = {'default': None, 'own': 'own', 'vendor': 'vendor', 'calls': 'calls'}  # name -> what is forced
 LIMIT_S = 60
-server = random_open.Server()  # of this process; ends with it
+HAS_PACKAGE = importlib.util.find_spec('weft') is not None
+# Of this process; end with it.
+server, server_without_onednn = random_server.Server(), random_server.Server(WEFT_ONEDNN='none')
+NOT_ALONE = 'wrong in the process that checked others before, and not alone'
 np.seterr(all='ignore')
 warnings.simplefilter('ignore')
 
@@ -83,6 +87,21 @@ def run(binary, folder, environment, *arguments):
     return done.stdout, f'exit {done.returncode}: {done.stderr.strip()[-600:]}' if done.returncode else ''
 
 
+def check_alone(binary, folder, environment, common, arms, expected):
+    """What is wrong with each arm in a process of its own."""
+    wrong = {}
+    for arm, force in arms.items():
+        options = ['--force', force] if force else []
+        said = run(binary, folder, environment, 'run', 'model.onnx', *common, *options, '--quiet', '-o', f'{arm}.npz')[1]
+        if not said:
+            with np.load(folder / f'{arm}.npz') as file:
+                said = difference(dict(file), expected)
+            (folder / f'{arm}.npz').unlink()
+        if said:
+            wrong[arm] = said
+    return wrong
+
+
 def check(binary, folder, has_vendor, threads):
     """What is wrong with the network in a folder, by arm. A library may lose a NaN (oneDNN's relu, exp and softmax do), so none
     has a part where inputs are not finite."""
@@ -92,17 +111,13 @@ def check(binary, folder, has_vendor, threads):
         finite = all(np.isfinite(v).all() for v in file.values() if v.dtype.kind == 'f')
     has_vendor, environment = has_vendor and finite, {} if finite else {'WEFT_ONEDNN': 'none'}
     common = ['--inputs', 'inputs.npz', '--budget', '0', '--threads', str(threads)]
+    arms = {arm: force for arm, force in ARMS.items() if arm != 'vendor' or has_vendor}
+    one = server if finite else server_without_onednn
     wrong = {}
-    for arm, options in ARMS.items():
-        if arm == 'vendor' and not has_vendor:
-            continue
-        said = run(binary, folder, environment, 'run', 'model.onnx', *common, *options, '--quiet', '-o', f'{arm}.npz')[1]
-        if not said:
-            with np.load(folder / f'{arm}.npz') as file:
-                said = difference(dict(file), expected)
-            (folder / f'{arm}.npz').unlink()
-        if said:
-            wrong[arm] = said
+    if not HAS_PACKAGE or not one.is_right(folder, LIMIT_S, threads, arms.values()):
+        wrong = check_alone(binary, folder, environment, common, arms, expected)
+        if not wrong and HAS_PACKAGE:
+            wrong = {'together': NOT_ALONE}
     loosest = max((TOLERANCE.get(v.dtype, 0) for v in expected.values()), default=0)
     out, said = run(binary, folder, environment, 'compare', 'model.onnx', *common, '--against', 'unfused', '--runs', '1',
                     '--warmup', '0', '--expected', 'outputs.npz', '--tolerance', str(loosest), '--json')
@@ -116,7 +131,7 @@ def check(binary, folder, has_vendor, threads):
 
 def check_open(folder, g, model, inputs, expected):
     """What is wrong with the network where some extents of its inputs stay open, by arm."""
-    if g.special or not importlib.util.find_spec('weft'):
+    if g.special or not HAS_PACKAGE:
         return {}
     try:
         random_open.save(folder, *random_open.opened(g, model, inputs, expected))
@@ -125,7 +140,7 @@ def check_open(folder, g, model, inputs, expected):
     if server.is_right(folder, LIMIT_S):
         return {}
     out, said = run(sys.executable, folder, {'PYTHONPATH': os.pathsep.join(sys.path)}, random_open.__file__, folder)
-    return {'open': f'{said}\n{out}' if said else 'wrong in the process that checked others before, and not alone'}
+    return {'open': f'{said}\n{out}' if said else NOT_ALONE}
 
 
 def check_seed(binary, seed, has_vendor, keep):

@@ -7,6 +7,7 @@ pytest.importorskip('onnx', reason='the networks are written with onnx')
 import onnx  # noqa: E402
 import random_graphs  # noqa: E402
 import random_open  # noqa: E402
+import random_server  # noqa: E402
 from random_value import Reject  # noqa: E402
 
 SEEDS = range(64)
@@ -82,3 +83,15 @@ def test_a_wrong_value_is_noticed(binary, has_onednn, tmp_path, kind):
     said = random_graphs.check(binary, tmp_path, has_onednn, 1)
     assert said.keys() == {'default', 'own', 'calls', 'unfused', *(['vendor'] if has_onednn else [])}
     assert all('differs' in text for text in said.values()), said
+
+
+def test_the_process_of_many_notices_a_wrong_value(tmp_path):
+    pytest.importorskip('weft', reason='the Python package is not built')
+    model, inputs, expected = random_graphs.generate(5)
+    onnx.save(model, tmp_path / 'model.onnx')
+    np.savez(tmp_path / 'inputs.npz', **inputs)
+    server = random_server.Server()
+    for change, right in ((0, True), (1, False)):
+        np.savez(tmp_path / 'outputs.npz', **{name: array + array.dtype.type(change) for name, array in expected.items()})
+        assert server.is_right(tmp_path, 60, 1, [None, 'own']) == right
+    server.close()

@@ -1,14 +1,10 @@
 """Random networks whose inputs keep symbolic extents: one plan in one process, run at several.
 
-    python tests/e2e/random_open.py [FOLDER]
+    python tests/e2e/random_open.py FOLDER
 
-runs what random_graphs.py left in a folder: open.onnx, with 0-inputs.npz and 0-outputs.npz, 1-inputs.npz and so on. Without
-one it serves: a line in names a folder, a line out says `right` or `wrong`.
+runs what random_graphs.py left in a folder: open.onnx, with 0-inputs.npz and 0-outputs.npz, 1-inputs.npz and so on.
 """
 import copy
-import os
-import select
-import subprocess
 import sys
 from pathlib import Path
 
@@ -90,41 +86,5 @@ def main(folder):
     return failed
 
 
-class Server:
-    """A process that checks one folder after another, as starting one takes longer than most networks do."""
-
-    def __init__(self):
-        self.process = None
-
-    def is_right(self, folder, limit_s):
-        """False if it says that something is wrong, takes too long, or ends."""
-        if not self.process or self.process.poll() is not None:
-            self.process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                            stderr=subprocess.DEVNULL, text=True, bufsize=1,
-                                            env=os.environ | {'PYTHONPATH': os.pathsep.join(sys.path)})
-        try:
-            self.process.stdin.write(f'{folder}\n')
-            answered = select.select([self.process.stdout], [], [], limit_s)[0]
-            if answered and self.process.stdout.readline() == 'right\n':
-                return True
-        except BrokenPipeError:
-            pass
-        self.close()
-        return False
-
-    def close(self):
-        if self.process:
-            self.process.kill()
-            self.process.communicate()
-        self.process = None
-
-
-def serve():
-    answers = os.fdopen(os.dup(1), 'w', buffering=1)
-    os.dup2(2, 1)  # what is wrong is told by the run of a folder alone
-    for line in sys.stdin:
-        answers.write('wrong\n' if main(Path(line.strip())) else 'right\n')
-
-
 if __name__ == '__main__':
-    sys.exit(main(Path(sys.argv[1])) if len(sys.argv) > 1 else serve())
+    sys.exit(main(Path(sys.argv[1])))
