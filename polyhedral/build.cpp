@@ -94,7 +94,8 @@ class ClusterBuilder {
     const auto tiled = names_of(cluster_.tiles), blocked = names_of(cluster_.blocks),
                lanes = names_of(cluster_.lanes);
     const std::vector<const std::vector<std::string>*> lists = {
-        &cluster_.order, &cluster_.inner, &cluster_.unroll, &tiled, &blocked, &lanes};
+        &cluster_.order, &cluster_.inner, &cluster_.shares, &cluster_.unroll, &tiled,
+        &blocked,        &lanes};
     for (const auto* names : lists) {
       if (auto refusal = check(*names, names == &cluster_.inner)) return refusal;
     }
@@ -108,6 +109,8 @@ class ClusterBuilder {
     }
     if (!cluster_.blocks.empty() && cluster_.parallel > 0)
       return Unfit("a cluster with blocks is parallel along them only");
+    if (!cluster_.shares.empty() && (cluster_.parallel > 0 || !cluster_.blocks.empty()))
+      return Unfit("what is shared out inside is not parallel already");
     if (cluster_.parallel > static_cast<int32_t>(cluster_.order.size())) {
       return Unfit("more parallel axes than the order has");
     }
@@ -256,6 +259,7 @@ class ClusterBuilder {
       if (std::ranges::count(order, axis) == 0) order.push_back(axis);
     }
     Loops loops;
+    std::string outermost;  // the axis of the first loop
     std::map<std::string, size_t> placed;
     for (size_t m = 0; m < order.size(); ++m) {
       const std::string& axis = order[m];
@@ -267,6 +271,7 @@ class ClusterBuilder {
       const size_t end = last ? tiles.size() : std::min(tiles.size(), next + 1);
       for (; next < end; ++next) loops.serial.push_back(tiles[next]);
       if (last) AddPoints(k, i, axis, loops);
+      if (outermost.empty() && !loops.serial.empty()) outermost = axis;
     }
     const int32_t s = statements_[k];
     TreeNode node;
@@ -277,7 +282,11 @@ class ClusterBuilder {
     if (!loops.lanes.empty()) node = Mark("vector", Band(s, loops.lanes, std::move(node)));
     if (!loops.points.empty()) node = Mark("unroll", Band(s, loops.points, std::move(node)));
     if (!loops.serial.empty()) node = Band(s, loops.serial, std::move(node));
-    return node;
+    const int32_t shared = IndexOn(k, outermost);
+    const bool sums = shared >= 0 && program_.statements[s].indices[shared].reduction;
+    if (sums || std::ranges::count(cluster_.shares, outermost) == 0) return node;
+    node.coincident[0] = true;
+    return Mark("parallel 1", std::move(node));
   }
 
   static TreeNode Band(int32_t s, const Members& members, TreeNode below) {

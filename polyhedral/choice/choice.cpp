@@ -34,6 +34,7 @@ void PrintCluster(const Cluster& cluster, std::string& text) {
     text += " | parallel" + Names({cluster.order.begin(), end});
   }
   if (!cluster.inner.empty()) text += " | inner" + Names(cluster.inner);
+  if (!cluster.shares.empty()) text += " | share" + Names(cluster.shares);
   if (!cluster.unroll.empty()) text += " | unroll" + Names(cluster.unroll);
   PrintTiles("vector", cluster.lanes, text);
   if (!cluster.dot_axis.empty()) text += " | dot " + PrintName(cluster.dot_axis);
@@ -107,6 +108,8 @@ class Parser {
       cluster.order = std::move(names);
     } else if (word == "inner") {
       cluster.inner = std::move(names);
+    } else if (word == "share") {
+      cluster.shares = std::move(names);
     } else if (word == "unroll") {
       cluster.unroll = std::move(names);
     } else if (word == "parallel") {
@@ -117,7 +120,7 @@ class Parser {
     } else {
       return lexer_.ErrorAt(
           at, fmt::format("found {}, expected cluster, then, block, order, tile, parallel, inner, "
-                          "unroll, vector, dot, pack, prefetch or stream",
+                          "share, unroll, vector, dot, pack, prefetch or stream",
                           word));
     }
     return {};

@@ -25,6 +25,9 @@
 //   parallel  a prefix of `order`, split over the team as one collapsed range
 //   inner     the inner loops of each statement, restricted to the axes it has. An axis with inner
 //             tile loops may stand several times: its loops in turn, the last all that remain
+//   share     axes of inner loops that the team shares out in each iteration of `order`, of each
+//             statement the outermost, unless it sums along it; the others run on one rank, and
+//             ranks wait for one another between statements
 //   unroll    inner axes that are expanded
 //   vector    the inner axis along lanes, and how many lanes
 //   dot       a tiled reduced axis whose points each lane takes by itself, as instructions do that
@@ -70,6 +73,7 @@ struct Cluster {
   std::vector<Tile> tiles;
   int32_t parallel = 0;  // the first so many of `order`
   std::vector<std::string> inner;
+  std::vector<std::string> shares;
   std::vector<std::string> unroll;
   std::vector<Tile> lanes;  // axes of vectors, how many lanes each; a statement takes its first
   std::string dot_axis;     // its points lie inside the lanes; empty: none

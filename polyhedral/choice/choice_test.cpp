@@ -10,7 +10,8 @@ constexpr std::string_view kText =
     "inner c r s w k | unroll w | vector k 16 | dot c | cluster pool1 | order n c | pack w1 "
     "Acdb64a, b "
     "acdb+16 | prefetch w1 | stream y\n"
-    "\"odd name\": cluster y | dot k flush\n"
+    "\"odd name\": cluster y | order t | inner k j | share k j | unroll k | cluster y | dot k "
+    "flush\n"
     "flush: cluster y | dot k\n";
 
 TEST(Choice, RoundTrips) {
@@ -22,7 +23,8 @@ TEST(Choice, RoundTrips) {
   EXPECT_EQ((*choices)[0].clusters[0].tiles[1].sizes, (std::vector<int64_t>{64, 16}));
   EXPECT_EQ((*choices)[0].clusters[0].dot_axis, "c");
   EXPECT_FALSE((*choices)[0].clusters[0].dot_flushes);
-  EXPECT_TRUE((*choices)[1].clusters[0].dot_flushes);
+  EXPECT_EQ((*choices)[1].clusters[0].shares, (std::vector<std::string>{"k", "j"}));
+  EXPECT_TRUE((*choices)[1].clusters[1].dot_flushes);
   EXPECT_EQ((*choices)[0].packs.size(), 2u);
   EXPECT_EQ((*choices)[0].prefetches, std::vector<std::string>{"w1"});
   EXPECT_EQ((*choices)[0].streams, std::vector<std::string>{"y"});

@@ -43,6 +43,37 @@ bool Contains(const std::vector<int32_t>& list, int32_t x) {
   return std::ranges::count(list, x) > 0;
 }
 
+// Which statements of two steps share a tensor that one of them writes.
+bool Depend(const Plan& plan, const Step& before, const Step& after) {
+  const tc::Program& program = *plan.program;
+  const auto written = [&](const Step& step) {
+    std::set<tc::TensorId> set;
+    for (const int32_t u : step.units) {
+      const tc::Statement& s = program.statements[plan.units[u].statement];
+      set.insert(s.target);
+      if (s.companion.valid()) set.insert(s.companion);
+    }
+    return set;
+  };
+  const auto read = [&](const Step& step) {
+    std::set<tc::TensorId> set = written(step);
+    for (const int32_t u : step.units) {
+      const tc::Statement& s = program.statements[plan.units[u].statement];
+      for (const tc::ExprId r : tc::Reads(program, s)) set.insert(program[r].tensor);
+    }
+    return set;
+  };
+  const auto meet = [](const auto& a, const auto& b) {
+    return std::ranges::any_of(a, [&](tc::TensorId t) { return b.contains(t); });
+  };
+  return meet(written(before), read(after)) || meet(read(before), written(after));
+}
+
+bool HoldsParallel(const Step& step) {
+  if (step.kind == Step::Kind::kParallel) return true;
+  return std::ranges::any_of(step.children, HoldsParallel);
+}
+
 class Emitter {
  public:
   Emitter(const Plan& plan, const Storage& storage, loops::LoopNest& nest)
@@ -60,6 +91,29 @@ class Emitter {
       actives.push_back(std::move(active));
     }
     return Emit(step, actives);
+  }
+
+  // Steps of which ranks share some out, one after another: what is not shared out is left to one
+  // rank, and a barrier stands before what depends on something since the last one.
+  template <typename BodyOf>
+  Stmts InTurn(const std::vector<Step>& steps, BodyOf body_of) {
+    Stmts all;
+    std::vector<const Step*> since;  // the last barrier
+    for (const Step& step : steps) {
+      Stmts body = body_of(step);
+      if (body.empty()) continue;
+      if (!HoldsParallel(step)) {
+        Stmt single{.kind = StmtKind::kSingle, .body = std::move(body)};
+        body = {loops::AddStmt(nest_, std::move(single))};
+      }
+      if (std::ranges::any_of(since, [&](const Step* s) { return Depend(plan_, *s, step); })) {
+        all.push_back(loops::AddStmt(nest_, {.kind = StmtKind::kBarrier}));
+        since.clear();
+      }
+      since.push_back(&step);
+      all.insert(all.end(), body.begin(), body.end());
+    }
+    return all;
   }
 
   const std::set<Var>& demoted() const { return demoted_; }
@@ -122,6 +176,8 @@ class Emitter {
       case Step::Kind::kParallel:
         return EmitParallel(step, actives);
       case Step::Kind::kSequence: {
+        if (!in_parallel_ && HoldsParallel(step))
+          return InTurn(step.children, [&](const Step& child) { return Emit(child, actives); });
         Stmts all;
         for (const Step& child : step.children) {
           const Stmts some = Emit(child, actives);
@@ -296,6 +352,14 @@ class Emitter {
     return all;
   }
 
+  // What ranks shared out in one iteration is there in the next.
+  Stmts Iteration(const Step& loop, std::vector<Active> actives) {
+    Stmts body = Emit(loop.children[0], std::move(actives));
+    if (!body.empty() && !in_parallel_ && HoldsParallel(loop))
+      body.push_back(loops::AddStmt(nest_, {.kind = StmtKind::kBarrier}));
+    return body;
+  }
+
   Stmts Piece(const Step& step, std::vector<Active> actives, Var v, LoopKind kind, Interval piece) {
     Stmt loop{.kind = StmtKind::kFor};
     std::optional<Affine> end;  // of a segment
@@ -303,7 +367,7 @@ class Emitter {
       end = Affine::OfVar(actives[0].lets.at({actives[0].unit->length.index, 0}));
     if (piece.lo == piece.hi) {
       scope_.Bind(v, piece.lo, piece);
-      Stmts body = Emit(step.children[0], std::move(actives));
+      Stmts body = Iteration(step, std::move(actives));
       scope_.Release(v);
       if (!end || body.empty()) return body;
       Stmt branch{
@@ -334,7 +398,7 @@ class Emitter {
     std::optional<Active> alone;  // a unit for which something may be fetched ahead
     if (kind == LoopKind::kSerial && actives.size() == 1 && !plan_.prefetches.empty())
       alone = actives[0];
-    loop.body = Emit(step.children[0], std::move(actives));
+    loop.body = Iteration(step, std::move(actives));
     vector_ = outer;
     if (alone && !loop.body.empty()) {
       Stmts ahead = PrefetchPanels(plan_, storage_, scope_, *alone->unit, v, nest_);
@@ -390,7 +454,9 @@ class Emitter {
       if (k + 1 < step.dims.size()) inner /= extents[k + 1].constant();
       loop.body.push_back(Digit(v, digit + hulls[k].lo, hulls[k], extents[k]));
     }
+    in_parallel_ = true;
     const Stmts body = Branches(step, 0, actives, hulls);
+    in_parallel_ = false;
     for (const Var v : step.dims) scope_.Release(v);
     if (body.empty()) return {};
     loop.body.insert(loop.body.end(), body.begin(), body.end());
@@ -450,6 +516,7 @@ class Emitter {
   Scope scope_;
   Values values_;
   Var vector_ = -1;  // the dimension whose lanes are being written
+  bool in_parallel_ = false;
   int64_t leaves_ = 0;
   Status status_;
   std::set<Var> demoted_;  // meant to be unrolled or lanes, and are loops
@@ -458,37 +525,6 @@ class Emitter {
 }  // namespace
 
 namespace {
-
-// Which statements of two clusters share a tensor that one of them writes.
-bool Depend(const Plan& plan, const Step& before, const Step& after) {
-  const tc::Program& program = *plan.program;
-  const auto written = [&](const Step& step) {
-    std::set<tc::TensorId> set;
-    for (const int32_t u : step.units) {
-      const tc::Statement& s = program.statements[plan.units[u].statement];
-      set.insert(s.target);
-      if (s.companion.valid()) set.insert(s.companion);
-    }
-    return set;
-  };
-  const auto read = [&](const Step& step) {
-    std::set<tc::TensorId> set = written(step);
-    for (const int32_t u : step.units) {
-      const tc::Statement& s = program.statements[plan.units[u].statement];
-      for (const tc::ExprId r : tc::Reads(program, s)) set.insert(program[r].tensor);
-    }
-    return set;
-  };
-  const auto meet = [](const auto& a, const auto& b) {
-    return std::ranges::any_of(a, [&](tc::TensorId t) { return b.contains(t); });
-  };
-  return meet(written(before), read(after)) || meet(read(before), written(after));
-}
-
-bool HoldsParallel(const Step& step) {
-  if (step.kind == Step::Kind::kParallel) return true;
-  return std::ranges::any_of(step.children, HoldsParallel);
-}
 
 Stmts FillLiterals(const Plan& plan, const Storage& storage, loops::LoopNest& nest) {
   Stmts stores;
@@ -529,22 +565,10 @@ Result<loops::LoopNest> Emit(const ScheduleRequest& request, const Plan& plan) {
   WEFT_TRY(const Storage storage, PlaceValues(request, plan, nest));
   nest.body = FillLiterals(plan, storage, nest);
   Emitter emitter(plan, storage, nest);
-  std::vector<const Step*> since;  // clusters since the last barrier
-  for (const Step& step : plan.clusters) {
-    Stmts body = emitter.Cluster(step);
-    if (!emitter.status().ok()) return emitter.status();
-    if (body.empty()) continue;
-    if (!HoldsParallel(step)) {
-      Stmt single{.kind = StmtKind::kSingle, .body = std::move(body)};
-      body = {loops::AddStmt(nest, std::move(single))};
-    }
-    if (std::ranges::any_of(since, [&](const Step* s) { return Depend(plan, *s, step); })) {
-      nest.body.push_back(loops::AddStmt(nest, {.kind = StmtKind::kBarrier}));
-      since.clear();
-    }
-    since.push_back(&step);
-    nest.body.insert(nest.body.end(), body.begin(), body.end());
-  }
+  const Stmts body =
+      emitter.InTurn(plan.clusters, [&](const Step& step) { return emitter.Cluster(step); });
+  if (!emitter.status().ok()) return emitter.status();
+  nest.body.insert(nest.body.end(), body.begin(), body.end());
   // A register buffer whose index turned out to move lies in the cache instead.
   if (!emitter.demoted().empty()) {
     for (loops::Buffer& b : nest.buffers) {

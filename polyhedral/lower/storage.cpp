@@ -269,7 +269,17 @@ class Placer {
     }
     buffer.shape = std::move(shape);
     buffer.space = constant && bytes <= RegisterBytes() ? Space::kRegister : Space::kCache;
+    if (AnyApart(touches, smaller.shared)) buffer.space = Space::kShared;
     view = std::move(smaller);
+  }
+
+  // Ranks share out loops of their own around some of the touches: what one writes another reads.
+  bool AnyApart(const std::vector<Touch>& touches, const std::vector<Var>& shared) const {
+    return std::ranges::any_of(touches, [&](const Touch& touch) {
+      return std::ranges::any_of(plan_.units[touch.unit].dims, [&](Var v) {
+        return plan_[v].kind == LoopKind::kParallel && !std::ranges::binary_search(shared, v);
+      });
+    });
   }
 
   bool AnyParallel(const std::vector<Touch>& touches) const {

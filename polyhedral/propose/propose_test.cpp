@@ -146,6 +146,23 @@ TEST(Propose, StatementsOfALoopHaveLanesOfTheirOwn) {
   EXPECT_NE(cell.find("cluster b s h | order t | vector k 32, e 32\n"), std::string::npos) << cell;
 }
 
+// Where a step has work for all ranks, they share out its statements; a short one is not worth it.
+TEST(Propose, LongStepsAreSharedOut) {
+  const auto cell = [](const std::string& size, int32_t threads) {
+    return First("def f(float(64, " + size + ") x, float(" + size + ", " + size +
+                     ") w) -> (h) {"
+                     " b(t, j) = t > 0 ? h(t - 1, j) : 0.0 where t in 0:64, j in 0:" +
+                     size +
+                     " s(t, k) +=! b(t, e) * w(e, k) where t in 0:64"
+                     " h(t, j) = tanh(x(t, j) + s(t, j)) where t in 0:64 }",
+                 {.threads = threads});
+  };
+  EXPECT_NE(cell("512", 2).find("order t | inner k e | share k e | vector"), std::string::npos)
+      << cell("512", 2);
+  EXPECT_EQ(cell("512", 1).find("share"), std::string::npos) << cell("512", 1);
+  EXPECT_EQ(cell("128", 2).find("share"), std::string::npos) << cell("128", 2);
+}
+
 // Sequences of a batch have nothing to do with each other, so the team shares them out; where each
 // step looks at its neighbours, it has to take all of them.
 TEST(Propose, SequencesOfABatchAreSharedOut) {

@@ -171,6 +171,31 @@ void ShareWeights(const ClusterView& view, const std::string& axis, Cluster& clu
   cluster.unroll.push_back(axis);
 }
 
+// Where nothing is independent, ranks share out the lanes of each statement in each step, if that
+// is worth the barriers: some five of 0.2 us, where a core does 16 products in a cycle or two.
+void ShareSteps(const ClusterView& view, Cluster& cluster) {
+  constexpr double kWorthwhile = 1 << 17;  // products a step
+  const Target& target = view.request->target;
+  if (target.kind != TargetKind::kCpu || target.threads < 2) return;
+  double products = 0;
+  for (size_t k = 0; k < view.statements.size(); ++k) {
+    if (!tc::Contracts(view.At(k))) continue;
+    double step = 1;
+    for (const std::string& axis : view.axes[k]) {
+      if (std::ranges::count(cluster.order, axis) == 0)
+        step *= static_cast<double>(std::max<int64_t>(1, view.Extent(axis)));
+    }
+    products += step;
+  }
+  if (products < kWorthwhile) return;
+  for (const Tile& lanes : cluster.lanes) {
+    if (std::ranges::count(cluster.order, lanes.axis) > 0) continue;
+    cluster.shares.push_back(lanes.axis);
+    std::erase(cluster.inner, lanes.axis);
+  }
+  cluster.inner.insert(cluster.inner.begin(), cluster.shares.begin(), cluster.shares.end());
+}
+
 }  // namespace
 
 void AddAsWritten(const ScheduleRequest& request, const std::vector<int32_t>& statements,
@@ -186,7 +211,10 @@ void AddAsWritten(const ScheduleRequest& request, const std::vector<int32_t>& st
     const std::vector<std::string> outer = IndependentAxes(view, added);
     added.order.insert(added.order.begin(), outer.begin(), outer.end());
     added.parallel = static_cast<int32_t>(outer.size());
-    if (!outer.empty()) ShareWeights(view, outer[0], added);
+    if (outer.empty())
+      ShareSteps(view, added);
+    else
+      ShareWeights(view, outer[0], added);
   }
 }
 

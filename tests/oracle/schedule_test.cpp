@@ -345,6 +345,40 @@ TEST(Recurrence, SequencesRunByThemselves) {
   }
 }
 
+// Ranks share out the loops of each step and wait for one another, in a step and between two.
+TEST(Recurrence, StepsAreSharedOut) {
+  const auto cell = Compile(R"(def rnn(float(5, 12) x, float(12, 12) u) -> (h) {
+    b(t, j) = t > 0 ? h(t - 1, 11 - j) : 0.0 where t in 0:5, j in 0:12
+    s(t, i) +=! b(t, j) * u(i, j) where t in 0:5
+    m(t) max=! s(t, i)
+    h(t, i) = tanh(x(t, i) + s(t, 11 - i)) - m(t) where t in 0:5, i in 0:12
+  })");
+  ASSERT_TRUE(cell.ok()) << cell.status().ToString();
+  for (const char* text :
+       {"cluster b s m h | order t | inner i j | share i j",
+        "cluster b s m h | order t | tile i 4 | inner i j | share i j | vector i 4, j 4",
+        "cluster b s m h | order t | inner j i | share i", "cluster b s m h | order t | share j"}) {
+    const auto choices = ParseChoices("rnn: " + std::string(text), "test");
+    ASSERT_TRUE(choices.ok()) << choices.status().ToString();
+    const Status status = RunChoice(*cell, tc::RandomInputs(*cell, 1), choices->at(0));
+    EXPECT_TRUE(status.ok()) << text << status.ToString();
+  }
+  // A single statement: only the barrier between steps keeps them apart.
+  const auto alone = Compile(R"(def f(float(9) x) -> (y) {
+    y(t, j) = t > 0 ? y(t - 1, 8 - j) * 2 : x(j) where t in 0:6, j in 0:9
+  })");
+  ASSERT_TRUE(alone.ok()) << alone.status().ToString();
+  const auto choices = ParseChoices("f: cluster y | order t | share j", "test");
+  const Status status = RunChoice(*alone, tc::RandomInputs(*alone, 1), choices->at(0));
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  const auto scan = Compile(R"(def f(float(4, 9) x) -> (y) {
+    y(t, j) = (j > 0 ? y(t, j - 1) : 0.0) + x(t, j) where t in 0:4, j in 0:9
+  })");
+  ASSERT_TRUE(scan.ok()) << scan.status().ToString();
+  EXPECT_NE(WhyIllegal(*scan, "f: cluster y | order t | share j"), "legal");
+  EXPECT_EQ(WhyIllegal(*scan, "f: cluster y | order t"), "legal");
+}
+
 // The outermost extent is known only at run time; temporaries live within one row of it.
 TEST(Params, OpenRows) {
   constexpr std::string_view kText = R"(def net(float(B, 9) x, float(9, 21) w, float(21) b) -> (y) {
