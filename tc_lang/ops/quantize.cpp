@@ -20,13 +20,15 @@ std::string AsFloat(Dtype dtype, const std::string& e) {
   return dtype == Dtype::kF32 ? e : Cast(Dtype::kF32, e);
 }
 
-// The subscripts of scale and zero point: none, one along `axis`, or one a block of it.
+// The subscripts of scale and zero point: none, one along `axis`, or one a block of it. A single
+// element is for all of x, which then need not have that axis.
 Subs ScaleSubs(Writer& w, const Operand& scale, const Operand& x, const Subs& i) {
   const int64_t block = w.Int("block_size", 0);
   if (scale.dims.empty()) return {};
+  if (block == 0 && scale.rank() == 1 && scale.dims[0].IsOne()) return {"0"};
   const auto axis = static_cast<size_t>(w.Axis(w.Int("axis", 1), x.rank()));
   if (!w.ok()) return {};
-  if (block == 0) return {scale.dims[0].IsOne() ? "0" : i[axis]};
+  if (block == 0) return {i[axis]};
   Subs at = i;
   at[axis] = fmt::format("{} / {}", i[axis], block);
   return at;

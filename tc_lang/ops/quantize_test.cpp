@@ -207,6 +207,29 @@ TEST(Quantized, Convolutions) {
   EXPECT_GT(by_bytes, 20);
 }
 
+// One scale of rank 1 is for the whole tensor, which need not have the default axis.
+TEST(Quantized, ScaleOfOneElement) {
+  Tensor numbers(Dtype::kI32, {3}), scale(Dtype::kF32, {1}), zero(Dtype::kI32, {});
+  for (int64_t i = 0; i < 3; ++i) SetElemInt(numbers, i, 10 * i);
+  SetElem(scale, 0, 0.5);
+  SetElemInt(zero, 0, 4);
+  Graph graph;
+  const auto x = graph::AddInput(graph, "x", Dtype::kI32, {3});
+  const auto y = graph::AddNode(
+      graph, graph::Op::kDequantizeLinear,
+      {x, graph::AddConstant(graph, "s", scale), graph::AddConstant(graph, "z", zero)}, "y");
+  graph[y].dtype = Dtype::kF32;
+  graph[y].shape = {{3}};
+  graph.outputs = {y};
+  const auto alternatives = ToTc(graph, graph::NodeId(size_t{0}));
+  ASSERT_TRUE(alternatives.yes());
+  const std::vector<Tensor> inputs = {numbers, scale, zero};
+  const auto outputs = Interpret(alternatives->front().program, inputs);
+  ASSERT_TRUE(outputs.ok()) << outputs.status().ToString();
+  for (int64_t i = 0; i < 3; ++i)
+    EXPECT_EQ((*outputs)[0].as<float>()[i], 0.5F * static_cast<float>(10 * i - 4));
+}
+
 // A constant that is both a matrix and a filter.
 TEST(Quantized, SumsForEachUse) {
   Graph graph;
