@@ -63,30 +63,37 @@ Status ExpandSimplifiedNorm(Expansion& e) {
                    {"epsilon", FloatAttr(e.node(), "epsilon", 1e-5F)}});
 }
 
-// Rows of three tables, added up and normalized. Without places, row i is that of step i.
+// Rows of three tables, added up and normalized. Without places, row i is that of step i. Behind
+// quantized inputs 2 to 6 come their scales, and then their zero points.
 Status ExpandEmbedNorm(Expansion& e) {
-  WEFT_TRY(e.Counts(1, 9, 3));
+  const bool quantized = e.node().op_name == "QEmbedLayerNormalization";
+  WEFT_TRY(e.Counts(1, quantized ? 18 : 9, 3));
   WEFT_TRY(e.Only({"epsilon", "mask_index_type"}));
   for (size_t i : {2, 3, 5, 6}) {
     if (!e.Has(i)) return Invalid(fmt::format("input {} is absent", i));
   }
   if (e.Has(1) != e.Has(4)) return Invalid("segments and their table only come together");
-  const ValueId ids = e.In(0);
-  WEFT_TRY(const ValueId word, e.Make(Op::kGather, {e.In(2), ids}, "word"));
+  Formula f(e);
+  const auto real = [&](size_t i) {
+    return quantized ? f.Do(Op::kDequantizeLinear, {e.In(i), e.In(i + 6), e.In(i + 11)}) : e.In(i);
+  };
+  const ValueId ids = e.In(0), places = real(3), gain = real(5), bias = real(6);
+  const ValueId word = f.Do(Op::kGather, {real(2), ids});
+  WEFT_TRY(f.status());
   ValueId place;
-  if (e.Has(8)) {
-    WEFT_TRY(place, e.Make(Op::kGather, {e.In(3), e.In(8)}, "place"));
+  if (!quantized && e.Has(8)) {
+    WEFT_TRY(place, e.Make(Op::kGather, {places, e.In(8)}, "place"));
   } else {
     WEFT_TRY(const ValueId steps,
              e.Make(Op::kShape, {ids}, "steps", {{"end", int64_t{2}}, {"start", int64_t{1}}}));
     const ValueId front = e.Ints("front", {0});
-    WEFT_TRY(place, e.Make(Op::kSlice, {e.In(3), front, steps, front}, "place"));
+    WEFT_TRY(place, e.Make(Op::kSlice, {places, front, steps, front}, "place"));
   }
   ValueId sum = e.HasOut(2) ? e.node().outputs[2] : ValueId();
   ValueId first = word;
   if (e.Has(1)) {
-    WEFT_TRY(const ValueId segment, e.Make(Op::kGather, {e.In(4), e.In(1)}, "segment"));
-    WEFT_TRY(first, e.Make(Op::kAdd, {word, segment}, "words"));
+    first = f.Add(word, f.Do(Op::kGather, {real(4), e.In(1)}));
+    WEFT_TRY(f.status());
   }
   if (sum.valid()) {
     WEFT_TRY(e.Finish(Op::kAdd, {first, place}, {}, 2));
@@ -101,7 +108,7 @@ Status ExpandEmbedNorm(Expansion& e) {
     WEFT_TRY(
         e.Finish(Op::kReduceSum, {counted, e.Ints("along", {1})}, {{"keepdims", int64_t{0}}}, 1));
   }
-  return e.Finish(Op::kLayerNormalization, {sum, e.In(5), e.In(6)},
+  return e.Finish(Op::kLayerNormalization, {sum, gain, bias},
                   {{"axis", int64_t{-1}}, {"epsilon", FloatAttr(e.node(), "epsilon", 1e-12F)}});
 }
 
@@ -269,6 +276,39 @@ Status ExpandDynamicQuantizeMatMul(Expansion& e) {
   return FinishScaled(e, {a[0], e.In(1), a[2], e.In(3)}, a[1], e.In(2), e.In(4));
 }
 
+// Gemm of quantized matrices: (a, scale, zero), (b, scale, zero), a bias of int32 in the scale of
+// the sums, and (scale, zero) of the result if that is quantized too.
+Status ExpandQGemm(Expansion& e) {
+  WEFT_TRY(e.Counts(6, 9));
+  WEFT_TRY(e.Only({"alpha", "transA", "transB"}));
+  const auto turned = [&](size_t i, const char* attribute) -> Result<ValueId> {
+    if (IntAttr(e.node(), attribute, 0) == 0) return e.In(i);
+    return e.Make(Op::kTranspose, {e.In(i)}, "turned", {{"perm", std::vector<int64_t>{1, 0}}});
+  };
+  WEFT_TRY(const ValueId a, turned(0, "transA"));
+  WEFT_TRY(const ValueId b, turned(3, "transB"));
+  Formula f(e);
+  ValueId sums = f.Do(Op::kMatMulInteger, {a, b, e.In(2), e.In(5)});
+  if (e.Has(6)) sums = f.Add(sums, e.In(6));
+  ValueId scale = f.Mul(e.In(1), e.In(4));
+  if (const float alpha = FloatAttr(e.node(), "alpha", 1); alpha != 1)
+    scale = f.Mul(scale, f.Number(alpha, scale));
+  if (e.Has(7)) scale = f.Div(scale, e.In(7));
+  const ValueId y = f.Mul(f.Do(Op::kCastLike, {sums, scale}), scale);
+  if (!e.Has(7)) return f.Finish(y);
+  const ValueId one = f.Number(1, y), zero = e.Has(8) ? e.In(8) : f.Do(Op::kCastLike, {one, a});
+  WEFT_TRY(f.status());
+  return e.Finish(Op::kQuantizeLinear, {y, one, zero});
+}
+
+// Those of ONNX, before that had integers of 4 and 16 bits.
+Status ExpandQuantizeLinear(Expansion& e) {
+  WEFT_TRY(e.Counts(2, 3));
+  WEFT_TRY(e.Only({"axis", "block_size"}));
+  const Op op = e.node().op_name == "QuantizeLinear" ? Op::kQuantizeLinear : Op::kDequantizeLinear;
+  return e.Finish(op, {e.In(0), e.In(1), e.In(2)}, Kept(e.node(), {"axis", "block_size"}));
+}
+
 struct Entry {
   std::string_view op;
   Expander expand;
@@ -277,6 +317,7 @@ struct Entry {
 constexpr Entry kEntries[] = {
     {"Attention", ExpandPackedAttention},
     {"BiasGelu", ExpandGelu},
+    {"DequantizeLinear", ExpandQuantizeLinear},
     {"DynamicQuantizeLSTM", ExpandDynamicQuantizeLSTM},
     {"DynamicQuantizeMatMul", ExpandDynamicQuantizeMatMul},
     {"EmbedLayerNormalization", ExpandEmbedNorm},
@@ -289,6 +330,9 @@ constexpr Entry kEntries[] = {
     {"MatMulIntegerToFloat", ExpandMatMulIntegerToFloat},
     {"MatMulNBits", ExpandMatMulNBits},
     {"MultiHeadAttention", ExpandMultiHeadAttention},
+    {"QAttention", ExpandPackedAttention},
+    {"QEmbedLayerNormalization", ExpandEmbedNorm},
+    {"QGemm", ExpandQGemm},
     {"QLinearAdd", ExpandQLinear},
     {"QLinearAveragePool", ExpandQLinear},
     {"QLinearConcat", ExpandQLinearConcat},
@@ -297,6 +341,7 @@ constexpr Entry kEntries[] = {
     {"QLinearMul", ExpandQLinear},
     {"QLinearSigmoid", ExpandQLinear},
     {"QLinearSoftmax", ExpandQLinearSoftmax},
+    {"QuantizeLinear", ExpandQuantizeLinear},
     {"QuickGelu", ExpandQuickGelu},
     {"RotaryEmbedding", ExpandRotaryEmbedding},
     {"SimplifiedLayerNormalization", ExpandSimplifiedNorm},

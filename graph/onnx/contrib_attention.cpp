@@ -120,10 +120,11 @@ Status ExpandMultiHeadAttention(Expansion& e) {
 
 // The products with the weights are part of it; past and present keys and values are one tensor.
 Status ExpandPackedAttention(Expansion& e) {
-  WEFT_TRY(e.Counts(2, 7, 2));
+  const bool quantized = e.node().op_name == "QAttention";
+  WEFT_TRY(e.Counts(quantized ? 5 : 2, quantized ? 9 : 7, 2));
   WEFT_TRY(
       e.Only({"mask_filter_value", "num_heads", "qkv_hidden_sizes", "scale", "unidirectional"}));
-  WEFT_TRY(e.Absent(6, "a past in a larger buffer"));
+  WEFT_TRY(quantized ? Status() : e.Absent(6, "a past in a larger buffer"));
   WEFT_TRY(const int64_t heads, Heads(e, "num_heads"));
   std::vector<int64_t> sizes = IntsAttr(e.node(), "qkv_hidden_sizes");
   WEFT_TRY(const int64_t columns, KnownExtent(e, e.In(1), 1, "a matrix of weights"));
@@ -131,22 +132,29 @@ Status ExpandPackedAttention(Expansion& e) {
   if (sizes.size() != 3 || sizes[0] + sizes[1] + sizes[2] != columns)
     return Invalid(fmt::format("{} columns are no queries, keys and values of sizes {}", columns,
                                weft::Print(sizes)));
-  WEFT_TRY(ValueId all, e.Make(Op::kMatMul, {e.In(0), e.In(1)}, "qkv"));
-  if (e.Has(2)) {
-    WEFT_TRY(all, e.Make(Op::kAdd, {all, e.In(2)}, "biased"));
+  Formula f(e);
+  ValueId all;
+  if (quantized) {
+    const ValueId sums = f.Do(Op::kMatMulInteger, {e.In(0), e.In(1), e.In(6), e.In(7)});
+    all = f.Mul(f.Do(Op::kCastLike, {sums, e.In(3)}), f.Mul(e.In(3), e.In(4)));
+  } else {
+    all = f.Do(Op::kMatMul, {e.In(0), e.In(1)});
   }
+  if (e.Has(2)) all = f.Add(all, e.In(2));
+  WEFT_TRY(f.status());
   WEFT_TRY(const auto qkv, Columns(e, all, sizes, "part"));
-  ValueId mask = e.In(3), lengths;
+  const ValueId before = e.In(quantized ? 8 : 4), added = quantized ? ValueId() : e.In(5);
+  ValueId mask = e.In(quantized ? 5 : 3), lengths;
   if (mask.valid() && e.RankOf(mask) == 1) {
-    if (e.Has(4)) return Unsupported("lengths beside a past are not supported");
+    if (before.valid()) return Unsupported("lengths beside a past are not supported");
     WEFT_TRY(lengths, e.Make(Op::kCast, {mask}, "lengths", {{"to", int64_t{7}}}));
     mask = ValueId();
   }
-  WEFT_TRY(const ValueId bias, Bias(e, mask, e.In(5), qkv[0]));
+  WEFT_TRY(const ValueId bias, Bias(e, mask, added, qkv[0]));
   std::vector<ValueId> past(2);
   const ValueId front = e.Ints("front", {0});
-  if (e.Has(4)) {
-    WEFT_TRY(past, e.MakeAll(Op::kSplit, {e.In(4)}, 2, "past",
+  if (before.valid()) {
+    WEFT_TRY(past, e.MakeAll(Op::kSplit, {before}, 2, "past",
                              {{"axis", int64_t{0}}, {"num_outputs", int64_t{2}}}));
     for (ValueId& one : past) {
       WEFT_TRY(one, e.Make(Op::kSqueeze, {one, front}, "past"));

@@ -151,6 +151,37 @@ def test_products_of_integers(weft, bias):
     agree(weft, 'DynamicQuantizeMatMul', [rand(3, 8), b, np.float32([0.01]), np.int8([2]), *more], tolerance=1e-3)
 
 
+@pytest.mark.parametrize('turn_a, turn_b', [(0, 0), (0, 1), (1, 0)])
+def test_products_of_quantized_matrices(weft, turn_a, turn_b):
+    a = quantized(*((8, 3) if turn_a else (3, 8)))
+    weights = whole(*((5, 8) if turn_b else (8, 5)), low=-100, high=100, dtype=np.int8)
+    b = weights, rand(5, low=0.01, high=0.02), np.zeros(5, np.int8)
+    bias, options = whole(5, low=-3000, high=3000, dtype=np.int32), dict(alpha=0.5, transA=turn_a, transB=turn_b)
+    agree(weft, 'QGemm', [*a, *b], **options)
+    agree(weft, 'QGemm', [*a, *b, bias], **options)
+    agree(weft, 'QGemm', [*a, *b, bias, np.float32(0.3), np.uint8(90)], [np.uint8], **options)
+    agree(weft, 'QGemm', [*a, weights, np.float32(0.02), np.int8(0), None, np.float32(0.3), np.uint8(90)], [np.uint8], **options)
+
+
+@pytest.mark.parametrize('dtype', [np.int8, np.uint16, np.int16])
+def test_conversions_before_onnx_had_them(weft, dtype):
+    scale, zero = np.float32(0.003), np.array(5, dtype)
+    agree(weft, 'QuantizeLinear', [rand(3, 4), scale, zero], [dtype])
+    rows = np.float32([0.1, 0.2, 0.3]), np.array([1, 0, 2], dtype)
+    agree(weft, 'DequantizeLinear', [whole(3, 4, low=0, high=100, dtype=dtype), *rows], axis=0)
+    agree(weft, 'DequantizeLinear', [whole(4, low=0, high=100, dtype=dtype), np.float32([0.1]), np.array([3], dtype)])
+
+
+@pytest.mark.parametrize('segments', [False, True])
+def test_embeddings_of_quantized_tables(weft, segments):
+    ids, kinds = whole(2, 3, low=0, high=9, dtype=np.int32), whole(2, 3, low=0, high=2, dtype=np.int32)
+    tables = [quantized(*shape, seed=k) for k, shape in enumerate([(9, 8), (5, 8), (2, 8), (8,), (8,)])]
+    if not segments:
+        kinds, tables[2] = None, (None, None, None)
+    values, scales, zeros = zip(*tables)
+    agree(weft, 'QEmbedLayerNormalization', [ids, kinds, *values, None, *scales, *zeros], [np.float32, np.int32], epsilon=1e-6)
+
+
 def dynamic_lstm(directions, size=5, hidden=4, batch=2, per_column=False, zeros=True, seed=0):
     """Operands of DynamicQuantizeLSTM, without lengths, states and peepholes."""
     def weights(rows, k):
@@ -257,6 +288,16 @@ def test_groups_of_queries_in_one_operand(weft):
     agree(weft, 'GroupQueryAttention', [rand(2, 4, 64), None, None, rand(2, 2, 0, 8), rand(2, 2, 0, 8), np.full(2, 3, np.int32),
                                         np.array(4, np.int32)], [np.float32] * 3, (6,), num_heads=4, kv_num_heads=2,
           softcap=2.0, scale=0.3)
+
+
+@pytest.mark.parametrize('past', [False, True])
+def test_attention_on_quantized_rows(weft, past):
+    w = whole(16, 48, low=-100, high=100, dtype=np.int8)
+    x, scale, zero = quantized(2, 3, 16)
+    mask = np.int32([[1] * (5 + 3 * past), [1] * (4 + 3 * past) + [0]])[:, 2:] if past else np.int32([3, 2])
+    more = [rand(2, 2, 4, 3, 4)] if past else []
+    agree(weft, 'QAttention', [x, w, rand(48), scale, np.float32(0.01), mask, zero, np.int8(0), *more],
+          [np.float32] * (2 if past else 1), (1, 2), tolerance=1e-3, num_heads=4)
 
 
 @pytest.mark.parametrize('op, inputs, attributes, code, said', [
