@@ -71,8 +71,25 @@ def process():
     return GaussianProcessRegressor(alpha=0.1)
 
 
+def support_vectors():
+    from sklearn.svm import SVC
+    return SVC(probability=True, random_state=0)
+
+
+def neighbours():
+    from sklearn.neighbors import KNeighborsClassifier
+    return KNeighborsClassifier(3)
+
+
+def calibrated():
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.svm import LinearSVC
+    return CalibratedClassifierCV(LinearSVC(random_state=0), cv=3)
+
+
 TABLES = {
     "logistic": fitted(logistic), "perceptron": fitted(perceptron), "forest": fitted(forest), "components": fitted(components),
     "clusters": fitted(clusters), "perceptron_of_numbers": fitted(perceptron_of_numbers, False), "boosted": fitted(boosted, False),
-    "ridge": fitted(ridge, False), "process": fitted(process, False),
+    "ridge": fitted(ridge, False), "process": fitted(process, False), "support_vectors": fitted(support_vectors),
+    "neighbours": fitted(neighbours), "calibrated": fitted(calibrated),
 }

@@ -282,13 +282,31 @@ Status ExpandOneHotEncoder(Expansion& e) {
   WEFT_TRY(e.Counts(1, 1));
   WEFT_TRY(e.Only({"cats_int64s", "cats_strings", "zeros"}));
   WEFT_TRY(const Labels categories, LabelsOf(e, "cats_int64s", "cats_strings"));
-  if (IntAttr(e.node(), "zeros", 1) == 0)
-    return Unsupported("an encoding that fails for what is no category is not supported");
   Formula f(e);
   ValueId x = e.In(0);
   if (Strings(e.node(), "cats_strings").empty()) x = f.Cast(x, Dtype::kI64);
   x = f.Do(Op::kUnsqueeze, {x, e.Ints("category", {-1})});
-  return f.Finish(f.Cast(f.Do(Op::kEqual, {x, categories.list}), Dtype::kF32));
+  const ValueId same = f.Cast(f.Do(Op::kEqual, {x, categories.list}), Dtype::kF32);
+  if (IntAttr(e.node(), "zeros", 1) != 0) return f.Finish(same);
+  // What is no category has a place that no table of one row has.
+  const ValueId known = f.Cast(Reduced(f, e, Op::kReduceMax, same), Dtype::kI64);
+  const ValueId place = f.Sub(e.Int("one", 1), known);
+  Tensor one(Dtype::kF32, {1});
+  SetElem(one, 0, 1);
+  return f.Finish(f.Mul(same, f.Do(Op::kGather, {e.Constant("known", std::move(one)), place})));
+}
+
+// A map for each row of x [N, E], whose keys are the labels: their values, a column for each.
+Status ExpandZipMap(Expansion& e) {
+  WEFT_TRY(e.Counts(1, 1));
+  WEFT_TRY(e.Only({"classlabels_int64s", "classlabels_strings"}));
+  WEFT_TRY(const Labels labels, LabelsOf(e, "classlabels_int64s", "classlabels_strings"));
+  Formula f(e);
+  WEFT_TRY(const ValueId x, Rows(e, f, e.In(0)));
+  const Extent columns = (*e.Known(x).shape)[1];
+  if (columns.IsConstant() && columns.value() != labels.count)
+    return Invalid(fmt::format("found {} columns for {} labels", columns.value(), labels.count));
+  return f.Finish(x);
 }
 
 Status ExpandScaler(Expansion& e) {
@@ -398,6 +416,7 @@ Expander FindMl(std::string_view op) {
       {"TreeEnsemble", ml::ExpandTreeEnsemble},
       {"TreeEnsembleClassifier", ml::ExpandTreeClassifier},
       {"TreeEnsembleRegressor", ml::ExpandTreeRegressor},
+      {"ZipMap", ml::ExpandZipMap},
   };
   const auto* const found = std::ranges::find(kEntries, op, &Entry::op);
   return found == std::end(kEntries) ? nullptr : found->expand;

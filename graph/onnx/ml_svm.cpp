@@ -29,6 +29,105 @@ Result<ValueId> Kernels(Expansion& e, Formula& f, ValueId x, const Tensor& vecto
   return kind == "POLY" ? f.Do(Op::kPow, {affine, number(2)}) : f.Do(Op::kTanh, {affine});
 }
 
+// A class's turn in each row of p [N, C] that is still `far` from the solution, by rows of N: what
+// has to be added so that the class's equation holds, and all of it again a distribution.
+constexpr std::string_view kTurn = R"(
+graph turn (trip: i64[], going: bool[], p: f32, far: bool, q: f32, diagonal: f32, classes: i64,
+            count: i64[], tolerance: f32[]) -> (more, next, active) {
+  zero: i64[] = const(0)
+  none: i32[] = const(0)
+  one: f32[] = const(1)
+  middle: i64[1] = const(1)
+  last: i64[1] = const(-1)
+  turn = Mod(trip, count)
+  row = Unsqueeze(p, middle)
+  terms = Mul(q, row)
+  qp = ReduceSum(terms, last) {keepdims = 0}
+  parts = Mul(p, qp)
+  pqp = ReduceSum(parts, last)
+  gaps = Sub(pqp, qp)
+  sizes = Abs(gaps)
+  largest = ReduceMax(sizes, last)
+  wide = GreaterOrEqual(largest, tolerance)
+  first = Equal(turn, zero)
+  active = Where(first, wide, far)
+  same = Equal(classes, turn)
+  mine = Cast(same) {to = 1}
+  of_gaps = Mul(gaps, mine)
+  gap = ReduceSum(of_gaps, last)
+  of_diagonal = Mul(diagonal, mine)
+  weight = ReduceSum(of_diagonal, last)
+  change = Div(gap, weight)
+  added = Mul(change, mine)
+  changed = Add(p, added)
+  sum = Add(one, change)
+  whole = Div(changed, sum)
+  next = Where(active, whole, p)
+  marks = Cast(active) {to = 6}
+  any = ReduceMax(marks) {keepdims = 0}
+  more = Greater(any, none)
+})";
+
+// Probabilities [N, C] from those of pairs [N, C (C - 1) / 2], that the first of a pair wins: the
+// second approach of Wu, Lin and Weng, "Probability estimates for multi-class classification by
+// pairwise coupling", 2004, section 4.2, whose algorithm 2 stops where its libraries stop it.
+Result<ValueId> Coupled(Expansion& e, Formula& f, ValueId wins, int64_t classes) {
+  const auto pairs = classes * (classes - 1) / 2;
+  std::vector<int64_t> all;
+  Tensor eye(Dtype::kF32, {classes, classes}), others = eye,
+                                               places(Dtype::kI64, {classes, classes});
+  for (int64_t i = 0, pair = 0; i < classes; ++i) {
+    all.push_back(i);
+    for (int64_t j = i; j < classes; ++j) {
+      if (i == j) {
+        SetElem(eye, i * classes + i, 1);
+        continue;
+      }
+      SetElem(others, i * classes + j, 1);
+      SetElem(others, j * classes + i, 1);
+      SetElemInt(places, i * classes + j, pair);
+      SetElemInt(places, j * classes + i, pairs + pair++);
+    }
+  }
+  const ValueId p = f.Do(Op::kClip, {wins, f.Number(1e-7, wins), f.Number(1 - 1e-7, wins)});
+  const ValueId both = f.Do(Op::kConcat, {p, f.Sub(f.Number(1, p), p)}, {{"axis", int64_t{1}}});
+  const ValueId picked =
+      f.Do(Op::kGather, {both, e.Constant("places", std::move(places))}, {{"axis", int64_t{1}}});
+  const ValueId r = f.Mul(picked, e.Constant("others", std::move(others)));  // [N, C, C]
+  const ValueId turned = f.Do(Op::kTranspose, {r}, {{"perm", std::vector<int64_t>{0, 2, 1}}});
+  const ValueId diagonal =
+      f.Do(Op::kReduceSumSquare, {turned, e.Ints("last", {-1})}, {{"keepdims", int64_t{0}}});
+  const ValueId wide = f.Do(Op::kUnsqueeze, {diagonal, e.Ints("last", {-1})});
+  const ValueId q = f.Sub(f.Mul(wide, e.Constant("eye", std::move(eye))), f.Mul(turned, r));
+  const ValueId shape = f.Do(Op::kShape, {diagonal});
+  const ValueId rows = f.Do(Op::kShape, {diagonal}, {{"end", int64_t{1}}});
+  const ValueId column = f.Do(Op::kConcat, {rows, e.Ints("one", {1})}, {{"axis", int64_t{0}}});
+  const auto filled = [&](Dtype dtype, double number, ValueId extents) {
+    return f.Do(Op::kExpand, {e.Constant("start", TensorOfScalar(dtype, number)), extents});
+  };
+  const ValueId start = filled(Dtype::kF32, 1.0 / static_cast<double>(classes), shape);
+  const ValueId far = filled(Dtype::kBool, 1, column);
+  const ValueId outer[] = {q, diagonal, e.Ints("classes", std::move(all)), e.Int("count", classes),
+                           f.Number(0.005 / static_cast<double>(classes), p)};
+  WEFT_TRY(f.status());
+  WEFT_TRY(Graph body, ParseGraph(kTurn, "turn", {}));
+  constexpr size_t kStates = 4;  // what is no state is captured
+  for (size_t i = 0; i < std::size(outer); ++i) {
+    const std::string name = e.Known(outer[i]).name;
+    if (const ValueId taken = FindValue(body, name); taken.valid())
+      body[taken].name = Names(body).Fresh(name);
+    body[body.inputs[kStates + i]] = Value{.name = name, .kind = ValueKind::kCaptured};
+  }
+  body.inputs.resize(kStates);
+  constexpr int64_t kRounds = 100;
+  WEFT_TRY(const auto made,
+           e.MakeAll(Op::kLoop,
+                     {e.Int("turns", kRounds * classes),
+                      e.Constant("going", TensorOfScalar(Dtype::kBool, 1)), start, far},
+                     2, "coupled", {{"body", std::make_shared<Graph>(std::move(body))}}));
+  return made[0];
+}
+
 }  // namespace
 
 Status ExpandSvmRegressor(Expansion& e) {
@@ -60,8 +159,8 @@ Status ExpandSvmRegressor(Expansion& e) {
 }
 
 // Each pair of classes has a machine of its own; the class that most of them vote for is the label.
-// Of two classes, scores are that of the pair with either sign, or by Platt's fit ("Probabilistic
-// outputs for support vector machines", 1999) the probabilities.
+// Of two classes, scores are that of the pair with either sign; or they are probabilities, of each
+// pair by Platt's fit ("Probabilistic outputs for support vector machines", 1999).
 Status ExpandSvmClassifier(Expansion& e) {
   WEFT_TRY(e.Counts(1, 1, 2));
   WEFT_TRY(e.Only({"classlabels_ints", "classlabels_strings", "coefficients", "kernel_params",
@@ -94,8 +193,6 @@ Status ExpandSvmClassifier(Expansion& e) {
   if (!slope.empty() && (slope.size() != pairs || offset.size() != pairs))
     return Invalid(fmt::format("found {} prob_a and {} prob_b for {} pairs", slope.size(),
                                offset.size(), pairs));
-  if (!slope.empty() && classes > 2)
-    return Unsupported("probabilities of more than two classes are not supported");
 
   Tensor machines(Dtype::kF32, {supports, static_cast<int64_t>(pairs)});
   Tensor won(Dtype::kF32, {static_cast<int64_t>(pairs), classes}), lost = won;
@@ -135,7 +232,12 @@ Status ExpandSvmClassifier(Expansion& e) {
   };
   if (!slope.empty()) {
     const ValueId fit = f.Add(f.Mul(scores, row(slope)), row(offset));
-    scores = both(f.Do(Op::kSigmoid, {f.Do(Op::kNeg, {fit})}), f.Do(Op::kSigmoid, {fit}));
+    scores = f.Do(Op::kSigmoid, {f.Do(Op::kNeg, {fit})});
+    if (classes == 2) {
+      scores = both(scores, f.Do(Op::kSigmoid, {fit}));
+    } else {
+      WEFT_TRY(scores, Coupled(e, f, scores, classes));
+    }
   } else if (classes == 2) {
     scores = both(f.Do(Op::kNeg, {scores}), scores);
   }

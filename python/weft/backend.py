@@ -32,13 +32,16 @@ class WeftRep(BackendRep):
         self._types = {v.name: v.type for v in [*model.graph.input, *model.graph.output]}
         self.input_names = [i.name for i in model.graph.input if i.name not in defaults]
         self.output_names = [o.name for o in model.graph.output]
+        # Of a map weft gives the values, whose keys only the model knows.
+        self._keys = {n.output[0]: [k for a in n.attribute for k in (a.ints or [s.decode() for s in a.strings])]
+                      for n in model.graph.node if n.op_type == 'ZipMap' and n.domain == 'ai.onnx.ml'}
         self._plans = {}  # by shapes and fixed values
         self._fixed = {}  # by shapes: names of the inputs that are fixed in a plan
 
     def run(self, inputs, **kwargs):
         """Arrays in the order of input_names, or by name; a list for a sequence, None for an optional without an
-        element. Gives a named tuple in the order of the model's outputs. Raises weft.Error for what weft can't build
-        or run."""
+        element; out of a ZipMap comes a list of dictionaries. Gives a named tuple in the order of the model's outputs.
+        Raises weft.Error for what weft can't build or run."""
         plan, free = self._ready(inputs)
         outputs = plan.run(free)
         left = collections.deque(plan.outputs)
@@ -54,6 +57,8 @@ class WeftRep(BackendRep):
             t = left.popleft()
             return loaded(outputs[t.name], element if element in CODES else t.element)  # of codes a plan has the bytes
 
+        if name in self._keys:
+            return [dict(zip(self._keys[name], row.tolist())) for row in tensor('')]
         kind, element = _kind(self._types.get(name))
         if kind == 'sequence':
             found = []

@@ -1,8 +1,13 @@
 """Operators of ai.onnx.ml, against the onnx package's reference evaluator."""
+import sys
+
 import numpy as np
 import pytest
-from domains_test import agree, model_of, rand, refused
+from domains_test import agree, model_of, onnx, rand, refused
 from onnx import helper
+from tool import ROOT, within
+
+sys.path.insert(0, str(ROOT / 'models'))
 
 ML = 'ai.onnx.ml'
 
@@ -166,6 +171,39 @@ def test_support_vectors(weft, kernel):
           support_vectors=floats(5, 4, seed=1), rho=[0.1], **options)
 
 
+@pytest.mark.parametrize('classes', [2, 3, 5])
+def test_probabilities_of_support_vectors(weft, classes):
+    """Against onnxruntime: of more than two classes the evaluator's are others."""
+    reference = pytest.importorskip('reference', reason='onnxruntime is not installed', exc_type=ImportError)
+    pairs = classes * (classes - 1) // 2
+    model, arrays = model_of('SVMClassifier', ML, [rand(7, 4)], 2, opset=20, classlabels_ints=list(range(classes)),
+                             vectors_per_class=[2] * classes, coefficients=floats(classes - 1, 2 * classes, low=-3, high=3),
+                             support_vectors=floats(2 * classes, 4, seed=1), rho=floats(pairs, seed=2),
+                             prob_a=floats(pairs, seed=3, low=-2), prob_b=floats(pairs, seed=4), kernel_type='RBF',
+                             kernel_params=[0.4, 0.0, 3.0])
+    onnx.save(model, weft.folder / 'model.onnx')
+    found = weft.run('model.onnx', arrays)
+    for name, expected in reference.run(model.SerializeToString(), arrays).items():
+        assert within(found[name], expected, 1e-5), (found[name], expected)
+
+
+@pytest.mark.parametrize('labels', [dict(classlabels_int64s=[7, 3, 5]), dict(classlabels_strings=['b', 'a', 'c'])])
+def test_maps(weft, labels):
+    x = rand(4, 3)
+    model, arrays = model_of('ZipMap', ML, [x], 1, **labels)
+    onnx.save(model, weft.folder / 'model.onnx')
+    assert np.array_equal(weft.run('model.onnx', arrays)['y0'], x)
+
+
+def test_categories_that_are_not_known(weft):
+    model, arrays = model_of('OneHotEncoder', ML, [np.int64([[5, 2], [3, 5]])], 1, cats_int64s=[2, 3, 5], zeros=0)
+    onnx.save(model, weft.folder / 'model.onnx')
+    assert weft.run('model.onnx', arrays)['y0'].tolist() == [[[0, 0, 1], [1, 0, 0]], [[0, 1, 0], [0, 0, 1]]]
+    np.savez(weft.folder / 'x.npz', x0=np.int64([[5, 2], [4, 5]]))
+    weft('run', 'model.onnx', '--inputs', 'x.npz', code=3)
+    assert 'node "it"' in weft.said or '"it"' in weft.said, weft.said
+
+
 def test_a_novelty(weft):
     agree(weft, 'SVMRegressor', ML, [rand(6, 4)], coefficients=floats(3), support_vectors=floats(3, 4, seed=1), rho=[0.05], n_supports=3,
           one_class=1, kernel_type='RBF', kernel_params=[0.4, 0.7, 3.0])
@@ -180,6 +218,7 @@ def test_a_novelty(weft):
     ('SVMClassifier', dict(classlabels_ints=[1, 2], vectors_per_class=[2 ** 62, 2 ** 62], rho=[0.0], support_vectors=[1.0]),
      '"vectors_per_class" has'),
     ('OneHotEncoder', dict(cats_int64s=[1, 1]), 'has one twice'),
+    ('ZipMap', dict(classlabels_int64s=[1, 2, 3]), 'found 4 columns for 3 labels'),
     ('TreeEnsembleRegressor', dict(nodes_treeids=[0], nodes_nodeids=[0], nodes_featureids=[0], nodes_values=[0.0], nodes_modes=['LEAF?'],
                                    nodes_truenodeids=[0], nodes_falsenodeids=[0]), 'among the modes of nodes')])
 def test_wrong_attributes(weft, op, options, words):

@@ -128,3 +128,16 @@ def test_outputs_are_as_large_as_they_come_out(weft, cache, tmp_path):
             where = np.array(np.nonzero(x))
             assert outputs['where'].dtype == np.int64
             assert np.array_equal(outputs['where'], where) and np.array_equal(outputs['y'], -where)
+
+
+@pytest.mark.parametrize('labels', [{'classlabels_int64s': [7, 3]}, {'classlabels_strings': ['b', 'a']}])
+def test_a_map_comes_with_its_keys(backend, cache, labels):
+    (keys,) = labels.values()
+    kind = TensorProto.STRING if isinstance(keys[0], str) else TensorProto.INT64
+    row = helper.make_map_type_proto(kind, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+    graph = helper.make_graph([helper.make_node('ZipMap', ['x'], ['maps'], domain='ai.onnx.ml', **labels)], 'g',
+                              [helper.make_tensor_value_info('x', TensorProto.FLOAT, ['n', 2])],
+                              [helper.make_value_info('maps', helper.make_sequence_type_proto(row))])
+    zipped = helper.make_model(graph, opset_imports=[helper.make_opsetid('ai.onnx.ml', 3)])
+    found, = backend.prepare(zipped, cache_dir=cache).run([np.float32([[1, 2], [3, 4], [5, 6]])])
+    assert found == [dict(zip(keys, values)) for values in ([1, 2], [3, 4], [5, 6])]
