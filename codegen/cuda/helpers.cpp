@@ -10,10 +10,11 @@ namespace weft::codegen::cuda {
 namespace {
 
 struct Helper {
-  std::string_view name, needs, text;  // text follows "__device__ __forceinline__ "
+  std::string_view name, needs, text;  // {} stands for "__device__ __forceinline__ "
 };
 
-// A helper stands after what it needs. is_signed is T(-1) < T(0).
+// A helper stands after what it needs. is_signed is T(-1) < T(0). What is written in PTX has a
+// namesake among emulate/words.cpp, which takes its place on a CPU.
 constexpr auto kHelpers = std::to_array<Helper>({
     {"weft_floor_div", "", R"(template <class T> {}T weft_floor_div(T a, T b) {{  // b > 0
   return a / b - T(a % b < 0);
@@ -79,16 +80,20 @@ constexpr auto kHelpers = std::to_array<Helper>({
   memcpy(&to, &value, sizeof(To));
   return to;
 }})"},
-    {"weft_from_f16", "", R"({}float weft_from_f16(unsigned short bits) {{
+    {"weft_from_f16", "", R"(#ifndef WEFT_EMULATED
+{}float weft_from_f16(unsigned short bits) {{
   float value;
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
   return value;
-}})"},
-    {"weft_to_f16", "", R"({}unsigned short weft_to_f16(float value) {{
+}}
+#endif)"},
+    {"weft_to_f16", "", R"(#ifndef WEFT_EMULATED
+{}unsigned short weft_to_f16(float value) {{
   unsigned short bits;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
-}})"},
+}}
+#endif)"},
     {"weft_from_bf16", "", R"({}float weft_from_bf16(unsigned short bits) {{
   return __uint_as_float((unsigned)bits << 16);
 }})"},

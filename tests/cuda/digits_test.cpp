@@ -4,10 +4,8 @@
 #include "graph/simplify.h"
 #include "partition/candidate.h"
 #include "partition/partition.h"
-#include "polyhedral/cuda/map.h"
 #include "tc_lang/testing/random_programs.h"
-#include "tests/cuda/run.h"
-#include "tests/oracle/oracle.h"
+#include "tests/cuda/batch.h"
 
 namespace weft::cuda_test {
 namespace {
@@ -36,18 +34,6 @@ partition::NodeComprehensions Comprehensions(const graph::Graph& graph) {
   return nodes;
 }
 
-void ExpectMaps(const tc::Program& program) {
-  const polyhedral::ScheduleRequest request{.program = &program, .target = Sm90()};
-  const auto scheduled = polyhedral::MapToCuda(request);
-  ASSERT_TRUE(scheduled.ok()) << scheduled.status().ToString() << "\n" << tc::Print(program);
-  const loops::LoopNest& nest = scheduled->mapped.nest;
-  const Status same = oracle::Compare(
-      {.program = &program, .inputs = tc::RandomInputs(program, 1), .machine = false}, request,
-      nest);
-  EXPECT_TRUE(same.ok()) << same.ToString() << "\n" << tc::Print(program) << loops::Print(nest);
-  ExpectCompiles(nest);
-}
-
 class CudaDigits : public ::testing::TestWithParam<bool> {};
 
 TEST_P(CudaDigits, EveryGroupMaps) {
@@ -59,17 +45,18 @@ TEST_P(CudaDigits, EveryGroupMaps) {
   const auto grouping =
       partition::Partition(*graph, nodes, target, pricer, {.fuse = GetParam(), .vendor = false});
   ASSERT_TRUE(grouping.ok()) << grouping.status().ToString();
-  int own = 0;
+  Batch batch;
   for (const partition::Group& group : grouping->groups) {
     if (group.implementation != partition::Implementation::kOwn) continue;
     SCOPED_TRACE(group.name);
     const auto extracted =
         partition::ExtractMembers(partition::GraphFacts(*graph), nodes, group.members, group.name);
     ASSERT_TRUE(extracted.ok()) << extracted.status().ToString();
-    ExpectMaps(extracted->program);
-    ++own;
+    batch.Add(group.name, extracted->program, tc::RandomInputs(extracted->program, 1));
   }
-  EXPECT_GT(own, 2);
+  EXPECT_GT(batch.size(), 2U);
+  batch.ExpectRight();
+  batch.ExpectCompiles(1);
 }
 
 INSTANTIATE_TEST_SUITE_P(FusedAndNot, CudaDigits, ::testing::Bool());

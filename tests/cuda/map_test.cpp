@@ -1,41 +1,31 @@
 // Mapped groups against their meaning: whatever the mapping, a nest computes what the comprehension
-// says, without a race, and NVRTC takes it.
+// says, without a race, its text too, and NVRTC takes it.
 #include "polyhedral/cuda/map.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
 #include <map>
 
 #include "tc_lang/testing/random_programs.h"
-#include "tests/cuda/run.h"
+#include "tests/cuda/batch.h"
 #include "tests/oracle/oracle.h"
 
 namespace weft::cuda_test {
 namespace {
 
 using polyhedral::CudaMapping;
-using polyhedral::CudaScheduled;
-using polyhedral::ScheduleRequest;
-
-// Maps, runs and compares; the mapping that was taken.
-CudaMapping ExpectMaps(const tc::Program& program, uint64_t seed, bool compile) {
-  const ScheduleRequest request{.program = &program, .target = Sm90()};
-  const Result<CudaScheduled> scheduled = polyhedral::MapToCuda(request);
-  EXPECT_TRUE(scheduled.ok()) << scheduled.status().ToString() << "\n" << tc::Print(program);
-  if (!scheduled.ok()) return CudaMapping::kGrid;
-  const loops::LoopNest& nest = scheduled->mapped.nest;
-  const Status same = oracle::Compare(
-      {.program = &program, .inputs = tc::RandomInputs(program, seed), .machine = false}, request,
-      nest);
-  EXPECT_TRUE(same.ok()) << "seed " << seed << "\n"
-                         << same.ToString() << "\n"
-                         << tc::Print(program) << loops::Print(nest);
-  if (compile) ExpectCompiles(nest);
-  return scheduled->mapped.mapping;
-}
 
 CudaMapping ExpectMaps(std::string_view text, const std::map<std::string, int64_t>& sizes = {}) {
   const Result<tc::Program> program = oracle::Compile(text, sizes);
   EXPECT_TRUE(program.ok()) << program.status().ToString();
-  return program.ok() ? ExpectMaps(*program, 1, true) : CudaMapping::kGrid;
+  if (!program.ok()) return CudaMapping::kGrid;
+  Batch batch;
+  const auto mapping = batch.Add("", *program, tc::RandomInputs(*program, 1));
+  batch.ExpectRight();
+  batch.ExpectCompiles(1);
+  return mapping.value_or(CudaMapping::kGrid);
 }
 
 TEST(CudaMap, APointwiseChainIsAGrid) {
@@ -73,15 +63,38 @@ TEST(CudaMap, AProductIsAGrid) {
             CudaMapping::kGrid);
 }
 
-TEST(CudaMap, RandomProgramsKeepTheirMeaning) {
+// How many of a kind: `usual`, or what WEFT_RANDOM_PROGRAMS says (tools/random_programs.sh).
+uint64_t Count(uint64_t usual) {
+  const char* wanted = std::getenv("WEFT_RANDOM_PROGRAMS");
+  return wanted ? std::strtoull(wanted, nullptr, 10) : usual;
+}
+
+// How often each mapping was taken.
+std::map<CudaMapping, int> ExpectRandomMaps(const tc::RandomOptions& options, uint64_t count) {
+  constexpr uint64_t kAtOnce = 50;  // so that what was compiled does not fill the memory
   std::map<CudaMapping, int> taken;
-  for (uint64_t seed = 1; seed <= 150; ++seed) {
-    const tc::Program program = tc::RandomProgram(seed);
-    ++taken[ExpectMaps(program, seed, seed % 10 == 0)];
-    if (::testing::Test::HasFailure()) break;
+  for (uint64_t seed = 1; seed <= count && !::testing::Test::HasFailure();) {
+    Batch batch;
+    for (const uint64_t end = std::min(count + 1, seed + kAtOnce); seed < end; ++seed) {
+      const tc::Program program = tc::RandomProgram(seed, options);
+      const auto mapping =
+          batch.Add(fmt::format("seed {}", seed), program, tc::RandomInputs(program, seed));
+      if (mapping) ++taken[*mapping];
+    }
+    batch.ExpectRight();
+    batch.ExpectCompiles(10);
   }
+  return taken;
+}
+
+TEST(CudaMap, RandomProgramsKeepTheirMeaning) {
+  auto taken = ExpectRandomMaps({}, Count(150));
   EXPECT_GT(taken[CudaMapping::kGrid], 0);
   EXPECT_GT(taken[CudaMapping::kBlock], 0);
+}
+
+TEST(CudaMap, TheWholeLanguageKeepsItsMeaning) {
+  ExpectRandomMaps({.whole_language = true}, Count(100));
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ TEST(CudaNests, TransposeThroughSharedMemory) {
   for (int i = 0; i < 70; ++i) {
     for (int j = 0; j < 45; ++j) expected[j * 70 + i] = a[i * 45 + j];
   }
-  EXPECT_EQ(Execute(nest, a, b), "");
+  EXPECT_EQ(ExecuteBoth(nest, a, b), "");
   EXPECT_EQ(b, expected);
   ExpectCompiles(nest, kAll);
 }
@@ -79,7 +79,7 @@ TEST(CudaNests, ReductionOfABlock) {
                                tree));
   std::vector<float> x(3000), y(3);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7);
-  EXPECT_EQ(Execute(nest, x, y), "");
+  EXPECT_EQ(ExecuteBoth(nest, x, y), "");
   for (int row = 0; row < 3; ++row) {
     EXPECT_EQ(y[row], std::accumulate(x.begin() + row * 1000, x.begin() + row * 1000 + 1000, 0.0F));
   }
@@ -120,7 +120,7 @@ TEST(CudaNests, TiledProductInSharedMemory) {
       for (int j = 0; j < 32; ++j) expected[i * 32 + j] += a[i * 48 + k] * b[k * 32 + j];
     }
   }
-  EXPECT_EQ(Execute(nest, a, b, c), "");
+  EXPECT_EQ(ExecuteBoth(nest, a, b, c), "");
   EXPECT_EQ(c, expected);
   const auto text = codegen::EmitCudaText(nest, Sm90());
   ASSERT_TRUE(text.ok());

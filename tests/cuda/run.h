@@ -1,13 +1,15 @@
-// Mapped nests, executed by the interpreter and compiled for every CUDA target: no device is
-// needed.
+// Mapped nests, executed by the interpreter and by their text on the CPU, and compiled for every
+// CUDA target: no device is needed.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "codegen/cuda/emulate/emulate.h"
 #include "codegen/cuda/kernel.h"
 #include "codegen/reference/interpret.h"
 #include "polyhedral/loops/loop_nest.h"
@@ -38,6 +40,26 @@ std::string Execute(const loops::LoopNest& nest, std::vector<T>&... operands) {
   KernelFault fault{};
   const Status status = codegen::Interpret(nest, pointers, {}, &fault);
   return status.ok() ? "" : status.what();
+}
+
+// What the interpreter has against a nest, or the text against the interpreter; empty: nothing.
+// `edit` changes the text first.
+inline std::string CheckText(const loops::LoopNest& nest, const std::vector<void*>& operands,
+                             const std::vector<int64_t>& params = {}, KernelFault* fault = nullptr,
+                             const std::function<void(std::string&)>& edit = {}) {
+  auto text = codegen::EmitCudaText(nest, Sm90());
+  if (!text.ok()) return text.status().ToString();
+  if (edit) edit(text->text);
+  auto kernels = codegen::EmulatedKernels::Compile({*text});
+  if (!kernels.ok()) return kernels.status().ToString();
+  KernelFault own{};
+  const Status status = kernels->Check(0, nest, operands, params, fault ? fault : &own);
+  return status.ok() ? "" : status.what();
+}
+
+template <typename... T>
+std::string ExecuteBoth(const loops::LoopNest& nest, std::vector<T>&... operands) {
+  return CheckText(nest, {static_cast<void*>(operands.data())...});
 }
 
 // Compiles for each architecture, or says why nothing was compiled.

@@ -5,10 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <iterator>
+#include <numeric>
+#include <random>
 
 #include "base/dtypes.h"
 #include "base/nibbles.h"
+#include "base/tensor.h"
 #include "tests/cuda/run.h"
 
 namespace weft::cuda_test {
@@ -58,7 +62,28 @@ std::vector<Dtype> Dtypes() {
   return all;
 }
 
-TEST(CudaText, EveryPrimitiveOnEveryTypeCompiles) {
+// Corners of the type, then bits as they come.
+std::vector<std::byte> Corners(Dtype dtype, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<std::byte> bytes(static_cast<size_t>(kElems) * 8);
+  for (std::byte& b : bytes) b = std::byte(random());
+  if (dtype == Dtype::kBool)
+    for (std::byte& b : bytes) b &= std::byte{1};
+  Tensor values(dtype, {kElems});
+  std::memcpy(values.mutable_data(), bytes.data(), static_cast<size_t>(values.bytes()));
+  if (SharesBytes(dtype) || dtype == Dtype::kBool) return bytes;
+  std::vector<double> corners = {0, -0.0, 1, -1, 2, 3, -3, 7, 0.5, -1.5, 2.5, 100, -129, 65536};
+  for (const double big : {1e9, 1e19, 1e38, 1e300, double{INFINITY}})
+    corners.push_back(-big), corners.push_back(big);
+  corners.push_back(NAN);
+  for (size_t i = 0; i < corners.size(); ++i) SetElem(values, static_cast<int64_t>(i), corners[i]);
+  std::memcpy(bytes.data(), values.data(), static_cast<size_t>(values.bytes()));
+  return bytes;
+}
+
+TEST(CudaText, EveryPrimitiveOnEveryTypeIsWhatItsNestSays) {
+  std::vector<LoopNest> nests;
+  std::vector<codegen::CudaText> texts;
   for (const Dtype dtype : Dtypes()) {
     SCOPED_TRACE(DtypeName(dtype));
     LoopNest nest{.name = fmt::format("all_{}", DtypeName(dtype))};
@@ -82,6 +107,23 @@ TEST(CudaText, EveryPrimitiveOnEveryTypeCompiles) {
     }
     EXPECT_GT(cases, 14);
     ExpectCompiles(nest);
+    auto text = codegen::EmitCudaText(nest, Sm90());
+    ASSERT_TRUE(text.ok()) << text.status().ToString();
+    texts.push_back(*std::move(text));
+    nests.push_back(std::move(nest));
+  }
+  auto kernels = codegen::EmulatedKernels::Compile(std::move(texts));
+  ASSERT_TRUE(kernels.ok()) << kernels.status().ToString();
+  for (size_t k = 0; k < nests.size(); ++k) {
+    const LoopNest& nest = nests[k];
+    auto x = Corners(nest.buffers[0].dtype, 1), condition = Corners(Dtype::kBool, 2);
+    std::vector<std::vector<std::byte>> results(nest.buffers.size() - 2,
+                                                std::vector<std::byte>(kElems * 8));
+    std::vector<void*> operands = {x.data(), condition.data()};
+    for (auto& y : results) operands.push_back(y.data());
+    KernelFault fault{};
+    const Status same = kernels->Check(k, nest, operands, {}, &fault);
+    EXPECT_TRUE(same.ok()) << same.ToString();
   }
 }
 
@@ -110,9 +152,7 @@ TEST(CudaText, FourBitsAreReadAsHalvesOfBytes) {
   std::vector<float> f = {-100, -8.5F, -1.5F, 0, 1.5F, 7.5F, 100, NAN}, y(8);
   std::vector<int32_t> q(8);
   std::vector<void*> operands = {x.data(), z.data(), f.data(), y.data(), q.data()};
-  KernelFault fault{};
-  const Status status = codegen::Interpret(nest, operands, {}, &fault);
-  ASSERT_TRUE(status.ok()) << status.ToString();
+  EXPECT_EQ(CheckText(nest, operands), "");
   EXPECT_EQ(y, (std::vector<float>{7, 0, -1, -1, -1, -1, 8, 7}));
   EXPECT_EQ(q, (std::vector<int32_t>{0, 7, 7, 1, 1, 6, 7, -8}));
   ExpectCompiles(nest);
@@ -137,6 +177,13 @@ TEST(CudaText, GatheredIndicesAreCheckedAndReported) {
   EXPECT_NE(text->text.find("weft_fault(weft_error, 1, 0, weft_found, 0, 8)"), std::string::npos)
       << text->text;
   ExpectCompiles(nest);
+  std::vector<float> x = {0, 1, 2, 3, 4, 5, 6, 7}, y(4);
+  std::vector<int64_t> i = {3, 9, -1, 7};
+  KernelFault fault{};
+  EXPECT_EQ(CheckText(nest, {x.data(), i.data(), y.data()}, {}, &fault), "");
+  EXPECT_EQ(y, (std::vector<float>{3, 0, 0, 7}));
+  EXPECT_EQ(fault.code, 1U);
+  EXPECT_EQ(fault.found, 9);
 }
 
 TEST(CudaText, LanesReadBeforeAnyIsWritten) {
@@ -150,6 +197,9 @@ TEST(CudaText, LanesReadBeforeAnyIsWritten) {
   ASSERT_TRUE(text.ok());
   EXPECT_NE(text->text.find("weft_lanes["), std::string::npos) << text->text;
   ExpectCompiles(nest);
+  std::vector<int64_t> x = {1, 2, 3, 4, 5, 6, 7, 0}, y(8);
+  EXPECT_EQ(ExecuteBoth(nest, x, y), "");
+  EXPECT_EQ(y[2], 4);
 }
 
 TEST(CudaText, WhatDoesNotFitABlockLiesInScratch) {
@@ -164,6 +214,10 @@ TEST(CudaText, WhatDoesNotFitABlockLiesInScratch) {
   EXPECT_EQ(text->shared_bytes, 128);
   EXPECT_EQ(text->scratch_bytes, 80000);
   ExpectCompiles(nest);
+  std::vector<float> x(20000), y(20000);
+  std::iota(x.begin(), x.end(), 0.0F);
+  EXPECT_EQ(ExecuteBoth(nest, x, y), "");
+  EXPECT_EQ(y[0], 19999);
 }
 
 TEST(CudaText, ParamsMakeIndicesWide) {
@@ -175,6 +229,10 @@ TEST(CudaText, ParamsMakeIndicesWide) {
   const std::vector<int64_t> params = {33};
   EXPECT_EQ(text->launch.grid[0].Eval(params), 3);
   ExpectCompiles(nest);
+  std::vector<float> x(264), y(264);
+  std::iota(x.begin(), x.end(), 0.0F);
+  EXPECT_EQ(CheckText(nest, {x.data(), y.data()}, params), "");
+  EXPECT_EQ(y, x);
 }
 
 TEST(CudaText, ACpuNestIsRefused) {

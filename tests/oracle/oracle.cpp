@@ -106,7 +106,8 @@ Status Compare(const Case& c, const polyhedral::ScheduleRequest& request,
   WEFT_TRY(const std::vector<Tensor> expected, tc::Interpret(*c.program, c.inputs, c.params));
   Memory memory = Lay(c, nest);
   KernelFault fault{};
-  WEFT_TRY(codegen::Interpret(nest, memory.pointers, c.params, &fault, {.team_size = 3}));
+  WEFT_TRY(c.run ? c.run(memory.pointers, c.params, &fault)
+                 : codegen::Interpret(nest, memory.pointers, c.params, &fault, {.team_size = 3}));
   if (fault.code != 0)
     return Internal(fmt::format("fault {} at operand {}", fault.code, fault.operand));
   WEFT_TRY(CompareOutputs(c, nest, memory, expected));

@@ -4,13 +4,16 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
 #include "base/tensor.h"
+#include "plan/kernel_abi.h"
 #include "polyhedral/schedule.h"
 #include "tc_lang/program.h"
 
@@ -26,6 +29,10 @@ struct Case {
   std::vector<int64_t> params;
   double tolerance = 1e-4;  // relative to the largest value of an output
   bool machine = true;      // machine code too, if this machine runs the target
+  // Runs the nest on its operands in place of its interpreter.
+  std::function<Status(std::span<void* const> operands, std::span<const int64_t> params,
+                       KernelFault* fault)>
+      run;
 };
 
 // Runs the nest by its interpreter (a team of 3) and as machine code, and compares all outputs.

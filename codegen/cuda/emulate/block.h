@@ -1,0 +1,74 @@
+// The threads of a block on one thread of a CPU: each is a fiber, which runs until it ends or
+// stands at a barrier; then the next one runs.
+//
+// That is one of the orders that hardware may take. It shows a barrier that not all threads reach,
+// and some races by their values, but proves none absent: the loop-nest interpreter does.
+#pragma once
+
+#include <ucontext.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+
+namespace weft::codegen::cuda {
+
+using KernelEntry = void(void* const* arguments);  // pointers to the arguments, as cuLaunchKernel's
+
+// What a running kernel sees; the text's words for it read this very object.
+struct ThreadState {
+  struct Dim {
+    uint32_t x = 1, y = 1, z = 1;
+  };
+  Dim block_index, thread_index, grid_dim, block_dim;
+  void (*barrier)(void* block, int32_t line) = nullptr;
+  void* block = nullptr;
+};
+
+class Block {
+ public:
+  // `stack_bytes`: of a thread.
+  static Result<std::unique_ptr<Block>> Make(ThreadState& state, ThreadState::Dim threads,
+                                             int64_t stack_bytes);
+  ~Block();
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  // Runs all threads of the block that `state` names. After an error the block can't run again.
+  Status Run(KernelEntry* kernel, void* const* arguments);
+
+ private:
+  struct Fiber {
+    ucontext_t context{};
+    uint32_t thread = 0;  // that it runs, until that ends
+    int32_t line = 0;     // of the barrier where it waits
+  };
+
+  Block(ThreadState& state, ThreadState::Dim threads, int64_t stack_bytes);
+  uint32_t Threads() const { return threads_.x * threads_.y * threads_.z; }
+  static void Enter(unsigned high, unsigned low);  // a fiber's first function
+  static void Barrier(void* block, int32_t line);
+  void Work();
+  void Resume(Fiber& fiber);
+  Fiber& IdleFiber();
+  void AddFiber();
+  Status CheckBarrier() const;
+  void Name(uint32_t thread);  // which thread runs
+
+  ThreadState& state_;
+  ThreadState::Dim threads_;
+  size_t stack_bytes_;
+  std::byte* stacks_ = nullptr;  // one for each fiber that may be
+  ucontext_t main_{};
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Fiber*> idle_, waiting_;
+  Fiber* current_ = nullptr;
+  uint32_t next_ = 0;  // thread that has not begun
+  KernelEntry* kernel_ = nullptr;
+  void* const* arguments_ = nullptr;
+};
+
+}  // namespace weft::codegen::cuda

@@ -1,0 +1,123 @@
+#include "codegen/cuda/emulate/words.h"
+
+#include <fmt/format.h>
+
+namespace weft::codegen::cuda {
+namespace {
+
+// Without any header, which would cost more time than a kernel. ThreadState (block.h) again, and
+// what the emitter's texts use of CUDA C++: sections 7.1 to 7.6 of its programming guide. A
+// kernel's `extern "C"` is cut off, since kernels of several texts may have one name.
+constexpr std::string_view kWords = R"(
+struct WeftDim { unsigned x, y, z; };
+struct WeftThreadState {
+  WeftDim block_index, thread_index, grid_dim, block_dim;
+  void (*barrier)(void* block, int line);
+  void* block;
+};
+extern "C" { WeftThreadState weft_thread; }
+#define blockIdx weft_thread.block_index
+#define threadIdx weft_thread.thread_index
+#define gridDim weft_thread.grid_dim
+#define blockDim weft_thread.block_dim
+#define __syncthreads() weft_thread.barrier(weft_thread.block, __LINE__)
+
+#define WEFT_EMULATED
+#define __device__
+#define __forceinline__ inline
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __launch_bounds__(threads)
+#define __global__ ;
+
+struct __attribute__((may_alias, aligned(16))) float4 { float x, y, z, w; };
+
+extern "C" {
+void* memcpy(void*, const void*, unsigned long);
+double fabs(double), floor(double), ceil(double), trunc(double), rint(double), fmod(double, double),
+    sqrt(double), fma(double, double, double), copysign(double, double);
+float fabsf(float), floorf(float), ceilf(float), truncf(float), rintf(float), fmodf(float, float),
+    sqrtf(float), fmaf(float, float, float), copysignf(float, float);
+}
+inline float copysign(float a, float b) { return copysignf(a, b); }
+template <class A, class B> auto min(A a, B b) -> decltype(a + b) { return b < a ? b : a; }
+template <class A, class B> auto max(A a, B b) -> decltype(a + b) { return b > a ? b : a; }
+
+template <class To, class From> To weft_same_bits(From from) {
+  To to;
+  static_assert(sizeof(To) == sizeof(From), "");
+  memcpy(&to, &from, sizeof to);
+  return to;
+}
+inline float __int_as_float(int bits) { return weft_same_bits<float>(bits); }
+inline float __uint_as_float(unsigned bits) { return weft_same_bits<float>(bits); }
+inline unsigned __float_as_uint(float value) { return weft_same_bits<unsigned>(value); }
+inline double __longlong_as_double(long long bits) { return weft_same_bits<double>(bits); }
+
+// Threads take turns at barriers only.
+inline unsigned long long atomicCAS(unsigned long long* at, unsigned long long from,
+                                    unsigned long long to) {
+  const unsigned long long old = *at;
+  if (old == from) *at = to;
+  return old;
+}
+
+// IEEE 754 binary16, as cvt.f32.f16 and cvt.rn.f16.f32 convert (PTX ISA, section 9.7.9.21).
+inline float weft_from_f16(unsigned short bits) {
+  const unsigned sign = (bits & 0x8000u) << 16, rest = bits & 0x7fffu;
+  if (rest >= 0x7c00u) return __uint_as_float(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
+  const float size = __uint_as_float(rest << 13) * 0x1p112f;  // the exponent's other bias
+  return __uint_as_float(sign | __float_as_uint(size));
+}
+inline unsigned short weft_to_f16(float value) {
+  const unsigned bits = __float_as_uint(value), sign = bits >> 16 & 0x8000u;
+  const float size = __uint_as_float(bits & 0x7fffffffu);
+  if (value != value) return (unsigned short)(sign | 0x7e00u | (bits >> 13 & 0x3ffu));
+  if (size >= 65520.0f) return (unsigned short)(sign | 0x7c00u);
+  if (size < 0x1p-14f)  // the last bit of 0.5 is that of the smallest of all
+    return (unsigned short)(sign | (__float_as_uint(size + 0.5f) - 0x3f000000u));
+  const unsigned round = __float_as_uint(size) + 0xfffu + (__float_as_uint(size) >> 13 & 1u);
+  return (unsigned short)(sign | ((round - (112u << 23)) >> 13));
+}
+
+template <unsigned... I> struct WeftIndices {};
+template <unsigned N, unsigned... I> struct WeftCount : WeftCount<N - 1, N - 1, I...> {};
+template <unsigned... I> struct WeftCount<0, I...> { typedef WeftIndices<I...> type; };
+template <class... A, unsigned... I>
+void weft_call(void (*kernel)(A...), void* const* arguments, WeftIndices<I...>) {
+  kernel(*(A*)arguments[I]...);
+}
+template <class... A> void weft_enter(void (*kernel)(A...), void* const* arguments) {
+  weft_call(kernel, arguments, typename WeftCount<sizeof...(A)>::type());
+}
+)";
+
+}  // namespace
+
+std::string EmulatedText(std::span<const CudaText> texts) {
+  std::string all(kWords), table;
+  for (size_t k = 0; k < texts.size(); ++k) {
+    all += fmt::format(R"(
+extern "C" char __start_weft_shared_{0}[] __attribute__((weak, visibility("hidden")));
+extern "C" char __stop_weft_shared_{0}[] __attribute__((weak, visibility("hidden")));
+namespace weft_{0} {{
+#define __shared__ static __attribute__((section("weft_shared_{0}")))
+#define extern const char* const weft_linkage =
+{1}
+#undef extern
+#undef __shared__
+void weft_run(void* const* arguments) {{ weft_enter({2}, arguments); }}
+}}
+)",
+                       k, texts[k].text, texts[k].symbol);
+    table += fmt::format(
+        "  {{weft_{0}::weft_run, __start_weft_shared_{0}, __stop_weft_shared_{0}}},\n", k);
+  }
+  return fmt::format(R"({}
+struct WeftKernel {{ void (*run)(void* const*); char *shared_begin, *shared_end; }};
+extern "C" const WeftKernel {}[] = {{
+{}}};
+)",
+                     all, kKernelsSymbol, table);
+}
+
+}  // namespace weft::codegen::cuda

@@ -1,0 +1,28 @@
+// What CUDA C++ has and C++ lacks, as C++: put in front of a kernel's text, it makes a C++ compiler
+// take the text as it is.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "codegen/cuda/emit.h"
+#include "codegen/cuda/emulate/block.h"
+
+namespace weft::codegen::cuda {
+
+// The library exports these.
+inline constexpr const char* kKernelsSymbol =
+    "weft_kernels";                                          // EmulatedKernel, by the texts' order
+inline constexpr const char* kThreadSymbol = "weft_thread";  // the ThreadState that kernels read
+
+// Kernel k, as the library describes it.
+struct EmulatedKernel {
+  KernelEntry* entry;
+  std::byte *shared_begin, *shared_end;  // a block's __shared__ memory
+};
+
+// C++ of all texts: each in a namespace of its own, since their helpers have the same names.
+std::string EmulatedText(std::span<const CudaText> texts);
+
+}  // namespace weft::codegen::cuda

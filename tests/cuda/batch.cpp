@@ -1,0 +1,50 @@
+#include "tests/cuda/batch.h"
+
+#include "tests/oracle/oracle.h"
+
+namespace weft::cuda_test {
+
+using polyhedral::ScheduleRequest;
+
+std::optional<polyhedral::CudaMapping> Batch::Add(std::string name, tc::Program program,
+                                                  std::vector<Tensor> inputs) {
+  auto scheduled = polyhedral::MapToCuda({.program = &program, .target = Sm90()});
+  EXPECT_TRUE(scheduled.ok()) << name << "\n"
+                              << scheduled.status().ToString() << "\n"
+                              << tc::Print(program);
+  if (!scheduled.ok()) return std::nullopt;
+  members_.push_back(
+      {std::move(name), std::move(program), std::move(inputs), std::move(scheduled->mapped.nest)});
+  return scheduled->mapped.mapping;
+}
+
+void Batch::ExpectRight() {
+  std::vector<codegen::CudaText> texts;
+  for (const Member& m : members_) {
+    auto text = codegen::EmitCudaText(m.nest, Sm90());
+    ASSERT_TRUE(text.ok()) << text.status().ToString() << "\n" << m.Text();
+    texts.push_back(*std::move(text));
+  }
+  auto kernels = codegen::EmulatedKernels::Compile(std::move(texts));
+  ASSERT_TRUE(kernels.ok()) << kernels.status().ToString();
+  for (size_t k = 0; k < members_.size(); ++k) {
+    const Member& m = members_[k];
+    const auto run = [&](std::span<void* const> operands, std::span<const int64_t> params,
+                         KernelFault* fault) {
+      return kernels->Check(k, m.nest, operands, params, fault);
+    };
+    const Status same =
+        oracle::Compare({.program = &m.program, .inputs = m.inputs, .machine = false, .run = run},
+                        {.program = &m.program, .target = Sm90()}, m.nest);
+    EXPECT_TRUE(same.ok()) << same.ToString() << "\n" << m.Text();
+  }
+}
+
+void Batch::ExpectCompiles(size_t every) const {
+  for (size_t k = 0; k < members_.size(); k += every) {
+    SCOPED_TRACE(members_[k].name);
+    cuda_test::ExpectCompiles(members_[k].nest);
+  }
+}
+
+}  // namespace weft::cuda_test
