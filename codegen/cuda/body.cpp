@@ -154,7 +154,7 @@ class Body {
     const std::string value = StoredValue(s, lines);
     if (!lines.empty()) Open("{");
     for (const std::string& line : lines) Line(line);
-    Line(fmt::format("{} = {};", values_.Element(s.buffer, s.index), value));
+    Line(values_.StoreTo(s.buffer, s.index, value));
     if (!lines.empty()) Close();
   }
 
@@ -233,7 +233,7 @@ class Body {
   void LaneStore(const Stmt& s) {
     if (WideCopy(s)) return;
     std::vector<std::string> lines;
-    const std::string value = StoredValue(s, lines), element = values_.Element(s.buffer, s.index);
+    const std::string value = StoredValue(s, lines);
     const bool two_steps = ReadsOtherLanes(s);
     if (two_steps) {
       Open("{");
@@ -241,12 +241,12 @@ class Body {
     }
     OpenLanes();
     for (const std::string& line : lines) Line(line);
-    Line(fmt::format("{} = {};", two_steps ? fmt::format("weft_lanes[{}]", lanes_->lane) : element,
-                     value));
+    Line(two_steps ? fmt::format("weft_lanes[{}] = {};", lanes_->lane, value)
+                   : values_.StoreTo(s.buffer, s.index, value));
     CloseLanes();
     if (!two_steps) return;
     OpenLanes();
-    Line(fmt::format("{} = weft_lanes[{}];", element, lanes_->lane));
+    Line(values_.StoreTo(s.buffer, s.index, fmt::format("weft_lanes[{}]", lanes_->lane)));
     CloseLanes();
     Close();
   }

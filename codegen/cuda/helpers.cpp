@@ -75,6 +75,11 @@ constexpr auto kHelpers = std::to_array<Helper>({
   if (v <= (is_signed ? -end : F(0))) return is_signed ? T(~largest) : T(0);
   return T(v);
 }})"},
+    {"weft_set_half", "",
+     R"(template <class T> {}void weft_set_half(T* bytes, long long half, T value) {{
+  const int by = half % 2 * 4;
+  bytes[half / 2] = T((bytes[half / 2] & ~(15 << by)) | (value & 15) << by);
+}})"},
     {"weft_bits", "", R"(template <class To, class From> {}To weft_bits(From value) {{
   To to;
   memcpy(&to, &value, sizeof(To));

@@ -20,20 +20,24 @@ using loops::StmtKind;
 
 namespace {
 
-// Words that an identifier of ours must not be; those that begin with weft_ are kept for helpers.
+// Words that an identifier of ours must not be: the language's, and functions and types that texts
+// use, which it would hide. Those that begin with weft_ are kept for helpers.
 constexpr auto kWords = std::to_array<std::string_view>(
-    {"alignas",   "alignof",   "and",      "and_eq",   "asm",      "auto",     "bitand",
-     "bitor",     "blockDim",  "blockIdx", "bool",     "break",    "case",     "catch",
-     "char",      "class",     "compl",    "const",    "continue", "default",  "delete",
-     "do",        "double",    "else",     "enum",     "explicit", "export",   "extern",
-     "false",     "float",     "for",      "friend",   "goto",     "gridDim",  "if",
-     "inline",    "int",       "long",     "max",      "min",      "mutable",  "namespace",
-     "new",       "not",       "not_eq",   "nullptr",  "operator", "or",       "or_eq",
-     "private",   "protected", "public",   "register", "requires", "return",   "short",
-     "signed",    "sizeof",    "static",   "struct",   "switch",   "template", "this",
-     "threadIdx", "throw",     "true",     "try",      "typedef",  "typeid",   "typename",
-     "union",     "unsigned",  "using",    "virtual",  "void",     "volatile", "warpSize",
-     "wchar_t",   "while",     "xor",      "xor_eq"});
+    {"alignas",   "alignof",   "and",      "and_eq",   "asm",       "auto",     "bitand",
+     "bitor",     "blockDim",  "blockIdx", "bool",     "break",     "case",     "catch",
+     "char",      "class",     "compl",    "const",    "continue",  "default",  "delete",
+     "do",        "double",    "else",     "enum",     "explicit",  "export",   "extern",
+     "false",     "float",     "for",      "friend",   "goto",      "gridDim",  "if",
+     "inline",    "int",       "long",     "max",      "min",       "mutable",  "namespace",
+     "new",       "not",       "not_eq",   "nullptr",  "operator",  "or",       "or_eq",
+     "private",   "protected", "public",   "register", "requires",  "return",   "short",
+     "signed",    "sizeof",    "static",   "struct",   "switch",    "template", "this",
+     "threadIdx", "throw",     "true",     "try",      "typedef",   "typeid",   "typename",
+     "union",     "unsigned",  "using",    "virtual",  "void",      "volatile", "warpSize",
+     "wchar_t",   "while",     "xor",      "xor_eq",   "WeftFault", "ceil",     "ceilf",
+     "copysign",  "fabs",      "fabsf",    "float4",   "floor",     "floorf",   "fma",
+     "fmaf",      "fmod",      "fmodf",    "memcpy",   "rint",      "rintf",    "sqrt",
+     "sqrtf",     "trunc",     "truncf",   "atomicCAS"});
 
 class Namer {
  public:
@@ -44,17 +48,18 @@ class Namer {
     for (const char c : name) {
       word += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
     }
-    if (word.empty() || std::isdigit(static_cast<unsigned char>(word[0])) ||
-        word.starts_with("weft_") || word.starts_with("_") ||
-        std::ranges::count(kWords, word) > 0 || IsPart(word)) {
-      word = "x" + word;
-    }
+    while (IsReserved(word)) word = "x" + word;  // twice for "or"
     std::string unique = word;
     for (int n = 1; !taken_.insert(unique).second; ++n) unique = fmt::format("{}_{}", word, n);
     return unique;
   }
 
  private:
+  static bool IsReserved(std::string_view word) {
+    return word.empty() || std::isdigit(static_cast<unsigned char>(word[0])) ||
+           word.starts_with("weft_") || word.starts_with("_") ||
+           std::ranges::count(kWords, word) > 0 || IsPart(word);
+  }
   // t0, t1, ...: the names of parts of a value.
   static bool IsPart(std::string_view word) {
     return word.size() > 1 && word[0] == 't' &&

@@ -68,6 +68,20 @@ std::string Values::ToMemory(Dtype dtype, const std::string& value) {
   return value;
 }
 
+// Four-bit elements of operands lie in pairs; elsewhere each has a byte.
+bool Values::IsHalfByte(BufferId buffer) const {
+  return SharesBytes(nest_[buffer].dtype) && nest_[buffer].space == loops::Space::kGlobal;
+}
+
+std::string Values::StoreTo(BufferId buffer, const std::vector<Affine>& index,
+                            const std::string& value) {
+  if (!IsHalfByte(buffer)) return fmt::format("{} = {};", Element(buffer, index), value);
+  return fmt::format("{}<{}>({}, {}, {});", helpers_.Use("weft_set_half"),
+                     MemoryType(nest_[buffer].dtype),
+                     names_.buffers[static_cast<size_t>(buffer.index)],
+                     Index(loops::ElementOffset(nest_[buffer], index)), value);
+}
+
 // A four-bit element of an operand; the other half of its byte is a neighbour's.
 std::string Values::HalfByte(const Expr& e) const {
   const Affine offset = loops::ElementOffset(nest_[e.buffer], e.index);
@@ -77,9 +91,7 @@ std::string Values::HalfByte(const Expr& e) const {
 }
 
 std::string Values::Load(const Expr& e) {
-  std::string text = SharesBytes(e.dtype) && nest_[e.buffer].space == loops::Space::kGlobal
-                         ? HalfByte(e)
-                         : Element(e.buffer, e.index);
+  std::string text = IsHalfByte(e.buffer) ? HalfByte(e) : Element(e.buffer, e.index);
   if (e.dtype == Dtype::kBool) text = fmt::format("({} != 0)", text);
   if (e.dtype == Dtype::kF16) text = fmt::format("{}({})", helpers_.Use("weft_from_f16"), text);
   if (e.dtype == Dtype::kBF16) text = fmt::format("{}({})", helpers_.Use("weft_from_bf16"), text);

@@ -44,10 +44,14 @@ class Values {
   // The value; parts of it that are used twice, or long, become lines "const float t0 = ...;".
   std::string Emit(loops::ExprId root, std::vector<std::string>& lines);
   std::string ToMemory(Dtype dtype, const std::string& value);
+  // The statement that stores what ToMemory gave.
+  std::string StoreTo(loops::BufferId buffer, const std::vector<Affine>& index,
+                      const std::string& value);
 
  private:
   std::string Node(const loops::Expr& e, std::span<const std::string> args);
   std::string Load(const loops::Expr& e);
+  bool IsHalfByte(loops::BufferId buffer) const;
   std::string HalfByte(const loops::Expr& e) const;
   std::string Fold(std::string_view function, const std::vector<Affine>& list) const;
 

@@ -6,16 +6,12 @@ namespace weft::cuda_test {
 
 using polyhedral::ScheduleRequest;
 
-std::optional<polyhedral::CudaMapping> Batch::Add(std::string name, tc::Program program,
-                                                  std::vector<Tensor> inputs) {
-  auto scheduled = polyhedral::MapToCuda({.program = &program, .target = Sm90()});
-  EXPECT_TRUE(scheduled.ok()) << name << "\n"
-                              << scheduled.status().ToString() << "\n"
-                              << tc::Print(program);
-  if (!scheduled.ok()) return std::nullopt;
+Result<polyhedral::CudaMapping> Batch::Add(std::string name, tc::Program program,
+                                           std::vector<Tensor> inputs) {
+  WEFT_TRY(auto scheduled, polyhedral::MapToCuda({.program = &program, .target = Sm90()}));
   members_.push_back(
-      {std::move(name), std::move(program), std::move(inputs), std::move(scheduled->mapped.nest)});
-  return scheduled->mapped.mapping;
+      {std::move(name), std::move(program), std::move(inputs), std::move(scheduled.mapped.nest)});
+  return scheduled.mapped.mapping;
 }
 
 void Batch::ExpectRight() {

@@ -3,7 +3,6 @@
 // once, which takes little longer than one.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,10 +15,9 @@ namespace weft::cuda_test {
 
 class Batch {
  public:
-  // `name` is what a failure is reported with. The mapping that was taken; nothing, and a failure,
-  // if there is none.
-  std::optional<polyhedral::CudaMapping> Add(std::string name, tc::Program program,
-                                             std::vector<Tensor> inputs);
+  // `name` is what a failure is reported with. The mapping that was taken, or why there is none.
+  Result<polyhedral::CudaMapping> Add(std::string name, tc::Program program,
+                                      std::vector<Tensor> inputs);
   void ExpectRight();
   void ExpectCompiles(size_t every) const;  // every so many of them, by NVRTC
   size_t size() const { return members_.size(); }

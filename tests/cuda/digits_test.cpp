@@ -52,7 +52,9 @@ TEST_P(CudaDigits, EveryGroupMaps) {
     const auto extracted =
         partition::ExtractMembers(partition::GraphFacts(*graph), nodes, group.members, group.name);
     ASSERT_TRUE(extracted.ok()) << extracted.status().ToString();
-    batch.Add(group.name, extracted->program, tc::RandomInputs(extracted->program, 1));
+    const auto mapping =
+        batch.Add(group.name, extracted->program, tc::RandomInputs(extracted->program, 1));
+    EXPECT_TRUE(mapping.ok()) << mapping.status().ToString();
   }
   EXPECT_GT(batch.size(), 2U);
   batch.ExpectRight();

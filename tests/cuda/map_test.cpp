@@ -23,9 +23,10 @@ CudaMapping ExpectMaps(std::string_view text, const std::map<std::string, int64_
   if (!program.ok()) return CudaMapping::kGrid;
   Batch batch;
   const auto mapping = batch.Add("", *program, tc::RandomInputs(*program, 1));
+  EXPECT_TRUE(mapping.ok()) << mapping.status().ToString();
   batch.ExpectRight();
   batch.ExpectCompiles(1);
-  return mapping.value_or(CudaMapping::kGrid);
+  return mapping.ok() ? *mapping : CudaMapping::kGrid;
 }
 
 TEST(CudaMap, APointwiseChainIsAGrid) {
@@ -79,7 +80,9 @@ std::map<CudaMapping, int> ExpectRandomMaps(const tc::RandomOptions& options, ui
       const tc::Program program = tc::RandomProgram(seed, options);
       const auto mapping =
           batch.Add(fmt::format("seed {}", seed), program, tc::RandomInputs(program, seed));
-      if (mapping) ++taken[*mapping];
+      EXPECT_TRUE(mapping.ok()) << "seed " << seed << ": " << mapping.status().ToString() << "\n"
+                                << tc::Print(program);
+      if (mapping.ok()) ++taken[*mapping];
     }
     batch.ExpectRight();
     batch.ExpectCompiles(10);

@@ -169,6 +169,32 @@ TEST(CudaText, HostileNamesAreHarmless) {
   EXPECT_EQ(text->text.find("\n#error"), std::string::npos);
 }
 
+// Words of the language, and what texts call.
+TEST(CudaText, NamesHideNothing) {
+  const LoopNest nest = VerifiedNest(R"(loops k ("or": in f32[4], "fmaf": in f32[4],
+      "WeftFault": in f32[4], "sqrtf": in i64[4], "floorf": out f32[4]) {
+    thread_x copysign = 0:4 { let j = "sqrtf"[copysign] in 0:4 of "or"
+      "floorf"[copysign] = floor(sqrt(fma("or"[j], "fmaf"[j], "WeftFault"[j]))) } })");
+  ExpectCompiles(nest);
+  std::vector<float> a = {1, 2, 3, 4}, b = {5, 6, 7, 8}, c = {0, 1, 2, 3}, y(4);
+  std::vector<int64_t> i = {3, 2, 1, 0};
+  EXPECT_EQ(CheckText(nest, {a.data(), b.data(), c.data(), i.data(), y.data()}), "");
+  EXPECT_EQ(y[0], 5);
+}
+
+TEST(CudaText, FourBitsAreStoredBesideTheirNeighbours) {
+  const LoopNest nest = VerifiedNest(R"(loops k (x: in i32[7], y: out i4[7], z: out u4[8]) {
+    block_x b = 0:1 { single {
+      for i = 0:7 { y[i] = cast(x[i]):i4 }
+      vector v = 0:8 { z[v] = cast(x[v]{6 - v >= 0}):u4 } } } })");
+  std::vector<int32_t> x = {1, -2, 3, -4, 5, -8, 7};
+  std::vector<uint8_t> y(4, 0xab), z(4);
+  EXPECT_EQ(CheckText(nest, {x.data(), y.data(), z.data()}), "");
+  EXPECT_EQ((std::vector<uint8_t>{y[0], y[1], y[2]}), (std::vector<uint8_t>{0xe1, 0xc3, 0x85}));
+  EXPECT_EQ(y[3] & 15, 7);
+  ExpectCompiles(nest);
+}
+
 TEST(CudaText, GatheredIndicesAreCheckedAndReported) {
   const LoopNest nest = VerifiedNest(R"(loops k (x: in f32[8], i: in i64[4], y: out f32[4]) {
     thread_x t = 0:4 { let j = i[t] in 0:8 of x y[t] = x[j] } })");
