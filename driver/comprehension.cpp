@@ -107,8 +107,9 @@ Result<std::shared_ptr<Specialized>> Specialized::Make(tc::Program program, std:
     made->options_ = options;
     WEFT_TRY(made->streams_, Streams(made->executor_->plan()));
   } else if (options.engine == Engine::kEmulator) {
-    WEFT_TRY(made->module_, OpenProgram(program, options.target));
-    WEFT_TRY(Advance(*made->module_, Form::kLoops, build));
+    WEFT_TRY(Module module, OpenProgram(program, options.target));
+    WEFT_TRY(Advance(module, Form::kLoops, build));
+    WEFT_TRY(made->emulation_, Emulation::Make(std::move(module)));
   }
   made->program_ = std::move(program);
   return made;
@@ -134,15 +135,14 @@ Result<executor::Executor*> Specialized::Unaligned() {
   return unaligned_.get();
 }
 
-Status Specialized::Interpret(std::span<const void* const> inputs,
-                              std::span<void* const> outputs) const {
+Status Specialized::Interpret(std::span<const void* const> inputs, std::span<void* const> outputs) {
   if (inputs.size() != inputs_.size() || outputs.size() != outputs_.size())
     return Usage(fmt::format("found {} inputs and {} outputs, the def has {} and {}", inputs.size(),
                              outputs.size(), inputs_.size(), outputs_.size()));
   std::vector<Tensor> tensors;
   for (size_t i = 0; i < inputs.size(); ++i)
     tensors.push_back(Tensor::Borrow(inputs_[i].dtype, inputs_[i].shape, nullptr, inputs[i]));
-  auto run = module_ ? Emulate(*module_, tensors) : tc::Interpret(program_, tensors);
+  auto run = emulation_ ? emulation_->Run(tensors) : tc::Interpret(program_, tensors);
   if (!run.ok() && run.status().where().empty()) return std::move(run.status()).At(where_);
   WEFT_TRY(const std::vector<Tensor> results, std::move(run));
   for (size_t i = 0; i < outputs.size(); ++i)

@@ -23,7 +23,7 @@
 #include "base/status.h"
 #include "base/target.h"
 #include "base/tensor.h"
-#include "driver/module.h"
+#include "driver/emulate.h"
 #include "driver/options.h"
 #include "executor/executor.h"
 #include "polyhedral/choice/choice.h"
@@ -33,7 +33,8 @@
 
 namespace weft::driver {
 
-// What runs a def: its kernels, the interpreter of comprehensions, or that of mapped loop nests.
+// What runs a def: its kernels, the interpreter of comprehensions, or what stands in for a CUDA
+// device (driver/emulate.h).
 enum class Engine : uint8_t { kKernels, kInterpreter, kEmulator };
 
 struct ComprehensionOptions {
@@ -74,7 +75,7 @@ class Specialized {
 
  private:
   Specialized() = default;
-  Status Interpret(std::span<const void* const> inputs, std::span<void* const> outputs) const;
+  Status Interpret(std::span<const void* const> inputs, std::span<void* const> outputs);
   // Kernels for outputs that begin within a line of 64 bytes: compiled when first wanted.
   Result<executor::Executor*> Unaligned();
 
@@ -86,7 +87,7 @@ class Specialized {
   bool streams_ = false;                          // an output may be stored past the caches
   std::mutex mutex_;
   std::unique_ptr<executor::Executor> unaligned_;  // guarded by mutex_
-  std::optional<Module> module_;                   // Engine::kEmulator
+  std::optional<Emulation> emulation_;             // Engine::kEmulator
 };
 
 // A parameter of a def in the order of the text.

@@ -6,12 +6,10 @@
 
 #include "base/hash.h"
 #include "base/text.h"
-#include "codegen/reference/interpret.h"
 #include "driver/build.h"
 #include "driver/module_cache.h"
 #include "driver/pipeline.h"
 #include "driver/stages.h"
-#include "plan/fault.h"
 #include "tc_lang/parts.h"
 #include "tc_lang/share.h"
 
@@ -133,44 +131,6 @@ Result<plan::Plan> CompileProgram(const tc::Program& given, const BuildOptions& 
   WEFT_TRY(CompileKernels(module.plan, options.cache));
   Rename(module.plan, canonical, program);
   return std::move(module.plan);
-}
-
-Result<std::vector<Tensor>> Emulate(const Module& module, std::span<const Tensor> inputs) {
-  const graph::Graph& graph = module.graph;
-  std::vector<Tensor> values(graph.values.size());
-  for (size_t i = 0; i < inputs.size(); ++i) values[graph.inputs[i].index] = inputs[i];
-  const partition::GraphFacts facts(graph);
-  for (const partition::Group& group : module.grouping.groups) {
-    const auto nest = module.nests.find(group.name);
-    if (nest == module.nests.end())
-      return Unsupported("it is no kernel of our own").At("group " + group.name);
-    GroupProgram p;
-    WEFT_TRY(FillGroupProgram(module, facts, group, p));
-    std::vector<ValueId> operands = p.extracted.inputs;
-    std::vector<void*> pointers;
-    // Inputs are read only, so that nobody's memory is copied for them.
-    for (const ValueId v : operands) pointers.push_back(const_cast<void*>(values[v.index].data()));
-    for (const ValueId v : p.extracted.outputs) {
-      WEFT_TRY(values[v.index], Tensor::Allocate(*graph[v].dtype, *graph::StaticShape(graph[v])));
-      operands.push_back(v);
-      pointers.push_back(values[v.index].mutable_data());
-    }
-    KernelFault fault{};
-    WEFT_TRY(codegen::Interpret(nest->second, pointers, {}, &fault));
-    if (fault.code != 0) {
-      std::string what = plan::DescribeFault(fault);
-      if (fault.operand < operands.size()) {
-        const graph::Value& v = graph[operands[fault.operand]];
-        what = plan::DescribeFault(fault, v.name, *v.dtype, *graph::StaticShape(v));
-      }
-      return Invalid(std::move(what))
-          .At("kernel " + PrintString(group.name))
-          .Try("check the values of the integer inputs");
-    }
-  }
-  std::vector<Tensor> outputs;
-  for (const ValueId v : graph.outputs) outputs.push_back(values[v.index]);
-  return outputs;
 }
 
 }  // namespace weft::driver

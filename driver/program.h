@@ -1,11 +1,7 @@
 // A comprehension of the user's own on its way through the pipeline: a network of nothing else.
 #pragma once
 
-#include <span>
-#include <vector>
-
 #include "base/status.h"
-#include "base/tensor.h"
 #include "driver/module.h"
 #include "driver/options.h"
 #include "tc_lang/program.h"
@@ -20,10 +16,5 @@ Result<Module> OpenProgram(const tc::Program& program, const Target& target);
 // that differ in names alone share what the cache holds; forced choices and dumps, which name
 // statements, are of the program as it is. Machine code goes into the cache, if there is one.
 Result<plan::Plan> CompileProgram(const tc::Program& program, const BuildOptions& options);
-
-// Runs a module at Form::kLoops, own groups only, by the interpreter of loop nests: what stands in
-// for a CUDA device. Races and accesses outside of a buffer are errors; so is an index that a
-// gather finds out of range, which names the table.
-Result<std::vector<Tensor>> Emulate(const Module& module, std::span<const Tensor> inputs);
 
 }  // namespace weft::driver

@@ -79,6 +79,13 @@ def test_every_type_goes_through_a_file(tc, target):
     assert outputs['m'].tolist() == [1, 6, 0] and outputs['m'].dtype == np.uint64
 
 
+def test_emulated_cuda_wants_a_compiler(tc, weft):
+    for hidden, why in (('none', 'WEFT_CXX is none'), ('/no/such/compiler', 'found none of /no/such/compiler')):
+        tc('softmax', {'x': floats(9, 20)}, '--target', 'cuda-emulated', code=6, env={'WEFT_CXX': hidden})
+        assert 'no C++ compiler' in weft.said and why in weft.said and 'try: install g++' in weft.said
+    tc('softmax', {'x': floats(9, 20)}, '--target', 'cuda-emulated', env={'WEFT_CXX': 'g++'})
+
+
 def test_json_says_what_ran(tc):
     tc('softmax', {'x': floats(9, 20)}, '--runs', '3', '--seed', '5', json=True)
     assert tc.said['us'] > 0 and tc.said['def'] == 'softmax' and tc.said['env']['seed'] == 5
