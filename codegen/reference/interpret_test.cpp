@@ -108,5 +108,24 @@ TEST(Interpret, CudaBlocksAndThreads) {
   EXPECT_NE(Execute<float>(Nest(text("")), {1, 2, 3, 4, 5, 6, 7, 8}, y), "");
 }
 
+// What two blocks read, the one that read last may not write either, whatever its barriers.
+TEST(Interpret, BarriersOrderNoBlocks) {
+  const auto run = [](std::string_view blocks) {
+    const auto nest = loops::Parse(fmt::format(R"(loops k (x: in f32[8], y: inout f32[8]) {{
+        shared s: f32[1]
+        block_x b = 0:{} {{
+          thread_x t = 0:4 {{ if -t >= 0 {{ s[0] = y[0] }} }}
+          barrier
+          thread_x u = 0:4 {{ if b + u - 4 >= 0 {{ y[0] = x[u] + s[0] }} }} }} }})",
+                                               blocks),
+                                   "test");
+    EXPECT_TRUE(nest.ok()) << nest.status().ToString();
+    std::vector<float> y(8);
+    return Execute<float>(*nest, std::vector<float>(8), y);
+  };
+  EXPECT_EQ(run("1"), "");
+  EXPECT_NE(run("2").find("written by one and touched by another"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace weft::codegen

@@ -69,8 +69,7 @@ Status CheckedMemory::Read(BufferId id, std::span<const int64_t> index, int64_t 
   }
   const bool same_time = t.read_block == actor.block && t.read_phase == actor.phase;
   t.reader = same_time && t.reader != actor.thread && t.reader != -1 ? -2 : actor.thread;
-  if (t.read_block != actor.block && t.read_phase > 0) t.reader = -2;
-  t.read_block = actor.block;
+  t.read_block = t.read_phase == 0 || t.read_block == actor.block ? actor.block : kSeveral;
   t.read_phase = actor.phase;
   return {};
 }

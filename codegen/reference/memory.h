@@ -39,9 +39,10 @@ class CheckedMemory {
                const Actor& actor);
 
  private:
-  struct Touch {  // the last write and the last read
-    int64_t write_block = 0, read_block = 0;
-    int32_t writer = -1, reader = -1;  // -1 none; reader -2: several
+  static constexpr int64_t kSeveral = -1;
+  struct Touch {                              // the last write and the last read
+    int64_t write_block = 0, read_block = 0;  // kSeveral: of blocks, which nothing orders
+    int32_t writer = -1, reader = -1;         // -1 none; reader -2: several
     uint32_t write_phase = 0, read_phase = 0;
   };
   struct Block {
