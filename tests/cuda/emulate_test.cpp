@@ -42,12 +42,14 @@ std::string AfterEdit(std::string_view from, std::string_view to) {
 
 TEST(CudaEmulated, AWrongTextIsFound) {
   EXPECT_EQ(AfterEdit("__syncthreads();", "__syncthreads(); // as it was"), "");
-  EXPECT_EQ(AfterEdit("__syncthreads();", ""), "the text and its nest differ in element 0 of y");
+  EXPECT_EQ(AfterEdit("__syncthreads();", ""),
+            "the nest and what runs for it differ in element 0 of y");
   EXPECT_EQ(AfterEdit("s[-u + 63]", "s[-u + 62]"),
-            "the text and its nest differ in element 0 of y");
+            "the nest and what runs for it differ in element 0 of y");
   EXPECT_EQ(AfterEdit("y[b + u]", "y[b + u + 8]"),
-            "the text and its nest differ in element 0 of y");
-  EXPECT_EQ(AfterEdit("y[b + u] =", "y[b + u + 1] = y[b + u] ="), "the text writes outside y");
+            "the nest and what runs for it differ in element 0 of y");
+  EXPECT_EQ(AfterEdit("y[b + u] =", "y[b + u + 1] = y[b + u] ="),
+            "what runs for the nest writes outside y");
   EXPECT_NE(AfterEdit("__syncthreads();", "if (threadIdx.x < 3) __syncthreads();")
                 .find("not all reach: 3 of 64 threads wait"),
             std::string::npos);

@@ -31,9 +31,7 @@ class EmulatedKernels {
   Status Run(size_t k, std::span<void* const> operands, std::span<const int64_t> params,
              KernelFault* fault);
 
-  // The interpreter runs the nest of kernel k, then the text runs on outputs of its own: kInternal
-  // if the interpreter finds a defect, if a bit differs but for those of NaNs, or if the text
-  // writes next to an output. What the outputs hold where neither writes is not said.
+  // Kernel k against its nest (codegen/reference/agree.h).
   Status Check(size_t k, const loops::LoopNest& nest, std::span<void* const> operands,
                std::span<const int64_t> params, KernelFault* fault);
 
