@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "codegen/cuda/kernel.h"
 #include "codegen/llvm/emit.h"
 
@@ -75,6 +76,9 @@ Result<std::vector<uint8_t>> CompileKernel(const plan::Kernel& kernel, const Tar
   WEFT_TRY(const loops::LoopNest nest, CheckKernel(kernel, target, identity));
   if (IsCuda(target)) {
     WEFT_TRY(auto code, codegen::EmitCuda(nest, target));
+    const codegen::CudaResources& r = code.cubin.resources;
+    WEFT_LOG(kInfo, "cuda", "{}: {} registers, {} bytes spilled, {} of stack, {} shared", nest.name,
+             r.registers, r.spill_bytes, r.stack_bytes, r.shared_bytes);
     return std::move(code.cubin.image);
   }
   WEFT_TRY(auto code, codegen::EmitMachineCode(nest, target));

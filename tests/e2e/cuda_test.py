@@ -47,6 +47,17 @@ def test_every_kernel_compiles(weft, cuda, target):
         assert image.startswith(b'\x7fELF') and struct.unpack_from('<H', image, 18)[0] == EM_CUDA
 
 
+def test_the_assembler_says_what_kernels_take(weft, cuda):
+    weft('build', DIGITS, *ONE, '--target', 'cuda:sm_90', '-o', 'digits.plan', '--cache-dir', weft.folder / 'cache', '--log', 'cuda=info')
+    said = re.findall(r'(\w+): (\d+) registers, (\d+) bytes spilled, (\d+) of stack, (\d+) shared', weft.said)
+    plan = kernels(weft, 'digits.plan')
+    assert {symbol for symbol, *_ in said} == set(plan)
+    for symbol, registers, spilled, _, shared in said:
+        assert 0 < int(registers) <= 255 and spilled == '0'
+        planned = int(re.search(r'shared (\d+)', plan[symbol])[1])  # rounded up, buffer by buffer
+        assert int(shared) <= planned and (planned > 0) == (shared != '0')
+
+
 def test_two_builds_are_the_same_bytes(weft, plan):
     for threads in ('1', '3'):
         weft('build', DIGITS, *ONE, '--target', 'cuda:sm_90', '-o', 'again.plan', '--cache-dir', weft.folder / threads)
