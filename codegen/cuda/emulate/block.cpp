@@ -88,6 +88,7 @@ void Block::Resume(Fiber& fiber) {
 }
 
 void Block::Enter(unsigned high, unsigned low) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): makecontext hands on nothing but ints
   reinterpret_cast<Block*>(uintptr_t{high} << 32 | low)->Work();
 }
 

@@ -73,9 +73,9 @@ Status EmulatedKernels::Run(size_t k, std::span<void* const> operands,
   std::vector<unsigned char> scratch(static_cast<size_t>(text.scratch_bytes * blocks), kPattern);
   unsigned char* scratch_data = scratch.data();
   std::vector<void*> values(operands.begin(), operands.end()), arguments;
-  for (void*& value : values) arguments.push_back(&value);
+  for (void*& value : values) arguments.push_back(static_cast<void*>(&value));
   for (const int64_t& param : params) arguments.push_back(const_cast<int64_t*>(&param));
-  arguments.push_back(&scratch_data);
+  arguments.push_back(static_cast<void*>(&scratch_data));
   arguments.push_back(static_cast<void*>(&fault));
 
   const std::lock_guard lock(loaded_->mutex);
