@@ -6,6 +6,7 @@
 
 #include "polyhedral/cuda/deal.h"
 #include "polyhedral/cuda/rows.h"
+#include "polyhedral/cuda/tiles.h"
 #include "polyhedral/loops/ranges.h"
 
 namespace weft::polyhedral {
@@ -74,6 +75,8 @@ constexpr int64_t kBlocksWanted =
 // Below so many iterations, a thread for each leaves most of a device idle (132 x 128 lanes).
 constexpr int64_t kFewIterations = 16384;
 constexpr int64_t kLongRow = 32;
+// Fewer tiles leave most multiprocessors idle.
+constexpr int64_t kFewTiles = kBlocksWanted / 8;
 
 // What stands at the top of a nest, marks aside.
 struct Outline {
@@ -136,6 +139,27 @@ Mapped MapGrid(LoopNest nest, StmtId outermost) {
   return {.mapping = CudaMapping::kGrid, .width = width, .nest = std::move(nest)};
 }
 
+// One parallel range, nothing around it.
+Mapped MapRange(const LoopNest& nest, StmtId outermost) {
+  Mapped mapped{.width = BandTrip(nest, outermost)};
+  auto tiles = cuda::MapTiles(nest, outermost);
+  if (tiles && tiles->blocks >= kFewTiles && loops::Verify(tiles->nest).ok()) {
+    mapped.mapping = CudaMapping::kTiles;
+    mapped.nest = std::move(tiles->nest);
+    return mapped;
+  }
+  if (mapped.width < kFewIterations) {
+    auto rows = cuda::MapRows(nest, outermost);
+    // A nest with register tiles may have no rows: an index that a thread chooses is no register.
+    if (rows && rows->longest >= kLongRow && loops::Verify(rows->nest).ok()) {
+      return {.mapping = CudaMapping::kRows,
+              .width = mapped.width * rows->longest,
+              .nest = std::move(rows->nest)};
+    }
+  }
+  return MapGrid(nest, outermost);
+}
+
 Mapped MapBlock(LoopNest nest, const Outline& outline) {
   int64_t width = 1;
   for (const StmtId outermost : outline.parallel) {
@@ -159,7 +183,7 @@ Mapped MapBlock(LoopNest nest, const Outline& outline) {
 }  // namespace
 
 std::string_view CudaMappingName(CudaMapping mapping) {
-  constexpr std::string_view kNames[] = {"grid", "rows", "block"};
+  constexpr std::string_view kNames[] = {"grid", "tiles", "rows", "block"};
   return kNames[static_cast<size_t>(mapping)];
 }
 
@@ -168,21 +192,7 @@ Result<Mapped> MapNest(const LoopNest& nest) {
   Survey(nest, nest.body, false, outline);
   const bool one_range = outline.parallel.size() == 1 && !outline.has_more &&
                          loops::TeamScratchBytes(nest) <= cuda::kSharedBytes;
-  Mapped mapped;
-  if (one_range) {
-    mapped = MapGrid(nest, outline.parallel[0]);
-    if (mapped.width < kFewIterations) {
-      auto rows = cuda::MapRows(nest, outline.parallel[0]);
-      // A nest with register tiles may have no rows: an index that a thread chooses is no register.
-      if (rows && rows->longest >= kLongRow && loops::Verify(rows->nest).ok()) {
-        mapped = {.mapping = CudaMapping::kRows,
-                  .width = mapped.width * rows->longest,
-                  .nest = std::move(rows->nest)};
-      }
-    }
-  } else {
-    mapped = MapBlock(nest, outline);
-  }
+  Mapped mapped = one_range ? MapRange(nest, outline.parallel[0]) : MapBlock(nest, outline);
   Status status = loops::Verify(mapped.nest);
   if (!status.ok())
     return std::move(status).Because(fmt::format("as {}", CudaMappingName(mapped.mapping)));

@@ -5,6 +5,8 @@
 //   grid     one parallel range and nothing to wait for: its iterations are dealt to threads, T to
 //   a
 //            block. Temporaries are a thread's own
+//   tiles    one parallel range of products that are summed up, in f32: a block has a tile of
+//            results, a thread part of it in registers; factors are shared by the block
 //   rows     one parallel range with little in it: an iteration is a block, loops inside it that
 //   carry
 //            no dependence are its threads, barriers between them; temporaries are shared
@@ -27,7 +29,7 @@
 
 namespace weft::polyhedral {
 
-enum class CudaMapping : uint8_t { kGrid, kRows, kBlock };
+enum class CudaMapping : uint8_t { kGrid, kTiles, kRows, kBlock };
 std::string_view CudaMappingName(CudaMapping mapping);
 
 struct Mapped {

@@ -64,6 +64,14 @@ TEST(CudaMap, AProductIsAGrid) {
             CudaMapping::kGrid);
 }
 
+TEST(CudaMap, AProductOfManyTilesIsTiles) {
+  EXPECT_EQ(ExpectMaps(R"(def product(float(N, K) a, float(K, M) b, float(M) c) -> (y) {
+      t(i, j) +=! a(i, k) * b(k, j)
+      y(i, j) = max(t(i, j) + c(j), 0.0) })",
+                       {{"N", 130}, {"M", 260}, {"K", 17}}),
+            CudaMapping::kTiles);
+}
+
 // How many of a kind: `usual`, or what WEFT_RANDOM_PROGRAMS says (tools/random_programs.sh).
 uint64_t Count(uint64_t usual) {
   const char* wanted = std::getenv("WEFT_RANDOM_PROGRAMS");
