@@ -47,8 +47,9 @@ std::string Product(const Extents& e, std::string_view a, std::string_view b) {
 
 std::vector<float> Numbers(int64_t count, int64_t modulus) {
   std::vector<float> x(static_cast<size_t>(count));
-  for (size_t i = 0; i < x.size(); ++i)
-    x[i] = static_cast<float>(static_cast<int64_t>(i) * 7 % modulus - modulus / 2) / 3.0F;
+  const int64_t half = modulus / 2;
+  for (int64_t i = 0; i < count; ++i)
+    x[static_cast<size_t>(i)] = static_cast<float>(i * 7 % modulus - half) / 3.0F;
   return x;
 }
 
