@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "polyhedral/copies.h"
+#include "polyhedral/axes.h"
 #include "polyhedral/lower/emit.h"
 #include "polyhedral/tree.h"
 
@@ -14,9 +14,12 @@ namespace {
 
 using Names = std::map<std::string, std::string>;  // of one program by those of another
 
-void Rename(std::string& name, const Names& names) {
-  if (const auto it = names.find(name); it != names.end()) name = it->second;
+const std::string& Renamed(const std::string& name, const Names& names) {
+  const auto it = names.find(name);
+  return it == names.end() ? name : it->second;
 }
+
+void Rename(std::string& name, const Names& names) { name = Renamed(name, names); }
 
 Names TensorNames(const tc::Program& from, const tc::Program& to) {
   Names names;
@@ -25,11 +28,18 @@ Names TensorNames(const tc::Program& from, const tc::Program& to) {
   return names;
 }
 
-Names NamesOfStatements(const tc::Program& from, const tc::Program& to) {
-  const std::vector<std::string> old = StatementNames(from), now = StatementNames(to);
+// Axes bear the names of indices, so those of the same statements correspond by their places.
+void RenameAxes(Cluster& cluster, const tc::Program& from, const tc::Program& to,
+                const std::vector<int32_t>& statements) {
+  const auto old = ClusterAxes(from, statements), now = ClusterAxes(to, statements);
   Names names;
-  for (size_t s = 0; s < old.size(); ++s) names.emplace(old[s], now[s]);
-  return names;
+  for (size_t k = 0; k < old.size(); ++k)
+    for (size_t i = 0; i < old[k].size(); ++i) names.emplace(old[k][i], now[k][i]);
+  for (auto* const axes : {&cluster.order, &cluster.inner, &cluster.unroll})
+    for (std::string& axis : *axes) Rename(axis, names);
+  for (auto* const tiles : {&cluster.blocks, &cluster.tiles, &cluster.lanes})
+    for (Tile& tile : *tiles) Rename(tile.axis, names);
+  Rename(cluster.dot_axis, names);
 }
 
 // Buffers bear the names of tensors; what is made besides is named after one of them.
@@ -68,28 +78,68 @@ std::string KeyOf(const ScheduleRequest& request) {
                      Print(request.target), request.flushes, request.streams);
 }
 
-Verdict<Scheduled> InNamesOf(const ScheduleRequest& request, const ScheduleRequest& known,
-                             const Scheduled& scheduled) {
-  Scheduled result{.choice = scheduled.choice, .nest = scheduled.nest};
-  Choice& choice = result.choice;
-  choice.group = request.program->name;
+CopiedRequest Nameless(const ScheduleRequest& request) {
+  CopiedRequest nameless{.program = std::make_unique<tc::Program>(tc::Canonical(*request.program)),
+                         .request = request};
+  const tc::Program& program = *nameless.program;
+  // A tag says more than accesses show: proposals go by it.
+  for (size_t s = 0; s < program.statements.size(); ++s)
+    nameless.program->statements[s].tag = request.program->statements[s].tag;
+  nameless.request.program = &program;
+  nameless.request.layouts.clear();
+  nameless.request.copies.clear();
+  const Names names = TensorNames(*request.program, program);
+  for (std::string& constant : nameless.request.constants) Rename(constant, names);
+  for (const auto& [tensor, layout] : request.layouts)
+    nameless.request.layouts.emplace(Renamed(tensor, names), layout);
+  for (const auto& [copy, operand] : request.copies)
+    nameless.request.copies.emplace(Renamed(copy, names), Renamed(operand, names));
+  return nameless;
+}
+
+Verdict<Choice> InNamesOf(const ScheduleRequest& request, const ScheduleRequest& known,
+                          const Choice& choice) {
+  Choice renamed = choice;
+  renamed.group = request.program->name;
   const Names operands = TensorNames(*known.program, *request.program);
-  for (Pack& pack : choice.packs) Rename(pack.tensor, operands);
-  for (std::string& tensor : choice.prefetches) Rename(tensor, operands);
-  for (std::string& tensor : choice.streams) Rename(tensor, operands);
+  for (Pack& pack : renamed.packs) Rename(pack.tensor, operands);
+  for (std::string& tensor : renamed.prefetches) Rename(tensor, operands);
+  for (std::string& tensor : renamed.streams) Rename(tensor, operands);
   // Packed operands that are no constants are tensors of their own, and statements.
-  const auto before = WithCopies(known, scheduled.choice.packs);
-  const auto after = WithCopies(request, choice.packs);
+  const auto before = WithCopies(known, choice.packs);
+  const auto after = WithCopies(request, renamed.packs);
   if (!before.yes()) return before.refusal();
   if (!after.yes()) return after.refusal();
-  const tc::Program& from = *before->request.program;
-  const tc::Program& to = *after->request.program;
-  const Names statements = NamesOfStatements(from, to);
-  for (Cluster& cluster : choice.clusters)
-    for (std::string& statement : cluster.statements) Rename(statement, statements);
-  auto tree = BuildSchedule(request, choice);
+  const tc::Program &from = *before->request.program, &to = *after->request.program;
+  const std::vector<std::string> old = StatementNames(from), now = StatementNames(to);
+  for (Cluster& cluster : renamed.clusters) {
+    std::vector<int32_t> statements;
+    for (std::string& name : cluster.statements) {
+      const auto found = std::ranges::find(old, name);
+      if (found == old.end())
+        return Refusal{Reason::kChoiceDoesNotFit, fmt::format("no statement is called {}", name)};
+      statements.push_back(static_cast<int32_t>(found - old.begin()));
+      name = now[found - old.begin()];
+    }
+    if (statements.empty())
+      return Refusal{Reason::kChoiceDoesNotFit, "a cluster without statements"};
+    RenameAxes(cluster, from, to, statements);
+  }
+  return renamed;
+}
+
+Verdict<Scheduled> InNamesOf(const ScheduleRequest& request, const ScheduleRequest& known,
+                             const Scheduled& scheduled) {
+  auto choice = InNamesOf(request, known, scheduled.choice);
+  if (!choice.yes()) return choice.refusal();
+  auto tree = BuildSchedule(request, *choice);
   if (!tree.yes()) return tree.refusal();
-  result.tree = std::move(*tree);
+  const auto before = WithCopies(known, scheduled.choice.packs);
+  const auto after = WithCopies(request, choice->packs);
+  if (!before.yes()) return before.refusal();
+  if (!after.yes()) return after.refusal();
+  const tc::Program &from = *before->request.program, &to = *after->request.program;
+  Scheduled result{.choice = *std::move(choice), .tree = std::move(*tree), .nest = scheduled.nest};
   result.nest.name = request.program->name;
   result.nest.origins = lower::Origins(to);
   RenameBuffers(result.nest, TensorNames(from, to));

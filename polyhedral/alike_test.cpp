@@ -60,6 +60,49 @@ TEST(Alike, NamesThatMeanSomething) {
              "  mod_2(i) +=! floor(i, j) }");
 }
 
+// A choice goes from names to none and to other names, those of indices too; copies are statements.
+TEST(Alike, ChoicesGoAnywhere) {
+  const tc::Program program = Parsed(
+                        "def f(float(64, 32) a, float(48, 32) b) -> (c) {"
+                        " c(i, j) +=! a(i, k) * b(j, k) }"),
+                    other = Parsed(
+                        "def g(float(64, 32) x, float(48, 32) w) -> (y) {"
+                        " y(m, n) +=! x(m, h) * w(n, h) }");
+  const ScheduleRequest request{.program = &program}, like{.program = &other};
+  const CopiedRequest nameless = Nameless(request);
+  EXPECT_EQ(KeyOf(nameless.request), KeyOf(Nameless(like).request));
+  const auto parsed = [](const char* text) { return ParseChoices(text, "test.choices")->at(0); };
+  std::vector<std::pair<Choice, Choice>> pairs = {
+      {parsed("f: cluster b_packed | order i0 | parallel i0 | cluster c | order i j | tile j 16"
+              " | parallel i | inner k | vector j 16 | pack b ba | stream c"),
+       parsed("g: cluster w_packed | order i0 | parallel i0 | cluster y | order m n | tile n 16"
+              " | parallel m | inner h | vector n 16 | pack w ba | stream y")}};
+  const auto choices = Propose(request, 6), wanted = Propose(like, 6);
+  ASSERT_TRUE(choices.yes() && wanted.yes());
+  for (size_t i = 0; i < choices->size(); ++i) pairs.emplace_back(choices->at(i), wanted->at(i));
+  for (const auto& [choice, same] : pairs) {
+    const auto bare = InNamesOf(nameless.request, request, choice);
+    ASSERT_TRUE(bare.yes());
+    EXPECT_TRUE(BuildSchedule(nameless.request, *bare).yes());
+    const auto renamed = InNamesOf(like, nameless.request, *bare);
+    ASSERT_TRUE(renamed.yes());
+    EXPECT_EQ(Print(*renamed), Print(same));
+  }
+}
+
+TEST(Alike, AChoiceOfOthersIsRefused) {
+  const tc::Program program = Parsed("def f(float(8, 64) x) -> (y) { y(i, j) = exp(x(i, j)) }");
+  const ScheduleRequest request{.program = &program};
+  const CopiedRequest nameless = Nameless(request);
+  for (const char* const text : {"f: cluster nobody", "f: cluster", "f: cluster t1 | pack t9 ab"}) {
+    const auto choices = ParseChoices(text, "test.choices");
+    ASSERT_TRUE(choices.ok()) << choices.status().ToString();
+    const auto renamed = InNamesOf(request, nameless.request, choices->at(0));
+    ASSERT_FALSE(renamed.yes()) << text;
+    EXPECT_EQ(renamed.refusal().reason, Reason::kChoiceDoesNotFit);
+  }
+}
+
 TEST(Alike, AKeyHoldsWhatSchedulesDependOn) {
   const auto key = [](const std::string& text, const ScheduleRequest& request = {}) {
     const tc::Program program = Parsed(text);

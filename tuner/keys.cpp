@@ -3,30 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "base/version.h"
 #include "codegen/llvm/emit.h"
 #include "fallback/execute.h"
+#include "polyhedral/alike.h"
 
 namespace weft::tuner {
 namespace {
 
-// Statements are named by their targets in a choice, so one map of tensor names serves both.
-std::string Canonical(polyhedral::Choice choice, const tc::Program& program) {
-  std::map<std::string, std::string> places;
-  for (const tc::TensorDecl& tensor : program.tensors)
-    places.emplace(tensor.name, fmt::format("t{}", places.size()));
-  const auto rename = [&](std::string& name) {
-    if (const auto it = places.find(name); it != places.end()) name = it->second;
-  };
-  choice.group = "f";
-  for (polyhedral::Cluster& cluster : choice.clusters)
-    std::ranges::for_each(cluster.statements, rename);
-  for (polyhedral::Pack& pack : choice.packs) rename(pack.tensor);
-  for (std::string& tensor : choice.prefetches) rename(tensor);
-  for (std::string& tensor : choice.streams) rename(tensor);
-  return polyhedral::Print(choice);
+std::string Canonical(const polyhedral::ScheduleRequest& request,
+                      const polyhedral::Choice& choice) {
+  const auto nameless =
+      polyhedral::InNamesOf(polyhedral::Nameless(request).request, request, choice);
+  return polyhedral::Print(nameless.yes() ? *nameless : choice);
 }
 
 // The sources too: they decide how a library is called, and what a choice becomes.
@@ -34,9 +24,8 @@ std::string EngineOf(const std::string& engine) {
   return fmt::format("{}, weft {} {}", engine, Version(), SourcesHash());
 }
 
-}  // namespace
-
-TuningKey KeyOf(const polyhedral::ScheduleRequest& request, const polyhedral::Choice& choice) {
+// What is computed, and on which operands.
+std::string WhatOf(const polyhedral::ScheduleRequest& request) {
   const tc::Program& program = *request.program;
   std::string what = tc::CanonicalText(program);
   int place = 0;
@@ -49,11 +38,31 @@ TuningKey KeyOf(const polyhedral::ScheduleRequest& request, const polyhedral::Ch
         what += fmt::format("operand {} constant\n", place);
       ++place;
     }
+  return what;
+}
+
+TuningKey Key(std::string what, std::string choice, const Target& target) {
   return {.what = std::move(what),
-          .choice = Canonical(choice, program),
-          .target = Print(request.target),
+          .choice = std::move(choice),
+          .target = Print(target),
           .device = DeviceName(),
           .engine = EngineOf(codegen::CodegenIdentity())};
+}
+
+}  // namespace
+
+TuningKey KeyOf(const polyhedral::ScheduleRequest& request, const polyhedral::Choice& choice) {
+  return Key(WhatOf(request), Canonical(request, choice), request.target);
+}
+
+TuningKey AloneKeyOf(const polyhedral::ScheduleRequest& request, const polyhedral::Choice& choice) {
+  return Key("alone\n" + WhatOf(request), Canonical(request, choice), request.target);
+}
+
+TuningKey BestKeyOf(const polyhedral::ScheduleRequest& request) {
+  return Key(
+      fmt::format("{}flushes {} streams {}\n", WhatOf(request), request.flushes, request.streams),
+      std::string(kBestChoice), request.target);
 }
 
 TuningKey KeyOf(const fallback::LibraryCall& call, fallback::Library library,

@@ -23,7 +23,8 @@ constexpr char kSchema[] =
     "  device TEXT NOT NULL, engine TEXT NOT NULL, median_us REAL NOT NULL, low_us REAL NOT NULL,"
     "  high_us REAL NOT NULL, samples INTEGER NOT NULL, correct INTEGER NOT NULL, note TEXT NOT "
     "NULL"
-    ") WITHOUT ROWID";
+    ") WITHOUT ROWID;"
+    "CREATE INDEX IF NOT EXISTS best ON measurement (key, note) WHERE choice = 'best'";
 constexpr char kFind[] =
     "SELECT median_us, low_us, high_us, samples, correct, note FROM measurement WHERE key = ?1";
 constexpr char kStore[] =
@@ -36,6 +37,8 @@ constexpr char kMerge[] =
 constexpr char kAll[] =
     "SELECT median_us, low_us, high_us, samples, correct, note, what, choice, target, device, "
     "engine FROM measurement";
+constexpr char kBest[] =
+    "SELECT hex(key), note FROM measurement WHERE choice = 'best' ORDER BY key";
 constexpr int kBusyMs = 5000;
 
 Hash HashOf(const TuningKey& key) {
@@ -260,6 +263,13 @@ Result<std::string> TuningDb::Bytes() {
       sqlite3_serialize(state_->db, "main", &size, 0), sqlite3_free);
   if (!bytes) return Limit("no memory for a copy of the measurements").At(state_->path);
   return std::string(reinterpret_cast<const char*>(bytes.get()), static_cast<size_t>(size));
+}
+
+std::string TuningDb::BestChoices() {
+  Hasher hasher;
+  for (Statement rows(state_->db, kBest); rows.HasRow();)
+    hasher.Add(rows.Text(0)).Add(rows.Text(1));
+  return hasher.Finish().Hex();
 }
 
 int64_t TuningDb::size() {

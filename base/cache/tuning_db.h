@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -26,12 +27,15 @@ struct TuningKey {
   auto operator<=>(const TuningKey&) const = default;
 };
 
+// In place of a choice: the record's note is the one that was found best.
+inline constexpr std::string_view kBestChoice = "best";
+
 struct TuningRecord {
   double median_us = 0;
   double low_us = 0, high_us = 0;  // 95 % interval of the median
   int64_t samples = 0;
   bool correct = true;  // outputs agreed with the reference
-  std::string note;     // why not, if not
+  std::string note;     // why not, if not; of kBestChoice the choice
 };
 
 class TuningDb {
@@ -47,6 +51,8 @@ class TuningDb {
   Result<int64_t> Merge(TuningDb& other);
   Result<std::string> Bytes();  // as a file of its own
   int64_t size();
+  // A hash of what is found best: as long as it stays, builds that go by it stay.
+  std::string BestChoices();
 
  private:
   struct State;
