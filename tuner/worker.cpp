@@ -87,7 +87,7 @@ Result<std::unique_ptr<Worker>> Worker::Start(const std::vector<std::string>& co
 Worker::~Worker() {
   if (socket_ >= 0) close(socket_);
   if (pid_ <= 0) return;
-  kill(pid_, SIGKILL);
+  kill(-pid_, SIGKILL);  // its group: with what it started
   waitpid(pid_, nullptr, 0);
 }
 
@@ -127,8 +127,7 @@ Status Worker::Move(bool out, char* data, size_t bytes, double deadline,
 // The process closed its end: it is gone, or about to be.
 Status Worker::Ended() {
   int how = 0;
-  kill(pid_,
-       SIGKILL);  // if it is neither, it can't be talked to; one that has ended stays as it is
+  kill(-pid_, SIGKILL);  // if it is neither, it can't be talked to; one that has ended stays so
   waitpid(pid_, &how, 0);
   pid_ = -1;
   return Internal(WIFSIGNALED(how)
