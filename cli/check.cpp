@@ -37,20 +37,29 @@ void FindUnknown(const graph::Graph& graph, const std::map<std::string, int64_t>
   }
 }
 
+struct Findings {
+  std::vector<Finding> unsupported;
+  int64_t later = 0;  // nodes whose operator is known and which are built when a run brings shapes
+};
+
 // What no comprehension, library or native kernel does. Of parts that are built when they run,
 // operators that nobody knows.
-std::vector<Finding> FindUnsupported(const driver::Module& module,
-                                     const std::map<std::string, int64_t>& opsets) {
-  std::vector<Finding> findings;
+Findings Find(const driver::Module& module, const std::map<std::string, int64_t>& opsets) {
+  Findings findings;
   for (size_t i = 0; i < module.graph.nodes.size(); ++i) {
     const graph::Node& node = module.graph.nodes[i];
     if (graph::HoldsPlans(node.op)) {
-      for (const auto& inner : graph::Subgraphs(node)) FindUnknown(*inner, opsets, findings);
+      for (const auto& inner : graph::Subgraphs(node))
+        FindUnknown(*inner, opsets, findings.unsupported);
       continue;
     }
     if (!module.comprehensions.of[i].empty() || fallback::HasNative(graph::OpName(node.op)))
       continue;
     const auto& refusal = module.comprehensions.refusals[i];
+    if (refusal && refusal->reason == Reason::kOpenExtents) {
+      ++findings.later;
+      continue;
+    }
     Finding f{.node = graph::NodeName(module.graph, graph::NodeId(i)),
               .op = node.op_name,
               .domain = node.domain,
@@ -59,9 +68,9 @@ std::vector<Finding> FindUnsupported(const driver::Module& module,
                             : std::string(ReasonText(Reason::kNoComprehension))};
     f.hint = node.op == graph::Op::kUnknown
                  ? "replace the operator, or export the model with standard ones"
-                 : "give all input shapes with --shape, or export with another opset";
+                 : "export with another opset";
     if (const auto it = opsets.find(node.domain); it != opsets.end()) f.opset = it->second;
-    findings.push_back(std::move(f));
+    findings.unsupported.push_back(std::move(f));
   }
   return findings;
 }
@@ -72,13 +81,14 @@ Status RunCheck(const Flags& flags) {
   WEFT_TRY(driver::Module module, driver::Open(flags.model, session.options));
   WEFT_TRY(driver::MakeComprehensions(module, session.options));
   WEFT_TRY(const auto opsets, driver::Opsets(flags.model));
-  const auto findings = FindUnsupported(module, opsets);
+  const auto [unsupported, later] = Find(module, opsets);
   if (flags.json) {
     Json json{{"schema", 1},
-              {"supported", findings.empty()},
+              {"supported", unsupported.empty()},
               {"nodes", module.graph.nodes.size()},
+              {"later", later},
               {"unsupported", Json::array()}};
-    for (const Finding& f : findings)
+    for (const Finding& f : unsupported)
       json["unsupported"].push_back({{"node", f.node},
                                      {"op", f.op},
                                      {"domain", f.domain},
@@ -87,16 +97,19 @@ Status RunCheck(const Flags& flags) {
                                      {"try", f.hint}});
     PrintJson(json);
   } else {
-    for (const Finding& f : findings)
+    for (const Finding& f : unsupported)
       fmt::print("{}\n",
                  Printable(fmt::format(
                      "{} ({}{}{}{}): {}; try: {}", f.node, f.domain, f.domain.empty() ? "" : ".",
                      f.op, f.opset ? fmt::format(", opset {}", *f.opset) : "", f.reason, f.hint)));
-    fmt::print("{}: {} nodes, {} cannot be built\n", Printable(flags.model),
-               module.graph.nodes.size(), findings.size());
+    fmt::print("{}: {} nodes, {} cannot be built{}\n", Printable(flags.model),
+               module.graph.nodes.size(), unsupported.size(),
+               later > 0
+                   ? fmt::format(", {} wait for shapes that a run brings (--shape, --dim)", later)
+                   : "");
   }
-  if (findings.empty()) return {};
-  return Unsupported(fmt::format("{} of {} nodes cannot be built", findings.size(),
+  if (unsupported.empty()) return {};
+  return Unsupported(fmt::format("{} of {} nodes cannot be built", unsupported.size(),
                                  module.graph.nodes.size()))
       .At(flags.model);
 }

@@ -321,6 +321,12 @@ TEST(Partition, NoComprehension) {
   EXPECT_NE(both.status().what().find("MaxRoiPool"), std::string::npos);
 }
 
+TEST(Partition, OpenExtents) {
+  const Graph open =
+      Parsed("graph g (x: f32[2, n]) -> (y) {\nsymbol n in 1:9\ny = Softmax(x) {axis = 1}\n}");
+  EXPECT_EQ(ComprehensionsOf(open).refusals[0]->reason, Reason::kOpenExtents);
+}
+
 TEST(Partition, ImagesHaveChannelsLastInside) {
   const Graph graph = Parsed(
       "graph g (x: f32[1, 4, 8, 8], w: f32[4, 4, 1, 1]) -> (y) {\na = Conv(x, w)\nb = Relu(a)\n"

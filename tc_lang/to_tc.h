@@ -50,8 +50,8 @@ struct Alternative {
 };
 
 // Refuses with kNoComprehension when no mathematics is known here, with kOpaqueAccess when the node
-// depends on data in a way that the language can't say. The shapes of all operands must be known;
-// symbolic outermost extents become params.
+// depends on data in a way that the language can't say, with kOpenExtents when shapes are missing:
+// those of all operands must be known, but symbolic outermost extents become params.
 Verdict<std::vector<Alternative>> ToTc(const graph::Graph& graph, graph::NodeId node);
 
 // The one def of a group: alternatives inlined in order, values between them temporaries, except

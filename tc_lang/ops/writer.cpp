@@ -52,12 +52,14 @@ Writer::Writer(const graph::Graph& g, graph::NodeId id) : graph(g), node(g[id]) 
     if (!v.valid()) return;
     const graph::Value& value = graph[v];
     if (!value.dtype || !value.shape)
-      return Refuse(fmt::format("the shape of '{}' is not known", value.name));
+      return Refuse(fmt::format("the shape of '{}' is not known", value.name),
+                    Reason::kOpenExtents);
     if (*value.dtype == Dtype::kString || IsCode(*value.dtype))
       return Refuse(fmt::format("'{}' is {}", value.name, DtypeName(*value.dtype)));
     for (size_t axis = 1; axis < value.shape->size(); ++axis) {
       if (!(*value.shape)[axis].IsConstant()) {
-        return Refuse(fmt::format("axis {} of '{}' has a symbolic extent", axis, value.name));
+        return Refuse(fmt::format("axis {} of '{}' has a symbolic extent", axis, value.name),
+                      Reason::kOpenExtents);
       }
     }
   };
@@ -176,7 +178,10 @@ int64_t Writer::Extent(const Operand& x, int64_t axis) {
     return 1;
   }
   const Dim& dim = x.dims[static_cast<size_t>(axis)];
-  if (dim.symbolic()) Refuse(fmt::format("axis {} of '{}' has a symbolic extent", axis, x.name));
+  if (dim.symbolic()) {
+    Refuse(fmt::format("axis {} of '{}' has a symbolic extent", axis, x.name),
+           Reason::kOpenExtents);
+  }
   return dim.symbolic() ? 1 : dim.value;
 }
 

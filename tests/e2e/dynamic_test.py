@@ -100,6 +100,9 @@ def test_shapes_share_their_weights(tmp_path, specialize):
 
 def test_the_command_line(weft):
     model = saved(weft.folder / 'm.onnx')
+    said = weft.json('check', 'm.onnx')
+    assert said['supported'] and not said['unsupported'] and 0 < said['later'] <= said['nodes']
+    assert weft.json('check', 'm.onnx', '--shape', 'x=2x3x8', '--shape', 'y=3x8')['later'] == 0
     weft('build', 'm.onnx', '-o', 'm.plan', '--budget', '0')
     weft('verify', 'm.plan')
     for specialize in ('now', 'never'):
