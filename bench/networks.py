@@ -46,13 +46,15 @@ FAMILIES = {
     'batches': {
         'ResNet-50 batch=8': ('resnet50', dims(batch=8)), 'MobileNetV2 batch=32': ('mobilenetv2', dims(batch=32)),
         'BERT-base batch=8 S=128': ('bert_base', dims(batch=8, S=128))},
+    'eight bits': {
+        'ResNet-50 int8': ('resnet50_int8', ONE), 'BERT-base int8 S=128': ('bert_base_int8', dims(batch=1, S=128))},
     'others': {
         'ResNet-3D-18': ('resnet3d18', ONE), 'PP-OCR rec 1280': ('ppocr_rec', image('1x3x48x1280')),
         'GCN': ('gcn', [*dims(nodes=2708, edges=10556), '--inputs', str(MODELS / 'gcn.npz')])},
 }
 NETWORKS = {name: network for family in FAMILIES.values() for name, network in family.items()}
 FETCHED = {'silero_vad_openvino': 'fetch_networks', 'magika': 'fetch_networks', 'ppocr_rec': 'fetch_ppocr',
-           'ppocr_det': 'fetch_ppocr', 'ppocr_cls': 'fetch_ppocr'}
+           'ppocr_det': 'fetch_ppocr', 'ppocr_cls': 'fetch_ppocr', 'resnet50_int8': 'quantize', 'bert_base_int8': 'quantize'}
 
 
 def images(*shapes):
