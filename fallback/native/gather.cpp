@@ -85,8 +85,8 @@ Result<Reduction> ReductionOf(const Args& args) {
   return static_cast<Reduction>(at - kNames);
 }
 
-template <typename T>
-T Combine(Reduction reduction, T old, T update) {
+template <Reduction reduction, typename T>
+T Combine(T old, T update) {
   using C = Compute<T>;
   const C a = old, b = update;
   if constexpr (std::is_same_v<C, bool>) {
@@ -106,30 +106,44 @@ T Combine(Reduction reduction, T old, T update) {
   }
 }
 
-// Updates are runs of so many elements, one for each offset in `out`: stored there, or combined
-// with what is there, in their order.
-Status Scatter(const Args& args, const Out& out, Reduction reduction,
-               const std::vector<int64_t>& offsets, int64_t run) {
-  const In& updates = args[2];
-  if (reduction == Reduction::kNone) {
-    ByWidth(out.dtype, [&]<typename T>() {
-      const T* from = updates.as<T>();
-      for (const int64_t offset : offsets) {
-        std::copy_n(from, run, out.as<T>() + offset);
-        from += run;
-      }
-    });
-    return {};
-  }
+// Updates are runs of so many elements, one for each offset in `out`, that are combined with what
+// is there, in their order. What they are combined by is no question for each element.
+template <Reduction reduction>
+Status ScatterBy(const Args& args, const Out& out, const std::vector<int64_t>& offsets,
+                 int64_t run) {
   const bool known = ByType<true>(out.dtype, [&]<typename T>() {
-    const T* from = updates.as<T>();
+    const T* from = args[2].as<T>();
     for (const int64_t offset : offsets) {
       T* at = out.as<T>() + offset;
-      for (int64_t i = 0; i < run; ++i) at[i] = Combine<T>(reduction, at[i], from[i]);
+      for (int64_t i = 0; i < run; ++i) at[i] = Combine<reduction>(at[i], from[i]);
       from += run;
     }
   });
   return known ? Status() : NoSuchType(args, out.dtype);
+}
+
+Status Scatter(const Args& args, const Out& out, Reduction reduction,
+               const std::vector<int64_t>& offsets, int64_t run) {
+  switch (reduction) {
+    case Reduction::kAdd:
+      return ScatterBy<Reduction::kAdd>(args, out, offsets, run);
+    case Reduction::kMul:
+      return ScatterBy<Reduction::kMul>(args, out, offsets, run);
+    case Reduction::kMin:
+      return ScatterBy<Reduction::kMin>(args, out, offsets, run);
+    case Reduction::kMax:
+      return ScatterBy<Reduction::kMax>(args, out, offsets, run);
+    case Reduction::kNone:
+      break;
+  }
+  ByWidth(out.dtype, [&]<typename T>() {
+    const T* from = args[2].as<T>();
+    for (const int64_t offset : offsets) {
+      std::copy_n(from, run, out.as<T>() + offset);
+      from += run;
+    }
+  });
+  return {};
 }
 
 }  // namespace
