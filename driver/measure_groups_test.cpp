@@ -133,6 +133,22 @@ TEST_F(MeasureTest, RoundingsOf16BitsAreNoDisagreement) {
   EXPECT_FALSE(Advanced(text + "}", Form::kGroups, options).grouping.groups.empty());
 }
 
+// The logistic map doubles what sums rounded differently in the library and here.
+TEST_F(MeasureTest, WhatRoundingMovesIsNoDisagreement) {
+  std::string text =
+      "graph g (x: f32[40, 48], w: f32[48, 56]) -> (y) {\nfour: f32[1] = const(4)\n"
+      "one: f32[1] = const(1)\nm = MatMul(x, w)\nz0 = Sigmoid(m)\n";
+  constexpr int kSteps = 40;
+  for (int i = 0; i < kSteps; ++i)
+    text += fmt::format("a{0} = Sub(one, z{0})\nb{0} = Mul(a{0}, z{0})\n{1} = Mul(b{0}, four)\n", i,
+                        i + 1 == kSteps ? "y" : fmt::format("z{}", i + 1));
+  BuildOptions options = Options();
+  options.budget_s = 2;
+  options.tuning = db_.get();
+  options.cache = &*cache_;
+  EXPECT_FALSE(Advanced(text + "}", Form::kGroups, options).grouping.groups.empty());
+}
+
 TEST_F(MeasureTest, AHurryLeavesNoRecord) {
   const std::atomic<bool> stop = true;
   EXPECT_TRUE(Measured(10, &stop).grouping.groups[0].measured);

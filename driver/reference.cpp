@@ -40,7 +40,8 @@ Tensor Narrow(const Tensor& t, Dtype dtype) {
 
 class Reference {
  public:
-  explicit Reference(const graph::Graph& graph) : graph_(graph), values_(graph.values.size()) {}
+  Reference(const graph::Graph& graph, Rounding rounding)
+      : graph_(graph), rounding_(rounding), values_(graph.values.size()) {}
 
   Result<std::vector<Tensor>> Run(std::span<const Tensor> inputs) {
     for (size_t i = 0; i < graph_.inputs.size(); ++i)
@@ -48,13 +49,24 @@ class Reference {
     for (size_t v = 0; v < graph_.values.size(); ++v)
       if (graph_.values[v].kind == graph::ValueKind::kConstant)
         values_[v] = Widen(graph_.values[v].constant);
-    for (size_t n = 0; n < graph_.nodes.size(); ++n) WEFT_TRY(Compute(NodeId(n)));
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      WEFT_TRY(Compute(NodeId(n)));
+      if (rounding_ == Rounding::kEachValue) Round(graph_.nodes[n]);
+    }
     std::vector<Tensor> outputs;
     for (ValueId v : graph_.outputs) outputs.push_back(values_[v.index]);
     return outputs;
   }
 
  private:
+  void Round(const graph::Node& node) {
+    for (ValueId v : node.outputs) {
+      if (!v.valid() || !graph_[v].dtype) continue;
+      Tensor& value = values_[v.index];
+      if (value.dtype() == Dtype::kF64) value = Widen(Narrow(value, *graph_[v].dtype));
+    }
+  }
+
   Status Compute(NodeId id) {
     const graph::Node& node = graph_[id];
     if (graph::HoldsPlans(node.op)) return Nested(node);
@@ -97,8 +109,8 @@ class Reference {
   }
 
   // One run of a body: a network for operands of these shapes.
-  static Result<std::vector<Tensor>> Body(const graph::Node& node, const char* name,
-                                          std::span<const Tensor> operands) {
+  Result<std::vector<Tensor>> Body(const graph::Node& node, const char* name,
+                                   std::span<const Tensor> operands) const {
     const graph::Attribute* attribute = graph::FindAttribute(node, name);
     const graph::Graph& body = *std::get<std::shared_ptr<graph::Graph>>(attribute->value);
     std::vector<Tensor> narrow, free;
@@ -107,7 +119,7 @@ class Reference {
     WEFT_TRY(const NestedModule nested, OpenNested(body, narrow, {}));
     for (size_t i = 0; i < operands.size(); ++i)
       if (!nested.bound[i]) free.push_back(operands[i]);
-    return Reference(nested.module.graph).Run(free);
+    return Reference(nested.module.graph, rounding_).Run(free);
   }
 
   Status Nested(const graph::Node& node) {
@@ -128,7 +140,7 @@ class Reference {
     return {};
   }
 
-  static Result<std::vector<Tensor>> Repeat(const graph::Node& node, std::vector<Tensor> operands) {
+  Result<std::vector<Tensor>> Repeat(const graph::Node& node, std::vector<Tensor> operands) const {
     const int64_t trips = node.inputs[0].valid() ? ElemAsInt(operands[0], 0) : INT64_MAX;
     bool goes_on = !node.inputs[1].valid() || ElemAsInt(operands[1], 0) != 0;
     const auto states = static_cast<size_t>(graph::IntAttr(node, "states", 0));
@@ -167,17 +179,18 @@ class Reference {
   }
 
   const graph::Graph& graph_;
+  Rounding rounding_;
   std::vector<Tensor> values_;
 };
 
 }  // namespace
 
-Result<std::vector<Tensor>> RunReference(const graph::Graph& graph,
-                                         std::span<const Tensor> inputs) {
+Result<std::vector<Tensor>> RunReference(const graph::Graph& graph, std::span<const Tensor> inputs,
+                                         Rounding rounding) {
   if (inputs.size() != graph.inputs.size())
     return Usage(
         fmt::format("found {} inputs, the network has {}", inputs.size(), graph.inputs.size()));
-  return Reference(graph).Run(inputs);
+  return Reference(graph, rounding).Run(inputs);
 }
 
 }  // namespace weft::driver

@@ -13,7 +13,14 @@
 
 namespace weft::driver {
 
+// Rounds what each node gives to the type that the network declares it of. How far this moves the
+// outputs is how far a right implementation may be off: little in most networks, but where values
+// are quantized one that stands near the edge of a step falls to the other side, and what follows
+// multiplies that.
+enum class Rounding : uint8_t { kNone, kEachValue };
+
 // Outputs in f64 for float outputs, in their own type otherwise. Inputs in the graph's order.
-Result<std::vector<Tensor>> RunReference(const graph::Graph& graph, std::span<const Tensor> inputs);
+Result<std::vector<Tensor>> RunReference(const graph::Graph& graph, std::span<const Tensor> inputs,
+                                         Rounding rounding = Rounding::kNone);
 
 }  // namespace weft::driver
