@@ -159,6 +159,40 @@ Tensor Gemm(const graph::Node& node, const Tensor& a, const Tensor& b, const Ten
   return c;
 }
 
+// The integers less their zero point, which is one for all or one for each channel: of so many,
+// each `inner` elements long.
+std::optional<Tensor> Centred(const Tensor& t, const Tensor* zero, int64_t channels,
+                              int64_t inner) {
+  if (zero && zero->elems() != 1 && zero->elems() != channels) return std::nullopt;
+  Tensor out(Dtype::kF64, t.shape());
+  double* to = out.mutable_as<double>();
+  for (int64_t i = 0; i < t.elems(); ++i) {
+    const int64_t channel = zero && zero->elems() > 1 ? i / inner % channels : 0;
+    to[i] = static_cast<double>(ElemAsInt(t, i) - (zero ? ElemAsInt(*zero, channel) : 0));
+  }
+  return out;
+}
+
+// ConvInteger and MatMulInteger: the sums are integers below 2^53, so those of doubles are exact.
+std::optional<Tensor> MultiplyIntegers(const graph::Node& node,
+                                       const std::vector<const Tensor*>& operands) {
+  const bool convolves = node.op == graph::Op::kConvInteger;
+  const Tensor &a = *operands[0], &b = *operands[1];
+  const auto zero = [&](size_t i) { return operands.size() > i ? operands[i] : nullptr; };
+  const size_t rank = a.shape().size();
+  if (!convolves && (rank < 2 || b.shape().size() != 2)) return std::nullopt;
+  const auto x = convolves ? Centred(a, zero(2), 1, a.elems())
+                           : Centred(a, zero(2), a.shape()[rank - 2], a.shape()[rank - 1]);
+  const auto w = convolves ? Centred(b, zero(3), b.shape()[0], Product(b.shape(), 1, rank))
+                           : Centred(b, zero(3), b.shape()[1], 1);
+  if (!x || !w) return std::nullopt;
+  const Tensor sums = convolves ? Convolve(node, *x, *w, nullptr) : MatMul(*x, *w);
+  Tensor out(Dtype::kI32, sums.shape());
+  for (int64_t i = 0; i < sums.elems(); ++i)
+    SetElemInt(out, i, static_cast<int64_t>(sums.as<double>()[i]));  // wraps as 32 bits do
+  return out;
+}
+
 }  // namespace
 
 std::optional<Tensor> RunLoops(const graph::Node& node,
@@ -178,6 +212,9 @@ std::optional<Tensor> RunLoops(const graph::Node& node,
     case graph::Op::kGemm:
       return floats(2) ? std::optional(Gemm(node, *operands[0], *operands[1], third))
                        : std::nullopt;
+    case graph::Op::kConvInteger:
+    case graph::Op::kMatMulInteger:
+      return MultiplyIntegers(node, operands);
     default:
       return std::nullopt;
   }

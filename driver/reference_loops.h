@@ -9,7 +9,8 @@
 
 namespace weft::driver::reference {
 
-// Conv, MatMul and Gemm on f64 operands (null: absent); nothing for any other node.
+// Conv, MatMul and Gemm on f64 operands (null: absent), ConvInteger and MatMulInteger on integers;
+// nothing for any other node.
 std::optional<Tensor> RunLoops(const graph::Node& node, const std::vector<const Tensor*>& operands);
 
 }  // namespace weft::driver::reference

@@ -137,11 +137,6 @@ const Node* DequantizeBefore(const Rewriter& r, ValueId id, bool& transposed) {
   return r.Def(id, Op::kDequantizeLinear);
 }
 
-bool IsPlainGemm(const Node& node) {
-  return IntAttr(node, "transA", 0) == 0 && FloatAttr(node, "alpha", 1) == 1 &&
-         FloatAttr(node, "beta", 1) == 1;
-}
-
 void Match(Rewriter& r, NodeId id) {
   const Node node = r.graph[id];
   if (node.op == Op::kGemm && !IsPlainGemm(node)) return;

@@ -229,6 +229,11 @@ bool FitsAttribute(double number, std::optional<Dtype> dtype) {
   return dtype != Dtype::kF64 || static_cast<double>(static_cast<float>(number)) == number;
 }
 
+bool IsPlainGemm(const Node& node) {
+  return IntAttr(node, "transA", 0) == 0 && FloatAttr(node, "alpha", 1) == 1 &&
+         FloatAttr(node, "beta", 1) == 1;
+}
+
 bool SameShape(const Graph& graph, ValueId a, ValueId b) {
   return a.valid() && b.valid() && graph[a].shape && graph[b].shape &&
          *graph[a].shape == *graph[b].shape && graph[a].dtype && graph[a].dtype == graph[b].dtype;

@@ -75,6 +75,7 @@ std::optional<std::vector<ValueId>> ElementsOf(const Rewriter& r, ValueId id);
 bool Near(double found, double meant, std::optional<Dtype> dtype);
 // Whether an operator's attribute, a float, says the number as well as an operand of this type.
 bool FitsAttribute(double number, std::optional<Dtype> dtype);
+bool IsPlainGemm(const Node& node);  // a product and a sum: no factors, and A as it is
 bool SameShape(const Graph& graph, ValueId a, ValueId b);  // both known and equal
 // op(other, scalar), in either order if the operator commutes.
 std::optional<std::pair<ValueId, double>> WithScalar(const Rewriter& r, ValueId id, Op op);

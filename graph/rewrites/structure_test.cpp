@@ -182,6 +182,53 @@ TEST(DequantizeMatMul, ProductsOfFewRowsOnly) {
   EXPECT_EQ(OpsOf(Simplified(text(65, "8, 8, 8, 8"))), "DequantizeLinear MatMul");
 }
 
+// Of dequantized operands the integers are multiplied, and the sums scaled.
+TEST(IntegerProducts, BehindDequantizeLinear) {
+  constexpr std::string_view kHead =
+      "a: f32[] = const(0.5)\np: u8[] = const(128)\nd = DequantizeLinear(x, a, p)\n";
+  const auto conv = [&](std::string_view weights, std::string_view axis) {
+    return Simplified(
+        fmt::format("graph g (x: u8[1, 2, 4, 4]) -> (y) {{\n{}w: {}\ns: f32[2] = const(2.0, 4.0)\n"
+                    "e = DequantizeLinear(w, s) {{axis = {}}}\nq: i32[2] = const(7, 9)\n"
+                    "t: f32[2] = const(1.0, 2.0)\nb = DequantizeLinear(q, t) {{axis = 0}}\n"
+                    "y = Conv(d, e, b)\n}}",
+                    kHead, weights, axis));
+  };
+  // What is left to fold: the bias, and the product of the scales.
+  constexpr std::string_view kProduct = "DequantizeLinear Reshape Mul ConvInteger Cast Mul Add",
+                             kLeft = "DequantizeLinear DequantizeLinear DequantizeLinear Conv";
+  const Graph g = conv("i8[2, 2, 1, 1] = const(1, -2, 3, -4)", "0");
+  ASSERT_EQ(OpsOf(g), kProduct);
+  EXPECT_EQ(TypeOf(g, "y"), "f32[1, 2, 4, 4]");
+  EXPECT_EQ(g[g.nodes[2].inputs[1]].constant.shape(), (Shape{2, 1, 1}));
+  EXPECT_EQ(g.nodes[3].inputs.size(), 3u);  // with the zero point of x
+  // Scales along the inputs, or weights that are no i8, say something else.
+  EXPECT_EQ(OpsOf(conv("i8[2, 2, 1, 1] = const(1, -2, 3, -4)", "1")), kLeft);
+  EXPECT_EQ(OpsOf(conv("u8[2, 2, 1, 1] = const(1, 2, 3, 200)", "0")), kLeft);
+  EXPECT_EQ(OpsOf(conv("u8[2, 2, 1, 1] = const(1, 2, 3, 127)", "0")), kProduct);
+}
+
+TEST(IntegerProducts, OfMatrices) {
+  const auto product = [](std::string_view node) {
+    return Simplified(
+        fmt::format("graph g (x: i8[100, 2], a: f32[]) -> (y) {{\nd = DequantizeLinear(x, a)\n"
+                    "w: u8[3, 2] = const(128, 129, 130, 131, 132, 133)\ns: f32[1] = const(2.0)\n"
+                    "z: u8[1] = const(128)\ne = DequantizeLinear(w, s, z) {{axis = 0}}\n"
+                    "c: f32[3] = const(1, 2, 3)\n{}\n}}",
+                    node));
+  };
+  const Graph g = product("y = Gemm(d, e, c) {transB = 1}");
+  ASSERT_EQ(OpsOf(g), "Mul Transpose MatMulInteger Cast Mul Add");
+  const Tensor& w = g[g.nodes[1].inputs[0]].constant;
+  EXPECT_EQ(w.dtype(), Dtype::kI8);
+  EXPECT_EQ(w.shape(), (Shape{3, 2}));
+  EXPECT_EQ(ElemAsInt(w, 5), 5);  // 133 - 128
+  EXPECT_EQ(OpsOf(product("t = Transpose(e)\ny = MatMul(d, t)")),
+            "DequantizeLinear DequantizeLinear Transpose MatMul");
+  EXPECT_EQ(OpsOf(product("y = Gemm(d, e, c) {transB = 1, alpha = 2.0}")),
+            "DequantizeLinear DequantizeLinear Gemm");
+}
+
 TEST(Simplify, AnyOrderOfNodesGivesTheSameGraph) {
   const std::string head = "graph g (x: f32[2, 2]) -> (y) {\nw: f32[] = const(3)\n";
   const Graph a = Simplified(head +

@@ -2,7 +2,7 @@
 import numpy as np
 from onnx import TensorProto, helper
 from random_graph import Reject
-from random_ops import broadcastable, partner, tame
+from random_ops import any_shape, broadcastable, extent, partner, tame, window
 
 ANY = 'fiub'
 
@@ -278,6 +278,27 @@ def quantized(g):
     g.emit('DequantizeLinear', q, scale, zero if dtype == np.int8 else np.asarray(0, dtype))
 
 
+def quantized_product(g):
+    """What a network that was quantized holds: a product of dequantized bytes."""
+    op = g.random.choice(['Conv', 'MatMul', 'Gemm'])
+    rank = g.random.choice({'Conv': [3, 4], 'MatMul': [2, 3], 'Gemm': [2]}[op])
+    try:
+        q = g.pick('iu', ranks=[rank], where=lambda v: v.array.dtype.itemsize == 1)
+    except Reject:
+        if len(g.inputs) >= 4:
+            raise
+        q = g.input(any_shape(g, rank, rank), g.random.choice(['u1', 'i1']))
+    x = g.emit('DequantizeLinear', q, np.float32(0.125), *([np.asarray(3, q.array.dtype)] if g.chance(0.7) else []))
+    n, attributes = extent(g), window(g, x) if op == 'Conv' else {}
+    shape = {'Conv': (n, x.shape[1], *attributes.get('kernel_shape', [])), 'MatMul': (x.shape[-1], n), 'Gemm': (n, x.shape[-1])}[op]
+    scales = g.numpy.uniform(0.01, 0.2, n if g.chance(0.6) else ()).astype(np.float32)
+    weights = g.emit('DequantizeLinear', g.constant(g.numbers(shape, 'i1')), scales, axis=int(op == 'MatMul'))
+    bias = [g.emit('DequantizeLinear', g.constant(g.numbers((n,), 'i4')), scales, axis=0)] if op != 'MatMul' and g.chance(0.6) else []
+    if op == 'Gemm':
+        attributes['transB'] = 1
+    g.emit(op, x, weights, *bias, **attributes)
+
+
 def integer_matmul(g):
     x = g.pick('iu', ranks=[2, 3], where=lambda v: v.array.dtype.itemsize == 1)
     other = g.constant(g.numbers((x.shape[-1], 5), g.random.choice([np.uint8, np.int8])))
@@ -294,4 +315,4 @@ def one_hot(g):
 
 FAMILIES = {transpose: 4, reshape: 5, shape_idiom: 1, slice_: 3, concat: 3, split: 2, pad: 2, expand: 2, depth_and_space: 1,
             gather: 3, scatter: 1, triangle: 1, top: 0.7, resize: 1, cast: 3, compare: 2, choose: 3, logic: 1, floats_only: 0.3,
-            whole: 4, quantized: 1, integer_matmul: 1, one_hot: 0.5}
+            whole: 4, quantized: 1, quantized_product: 1.5, integer_matmul: 1, one_hot: 0.5}
