@@ -90,6 +90,28 @@ TEST(Alike, ChoicesGoAnywhere) {
   }
 }
 
+// Whatever a cluster says of axes goes along, what the team shares out in each step too.
+TEST(Alike, SharesOfARecurrence) {
+  const tc::Program program = Parsed(
+                        "def f(float(8, 64) x) -> (h) {"
+                        " h(t, j) = tanh(x(t, j) + (t > 0 ? h(t - 1, j) : 0.0))"
+                        " where t in 0:8, j in 0:64 }"),
+                    other = Parsed(
+                        "def g(float(8, 64) a) -> (b) {"
+                        " b(s, e) = tanh(a(s, e) + (s > 0 ? b(s - 1, e) : 0.0))"
+                        " where s in 0:8, e in 0:64 }");
+  const ScheduleRequest request{.program = &program, .target = {.threads = 2}},
+      like{.program = &other, .target = {.threads = 2}};
+  const auto choices =
+      ParseChoices("f: cluster h | order t | tile j 16 | inner j | share j | vector j 16", "test");
+  ASSERT_TRUE(choices.ok()) << choices.status().ToString();
+  ASSERT_TRUE(BuildSchedule(request, choices->at(0)).yes());
+  const auto renamed = InNamesOf(like, request, choices->at(0));
+  ASSERT_TRUE(renamed.yes()) << renamed.refusal().detail;
+  EXPECT_EQ(renamed->clusters[0].shares, std::vector<std::string>{"e"});
+  EXPECT_TRUE(BuildSchedule(like, *renamed).yes());
+}
+
 TEST(Alike, AChoiceOfOthersIsRefused) {
   const tc::Program program = Parsed("def f(float(8, 64) x) -> (y) { y(i, j) = exp(x(i, j)) }");
   const ScheduleRequest request{.program = &program};
