@@ -41,8 +41,9 @@ class Mover {
         if (!Has(axes_, axis)) axes_.push_back(axis);
   }
 
-  // Whether the move applies.
+  // Whether the move applies. None does to what has no axes.
   bool Run() {
+    if (axes_.empty()) return false;
     using Move = bool (Mover::*)();
     // What a kind of move is drawn by: tiles matter most, and have the most values.
     static constexpr std::pair<Move, int> kMoves[] = {

@@ -39,6 +39,17 @@ std::vector<Choice> Walk(const Space& space, int steps, uint64_t seed) {
   return seen;
 }
 
+// A number has no axis to move.
+TEST(Space, AProgramWithoutAxesIsNoTrap) {
+  const tc::Program program = Parsed("def f(float x) -> (y) { y = exp(x) }");
+  const ScheduleRequest request{.program = &program, .target = {.threads = 2}};
+  const Space space(request);
+  const std::vector<Choice> choices = space.Constructions(4);
+  ASSERT_FALSE(choices.empty());
+  Random random(1);
+  for (int i = 0; i < 200; ++i) EXPECT_FALSE(space.Mutate(choices[0], random));
+}
+
 TEST(Space, WhatIsMadeIsLegalAndRight) {
   for (const char* const text : kPrograms) {
     const tc::Program program = Parsed(text);
