@@ -86,15 +86,19 @@ Result<std::unique_ptr<Worker>> Worker::Start(const std::vector<std::string>& co
 
 Worker::~Worker() {
   if (socket_ >= 0) close(socket_);
-  if (pid_ <= 0) return;
-  kill(-pid_, SIGKILL);  // its group: with what it started
-  waitpid(pid_, nullptr, 0);
+  End();
 }
 
 Result<std::string> Worker::Ask(std::string_view request, double seconds,
                                 const std::atomic<bool>* stop) {
-  const double deadline = Now() + seconds;
   if (request.size() > kMostFrameBytes) return Limit("a request that no frame holds");
+  auto answer = Exchange(request, Now() + seconds, stop);
+  if (!answer.ok()) End();  // its answer may come yet, and would be taken for that to another
+  return answer;
+}
+
+Result<std::string> Worker::Exchange(std::string_view request, double deadline,
+                                     const std::atomic<bool>* stop) {
   Head head = HeadOf(request.size());
   WEFT_TRY(Move(true, head.data(), head.size(), deadline, stop));
   WEFT_TRY(Move(true, const_cast<char*>(request.data()), request.size(), deadline, stop));
@@ -124,12 +128,20 @@ Status Worker::Move(bool out, char* data, size_t bytes, double deadline,
   return {};
 }
 
-// The process closed its end: it is gone, or about to be.
-Status Worker::Ended() {
+// Ends the process with what it started; returns how it ended, by itself if it had.
+int Worker::End() {
   int how = 0;
-  kill(-pid_, SIGKILL);  // if it is neither, it can't be talked to; one that has ended stays so
-  waitpid(pid_, &how, 0);
+  if (pid_ <= 0) return how;
+  kill(-pid_, SIGKILL);  // its group
+  while (waitpid(pid_, &how, 0) < 0 && errno == EINTR) {
+  }
   pid_ = -1;
+  return how;
+}
+
+// The process closed its end: it is gone, or about to be; if it is neither, it can't be talked to.
+Status Worker::Ended() {
+  const int how = End();
   return Internal(WIFSIGNALED(how)
                       ? fmt::format("the worker ended by signal {}", strsignal(WTERMSIG(how)))
                       : fmt::format("the worker ended with exit code {}", WEXITSTATUS(how)));

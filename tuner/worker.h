@@ -2,7 +2,7 @@
 //
 // It is asked and answers by frames over its standard input and output: four bytes, the length with
 // the least byte first, and so many bytes of text. It is in no group of ours, so what the terminal
-// sends us does not end it; it ends when its input does, and with the thread that started it.
+// sends us does not end it; it ends when its input does.
 #pragma once
 
 #include <atomic>
@@ -27,14 +27,17 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   // The answer. An error of code kLimit if it does not come within `seconds`, kInterrupted if
-  // `stop` turns true, kInternal if the process ends, with how it ended; then there is no further
-  // asking. `stop` may be null.
+  // `stop` turns true, kInternal if the process ends, with how it ended. Each of them ends the
+  // process, so that there is no further asking. `stop` may be null.
   Result<std::string> Ask(std::string_view request, double seconds,
                           const std::atomic<bool>* stop = nullptr);
 
  private:
   Worker() = default;
+  Result<std::string> Exchange(std::string_view request, double deadline,
+                               const std::atomic<bool>* stop);
   Status Move(bool out, char* data, size_t bytes, double deadline, const std::atomic<bool>* stop);
+  int End();
   Status Ended();
 
   int pid_ = -1, socket_ = -1;

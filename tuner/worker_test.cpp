@@ -47,6 +47,14 @@ TEST(Worker, ThatHangsIsGivenUp) {
   EXPECT_EQ(answer.status().code(), Code::kLimit);
 }
 
+// An answer that comes after all is not taken for that to the next request.
+TEST(Worker, ThatIsLateIsNotAskedAgain) {
+  const auto worker = Started({"sh", "-c", "sleep 0.3; cat"});
+  EXPECT_FALSE(worker->Ask("first", 0.1).ok());
+  const auto answer = worker->Ask("second", 20);
+  EXPECT_FALSE(answer.ok()) << *answer;
+}
+
 TEST(Worker, IsGivenUpWhenAsked) {
   const std::atomic<bool> stop = true;
   const auto answer = Started({"sleep", "1000"})->Ask("anything", 1000, &stop);
