@@ -277,7 +277,7 @@ Status ExpandDynamicQuantizeMatMul(Expansion& e) {
 }
 
 // Gemm of quantized matrices: (a, scale, zero), (b, scale, zero), a bias of int32 in the scale of
-// the sums, and (scale, zero) of the result if that is quantized too.
+// the sums, and (scale, zero) of the result, which is quantized if it has a zero point.
 Status ExpandQGemm(Expansion& e) {
   WEFT_TRY(e.Counts(6, 9));
   WEFT_TRY(e.Only({"alpha", "transA", "transB"}));
@@ -295,10 +295,10 @@ Status ExpandQGemm(Expansion& e) {
     scale = f.Mul(scale, f.Number(alpha, scale));
   if (e.Has(7)) scale = f.Div(scale, e.In(7));
   const ValueId y = f.Mul(f.Do(Op::kCastLike, {sums, scale}), scale);
-  if (!e.Has(7)) return f.Finish(y);
-  const ValueId one = f.Number(1, y), zero = e.Has(8) ? e.In(8) : f.Do(Op::kCastLike, {one, a});
+  if (!e.Has(8)) return f.Finish(y);
+  const ValueId one = f.Number(1, y);
   WEFT_TRY(f.status());
-  return e.Finish(Op::kQuantizeLinear, {y, one, zero});
+  return e.Finish(Op::kQuantizeLinear, {y, one, e.In(8)});
 }
 
 // Those of ONNX, before that had integers of 4 and 16 bits.

@@ -161,6 +161,7 @@ def test_products_of_quantized_matrices(weft, turn_a, turn_b):
     agree(weft, 'QGemm', [*a, *b, bias], **options)
     agree(weft, 'QGemm', [*a, *b, bias, np.float32(0.3), np.uint8(90)], [np.uint8], **options)
     agree(weft, 'QGemm', [*a, weights, np.float32(0.02), np.int8(0), None, np.float32(0.3), np.uint8(90)], [np.uint8], **options)
+    agree(weft, 'QGemm', [*a, *b, bias, np.float32(0.3)], **options)  # scaled, and not quantized
 
 
 @pytest.mark.parametrize('dtype', [np.int8, np.uint16, np.int16])
