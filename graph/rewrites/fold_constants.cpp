@@ -9,7 +9,7 @@ namespace weft::graph {
 namespace {
 
 constexpr int64_t kMaxBytes = 64 << 20, kAlwaysBytes = 1 << 20, kMaxGrowth = 4,
-                  kMaxWeightBytes = int64_t{1} << 30;
+                  kMaxDequantized = 16, kMaxWeightBytes = int64_t{1} << 30;
 
 bool IsPure(const Node& node) {
   switch (node.op) {
@@ -20,24 +20,30 @@ bool IsPure(const Node& node) {
   }
 }
 
-// The result is not absurdly larger than what it is made of.
-bool Worthwhile(const Graph& graph, const Node& node) {
-  int64_t in = 0, out = 0;
-  for (ValueId id : node.inputs) {
-    if (id.valid()) in += graph[id].constant.bytes();
-  }
-  for (ValueId id : node.outputs) {
+// The result is not absurdly larger than what it is made of. Each reader of a value has its share
+// of it, so that all results together are not either, however many a file asks for.
+bool Worthwhile(const Rewriter& r, const Node& node) {
+  int64_t in = 0, share = 0, out = 0;
+  for (const ValueId id : node.inputs) {
     if (!id.valid()) continue;
-    const auto shape = StaticShape(graph[id]);
+    const int64_t bytes = r.graph[r.Resolve(id)].constant.bytes();
+    in += bytes;
+    share += bytes / static_cast<int64_t>(std::max<size_t>(r.Uses(id), 1));
+  }
+  for (const ValueId id : node.outputs) {
+    if (!id.valid()) continue;
+    const Value& value = r.graph[id];
+    const auto shape = StaticShape(value);
     const auto elems = shape ? CountElems(*shape) : Result<int64_t>(in);
     if (!elems.ok() || *elems > kMaxWeightBytes) return false;
-    out += *elems * std::max<int64_t>(graph[id].dtype ? SizeBytes(*graph[id].dtype) : 8, 1);
+    out += *elems * std::max<int64_t>(value.dtype ? SizeBytes(*value.dtype) : 8, 1);
   }
-  // Weights of a product with many rows: read as they are they would be converted in each run, and
-  // rewrites have taken those that stay.
-  if (node.op == Op::kDequantizeLinear) return out <= kMaxWeightBytes;
-  if (out <= in) return out <= kMaxWeightBytes;  // weights that are cast or turned around
-  return out <= kMaxBytes && out <= std::max(kAlwaysBytes, kMaxGrowth * in);
+  // Weights that are cast or turned around; and those of a product with many rows: read as they are
+  // they would be converted in each run, and rewrites have taken those that stay.
+  const bool dequantizes = node.op == Op::kDequantizeLinear, keeps = dequantizes || out <= in;
+  const int64_t growth = dequantizes ? kMaxDequantized : kMaxGrowth;
+  return out <= (keeps ? kMaxWeightBytes : kMaxBytes) &&
+         out <= std::max(kAlwaysBytes, growth * share);
 }
 
 bool Evaluate(Rewriter& r, NodeId id, const Evaluator& evaluate) {
@@ -52,7 +58,7 @@ bool Evaluate(Rewriter& r, NodeId id, const Evaluator& evaluate) {
     resolved.inputs[i] = r.Resolve(node.inputs[i]);
     if (resolved.inputs[i].valid()) inputs[i] = &r.graph[resolved.inputs[i]].constant;
   }
-  if (!evaluate || !IsPure(node) || !Worthwhile(r.graph, resolved)) return false;
+  if (!evaluate || !IsPure(node) || !Worthwhile(r, node)) return false;
   auto results = evaluate(r.graph, resolved, inputs);
   // A node that can't be computed here stays: if it is wrong, running it will say so.
   if (!results.ok() || results->size() != node.outputs.size()) return false;

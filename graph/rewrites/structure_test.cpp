@@ -60,6 +60,32 @@ TEST(FoldConstants, NothingHuge) {
   EXPECT_EQ(OpsOf(g), "ConstantOfShape Relu");
 }
 
+// What is made of a constant is not much more than it, in however many ways a file asks for that.
+TEST(FoldConstants, NothingHugeInManyParts) {
+  constexpr int64_t kElems = 1 << 20;
+  const auto folded = [](int count) {
+    Graph graph;
+    const ValueId x = AddInput(graph, "x", Dtype::kF32, {kElems}),
+                  w = AddConstant(graph, "w", Tensor(Dtype::kF32, {kElems}));
+    for (int i = 0; i < count; ++i) {
+      const ValueId factor =
+          AddConstant(graph, fmt::format("c{}", i), TensorOfScalar(Dtype::kF32, 2 + i));
+      const ValueId product = AddNode(graph, Op::kMul, {w, factor}, fmt::format("p{}", i));
+      graph.outputs.push_back(AddNode(graph, Op::kAdd, {x, product}, fmt::format("y{}", i)));
+    }
+    int calls = 0;
+    const Evaluator evaluate = [&](const Graph&, const Node&, std::span<const Tensor* const> in) {
+      ++calls;
+      return Result<std::vector<Tensor>>(std::vector<Tensor>{*in[0]});
+    };
+    const Status status = Simplify(graph, evaluate);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    return calls;
+  };
+  EXPECT_EQ(folded(2), 2);
+  EXPECT_LE(folded(64), 4);
+}
+
 TEST(CommonSubexpressions, NumbersOfOneSeedAreDrawnOnce) {
   EXPECT_EQ(OpsOf(Simplified("graph g () -> (y) {\ns: i64[1] = const(2)\na = Draw(s) {stream = 0}\n"
                              "b = Draw(s) {stream = 1}\nc = Draw(s) {stream = 1}\n"
