@@ -71,12 +71,14 @@ Elem Divide(const Elem& a, const Elem& b, bool floats) {
   return divisor > 0 ? Elem::Of(FloorDiv(a.integer, divisor)) : Elem();  // extents are not negative
 }
 
-Elem Modulo(const Elem& a, const Elem& b) {
+// By fmod the sign is the dividend's, which only a number is known to have.
+Elem Modulo(const Elem& a, const Elem& b, bool fmod) {
   if (a.kind != Elem::kInteger || b.kind != Elem::kInteger || !b.IsConstant() ||
       b.integer.constant() <= 0)
     return {};
   const int64_t divisor = b.integer.constant(), offset = a.integer.constant();
-  if (a.IsConstant()) return Elem::Of(FloorMod(offset, divisor));
+  if (a.IsConstant()) return Elem::Of(fmod ? offset % divisor : FloorMod(offset, divisor));
+  if (fmod) return {};
   // Of extents, which are added up without leaving int64.
   if (divisor > INT32_MAX || offset > INT32_MAX || offset < INT32_MIN) return {};
   return Elem::Of(Mod(a.integer, divisor));
@@ -126,7 +128,7 @@ Elem Binary(Context& c, const Elem& a, const Elem& b, bool floats) {
     case Op::kDiv:
       return Divide(a, b, floats);
     case Op::kMod:
-      return floats ? Elem() : Modulo(a, b);
+      return floats ? Elem() : Modulo(a, b, c.Int("fmod", 0) != 0);
     case Op::kAnd:
       return a.IsConstant() && b.IsConstant() ? OfBool(a.AsDouble() != 0 && b.AsDouble() != 0)
                                               : Elem();

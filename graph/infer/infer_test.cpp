@@ -174,6 +174,10 @@ TEST(Infer, ShapeArithmeticIsOfItsType) {
   EXPECT_EQ(filled("a: f32[1] = const(2)\np = Sqrt(a)\nq = Mul(p, p)\nr = Sub(a, q)\n"
                    "t: f32[1] = const(16777216)\nu = Mul(r, t)\ns = Cast(u) {to = 7}\n"),
             "f32[2]");
+  // By fmod the sign is that of the dividend.
+  const std::string seven = "a: i64[1] = const(-7)\nb: i64[1] = const(3)\nc: i64[1] = const(5)\n";
+  EXPECT_EQ(filled(seven + "p = Mod(a, b)\ns = Add(p, c)\n"), "f32[7]");
+  EXPECT_EQ(filled(seven + "p = Mod(a, b) {fmod = 1}\ns = Add(p, c)\n"), "f32[4]");
   const std::string wrapped = filled(
       "a: i32[1] = const(2147483647)\nb: i32[1] = const(4)\np = Add(a, b)\n"
       "q = Add(p, a)\ns = Cast(q) {to = 7}\n");
