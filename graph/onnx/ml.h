@@ -10,6 +10,9 @@ std::vector<float> Floats(const Node& node, std::string_view name);
 std::vector<int64_t> Ints(const Node& node, std::string_view name);
 std::vector<std::string> Strings(const Node& node, std::string_view name);
 
+// Of a table that a file says by its places: trees' leaves by targets, machines by classes.
+inline constexpr int64_t kMostWeights = int64_t{1} << 26;
+
 Tensor TensorOf(std::span<const float> list, Shape shape);
 Tensor TensorOf(std::span<const std::string> list);
 

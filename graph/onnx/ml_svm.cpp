@@ -1,6 +1,8 @@
 // Support vector machines, of ai.onnx.ml (Schölkopf and Smola, "Learning with kernels", 2002).
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "graph/onnx/ml.h"
 
@@ -190,6 +192,12 @@ Status ExpandSvmClassifier(Expansion& e) {
   if (supports < 1 || numbers % supports != 0 || std::ssize(factors) != supports * (classes - 1))
     return Invalid(fmt::format("found {} coefficients and {} numbers for {} support vectors",
                                factors.size(), numbers, supports));
+  const int64_t most = std::max(supports, classes);
+  if (static_cast<int64_t>(pairs) > kMostWeights / most)
+    return Limit(
+        fmt::format("{} pairs of classes for {} classes and {} support vectors, the limit "
+                    "is {} weights",
+                    pairs, classes, supports, kMostWeights));
   if (!slope.empty() && (slope.size() != pairs || offset.size() != pairs))
     return Invalid(fmt::format("found {} prob_a and {} prob_b for {} pairs", slope.size(),
                                offset.size(), pairs));

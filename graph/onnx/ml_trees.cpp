@@ -15,8 +15,7 @@
 namespace weft::graph::ml {
 namespace {
 
-constexpr int64_t kDeepest = 256;                   // levels, each some nodes of the graph
-constexpr int64_t kMostWeights = int64_t{1} << 26;  // leaves by targets
+constexpr int64_t kDeepest = 256;  // levels, each some nodes of the graph
 
 enum Mode : uint8_t { kLeq, kLt, kGte, kGt, kEq, kNeq, kMember };
 

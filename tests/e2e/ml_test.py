@@ -187,6 +187,14 @@ def test_probabilities_of_support_vectors(weft, classes):
         assert within(found[name], expected, 1e-5), (found[name], expected)
 
 
+def test_machines_of_more_pairs_than_memory_holds(weft):
+    classes = 600
+    model, _ = model_of('SVMClassifier', ML, [rand(1, 2)], 2, classlabels_ints=list(range(classes)),
+                        vectors_per_class=[1] + [0] * (classes - 1), coefficients=[1.0] * (classes - 1), support_vectors=[1.0, 2.0],
+                        rho=[0.5] * (classes * (classes - 1) // 2))
+    refused(weft, model, 'node "it" (SVMClassifier)', 'the limit is', code=5)
+
+
 @pytest.mark.parametrize('labels', [dict(classlabels_int64s=[7, 3, 5]), dict(classlabels_strings=['b', 'a', 'c'])])
 def test_maps(weft, labels):
     x = rand(4, 3)
