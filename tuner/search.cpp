@@ -97,7 +97,9 @@ class Searcher {
       WEFT_TRY(turns, Measure(pair, kLook));
     }
     if (result_.stopped == Stopped::kInterrupted) return {};
-    Trial trial{.choice = choice, .outcome = turns[1].outcome, .why = turns[1].why};
+    // Of the two the one that is not timed says why neither counts.
+    const Timing& timing = turns[turns[1].outcome == Outcome::kTimed ? 0 : 1];
+    Trial trial{.choice = choice, .outcome = timing.outcome, .why = timing.why};
     if (AreTimed(turns)) {
       const Ratio ratio = CompareMedians(turns[1].us, turns[0].us, options_.seed);
       const double unit = best.ratio * result_.start_us;

@@ -129,6 +129,25 @@ TEST_F(SearchTest, OnlyWhatIsTimedCanWin) {
   }
 }
 
+// If the best so far fails beside it, nothing is known of a choice, least of all that it takes no
+// time.
+TEST_F(SearchTest, WhatIsComparedWithNothingIsNotTimed) {
+  const Choice first = start();
+  int runs = 0;
+  Machine machine([&](const Choice& c) {
+    if (c == first && ++runs > 1) return Timing{.outcome = Outcome::kFailed, .why = "hung"};
+    return Takes(90);
+  });
+  const auto found = Run(machine, {.most_trials = 4, .seconds = 1e9});
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(found->best, first);
+  EXPECT_EQ(found->trials.size(), 4u);
+  for (const Trial& trial : found->trials) {
+    EXPECT_EQ(trial.outcome, Outcome::kFailed);
+    EXPECT_EQ(trial.why, "hung");
+  }
+}
+
 TEST_F(SearchTest, ClearLosersCostLittle) {
   const Choice first = start();
   const auto runs = [&](double others) {
