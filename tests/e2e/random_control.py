@@ -78,6 +78,8 @@ def scan(g, attributes, scope, states, sequence):
         found = run(g, attributes['body'], scope, [*states, mapped(sequence, lambda a: a[i])])
         states = found[:len(states)]
         rows.append(found[len(states):])
+    if not rows and len(attributes['body'].output) > len(states):
+        raise Reject  # nor that of a Scan
     place = lambda a: np.moveaxis(a[::step('output_directions')], 0, way('output_axes'))
     return [*states, *(mapped(stacked(r), place) for r in zip(*rows))]
 

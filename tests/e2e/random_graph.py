@@ -51,8 +51,22 @@ def undefined(node, operands, results):
     first, op = operands[0].array if operands else None, node.op_type
     if op in ('Cast', 'CastLike', 'QuantizeLinear', 'DynamicQuantizeLinear'):  # what integer a NaN or an infinity is
         return results[0].dtype.kind in 'iu' and not np.isfinite(first).all()
-    if op in ('Conv', 'MaxPool', 'AveragePool') and 0 in results[0].shape and 0 not in first.shape:  # a window of nothing
+    if op in ('Conv', 'MaxPool', 'AveragePool') and any(
+            e and not made for e, made in zip(first.shape[2:], results[0].shape[2:])):  # a window of nothing
         return True
+    if op == 'InstanceNormalization':  # vectors of other channels, which it broadcasts
+        return any(v.shape != first.shape[1:2] for v in operands[1:])
+    if op == 'DepthToSpace':  # channels that do not divide, where there is nothing to move
+        return first.shape[1] % helper.get_node_attr_value(node, 'blocksize') ** 2 != 0
+    if op == 'SpaceToDepth':
+        return any(e % helper.get_node_attr_value(node, 'blocksize') for e in first.shape[2:])
+    if op == 'Einsum':  # extents of one letter that differ: it broadcasts those of 1
+        sides = helper.get_node_attr_value(node, 'equation').decode().split('->')[0].split(',')
+        extents = {(letter, e) for side, v in zip(sides, operands) for letter, e in zip(side, v.shape)}
+        return len(extents) > len({letter for letter, _ in extents})
+    if op == 'GatherElements':  # places that are none, which it wraps around
+        axis, places = helper.get_node_attr_value(node, 'axis') % first.ndim, operands[1].array
+        return bool(np.any((places < -first.shape[axis]) | (places >= first.shape[axis])))
     if op == 'AveragePool':  # it leaves NaN out of the average
         return not np.isfinite(first).all()
     if op == 'Resize':  # it adds neighbours that count for nothing, and zero times infinity is NaN

@@ -1,4 +1,6 @@
 """Random networks by every implementation, against onnx's reference evaluator; random_graphs.py runs more of them."""
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from tool import ROOT
@@ -8,7 +10,7 @@ import onnx  # noqa: E402
 import random_graphs  # noqa: E402
 import random_open  # noqa: E402
 import random_server  # noqa: E402
-from random_value import Reject  # noqa: E402
+from random_graph import Graph, Reject  # noqa: E402
 
 SEEDS = range(64)
 KEEP = ROOT / 'build/random_failures'
@@ -53,6 +55,28 @@ def test_most_networks_run_at_several_extents():
         several += len({tuple(v.shape for v in inputs.values()) for inputs, _ in cases}) > 1
         assert any(d.dim_param for i in model.graph.input for d in i.type.tensor_type.shape.dim)
     assert several >= 8
+
+
+@pytest.mark.parametrize('op, shapes, attributes', [
+    ('Conv', [(0, 2, 1), (2, 2, 3)], {'pads': [0, 1]}),
+    ('InstanceNormalization', [(1, 3, 2), (1,), (1,)], {}),
+    ('DepthToSpace', [(0, 3, 2, 2)], {'blocksize': 2}),
+    ('SpaceToDepth', [(0, 3, 2, 3)], {'blocksize': 2}),
+    ('Einsum', [(2, 1), (3, 4)], {'equation': 'ij,jk->ik'}),
+])
+def test_what_only_the_evaluator_defines_is_in_no_network(op, shapes, attributes):
+    g = Graph(0)
+    given = [g.add('x', np.ones(shape, np.float32)) for shape in shapes]
+    with pytest.raises(Reject):
+        g.emit(op, *given, **attributes)
+
+
+@pytest.mark.parametrize('places, legal', [([[0, -2], [1, 1]], True), ([[0, 2], [1, 1]], False)])
+def test_places_of_gathered_elements_exist(places, legal):
+    g = Graph(0)
+    x = g.add('x', np.ones((2, 2), np.float32))
+    with nullcontext() if legal else pytest.raises(Reject):
+        g.emit('GatherElements', x, np.asarray(places), axis=0)
 
 
 def test_a_wrong_value_at_other_extents_is_noticed(tmp_path):
