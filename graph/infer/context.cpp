@@ -88,6 +88,10 @@ Interval Context::Range(Extent extent) const {
   return {symbol.min, symbol.max};
 }
 
+Interval Context::Range(const Affine& value) const {
+  return value.Bounds([&](Var v) { return Range(Extent(SymbolId(static_cast<size_t>(v)))); });
+}
+
 Result<Extent> Context::ToExtent(const Affine& value, std::string_view what) {
   if (value.IsConstant()) {
     if (value.constant() < 0) return Invalid(fmt::format("{} would be {}", what, value.constant()));
@@ -96,10 +100,7 @@ Result<Extent> Context::ToExtent(const Affine& value, std::string_view what) {
   if (const auto var = value.AsVar()) return Extent(SymbolId(static_cast<size_t>(*var)));
   if (const auto found = engine_.derived_.find(value); found != engine_.derived_.end())
     return Extent(found->second);
-  const Interval range = value.Bounds([&](Var v) {
-    const Symbol& symbol = graph_.symbols[static_cast<size_t>(v)];
-    return Interval{symbol.min, symbol.max};
-  });
+  const Interval range = Range(value);
   if (range.hi < 0) return Invalid(fmt::format("{} would be {} at most", what, range.hi));
   std::string name =
       value.Print([&](Var v) { return graph_.symbols[static_cast<size_t>(v)].name; });

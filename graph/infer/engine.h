@@ -109,6 +109,7 @@ class Context {
   // The same size, seen twice: the more precise of both, or an error if they differ.
   Result<Extent> Same(Extent a, Extent b, std::string_view what);
   Interval Range(Extent extent) const;
+  Interval Range(const Affine& value) const;
   std::string Text(const Extents& extents) const;
   std::string Text(Extent extent) const;
 

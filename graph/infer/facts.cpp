@@ -52,7 +52,7 @@ size_t BroadcastPlace(size_t flat, const Shape& out, const Shape& in) {
 
 Elem OfBool(bool value) { return Elem::Of(value ? 1 : 0); }
 
-Elem Divide(const Elem& a, const Elem& b, bool floats) {
+Elem Divide(Context& c, const Elem& a, const Elem& b, bool floats) {
   if (!b.IsConstant())
     return a.kind == Elem::kInteger && b.kind == Elem::kInteger && a.integer == b.integer && !floats
                ? Elem::Of(1)
@@ -68,7 +68,9 @@ Elem Divide(const Elem& a, const Elem& b, bool floats) {
       return a.integer.constant() == INT64_MIN ? Elem() : Elem::Of(-a.integer.constant());
     return Elem::Of(a.integer.constant() / divisor);
   }
-  return divisor > 0 ? Elem::Of(FloorDiv(a.integer, divisor)) : Elem();  // extents are not negative
+  // Div rounds towards zero.
+  return divisor > 0 && c.Range(a.integer).lo >= 0 ? Elem::Of(FloorDiv(a.integer, divisor))
+                                                   : Elem();
 }
 
 // By fmod the sign is the dividend's, which only a number is known to have.
@@ -98,8 +100,7 @@ std::optional<int> Compare(Context& c, const Elem& a, const Elem& b) {
   if (a.kind != Elem::kInteger || b.kind != Elem::kInteger) return std::nullopt;
   const auto difference = AddScaled(a.integer, b.integer, -1);
   if (!difference) return std::nullopt;
-  const Interval range =
-      difference->Bounds([&](Var v) { return c.Range(Extent(SymbolId(static_cast<size_t>(v)))); });
+  const Interval range = c.Range(*difference);
   if (range.lo > 0) return 1;
   if (range.hi < 0) return -1;
   if (range.lo == 0 && range.hi == 0) return 0;
@@ -126,7 +127,7 @@ Elem Binary(Context& c, const Elem& a, const Elem& b, bool floats) {
     case Op::kMax:
       return order ? (*order >= 0 ? a : b) : Elem();
     case Op::kDiv:
-      return Divide(a, b, floats);
+      return Divide(c, a, b, floats);
     case Op::kMod:
       return floats ? Elem() : Modulo(a, b, c.Int("fmod", 0) != 0);
     case Op::kAnd:

@@ -25,16 +25,24 @@ int64_t CutLength(int64_t start, int64_t end, int64_t step, int64_t in) {
   return from > to ? (from - to - 1) / -step + 1 : 0;
 }
 
-// A bound of a symbolic axis as an expression in 0 to `in`, if clamping can be left out.
-std::optional<Affine> Bound(Context& c, const Affine& at, Extent in) {
-  const Affine all = c.Meaning(in);
+// A bound of a symbolic axis as an expression in 0 to `in`, where it is one whatever the symbols
+// are.
+std::optional<Affine> Bound(Context& c, Affine at, Extent in) {
+  Affine all = c.Meaning(in);
   if (at == all) return all;
-  if (!at.IsConstant()) return std::nullopt;
-  const int64_t value = at.constant();
-  if (value >= INT32_MAX) return all;
-  if (value < 0) return value > -INT32_MAX ? std::optional(all + value) : Affine(0);
-  return value <= std::max<int64_t>(c.Range(in).lo, 1) ? std::optional(Affine(value))
-                                                       : std::nullopt;
+  const Interval range = c.Range(in);
+  if (at.IsConstant()) at = std::clamp(at.constant(), -range.hi - 1, range.hi);
+  auto sum = Plus(all, at), rest = AddScaled(all, at, -1);
+  if (!sum || !rest) return std::nullopt;
+  const Interval places = c.Range(at);
+  if (places.lo >= 0) {
+    if (places.hi <= range.lo || c.Range(*rest).lo >= 0) return at;
+    if (places.lo >= range.hi || c.Range(*rest).hi <= 0) return all;
+  } else if (places.hi < 0) {
+    if (places.lo >= -range.lo || c.Range(*sum).lo >= 0) return sum;
+    if (places.hi <= -range.hi || c.Range(*sum).hi <= 0) return Affine(0);
+  }
+  return std::nullopt;
 }
 
 Result<Extent> CutExtent(Context& c, const Cut& cut, Extent in) {
@@ -49,15 +57,11 @@ Result<Extent> CutExtent(Context& c, const Cut& cut, Extent in) {
   if (cut.step == -1 && start == Affine(-1) && end.IsConstant() && end.constant() <= -INT32_MAX)
     return in;
   const auto from = Bound(c, start, in), to = Bound(c, end, in);
-  if (cut.step > 0 && from && to) {
-    auto extent = c.ToExtent(CeilDiv(*to - *from, cut.step), "the length of the slice");
-    if (extent.ok()) return extent;
-    return Extent(0);  // the end lies before the start
-  }
-  // x[:end] of a longer axis
-  if (cut.step == 1 && start == Affine(0) && !end.IsConstant()) {
-    auto length = c.ToExtent(end, "the end of the slice");
-    if (length.ok() && c.Range(*length).hi <= range.lo) return length;
+  const auto length = from && to ? AddScaled(*to, *from, -1) : std::nullopt;
+  if (cut.step > 0 && cut.step < INT32_MAX && length) {
+    if (c.Range(*length).hi <= 0) return Extent(0);
+    if (*from == Affine(0) || *to == c.Meaning(in) || c.Range(*length).lo >= 0)
+      return c.ToExtent(CeilDiv(*length, cut.step), "the length of the slice");
   }
   auto text = [&](const Affine& a) {
     if (a.IsConstant()) return fmt::format("{}", a.constant());
@@ -67,9 +71,12 @@ Result<Extent> CutExtent(Context& c, const Cut& cut, Extent in) {
   const std::string key =
       fmt::format("slice({}, {}, {}, {})", c.Text(in), text(start), text(end), cut.step);
   if (key.find('?') != std::string::npos) return c.Fresh("sliced", 0, range.hi);
-  return c.Opaque(
-      key, 0,
-      end.IsConstant() && end.constant() >= 0 ? std::min(range.hi, end.constant()) : range.hi);
+  int64_t most = range.hi;
+  if (cut.step > 0 && end.IsConstant() && end.constant() >= 0)
+    most = std::min(most, end.constant());
+  if (cut.step > 0 && start.IsConstant() && start.constant() < 0 && start.constant() > -most)
+    most = -start.constant();
+  return c.Opaque(key, 0, most);
 }
 
 }  // namespace
