@@ -76,6 +76,8 @@ def scan(g, attributes, scope, states, sequence):
     rows = []
     for i in range(sequence.shape[0]):
         found = run(g, attributes['body'], scope, [*states, mapped(sequence, lambda a: a[i])])
+        if any(a.shape != b.shape for a, b in zip(states, found)):
+            raise Reject  # a state keeps its shape; the evaluator does not look
         states = found[:len(states)]
         rows.append(found[len(states):])
     if not rows and len(attributes['body'].output) > len(states):

@@ -7,6 +7,7 @@ from tool import ROOT
 
 pytest.importorskip('onnx', reason='the networks are written with onnx')
 import onnx  # noqa: E402
+import random_control  # noqa: E402
 import random_graphs  # noqa: E402
 import random_open  # noqa: E402
 import random_server  # noqa: E402
@@ -77,6 +78,21 @@ def test_places_of_gathered_elements_exist(places, legal):
     x = g.add('x', np.ones((2, 2), np.float32))
     with nullcontext() if legal else pytest.raises(Reject):
         g.emit('GatherElements', x, np.asarray(places), axis=0)
+
+
+@pytest.mark.parametrize('change, legal', [({2: 3}, True), ({2: 0}, False), ({1: 3}, False)],
+                         ids=['longer', 'no rows', 'another state'])
+def test_what_a_scan_is_run_at(change, legal):
+    g = Graph(0)
+    x = g.start(np.ones((2, 1), np.float32))
+    state, row = g.call('state', np.ones(1, np.float32)), g.call('row', x.array[0])
+    with random_control.Body(g, state, row) as body:
+        after = g.emit('Add', state, row)
+        made = g.emit('Neg', after)
+    results = g.emit('Scan', g.constant(np.ones(1, np.float32)), x, n=2, num_scan_inputs=1,
+                     body=body.graph([state, row], [after, made]))
+    with nullcontext() if legal else pytest.raises(Reject):
+        random_open.other_extents(g, results, change)
 
 
 def test_a_wrong_value_at_other_extents_is_noticed(tmp_path):
