@@ -150,8 +150,10 @@ No OnednnMatcher::PostBinary(const graph::Node& node, std::string_view kind) {
 No OnednnMatcher::Epilogue(graph::NodeId id) {
   const graph::Node& node = graph_[id];
   constexpr size_t kMost = 8;  // the library takes 32; longer chains gain nothing
+  // No kernel of eltwise takes post-ops, only the reference behind them, one element at a time.
   const bool fuses = IsFloat(dtype_) && call_.op != "softmax" &&
-                     call_.op != "layer_normalization" && call_.op != "reorder";
+                     call_.op != "layer_normalization" && call_.op != "reorder" &&
+                     call_.op != "eltwise";
   if (!fuses || call_.post_ops.size() >= kMost) {
     return Refuse(Reason::kPatternUnknownToLibrary, "{} fuses nothing more", call_.op);
   }

@@ -207,6 +207,9 @@ TEST(Match, EveryRefusalHasItsReason) {
       reason(
           R"(graph g (x: f32[2, 2]) -> (y) { s: f32[2, 2] = Softmax(x) y: f32[2, 2] = Relu(s) })"),
       "pattern_unknown_to_library");
+  EXPECT_EQ(
+      reason(R"(graph g (x: f32[2, 2]) -> (y) { a: f32[2, 2] = Abs(x) y: f32[2, 2] = Relu(a) })"),
+      "pattern_unknown_to_library");
   EXPECT_EQ(reason(R"(graph g (x: f32[1, 1, 4]) -> (y, i) {
     y: f32[1, 1, 2], i: i64[1, 1, 2] = MaxPool(x) {kernel_shape = [2], strides = [2]} })"),
             "pattern_unknown_to_library");

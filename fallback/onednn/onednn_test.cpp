@@ -316,6 +316,10 @@ TEST(Onednn, RefusesWhatDoesNotFit) {
   EXPECT_NE(error("onednn.eltwise(src = x: f32[2] a) -> (dst = y: f32[2] a) {algorithm = \"frob\"}")
                 .find("frob"),
             std::string::npos);
+  EXPECT_NE(error("onednn.eltwise(src = x: f32[2] a) -> (dst = y: f32[2] a) {algorithm = \"abs\", "
+                  "post = [linear(1.0, 0.25)]}")
+                .find("post-ops"),
+            std::string::npos);
   EXPECT_NE(error("onednn.matmul(src = x: f32[2, 3] ab, weights = w: f32[4, 2] ab) -> (dst = y: "
                   "f32[2, 2] ab)")
                 .find("onednn.matmul"),
