@@ -102,8 +102,7 @@ Result<Extent> Context::ToExtent(const Affine& value, std::string_view what) {
     return Extent(found->second);
   const Interval range = Range(value);
   if (range.hi < 0) return Invalid(fmt::format("{} would be {} at most", what, range.hi));
-  std::string name =
-      value.Print([&](Var v) { return graph_.symbols[static_cast<size_t>(v)].name; });
+  std::string name = Text(value);
   if (name.size() > 48) name = fmt::format("d{}", graph_.symbols.size());
   const SymbolId id = AddSymbol(graph_, engine_.symbol_names_.Fresh(name),
                                 std::max<int64_t>(range.lo, 0), range.hi);
@@ -242,6 +241,10 @@ Result<Extents> Context::Broadcast(const Extents& a, const Extents& b) {
 std::string Context::Text(Extent extent) const {
   return extent.IsConstant() ? fmt::format("{}", extent.value())
                              : graph_.symbols[static_cast<size_t>(extent.symbol().index)].name;
+}
+
+std::string Context::Text(const Affine& value) const {
+  return value.Print([&](Var v) { return graph_.symbols[static_cast<size_t>(v)].name; });
 }
 
 std::string Context::Text(const Extents& extents) const {

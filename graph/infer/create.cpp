@@ -82,9 +82,20 @@ Status RangeRule(Context& c) {
     c.Out(0, {c.Fresh("range")});
     return {};
   }
-  auto extent = c.ToExtent(
-      CeilDiv((*limit)[0].integer - (*start)[0].integer, static_cast<int64_t>(step)), "the range");
-  c.Out(0, {extent.ok() ? *extent : Extent(0)});
+  const auto length = AddScaled((*limit)[0].integer, (*start)[0].integer, -1);
+  const auto count = length ? Plus(*length, static_cast<int64_t>(step) - 1) : std::nullopt;
+  if (!count) {
+    c.Out(0, {c.Fresh("range")});
+  } else if (const Interval lengths = c.Range(*length); lengths.hi <= 0) {
+    c.Out(0, {0});
+  } else if (lengths.lo < 0) {  // none, or as many as a formula says
+    c.Out(0, {c.Opaque(fmt::format("range({}, {})", c.Text(*length), static_cast<int64_t>(step)), 0,
+                       lengths.hi)});
+  } else {
+    WEFT_TRY(const Extent extent,
+             c.ToExtent(FloorDiv(*count, static_cast<int64_t>(step)), "the range"));
+    c.Out(0, {extent});
+  }
   return {};
 }
 

@@ -112,6 +112,7 @@ class Context {
   Interval Range(const Affine& value) const;
   std::string Text(const Extents& extents) const;
   std::string Text(Extent extent) const;
+  std::string Text(const Affine& value) const;
 
   // -rank <= axis < rank, made non-negative.
   Result<int64_t> Axis(int64_t axis, int64_t rank) const;

@@ -73,14 +73,15 @@ Elem Divide(Context& c, const Elem& a, const Elem& b, bool floats) {
                                                    : Elem();
 }
 
-// By fmod the sign is the dividend's, which only a number is known to have.
-Elem Modulo(const Elem& a, const Elem& b, bool fmod) {
+// By fmod the sign is the dividend's.
+Elem Modulo(Context& c, const Elem& a, const Elem& b) {
   if (a.kind != Elem::kInteger || b.kind != Elem::kInteger || !b.IsConstant() ||
       b.integer.constant() <= 0)
     return {};
   const int64_t divisor = b.integer.constant(), offset = a.integer.constant();
+  const bool fmod = c.Int("fmod", 0) != 0;
   if (a.IsConstant()) return Elem::Of(fmod ? offset % divisor : FloorMod(offset, divisor));
-  if (fmod) return {};
+  if (fmod && c.Range(a.integer).lo < 0) return {};
   // Of extents, which are added up without leaving int64.
   if (divisor > INT32_MAX || offset > INT32_MAX || offset < INT32_MIN) return {};
   return Elem::Of(Mod(a.integer, divisor));
@@ -129,7 +130,7 @@ Elem Binary(Context& c, const Elem& a, const Elem& b, bool floats) {
     case Op::kDiv:
       return Divide(c, a, b, floats);
     case Op::kMod:
-      return floats ? Elem() : Modulo(a, b, c.Int("fmod", 0) != 0);
+      return floats ? Elem() : Modulo(c, a, b);
     case Op::kAnd:
       return a.IsConstant() && b.IsConstant() ? OfBool(a.AsDouble() != 0 && b.AsDouble() != 0)
                                               : Elem();

@@ -144,6 +144,15 @@ TEST(Infer, ShapeArithmeticKeepsSymbols) {
             "i64[h]");
   EXPECT_EQ(Y("x: f32[b, h]", "n = Shape(x)\ny = ConstantOfShape(n) {value = i64[1] const(1)}"),
             "i64[b, h]");
+  const std::string less = "z: i64[] = const(0)\no: i64[] = const(1)\nn = Size(x)\nm = Sub(n, o)\n";
+  EXPECT_EQ(Y("x: f32[h]", less + "y = Range(z, m, o)"), "i64[range(h - 1, 1)]");
+  EXPECT_EQ(Y("x: f32[h]", less + "y = Range(m, n, o)"), "i64[1]");
+  EXPECT_EQ(Y("x: f32[h]", less + "y = Range(n, m, o)"), "i64[0]");
+  EXPECT_EQ(Y("x: f32[h]", less + "l: i64[] = const(-9223372036854775808)\ny = Range(l, n, o)"),
+            "i64[range]");
+  EXPECT_EQ(
+      Y("x: f32[h]", less + "t: i64[] = const(3)\nr = Mod(m, t) {fmod = 1}\ny = Range(z, r, o)"),
+      "i64[range]");
   // Div rounds towards zero, a formula down.
   const std::string half =
       "two: i64[1] = const(2)\nfive: i64[1] = const(5)\nzero: i64[1] = const(0)\nn = Shape(x)\n"

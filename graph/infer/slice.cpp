@@ -63,20 +63,14 @@ Result<Extent> CutExtent(Context& c, const Cut& cut, Extent in) {
     if (*from == Affine(0) || *to == c.Meaning(in) || c.Range(*length).lo >= 0)
       return c.ToExtent(CeilDiv(*length, cut.step), "the length of the slice");
   }
-  auto text = [&](const Affine& a) {
-    if (a.IsConstant()) return fmt::format("{}", a.constant());
-    auto extent = c.ToExtent(a, "a bound");
-    return extent.ok() ? c.Text(*extent) : std::string("?");
-  };
-  const std::string key =
-      fmt::format("slice({}, {}, {}, {})", c.Text(in), text(start), text(end), cut.step);
-  if (key.find('?') != std::string::npos) return c.Fresh("sliced", 0, range.hi);
   int64_t most = range.hi;
   if (cut.step > 0 && end.IsConstant() && end.constant() >= 0)
     most = std::min(most, end.constant());
   if (cut.step > 0 && start.IsConstant() && start.constant() < 0 && start.constant() > -most)
     most = -start.constant();
-  return c.Opaque(key, 0, most);
+  return c.Opaque(
+      fmt::format("slice({}, {}, {}, {})", c.Text(in), c.Text(start), c.Text(end), cut.step), 0,
+      most);
 }
 
 }  // namespace
