@@ -46,6 +46,10 @@ def differs(found, expected, part):
     return bool(error.size) and error.max() > part * scale_of(expected)
 
 
+def attribute(node, name, otherwise):
+    return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), otherwise)
+
+
 def undefined(node, operands, results):
     """Whether the evaluator says more than ONNX does."""
     first, op = operands[0].array if operands else None, node.op_type
@@ -64,9 +68,11 @@ def undefined(node, operands, results):
         sides = helper.get_node_attr_value(node, 'equation').decode().split('->')[0].split(',')
         extents = {(letter, e) for side, v in zip(sides, operands) for letter, e in zip(side, v.shape)}
         return len(extents) > len({letter for letter, _ in extents})
-    if op == 'GatherElements':  # places that are none, which it wraps around
-        axis, places = helper.get_node_attr_value(node, 'axis') % first.ndim, operands[1].array
-        return bool(np.any((places < -first.shape[axis]) | (places >= first.shape[axis])))
+    if op in ('Gather', 'GatherElements'):  # places that are none: it wraps them around, or has nothing to move
+        places, extent = operands[1].array, first.shape[attribute(node, 'axis', 0)]
+        return bool(np.any((places < -extent) | (places >= extent)))
+    if op == 'TopK':  # more than there are, of nothing
+        return operands[1].array.item() > first.shape[attribute(node, 'axis', -1)]
     if op == 'AveragePool':  # it leaves NaN out of the average
         return not np.isfinite(first).all()
     if op == 'Resize':  # it adds neighbours that count for nothing, and zero times infinity is NaN

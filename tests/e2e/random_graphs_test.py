@@ -72,12 +72,17 @@ def test_what_only_the_evaluator_defines_is_in_no_network(op, shapes, attributes
         g.emit(op, *given, **attributes)
 
 
-@pytest.mark.parametrize('places, legal', [([[0, -2], [1, 1]], True), ([[0, 2], [1, 1]], False)])
-def test_places_of_gathered_elements_exist(places, legal):
+@pytest.mark.parametrize('legal', [True, False])
+@pytest.mark.parametrize('op, shape, operands', [
+    ('Gather', (0, 4), lambda end: [np.asarray([-4, end])]),
+    ('GatherElements', (2, 4), lambda end: [np.asarray([[0, -4], [1, end]])]),
+    ('TopK', (0, 4), lambda end: [np.asarray([end + 1])]),
+])
+def test_places_that_are_asked_for_exist(op, shape, operands, legal):
     g = Graph(0)
-    x = g.add('x', np.ones((2, 2), np.float32))
+    x = g.add('x', np.ones(shape, np.float32))
     with nullcontext() if legal else pytest.raises(Reject):
-        g.emit('GatherElements', x, np.asarray(places), axis=0)
+        g.emit(op, x, *operands(3 if legal else 4), axis=1, n=2 if op == 'TopK' else 1)
 
 
 @pytest.mark.parametrize('change, legal', [({2: 3}, True), ({2: 0}, False), ({1: 3}, False)],
