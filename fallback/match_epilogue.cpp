@@ -118,7 +118,8 @@ No OnednnMatcher::PostOperand(graph::ValueId other, std::string_view kind) {
     whole &= shape[d] == dst[at];
     channels &= shape[d] == 1 || (at == kept && shape[d] == dst[at]);
   }
-  if (!whole && !channels) {
+  // Behind a pool of plain operands the library reads a whole one at wrong places.
+  if (!channels && (!whole || call_.op == "pooling")) {
     return Refuse(Reason::kShapeUnknownToLibrary, "{} of {} broadcast to {}", graph_[other].name,
                   weft::Print(shape), weft::Print(dst));
   }

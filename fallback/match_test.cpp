@@ -207,6 +207,12 @@ TEST(Match, EveryRefusalHasItsReason) {
       reason(
           R"(graph g (x: f32[2, 2]) -> (y) { s: f32[2, 2] = Softmax(x) y: f32[2, 2] = Relu(s) })"),
       "pattern_unknown_to_library");
+  const auto pool_and = [&](const std::string& addend) {
+    return reason("graph g (x: f32[2, 3, 4], z: f32" + addend +
+                  ") -> (y) { a: f32[2, 3, 1] = GlobalMaxPool(x) y: f32[2, 3, 1] = Add(a, z) }");
+  };
+  EXPECT_EQ(pool_and("[2, 3, 1]"), "shape_unknown_to_library");
+  EXPECT_TRUE(pool_and("[3, 1]").starts_with("onednn.pooling")) << pool_and("[3, 1]");
   EXPECT_EQ(
       reason(R"(graph g (x: f32[2, 2]) -> (y) { a: f32[2, 2] = Abs(x) y: f32[2, 2] = Relu(a) })"),
       "pattern_unknown_to_library");

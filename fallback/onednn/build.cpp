@@ -283,6 +283,10 @@ Status Builder::Pooling() {
                         : kind == "avg_include_padding" ? algorithm::pooling_avg_include_padding
                                                         : algorithm::pooling_avg_exclude_padding;
   AlignPostOperands(output_.dims.size());
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    for (size_t d = 0; d < inputs_[i].dims.size(); ++d)
+      if (call_.inputs[i].role.starts_with("post") && d != 1 && inputs_[i].dims[d] > 1)
+        return Wrong(call_, "a post-op reads more than one value for each channel");
   WEFT_TRY(Attributes(attr_));
   const dnnl::pooling_forward::primitive_desc desc(
       Engine(), prop_kind::forward_inference, how, In("src").Desc(), output_.Desc(),

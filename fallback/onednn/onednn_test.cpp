@@ -320,6 +320,12 @@ TEST(Onednn, RefusesWhatDoesNotFit) {
                   "post = [linear(1.0, 0.25)]}")
                 .find("post-ops"),
             std::string::npos);
+  EXPECT_NE(
+      error("onednn.pooling(src = x: f32[2, 3, 4] abc, post0 = z: f32[2, 3, 1] abc) -> (dst = "
+            "y: f32[2, 3, 1] abc) {algorithm = \"max\", dilations = [1], kernel = [4], pads = "
+            "[0, 0], strides = [1], post = [binary_add]}")
+          .find("for each channel"),
+      std::string::npos);
   EXPECT_NE(error("onednn.matmul(src = x: f32[2, 3] ab, weights = w: f32[4, 2] ab) -> (dst = y: "
                   "f32[2, 2] ab)")
                 .find("onednn.matmul"),
