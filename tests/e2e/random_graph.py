@@ -33,6 +33,11 @@ def scale_of(array):
     return finite.max() if finite.size else 0.0
 
 
+def spread(value):
+    """How far the copies are from the value: where it nearly cancels, more than its scale says."""
+    return max(scale_of(np.subtract(copy, value.array, dtype=np.float64)) for copy in value.noisy)
+
+
 def differs(found, expected, part):
     """Whether the two are further apart than a part of the scale, or NaN or infinity stand elsewhere."""
     if found.shape != expected.shape or found.dtype != expected.dtype:
@@ -196,7 +201,7 @@ class Graph:
                 if v is None or v.exact or v.kind != 'f':
                     moved.append(v)
                     continue
-                by = STEP_MARGIN[v.array.dtype] * max(scale_of(v.array), 1e-3)
+                by = max(STEP_MARGIN[v.array.dtype] * max(scale_of(v.array), 1e-3), 4 * spread(v))
                 if sign == 0:  # to where a small one is none: true turns to false
                     array = np.where(np.abs(v.array) <= by, 0, v.array)
                 else:

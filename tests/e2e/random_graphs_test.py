@@ -11,7 +11,7 @@ import random_control  # noqa: E402
 import random_graphs  # noqa: E402
 import random_open  # noqa: E402
 import random_server  # noqa: E402
-from random_graph import Graph, Reject  # noqa: E402
+from random_graph import Graph, Reject, Value  # noqa: E402
 
 SEEDS = range(64)
 KEEP = ROOT / 'build/random_failures'
@@ -83,6 +83,15 @@ def test_places_that_are_asked_for_exist(op, shape, operands, legal):
     x = g.add('x', np.ones(shape, np.float32))
     with nullcontext() if legal else pytest.raises(Reject):
         g.emit(op, x, *operands(3 if legal else 4), axis=1, n=2 if op == 'TopK' else 1)
+
+
+@pytest.mark.parametrize('noise, legal', [(1e-7, True), (1e-5, False)])
+def test_a_step_is_no_nearer_than_the_noise(noise, legal):
+    g = Graph(0)
+    x, zero = np.float32([2e-5]), g.add('x', np.zeros(1, np.float32))
+    nearly_nothing = Value('y', x, (x + np.float32(noise), x - np.float32(noise)), exact=False)
+    with nullcontext() if legal else pytest.raises(Reject):
+        g.emit('Greater', zero, nearly_nothing)
 
 
 @pytest.mark.parametrize('change, legal', [({2: 3}, True), ({2: 0}, False), ({1: 3}, False)],
