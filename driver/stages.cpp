@@ -263,7 +263,7 @@ Status MakeLoops(Module& module, const BuildOptions&) {
     WEFT_TRY(CheckTree(p.request, tree, group.name));
     WEFT_TRY(loops::LoopNest nest, polyhedral::Lower(p.request, module.choices[group.name], tree));
     if (module.target.kind == TargetKind::kCuda) {
-      WEFT_TRY(auto mapped, polyhedral::MapNest(nest));
+      WEFT_TRY(auto mapped, polyhedral::MapNest(nest, module.choices[group.name].map));
       nest = std::move(mapped.nest);
     }
     module.nests[group.name] = std::move(nest);

@@ -88,6 +88,7 @@ class Parser {
       WEFT_TRY(choice.streams, NameList());
       return {};
     }
+    if (word == "map") return Map(choice.map);
     if (word == "cluster" || (word == "then" && !choice.clusters.empty())) {
       choice.clusters.push_back({.then = word == "then"});
       WEFT_TRY(choice.clusters.back().statements, NameList());
@@ -120,7 +121,7 @@ class Parser {
     } else {
       return lexer_.ErrorAt(
           at, fmt::format("found {}, expected cluster, then, block, order, tile, parallel, inner, "
-                          "share, unroll, vector, dot, pack, prefetch or stream",
+                          "share, unroll, vector, dot, pack, prefetch, stream or map",
                           word));
     }
     return {};
@@ -161,6 +162,15 @@ class Parser {
     return {};
   }
 
+  Status Map(GridMap& map) {
+    map = {};
+    WEFT_TRY(map.mapping, lexer_.ExpectName());
+    while (lexer_.Peek().kind == TokenKind::kInt) {
+      WEFT_TRY(map.sizes.emplace_back(), lexer_.ExpectInt());
+    }
+    return {};
+  }
+
   // The layout's `+16` and `-` are punctuation of their own to the lexer.
   Status Packs(Choice& choice) {
     do {
@@ -194,6 +204,10 @@ std::string Print(const Choice& choice) {
   }
   if (!choice.prefetches.empty()) text += " | prefetch" + Names(choice.prefetches);
   if (!choice.streams.empty()) text += " | stream" + Names(choice.streams);
+  if (!choice.map.mapping.empty()) {
+    text += (text.ends_with(':') ? " map " : " | map ") + choice.map.mapping;
+    for (const int64_t size : choice.map.sizes) text += fmt::format(" {}", size);
+  }
   return text + "\n";
 }
 

@@ -40,6 +40,8 @@
 //   prefetch  operands whose next panel is fetched while this one is used, and tables whose rows
 //             are, some lookups ahead
 //   stream    outputs that are stored past the caches
+//   map       on CUDA, how the group stands on a grid of blocks and threads, and with what sizes
+//             (polyhedral/cuda/map.h): `map tiles 64 64 16 8 4`
 #pragma once
 
 #include <cstdint>
@@ -88,11 +90,18 @@ struct Cluster {
   bool operator==(const Cluster&) const = default;
 };
 
+struct GridMap {
+  std::string mapping;         // empty: the mapper's choice
+  std::vector<int64_t> sizes;  // what they are depends on the mapping
+  bool operator==(const GridMap&) const = default;
+};
+
 struct Choice {
   std::string group;
   std::vector<Cluster> clusters;
   std::vector<Pack> packs;
   std::vector<std::string> prefetches, streams;  // tensors
+  GridMap map;
   bool operator==(const Choice&) const = default;
 };
 

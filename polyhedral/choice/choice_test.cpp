@@ -9,10 +9,11 @@ constexpr std::string_view kText =
     "conv1_relu1: cluster conv1 relu1 | order n h w k | tile w 6, k 64 16 | parallel n h | "
     "inner c r s w k | unroll w | vector k 16 | dot c | cluster pool1 | order n c | pack w1 "
     "Acdb64a, b "
-    "acdb+16 | prefetch w1 | stream y\n"
+    "acdb+16 | prefetch w1 | stream y | "
+    "map tiles 64 128 16 8 4\n"
     "\"odd name\": cluster y | order t | inner k j | share k j | unroll k | cluster y | dot k "
     "flush\n"
-    "flush: cluster y | dot k\n";
+    "flush: cluster y | dot k | map rows 256\n";
 
 TEST(Choice, RoundTrips) {
   const auto choices = ParseChoices(kText, "test");
@@ -28,6 +29,8 @@ TEST(Choice, RoundTrips) {
   EXPECT_EQ((*choices)[0].packs.size(), 2u);
   EXPECT_EQ((*choices)[0].prefetches, std::vector<std::string>{"w1"});
   EXPECT_EQ((*choices)[0].streams, std::vector<std::string>{"y"});
+  EXPECT_EQ((*choices)[0].map, (GridMap{"tiles", {64, 128, 16, 8, 4}}));
+  EXPECT_EQ((*choices)[1].map, GridMap{});
 }
 
 TEST(Choice, SaysWhatIsWrong) {

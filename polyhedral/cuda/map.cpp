@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "polyhedral/cuda/deal.h"
 #include "polyhedral/cuda/rows.h"
@@ -75,8 +76,10 @@ constexpr int64_t kBlocksWanted =
 // Below so many iterations, a thread for each leaves most of a device idle (132 x 128 lanes).
 constexpr int64_t kFewIterations = 16384;
 constexpr int64_t kLongRow = 32;
-// Fewer tiles leave most multiprocessors idle.
-constexpr int64_t kFewTiles = kBlocksWanted / 8;
+// Without shared memory a multiply-add takes two loads, and a multiprocessor has lanes for 32 of
+// them against 128 multiply-adds: an eighth of the multiprocessors with tiles do as much as all
+// without.
+constexpr int64_t kFewTiles = kBlocksWanted / 2 / 8;
 
 // What stands at the top of a nest, marks aside.
 struct Outline {
@@ -125,10 +128,18 @@ StmtId DealBand(LoopNest& nest, StmtId outermost, LoopKind outer, int64_t thread
   return outermost;
 }
 
-Mapped MapGrid(LoopNest nest, StmtId outermost) {
+Mapped Done(CudaMapping mapping, std::vector<int64_t> sizes, int64_t width, LoopNest nest) {
+  return {.mapping = mapping,
+          .map = {std::string(CudaMappingName(mapping)), std::move(sizes)},
+          .width = width,
+          .nest = std::move(nest)};
+}
+
+Mapped MapGrid(LoopNest nest, StmtId outermost, std::optional<int64_t> wanted) {
   const std::vector<StmtId> band = loops::ParallelBand(nest, outermost);
   const int64_t width = BandTrip(nest, outermost);
-  const int64_t threads = cuda::RoundUpToWarps(width / kBlocksWanted, kMostThreads);
+  const int64_t threads =
+      wanted.value_or(cuda::RoundUpToWarps(width / kBlocksWanted, kMostThreads));
   const StmtId dealt = DealBand(nest, outermost, LoopKind::kBlockX, threads);
   // The next loops outwards are blocks too, as far as a grid has axes.
   for (size_t k = 1; k < band.size() && k < 3; ++k) {
@@ -136,35 +147,35 @@ Mapped MapGrid(LoopNest nest, StmtId outermost) {
         k == 1 ? LoopKind::kBlockY : LoopKind::kBlockZ;
   }
   Replace(nest, nest.body, outermost, dealt);
-  return {.mapping = CudaMapping::kGrid, .width = width, .nest = std::move(nest)};
+  return Done(CudaMapping::kGrid, {threads}, width, std::move(nest));
 }
 
-// One parallel range, nothing around it.
-Mapped MapRange(const LoopNest& nest, StmtId outermost) {
-  Mapped mapped{.width = BandTrip(nest, outermost)};
-  auto tiles = cuda::MapTiles(nest, outermost);
-  if (tiles && tiles->blocks >= kFewTiles && loops::Verify(tiles->nest).ok()) {
-    mapped.mapping = CudaMapping::kTiles;
-    mapped.nest = std::move(tiles->nest);
-    return mapped;
-  }
-  if (mapped.width < kFewIterations) {
-    auto rows = cuda::MapRows(nest, outermost);
-    // A nest with register tiles may have no rows: an index that a thread chooses is no register.
-    if (rows && rows->longest >= kLongRow && loops::Verify(rows->nest).ok()) {
-      return {.mapping = CudaMapping::kRows,
-              .width = mapped.width * rows->longest,
-              .nest = std::move(rows->nest)};
-    }
-  }
-  return MapGrid(nest, outermost);
+std::optional<Mapped> TilesOf(const LoopNest& nest, StmtId outermost,
+                              const cuda::TileShape* wanted) {
+  auto tiles = cuda::MapTiles(nest, outermost, wanted);
+  if (!tiles || !loops::Verify(tiles->nest).ok()) return std::nullopt;
+  if (!wanted && tiles->blocks < kFewTiles) return std::nullopt;
+  const cuda::TileShape& s = tiles->shape;
+  return Done(CudaMapping::kTiles, {s.height, s.width, s.steps, s.thread_rows, s.thread_columns},
+              BandTrip(nest, outermost), std::move(tiles->nest));
 }
 
-Mapped MapBlock(LoopNest nest, const Outline& outline) {
+std::optional<Mapped> RowsOf(const LoopNest& nest, StmtId outermost,
+                             std::optional<int64_t> wanted) {
+  const int64_t threads = wanted.value_or(kMostThreads), width = BandTrip(nest, outermost);
+  auto rows = cuda::MapRows(nest, outermost, threads);
+  // A nest with register tiles may have no rows: an index that a thread chooses is no register.
+  if (!rows || !loops::Verify(rows->nest).ok()) return std::nullopt;
+  if (!wanted && (width >= kFewIterations || rows->longest < kLongRow)) return std::nullopt;
+  return Done(CudaMapping::kRows, {threads}, width * rows->longest, std::move(rows->nest));
+}
+
+Mapped MapBlock(LoopNest nest, const Outline& outline, std::optional<int64_t> wanted) {
+  const int64_t team = wanted.value_or(kTeam);
   int64_t width = 1;
   for (const StmtId outermost : outline.parallel) {
     const StmtId innermost = loops::ParallelBand(nest, outermost).back();
-    const int64_t threads = cuda::RoundUpToWarps(cuda::TripOf(nest, innermost), kTeam);
+    const int64_t threads = cuda::RoundUpToWarps(cuda::TripOf(nest, innermost), team);
     width = std::max(width, std::min(threads, cuda::TripOf(nest, innermost)));
     const StmtId dealt = DealBand(nest, outermost, LoopKind::kSerial, threads);
     Replace(nest, nest.body, outermost, dealt);
@@ -177,7 +188,45 @@ Mapped MapBlock(LoopNest nest, const Outline& outline) {
              .loop = LoopKind::kBlockX,
              .body = std::move(nest.body)};
   nest.body = {loops::AddStmt(nest, std::move(block))};
-  return {.mapping = CudaMapping::kBlock, .width = width, .nest = std::move(nest)};
+  return Done(CudaMapping::kBlock, {team}, width, std::move(nest));
+}
+
+// The nest has one parallel range, and nothing around it, or else it is one block.
+Result<Mapped> MapAs(const LoopNest& nest, const Outline& outline, bool one_range,
+                     const GridMap& wanted) {
+  constexpr int64_t kWarp = 32, kMostOfDevice = 1024;  // CUDA C++ Programming Guide
+  const auto invalid = [&](std::string_view expected) {
+    return Invalid(fmt::format("found map {} {}, expected {}", wanted.mapping,
+                               fmt::join(wanted.sizes, " "), expected));
+  };
+  const auto misfit = [&] {
+    return Unsupported(fmt::format("{} has no mapping as {}", nest.name, wanted.mapping));
+  };
+  const std::vector<int64_t>& sizes = wanted.sizes;
+  if (wanted.mapping == "tiles") {
+    if (sizes.size() != 5) return invalid("five sizes");
+    const cuda::TileShape shape{sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]};
+    if (!shape.IsValid()) return invalid("quads of cells, whole warps and what a block has");
+    auto tiles = one_range ? TilesOf(nest, outline.parallel[0], &shape) : std::nullopt;
+    return tiles ? Result<Mapped>(*std::move(tiles)) : misfit();
+  }
+  const bool threads =
+      sizes.size() == 1 && sizes[0] >= kWarp && sizes[0] % kWarp == 0 && sizes[0] <= kMostOfDevice;
+  if (!threads) return invalid("whole warps, at most 1024 threads");
+  if (wanted.mapping == "block") return MapBlock(nest, outline, sizes[0]);
+  if (wanted.mapping == "grid")
+    return one_range ? Result<Mapped>(MapGrid(nest, outline.parallel[0], sizes[0])) : misfit();
+  if (wanted.mapping != "rows") return invalid("grid, tiles, rows or block");
+  auto rows = one_range ? RowsOf(nest, outline.parallel[0], sizes[0]) : std::nullopt;
+  return rows ? Result<Mapped>(*std::move(rows)) : misfit();
+}
+
+Mapped MapBest(const LoopNest& nest, const Outline& outline, bool one_range) {
+  if (!one_range) return MapBlock(nest, outline, std::nullopt);
+  const StmtId range = outline.parallel[0];
+  if (auto tiles = TilesOf(nest, range, nullptr)) return *std::move(tiles);
+  if (auto rows = RowsOf(nest, range, std::nullopt)) return *std::move(rows);
+  return MapGrid(nest, range, std::nullopt);
 }
 
 }  // namespace
@@ -187,12 +236,17 @@ std::string_view CudaMappingName(CudaMapping mapping) {
   return kNames[static_cast<size_t>(mapping)];
 }
 
-Result<Mapped> MapNest(const LoopNest& nest) {
+Result<Mapped> MapNest(const LoopNest& nest, const GridMap& wanted) {
   Outline outline;
   Survey(nest, nest.body, false, outline);
   const bool one_range = outline.parallel.size() == 1 && !outline.has_more &&
                          loops::TeamScratchBytes(nest) <= cuda::kSharedBytes;
-  Mapped mapped = one_range ? MapRange(nest, outline.parallel[0]) : MapBlock(nest, outline);
+  Mapped mapped;
+  if (wanted.mapping.empty()) {
+    mapped = MapBest(nest, outline, one_range);
+  } else {
+    WEFT_TRY(mapped, MapAs(nest, outline, one_range, wanted));
+  }
   Status status = loops::Verify(mapped.nest);
   if (!status.ok())
     return std::move(status).Because(fmt::format("as {}", CudaMappingName(mapped.mapping)));

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "polyhedral/choice/choice.h"
 #include "polyhedral/loops/loop_nest.h"
 #include "polyhedral/schedule.h"
 
@@ -34,12 +35,20 @@ std::string_view CudaMappingName(CudaMapping mapping);
 
 struct Mapped {
   CudaMapping mapping = CudaMapping::kGrid;
+  GridMap map;        // the same with its sizes: as `wanted`, it gives this nest again
   int64_t width = 1;  // iterations that may run at once; for params a guess
   loops::LoopNest nest;
 };
 
-// A nest written for a team of ranks, on a grid. It must verify, and so will the result.
-Result<Mapped> MapNest(const loops::LoopNest& nest);
+// A nest written for a team of ranks, on a grid. It must verify, and so will the result. Without a
+// wish for the mapping that fits best. Sizes of a wish:
+//
+//   grid, rows, block   threads of a block at most
+//   tiles               rows and columns of a block, steps of the sum, rows and columns of a thread
+//                       (tiles.h)
+//
+// kUnsupported if the nest has no such mapping, kInvalid if a block has no such sizes.
+Result<Mapped> MapNest(const loops::LoopNest& nest, const GridMap& wanted = {});
 
 // A group on a grid: choices made for width rather than for caches, each checked by isl, lowered
 // and mapped; the widest wins. There is always one, by the identity schedule.

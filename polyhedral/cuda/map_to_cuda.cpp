@@ -74,6 +74,7 @@ Result<CudaScheduled> MapToCuda(const ScheduleRequest& request, const ScheduleLi
     WEFT_TRY(Mapped mapped, MapNest(nest));
     if (mapped.width <= best.mapped.width) return {};
     best.choice = choice;
+    best.choice.map = mapped.map;
     best.tree = std::move(*tree);
     best.mapped = std::move(mapped);
     return {};

@@ -26,7 +26,6 @@ using loops::StmtKind;
 
 namespace {
 
-constexpr int64_t kThreads = 256;
 constexpr int64_t kWorthThreads = 8;  // shorter loops are not dealt to threads
 
 // x = op(x, term), x at one cell for all iterations of the loops around it.
@@ -38,7 +37,8 @@ struct Reduction {
 
 class Mapper {
  public:
-  explicit Mapper(LoopNest nest) : nest_(std::move(nest)) {}
+  Mapper(LoopNest nest, int64_t most_threads)
+      : nest_(std::move(nest)), most_threads_(most_threads) {}
 
   std::optional<Rows> Run(StmtId outermost) {
     const std::vector<StmtId> band = loops::ParallelBand(nest_, outermost);
@@ -180,7 +180,7 @@ class Mapper {
     std::vector<StmtId> chain = Chain(outermost);
     size_t best = 0;
     for (size_t k = 0; k < count; ++k) {
-      if (TripOf(nest_, chain[k]) >= std::min(kThreads, TripOf(nest_, chain[best]))) best = k;
+      if (TripOf(nest_, chain[k]) >= std::min(most_threads_, TripOf(nest_, chain[best]))) best = k;
     }
     longest_ = std::max(longest_, TripOf(nest_, chain[best]));
     const StmtId dealt =
@@ -190,7 +190,9 @@ class Mapper {
     return outermost;
   }
 
-  int64_t ThreadsFor(StmtId loop) const { return RoundUpToWarps(TripOf(nest_, loop), kThreads); }
+  int64_t ThreadsFor(StmtId loop) const {
+    return RoundUpToWarps(TripOf(nest_, loop), most_threads_);
+  }
 
   // Does one list write what the other touches, outside of a thread's own?
   bool Meet(const std::vector<Touch>& a, const std::vector<Touch>& b) const {
@@ -260,7 +262,7 @@ class Mapper {
     const Dtype dtype = nest_[store.value].dtype;
     const StmtId dealt = Longest(r.chain);
     int64_t threads = 32;
-    while (threads < kThreads && threads * 2 <= TripOf(nest_, dealt)) threads *= 2;
+    while (threads * 2 <= std::min(most_threads_, TripOf(nest_, dealt))) threads *= 2;
     longest_ = std::max(longest_, TripOf(nest_, dealt));
     const BufferId part = loops::AddBuffer(nest_, {.name = fmt::format("part{}", parts_++),
                                                    .dtype = dtype,
@@ -325,6 +327,7 @@ class Mapper {
   }
 
   LoopNest nest_;
+  int64_t most_threads_;
   std::set<BufferId> own_;  // of threads; other locals are shared by the block
   int64_t longest_ = 1;
   int parts_ = 0;
@@ -332,8 +335,8 @@ class Mapper {
 
 }  // namespace
 
-std::optional<Rows> MapRows(LoopNest nest, StmtId outermost) {
-  return Mapper(std::move(nest)).Run(outermost);
+std::optional<Rows> MapRows(LoopNest nest, StmtId outermost, int64_t most_threads) {
+  return Mapper(std::move(nest), most_threads).Run(outermost);
 }
 
 }  // namespace weft::polyhedral::cuda

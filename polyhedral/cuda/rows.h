@@ -23,8 +23,8 @@ struct Rows {
 //   a loop around such pieces: all threads run it together
 //   anything else: one thread
 //
-// What pieces exchange moves to shared space. nullopt if that does not fit, or if the parallel band
-// has more loops than a grid has axes.
-std::optional<Rows> MapRows(loops::LoopNest nest, loops::StmtId outermost);
+// A block has at most so many threads. What pieces exchange moves to shared space. nullopt if that
+// does not fit, or if the parallel band has more loops than a grid has axes.
+std::optional<Rows> MapRows(loops::LoopNest nest, loops::StmtId outermost, int64_t most_threads);
 
 }  // namespace weft::polyhedral::cuda

@@ -56,11 +56,11 @@ TEST(CudaMap, WhatExchangesValuesIsOneBlock) {
             CudaMapping::kBlock);
 }
 
-TEST(CudaMap, AProductIsAGrid) {
+TEST(CudaMap, AProductOfFewTilesIsAGrid) {
   EXPECT_EQ(ExpectMaps(R"(def product(float(N, K) a, float(K, M) b, float(M) c) -> (y) {
       t(i, j) +=! a(i, k) * b(k, j)
       y(i, j) = t(i, j) + c(j) })",
-                       {{"N", 130}, {"M", 130}, {"K", 17}}),
+                       {{"N", 40}, {"M", 40}, {"K", 17}}),
             CudaMapping::kGrid);
 }
 
@@ -70,6 +70,62 @@ TEST(CudaMap, AProductOfManyTilesIsTiles) {
       y(i, j) = max(t(i, j) + c(j), 0.0) })",
                        {{"N", 130}, {"M", 260}, {"K", 17}}),
             CudaMapping::kTiles);
+}
+
+TEST(CudaMap, AConvolutionIsTiles) {
+  EXPECT_EQ(ExpectMaps(R"(def conv(float(N, C, H, W) x, float(K, C, 3, 3) f, float(K) b) -> (y) {
+      t(n, k, h, w) +=! h + r >= 1 && h + r < H + 1 && w + s >= 1 && w + s < W + 1
+          ? x(n, c, h + r - 1, w + s - 1) * f(k, c, r, s) : 0.0 where h in 0:H, w in 0:W
+      y(n, k, h, w) = max(t(n, k, h, w) + b(k), 0.0) })",
+                       {{"N", 1}, {"C", 12}, {"K", 64}, {"H", 17}, {"W", 16}}),
+            CudaMapping::kTiles);
+}
+
+constexpr std::string_view kProduct =
+    R"(loops product (a: in f32[70, 40], b: in f32[40, 65], y: out f32[70, 65]) for "/MatMul" {
+    reg t: f32[1]
+    parallel i = 0:70 { parallel j = 0:65 {
+      t[0] = 0.0
+      for k = 0:40 { t[0] = fma(a[i, k], b[k, j], t[0]) }
+      y[i, j] = t[0]
+    } } })";
+
+TEST(CudaMap, WhatIsWantedIsTaken) {
+  const loops::LoopNest nest = VerifiedNest(kProduct);
+  std::vector<float> a(2800), b(2600), y(4550), expected(y.size());
+  for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i % 11);
+  for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i % 7) - 3;
+  ASSERT_EQ(Execute(nest, a, b, expected), "");
+  const polyhedral::GridMap maps[] = {{"grid", {64}},
+                                      {"rows", {32}},
+                                      {"rows", {96}},
+                                      {"block", {256}},
+                                      {"tiles", {32, 32, 8, 4, 4}},
+                                      {"tiles", {64, 128, 16, 8, 8}}};
+  for (const polyhedral::GridMap& map : maps) {
+    const auto mapped = polyhedral::MapNest(nest, map);
+    ASSERT_TRUE(mapped.ok()) << map.mapping << ": " << mapped.status().ToString();
+    EXPECT_EQ(mapped->map, map);
+    EXPECT_EQ(ExecuteBoth(mapped->nest, a, b, y), "");
+    EXPECT_EQ(y, expected) << loops::Print(mapped->nest);
+  }
+}
+
+TEST(CudaMap, WhatCannotBeIsRefused) {
+  const loops::LoopNest nest = VerifiedNest(kProduct);
+  const auto code = [&](const polyhedral::GridMap& map) {
+    return polyhedral::MapNest(nest, map).status().code();
+  };
+  EXPECT_EQ(code({"tiles", {32, 32, 8, 4}}), Code::kInvalid);
+  EXPECT_EQ(code({"tiles", {32, 32, 8, 3, 4}}), Code::kInvalid);
+  EXPECT_EQ(code({"grid", {33}}), Code::kInvalid);
+  EXPECT_EQ(code({"rows", {2048}}), Code::kInvalid);
+  EXPECT_EQ(code({"spiral", {32}}), Code::kInvalid);
+  const loops::LoopNest two =
+      VerifiedNest(R"(loops two (x: in f32[9], y: out f32[9], z: out f32[9]) {
+      parallel i = 0:9 { y[i] = x[i] } barrier parallel j = 0:9 { z[j] = y[8 - j] } })");
+  EXPECT_EQ(polyhedral::MapNest(two, {"tiles", {32, 32, 8, 4, 4}}).status().code(),
+            Code::kUnsupported);
 }
 
 // How many of a kind: `usual`, or what WEFT_RANDOM_PROGRAMS says (tools/random_programs.sh).
@@ -99,7 +155,7 @@ std::map<CudaMapping, int> ExpectRandomMaps(const tc::RandomOptions& options, ui
 }
 
 TEST(CudaMap, RandomProgramsKeepTheirMeaning) {
-  auto taken = ExpectRandomMaps({}, Count(150));
+  auto taken = ExpectRandomMaps({}, Count(200));
   EXPECT_GT(taken[CudaMapping::kGrid], 0);
   EXPECT_GT(taken[CudaMapping::kBlock], 0);
 }

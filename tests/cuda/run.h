@@ -63,7 +63,8 @@ std::string ExecuteBoth(const loops::LoopNest& nest, std::vector<T>&... operands
 }
 
 // Compiles for each architecture, or says why nothing was compiled.
-inline void ExpectCompiles(const loops::LoopNest& nest, std::vector<Isa> isas = {Isa::kSm90}) {
+inline void ExpectCompiles(const loops::LoopNest& nest,
+                           const std::vector<Isa>& isas = {Isa::kSm90}) {
   for (const Isa isa : isas) {
     const Target target{.kind = TargetKind::kCuda, .isa = isa};
     const auto text = codegen::EmitCudaText(nest, target);
