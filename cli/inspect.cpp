@@ -9,10 +9,35 @@
 namespace weft::cli {
 namespace {
 
+// Of each kernel, in their order; nothing for a CPU, or without the compiler.
+std::vector<codegen::CudaResources> Resources(const plan::Plan& plan, const Flags& flags) {
+  std::vector<codegen::CudaResources> all;
+  if (plan.target.kind != TargetKind::kCuda) return all;
+  std::optional<FileCache> cache;
+  if (const auto directory = CacheDirectory(flags); directory.ok())
+    if (auto opened = FileCache::Open(*directory); opened.ok()) cache = *std::move(opened);
+  for (const plan::Kernel& kernel : plan.kernels) {
+    auto one = driver::ResourcesOf(kernel, plan.target, cache ? &*cache : nullptr);
+    if (!one.ok()) {
+      fmt::print(stderr, "{}\n", one.status().ToString());
+      return {};
+    }
+    all.push_back(*one);
+  }
+  return all;
+}
+
 Status Inspect(const Flags& flags) {
   WEFT_TRY(plan::Plan plan, plan::ReadPlan(flags.model));
+  const std::vector<codegen::CudaResources> resources = Resources(plan, flags);
   if (!flags.json) {
     fmt::print("{}", plan::Print(plan));
+    for (size_t k = 0; k < resources.size(); ++k) {
+      const codegen::CudaResources& r = resources[k];
+      fmt::print(
+          "# {}: {} registers, {} bytes of shared memory, {} bytes of stack, {} local accesses\n",
+          plan.kernels[k].name, r.registers, r.shared_bytes, r.stack_bytes, r.local_accesses);
+    }
     return {};
   }
   Json json{{"schema", 1},
@@ -33,6 +58,15 @@ Status Inspect(const Flags& flags) {
     json["specializations"].push_back({{"arena_bytes", s.arena_bytes},
                                        {"live_bytes", plan::MaximumLiveBytes(s)},
                                        {"steps", steps}});
+  }
+  if (!resources.empty()) json["cuda"] = Json::array();
+  for (size_t k = 0; k < resources.size(); ++k) {
+    const codegen::CudaResources& r = resources[k];
+    json["cuda"].push_back({{"kernel", plan.kernels[k].name},
+                            {"registers", r.registers},
+                            {"shared_bytes", r.shared_bytes},
+                            {"stack_bytes", r.stack_bytes},
+                            {"local_accesses", r.local_accesses}});
   }
   PrintJson(json);
   return {};
@@ -65,6 +99,7 @@ Status Verify(const Flags& flags) {
 
 void AddInspect(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   AddModel(app, flags, "PLAN");
+  AddCacheFlag(app, flags);
   run = [&flags] { return Inspect(flags); };
 }
 

@@ -77,12 +77,22 @@ Result<std::vector<uint8_t>> CompileKernel(const plan::Kernel& kernel, const Tar
   if (IsCuda(target)) {
     WEFT_TRY(auto code, codegen::EmitCuda(nest, target));
     const codegen::CudaResources& r = code.cubin.resources;
-    WEFT_LOG(kInfo, "cuda", "{}: {} registers, {} bytes spilled, {} of stack, {} shared", nest.name,
-             r.registers, r.spill_bytes, r.stack_bytes, r.shared_bytes);
+    WEFT_LOG(kInfo, "cuda", "{}: {} registers, {} local accesses, {} bytes of stack, {} shared",
+             nest.name, r.registers, r.local_accesses, r.stack_bytes, r.shared_bytes);
     return std::move(code.cubin.image);
   }
   WEFT_TRY(auto code, codegen::EmitMachineCode(nest, target));
   return std::move(code.shared_object);
+}
+
+Result<codegen::CudaResources> ResourcesOf(const plan::Kernel& kernel, const Target& target,
+                                           const FileCache* cache) {
+  if (cache) {
+    if (const auto cached = cache->Get(CodeKind(target), kernel.key))
+      return codegen::ReadCubin(*cached);
+  }
+  WEFT_TRY(const std::vector<uint8_t> image, CompileKernel(kernel, target));
+  return codegen::ReadCubin(image);
 }
 
 }  // namespace weft::driver

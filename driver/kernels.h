@@ -6,8 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/cache/file_cache.h"
 #include "base/status.h"
 #include "base/target.h"
+#include "codegen/cuda/cubin.h"
 #include "plan/plan.h"
 #include "polyhedral/loops/loop_nest.h"
 
@@ -32,5 +34,9 @@ Result<loops::LoopNest> CheckKernel(const plan::Kernel& kernel, const Target& ta
                                     std::string_view identity);
 // A shared object, or a cubin, of a kernel that is checked first.
 Result<std::vector<uint8_t>> CompileKernel(const plan::Kernel& kernel, const Target& target);
+// What a kernel for CUDA takes of a device, by its machine code: the cached one, else compiled
+// anew.
+Result<codegen::CudaResources> ResourcesOf(const plan::Kernel& kernel, const Target& target,
+                                           const FileCache* cache);
 
 }  // namespace weft::driver

@@ -110,15 +110,6 @@ std::string LogOf(const Nvrtc& nvrtc, Nvrtc::Program program) {
   return log;
 }
 
-// The number right before `unit`, as in "40 registers"; 0 if it is not there.
-int64_t NumberBefore(std::string_view log, std::string_view unit) {
-  const size_t at = log.find(unit);
-  if (at == std::string_view::npos || at == 0) return 0;
-  size_t begin = at;
-  while (begin > 0 && (std::isdigit(static_cast<unsigned char>(log[begin - 1])) != 0)) --begin;
-  return begin == at ? 0 : std::atoll(std::string(log.substr(begin, at - begin)).c_str());
-}
-
 Result<std::vector<uint8_t>> ImageOf(const Nvrtc& nvrtc, Nvrtc::Program program) {
   size_t size = 0;
   if (nvrtc.cubin_size(program, &size) != 0 || size == 0) return Internal("NVRTC gave no cubin");
@@ -146,14 +137,6 @@ std::string_view CudaArchitecture(Isa isa) {
       break;
   }
   return "";
-}
-
-CudaResources ParseResources(std::string_view log) {
-  return {.registers = static_cast<int32_t>(NumberBefore(log, " registers")),
-          .spill_bytes =
-              NumberBefore(log, " bytes spill stores") + NumberBefore(log, " bytes spill loads"),
-          .stack_bytes = NumberBefore(log, " bytes stack frame"),
-          .shared_bytes = NumberBefore(log, " bytes smem")};
 }
 
 Result<std::string> NvrtcVersion() {
@@ -184,8 +167,7 @@ Result<Cubin> CompileCuda(const std::string& text, const std::string& symbol,
                               "--ftz=false",
                               "--prec-div=true",
                               "--prec-sqrt=true",
-                              "--device-as-default-execution-space",
-                              "--ptxas-options=-v"};
+                              "--device-as-default-execution-space"};
   const int code = nvrtc->compile(raw, static_cast<int>(options.size()), options.data());
   const std::string log = LogOf(*nvrtc, raw);
   if (code == kInvalidOption) {
@@ -196,8 +178,9 @@ Result<Cubin> CompileCuda(const std::string& text, const std::string& symbol,
         .At(file);
   }
   if (code != 0) return Internal(fmt::format("NVRTC: {}: {}", nvrtc->error_string(code), log));
-  Cubin cubin{.resources = ParseResources(log)};
+  Cubin cubin;
   WEFT_TRY(cubin.image, ImageOf(*nvrtc, raw));
+  WEFT_TRY(cubin.resources, ReadCubin(cubin.image));
   return cubin;
 }
 

@@ -12,15 +12,9 @@
 
 #include "base/status.h"
 #include "base/target.h"
+#include "codegen/cuda/cubin.h"
 
 namespace weft::codegen {
-
-struct CudaResources {  // of a kernel, as the assembler reports them
-  int32_t registers = 0;
-  int64_t spill_bytes = 0;   // stores and loads
-  int64_t stack_bytes = 0;   // of a thread
-  int64_t shared_bytes = 0;  // static, of a block
-};
 
 struct Cubin {
   std::vector<uint8_t> image;
@@ -34,7 +28,5 @@ Result<Cubin> CompileCuda(const std::string& text, const std::string& symbol, co
 Result<std::string> NvrtcVersion();
 
 std::string_view CudaArchitecture(Isa isa);  // "sm_90"; empty for a CPU's
-// The figures in ptxas's report on one kernel; absent ones stay 0.
-CudaResources ParseResources(std::string_view log);
 
 }  // namespace weft::codegen

@@ -286,15 +286,32 @@ TEST(CudaNvrtc, ErrorsCarryTheLog) {
   EXPECT_NE(cubin.status().what().find("error"), std::string::npos) << cubin.status().ToString();
 }
 
-TEST(CudaNvrtc, ReadsTheAssemblersReport) {
-  const auto r = codegen::ParseResources(
-      "ptxas info    : Compiling entry function 'k' for 'sm_90'\n"
-      "    24 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads\n"
-      "ptxas info    : Used 40 registers, used 1 barriers, 2304 bytes smem, 400 bytes cmem[0]\n");
-  EXPECT_EQ(r.registers, 40);
-  EXPECT_EQ(r.spill_bytes, 20);
-  EXPECT_EQ(r.stack_bytes, 24);
-  EXPECT_EQ(r.shared_bytes, 2304);
+// A thread's array with an index that is known only when it runs lies in local memory.
+TEST(CudaNvrtc, ReadsWhatACubinTakes) {
+  if (!HasNvrtc()) GTEST_SKIP() << "no NVRTC";
+  const std::string text = R"(extern "C" __global__ void k(float* x) {
+      __shared__ float row[96];
+      float own[32];
+      for (int i = 0; i < 32; ++i) own[(i * 7) % (int)x[i]] = x[32 + i];
+      row[threadIdx.x] = own[(int)x[96]];
+      __syncthreads();
+      x[threadIdx.x] = row[95 - threadIdx.x]; })";
+  for (const Isa isa : {Isa::kSm80, Isa::kSm90, Isa::kSm100}) {
+    const auto cubin = codegen::CompileCuda(text, "k", {.kind = TargetKind::kCuda, .isa = isa});
+    ASSERT_TRUE(cubin.ok()) << cubin.status().ToString();
+    const codegen::CudaResources& r = cubin->resources;
+    EXPECT_GE(r.registers, 8);
+    EXPECT_LE(r.registers, 255);
+    EXPECT_EQ(r.stack_bytes, 32 * 4);
+    EXPECT_EQ(r.shared_bytes, 96 * 4);
+    EXPECT_GE(r.local_accesses, 33);
+    // However it is cut off, no byte beyond it is read.
+    for (size_t size = 0; size < cubin->image.size(); size += 61) {
+      const auto part = codegen::ReadCubin(std::span(cubin->image).first(size));
+      EXPECT_TRUE(!part.ok() || *part == r) << size;
+    }
+  }
+  EXPECT_EQ(codegen::ReadCubin({}).status().code(), Code::kInvalid);
 }
 
 }  // namespace

@@ -49,13 +49,22 @@ def test_every_kernel_compiles(weft, cuda, target):
 
 def test_the_assembler_says_what_kernels_take(weft, cuda):
     weft('build', DIGITS, *ONE, '--target', 'cuda:sm_90', '-o', 'digits.plan', '--cache-dir', weft.folder / 'cache', '--log', 'cuda=info')
-    said = re.findall(r'(\w+): (\d+) registers, (\d+) bytes spilled, (\d+) of stack, (\d+) shared', weft.said)
+    said = re.findall(r'(\w+): (\d+) registers, (\d+) local accesses, (\d+) bytes of stack, (\d+) shared', weft.said)
     plan = kernels(weft, 'digits.plan')
     assert {symbol for symbol, *_ in said} == set(plan)
-    for symbol, registers, spilled, _, shared in said:
-        assert 0 < int(registers) <= 255 and spilled == '0'
+    for symbol, registers, local, _, shared in said:
+        assert 0 < int(registers) <= 255 and local == '0'
         planned = int(re.search(r'shared (\d+)', plan[symbol])[1])  # rounded up, buffer by buffer
         assert int(shared) <= planned and (planned > 0) == (shared != '0')
+    inspected = weft.json('inspect', 'digits.plan', '--cache-dir', weft.folder / 'cache')['cuda']
+    assert [(k['kernel'], k['registers'], k['local_accesses'], k['stack_bytes'], k['shared_bytes']) for k in inspected] \
+        == [(symbol, *map(int, rest)) for symbol, *rest in sorted(said, key=lambda s: list(plan).index(s[0]))]
+    for k in inspected:
+        assert f"# {k['kernel']}: {k['registers']} registers, " in weft('inspect', 'digits.plan', '--cache-dir', weft.folder / 'cache')
+    # What is not in the cache is compiled, and without a compiler the plan is shown all the same.
+    assert weft.json('inspect', 'digits.plan', '--cache-dir', weft.folder / 'other')['cuda'] == inspected
+    hidden = {'WEFT_NVRTC': 'none'}
+    assert 'cuda' not in weft.json('inspect', 'digits.plan', '--cache-dir', weft.folder / 'none', env=hidden)
 
 
 def test_two_builds_are_the_same_bytes(weft, plan):
