@@ -256,7 +256,9 @@ class Mapper {
     }
   }
 
-  // part[t] for each thread, their fold by halves, and the cell.
+  // Each thread's share in a register, and from there to shared memory; a sixteenth of the threads
+  // fold 16 shares each, and one folds what they have and the cell. By halves it would be as many
+  // barriers as the threads' number has bits, each of which costs more than reading some shares.
   std::vector<StmtId> Reduce(const Reduction& r) {
     const Stmt store = nest_[r.store];
     const Dtype dtype = nest_[store.value].dtype;
@@ -264,66 +266,91 @@ class Mapper {
     int64_t threads = 32;
     while (threads * 2 <= std::min(most_threads_, TripOf(nest_, dealt))) threads *= 2;
     longest_ = std::max(longest_, TripOf(nest_, dealt));
-    const BufferId part = loops::AddBuffer(nest_, {.name = fmt::format("part{}", parts_++),
-                                                   .dtype = dtype,
-                                                   .shape = {Affine(threads)},
-                                                   .layout = Layout::Plain(1),
-                                                   .space = Space::kShared});
-    const auto at = [](const Affine& i) { return std::vector<Affine>{i}; };
-    const auto put = [&](std::vector<Affine> index, ExprId value) {
-      return loops::AddStmt(
-          nest_,
-          {.kind = StmtKind::kStore, .buffer = part, .index = std::move(index), .value = value});
+    const int number = parts_++;
+    const auto buffer = [&](std::string_view name, std::vector<Affine> shape, Space space) {
+      const size_t rank = shape.size();
+      return loops::AddBuffer(nest_, {.name = fmt::format("{}{}", name, number),
+                                      .dtype = dtype,
+                                      .shape = std::move(shape),
+                                      .layout = Layout::Plain(rank),
+                                      .space = space});
     };
-    const auto over = [&](int64_t count, auto&& body_of) {
-      const Var t = loops::AddVar(nest_, "lane");
-      std::vector<StmtId> body = body_of(Affine::OfVar(t));
-      return loops::AddStmt(nest_, {.kind = StmtKind::kFor,
-                                    .var = t,
-                                    .lo = {0},
-                                    .hi = {count},
-                                    .loop = LoopKind::kThreadX,
-                                    .body = std::move(body)});
-    };
-    std::vector<StmtId> piece;
-    piece.push_back(over(threads, [&](const Affine& t) {
-      const StmtId init = put(at(t), loops::AddLiteral(nest_, dtype, IdentityOf(r.op)));
-      ShareOut(r, dealt, t, threads, part);
-      return std::vector<StmtId>{init, r.chain[0]};
-    }));
+    const BufferId part = buffer("part", {Affine(threads)}, Space::kShared),
+                   share = buffer("share", {}, Space::kRegister);
+    own_.insert(share);
+    std::vector<StmtId> piece = {Lanes(threads, [&](const Affine& t) {
+      const StmtId init = Put(share, {}, loops::AddLiteral(nest_, dtype, IdentityOf(r.op)));
+      ShareOut(r, dealt, t, threads, share);
+      return std::vector{init, r.chain[0], Put(part, {t}, loops::AddLoad(nest_, share, {}))};
+    })};
     piece.push_back(AddBarrier(nest_));
-    for (int64_t half = threads / 2; half > 0; half /= 2) {
-      piece.push_back(over(half, [&](const Affine& t) {
-        const ExprId a = loops::AddLoad(nest_, part, at(t)),
-                     b = loops::AddLoad(nest_, part, at(t + half));
-        return std::vector<StmtId>{put(at(t), loops::AddOp(nest_, r.op, dtype, {a, b}))};
+    // share = part[t], then op with each count-th part that follows; part[t] = share.
+    const auto fold = [&](const Affine& t, int64_t count, int64_t parts) {
+      const Var k = loops::AddVar(nest_, "k");
+      const ExprId next = loops::AddLoad(nest_, part, {t + Affine::OfVar(k)}),
+                   sum = loops::AddLoad(nest_, share, {});
+      const StmtId add = Put(share, {}, loops::AddOp(nest_, r.op, dtype, {sum, next}));
+      const StmtId loop = loops::AddStmt(nest_, {.kind = StmtKind::kFor,
+                                                 .var = k,
+                                                 .lo = {count},
+                                                 .hi = {parts},
+                                                 .step = count,
+                                                 .loop = LoopKind::kUnroll,
+                                                 .body = {add}});
+      return std::vector{Put(share, {}, loops::AddLoad(nest_, part, {t})), loop};
+    };
+    constexpr int64_t kFold = 16;
+    int64_t left = threads;
+    while (left > kFold) {
+      const int64_t parts = std::exchange(left, left / kFold);
+      piece.push_back(Lanes(left, [&](const Affine& t) {
+        std::vector<StmtId> body = fold(t, left, parts);
+        body.push_back(Put(part, {t}, loops::AddLoad(nest_, share, {})));
+        return body;
       }));
       piece.push_back(AddBarrier(nest_));
     }
+    std::vector<StmtId> last = fold(0, 1, left);
     const ExprId cell = loops::AddLoad(nest_, store.buffer, store.index);
-    const ExprId sum = loops::AddLoad(nest_, part, at(0));
-    const ExprId value = loops::AddOp(nest_, r.op, dtype, {cell, sum});
-    const StmtId last = loops::AddStmt(
-        nest_,
-        {.kind = StmtKind::kStore, .buffer = store.buffer, .index = store.index, .value = value});
-    piece.push_back(AddSingle(nest_, {last}));
+    const ExprId value = loops::AddOp(nest_, r.op, dtype, {cell, loops::AddLoad(nest_, share, {})});
+    last.push_back(Put(store.buffer, store.index, value));
+    piece.push_back(AddSingle(nest_, std::move(last)));
     return piece;
   }
 
-  // The loops again, thread t taking every threads-th iteration of one, adding to its own part.
-  void ShareOut(const Reduction& r, StmtId dealt, const Affine& t, int64_t threads, BufferId part) {
+  StmtId Put(BufferId buffer, std::vector<Affine> index, ExprId value) {
+    return loops::AddStmt(
+        nest_,
+        {.kind = StmtKind::kStore, .buffer = buffer, .index = std::move(index), .value = value});
+  }
+
+  template <typename Body>
+  StmtId Lanes(int64_t count, Body body_of) {
+    const Var t = loops::AddVar(nest_, "lane");
+    std::vector<StmtId> body = body_of(Affine::OfVar(t));
+    return loops::AddStmt(nest_, {.kind = StmtKind::kFor,
+                                  .var = t,
+                                  .lo = {0},
+                                  .hi = {count},
+                                  .loop = LoopKind::kThreadX,
+                                  .body = std::move(body)});
+  }
+
+  // The loops again, thread t taking every threads-th iteration of one, adding to its own share.
+  void ShareOut(const Reduction& r, StmtId dealt, const Affine& t, int64_t threads,
+                BufferId share) {
     Stmt& loop = nest_.stmts[dealt.index];
     loop.loop = LoopKind::kSerial;
     for (Affine& lo : loop.lo) lo = lo + t * loop.step;
     loop.step *= threads;
     Expr value = nest_[nest_[r.store].value];
     const size_t place = value.op == ScalarOp::kFma ? 2 : 0;
-    value.args[place] = loops::AddLoad(nest_, part, {t});
+    value.args[place] = loops::AddLoad(nest_, share, {});
     nest_.exprs.push_back(std::move(value));
     Stmt& store = nest_.stmts[r.store.index];
     store.value = ExprId(nest_.exprs.size() - 1);
-    store.buffer = part;
-    store.index = {t};
+    store.buffer = share;
+    store.index = {};
   }
 
   LoopNest nest_;

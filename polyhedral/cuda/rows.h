@@ -17,9 +17,8 @@ struct Rows {
 // other:
 //
 //   a loop without dependences: its innermost loop along threads
-//   a reduction into one cell: each thread reduces its share, then halves are folded onto each
-//   other
-//     in shared memory. The order is fixed by the number of threads
+//   a reduction into one cell: each thread reduces its share, and shares are folded in shared
+//     memory, 16 at a time. The order is fixed by the number of threads
 //   a loop around such pieces: all threads run it together
 //   anything else: one thread
 //
