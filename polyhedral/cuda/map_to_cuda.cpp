@@ -4,19 +4,32 @@
 
 #include "polyhedral/axes.h"
 #include "polyhedral/cuda/map.h"
+#include "polyhedral/propose/propose.h"
 #include "polyhedral/tree.h"
 
 namespace weft::polyhedral {
 namespace {
 
+// Neighbouring threads run along the last axis of a cluster: the one along which what it writes
+// lies side by side.
+void RunAlongMemory(const ScheduleRequest& request, const tc::Statement& s,
+                    const std::vector<std::string>& axes, Cluster& cluster) {
+  const int32_t index = ContiguousIndex(request, s, s.target, s.subscripts);
+  if (index < 0) return;
+  const auto along = std::ranges::find(cluster.order, axes[static_cast<size_t>(index)]);
+  if (along != cluster.order.end()) std::rotate(along, along + 1, cluster.order.end());
+}
+
 // One cluster that holds all statements and runs all their common axes in parallel: temporaries are
 // then values of one iteration. None if they have no axis in common.
-std::optional<Choice> Fused(const tc::Program& program, const std::vector<std::string>& names) {
+std::optional<Choice> Fused(const ScheduleRequest& request, const std::vector<std::string>& names) {
+  const tc::Program& program = *request.program;
   std::vector<int32_t> statements;
   for (size_t s = 0; s < names.size(); ++s) statements.push_back(static_cast<int32_t>(s));
   const auto axes = ClusterAxes(program, statements);
   Cluster cluster{.statements = names, .order = SharedAxes(program, statements, axes)};
   if (cluster.order.empty()) return std::nullopt;
+  RunAlongMemory(request, program.statements.back(), axes.back(), cluster);
   cluster.parallel = static_cast<int32_t>(cluster.order.size());
   return Choice{.group = program.name, .clusters = {std::move(cluster)}};
 }
@@ -43,8 +56,40 @@ Choice Wide(const ScheduleRequest& request, const std::vector<std::string>& name
       (s.indices[i].reduction ? cluster.inner : cluster.order).push_back(axes[i]);
     }
     cluster.parallel = static_cast<int32_t>(cluster.order.size());
+    RunAlongMemory(request, s, axes, cluster);
   }
   return choice;
+}
+
+// Constant factors of products, laid out with an axis that only they have as the fastest: threads
+// of a row run along it.
+std::vector<Pack> PacksOfFactors(const ScheduleRequest& request) {
+  const tc::Program& program = *request.program;
+  std::vector<Pack> packs;
+  for (const tc::Statement& s : program.statements) {
+    const auto contraction = AsContraction(program, s);
+    if (!contraction) continue;
+    const tc::ExprId factors[] = {contraction->x, contraction->w};
+    for (size_t f = 0; f < 2; ++f) {
+      const tc::ExprId read = factors[f];
+      const std::string& name = program[program[read].tensor].name;
+      if (std::ranges::count(request.constants, name) == 0 || request.layouts.contains(name) ||
+          std::ranges::count(packs, name, &Pack::tensor) > 0)
+        continue;
+      const auto is_own = [&](int32_t i) {
+        return AxisOf(program, read, i) >= 0 && !Uses(program, factors[1 - f], i);
+      };
+      const auto own = std::ranges::find_if(contraction->kept, is_own);
+      if (own == contraction->kept.end()) continue;
+      const int32_t fastest = AxisOf(program, read, *own);
+      Layout layout;
+      for (int32_t axis = 0; axis < static_cast<int32_t>(program[read].args.size()); ++axis)
+        if (axis != fastest) layout.axes.push_back({axis, 0});
+      layout.axes.push_back({fastest, 0});
+      if (!layout.IsPlain()) packs.push_back({name, std::move(layout)});
+    }
+  }
+  return packs;
 }
 
 }  // namespace
@@ -53,7 +98,7 @@ Result<CudaScheduled> MapToCuda(const ScheduleRequest& request, const ScheduleLi
   const tc::Program& program = *request.program;
   const std::vector<std::string> names = StatementNames(program);
   std::vector<Choice> choices;
-  if (auto fused = Fused(program, names)) choices.push_back(*std::move(fused));
+  if (auto fused = Fused(request, names)) choices.push_back(*std::move(fused));
   choices.push_back(Wide(request, names));
   CudaScheduled best;
   best.mapped.width = 0;
@@ -72,19 +117,27 @@ Result<CudaScheduled> MapToCuda(const ScheduleRequest& request, const ScheduleLi
     }
     WEFT_TRY(const loops::LoopNest nest, Lower(request, choice, *tree));
     WEFT_TRY(Mapped mapped, MapNest(nest));
-    if (mapped.width <= best.mapped.width) return {};
+    const bool better = choice.packs.empty() ? mapped.width > best.mapped.width
+                                             : mapped.mapping == CudaMapping::kTiles;
+    if (!better) return {};
     best.choice = choice;
     best.choice.map = mapped.map;
     best.tree = std::move(*tree);
     best.mapped = std::move(mapped);
     return {};
   };
-  for (const Choice& choice : choices) {
+  const auto take = [&](const Choice& choice) {
     const Status status = attempt(choice, true);
     if (!status.ok()) best.refusals.push_back({Reason::kChoiceDoesNotFit, status.ToString()});
-  }
+  };
+  for (const Choice& choice : choices) take(choice);
   // The program's own order needs no proof.
   if (best.mapped.width == 0) WEFT_TRY(attempt(IdentityChoice(request), false));
+  if (best.mapped.mapping == CudaMapping::kTiles) {
+    Choice packed = best.choice;
+    packed.packs = PacksOfFactors(request);
+    if (!packed.packs.empty()) take(packed);
+  }
   return best;
 }
 

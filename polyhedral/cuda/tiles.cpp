@@ -42,9 +42,9 @@ int64_t Parts(int64_t extent, int64_t size) { return (extent + size - 1) / size;
 // adds of two quads take 4 cycles; its reads of a quad take 4 where all threads read others, along
 // a row, and 1 where only its two rows differ.
 double CyclesOf(const TileShape& shape) {
-  const auto rows = static_cast<double>(shape.thread_rows / kQuad),
-             columns = static_cast<double>(shape.thread_columns / kQuad);
-  return std::max(1.0, (4 * columns + rows) / (4 * columns * rows));
+  const int64_t rows = shape.thread_rows / kQuad, columns = shape.thread_columns / kQuad;
+  return std::max(1.0, static_cast<double>(4 * columns + rows) /
+                           static_cast<double>(4 * columns * rows));
 }
 
 // e >= 0 without its floor, where that is e's only one and stands alone: such conditions are
@@ -102,7 +102,9 @@ class Mapper {
   explicit Mapper(LoopNest nest) : nest_(std::move(nest)) {}
 
   std::optional<Tiles> Run(StmtId outermost, const TileShape* forced) {
-    if (!TakeBand(outermost) || !TakeApart() || !ChooseAxes() || !ChooseSum()) return std::nullopt;
+    if (!TakeBand(outermost) || !TakeApart()) return std::nullopt;
+    SplitGroups();
+    if (!ChooseAxes() || !ChooseSum()) return std::nullopt;
     shape_ = forced ? *forced : CheapestShape();
     const int64_t blocks = BlocksOf(shape_);
     if (Parts(rows_.extent, shape_.height) > kMostBlocks || depth_.extent > kMostBlocks)
@@ -239,6 +241,72 @@ class Mapper {
       if (!written.contains(t.buffer)) return false;
     }
     return true;
+  }
+
+  // A loop of the band whose iterations belong to groups, as output channels do, becomes two: of
+  // groups, and of those in a group. That is where a factor knows the group alone, floor(v/size).
+  void SplitGroups() {
+    const Expr& product = nest_[nest_[update_].value];
+    const ExprId factors[] = {product.args[0], product.args[1]};
+    std::vector<StmtId> split;
+    for (const StmtId id : band_) {
+      const Var v = VarOf(id);
+      int64_t size = 0;
+      for (const ExprId factor : factors) size = std::max(size, GroupSize(factor, v));
+      if (size < 2 || nest_[id].lo[0] != Affine(0) || Extent(id) % size != 0) {
+        split.push_back(id);
+        continue;
+      }
+      const std::string& name = nest_.vars[static_cast<size_t>(v)];
+      const Var group = loops::AddVar(nest_, name + "_group"),
+                member = loops::AddVar(nest_, name + "_member");
+      split.push_back(Loop(group, 0, {Extent(id) / size}, LoopKind::kParallel, {}));
+      split.push_back(Loop(member, 0, {size}, LoopKind::kParallel, {}));
+      const auto replace = [&](std::vector<Affine>& list) {
+        for (Affine& e : list) e = InGroups(e, v, size, group, member);
+      };
+      for (Expr& e : nest_.exprs) replace(e.index), replace(e.guards);
+      for (Stmt& s : nest_.stmts)
+        replace(s.lo), replace(s.hi), replace(s.conditions), replace(s.index);
+      replace(conditions_);
+    }
+    band_ = std::move(split);
+  }
+
+  // The size, if all that a factor knows of v is floor(v/size); else 0.
+  int64_t GroupSize(ExprId factor, Var v) const {
+    int64_t size = 0;
+    const bool other = Any(factor, [&](const Expr& e) {
+      const auto knows_more = [&](const Affine& index) {
+        return std::ranges::any_of(index.terms(), [&](const Affine::Term& t) {
+          if (!t.dividend) return t.var == v;
+          if (!t.dividend->Uses(v)) return false;
+          const bool fits = *t.dividend == Affine::OfVar(v) && (size == 0 || size == t.divisor);
+          size = t.divisor;
+          return !fits;
+        });
+      };
+      return std::ranges::any_of(e.index, knows_more) || std::ranges::any_of(e.guards, knows_more);
+    });
+    return other ? 0 : size;
+  }
+
+  // e with v = size*group + member.
+  static Affine InGroups(const Affine& e, Var v, int64_t size, Var group, Var member) {
+    Affine result = e.constant();
+    for (const Affine::Term& t : e.terms()) {
+      if (!t.dividend) {
+        result += t.var == v ? Affine::OfVar(group, size * t.coefficient) +
+                                   Affine::OfVar(member, t.coefficient)
+                             : Affine::OfVar(t.var, t.coefficient);
+      } else if (*t.dividend == Affine::OfVar(v) && t.divisor == size) {
+        result += Affine::OfVar(group, t.coefficient);
+      } else {
+        const Affine dividend = InGroups(*t.dividend, v, size, group, member);
+        result += FloorDiv(dividend, t.divisor) * t.coefficient;
+      }
+    }
+    return result;
   }
 
   bool Any(ExprId root, const std::function<bool(const Expr&)>& is) const {

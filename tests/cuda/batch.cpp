@@ -7,11 +7,18 @@ namespace weft::cuda_test {
 using polyhedral::ScheduleRequest;
 
 Result<polyhedral::CudaMapping> Batch::Add(std::string name, tc::Program program,
-                                           std::vector<Tensor> inputs) {
-  WEFT_TRY(auto scheduled, polyhedral::MapToCuda({.program = &program, .target = Sm90()}));
-  members_.push_back(
-      {std::move(name), std::move(program), std::move(inputs), std::move(scheduled.mapped.nest)});
+                                           std::vector<Tensor> inputs, ScheduleRequest request) {
+  request.program = &program;
+  request.target = Sm90();
+  WEFT_TRY(auto scheduled, polyhedral::MapToCuda(request));
+  AddMapped(std::move(name), std::move(program), std::move(inputs),
+            std::move(scheduled.mapped.nest));
   return scheduled.mapped.mapping;
+}
+
+void Batch::AddMapped(std::string name, tc::Program program, std::vector<Tensor> inputs,
+                      loops::LoopNest nest) {
+  members_.push_back({std::move(name), std::move(program), std::move(inputs), std::move(nest)});
 }
 
 void Batch::ExpectRight() {

@@ -16,8 +16,12 @@ namespace weft::cuda_test {
 class Batch {
  public:
   // `name` is what a failure is reported with. The mapping that was taken, or why there is none.
+  // Layouts and constants are the request's.
   Result<polyhedral::CudaMapping> Add(std::string name, tc::Program program,
-                                      std::vector<Tensor> inputs);
+                                      std::vector<Tensor> inputs,
+                                      polyhedral::ScheduleRequest request = {});
+  void AddMapped(std::string name, tc::Program program, std::vector<Tensor> inputs,
+                 loops::LoopNest nest);
   void ExpectRight();
   void ExpectCompiles(size_t every) const;  // every so many of them, by NVRTC
   size_t size() const { return members_.size(); }

@@ -17,12 +17,13 @@ namespace {
 
 using polyhedral::CudaMapping;
 
-CudaMapping ExpectMaps(std::string_view text, const std::map<std::string, int64_t>& sizes = {}) {
+CudaMapping ExpectMaps(std::string_view text, const std::map<std::string, int64_t>& sizes = {},
+                       const polyhedral::ScheduleRequest& request = {}) {
   const Result<tc::Program> program = oracle::Compile(text, sizes);
   EXPECT_TRUE(program.ok()) << program.status().ToString();
   if (!program.ok()) return CudaMapping::kGrid;
   Batch batch;
-  const auto mapping = batch.Add("", *program, tc::RandomInputs(*program, 1));
+  const auto mapping = batch.Add("", *program, tc::RandomInputs(*program, 1), request);
   EXPECT_TRUE(mapping.ok()) << mapping.status().ToString();
   batch.ExpectRight();
   batch.ExpectCompiles(1);
@@ -73,12 +74,27 @@ TEST(CudaMap, AProductOfManyTilesIsTiles) {
 }
 
 TEST(CudaMap, AConvolutionIsTiles) {
-  EXPECT_EQ(ExpectMaps(R"(def conv(float(N, C, H, W) x, float(K, C, 3, 3) f, float(K) b) -> (y) {
+  for (const char* layout : {"abcd", "acdb", "aBcd16b"}) {
+    const polyhedral::ScheduleRequest request{
+        .layouts = {{"x", *ParseLayout(layout)}, {"y", *ParseLayout(layout)}},
+        .constants = {"f", "b"}};
+    EXPECT_EQ(ExpectMaps(R"(def conv(float(N, C, H, W) x, float(K, C, 3, 3) f, float(K) b) -> (y) {
       t(n, k, h, w) +=! h + r >= 1 && h + r < H + 1 && w + s >= 1 && w + s < W + 1
           ? x(n, c, h + r - 1, w + s - 1) * f(k, c, r, s) : 0.0 where h in 0:H, w in 0:W
       y(n, k, h, w) = max(t(n, k, h, w) + b(k), 0.0) })",
-                       {{"N", 1}, {"C", 12}, {"K", 64}, {"H", 17}, {"W", 16}}),
-            CudaMapping::kTiles);
+                         {{"N", 1}, {"C", 16}, {"K", 64}, {"H", 17}, {"W", 16}}, request),
+              CudaMapping::kTiles)
+        << layout;
+  }
+}
+
+TEST(CudaMap, GroupsOfChannelsAreTiles) {
+  EXPECT_EQ(
+      ExpectMaps(R"(def grouped(float(N, C, H, W) x, float(K, 12, 3, 3) f) -> (y) {
+      y(n, k, h, w) +=! x(n, 12 * (k / 20) + c, 2 * h + r, w + 2 * s) * f(k, c, r, s)
+          where h in 0:15, w in 0:14 })",
+                 {{"N", 2}, {"C", 36}, {"K", 60}, {"H", 31}, {"W", 18}}, {.constants = {"f"}}),
+      CudaMapping::kTiles);
 }
 
 constexpr std::string_view kProduct =

@@ -210,7 +210,7 @@ TEST(CudaTiles, RegistersSufficeOnEveryArchitecture) {
     for (const Isa isa : {Isa::kSm80, Isa::kSm90, Isa::kSm100}) {
       const auto kernel = codegen::EmitCuda(tiles.nest, {.kind = TargetKind::kCuda, .isa = isa});
       ASSERT_TRUE(kernel.ok()) << kernel.status().ToString();
-      EXPECT_EQ(kernel->cubin.resources.spill_bytes, 0)
+      EXPECT_EQ(kernel->cubin.resources.local_accesses, 0)
           << shape.height << "x" << shape.width << ", " << kernel->cubin.resources.registers;
     }
   }
