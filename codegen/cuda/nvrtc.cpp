@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -120,6 +119,39 @@ Result<std::vector<uint8_t>> ImageOf(const Nvrtc& nvrtc, Nvrtc::Program program)
   return image;
 }
 
+Result<Cubin> Compile(const Nvrtc& nvrtc, const std::string& text, const std::string& file,
+                      std::string_view architecture, bool all_registers) {
+  Nvrtc::Program raw = nullptr;
+  if (const int code = nvrtc.create(&raw, text.c_str(), file.c_str(), 0, nullptr, nullptr)) {
+    return Internal(fmt::format("NVRTC: {}", nvrtc.error_string(code))).At(file);
+  }
+  const auto destroy = [&nvrtc](Nvrtc::Program* p) { nvrtc.destroy(p); };
+  const std::unique_ptr<Nvrtc::Program, decltype(destroy)> program(&raw, destroy);
+  const std::string arch = fmt::format("--gpu-architecture={}", architecture);
+  std::vector<const char*> options = {arch.c_str(),
+                                      "--std=c++17",
+                                      "--fmad=false",
+                                      "--ftz=false",
+                                      "--prec-div=true",
+                                      "--prec-sqrt=true",
+                                      "--device-as-default-execution-space"};
+  if (all_registers) options.push_back("--maxrregcount=255");
+  const int code = nvrtc.compile(raw, static_cast<int>(options.size()), options.data());
+  const std::string log = LogOf(nvrtc, raw);
+  if (code == kInvalidOption) {
+    return Unsupported(fmt::format("this NVRTC does not compile for {}: {}", architecture, log));
+  }
+  if (code == kCompilationError) {
+    return Internal(fmt::format("the text does not compile for {}: {}", architecture, log))
+        .At(file);
+  }
+  if (code != 0) return Internal(fmt::format("NVRTC: {}: {}", nvrtc.error_string(code), log));
+  Cubin cubin;
+  WEFT_TRY(cubin.image, ImageOf(nvrtc, raw));
+  WEFT_TRY(cubin.resources, ReadCubin(cubin.image));
+  return cubin;
+}
+
 }  // namespace
 
 std::string_view CudaArchitecture(Isa isa) {
@@ -153,35 +185,13 @@ Result<Cubin> CompileCuda(const std::string& text, const std::string& symbol,
     return Usage(fmt::format("{} is no CUDA target", weft::Print(target)));
   }
   WEFT_TRY(const Nvrtc* nvrtc, Library());
-  Nvrtc::Program raw = nullptr;
   const std::string file = symbol + ".cu";
-  if (const int code = nvrtc->create(&raw, text.c_str(), file.c_str(), 0, nullptr, nullptr)) {
-    return Internal(fmt::format("NVRTC: {}", nvrtc->error_string(code))).At(file);
-  }
-  const auto destroy = [nvrtc](Nvrtc::Program* p) { nvrtc->destroy(p); };
-  const std::unique_ptr<Nvrtc::Program, decltype(destroy)> program(&raw, destroy);
-  const std::string arch = fmt::format("--gpu-architecture={}", architecture);
-  const std::array options = {arch.c_str(),
-                              "--std=c++17",
-                              "--fmad=false",
-                              "--ftz=false",
-                              "--prec-div=true",
-                              "--prec-sqrt=true",
-                              "--device-as-default-execution-space"};
-  const int code = nvrtc->compile(raw, static_cast<int>(options.size()), options.data());
-  const std::string log = LogOf(*nvrtc, raw);
-  if (code == kInvalidOption) {
-    return Unsupported(fmt::format("this NVRTC does not compile for {}: {}", architecture, log));
-  }
-  if (code == kCompilationError) {
-    return Internal(fmt::format("the text does not compile for {}: {}", architecture, log))
-        .At(file);
-  }
-  if (code != 0) return Internal(fmt::format("NVRTC: {}: {}", nvrtc->error_string(code), log));
-  Cubin cubin;
-  WEFT_TRY(cubin.image, ImageOf(*nvrtc, raw));
-  WEFT_TRY(cubin.resources, ReadCubin(cubin.image));
-  return cubin;
+  WEFT_TRY(Cubin cubin, Compile(*nvrtc, text, file, architecture, false));
+  if (cubin.resources.local_accesses == 0) return cubin;
+  // By itself the assembler spills a little to fit more blocks. With all registers that a thread
+  // may have, what remains in local memory are arrays.
+  WEFT_TRY(Cubin wide, Compile(*nvrtc, text, file, architecture, true));
+  return wide.resources.local_accesses < cubin.resources.local_accesses ? wide : cubin;
 }
 
 }  // namespace weft::codegen
