@@ -95,9 +95,9 @@ Loaded LoadNvrtc() {
 }
 
 Result<const Nvrtc*> Library() {
-  static const Loaded kLoaded = LoadNvrtc();
-  if (!kLoaded.status.ok()) return kLoaded.status;
-  return &kLoaded.functions;
+  static const Loaded loaded = LoadNvrtc();
+  if (!loaded.status.ok()) return loaded.status;
+  return &loaded.functions;
 }
 
 std::string LogOf(const Nvrtc& nvrtc, Nvrtc::Program program) {

@@ -43,8 +43,8 @@ int64_t Parts(int64_t extent, int64_t size) { return (extent + size - 1) / size;
 // a row, and 1 where only its two rows differ.
 double CyclesOf(const TileShape& shape) {
   const int64_t rows = shape.thread_rows / kQuad, columns = shape.thread_columns / kQuad;
-  return std::max(1.0, static_cast<double>(4 * columns + rows) /
-                           static_cast<double>(4 * columns * rows));
+  return std::max(
+      1.0, static_cast<double>(4 * columns + rows) / static_cast<double>(4 * columns * rows));
 }
 
 // e >= 0 without its floor, where that is e's only one and stands alone: such conditions are
