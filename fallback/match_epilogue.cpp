@@ -118,8 +118,15 @@ No OnednnMatcher::PostOperand(graph::ValueId other, std::string_view kind) {
     whole &= shape[d] == dst[at];
     channels &= shape[d] == 1 || (at == kept && shape[d] == dst[at]);
   }
-  // Behind a pool of plain operands the library reads a whole one at wrong places.
-  if (!channels && (!whole || call_.op == "pooling")) {
+  // Behind a pool of plain operands the library reads a whole one at wrong places; behind a binary
+  // operation, where nothing lies within a channel, the first channel's value for all of them.
+  const bool alone =
+      std::all_of(dst.begin() + static_cast<std::ptrdiff_t>(std::min(kept + 1, dst.size())),
+                  dst.end(), [](int64_t extent) { return extent == 1; });
+  const bool misread = call_.op == "pooling"  ? !channels
+                       : call_.op == "binary" ? channels && alone && dst.size() > 2
+                                              : false;
+  if (misread || (!channels && !whole)) {
     return Refuse(Reason::kShapeUnknownToLibrary, "{} of {} broadcast to {}", graph_[other].name,
                   weft::Print(shape), weft::Print(dst));
   }

@@ -213,6 +213,12 @@ TEST(Match, EveryRefusalHasItsReason) {
   };
   EXPECT_EQ(pool_and("[2, 3, 1]"), "shape_unknown_to_library");
   EXPECT_TRUE(pool_and("[3, 1]").starts_with("onednn.pooling")) << pool_and("[3, 1]");
+  const auto scaled_and = [&](const std::string& extents) {
+    return reason("graph g (x: f32" + extents + ", z: f32[3, 1]) -> (y) { a: f32" + extents +
+                  " = Mul(x, z) y: f32" + extents + " = Add(a, z) }");
+  };
+  EXPECT_EQ(scaled_and("[2, 3, 1]"), "shape_unknown_to_library");
+  EXPECT_TRUE(scaled_and("[2, 3, 4]").starts_with("onednn.binary")) << scaled_and("[2, 3, 4]");
   EXPECT_EQ(
       reason(R"(graph g (x: f32[2, 2]) -> (y) { a: f32[2, 2] = Abs(x) y: f32[2, 2] = Relu(a) })"),
       "pattern_unknown_to_library");
