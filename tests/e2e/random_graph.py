@@ -78,8 +78,9 @@ def undefined(node, operands, results):
         return bool(np.any((places < -extent) | (places >= extent)))
     if op == 'TopK':  # more than there are, of nothing
         return operands[1].array.item() > first.shape[attribute(node, 'axis', -1)]
-    if op == 'PRelu':  # it multiplies a zero by its slope
-        return (first == 0).any() and not np.isfinite(operands[1].array).all()
+    if op == 'PRelu':  # it multiplies a zero by its slope, and looks for an axis that a slope fits
+        slope = operands[1].array
+        return (first == 0).any() and not np.isfinite(slope).all() or np.broadcast(first, slope).shape != first.shape
     if op == 'AveragePool':  # it leaves NaN out of the average
         return not np.isfinite(first).all()
     if op == 'Resize':  # it adds neighbours that count for nothing, and zero times infinity is NaN
