@@ -9,8 +9,8 @@
 namespace weft::graph::infer {
 namespace {
 
-constexpr int kDeepLoop =
-    3;  // loops nested deeper are inferred once, without looking for stable shapes
+// Bodies nested deeper are inferred once: twice at each depth would be exponential in it.
+constexpr int kDeepLoop = 3;
 
 struct Type {
   std::optional<Dtype> dtype;
@@ -30,7 +30,29 @@ class Body {
     if (type.shape) value.shape = Inward(*type.shape);
   }
 
-  Status Infer() {
+  // A body that is wrong for the shapes around it is an error of the network only if it `runs`.
+  // Where that is not known, it is one if it is wrong for all shapes; the run says the rest.
+  Status Infer(bool runs) {
+    Status wrong = InferOnce();
+    if (wrong.ok() || runs || outer_.depth() >= kDeepLoop) return wrong;
+    shapes_around_ = false;
+    std::vector<std::optional<Dtype>> dtypes;
+    for (const ValueId input : graph_.inputs) dtypes.push_back(graph_[input].dtype);
+    ResetTypes(graph_);
+    for (size_t i = 0; i < dtypes.size(); ++i) SetInput(i, {dtypes[i], {}});
+    return InferOnce().ok() ? Status() : wrong;
+  }
+
+  Type Output(size_t i) {
+    if (i >= graph_.outputs.size()) return {};
+    const Value& value = graph_[graph_.outputs[i]];
+    Type type{value.dtype, {}};
+    if (value.shape) type.shape = Outward(*value.shape);
+    return type;
+  }
+
+ private:
+  Status InferOnce() {
     std::unordered_map<std::string_view, ValueId> around;
     std::vector<std::pair<ValueId, ValueId>> captured;  // outer, inner
     for (size_t i = 0; i < graph_.values.size(); ++i) {
@@ -44,11 +66,12 @@ class Body {
       if (found == around.end()) continue;
       const Value& from = outer_.graph()[found->second];
       value.dtype = from.dtype;
-      if (from.shape) value.shape = Inward(*from.shape);
+      if (from.shape && shapes_around_) value.shape = Inward(*from.shape);
       captured.emplace_back(found->second, ValueId(i));
     }
     Engine engine(graph_, outer_.depth() + 1);
-    for (const auto& [from, to] : captured) PassFacts(from, to, engine);
+    if (shapes_around_)
+      for (const auto& [from, to] : captured) PassFacts(from, to, engine);
     for (size_t n = 0; n < graph_.nodes.size(); ++n) WEFT_TRY(engine.Infer(NodeId(n)));
     const std::vector<bool> wanted = engine.Wanted();
     for (const auto& [from, to] : captured)
@@ -56,15 +79,6 @@ class Body {
     return {};
   }
 
-  Type Output(size_t i) {
-    if (i >= graph_.outputs.size()) return {};
-    const Value& value = graph_[graph_.outputs[i]];
-    Type type{value.dtype, {}};
-    if (value.shape) type.shape = Outward(*value.shape);
-    return type;
-  }
-
- private:
   void PassFacts(ValueId from, ValueId to, Engine& engine) {
     const Facts* facts = outer_.FactsOf(from);
     if (!facts) return;
@@ -110,6 +124,7 @@ class Body {
 
   Context& outer_;
   Graph& graph_;
+  bool shapes_around_ = true;  // whether what is captured has the shape it has around
 };
 
 std::shared_ptr<Graph> GraphAttribute(const Node& node, std::string_view name) {
@@ -207,7 +222,7 @@ Status IfRule(Context& c) {
   const bool decided = condition && condition->size() == 1 && (*condition)[0].IsConstant();
   const bool taken = decided && (*condition)[0].AsDouble() != 0;
   // A branch that is never taken may be wrong: exporters write such branches.
-  const Status yes_status = yes.Infer(), no_status = no.Infer();
+  const Status yes_status = yes.Infer(decided && taken), no_status = no.Infer(decided && !taken);
   if (!yes_status.ok() && (!decided || taken))
     return Status(yes_status).Because("in its then_branch");
   if (!no_status.ok() && (!decided || !taken))
@@ -242,7 +257,7 @@ Status LoopRule(Context& c) {
     body->SetInput(0, {Dtype::kI64, Extents{}});
     body->SetInput(1, {Dtype::kBool, Extents{}});
     for (size_t i = 0; i < carried; ++i) body->SetInput(i + 2, types[i]);
-    auto status = body->Infer();
+    auto status = body->Infer(trips.value_or(0) > 0);
     if (!status.ok()) return std::move(status).Because("in its body");
     bool stable = true;
     for (size_t i = 0; i < carried; ++i) {
@@ -257,7 +272,7 @@ Status LoopRule(Context& c) {
     Type type = body->Output(i + 1);
     if (i < carried) {
       if (!type.dtype) type.dtype = types[i].dtype;
-      type.shape = types[i].shape;
+      type.shape = trips == 0 ? TypeOfInput(c, i + 2).shape : types[i].shape;
     } else if (type.shape) {
       type.shape->insert(type.shape->begin(), trips ? Extent(*trips) : c.Fresh("trips"));
     }
@@ -297,7 +312,7 @@ Status ScanRule(Context& c) {
     }
     body.SetInput(i, type);
   }
-  auto status = body.Infer();
+  auto status = body.Infer(length && c.Range(*length).lo > 0);
   if (!status.ok()) return std::move(status).Because("in its body");
   for (size_t i = 0; i < c.node.outputs.size(); ++i) {
     Type type = body.Output(i);

@@ -469,6 +469,35 @@ std::string ShapeInputsOf(const std::string& inputs, const std::string& body) {
   return names;
 }
 
+TEST(Infer, BodiesThatMayNeverRun) {
+  // Wrong for these shapes: an error where it runs, the run's to say where that is not known.
+  const std::string body =
+      "subgraph graph1 body (i: i64[], c: bool[], v: f32) -> (d, o) {\n"
+      "captured x\nd = Identity(c)\ns: i64[1] = const(7)\no = Reshape(x, s)\n}";
+  const std::string loop = "y = Loop(n, _, x) {body = graph1}\n" + body;
+  EXPECT_EQ(Y("n: i64[], x: f32[2, 3]", loop).substr(0, 3), "f32");
+  EXPECT_EQ(Y("x: f32[2, 3]", "n: i64[] = const(0)\n" + loop), "f32[2, 3]");
+  ExpectError("x: f32[2, 3]", "n: i64[] = const(1)\n" + loop, "in its body");
+  const std::string branches =
+      "y = If(c) {else_branch = graph1, then_branch = graph2}\n"
+      "subgraph graph1 e () -> (p) {\ncaptured x\ns: i64[1] = const(7)\np = Reshape(x, s)\n}\n"
+      "subgraph graph2 t () -> (q) {\ncaptured x\nq = Neg(x)\n}";
+  EXPECT_EQ(Y("c: bool[], x: f32[2, 3]", branches), "f32");
+  EXPECT_EQ(Y("x: f32[2, 3]", "c: bool[] = const(1)\n" + branches), "f32[2, 3]");
+  ExpectError("x: f32[2, 3]", "c: bool[] = const(0)\n" + branches, "in its else_branch");
+  const std::string scan =
+      "_, y = Scan(z, x) {body = graph1, num_scan_inputs = 1}\n"
+      "subgraph graph1 body (v: f32, w: f32) -> (a, o) {\na = Identity(v)\no = Add(v, w)\n}";
+  EXPECT_EQ(Y("z: f32[4], x: f32[0, 3]", scan), "f32");
+  ExpectError("z: f32[4], x: f32[1, 3]", scan, "in its body");
+  // Wrong for all shapes.
+  ExpectError("n: i64[], x: f32[2, 3]",
+              "y = Loop(n, _, x) {body = graph1}\n"
+              "subgraph graph1 body (i: i64[], c: bool[], v: f32) -> (d, o) {\n"
+              "d = Identity(c)\ns: i64[1] = const(-2)\no = Reshape(v, s)\n}",
+              "in its body");
+}
+
 TEST(Infer, InputsThatDecideExtents) {
   EXPECT_EQ(ShapeInputsOf("x: f32[6], s: i64[2]", "y = Reshape(x, s)"), "s ");
   EXPECT_EQ(ShapeInputsOf("x: f32[6], s: i64[2]", "n = Neg(s)\nm = Neg(n)\ny = Reshape(x, m)"),
