@@ -81,6 +81,10 @@ def undefined(node, operands, results):
     if op == 'PRelu':  # it multiplies a zero by its slope, and looks for an axis that a slope fits
         slope = operands[1].array
         return (first == 0).any() and not np.isfinite(slope).all() or np.broadcast(first, slope).shape != first.shape
+    if op == 'ReduceProd' and first.dtype.kind == 'f':  # some order of products overflows, another underflows
+        exponents = np.log2(np.abs(first[(first != 0) & np.isfinite(first)]).astype(np.float64))
+        most = np.finfo(first.dtype).maxexp - 2
+        return max(exponents[exponents > 0].sum(), -exponents[exponents < 0].sum()) > most
     if op == 'AveragePool':  # it leaves NaN out of the average
         return not np.isfinite(first).all()
     if op == 'Resize':  # it adds neighbours that count for nothing, and zero times infinity is NaN
