@@ -39,6 +39,8 @@ constexpr Entry kVerbs[] = {
     {"inspect", "print a plan without running it", "weft inspect model.plan", AddInspect},
     {"verify", "check the hashes and the structure of a plan", "weft verify model.plan", AddVerify},
     {"explain", "say why each node is where it is", "weft explain model.onnx conv1", AddExplain},
+    {"tune", "search the fastest schedule of each kernel by measuring, for later builds",
+     "weft tune model.onnx --budget 10m", AddTune},
     {"cache", "look after the compilation cache and the tuning database",
      "weft cache why model.onnx --shape x=1x3x224x224", AddCache},
     {"devices", "list what can be targeted here", "weft devices", AddDevices},
@@ -46,6 +48,7 @@ constexpr Entry kVerbs[] = {
      "weft tc mm.tc --entry matmul --inputs ab.npz -o c.npz", AddTc},
     {"opt", "enter and leave the pipeline at any text form",
      "weft opt --from graph --to loops model.onnx -o model.loops", AddOpt},
+    {kTrialsVerb, "", "", AddTrials},
 };
 
 std::string VersionText() {
@@ -79,6 +82,7 @@ int Main(int argc, char** argv) {
   std::function<Status()> chosen;
   for (const Entry& verb : kVerbs) {
     CLI::App* sub = app.add_subcommand(verb.name, verb.help);
+    if (*verb.help == 0) sub->group("");  // for processes of our own
     sub->footer(std::string("Example: ") + verb.example);
     AddGeneralFlags(*sub, flags);
     auto run = std::make_shared<std::function<Status()>>();

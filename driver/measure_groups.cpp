@@ -6,18 +6,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "base/hash.h"
 #include "base/version.h"
-#include "driver/accuracy.h"
+#include "driver/agreement.h"
 #include "driver/build.h"
 #include "driver/inputs.h"
 #include "driver/pipeline.h"
-#include "driver/reference.h"
 #include "driver/stages.h"
 #include "fallback/execute.h"
 #include "partition/regions.h"
@@ -33,10 +31,7 @@ using partition::Grouping;
 using partition::Implementation;
 using partition::PartitionOptions;
 
-constexpr double kAgreement =
-    1e-3;                         // of an output's scale, between groupings that compute the same
-constexpr double kRoundings = 4;  // what the rounding of kernels may weigh, in roundings of values
-constexpr double kNoise = 1.02;   // a whole plan that is slower by less is no slower
+constexpr double kNoise = 1.02;      // a whole plan that is slower by less is no slower
 constexpr double kStepShare = 0.7;   // of the budget, for the times of steps
 constexpr size_t kLeastSamples = 5;  // that others may rely on
 
@@ -49,21 +44,6 @@ class Clock {
  private:
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
-
-// What ways to group a network may differ by. Values of 16 bits are rounded where a group ends, so
-// each is rounded in one of them and not in the other: by half a unit in its last place, this way
-// or that, and so many of them add up as steps of a random walk do.
-double AgreementOf(const graph::Graph& graph) {
-  double squares = 0;
-  for (const graph::Value& value : graph.values) {
-    if (value.kind != graph::ValueKind::kComputed) continue;
-    const double unit = value.dtype == Dtype::kBF16  ? 0x1p-8
-                        : value.dtype == Dtype::kF16 ? 0x1p-11
-                                                     : 0;
-    squares += unit * unit;
-  }
-  return kAgreement + 2 * std::sqrt(squares);
-}
 
 // One way to do the whole network.
 struct Arm {
@@ -205,33 +185,10 @@ class Measurement {
     return {};
   }
 
-  // Groupings that differ in their outputs are held against the fp64 reference; one that leaves it,
-  // by more than rounding does, is a defect of ours or of the library, and may not win.
   Status CheckAgreement() {
-    double most = AgreementOf(base_.graph);
-    const auto agrees = [&](const Arm& arm) {
-      return CompareOutputs(arm.run->outputs(), arms_[0].run->outputs(), most).within;
-    };
-    if (std::ranges::all_of(arms_, agrees)) return {};
-    WEFT_TRY(const auto reference, RunReference(base_.graph, inputs_));
-    const auto wrong = [&](const Arm& arm) {
-      return !CompareOutputs(arm.run->outputs(), reference, most).within;
-    };
-    if (std::ranges::none_of(arms_, wrong)) return {};
-    WEFT_TRY(const auto rounded, RunReference(base_.graph, inputs_, Rounding::kEachValue));
-    const Accuracy moved = CompareOutputs(rounded, reference, most);
-    if (!moved.within) return {};  // outputs like these can't tell who is wrong
-    most += kRoundings * moved.max_rel;
-    for (const Arm& arm : arms_)
-      if (wrong(arm))
-        return Internal(
-                   fmt::format(
-                       "the {} plan of this network leaves the reference by {:.1e} of the scale",
-                       arm.name, CompareOutputs(arm.run->outputs(), reference, kAgreement).max_rel))
-            .At(base_.graph.name)
-            .Try(
-                "--budget 0 builds without measuring; weft compare --against reference shows more");
-    return {};
+    std::vector<Way> ways;
+    for (const Arm& arm : arms_) ways.push_back({arm.name, arm.run->outputs()});
+    return driver::CheckAgreement(base_.graph, inputs_, ways);
   }
 
   std::vector<partition::PricedGrouping> Priced() {

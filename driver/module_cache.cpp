@@ -42,6 +42,7 @@ std::string ModuleKey(const Module& module, const BuildOptions& options) {
       options.open_inputs, static_cast<int>(p.force), p.fuse, p.join, p.strict, p.vendor,
       p.max_statements, p.max_statements_in_blocks, p.max_arguments, p.flushes, p.variants,
       options.budget_s, static_cast<int>(options.winograd), options.streams));
+  if (options.tuning) hasher.Add(options.tuning->BestChoices());
   for (const auto& [group, choice] : options.forced_choices)
     hasher.Add(group).Add(polyhedral::Print(choice));
   return hasher.Finish().Hex();

@@ -13,6 +13,7 @@
 #include "partition/singles.h"
 #include "polyhedral/alike.h"
 #include "polyhedral/cuda/map.h"
+#include "tuner/best.h"
 
 namespace weft::driver {
 
@@ -188,7 +189,10 @@ namespace {
 // The whole schedule is tried here, so that the choice on record is one that is legal and lowers.
 class Scheduler {
  public:
-  // Of groups that are alike the first decides for all, unless the choice is forced.
+  explicit Scheduler(TuningDb* tuning) : tuning_(tuning) {}
+
+  // Of groups that are alike the first decides for all, unless the choice is forced. What tuning
+  // found is taken before anything is proposed.
   Result<polyhedral::Scheduled> Run(const Group& group, std::unique_ptr<GroupProgram> program,
                                     const polyhedral::Choice* forced) {
     if (forced) return polyhedral::Schedule(program->request, forced);
@@ -198,7 +202,7 @@ class Scheduler {
       auto like = polyhedral::InNamesOf(program->request, known.program->request, known.scheduled);
       if (like.yes()) return *std::move(like);
     }
-    WEFT_TRY(auto scheduled, polyhedral::Schedule(program->request));
+    WEFT_TRY(auto scheduled, Choose(program->request));
     LogRefusals(group, scheduled.refusals);
     WEFT_LOG(kDebug, "driver", "{}: isl {:.1f} ms", group.name, scheduled.isl_ms);
     known_.insert_or_assign(std::move(key), Known{std::move(program), scheduled});
@@ -210,6 +214,19 @@ class Scheduler {
     std::unique_ptr<GroupProgram> program;
     polyhedral::Scheduled scheduled;
   };
+
+  Result<polyhedral::Scheduled> Choose(const polyhedral::ScheduleRequest& request) const {
+    if (tuning_)
+      if (const auto best = tuner::FindBest(request, *tuning_)) {
+        auto scheduled = polyhedral::Schedule(request, &*best);
+        if (scheduled.ok()) return scheduled;
+        WEFT_LOG(kWarning, "driver", "a choice on record is not used: {}",
+                 scheduled.status().ToString());
+      }
+    return polyhedral::Schedule(request);
+  }
+
+  TuningDb* tuning_;                    // may be null
   std::map<std::string, Known> known_;  // by KeyOf its request
 };
 
@@ -217,7 +234,7 @@ class Scheduler {
 
 Status MakeChoices(Module& module, const BuildOptions& options) {
   const GraphFacts facts(module.graph);
-  Scheduler scheduler;
+  Scheduler scheduler(options.tuning);
   for (const Group& group : module.grouping.groups) {
     if (group.implementation != Implementation::kOwn) continue;
     auto p = std::make_unique<GroupProgram>();
