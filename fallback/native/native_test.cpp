@@ -381,6 +381,17 @@ TEST(Vision, SuppressesAndAligns) {
               "region of");
 }
 
+TEST(Vision, PoolsRegions) {
+  const std::vector<CallAttribute> bins = {{"pooled_shape", std::vector<int64_t>{2, 2}}};
+  // A side of 3 pixels from 1 on: bins of 1 to 3 and of 2 to 4 share one. The second region lies
+  // outside.
+  const Tensor rois = F32({2, 5}, {0, 1, 1, 3, 3, 0, 9, 9, 12, 12});
+  ExpectTensor(Eval("MaxRoiPool", {Iota({1, 1, 4, 4}), rois}, bins), {2, 1, 2, 2},
+               {10, 11, 14, 15, 0, 0, 0, 0});
+  EXPECT_SAYS(ErrorOf("MaxRoiPool", {Iota({1, 1, 4, 4}), F32({1, 5}, {1, 0, 0, 1, 1})}, bins),
+              "holds image 1, outside [0, 1)");
+}
+
 TEST(Native, SaysWhatItLacks) {
   EXPECT_TRUE(HasNative("Add"));
   EXPECT_FALSE(HasNative("Conv"));

@@ -1,4 +1,4 @@
-// What detectors and segmenters need: NonMaxSuppression, RoiAlign, MaxUnpool.
+// What detectors and segmenters need: NonMaxSuppression, RoiAlign, MaxRoiPool, MaxUnpool.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -179,6 +179,71 @@ Status RunRoiAlign(const Args& args) {
       const int64_t roi = i / channels, from = batches[roi] * channels + i % channels;
       status = AlignOne<T>(args, p, rois.as<T>() + roi * 4, x.as<T>() + from * plane, x.shape[2],
                            x.shape[3], out.as<T>() + i * p.height * p.width);
+    }
+  });
+  return known ? status : NoSuchType(args, x.dtype);
+}
+
+namespace {
+
+// The pixels of bin `i` of `bins` along one side of a region, which lie in [0, extent).
+struct BinSide {
+  int64_t begin, end;
+};
+
+// In float, as the "RoI pooling layer" of R. Girshick, Fast R-CNN, ICCV 2015, has it: a side of 7
+// pixels in bins of 7.0f / 3 may end a pixel later than exact arithmetic would have it.
+BinSide SideOfBin(float from, float to, float scale, int64_t i, int64_t bins, int64_t extent) {
+  const float first = std::round(from * scale);
+  const float pixels = std::max(std::round(to * scale) - first + 1, 1.0f);
+  const float bin = pixels / static_cast<float>(bins);
+  const auto inside = [&](float at) { return std::clamp<int64_t>(To<int64_t>(at), 0, extent); };
+  return {inside(std::floor(static_cast<float>(i) * bin) + first),
+          inside(std::ceil(static_cast<float>(i + 1) * bin) + first)};
+}
+
+}  // namespace
+
+// Bins overlap by the pixel that they share; one without pixels is 0.
+Status RunMaxRoiPool(const Args& args) {
+  WEFT_TRY(args.Need(2));
+  const In &x = args[0], &rois = args[1];  // [n, channels, height, width], [count, 5]
+  WEFT_TRY(args.NeedType(1, x.dtype));
+  const auto bins = IntsAttr(args.call, "pooled_shape");
+  const float scale = FloatAttr(args.call, "spatial_scale", 1);
+  if (x.rank() != 4 || rois.rank() != 2 || rois.shape[1] != 5 || bins.size() != 2 || bins[0] < 1 ||
+      bins[1] < 1)
+    return args.Error("X of shape {}, rois of shape {}, pooled_shape of {}", Print(x.shape),
+                      Print(rois.shape), Print(bins));
+  const int64_t channels = x.shape[1], height = x.shape[2], width = x.shape[3];
+  WEFT_TRY(const Out out, args.Output(0, x.dtype, {rois.shape[0], channels, bins[0], bins[1]}));
+  Status status;
+  const bool known = ByFloat(x.dtype, [&]<typename T>() {
+    T* to = out.as<T>();
+    for (int64_t r = 0; r < rois.shape[0]; ++r) {
+      const T* roi = rois.as<T>() + r * 5;  // image, left, top, right, bottom
+      const auto number = [&](int i) { return static_cast<float>(roi[i]); };
+      const auto image = To<int64_t>(number(0));
+      if (image < 0 || image >= x.shape[0]) {
+        status = args.Error("{} holds image {}, outside [0, {})", args.Name(1), image, x.shape[0]);
+        return;
+      }
+      const T* plane = x.as<T>() + image * channels * height * width;
+      for (int64_t c = 0; c < channels; ++c, plane += height * width) {
+        for (int64_t bin = 0; bin < bins[0] * bins[1]; ++bin, ++to) {
+          const BinSide rows =
+              SideOfBin(number(2), number(4), scale, bin / bins[1], bins[0], height);
+          const BinSide columns =
+              SideOfBin(number(1), number(3), scale, bin % bins[1], bins[1], width);
+          const bool empty = rows.begin >= rows.end || columns.begin >= columns.end;
+          Compute<T> most = empty ? 0 : -std::numeric_limits<Compute<T>>::infinity();
+          for (int64_t i = rows.begin; i < rows.end; ++i) {
+            for (int64_t j = columns.begin; j < columns.end; ++j)
+              most = std::max(most, static_cast<Compute<T>>(plane[i * width + j]));
+          }
+          *to = To<T>(most);
+        }
+      }
     }
   });
   return known ? status : NoSuchType(args, x.dtype);

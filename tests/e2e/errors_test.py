@@ -101,21 +101,16 @@ def test_an_operator_that_nobody_knows(weft):
     assert not (weft.folder / 'm.plan').exists()
 
 
-@pytest.mark.parametrize('op, inputs, attributes', [
-    ('MaxRoiPool', ['x4', 'x'], {'pooled_shape': [1, 1]}), ('SequenceAt', ['s', 'i'], {})], ids=lambda v: v if isinstance(v, str) else '')
-def test_an_operator_that_nothing_computes(weft, op, inputs, attributes):
+def test_an_operator_that_nothing_computes(weft):
     helper = pytest.importorskip('onnx.helper', reason='onnx is not installed')
     import onnx
     tensor = lambda name, kind, shape: helper.make_tensor_value_info(name, kind, shape)
     float_, int_ = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
-    nodes = [helper.make_node(op, inputs, ['y'], 'it', **attributes)]
-    if 's' in inputs:
-        nodes.insert(0, helper.make_node('SequenceConstruct', ['x'], ['s'], 'makes'))
-    graph = helper.make_graph(nodes, 'g', [tensor('x', float_, [2, 5]), tensor('x4', float_, [1, 1, 2, 2]), tensor('i', int_, [])],
-                              [onnx.ValueInfoProto(name='y')])
+    nodes = [helper.make_node('SequenceConstruct', ['x'], ['s'], 'makes'), helper.make_node('SequenceAt', ['s', 'i'], ['y'], 'it')]
+    graph = helper.make_graph(nodes, 'g', [tensor('x', float_, [2, 5]), tensor('i', int_, [])], [onnx.ValueInfoProto(name='y')])
     onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid('', 17)]), weft.folder / 'm.onnx')
     error = weft.json('build', 'm.onnx', '-o', 'm.plan', code=4)['error']
-    assert op in error['what'] or op in error['where'], error
+    assert 'SequenceAt' in error['what'] or 'SequenceAt' in error['where'], error
     assert not (weft.folder / 'm.plan').exists()
 
 
