@@ -2,35 +2,81 @@
 // the state before it. The products with the inputs are no part of the loop.
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <span>
 
 #include "tc_lang/ops/families.h"
 
 namespace weft::tc::ops {
 namespace {
 
-// Activations with their default parameters, of {x}.
+// Activations of {x}, and the defaults of their parameters {a} and {b}: those of the operators of
+// that name, as the standard has it.
 struct Named {
   std::string_view name, text;
+  int parameters = 0;
+  double a = 0, b = 0;
 };
-constexpr Named kActivations[] = {{"Elu", "({x} < 0.0 ? expm1({x}) : {x})"},
-                                  {"HardSigmoid", "max(min(0.2 * {x} + 0.5, 1.0), 0.0)"},
-                                  {"LeakyRelu", "({x} < 0.0 ? 0.01 * {x} : {x})"},
-                                  {"Relu", "max({x}, 0.0)"},
-                                  {"Sigmoid", "sigmoid({x})"},
-                                  {"Softplus", "(max({x}, 0.0) + log1p(exp(-abs({x}))))"},
-                                  {"Softsign", "({x} / (1.0 + abs({x})))"},
-                                  {"Tanh", "tanh({x})"}};
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr Named kActivations[] = {
+    {"Affine", "({a} * {x} + {b})", 2, kNone, kNone},
+    {"Elu", "({x} < 0.0 ? {a} * expm1({x}) : {x})", 1, 1},
+    {"HardSigmoid", "max(min({a} * {x} + {b}, 1.0), 0.0)", 2, 0.2, 0.5},
+    {"LeakyRelu", "({x} < 0.0 ? {a} * {x} : {x})", 1, 0.01},
+    {"Relu", "max({x}, 0.0)"},
+    {"ScaledTanh", "({a} * tanh({b} * {x}))", 2, kNone, kNone},
+    {"Sigmoid", "sigmoid({x})"},
+    {"Softplus", "(max({x}, 0.0) + log1p(exp(-abs({x}))))"},
+    {"Softsign", "({x} / (1.0 + abs({x})))"},
+    {"Tanh", "tanh({x})"},
+    {"ThresholdedRelu", "({x} > {a} ? {x} : 0.0)", 1, 1}};
+
+struct Activation {
+  const Named* function;
+  double a, b;
+};
+
+template <typename T>
+std::vector<T> ListAttr(const graph::Node& node, std::string_view name) {
+  const graph::Attribute* found = graph::FindAttribute(node, name);
+  const auto* list = found ? std::get_if<std::vector<T>>(&found->value) : nullptr;
+  return list ? *list : std::vector<T>();
+}
+
+// The activations of all directions, the names among `defaults` where the node gives none. Those
+// that have parameters take them in turn from activation_alpha and activation_beta, as onnxruntime
+// reads the standard.
+std::vector<Activation> Activations(Writer& w, const std::vector<std::string>& defaults,
+                                    size_t directions) {
+  const auto names = ListAttr<std::string>(w.node, "activations");
+  const auto alphas = ListAttr<float>(w.node, "activation_alpha"),
+             betas = ListAttr<float>(w.node, "activation_beta");
+  auto alpha = alphas.begin(), beta = betas.begin();
+  std::vector<Activation> all;
+  for (size_t i = 0; i < directions * defaults.size(); ++i) {
+    const std::string& name = i < names.size() ? names[i] : defaults[i % defaults.size()];
+    const Named* found = std::ranges::find(kActivations, name, &Named::name);
+    if (found == std::end(kActivations)) return w.Refuse("the activation " + name), all;
+    Activation one{.function = found, .a = found->a, .b = found->b};
+    if (found->parameters > 0 && alpha != alphas.end()) one.a = *alpha++;
+    if (found->parameters > 1 && beta != betas.end()) one.b = *beta++;
+    if (std::isnan(one.a) || std::isnan(one.b))
+      return w.Refuse(name + " without its parameters"), all;
+    all.push_back(one);
+  }
+  return all;
+}
 
 // One direction of the node. Indices: t step, b batch, j unit of the state.
 class Direction {
  public:
   Direction(Writer& w, int64_t number, bool reverse, int64_t gates,
-            std::vector<std::string> activations)
+            std::span<const Activation> activations)
       : w_(w),
         number_(number),
         reverse_(reverse),
         gates_(gates),
-        activations_(std::move(activations)),
+        activations_(activations),
         batch_first_(w.Int("layout", 0) != 0),
         x_(w.In(0)),
         weights_(w.In(1)),
@@ -96,12 +142,9 @@ class Direction {
     const Dtype dtype = x_.dtype == Dtype::kF64 ? Dtype::kF64 : Dtype::kF32;
     if (clip_ > 0 && clipped)
       x = fmt::format("min(max({}, {}), {})", x, Lit(dtype, -clip_), Lit(dtype, clip_));
-    for (const Named& a : kActivations) {
-      if (a.name == activations_[which])
-        return fmt::format(fmt::runtime(a.text), fmt::arg("x", "(" + x + ")"));
-    }
-    w_.Refuse("the activation " + activations_[which]);
-    return x;
+    const Activation& f = activations_[which];
+    return fmt::format(fmt::runtime(f.function->text), fmt::arg("x", "(" + x + ")"),
+                       fmt::arg("a", Lit(dtype, f.a)), fmt::arg("b", Lit(dtype, f.b)));
   }
   Operand Gate(std::string_view name, size_t activation, const std::string& sum) {
     const Operand gate = w_.Temp(name, x_.dtype);
@@ -147,7 +190,7 @@ class Direction {
   int64_t number_;
   bool reverse_;
   int64_t gates_;
-  std::vector<std::string> activations_;
+  std::span<const Activation> activations_;
   bool batch_first_;
   Operand x_, weights_, recurrent_;
   int64_t steps_ = 0, units_ = 0;
@@ -159,20 +202,11 @@ class Direction {
 template <typename Cell>
 void EachDirection(Writer& w, int64_t gates, const std::vector<std::string>& defaults, Cell cell) {
   const std::string direction = graph::StringAttr(w.node, "direction", "forward");
-  if (graph::FindAttribute(w.node, "activation_alpha") ||
-      graph::FindAttribute(w.node, "activation_beta")) {
-    return w.Refuse("parameters of activations");
-  }
-  std::vector<std::string> names;
-  const graph::Attribute* given = graph::FindAttribute(w.node, "activations");
-  if (given != nullptr && std::holds_alternative<std::vector<std::string>>(given->value)) {
-    names = std::get<std::vector<std::string>>(given->value);
-  }
   const int64_t count = direction == "bidirectional" ? 2 : 1;
+  const auto activations = Activations(w, defaults, static_cast<size_t>(count));
   for (int64_t d = 0; d < count && w.ok(); ++d) {
-    std::vector<std::string> own = defaults;
-    const size_t first = static_cast<size_t>(d) * defaults.size();
-    for (size_t k = 0; k < own.size() && first + k < names.size(); ++k) own[k] = names[first + k];
+    const auto own =
+        std::span(activations).subspan(static_cast<size_t>(d) * defaults.size(), defaults.size());
     Direction one(w, d, direction == "reverse" || d == 1, gates, own);
     if (w.ok()) cell(one);
   }
