@@ -53,7 +53,7 @@ void ConvTranspose(Writer& w) {
   Windows win;
   const Ints kernel = w.Extents(filter, 2);
   const size_t n = kernel.size();
-  if (n == 0 || n > 3 || x.dims.size() != n + 2) return w.Refuse(fmt::format("{} spatial axes", n));
+  if (n == 0 || x.dims.size() != n + 2) return w.Refuse(fmt::format("{} spatial axes", n));
   const Ints strides = w.IntsOr("strides", 1, n), dilations = w.IntsOr("dilations", 1, n);
   const Ints pads = w.IntsOr("pads", 0, 2 * n), extra = w.IntsOr("output_padding", 0, n);
   const std::string mode = graph::StringAttr(w.node, "auto_pad", "NOTSET");
@@ -90,7 +90,7 @@ void Col2Im(Writer& w) {
   const Operand x = w.In(0), y = w.Out();
   const Ints block = w.ConstInts(2);
   const size_t n = block.size();
-  if (!w.ok() || n == 0 || n > 3 || y.dims.size() != n + 2)
+  if (!w.ok() || n == 0 || y.dims.size() != n + 2)
     return w.Refuse(fmt::format("{} spatial axes", n));
   const Ints strides = w.IntsOr("strides", 1, n), dilations = w.IntsOr("dilations", 1, n),
              pads = w.IntsOr("pads", 0, 2 * n);

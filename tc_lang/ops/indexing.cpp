@@ -5,8 +5,10 @@
 namespace weft::tc::ops {
 namespace {
 
-constexpr const char* kOutNames[] = {"d", "h", "w"};
-constexpr const char* kTapNames[] = {"q", "r", "s"};
+// The index of spatial axis i of n: the last three have letters.
+std::string AxisName(const char* letters, char otherwise, size_t i, size_t n) {
+  return i + 3 < n ? fmt::format("{}{}", otherwise, i) : std::string(1, letters[i + 3 - n]);
+}
 
 void SetPads(Writer& w, std::vector<WindowAxis>& axes) {
   const std::string mode = graph::StringAttr(w.node, "auto_pad", "NOTSET");
@@ -30,15 +32,15 @@ void SetPads(Writer& w, std::vector<WindowAxis>& axes) {
 Subs OutIndices(Writer& w, const std::vector<WindowAxis>& axes) {
   Subs out;
   for (size_t i = 0; i < axes.size(); ++i)
-    out.push_back(w.Range(kOutNames[3 - axes.size() + i], axes[i].out));
+    out.push_back(w.Range(AxisName("dhw", 'i', i, axes.size()), axes[i].out));
   return out;
 }
 
 Subs TapIndices(Writer& w, const std::vector<WindowAxis>& axes) {
   Subs out;
   for (size_t i = 0; i < axes.size(); ++i) {
-    out.push_back(axes[i].kernel == 1 ? "0"
-                                      : w.Range(kTapNames[3 - axes.size() + i], axes[i].kernel));
+    out.push_back(
+        axes[i].kernel == 1 ? "0" : w.Range(AxisName("qrs", 'j', i, axes.size()), axes[i].kernel));
   }
   return out;
 }
@@ -46,7 +48,7 @@ Subs TapIndices(Writer& w, const std::vector<WindowAxis>& axes) {
 Windows MakeWindows(Writer& w, const Operand& x, const Operand& y, const Ints& kernel) {
   const size_t n = kernel.size();
   Windows out;
-  if (n == 0 || n > 3 || x.dims.size() != n + 2 || y.dims.size() != n + 2) {
+  if (n == 0 || x.dims.size() != n + 2 || y.dims.size() != n + 2) {
     w.Refuse(fmt::format("{} spatial axes", n));
     return out;
   }
