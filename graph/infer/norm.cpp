@@ -5,13 +5,14 @@
 namespace weft::graph::infer {
 namespace {
 
-// Inputs first..last are vectors over the channels of input 0.
+// Inputs first..last are vectors over the channels of input 0; a vector has one channel.
 Status ChannelVectors(Context& c, size_t first, size_t last) {
   const Extents* x = c.In(0);
   for (size_t i = first; i <= last; ++i) {
     WEFT_TRY(c.Rank(i, 1));
     const Extents* v = c.In(i);
-    if (x && v) WEFT_TRY(c.Same((*x)[1], (*v)[0], fmt::format("the channels and input {}", i)));
+    const Extent channels = x && x->size() > 1 ? (*x)[1] : Extent(1);
+    if (x && v) WEFT_TRY(c.Same(channels, (*v)[0], fmt::format("the channels and input {}", i)));
   }
   return {};
 }
@@ -19,8 +20,8 @@ Status ChannelVectors(Context& c, size_t first, size_t last) {
 }  // namespace
 
 Status BatchNormRule(Context& c) {
-  const Extents* x = c.In(0);  // [N, C, ...]
-  WEFT_TRY(c.MinRank(0, 2));
+  const Extents* x = c.In(0);  // [N, C, ...], or [N]
+  WEFT_TRY(c.MinRank(0, 1));
   if (x) WEFT_TRY(ChannelVectors(c, 1, 4));
   if (x) c.Out(0, *x);
   for (size_t i = 1; i < 3; ++i) {

@@ -222,6 +222,8 @@ def pools(c):
             c.add(f'average_pool_{name}_{with_pads}', 'AveragePool', [x], by_runtime=True, count_include_pad=with_pads,
                   **base, **attributes)
     c.add('max_pool_row', 'MaxPool', [rand(1, 2, 9)], kernel_shape=[3], strides=[2], by_runtime=True)
+    c.add('conv_of_four_axes', 'Conv', [rand(1, 2, 3, 4, 3, 4), rand(3, 2, 2, 1, 2, 3)], pads=[1, 0, 0, 1] * 2, by_runtime=True)
+    c.add('average_pool_of_four_axes', 'AveragePool', [rand(1, 2, 3, 4, 3, 4)], kernel_shape=[2, 2, 1, 3])
     c.add('max_pool_solid', 'MaxPool', [rand(1, 2, 4, 5, 6)], kernel_shape=[2, 2, 3], by_runtime=True)
     c.add('max_pool_u8', 'MaxPool', [whole(1, 2, 5, 5, low=0, high=250, dtype=np.uint8)], kernel_shape=[2, 2],
           pads=[1, 1, 0, 0], by_runtime=True)
@@ -275,6 +277,8 @@ def norms(c):
                                                rand(3, seed='v', low=0.5)], epsilon=1e-2)
     c.add('batch_norm_row', 'BatchNormalization', [rand(4, 3), rand(3, seed='s'), rand(3, seed='b'), rand(3, seed='m'),
                                                    rand(3, seed='v', low=0.5)])
+    c.add('batch_norm_vector', 'BatchNormalization', [rand(5), rand(1, seed='s'), rand(1, seed='b'), rand(1, seed='m'),
+                                                      rand(1, seed='v', low=0.5)], by_runtime=True)
     # All that is left of the large part is how exactly epsilon, a float, is taken.
     wide = lambda v: np.full(3, v, np.float64)
     c.add('batch_norm_f64', 'BatchNormalization',
@@ -465,6 +469,11 @@ def recurrents(c):
             c.add(f'{name}_lengths', op, [x, *weights, bias, np.array([5, 3], np.int32), *state], **common)
             c.add(f'{name}_ended', op, [x, *weights, None, np.array([5, 1], np.int32)], **common)
             c.add(f'{name}_clipped', op, [x, *weights, bias, None, *state], clip=0.5, **common)
+        # of the directions one behind the other; those that have parameters take them in turn
+        functions = {'RNN': ['Affine', 'ThresholdedRelu'], 'GRU': ['HardSigmoid', 'LeakyRelu', 'Sigmoid', 'ScaledTanh'],
+                     'LSTM': ['HardSigmoid', 'Tanh', 'Elu', 'HardSigmoid', 'Affine', 'Softsign']}[op]
+        c.add(f'{op.lower()}_parameters', op, [x, *weights, bias], activations=functions, activation_alpha=[0.3, 0.7, 0.8, 0.6][:len(functions)],
+              activation_beta=[0.4, 0.6, 0.1], **common)
         if op == 'GRU':
             c.add('gru_after', op, [x, *weights, bias], linear_before_reset=1, **common)
         if op == 'LSTM':
@@ -553,6 +562,8 @@ def samples(c):
                 c.add(f'roi_align_{mode}_{ratio}_{form}', 'RoiAlign', [rand(2, 3, 8, 9), regions, images], by_runtime=True,
                       mode=mode, sampling_ratio=ratio, coordinate_transformation_mode=form, output_height=3, output_width=2,
                       spatial_scale=0.8)
+    c.add('max_roi_pool', 'MaxRoiPool', [rand(2, 3, 8, 9), np.c_[images, regions * 1.3 + 0.1].astype(np.float32)], by_runtime=True,
+          pooled_shape=[3, 2], spatial_scale=0.8)
     for name, x, filter_, groups, attributes in [
             ('plain', (1, 2, 5, 6), (3, 2, 3, 2), 1, {}), ('strided', (2, 2, 7, 6), (3, 2, 3, 3), 1, dict(strides=[2, 1])),
             ('grouped', (1, 4, 5, 5), (4, 2, 2, 2), 2, dict(group=2, pads=[1, 0, 1, 1])),
