@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/text.h"
 #include "graph/onnx/expansion.h"
@@ -112,16 +113,29 @@ Status ExpandEmbedNorm(Expansion& e) {
                   {{"axis", int64_t{-1}}, {"epsilon", FloatAttr(e.node(), "epsilon", 1e-12F)}});
 }
 
+// x with its first axis behind those between, as the rows of matrices whose batches come first.
+Result<ValueId> RowsBehindBatches(Expansion& e, ValueId x) {
+  const auto rank = e.RankOf(x);
+  if (!rank || *rank < 3)
+    return Unsupported("batches that are transposed, of a rank below 3 or not known");
+  std::vector<int64_t> perm(*rank);
+  std::iota(perm.begin(), perm.end() - 2, 1);
+  perm[*rank - 1] = static_cast<int64_t>(*rank) - 1;
+  return e.Make(Op::kTranspose, {x}, "batches", {{"perm", std::move(perm)}});
+}
+
 // a * b with either transposed, times alpha.
 Status ExpandFusedMatMul(Expansion& e) {
   WEFT_TRY(e.Counts(2, 2));
   WEFT_TRY(e.Only({"alpha", "transA", "transB", "transBatchA", "transBatchB"}));
   const Node& node = e.node();
-  if (IntAttr(node, "transBatchA", 0) != 0 || IntAttr(node, "transBatchB", 0) != 0)
-    return Unsupported("batches that are transposed are not supported");
   const bool a = IntAttr(node, "transA", 0) != 0, b = IntAttr(node, "transB", 0) != 0;
   const float alpha = FloatAttr(node, "alpha", 1);
-  const std::vector<ValueId> operands = {e.In(0), e.In(1)};
+  std::vector<ValueId> operands = {e.In(0), e.In(1)};
+  for (size_t i = 0; i < 2; ++i) {
+    if (IntAttr(node, i == 0 ? "transBatchA" : "transBatchB", 0) == 0) continue;
+    WEFT_TRY(operands[i], RowsBehindBatches(e, operands[i]));
+  }
   std::vector<Attribute> attributes;
   if (a || b)
     attributes = {
@@ -234,6 +248,15 @@ Status ExpandQLinear(Expansion& e) {
                                      "pads", "strides"}));
 }
 
+// condition, (x, scale, zero), (y, scale, zero), and (scale, zero) of the result.
+Status ExpandQLinearWhere(Expansion& e) {
+  WEFT_TRY(e.Counts(9, 9));
+  WEFT_TRY(const ValueId x, Real(e, 1, "real"));
+  WEFT_TRY(const ValueId y, Real(e, 4, "real"));
+  WEFT_TRY(const ValueId chosen, e.Make(Op::kWhere, {e.In(0), x, y}, "result"));
+  return e.Finish(Op::kQuantizeLinear, {chosen, e.In(7), e.In(8)});
+}
+
 Status ExpandQLinearSoftmax(Expansion& e) {
   if (IntAttr(e.node(), "opset", 13) < 13)
     return Unsupported("a Softmax older than opset 13 is not supported");
@@ -309,6 +332,52 @@ Status ExpandQuantizeLinear(Expansion& e) {
   return e.Finish(op, {e.In(0), e.In(1), e.In(2)}, Kept(e.node(), {"axis", "block_size"}));
 }
 
+// Those of which ONNX later had the same.
+template <Op op>
+Status ExpandSame(Expansion& e) {
+  return e.FinishAll(op, e.node().inputs, e.node().outputs, e.node().attributes);
+}
+
+// The axis is a number, and no list.
+Status ExpandDims(Expansion& e) {
+  WEFT_TRY(e.Counts(2, 2));
+  WEFT_TRY(const ValueId axis, e.Make(Op::kCast, {e.In(1)}, "axis", {{"to", int64_t{7}}}));
+  WEFT_TRY(const ValueId axes, e.Make(Op::kReshape, {axis, e.Ints("one", {1})}, "axes"));
+  return e.Finish(Op::kUnsqueeze, {e.In(0), axes});
+}
+
+// In the order in which they come, without the places of the first ones.
+Status ExpandUnique(Expansion& e) {
+  WEFT_TRY(e.Counts(1, 1, 3));
+  std::vector<ValueId> outputs = e.node().outputs;
+  outputs.insert(outputs.begin() + 1, ValueId());
+  return e.FinishAll(Op::kUnique, {e.In(0)}, std::move(outputs), {{"sorted", int64_t{0}}});
+}
+
+// As in opset 16 of ONNX, whose modes have other names now.
+Status ExpandGridSample(Expansion& e) {
+  WEFT_TRY(e.Counts(2, 2));
+  std::vector<Attribute> attributes = Kept(e.node(), {"align_corners", "padding_mode"});
+  std::string mode = StringAttr(e.node(), "mode", "bilinear");
+  if (mode.starts_with("bi")) mode = mode.substr(2) == "linear" ? "linear" : "cubic";
+  attributes.push_back({"mode", std::move(mode)});
+  return e.Finish(Op::kGridSample, {e.In(0), e.In(1)}, std::move(attributes));
+}
+
+// Distances between the rows of a [m, k] and of b [n, k].
+Status ExpandCDist(Expansion& e) {
+  WEFT_TRY(e.Counts(2, 2));
+  const std::string metric = StringAttr(e.node(), "metric", "sqeuclidean");
+  if (metric != "sqeuclidean" && metric != "euclidean")
+    return Unsupported(fmt::format("the metric {} is not supported", PrintString(metric)));
+  Formula f(e);
+  const ValueId apart = f.Sub(f.Do(Op::kUnsqueeze, {e.In(0), e.Ints("axis", {1})}),
+                              f.Do(Op::kUnsqueeze, {e.In(1), e.Ints("axis", {0})}));
+  const ValueId squares =
+      f.Do(Op::kReduceSumSquare, {apart, e.Ints("along", {2})}, {{"keepdims", int64_t{0}}});
+  return f.Finish(metric == "euclidean" ? f.Do(Op::kSqrt, {squares}) : squares);
+}
+
 struct Entry {
   std::string_view op;
   Expander expand;
@@ -317,19 +386,25 @@ struct Entry {
 constexpr Entry kEntries[] = {
     {"Attention", ExpandPackedAttention},
     {"BiasGelu", ExpandGelu},
+    {"CDist", ExpandCDist},
     {"DequantizeLinear", ExpandQuantizeLinear},
     {"DynamicQuantizeLSTM", ExpandDynamicQuantizeLSTM},
     {"DynamicQuantizeMatMul", ExpandDynamicQuantizeMatMul},
     {"EmbedLayerNormalization", ExpandEmbedNorm},
+    {"ExpandDims", ExpandDims},
     {"FastGelu", ExpandGelu},
     {"FusedConv", ExpandFusedConv},
     {"FusedGemm", ExpandFusedGemm},
     {"FusedMatMul", ExpandFusedMatMul},
+    {"GatherBlockQuantized", ExpandGatherBlockQuantized},
+    {"GatherND", ExpandSame<Op::kGatherND>},
     {"Gelu", ExpandGelu},
+    {"GridSample", ExpandGridSample},
     {"GroupQueryAttention", ExpandGroupQueryAttention},
     {"MatMulIntegerToFloat", ExpandMatMulIntegerToFloat},
     {"MatMulNBits", ExpandMatMulNBits},
     {"MultiHeadAttention", ExpandMultiHeadAttention},
+    {"Pad", ExpandSame<Op::kPad>},
     {"QAttention", ExpandPackedAttention},
     {"QEmbedLayerNormalization", ExpandEmbedNorm},
     {"QGemm", ExpandQGemm},
@@ -341,13 +416,17 @@ constexpr Entry kEntries[] = {
     {"QLinearMul", ExpandQLinear},
     {"QLinearSigmoid", ExpandQLinear},
     {"QLinearSoftmax", ExpandQLinearSoftmax},
+    {"QLinearWhere", ExpandQLinearWhere},
     {"QuantizeLinear", ExpandQuantizeLinear},
     {"QuickGelu", ExpandQuickGelu},
+    {"Range", ExpandSame<Op::kRange>},
     {"RotaryEmbedding", ExpandRotaryEmbedding},
     {"SimplifiedLayerNormalization", ExpandSimplifiedNorm},
     {"SkipLayerNormalization", ExpandSkipNorm},
     {"SkipSimplifiedLayerNormalization", ExpandSkipNorm},
     {"TransposeMatMul", ExpandFusedMatMul},
+    {"Trilu", ExpandSame<Op::kTrilu>},
+    {"Unique", ExpandUnique},
 };
 
 }  // namespace

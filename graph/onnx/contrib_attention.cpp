@@ -58,6 +58,12 @@ Result<ValueId> Bias(Expansion& e, ValueId mask, ValueId added, ValueId like) {
   return e.Make(Op::kAdd, {wide, added}, "biases");
 }
 
+// A mask of one number a batch: how many keys there are.
+Result<ValueId> Lengths(Expansion& e, ValueId mask, bool past) {
+  if (past) return Unsupported("lengths beside a past are not supported");
+  return e.Make(Op::kCast, {mask}, "lengths", {{"to", int64_t{7}}});
+}
+
 std::vector<Attribute> AttentionAttributes(const Expansion& e, int64_t heads, int64_t kv_heads) {
   std::vector<Attribute> attributes = {
       {"is_causal", IntAttr(e.node(), "unidirectional", 0)},
@@ -113,8 +119,13 @@ Status ExpandMultiHeadAttention(Expansion& e) {
       return Unsupported("keys and values of other ranks than 3 and 4 are not supported");
     }
   }
-  WEFT_TRY(const ValueId bias, Bias(e, e.In(4), e.In(5), qkv[0]));
-  return e.FinishAll(Op::kAttention, {qkv[0], qkv[1], qkv[2], bias, e.In(6), e.In(7)},
+  ValueId mask = e.In(4), lengths;
+  if (mask.valid() && e.RankOf(mask) == 1) {
+    WEFT_TRY(lengths, Lengths(e, mask, e.Has(6)));
+    mask = ValueId();
+  }
+  WEFT_TRY(const ValueId bias, Bias(e, mask, e.In(5), qkv[0]));
+  return e.FinishAll(Op::kAttention, {qkv[0], qkv[1], qkv[2], bias, e.In(6), e.In(7), lengths},
                      e.node().outputs, AttentionAttributes(e, heads, heads));
 }
 
@@ -146,8 +157,7 @@ Status ExpandPackedAttention(Expansion& e) {
   const ValueId before = e.In(quantized ? 8 : 4), added = quantized ? ValueId() : e.In(5);
   ValueId mask = e.In(quantized ? 5 : 3), lengths;
   if (mask.valid() && e.RankOf(mask) == 1) {
-    if (before.valid()) return Unsupported("lengths beside a past are not supported");
-    WEFT_TRY(lengths, e.Make(Op::kCast, {mask}, "lengths", {{"to", int64_t{7}}}));
+    WEFT_TRY(lengths, Lengths(e, mask, before.valid()));
     mask = ValueId();
   }
   WEFT_TRY(const ValueId bias, Bias(e, mask, added, qkv[0]));

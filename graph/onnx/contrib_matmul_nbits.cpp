@@ -1,9 +1,14 @@
-// com.microsoft::MatMulNBits, onnxruntime's product with weights of few bits (ContribOperators.md),
-// in operators of ONNX: DequantizeLinear of a constant [K, N], and MatMul.
+// Of com.microsoft, onnxruntime's products with weights of few bits and look-ups in tables of such
+// (ContribOperators.md), in operators of ONNX: DequantizeLinear of a constant, and MatMul or
+// Gather.
 //
-// Its weights are [N, blocks, bytes of a block], blocks of K elements from the low bits of a byte
-// up; scales are [N, blocks], zero points likewise, with rows that end with a whole byte.
+// The weights of MatMulNBits are [N, blocks, bytes of a block], blocks of K elements from the low
+// bits of a byte up; scales are [N, blocks], zero points likewise, with rows that end with a whole
+// byte.
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
 
 #include "graph/onnx/expansion.h"
 
@@ -17,9 +22,9 @@ struct Sizes {
 Result<Sizes> SizesOf(const Node& node) {
   Sizes s{IntAttr(node, "K", 0), IntAttr(node, "N", 0), IntAttr(node, "bits", 4),
           IntAttr(node, "block_size", 0), 0};
-  if (s.bits != 4 && s.bits != 8)
+  if (s.bits != 2 && s.bits != 4 && s.bits != 8)
     return Unsupported(
-        fmt::format("weights of {} bits are not supported, only of 4 and 8", s.bits));
+        fmt::format("weights of {} bits are not supported, only of 2, 4 and 8", s.bits));
   constexpr int64_t kMost = int64_t{1} << 31;
   if (s.k < 1 || s.n < 1 || s.k > kMost || s.n > kMost)
     return Invalid(fmt::format("K is {} and N is {}, expected sizes of a matrix", s.k, s.n));
@@ -29,39 +34,53 @@ Result<Sizes> SizesOf(const Node& node) {
   return s;
 }
 
-Result<const Tensor*> ConstantOf(const Expansion& e, size_t i, std::string_view what, Dtype dtype,
-                                 int64_t elems) {
+// Of type `dtype`, or of any that floats have.
+Result<const Tensor*> ConstantOf(const Expansion& e, size_t i, std::string_view what,
+                                 std::optional<Dtype> dtype, int64_t elems) {
   if (!e.Has(i)) return Invalid(fmt::format("input {}, the {}, is absent", i, what));
   const Tensor* constant = e.ConstantIn(i);
   if (constant == nullptr)
     return Unsupported(fmt::format("{} that are computed are not supported", what));
   const Tensor& t = *constant;
-  if (t.dtype() != dtype)
+  if (dtype ? t.dtype() != *dtype : !IsFloat(t.dtype()))
     return Unsupported(fmt::format("{} of type {} are not supported, only of {}", what,
-                                   DtypeName(t.dtype()), DtypeName(dtype)));
+                                   DtypeName(t.dtype()), dtype ? DtypeName(*dtype) : "floats"));
   if (t.elems() != elems)
     return Invalid(
         fmt::format("found {} bytes or numbers of {}, expected {}", t.elems(), what, elems));
   return &t;
 }
 
+// Unsigned number i of those that lie packed in `row`, from the low bits of a byte up.
+int64_t PackedAt(const uint8_t* row, int64_t bits, int64_t i) {
+  return row[i * bits / 8] >> (i * bits % 8) & ((1 << bits) - 1);
+}
+
+// The type that holds unsigned numbers of so many bits.
+Dtype Holding(int64_t bits) { return bits <= 4 ? Dtype::kU4 : Dtype::kU8; }
+
 // [rows, columns] of unsigned numbers, each row packed on its own into so many bytes, as [columns,
 // rows].
 Tensor Transposed(const Tensor& packed, int64_t bits, int64_t rows, int64_t columns,
                   int64_t row_bytes) {
-  Tensor out(bits == 4 ? Dtype::kU4 : Dtype::kU8, {columns, rows});
-  void* to = out.mutable_data();
+  Tensor out(Holding(bits), {columns, rows});
   for (int64_t j = 0; j < columns; ++j) {
-    for (int64_t i = 0; i < rows; ++i) {
-      const uint8_t* row = packed.as<uint8_t>() + i * row_bytes;
-      if (bits == 4)
-        weft::SetNibble(to, j * rows + i, weft::NibbleAt(row, j));
-      else
-        static_cast<uint8_t*>(to)[j * rows + i] = row[j];
-    }
+    for (int64_t i = 0; i < rows; ++i)
+      SetElemInt(out, j * rows + i, PackedAt(packed.as<uint8_t>() + i * row_bytes, bits, j));
   }
   return out;
 }
+
+// [rows, columns] of numbers, as [columns, rows].
+Tensor Turned(const Tensor& t, int64_t rows, int64_t columns) {
+  Tensor out(t.dtype(), {columns, rows});
+  for (int64_t i = 0; i < rows * columns; ++i)
+    SetElem(out, i % columns * rows + i / columns, ElemAsDouble(t, i));
+  return out;
+}
+
+// What the zero point is where none is given: half the range.
+constexpr int64_t Middle(int64_t bits) { return int64_t{1} << (bits - 1); }
 
 }  // namespace
 
@@ -73,26 +92,88 @@ Status ExpandMatMulNBits(Expansion& e) {
   const int64_t row_bytes = s.blocks * (s.block * s.bits / 8),
                 zero_bytes = (s.blocks * s.bits + 7) / 8;
   WEFT_TRY(const Tensor* w, ConstantOf(e, 1, "weights", Dtype::kU8, s.n * row_bytes));
-  WEFT_TRY(const Tensor* scale, ConstantOf(e, 2, "scales", Dtype::kF32, s.n * s.blocks));
-  Tensor scales(Dtype::kF32, {s.blocks, s.n});
-  for (int64_t i = 0; i < s.n * s.blocks; ++i)
-    scales.mutable_as<float>()[i % s.blocks * s.n + i / s.blocks] = scale->as<float>()[i];
-  Tensor zeros(s.bits == 4 ? Dtype::kU4 : Dtype::kU8, {s.blocks, s.n});
-  if (e.Has(3)) {
-    WEFT_TRY(const Tensor* zero, ConstantOf(e, 3, "zero points", Dtype::kU8, s.n * zero_bytes));
-    zeros = Transposed(*zero, s.bits, s.n, s.blocks, zero_bytes);
-  } else {
-    for (int64_t i = 0; i < zeros.elems(); ++i) SetElemInt(zeros, i, s.bits == 4 ? 8 : 128);
-  }
+  WEFT_TRY(const Tensor* scale, ConstantOf(e, 2, "scales", std::nullopt, s.n * s.blocks));
+  Tensor scales = Turned(*scale, s.n, s.blocks);
   Tensor weights = Transposed(*w, s.bits, s.n, s.k, row_bytes);
-  const std::vector<ValueId> operands = {e.Constant("weights", std::move(weights)),
-                                         e.Constant("scales", std::move(scales)),
-                                         e.Constant("zeros", std::move(zeros))};
-  WEFT_TRY(const ValueId whole, e.Make(Op::kDequantizeLinear, operands, "dequantized",
-                                       {{"axis", int64_t{0}}, {"block_size", s.block}}));
+  Tensor zeros(Holding(s.bits), {s.blocks, s.n});
+  for (int64_t i = 0; i < zeros.elems(); ++i) SetElemInt(zeros, i, Middle(s.bits));
+  ValueId whole;
+  if (const Tensor* given = e.ConstantIn(3); given != nullptr && IsFloat(given->dtype())) {
+    // DequantizeLinear takes no such zero points.
+    WEFT_TRY(const Tensor* zero, ConstantOf(e, 3, "zero points", std::nullopt, s.n * s.blocks));
+    Tensor real(scale->dtype(), {s.k, s.n});
+    for (int64_t i = 0; i < s.k * s.n; ++i) {
+      const int64_t block = i % s.n * s.blocks + i / s.n / s.block;
+      SetElem(
+          real, i,
+          (ElemAsDouble(weights, i) - ElemAsDouble(*zero, block)) * ElemAsDouble(*scale, block));
+    }
+    whole = e.Constant("dequantized", std::move(real));
+  } else {
+    if (e.Has(3)) {
+      WEFT_TRY(const Tensor* zero, ConstantOf(e, 3, "zero points", Dtype::kU8, s.n * zero_bytes));
+      zeros = Transposed(*zero, s.bits, s.n, s.blocks, zero_bytes);
+    }
+    const std::vector<ValueId> operands = {e.Constant("weights", std::move(weights)),
+                                           e.Constant("scales", std::move(scales)),
+                                           e.Constant("zeros", std::move(zeros))};
+    WEFT_TRY(whole, e.Make(Op::kDequantizeLinear, operands, "dequantized",
+                           {{"axis", int64_t{0}}, {"block_size", s.block}}));
+  }
   if (!e.Has(5)) return e.Finish(Op::kMatMul, {e.In(0), whole});
   WEFT_TRY(const ValueId product, e.Make(Op::kMatMul, {e.In(0), whole}, "product"));
   return e.Finish(Op::kAdd, {product, e.In(5)});
+}
+
+// A table in blocks along one axis, of which rows are taken along another. Bytes may hold two
+// numbers each, side by side along the last axis.
+Status ExpandGatherBlockQuantized(Expansion& e) {
+  WEFT_TRY(e.Counts(3, 4));
+  const Node& node = e.node();
+  const int64_t bits = IntAttr(node, "bits", 4);
+  const Value& data = e.Known(e.In(0));
+  if (!data.shape || !data.dtype || data.shape->empty() || !data.shape->back().IsConstant())
+    return Unsupported("a table of no known shape is not supported");
+  const auto rank = static_cast<int64_t>(data.shape->size());
+  const int64_t along = IntAttr(node, "quantize_axis", 1), from = IntAttr(node, "gather_axis", 0);
+  const bool bytes = *data.dtype == Dtype::kU8;
+  if (bytes && bits != 4 && bits != 8)
+    return Unsupported(fmt::format("numbers of {} bits are not supported, only of 4 and 8", bits));
+  const auto blocks = StaticShape(e.Known(e.In(2)));
+  if (!blocks || blocks->empty()) return Unsupported("scales of no known shape are not supported");
+  // Two numbers of a byte become neighbours; a row of `columns`, if they are odd, ends with half a
+  // byte.
+  const auto unpacked = [&](size_t i, std::string_view what, int64_t columns) -> Result<ValueId> {
+    if (!bytes || bits == 8 || !e.Has(i)) return e.In(i);
+    const Tensor* packed = e.ConstantIn(i);
+    if (packed == nullptr || packed->dtype() != Dtype::kU8)
+      return Unsupported(fmt::format("{} that are no constant bytes are not supported", what));
+    Shape shape = packed->shape();
+    if (shape.empty() || shape.back() != (columns + 1) / 2)
+      return Invalid(
+          fmt::format("{} of shape {} hold no rows of {}", what, weft::Print(shape), columns));
+    const int64_t row_bytes = shape.back(),
+                  rows = packed->elems() / std::max<int64_t>(row_bytes, 1);
+    shape.back() = columns;
+    Tensor out(Dtype::kU4, std::move(shape));
+    for (int64_t k = 0; k < rows * columns; ++k)
+      SetElemInt(out, k, PackedAt(packed->as<uint8_t>() + k / columns * row_bytes, 4, k % columns));
+    return e.Constant(what, std::move(out));
+  };
+  const int64_t width = data.shape->back().value();
+  WEFT_TRY(const ValueId table, unpacked(0, "numbers", 2 * width));
+  WEFT_TRY(ValueId zeros, unpacked(3, "zero points", blocks->back()));
+  if (!zeros.valid() && bytes) {
+    Tensor middle(Holding(bits), *blocks);
+    for (int64_t k = 0; k < middle.elems(); ++k) SetElemInt(middle, k, Middle(bits));
+    zeros = e.Constant("middle", std::move(middle));
+  }
+  Formula f(e);
+  const ValueId whole = f.Do(Op::kDequantizeLinear, {table, e.In(2), zeros},
+                             {{"axis", along < 0 ? along + rank : along},
+                              {"block_size", IntAttr(node, "block_size", 128)}});
+  WEFT_TRY(f.status());
+  return e.Finish(Op::kGather, {whole, e.In(1)}, {{"axis", from}});
 }
 
 }  // namespace weft::graph

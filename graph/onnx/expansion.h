@@ -98,6 +98,7 @@ bool CountTrips(Graph& body, const std::string& trip);
 Status ExpandTfIdf(Expansion& e);
 // contrib_matmul_nbits.cpp
 Status ExpandMatMulNBits(Expansion& e);
+Status ExpandGatherBlockQuantized(Expansion& e);
 // contrib_dynamic_lstm.cpp
 Status ExpandDynamicQuantizeLSTM(Expansion& e);
 // contrib_attention.cpp

@@ -103,6 +103,37 @@ def test_fused_products(weft, a, b):
     agree(weft, 'FusedMatMul', [x, y], transA=a, transB=b, alpha=0.5)
 
 
+@pytest.mark.parametrize('a', [0, 1])
+def test_products_with_the_batch_inside(weft, a):
+    agree(weft, 'FusedMatMul', [rand(4, 2, 3), rand(2, 4, 5) if a else rand(2, 3, 5)], transBatchA=1, transA=a)
+    agree(weft, 'FusedMatMul', [rand(2, 3, 4, 6), rand(6, 2, 3, 5)], transBatchB=1)
+
+
+def test_what_onnx_had_later(weft):
+    two = np.int64([[0], [2]])
+    agree(weft, 'GatherND', [rand(3, 4), two])
+    agree(weft, 'Trilu', [rand(2, 3, 4), np.int64(1)], upper=1)
+    agree(weft, 'Pad', [rand(3, 4), np.int64([1, 0, 1, 2]), np.float32([0.5])], fixed=(1, 2))
+    agree(weft, 'ExpandDims', [rand(3, 4), np.int32(-1)], fixed=(1,))
+    agree(weft, 'Range', [np.int32(1), np.int32(9), np.int32(3)], [np.int32], (0, 1, 2))
+    agree(weft, 'CDist', [rand(5, 3), rand(4, 3)], metric='euclidean')
+    agree(weft, 'CDist', [rand(5, 3), rand(4, 3)], metric='sqeuclidean')
+
+
+def test_different_elements_in_their_order(weft):
+    model, arrays = model_of('Unique', [np.float32([3, 1, 3, 2])], [np.float32, np.int64, np.int64], (), {})
+    onnx.save(model, weft.folder / 'model.onnx')
+    np.savez(weft.folder / 'x.npz', **arrays)
+    weft('run', 'model.onnx', '--inputs', 'x.npz', '-o', 'y.npz')
+    found = np.load(weft.folder / 'y.npz')
+    assert [found[f'y{i}'].tolist() for i in range(3)] == [[3, 1, 2], [0, 1, 0, 2], [2, 1, 1]]
+
+
+@pytest.mark.parametrize('mode', ['bilinear', 'nearest', 'bicubic'])
+def test_samples_between_pixels(weft, mode):
+    agree(weft, 'GridSample', [rand(1, 2, 4, 5), rand(1, 3, 3, 2, low=-1.3, high=1.3)], mode=mode, padding_mode='zeros', align_corners=1)
+
+
 @pytest.mark.parametrize('activation, params', [('Relu', []), ('Sigmoid', []), ('Tanh', []), ('LeakyRelu', [0.2]),
                                                 ('Clip', [-0.5, 0.5]), ('HardSigmoid', [0.3, 0.4])])
 def test_fused_convolutions(weft, activation, params):
@@ -135,6 +166,11 @@ def test_pairs_of_quantized_tensors(weft, op):
 def test_quantized_tensors(weft, op, attributes):
     constants = (1, 2, 3, 4)
     agree(weft, op, [*quantized(1, 3, 4, 4), np.float32(0.01), np.uint8(3)], [np.uint8], constants, **attributes)
+
+
+def test_a_choice_of_quantized_tensors(weft):
+    agree(weft, 'QLinearWhere', [rand(3, 4) > 0, *quantized(3, 4), *quantized(3, 4, seed=1), np.float32(0.03), np.uint8(120)],
+          [np.uint8], (2, 3, 5, 6, 7, 8))
 
 
 def test_quantized_tensors_one_behind_the_other(weft):
@@ -237,6 +273,28 @@ def packed(length, heads, size, seed):
     return rand(2, length, heads * size, seed=seed)
 
 
+@pytest.mark.parametrize('bits, block', [(2, 32), (4, 32), (8, 16)])
+@pytest.mark.parametrize('zeros', [None, np.uint8, np.float32])
+def test_products_with_weights_of_few_bits(weft, bits, block, zeros):
+    k, n = 72, 6  # the last block of a row is not full
+    blocks = -(-k // block)
+    zero = {None: None, np.uint8: whole(n * -(-blocks * bits // 8), low=0, high=256, dtype=np.uint8),
+            np.float32: rand(n, blocks, low=0, high=2 ** bits - 1)}[zeros]
+    if bits == 8 and zeros == np.float32:
+        pytest.skip('onnxruntime takes no such')
+    weights = whole(n, blocks, block * bits // 8, low=0, high=256, dtype=np.uint8)
+    agree(weft, 'MatMulNBits', [rand(3, k), weights, rand(n * blocks), zero], fixed=(1, 2, 3), K=k, N=n, bits=bits, block_size=block)
+
+
+@pytest.mark.parametrize('bits', [4, 8])
+@pytest.mark.parametrize('with_zeros', [False, True])
+def test_rows_of_tables_of_few_bits(weft, bits, with_zeros):
+    table, scales = whole(10, 48 * bits // 8, low=0, high=256, dtype=np.uint8), rand(10, 3)
+    zeros = whole(10, (3 * bits + 7) // 8, low=0, high=256, dtype=np.uint8)  # half a byte behind three numbers of four bits
+    agree(weft, 'GatherBlockQuantized', [table, np.int64([[1, 3, 9]]), scales, *[zeros] * with_zeros], fixed=(0, 2, 3),
+          block_size=16, quantize_axis=1, gather_axis=0, bits=bits)
+
+
 @pytest.mark.parametrize('past', [0, 3])
 @pytest.mark.parametrize('causal', [0, 1])
 def test_heads(weft, past, causal):
@@ -244,6 +302,11 @@ def test_heads(weft, past, causal):
     outputs = [np.float32] * 3
     agree(weft, 'MultiHeadAttention', [packed(5, 4, 8, 0), packed(5, 4, 8, 1), packed(5, 4, 8, 2), rand(96),
                                        None, rand(1, 4, 5, 5 + past), *caches], outputs, num_heads=4, unidirectional=causal)
+
+
+def test_heads_with_lengths(weft):
+    agree(weft, 'MultiHeadAttention', [packed(5, 4, 8, 0), packed(6, 4, 8, 1), packed(6, 4, 8, 2), None, np.int32([3, 6])],
+          num_heads=4)
 
 
 def test_heads_with_a_mask(weft):
@@ -304,6 +367,7 @@ def test_attention_on_quantized_rows(weft, past):
 @pytest.mark.parametrize('op, inputs, attributes, code, said', [
     ('FusedConv', [rand(1, 1, 4, 4), rand(1, 1, 3, 3)], {'activation': 'Selu'}, 4, 'the activation "Selu"'),
     ('FusedMatMul', [rand(3, 4), rand(4, 5)], {'transBatchA': 1}, 4, 'batches that are transposed'),
+    ('CDist', [rand(3, 4), rand(5, 4)], {'metric': 'cosine'}, 4, 'the metric "cosine"'),
     ('MultiHeadAttention', [rand(1, 2, 8)] * 3, {'num_heads': 0}, 3, '"num_heads" is 0'),
     ('GroupQueryAttention', [rand(1, 2, 8)] * 3, {'num_heads': 2, 'kv_num_heads': 1}, 3, 'input 5'),
     ('GroupQueryAttention', [rand(1, 2, 8)] * 3 + [None, None, np.int32([1]), np.array(2, np.int32)],

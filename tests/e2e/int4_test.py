@@ -134,7 +134,7 @@ def test_dequantized_weights_stay_small_in_products_of_few_rows(weft, form):
 
 
 @pytest.mark.parametrize('change, code, says', [
-    ({'bits': 2}, 4, 'weights of 2 bits'),
+    ({'bits': 3}, 4, 'weights of 3 bits'),
     ({'block_size': 24}, 3, 'block_size is 24'),
     ({'N': 7}, 3, 'of weights, expected'),
     ({'K': -1}, 3, 'K is -1')])
