@@ -52,21 +52,28 @@ Result<const Tensor*> ConstantOf(const Expansion& e, size_t i, std::string_view 
 }
 
 // Unsigned number i of those that lie packed in `row`, from the low bits of a byte up.
-int64_t PackedAt(const uint8_t* row, int64_t bits, int64_t i) {
-  return row[i * bits / 8] >> (i * bits % 8) & ((1 << bits) - 1);
+uint8_t PackedAt(const uint8_t* row, int64_t bits, int64_t i) {
+  return static_cast<uint8_t>(row[i * bits / 8] >> (i * bits % 8) & ((1 << bits) - 1));
 }
 
-// The type that holds unsigned numbers of so many bits.
+// The type that holds unsigned numbers of so many bits, and how it stores one.
 Dtype Holding(int64_t bits) { return bits <= 4 ? Dtype::kU4 : Dtype::kU8; }
+void Store(uint8_t* to, int64_t bits, int64_t i, uint8_t number) {
+  if (bits <= 4)
+    weft::SetNibble(to, i, number);
+  else
+    to[i] = number;
+}
 
 // [rows, columns] of unsigned numbers, each row packed on its own into so many bytes, as [columns,
 // rows].
 Tensor Transposed(const Tensor& packed, int64_t bits, int64_t rows, int64_t columns,
                   int64_t row_bytes) {
   Tensor out(Holding(bits), {columns, rows});
+  auto* to = static_cast<uint8_t*>(out.mutable_data());
   for (int64_t j = 0; j < columns; ++j) {
     for (int64_t i = 0; i < rows; ++i)
-      SetElemInt(out, j * rows + i, PackedAt(packed.as<uint8_t>() + i * row_bytes, bits, j));
+      Store(to, bits, j * rows + i, PackedAt(packed.as<uint8_t>() + i * row_bytes, bits, j));
   }
   return out;
 }
@@ -156,8 +163,11 @@ Status ExpandGatherBlockQuantized(Expansion& e) {
                   rows = packed->elems() / std::max<int64_t>(row_bytes, 1);
     shape.back() = columns;
     Tensor out(Dtype::kU4, std::move(shape));
-    for (int64_t k = 0; k < rows * columns; ++k)
-      SetElemInt(out, k, PackedAt(packed->as<uint8_t>() + k / columns * row_bytes, 4, k % columns));
+    auto* to = static_cast<uint8_t*>(out.mutable_data());
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t k = 0; k < columns; ++k)
+        Store(to, 4, row * columns + k, PackedAt(packed->as<uint8_t>() + row * row_bytes, 4, k));
+    }
     return e.Constant(what, std::move(out));
   };
   const int64_t width = data.shape->back().value();
