@@ -333,9 +333,9 @@ Status ExpandQuantizeLinear(Expansion& e) {
 }
 
 // Those of which ONNX later had the same.
-template <Op kOp>
+template <Op Same>
 Status ExpandSame(Expansion& e) {
-  return e.FinishAll(kOp, e.node().inputs, e.node().outputs, e.node().attributes);
+  return e.FinishAll(Same, e.node().inputs, e.node().outputs, e.node().attributes);
 }
 
 // The axis is a number, and no list.
