@@ -63,6 +63,8 @@ def undefined(node, operands, results):
     if op in ('Conv', 'MaxPool', 'AveragePool') and any(
             e and not made for e, made in zip(first.shape[2:], results[0].shape[2:])):  # a window of nothing
         return True
+    if op in ('MaxPool', 'AveragePool') and 0 in first.shape[2:] and results[0].size:  # windows of padding alone
+        return True
     if op == 'InstanceNormalization':  # vectors of other channels, which it broadcasts
         return any(v.shape != first.shape[1:2] for v in operands[1:])
     if op == 'DepthToSpace':  # channels that do not divide, where there is nothing to move
@@ -85,7 +87,7 @@ def undefined(node, operands, results):
         exponents = np.log2(np.abs(first[(first != 0) & np.isfinite(first)]).astype(np.float64))
         most = np.finfo(first.dtype).maxexp - 2
         return max(exponents[exponents > 0].sum(), -exponents[exponents < 0].sum()) > most
-    if op == 'AveragePool':  # it leaves NaN out of the average
+    if op in ('AveragePool', 'ReduceLogSumExp'):  # it leaves NaN, or infinities, out
         return not np.isfinite(first).all()
     if op == 'Resize':  # it adds neighbours that count for nothing, and zero times infinity is NaN
         return not np.isfinite(first).all()
