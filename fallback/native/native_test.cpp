@@ -355,6 +355,9 @@ TEST(Select, DataDependentShapes) {
   ExpectTensor(unique[1], {3}, {0, 1, 3});
   ExpectTensor(unique[2], {4}, {0, 1, 0, 2});
   ExpectTensor(unique[3], {3}, {2, 1, 1});
+  const auto empty = RunAll("Unique", {F32({3, 0}, {})}, {{"axis", int64_t{0}}}, 4);
+  ExpectTensor(empty[0], {1, 0}, {});
+  ExpectTensor(empty[2], {3}, {0, 0, 0});
   ExpectTensor(Eval("OneHot", {I64({1, -1, 9}), I64({3}), F32({2}, {0, 5})}), {3, 3},
                {0, 5, 0, 0, 0, 5, 0, 0, 0});
   EXPECT_SAYS(ErrorOf("TopK", {Iota({2}), I64({3})}), "is 3, outside [0, 2]");
