@@ -15,7 +15,6 @@ Result<Eltwise> EltwiseOf(const std::string& kind, float alpha, float beta) {
       {"relu", {algorithm::eltwise_relu, 0, 0}},
       {"leaky", {algorithm::eltwise_relu, alpha, 0}},
       {"clip", {algorithm::eltwise_clip, alpha, beta}},
-      {"elu", {algorithm::eltwise_elu, alpha, 0}},
       {"sigmoid", {algorithm::eltwise_logistic, 0, 0}},
       {"tanh", {algorithm::eltwise_tanh, 0, 0}},
       {"gelu_erf", {algorithm::eltwise_gelu_erf, 0, 0}},
@@ -26,11 +25,9 @@ Result<Eltwise> EltwiseOf(const std::string& kind, float alpha, float beta) {
       {"linear", {algorithm::eltwise_linear, alpha, beta}},
       {"mish", {algorithm::eltwise_mish, 0, 0}},
       {"round", {algorithm::eltwise_round, 0, 0}},
-      {"softplus", {algorithm::eltwise_soft_relu, 1, 0}},
       {"abs", {algorithm::eltwise_abs, 0, 0}},
       {"sqrt", {algorithm::eltwise_sqrt, 0, 0}},
       {"exp", {algorithm::eltwise_exp, 0, 0}},
-      {"log", {algorithm::eltwise_log, 0, 0}},
   };
   for (const auto& entry : kinds) {
     if (kind == entry.kind) return entry.op;

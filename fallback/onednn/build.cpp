@@ -300,12 +300,10 @@ Status Builder::Softmax() {
   const int64_t axis = IntAttr(call_, "axis", 0);
   if (axis < 0 || axis >= static_cast<int64_t>(output_.dims.size()))
     return Wrong(call_, fmt::format("axis {}", axis));
-  const bool log = IntAttr(call_, "log", 0) != 0;
   WEFT_TRY(Attributes(attr_));
-  const dnnl::softmax_forward::primitive_desc desc(
-      Engine(), prop_kind::forward_inference,
-      log ? algorithm::softmax_log : algorithm::softmax_accurate, In("src").Desc(), output_.Desc(),
-      static_cast<int>(axis), attr_);
+  const dnnl::softmax_forward::primitive_desc desc(Engine(), prop_kind::forward_inference,
+                                                   algorithm::softmax_accurate, In("src").Desc(),
+                                                   output_.Desc(), static_cast<int>(axis), attr_);
   built_.primitive = dnnl::softmax_forward(desc);
   Finish(desc);
   return {};

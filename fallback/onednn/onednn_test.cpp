@@ -137,8 +137,7 @@ TEST(Onednn, PoolsAndMaps) {
                       how, layout));
     }
   }
-  for (const char* kind :
-       {"relu", "elu", "hardsigmoid", "mish", "softplus", "abs", "linear", "clip"}) {
+  for (const char* kind : {"relu", "hardsigmoid", "mish", "abs", "linear", "clip"}) {
     ExpectRight(
         fmt::format("onednn.eltwise(src = x: f32[3, 5] ab) -> (dst = y: f32[3, 5] ab) {{algorithm "
                     "= \"{}\", alpha = 0.25, beta = 0.5}}",
@@ -151,8 +150,8 @@ TEST(Onednn, PoolsAndMaps) {
 
 TEST(Onednn, NormalizesAndReorders) {
   SKIP_IF_ABSENT();
-  const LibraryCall softmax = Parsed(
-      "onednn.softmax(src = x: f32[3, 4] ab) -> (dst = y: f32[3, 4] ab) {axis = 0, log = 0}");
+  const LibraryCall softmax =
+      Parsed("onednn.softmax(src = x: f32[3, 4] ab) -> (dst = y: f32[3, 4] ab) {axis = 0}");
   auto y = RunIn(softmax, FillAll(softmax), 2);
   ASSERT_TRUE(y.ok()) << y.status().ToString();
   for (int64_t j = 0; j < 4; ++j)
@@ -270,7 +269,7 @@ TEST(Onednn, MixesLayoutsWithoutFallingToSlowLoops) {
   for (int axis : {1, 2, 3}) {
     const std::string text = fmt::format(
         "onednn.softmax(src = x: f32[2, 20, 3, 4] acdb) -> (dst = y: f32[2, 20, 3, 4] abcd) {{axis "
-        "= {}, log = 1}}",
+        "= {}}}",
         axis);
     EXPECT_NE(Implementation(text), "") << text;
     const LibraryCall call = Parsed(text);
@@ -282,7 +281,7 @@ TEST(Onednn, MixesLayoutsWithoutFallingToSlowLoops) {
       Shape at = index;
       for (at[axis] = 0; at[axis] < call.outputs[0].shape[axis]; ++at[axis])
         sum += std::exp(At(tensors.at("src"), at));
-      EXPECT_NEAR(At(*y, index), At(tensors.at("src"), index) - std::log(sum), 1e-5);
+      EXPECT_NEAR(At(*y, index), std::exp(At(tensors.at("src"), index)) / sum, 1e-6);
     });
   }
 }

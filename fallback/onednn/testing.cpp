@@ -115,7 +115,6 @@ double Eltwise(const std::string& kind, double x, double a, double b) {
   if (kind == "relu") return std::max(x, 0.0);
   if (kind == "leaky") return x < 0 ? a * x : x;
   if (kind == "clip") return std::min(std::max(x, a), b);
-  if (kind == "elu") return x < 0 ? a * std::expm1(x) : x;
   if (kind == "sigmoid") return 1 / (1 + std::exp(-x));
   if (kind == "tanh") return std::tanh(x);
   if (kind == "gelu_erf") return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
@@ -125,7 +124,6 @@ double Eltwise(const std::string& kind, double x, double a, double b) {
   if (kind == "hardswish") return x * hard(x / 6 + 0.5);
   if (kind == "hardsigmoid") return hard(a * x + b);
   if (kind == "mish") return x * std::tanh(std::log1p(std::exp(x)));
-  if (kind == "softplus") return std::log1p(std::exp(x));
   if (kind == "abs") return std::fabs(x);
   if (kind == "linear") return a * x + b;
   ADD_FAILURE() << kind;
