@@ -82,6 +82,7 @@ class Measurement {
     WEFT_TRY(AddArm("own", {.force = Force::kOwn}));
     WEFT_TRY(AddArm("apart", {.force = Force::kOwn, .join = false}));
     WEFT_TRY(AddArm("plain", {.force = Force::kOwn, .variants = false}));
+    WEFT_TRY(AddArm("other tiles", {.force = Force::kOwn, .kind = 1}));
     return AddGrouping("estimated", base_.grouping);
   }
 
@@ -89,6 +90,7 @@ class Measurement {
   struct How {
     PartitionOptions::Force force = PartitionOptions::Force::kNone;
     bool fuse = true, join = true, variants = true;
+    int32_t kind = 0;  // of register tiles
   };
 
   Status AddArm(std::string name, const How& how) {
@@ -100,7 +102,19 @@ class Measurement {
     partition::RooflinePricer pricer(options_.target);
     WEFT_TRY(Grouping grouping, partition::Partition(base_.graph, base_.comprehensions,
                                                      options_.target, pricer, options));
+    for (Group& group : grouping.groups)
+      if (Contracts(group)) group.kind = how.kind;
     return AddGrouping(std::move(name), std::move(grouping));
+  }
+
+  bool Contracts(const Group& group) const {
+    const auto contracts = [&](const partition::Member& member) {
+      const auto& alternatives = base_.comprehensions.of[member.node.index];
+      const auto it = std::ranges::find(alternatives, member.alternative, &tc::Alternative::name);
+      return it != alternatives.end() && std::ranges::any_of(it->program.statements, tc::Contracts);
+    };
+    return group.implementation == Implementation::kOwn &&
+           std::ranges::any_of(group.members, contracts);
   }
 
   // Groups that another arm has already add nothing, whatever each thought of their rivals. What is

@@ -32,17 +32,19 @@ class MeasureTest : public testing::CacheTest {
     db_ = *TuningDb::Open(":memory:");
   }
 
-  Module Forced(Force force) {
+  Module Forced(Force force, int32_t kind = 0) {
     BuildOptions options = Options();
     options.partition.force = force;
-    Module module = Advanced(kNetwork, Form::kCall, options);
+    Module module = Advanced(kNetwork, Form::kGroups, options);
     EXPECT_EQ(module.grouping.groups.size(), 1u);
+    module.grouping.groups[0].kind = kind;
+    EXPECT_TRUE(Advance(module, Form::kCall, options).ok());
     return module;
   }
 
   // Says how long one way takes: its step, and the network as a whole.
-  void Plant(Force force, double step_us, double network_us) {
-    const Module module = Forced(force);
+  void Plant(Force force, double step_us, double network_us, int32_t kind = 0) {
+    const Module module = Forced(force, kind);
     const auto keys = StepKeys(module);
     ASSERT_TRUE(keys.ok() && keys->size() == 1 && keys->front());
     db_->Store(*keys->front(), Exactly(step_us));
@@ -59,13 +61,15 @@ class MeasureTest : public testing::CacheTest {
   }
 
   // By records alone: nothing is compiled, so nothing ran, and nothing is added.
-  Implementation ByRecords() {
+  Implementation ByRecords(double other_tiles_us = 1000) {
+    Plant(Force::kOwn, other_tiles_us, other_tiles_us + 10, 1);
     const int64_t before = db_->size();
     const auto grouping = Measured(10).grouping;
     EXPECT_TRUE(Files("so").empty());
     EXPECT_EQ(db_->size(), before);
     EXPECT_EQ(grouping.groups.size(), 1u);
     EXPECT_TRUE(grouping.groups[0].measured);
+    EXPECT_EQ(grouping.groups[0].kind, other_tiles_us < 20 ? 1 : 0);
     return grouping.groups[0].implementation;
   }
 
@@ -80,9 +84,17 @@ TEST_F(MeasureTest, RecordsDecide) {
   EXPECT_EQ(ByRecords(), Implementation::kVendor);
 }
 
+TEST_F(MeasureTest, TheModelIsNotTrustedWithKindsOfTiles) {
+  EXPECT_NE(Forced(Force::kOwn, 1).choices, Forced(Force::kOwn).choices);
+  Plant(Force::kVendor, 50, 60);
+  Plant(Force::kOwn, 20, 30);
+  EXPECT_EQ(ByRecords(10), Implementation::kOwn);
+}
+
 TEST_F(MeasureTest, ARecordsFiguresAreTheGroups) {
   Plant(Force::kVendor, 50, 60);
   Plant(Force::kOwn, 20, 30);
+  Plant(Force::kOwn, 1000, 1010, 1);
   EXPECT_EQ(Measured(10).grouping.groups[0].us, 20);
 }
 

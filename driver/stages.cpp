@@ -196,16 +196,16 @@ class Scheduler {
   Result<polyhedral::Scheduled> Run(const Group& group, std::unique_ptr<GroupProgram> program,
                                     const polyhedral::Choice* forced) {
     if (forced) return polyhedral::Schedule(program->request, forced);
-    std::string key = polyhedral::KeyOf(program->request);
+    const std::string key = fmt::format("{} {}", group.kind, polyhedral::KeyOf(program->request));
     if (const auto it = known_.find(key); it != known_.end()) {
       const Known& known = it->second;
       auto like = polyhedral::InNamesOf(program->request, known.program->request, known.scheduled);
       if (like.yes()) return *std::move(like);
     }
-    WEFT_TRY(auto scheduled, Choose(program->request));
+    WEFT_TRY(auto scheduled, Choose(group, program->request));
     LogRefusals(group, scheduled.refusals);
     WEFT_LOG(kDebug, "driver", "{}: isl {:.1f} ms", group.name, scheduled.isl_ms);
-    known_.insert_or_assign(std::move(key), Known{std::move(program), scheduled});
+    known_.insert_or_assign(key, Known{std::move(program), scheduled});
     return scheduled;
   }
 
@@ -215,19 +215,25 @@ class Scheduler {
     polyhedral::Scheduled scheduled;
   };
 
-  Result<polyhedral::Scheduled> Choose(const polyhedral::ScheduleRequest& request) const {
-    if (tuning_)
-      if (const auto best = tuner::FindBest(request, *tuning_)) {
-        auto scheduled = polyhedral::Schedule(request, &*best);
-        if (scheduled.ok()) return scheduled;
-        WEFT_LOG(kWarning, "driver", "a choice on record is not used: {}",
-                 scheduled.status().ToString());
-      }
+  Result<polyhedral::Scheduled> Choose(const Group& group,
+                                       const polyhedral::ScheduleRequest& request) const {
+    if (const auto best = tuning_ ? tuner::FindBest(request, *tuning_) : std::nullopt) {
+      auto scheduled = polyhedral::Schedule(request, &*best);
+      if (scheduled.ok()) return scheduled;
+      WEFT_LOG(kWarning, "driver", "a choice on record is not used: {}",
+               scheduled.status().ToString());
+    }
+    std::vector<polyhedral::Choice> others;
+    if (group.kind > 0) others = polyhedral::ProposeKind(request, group.kind);
+    for (const polyhedral::Choice& other : others) {
+      auto scheduled = polyhedral::Schedule(request, &other);
+      if (scheduled.ok()) return scheduled;
+    }
     return polyhedral::Schedule(request);
   }
 
   TuningDb* tuning_;                    // may be null
-  std::map<std::string, Known> known_;  // by KeyOf its request
+  std::map<std::string, Known> known_;  // by kind and KeyOf its request
 };
 
 }  // namespace

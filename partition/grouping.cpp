@@ -14,6 +14,7 @@ namespace {
 using graph::NodeId;
 using graph::ValueId;
 
+constexpr int64_t kMostKinds = 16;
 constexpr std::string_view kNames[] = {"own", "vendor", "native", "view", "plan"};
 
 std::string NodeKey(const graph::Graph& graph, NodeId node) {
@@ -31,8 +32,10 @@ std::string PrintGroup(const Group& group, const graph::Graph& graph) {
     text += (i ? ", " : "") + PrintName(NodeKey(graph, m.node));
     if (!m.alternative.empty()) text += ": " + PrintName(m.alternative);
   }
+  text += "}";
+  if (group.kind != 0) text += fmt::format(" kind {}", group.kind);
   text +=
-      fmt::format("}} us {} {}\n", PrintFloat(group.us), group.measured ? "measured" : "estimated");
+      fmt::format(" us {} {}\n", PrintFloat(group.us), group.measured ? "measured" : "estimated");
   for (const Rival& r : group.rivals) {
     text += fmt::format("    | {} us {} {}", PrintName(r.kind), PrintFloat(r.us),
                         r.measured ? "measured" : "estimated");
@@ -155,6 +158,12 @@ class Parser {
         WEFT_TRY(m.alternative, lexer_.ExpectName());
       }
       group.members.push_back(std::move(m));
+    }
+    if (lexer_.Accept("kind")) {
+      WEFT_TRY(const int64_t kind, lexer_.ExpectInt());
+      if (kind < 1 || kind > kMostKinds)
+        return lexer_.Error(fmt::format("found kind {}, expected 1 to {}", kind, kMostKinds));
+      group.kind = static_cast<int32_t>(kind);
     }
     WEFT_TRY(ReadPrice(group.us, group.measured));
     g_.groups.push_back(std::move(group));

@@ -7,6 +7,7 @@
 //     g0 own conv1_relu1 {conv1: direct, relu1: direct} us 18.2 measured
 //       | onednn.convolution us 19.9 measured | unfused us 25.4 estimated
 //     g1 vendor onednn.matmul {fc1: direct} us 4.1 measured | own us 4.6 measured: measured_slower
+//     own conv2 {conv2: direct} kind 1 us 9.5 measured
 //     refused {relu1, pool1}: halo_redundancy "2.25 > 2.00"
 //   }
 //
@@ -54,6 +55,7 @@ struct Group {
   Implementation implementation = Implementation::kOwn;
   std::vector<Member> members;  // in graph order
   std::string library_call;     // vendor: "onednn.convolution"
+  int32_t kind = 0;  // own: of the register tiles of its contractions, by the model's rank
   double us = 0;
   bool measured = false;
   std::vector<Rival> rivals;

@@ -58,6 +58,10 @@ inline constexpr size_t kMostStatements = 48;
 // the axis that is contiguous in most accesses, parallel outer axes. The first is what budget 0
 // takes.
 Verdict<std::vector<Choice>> Propose(const ScheduleRequest& request, int count = 1);
+// Those whose contractions take register tiles of another kind than the first proposal's: the best
+// of the `kind`-th kind by the model, which may be wrong about a processor. With clusters that
+// share blocks, and without.
+std::vector<Choice> ProposeKind(const ScheduleRequest& request, int kind);
 // Whether the first proposal runs all contractions of the program in the same blocks, so that what
 // they hand on stays in the caches of whoever runs the block.
 bool RunsInBlocks(const ScheduleRequest& request);

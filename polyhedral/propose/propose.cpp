@@ -160,4 +160,9 @@ Verdict<std::vector<Choice>> Propose(const ScheduleRequest& request, int count) 
   return choices;
 }
 
+std::vector<Choice> ProposeKind(const ScheduleRequest& request, int kind) {
+  return {MakeChoice(request, {.number = 2 * kind, .block = true}),
+          MakeChoice(request, {.number = 2 * kind})};
+}
+
 }  // namespace weft::polyhedral

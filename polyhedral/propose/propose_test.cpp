@@ -1,6 +1,8 @@
 // What the first proposal is, where that is what a kind of group depends on for its speed.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "polyhedral/schedule.h"
 #include "tc_lang/bind.h"
 
@@ -36,6 +38,31 @@ TEST(Propose, ALongWalkTakesWholeRows) {
 TEST(Propose, ALongWalkLeavesWorkForTheTeam) {
   const std::string wide = First(kColumns, {.threads = 16, .l2_bytes = 1 << 20});
   EXPECT_NE(wide.find("tile j 128"), std::string::npos) << wide;
+}
+
+// Groups of eight channels in images with channels last: lanes of one group, which all read the
+// same element, or of two groups.
+TEST(Propose, TilesComeInKinds) {
+  const tc::Program program = Parse(
+      "def f(float(64, 14, 14) x, float(64, 8, 3, 3) w) -> (y) {"
+      " y(k, i, j) +=! x(8 * (k / 8) + c, i + r, j + s) * w(k, c, r, s) where i in 0:12, j in 0:12 "
+      "}");
+  const ScheduleRequest request{.program = &program,
+                                .layouts = {{"x", *ParseLayout("bca")}, {"y", *ParseLayout("bca")}},
+                                .constants = {"w"},
+                                .target = {.isa = Isa::kX86V4, .threads = 1}};
+  std::set<std::string> kinds;
+  const auto kind = [](const Choice& choice) {
+    const Cluster& cluster = choice.clusters[0];
+    return cluster.unroll[0] + " " + cluster.lanes[0].axis +
+           (cluster.lanes[0].sizes[0] > 8 ? " wide" : "");
+  };
+  const auto first = Propose(request);
+  ASSERT_TRUE(first.yes());
+  kinds.insert(kind(first->front()));
+  for (const int k : {1, 2, 3}) kinds.insert(kind(ProposeKind(request, k).back()));
+  EXPECT_TRUE(kinds.contains("j k")) << testing::PrintToString(kinds);
+  EXPECT_TRUE(kinds.contains("j k wide")) << testing::PrintToString(kinds);
 }
 
 // What the last cache does not hold until it is read goes past it, in whole lines.

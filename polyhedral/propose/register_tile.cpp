@@ -1,6 +1,8 @@
 #include "polyhedral/propose/register_tile.h"
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 namespace weft::polyhedral {
 namespace {
@@ -154,6 +156,16 @@ void ChooseDot(const Operands& o, RegisterTile& tile) {
   tile.dot_steps = steps;
 }
 
+// Tiles of one kind differ little, and the model is surer about them than about kinds.
+void BestOfKindsFirst(const Operands& o, std::vector<RegisterTile>& options) {
+  using Kind = std::tuple<int32_t, int32_t, bool, bool>;
+  std::set<Kind> seen;
+  std::ranges::stable_partition(options, [&](const RegisterTile& t) {
+    const int64_t steps = o.StepsToMove(o.c.x, t.lane);
+    return seen.insert({t.lane, t.row, t.copies, steps > 1 && t.shape.lanes <= steps}).second;
+  });
+}
+
 }  // namespace
 
 bool UnrollsTaps(const Operands& o, int32_t lane) {
@@ -180,6 +192,7 @@ std::optional<RegisterTile> ChooseRegisterTile(const Operands& o, int rank) {
   }
   if (options.empty()) return std::nullopt;
   std::ranges::stable_sort(options, {}, &RegisterTile::cycles);
+  BestOfKindsFirst(o, options);
   RegisterTile pick = options[std::min<size_t>(static_cast<size_t>(rank), options.size() - 1)];
   ChooseDot(o, pick);
   ChooseNibbles(o, pick);

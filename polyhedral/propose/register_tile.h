@@ -19,7 +19,9 @@ struct RegisterTile {
   int64_t dot_steps = 1;
 };
 
-// The `rank`-th best by cycles, or the last; none if no index has lanes that can be loaded.
+// By cycles: the best first, then the best of each other kind (what lanes and rows run along, how
+// lanes are loaded), then all others. The `rank`-th of them, or the last; none if no index has
+// lanes that can be loaded.
 std::optional<RegisterTile> ChooseRegisterTile(const Operands& operands, int rank);
 
 // No operand stays where it is along the lanes, so that nothing is loaded for several of them: but
