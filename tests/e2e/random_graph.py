@@ -6,6 +6,7 @@ cancels or a step function stands near its step, the value says nothing about an
 when that happens to integers, an output is not chosen when it happens to floats. What remains has one right answer.
 """
 import random
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -24,6 +25,8 @@ EXACT = operators('exact')
 # Steps: a float operand is moved by this part of its scale, and nothing may happen.
 STEPS = set('''ArgMax ArgMin Ceil Equal Floor Greater GreaterOrEqual Hardmax IsInf IsNaN Less LessOrEqual Mod Not QuantizeLinear
     Round Shrink Sign ThresholdedRelu TopK DynamicQuantizeLinear NonZero Unique NonMaxSuppression'''.split())
+# Sums: what each part is rounded by is left where they cancel, however exact the operands.
+SUMS = {'MatMul', 'Gemm', 'Conv', 'ConvTranspose', 'Einsum', 'ReduceSum', 'ReduceMean', 'CumSum', 'AveragePool', 'GlobalAveragePool'}
 SINGLE = {'Erf', 'Gelu', 'HardSwish'}  # of these the evaluator has no more than float32
 STEP_MARGIN = {np.dtype(np.float16): 3e-2, np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-10}
 
@@ -31,6 +34,14 @@ STEP_MARGIN = {np.dtype(np.float16): 3e-2, np.dtype(np.float32): 1e-4, np.dtype(
 def scale_of(array):
     finite = np.abs(array[np.isfinite(array)].astype(np.float64))
     return finite.max() if finite.size else 0.0
+
+
+def rounded(value, seed):
+    """With copies whose elements are off by a rounding each."""
+    if value is None or value.kind != 'f':
+        return value
+    by = np.finfo(value.array.dtype).eps / 2 * np.random.default_rng(seed).uniform(-1, 1, value.array.shape)
+    return replace(value, noisy=((value.array * (1 + by)).astype(value.array.dtype),) * 2)
 
 
 def spread(value):
@@ -246,7 +257,10 @@ class Graph:
         if undefined(node, operands, results):
             raise Reject
         exact = all(v is None or v.exact for v in operands)
-        noisy = [results] * 2 if exact else [self.evaluate(node, operands, copy) for copy in (0, 1)]
+        if exact and op in SUMS:
+            noisy = [self.evaluate(node, [rounded(v, seed) for v in operands], 0) for seed in (0, 1)]
+        else:
+            noisy = [results] * 2 if exact else [self.evaluate(node, operands, copy) for copy in (0, 1)]
         # A cast from floats is a step where it ends in integers.
         steps = op in STEPS or (op in ('Cast', 'CastLike') and results[0].dtype.kind != 'f')
         if steps and not exact and not self.stands(node, operands, results):
