@@ -325,7 +325,13 @@ No OnednnMatcher::Softmax(const graph::Node& node) {
   if (axis < -rank || axis >= rank)
     return Refuse(Reason::kShapeUnknownToLibrary, "axis {} of rank {}", axis, rank);
   Set("axis", axis < 0 ? axis + rank : axis);
-  return Output(node.outputs[0]);
+  if (auto no = Output(node.outputs[0])) return no;
+  // Between two layouts the library takes strides of axes of extent 1 for those of rows, and writes
+  // outside of the result.
+  if (call_.inputs[0].layout != call_.outputs[0].layout)
+    return Refuse(Reason::kLayoutUnknownToLibrary, "{} in another layout than {}",
+                  call_.outputs[0].value, call_.inputs[0].value);
+  return std::nullopt;
 }
 
 // The library normalizes the last axis: all axes from `axis` on are one, which only plain layouts

@@ -300,6 +300,8 @@ Status Builder::Softmax() {
   const int64_t axis = IntAttr(call_, "axis", 0);
   if (axis < 0 || axis >= static_cast<int64_t>(output_.dims.size()))
     return Wrong(call_, fmt::format("axis {}", axis));
+  if (call_.inputs[Index("src")].layout != call_.outputs[0].layout)
+    return Wrong(call_, "operands in different layouts");
   WEFT_TRY(Attributes(attr_));
   const dnnl::softmax_forward::primitive_desc desc(Engine(), prop_kind::forward_inference,
                                                    algorithm::softmax_accurate, In("src").Desc(),

@@ -266,24 +266,32 @@ TEST(Onednn, MixesLayoutsWithoutFallingToSlowLoops) {
     EXPECT_NE(Implementation(text), "") << text;
     ExpectRight(text);
   }
-  for (int axis : {1, 2, 3}) {
-    const std::string text = fmt::format(
-        "onednn.softmax(src = x: f32[2, 20, 3, 4] acdb) -> (dst = y: f32[2, 20, 3, 4] abcd) {{axis "
-        "= {}}}",
-        axis);
-    EXPECT_NE(Implementation(text), "") << text;
-    const LibraryCall call = Parsed(text);
-    const Tensors tensors = FillAll(call);
-    const auto y = RunIn(call, tensors, 2);
-    ASSERT_TRUE(y.ok()) << y.status().ToString();
-    ForEach(call.outputs[0].shape, [&](const Shape& index) {
-      double sum = 0;
-      Shape at = index;
-      for (at[axis] = 0; at[axis] < call.outputs[0].shape[axis]; ++at[axis])
-        sum += std::exp(At(tensors.at("src"), at));
-      EXPECT_NEAR(At(*y, index), std::exp(At(tensors.at("src"), index)) / sum, 1e-6);
-    });
-  }
+}
+
+// Between layouts it would write outside of the result.
+TEST(Onednn, SoftmaxKeepsTheLayout) {
+  const auto call = [](const char* from, const char* to, int axis) {
+    return Parsed(
+        fmt::format("onednn.softmax(src = x: f32[2, 16, 1, 1] {}) -> (dst = y: f32[2, 16, "
+                    "1, 1] {}) {{axis = {}}}",
+                    from, to, axis));
+  };
+  for (const int axis : {1, 2, 3})
+    for (const char* layout : {"abcd", "acdb"}) {
+      const LibraryCall same = call(layout, layout, axis);
+      const Tensors tensors = FillAll(same);
+      const auto y = RunIn(same, tensors, 2);
+      ASSERT_TRUE(y.ok()) << y.status().ToString();
+      ForEach(same.outputs[0].shape, [&](const Shape& index) {
+        double sum = 0;
+        Shape at = index;
+        for (at[axis] = 0; at[axis] < same.outputs[0].shape[axis]; ++at[axis])
+          sum += std::exp(At(tensors.at("src"), at));
+        EXPECT_NEAR(At(*y, index), std::exp(At(tensors.at("src"), index)) / sum, 1e-6);
+      });
+      const LibraryCall mixed = call(layout, layout[1] == 'b' ? "acdb" : "abcd", axis);
+      EXPECT_FALSE(RunIn(mixed, FillAll(mixed), 2).ok());
+    }
 }
 
 TEST(Onednn, TellsThePreferredLayouts) {
