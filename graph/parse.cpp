@@ -139,6 +139,9 @@ class Parser {
       WEFT_TRY(const int64_t min, lex_.ExpectInt());
       WEFT_TRY(lex_.Expect(":"));
       WEFT_TRY(const int64_t max, lex_.ExpectInt());
+      if (min < 0 || max < min)
+        return lex_.ErrorAt(
+            at, fmt::format("symbol {} has the range {}:{}", PrintName(name), min, max));
       Symbol& symbol = graph_.symbols[static_cast<size_t>(found->second.index)];
       symbol.min = min;
       symbol.max = max;
@@ -385,8 +388,9 @@ Result<Graph> ParseGraph(std::string_view text, const std::string& file, const B
   Parser parser(lex, blobs, 0);
   WEFT_TRY(auto graph, parser.Body());
   if (!lex.AtEnd()) return lex.Error("expected the end of the text");
-  WEFT_TRY(Verify(graph));
-  return graph;
+  Status verified = Verify(graph);
+  if (verified.ok()) return graph;
+  return verified.where().empty() ? std::move(verified).At(file) : verified;
 }
 
 }  // namespace weft::graph

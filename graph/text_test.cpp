@@ -167,6 +167,7 @@ TEST(Text, Refuses) {
         {"y = Relu(x, x)", "found 2 inputs, expected 1"},
         {"y: f32[b] = Relu(x)", "not declared"},
         {"symbol b\nsymbol b\ny = Relu(x)", "declared twice"},
+        {"symbol b in 14:6\ny = Relu(x)", "symbol b has the range 14:6"},
         {"y = \"d::If\"(x) {g = graph1}", "missing"},
         {"y: f32[100] = blob(\"" + std::string(64, '0') + "\", 400 bytes)", "0000"},
         {"symbol b in 5:4\ny = Relu(x)", "range"},
