@@ -174,6 +174,8 @@ Status ExpandGatherBlockQuantized(Expansion& e) {
   WEFT_TRY(const ValueId table, unpacked(0, "numbers", 2 * width));
   WEFT_TRY(ValueId zeros, unpacked(3, "zero points", blocks->back()));
   if (!zeros.valid() && bytes) {
+    if (e.ConstantIn(2) == nullptr)  // anyone may say that a value is large
+      return Unsupported("scales that are no constant, and no zero points, are not supported");
     Tensor middle(Holding(bits), *blocks);
     for (int64_t k = 0; k < middle.elems(); ++k) SetElemInt(middle, k, Middle(bits));
     zeros = e.Constant("middle", std::move(middle));
