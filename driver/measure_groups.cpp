@@ -102,19 +102,19 @@ class Measurement {
     partition::RooflinePricer pricer(options_.target);
     WEFT_TRY(Grouping grouping, partition::Partition(base_.graph, base_.comprehensions,
                                                      options_.target, pricer, options));
-    for (Group& group : grouping.groups)
-      if (Contracts(group)) group.kind = how.kind;
+    if (how.kind > 0) WEFT_TRY(TakeKind(how.kind, grouping));
     return AddGrouping(std::move(name), std::move(grouping));
   }
 
-  bool Contracts(const Group& group) const {
-    const auto contracts = [&](const partition::Member& member) {
-      const auto& alternatives = base_.comprehensions.of[member.node.index];
-      const auto it = std::ranges::find(alternatives, member.alternative, &tc::Alternative::name);
-      return it != alternatives.end() && std::ranges::any_of(it->program.statements, tc::Contracts);
-    };
-    return group.implementation == Implementation::kOwn &&
-           std::ranges::any_of(group.members, contracts);
+  Status TakeKind(int32_t kind, Grouping& grouping) const {
+    const partition::GraphFacts facts(base_.graph);
+    for (Group& group : grouping.groups) {
+      if (group.implementation != Implementation::kOwn) continue;
+      GroupProgram p;
+      WEFT_TRY(FillGroupProgram(base_, facts, group, options_, p));
+      if (polyhedral::HasKind(p.request, kind)) group.kind = kind;
+    }
+    return {};
   }
 
   // Groups that another arm has already add nothing, whatever each thought of their rivals. What is

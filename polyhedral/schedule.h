@@ -62,6 +62,8 @@ Verdict<std::vector<Choice>> Propose(const ScheduleRequest& request, int count =
 // of the `kind`-th kind by the model, which may be wrong about a processor. With clusters that
 // share blocks, and without.
 std::vector<Choice> ProposeKind(const ScheduleRequest& request, int kind);
+// Whether a contraction has such a kind, about as fast as the first by the model.
+bool HasKind(const ScheduleRequest& request, int kind);
 // Whether the first proposal runs all contractions of the program in the same blocks, so that what
 // they hand on stays in the caches of whoever runs the block.
 bool RunsInBlocks(const ScheduleRequest& request);

@@ -267,6 +267,11 @@ class LoopMaker {
 
 }  // namespace
 
+int NearKinds(const ClusterView& view) {
+  const auto contraction = AsContraction(view.program(), view.At(view.anchor));
+  return contraction ? NearKinds(Operands(view, *contraction)) : 0;
+}
+
 std::optional<Cluster> ContractionCluster(const ClusterView& view, int variant, Choice& choice) {
   const auto contraction = AsContraction(view.program(), view.At(view.anchor));
   if (!contraction) return std::nullopt;

@@ -165,4 +165,10 @@ std::vector<Choice> ProposeKind(const ScheduleRequest& request, int kind) {
           MakeChoice(request, {.number = 2 * kind})};
 }
 
+bool HasKind(const ScheduleRequest& request, int kind) {
+  return std::ranges::any_of(GroupStatements(request, true), [&](const StatementGroup& group) {
+    return !group.loop && NearKinds(View(request, group.statements)) > kind;
+  });
+}
+
 }  // namespace weft::polyhedral

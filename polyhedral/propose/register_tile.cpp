@@ -17,6 +17,9 @@ constexpr double kMasked = 1.25;
 // Steps that each read another page wait for its translation, and for lines of one set.
 constexpr double kLeaping = 1.12;
 
+// What the model may err by between kinds of tiles.
+constexpr double kNear = 1.6;
+
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 // The kept index that moves one operand and leaves the lanes' operand where it is, so that its
@@ -156,23 +159,20 @@ void ChooseDot(const Operands& o, RegisterTile& tile) {
   tile.dot_steps = steps;
 }
 
-// Tiles of one kind differ little, and the model is surer about them than about kinds.
-void BestOfKindsFirst(const Operands& o, std::vector<RegisterTile>& options) {
+// Tiles of one kind differ little, and the model is surer about them than about kinds: the best of
+// each kind first. How many kinds there are.
+size_t BestOfKindsFirst(const Operands& o, std::vector<RegisterTile>& options) {
   using Kind = std::tuple<int32_t, int32_t, bool, bool>;
   std::set<Kind> seen;
   std::ranges::stable_partition(options, [&](const RegisterTile& t) {
     const int64_t steps = o.StepsToMove(o.c.x, t.lane);
     return seen.insert({t.lane, t.row, t.copies, steps > 1 && t.shape.lanes <= steps}).second;
   });
+  return seen.size();
 }
 
-}  // namespace
-
-bool UnrollsTaps(const Operands& o, int32_t lane) {
-  return o.MovesBoth(lane) && o.StepsToMove(o.c.x, lane) == 1 && o.StepsToMove(o.c.w, lane) == 1;
-}
-
-std::optional<RegisterTile> ChooseRegisterTile(const Operands& o, int rank) {
+// All tiles there are, by cycles.
+std::vector<RegisterTile> RegisterTiles(const Operands& o) {
   std::vector<RegisterTile> options;
   const int32_t output = OutputLane(o);
   for (const int32_t lane : o.c.kept) {
@@ -190,13 +190,32 @@ std::optional<RegisterTile> ChooseRegisterTile(const Operands& o, int rank) {
         AddOptions(o, lane, i, options);
     }
   }
-  if (options.empty()) return std::nullopt;
   std::ranges::stable_sort(options, {}, &RegisterTile::cycles);
+  return options;
+}
+
+}  // namespace
+
+bool UnrollsTaps(const Operands& o, int32_t lane) {
+  return o.MovesBoth(lane) && o.StepsToMove(o.c.x, lane) == 1 && o.StepsToMove(o.c.w, lane) == 1;
+}
+
+std::optional<RegisterTile> ChooseRegisterTile(const Operands& o, int rank) {
+  std::vector<RegisterTile> options = RegisterTiles(o);
+  if (options.empty()) return std::nullopt;
   BestOfKindsFirst(o, options);
   RegisterTile pick = options[std::min<size_t>(static_cast<size_t>(rank), options.size() - 1)];
   ChooseDot(o, pick);
   ChooseNibbles(o, pick);
   return pick;
+}
+
+int NearKinds(const Operands& o) {
+  std::vector<RegisterTile> options = RegisterTiles(o);
+  const size_t kinds = BestOfKindsFirst(o, options);
+  return static_cast<int>(
+      std::count_if(options.begin(), options.begin() + static_cast<std::ptrdiff_t>(kinds),
+                    [&](const RegisterTile& t) { return t.cycles <= kNear * options[0].cycles; }));
 }
 
 }  // namespace weft::polyhedral
