@@ -20,6 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kLibrary = "kernels.so";
+
 // A folder of the user's own that goes when this does.
 class ScratchFolder {
  public:
@@ -86,8 +88,27 @@ std::vector<std::string> Command(const std::string& compiler, const ScratchFolde
           "-ffp-contract=off",
           "-ftrivial-auto-var-init=pattern",
           "-o",
-          folder / "kernels.so",
+          folder / kLibrary,
           folder / "kernels.cpp"};
+}
+
+Status CompileIn(const ScratchFolder& folder, const std::string& text) {
+  WEFT_TRY(WriteFileAtomically(folder / "kernels.cpp", text));
+  const std::vector<std::string> compilers = Compilers();
+  for (const std::string& compiler : compilers) {
+    const int status = RunProgram(Command(compiler, folder), folder / "log");
+    if (status < 0 || status == 127) continue;  // not there
+    if (status == 0) return {};
+    auto log = ReadFile(folder / "log");
+    return Internal(fmt::format("{} does not take the emitted text: exit {}: {}", compiler, status,
+                                log.ok() ? *log : ""))
+        .Try("g++ 12 or clang++ 16, or newer, as WEFT_CXX");
+  }
+  return Missing(fmt::format("no C++ compiler for emitted CUDA text: {}",
+                             compilers.empty()
+                                 ? "WEFT_CXX is none"
+                                 : fmt::format("found none of {}", fmt::join(compilers, ", "))))
+      .Try("install g++, or name a compiler by WEFT_CXX");
 }
 
 }  // namespace
@@ -104,22 +125,14 @@ void* HostLibrary::Find(const char* symbol) const { return dlsym(handle_, symbol
 
 Result<std::shared_ptr<HostLibrary>> CompileForHost(const std::string& text) {
   WEFT_TRY(const ScratchFolder folder, ScratchFolder::Make());
-  WEFT_TRY(WriteFileAtomically(folder / "kernels.cpp", text));
-  const std::vector<std::string> compilers = Compilers();
-  for (const std::string& compiler : compilers) {
-    const int status = RunProgram(Command(compiler, folder), folder / "log");
-    if (status < 0 || status == 127) continue;  // not there
-    if (status == 0) return HostLibrary::Load(folder / "kernels.so");
-    auto log = ReadFile(folder / "log");
-    return Internal(fmt::format("{} does not take the emitted text: exit {}: {}", compiler, status,
-                                log.ok() ? *log : ""))
-        .Try("g++ 12 or clang++ 16, or newer, as WEFT_CXX");
-  }
-  return Missing(fmt::format("no C++ compiler for emitted CUDA text: {}",
-                             compilers.empty()
-                                 ? "WEFT_CXX is none"
-                                 : fmt::format("found none of {}", fmt::join(compilers, ", "))))
-      .Try("install g++, or name a compiler by WEFT_CXX");
+  WEFT_TRY(CompileIn(folder, text));
+  return HostLibrary::Load(folder / kLibrary);
+}
+
+Result<std::string> CompileToBytes(const std::string& text) {
+  WEFT_TRY(const ScratchFolder folder, ScratchFolder::Make());
+  WEFT_TRY(CompileIn(folder, text));
+  return ReadFile(folder / kLibrary);
 }
 
 }  // namespace weft::codegen::cuda

@@ -28,5 +28,7 @@ class HostLibrary {
 // No contraction, no reassociation, and variables that nothing has set hold a pattern. kMissing
 // without a compiler, kInternal with its messages if it does not take the text.
 Result<std::shared_ptr<HostLibrary>> CompileForHost(const std::string& text);
+// The same as the bytes of a shared object.
+Result<std::string> CompileToBytes(const std::string& text);
 
 }  // namespace weft::codegen::cuda

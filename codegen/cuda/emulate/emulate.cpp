@@ -13,7 +13,6 @@
 
 namespace weft::codegen {
 
-using cuda::Block;
 using cuda::EmulatedKernel;
 using cuda::ThreadState;
 
@@ -48,6 +47,21 @@ int64_t CountOf(const std::array<LaunchExtent, 3>& extents, std::span<const int6
 
 }  // namespace
 
+Status cuda::RunGrid(const EmulatedKernel& kernel, ThreadState& state, ThreadState::Dim grid,
+                     ThreadState::Dim block, int64_t stack_bytes, void* const* arguments) {
+  WEFT_TRY(const auto threads, cuda::Block::Make(state, block, stack_bytes));
+  state.grid_dim = grid;
+  ThreadState::Dim& at = state.block_index;
+  for (at.z = 0; at.z < grid.z; ++at.z)
+    for (at.y = 0; at.y < grid.y; ++at.y)
+      for (at.x = 0; at.x < grid.x; ++at.x) {
+        std::memset(kernel.shared_begin, kPattern,
+                    static_cast<size_t>(kernel.shared_end - kernel.shared_begin));
+        WEFT_TRY(threads->Run(kernel.entry, arguments));
+      }
+  return {};
+}
+
 EmulatedKernels::EmulatedKernels(std::unique_ptr<Loaded> loaded) : loaded_(std::move(loaded)) {}
 EmulatedKernels::~EmulatedKernels() = default;
 EmulatedKernels::EmulatedKernels(EmulatedKernels&&) noexcept = default;
@@ -79,21 +93,10 @@ Status EmulatedKernels::Run(size_t k, std::span<void* const> operands,
   arguments.push_back(static_cast<void*>(&fault));
 
   const std::lock_guard lock(loaded_->mutex);
-  ThreadState& state = *loaded_->state;
-  WEFT_TRY(const auto block,
-           Block::Make(state, DimOf(text.launch.block, params), text.local_bytes));
-  state.grid_dim = DimOf(text.launch.grid, params);
-  for (state.block_index.z = 0; state.block_index.z < state.grid_dim.z; ++state.block_index.z) {
-    for (state.block_index.y = 0; state.block_index.y < state.grid_dim.y; ++state.block_index.y) {
-      for (state.block_index.x = 0; state.block_index.x < state.grid_dim.x; ++state.block_index.x) {
-        std::memset(kernel.shared_begin, kPattern,
-                    static_cast<size_t>(kernel.shared_end - kernel.shared_begin));
-        Status status = block->Run(kernel.entry, arguments.data());
-        if (!status.ok()) return std::move(status).At("kernel " + PrintString(text.symbol));
-      }
-    }
-  }
-  return {};
+  Status status =
+      cuda::RunGrid(kernel, *loaded_->state, DimOf(text.launch.grid, params),
+                    DimOf(text.launch.block, params), text.local_bytes, arguments.data());
+  return status.ok() ? status : std::move(status).At("kernel " + PrintString(text.symbol));
 }
 
 Status EmulatedKernels::Check(size_t k, const loops::LoopNest& nest,

@@ -86,6 +86,7 @@ template <class... A, unsigned... I>
 void weft_call(void (*kernel)(A...), void* const* arguments, WeftIndices<I...>) {
   kernel(*(A*)arguments[I]...);
 }
+template <class... A> constexpr unsigned weft_arguments(void (*)(A...)) { return sizeof...(A); }
 template <class... A> void weft_enter(void (*kernel)(A...), void* const* arguments) {
   weft_call(kernel, arguments, typename WeftCount<sizeof...(A)>::type());
 }
@@ -106,14 +107,17 @@ namespace weft_{0} {{
 #undef extern
 #undef __shared__
 void weft_run(void* const* arguments) {{ weft_enter({2}, arguments); }}
+const unsigned weft_count = weft_arguments({2});
 }}
 )",
                        k, texts[k].text, texts[k].symbol);
     table += fmt::format(
-        "  {{weft_{0}::weft_run, __start_weft_shared_{0}, __stop_weft_shared_{0}}},\n", k);
+        "  {{weft_{0}::weft_run, __start_weft_shared_{0}, __stop_weft_shared_{0}, "
+        "weft_{0}::weft_count}},\n",
+        k);
   }
   return fmt::format(R"({}
-struct WeftKernel {{ void (*run)(void* const*); char *shared_begin, *shared_end; }};
+struct WeftKernel {{ void (*run)(void* const*); char *shared_begin, *shared_end; unsigned count; }};
 extern "C" const WeftKernel {}[] = {{
 {}}};
 )",

@@ -20,7 +20,14 @@ inline constexpr const char* kThreadSymbol = "weft_thread";  // the ThreadState 
 struct EmulatedKernel {
   KernelEntry* entry;
   std::byte *shared_begin, *shared_end;  // a block's __shared__ memory
+  unsigned arguments;                    // how many, of 8 bytes each
 };
+
+// A launch: all its blocks, one after another, whose shared memory begins as a pattern of ones.
+// `state`: that of the kernel's library; `stack_bytes`: of a thread, for its arrays. kInternal if
+// threads stand at different barriers.
+Status RunGrid(const EmulatedKernel& kernel, ThreadState& state, ThreadState::Dim grid,
+               ThreadState::Dim block, int64_t stack_bytes, void* const* arguments);
 
 // C++ of all texts: each in a namespace of its own, since their helpers have the same names.
 std::string EmulatedText(std::span<const CudaText> texts);
