@@ -197,7 +197,8 @@ Status RunCompare(const Flags& flags, const CompareFlags& compare) {
       WEFT_TRY(outputs, arm.peer->Outputs(names));
       json["env"]["peers"][arm.name] = arm.peer->version();
     } else {
-      outputs = arm.run->outputs();
+      WEFT_TRY(const auto given, arm.run->Outputs());
+      outputs.assign(given.begin(), given.end());
     }
     const driver::Accuracy a = driver::CompareOutputs(outputs, reference, ToleranceOf(flags));
     json["accuracy"][arm.name] = AccuracyJson(a);

@@ -7,7 +7,7 @@
 #include "base/target.h"
 #include "cli/verbs.h"
 #include "codegen/cuda/nvrtc.h"
-#include "executor/cuda_driver.h"
+#include "executor/cuda/driver.h"
 #include "fallback/execute.h"
 #include "tuner/peaks.h"
 

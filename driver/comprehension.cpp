@@ -8,7 +8,7 @@
 #include "driver/build.h"
 #include "driver/pipeline.h"
 #include "driver/program.h"
-#include "executor/cuda_driver.h"
+#include "executor/cuda/driver.h"
 #include "plan/signature.h"
 #include "tc_lang/interpret.h"
 

@@ -201,7 +201,10 @@ class Measurement {
 
   Status CheckAgreement() {
     std::vector<Way> ways;
-    for (const Arm& arm : arms_) ways.push_back({arm.name, arm.run->outputs()});
+    for (const Arm& arm : arms_) {
+      WEFT_TRY(const auto outputs, arm.run->Outputs());
+      ways.push_back({arm.name, outputs});
+    }
     return driver::CheckAgreement(base_.graph, inputs_, ways);
   }
 

@@ -69,7 +69,7 @@ TEST(OneGroup, IsTheSameAloneAndComputesWhatItsNodesSay) {
     ASSERT_TRUE(executor.ok()) << executor.status().ToString();
     auto run = executor::BoundRun::Open(**executor, 0, *inputs);
     ASSERT_TRUE(run.ok() && (**run)().ok());
-    EXPECT_TRUE(CompareOutputs((*run)->outputs(), *reference, 1e-5).within) << group.name;
+    EXPECT_TRUE(CompareOutputs(*(*run)->Outputs(), *reference, 1e-5).within) << group.name;
   }
   EXPECT_GE(groups, 3u);
   EXPECT_GE(copies, 2u);

@@ -147,7 +147,9 @@ class Server {
     if (!trial.ok()) return {.outcome = Outcome::kRefused, .why = trial.status().ToString()};
     if (const Status ran = (*trial->run)(); !ran.ok())
       return {.outcome = Outcome::kFailed, .why = ran.ToString()};
-    const auto& outputs = trial->run->outputs();
+    const auto given = trial->run->Outputs();
+    if (!given.ok()) return {.outcome = Outcome::kFailed, .why = given.status().ToString()};
+    const std::span<const Tensor> outputs = *given;
     if (start_.empty()) {
       for (Tensor output : outputs) {
         output.mutable_data();  // the next run writes to what these share

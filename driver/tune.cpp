@@ -254,7 +254,9 @@ class Tuning {
     WEFT_TRY(
         const auto times,
         tuner::TimeSteps(turns, {.seconds = seconds, .seed = how_.seed, .stop = options_.stop}));
-    const Way ways[] = {{arm.name, runs[0]->outputs()}, {"tuned", runs[1]->outputs()}};
+    WEFT_TRY(const auto before, runs[0]->Outputs());
+    WEFT_TRY(const auto tuned, runs[1]->Outputs());
+    const Way ways[] = {{arm.name, before}, {"tuned", tuned}};
     WEFT_TRY(CheckAgreement(opened_.graph, inputs, ways));
     for (size_t g = 0; g < arm.module.grouping.groups.size(); ++g) {  // steps are groups
       const auto key = keys_.find({&arm, arm.module.grouping.groups[g].name});

@@ -87,7 +87,9 @@ class Tuner {
         WEFT_LOG(kInfo, "driver", "not tried: {}: {}", text, trial.status().ToString());
         continue;
       }
-      if (CompareOutputs(trial->run->outputs(), trials[0].run->outputs(), kAgreement).within)
+      WEFT_TRY(const auto outputs, trial->run->Outputs());
+      WEFT_TRY(const auto first, trials[0].run->Outputs());
+      if (CompareOutputs(outputs, first, kAgreement).within)
         trials.push_back(*std::move(trial));
       else
         WEFT_LOG(kWarning, "driver", "gives other results and is left out: {}", text);

@@ -23,15 +23,15 @@ bool Overlap(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
          y < x + static_cast<uintptr_t>(a_bytes);
 }
 
-Result<void*> Stage(Specialized& ready, BufferId id, int64_t bytes) {
+}  // namespace
+
+Result<void*> Executor::State::Stage(Specialized& ready, BufferId id, int64_t bytes) const {
   Bytes& staged = ready.staged[id.index];
   if (!staged) {
-    WEFT_TRY(staged, Allocate(bytes, "an aligned copy"));
+    WEFT_TRY(staged, AllocateHost(bytes, "an aligned copy"));
   }
   return staged.get();
 }
-
-}  // namespace
 
 Status Executor::State::Bind(size_t index, std::span<const void* const> inputs,
                              std::span<void* const> outputs, void* given_arena) {
@@ -46,7 +46,7 @@ Status Executor::State::Bind(size_t index, std::span<const void* const> inputs,
   if (inputs.size() != s.inputs.size() || outputs.size() != s.outputs.size())
     return Usage(fmt::format("found {} inputs and {} outputs, the plan has {} and {}",
                              inputs.size(), outputs.size(), s.inputs.size(), s.outputs.size()));
-  if (!IsAligned(used))
+  if (!IsAligned(used))  // whether it is memory of the host or, for a plan that runs there, a device
     return Usage(fmt::format("an arena that is not aligned to {} bytes", kAlign));
   ready.is_bound = false;
   ready.inputs.assign(inputs.begin(), inputs.end());
@@ -58,13 +58,19 @@ Status Executor::State::Bind(size_t index, std::span<const void* const> inputs,
   WEFT_TRY(BindInputs(s, ready));
   WEFT_TRY(BindOutputs(s, ready));
   FillTables(s, ready);
+  if (ready.on_device)
+    WEFT_TRY(ready.on_device->Bind({.caller = cuda::Side::kHost,
+                                    .host = ready.address,
+                                    .inputs = {},
+                                    .outputs = {},
+                                    .arena = reinterpret_cast<cuda::Address>(given_arena)}));
   ready.is_bound = true;
   return {};
 }
 
 // A caller's memory that is aligned to less than a kernel was compiled for (one that stores past
-// the caches wants whole lines) is copied to some that is. So is an input that an output would
-// overwrite, since no kernel expects that either.
+// the caches wants whole lines) is copied to some that is, and what a device reads to where it can.
+// So is an input that an output would overwrite, since no kernel expects that either.
 Status Executor::State::BindInputs(const plan::Specialization& s, Specialized& ready) {
   for (size_t i = 0; i < s.inputs.size(); ++i) {
     const BufferId id = s.inputs[i];
@@ -72,7 +78,7 @@ Status Executor::State::BindInputs(const plan::Specialization& s, Specialized& r
     const void* given = ready.inputs[i];
     if (b.bytes > 0 && !given)
       return Usage("no memory was given").At("input " + PrintString(b.name));
-    bool must_copy = !IsAligned(given, ready.align[id.index]);
+    bool must_copy = ready.on_device || !IsAligned(given, ready.align[id.index]);
     for (size_t k = 0; k < s.outputs.size(); ++k)
       must_copy = must_copy ||
                   Overlap(given, b.bytes, ready.outputs[k], s.buffers[s.outputs[k].index].bytes);
@@ -97,10 +103,32 @@ Status Executor::State::BindOutputs(const plan::Specialization& s, Specialized& 
         return Usage("its memory is another output's too").At("output " + PrintString(b.name));
     if (b.kind != BufferKind::kOutput || ready.address[id.index]) continue;
     ready.address[id.index] = given;
-    if (IsAligned(given, ready.align[id.index])) continue;
+    if (!ready.on_device && IsAligned(given, ready.align[id.index])) continue;
     WEFT_TRY(ready.address[id.index], Stage(ready, id, b.bytes));
   }
   return {};
+}
+
+// On the host only what its steps read and write has a place.
+Status Executor::State::BindOnDevice(const plan::Specialization& s, Specialized& ready,
+                                     std::span<const uint64_t> inputs,
+                                     std::span<const uint64_t> outputs, uint64_t given_arena) {
+  ready.is_bound = false;
+  if (ready.on_device->uses_host_arena()) {
+    for (const auto* operands : {&s.inputs, &s.outputs})
+      for (const BufferId id : *operands) {
+        const plan::Buffer& b = s.buffers[id.index];
+        if (b.kind != BufferKind::kInput && b.kind != BufferKind::kOutput) continue;
+        WEFT_TRY(ready.address[id.index], Stage(ready, id, b.bytes));
+      }
+  }
+  ready.outputs.assign(s.outputs.size(), nullptr);
+  FillTables(s, ready);
+  return ready.on_device->Bind({.caller = cuda::Side::kDevice,
+                                .host = ready.address,
+                                .inputs = {inputs.begin(), inputs.end()},
+                                .outputs = {outputs.begin(), outputs.end()},
+                                .arena = given_arena});
 }
 
 void Executor::State::FillTables(const plan::Specialization& s, Specialized& ready) {
@@ -108,7 +136,7 @@ void Executor::State::FillTables(const plan::Specialization& s, Specialized& rea
     const plan::Buffer& b = s.buffers[i];
     void*& at = ready.address[i];
     if (b.kind == BufferKind::kArena || b.kind == BufferKind::kBounded)
-      at = static_cast<std::byte*>(ready.arena) + b.offset;
+      at = static_cast<std::byte*>(ready.on_device ? arena.get() : ready.arena) + b.offset;
     else if (b.kind == BufferKind::kAlias)
       at = ready.address[b.alias.index];
     else if (b.kind == BufferKind::kWeight)

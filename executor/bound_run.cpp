@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace weft::executor {
 
 Result<std::unique_ptr<BoundRun>> BoundRun::Open(Executor& executor, size_t specialization,
@@ -21,14 +23,49 @@ Result<std::unique_ptr<BoundRun>> BoundRun::Open(Executor& executor, size_t spec
     run->outputs_.push_back(*std::move(output));
   }
   for (Tensor& t : run->outputs_) run->out_.push_back(t.mutable_data());
+  const auto is_held = [&](plan::BufferId id) { return IsHeld(run->spec().buffers[id.index]); };
+  if (auto device = executor.device(specialization);
+      device && std::ranges::none_of(run->spec().inputs, is_held) &&
+      std::ranges::none_of(run->spec().outputs, is_held)) {
+    WEFT_TRY(run->on_device_, run->ToDevice(std::move(device), inputs));
+  }
   return run;
 }
 
+Result<BoundRun::OnDevice> BoundRun::ToDevice(std::shared_ptr<const cuda::Device> device,
+                                              std::span<const Tensor> inputs) const {
+  OnDevice on{.device = std::move(device)};
+  const cuda::Scope scope(*on.device);
+  for (const Tensor& t : inputs) {
+    WEFT_TRY(on.memory.emplace_back(), on.device->Upload(t.data(), t.bytes(), "an input"));
+    on.inputs.push_back(on.memory.back().at());
+  }
+  for (const Tensor& t : outputs_) {
+    WEFT_TRY(on.memory.emplace_back(), on.device->Allocate(t.bytes(), "an output"));
+    on.outputs.push_back(on.memory.back().at());
+  }
+  return on;
+}
+
 Status BoundRun::operator()(std::vector<StepTime>* times) {
+  if (on_device_.device) {
+    WEFT_TRY(executor_.Enqueue(specialization_, on_device_.inputs, on_device_.outputs, 0, nullptr,
+                               times));
+    return executor_.Wait(specialization_);
+  }
   WEFT_TRY(executor_.Run(specialization_, in_, out_, nullptr, times, &open_));
   for (size_t i = 0; i < outputs_.size(); ++i)
     if (IsHeld(spec().buffers[spec().outputs[i].index])) outputs_[i] = std::move(open_.outputs[i]);
   return {};
+}
+
+Result<std::span<const Tensor>> BoundRun::Outputs() {
+  if (on_device_.device) {
+    const cuda::Scope scope(*on_device_.device);
+    for (size_t i = 0; i < outputs_.size(); ++i)
+      WEFT_TRY(on_device_.device->Download(out_[i], on_device_.memory[in_.size() + i]));
+  }
+  return std::span<const Tensor>(outputs_);
 }
 
 }  // namespace weft::executor

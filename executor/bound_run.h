@@ -1,10 +1,12 @@
-// A specialization with its memory bound once, so that a measured run neither allocates nor copies.
+// A specialization with its memory bound once, so that a measured run neither allocates nor copies:
+// on a device, its inputs and outputs lie there.
 #pragma once
 
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "executor/cuda/device.h"
 #include "executor/executor.h"
 
 namespace weft::executor {
@@ -17,7 +19,8 @@ class BoundRun {
                                                 std::span<const Tensor> inputs);
   // times: see Executor::Run.
   Status operator()(std::vector<StepTime>* times = nullptr);
-  const std::vector<Tensor>& outputs() const { return outputs_; }
+  // Of the last run, in the memory that the next one writes to.
+  Result<std::span<const Tensor>> Outputs();
   const plan::Specialization& spec() const {
     return executor_.plan().specializations[specialization_];
   }
@@ -32,6 +35,14 @@ class BoundRun {
   OpenOperands open_;
   std::vector<const void*> in_;
   std::vector<void*> out_;
+  struct OnDevice {
+    std::shared_ptr<const cuda::Device> device;
+    std::vector<cuda::Memory> memory;
+    std::vector<uint64_t> inputs, outputs;
+  };
+  Result<OnDevice> ToDevice(std::shared_ptr<const cuda::Device> device,
+                            std::span<const Tensor> inputs) const;
+  OnDevice on_device_;  // without a device, if it runs on the host
 };
 
 }  // namespace weft::executor

@@ -5,6 +5,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "executor/executor.h"
 #include "plan/file.h"
@@ -200,6 +201,31 @@ weft_code weft_plan_run(weft_plan* plan, size_t specialization, const void* cons
       return weft::Usage("a null pointer");
     return plan->executor->Run(specialization, {inputs, s->inputs.size()},
                                {outputs, s->outputs.size()}, arena);
+  });
+}
+
+weft_code weft_plan_enqueue(weft_plan* plan, size_t specialization, const void* const* inputs,
+                            void* const* outputs, void* arena, void* stream) {
+  return Guard([&]() -> Status {
+    const auto* s = plan ? plan->At(specialization) : nullptr;
+    if (!s) return weft::Usage("there is no such specialization");
+    if ((!inputs && !s->inputs.empty()) || (!outputs && !s->outputs.empty()))
+      return weft::Usage("a null pointer");
+    const auto addresses = [](const auto* pointers, size_t count) {
+      std::vector<uint64_t> all;
+      for (size_t i = 0; i < count; ++i) all.push_back(reinterpret_cast<uint64_t>(pointers[i]));
+      return all;
+    };
+    return plan->executor->Enqueue(specialization, addresses(inputs, s->inputs.size()),
+                                   addresses(outputs, s->outputs.size()),
+                                   reinterpret_cast<uint64_t>(arena), stream);
+  });
+}
+
+weft_code weft_plan_wait(weft_plan* plan, size_t specialization, void* stream) {
+  return Guard([&]() -> Status {
+    if (!plan) return weft::Usage("a null pointer");
+    return plan->executor->Wait(specialization, stream);
   });
 }
 

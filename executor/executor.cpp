@@ -7,7 +7,6 @@
 #include <new>
 
 #include "base/text.h"
-#include "executor/cuda_driver.h"
 #include "executor/state.h"
 
 namespace weft::executor {
@@ -60,15 +59,6 @@ std::string InputText(const plan::Specialization& s) {
   return "(" + text + ")";
 }
 
-Status WhyNotOnCuda(const Target& target) {
-  const std::string context = fmt::format("the plan is for {}", weft::Print(target));
-  auto devices = CudaDevices();
-  if (!devices.ok()) return std::move(devices.status()).Because(context);
-  return Unsupported("plans for CUDA are built and verified, but not run yet")
-      .Because(context)
-      .Try("build with --target cpu:native");
-}
-
 }  // namespace
 
 Executor::Executor(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -82,8 +72,7 @@ Result<std::unique_ptr<Executor>> Executor::Load(plan::Plan plan, const LoadOpti
                                                  const State* outer) {
   return OrNoMemory([&]() -> Result<std::unique_ptr<Executor>> {
     WEFT_TRY(plan::Verify(plan));
-    if (plan.target.kind == TargetKind::kCuda) return WhyNotOnCuda(plan.target);
-    if (!HostRuns(plan.target.isa))
+    if (plan.target.kind == TargetKind::kCpu && !HostRuns(plan.target.isa))
       return Missing(fmt::format("the plan is for {}, which this processor does not run",
                                  weft::Print(plan.target)))
           .Try("build it again with --target cpu:native");

@@ -18,6 +18,10 @@
 
 namespace weft::executor {
 
+namespace cuda {
+class Device;
+}
+
 // Compiles a kernel whose machine code isn't in the cache and returns a shared object. A runtime
 // without a compiler passes none: then the missing kernel is named and loading fails.
 using Compiler = std::function<Result<std::vector<uint8_t>>(const plan::Kernel&, const Target&)>;
@@ -72,6 +76,18 @@ class Executor {
   Status Run(size_t specialization, std::span<const void* const> inputs,
              std::span<void* const> outputs, void* arena = nullptr,
              std::vector<StepTime>* times = nullptr, OpenOperands* open = nullptr);
+  // That it runs on, with what is no kernel on the host; null for one that runs on the host alone.
+  std::shared_ptr<const cuda::Device> device(size_t specialization) const;
+  // For a specialization that does: as Run, but inputs, outputs and arena are addresses in the
+  // device's memory, 16-byte aligned, the arena 256-byte (0 for the executor's own), on a stream of
+  // the caller's (a CUstream; null for the executor's own). Returns once everything is enqueued: it
+  // only waits where a step runs on the host. Runs of one executor end in the order of these calls,
+  // whatever their streams. kUnsupported with operands that plan::IsHeld.
+  Status Enqueue(size_t specialization, std::span<const uint64_t> inputs,
+                 std::span<const uint64_t> outputs, uint64_t arena = 0, void* stream = nullptr,
+                 std::vector<StepTime>* times = nullptr);
+  // Waits for a stream, and says what kernels of the runs enqueued so far found wrong.
+  Status Wait(size_t specialization, void* stream = nullptr);
   // Runs one step alone on whatever the arena holds: for measuring.
   Status RunStep(size_t specialization, size_t step);
   // Ends the run that is going on at its next poll, or else the next one, from any thread or a

@@ -67,19 +67,26 @@ Result<std::unique_ptr<LoadedKernel>> LoadKernel(const plan::Kernel& kernel, con
   if (options.cache)
     if (auto path = options.cache->PathOf("so", kernel.key))
       if (auto loaded = Open(*path, kernel.name); loaded.ok()) return loaded;
+  WEFT_TRY(const std::vector<uint8_t> bytes, CompileCode(kernel, target, options, "so"));
+  if (options.cache) {
+    if (auto path = options.cache->PathOf("so", kernel.key))
+      if (auto loaded = Open(*path, kernel.name); loaded.ok()) return loaded;
+  }
+  return OpenFromMemory(bytes, kernel.name);
+}
+
+Result<std::vector<uint8_t>> CompileCode(const plan::Kernel& kernel, const Target& target,
+                                         const LoadOptions& options, std::string_view kind) {
   if (!options.compiler)
     return Missing(
                "the code cache does not hold its machine code, and this runtime has no compiler")
         .At("kernel " + PrintString(kernel.name))
         .Try("run `weft build` or `weft run` on this machine once, with the same cache directory");
   WEFT_TRY(std::vector<uint8_t> bytes, options.compiler(kernel, target));
-  if (options.cache) {
-    options.cache->Put("so", kernel.key,
+  if (options.cache)
+    options.cache->Put(kind, kernel.key,
                        {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-    if (auto path = options.cache->PathOf("so", kernel.key))
-      if (auto loaded = Open(*path, kernel.name); loaded.ok()) return loaded;
-  }
-  return OpenFromMemory(bytes, kernel.name);
+  return bytes;
 }
 
 }  // namespace weft::executor

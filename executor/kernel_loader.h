@@ -26,5 +26,8 @@ class LoadedKernel {
 // compiler.
 Result<std::unique_ptr<LoadedKernel>> LoadKernel(const plan::Kernel& kernel, const Target& target,
                                                  const LoadOptions& options);
+// Compiled now, and put into the cache as an entry of that kind.
+Result<std::vector<uint8_t>> CompileCode(const plan::Kernel& kernel, const Target& target,
+                                         const LoadOptions& options, std::string_view kind);
 
 }  // namespace weft::executor

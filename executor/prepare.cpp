@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "executor/state.h"
+#include "plan/memory.h"
 #include "plan/signature.h"
 
 namespace weft::executor {
@@ -59,23 +60,19 @@ bool IsOpen(const plan::Specialization& s, const plan::Step& step) {
          std::ranges::any_of(step.outputs, is_held);
 }
 
-// The buffer whose memory this one is.
-BufferId Owner(const plan::Specialization& s, BufferId id) {
-  while (s.buffers[id.index].kind == BufferKind::kAlias) id = s.buffers[id.index].alias;
-  return id;
-}
-
 }  // namespace
 
 Status Executor::State::Prepare(const LoadOptions& options) {
   int64_t rank_bytes = 0, team_bytes = 0, call_bytes = 0;
   for (const plan::Specialization& s : plan.specializations)
     WEFT_TRY(CheckRunnable(s, static_cast<bool>(options.specialize)));
+  const bool is_cuda = plan.target.kind == TargetKind::kCuda;
   for (const plan::Kernel& k : plan.kernels) {
     if (k.key != plan::KernelKey(k, plan.target.isa, plan.codegen))
       return Invalid("its key does not belong to its nest")
           .At("kernel " + PrintString(k.name))
           .Try("build the plan again");
+    if (is_cuda) continue;
     WEFT_TRY(auto kernel, LoadKernel(k, plan.target, options));
     kernels.push_back(std::move(kernel));
     rank_bytes = std::max(rank_bytes, k.rank_scratch_bytes);
@@ -84,6 +81,7 @@ Status Executor::State::Prepare(const LoadOptions& options) {
   rank_scratch_bytes = (rank_bytes + 4095) / 4096 * 4096;
   WEFT_TRY(rank_scratch, Allocate(rank_scratch_bytes * threads, "kernel scratch"));
   WEFT_TRY(team_scratch, Allocate(team_bytes, "kernel scratch"));
+  if (is_cuda) WEFT_TRY(PrepareDevice(options));
   specialized.resize(plan.specializations.size());
   for (size_t i = 0; i < specialized.size(); ++i) {
     WEFT_TRY(PrepareSpecialization(plan.specializations[i], specialized[i]));
@@ -102,6 +100,13 @@ Status Executor::State::Prepare(const LoadOptions& options) {
 
 Status Executor::State::PrepareSpecialization(const plan::Specialization& s, Specialized& ready) {
   WEFT_TRY(PrepareWeights(s, ready));
+  if (!functions.empty()) {
+    WEFT_TRY(ready.on_device, cuda::DeviceRun::Prepare(shared->device, {.plan = plan,
+                                                                       .s = s,
+                                                                       .functions = functions,
+                                                                       .weights = ready.weights,
+                                                                       .depth = depth}));
+  }
   for (const plan::Buffer& b : s.buffers)
     ready.align.push_back(static_cast<size_t>(std::max<int64_t>(1, SizeBytes(b.dtype))));
   for (size_t i = 0; i < s.steps.size(); ++i)
@@ -158,11 +163,15 @@ Result<std::shared_ptr<const Tensor>> Executor::State::Weight(const plan::Buffer
 
 Status Executor::State::PrepareArena() {
   int64_t bytes = 0;
-  for (const plan::Specialization& s : plan.specializations) bytes = std::max(bytes, s.arena_bytes);
+  for (size_t i = 0; i < specialized.size(); ++i) {
+    const auto& on_device = specialized[i].on_device;
+    if (!on_device || on_device->uses_host_arena())
+      bytes = std::max(bytes, plan.specializations[i].arena_bytes);
+  }
   shared->arenas.resize(std::max(shared->arenas.size(), depth + 1));
   Shared::Arena& largest = shared->arenas[depth];
   if (!largest.memory || largest.bytes < bytes) {
-    WEFT_TRY(largest.memory, Allocate(bytes, "the arena"));
+    WEFT_TRY(largest.memory, AllocateHost(bytes, "the arena"));
     largest.bytes = bytes;
   }
   arena = largest.memory;
@@ -178,15 +187,15 @@ Status Executor::State::PrepareStep(const plan::Specialization& s, size_t at, Sp
   if (__builtin_add_overflow(step.flops, step.bytes, &r.work)) r.work = INT64_MAX;
   for (BufferId id : step.inputs) ready.operand_of.push_back(id);
   for (BufferId id : step.outputs) ready.operand_of.push_back(id);
-  if (step.kind == StepKind::kOwn) {
+  if (step.kind == StepKind::kOwn && !ready.on_device) {
     r.function = kernels[step.kernel.index]->function();
     const plan::Kernel& kernel = plan.kernels[step.kernel.index];
     WEFT_TRY(const plan::Signature signature, plan::ReadSignature(kernel.loops, kernel.name));
     for (size_t i = 0; i < signature.operands.size(); ++i) {  // as many: verified
-      size_t& align = ready.align[Owner(s, ready.operand_of[r.first + i]).index];
+      size_t& align = ready.align[plan::OwnerOf(s, ready.operand_of[r.first + i]).index];
       align = std::max(align, static_cast<size_t>(signature.operands[i].align_bytes));
     }
-  } else if (!IsOpen(s, step)) {
+  } else if (step.kind != StepKind::kOwn && !IsOpen(s, step)) {
     auto call = PrepareCall(s, step, ready);
     if (!call.ok()) return std::move(call.status()).At("step " + PrintString(step.name));
     r.call = call->get();

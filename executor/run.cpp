@@ -113,6 +113,9 @@ Status Executor::State::RunSteps(const plan::Specialization& s, std::span<ReadyS
   } const forget{depth == 0 ? &shared->cancel : nullptr};
   const auto interrupted = [] { return Status(Code::kInterrupted, "the run was cancelled"); };
   if (IsSet(shared->cancel)) return interrupted();
+  if (ready.on_device)
+    return steps.size() == ready.steps.size() ? RunOnDevice(s, ready, times)
+                                              : RunStepOnDevice(s, steps[0].step, ready);
   if (times) times->assign(s.steps.size(), {});
   for (size_t i = 0; i < steps.size();) {
     size_t end = i;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/threads/team.h"
+#include "executor/cuda/device_run.h"
 #include "executor/executor.h"
 #include "executor/kernel_loader.h"
 #include "executor/memory.h"
@@ -60,6 +61,7 @@ struct Specialized {
   std::vector<std::unique_ptr<fallback::PreparedCall>> calls;
   std::vector<std::shared_ptr<const Tensor>> weights;  // by buffer; null for what is no weight
   std::vector<ReadyStep> steps;
+  std::unique_ptr<cuda::DeviceRun> on_device;  // of a plan for one
   std::vector<plan::BufferId> operand_of;  // the table of operands: which buffer,
   std::vector<void*> operands;             // and where it is
   std::vector<void*> address;              // by buffer
@@ -92,6 +94,7 @@ struct Shared {
     int64_t bytes = 0;
   };
   std::vector<Arena> arenas;  // by depth: the largest that a plan there asked for
+  std::shared_ptr<cuda::Session> device;  // once a plan is for one
 };
 
 struct Executor::State {
@@ -101,7 +104,8 @@ struct Executor::State {
   LoadOptions options;             // for nested plans
   std::optional<FileCache> cache;  // that of the options: the caller's may be gone by then
   size_t depth = 0;                // of nested plans
-  std::vector<std::unique_ptr<LoadedKernel>> kernels;
+  std::vector<std::unique_ptr<LoadedKernel>> kernels;  // CPU
+  std::vector<cuda::Function> functions;               // CUDA
   std::vector<Specialized> specialized;
   Bytes arena, rank_scratch, team_scratch, call_scratch;
   int64_t rank_scratch_bytes = 0;
@@ -113,13 +117,27 @@ struct Executor::State {
   Status PrepareWeights(const plan::Specialization& s, Specialized& ready);
   Result<std::shared_ptr<const Tensor>> Weight(const plan::Buffer& buffer);
   Status PrepareArena();
+  // Of the host; where a device copies to and from it, pinned.
+  Result<Bytes> AllocateHost(int64_t bytes, const char* what) const;
   Status PrepareStep(const plan::Specialization& s, size_t at, Specialized& ready);
   Result<std::unique_ptr<fallback::PreparedCall>> PrepareCall(const plan::Specialization& s,
                                                               const plan::Step& step,
                                                               const Specialized& ready);
+  // on_device.cpp
+  Status PrepareDevice(const LoadOptions& options);
+  Status BindOnDevice(const plan::Specialization& s, Specialized& ready,
+                      std::span<const uint64_t> inputs, std::span<const uint64_t> outputs,
+                      uint64_t given_arena);
+  Status RunOnDevice(const plan::Specialization& s, Specialized& ready,
+                     std::vector<StepTime>* times);
+  Status EnqueueOnDevice(const plan::Specialization& s, Specialized& ready, cuda::Handle stream,
+                         std::vector<StepTime>* times);
+  Status RunStepOnDevice(const plan::Specialization& s, size_t step, Specialized& ready);
+  Status FaultOnDevice(const plan::Specialization& s, Specialized& ready, cuda::Handle stream);
   // bind.cpp
   Status Bind(size_t specialization, std::span<const void* const> inputs,
               std::span<void* const> outputs, void* given_arena);
+  Result<void*> Stage(Specialized& ready, plan::BufferId id, int64_t bytes) const;
   Status BindInputs(const plan::Specialization& s, Specialized& ready);
   Status BindOutputs(const plan::Specialization& s, Specialized& ready);
   void FillTables(const plan::Specialization& s, Specialized& ready);

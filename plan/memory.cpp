@@ -103,6 +103,11 @@ int64_t NeededBytes(const Plan& plan, const Specialization& s, int32_t threads) 
   return bytes + rank_bytes * threads + team_bytes;
 }
 
+BufferId OwnerOf(const Specialization& s, BufferId id) {
+  while (s.buffers[id.index].kind == BufferKind::kAlias) id = s.buffers[id.index].alias;
+  return id;
+}
+
 int64_t MaximumLiveBytes(const Specialization& s) {
   std::vector<int64_t> change(s.steps.size() + 2, 0);
   for (const Buffer& b : s.buffers)

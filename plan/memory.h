@@ -13,6 +13,8 @@ namespace weft::plan {
 // buffer an offset (64-byte aligned, big and long-lived first, lowest gap that fits) and sets
 // arena_bytes. Aliases extend the lifetime of what they share. Deterministic.
 Status PlanMemory(Specialization& specialization);
+// The buffer whose memory this one is: itself, or what it is an alias of.
+BufferId OwnerOf(const Specialization& specialization, BufferId id);
 // The largest sum of live bytes over the steps: no arena can be smaller.
 int64_t MaximumLiveBytes(const Specialization& specialization);
 

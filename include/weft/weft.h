@@ -111,6 +111,16 @@ size_t weft_plan_arena_bytes(const weft_plan* plan, size_t specialization);
  * Running again with the same pointers costs least: they are bound once. */
 weft_code weft_plan_run(weft_plan* plan, size_t specialization, const void* const* inputs,
                         void* const* outputs, void* arena);
+/* For a plan that was built for a GPU, and runs on it. As weft_plan_run, but inputs, outputs and
+ * arena are in the device's memory, aligned to 16 bytes, the arena to 64, in the primary context of
+ * the device; `stream` is a CUstream (or cudaStream_t), or NULL for the plan's own. It returns once
+ * the run is enqueued, and waits only where a step of the plan runs on the host. Runs of one plan
+ * follow each other, whatever their streams. Started again with the same pointers, a run is one
+ * CUDA graph. */
+weft_code weft_plan_enqueue(weft_plan* plan, size_t specialization, const void* const* inputs,
+                            void* const* outputs, void* arena, void* stream);
+/* Waits for the stream. What a kernel found wrong with its operands is an error of this call. */
+weft_code weft_plan_wait(weft_plan* plan, size_t specialization, void* stream);
 /* Ends the run that is going on, or else the next one, from any thread or a signal handler: it
  * returns WEFT_INTERRUPTED. */
 void weft_plan_cancel(weft_plan* plan);

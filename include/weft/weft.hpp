@@ -73,10 +73,17 @@ class Plan {
 
   void Run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs, size_t specialization = 0,
            void* arena = nullptr) {
-    if (inputs.size() != weft_plan_inputs(plan_.get(), specialization) ||
-        outputs.size() != weft_plan_outputs(plan_.get(), specialization))
-      throw std::invalid_argument("the plan has another number of inputs or outputs");
+    CheckCounts(inputs, outputs, specialization);
     Check(weft_plan_run(plan_.get(), specialization, inputs.data(), outputs.data(), arena));
+  }
+  // On a GPU, with operands in its memory; `stream`: a cudaStream_t. Wait says what was wrong.
+  void Enqueue(const std::vector<const void*>& inputs, const std::vector<void*>& outputs, void* stream = nullptr,
+               size_t specialization = 0, void* arena = nullptr) {
+    CheckCounts(inputs, outputs, specialization);
+    Check(weft_plan_enqueue(plan_.get(), specialization, inputs.data(), outputs.data(), arena, stream));
+  }
+  void Wait(void* stream = nullptr, size_t specialization = 0) {
+    Check(weft_plan_wait(plan_.get(), specialization, stream));
   }
   void Cancel() { weft_plan_cancel(plan_.get()); }
   weft_plan* get() const { return plan_.get(); }
@@ -85,6 +92,13 @@ class Plan {
   struct Free {
     void operator()(weft_plan* plan) const { weft_plan_free(plan); }
   };
+
+  void CheckCounts(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
+                   size_t specialization) const {
+    if (inputs.size() != weft_plan_inputs(plan_.get(), specialization) ||
+        outputs.size() != weft_plan_outputs(plan_.get(), specialization))
+      throw std::invalid_argument("the plan has another number of inputs or outputs");
+  }
 
   static weft_options ToC(const Options& options) {
     weft_options o{};
