@@ -46,7 +46,8 @@ Status Executor::State::Bind(size_t index, std::span<const void* const> inputs,
   if (inputs.size() != s.inputs.size() || outputs.size() != s.outputs.size())
     return Usage(fmt::format("found {} inputs and {} outputs, the plan has {} and {}",
                              inputs.size(), outputs.size(), s.inputs.size(), s.outputs.size()));
-  if (!IsAligned(used))  // whether it is memory of the host or, for a plan that runs there, a device
+  if (!IsAligned(
+          used))  // whether it is memory of the host or, for a plan that runs there, a device
     return Usage(fmt::format("an arena that is not aligned to {} bytes", kAlign));
   ready.is_bound = false;
   ready.inputs.assign(inputs.begin(), inputs.end());

@@ -26,8 +26,8 @@ Result<cuda::Function> LoadFunction(const cuda::Device& device, const plan::Kern
 Status CheckAddresses(const plan::Specialization& s, const std::vector<plan::BufferId>& buffers,
                       std::span<const uint64_t> addresses, const char* what) {
   if (addresses.size() != buffers.size())
-    return Usage(fmt::format("found {} {}s, the plan has {}", addresses.size(), what,
-                             buffers.size()));
+    return Usage(
+        fmt::format("found {} {}s, the plan has {}", addresses.size(), what, buffers.size()));
   for (size_t i = 0; i < buffers.size(); ++i) {
     const plan::Buffer& b = s.buffers[buffers[i].index];
     const std::string where = fmt::format("{} {}", what, PrintString(b.name));

@@ -102,10 +102,10 @@ Status Executor::State::PrepareSpecialization(const plan::Specialization& s, Spe
   WEFT_TRY(PrepareWeights(s, ready));
   if (!functions.empty()) {
     WEFT_TRY(ready.on_device, cuda::DeviceRun::Prepare(shared->device, {.plan = plan,
-                                                                       .s = s,
-                                                                       .functions = functions,
-                                                                       .weights = ready.weights,
-                                                                       .depth = depth}));
+                                                                        .s = s,
+                                                                        .functions = functions,
+                                                                        .weights = ready.weights,
+                                                                        .depth = depth}));
   }
   for (const plan::Buffer& b : s.buffers)
     ready.align.push_back(static_cast<size_t>(std::max<int64_t>(1, SizeBytes(b.dtype))));

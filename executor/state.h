@@ -62,12 +62,12 @@ struct Specialized {
   std::vector<std::shared_ptr<const Tensor>> weights;  // by buffer; null for what is no weight
   std::vector<ReadyStep> steps;
   std::unique_ptr<cuda::DeviceRun> on_device;  // of a plan for one
-  std::vector<plan::BufferId> operand_of;  // the table of operands: which buffer,
-  std::vector<void*> operands;             // and where it is
-  std::vector<void*> address;              // by buffer
-  std::vector<size_t> align;               // by buffer: what its steps need of the caller's memory
-  std::vector<Bytes> staged;               // by buffer: an aligned copy of the caller's
-  std::vector<Bytes> own;                  // inputs and outputs for RunStep
+  std::vector<plan::BufferId> operand_of;      // the table of operands: which buffer,
+  std::vector<void*> operands;                 // and where it is
+  std::vector<void*> address;                  // by buffer
+  std::vector<size_t> align;  // by buffer: what its steps need of the caller's memory
+  std::vector<Bytes> staged;  // by buffer: an aligned copy of the caller's
+  std::vector<Bytes> own;     // inputs and outputs for RunStep
   // What the tables were filled from; nothing before the first run.
   bool is_bound = false;
   std::vector<const void*> inputs;
@@ -93,7 +93,7 @@ struct Shared {
     Bytes memory;
     int64_t bytes = 0;
   };
-  std::vector<Arena> arenas;  // by depth: the largest that a plan there asked for
+  std::vector<Arena> arenas;              // by depth: the largest that a plan there asked for
   std::shared_ptr<cuda::Session> device;  // once a plan is for one
 };
 

@@ -10,9 +10,9 @@
 namespace weft::executor::cuda {
 namespace {
 
-constexpr unsigned kNonBlocking = 1;   // CU_STREAM_NON_BLOCKING
-constexpr unsigned kNoTiming = 2;      // CU_EVENT_DISABLE_TIMING
-constexpr int kMostThreadsOf = 0;      // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
+constexpr unsigned kNoTiming = 2;     // CU_EVENT_DISABLE_TIMING
+constexpr int kMostThreadsOf = 0;     // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 
 int32_t MajorOf(Isa isa) {
   switch (isa) {
@@ -100,7 +100,8 @@ Result<Memory> Device::Upload(const void* from, int64_t bytes, const char* what)
   WEFT_TRY(Memory memory, Allocate(bytes, what));
   if (bytes == 0) return memory;
   WEFT_TRY(const Owned stream, NewStream());
-  WEFT_TRY(Check(driver_.to_device(memory.at(), from, static_cast<size_t>(bytes), stream.get()), what));
+  WEFT_TRY(
+      Check(driver_.to_device(memory.at(), from, static_cast<size_t>(bytes), stream.get()), what));
   WEFT_TRY(Check(driver_.wait_for_stream(stream.get()), what));
   return memory;
 }

@@ -118,8 +118,7 @@ Status DeviceRun::AllocateAll(const Parts& parts) {
   WEFT_TRY(arena_, session_->Arena(depth_, s_.arena_bytes));
   int64_t scratch = 0;
   for (const size_t i : own_steps_)
-    scratch = std::max(scratch,
-                       ScratchBytes(*parts.plan.kernels[s_.steps[i].kernel.index].launch));
+    scratch = std::max(scratch, ScratchBytes(*parts.plan.kernels[s_.steps[i].kernel.index].launch));
   WEFT_TRY(scratch_, device().Allocate(scratch, "kernel scratch"));
   WEFT_TRY(nothing_, device().Allocate(0, "a buffer of no bytes"));
   const auto fault_bytes = static_cast<int64_t>(own_steps_.size() * sizeof(KernelFault));
@@ -160,7 +159,8 @@ void DeviceRun::FillAddresses() {
   for (size_t i = 0; i < staged_.size(); ++i) address_[i] = staged_[i].at();
   if (places_->caller == Side::kDevice) {
     for (size_t i = 0; i < s_.inputs.size(); ++i) address_[s_.inputs[i].index] = places_->inputs[i];
-    for (size_t i = s_.outputs.size(); i-- > 0;)  // of a value that is given twice, to the first place
+    for (size_t i = s_.outputs.size();
+         i-- > 0;)  // of a value that is given twice, to the first place
       if (s_.buffers[s_.outputs[i].index].kind == BufferKind::kOutput)
         address_[s_.outputs[i].index] = places_->outputs[i];
   }
@@ -194,10 +194,10 @@ Status DeviceRun::EnqueueLaunch(size_t step, Handle stream) {
   const auto at = [](const std::array<int64_t, 3>& extents, size_t i) {
     return static_cast<unsigned>(extents[i]);
   };
-  return device().Check(driver().launch(launch.function, at(l.grid, 0), at(l.grid, 1),
-                                        at(l.grid, 2), at(l.block, 0), at(l.block, 1),
-                                        at(l.block, 2), 0, stream, launch.arguments.data(), nullptr),
-                        "starting a kernel");
+  return device().Check(
+      driver().launch(launch.function, at(l.grid, 0), at(l.grid, 1), at(l.grid, 2), at(l.block, 0),
+                      at(l.block, 1), at(l.block, 2), 0, stream, launch.arguments.data(), nullptr),
+      "starting a kernel");
 }
 
 Status DeviceRun::EnqueueAction(const Action& action, Handle stream) {
@@ -213,9 +213,9 @@ Status DeviceRun::EnqueueAction(const Action& action, Handle stream) {
 
 Status DeviceRun::ReadFaults(Handle stream) {
   if (own_steps_.empty()) return {};
-  return device().Check(driver().to_host(found_.get(), faults_.at(),
-                                         own_steps_.size() * sizeof(KernelFault), stream),
-                        "a copy from the device");
+  return device().Check(
+      driver().to_host(found_.get(), faults_.at(), own_steps_.size() * sizeof(KernelFault), stream),
+      "a copy from the device");
 }
 
 Status DeviceRun::EnqueueAll(const Stretch& stretch, Handle stream) {
@@ -265,8 +265,8 @@ Status DeviceRun::EnqueueTimed(const Stretch& stretch, Handle stream,
     if (actions_[i].kind != Action::Kind::kLaunch) continue;
     float ms = 0;
     const size_t k = i - stretch.begin;
-    WEFT_TRY(device().Check(
-        driver().elapsed_ms(&ms, events[k].get(), events[k + 1].get()), "timing"));
+    WEFT_TRY(
+        device().Check(driver().elapsed_ms(&ms, events[k].get(), events[k + 1].get()), "timing"));
     times[actions_[i].step].us = 1e3 * static_cast<double>(ms);
   }
   return {};
@@ -300,15 +300,16 @@ Status DeviceRun::EnqueueStep(Handle stream, size_t step) {
   return device().Check(driver().record(session_->ended.get(), stream), "a stream");
 }
 
-// What is an output by another name: an alias, a weight or an input, or a value that is given twice.
+// What is an output by another name: an alias, a weight or an input, or a value that is given
+// twice.
 Status DeviceRun::CopyOutputs(Handle stream) {
   if (places_->caller == Side::kHost) return {};
   for (size_t i = 0; i < s_.outputs.size(); ++i) {
     const plan::Buffer& b = s_.buffers[s_.outputs[i].index];
     const Address made = address_[s_.outputs[i].index], wanted = places_->outputs[i];
     if (!HasBytes(b) || made == wanted) continue;
-    WEFT_TRY(device().Check(
-        driver().on_device(wanted, made, static_cast<size_t>(b.bytes), stream), "an output"));
+    WEFT_TRY(device().Check(driver().on_device(wanted, made, static_cast<size_t>(b.bytes), stream),
+                            "an output"));
   }
   return {};
 }

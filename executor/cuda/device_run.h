@@ -1,9 +1,9 @@
 // A specialization on a device: where its memory is, and how its actions reach a stream.
 //
-// Runs are asynchronous up to the next step of the host, which waits for the stream, and then for what
-// it wants to read. What lies between two such steps is a stretch; a stretch that is run a second time
-// with the same addresses becomes a CUDA graph, so that a specialization without steps of the host is
-// one graph, started by one call.
+// Runs are asynchronous up to the next step of the host, which waits for the stream, and then for
+// what it wants to read. What lies between two such steps is a stretch; a stretch that is run a
+// second time with the same addresses becomes a CUDA graph, so that a specialization without steps
+// of the host is one graph, started by one call.
 #pragma once
 
 #include <array>
@@ -41,9 +41,10 @@ struct Session {
 // Where the memory of a run is that is not the run's own.
 struct Places {
   Side caller = Side::kHost;
-  std::vector<void*> host;               // by buffer: what is copied lies in pinned memory
-  std::vector<Address> inputs, outputs;  // kDevice: the caller's, in the order of the specialization
-  Address arena = 0;                     // 0: an own one
+  std::vector<void*> host;  // by buffer: what is copied lies in pinned memory
+  std::vector<Address> inputs,
+      outputs;        // kDevice: the caller's, in the order of the specialization
+  Address arena = 0;  // 0: an own one
   bool operator==(const Places&) const = default;
 };
 
@@ -64,10 +65,11 @@ class DeviceRun {
   bool uses_host_arena() const { return uses_host_arena_; }
   // Where addresses change, what was captured is forgotten.
   Status Bind(const Places& places);
-  // `host_step` does a step of the specialization on the host; with `times`, by step, each action is
-  // timed by events and nothing is captured. Does not wait for what comes after the last step of the
-  // host. A fault of a kernel stays until TakeFault.
-  Status Enqueue(Handle stream, const std::function<Status(size_t)>& host_step, std::vector<StepTime>* times);
+  // `host_step` does a step of the specialization on the host; with `times`, by step, each action
+  // is timed by events and nothing is captured. Does not wait for what comes after the last step of
+  // the host. A fault of a kernel stays until TakeFault.
+  Status Enqueue(Handle stream, const std::function<Status(size_t)>& host_step,
+                 std::vector<StepTime>* times);
   Status EnqueueStep(Handle stream, size_t step);  // one own step alone, on whatever memory holds
   Status Wait(Handle stream) const;
   // After Wait: the step whose kernel found an index out of its range first, and what it found.
@@ -113,9 +115,9 @@ class DeviceRun {
   bool uses_host_arena_;
   std::vector<Action> actions_;  // for the caller's side of `places_`
   std::vector<Stretch> stretches_;
-  std::vector<size_t> own_steps_;  // by slot for a fault
-  std::vector<Launch> launches_;   // by own step
-  std::vector<size_t> slots_;      // by step, of own ones
+  std::vector<size_t> own_steps_;                       // by slot for a fault
+  std::vector<Launch> launches_;                        // by own step
+  std::vector<size_t> slots_;                           // by step, of own ones
   std::vector<std::shared_ptr<const Memory>> weights_;  // by buffer
   std::vector<Memory> staged_;  // by buffer: inputs and outputs of a caller on the host
   Memory arena_, scratch_, faults_, nothing_;

@@ -7,7 +7,7 @@ namespace weft::executor {
 namespace cuda {
 namespace {
 
-constexpr int kOutOfMemory = 2, kNoDevice = 100;               // CUresult
+constexpr int kOutOfMemory = 2, kNoDevice = 100;             // CUresult
 constexpr int kCapabilityMajor = 75, kCapabilityMinor = 76;  // CUdevice_attribute
 
 std::string Said(const Driver& driver, int code) {

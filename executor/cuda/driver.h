@@ -1,8 +1,8 @@
 // The CUDA driver of this machine, loaded when it is first asked for: weft starts without it.
 //
-// Its entries that are used, by the names and signatures of the CUDA Driver API (12 and 13), declared
-// here so that building needs no toolkit. Handles are opaque pointers, a device is an int, an address
-// on a device an integer, so that nothing on the host follows it by mistake.
+// Its entries that are used, by the names and signatures of the CUDA Driver API (12 and 13),
+// declared here so that building needs no toolkit. Handles are opaque pointers, a device is an int,
+// an address on a device an integer, so that nothing on the host follows it by mistake.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ Result<std::vector<CudaDevice>> CudaDevices();
 namespace cuda {
 
 using Address = uint64_t;  // CUdeviceptr
-using Handle = void*;      // CUcontext, CUmodule, CUfunction, CUstream, CUevent, CUgraph, CUgraphExec
+using Handle = void*;  // CUcontext, CUmodule, CUfunction, CUstream, CUevent, CUgraph, CUgraphExec
 
 struct Driver {
   int (*error_string)(int, const char**) = nullptr;
@@ -68,8 +68,8 @@ struct Driver {
   int (*record)(Handle, Handle) = nullptr;
   int (*wait_for_event)(Handle) = nullptr;
   int (*elapsed_ms)(float*, Handle, Handle) = nullptr;
-  int (*launch)(Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle,
-                void**, void**) = nullptr;
+  int (*launch)(Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                Handle, void**, void**) = nullptr;
 };
 
 // Started; stays for the rest of the process. kMissing as above.

@@ -36,9 +36,11 @@ class Actions {
     const bool is_own = step.kind == StepKind::kOwn;
     const Side side = is_own ? Side::kDevice : Side::kHost;
     for (const BufferId id : step.inputs) Need(id, side);
-    // Where a step writes what another has written before, as through an alias, it may keep part of it.
+    // Where a step writes what another has written before, as through an alias, it may keep part of
+    // it.
     for (const BufferId id : step.outputs) Need(id, side);
-    actions_.push_back({.kind = is_own ? Action::Kind::kLaunch : Action::Kind::kHostStep, .step = i});
+    actions_.push_back(
+        {.kind = is_own ? Action::Kind::kLaunch : Action::Kind::kHostStep, .step = i});
     for (const BufferId id : step.outputs)
       if (HasBytes(id)) {
         std::array<bool, 2>& at = at_[plan::OwnerOf(s_, id).index];
@@ -63,7 +65,8 @@ class Actions {
   }
 
   const plan::Specialization& s_;
-  std::vector<std::array<bool, 2>> at_;  // by owner and side: what is there is what was written last
+  std::vector<std::array<bool, 2>>
+      at_;  // by owner and side: what is there is what was written last
   std::vector<Action> actions_;
 };
 
