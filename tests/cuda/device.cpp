@@ -56,11 +56,11 @@ Status Device::Run(const codegen::CudaKernel& kernel, const loops::LoopNest& nes
   const executor::cuda::Driver& driver = device_->driver();
   WEFT_TRY(const auto stream, device_->NewStream());
   const auto at = [](int64_t extent) { return static_cast<unsigned>(extent); };
-  WEFT_TRY(device_->Check(
-      driver.launch(function.handle, at(launch.grid[0]), at(launch.grid[1]), at(launch.grid[2]),
-                    at(launch.block[0]), at(launch.block[1]), at(launch.block[2]), 0, stream.get(),
-                    arguments.data(), nullptr),
-      "a launch"));
+  WEFT_TRY(
+      device_->Check(driver.launch(function.handle, at(launch.grid[0]), at(launch.grid[1]),
+                                   at(launch.grid[2]), at(launch.block[0]), at(launch.block[1]),
+                                   at(launch.block[2]), 0, stream.get(), arguments.data(), nullptr),
+                     "a launch"));
   WEFT_TRY(device_->Check(driver.wait_for_stream(stream.get()), "the kernel"));
   for (size_t k = 0; k < ids.size(); ++k)
     if (nest[ids[k]].access != loops::Access::kIn)

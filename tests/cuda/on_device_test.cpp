@@ -37,7 +37,8 @@ constexpr const char* kKernels = R"(graph g (x: f32[1, 8, 12, 12], w: f32[8, 10]
   y = MatMul(q, w)
 })";
 
-// TopK runs on the host, between kernels; its results are read there and here, and one is an output.
+// TopK runs on the host, between kernels; its results are read there and here, and one is an
+// output.
 constexpr const char* kMixed = R"(graph g (x: f32[6, 40], b: f32[6, 5]) -> (y, i, z, x_too) {
   e = Exp(x)
   k: i64[1] = const(5)
@@ -260,7 +261,8 @@ TEST(CudaTransfers, CopyWhatTheOtherSideWroteLast) {
     s.buffers.push_back({.name = name, .kind = kind, .bytes = bytes});
     return plan::BufferId(s.buffers.size() - 1);
   };
-  const auto step = [&](StepKind kind, std::vector<plan::BufferId> in, std::vector<plan::BufferId> out) {
+  const auto step = [&](StepKind kind, std::vector<plan::BufferId> in,
+                        std::vector<plan::BufferId> out) {
     s.steps.push_back({.kind = kind, .inputs = std::move(in), .outputs = std::move(out)});
   };
   using enum plan::BufferKind;

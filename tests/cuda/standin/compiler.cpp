@@ -34,7 +34,8 @@ const char* nvrtcGetErrorString(int code) {
 int nvrtcCreateProgram(void** program, const char* text, const char* name, int, const char* const*,
                        const char* const*) {
   const std::string file = name;
-  *program = new Program{.text = text, .symbol = file.substr(0, file.rfind('.')), .log = "", .image = ""};
+  *program =
+      new Program{.text = text, .symbol = file.substr(0, file.rfind('.')), .log = "", .image = ""};
   return kOk;
 }
 

@@ -4,8 +4,8 @@
 //   - Streams are as lazy as can be: what is enqueued happens when somebody waits for it, and then
 //     whatever may happen at the same time does, in turns. A wait that was forgotten shows in the
 //     results.
-//   - Memory of the device can be touched by kernels and copies only, begins as a pattern, and ends in
-//     a page that nothing may touch.
+//   - Memory of the device can be touched by kernels and copies only, begins as a pattern, and ends
+//     in a page that nothing may touch.
 //   - Copies from memory that is not pinned read it at once, those to it happen at once.
 //   - Calls want a current context, and nothing may wait while a graph is captured.
 //
@@ -102,7 +102,8 @@ struct Machine {
 Machine& M() {
   static Machine* machine = [] {
     auto* m = new Machine;
-    if (const char* bytes = std::getenv("WEFT_STANDIN_BYTES")) m->bytes = std::strtoull(bytes, nullptr, 10);
+    if (const char* bytes = std::getenv("WEFT_STANDIN_BYTES"))
+      m->bytes = std::strtoull(bytes, nullptr, 10);
     return m;
   }();
   return *machine;
@@ -234,13 +235,13 @@ std::shared_ptr<HostLibrary> LoadCode(std::string_view code) {
 extern "C" {
 
 int cuGetErrorString(int code, const char** text) {
-  *text = code == kOutOfMemory         ? "out of memory"
-          : code == kInvalidImage      ? "device kernel image is invalid"
-          : code == kInvalidContext    ? "invalid device context"
-          : code == kInvalidHandle     ? "invalid resource handle"
-          : code == kNotFound          ? "named symbol not found"
-          : code == kIllegalAddress    ? "an illegal memory access was encountered"
-          : code == kLaunchFailed      ? "unspecified launch failure"
+  *text = code == kOutOfMemory          ? "out of memory"
+          : code == kInvalidImage       ? "device kernel image is invalid"
+          : code == kInvalidContext     ? "invalid device context"
+          : code == kInvalidHandle      ? "invalid resource handle"
+          : code == kNotFound           ? "named symbol not found"
+          : code == kIllegalAddress     ? "an illegal memory access was encountered"
+          : code == kLaunchFailed       ? "unspecified launch failure"
           : code == kCaptureUnsupported ? "operation not permitted when stream is capturing"
                                         : "invalid argument";
   return kOk;
@@ -386,7 +387,8 @@ int cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
 
 int cuMemFreeHost(void* memory) {
   return InContext([&]() -> int {
-    if (IsCapturing() || M().pinned.erase(static_cast<std::byte*>(memory)) == 0) return kInvalidValue;
+    if (IsCapturing() || M().pinned.erase(static_cast<std::byte*>(memory)) == 0)
+      return kInvalidValue;
     const int code = DrainAll();
     std::free(memory);
     return code;

@@ -1,0 +1,173 @@
+"""Plans for CUDA, run on a device that stands in for one (tests/cuda/standin): kernels on the CPU, streams and memory as strict
+as the driver's interface allows."""
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from tool import DIGITS, ROOT, Weft, within
+
+ONE = ('--shape', 'image=1x1x16x16')
+CUDA = ('--target', 'cuda:sm_90')
+SEEDS = range(40)
+NETWORKS = {'shufflenetv2': {'batch': 1}, 'minilm': {'batch': 2, 'S': 7}}
+
+
+class OnDevice(Weft):
+    """The binary, in an environment of its own."""
+
+    def __init__(self, binary, folder, environment):
+        super().__init__(binary, folder)
+        self.environment = environment
+
+    def __call__(self, *arguments, env=None, **options):
+        return super().__call__(*arguments, env=self.environment | (env or {}), **options)
+
+
+@pytest.fixture(scope='module')
+def environment(binary, tmp_path_factory):
+    """What makes a process find the device; what is compiled for it is no other device's."""
+    standin = binary.parents[1] / 'standin'
+    if not standin.is_dir():
+        pytest.skip('tests/cuda/standin is not built')
+    return {'LD_LIBRARY_PATH': str(standin), 'WEFT_CACHE_DIR': str(tmp_path_factory.mktemp('cubins') / 'weft')}
+
+
+@pytest.fixture
+def device(binary, tmp_path, environment):
+    return OnDevice(binary, tmp_path, environment)
+
+
+def digits():
+    with np.load(ROOT / 'tests/data/digits_io.npz') as file:
+        return {'image': file['image'][:1]}
+
+
+def test_there_is_a_device(device):
+    found = device.json('devices')['cuda']
+    assert [d['compute_capability'] for d in found['devices']] == ['9.0'] and 'cuda:sm_90' in found['targets']
+
+
+def test_the_programs_of_a_device(binary, environment, tmp_path):
+    """Those that `./dev test gpu` runs where there is a GPU."""
+    done = subprocess.run([binary.parent / 'cuda_test', '--gtest_filter=*Gpu*'], env=os.environ | environment, cwd=tmp_path,
+                          capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert 'PASSED' in done.stdout and 'SKIPPED' not in done.stdout
+
+
+def test_the_cpu_says_the_same(device):
+    here, there = (device.run(DIGITS, digits(), *ONE, '--budget', '0', *target) for target in ((), CUDA))
+    assert here.keys() == there.keys() and all(within(there[name], here[name], 1e-6) for name in here)
+
+
+def test_steps_are_timed(device):
+    device('build', DIGITS, *ONE, *CUDA, '-o', 'digits.plan')
+    said = device.json('bench', 'digits.plan', '--runs', '3')
+    assert said['target'].startswith('cuda:sm_90') and len(said['kernels']) == 7 and said['latency_us']['min'] > 0
+    assert all(k['us'] > 0 for k in said['kernels'] if k['kind'] == 'own')
+    arms = device.json('compare', DIGITS, *ONE, *CUDA, '--against', 'unfused', '--runs', '2')['accuracy']
+    assert all(arm['within'] for arm in arms.values()) and len(arms) == 2
+
+
+@pytest.mark.parametrize('name', NETWORKS)
+def test_network(device, name):
+    pytest.importorskip('onnx', reason='the zoo is written with onnx')
+    sys.path.insert(0, str(ROOT / 'models'))
+    import zoo_images
+    import zoo_tokens
+    (zoo_images.IMAGES | zoo_tokens.TOKENS)[name]().save(str(device.folder / 'm.onnx'))
+    dims = [word for dim, extent in NETWORKS[name].items() for word in ('--dim', f'{dim}={extent}')]
+    said = device.json('compare', 'm.onnx', *dims, *CUDA, '--against', 'reference', '--runs', '1', '--warmup', '0')
+    assert said['accuracy']['weft']['within']
+
+
+@pytest.mark.parametrize('seed', SEEDS)
+def test_random_network(device, seed):
+    """Kernels, steps of the host between them, branches and loops."""
+    onnx = pytest.importorskip('onnx', reason='the networks are written with onnx')
+    import random_graphs
+    model, inputs, expected = random_graphs.generate(seed)
+    onnx.save(model, device.folder / 'model.onnx')
+    found = device.run('model.onnx', inputs, '--budget', '0', *CUDA)
+    assert not random_graphs.difference(found, expected)
+
+
+def test_what_the_cache_lost_is_compiled_again(device):
+    device('build', DIGITS, *ONE, *CUDA, '-o', 'digits.plan', '--cache-dir', 'cache')
+    before = device.run('digits.plan', digits(), '--cache-dir', 'cache')
+    files = {f: f.read_bytes() for f in (device.folder / 'cache').rglob('*.cubin')}
+    for i, (file, image) in enumerate(files.items()):
+        file.write_bytes((b'', image[:len(image) // 2], b'\0' * 100)[i % 3])
+    after = device.run('digits.plan', digits(), '--cache-dir', 'cache')
+    assert all(np.array_equal(after[name], before[name]) for name in before)
+    assert {f: f.read_bytes() for f in files} == files
+    for file in files:
+        file.write_bytes(b'')
+    error = device.json('run', 'digits.plan', '--cache-dir', 'cache', env={'WEFT_NVRTC': 'none'}, code=6)['error']
+    assert 'NVRTC' in error['what']
+
+
+def test_a_device_that_is_full(device):
+    device('build', DIGITS, *ONE, *CUDA, '-o', 'digits.plan')
+    for free in ('0', '20000'):
+        error = device.json('run', 'digits.plan', code=5, env={'WEFT_STANDIN_BYTES': free})['error']
+        assert 'out of memory' in error['what'] and 'bytes on the device' in str(error['why'])
+
+
+def test_a_plan_for_another_device(device):
+    device('build', DIGITS, *ONE, '--target', 'cuda:sm_80', '-o', 'digits.plan')
+    error = device.json('run', 'digits.plan', code=6)['error']
+    assert 'cuda:sm_80' in str(error) and '9.0' in str(error)
+
+
+# The runtime library alone: memory from the driver, two runs on a stream of the caller's, results fetched behind them.
+THROUGH_C = '''
+import ctypes, sys
+import numpy as np
+weft, cuda = ctypes.CDLL(sys.argv[1]), ctypes.CDLL('libcuda.so.1')
+u64, pointer = ctypes.c_uint64, ctypes.c_void_p
+def check(code):
+    weft.weft_error_message.restype = ctypes.c_char_p
+    assert code == 0, (code, weft.weft_error_message())
+plan, context, stream = pointer(), pointer(), pointer()
+check(weft.weft_plan_load(sys.argv[2].encode(), None, ctypes.byref(plan)))
+check(cuda.cuInit(0))
+check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+check(cuda.cuCtxPushCurrent_v2(context))
+check(cuda.cuStreamCreate(ctypes.byref(stream), 1))
+def memory(array):
+    at = u64()
+    check(cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(array.nbytes)))
+    check(cuda.cuMemcpyHtoDAsync_v2(at, array.ctypes.data_as(pointer), ctypes.c_size_t(array.nbytes), stream))
+    return at
+image = np.ascontiguousarray(np.load(sys.argv[3])['image'])
+outputs = [np.zeros((1, 10), np.float32), np.zeros(1, np.int64)]
+at = [memory(a) for a in (image, *outputs)]
+inputs_at, outputs_at = (pointer * 1)(at[0].value), (pointer * 2)(at[1].value, at[2].value)
+for _ in range(3):
+    check(weft.weft_plan_enqueue(plan, ctypes.c_size_t(0), inputs_at, outputs_at, None, stream))
+check(weft.weft_plan_wait(plan, ctypes.c_size_t(0), stream))
+for a, where in zip(outputs, at[1:]):
+    check(cuda.cuMemcpyDtoHAsync_v2(a.ctypes.data_as(pointer), where, ctypes.c_size_t(a.nbytes), stream))
+check(cuda.cuStreamSynchronize(stream))
+assert weft.weft_plan_enqueue(plan, ctypes.c_size_t(0), (pointer * 1)(), outputs_at, None, stream) == 2
+weft.weft_plan_free(plan)
+np.savez(sys.argv[4], *outputs)
+'''
+
+
+def test_a_caller_in_c(device, environment, binary):
+    library = binary.parents[1] / 'lib/libweft_runtime.so'
+    if not library.exists():
+        pytest.skip('libweft_runtime.so is not built')
+    device('build', DIGITS, *ONE, *CUDA, '-o', 'digits.plan')
+    expected = device.run('digits.plan', digits())
+    folder = device.folder
+    np.savez(folder / 'in.npz', **digits())
+    done = subprocess.run([sys.executable, '-c', THROUGH_C, library, folder / 'digits.plan', folder / 'in.npz', folder / 'out.npz'],
+                          env=os.environ | environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    with np.load(folder / 'out.npz') as found:
+        assert all(np.array_equal(a, b) for a, b in zip(found.values(), expected.values()))
