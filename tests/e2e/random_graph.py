@@ -99,6 +99,9 @@ def undefined(node, operands, results):
         exponents = np.log2(np.abs(first[(first != 0) & np.isfinite(first)]).astype(np.float64))
         most = np.finfo(first.dtype).maxexp - 2
         return max(exponents[exponents > 0].sum(), -exponents[exponents < 0].sum()) > most
+    if op in ('MatMul', 'Gemm', 'Conv', 'ConvTranspose') and first.dtype.kind == 'f':  # a BLAS may skip zeros, NaN or not
+        second = operands[1].array
+        return any((a == 0).any() and not np.isfinite(b).all() for a, b in ((first, second), (second, first)))
     if op in ('AveragePool', 'ReduceLogSumExp'):  # it leaves NaN, or infinities, out
         return not np.isfinite(first).all()
     if op == 'Resize':  # it adds neighbours that count for nothing, and zero times infinity is NaN
