@@ -108,9 +108,9 @@ Result<std::vector<CudaDevice>> Find() {
 }  // namespace
 
 Result<const Driver*> LoadDriver() {
-  static const Result<Driver> kDriver = Open();
-  if (!kDriver.ok()) return kDriver.status();
-  return &*kDriver;
+  static const Result<Driver> driver = Open();
+  if (!driver.ok()) return driver.status();
+  return &*driver;
 }
 
 Status Check(const Driver& driver, int code, const char* what) {
@@ -122,8 +122,8 @@ Status Check(const Driver& driver, int code, const char* what) {
 }  // namespace cuda
 
 Result<std::vector<CudaDevice>> CudaDevices() {
-  static const Result<std::vector<CudaDevice>> kFound = cuda::Find();
-  return kFound;
+  static const Result<std::vector<CudaDevice>> found = cuda::Find();
+  return found;
 }
 
 }  // namespace weft::executor

@@ -196,6 +196,7 @@ bool IsPinned(const void* at, size_t bytes) {
   return first + bytes <= found->first + found->second;
 }
 
+// NOLINTNEXTLINE(performance-no-int-to-ptr): an address is what a driver gives for memory
 std::byte* At(Address address) { return reinterpret_cast<std::byte*>(address); }
 
 template <typename F>
@@ -232,6 +233,7 @@ std::shared_ptr<HostLibrary> LoadCode(std::string_view code) {
 
 }  // namespace
 
+// NOLINTBEGIN(readability-identifier-naming): the names of the library that this stands in for
 extern "C" {
 
 int cuGetErrorString(int code, const char** text) {
@@ -594,3 +596,4 @@ int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned gr
 }
 
 }  // extern "C"
+// NOLINTEND(readability-identifier-naming)
