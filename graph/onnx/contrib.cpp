@@ -153,7 +153,8 @@ std::vector<float> FloatsAttr(const Node& node, std::string_view name) {
   return list ? *list : std::vector<float>();
 }
 
-// The activation that a convolution or product names, as the last node.
+}  // namespace
+
 Status FinishActivated(Expansion& e, ValueId x) {
   const std::string name = StringAttr(e.node(), "activation", "");
   std::vector<float> p = FloatsAttr(e.node(), "activation_params");
@@ -183,10 +184,15 @@ std::vector<Attribute> Kept(const Node& node, std::initializer_list<std::string_
   return kept;
 }
 
+std::vector<Attribute> WindowOf(const Node& node) {
+  return Kept(node, {"auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"});
+}
+
+namespace {
+
 Status ExpandFusedConv(Expansion& e) {
   WEFT_TRY(e.Counts(2, 4));
-  const auto attributes =
-      Kept(e.node(), {"auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"});
+  const auto attributes = WindowOf(e.node());
   const std::vector<ValueId> operands = {e.In(0), e.In(1), e.In(2)};
   const bool active = !StringAttr(e.node(), "activation", "").empty();
   if (!active && !e.Has(3)) return e.Finish(Op::kConv, operands, attributes);
@@ -211,8 +217,10 @@ Result<ValueId> Real(Expansion& e, size_t x, std::string_view what) {
 }
 
 // Quantized tensors by way of real numbers: (x, scale, zero) for each operand, then (scale, zero).
+// Channels come last if the node says so.
 Status ExpandQuantized(Expansion& e, Op op, size_t operands, std::vector<Attribute> attributes) {
   WEFT_TRY(e.Counts(2, 3 * operands + 2));
+  const bool last = IntAttr(e.node(), "channels_last", 0) != 0;
   for (size_t i = 0; i <= operands; ++i) {
     for (size_t k : {3 * i, 3 * i + 1}) {
       if (!e.Has(k) && (i < operands || k == 3 * i))
@@ -221,10 +229,16 @@ Status ExpandQuantized(Expansion& e, Op op, size_t operands, std::vector<Attribu
   }
   std::vector<ValueId> reals;
   for (size_t i = 0; i < operands; ++i) {
-    WEFT_TRY(const ValueId real, Real(e, 3 * i, "real"));
+    WEFT_TRY(ValueId real, Real(e, 3 * i, "real"));
+    if (last) {
+      WEFT_TRY(real, ChannelsFirst(e, real));
+    }
     reals.push_back(real);
   }
-  WEFT_TRY(const ValueId y, e.Make(op, reals, "result", std::move(attributes)));
+  WEFT_TRY(ValueId y, e.Make(op, reals, "result", std::move(attributes)));
+  if (last) {
+    WEFT_TRY(y, ChannelsLast(e, y));
+  }
   ValueId zero = e.In(3 * operands + 1);
   if (!zero.valid()) {
     WEFT_TRY(zero, e.Number("zero", 0, e.In(0)));
@@ -235,8 +249,6 @@ Status ExpandQuantized(Expansion& e, Op op, size_t operands, std::vector<Attribu
 Status ExpandQLinear(Expansion& e) {
   const Node& node = e.node();
   const std::string& name = node.op_name;
-  if (IntAttr(node, "channels_last", 0) != 0)
-    return Unsupported("channels that come last are not supported");
   if (name == "QLinearAdd") return ExpandQuantized(e, Op::kAdd, 2, {});
   if (name == "QLinearMul") return ExpandQuantized(e, Op::kMul, 2, {});
   if (name == "QLinearSigmoid") return ExpandQuantized(e, Op::kSigmoid, 1, {});
@@ -378,6 +390,59 @@ Status ExpandCDist(Expansion& e) {
   return f.Finish(metric == "euclidean" ? f.Do(Op::kSqrt, {squares}) : squares);
 }
 
+// The mean of squares is that of each group of as many elements as there are scales.
+Status ExpandGatedRmsNorm(Expansion& e) {
+  WEFT_TRY(e.Counts(3, 3));
+  WEFT_TRY(e.Only({"activation", "epsilon"}));
+  const std::string gate = StringAttr(e.node(), "activation", "silu");
+  if (gate != "silu" && gate != "swish" && gate != "sigmoid")
+    return Unsupported(fmt::format("the activation {} is not supported", PrintString(gate)));
+  Formula f(e);
+  const ValueId width = f.Do(Op::kShape, {e.In(1)});
+  const ValueId rows =
+      f.Do(Op::kReshape,
+           {e.In(0), f.Do(Op::kConcat, {e.Ints("rows", {-1}), width}, {{"axis", int64_t{0}}})});
+  const ValueId norm =
+      f.Do(Op::kRMSNormalization, {rows, e.In(1)},
+           {{"axis", int64_t{-1}}, {"epsilon", FloatAttr(e.node(), "epsilon", 1e-5F)}});
+  const ValueId whole = f.Do(Op::kReshape, {norm, f.Do(Op::kShape, {e.In(0)})});
+  const ValueId open = f.Do(gate == "sigmoid" ? Op::kSigmoid : Op::kSwish, {e.In(2)});
+  return f.Finish(f.Mul(whole, open));
+}
+
+// x + y * gate, one for each row.
+Status ExpandGatedAdd(Expansion& e) {
+  WEFT_TRY(e.Counts(3, 3));
+  Formula f(e);
+  return f.Finish(f.Add(e.In(0), f.Mul(e.In(1), e.In(2))));
+}
+
+// z * sigmoid(z) of z = scale * x
+Status ExpandScaledSilu(Expansion& e) {
+  WEFT_TRY(e.Counts(1, 2));
+  Formula f(e);
+  const ValueId scale = e.Has(1) ? e.In(1) : f.Number(FloatAttr(e.node(), "alpha", 1), e.In(0));
+  return f.Finish(f.Do(Op::kSwish, {f.Mul(e.In(0), scale)}));
+}
+
+// The sum with a bias, the first half of each row times gelu of the second.
+Status ExpandBiasSplitGelu(Expansion& e) {
+  WEFT_TRY(e.Counts(2, 2));
+  Formula f(e);
+  const ValueId sum = f.Add(e.In(0), e.In(1));
+  WEFT_TRY(f.status());
+  WEFT_TRY(const auto halves, e.MakeAll(Op::kSplit, {sum}, 2, "half",
+                                        {{"axis", int64_t{-1}}, {"num_outputs", int64_t{2}}}));
+  return f.Finish(f.Mul(halves[0], f.Do(Op::kGelu, {halves[1]})));
+}
+
+// x + bias of each channel + other, channels last.
+Status ExpandBiasAdd(Expansion& e) {
+  WEFT_TRY(e.Counts(3, 3));
+  Formula f(e);
+  return f.Finish(f.Add(f.Add(e.In(0), e.In(1)), e.In(2)));
+}
+
 struct Entry {
   std::string_view op;
   Expander expand;
@@ -385,7 +450,9 @@ struct Entry {
 
 constexpr Entry kEntries[] = {
     {"Attention", ExpandPackedAttention},
+    {"BiasAdd", ExpandBiasAdd},
     {"BiasGelu", ExpandGelu},
+    {"BiasSplitGelu", ExpandBiasSplitGelu},
     {"CDist", ExpandCDist},
     {"DequantizeLinear", ExpandQuantizeLinear},
     {"DynamicQuantizeLSTM", ExpandDynamicQuantizeLSTM},
@@ -396,14 +463,22 @@ constexpr Entry kEntries[] = {
     {"FusedConv", ExpandFusedConv},
     {"FusedGemm", ExpandFusedGemm},
     {"FusedMatMul", ExpandFusedMatMul},
+    {"GatedAdd", ExpandGatedAdd},
+    {"GatedRMSNorm", ExpandGatedRmsNorm},
     {"GatherBlockQuantized", ExpandGatherBlockQuantized},
     {"GatherND", ExpandSame<Op::kGatherND>},
     {"Gelu", ExpandGelu},
     {"GridSample", ExpandGridSample},
+    {"GroupNorm", ExpandGroupNorm},
     {"GroupQueryAttention", ExpandGroupQueryAttention},
+    {"MatMulBnb4", ExpandMatMulBnb4},
     {"MatMulIntegerToFloat", ExpandMatMulIntegerToFloat},
     {"MatMulNBits", ExpandMatMulNBits},
+    {"MoE", ExpandExperts},
     {"MultiHeadAttention", ExpandMultiHeadAttention},
+    {"NhwcConv", ExpandNhwcConv},
+    {"NhwcFusedConv", ExpandNhwcConv},
+    {"NhwcMaxPool", ExpandNhwcMaxPool},
     {"Pad", ExpandSame<Op::kPad>},
     {"QAttention", ExpandPackedAttention},
     {"QEmbedLayerNormalization", ExpandEmbedNorm},
@@ -411,17 +486,21 @@ constexpr Entry kEntries[] = {
     {"QLinearAdd", ExpandQLinear},
     {"QLinearAveragePool", ExpandQLinear},
     {"QLinearConcat", ExpandQLinearConcat},
+    {"QLinearConv", ExpandQLinearConv},
     {"QLinearGlobalAveragePool", ExpandQLinear},
     {"QLinearLeakyRelu", ExpandQLinear},
     {"QLinearMul", ExpandQLinear},
     {"QLinearSigmoid", ExpandQLinear},
     {"QLinearSoftmax", ExpandQLinearSoftmax},
     {"QLinearWhere", ExpandQLinearWhere},
+    {"QMoE", ExpandExperts},
     {"QuantizeLinear", ExpandQuantizeLinear},
     {"QuickGelu", ExpandQuickGelu},
     {"Range", ExpandSame<Op::kRange>},
     {"RotaryEmbedding", ExpandRotaryEmbedding},
+    {"ScaledSiLU", ExpandScaledSilu},
     {"SimplifiedLayerNormalization", ExpandSimplifiedNorm},
+    {"SkipGroupNorm", ExpandGroupNorm},
     {"SkipLayerNormalization", ExpandSkipNorm},
     {"SkipSimplifiedLayerNormalization", ExpandSkipNorm},
     {"TransposeMatMul", ExpandFusedMatMul},

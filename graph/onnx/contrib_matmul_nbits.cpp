@@ -132,6 +132,90 @@ Status ExpandMatMulNBits(Expansion& e) {
   return e.Finish(Op::kAdd, {product, e.In(5)});
 }
 
+// Scales are [matrices, rows, blocks], or [matrices, rows] where a block is a row; zero points too,
+// with rows of blocks, or matrices of rows, that end with a whole byte.
+Result<ValueId> DequantizedRows(Expansion& e, const PackedRows& packed) {
+  const int64_t bits = packed.bits;
+  if (bits != 2 && bits != 4 && bits != 8)
+    return Unsupported(
+        fmt::format("weights of {} bits are not supported, only of 2, 4 and 8", bits));
+  const auto constant = [&](size_t i, std::string_view what) -> Result<const Tensor*> {
+    if (const Tensor* t = e.ConstantIn(i)) return t;
+    return Unsupported(fmt::format("{} that are absent or computed are not supported", what));
+  };
+  WEFT_TRY(const Tensor* w, constant(packed.weights, "weights"));
+  WEFT_TRY(const Tensor* scale, constant(packed.scales, "scales"));
+  if (w->dtype() != Dtype::kU8 || w->shape().size() != 3 || w->elems() == 0)
+    return Invalid(fmt::format("weights are {}{}, expected u8 of rank 3", DtypeName(w->dtype()),
+                               weft::Print(w->shape())));
+  const int64_t matrices = w->shape()[0], rows = w->shape()[1], row_bytes = w->shape()[2];
+  const int64_t columns = row_bytes * 8 / bits;
+  const int64_t block = packed.block > 0 ? packed.block : columns;
+  const int64_t blocks = (columns + block - 1) / block;
+  if (!IsFloat(scale->dtype()) || scale->elems() != matrices * rows * blocks)
+    return Invalid(
+        fmt::format("found {} scales, expected {}", scale->elems(), matrices * rows * blocks));
+  const auto unpacked = [bits](const Tensor& from, Shape shape, int64_t lines, int64_t width,
+                               int64_t line_bytes) {
+    Tensor out(Holding(bits), std::move(shape));
+    auto* to = static_cast<uint8_t*>(out.mutable_data());
+    for (int64_t line = 0; line < lines; ++line) {
+      for (int64_t i = 0; i < width; ++i)
+        Store(to, bits, line * width + i,
+              PackedAt(from.as<uint8_t>() + line * line_bytes, bits, i));
+    }
+    return out;
+  };
+  Tensor zeros(Holding(bits), {matrices, rows, blocks});
+  for (int64_t i = 0; i < zeros.elems(); ++i) SetElemInt(zeros, i, Middle(bits));
+  if (e.Has(packed.zeros)) {
+    const bool by_row = packed.block > 0;
+    const int64_t lines = by_row ? matrices * rows : matrices, width = by_row ? blocks : rows;
+    const int64_t line_bytes = (width * bits + 7) / 8;
+    WEFT_TRY(const Tensor* zero,
+             ConstantOf(e, packed.zeros, "zero points", Dtype::kU8, lines * line_bytes));
+    zeros = unpacked(*zero, {matrices, rows, blocks}, lines, width, line_bytes);
+  }
+  Tensor scales(scale->dtype(), {matrices, rows, blocks});
+  for (int64_t i = 0; i < scales.elems(); ++i) SetElem(scales, i, ElemAsDouble(*scale, i));
+  const std::vector<ValueId> operands = {
+      e.Constant("weights",
+                 unpacked(*w, {matrices, rows, columns}, matrices * rows, columns, row_bytes)),
+      e.Constant("scales", std::move(scales)), e.Constant("zeros", std::move(zeros))};
+  return e.Make(Op::kDequantizeLinear, operands, "dequantized",
+                {{"axis", int64_t{2}}, {"block_size", block}});
+}
+
+// Weights [N, K] in a row, two in a byte, the first in its high half: places in a table of 16
+// numbers, times the largest of their block (Dettmers et al., QLoRA, appendix E: NF4).
+Status ExpandMatMulBnb4(Expansion& e) {
+  static constexpr float kNf4[16] = {-1.0F,        -0.69619280F, -0.52507305F, -0.39491749F,
+                                     -0.28444138F, -0.18477343F, -0.09105004F, 0.0F,
+                                     0.07958030F,  0.16093020F,  0.24611230F,  0.33791524F,
+                                     0.44070983F,  0.56261700F,  0.72295684F,  1.0F};
+  static constexpr float kFp4[16] = {
+      0.0F,  0.00520833F,  0.66666667F,  1.0F,  0.33333333F,  0.5F,  0.16666667F,  0.25F,
+      -0.0F, -0.00520833F, -0.66666667F, -1.0F, -0.33333333F, -0.5F, -0.16666667F, -0.25F};
+  const Node& node = e.node();
+  WEFT_TRY(e.Counts(3, 3));
+  WEFT_TRY(const Sizes s, SizesOf(node));
+  const int64_t type = IntAttr(node, "quant_type", 0), count = s.k * s.n;
+  if (type != 0 && type != 1)
+    return Unsupported(fmt::format("weights of type {} are not supported, only 0 and 1", type));
+  WEFT_TRY(const Tensor* w, ConstantOf(e, 1, "weights", Dtype::kU8, (count + 1) / 2));
+  WEFT_TRY(const Tensor* most,
+           ConstantOf(e, 2, "scales", std::nullopt, (count + s.block - 1) / s.block));
+  const bool turned = IntAttr(node, "transB", 1) != 0;
+  Tensor real(most->dtype(), turned ? Shape{s.k, s.n} : Shape{s.n, s.k});
+  for (int64_t i = 0; i < count; ++i) {
+    const uint8_t byte = w->as<uint8_t>()[i / 2];
+    const int place = i % 2 == 0 ? byte >> 4 : byte & 15;
+    const double number = (type == 1 ? kNf4 : kFp4)[place];
+    SetElem(real, turned ? i % s.k * s.n + i / s.k : i, number * ElemAsDouble(*most, i / s.block));
+  }
+  return e.Finish(Op::kMatMul, {e.In(0), e.Constant("dequantized", std::move(real))});
+}
+
 // A table in blocks along one axis, of which rows are taken along another. Bytes may hold two
 // numbers each, side by side along the last axis.
 Status ExpandGatherBlockQuantized(Expansion& e) {

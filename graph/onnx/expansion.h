@@ -96,7 +96,28 @@ Expander FindRandom(std::string_view op);
 bool CountTrips(Graph& body, const std::string& trip);
 // ngrams.cpp
 Status ExpandTfIdf(Expansion& e);
+// contrib.cpp
+std::vector<Attribute> Kept(const Node& node, std::initializer_list<std::string_view> names);
+std::vector<Attribute> WindowOf(const Node& node);  // what a convolution says of its window
+// The activation that a convolution or product names, as the last node.
+Status FinishActivated(Expansion& e, ValueId x);
+// contrib_nhwc.cpp: images [n, ..., c] as [n, c, ...] and the other way.
+Result<ValueId> ChannelsFirst(Expansion& e, ValueId x);
+Result<ValueId> ChannelsLast(Expansion& e, ValueId x);
+Status ExpandNhwcConv(Expansion& e);
+Status ExpandNhwcMaxPool(Expansion& e);
+Status ExpandQLinearConv(Expansion& e);
+Status ExpandGroupNorm(Expansion& e);
+// contrib_experts.cpp
+Status ExpandExperts(Expansion& e);
 // contrib_matmul_nbits.cpp
+struct PackedRows {
+  size_t weights, scales, zeros;  // inputs
+  int64_t bits, block;            // 0: one for each row
+};
+// Constant weights [matrices, rows, bytes of a row] as numbers [matrices, rows, columns].
+Result<ValueId> DequantizedRows(Expansion& e, const PackedRows& packed);
+Status ExpandMatMulBnb4(Expansion& e);
 Status ExpandMatMulNBits(Expansion& e);
 Status ExpandGatherBlockQuantized(Expansion& e);
 // contrib_dynamic_lstm.cpp

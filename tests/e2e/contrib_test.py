@@ -380,3 +380,168 @@ def test_what_is_wrong_names_the_node(weft, op, inputs, attributes, code, said):
     onnx.save(model, weft.folder / 'model.onnx')
     weft('run', 'model.onnx', code=code)
     assert said in weft.said and 'node "it"' in weft.said, weft.said
+
+
+@pytest.mark.parametrize('dtype', [np.uint8, np.int8])
+@pytest.mark.parametrize('group', [1, 2])
+def test_quantized_convolutions_of_channels_that_come_last(weft, dtype, group):
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    x, w = whole(2, 7, 6, 4, low=low, high=high, dtype=dtype), whole(6, 4 // group, 3, 3, low=-128, high=127, dtype=np.int8)
+    for bias in (None, whole(6, low=-500, high=500, dtype=np.int32)):
+        agree(weft, 'QLinearConv', [x, np.float32(0.02), dtype(3), w, rand(6, low=0.01, high=0.02), np.zeros(6, np.int8),
+                                    np.float32(0.1), dtype(7), bias],
+              (dtype,), fixed=range(1, 9), channels_last=1, group=group, pads=[1, 1, 1, 1], strides=[2, 1])
+
+
+def test_pooling_of_channels_that_come_last(weft):
+    x = whole(2, 7, 6, 5, low=0, high=255, dtype=np.uint8)
+    agree(weft, 'NhwcMaxPool', [x], (np.uint8,), kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0])
+    ends = [np.float32(0.02), np.uint8(3), np.float32(0.03), np.uint8(5)]
+    agree(weft, 'QLinearAveragePool', [x, *ends], (np.uint8,), fixed=range(1, 5), channels_last=1, kernel_shape=[3, 2],
+          strides=[2, 2], pads=[1, 0, 1, 0])
+    agree(weft, 'QLinearGlobalAveragePool', [x, *ends], (np.uint8,), fixed=range(1, 5), channels_last=1)
+
+
+def by_hand(weft, op, inputs, expected, tolerance=1e-5, **attributes):
+    """Where onnxruntime has none for the CPU."""
+    model, arrays = model_of(op, inputs, [np.float32] * len(expected), (), attributes)
+    onnx.save(model, weft.folder / 'model.onnx')
+    found = weft.run('model.onnx', arrays, '--force', 'own', '--strict')
+    assert all(within(found[f'y{i}'], np.asarray(e, np.float32), tolerance) for i, e in enumerate(expected))
+
+
+def test_convolutions_of_channels_that_come_last(weft):
+    torch = pytest.importorskip('torch', reason='torch says what is right')
+    x, w, b, z = rand(2, 7, 6, 4), rand(6, 2, 3, 3), rand(6), rand(2, 4, 6, 6)
+    y = torch.nn.functional.conv2d(torch.tensor(x.transpose(0, 3, 1, 2)), torch.tensor(w), torch.tensor(b), (2, 1), 1, groups=2)
+    y = y.numpy().transpose(0, 2, 3, 1)
+    window = {'pads': [1, 1, 1, 1], 'strides': [2, 1], 'group': 2}
+    by_hand(weft, 'NhwcConv', [x, w, b], [y], **window)
+    by_hand(weft, 'NhwcFusedConv', [x, w, b, z], [np.maximum(y + z, 0)], activation='Relu', **window)
+    by_hand(weft, 'NhwcFusedConv', [x, w, b, z], [y + z], **window)
+
+
+@pytest.mark.parametrize('last', [0, 1])
+def test_group_norms(weft, last):
+    x, gamma, beta, bias = rand(2, 5, 4, 6), rand(6, seed=1), rand(6, seed=2), rand(6, seed=3)
+
+    def norm(v):
+        groups = v.reshape(2, 20, 3, 2).astype(np.float64)
+        apart = groups - groups.mean((1, 3), keepdims=True)
+        y = (apart / np.sqrt((apart ** 2).mean((1, 3), keepdims=True) + 1e-3)).reshape(v.shape) * gamma + beta
+        return y / (1 + np.exp(-y))
+
+    def laid(v):
+        return v if last else np.ascontiguousarray(v.transpose(0, 3, 1, 2))
+    attributes = {'groups': 3, 'epsilon': 1e-3, 'activation': 1, 'channels_last': last}
+    by_hand(weft, 'GroupNorm', [laid(x), gamma, beta], [laid(norm(x))], **attributes)
+    skip = rand(2, 5, 4, 6, seed=5)
+    total = x + skip + bias
+    by_hand(weft, 'SkipGroupNorm', [laid(x), gamma, beta, laid(skip), bias], [laid(norm(total)), laid(total)], **attributes)
+    if last:
+        total = x + skip[:, :1, :1]
+        by_hand(weft, 'SkipGroupNorm', [x, gamma, beta, skip[:, 0, 0].copy()], [norm(total), total], **attributes)
+
+
+def test_halves_and_sums_of_diffusion_models(weft):
+    x, bias = rand(2, 5, 8), rand(8, seed=1)
+    left, right = np.split((x + bias).astype(np.float64), 2, -1)
+    erf = np.vectorize(__import__('math').erf)
+    by_hand(weft, 'BiasSplitGelu', [x, bias], [left * right * 0.5 * (1 + erf(right / np.sqrt(2)))])
+    by_hand(weft, 'BiasAdd', [x, bias, x[::-1].copy()], [x + bias + x[::-1]])
+
+
+def test_gates(weft):
+    x, gate, scale = rand(2, 3, 8), rand(2, 3, 8, seed=1), rand(4)
+    for activation in ('silu', 'sigmoid'):
+        agree(weft, 'GatedRMSNorm', [x, scale, gate], activation=activation)
+    agree(weft, 'GatedAdd', [x, gate, rand(2, 3, 1)])
+    agree(weft, 'ScaledSiLU', [x, np.float32(1.5)])
+    agree(weft, 'ScaledSiLU', [x], alpha=0.5)
+
+
+@pytest.mark.parametrize('kind, turned', [(0, 1), (1, 1)])
+def test_products_with_tables_of_weights(weft, kind, turned):
+    k, n, block = 48, 5, 16
+    weights = whole(k * n // 2, low=0, high=256, dtype=np.uint8)
+    agree(weft, 'MatMulBnb4', [rand(3, 2, k), weights, rand(k * n // block, low=0.5)], fixed=(1, 2), K=k, N=n, block_size=block,
+          quant_type=kind, transB=turned)
+
+
+TOKENS, EXPERTS, HIDDEN, INNER = 7, 4, 16, 32
+
+
+@pytest.mark.parametrize('rank', [2, 3])
+@pytest.mark.parametrize('activation', ['relu', 'gelu', 'silu', 'identity'])
+@pytest.mark.parametrize('k, normalize', [(1, 0), (2, 1), (3, 0)])
+def test_experts(weft, activation, k, normalize, rank):
+    x = rand(TOKENS, HIDDEN) if rank == 2 else rand(1, TOKENS, HIDDEN)
+    agree_experts(weft, 'MoE', [x, rand(TOKENS, EXPERTS, low=-3, high=3), rand(EXPERTS, INNER, HIDDEN), rand(EXPERTS, INNER),
+                                rand(EXPERTS, HIDDEN, INNER), rand(EXPERTS, HIDDEN)],
+                  k=k, normalize_routing_weights=normalize, activation_type=activation)
+
+
+def agree_experts(weft, op, inputs, **attributes):
+    """Who is asked is sorted out on the host: not by own kernels alone."""
+    model, arrays = model_of(op, inputs, (np.float32,), range(2, len(inputs)), attributes)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    expected, = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=['CPUExecutionProvider']).run(None, arrays)
+    onnx.save(model, weft.folder / 'model.onnx')
+    found = weft.run('model.onnx', arrays, '--budget', '0')['y0']
+    assert within(found, expected, 1e-5), np.abs(found - expected).max()
+
+
+def gated_experts(x, router, w1, b1, w2, b2, fusion, most):
+    """Two experts for each token, with alpha 1.7 and beta 1, in float64."""
+    odds = np.exp(router.astype(np.float64))
+    total = np.zeros((len(x), w2.shape[1]))
+    for t, row in enumerate(odds):
+        asked = np.argsort(-row)[:2]
+        for expert in asked:
+            sums = w1[expert].astype(np.float64) @ x[t] + b1[expert]
+            g, l = (sums[::2], sums[1::2]) if fusion == 1 else np.split(sums, 2)
+            g, l = np.minimum(g, most), np.clip(l, -most, most)
+            total[t] += row[expert] / row[asked].sum() * (w2[expert] @ (g / (1 + np.exp(-1.7 * g)) * (l + 1)) + b2[expert])
+    return total.astype(np.float32)
+
+
+GATES = {'k': 2, 'normalize_routing_weights': 1, 'activation_type': 'swiglu', 'activation_alpha': 1.7, 'activation_beta': 1.0}
+
+
+@pytest.mark.parametrize('fusion', [1, 2])
+def test_experts_with_gates(weft, fusion):
+    inputs = [rand(TOKENS, HIDDEN), rand(TOKENS, EXPERTS, low=-3, high=3), rand(EXPERTS, 2 * INNER, HIDDEN),
+              rand(EXPERTS, 2 * INNER), rand(EXPERTS, HIDDEN, INNER), rand(EXPERTS, HIDDEN)]
+    attributes = GATES | {'swiglu_fusion': fusion, 'swiglu_limit': 2.0}
+    if fusion == 1:  # onnxruntime has no other
+        agree_experts(weft, 'MoE', inputs, **attributes)
+    model, arrays = model_of('MoE', inputs, (np.float32,), range(2, 6), attributes)
+    onnx.save(model, weft.folder / 'model.onnx')
+    assert within(weft.run('model.onnx', arrays, '--budget', '0')['y0'], gated_experts(*inputs, fusion, 2.0), 1e-5)
+
+
+@pytest.mark.parametrize('bits, block, zeros', [(4, 0, False), (8, 0, False), (4, 16, False), (8, 16, False), (4, 16, True)])
+def test_quantized_experts(weft, bits, block, zeros):
+    def layer(rows, columns, seed):
+        blocks = columns // block if block else 1
+        scales = rand(*((EXPERTS, rows, blocks) if block else (EXPERTS, rows)), seed=seed, low=0.01, high=0.02)
+        points = whole(EXPERTS, rows, (blocks * bits + 7) // 8, low=0, high=256, dtype=np.uint8, seed=seed) if zeros else None
+        return whole(EXPERTS, rows, columns * bits // 8, low=0, high=256, dtype=np.uint8, seed=seed), scales, points
+
+    def real(packed, scales):
+        numbers = packed if bits == 8 else np.stack([packed & 15, packed >> 4], -1).reshape(*packed.shape[:2], -1)
+        return (numbers.astype(np.float64) - 2 ** (bits - 1)) * np.repeat(
+            scales.reshape(*packed.shape[:2], -1), block or numbers.shape[2], axis=2)
+    w1, s1, z1 = layer(2 * INNER, HIDDEN, 1)
+    w2, s2, z2 = layer(HIDDEN, INNER, 2)
+    x, router, b1, b2 = rand(TOKENS, HIDDEN), rand(TOKENS, EXPERTS, low=-3, high=3), rand(EXPERTS, 2 * INNER), rand(EXPERTS, HIDDEN)
+    inputs = [x, router, w1, s1, b1, w2, s2, b2] + ([None, None, None, z1, z2] if zeros else [])
+    attributes = GATES | {'swiglu_fusion': 1, 'swiglu_limit': 7.0, 'expert_weight_bits': bits} | ({'block_size': block} if block else {})
+    if (bits, block) != (8, 16):  # where onnxruntime quantizes what comes in
+        agree_experts(weft, 'QMoE', inputs, **attributes)
+    if not zeros:
+        model, arrays = model_of('QMoE', inputs, (np.float32,), range(2, len(inputs)), attributes)
+        onnx.save(model, weft.folder / 'model.onnx')
+        expected = gated_experts(x, router, real(w1, s1), b1, real(w2, s2), b2, 1, 7.0)
+        assert within(weft.run('model.onnx', arrays, '--budget', '0')['y0'], expected, 1e-5)
