@@ -1,6 +1,8 @@
 // Post-ops, and modes that every primitive is created with.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "fallback/onednn/build.h"
 
 namespace weft::fallback::onednn {
@@ -43,6 +45,16 @@ Result<algorithm> BinaryOf(const std::string& kind) {
   return Unsupported(fmt::format("onednn has no post-op {}", kind));
 }
 
+namespace {
+
+bool Broadcasts(const dnnl::memory::dims& operand, const dnnl::memory::dims& result) {
+  return std::ranges::equal(operand, result, [](int64_t extent, int64_t whole) {
+    return extent == 1 || extent == whole;
+  });
+}
+
+}  // namespace
+
 Status Builder::Attributes(dnnl::primitive_attr& attr) {
   // Whatever the environment says: f32 stays f32.
   attr.set_fpmath_mode(dnnl::fpmath_mode::strict);
@@ -63,6 +75,10 @@ Status Builder::Attributes(dnnl::primitive_attr& attr) {
     WEFT_TRY(const algorithm op, BinaryOf(post.kind));
     const CallOperand& operand = call_.inputs[Index(role)];
     const View& view = In(role);
+    // The library does not ask, and reads past the end of what is smaller.
+    if (!Broadcasts(view.dims, output_.dims))
+      return Invalid("a post-op's operand does not broadcast to the result")
+          .At("call onednn." + call_.op);
     // Of the result's shape and free: it takes the result's layout.
     const bool follows = operand.any_layout && view.dims == output_.dims;
     post_ops.append_binary(op, follows ? view.Any() : view.Desc());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 namespace weft::fallback::onednn {
 namespace {
@@ -15,6 +16,14 @@ constexpr int64_t kMostExtent = 1 << 24;  // of a window: the library computes w
 
 Status Wrong(const LibraryCall& call, std::string what) {
   return Invalid(std::move(what)).At("call onednn." + call.op);
+}
+
+// Whether an operand's rows are one row, or one for each of the result's: rows that repeat within a
+// batch, or from one batch to the next, are none of the two once all axes of rows are one.
+bool RowsFold(const memory::dims& operand, const memory::dims& result) {
+  const auto rows = std::span(operand).first(operand.size() - 1);
+  return std::ranges::all_of(rows, [](int64_t extent) { return extent == 1; }) ||
+         std::ranges::equal(rows, std::span(result).first(result.size() - 1));
 }
 
 }  // namespace
@@ -208,6 +217,9 @@ Status Builder::Matmul() {
   if (trans_a) Swap(In("src"), a_rank - 2, a_rank - 1);
   if (IntAttr(call_, "trans_b", 0) != 0) Swap(In("weights"), b_rank - 2, b_rank - 1);
   AlignPostOperands(rank);
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (call_.inputs[i].role.starts_with("post")) flat &= RowsFold(inputs_[i].dims, output_.dims);
+  }
   if (flat) {
     MergeFirst(In("src"), rank - 1);
     MergeFirst(output_, rank - 1);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstdlib>
 
@@ -107,6 +108,38 @@ TEST(Onednn, Multiplies) {
   ExpectRight(
       "onednn.matmul(src = x: f32[2, 4, 3, 5] acbd, weights = w: f32[2, 4, 3, 5] acbd) -> (dst = "
       "y: f32[2, 4, 3, 3] abcd) {trans_b = 1}");
+}
+
+// Of every set of axes: the library knows some of them only, and one product of all rows others.
+TEST(Onednn, TakesOperandsOfEveryBroadcast) {
+  SKIP_IF_ABSENT();
+  for (unsigned ones = 0; ones < 16; ++ones) {
+    const auto shape = [&](std::array<int, 4> whole) {
+      for (unsigned axis = 0; axis < 4; ++axis) whole[axis] = ones >> axis & 1 ? 1 : whole[axis];
+      return fmt::format("{}", fmt::join(whole, ", "));
+    };
+    ExpectRight(fmt::format(
+        "onednn.matmul(src = x: f32[2, 5, 4, 3] abcd, weights = w: f32[3, 6] any const, post0 = r: "
+        "f32[2, 5, 4, 6] abcd, post1 = s: f32[{}] abcd) -> (dst = y: f32[2, 5, 4, 6] abcd) "
+        "{{post = [binary_add, binary_mul]}}",
+        shape({2, 5, 4, 6})));
+    ExpectRight(fmt::format(
+        "onednn.matmul(src = x: f32[2, 5, 4, 3] abcd, weights = w: f32[2, 5, 3, 6] abcd, post0 = "
+        "s: f32[{}] abcd) -> (dst = y: f32[2, 5, 4, 6] abcd) {{post = [binary_sub]}}",
+        shape({2, 5, 4, 6})));
+    for (const char* layout : {"abcd", "acdb", "any"}) {
+      ExpectRight(fmt::format(
+          "onednn.convolution(src = x: f32[2, 16, 7, 6] {1}, weights = w: f32[16, 16, 3, 3] any "
+          "const, post1 = s: f32[{0}] abcd) -> (dst = y: f32[2, 16, 5, 4] {1}) {{dilations = "
+          "[1, 1], group = 1, pads = [0, 0, 0, 0], strides = [1, 1], post = [tanh, binary_mul]}}",
+          shape({2, 16, 5, 4}), layout));
+      ExpectRight(fmt::format(
+          "onednn.deconvolution(src = x: f32[2, 16, 3, 2] {1}, weights = w: f32[16, 16, 3, 3] any "
+          "const, post0 = s: f32[{0}] abcd) -> (dst = y: f32[2, 16, 5, 4] {1}) {{dilations = "
+          "[1, 1], group = 1, pads = [0, 0, 0, 0], strides = [1, 1], post = [binary_add]}}",
+          shape({2, 16, 5, 4}), layout));
+    }
+  }
 }
 
 // Where an inner product stands in, with everything that a matmul may have.
@@ -333,6 +366,10 @@ TEST(Onednn, RefusesWhatDoesNotFit) {
             "[0, 0], strides = [1], post = [binary_add]}")
           .find("for each channel"),
       std::string::npos);
+  EXPECT_NE(error("onednn.matmul(src = x: f32[4, 3] ab, weights = w: f32[3, 2] ab, post0 = z: "
+                  "f32[2, 2] ab) -> (dst = y: f32[4, 2] ab) {post = [binary_add]}")
+                .find("does not broadcast"),
+            std::string::npos);
   EXPECT_NE(error("onednn.matmul(src = x: f32[2, 3] ab, weights = w: f32[4, 2] ab) -> (dst = y: "
                   "f32[2, 2] ab)")
                 .find("onednn.matmul"),
