@@ -13,7 +13,7 @@ import random_open  # noqa: E402
 import random_server  # noqa: E402
 from random_graph import Graph, Reject, Value  # noqa: E402
 
-SEEDS = range(64)
+SEEDS = range(200)
 KEEP = ROOT / 'build/random_failures'
 
 
