@@ -108,7 +108,7 @@ No OnednnMatcher::PostOperand(graph::ValueId other, std::string_view kind) {
   // The axis that a broadcast operand may keep: the channels, or the columns of a matmul.
   const size_t kept = call_.op == "matmul" || dst.size() < 2 ? dst.size() - 1 : 1;
   bool whole = shape.size() == dst.size(), channels = shape.size() <= dst.size();
-  for (size_t d = 0; d < shape.size() && channels; ++d) {
+  for (size_t d = 0; d < shape.size() && (whole || channels); ++d) {
     const size_t at = dst.size() - shape.size() + d;
     whole &= shape[d] == dst[at];
     channels &= shape[d] == 1 || (at == kept && shape[d] == dst[at]);

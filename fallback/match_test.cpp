@@ -219,6 +219,9 @@ TEST(Match, EveryRefusalHasItsReason) {
   };
   EXPECT_EQ(scaled_and("[2, 3, 1]"), "shape_unknown_to_library");
   EXPECT_TRUE(scaled_and("[2, 3, 4]").starts_with("onednn.binary")) << scaled_and("[2, 3, 4]");
+  EXPECT_EQ(reason(R"(graph g (x: f32[8, 2, 9], m: f32[9, 9], z: f32[8, 1, 9]) -> (y) {
+    a: f32[8, 2, 9] = MatMul(x, m) y: f32[8, 2, 9] = Add(a, z) })"),
+            "shape_unknown_to_library");
   EXPECT_EQ(
       reason(R"(graph g (x: f32[2, 2]) -> (y) { a: f32[2, 2] = Abs(x) y: f32[2, 2] = Relu(a) })"),
       "pattern_unknown_to_library");
