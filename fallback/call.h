@@ -36,6 +36,10 @@ namespace weft::fallback {
 
 enum class Library : uint8_t { kNative, kOnednn, kCudnn, kCublas };
 std::string_view LibraryName(Library library);  // "onednn"
+// Whether its calls are done by a CUDA device, in the device's memory.
+inline bool IsOnDevice(Library library) {
+  return library == Library::kCudnn || library == Library::kCublas;
+}
 
 struct CallOperand {
   std::string role;   // "src", "weights", "bias", "dst", "post0"; natives: "in0", "out0"

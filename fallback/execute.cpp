@@ -5,6 +5,8 @@
 #include <cstdlib>
 
 #include "base/log.h"
+#include "fallback/cublas/matmul.h"
+#include "fallback/cudnn/convolution.h"
 #include "fallback/modules.h"
 #include "fallback/native/run.h"
 #include "fallback/onednn/module.h"
@@ -38,10 +40,6 @@ Result<const onednn::Module*> Onednn() {
   return Missing("onednn can't be loaded: " + loaded.why_not).Try("./dev setup, then ./dev build");
 }
 
-Status Absent(Library library) {
-  return Missing(fmt::format("{} is not in this build", LibraryName(library)));
-}
-
 }  // namespace
 
 Result<std::unique_ptr<PreparedCall>> Prepare(const LibraryCall& call,
@@ -61,7 +59,7 @@ Result<std::unique_ptr<PreparedCall>> Prepare(const LibraryCall& call,
     case Library::kCublas:
       break;
   }
-  return Absent(call.library);
+  return Usage(fmt::format("{} runs on a device", LibraryName(call.library)));
 }
 
 Result<std::vector<Layout>> PreferredLayouts(const LibraryCall& call) {
@@ -79,7 +77,8 @@ Result<std::vector<Layout>> PreferredLayouts(const LibraryCall& call) {
 
 std::string LibraryVersion(Library library) {
   if (library == Library::kNative) return "native";
-  if (library != Library::kOnednn) return "";
+  if (library == Library::kCublas) return cublas::Version();
+  if (library == Library::kCudnn) return cudnn::Version();
   auto module = Onednn();
   return module.ok() ? (*module)->library_version() : "";
 }

@@ -24,6 +24,20 @@ std::optional<Refusal> CheckChain(const graph::Graph& graph, const Uses& uses,
   return std::nullopt;
 }
 
+Verdict<LibraryCall> MatchCall(const graph::Graph& graph, std::span<const graph::NodeId> nodes,
+                               Library library, const LayoutOf& layout, const Abilities& can) {
+  CallMatcher matcher(graph, library, layout, can);
+  if (auto no = matcher.Anchor(nodes[0])) return *std::move(no);
+  for (graph::NodeId node : nodes.subspan(1)) {
+    if (auto no = matcher.Epilogue(node)) return *std::move(no);
+  }
+  LibraryCall call = matcher.Take();
+  if (IsOnDevice(library)) {
+    if (auto no = TakesOnDevice(call)) return *std::move(no);
+  }
+  return call;
+}
+
 }  // namespace
 
 Uses::Uses(const graph::Graph& graph)
@@ -48,34 +62,15 @@ Verdict<LibraryCall> Match(const graph::Graph& graph, const Uses& uses,
   if (library == Library::kNative) {
     return Refuse(Reason::kPatternUnknownToLibrary, "native kernels fuse nothing");
   }
-  if (library != Library::kOnednn) {
-    return Refuse(Reason::kLibraryAbsent, "{} is not in this build", LibraryName(library));
-  }
-  OnednnMatcher matcher(graph, layout, can);
-  if (auto no = matcher.Anchor(nodes[0])) return *std::move(no);
-  for (graph::NodeId node : nodes.subspan(1)) {
-    if (auto no = matcher.Epilogue(node)) return *std::move(no);
-  }
-  return matcher.Take();
+  return MatchCall(graph, nodes, library, layout, can);
 }
 
 Verdict<LibraryCall> Match(const graph::Graph& graph, std::span<const graph::NodeId> nodes,
                            Library library, const LayoutOf& layout, const Abilities& can) {
   if (nodes.empty()) return Refuse(Reason::kPatternUnknownToLibrary, "no nodes");
   if (nodes.size() > 1) return Match(graph, Uses(graph), nodes, library, layout, can);
-  switch (library) {
-    case Library::kNative:
-      return MatchNative(graph, nodes[0]);
-    case Library::kOnednn: {
-      OnednnMatcher matcher(graph, layout, can);
-      if (auto no = matcher.Anchor(nodes[0])) return *std::move(no);
-      return matcher.Take();
-    }
-    case Library::kCudnn:
-    case Library::kCublas:
-      break;
-  }
-  return Refuse(Reason::kLibraryAbsent, "{} is not in this build", LibraryName(library));
+  if (library == Library::kNative) return MatchNative(graph, nodes[0]);
+  return MatchCall(graph, nodes, library, layout, can);
 }
 
 std::vector<graph::NodeId> LongestMatch(const graph::Graph& graph, graph::NodeId anchor,

@@ -76,7 +76,7 @@ std::vector<int64_t> MostSums(const CallOperand& weights, const Tensor* constant
 
 }  // namespace
 
-No OnednnMatcher::InputOf(std::string role, ValueId id, std::span<const Dtype> dtypes, bool packs) {
+No CallMatcher::InputOf(std::string role, ValueId id, std::span<const Dtype> dtypes, bool packs) {
   if (!id.valid()) return Refuse(Reason::kPatternUnknownToLibrary, "no {}", role);
   const auto at = std::ranges::find(dtypes, graph_[id].dtype);
   dtype_ = at == dtypes.end() ? dtypes[0] : *at;
@@ -84,7 +84,7 @@ No OnednnMatcher::InputOf(std::string role, ValueId id, std::span<const Dtype> d
 }
 
 // That of a source may be computed: networks that quantize what flows through them do.
-No OnednnMatcher::ZeroPoint(std::string role, ValueId id) {
+No CallMatcher::ZeroPoint(std::string role, ValueId id) {
   if (!id.valid()) return std::nullopt;
   if (const auto zero = Uniform(graph_, id)) {
     if (*zero != 0) Set(std::move(role), static_cast<int64_t>(*zero));
@@ -99,7 +99,7 @@ No OnednnMatcher::ZeroPoint(std::string role, ValueId id) {
   return InputOf(std::move(role), id, kBytes);
 }
 
-No OnednnMatcher::ByteOperands(const graph::Node& node, bool convolves, bool linear) {
+No CallMatcher::ByteOperands(const graph::Node& node, bool convolves, bool linear) {
   const ValueId weights = graph::InputAt(node, linear ? 3 : 1);
   if (auto no = InputOf("src", node.inputs[0], kBytes)) return no;
   if (auto no = InputOf("weights", weights, kBytes, true)) return no;
@@ -118,7 +118,7 @@ No OnednnMatcher::ByteOperands(const graph::Node& node, bool convolves, bool lin
   return ZeroPoint("weights_zero", graph::InputAt(node, linear ? 5 : 3));
 }
 
-No OnednnMatcher::Bytes(const graph::Node& node) {
+No CallMatcher::Bytes(const graph::Node& node) {
   const bool convolves = Convolves(node.op), linear = IsLinear(node.op);
   call_.op = convolves ? "convolution" : "matmul";
   if (!can_.dot_products) {
@@ -144,7 +144,7 @@ No OnednnMatcher::Bytes(const graph::Node& node) {
 }
 
 // The operator's own arithmetic, which is f32: scale_a * scale_b / scale_y.
-No OnednnMatcher::Requantize(const graph::Node& node) {
+No CallMatcher::Requantize(const graph::Node& node) {
   const auto a = Uniform(graph_, graph::InputAt(node, 1)),
              y = Uniform(graph_, graph::InputAt(node, 6));
   const Tensor* b = Constant(graph_, graph::InputAt(node, 4));
@@ -184,7 +184,7 @@ No OnednnMatcher::Requantize(const graph::Node& node) {
 // 32 bits. Then a sum of 32 bits comes out as it is if nothing is added, and one that is
 // requantized is rounded to f32 once, as the operator does, but for the bias: that is refused,
 // unless the result saturates, either way, before sums get so large.
-No OnednnMatcher::CheckSums(const graph::Node& node) {
+No CallMatcher::CheckSums(const graph::Node& node) {
   const bool convolves = Convolves(node.op);
   const CallOperand& weights = *FindOperand(call_, "weights");
   const bool zeros = IntAttr(call_, "weights_zero", 0) != (weights.dtype == Dtype::kU8 ? 128 : 0);

@@ -90,7 +90,7 @@ std::optional<PostOp> UnaryPostOp(const graph::Graph& graph, const graph::Node& 
 }
 
 // One value for each column of a matmul, before anything else is fused.
-bool OnednnMatcher::TakesAsBias(graph::ValueId id) const {
+bool CallMatcher::TakesAsBias(graph::ValueId id) const {
   if (call_.op != "matmul" || !call_.post_ops.empty() || FindOperand(call_, "bias")) return false;
   const auto shape = graph::StaticShape(graph_[id]);
   const Shape& dst = ShapeOf("dst");
@@ -102,7 +102,7 @@ bool OnednnMatcher::TakesAsBias(graph::ValueId id) const {
   return graph_[id].kind == graph::ValueKind::kConstant;
 }
 
-No OnednnMatcher::PostOperand(graph::ValueId other, std::string_view kind) {
+No CallMatcher::PostOperand(graph::ValueId other, std::string_view kind) {
   if (auto no = Input(fmt::format("post{}", call_.post_ops.size()), other)) return no;
   const Shape &dst = ShapeOf("dst"), &shape = call_.inputs.back().shape;
   // The axis that a broadcast operand may keep: the channels, or the columns of a matmul.
@@ -133,7 +133,7 @@ No OnednnMatcher::PostOperand(graph::ValueId other, std::string_view kind) {
   return std::nullopt;
 }
 
-No OnednnMatcher::PostBinary(const graph::Node& node, std::string_view kind) {
+No CallMatcher::PostBinary(const graph::Node& node, std::string_view kind) {
   const graph::ValueId a = graph::InputAt(node, 0), b = graph::InputAt(node, 1);
   const bool commutes = node.op == Op::kAdd || node.op == Op::kMul;
   const graph::ValueId other = a == result_ ? b : a;
@@ -150,7 +150,7 @@ No OnednnMatcher::PostBinary(const graph::Node& node, std::string_view kind) {
   return PostOperand(other, kind);
 }
 
-No OnednnMatcher::Epilogue(graph::NodeId id) {
+No CallMatcher::Epilogue(graph::NodeId id) {
   const graph::Node& node = graph_[id];
   constexpr size_t kMost = 8;  // the library takes 32; longer chains gain nothing
   // No kernel of eltwise takes post-ops, only the reference behind them, one element at a time.

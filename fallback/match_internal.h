@@ -24,14 +24,18 @@ Verdict<LibraryCall> MatchNative(const graph::Graph& graph, graph::NodeId node);
 // The ONNX name of the node, or what stands for it.
 std::string Origin(const graph::Graph& graph, graph::NodeId node);
 
-// A oneDNN call that grows: the anchor first, then one epilogue node after the other. After a
-// refusal the matcher is spent. oneDNN takes extents here that are known and not zero, and f32;
-// products and convolutions also bfloat16, whose sums are f32 and rounded once, behind the
-// epilogue; and bytes, by operators of their own (match_bytes.cpp).
-class OnednnMatcher {
+// A library's call that grows: the anchor first, then one epilogue node after the other. After a
+// refusal the matcher is spent. Libraries take extents here that are known and not zero, and f32;
+// oneDNN also bfloat16 in products and convolutions, whose sums are f32 and rounded once, behind
+// the epilogue; and bytes, by operators of their own (match_bytes.cpp). What is written down is
+// what oneDNN can do; other libraries do less (TakesOnDevice).
+class CallMatcher {
  public:
-  OnednnMatcher(const graph::Graph& graph, const LayoutOf& layout, const Abilities& can)
-      : graph_(graph), layout_(layout), can_(can) {}
+  CallMatcher(const graph::Graph& graph, Library library, const LayoutOf& layout,
+              const Abilities& can)
+      : graph_(graph), layout_(layout), can_(can) {
+    call_.library = library;
+  }
   No Anchor(graph::NodeId node);
   No Epilogue(graph::NodeId node);
   LibraryCall Take() { return std::move(call_); }
@@ -84,6 +88,9 @@ class OnednnMatcher {
   LibraryCall call_;
   graph::ValueId result_;  // of what is matched so far
 };
+
+// Whether a library of a device does this call, as far as the call says.
+No TakesOnDevice(const LibraryCall& call);
 
 // What an elementwise node of one data operand does, as a post-op; nothing if the library has none.
 std::optional<PostOp> UnaryPostOp(const graph::Graph& graph, const graph::Node& node);

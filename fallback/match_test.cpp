@@ -89,6 +89,33 @@ TEST(Match, MatmulTakesOneBias) {
   EXPECT_NE(text.find("post = [binary_add, gelu_erf]"), std::string::npos) << text;
 }
 
+TEST(Match, LibrariesOfADeviceTakeLess) {
+  const auto convolution = [](const std::string& ends) {
+    return "graph g (x: f32[1, 1, 8, 8], r: f32[1, 2, 8, 8]) -> (y) {"
+           "  w: f32[2, 1, 3, 3] = const(0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0)"
+           "  b: f32[2] = const(0, 0)"
+           "  c: f32[1, 2, 8, 8] = Conv(x, w, b) {pads = [1, 1, 1, 1], name = \"/c\"} " +
+           ends + " }";
+  };
+  EXPECT_EQ(Matched(convolution("s: f32[1, 2, 8, 8] = Add(r, c) y: f32[1, 2, 8, 8] = Relu(s)"),
+                    Library::kCudnn),
+            "cudnn.convolution(src = x: f32[1, 1, 8, 8] abcd, weights = w: f32[2, 1, 3, 3] abcd "
+            "const, bias = b: f32[2] a const, post0 = r: f32[1, 2, 8, 8] abcd) -> (dst = y: "
+            "f32[1, 2, 8, 8] abcd) {dilations = [1, 1], group = 1, pads = [1, 1, 1, 1], strides = "
+            "[1, 1], post = [binary_add, relu], from = [\"/c\", \"s\", \"y\"]}");
+  EXPECT_EQ(Matched(convolution("y: f32[1, 2, 8, 8] = Tanh(c)"), Library::kCudnn),
+            "pattern_unknown_to_library: tanh as post-op 0");
+  EXPECT_EQ(Matched(convolution("y: f32[1, 2, 8, 8] = Relu(c)"), Library::kCublas),
+            "op_unknown_to_library: convolution");
+  EXPECT_EQ(
+      Matched("graph g (x: f32[3, 5]) -> (y) { w: f32[5, 1] = const(0, 0, 0, 0, 0) b: f32[1] "
+              "= const(0) m: f32[3, 1] = Gemm(x, w, b) y: f32[3, 1] = Relu(m) }",
+              Library::kCublas),
+      "cublas.matmul(src = x: f32[3, 5] ab, weights = w: f32[5, 1] ab const, bias = b: f32[1] "
+      "a const) -> (dst = y: f32[3, 1] ab) {trans_a = 0, trans_b = 0, post = [relu], from = "
+      "[\"m\", \"y\"]}");
+}
+
 TEST(Match, ProductsOfBfloat16WhereTheyAreFastAndAllowed) {
   const auto text = R"(graph g (x: bf16[2, 3]) -> (y) {
     w: bf16[3, 2] = const(1,2,3,4,5,6)
@@ -188,8 +215,8 @@ TEST(Match, EveryRefusalHasItsReason) {
   };
   const auto pool = R"(graph g (x: f32[1, 1, 4]) -> (y) {
     y: f32[1, 1, 2] = MaxPool(x) {kernel_shape = [2], strides = [2]} })";
-  EXPECT_EQ(reason(pool, Library::kCudnn), "library_absent");
-  EXPECT_EQ(reason(pool, Library::kCublas), "library_absent");
+  EXPECT_EQ(reason(pool, Library::kCudnn), "op_unknown_to_library");
+  EXPECT_EQ(reason(pool, Library::kCublas), "op_unknown_to_library");
   EXPECT_EQ(reason(pool, Library::kNative), "op_unknown_to_library");
   EXPECT_EQ(reason("graph g (x: f32[2]) -> (y) { y: i64[1, n] = NonZero(x) symbol n in 0:2 }"),
             "op_unknown_to_library");

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/cuda_library.h"
+
 namespace weft::codegen {
 namespace {
 
@@ -28,16 +30,6 @@ struct Nvrtc {
 
 constexpr int kCompilationError = 6, kInvalidOption = 5;
 
-std::vector<std::string> Folders() {
-  std::vector<std::string> folders = {""};  // the loader's own search path
-  for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* folder = std::getenv(name)) folders.push_back(std::string(folder) + "/lib64/");
-  }
-  folders.emplace_back(WEFT_CUDA_WHEELS "/lib/");
-  folders.emplace_back("/usr/local/cuda/lib64/");
-  return folders;
-}
-
 // NVRTC asks the loader for a second library by its bare name, which is only found in a folder that
 // the loader does not search if it is loaded already.
 void LoadBuiltins(const std::string& folder) {
@@ -48,16 +40,11 @@ void LoadBuiltins(const std::string& folder) {
   }
 }
 
-void* OpenLibrary(std::string& tried) {
-  for (const std::string& folder : Folders()) {
+Result<void*> Open() {
+  for (const std::string& folder : CudaFolders())
     if (!folder.empty()) LoadBuiltins(folder);
-    for (const std::string_view file : {"libnvrtc.so.13", "libnvrtc.so.12"}) {
-      const std::string path = folder + std::string(file);
-      if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-      tried = dlerror();
-    }
-  }
-  return nullptr;
+  constexpr std::string_view kFiles[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
+  return OpenCudaLibrary(kFiles);
 }
 
 struct Loaded {
@@ -67,16 +54,16 @@ struct Loaded {
 
 Loaded LoadNvrtc() {
   Loaded loaded;
-  std::string tried;
   const char* setting = std::getenv("WEFT_NVRTC");
   const bool is_hidden = setting != nullptr && std::string_view(setting) == "none";
-  if (is_hidden) tried = "WEFT_NVRTC is none";
-  void* library = is_hidden ? nullptr : OpenLibrary(tried);
-  if (library == nullptr) {
-    loaded.status = Missing(fmt::format("no NVRTC, CUDA's compiler, can be loaded: {}", tried))
-                        .Try("./dev setup, or set CUDA_HOME to a toolkit of version 12 or 13");
+  const auto opened = is_hidden ? Missing("WEFT_NVRTC is none") : Open();
+  if (!opened.ok()) {
+    loaded.status =
+        Missing(fmt::format("no NVRTC, CUDA's compiler, can be loaded: {}", opened.status().what()))
+            .Try("./dev setup, or set CUDA_HOME to a toolkit of version 12 or 13");
     return loaded;
   }
+  void* const library = *opened;
   const auto find = [&]<typename F>(F*& function, const char* name) {
     function = reinterpret_cast<F*>(dlsym(library, name));
     if (function == nullptr) loaded.status = Missing(fmt::format("NVRTC has no {}", name));

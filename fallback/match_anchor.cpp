@@ -17,12 +17,12 @@ bool IsOnes(const std::vector<int64_t>& v) {
 
 }  // namespace
 
-void OnednnMatcher::Set(std::string name, CallAttributeValue value) {
+void CallMatcher::Set(std::string name, CallAttributeValue value) {
   const auto at = std::ranges::lower_bound(call_.attributes, name, {}, &CallAttribute::name);
   call_.attributes.insert(at, {std::move(name), std::move(value)});
 }
 
-No OnednnMatcher::Input(std::string role, graph::ValueId id, bool packs) {
+No CallMatcher::Input(std::string role, graph::ValueId id, bool packs) {
   const graph::Value& value = graph_[id];
   if (value.dtype != dtype_) {
     return Refuse(Reason::kDtypeUnknownToLibrary, "{} is {}", value.name,
@@ -37,7 +37,7 @@ No OnednnMatcher::Input(std::string role, graph::ValueId id, bool packs) {
   CallOperand operand{
       .role = std::move(role), .value = value.name, .dtype = dtype_, .shape = *shape};
   operand.constant = value.kind == graph::ValueKind::kConstant;
-  operand.any_layout = packs && operand.constant;
+  operand.any_layout = packs && operand.constant && call_.library == Library::kOnednn;
   operand.layout = Layout::Plain(shape->size());
   if (layout_ && !operand.constant) operand.layout = layout_(id);
   if (operand.layout.rank() != shape->size()) {
@@ -56,7 +56,7 @@ No OnednnMatcher::Input(std::string role, graph::ValueId id, bool packs) {
   return std::nullopt;
 }
 
-No OnednnMatcher::Halves(const graph::Node& node) {
+No CallMatcher::Halves(const graph::Node& node) {
   if (graph_[node.inputs[0]].dtype != Dtype::kBF16) return std::nullopt;
   if (!can_.bfloat16) {
     return Refuse(Reason::kDtypeUnknownToLibrary, "{} is bf16, and the target without AVX-512",
@@ -70,7 +70,7 @@ No OnednnMatcher::Halves(const graph::Node& node) {
   return std::nullopt;
 }
 
-No OnednnMatcher::Output(graph::ValueId id) {
+No CallMatcher::Output(graph::ValueId id) {
   if (!id.valid()) return Refuse(Reason::kPatternUnknownToLibrary, "the result has no name");
   if (auto no = Input("dst", id)) return no;
   call_.outputs = {std::move(call_.inputs.back())};
@@ -80,9 +80,8 @@ No OnednnMatcher::Output(graph::ValueId id) {
   return std::nullopt;
 }
 
-No OnednnMatcher::Anchor(graph::NodeId id) {
+No CallMatcher::Anchor(graph::NodeId id) {
   const graph::Node& node = graph_[id];
-  call_.library = Library::kOnednn;
   call_.origins = {Origin(graph_, id)};
   for (size_t i = 1; i < node.outputs.size(); ++i) {
     if (node.outputs[i].valid()) {
@@ -127,7 +126,7 @@ No OnednnMatcher::Anchor(graph::NodeId id) {
                 node.op_name.empty() ? graph::OpName(node.op) : node.op_name);
 }
 
-No OnednnMatcher::Window(const graph::Node& node, std::span<const int64_t> kernel) {
+No CallMatcher::Window(const graph::Node& node, std::span<const int64_t> kernel) {
   const Shape &src = ShapeOf("src"), &dst = ShapeOf("dst");
   const size_t n = kernel.size();
   if (src.size() != n + 2 || dst.size() != n + 2 || n < 1 || n > 3) {
@@ -169,7 +168,7 @@ No OnednnMatcher::Window(const graph::Node& node, std::span<const int64_t> kerne
   return std::nullopt;
 }
 
-No OnednnMatcher::Convolution(const graph::Node& node) {
+No CallMatcher::Convolution(const graph::Node& node) {
   call_.op = "convolution";
   if (auto no = Halves(node)) return no;
   if (auto no = Input("src", node.inputs[0])) return no;
@@ -181,7 +180,7 @@ No OnednnMatcher::Convolution(const graph::Node& node) {
   return Convolved(node);
 }
 
-No OnednnMatcher::Convolved(const graph::Node& node) {
+No CallMatcher::Convolved(const graph::Node& node) {
   const Shape& weights = ShapeOf("weights");
   const int64_t group = graph::IntAttr(node, "group", 1);
   if (weights.size() < 3 || group < 1 || weights[0] % group != 0 ||
@@ -195,7 +194,7 @@ No OnednnMatcher::Convolved(const graph::Node& node) {
 
 // A transposed window: total = reach of all windows - output, of which output_padding is no
 // padding.
-No OnednnMatcher::Deconvolved(const graph::Node& node, std::span<const int64_t> kernel) {
+No CallMatcher::Deconvolved(const graph::Node& node, std::span<const int64_t> kernel) {
   const Shape &src = ShapeOf("src"), &dst = ShapeOf("dst");
   const size_t n = kernel.size();
   std::vector<int64_t> strides = graph::IntsAttr(node, "strides"),
@@ -230,7 +229,7 @@ No OnednnMatcher::Deconvolved(const graph::Node& node, std::span<const int64_t> 
   return std::nullopt;
 }
 
-No OnednnMatcher::Deconvolution(const graph::Node& node) {
+No CallMatcher::Deconvolution(const graph::Node& node) {
   call_.op = "deconvolution";
   if (auto no = Input("src", node.inputs[0])) return no;
   if (auto no = Input("weights", node.inputs[1], true)) return no;
@@ -249,7 +248,7 @@ No OnednnMatcher::Deconvolution(const graph::Node& node) {
   return Deconvolved(node, std::span(weights).subspan(2));
 }
 
-No OnednnMatcher::Gemm(const graph::Node& node) {
+No CallMatcher::Gemm(const graph::Node& node) {
   call_.op = "matmul";
   if (auto no = Halves(node)) return no;
   if (auto no = Input("src", node.inputs[0])) return no;
@@ -265,7 +264,7 @@ No OnednnMatcher::Gemm(const graph::Node& node) {
   return c.valid() ? PostOperand(c, "binary_add") : std::nullopt;
 }
 
-No OnednnMatcher::MatMul(const graph::Node& node) {
+No CallMatcher::MatMul(const graph::Node& node) {
   call_.op = "matmul";
   if (auto no = Halves(node)) return no;
   if (auto no = Input("src", node.inputs[0])) return no;
@@ -275,7 +274,7 @@ No OnednnMatcher::MatMul(const graph::Node& node) {
 }
 
 // With weights that were made float32 when the plan was built, if they were.
-No OnednnMatcher::FoldedProduct(const graph::Node& node) {
+No CallMatcher::FoldedProduct(const graph::Node& node) {
   call_.op = "matmul";
   const auto form = graph_.forms.find(graph::FoldedWeights(node));
   if (form == graph_.forms.end())
@@ -286,7 +285,7 @@ No OnednnMatcher::FoldedProduct(const graph::Node& node) {
   return Multiplied();
 }
 
-No OnednnMatcher::Multiplied() {
+No CallMatcher::Multiplied() {
   const Shape &a = ShapeOf("src"), &b = ShapeOf("weights");
   if (a.size() < 2 || b.size() < 2) {
     return Refuse(Reason::kShapeUnknownToLibrary, "vectors: {} by {}", weft::Print(a),
@@ -297,7 +296,7 @@ No OnednnMatcher::Multiplied() {
   return std::nullopt;
 }
 
-No OnednnMatcher::Pooling(const graph::Node& node) {
+No CallMatcher::Pooling(const graph::Node& node) {
   call_.op = "pooling";
   if (auto no = Input("src", node.inputs[0])) return no;
   if (auto no = Output(node.outputs[0])) return no;
@@ -317,7 +316,7 @@ No OnednnMatcher::Pooling(const graph::Node& node) {
   return Window(node, kernel);
 }
 
-No OnednnMatcher::Softmax(const graph::Node& node) {
+No CallMatcher::Softmax(const graph::Node& node) {
   call_.op = "softmax";
   if (auto no = Input("src", node.inputs[0])) return no;
   const auto rank = static_cast<int64_t>(ShapeOf("src").size());
@@ -336,7 +335,7 @@ No OnednnMatcher::Softmax(const graph::Node& node) {
 
 // The library normalizes the last axis: all axes from `axis` on are one, which only plain layouts
 // allow.
-No OnednnMatcher::LayerNorm(const graph::Node& node) {
+No CallMatcher::LayerNorm(const graph::Node& node) {
   call_.op = "layer_normalization";
   if (auto no = Input("src", node.inputs[0])) return no;
   if (auto no = Input("scale", graph::InputAt(node, 1))) return no;
@@ -369,7 +368,7 @@ No OnednnMatcher::LayerNorm(const graph::Node& node) {
   return std::nullopt;
 }
 
-No OnednnMatcher::Transpose(const graph::Node& node) {
+No CallMatcher::Transpose(const graph::Node& node) {
   call_.op = "reorder";
   if (auto no = Input("src", node.inputs[0])) return no;
   if (auto no = Output(node.outputs[0])) return no;
@@ -391,7 +390,7 @@ No OnednnMatcher::Transpose(const graph::Node& node) {
   return std::nullopt;
 }
 
-No OnednnMatcher::Eltwise(const graph::Node& node) {
+No CallMatcher::Eltwise(const graph::Node& node) {
   call_.op = "eltwise";
   if (auto no = Input("src", node.inputs[0])) return no;
   const PostOp op = *UnaryPostOp(graph_, node);
@@ -403,7 +402,7 @@ No OnednnMatcher::Eltwise(const graph::Node& node) {
 }
 
 // The first operand has the shape of the result; the second is broadcast.
-No OnednnMatcher::Binary(const graph::Node& node) {
+No CallMatcher::Binary(const graph::Node& node) {
   call_.op = "binary";
   if (!graph::InputAt(node, 1).valid())
     return Refuse(Reason::kPatternUnknownToLibrary, "one operand");
