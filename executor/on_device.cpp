@@ -45,7 +45,9 @@ Status CheckAddresses(const plan::Specialization& s, const std::vector<plan::Buf
 }  // namespace
 
 Status Executor::State::PrepareDevice(const LoadOptions& options) {
-  if (plan.kernels.empty()) return {};
+  for (const plan::Specialization& s : plan.specializations)
+    uses_device |= std::ranges::any_of(s.steps, cuda::RunsOnDevice);
+  if (!uses_device) return {};
   const std::string context = fmt::format("the plan is for {}", weft::Print(plan.target));
   if (!shared->device) {
     auto session = cuda::Session::Open(plan.target.isa);
@@ -61,7 +63,7 @@ Status Executor::State::PrepareDevice(const LoadOptions& options) {
 }
 
 Result<Bytes> Executor::State::AllocateHost(int64_t bytes, const char* what) const {
-  if (functions.empty()) return Allocate(bytes, what);
+  if (!uses_device) return Allocate(bytes, what);
   const cuda::Scope scope(*shared->device->device);
   return shared->device->device->AllocatePinned(bytes, what);
 }
@@ -94,7 +96,7 @@ Status Executor::State::RunOnDevice(const plan::Specialization& s, Specialized& 
 Status Executor::State::RunStepOnDevice(const plan::Specialization& s, size_t step,
                                         Specialized& ready) {
   const auto at = std::ranges::lower_bound(ready.steps, step, {}, &ReadyStep::step);
-  if (s.steps[step].kind != plan::StepKind::kOwn) return RunOther(s, *at, ready);
+  if (!cuda::RunsOnDevice(s.steps[step])) return RunOther(s, *at, ready);
   const cuda::Handle stream = shared->device->stream.get();
   WEFT_TRY(ready.on_device->EnqueueStep(stream, step));
   WEFT_TRY(ready.on_device->Wait(stream));

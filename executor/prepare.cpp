@@ -100,7 +100,7 @@ Status Executor::State::Prepare(const LoadOptions& options) {
 
 Status Executor::State::PrepareSpecialization(const plan::Specialization& s, Specialized& ready) {
   WEFT_TRY(PrepareWeights(s, ready));
-  if (!functions.empty()) {
+  if (uses_device) {
     WEFT_TRY(ready.on_device, cuda::DeviceRun::Prepare(shared->device, {.plan = plan,
                                                                         .s = s,
                                                                         .functions = functions,
@@ -195,7 +195,7 @@ Status Executor::State::PrepareStep(const plan::Specialization& s, size_t at, Sp
       size_t& align = ready.align[plan::OwnerOf(s, ready.operand_of[r.first + i]).index];
       align = std::max(align, static_cast<size_t>(signature.operands[i].align_bytes));
     }
-  } else if (step.kind != StepKind::kOwn && !IsOpen(s, step)) {
+  } else if (!cuda::RunsOnDevice(step) && !IsOpen(s, step)) {
     auto call = PrepareCall(s, step, ready);
     if (!call.ok()) return std::move(call.status()).At("step " + PrintString(step.name));
     r.call = call->get();

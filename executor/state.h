@@ -106,6 +106,7 @@ struct Executor::State {
   size_t depth = 0;                // of nested plans
   std::vector<std::unique_ptr<LoadedKernel>> kernels;  // CPU
   std::vector<cuda::Function> functions;               // CUDA
+  bool uses_device = false;                            // for kernels or for calls
   std::vector<Specialized> specialized;
   Bytes arena, rank_scratch, team_scratch, call_scratch;
   int64_t rank_scratch_bytes = 0;

@@ -202,6 +202,10 @@ class Verifier {
     WEFT_TRY(HeldOperands(step));
     if (is_call) {
       WEFT_TRY(fallback::Verify(step.call));
+      if (fallback::IsOnDevice(step.call.library) && plan_.target.kind != TargetKind::kCuda)
+        return Invalid(fmt::format("a call of {}, which runs on a device, in a plan for {}",
+                                   fallback::LibraryName(step.call.library),
+                                   weft::Print(plan_.target)));
       WEFT_TRY(CallOperands(step.call.inputs, step.inputs));
       WEFT_TRY(CallOperands(step.call.outputs, step.outputs));
     }

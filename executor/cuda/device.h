@@ -75,6 +75,7 @@ class Device : public std::enable_shared_from_this<Device> {
   Device& operator=(const Device&) = delete;
 
   const Driver& driver() const { return driver_; }
+  Handle context() const { return context_; }
   Status Check(int code, const char* what) const { return cuda::Check(driver_, code, what); }
 
   Result<Memory> Allocate(int64_t bytes, const char* what) const;  // of any contents

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/log.h"
+#include "base/text.h"
+#include "executor/cuda/fastest.h"
 #include "plan/memory.h"
 
 namespace weft::executor::cuda {
@@ -82,20 +85,43 @@ Result<std::unique_ptr<DeviceRun>> DeviceRun::Prepare(std::shared_ptr<Session> s
                                                       const Parts& parts) {
   std::unique_ptr<DeviceRun> run(new DeviceRun(std::move(session), parts));
   const Scope scope(run->device());
-  for (size_t i = 0; i < parts.s.steps.size(); ++i) {
-    const plan::Step& step = parts.s.steps[i];
-    if (step.kind != StepKind::kOwn) continue;
-    run->slots_[i] = run->own_steps_.size();
-    run->own_steps_.push_back(i);
-    Launch& launch = run->launches_.emplace_back();
-    launch.function = parts.functions[step.kernel.index].handle;
-    launch.values.resize(step.inputs.size() + step.outputs.size() + 2);
-  }
-  for (Launch& launch : run->launches_)
-    for (Address& value : launch.values) launch.arguments.push_back(&value);
+  WEFT_TRY(run->PrepareLaunches(parts));
   WEFT_TRY(run->UploadWeights(parts));
   WEFT_TRY(run->AllocateAll(parts));
   return run;
+}
+
+Status DeviceRun::PrepareLaunches(const Parts& parts) {
+  for (size_t i = 0; i < s_.steps.size(); ++i) {
+    const plan::Step& step = s_.steps[i];
+    if (!RunsOnDevice(step)) continue;
+    slots_[i] = device_steps_.size();
+    device_steps_.push_back(i);
+    Launch& launch = launches_.emplace_back();
+    launch.values.resize(step.inputs.size() + step.outputs.size() + 2);
+    if (step.kind == StepKind::kOwn)
+      launch.function = parts.functions[step.kernel.index].handle;
+    else
+      WEFT_TRY(PrepareCall(i, launch));
+  }
+  for (Launch& launch : launches_)
+    for (Address& value : launch.values) launch.arguments.push_back(&value);
+  return {};
+}
+
+Status DeviceRun::PrepareCall(size_t at, Launch& launch) {
+  const plan::Step& step = s_.steps[at];
+  auto call = fallback::PrepareOnDevice(step.call, device().context());
+  if (!call.ok()) return std::move(call.status()).At("step " + PrintString(step.name));
+  launch.call = *std::move(call);
+  const auto [known, is_new] = session_->fastest.try_emplace(CanonicalText(step.call), 0);
+  if (is_new) {
+    WEFT_TRY(known->second, FastestWay(session_->device, step.call, *launch.call));
+  }
+  launch.way = known->second;
+  if (launch.way >= launch.call->Ways()) launch.way = 0;
+  WEFT_LOG(kDebug, "cuda", "{}: {}", step.name, launch.call->Name(launch.way));
+  return {};
 }
 
 Status DeviceRun::UploadWeights(const Parts& parts) {
@@ -108,7 +134,7 @@ Status DeviceRun::UploadWeights(const Parts& parts) {
     WEFT_TRY(weights_[owner.index], session_->Weight(b, *parts.weights[owner.index]));
     return {};
   };
-  for (const size_t i : own_steps_)
+  for (const size_t i : device_steps_)
     for (const BufferId id : s_.steps[i].inputs) WEFT_TRY(upload(id));
   for (const BufferId id : s_.outputs) WEFT_TRY(upload(id));
   return {};
@@ -117,11 +143,16 @@ Status DeviceRun::UploadWeights(const Parts& parts) {
 Status DeviceRun::AllocateAll(const Parts& parts) {
   WEFT_TRY(arena_, session_->Arena(depth_, s_.arena_bytes));
   int64_t scratch = 0;
-  for (const size_t i : own_steps_)
-    scratch = std::max(scratch, ScratchBytes(*parts.plan.kernels[s_.steps[i].kernel.index].launch));
+  for (const Launch& launch : launches_) {
+    const plan::Step& step =
+        s_.steps[device_steps_[static_cast<size_t>(&launch - launches_.data())]];
+    scratch = std::max(scratch, launch.call
+                                    ? launch.call->ScratchBytes(launch.way)
+                                    : ScratchBytes(*parts.plan.kernels[step.kernel.index].launch));
+  }
   WEFT_TRY(scratch_, device().Allocate(scratch, "kernel scratch"));
   WEFT_TRY(nothing_, device().Allocate(0, "a buffer of no bytes"));
-  const auto fault_bytes = static_cast<int64_t>(own_steps_.size() * sizeof(KernelFault));
+  const auto fault_bytes = static_cast<int64_t>(device_steps_.size() * sizeof(KernelFault));
   WEFT_TRY(found_, device().AllocatePinned(fault_bytes, "faults"));
   WEFT_TRY(faults_, device().Upload(found_.get(), fault_bytes, "faults"));
   return {};
@@ -179,7 +210,7 @@ void DeviceRun::FillAddresses() {
 
 void DeviceRun::FillLaunches() {
   for (size_t slot = 0; slot < launches_.size(); ++slot) {
-    const plan::Step& step = s_.steps[own_steps_[slot]];
+    const plan::Step& step = s_.steps[device_steps_[slot]];
     auto value = launches_[slot].values.begin();
     for (const auto* operands : {&step.inputs, &step.outputs})
       for (const BufferId id : *operands) *value++ = id.valid() ? address_[id.index] : 0;
@@ -190,6 +221,7 @@ void DeviceRun::FillLaunches() {
 
 Status DeviceRun::EnqueueLaunch(size_t step, Handle stream) {
   Launch& launch = launches_[slots_[step]];
+  if (launch.call) return EnqueueCall(step, launch, stream);
   const plan::CudaLaunch& l = *plan_.kernels[s_.steps[step].kernel.index].launch;
   const auto at = [](const std::array<int64_t, 3>& extents, size_t i) {
     return static_cast<unsigned>(extents[i]);
@@ -198,6 +230,14 @@ Status DeviceRun::EnqueueLaunch(size_t step, Handle stream) {
       driver().launch(launch.function, at(l.grid, 0), at(l.grid, 1), at(l.grid, 2), at(l.block, 0),
                       at(l.block, 1), at(l.block, 2), 0, stream, launch.arguments.data(), nullptr),
       "starting a kernel");
+}
+
+Status DeviceRun::EnqueueCall(size_t step, Launch& launch, Handle stream) {
+  const size_t inputs = s_.steps[step].inputs.size(), outputs = s_.steps[step].outputs.size();
+  const std::span<const Address> values(launch.values);
+  Status status = launch.call->Enqueue(launch.way, values.first(inputs),
+                                       values.subspan(inputs, outputs), scratch_.at(), stream);
+  return status.ok() ? status : std::move(status).At("step " + PrintString(s_.steps[step].name));
 }
 
 Status DeviceRun::EnqueueAction(const Action& action, Handle stream) {
@@ -212,10 +252,10 @@ Status DeviceRun::EnqueueAction(const Action& action, Handle stream) {
 }
 
 Status DeviceRun::ReadFaults(Handle stream) {
-  if (own_steps_.empty()) return {};
-  return device().Check(
-      driver().to_host(found_.get(), faults_.at(), own_steps_.size() * sizeof(KernelFault), stream),
-      "a copy from the device");
+  if (device_steps_.empty()) return {};
+  return device().Check(driver().to_host(found_.get(), faults_.at(),
+                                         device_steps_.size() * sizeof(KernelFault), stream),
+                        "a copy from the device");
 }
 
 Status DeviceRun::EnqueueAll(const Stretch& stretch, Handle stream) {
@@ -321,20 +361,20 @@ Status DeviceRun::Wait(Handle stream) const {
 
 bool DeviceRun::FoundFault() const {
   const auto* found = static_cast<const KernelFault*>(found_.get());
-  return std::any_of(found, found + own_steps_.size(),
+  return std::any_of(found, found + device_steps_.size(),
                      [](const KernelFault& f) { return f.code != 0; });
 }
 
 Result<std::optional<DeviceRun::Fault>> DeviceRun::TakeFault(Handle stream) {
   auto* const found = static_cast<KernelFault*>(found_.get());
-  const auto at = std::find_if(found, found + own_steps_.size(),
+  const auto at = std::find_if(found, found + device_steps_.size(),
                                [](const KernelFault& f) { return f.code != 0; });
   const auto slot = static_cast<size_t>(at - found);
-  if (slot == own_steps_.size()) return std::optional<Fault>();
-  const Fault fault{.step = own_steps_[slot], .fault = *at};
-  std::fill_n(found, own_steps_.size(), KernelFault{});
+  if (slot == device_steps_.size()) return std::optional<Fault>();
+  const Fault fault{.step = device_steps_[slot], .fault = *at};
+  std::fill_n(found, device_steps_.size(), KernelFault{});
   const Scope scope(device());
-  const size_t bytes = own_steps_.size() * sizeof(KernelFault);
+  const size_t bytes = device_steps_.size() * sizeof(KernelFault);
   WEFT_TRY(device().Check(driver().fill(faults_.at(), 0, bytes, stream), "faults"));
   WEFT_TRY(Wait(stream));
   return std::optional<Fault>(fault);

@@ -20,6 +20,7 @@
 #include "executor/cuda/device.h"
 #include "executor/cuda/transfers.h"
 #include "executor/executor.h"
+#include "fallback/device.h"
 #include "plan/kernel_abi.h"
 #include "plan/plan.h"
 
@@ -32,6 +33,8 @@ struct Session {
   Owned ended;   // recorded after each run: the next one, on whichever stream, waits for it
   std::map<std::string, std::weak_ptr<const Memory>, std::less<>> weights;  // by hash
   std::vector<Memory> arenas;  // by depth of nesting: the largest that a plan there asked for
+  // Which way of a library's call is fastest here, by its canonical text.
+  std::map<std::string, size_t, std::less<>> fastest;
 
   static Result<std::shared_ptr<Session>> Open(Isa isa);
   Result<std::shared_ptr<const Memory>> Weight(const plan::Buffer& buffer, const Tensor& bytes);
@@ -70,7 +73,7 @@ class DeviceRun {
   // the host. A fault of a kernel stays until TakeFault.
   Status Enqueue(Handle stream, const std::function<Status(size_t)>& host_step,
                  std::vector<StepTime>* times);
-  Status EnqueueStep(Handle stream, size_t step);  // one own step alone, on whatever memory holds
+  Status EnqueueStep(Handle stream, size_t step);  // of the device, on whatever memory holds
   Status Wait(Handle stream) const;
   // After Wait: the step whose kernel found an index out of its range first, and what it found.
   struct Fault {
@@ -80,10 +83,13 @@ class DeviceRun {
   Result<std::optional<Fault>> TakeFault(Handle stream);
 
  private:
+  // A kernel, or a library's call.
   struct Launch {
     Handle function = nullptr;
     std::vector<Address> values;   // operands, scratch, and the slot for a fault
     std::vector<void*> arguments;  // pointers to these
+    std::unique_ptr<fallback::DeviceCall> call;
+    size_t way = 0;  // of the call
   };
   struct Stretch {
     size_t begin = 0, end = 0;  // actions
@@ -94,11 +100,14 @@ class DeviceRun {
   DeviceRun(std::shared_ptr<Session> session, const Parts& parts);
   const Device& device() const { return *session_->device; }
   const Driver& driver() const { return device().driver(); }
+  Status PrepareLaunches(const Parts& parts);
+  Status PrepareCall(size_t step, Launch& launch);
   Status AllocateAll(const Parts& parts);
   Status UploadWeights(const Parts& parts);
   void FillAddresses();
   void FillLaunches();
   Status EnqueueLaunch(size_t step, Handle stream);
+  Status EnqueueCall(size_t step, Launch& launch, Handle stream);
   Status EnqueueAction(const Action& action, Handle stream);
   Status EnqueueAll(const Stretch& stretch, Handle stream);
   Status EnqueueStretch(Stretch& stretch, Handle stream);
@@ -115,9 +124,9 @@ class DeviceRun {
   bool uses_host_arena_;
   std::vector<Action> actions_;  // for the caller's side of `places_`
   std::vector<Stretch> stretches_;
-  std::vector<size_t> own_steps_;                       // by slot for a fault
-  std::vector<Launch> launches_;                        // by own step
-  std::vector<size_t> slots_;                           // by step, of own ones
+  std::vector<size_t> device_steps_;  // in their order
+  std::vector<Launch> launches_;      // by device step, each with a slot for faults
+  std::vector<size_t> slots_;         // by step, of those of the device
   std::vector<std::shared_ptr<const Memory>> weights_;  // by buffer
   std::vector<Memory> staged_;  // by buffer: inputs and outputs of a caller on the host
   Memory arena_, scratch_, faults_, nothing_;

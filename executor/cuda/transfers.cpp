@@ -33,14 +33,14 @@ class Actions {
   void AddStep(size_t i) {
     const plan::Step& step = s_.steps[i];
     if (step.kind == StepKind::kView) return;
-    const bool is_own = step.kind == StepKind::kOwn;
-    const Side side = is_own ? Side::kDevice : Side::kHost;
+    const bool is_launch = RunsOnDevice(step);
+    const Side side = is_launch ? Side::kDevice : Side::kHost;
     for (const BufferId id : step.inputs) Need(id, side);
     // Where a step writes what another has written before, as through an alias, it may keep part of
     // it.
     for (const BufferId id : step.outputs) Need(id, side);
     actions_.push_back(
-        {.kind = is_own ? Action::Kind::kLaunch : Action::Kind::kHostStep, .step = i});
+        {.kind = is_launch ? Action::Kind::kLaunch : Action::Kind::kHostStep, .step = i});
     for (const BufferId id : step.outputs)
       if (HasBytes(id)) {
         std::array<bool, 2>& at = at_[plan::OwnerOf(s_, id).index];
@@ -71,6 +71,11 @@ class Actions {
 };
 
 }  // namespace
+
+bool RunsOnDevice(const plan::Step& step) {
+  return step.kind == StepKind::kOwn ||
+         (step.kind == StepKind::kVendor && fallback::IsOnDevice(step.call.library));
+}
 
 std::vector<Action> ActionsOf(const plan::Specialization& s, Side caller) {
   return Actions(s, caller).Run(caller);

@@ -1,8 +1,9 @@
 // What is done on a device and what on the host, and the copies between the two.
 //
-// Own kernels run on the device, everything else on the host. The arena is there twice, with the
-// same offsets, and so are inputs and outputs; weights are on both sides from the start. A buffer
-// is copied when a step reads it on the side where it is not, and at the end if it is an output.
+// Own kernels and calls of a device's libraries run on the device, everything else on the host. The
+// arena is there twice, with the same offsets, and so are inputs and outputs; weights are on both
+// sides from the start. A buffer is copied when a step reads it on the side where it is not, and at
+// the end if it is an output.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +13,8 @@
 #include "plan/plan.h"
 
 namespace weft::executor::cuda {
+
+bool RunsOnDevice(const plan::Step& step);
 
 enum class Side : uint8_t { kHost, kDevice };
 
