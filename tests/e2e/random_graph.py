@@ -274,6 +274,9 @@ class Graph:
             if r.dtype.kind != 'f':
                 if not all(np.array_equal(r, copy) for copy in copies):
                     raise Reject
+            elif op == 'Gelu':  # x * (1 + erf(x / sqrt(2))) / 2 is rounded at the size of x, however small it is
+                x = operands[0].array
+                copies = [np.asarray(copy + x * self.noise(r)).astype(r.dtype) for copy in copies]
             elif op not in EXACT:
                 copies = [np.asarray(copy * (1 + self.noise(r))).astype(r.dtype) for copy in copies]
             values.append(Value(name, r, tuple(copies), r.dtype.kind != 'f' or (exact and op in EXACT)))
