@@ -45,7 +45,7 @@ Result<Subject> OpenArm(const std::string& name, const Flags& flags, const Sessi
   Session other{.options = session.options};
   other.profiles = session.profiles;
   if (name == "vendor" || name == "vendor:onednn") {
-    if (!session.options.partition.vendor)
+    if (session.options.target.kind == TargetKind::kCpu && !session.options.partition.vendor)
       return Missing("the arm \"vendor\" needs oneDNN, which is not there");
     other.options.partition.force = partition::PartitionOptions::Force::kVendor;
     return OpenSubject(flags.model, flags, other, given);

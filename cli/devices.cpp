@@ -80,7 +80,10 @@ Status RunDevices(const Flags& flags) {
                   {"peak_flops_per_s", peaks.flops_per_s},
                   {"peak_bytes_per_s", peaks.bytes_per_s}}}},
                {"cuda", CudaJson(cuda)},
-               {"libraries", {{"onednn", onednn}}}});
+               {"libraries",
+                {{"onednn", onednn},
+                 {"cudnn", fallback::LibraryVersion(fallback::Library::kCudnn)},
+                 {"cublas", fallback::LibraryVersion(fallback::Library::kCublas)}}}});
     return {};
   }
   fmt::print("{}  {}\n", weft::Print(host), DeviceName());
@@ -90,6 +93,8 @@ Status RunDevices(const Flags& flags) {
              peaks.bytes_per_s / 1e9);
   fmt::print("  {}\n", onednn.empty() ? "oneDNN: not found" : onednn);
   PrintCuda(cuda);
+  const std::string of_device = fallback::LibraryVersions(TargetKind::kCuda);
+  fmt::print("  {}\n", of_device.empty() ? "cuDNN, cuBLASLt: not found" : of_device);
   return {};
 }
 

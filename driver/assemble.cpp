@@ -45,7 +45,7 @@ class Assembler {
     plan_.model_hash = Sha256(graph::Print(model, unused)).Hex();
     plan_.weft = fmt::format("weft {}", Version());
     WEFT_TRY(plan_.codegen, CodegenIdentity(plan_.target));
-    plan_.libraries = fallback::LibraryVersion(fallback::Library::kOnednn);
+    plan_.libraries = fallback::LibraryVersions(plan_.target.kind);
     FindOpen();
     for (ValueId v : graph_.inputs) {
       WEFT_TRY(BufferId b, ActivationOf(v));

@@ -274,10 +274,8 @@ Result<std::vector<std::optional<TuningKey>>> StepKeys(const Module& module) {
       key = tuner::KeyOf(p.request, module.choices.at(group.name));
     } else if (group.implementation == Implementation::kVendor ||
                group.implementation == Implementation::kNative) {
-      const bool vendor = group.implementation == Implementation::kVendor;
-      key = tuner::KeyOf(module.calls.at(group.name),
-                         vendor ? fallback::Library::kOnednn : fallback::Library::kNative,
-                         module.target);
+      const fallback::LibraryCall& call = module.calls.at(group.name);
+      key = tuner::KeyOf(call, call.library, module.target);
     }
     keys.push_back(std::move(key));
   }

@@ -33,7 +33,7 @@ std::string ModuleKey(const Module& module, const BuildOptions& options) {
   hasher.Add(graph::Print(module.graph, blobs)).Add(Print(options.target)).Add(DeviceName());
   hasher.Add(SourcesHash())
       .Add(codegen::CodegenIdentity())
-      .Add(fallback::LibraryVersion(fallback::Library::kOnednn));
+      .Add(fallback::LibraryVersions(options.target.kind));
   const partition::PartitionOptions& p = options.partition;
   hasher.Add(fmt::format(
       "open {} force {} fuse {} join {} strict {} vendor {} statements {} in blocks {} arguments "

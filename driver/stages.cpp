@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/log.h"
+#include "fallback/device.h"
 #include "fallback/execute.h"
 #include "graph/edit.h"
 #include "partition/candidate.h"
@@ -122,16 +123,19 @@ std::string WhyNative(const Module& module, const Group& group) {
 Status MakeGroups(Module& module, const BuildOptions& options) {
   partition::PartitionOptions how = options.partition;
   const bool is_cuda = options.target.kind == TargetKind::kCuda;
-  if (is_cuda && how.force == partition::PartitionOptions::Force::kVendor)
-    return Unsupported("no library is called on CUDA, found force vendor")
-        .Try("--force own, or none");
-  how.vendor = how.vendor && !is_cuda;  // oneDNN computes on the host
+  // On CUDA nothing is measured yet that a library could be chosen by: it is asked for, or not
+  // used.
+  const bool is_forced = how.force == partition::PartitionOptions::Force::kVendor;
+  if (is_cuda && is_forced && fallback::LibraryVersions(options.target.kind).empty())
+    return Missing("neither cuDNN nor cuBLASLt can be loaded, found force vendor")
+        .Try("install them, set CUDA_HOME to a toolkit that has them, or build with --force own");
+  if (is_cuda) how.vendor = is_forced;
   partition::RooflinePricer pricer(options.target);
   WEFT_TRY(module.grouping,
            partition::Partition(module.graph, module.comprehensions, options.target, pricer, how));
   if (is_cuda && how.strict) WEFT_TRY(RefuseHostSteps(module));
   // Without a library, or with own kernels forced, there is nothing to choose between.
-  if (options.budget_s > 0 && how.vendor && how.fuse &&
+  if (options.budget_s > 0 && how.vendor && !is_cuda && how.fuse &&
       how.force != partition::PartitionOptions::Force::kOwn) {
     if (MayNotEnd(module.graph))
       WEFT_LOG(kInfo, "driver", "{}: not measured, a loop may not end", module.graph.name);
@@ -294,6 +298,20 @@ Status MakeLoops(Module& module, const BuildOptions&) {
   return {};
 }
 
+namespace {
+
+// From what its grouping says it is, "onednn.convolution".
+Result<fallback::Library> LibraryOf(const Group& group) {
+  if (group.implementation == Implementation::kNative) return fallback::Library::kNative;
+  const std::string name = group.library_call.substr(0, group.library_call.find('.'));
+  if (const auto library = fallback::ParseLibrary(name)) return *library;
+  return Invalid(
+             fmt::format("found {}, expected a library's call", PrintString(group.library_call)))
+      .At("group " + PrintString(group.name));
+}
+
+}  // namespace
+
 Status MakeCalls(Module& module, const BuildOptions& options) {
   const auto layout = [&](ValueId v) {
     return partition::LayoutOf(module.grouping.layouts, module.graph, v);
@@ -306,13 +324,15 @@ Status MakeCalls(Module& module, const BuildOptions& options) {
       continue;
     std::vector<NodeId> nodes;
     for (const partition::Member& m : group.members) nodes.push_back(m.node);
-    const bool native = group.implementation == Implementation::kNative;
-    auto call = fallback::Match(module.graph, uses, nodes,
-                                native ? fallback::Library::kNative : fallback::Library::kOnednn,
-                                layout, can);
+    WEFT_TRY(const fallback::Library library, LibraryOf(group));
+    auto call = fallback::Match(module.graph, uses, nodes, library, layout, can);
     if (!call.yes())
       return Refused(Code::kUnsupported, call.refusal())
           .At(graph::Describe(module.graph, nodes[0]));
+    if (fallback::IsOnDevice(library)) {
+      Status status = fallback::CheckWithoutDevice(*call, module.target.isa);
+      if (!status.ok()) return std::move(status).At(graph::Describe(module.graph, nodes[0]));
+    }
     module.calls[group.name] = std::move(*call);
   }
   return {};

@@ -100,6 +100,18 @@ Status VerifyPostOps(const LibraryCall& call) {
 
 std::string_view LibraryName(Library library) { return kLibraries[static_cast<size_t>(library)]; }
 
+std::optional<Library> ParseLibrary(std::string_view name) {
+  const auto at = std::ranges::find(kLibraries, name);
+  if (at == kLibraries.end()) return std::nullopt;
+  return static_cast<Library>(at - kLibraries.begin());
+}
+
+std::span<const Library> LibrariesFor(TargetKind kind) {
+  static constexpr Library kCpu[] = {Library::kOnednn};
+  static constexpr Library kCuda[] = {Library::kCudnn, Library::kCublas};
+  return kind == TargetKind::kCuda ? std::span<const Library>(kCuda) : kCpu;
+}
+
 const CallAttribute* FindAttribute(const LibraryCall& call, std::string_view name) {
   const auto at = std::ranges::lower_bound(call.attributes, name, {}, &CallAttribute::name);
   return at != call.attributes.end() && at->name == name ? &*at : nullptr;

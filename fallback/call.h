@@ -16,6 +16,8 @@
 // prepared. Constant operands in such a layout are packed once.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -25,6 +27,7 @@
 #include "base/dtype.h"
 #include "base/layout.h"
 #include "base/status.h"
+#include "base/target.h"
 #include "base/tensor.h"
 #include "base/text.h"
 
@@ -36,6 +39,9 @@ namespace weft::fallback {
 
 enum class Library : uint8_t { kNative, kOnednn, kCudnn, kCublas };
 std::string_view LibraryName(Library library);  // "onednn"
+std::optional<Library> ParseLibrary(std::string_view name);
+// Whose calls a plan for such a target can have; natives aside.
+std::span<const Library> LibrariesFor(TargetKind kind);
 // Whether its calls are done by a CUDA device, in the device's memory.
 inline bool IsOnDevice(Library library) {
   return library == Library::kCudnn || library == Library::kCublas;

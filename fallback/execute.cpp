@@ -83,4 +83,13 @@ std::string LibraryVersion(Library library) {
   return module.ok() ? (*module)->library_version() : "";
 }
 
+std::string LibraryVersions(TargetKind kind) {
+  std::string all;
+  for (const Library library : LibrariesFor(kind)) {
+    const std::string version = LibraryVersion(library);
+    all += (all.empty() || version.empty() ? "" : ", ") + version;
+  }
+  return all;
+}
+
 }  // namespace weft::fallback

@@ -55,5 +55,7 @@ bool HasNative(std::string_view op);
 
 // "onednn 3.2.0 (tbb)"; empty if the library can't be loaded. WEFT_ONEDNN=none hides it.
 std::string LibraryVersion(Library library);
+// Of all that there are for such a target, "cudnn 9.19.0, cublasLt 13.1.0".
+std::string LibraryVersions(TargetKind kind);
 
 }  // namespace weft::fallback

@@ -48,7 +48,10 @@ class Partitioner {
     std::vector<bool> takes_plain;  // natives and nested plans know plain tensors only
     for (size_t i = 0; i < graph_.nodes.size(); ++i)
       takes_plain.push_back(nodes_.of[i].empty() || (calls && !IsForLibrary(NodeId(i))));
-    layouts_ = PlanLayouts(graph_, takes_plain);
+    const bool is_for_device =
+        target_.kind == TargetKind::kCuda && options_.force == PartitionOptions::Force::kVendor;
+    if (!is_for_device)
+      layouts_ = PlanLayouts(graph_, takes_plain);  // its libraries want them plain
     WEFT_TRY(Singles singles, ClassifyNodes(facts_, nodes_, layouts_, pricer_, options_));
     kind_ = std::move(singles.kind);
     alternative_ = std::move(singles.alternative);
@@ -58,7 +61,7 @@ class Partitioner {
       Grow();
       ImproveByWindows();
     }
-    if (options_.vendor && options_.force != PartitionOptions::Force::kOwn) OfferToLibrary();
+    if (options_.vendor && options_.force != PartitionOptions::Force::kOwn) OfferToLibraries();
     if (calls) TakeNatives();
     return Collect();
   }
@@ -277,31 +280,36 @@ class Partitioner {
   }
 
   // Each set of nodes that a library could do: kept by the library where that is cheaper.
-  void OfferToLibrary() {
+  void OfferToLibraries() {
     const fallback::Abilities can = AbilitiesFor(target_, options_);
-    for (const NodeId anchor : ByRank()) {
-      const size_t i = anchor.index;
-      if (kind_[i] == Implementation::kView || kind_[i] == Implementation::kVendor) continue;
-      auto nodes = options_.fuse ? fallback::LongestMatch(graph_, uses_, anchor,
-                                                          fallback::Library::kOnednn, can)
-                                 : std::vector<NodeId>{anchor};
-      if (nodes.empty()) NoteForbidden(anchor, can);
-      const auto taken = std::ranges::find_if(nodes, [&](NodeId n) {
-        return kind_[n.index] == Implementation::kVendor || kind_[n.index] == Implementation::kView;
-      });
-      nodes.erase(taken, nodes.end());  // as the sum that ends another branch
-      if (nodes.empty()) continue;
-      auto call = fallback::Match(
-          graph_, uses_, nodes, fallback::Library::kOnednn,
-          [&](ValueId v) { return LayoutOf(layouts_, graph_, v); }, can);
-      if (call.yes()) Decide(nodes, *call);
-    }
+    for (const NodeId anchor : ByRank())
+      for (const fallback::Library library : fallback::LibrariesFor(target_.kind))
+        OfferTo(library, anchor, can);
+  }
+
+  void OfferTo(fallback::Library library, NodeId anchor, const fallback::Abilities& can) {
+    const auto is_taken = [&](NodeId n) {
+      return kind_[n.index] == Implementation::kVendor || kind_[n.index] == Implementation::kView;
+    };
+    if (is_taken(anchor)) return;
+    auto nodes = options_.fuse ? fallback::LongestMatch(graph_, uses_, anchor, library, can)
+                               : std::vector<NodeId>{anchor};
+    if (nodes.empty()) NoteForbidden(library, anchor, can);
+    nodes.erase(std::ranges::find_if(nodes, is_taken),
+                nodes.end());  // as the sum that ends another branch
+    if (nodes.empty()) return;
+    auto call = fallback::Match(
+        graph_, uses_, nodes, library, [&](ValueId v) { return LayoutOf(layouts_, graph_, v); },
+        can);
+    if (call.yes()) Decide(nodes, *call);
   }
 
   bool IsForLibrary(NodeId node) const {
-    return !fallback::LongestMatch(graph_, uses_, node, fallback::Library::kOnednn,
-                                   AbilitiesFor(target_, options_))
-                .empty();
+    if (!options_.vendor) return false;
+    return std::ranges::any_of(fallback::LibrariesFor(target_.kind), [&](fallback::Library l) {
+      return !fallback::LongestMatch(graph_, uses_, node, l, AbilitiesFor(target_, options_))
+                  .empty();
+    });
   }
 
   void TakeNatives() {
@@ -316,14 +324,14 @@ class Partitioner {
   }
 
   // Of a node that the library could do, but not as it should be done.
-  void NoteForbidden(NodeId anchor, const fallback::Abilities& can) {
-    const auto call =
-        fallback::Match(graph_, std::span(&anchor, 1), fallback::Library::kOnednn, {}, can);
+  void NoteForbidden(fallback::Library library, NodeId anchor, const fallback::Abilities& can) {
+    const auto call = fallback::Match(graph_, std::span(&anchor, 1), library, {}, can);
     if (call.yes()) return;
     const auto& [reason, detail] = call.refusal();
     if (reason == Reason::kInaccurate || reason == Reason::kSaturatesInLibrary ||
         reason == Reason::kRoundsInLibrary)
-      left_out_.push_back({{anchor}, {reason, "onednn: " + detail}});
+      left_out_.push_back(
+          {{anchor}, {reason, fmt::format("{}: {}", LibraryName(library), detail)}});
   }
 
   // What a call leaves of a set that it cuts into: the members that its nodes depend on, and the
@@ -366,10 +374,11 @@ class Partitioner {
       rest += OwnUs(before) + OwnUs(after);
     }
     const Price vendor = pricer_.Call(call);
+    const std::string name = fmt::format("{}.{}", LibraryName(call.library), call.op);
     const bool forced = options_.force == PartitionOptions::Force::kVendor ||
                         options_.force == PartitionOptions::Force::kCalls;
     if (!forced && vendor.us + rest >= own) {
-      rivals_[*touched.begin()].push_back({"onednn." + call.op, vendor.us, false, std::nullopt});
+      rivals_[*touched.begin()].push_back({name, vendor.us, false, std::nullopt});
       return;
     }
     for (int32_t set : touched) {
@@ -384,7 +393,7 @@ class Partitioner {
         set = sets_.Of(n);
       }
     for (NodeId n : nodes) kind_[n.index] = Implementation::kVendor;
-    library_[set] = {"onednn." + call.op, vendor};
+    library_[set] = {name, vendor};
     rivals_[set] = {
         {"own", own, false, Refusal{forced ? Reason::kForced : Reason::kEstimatedSlower, ""}}};
   }

@@ -143,7 +143,27 @@ def test_without_its_compiler(weft, cuda):
     assert '__global__' in weft('opt', '--from', 'graph', '--to', 'cu', DIGITS, *ONE, '--target', 'cuda:sm_90', env=hidden)
 
 
-def test_libraries_are_for_the_host(weft, cuda):
-    weft('build', DIGITS, *ONE, '--target', 'cuda:sm_90', '--force', 'vendor', '-o', 'digits.plan', code=4)
+@pytest.mark.parametrize('target', TARGETS)
+def test_libraries_of_a_device(weft, cuda, target):
+    if not all(weft.json('devices')['libraries'][name] for name in ('cudnn', 'cublas')):
+        pytest.skip('no cuDNN or no cuBLASLt can be loaded here')
+    vendor = ('build', DIGITS, *ONE, '--target', target, '--force', 'vendor', '-o', 'digits.plan')
+    assert weft.json(*vendor)['steps']['vendor'] == 3
+    weft('verify', 'digits.plan')
+    weft('opt', '--from', 'graph', '--to', 'call', DIGITS, *ONE, '--target', target, '--force', 'vendor', '-o', 'digits.call')
+    calls = (weft.folder / 'digits.call').read_text()
+    assert re.findall(r'(cudnn\.\w+|cublas\.\w+)\(', calls) == ['cudnn.convolution'] * 2 + ['cublas.matmul']
+    assert calls.count('post = [relu]') == 2
+
+
+def test_libraries_that_are_not_there(weft, cuda):
+    hidden = {'WEFT_CUDNN': 'none', 'WEFT_CUBLAS': 'none'}
+    assert not any(weft.json('devices', env=hidden)['libraries'][name] for name in ('cudnn', 'cublas'))
+    vendor = ('build', DIGITS, *ONE, '--target', 'cuda:sm_90', '--force', 'vendor', '-o', 'digits.plan')
+    error = weft.json(*vendor, code=6, env=hidden)['error']
+    assert 'cuDNN' in error['what'] and error['try']
+
+
+def test_other_architectures(weft, cuda):
     weft('build', DIGITS, *ONE, '--target', 'cuda:sm_91', '-o', 'digits.plan', code=2)
     assert 'cuda:sm_90' in weft.said
