@@ -94,6 +94,73 @@ def test_random_network(device, seed):
     assert not random_graphs.difference(found, expected)
 
 
+# Nodes, shapes of inputs, shapes of constants, and which library does them in how many calls.
+CALLS = {
+    'product': ('y = MatMul(x, w)', {'x': (5, 7)}, {'w': (7, 9)}, {'cublas.matmul': 1}),
+    'rows of a batch': ('y = MatMul(x, w)', {'x': (2, 3, 5, 7)}, {'w': (7, 9)}, {'cublas.matmul': 1}),
+    'batch': ('y = MatMul(x, w)', {'x': (2, 3, 5, 7), 'w': (2, 3, 7, 4)}, {}, {'cublas.matmul': 1}),
+    'one matrix for all': ('y = MatMul(x, w)', {'x': (5, 7), 'w': (2, 3, 7, 4)}, {}, {'cublas.matmul': 1}),
+    'bias': ('m = Gemm<transB = 1>(x, w, b) y = Relu(m)', {'x': (5, 7)}, {'w': (9, 7), 'b': (9,)}, {'cublas.matmul': 1}),
+    'factor': ('m = Gemm<transA = 1, alpha = 0.5>(x, w, b) y = Relu(m)', {'x': (7, 5), 'b': (5, 9)}, {'w': (7, 9)},
+               {'cublas.matmul': 1}),
+    'gelu': ('m = MatMul(x, w) a = Add(m, b) y = Gelu<approximate = "tanh">(a)', {'x': (2, 5, 7)}, {'w': (7, 9), 'b': (9,)},
+             {'cublas.matmul': 1}),
+    'addend': ('m = MatMul(x, w) a = Add(m, b) y = Add(a, z)', {'x': (2, 5, 7), 'z': (2, 5, 9)}, {'w': (7, 9), 'b': (9,)},
+               {'cublas.matmul': 1}),
+    'kernels between': ('m = MatMul(x, w) s = Softmax(m) n = MatMul(s, v) y = Add(n, x)', {'x': (5, 7)}, {'w': (7, 9), 'v': (9, 7)},
+                        {'cublas.matmul': 2}),
+    'convolution': ('y = Conv(x, w)', {'x': (2, 4, 7, 8)}, {'w': (6, 4, 3, 3)}, {'cudnn.convolution': 1}),
+    'strides': ('c = Conv<pads = [1, 1, 1, 1], strides = [2, 2]>(x, w, b) y = Relu(c)', {'x': (2, 4, 7, 8)},
+                {'w': (6, 4, 3, 3), 'b': (6,)}, {'cudnn.convolution': 1}),
+    'groups': ('c = Conv<pads = [1, 0, 2, 1], group = 2, dilations = [2, 1]>(x, w, b) a = Add(c, z) y = Relu(a)',
+               {'x': (2, 4, 7, 8), 'z': (2, 6, 6, 7)}, {'w': (6, 2, 3, 3), 'b': (6,)}, {'cudnn.convolution': 1}),
+    'one axis': ('y = Conv<pads = [2, 0], dilations = [2], group = 2>(x, w, b)', {'x': (2, 4, 12)}, {'w': (6, 2, 3), 'b': (6,)},
+                 {'cudnn.convolution': 1}),
+    'three axes': ('y = Conv<pads = [1, 1, 1, 1, 1, 1]>(x, w, b)', {'x': (1, 2, 4, 5, 3)}, {'w': (3, 2, 3, 3, 3), 'b': (3,)},
+                   {'cudnn.convolution': 1}),
+    'a chain': ('c = Conv<pads = [1, 1, 1, 1], group = 4>(x, w, b) d = Tanh(c) e = Conv(d, v, b) y = Add(e, x)',
+                {'x': (2, 4, 7, 8)}, {'w': (4, 1, 3, 3), 'b': (4,), 'v': (4, 4, 1, 1)}, {'cudnn.convolution': 2}),
+}
+
+
+@pytest.mark.parametrize('name', CALLS)
+def test_calls_of_libraries(device, name):
+    onnx = pytest.importorskip('onnx', reason='the networks are written with onnx')
+    from onnx.reference import ReferenceEvaluator
+    nodes, inputs, constants, calls = CALLS[name]
+    random = np.random.default_rng(0)
+    given = {key: random.standard_normal(shape).astype(np.float32) for key, shape in inputs.items()}
+    arguments = ', '.join(f'float[{", ".join(map(str, shape))}] {key}' for key, shape in inputs.items())
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 20]> g ({arguments}) => (float[] y) {{ {nodes} }}')
+    for key, shape in constants.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(random.standard_normal(shape).astype(np.float32), key))
+    onnx.save(model, device.folder / 'm.onnx')
+    vendor = (*CUDA, '--force', 'vendor', '--budget', '0')
+    device('build', 'm.onnx', *vendor, '-o', 'm.plan')
+    found = device.run('m.plan', given)
+    expected, = ReferenceEvaluator(model).run(None, given)
+    assert within(found['y'], expected, 1e-6)
+    device('opt', '--from', 'graph', '--to', 'call', 'm.onnx', *vendor, '-o', 'm.call')
+    text = (device.folder / 'm.call').read_text()
+    assert {call: text.count(call + '(') for call in calls} == calls
+
+
+def test_libraries_and_kernels_agree(device):
+    """In runs that are captured, too."""
+    arms = device.json('compare', DIGITS, *ONE, *CUDA, '--against', 'vendor', '--runs', '4')['accuracy']
+    assert len(arms) == 2 and all(arm['within'] for arm in arms.values())
+
+
+@pytest.mark.parametrize('seed', SEEDS[:12])
+def test_random_network_by_libraries(device, seed):
+    onnx = pytest.importorskip('onnx', reason='the networks are written with onnx')
+    import random_graphs
+    model, inputs, expected = random_graphs.generate(seed)
+    onnx.save(model, device.folder / 'model.onnx')
+    found = device.run('model.onnx', inputs, '--budget', '0', *CUDA, '--force', 'vendor')
+    assert not random_graphs.difference(found, expected)
+
+
 def test_what_the_cache_lost_is_compiled_again(device):
     device('build', DIGITS, *ONE, *CUDA, '-o', 'digits.plan', '--cache-dir', 'cache')
     before = device.run('digits.plan', digits(), '--cache-dir', 'cache')

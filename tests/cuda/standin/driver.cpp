@@ -303,6 +303,21 @@ int cuCtxPopCurrent_v2(void** context) {
   return kOk;
 }
 
+int cuCtxGetCurrent(void** context) {
+  *context = t_contexts.empty() ? nullptr : t_contexts.back();
+  return kOk;
+}
+
+// What libraries do on a device, when its turn comes; `argument` must outlive all graphs.
+int cuLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {
+  return InContext([&]() -> int {
+    return Enqueue(stream, [=] {
+      function(argument);
+      return int{kOk};
+    });
+  });
+}
+
 int cuModuleLoadData(void** handle, const void* image) {
   return InContext([&]() -> int {
     const std::string_view code = weft::standin::Unwrap(image);
