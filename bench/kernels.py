@@ -18,7 +18,7 @@ from families import FAMILIES, ROWS, path
 
 
 def peak():
-    for program in ('leaf_bench', 'contraction_bench'):
+    for program in ('leaf_bench', 'contraction_bench', 'gemv_bench'):
         print(f'# {program}', flush=True)
         subprocess.run([arms.ROOT / 'build' / 'bin' / program], check=True)
 
