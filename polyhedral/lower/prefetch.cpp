@@ -9,6 +9,8 @@ namespace {
 
 using loops::LoopKind;
 
+constexpr int64_t kLeastAheadBytes = 8192;
+
 int64_t ElemsOfLine(Dtype dtype) {
   constexpr int64_t kLineBits = 512;  // of a cache
   return std::max<int64_t>(1, kLineBits / Bits(dtype));
@@ -41,7 +43,7 @@ class Panel {
     Affine at;
     int64_t elems = 0;
   };
-  std::optional<Piece> Ahead() const {
+  std::optional<Piece> Ahead(int64_t bits) const {
     if (chooser_ < 0 || steps_.empty()) return std::nullopt;
     const auto open = [&](Var v) { return plan_[v].range.hi >= kOpen; };
     if (std::ranges::any_of(rows_, open) || std::ranges::any_of(steps_, open)) return std::nullopt;
@@ -49,9 +51,11 @@ class Panel {
       const bool within = std::ranges::count(steps_, v) > 0 || !Loops(v);
       return plan_.IsDim(v) && within ? Affine(plan_[v].range.lo) : Affine::OfVar(v);
     });
-    const Affine next = here.Substitute(
-        [&](Var v) { return v == chooser_ ? Affine::OfVar(v) + 1 : Affine::OfVar(v); });
-    const Affine size = next - here;
+    const auto later = [&](int64_t by) {
+      return here.Substitute(
+          [&](Var v) { return v == chooser_ ? Affine::OfVar(v) + by : Affine::OfVar(v); });
+    };
+    const Affine size = later(1) - here;
     if (!size.IsConstant() || size.constant() <= 0) return std::nullopt;
     const int64_t panel = size.constant(), turns = Count(rows_), steps = Count(steps_);
     if (rows_.empty() && (walked_ < panel || walked_ >= 2 * panel)) return std::nullopt;
@@ -59,7 +63,10 @@ class Panel {
     const int64_t same = std::max<int64_t>(1, turns * steps / panel);
     const int64_t stride =
         std::max<int64_t>(1, (panel * same + turns * steps - 1) / (turns * steps));
-    return Piece{next + (FloorDiv(Counter(rows_), same) * steps + Counter(steps_)) * stride,
+    // A small panel is over before its successor has come from memory.
+    const int64_t least = kLeastAheadBytes * 8 / bits;
+    const int64_t by = std::max<int64_t>(1, (least + panel - 1) / panel);
+    return Piece{later(by) + (FloorDiv(Counter(rows_), same) * steps + Counter(steps_)) * stride,
                  stride};
   }
 
@@ -233,7 +240,7 @@ Stmts PrefetchPanels(const Plan& plan, const Storage& storage, const Scope& scop
     if (index.size() != program[read].args.size()) continue;
     const loops::BufferId buffer = storage.views[tensor.index].buffer;
     const Affine offset = loops::ElementOffset(nest[buffer], index);
-    const auto ahead = Panel(plan, unit, offset).Ahead();
+    const auto ahead = Panel(plan, unit, offset).Ahead(Bits(nest[buffer].dtype));
     if (!ahead || !scope.Bound(ahead->at)) continue;
     const int64_t line = ElemsOfLine(nest[buffer].dtype);
     for (int64_t first = 0; first < ahead->elems; first += line)
