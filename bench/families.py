@@ -304,7 +304,8 @@ FAMILIES = {
                                                     coordinate_transformation_mode='asymmetric'), *GROWN),
         **sized('resize_linear', functools.partial(resize, mode='linear'), *GROWN),
     },
-    'gemv_chain': {f'gemv4_{k}': gemm(1, *[k] * 5) for k in (256, 512, 1024)},
+    'gemv_chain': {**{f'gemv4_{k}': gemm(1, *[k] * 5) for k in (256, 512, 1024)},
+                   'gemv2_4096_dram': gemm(1, *[4096] * 3)},
     'mlp': {f'mlp_{"_".join(map(str, sizes[1:]))}': mlp(*sizes) for sizes in (
         (32, 32, 32, 32), (64, 64, 64, 64), (128, 128, 128, 128), (128, 128, 64, 32))},
     'reduction': {

@@ -6,7 +6,9 @@
 // plan; "back" takes them in the opposite order, where what a kernel fetches ahead at its end is
 // not what comes next.
 //
-//   gemv_bench [NAME]   with a name: that case alone, its nest printed
+//   gemv_bench [NAME [CHOICE]]   with a name: that case alone, its nest printed; with a choice in
+//   the
+//                                text form: that instead of the first proposal
 #include <fmt/format.h>
 #include <immintrin.h>
 
@@ -86,7 +88,8 @@ class Operands {
   // As the executor does, in huge pages where there are such; written, so that there are pages.
   void* Allocate(int64_t bytes) {
     auto* data = static_cast<uint8_t*>(memory_.emplace_back(AllocateZeroed(bytes + 4096)).get());
-    for (int64_t i = 0; i < bytes; ++i) data[i] = static_cast<uint8_t>(48 + i % 13);  // normal floats
+    for (int64_t i = 0; i < bytes; ++i)
+      data[i] = static_cast<uint8_t>(48 + i % 13);  // normal floats
     return data;
   }
 
@@ -116,13 +119,21 @@ double SecondsOf(F run) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-Status Run(const Case& c, const Target& target, int64_t least_bytes, bool verbose) {
+Status Run(const Case& c, const Target& target, int64_t least_bytes, bool verbose,
+           const char* choice) {
   WEFT_TRY(const std::vector<tc::Def> defs, tc::ParseDefs(c.text, c.name));
   WEFT_TRY(tc::Program program, tc::Bind(defs.at(0), {}));
   polyhedral::ScheduleRequest request{
       .program = &program, .constants = {"W", "S"}, .target = target, .flushes = true};
   tc::Coalesce(program, request.layouts, request.constants);
-  WEFT_TRY(const polyhedral::Scheduled scheduled, polyhedral::Schedule(request));
+  std::vector<polyhedral::Choice> forced;
+  if (choice) {
+    WEFT_TRY(forced, polyhedral::ParseChoices(choice, "argument"));
+  }
+  WEFT_TRY(const polyhedral::Scheduled scheduled,
+           polyhedral::Schedule(request, forced.empty() ? nullptr : &forced[0]));
+  for (const Refusal& r : scheduled.refusals)
+    fmt::print("  refused: {}: {}\n", ReasonName(r.reason), r.detail);
   if (verbose) fmt::print("{}\n{}\n", c.text, loops::Print(scheduled.nest));
   WEFT_TRY(const codegen::MachineCode code, codegen::EmitMachineCode(scheduled.nest, target));
   WEFT_TRY(const codegen::LoadedKernel kernel, codegen::LoadKernel(code, scheduled.nest.name));
@@ -130,14 +141,13 @@ Status Run(const Case& c, const Target& target, int64_t least_bytes, bool verbos
   KernelFault fault{};
   const int32_t cancel = 0;
   const auto call = [&](int64_t turn) {
-    const KernelArgs args{
-        .buffers = operands.Take(turn),
-        .team_scratch =
-            operands.scratch() + (loops::RankScratchBytes(scheduled.nest) + 63) / 64 * 64,
-        .rank_scratch = operands.scratch(),
-        .barrier = [](void*) {},
-        .fault = &fault,
-        .cancel = &cancel};
+    const KernelArgs args{.buffers = operands.Take(turn),
+                          .team_scratch = operands.scratch() +
+                                          (loops::RankScratchBytes(scheduled.nest) + 63) / 64 * 64,
+                          .rank_scratch = operands.scratch(),
+                          .barrier = [](void*) {},
+                          .fault = &fault,
+                          .cancel = &cancel};
     kernel.function(&args, 0, 1);
   };
   // Short bursts, which a scheduler leaves alone: some matrices, or one again and again.
@@ -154,7 +164,8 @@ Status Run(const Case& c, const Target& target, int64_t least_bytes, bool verbos
   };
   double best = 0, back = 0, reads = 0;
   for (const auto begin = Clock::now(); Clock::now() - begin < std::chrono::seconds(2);) {
-    reads = std::max(reads, rate(1, [&](int64_t t) { Read(operands.Weights(t), operands.bytes()); }));
+    reads =
+        std::max(reads, rate(1, [&](int64_t t) { Read(operands.Weights(t), operands.bytes()); }));
     best = std::max(best, rate(1, call));
     back = std::max(back, rate(-1, call));
   }
@@ -179,8 +190,9 @@ int main(int argc, char** argv) {
     int k, n;  // of float32: n times as many columns where there are fewer bits
     int64_t least_bytes;
   };
-  for (const Level& level : {Level{"second cache", 512, 256, 0}, Level{"last cache", 1024, 1024, 0},
-                             Level{"memory", 4096, 1024, kCold}}) {
+  for (const Level& level :
+       {Level{"second cache", 512, 256, 0}, Level{"last cache", 1024, 1024, 0},
+        Level{"memory", 4096, 1024, kCold}, Level{"memory, small matrices", 1024, 512, kCold}}) {
     fmt::print("# {}\n", level.name);
     const auto [name, k, n, least_bytes] = level;
     for (const Case& c :
@@ -188,7 +200,9 @@ int main(int argc, char** argv) {
           Plain("int8", "uint8", "int32", k, 4 * n), InBlocks("int8", 128, k, 4 * n),
           InBlocks("int4", 32, k, 4 * n), InBlocks("int4", 128, k, 4 * n)}) {
       if (argc > 1 && c.name != argv[1]) continue;
-      if (const Status status = Run(c, *target, least_bytes, argc > 1); !status.ok())
+      if (const Status status =
+              Run(c, *target, least_bytes, argc > 1, argc > 2 ? argv[2] : nullptr);
+          !status.ok())
         return fmt::print("{}: {}\n", c.name, status.ToString()), 1;
     }
   }

@@ -9,7 +9,10 @@ namespace {
 
 using loops::LoopKind;
 
-constexpr int64_t kLeastAheadBytes = 8192;
+// A panel that is over sooner is so before its successor has come from memory. Measured with panels
+// of 1 KiB: 12.0 GB/s when the next one is fetched, 14.0 two ahead, 17.1 four ahead, 17.3 from
+// eight to 64 ahead.
+constexpr int64_t kLeastAheadBytes = 4096;
 
 int64_t ElemsOfLine(Dtype dtype) {
   constexpr int64_t kLineBits = 512;  // of a cache
@@ -63,9 +66,10 @@ class Panel {
     const int64_t same = std::max<int64_t>(1, turns * steps / panel);
     const int64_t stride =
         std::max<int64_t>(1, (panel * same + turns * steps - 1) / (turns * steps));
-    // A small panel is over before its successor has come from memory.
     const int64_t least = kLeastAheadBytes * 8 / bits;
-    const int64_t by = std::max<int64_t>(1, (least + panel - 1) / panel);
+    // No further than most of its panels have successors.
+    const int64_t by = std::clamp<int64_t>((least + panel - 1) / panel, 1,
+                                           std::max<int64_t>(1, Extent(chooser_) / 2));
     return Piece{later(by) + (FloorDiv(Counter(rows_), same) * steps + Counter(steps_)) * stride,
                  stride};
   }

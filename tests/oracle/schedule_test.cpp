@@ -647,6 +647,24 @@ TEST(Contractions, PrefetchTheNextPanel) {
       << nest("2");
 }
 
+// A panel of 512 bytes is over before the next one has come: the one 4 KiB later is fetched.
+TEST(Contractions, PrefetchFarAheadOfSmallPanels) {
+  const auto program = Compile(R"(def gemv(float(128) x, float(128, 32) W, float(16, 32) S) -> (y) {
+    @contraction t(b, n) +=! x(8*b + j) * W(8*b + j, n) where b in 0:16, j in 0:8
+    @reduction y(n) +=! t(b, n) * S(b, n)
+  })");
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const auto choices = ParseChoices(
+      "gemv: cluster t y | order n | tile n 16 | parallel n | inner b j | vector n 16 | "
+      "pack W Ba16b | prefetch W",
+      "test");
+  const ScheduleRequest request{.program = &*program, .constants = {"W"}, .target = V4()};
+  const auto scheduled = Schedule(request, &choices->at(0));
+  ASSERT_TRUE(scheduled.ok()) << scheduled.status().ToString();
+  const std::string nest = loops::Print(scheduled->nest);
+  EXPECT_NE(nest.find("prefetch W at 2048*n0 + 128*b + 16*j + 1024"), std::string::npos) << nest;
+}
+
 // What passes through the caches once, be it no constant: while one tile of the result takes its
 // panel, that of the next is fetched, evenly.
 TEST(Contractions, PrefetchWhatIsPassedOnce) {
