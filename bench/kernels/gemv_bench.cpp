@@ -150,24 +150,25 @@ Status Run(const Case& c, const Target& target, int64_t least_bytes, bool verbos
                           .cancel = &cancel};
     kernel.function(&args, 0, 1);
   };
+  const auto read = [&](int64_t turn) { Read(operands.Weights(turn), operands.bytes()); };
   // Short bursts, which a scheduler leaves alone: some matrices, or one again and again.
   constexpr int64_t kBurst = 4, kWarmBytes = 16 << 20;
   const int64_t count = operands.count();
   const int64_t burst =
       count > 1 ? std::min(kBurst, count) : std::max<int64_t>(1, kWarmBytes / operands.bytes());
-  int64_t turn = 0;
-  const auto rate = [&](int64_t step, auto one) {
+  int64_t begun = 0;
+  const auto rate = [&](bool forth, auto one) {  // each burst takes those after the last one's
     const double seconds = SecondsOf([&] {
-      for (int64_t i = 0; i < burst; ++i) one(turn = (turn + step + count) % count);
+      for (int64_t i = 0; i < burst; ++i) one((begun + (forth ? i : burst - 1 - i)) % count);
     });
+    begun += burst;
     return static_cast<double>(burst * operands.bytes()) / seconds;
   };
   double best = 0, back = 0, reads = 0;
   for (const auto begin = Clock::now(); Clock::now() - begin < std::chrono::seconds(2);) {
-    reads =
-        std::max(reads, rate(1, [&](int64_t t) { Read(operands.Weights(t), operands.bytes()); }));
-    best = std::max(best, rate(1, call));
-    back = std::max(back, rate(-1, call));
+    reads = std::max(reads, rate(true, read));
+    best = std::max(best, rate(true, call));
+    back = std::max(back, rate(false, call));
   }
   fmt::print("{:24} {:8.2f} MB {:7.1f} GB/s {:6.1f} % of {:.1f}, back {:5.1f} %   {}\n", c.name,
              static_cast<double>(operands.bytes()) / 1e6, best / 1e9, 100 * best / reads,
