@@ -36,7 +36,7 @@ class Panel {
       const Var v = unit.dims[i];
       if (offset.Uses(v) && plan_[v].range.hi < kOpen) walked_ *= Extent(v);
       if (!Loops(v)) continue;
-      (IsRow(v) && steps_.empty() ? rows_ : steps_).push_back(v);
+      (!offset.Uses(v) && steps_.empty() ? rows_ : steps_).push_back(v);
     }
   }
 
@@ -78,7 +78,7 @@ class Panel {
   bool Loops(Var v) const {
     return plan_[v].kind == LoopKind::kSerial || plan_[v].kind == LoopKind::kParallel;
   }
-  bool IsRow(Var v) const { return Loops(v) && !offset_.Uses(v); }
+  bool IsRow(Var v) const { return Loops(v) && Extent(v) > 1 && !offset_.Uses(v); }
   // Where the innermost loops over what is reduced begin.
   size_t Reduced(const Unit& unit) const {
     const auto& indices = plan_.program->statements[unit.statement].indices;

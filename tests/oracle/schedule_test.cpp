@@ -647,15 +647,17 @@ TEST(Contractions, PrefetchTheNextPanel) {
       << nest("2");
 }
 
-// A panel of 512 bytes is over before the next one has come: the one 4 KiB later is fetched.
+// A panel of 512 bytes is over before the next one has come: the one 4 KiB later is fetched. One
+// row walks over it once.
 TEST(Contractions, PrefetchFarAheadOfSmallPanels) {
-  const auto program = Compile(R"(def gemv(float(128) x, float(128, 32) W, float(16, 32) S) -> (y) {
-    @contraction t(b, n) +=! x(8*b + j) * W(8*b + j, n) where b in 0:16, j in 0:8
-    @reduction y(n) +=! t(b, n) * S(b, n)
+  const auto program =
+      Compile(R"(def gemv(float(1, 128) x, float(128, 32) W, float(16, 32) S) -> (y) {
+    @contraction t(i, b, n) +=! x(i, 8*b + j) * W(8*b + j, n) where i in 0:1, b in 0:16, j in 0:8
+    @reduction y(i, n) +=! t(i, b, n) * S(b, n)
   })");
   ASSERT_TRUE(program.ok()) << program.status().ToString();
   const auto choices = ParseChoices(
-      "gemv: cluster t y | order n | tile n 16 | parallel n | inner b j | vector n 16 | "
+      "gemv: cluster t y | order i n | tile n 16 | parallel i n | inner b j | vector n 16 | "
       "pack W Ba16b | prefetch W",
       "test");
   const ScheduleRequest request{.program = &*program, .constants = {"W"}, .target = V4()};
