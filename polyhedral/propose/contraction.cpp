@@ -231,8 +231,17 @@ class LoopMaker {
     if (dot >= 0) layout.axes.push_back({dot, tile_.dot_steps});
     choice.packs.push_back({tensor, layout});
     // Only the lanes' panels follow one another; each waits for the memory if nobody asks for it.
-    if (index == tile_.lane && blocked && !copy && o_.view.request->target.kind == TargetKind::kCpu)
+    if (index == tile_.lane && blocked && !copy && IsFetched(read))
       choice.prefetches.push_back(tensor);
+  }
+
+  // Where lines of the last cache are for one row each, asking for them takes longer than it gains:
+  // 0.75 to 0.79 of the speed; where an element has four bits, converting it takes longer.
+  bool IsFetched(tc::ExprId read) const {
+    const Target& target = o_.view.request->target;
+    return target.kind == TargetKind::kCpu &&
+           (tile_.row >= 0 || o_.Bytes(read) >= target.l3_bytes / 2 ||
+            SharesBytes(o_.program[read].dtype));
   }
 
   // What later statements read of constants along the lanes, in the order of their loops.
