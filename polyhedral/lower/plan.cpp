@@ -140,7 +140,39 @@ class Builder {
     const auto saved = paths_;
     WEFT_TRY(Step below, Subtree(band.children.empty() ? nullptr : &band.children[0], statements));
     paths_ = saved;
-    return Labelled(Wrap(dims, marks.parallel, std::move(below)), marks.labels);
+    const size_t parallel = std::min<size_t>(marks.parallel, dims.size());
+    for (const CarriedSum& sum : carried_) {  // legal only where it has one iteration
+      if (std::find(dims.begin(), dims.begin() + parallel, sum.dim) != dims.begin() + parallel)
+        return Unsupported("a reduction axis that the team shares out");
+    }
+    for (size_t m = dims.size(); m-- > parallel;) {
+      below = Wrap({dims[m]}, 0, std::move(below));
+      WEFT_TRY(below, AroundSums(dims[m], statements, std::move(below)));
+    }
+    return Labelled(Wrap({dims.begin(), dims.begin() + parallel}, marks.parallel, std::move(below)),
+                    marks.labels);
+  }
+
+  // Sums that go on from one iteration of a shared loop to the next begin before it and end after.
+  Result<Step> AroundSums(Var dim, const std::vector<int32_t>& statements, Step loop) {
+    Step sequence{.kind = Step::Kind::kSequence}, ends{.kind = Step::Kind::kSequence};
+    for (CarriedSum& sum : carried_) {
+      if (sum.dim != dim) continue;
+      const tc::TensorId target = program_.statements[sum.statement].target;
+      for (const int32_t s : statements) {
+        if (s == sum.statement) continue;
+        const auto is_target = [&](tc::ExprId read) { return program_[read].tensor == target; };
+        if (program_.statements[s].target == target ||
+            std::ranges::any_of(tc::Reads(program_, program_.statements[s]), is_target))
+          return Unsupported("a sum that is used in the loop that it goes on over");
+      }
+      sequence.children.push_back(std::move(sum.init));
+      ends.children.push_back(std::move(sum.finish));
+    }
+    if (sequence.children.empty()) return loop;
+    sequence.children.push_back(std::move(loop));
+    for (Step& end : ends.children) sequence.children.push_back(std::move(end));
+    return sequence;
   }
 
   // Puts the loops of `dims` around a step; the first `parallel` of them as one.
@@ -205,10 +237,12 @@ class Builder {
   Result<Step> Reduction(int32_t s, const std::vector<Link>& links) {
     size_t first = 0;
     while (first < links.size() && !Reduces(s, links[first].e)) ++first;
-    for (const Member& member : paths_[s]) {
-      if (Reduces(s, member.e)) {
-        return Unsupported("a reduction axis in a band that other statements share");
-      }
+    const auto reduces = [&](const Member& member) { return Reduces(s, member.e); };
+    const auto shared = std::ranges::find_if(paths_[s], reduces);
+    if (shared != paths_[s].end()) {
+      if (!std::all_of(shared, paths_[s].end(), reduces))
+        return Unsupported("a reduction axis around another in a band that other statements share");
+      return Carried(s, links, shared - paths_[s].begin());
     }
     const std::vector<Link> outer(links.begin(), links.begin() + first);
     std::vector<Link> rest(links.begin() + first, links.end());
@@ -272,6 +306,32 @@ class Builder {
     sequence.children.push_back(std::move(update));
     sequence.children.push_back(std::move(finish));
     return Chain(outer, outer_dims, std::move(sequence));
+  }
+
+  // A reduction along a loop that other statements share, from that member of its path on.
+  Result<Step> Carried(int32_t s, std::vector<Link> links, std::ptrdiff_t from) {
+    const auto in_lanes = [&](const Link& link) {
+      return Reduces(s, link.e) && link.kind == loops::LoopKind::kVector;
+    };
+    if (std::ranges::any_of(links, in_lanes) || std::ranges::any_of(links, &Link::flush) ||
+        program_.statements[s].companion.valid())
+      return Unsupported("a reduction in a band that other statements share, and along lanes");
+    for (Link& link : links) link.parallel = false;
+    const std::vector<Member> before(paths_[s].begin(), paths_[s].begin() + from);
+    std::vector<Member> path = paths_[s];
+    std::vector<Var> dims;
+    Accumulator& acc = plan_.accumulators[s];
+    for (const Link& link : links) {
+      dims.push_back(Extend(s, link, path));
+      if (!Reduces(s, link.e)) acc.axes[Part::kUpdate].push_back(dims.back());
+    }
+    acc.tile[Part::kUpdate] = acc.axes[Part::kUpdate];
+    CarriedSum sum{.statement = s, .dim = paths_[s][from].dim};
+    WEFT_TRY(sum.init, Edge(s, Part::kInit, before, links));
+    WEFT_TRY(Step update, MakeUnit(s, Part::kUpdate, path));
+    WEFT_TRY(sum.finish, Edge(s, Part::kFinish, before, links));
+    carried_.push_back(std::move(sum));
+    return Chain(links, dims, std::move(update));
   }
 
   Status MakeFlush(Unit& unit) {
@@ -423,7 +483,14 @@ class Builder {
 
   const tc::Program& program_;
   Plan& plan_;
+  struct CarriedSum {
+    int32_t statement = -1;
+    Var dim = -1;
+    Step init, finish;
+  };
+
   std::vector<std::vector<Member>> paths_;
+  std::vector<CarriedSum> carried_;
   int32_t init_unit_ = -1;
 };
 
