@@ -123,6 +123,23 @@ class LoopMaker {
     }
     UnrollTaps(reduction);
     cluster_.parallel = ParallelPrefix(o_.view, cluster_);
+    if (!blocked && CarriesSums()) {
+      for (const int32_t i : o_.c.kept) {
+        if (o_.IsShared(i)) continue;
+        std::erase(cluster_.inner, o_.axes[i]);
+        cluster_.order.push_back(o_.axes[i]);
+      }
+    }
+  }
+
+  // Whether a statement that sums what the contraction makes takes each value as soon as it is
+  // there, with both's accumulators in registers: then neither is stored, and what both read comes
+  // from memory at the same time.
+  bool CarriesSums() const {
+    const Target& target = o_.view.request->target;
+    const int64_t sums = tile_.shape.rows * ((tile_.shape.lanes + o_.Vector() - 1) / o_.Vector());
+    return target.kind == TargetKind::kCpu && 4 * sums <= target.VectorRegisters() &&
+           o_.IsShared(tile_.lane) && (tile_.row < 0 || o_.IsShared(tile_.row));
   }
 
   // A long sum of floats is one of shorter ones: they round less (see Values::Move), and their ends

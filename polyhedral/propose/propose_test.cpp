@@ -237,6 +237,20 @@ TEST(Propose, SmallOperandsGoRoundInside) {
   EXPECT_NE(product("16").find("order n c a h"), std::string::npos) << product("16");
 }
 
+// Where registers hold both, the sum of a product's blocks goes on over the loop that makes them.
+TEST(Propose, SumsOfBlocksGoOnWhereRegistersHoldThem) {
+  const auto in_blocks = [](const std::string& rows) {
+    return First("def f(float(" + rows +
+                     ", 512) x, float(512, 64) w, float(16, 64) s) -> (y) {"
+                     " t(i, b, n) +=! x(i, 32*b + j) * w(32*b + j, n) where b in 0:16, j in 0:32 "
+                     " y(i, n) +=! t(i, b, n) * s(b, n) }",
+                 {.threads = 1}, Isa::kX86V4);
+  };
+  EXPECT_NE(in_blocks("1").find("b | tile"), std::string::npos) << in_blocks("1");
+  EXPECT_NE(in_blocks("1").find("inner j"), std::string::npos) << in_blocks("1");
+  EXPECT_NE(in_blocks("64").find("inner b j"), std::string::npos) << in_blocks("64");
+}
+
 TEST(Propose, NarrowLanesAreNoMoreThanALoopTakes) {
   const std::string scan = First(
       "def f(uint8(64, 512) x) -> (y) {"
