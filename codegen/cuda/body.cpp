@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <set>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -33,6 +34,7 @@ struct Lanes {
   std::string lane;                // the lane's number, as spelled
   std::vector<std::string> heads;  // "const int u = k + weft_u;"
   std::vector<std::string> masks;  // conditions
+  std::vector<Var> inner;          // variables bound inside that differ between lanes
 };
 
 class Body {
@@ -218,10 +220,12 @@ class Body {
     lanes_.reset();
   }
 
-  void OpenLanes() {
+  void OpenLanes(int64_t at_once) {
+    const std::string& lane = lanes_->lane;
     Line("#pragma unroll");
-    Open(fmt::format("for ({} {} = 0; {} < {}; ++{}) {{", values_.index_type(), lanes_->lane,
-                     lanes_->lane, lanes_->count, lanes_->lane));
+    Open(fmt::format("for ({} {} = 0; {} < {}; {}) {{", values_.index_type(), lane, lane,
+                     lanes_->count,
+                     at_once == 1 ? "++" + lane : fmt::format("{} += {}", lane, at_once)));
     for (const std::string& head : lanes_->heads) Line(head);
     if (!lanes_->masks.empty()) Open(fmt::format("if ({}) {{", fmt::join(lanes_->masks, " && ")));
   }
@@ -230,25 +234,83 @@ class Body {
     Close();
   }
 
+  // Contiguous, aligned elements move by up to 16 bytes at once. What is read so is read first.
   void LaneStore(const Stmt& s) {
-    if (WideCopy(s)) return;
+    const std::string& lane = lanes_->lane;
+    std::vector<ExprId> loads = WideLoads(s.value);
+    const int64_t wide = WideLanes(s.buffer, s.index);
+    const bool two_steps = wide > 1 || ReadsOtherLanes(s);
+    if (two_steps || !loads.empty()) Open("{");
+    for (size_t i = 0; i < loads.size(); ++i) {
+      const Expr& e = nest_[loads[i]];
+      const size_t first = FirstLike(loads, i);
+      const int64_t at_once = WideLanes(e.buffer, e.index);
+      const std::string name = fmt::format("weft_wide{}", first);
+      values_.Know(loads[i], fmt::format("{0}[{1}/{2}].lane[{1}%{2}]", name, lane, at_once));
+      if (first < i) continue;
+      const std::string type = VectorType(e.buffer, at_once);
+      Line(fmt::format("{} {}[{}];", type, name, lanes_->count / at_once));
+      std::string value = fmt::format("{}<{}>(&{})", helpers_.Use("weft_load"), at_once,
+                                      values_.Element(e.buffer, e.index));
+      if (!e.guards.empty())
+        value = fmt::format("{} ? {} : {}{{}}", values_.Conjunction(e.guards), value, type);
+      OpenLanes(at_once);
+      Line(fmt::format("{}[{}/{}] = {};", name, lane, at_once, value));
+      CloseLanes();
+    }
     std::vector<std::string> lines;
     const std::string value = StoredValue(s, lines);
-    const bool two_steps = ReadsOtherLanes(s);
-    if (two_steps) {
-      Open("{");
-      Line(fmt::format("{} weft_lanes[{}];", MemoryType(nest_[s.buffer].dtype), lanes_->count));
-    }
-    OpenLanes();
+    values_.Forget();
+    const std::string held = wide > 1 ? fmt::format("weft_lanes[{0}/{1}].lane[{0}%{1}]", lane, wide)
+                                      : fmt::format("weft_lanes[{}]", lane);
+    if (two_steps)
+      Line(fmt::format("{} weft_lanes[{}];", VectorType(s.buffer, wide), lanes_->count / wide));
+    OpenLanes(1);
     for (const std::string& line : lines) Line(line);
-    Line(two_steps ? fmt::format("weft_lanes[{}] = {};", lanes_->lane, value)
+    Line(two_steps ? fmt::format("{} = {};", held, value)
                    : values_.StoreTo(s.buffer, s.index, value));
     CloseLanes();
-    if (!two_steps) return;
-    OpenLanes();
-    Line(values_.StoreTo(s.buffer, s.index, fmt::format("weft_lanes[{}]", lanes_->lane)));
-    CloseLanes();
-    Close();
+    if (two_steps) {
+      OpenLanes(wide);
+      Line(wide > 1 ? fmt::format("{}(&{}, weft_lanes[{}/{}]);", helpers_.Use("weft_store"),
+                                  values_.Element(s.buffer, s.index), lane, wide)
+                    : values_.StoreTo(s.buffer, s.index, held));
+      CloseLanes();
+    }
+    if (two_steps || !loads.empty()) Close();
+  }
+
+  // Of so many lanes.
+  std::string VectorType(BufferId id, int64_t lanes) {
+    const std::string_view type = MemoryType(nest_[id].dtype);
+    return lanes == 1 ? std::string(type)
+                      : fmt::format("{}<{}, {}>", helpers_.Use("weft_vector"), type, lanes);
+  }
+
+  // The first of some loads that reads what load i does.
+  size_t FirstLike(const std::vector<ExprId>& loads, size_t i) const {
+    const auto same = [&](ExprId id) {
+      const Expr &a = nest_[id], &b = nest_[loads[i]];
+      return a.buffer == b.buffer && a.index == b.index && a.guards == b.guards;
+    };
+    return static_cast<size_t>(std::ranges::find_if(loads, same) - loads.begin());
+  }
+
+  // The loads of a value that are wide, each once.
+  std::vector<ExprId> WideLoads(ExprId root) const {
+    std::set<ExprId> found, done;
+    std::vector<ExprId> todo = {root};
+    while (!todo.empty()) {
+      const ExprId id = todo.back();
+      todo.pop_back();
+      if (!done.insert(id).second) continue;
+      const Expr& e = nest_[id];
+      todo.insert(todo.end(), e.args.begin(), e.args.end());
+      const bool same =
+          std::ranges::none_of(e.guards, [this](const Affine& g) { return InLanes(g); });
+      if (e.kind == ExprKind::kLoad && same && WideLanes(e.buffer, e.index) > 1) found.insert(id);
+    }
+    return {found.begin(), found.end()};
   }
 
   // All lanes read before any writes: does some lane read what another one writes?
@@ -271,34 +333,33 @@ class Body {
     return a == b || (operand(a) && operand(b));
   }
 
-  // Contiguous, aligned f32 from memory to memory: four lanes in one access.
-  bool WideCopy(const Stmt& s) {
-    const Expr& e = nest_[s.value];
-    if (e.kind != ExprKind::kLoad || !e.guards.empty() || lanes_->step != 1 ||
-        lanes_->count % 4 != 0 || !lanes_->masks.empty() || ReadsOtherLanes(s) ||
-        !Wide(s.buffer, s.index) || !Wide(e.buffer, e.index)) {
-      return false;
-    }
-    Line("#pragma unroll");
-    const std::string& lane = lanes_->lane;
-    Open(fmt::format("for ({} {} = 0; {} < {}; {} += 4) {{", values_.index_type(), lane, lane,
-                     lanes_->count, lane));
-    for (const std::string& head : lanes_->heads) Line(head);
-    Line(fmt::format("*(float4*)&{} = *(const float4*)&{};", values_.Element(s.buffer, s.index),
-                     values_.Element(e.buffer, e.index)));
-    Close();
-    return true;
-  }
-
-  bool Wide(BufferId id, const std::vector<Affine>& index) const {
+  // How many lanes one access takes: as many as lie side by side in memory, and are aligned to what
+  // they are together, of at most 16 bytes. 1: it is not known of more.
+  int64_t WideLanes(BufferId id, const std::vector<Affine>& index) const {
+    constexpr int64_t kMostBytes = 16;
     const loops::Buffer& b = nest_[id];
     const Place place = places_.of[static_cast<size_t>(id.index)];
-    if (b.dtype != Dtype::kF32 || place == Place::kThread) return false;
-    if (place == Place::kOperand && b.align_bytes < 16) return false;
+    if (place == Place::kThread || SharesBytes(b.dtype) || lanes_->step != 1 ||
+        !lanes_->masks.empty()) {
+      return 1;
+    }
     const Affine offset = loops::ElementOffset(b, index);
-    if (offset.CoefficientOf(lanes_->var) != 1) return false;
     const Affine rest = offset - Affine::OfVar(lanes_->var) + lanes_->lo;
-    return !rest.Uses(lanes_->var) && MultipleOf(rest) % 4 == 0;
+    if (InLanes(rest)) return 1;
+    const int64_t start = MultipleOf(rest), size = SizeBytes(b.dtype),
+                  align = place == Place::kOperand ? b.align_bytes : kMostBytes;
+    int64_t lanes = 1;
+    while (lanes_->count % (2 * lanes) == 0 && start % (2 * lanes) == 0 &&
+           2 * lanes * size <= kMostBytes && align % (2 * lanes * size) == 0 && align > 0) {
+      lanes *= 2;
+    }
+    return lanes;
+  }
+
+  // Whether a value differs between lanes.
+  bool InLanes(const Affine& e) const {
+    return e.Uses(lanes_->var) ||
+           std::ranges::any_of(lanes_->inner, [&](Var v) { return e.Uses(v); });
   }
 
   // A number that divides every value of e: 0 if it is 0.
@@ -316,11 +377,12 @@ class Body {
     Line(fmt::format("{} {}[{}];", values_.index_type(), name, lanes_->count));
     std::vector<std::string> lines;
     const std::string value = LetValue(s, lines);
-    OpenLanes();
+    OpenLanes(1);
     for (const std::string& line : lines) Line(line);
     Line(fmt::format("{}[{}] = {};", name, lanes_->lane, value));
     CloseLanes();
     values_.Rename(s.var, fmt::format("{}[{}]", name, lanes_->lane));
+    lanes_->inner.push_back(s.var);
   }
 
   void MaskedIf(const Stmt& s) {
@@ -346,7 +408,10 @@ class Body {
                      std::max<int64_t>(0, loops::ConstantTrip(s)), count));
     lanes_->heads.push_back(fmt::format("const {} {} = {} + {}*{};", values_.index_type(), v,
                                         values_.Index(s.lo[0]), s.step, count));
+    const bool varies = InLanes(s.lo[0]);
+    if (varies) lanes_->inner.push_back(s.var);
     Inside(s);
+    if (varies) lanes_->inner.pop_back();
     lanes_->heads.pop_back();
     Close();
   }

@@ -13,8 +13,8 @@ struct Helper {
   std::string_view name, needs, text;  // {} stands for "__device__ __forceinline__ "
 };
 
-// A helper stands after what it needs. is_signed is T(-1) < T(0). What is written in PTX has a
-// namesake among emulate/words.cpp, which takes its place on a CPU.
+// A helper stands after what it needs. is_signed is T(-1) < T(0). What is written in PTX, or trusts
+// an address, has a namesake among emulate/words.cpp, which takes its place on a CPU.
 constexpr auto kHelpers = std::to_array<Helper>({
     {"weft_floor_div", "", R"(template <class T> {}T weft_floor_div(T a, T b) {{  // b > 0
   return a / b - T(a % b < 0);
@@ -80,6 +80,21 @@ constexpr auto kHelpers = std::to_array<Helper>({
   const int by = half % 2 * 4;
   bytes[half / 2] = T((bytes[half / 2] & ~(15 << by)) | (value & 15) << by);
 }})"},
+    {"weft_vector", "", R"(#ifndef WEFT_EMULATED
+template <class T, int N> struct alignas(N * sizeof(T)) weft_vector {{
+  T lane[N];
+}};
+#endif)"},
+    {"weft_load", "weft_vector", R"(#ifndef WEFT_EMULATED
+template <int N, class T> {}weft_vector<T, N> weft_load(const T* from) {{
+  return *(const weft_vector<T, N>*)from;
+}}
+#endif)"},
+    {"weft_store", "weft_vector", R"(#ifndef WEFT_EMULATED
+template <int N, class T> {}void weft_store(T* to, const weft_vector<T, N>& value) {{
+  *(weft_vector<T, N>*)to = value;
+}}
+#endif)"},
     {"weft_bits", "", R"(template <class To, class From> {}To weft_bits(From value) {{
   To to;
   memcpy(&to, &value, sizeof(To));

@@ -35,9 +35,9 @@ constexpr auto kWords = std::to_array<std::string_view>(
      "threadIdx", "throw",     "true",     "try",      "typedef",   "typeid",   "typename",
      "union",     "unsigned",  "using",    "virtual",  "void",      "volatile", "warpSize",
      "wchar_t",   "while",     "xor",      "xor_eq",   "WeftFault", "ceil",     "ceilf",
-     "copysign",  "fabs",      "fabsf",    "float4",   "floor",     "floorf",   "fma",
-     "fmaf",      "fmod",      "fmodf",    "memcpy",   "rint",      "rintf",    "sqrt",
-     "sqrtf",     "trunc",     "truncf",   "atomicCAS"});
+     "copysign",  "fabs",      "fabsf",    "floor",    "floorf",    "fma",      "fmaf",
+     "fmod",      "fmodf",     "memcpy",   "rint",     "rintf",     "sqrt",     "sqrtf",
+     "trunc",     "truncf",    "atomicCAS"});
 
 class Namer {
  public:

@@ -10,7 +10,7 @@ namespace {
 
 // CUDA C++ Programming Guide: static shared memory of a block, local memory of a thread.
 constexpr int64_t kSharedBytes = 48 << 10, kLocalBytes = 512 << 10;
-constexpr int64_t kAlign = 16;  // a float4
+constexpr int64_t kAlign = 16;  // the widest access
 
 int64_t RoundUp(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 

@@ -90,16 +90,21 @@ std::string Values::HalfByte(const Expr& e) const {
                                        Index(FloorDiv(offset, 2)), Index(Mod(offset, 2))));
 }
 
-std::string Values::Load(const Expr& e) {
-  std::string text = IsHalfByte(e.buffer) ? HalfByte(e) : Element(e.buffer, e.index);
+std::string Values::Load(ExprId id) {
+  const Expr& e = nest_[id];
+  const auto known = known_.find(id);
+  std::string text = known != known_.end()  ? known->second
+                     : IsHalfByte(e.buffer) ? HalfByte(e)
+                                            : Element(e.buffer, e.index);
   if (e.dtype == Dtype::kBool) text = fmt::format("({} != 0)", text);
   if (e.dtype == Dtype::kF16) text = fmt::format("{}({})", helpers_.Use("weft_from_f16"), text);
   if (e.dtype == Dtype::kBF16) text = fmt::format("{}({})", helpers_.Use("weft_from_bf16"), text);
-  if (e.guards.empty()) return text;
+  if (e.guards.empty() || known != known_.end()) return text;
   return fmt::format("({} ? {} : {})", Conjunction(e.guards), text, LiteralText(e.dtype, Scalar{}));
 }
 
-std::string Values::Node(const Expr& e, std::span<const std::string> args) {
+std::string Values::Node(ExprId id, std::span<const std::string> args) {
+  const Expr& e = nest_[id];
   switch (e.kind) {
     case ExprKind::kLiteral: {
       const std::string text = LiteralText(e.dtype, e.literal);
@@ -109,7 +114,7 @@ std::string Values::Node(const Expr& e, std::span<const std::string> args) {
       return CastText(helpers_, Dtype::kI64, e.dtype,
                       fmt::format("(long long)({})", Index(e.index[0])));
     case ExprKind::kLoad:
-      return Load(e);
+      return Load(id);
     case ExprKind::kOp:
       return OpText(helpers_, e.op, nest_[e.args.back()].dtype, e.dtype, args);
   }
@@ -123,7 +128,7 @@ std::string Values::Emit(ExprId root, std::vector<std::string>& lines) {
     const Expr& e = nest_[id];
     std::vector<std::string> args;
     for (const ExprId arg : e.args) args.push_back(text[arg]);
-    std::string value = Node(e, args);
+    std::string value = Node(id, args);
     const bool named = e.kind != ExprKind::kLiteral && (uses > 1 || value.size() > kLongText);
     if (named && id != root) {
       const std::string name = fmt::format("t{}", parts++);

@@ -2,6 +2,7 @@
 // differs from the interpreter at most in the payload of NaNs.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,14 +44,17 @@ class Values {
   std::string Element(loops::BufferId buffer, const std::vector<Affine>& index) const;  // x[...]
   // The value; parts of it that are used twice, or long, become lines "const float t0 = ...;".
   std::string Emit(loops::ExprId root, std::vector<std::string>& lines);
+  // The element that a load reads, as it lies in memory, spelled otherwise until all is forgotten.
+  void Know(loops::ExprId load, std::string text) { known_[load] = std::move(text); }
+  void Forget() { known_.clear(); }
   std::string ToMemory(Dtype dtype, const std::string& value);
   // The statement that stores what ToMemory gave.
   std::string StoreTo(loops::BufferId buffer, const std::vector<Affine>& index,
                       const std::string& value);
 
  private:
-  std::string Node(const loops::Expr& e, std::span<const std::string> args);
-  std::string Load(const loops::Expr& e);
+  std::string Node(loops::ExprId id, std::span<const std::string> args);
+  std::string Load(loops::ExprId id);
   bool IsHalfByte(loops::BufferId buffer) const;
   std::string HalfByte(const loops::Expr& e) const;
   std::string Fold(std::string_view function, const std::vector<Affine>& list) const;
@@ -61,6 +65,7 @@ class Values {
   std::vector<std::string> vars_;
   std::string_view index_type_;
   loops::Ranges ranges_;
+  std::map<loops::ExprId, std::string> known_;
 };
 
 }  // namespace weft::codegen::cuda

@@ -124,7 +124,7 @@ TEST(CudaNests, TiledProductInSharedMemory) {
   EXPECT_EQ(c, expected);
   const auto text = codegen::EmitCudaText(nest, Sm90());
   ASSERT_TRUE(text.ok());
-  EXPECT_NE(text->text.find("float4"), std::string::npos) << text->text;
+  EXPECT_NE(text->text.find("weft_store(&pa["), std::string::npos) << text->text;
   EXPECT_EQ(text->launch.ThreadsPerBlock(), 256);
   ExpectCompiles(nest, kAll);
 }

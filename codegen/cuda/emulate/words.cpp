@@ -29,8 +29,6 @@ extern "C" { WeftThreadState weft_thread; }
 #define __launch_bounds__(threads)
 #define __global__ ;
 
-struct __attribute__((may_alias, aligned(16))) float4 { float x, y, z, w; };
-
 extern "C" {
 void* memcpy(void*, const void*, unsigned long);
 double fabs(double), floor(double), ceil(double), trunc(double), rint(double), fmod(double, double),
@@ -52,6 +50,22 @@ inline float __int_as_float(int bits) { return weft_same_bits<float>(bits); }
 inline float __uint_as_float(unsigned bits) { return weft_same_bits<float>(bits); }
 inline unsigned __float_as_uint(float value) { return weft_same_bits<unsigned>(value); }
 inline double __longlong_as_double(long long bits) { return weft_same_bits<double>(bits); }
+
+// Devices fault on an address that is not aligned to an access; so does this.
+template <class T, int N> struct alignas(N * sizeof(T)) weft_vector { T lane[N]; };
+inline void weft_check_aligned(const void* at, unsigned long bytes) {
+  if ((unsigned long)at % bytes != 0) __builtin_trap();
+}
+template <int N, class T> weft_vector<T, N> weft_load(const T* from) {
+  weft_vector<T, N> value;
+  weft_check_aligned(from, sizeof value);
+  memcpy(&value, from, sizeof value);
+  return value;
+}
+template <int N, class T> void weft_store(T* to, const weft_vector<T, N>& value) {
+  weft_check_aligned(to, sizeof value);
+  memcpy(to, &value, sizeof value);
+}
 
 // Threads take turns at barriers only.
 inline unsigned long long atomicCAS(unsigned long long* at, unsigned long long from,
