@@ -105,7 +105,9 @@ Result<std::shared_ptr<Specialized>> Specialized::Make(tc::Program program, std:
     if (options.target.kind == TargetKind::kCuda) WEFT_TRY(executor::CudaDevices());
     WEFT_TRY(made->executor_, Load(program, build));
     made->options_ = options;
-    WEFT_TRY(made->streams_, Streams(made->executor_->plan()));
+    if (options.target.kind == TargetKind::kCpu) {  // what runs on a device lies there
+      WEFT_TRY(made->streams_, Streams(made->executor_->plan()));
+    }
   } else if (options.engine == Engine::kEmulator) {
     WEFT_TRY(Module module, OpenProgram(program, options.target));
     WEFT_TRY(Advance(module, Form::kLoops, build));

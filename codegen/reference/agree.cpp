@@ -33,7 +33,7 @@ int64_t FirstDifference(Dtype dtype, int64_t bytes, const void* a, const void* b
 }
 
 // Operands of a second run of a kernel: what it writes lies in memory of its own, between zones
-// that nobody may write.
+// that nobody may write, and so does what it reads from memory that is less aligned than promised.
 class OwnOutputs {
  public:
   // What is only written begins as the pattern, there and here.
@@ -42,7 +42,9 @@ class OwnOutputs {
     for (const loops::BufferId id : loops::Operands(nest)) {
       const loops::Buffer& buffer = nest[id];
       void* given = operands[operands_.size()];
-      if (buffer.access == loops::Access::kIn) {
+      const bool is_input = buffer.access == loops::Access::kIn;
+      const int64_t promised = std::max<int64_t>(1, buffer.align_bytes);
+      if (is_input && reinterpret_cast<uintptr_t>(given) % static_cast<size_t>(promised) == 0) {
         operands_.push_back(given);
         continue;
       }
@@ -51,7 +53,7 @@ class OwnOutputs {
       held.resize(static_cast<size_t>(bytes) + 3 * kZone, std::byte{kPattern});
       const auto address = reinterpret_cast<uintptr_t>(held.data());
       std::byte* own = held.data() + kZone + (kZone - address % kZone) % kZone;
-      if (bytes > 0 && buffer.access == loops::Access::kInOut)
+      if (bytes > 0 && buffer.access != loops::Access::kOut)
         std::memcpy(own, given, static_cast<size_t>(bytes));
       if (bytes > 0 && buffer.access == loops::Access::kOut)
         std::memset(given, kPattern, static_cast<size_t>(bytes));

@@ -4,16 +4,21 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "polyhedral/cuda/deal.h"
+#include "polyhedral/cuda/lanes.h"
+#include "polyhedral/cuda/rewrite.h"
 #include "polyhedral/cuda/rows.h"
 #include "polyhedral/cuda/tiles.h"
 #include "polyhedral/loops/ranges.h"
 
 namespace weft::polyhedral {
 
+using loops::BufferId;
 using loops::LoopKind;
 using loops::LoopNest;
+using loops::Space;
 using loops::Stmt;
 using loops::StmtId;
 using loops::StmtKind;
@@ -135,19 +140,44 @@ Mapped Done(CudaMapping mapping, std::vector<int64_t> sizes, int64_t width, Loop
           .nest = std::move(nest)};
 }
 
-Mapped MapGrid(LoopNest nest, StmtId outermost, std::optional<int64_t> wanted) {
-  const std::vector<StmtId> band = loops::ParallelBand(nest, outermost);
+// Whether threads along the innermost loop of a band leave few idle, and the rest fits a grid.
+bool FillsThreads(const LoopNest& nest, const std::vector<StmtId>& band, int64_t threads) {
+  constexpr int64_t kMostBlocks = 65535;  // along y and z (CUDA C++ Programming Guide)
+  const int64_t trip = cuda::TripOf(nest, band.back()), idle = (threads - trip % threads) % threads;
+  const auto fits = [&](StmtId id) { return cuda::TripOf(nest, id) <= kMostBlocks; };
+  return band.size() <= 3 && trip >= threads && 8 * idle <= trip &&
+         std::all_of(band.begin(), band.end() - 1, fits);
+}
+
+Mapped MapGrid(LoopNest nest, StmtId outermost, const std::vector<int64_t>& wanted) {
   const int64_t width = BandTrip(nest, outermost);
-  const int64_t threads =
-      wanted.value_or(cuda::RoundUpToWarps(width / kBlocksWanted, kMostThreads));
-  const StmtId dealt = DealBand(nest, outermost, LoopKind::kBlockX, threads);
+  std::vector<StmtId> band = loops::ParallelBand(nest, outermost);
+  if (band.size() == 1) band = cuda::Split(nest, outermost);
+  std::set<BufferId> own;  // each thread has one iteration
+  for (size_t i = 0; i < nest.buffers.size(); ++i) {
+    const Space space = nest.buffers[i].space;
+    if (space == Space::kCache || space == Space::kRegister) own.insert(BufferId(i));
+  }
+  int64_t lanes = cuda::LanesAlong(nest, band.back(), own);
+  const auto too_many = [&] {
+    return wanted.size() > 1 ? lanes > wanted[1] : width / lanes < kFewIterations;
+  };
+  while (lanes > 1 && too_many()) lanes /= 2;
+  if (lanes > 1) cuda::TakeLanes(nest, band.back(), lanes, own);
+  const int64_t threads = wanted.empty()
+                              ? cuda::RoundUpToWarps(width / lanes / kBlocksWanted, kMostThreads)
+                              : wanted[0];
+  if (band.size() > 1 && !FillsThreads(nest, band, threads) && cuda::CanMerge(nest, band))
+    band = {cuda::Merge(nest, band)};
+  const StmtId dealt = DealBand(nest, band[0], LoopKind::kBlockX, threads);
   // The next loops outwards are blocks too, as far as a grid has axes.
   for (size_t k = 1; k < band.size() && k < 3; ++k) {
     nest.stmts[band[band.size() - 1 - k].index].loop =
         k == 1 ? LoopKind::kBlockY : LoopKind::kBlockZ;
   }
   Replace(nest, nest.body, outermost, dealt);
-  return Done(CudaMapping::kGrid, {threads}, width, std::move(nest));
+  return Done(CudaMapping::kGrid, wanted.empty() ? std::vector{threads, lanes} : wanted, width,
+              cuda::Compact(nest));
 }
 
 std::optional<Mapped> TilesOf(const LoopNest& nest, StmtId outermost,
@@ -210,12 +240,14 @@ Result<Mapped> MapAs(const LoopNest& nest, const Outline& outline, bool one_rang
     auto tiles = one_range ? TilesOf(nest, outline.parallel[0], &shape) : std::nullopt;
     return tiles ? Result<Mapped>(*std::move(tiles)) : misfit();
   }
-  const bool threads =
-      sizes.size() == 1 && sizes[0] >= kWarp && sizes[0] % kWarp == 0 && sizes[0] <= kMostOfDevice;
+  const bool threads = !sizes.empty() && sizes.size() < 3 && sizes[0] >= kWarp &&
+                       sizes[0] % kWarp == 0 && sizes[0] <= kMostOfDevice;
   if (!threads) return invalid("whole warps, at most 1024 threads");
+  if (sizes.size() > 1 && (sizes[1] < 1 || wanted.mapping == "block"))
+    return invalid("lanes of a grid or of rows, at least 1");
   if (wanted.mapping == "block") return MapBlock(nest, outline, sizes[0]);
   if (wanted.mapping == "grid")
-    return one_range ? Result<Mapped>(MapGrid(nest, outline.parallel[0], sizes[0])) : misfit();
+    return one_range ? Result<Mapped>(MapGrid(nest, outline.parallel[0], sizes)) : misfit();
   if (wanted.mapping != "rows") return invalid("grid, tiles, rows or block");
   auto rows = one_range ? RowsOf(nest, outline.parallel[0], sizes[0]) : std::nullopt;
   return rows ? Result<Mapped>(*std::move(rows)) : misfit();
@@ -226,7 +258,7 @@ Mapped MapBest(const LoopNest& nest, const Outline& outline, bool one_range) {
   const StmtId range = outline.parallel[0];
   if (auto tiles = TilesOf(nest, range, nullptr)) return *std::move(tiles);
   if (auto rows = RowsOf(nest, range, std::nullopt)) return *std::move(rows);
-  return MapGrid(nest, range, std::nullopt);
+  return MapGrid(nest, range, {});
 }
 
 }  // namespace
@@ -246,6 +278,10 @@ Result<Mapped> MapNest(const LoopNest& nest, const GridMap& wanted) {
     mapped = MapBest(nest, outline, one_range);
   } else {
     WEFT_TRY(mapped, MapAs(nest, outline, one_range, wanted));
+  }
+  for (loops::Buffer& b : mapped.nest.buffers) {
+    if (b.access != loops::Access::kLocal)
+      b.align_bytes = std::max(b.align_bytes, cuda::kDeviceAlign);
   }
   Status status = loops::Verify(mapped.nest);
   if (!status.ok())

@@ -3,16 +3,14 @@
 // A launch has no barrier across its blocks, so what a group's parallel loops exchange decides:
 //
 //   grid     one parallel range and nothing to wait for: its iterations are dealt to threads, T to
-//   a
-//            block. Temporaries are a thread's own
+//            a block, each with as many neighbours as move 16 bytes at once. Temporaries are a
+//            thread's own
 //   tiles    one parallel range of products that are summed up, in f32: a block has a tile of
 //            results, a thread part of it in registers; factors are shared by the block
 //   rows     one parallel range with little in it: an iteration is a block, loops inside it that
-//   carry
-//            no dependence are its threads, barriers between them; temporaries are shared
+//            carry no dependence are its threads, barriers between them; temporaries are shared
 //   block    several ranges with barriers between them: one block runs them all, a team of T
-//   threads.
-//            What the ranges exchange is shared by the block
+//            threads. What the ranges exchange is shared by the block
 //
 // That a mapping is right follows from what the nest says of itself: iterations of `parallel` loops
 // are independent, ranks meet at barriers, and a nest is right for a team of any size. The proof is
@@ -41,9 +39,10 @@ struct Mapped {
 };
 
 // A nest written for a team of ranks, on a grid. It must verify, and so will the result. Without a
-// wish for the mapping that fits best. Sizes of a wish:
+// wish for the mapping that fits best. Operands are promised to be aligned as a device's are. Sizes
+// of a wish:
 //
-//   grid, rows, block   threads of a block at most
+//   grid, rows, block   threads of a block at most; of the first two, lanes of a thread at most
 //   tiles               rows and columns of a block, steps of the sum, rows and columns of a thread
 //                       (tiles.h)
 //

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "polyhedral/cuda/deal.h"
+#include "polyhedral/cuda/lanes.h"
+#include "polyhedral/cuda/rewrite.h"
 #include "polyhedral/cuda/touches.h"
 #include "polyhedral/loops/ranges.h"
 
@@ -59,44 +61,6 @@ Affine WithoutFloor(const Affine& e) {
   return (e + floor) * term->divisor - *term->dividend + (term->divisor - 1);
 }
 
-// What is left of a nest when nobody names the rest.
-class Compacter {
- public:
-  explicit Compacter(const LoopNest& nest) : from_(nest), to_(nest) {
-    to_.exprs.clear();
-    to_.stmts.clear();
-    to_.body = Body(nest.body);
-  }
-  LoopNest Take() { return std::move(to_); }
-
- private:
-  ExprId Copy(ExprId id) {
-    if (const auto it = exprs_.find(id); it != exprs_.end()) return it->second;
-    Expr e = from_[id];
-    for (ExprId& arg : e.args) arg = Copy(arg);
-    to_.exprs.push_back(std::move(e));
-    return exprs_[id] = ExprId(to_.exprs.size() - 1);
-  }
-
-  std::vector<StmtId> Body(const std::vector<StmtId>& body) {
-    std::vector<StmtId> result;
-    for (const StmtId id : body) {
-      Stmt s = from_[id];
-      if (s.value.valid()) s.value = Copy(s.value);
-      s.body = Body(s.body);
-      s.otherwise = Body(s.otherwise);
-      result.push_back(loops::AddStmt(to_, std::move(s)));
-    }
-    return result;
-  }
-
-  const LoopNest& from_;
-  LoopNest to_;
-  std::map<ExprId, ExprId> exprs_;
-};
-
-LoopNest Compact(const LoopNest& nest) { return Compacter(nest).Take(); }
-
 class Mapper {
  public:
   explicit Mapper(LoopNest nest) : nest_(std::move(nest)) {}
@@ -143,40 +107,10 @@ class Mapper {
   bool TakeBand(StmtId outermost) {
     if (Flat(nest_.body) != std::vector{outermost}) return false;
     band_ = loops::ParallelBand(nest_, outermost);
-    const bool whole =
-        std::ranges::all_of(band_, [this](StmtId id) { return IsWholeRange(nest_[id]); });
-    if (!whole) return false;
+    if (band_.size() == 1) band_ = Split(nest_, outermost);
     body_ = Flat(nest_[band_.back()].body);
-    return band_.size() > 1 || TakeDigits(band_[0]);
-  }
-
-  // One loop whose iterations are numbered by digits, the first the slowest: lets at its head,
-  // which become loops of the band again.
-  bool TakeDigits(StmtId task) {
-    const auto end =
-        std::ranges::find_if(body_, [this](StmtId id) { return nest_[id].kind != StmtKind::kLet; });
-    const std::vector<StmtId> digits(body_.begin(), end);
-    body_.erase(body_.begin(), end);
-    int64_t below = Extent(task);
-    Affine rest = Affine::OfVar(VarOf(task));
-    band_.clear();
-    for (const StmtId id : digits) {
-      Stmt s = nest_[id];
-      const Expr& value = nest_[s.value];
-      s.kind = StmtKind::kFor;
-      s.value = {};
-      s.buffer = {};
-      if (value.kind != ExprKind::kAffine || !IsWholeRange(s)) return false;
-      const int64_t extent = loops::ConstantTrip(s);
-      if (below % extent != 0) return false;
-      below /= extent;
-      const Affine digit = FloorDiv(rest, below);
-      if (value.index[0] != digit + s.lo[0]) return false;
-      rest = rest - digit * below;
-      band_.push_back(loops::AddStmt(nest_, std::move(s)));
-    }
-    // Whoever still names the task finds no such variable, and Verify says so.
-    return below == 1 && band_.size() > 1;
+    return band_.size() > 1 &&
+           std::ranges::all_of(band_, [this](StmtId id) { return IsWholeRange(nest_[id]); });
   }
 
   // The band's body in its three pieces; false if it has another form.

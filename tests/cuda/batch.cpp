@@ -16,6 +16,19 @@ Result<polyhedral::CudaMapping> Batch::Add(std::string name, tc::Program program
   return scheduled.mapped.mapping;
 }
 
+Result<bool> Batch::AddAs(std::string name, const tc::Program& program, std::vector<Tensor> inputs,
+                          const polyhedral::GridMap& wanted) {
+  const ScheduleRequest request{.program = &program, .target = Sm90()};
+  WEFT_TRY(const auto scheduled, polyhedral::MapToCuda(request));
+  WEFT_TRY(const loops::LoopNest nest,
+           polyhedral::Lower(request, scheduled.choice, scheduled.tree));
+  auto mapped = polyhedral::MapNest(nest, wanted);
+  if (mapped.status().code() == Code::kUnsupported) return false;
+  if (!mapped.ok()) return std::move(mapped.status());
+  AddMapped(std::move(name), program, std::move(inputs), std::move(mapped->nest));
+  return true;
+}
+
 void Batch::AddMapped(std::string name, tc::Program program, std::vector<Tensor> inputs,
                       loops::LoopNest nest) {
   members_.push_back({std::move(name), std::move(program), std::move(inputs), std::move(nest)});

@@ -20,6 +20,9 @@ class Batch {
   Result<polyhedral::CudaMapping> Add(std::string name, tc::Program program,
                                       std::vector<Tensor> inputs,
                                       polyhedral::ScheduleRequest request = {});
+  // The same, mapped as wanted; false if its nest has no such mapping.
+  Result<bool> AddAs(std::string name, const tc::Program& program, std::vector<Tensor> inputs,
+                     const polyhedral::GridMap& wanted);
   void AddMapped(std::string name, tc::Program program, std::vector<Tensor> inputs,
                  loops::LoopNest nest);
   void ExpectRight();

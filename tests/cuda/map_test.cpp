@@ -38,6 +38,47 @@ TEST(CudaMap, APointwiseChainIsAGrid) {
             CudaMapping::kGrid);
 }
 
+// Loops over what a grid has, each thread with 16 bytes of the widest elements that move; odd
+// extents, operands that are turned and small ones are left to threads of one element.
+TEST(CudaMap, AWidePointwiseChainHasLanes) {
+  struct Case {
+    const char* text;
+    std::map<std::string, int64_t> sizes;
+    int64_t lanes;
+  };
+  const char* chain = R"(def chain(float(C, H, W) a, float(C) b) -> (y) {
+      t(c, h, w) = a(c, h, w) * b(c)
+      y(c, h, w) = max(t(c, h, w), 0.0) - a(c, h, w) })";
+  const Case cases[] = {
+      {chain, {{"C", 12}, {"H", 70}, {"W", 84}}, 4},
+      {chain, {{"C", 12}, {"H", 70}, {"W", 85}}, 1},
+      {chain, {{"C", 12}, {"H", 70}, {"W", 8}}, 1},
+      {chain, {{"C", 2}, {"H", 70}, {"W", 1024}}, 4},
+      {chain, {{"C", 70000}, {"H", 1}, {"W", 4}}, 4},
+      {R"(def turned(float(M, N) a) -> (y) { y(i, j) = a(j, i) + 1.0 })",
+       {{"N", 512}, {"M", 512}},
+       1},
+      {R"(def halves(float16(N, M) a, float16(M) b) -> (y) { y(i, j) = a(i, j) + b(j) })",
+       {{"N", 400}, {"M", 520}},
+       8},
+      {R"(def chosen(bool(N, M) k, float(N, M) a) -> (y) { y(i, j) = k(i, j) ? a(i, j) : 0.0 })",
+       {{"N", 400}, {"M", 520}},
+       4}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.text);
+    const Result<tc::Program> program = oracle::Compile(c.text, c.sizes);
+    ASSERT_TRUE(program.ok()) << program.status().ToString();
+    const auto mapped = polyhedral::MapToCuda({.program = &*program, .target = Sm90()});
+    ASSERT_TRUE(mapped.ok()) << mapped.status().ToString();
+    EXPECT_EQ(mapped->mapped.mapping, CudaMapping::kGrid);
+    const std::string text = loops::Print(mapped->mapped.nest);
+    const std::string wide = fmt::format("vector lane = 0:{} ", c.lanes);
+    EXPECT_EQ(text.find("vector lane") != text.npos, c.lanes > 1) << text;
+    EXPECT_EQ(text.find(wide) != text.npos, c.lanes > 1) << text;
+    EXPECT_EQ(ExpectMaps(c.text, c.sizes), CudaMapping::kGrid);
+  }
+}
+
 TEST(CudaMap, SoftmaxIsRows) {
   EXPECT_EQ(ExpectMaps(R"(def softmax(float(N, M) x) -> (y) {
       top(i) max=! x(i, j)
@@ -150,10 +191,15 @@ uint64_t Count(uint64_t usual) {
   return wanted ? std::strtoull(wanted, nullptr, 10) : usual;
 }
 
-// How often each mapping was taken.
-std::map<CudaMapping, int> ExpectRandomMaps(const tc::RandomOptions& options, uint64_t count) {
+// How often each mapping was taken, and of those asked for by name: small programs would have no
+// lanes and few rows.
+struct Taken {
+  std::map<CudaMapping, int> best;
+  std::map<std::string, int> wanted;
+};
+Taken ExpectRandomMaps(const tc::RandomOptions& options, uint64_t count) {
   constexpr uint64_t kAtOnce = 50;  // so that what was compiled does not fill the memory
-  std::map<CudaMapping, int> taken;
+  Taken taken;
   for (uint64_t seed = 1; seed <= count && !::testing::Test::HasFailure();) {
     Batch batch;
     for (const uint64_t end = std::min(count + 1, seed + kAtOnce); seed < end; ++seed) {
@@ -162,7 +208,14 @@ std::map<CudaMapping, int> ExpectRandomMaps(const tc::RandomOptions& options, ui
           batch.Add(fmt::format("seed {}", seed), program, tc::RandomInputs(program, seed));
       EXPECT_TRUE(mapping.ok()) << "seed " << seed << ": " << mapping.status().ToString() << "\n"
                                 << tc::Print(program);
-      if (mapping.ok()) ++taken[*mapping];
+      if (mapping.ok()) ++taken.best[*mapping];
+      const polyhedral::GridMap maps[] = {{"grid", {32, 16}}, {"rows", {64, 16}}};
+      for (const polyhedral::GridMap& map : maps) {
+        const auto is_taken = batch.AddAs(fmt::format("seed {}, {}", seed, map.mapping), program,
+                                          tc::RandomInputs(program, seed), map);
+        EXPECT_TRUE(is_taken.ok()) << "seed " << seed << ": " << is_taken.status().ToString();
+        if (is_taken.ok() && *is_taken) ++taken.wanted[map.mapping];
+      }
     }
     batch.ExpectRight();
     batch.ExpectCompiles(10);
@@ -172,8 +225,10 @@ std::map<CudaMapping, int> ExpectRandomMaps(const tc::RandomOptions& options, ui
 
 TEST(CudaMap, RandomProgramsKeepTheirMeaning) {
   auto taken = ExpectRandomMaps({}, Count(200));
-  EXPECT_GT(taken[CudaMapping::kGrid], 0);
-  EXPECT_GT(taken[CudaMapping::kBlock], 0);
+  EXPECT_GT(taken.best[CudaMapping::kGrid], 0);
+  EXPECT_GT(taken.best[CudaMapping::kBlock], 0);
+  EXPECT_GT(taken.wanted["grid"], 0);
+  EXPECT_GT(taken.wanted["rows"], 0);
 }
 
 TEST(CudaMap, TheWholeLanguageKeepsItsMeaning) {
