@@ -153,7 +153,8 @@ class Body {
 
   void Store(const Stmt& s) {
     std::vector<std::string> lines;
-    const std::string value = StoredValue(s, lines);
+    std::string value = StoredValue(s, lines);
+    if (s.across != 0) value = fmt::format("__shfl_xor_sync(0xffffffffu, {}, {})", value, s.across);
     if (!lines.empty()) Open("{");
     for (const std::string& line : lines) Line(line);
     Line(values_.StoreTo(s.buffer, s.index, value));

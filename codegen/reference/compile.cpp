@@ -150,6 +150,7 @@ class Flattener {
     op.kind = s.kind == StmtKind::kStore ? OpKind::kStore : OpKind::kLet;
     op.value = Value(s.value);
     if (s.kind == StmtKind::kStore) {
+      if (s.across != 0) op.kind = OpKind::kExchange, op.across = s.across;
       op.access = AccessOf(s.buffer, s.index);
       Emit(std::move(op));
       return;

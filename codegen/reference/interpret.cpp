@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "codegen/reference/machine.h"
 
 namespace weft::codegen {
@@ -12,10 +14,32 @@ using loops::Stmt;
 
 namespace {
 
+// Runs a warp on to where none of its threads exchanges anything.
+Status RunWarp(std::span<Machine> warp, KernelFault* fault, int64_t& steps) {
+  for (;;) {
+    for (Machine& m : warp) WEFT_TRY(m.Run(fault, steps));
+    const auto waits = [](const Machine& m) { return m.across() != 0; };
+    if (std::ranges::none_of(warp, waits)) return {};
+    std::vector<Scalar> offered;
+    for (const Machine& m : warp) {
+      if (warp.size() < loops::kWarp || !waits(m) || m.pc() != warp[0].pc())
+        return Internal(
+            fmt::format("an exchange that not all threads of a warp reach: statement {}",
+                        std::ranges::find_if(warp, waits)->pc()));
+      offered.push_back(m.offered());
+    }
+    for (size_t t = 0; t < warp.size(); ++t)
+      WEFT_TRY(warp[t].PassExchange(offered[t ^ static_cast<size_t>(warp[t].across())]));
+  }
+}
+
 // Runs all actors of a team or block from barrier to barrier.
 Status RunTogether(std::vector<Machine>& actors, KernelFault* fault, int64_t& steps) {
   for (;;) {
-    for (Machine& m : actors) WEFT_TRY(m.Run(fault, steps));
+    for (size_t t = 0; t < actors.size(); t += loops::kWarp) {
+      const size_t end = std::min<size_t>(actors.size(), t + loops::kWarp);
+      WEFT_TRY(RunWarp(std::span(actors).subspan(t, end - t), fault, steps));
+    }
     for (const Machine& m : actors) {
       if (m.pc() == actors[0].pc()) continue;
       return Internal(

@@ -68,6 +68,9 @@ Status Machine::Run(KernelFault* fault, int64_t& steps_left) {
         break;
       case OpKind::kBarrier:
         return {};
+      case OpKind::kExchange:
+        if (--steps_left < 0) return Limit("the interpreter has taken as many steps as it may");
+        return Evaluate(op.value, offered_);
       case OpKind::kStore:
       case OpKind::kLet:
         if (--steps_left < 0) return Limit("the interpreter has taken as many steps as it may");
@@ -246,6 +249,8 @@ Status Machine::Store(const FlatOp& op, Scalar value) {
               value);
   return {};
 }
+
+Status Machine::PassExchange(Scalar value) { return Store(program_.ops[pc_++], value); }
 
 void Machine::Let(const FlatOp& op, Scalar value, KernelFault* fault) {
   const int64_t lo = MaxOf(op.lo[0]), hi = MinOf(op.hi[0]);

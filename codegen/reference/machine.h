@@ -20,6 +20,13 @@ class Machine {
   // What distinguishes the actor: its rank among `size`, or its place in the grid.
   void Place(Actor actor, int32_t rank, int32_t size, const std::array<int64_t, 6>& place);
   Status Run(KernelFault* fault, int64_t& steps_left);
+  // Where it stands at an exchange: with whom (0: it does not), and what it has for them. Whoever
+  // runs it gives it what it gets.
+  int32_t across() const {
+    return !done() && program_.ops[pc_].kind == OpKind::kExchange ? program_.ops[pc_].across : 0;
+  }
+  Scalar offered() const { return offered_; }
+  Status PassExchange(Scalar value);
   bool done() const { return pc_ >= program_.ops.size(); }
   size_t pc() const { return pc_; }
   void PassBarrier() {
@@ -52,6 +59,7 @@ class Machine {
   int32_t rank_ = 0, size_ = 1;
   std::array<int64_t, 6> place_{};
   size_t pc_ = 0;
+  Scalar offered_;
   std::vector<int64_t> vars_, index_;
   std::vector<Frame> frames_;
   std::vector<std::array<int64_t, 64>> lets_;

@@ -74,7 +74,17 @@ struct LaneMask {
   bool negated;
 };
 
-enum class OpKind : uint8_t { kLoop, kLoopEnd, kIf, kJump, kStore, kLet, kBarrier, kSingle };
+enum class OpKind : uint8_t {
+  kLoop,
+  kLoopEnd,
+  kIf,
+  kJump,
+  kStore,
+  kExchange,
+  kLet,
+  kBarrier,
+  kSingle
+};
 
 struct FlatOp {
   OpKind kind = OpKind::kStore;
@@ -86,7 +96,8 @@ struct FlatOp {
   loops::LoopKind loop = loops::LoopKind::kSerial;
   size_t frame = 0;
   FlatList conditions;  // kIf
-  // kStore, kLet
+  int32_t across = 0;   // kExchange
+  // kStore, kExchange, kLet
   Access access;
   FlatValue value;
   // In a vector loop: its variable, first value, step and lanes (0: not in one).

@@ -63,8 +63,8 @@ class Comparer {
            a.loop == b.loop && Same(a.conditions, b.conditions) && a.buffer == b.buffer &&
            Same(a.index, b.index) && a.value.valid() == b.value.valid() &&
            (!a.value.valid() || Same(a.value, b.value)) && a.label == b.label &&
-           a.stream == b.stream && a.by_buffer == b.by_buffer && a.near == b.near &&
-           Same(a.body, b.body) && Same(a.otherwise, b.otherwise);
+           a.across == b.across && a.stream == b.stream && a.by_buffer == b.by_buffer &&
+           a.near == b.near && Same(a.body, b.body) && Same(a.otherwise, b.otherwise);
   }
 
   static bool SameLiteral(Dtype dtype, Scalar a, Scalar b) {

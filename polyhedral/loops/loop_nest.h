@@ -47,6 +47,10 @@
 // (scratch of the whole team on a CPU, of one block on CUDA), register (constant indices after
 // unrolling; never in memory unless the compiler spills).
 //
+// An `exchange 16 x[] = e` gives each thread what the thread of its warp whose number differs by 16
+// (exclusive or) has of e. A warp is 32 threads with successive numbers, which all come there
+// together.
+//
 // In the text, `x[h - 1, w]{h - 1 >= 0}` is a guarded load, `index(h + 1)` an integer expression as
 // an i64, `1.5:f64` a literal other than f32, i64 or bool, `cast(x):f16` an operation whose type
 // its operands don't show, and `$0 = ...` before a statement a part that its value uses several
@@ -60,7 +64,8 @@
 // parallel loop writes global or shared space except in `single`; (9) barriers stand in uniform
 // control flow; (10) an operand of four-bit elements, two of which share a byte, is written in
 // `single` only, and such elements are only moved and converted. In other spaces each has a byte
-// of its own.
+// of its own; (11) an exchange, of 4 or 8 bytes that a thread has of its own, stands in a thread_x
+// loop of whole warps, and whether it runs depends on no thread.
 #pragma once
 
 #include <cstdint>
@@ -89,6 +94,7 @@ enum class Access : uint8_t { kIn, kOut, kInOut, kLocal };  // kLocal: not an op
 // What whoever calls a kernel aligns its operands to, in bytes: the most that a buffer may promise.
 inline constexpr int64_t kOperandAlign = 64;
 inline constexpr int64_t kMostLanes = 64;  // of one vector loop
+inline constexpr int64_t kWarp = 32;  // threads that exchange values (CUDA C++ Programming Guide)
 
 // Elements lie at OffsetOf(layout, shape, index). Operands come first, in the order of the call.
 // Only the outermost logical extent, if it is also physically outermost, may be a param.
@@ -143,6 +149,7 @@ struct Stmt {
   std::vector<Affine> index;            // kStore; kPrefetch: one, the offset in elements
   ExprId value;                         // kStore, kLet
   std::string label;                    // kMark: "leaf 6x16", "copy x"
+  int32_t across = 0;                   // kStore: an exchange with so far a thread; 0: none
   bool stream = false;                  // kStore: bypass the caches (the result leaves them anyway)
   bool near = false;                    // kPrefetch
   std::vector<StmtId> body, otherwise;  // kFor, kIf, kMark, kSingle

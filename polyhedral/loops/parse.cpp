@@ -4,7 +4,8 @@
 //   local ::= ("cache" | "shared" | "reg") buffer
 //   buffer ::= name ":" [access] dtype "[" extents "]" ["layout" string] ["align" n] ["fold" [...]]
 //   stmt  ::= loop | "if" | "let" | "barrier" | "single" | "mark" | ["stream"] name "[" ... "]" "="
-//   expr expr  ::= primary { infix primary }          all infix operators bind alike, to the left:
+//   expr | "exchange" n name "[" ... "]" "=" expr
+//   expr  ::= primary { infix primary }          all infix operators bind alike, to the left:
 //   use brackets
 //
 // A statement's key word is one only if no "[" follows it, so that a buffer may have any name.
@@ -220,6 +221,13 @@ class Parser {
     if (IsKeyword("stream")) {
       lexer_.Next();
       s.stream = true;
+    } else if (IsKeyword("exchange")) {
+      lexer_.Next();
+      const Token at = lexer_.Peek();
+      WEFT_TRY(const int64_t across, lexer_.ExpectInt());
+      if (across < 1 || across >= kWarp)
+        return lexer_.ErrorAt(at, fmt::format("found {}, expected 1 to {}", across, kWarp - 1));
+      s.across = static_cast<int32_t>(across);
     }
     WEFT_TRY(s.buffer, BufferRef());
     WEFT_TRY(s.index, Index());

@@ -106,8 +106,11 @@ class Printer {
         return If(s, indent);
       case StmtKind::kStore: {
         const std::string value = Value(s.value, indent);
-        out_ += fmt::format("{}{}{}[{}] = {}\n", indent, s.stream ? "stream " : "",
-                            PrintName(nest_[s.buffer].name), List(s.index), value);
+        const std::string word = s.across > 0 ? fmt::format("exchange {} ", s.across)
+                                 : s.stream   ? "stream "
+                                              : "";
+        out_ += fmt::format("{}{}{}[{}] = {}\n", indent, word, PrintName(nest_[s.buffer].name),
+                            List(s.index), value);
         return;
       }
       case StmtKind::kLet: {

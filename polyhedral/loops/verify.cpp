@@ -76,6 +76,9 @@ class Verifier {
       WEFT_TRY(CheckBuffer(b));
     }
     for (size_t i = 0; i < nest_.exprs.size(); ++i) WEFT_TRY(CheckExpr(i));
+    for (const Stmt& s : nest_.stmts)
+      if (s.kind == StmtKind::kFor && s.loop == LoopKind::kThreadX)
+        threads_x_ = std::max(threads_x_, ConstantTrip(s));
     return CheckBody(nest_.body);
   }
 
@@ -238,7 +241,8 @@ class Verifier {
       return Bad(fmt::format("the trip count of {} is not constant", nest_.vars[s.var]));
     if (s.loop == LoopKind::kVector && trip > kMostLanes) return Bad(fmt::format("{} lanes", trip));
     WEFT_TRY(CheckParallel(s));
-    const auto saved = std::tuple(vector_, parallel_, uniform_, stores_);
+    const auto saved = std::tuple(vector_, parallel_, uniform_, stores_, warps_);
+    warps_ |= s.loop == LoopKind::kThreadX && trip > 0 && trip % kWarp == 0;
     vector_ |= s.loop == LoopKind::kVector;
     parallel_ |= s.loop == LoopKind::kParallel;
     stores_ |= s.loop == LoopKind::kParallel || IsGrid(s.loop);
@@ -251,7 +255,7 @@ class Verifier {
     ranges_.Pop(s);
     if (fixed) fixed_.pop_back();
     if (varies) varying_.pop_back();
-    std::tie(vector_, parallel_, uniform_, stores_) = saved;
+    std::tie(vector_, parallel_, uniform_, stores_, warps_) = saved;
     return status;
   }
 
@@ -332,7 +336,22 @@ class Verifier {
       return Bad(fmt::format("{} holds {}, not {}", b.name, DtypeName(b.dtype),
                              DtypeName(nest_[s.value].dtype)));
     }
+    if (s.across != 0) WEFT_TRY(CheckExchange(s));
     return CheckAccess(s.buffer, s.index);
+  }
+
+  Status CheckExchange(const Stmt& s) const {
+    const Buffer& b = nest_[s.buffer];
+    const auto bad = [&](std::string_view what) {
+      return Bad(fmt::format("an exchange into {} {}", PrintName(b.name), what));
+    };
+    if (s.across < 1 || s.across >= kWarp) return bad("with a thread of another warp");
+    if (b.space != Space::kRegister && b.space != Space::kCache)
+      return bad("which is no thread's own");
+    if (SizeBytes(b.dtype) < 4) return bad("of less than 4 bytes");
+    if (!warps_ || vector_ || single_ || threads_x_ % kWarp != 0)
+      return bad("outside of a thread_x loop of whole warps");
+    return uniform_ ? Status() : bad("that not all threads of a warp may reach");
   }
 
   // Shared parts are checked once for each statement.
@@ -392,6 +411,8 @@ class Verifier {
   bool vector_ = false, parallel_ = false, single_ = false, uniform_ = true;
   bool direct_ = false;  // the statement is all that a parallel loop holds
   bool stores_ = false;  // inside a parallel or grid loop
+  bool warps_ = false;   // inside a thread_x loop of whole warps
+  int64_t threads_x_ = 0;
 };
 
 }  // namespace

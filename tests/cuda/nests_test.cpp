@@ -86,6 +86,98 @@ TEST(CudaNests, ReductionOfABlock) {
   ExpectCompiles(nest, kAll);
 }
 
+// Warps fold their shares by exchanging them, and what each has goes through shared memory: all
+// threads have the sum after one barrier.
+std::string SumByWarps(std::string_view condition = "", std::string_view threads = "128") {
+  std::string fold, fold_warps;
+  for (int across = 16; across > 0; across /= 2)
+    fold += fmt::format("exchange {} other[] = s[] s[] = s[] + other[]\n", across);
+  for (int across = 2; across > 0; across /= 2)
+    fold_warps += fmt::format("exchange {} other[] = s[] s[] = s[] + other[]\n", across);
+  return fmt::format(R"(loops row_sum (x: in f32[3, 1000], y: out f32[3, 128]) {{
+    shared part: f32[4]
+    reg s: f32[]
+    reg other: f32[]
+    block_x row = 0:3 {{
+      thread_x t = 0:{3} {{
+        s[] = 0.0
+        for i = t:1000:128 {{ s[] = s[] + x[row, i] }}
+        {2} {{ {0} }}
+        if -(t mod 32) >= 0 {{ part[floor(t/32)] = s[] }} }}
+      barrier
+      thread_x u = 0:128 {{ s[] = part[u mod 4]
+        {1}
+        y[row, u] = s[] }} }} }})",
+                     fold, fold_warps, condition.empty() ? "if 1 >= 0" : condition, threads);
+}
+
+TEST(CudaNests, WarpsExchangeWhatTheySum) {
+  const loops::LoopNest nest = VerifiedNest(SumByWarps());
+  EXPECT_TRUE(loops::Equal(nest, ParseNest(loops::Print(nest))));
+  EXPECT_NE(loops::Print(nest).find("exchange 16 other[] = s[]"), std::string::npos);
+  std::vector<float> x(3000), y(3 * 128);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7);
+  EXPECT_EQ(ExecuteBoth(nest, x, y), "");
+  for (int row = 0; row < 3; ++row)
+    for (int t = 0; t < 128; ++t)
+      EXPECT_EQ(y[row * 128 + t],
+                std::accumulate(x.begin() + row * 1000, x.begin() + row * 1000 + 1000, 0.0F));
+  ExpectCompiles(nest, kAll);
+}
+
+TEST(CudaNests, ExchangesOutOfPlaceAreRefused) {
+  const auto what = [](std::string_view local, std::string_view loop, std::string_view exchange) {
+    return std::string(
+        loops::Verify(ParseNest(fmt::format(R"(loops k (x: in f32[64], y: out f32[64]) {{
+    {} block_x b = 0:1 {{ {} {{ {} }} }} }})",
+                                            local, loop, exchange)))
+            .what());
+  };
+  constexpr std::string_view kOwn = "reg s: f32[]", kLoop = "thread_x t = 0:64",
+                             kExchange = "exchange 1 s[] = x[t]";
+  EXPECT_EQ(what(kOwn, kLoop, kExchange), "");
+  EXPECT_NE(what("shared s: f32[]", kLoop, kExchange).find("no thread's own"), std::string::npos);
+  EXPECT_NE(what(kOwn, "thread_x t = 0:48", kExchange).find("whole warps"), std::string::npos);
+  EXPECT_NE(what(kOwn, "thread_y t = 0:64", kExchange).find("whole warps"), std::string::npos);
+  EXPECT_NE(what(kOwn, kLoop, "if 40 - t >= 0 { exchange 1 s[] = x[t] }").find("not all"),
+            std::string::npos);
+  EXPECT_NE(what("reg s: f16[]", kLoop, "exchange 1 s[] = cast(x[t]):f16").find("4 bytes"),
+            std::string::npos);
+}
+
+TEST(CudaNests, AnExchangeThatNotAllOfAWarpReachIsFound) {
+  std::vector<float> x(3000), y(3 * 128);
+  const std::string wanted = "an exchange that not all threads of a warp reach";
+  for (const loops::LoopNest& nest :
+       {ParseNest(SumByWarps("if 40 - t >= 0")), ParseNest(SumByWarps("", "100"))}) {
+    EXPECT_FALSE(loops::Verify(nest).ok());
+    EXPECT_NE(Execute(nest, x, y).find(wanted), std::string::npos);
+    const auto text = codegen::EmitCudaText(nest, Sm90());
+    ASSERT_TRUE(text.ok()) << text.status().ToString();
+    auto kernels = codegen::EmulatedKernels::Compile({*text});
+    ASSERT_TRUE(kernels.ok()) << kernels.status().ToString();
+    const std::vector<void*> operands = {x.data(), y.data()};
+    KernelFault fault{};
+    EXPECT_NE(kernels->Run(0, operands, {}, &fault).ToString().find(wanted), std::string::npos);
+  }
+}
+
+// Whole warps may leave out what others do.
+TEST(CudaNests, WarpsExchangeApart) {
+  const loops::LoopNest nest = VerifiedNest(R"(loops apart (x: in i64[96], y: out i64[96]) {
+    reg other: i64[]
+    block_x b = 0:1 {
+      thread_x t = 0:96 { y[t] = x[t] }
+      thread_x u = 0:64 { exchange 5 other[] = x[u] + 1 y[u] = other[] } } })");
+  std::vector<int64_t> x(96), y(96);
+  std::iota(x.begin(), x.end(), int64_t{1} << 40);
+  EXPECT_EQ(ExecuteBoth(nest, x, y), "");
+  EXPECT_EQ(y[3], x[6] + 1);
+  EXPECT_EQ(y[63], x[58] + 1);
+  EXPECT_EQ(y[64], x[64]);
+  ExpectCompiles(nest, kAll);
+}
+
 // 16 x 16 threads, each with 2 x 2 results in registers; panels of A and B staged in shared memory
 // by vectors of four.
 TEST(CudaNests, TiledProductInSharedMemory) {

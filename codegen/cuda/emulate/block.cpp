@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <span>
 
 namespace weft::codegen::cuda {
 namespace {
@@ -32,6 +33,7 @@ Block::Block(ThreadState& state, ThreadState::Dim threads, int64_t stack_bytes)
       stack_bytes_((static_cast<size_t>(stack_bytes) + kFrameBytes) / kPage * kPage + kPage) {
   state_.block_dim = threads;
   state_.barrier = Barrier;
+  state_.exchange = Exchange;
   state_.block = this;
 }
 
@@ -45,15 +47,42 @@ Status Block::Run(KernelEntry* kernel, void* const* arguments) {
   next_ = 0;
   while (next_ < Threads()) Resume(IdleFiber());
   while (!waiting_.empty()) {
-    WEFT_TRY(CheckBarrier());
-    std::vector<Fiber*> all;
-    std::swap(all, waiting_);
-    for (Fiber* fiber : all) Resume(*fiber);
+    std::vector<Fiber*> ready = ReadyWarps();
+    if (ready.empty()) {
+      WEFT_TRY(CheckBarrier());
+      std::swap(ready, waiting_);
+    }
+    for (Fiber* fiber : ready) Resume(*fiber);
   }
   return {};
 }
 
+std::vector<Block::Fiber*> Block::ReadyWarps() {
+  constexpr uint32_t kWarp = 32;
+  constexpr int32_t kReady = -1;
+  std::vector<Fiber*> by_thread(Threads()), ready;
+  for (Fiber* fiber : waiting_) by_thread[fiber->thread] = fiber;
+  for (uint32_t first = 0; first + kWarp <= Threads(); first += kWarp) {
+    const std::span warp(by_thread.data() + first, kWarp);
+    const auto meets = [&](const Fiber* f) {
+      return f != nullptr && f->across != 0 && f->line == warp[0]->line;
+    };
+    if (!std::ranges::all_of(warp, meets)) continue;
+    std::array<uint64_t, kWarp> words{};
+    for (uint32_t t = 0; t < kWarp; ++t) words[t] = warp[t ^ uint32_t(warp[t]->across)]->word;
+    for (uint32_t t = 0; t < kWarp; ++t) warp[t]->word = words[t], warp[t]->line = kReady;
+    ready.insert(ready.end(), warp.begin(), warp.end());
+  }
+  std::erase_if(waiting_, [](const Fiber* f) { return f->line == kReady; });
+  return ready;
+}
+
 Status Block::CheckBarrier() const {
+  const auto exchanging =
+      std::ranges::find_if(waiting_, [](const Fiber* f) { return f->across != 0; });
+  if (exchanging != waiting_.end())
+    return Internal(fmt::format("an exchange that not all threads of a warp reach, at line {}",
+                                (*exchanging)->line));
   const auto [first, last] = std::ranges::minmax(waiting_, {}, &Fiber::line);
   if (waiting_.size() == Threads() && first->line == last->line) return {};
   return Internal(fmt::format("a barrier that not all reach: {} of {} threads wait, at line {}{}",
@@ -108,10 +137,22 @@ void Block::Work() {
 
 void Block::Barrier(void* block, int32_t line) {
   Block& b = *static_cast<Block*>(block);
+  b.current_->line = line;
+  b.current_->across = 0;
+  b.Wait(*b.current_);
+}
+
+uint64_t Block::Exchange(void* block, int32_t line, uint64_t word, int32_t across) {
+  Block& b = *static_cast<Block*>(block);
   Fiber& self = *b.current_;
-  self.line = line;
-  b.waiting_.push_back(&self);
-  swapcontext(&self.context, &b.main_);
+  self.line = line, self.across = across, self.word = word;
+  b.Wait(self);
+  return self.word;
+}
+
+void Block::Wait(Fiber& self) {
+  waiting_.push_back(&self);
+  swapcontext(&self.context, &main_);
 }
 
 void Block::Name(uint32_t thread) {

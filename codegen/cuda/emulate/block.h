@@ -1,6 +1,8 @@
 // The threads of a block on one thread of a CPU: each is a fiber, which runs until it ends or
 // stands at a barrier; then the next one runs.
 //
+// Threads of a warp that exchange values wait for each other in the same way.
+//
 // That is one of the orders that hardware may take. It shows a barrier that not all threads reach,
 // and some races by their values, but proves none absent: the loop-nest interpreter does.
 #pragma once
@@ -26,6 +28,8 @@ struct ThreadState {
   Dim block_index, thread_index, grid_dim, block_dim;
   void (*barrier)(void* block, int32_t line) = nullptr;
   void* block = nullptr;
+  // What the thread whose number differs by `across` brings to the same line.
+  uint64_t (*exchange)(void* block, int32_t line, uint64_t word, int32_t across) = nullptr;
 };
 
 class Block {
@@ -44,19 +48,24 @@ class Block {
   struct Fiber {
     ucontext_t context{};
     uint32_t thread = 0;  // that it runs, until that ends
-    int32_t line = 0;     // of the barrier where it waits
+    int32_t line = 0;     // of the barrier or exchange where it waits
+    int32_t across = 0;   // an exchange; 0: a barrier
+    uint64_t word = 0;    // what it brings there, and then what it gets
   };
 
   Block(ThreadState& state, ThreadState::Dim threads, int64_t stack_bytes);
   uint32_t Threads() const { return threads_.x * threads_.y * threads_.z; }
   static void Enter(unsigned high, unsigned low);  // a fiber's first function
   static void Barrier(void* block, int32_t line);
+  static uint64_t Exchange(void* block, int32_t line, uint64_t word, int32_t across);
+  void Wait(Fiber& self);
   void Work();
   void Resume(Fiber& fiber);
   Fiber& IdleFiber();
   void AddFiber();
   Status CheckBarrier() const;
-  void Name(uint32_t thread);  // which thread runs
+  std::vector<Fiber*> ReadyWarps();  // whose threads have exchanged; they wait no longer
+  void Name(uint32_t thread);        // which thread runs
 
   ThreadState& state_;
   ThreadState::Dim threads_;

@@ -14,6 +14,7 @@ struct WeftThreadState {
   WeftDim block_index, thread_index, grid_dim, block_dim;
   void (*barrier)(void* block, int line);
   void* block;
+  unsigned long (*exchange)(void* block, int line, unsigned long word, int across);
 };
 extern "C" { WeftThreadState weft_thread; }
 #define blockIdx weft_thread.block_index
@@ -50,6 +51,15 @@ inline float __int_as_float(int bits) { return weft_same_bits<float>(bits); }
 inline float __uint_as_float(unsigned bits) { return weft_same_bits<float>(bits); }
 inline unsigned __float_as_uint(float value) { return weft_same_bits<unsigned>(value); }
 inline double __longlong_as_double(long long bits) { return weft_same_bits<double>(bits); }
+
+template <class T> T weft_exchange(T value, int across, int line) {
+  unsigned long word = 0;
+  memcpy(&word, &value, sizeof value);
+  word = weft_thread.exchange(weft_thread.block, line, word, across);
+  memcpy(&value, &word, sizeof value);
+  return value;
+}
+#define __shfl_xor_sync(threads, value, across) weft_exchange(value, across, __LINE__)
 
 // Devices fault on an address that is not aligned to an access; so does this.
 template <class T, int N> struct alignas(N * sizeof(T)) weft_vector { T lane[N]; };
