@@ -14,6 +14,9 @@ constexpr int64_t kSharedBytes = 48 << 10;  // of a block, by default (CUDA C++ 
 // A loop that is one part needs no outer loop. Gives the statement that stands in its place.
 loops::StmtId Deal(loops::LoopNest& nest, loops::StmtId loop, loops::LoopKind outer,
                    loops::LoopKind inner, int64_t count);
+// Another statement in the place of one, wherever it stands below a body.
+void Replace(loops::LoopNest& nest, std::vector<loops::StmtId>& body, loops::StmtId from,
+             loops::StmtId to);
 loops::StmtId AddBarrier(loops::LoopNest& nest);
 loops::StmtId AddSingle(loops::LoopNest& nest, std::vector<loops::StmtId> body);
 // The trip count, at least 1: exact if it is constant, a guess if it depends on params, else 1.

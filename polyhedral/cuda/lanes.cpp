@@ -1,8 +1,10 @@
 #include "polyhedral/cuda/lanes.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
+#include "polyhedral/cuda/deal.h"
 #include "polyhedral/cuda/rewrite.h"
 #include "polyhedral/loops/ranges.h"
 
@@ -184,23 +186,48 @@ int64_t LanesAlong(const LoopNest& nest, StmtId loop, const std::set<BufferId>& 
   return survey.Fits(s.body) ? survey.Lanes(trip) : 1;
 }
 
-void TakeLanes(LoopNest& nest, StmtId loop, int64_t lanes, const std::set<BufferId>& own) {
+void TakeLanes(LoopNest& nest, StmtId loop, int64_t lanes, const std::set<BufferId>& own,
+               const std::map<BufferId, Affine>& resident) {
   const Stmt s = nest[loop];
-  const Var lane = loops::AddVar(nest, "lane");
-  std::map<BufferId, std::vector<Affine>> more;
+  const Var lane = lanes > 1 ? loops::AddVar(nest, "lane") : -1;
+  const Affine in_lane = lanes > 1 ? Affine::OfVar(lane) : Affine(0);
+  std::map<BufferId, std::vector<Affine>> more, instead;
+  for (const auto& [id, part] : resident) instead[id] = {part, in_lane};
   for (const BufferId id : own) {
+    if (lanes == 1) break;
     Buffer& b = nest.buffers[id.index];
     b.shape.emplace_back(lanes);
     b.layout = Layout::Plain(b.shape.size());
     if (!b.fold.empty()) b.fold.push_back(0);
-    more[id] = {Affine::OfVar(lane)};
+    more[id] = {in_lane};
   }
-  const Affine at = s.lo[0] + Affine::OfVar(s.var, lanes) + Affine::OfVar(lane);
-  Rewriter rewriter(nest, {{s.var, at}}, std::move(more));
-  std::vector<StmtId> body = Spreader(nest, rewriter, lane, lanes).Body(s.body);
+  const Affine at = s.lo[0] + Affine::OfVar(s.var, lanes) + in_lane;
+  Rewriter rewriter(nest, {{s.var, at}}, std::move(more), std::move(instead));
+  std::vector<StmtId> body =
+      lanes > 1 ? Spreader(nest, rewriter, lane, lanes).Body(s.body) : rewriter.Copy(s.body);
   Stmt& quads = nest.stmts[loop.index];
   quads.lo = {0}, quads.hi = {loops::ConstantTrip(s) / lanes};
   quads.body = std::move(body);
+}
+
+double AccessesAlong(const LoopNest& nest, const std::vector<StmtId>& body, Var v) {
+  const auto moves = [&](BufferId id, const std::vector<Affine>& index) {
+    return nest[id].access != loops::Access::kLocal &&
+           std::abs(loops::ElementOffset(nest[id], index).CoefficientOf(v)) == 1;
+  };
+  double count = 0;
+  for (const StmtId id : body) {
+    const Stmt& s = nest[id];
+    if (s.value.valid())
+      AnyBelow(nest, s.value, [&](const Expr& e) {
+        count += e.kind == ExprKind::kLoad && moves(e.buffer, e.index);
+        return false;
+      });
+    if (s.kind == StmtKind::kStore) count += moves(s.buffer, s.index);
+    const double times = s.kind == StmtKind::kFor ? static_cast<double>(TripOf(nest, id)) : 1;
+    count += times * (AccessesAlong(nest, s.body, v) + AccessesAlong(nest, s.otherwise, v));
+  }
+  return count;
 }
 
 bool CanMerge(const LoopNest& nest, const std::vector<StmtId>& loops) {

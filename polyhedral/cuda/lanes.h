@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -21,9 +22,13 @@ int64_t LanesAlong(const loops::LoopNest& nest, loops::StmtId loop,
                    const std::set<loops::BufferId>& own);
 
 // The loop with so many iterations in each of its own, as vector loops around its statements: what
-// `own` holds gets an axis of lanes.
+// `own` holds gets an axis of lanes, and what `resident` holds is found at a part and a lane.
 void TakeLanes(loops::LoopNest& nest, loops::StmtId loop, int64_t lanes,
-               const std::set<loops::BufferId>& own);
+               const std::set<loops::BufferId>& own,
+               const std::map<loops::BufferId, Affine>& resident = {});
+
+// How many accesses of operands move by one element with a variable, each as often as it happens.
+double AccessesAlong(const loops::LoopNest& nest, const std::vector<loops::StmtId>& body, Var v);
 
 // Perfectly nested loops, outermost first, that can be one; what stands in their place has their
 // variables as digits of its number, the last the fastest.

@@ -46,6 +46,17 @@ StmtId Deal(LoopNest& nest, StmtId loop, LoopKind outer, LoopKind inner, int64_t
   return loops::AddStmt(nest, std::move(parts));
 }
 
+void Replace(LoopNest& nest, std::vector<StmtId>& body, StmtId from, StmtId to) {
+  for (StmtId& id : body) {
+    if (id == from) {
+      id = to;
+    } else {
+      Replace(nest, nest.stmts[id.index].body, from, to);
+      Replace(nest, nest.stmts[id.index].otherwise, from, to);
+    }
+  }
+}
+
 StmtId AddBarrier(LoopNest& nest) { return loops::AddStmt(nest, {.kind = StmtKind::kBarrier}); }
 
 StmtId AddSingle(LoopNest& nest, std::vector<StmtId> body) {
@@ -112,17 +123,6 @@ int64_t BandTrip(const LoopNest& nest, StmtId outermost) {
   return trip;
 }
 
-void Replace(LoopNest& nest, std::vector<StmtId>& body, StmtId from, StmtId to) {
-  for (StmtId& id : body) {
-    if (id == from) {
-      id = to;
-    } else {
-      Replace(nest, nest.stmts[id.index].body, from, to);
-      Replace(nest, nest.stmts[id.index].otherwise, from, to);
-    }
-  }
-}
-
 // The band's innermost loop along threads, the others one after another.
 StmtId DealBand(LoopNest& nest, StmtId outermost, LoopKind outer, int64_t threads) {
   const std::vector<StmtId> band = loops::ParallelBand(nest, outermost);
@@ -175,9 +175,16 @@ Mapped MapGrid(LoopNest nest, StmtId outermost, const std::vector<int64_t>& want
     nest.stmts[band[band.size() - 1 - k].index].loop =
         k == 1 ? LoopKind::kBlockY : LoopKind::kBlockZ;
   }
-  Replace(nest, nest.body, outermost, dealt);
+  cuda::Replace(nest, nest.body, outermost, dealt);
   return Done(CudaMapping::kGrid, wanted.empty() ? std::vector{threads, lanes} : wanted, width,
               cuda::Compact(nest));
+}
+
+// AccessesAlong threads of a grid, of one of them.
+double AlongGrid(LoopNest nest, StmtId outermost) {
+  std::vector<StmtId> band = loops::ParallelBand(nest, outermost);
+  if (band.size() == 1) band = cuda::Split(nest, outermost);
+  return cuda::AccessesAlong(nest, nest[band.back()].body, nest[band.back()].var);
 }
 
 std::optional<Mapped> TilesOf(const LoopNest& nest, StmtId outermost,
@@ -190,14 +197,23 @@ std::optional<Mapped> TilesOf(const LoopNest& nest, StmtId outermost,
               BandTrip(nest, outermost), std::move(tiles->nest));
 }
 
+// Long rows are blocks where they are few, or where threads along them read what lies side by side
+// and threads across them do not.
 std::optional<Mapped> RowsOf(const LoopNest& nest, StmtId outermost,
-                             std::optional<int64_t> wanted) {
-  const int64_t threads = wanted.value_or(kMostThreads), width = BandTrip(nest, outermost);
-  auto rows = cuda::MapRows(nest, outermost, threads);
+                             const std::vector<int64_t>& wanted) {
+  const int64_t width = BandTrip(nest, outermost);
+  cuda::RowSizes most;
+  if (!wanted.empty()) most.threads = wanted[0];
+  if (wanted.size() > 1) most.lanes = wanted[1];
+  auto rows = cuda::MapRows(nest, outermost, most);
   // A nest with register tiles may have no rows: an index that a thread chooses is no register.
   if (!rows || !loops::Verify(rows->nest).ok()) return std::nullopt;
-  if (!wanted && (width >= kFewIterations || rows->longest < kLongRow)) return std::nullopt;
-  return Done(CudaMapping::kRows, {threads}, width * rows->longest, std::move(rows->nest));
+  if (wanted.empty()) {
+    if (rows->longest < kLongRow) return std::nullopt;
+    if (width >= kFewIterations && rows->along <= AlongGrid(nest, outermost)) return std::nullopt;
+  }
+  return Done(CudaMapping::kRows, wanted.empty() ? std::vector{rows->threads} : wanted,
+              width * rows->longest, std::move(rows->nest));
 }
 
 Mapped MapBlock(LoopNest nest, const Outline& outline, std::optional<int64_t> wanted) {
@@ -208,7 +224,7 @@ Mapped MapBlock(LoopNest nest, const Outline& outline, std::optional<int64_t> wa
     const int64_t threads = cuda::RoundUpToWarps(cuda::TripOf(nest, innermost), team);
     width = std::max(width, std::min(threads, cuda::TripOf(nest, innermost)));
     const StmtId dealt = DealBand(nest, outermost, LoopKind::kSerial, threads);
-    Replace(nest, nest.body, outermost, dealt);
+    cuda::Replace(nest, nest.body, outermost, dealt);
   }
   // A block with one thread would do, but a launch is said by loops alone.
   Stmt block{.kind = StmtKind::kFor,
@@ -249,7 +265,7 @@ Result<Mapped> MapAs(const LoopNest& nest, const Outline& outline, bool one_rang
   if (wanted.mapping == "grid")
     return one_range ? Result<Mapped>(MapGrid(nest, outline.parallel[0], sizes)) : misfit();
   if (wanted.mapping != "rows") return invalid("grid, tiles, rows or block");
-  auto rows = one_range ? RowsOf(nest, outline.parallel[0], sizes[0]) : std::nullopt;
+  auto rows = one_range ? RowsOf(nest, outline.parallel[0], sizes) : std::nullopt;
   return rows ? Result<Mapped>(*std::move(rows)) : misfit();
 }
 
@@ -257,7 +273,7 @@ Mapped MapBest(const LoopNest& nest, const Outline& outline, bool one_range) {
   if (!one_range) return MapBlock(nest, outline, std::nullopt);
   const StmtId range = outline.parallel[0];
   if (auto tiles = TilesOf(nest, range, nullptr)) return *std::move(tiles);
-  if (auto rows = RowsOf(nest, range, std::nullopt)) return *std::move(rows);
+  if (auto rows = RowsOf(nest, range, {})) return *std::move(rows);
   return MapGrid(nest, range, {});
 }
 

@@ -63,6 +63,7 @@ std::vector<Affine> Rewriter::Of(const std::vector<Affine>& list) const {
 }
 
 std::vector<Affine> Rewriter::IndexOf(BufferId buffer, const std::vector<Affine>& index) const {
+  if (const auto found = instead_.find(buffer); found != instead_.end()) return found->second;
   std::vector<Affine> result = Of(index);
   if (const auto more = more_.find(buffer); more != more_.end())
     result.insert(result.end(), more->second.begin(), more->second.end());

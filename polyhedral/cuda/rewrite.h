@@ -10,10 +10,14 @@ namespace weft::polyhedral::cuda {
 
 class Rewriter {
  public:
-  // `more`: indices that accesses of a buffer get behind those they have.
-  Rewriter(loops::LoopNest& nest, std::map<Var, Affine> values,
-           std::map<loops::BufferId, std::vector<Affine>> more = {})
-      : nest_(nest), values_(std::move(values)), more_(std::move(more)) {}
+  using Indices = std::map<loops::BufferId, std::vector<Affine>>;
+  // Accesses of a buffer get the indices in `more` behind those they have, or those in `instead`.
+  Rewriter(loops::LoopNest& nest, std::map<Var, Affine> values, Indices more = {},
+           Indices instead = {})
+      : nest_(nest),
+        values_(std::move(values)),
+        more_(std::move(more)),
+        instead_(std::move(instead)) {}
 
   Affine Of(const Affine& e) const;
   std::vector<Affine> Of(const std::vector<Affine>& list) const;
@@ -29,7 +33,7 @@ class Rewriter {
  private:
   loops::LoopNest& nest_;
   std::map<Var, Affine> values_;
-  std::map<loops::BufferId, std::vector<Affine>> more_;
+  Indices more_, instead_;
   std::map<loops::ExprId, loops::ExprId> done_;
 };
 

@@ -6,13 +6,17 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "polyhedral/cuda/deal.h"
+#include "polyhedral/cuda/lanes.h"
+#include "polyhedral/cuda/rewrite.h"
 #include "polyhedral/cuda/touches.h"
 #include "polyhedral/loops/ranges.h"
 
 namespace weft::polyhedral::cuda {
 
+using loops::Buffer;
 using loops::BufferId;
 using loops::Expr;
 using loops::ExprId;
@@ -27,36 +31,73 @@ using loops::StmtKind;
 namespace {
 
 constexpr int64_t kWorthThreads = 8;  // shorter loops are not dealt to threads
+constexpr int64_t kWarp = loops::kWarp;
+// Registers that a thread has of a row, of one temporary and of all.
+constexpr int64_t kMostOfOne = 32, kMostOfAll = 64;
+// Blocks have more threads where they are fewer than two for each multiprocessor, or where rows are
+// too long for the registers of less; threads have several accesses each where there are many.
+constexpr int64_t kMostThreads = 1024, kUsualThreads = 256, kFewRows = 264, kManyRows = 1024;
+constexpr int64_t kMostScratch = 64 << 20;  // of all blocks
 
-// x = op(x, term), x at one cell for all iterations of the loops around it.
-struct Reduction {
-  StmtId store;
+int64_t PowerOfTwo(int64_t least) {
+  int64_t power = 1;
+  while (power < least) power *= 2;
+  return power;
+}
+
+// Loops that become threads: iterations of all together, or of a sum.
+struct Work {
+  std::vector<StmtId> loops;  // perfectly nested, outermost first
+  int64_t trip = 1;           // of all; a guess where it is not constant
+  int64_t lanes = 1;
+  std::set<BufferId> own;  // what an iteration has of its own
+  StmtId store;            // of a reduction
   ScalarOp op = ScalarOp::kAdd;
-  std::vector<StmtId> chain;  // loops, outermost first
 };
 
 class Mapper {
  public:
-  Mapper(LoopNest nest, int64_t most_threads)
-      : nest_(std::move(nest)), most_threads_(most_threads) {}
+  Mapper(LoopNest nest, const RowSizes& most) : nest_(std::move(nest)), most_(most) {}
 
   std::optional<Rows> Run(StmtId outermost) {
-    const std::vector<StmtId> band = loops::ParallelBand(nest_, outermost);
-    if (band.size() > 3) return std::nullopt;
-    std::vector<StmtId> body = Pieces(nest_[band.back()].body);
+    std::vector<StmtId> band = loops::ParallelBand(nest_, outermost);
+    int64_t rows = 1;
+    for (const StmtId id : band) rows *= TripOf(nest_, id);
+    const std::vector<StmtId> row = nest_[band.back()].body;
+    FindWorks(row);
+    ChooseSizes(rows);
+    FindReplicated(row);
+    FindResident();
+    std::vector<StmtId> body = Pieces(row);
     nest_.stmts[band.back().index].body = std::move(body);
-    for (size_t k = 0; k < band.size(); ++k) {
-      const auto kind = static_cast<size_t>(LoopKind::kBlockX) + (band.size() - 1 - k);
-      nest_.stmts[band[k].index].loop = static_cast<LoopKind>(kind);
-    }
+    Blocks(outermost, band);
     for (size_t i = 0; i < nest_.buffers.size(); ++i) Promote(BufferId(i));
-    if (loops::TeamScratchBytes(nest_) > kSharedBytes) return std::nullopt;
-    return Rows{.nest = std::move(nest_), .longest = longest_};
+    const int64_t bytes = loops::TeamScratchBytes(nest_);
+    if (bytes > kSharedBytes && bytes > kMostScratch / rows) return std::nullopt;
+    return Rows{.nest = Compact(nest_), .longest = longest_, .threads = threads_, .along = along_};
   }
 
  private:
   bool IsLocal(BufferId id) const {
     return nest_[id].space == Space::kCache || nest_[id].space == Space::kRegister;
+  }
+
+  // The band as blocks: its innermost loops along x, y and z, or all as one.
+  void Blocks(StmtId outermost, const std::vector<StmtId>& band) {
+    constexpr int64_t kMostBlocks = 65535;  // along y and z (CUDA C++ Programming Guide)
+    const auto fits = [&](StmtId id) { return TripOf(nest_, id) <= kMostBlocks; };
+    const bool separate = band.size() <= 3 && std::all_of(band.begin(), band.end() - 1, fits);
+    if (!separate && CanMerge(nest_, band)) {
+      const StmtId merged = Merge(nest_, band);
+      nest_.stmts[merged.index].loop = LoopKind::kBlockX;
+      Replace(nest_, nest_.body, outermost, merged);
+      return;
+    }
+    for (size_t k = 0; k < band.size(); ++k) {
+      const size_t from_last = band.size() - 1 - k, x = static_cast<size_t>(LoopKind::kBlockX);
+      nest_.stmts[band[k].index].loop =
+          from_last < 3 ? static_cast<LoopKind>(x + from_last) : LoopKind::kSerial;
+    }
   }
 
   // Buffers that each thread may have for itself if the loop becomes threads: touched nowhere else,
@@ -92,6 +133,218 @@ class Mapper {
     }
   }
 
+  // What will become threads, wherever it stands.
+  void FindWorks(const std::vector<StmtId>& body) {
+    for (const StmtId id : body) {
+      const Stmt& s = nest_[id];
+      if (s.kind == StmtKind::kFor) {
+        auto work = AsReduction(id);
+        if (!work) work = AsThreads(id);
+        if (work) {
+          longest_ = std::max(longest_, work->trip);
+          along_ += AccessesAlong(nest_, {id}, nest_[work->loops.back()].var);
+          work->lanes = std::min(most_.lanes.value_or(kDeviceAlign),
+                                 LanesAlong(nest_, work->loops.back(), work->own));
+          works_.emplace(id, *std::move(work));
+          continue;
+        }
+      }
+      // Vector loops and unrolled ones around pieces would lose their meaning.
+      const bool opens = s.kind == StmtKind::kMark || s.kind == StmtKind::kIf ||
+                         (s.kind == StmtKind::kFor && s.loop == LoopKind::kSerial);
+      if (!opens) continue;
+      FindWorks(s.body);
+      FindWorks(s.otherwise);
+    }
+  }
+
+  // How many loops of the chain may run at once, from the outermost on, if that is worth it.
+  std::optional<Work> AsThreads(StmtId loop) const {
+    Work work{.own = OwnOf(loop)};
+    for (const StmtId id : Chain(loop)) {
+      if (!FitsThreads(id) || !IsIndependent(nest_, id, work.own)) break;
+      work.loops.push_back(id);
+    }
+    if (work.loops.empty()) return std::nullopt;
+    Choose(work);
+    return work.trip >= kWorthThreads ? std::optional(std::move(work)) : std::nullopt;
+  }
+
+  // All of the loops, as one; or the longest, the others one after another in each thread.
+  void Choose(Work& work) const {
+    if (!CanMerge(nest_, work.loops)) {
+      const auto trip = [this](StmtId id) { return TripOf(nest_, id); };
+      work.loops = {*std::ranges::max_element(work.loops, {}, trip)};
+    }
+    for (const StmtId id : work.loops) work.trip *= TripOf(nest_, id);
+  }
+
+  bool FitsThreads(StmtId id) const {
+    const LoopKind kind = nest_[id].loop;
+    return kind == LoopKind::kSerial || kind == LoopKind::kVector || kind == LoopKind::kUnroll;
+  }
+
+  // x = op(x, term), x at one cell for all iterations of the loops around it.
+  std::optional<Work> AsReduction(StmtId loop) const {
+    Work work{.loops = Chain(loop)};
+    const auto& body = nest_[work.loops.back()].body;
+    if (body.size() != 1 || nest_[body[0]].kind != StmtKind::kStore) return std::nullopt;
+    work.store = body[0];
+    const Stmt& s = nest_[work.store];
+    const Expr& e = nest_[s.value];
+    // 16 bits round at each step, so that order would show more than it may.
+    if (!IsFloat(e.dtype) || SizeBytes(e.dtype) < 4 || e.kind != ExprKind::kOp) return std::nullopt;
+    const bool fma = e.op == ScalarOp::kFma;
+    work.op = fma ? ScalarOp::kAdd : e.op;
+    if (work.op != ScalarOp::kAdd && work.op != ScalarOp::kMul && work.op != ScalarOp::kMin &&
+        work.op != ScalarOp::kMax) {
+      return std::nullopt;
+    }
+    if (!IsCellOf(s, e.args[fma ? 2 : 0])) return std::nullopt;
+    size_t loads = 0;
+    for (const Touch& t : TouchesOf(nest_, {work.store}))
+      loads += t.buffer == s.buffer && !t.is_write;
+    if (loads != 1) return std::nullopt;
+    for (const StmtId id : work.loops) {
+      const Stmt& l = nest_[id];
+      if (l.loop != LoopKind::kSerial && l.loop != LoopKind::kUnroll) return std::nullopt;
+      if (std::ranges::any_of(s.index, [&](const Affine& i) { return i.Uses(l.var); }))
+        return std::nullopt;
+    }
+    work.own = {s.buffer};
+    Choose(work);
+    return work.trip >= kWorthThreads * 2 ? std::optional(std::move(work)) : std::nullopt;
+  }
+
+  bool IsCellOf(const Stmt& s, ExprId load) const {
+    const Expr& e = nest_[load];
+    return e.kind == ExprKind::kLoad && e.buffer == s.buffer && e.index == s.index &&
+           e.guards.empty();
+  }
+
+  // Loops of one length have the same lanes, so that a thread meets the same places in all of them;
+  // a warp has something to do before a thread has several. Threads are a power of two.
+  void ChooseSizes(int64_t rows) {
+    std::map<int64_t, int64_t> lanes;
+    for (const auto& [id, work] : works_) {
+      auto [at, fresh] = lanes.emplace(work.trip, work.lanes);
+      at->second = std::min(at->second, work.lanes);
+    }
+    int64_t most = 1;
+    for (auto& [id, work] : works_) {
+      work.lanes = lanes[work.trip];
+      while (!most_.lanes && work.lanes > 1 && work.trip / work.lanes < kWarp) work.lanes /= 2;
+      most = std::max(most, (work.trip + work.lanes - 1) / work.lanes);
+    }
+    const int64_t registers = PowerOfTwo((most + kMostOfOne / 4 - 1) / (kMostOfOne / 4)),
+                  usual = rows <= kFewRows ? kMostThreads : std::max(kUsualThreads, registers),
+                  limit = most_.threads.value_or(std::min(kMostThreads, usual));
+    if (rows >= kManyRows) most = (most + 3) / 4;
+    threads_ = std::max(kWarp, PowerOfTwo(most));
+    while (threads_ > limit) threads_ /= 2;
+  }
+
+  // Values that all threads compute, each for itself: what is one cell, and follows from inputs,
+  // from sums that all threads get, and from such values.
+  void FindReplicated(const std::vector<StmtId>& row) {
+    std::set<BufferId> cells, others;
+    for (const Touch& t : TouchesOf(nest_, nest_.body)) {
+      const bool fixed =
+          std::ranges::all_of(t.index, [](const Affine& e) { return e.IsConstant(); });
+      (IsLocal(t.buffer) && fixed ? cells : others).insert(t.buffer);
+    }
+    for (const BufferId id : others) cells.erase(id);
+    for (size_t before = cells.size() + 1; before != cells.size();) {
+      before = cells.size();
+      KeepReplicated(row, cells);
+    }
+    replicated_ = cells;
+    own_.insert(cells.begin(), cells.end());
+  }
+
+  void KeepReplicated(const std::vector<StmtId>& body, std::set<BufferId>& cells) const {
+    for (const StmtId id : body) {
+      const auto work = works_.find(id);
+      if (work == works_.end() && HasThreads(id)) {
+        KeepReplicated(nest_[id].body, cells);
+        KeepReplicated(nest_[id].otherwise, cells);
+      } else if (work != works_.end() ? !work->second.store.valid() : !IsReplicated(id, cells)) {
+        for (const Touch& t : TouchesOf(nest_, {id}))
+          if (t.is_write) cells.erase(t.buffer);
+      }
+    }
+  }
+
+  bool IsReplicated(StmtId id, const std::set<BufferId>& cells) const {
+    const std::vector<Touch> touches = TouchesOf(nest_, {id});
+    return std::ranges::all_of(touches, [&](const Touch& t) {
+      return cells.contains(t.buffer) ||
+             (!t.is_write && nest_[t.buffer].access == loops::Access::kIn);
+    });
+  }
+
+  // Temporaries of a row that each thread meets in the same places of all loops: registers.
+  void FindResident() {
+    std::map<BufferId, const Work*> first;
+    std::set<BufferId> others = own_;
+    std::map<BufferId, size_t> all, seen;
+    for (const Touch& t : TouchesOf(nest_, nest_.body)) ++all[t.buffer];
+    for (const auto& [id, work] : works_) {
+      others.insert(work.own.begin(), work.own.end());
+      for (const Touch& t : TouchesOf(nest_, {id})) {
+        ++seen[t.buffer];
+        const Work* known = first.emplace(t.buffer, &work).first->second;
+        if (!IsLocal(t.buffer) || !IsPlaceOf(t.index, work) || !SameLoops(*known, work))
+          others.insert(t.buffer);
+      }
+    }
+    int64_t registers = 0;
+    for (const auto& [buffer, work] : first) {
+      const int64_t chunks = Parts(work->trip / work->lanes), cells = chunks * work->lanes,
+                    words = cells * std::max<int64_t>(1, SizeBytes(nest_[buffer].dtype) / 4);
+      if (others.contains(buffer) || seen[buffer] != all[buffer] || words > kMostOfOne ||
+          registers + words > kMostOfAll) {
+        continue;
+      }
+      registers += words;
+      resident_.insert(buffer);
+      own_.insert(buffer);
+      Buffer& b = nest_.buffers[buffer.index];
+      b.shape = {Affine(chunks), Affine(work->lanes)};
+      b.layout = Layout::Plain(2);
+      b.fold.clear();
+      b.space = Space::kRegister;
+    }
+  }
+
+  int64_t Parts(int64_t extent) const { return (extent + threads_ - 1) / threads_; }
+
+  bool IsConstant(const Work& work) const {
+    return std::ranges::all_of(work.loops, [this](StmtId id) {
+      const Stmt& s = nest_[id];
+      return loops::ConstantTrip(s) > 0 && s.step == 1 && s.lo[0] == Affine(0);
+    });
+  }
+
+  // Whether an index names the loops' variables, in their order, and nothing else that moves.
+  bool IsPlaceOf(const std::vector<Affine>& index, const Work& work) const {
+    if (!IsConstant(work)) return false;
+    size_t next = 0;
+    for (const Affine& e : index) {
+      if (e.IsConstant()) continue;
+      if (next == work.loops.size() || e != Affine::OfVar(nest_[work.loops[next]].var))
+        return false;
+      ++next;
+    }
+    return next == work.loops.size();
+  }
+
+  bool SameLoops(const Work& a, const Work& b) const {
+    return a.lanes == b.lanes && std::ranges::equal(a.loops, b.loops, [this](StmtId x, StmtId y) {
+             return TripOf(nest_, x) == TripOf(nest_, y);
+           });
+  }
+
   std::vector<StmtId> Pieces(const std::vector<StmtId>& body) {
     std::vector<StmtId> all, alone;
     std::vector<Touch> since;  // touched since the last barrier
@@ -109,16 +362,15 @@ class Mapper {
       add({AddSingle(nest_, std::exchange(alone, {}))}, touches);
     };
     for (const StmtId id : body) {
-      const Stmt s = nest_[id];
-      const bool shared = s.kind == StmtKind::kLet || s.kind == StmtKind::kMark ||
-                          s.kind == StmtKind::kFor || s.kind == StmtKind::kIf;
-      if (!shared || !HasThreads(id)) {
+      const std::vector<Touch> touches = TouchesOf(nest_, {id});
+      const bool together =
+          nest_[id].kind != StmtKind::kLet && !HasThreads(id) && IsReplicated(id, replicated_);
+      if (!together && !HasThreads(id)) {
         alone.push_back(id);
         continue;
       }
       flush();
-      const std::vector<Touch> touches = TouchesOf(nest_, {id});
-      add(Piece(id), touches);
+      add(together ? std::vector{id} : Piece(id), touches);
     }
     flush();
     return all;
@@ -127,44 +379,21 @@ class Mapper {
   // A let is for all threads; of other statements, those with a loop in them that becomes threads.
   bool HasThreads(StmtId id) const {
     const Stmt& s = nest_[id];
-    if (s.kind == StmtKind::kLet) return true;
-    if (s.kind == StmtKind::kFor && (AsReduction(id) || ThreadLoops(id) > 0)) return true;
+    if (s.kind == StmtKind::kLet || works_.contains(id)) return true;
     const auto any = [this](const std::vector<StmtId>& body) {
       return std::ranges::any_of(body, [this](StmtId sub) {
         return nest_[sub].kind != StmtKind::kLet && HasThreads(sub);
       });
     };
-    // Vector loops and unrolled ones around pieces would lose their meaning.
-    const bool opens = s.kind == StmtKind::kMark || s.kind == StmtKind::kIf ||
-                       (s.kind == StmtKind::kFor && s.loop == LoopKind::kSerial);
-    return opens && (any(s.body) || any(s.otherwise));
-  }
-
-  // How many loops of the chain may run at once, from the outermost on; 0 if that is not worth it.
-  size_t ThreadLoops(StmtId loop) const {
-    size_t count = 0;
-    bool worth = false;
-    const std::set<BufferId> own = OwnOf(loop);
-    for (const StmtId id : Chain(loop)) {
-      if (!FitsThreads(id) || !IsIndependent(nest_, id, own)) break;
-      worth |= TripOf(nest_, id) >= kWorthThreads;
-      ++count;
-    }
-    return worth ? count : 0;
-  }
-
-  bool FitsThreads(StmtId id) const {
-    const LoopKind kind = nest_[id].loop;
-    return kind == LoopKind::kSerial || kind == LoopKind::kVector || kind == LoopKind::kUnroll;
+    return any(s.body) || any(s.otherwise);
   }
 
   std::vector<StmtId> Piece(StmtId id) {
     const Stmt s = nest_[id];
     if (s.kind == StmtKind::kLet) return {id};
-    if (s.kind == StmtKind::kFor) {
-      if (auto reduction = AsReduction(id)) return Reduce(*reduction);
-      if (const size_t count = ThreadLoops(id); count > 0) return {Threads(id, count)};
-    }
+    if (const auto work = works_.find(id); work != works_.end())
+      return work->second.store.valid() ? Reduce(id, work->second)
+                                        : std::vector{Threads(id, work->second, work->second.own)};
     // All threads run it together; what one round leaves must be there before the next begins.
     std::vector<StmtId> body = Pieces(s.body), otherwise = Pieces(s.otherwise);
     if (s.kind == StmtKind::kFor) body.push_back(AddBarrier(nest_));
@@ -173,25 +402,42 @@ class Mapper {
     return {id};
   }
 
-  // Of the first `count` loops of the chain the longest becomes threads, the innermost among
-  // equals; the others are serial inside each thread.
-  StmtId Threads(StmtId outermost, size_t count) {
-    own_.merge(OwnOf(outermost));
-    std::vector<StmtId> chain = Chain(outermost);
-    size_t best = 0;
-    for (size_t k = 0; k < count; ++k) {
-      if (TripOf(nest_, chain[k]) >= std::min(most_threads_, TripOf(nest_, chain[best]))) best = k;
+  // The loops as threads, in parts of as many as a block has.
+  StmtId Threads(StmtId outermost, const Work& work, const std::set<BufferId>& own) {
+    own_.insert(own.begin(), own.end());
+    const Var part = loops::AddVar(nest_, "part");
+    std::map<BufferId, Affine> resident;
+    bool has_resident = false;
+    for (const Touch& t : TouchesOf(nest_, nest_[work.loops.back()].body))
+      has_resident |= resident_.contains(t.buffer);
+    const bool whole = IsConstant(work);
+    const int64_t trip = work.trip / work.lanes;
+    for (const BufferId id : resident_)
+      resident[id] = trip > threads_ ? Affine::OfVar(part) : Affine(0);
+    if (work.lanes > 1 || has_resident)
+      TakeLanes(nest_, work.loops.back(), work.lanes, own, resident);
+    const StmtId loop = work.loops.size() > 1 ? Merge(nest_, work.loops) : work.loops.back();
+    StmtId dealt = loop;
+    if (!whole) {
+      dealt = Deal(nest_, loop, LoopKind::kSerial, LoopKind::kThreadX, threads_);
+    } else if (trip > threads_) {
+      Stmt& s = nest_.stmts[loop.index];
+      const Affine begin = Affine::OfVar(part, threads_);
+      s.lo = {begin}, s.hi = {begin + threads_};
+      if (trip % threads_ != 0) s.hi.emplace_back(trip);
+      s.loop = LoopKind::kThreadX;
+      dealt = loops::AddStmt(nest_, {.kind = StmtKind::kFor,
+                                     .var = part,
+                                     .lo = {0},
+                                     .hi = {Parts(trip)},
+                                     .loop = has_resident ? LoopKind::kUnroll : LoopKind::kSerial,
+                                     .body = {loop}});
+    } else {
+      nest_.stmts[loop.index].loop = LoopKind::kThreadX;
     }
-    longest_ = std::max(longest_, TripOf(nest_, chain[best]));
-    const StmtId dealt =
-        Deal(nest_, chain[best], LoopKind::kSerial, LoopKind::kThreadX, ThreadsFor(chain[best]));
-    if (best == 0) return dealt;
-    nest_.stmts[chain[best - 1].index].body = {dealt};
+    if (work.loops.size() > 1 || work.loops[0] == outermost) return dealt;
+    Replace(nest_, nest_.stmts[outermost.index].body, work.loops[0], dealt);
     return outermost;
-  }
-
-  int64_t ThreadsFor(StmtId loop) const {
-    return RoundUpToWarps(TripOf(nest_, loop), most_threads_);
   }
 
   // Does one list write what the other touches, outside of a thread's own?
@@ -201,45 +447,6 @@ class Mapper {
         return x.buffer == y.buffer && (x.is_write || y.is_write);
       });
     });
-  }
-
-  std::optional<Reduction> AsReduction(StmtId loop) const {
-    Reduction r{.chain = Chain(loop)};
-    const auto& body = nest_[r.chain.back()].body;
-    if (body.size() != 1 || nest_[body[0]].kind != StmtKind::kStore) return std::nullopt;
-    r.store = body[0];
-    const Stmt& s = nest_[r.store];
-    const Expr& e = nest_[s.value];
-    // 16 bits round at each step, so that order would show more than it may.
-    if (!IsFloat(e.dtype) || SizeBytes(e.dtype) < 4 || e.kind != ExprKind::kOp) return std::nullopt;
-    const bool fma = e.op == ScalarOp::kFma;
-    r.op = fma ? ScalarOp::kAdd : e.op;
-    if (r.op != ScalarOp::kAdd && r.op != ScalarOp::kMul && r.op != ScalarOp::kMin &&
-        r.op != ScalarOp::kMax) {
-      return std::nullopt;
-    }
-    if (!IsCellOf(s, e.args[fma ? 2 : 0])) return std::nullopt;
-    size_t loads = 0;
-    for (const Touch& t : TouchesOf(nest_, {r.store})) loads += t.buffer == s.buffer && !t.is_write;
-    if (loads != 1) return std::nullopt;
-    for (const StmtId id : r.chain) {
-      const Stmt& l = nest_[id];
-      if (l.loop != LoopKind::kSerial && l.loop != LoopKind::kUnroll) return std::nullopt;
-      if (std::ranges::any_of(s.index, [&](const Affine& i) { return i.Uses(l.var); }))
-        return std::nullopt;
-    }
-    if (TripOf(nest_, Longest(r.chain)) < kWorthThreads * 2) return std::nullopt;
-    return r;
-  }
-
-  bool IsCellOf(const Stmt& s, ExprId load) const {
-    const Expr& e = nest_[load];
-    return e.kind == ExprKind::kLoad && e.buffer == s.buffer && e.index == s.index &&
-           e.guards.empty();
-  }
-
-  StmtId Longest(const std::vector<StmtId>& chain) const {
-    return *std::ranges::max_element(chain, {}, [this](StmtId id) { return TripOf(nest_, id); });
   }
 
   double IdentityOf(ScalarOp op) const {
@@ -256,66 +463,96 @@ class Mapper {
     }
   }
 
-  // Each thread's share in a register, and from there to shared memory; a sixteenth of the threads
-  // fold 16 shares each, and one folds what they have and the cell. By halves it would be as many
-  // barriers as the threads' number has bits, each of which costs more than reading some shares.
-  std::vector<StmtId> Reduce(const Reduction& r) {
-    const Stmt store = nest_[r.store];
+  BufferId AddLocal(std::string_view name, Dtype dtype, std::vector<Affine> shape, Space space) {
+    const size_t rank = shape.size();
+    return loops::AddBuffer(nest_, {.name = fmt::format("{}{}", name, reductions_),
+                                    .dtype = dtype,
+                                    .shape = std::move(shape),
+                                    .layout = Layout::Plain(rank),
+                                    .space = space});
+  }
+
+  // x = op(x, value)
+  StmtId Add(ScalarOp op, BufferId x, std::vector<Affine> index, ExprId value) {
+    const ExprId old = loops::AddLoad(nest_, x, index),
+                 sum = loops::AddOp(nest_, op, nest_[x].dtype, {old, value});
+    return Put(x, std::move(index), sum);
+  }
+
+  // Each thread's share in registers, one for each of its lanes; warps fold theirs by exchanges,
+  // and all threads what the warps have, so that each has the sum.
+  std::vector<StmtId> Reduce(StmtId outermost, const Work& work) {
+    const Stmt store = nest_[work.store];
     const Dtype dtype = nest_[store.value].dtype;
-    const StmtId dealt = Longest(r.chain);
-    int64_t threads = 32;
-    while (threads * 2 <= std::min(most_threads_, TripOf(nest_, dealt))) threads *= 2;
-    longest_ = std::max(longest_, TripOf(nest_, dealt));
-    const int number = parts_++;
-    const auto buffer = [&](std::string_view name, std::vector<Affine> shape, Space space) {
-      const size_t rank = shape.size();
-      return loops::AddBuffer(nest_, {.name = fmt::format("{}{}", name, number),
-                                      .dtype = dtype,
-                                      .shape = std::move(shape),
-                                      .layout = Layout::Plain(rank),
-                                      .space = space});
+    const BufferId share = AddLocal("share", dtype, {}, Space::kRegister),
+                   sum = AddLocal("sum", dtype, {}, Space::kRegister),
+                   other = AddLocal("other", dtype, {}, Space::kRegister);
+    own_.insert({share, sum, other});
+    AddToShare(work, share);
+    const StmtId loops = Threads(outermost, work, {share});
+    const auto share_of = [&](int64_t lane) {
+      return work.lanes > 1 ? std::vector<Affine>{lane} : std::vector<Affine>{};
     };
-    const BufferId part = buffer("part", {Affine(threads)}, Space::kShared),
-                   share = buffer("share", {}, Space::kRegister);
-    own_.insert(share);
-    std::vector<StmtId> piece = {Lanes(threads, [&](const Affine& t) {
-      const StmtId init = Put(share, {}, loops::AddLiteral(nest_, dtype, IdentityOf(r.op)));
-      ShareOut(r, dealt, t, threads, share);
-      return std::vector{init, r.chain[0], Put(part, {t}, loops::AddLoad(nest_, share, {}))};
-    })};
-    piece.push_back(AddBarrier(nest_));
-    // share = part[t], then op with each count-th part that follows; part[t] = share.
-    const auto fold = [&](const Affine& t, int64_t count, int64_t parts) {
-      const Var k = loops::AddVar(nest_, "k");
-      const ExprId next = loops::AddLoad(nest_, part, {t + Affine::OfVar(k)}),
-                   sum = loops::AddLoad(nest_, share, {});
-      const StmtId add = Put(share, {}, loops::AddOp(nest_, r.op, dtype, {sum, next}));
-      const StmtId loop = loops::AddStmt(nest_, {.kind = StmtKind::kFor,
-                                                 .var = k,
-                                                 .lo = {count},
-                                                 .hi = {parts},
-                                                 .step = count,
-                                                 .loop = LoopKind::kUnroll,
-                                                 .body = {add}});
-      return std::vector{Put(share, {}, loops::AddLoad(nest_, part, {t})), loop};
-    };
-    constexpr int64_t kFold = 16;
-    int64_t left = threads;
-    while (left > kFold) {
-      const int64_t parts = std::exchange(left, left / kFold);
-      piece.push_back(Lanes(left, [&](const Affine& t) {
-        std::vector<StmtId> body = fold(t, left, parts);
-        body.push_back(Put(part, {t}, loops::AddLoad(nest_, share, {})));
-        return body;
-      }));
-      piece.push_back(AddBarrier(nest_));
-    }
-    std::vector<StmtId> last = fold(0, 1, left);
-    const ExprId cell = loops::AddLoad(nest_, store.buffer, store.index);
-    const ExprId value = loops::AddOp(nest_, r.op, dtype, {cell, loops::AddLoad(nest_, share, {})});
-    last.push_back(Put(store.buffer, store.index, value));
-    piece.push_back(AddSingle(nest_, std::move(last)));
+    std::vector<StmtId> piece;
+    for (int64_t k = 0; k < work.lanes; ++k)
+      piece.push_back(
+          Put(share, share_of(k), loops::AddLiteral(nest_, dtype, IdentityOf(work.op))));
+    piece.push_back(loops);
+    piece.push_back(Put(sum, {}, loops::AddLoad(nest_, share, share_of(0))));
+    for (int64_t k = 1; k < work.lanes; ++k)
+      piece.push_back(Add(work.op, sum, {}, loops::AddLoad(nest_, share, share_of(k))));
+    FoldThreads(work.op, sum, other, piece);
+    ++reductions_;
+    const StmtId result = Add(work.op, store.buffer, store.index, loops::AddLoad(nest_, sum, {}));
+    const bool together = replicated_.contains(store.buffer);
+    piece.push_back(together ? result : AddSingle(nest_, {result}));
     return piece;
+  }
+
+  // The loops add to a thread's share instead.
+  void AddToShare(const Work& work, BufferId share) {
+    Stmt& store = nest_.stmts[work.store.index];
+    Expr value = nest_[store.value];
+    value.args[value.op == ScalarOp::kFma ? 2 : 0] = loops::AddLoad(nest_, share, {});
+    nest_.exprs.push_back(std::move(value));
+    store.value = ExprId(nest_.exprs.size() - 1);
+    store.buffer = share;
+    store.index = {};
+  }
+
+  // A sum is the same in both orders, so that after exchanges all threads of a warp have the same.
+  // The larger of two zeros is whichever comes first: then all threads take what one has.
+  void FoldThreads(ScalarOp op, BufferId sum, BufferId other, std::vector<StmtId>& piece) {
+    const int64_t warps = threads_ / kWarp;
+    const bool ordered = op == ScalarOp::kMin || op == ScalarOp::kMax;
+    const BufferId part = AddLocal("part", nest_[sum].dtype, {Affine(warps)}, Space::kShared);
+    const Var t = loops::AddVar(nest_, "thread");
+    std::vector<StmtId> body;
+    for (auto across = static_cast<int32_t>(kWarp / 2); across > 0; across /= 2) {
+      body.push_back(loops::AddStmt(nest_, {.kind = StmtKind::kStore,
+                                            .buffer = other,
+                                            .value = loops::AddLoad(nest_, sum, {}),
+                                            .across = across}));
+      body.push_back(Add(op, sum, {}, loops::AddLoad(nest_, other, {})));
+    }
+    const bool meet = warps > 1 || ordered;
+    if (meet) {
+      const Affine thread = Affine::OfVar(t);
+      const StmtId put = Put(part, {FloorDiv(thread, kWarp)}, loops::AddLoad(nest_, sum, {}));
+      body.push_back(loops::AddStmt(
+          nest_, {.kind = StmtKind::kIf, .conditions = {-Mod(thread, kWarp)}, .body = {put}}));
+    }
+    piece.push_back(loops::AddStmt(nest_, {.kind = StmtKind::kFor,
+                                           .var = t,
+                                           .lo = {0},
+                                           .hi = {threads_},
+                                           .loop = LoopKind::kThreadX,
+                                           .body = std::move(body)}));
+    if (!meet) return;
+    piece.push_back(AddBarrier(nest_));
+    piece.push_back(Put(sum, {}, loops::AddLoad(nest_, part, {0})));
+    for (int64_t k = 1; k < warps; ++k)
+      piece.push_back(Add(op, sum, {}, loops::AddLoad(nest_, part, {k})));
   }
 
   StmtId Put(BufferId buffer, std::vector<Affine> index, ExprId value) {
@@ -324,46 +561,22 @@ class Mapper {
         {.kind = StmtKind::kStore, .buffer = buffer, .index = std::move(index), .value = value});
   }
 
-  template <typename Body>
-  StmtId Lanes(int64_t count, Body body_of) {
-    const Var t = loops::AddVar(nest_, "lane");
-    std::vector<StmtId> body = body_of(Affine::OfVar(t));
-    return loops::AddStmt(nest_, {.kind = StmtKind::kFor,
-                                  .var = t,
-                                  .lo = {0},
-                                  .hi = {count},
-                                  .loop = LoopKind::kThreadX,
-                                  .body = std::move(body)});
-  }
-
-  // The loops again, thread t taking every threads-th iteration of one, adding to its own share.
-  void ShareOut(const Reduction& r, StmtId dealt, const Affine& t, int64_t threads,
-                BufferId share) {
-    Stmt& loop = nest_.stmts[dealt.index];
-    loop.loop = LoopKind::kSerial;
-    for (Affine& lo : loop.lo) lo = lo + t * loop.step;
-    loop.step *= threads;
-    Expr value = nest_[nest_[r.store].value];
-    const size_t place = value.op == ScalarOp::kFma ? 2 : 0;
-    value.args[place] = loops::AddLoad(nest_, share, {});
-    nest_.exprs.push_back(std::move(value));
-    Stmt& store = nest_.stmts[r.store.index];
-    store.value = ExprId(nest_.exprs.size() - 1);
-    store.buffer = share;
-    store.index = {};
-  }
-
   LoopNest nest_;
-  int64_t most_threads_;
-  std::set<BufferId> own_;  // of threads; other locals are shared by the block
+  RowSizes most_;
+  int64_t threads_ = kWarp;
+  std::map<StmtId, Work> works_;   // by the outermost loop of its chain
+  std::set<BufferId> own_;         // of threads; other locals are shared by the block
+  std::set<BufferId> replicated_;  // of those, what all compute
+  std::set<BufferId> resident_;    // and what each has a part of
   int64_t longest_ = 1;
-  int parts_ = 0;
+  double along_ = 0;
+  int reductions_ = 0;
 };
 
 }  // namespace
 
-std::optional<Rows> MapRows(LoopNest nest, StmtId outermost, int64_t most_threads) {
-  return Mapper(std::move(nest), most_threads).Run(outermost);
+std::optional<Rows> MapRows(LoopNest nest, StmtId outermost, const RowSizes& most) {
+  return Mapper(std::move(nest), most).Run(outermost);
 }
 
 }  // namespace weft::polyhedral::cuda

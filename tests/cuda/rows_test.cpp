@@ -1,0 +1,139 @@
+// Rows as blocks: what threads hand on, how they sum up, and where that is the mapping.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tc_lang/testing/random_programs.h"
+#include "tests/cuda/batch.h"
+#include "tests/oracle/oracle.h"
+
+namespace weft::cuda_test {
+namespace {
+
+using polyhedral::CudaMapping;
+using Sizes = std::map<std::string, int64_t>;
+
+constexpr const char* kSoftmax = R"(def softmax(float(N, M) x) -> (y) {
+      top(i) max=! x(i, j)
+      e(i, j) = exp(x(i, j) - top(i))
+      sum(i) +=! e(i, j)
+      y(i, j) = e(i, j) / sum(i) })";
+constexpr const char* kNorm = R"(def layer_norm(float(N, M) x, float(M) g, float(M) b) -> (y) {
+      s(i) +=! x(i, j)
+      m(i) = s(i) / 100.0
+      d(i, j) = x(i, j) - m(i)
+      q(i) +=! d(i, j) * d(i, j)
+      r(i) = 1.0 / sqrt(q(i) / 100.0 + 0.00001)
+      y(i, j) = d(i, j) * r(i) * g(j) + b(j) })";
+constexpr const char* kGroups = R"(def groups(float(N, G, C, H, W) x, float(G, C) g) -> (y) {
+      s(n, k) +=! x(n, k, c, h, w)
+      d(n, k, c, h, w) = x(n, k, c, h, w) - s(n, k) / 100.0
+      q(n, k) +=! d(n, k, c, h, w) * d(n, k, c, h, w)
+      y(n, k, c, h, w) = d(n, k, c, h, w) / sqrt(q(n, k) + 1.0) * g(k, c) })";
+
+// The nest that a program is mapped to, right in both ways that can be run here.
+loops::LoopNest Mapped(const char* text, const Sizes& sizes, CudaMapping mapping, bool run = true) {
+  const Result<tc::Program> program = oracle::Compile(text, sizes);
+  EXPECT_TRUE(program.ok()) << program.status().ToString();
+  if (!program.ok()) return {};
+  auto mapped = polyhedral::MapToCuda({.program = &*program, .target = Sm90()});
+  EXPECT_TRUE(mapped.ok()) << mapped.status().ToString();
+  if (!mapped.ok()) return {};
+  EXPECT_EQ(mapped->mapped.mapping, mapping) << loops::Print(mapped->mapped.nest);
+  if (!run) return std::move(mapped->mapped.nest);
+  Batch batch;
+  batch.AddMapped("", *program, tc::RandomInputs(*program, 1), mapped->mapped.nest);
+  batch.ExpectRight();
+  batch.ExpectCompiles(1);
+  return std::move(mapped->mapped.nest);
+}
+
+int64_t Count(const std::string& text, std::string_view what) {
+  int64_t count = 0;
+  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++count;
+  return count;
+}
+
+int64_t Threads(const loops::LoopNest& nest) {
+  const auto launch = codegen::LaunchOf(nest);
+  return launch.ok() ? launch->ThreadsPerBlock() : 0;
+}
+
+// One barrier a reduction, a row in registers, 16 bytes at once.
+TEST(CudaRows, ThreadsMeetOnceAReduction) {
+  struct Case {
+    const char* text;
+    Sizes sizes;
+    int64_t threads, lanes;
+  };
+  const Case cases[] = {{kSoftmax, {{"N", 5}, {"M", 1024}}, 256, 4},
+                        {kSoftmax, {{"N", 5}, {"M", 300}}, 128, 4},
+                        {kSoftmax, {{"N", 5}, {"M", 301}}, 512, 1},
+                        {kSoftmax, {{"N", 3}, {"M", 5000}}, 1024, 4},
+                        {kNorm, {{"N", 1100}, {"M", 384}}, 32, 4},
+                        {kNorm, {{"N", 4}, {"M", 768}}, 256, 4},
+                        {kGroups, {{"N", 2}, {"G", 3}, {"C", 4}, {"H", 9}, {"W", 8}}, 128, 4}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.text);
+    const loops::LoopNest nest = Mapped(c.text, c.sizes, CudaMapping::kRows);
+    const std::string text = loops::Print(nest);
+    EXPECT_EQ(Count(text, "barrier"), c.threads > 32 ? 2 : 0) << text;
+    EXPECT_EQ(Count(text, "exchange 16"), 2) << text;
+    EXPECT_EQ(Count(text, "single"), 0) << text;
+    EXPECT_EQ(Threads(nest), c.threads) << text;
+    EXPECT_EQ(text.find(fmt::format("= 0:{} {{", c.lanes)) != text.npos, c.lanes > 1) << text;
+    for (const loops::Buffer& b : nest.buffers) {
+      if (b.space != loops::Space::kShared) continue;
+      EXPECT_LE(loops::BufferBytes(b, {}), 4 * 32) << b.name << "\n" << text;
+    }
+  }
+}
+
+TEST(CudaRows, ALargerZeroIsTheSameForAll) {
+  const loops::LoopNest nest = Mapped(kSoftmax, {{"N", 2000}, {"M", 128}}, CudaMapping::kRows);
+  EXPECT_EQ(Threads(nest), 32);
+  EXPECT_EQ(Count(loops::Print(nest), "barrier"), 1);
+}
+
+// Results that are operands are stored once; sums of other types fold as those of f32 do.
+TEST(CudaRows, SumsOfOtherTypesAndSumsThatAreResults) {
+  Mapped("def sums(double(N, M) x) -> (s, y) { s(i) +=! x(i, j) y(i, j) = x(i, j) * s(i) }",
+         {{"N", 3}, {"M", 260}}, CudaMapping::kRows);
+  Mapped("def least(float(N, M) x) -> (s) { s(i) min=! x(i, j) }", {{"N", 3}, {"M", 260}},
+         CudaMapping::kRows);
+  Mapped("def products(float(N, M) x) -> (s) { s(i) *=! x(i, j) }", {{"N", 3}, {"M", 261}},
+         CudaMapping::kRows);
+  const loops::LoopNest halves =
+      Mapped("def halves(float16(N, M) x) -> (s) { s(i) +=! float(x(i, j)) }",
+             {{"N", 3}, {"M", 264}}, CudaMapping::kRows);
+  EXPECT_NE(loops::Print(halves).find("vector lane = 0:8"), std::string::npos);
+}
+
+// Rows that are too long for registers and for shared memory.
+TEST(CudaRows, LongRowsLieInScratch) {
+  const loops::LoopNest nest = Mapped(kSoftmax, {{"N", 2}, {"M", 40000}}, CudaMapping::kRows);
+  const auto text = codegen::EmitCudaText(nest, Sm90());
+  ASSERT_TRUE(text.ok()) << text.status().ToString();
+  EXPECT_GE(text->scratch_bytes, 40000 * 4);
+}
+
+// Many rows are blocks if threads along them read side by side, and threads of a grid otherwise.
+TEST(CudaRows, ManyRowsAreReadAlongMemory) {
+  Mapped("def along(float(N, M) x) -> (s) { s(i) +=! x(i, j) }", {{"N", 17000}, {"M", 40}},
+         CudaMapping::kRows);
+  Mapped("def across(float(M, N) x) -> (s) { s(i) +=! x(j, i) }", {{"N", 17000}, {"M", 40}},
+         CudaMapping::kGrid);
+}
+
+// More rows than a grid has along y.
+TEST(CudaRows, AnyNumberOfRowsIsALaunch) {
+  const loops::LoopNest nest =
+      Mapped("def many(float(A, B, M) x) -> (s) { s(a, b) +=! x(a, b, j) }",
+             {{"A", 66000}, {"B", 1}, {"M", 32}}, CudaMapping::kRows, false);
+  const auto launch = codegen::LaunchOf(nest);
+  ASSERT_TRUE(launch.ok()) << launch.status().ToString();
+  EXPECT_EQ(launch->grid[0].Eval({}), 66000);
+}
+
+}  // namespace
+}  // namespace weft::cuda_test
