@@ -12,8 +12,7 @@ namespace {
 
 bool IsCuda(const Target& target) { return target.kind == TargetKind::kCuda; }
 
-Result<plan::CudaLaunch> LaunchOf(const loops::LoopNest& nest, const Target& target) {
-  WEFT_TRY(const codegen::CudaText source, codegen::EmitCudaText(nest, target));
+Result<plan::CudaLaunch> OneLaunch(const loops::LoopNest& nest, const codegen::CudaText& source) {
   plan::CudaLaunch launch{.shared_bytes = source.shared_bytes,
                           .scratch_bytes = source.scratch_bytes};
   for (size_t i = 0; i < 3; ++i) {
@@ -22,6 +21,16 @@ Result<plan::CudaLaunch> LaunchOf(const loops::LoopNest& nest, const Target& tar
       return Unsupported("its grid depends on run-time sizes").At("kernel " + nest.name);
     launch.grid[i] = grid.Eval({});
     launch.block[i] = block.Eval({});
+  }
+  return launch;
+}
+
+Result<plan::CudaLaunch> LaunchOf(const loops::LoopNest& nest, const Target& target) {
+  WEFT_TRY(const codegen::CudaText source, codegen::EmitCudaText(nest, target));
+  WEFT_TRY(plan::CudaLaunch launch, OneLaunch(nest, source));
+  launch.grid_bytes = source.grid_bytes;
+  for (const codegen::CudaText& next : source.then) {
+    WEFT_TRY(launch.then.emplace_back(), OneLaunch(nest, next));
   }
   if (Status status = plan::CheckLaunch(launch); !status.ok())
     return std::move(status).At("kernel " + nest.name);

@@ -112,12 +112,21 @@ class Parser {
     return {};
   }
 
+  Status Launches(CudaLaunch& launch) {
+    WEFT_TRY(Launch(launch));
+    while (lexer_.Accept("then")) WEFT_TRY(Launch(launch.then.emplace_back()));
+    if (lexer_.Accept("of_grid")) {
+      WEFT_TRY(launch.grid_bytes, Count());
+    }
+    return {};
+  }
+
   Status OneKernel() {
     Kernel k;
     WEFT_TRY(k.name, lexer_.ExpectName());
     WEFT_TRY(lexer_.Expect("key"));
     WEFT_TRY(k.key, lexer_.ExpectString());
-    WEFT_TRY(plan_.target.kind == TargetKind::kCuda ? Launch(k.launch.emplace()) : Scratch(k));
+    WEFT_TRY(plan_.target.kind == TargetKind::kCuda ? Launches(k.launch.emplace()) : Scratch(k));
     WEFT_TRY(lexer_.Expect("loops"));
     WEFT_TRY(k.loops, Text());
     if (!kernels_.emplace(k.name, KernelId(plan_.kernels.size())).second)
@@ -346,8 +355,10 @@ class Parser {
 std::string KernelKey(const Kernel& kernel, Isa isa, std::string_view codegen) {
   std::string needs = fmt::format("{} {} {}", static_cast<int>(isa), kernel.rank_scratch_bytes,
                                   kernel.team_scratch_bytes);
-  if (const auto& l = kernel.launch)
-    needs += fmt::format(" {} {} {} {}", l->grid, l->block, l->shared_bytes, l->scratch_bytes);
+  if (kernel.launch)
+    for (const CudaLaunch* l : kernel.launch->All())
+      needs += fmt::format(" {} {} {} {} {}", l->grid, l->block, l->shared_bytes, l->scratch_bytes,
+                           l->grid_bytes);
   return Hasher().Add(kernel.loops).Add(needs).Add(codegen).Finish().Hex();
 }
 

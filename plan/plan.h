@@ -76,8 +76,14 @@ struct CudaLaunch {
   std::array<int64_t, 3> grid = {1, 1, 1}, block = {1, 1, 1};
   int64_t shared_bytes = 0;   // static, of a block: its machine code asks for them itself
   int64_t scratch_bytes = 0;  // of a block, in global memory: the kernel gets this times its blocks
+  int64_t grid_bytes = 0;     // and this before, for all blocks of all launches
+  // Launches that follow, each of its own function, NAME_1, NAME_2, …; these have no `then`.
+  std::vector<CudaLaunch> then;
   bool operator==(const CudaLaunch&) const = default;
+  // Of this and of what follows.
+  std::vector<const CudaLaunch*> All() const;
 };
+std::string LaunchSymbol(std::string_view kernel, size_t launch);
 // An error of code kLimit that says which extent no device of compute capability 8.0 to 10.0 takes.
 Status CheckLaunch(const CudaLaunch& launch);
 // What C can spell: letters, digits and underscores.

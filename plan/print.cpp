@@ -106,9 +106,13 @@ std::string PrintNeeds(const Kernel& k) {
   if (!k.launch)
     return fmt::format("rank_scratch {} team_scratch {}", k.rank_scratch_bytes,
                        k.team_scratch_bytes);
-  return fmt::format("grid [{}] block [{}] shared {} scratch {}", fmt::join(k.launch->grid, ", "),
-                     fmt::join(k.launch->block, ", "), k.launch->shared_bytes,
-                     k.launch->scratch_bytes);
+  std::string text;
+  for (const CudaLaunch* launch : k.launch->All())
+    text += fmt::format("{}grid [{}] block [{}] shared {} scratch {}", text.empty() ? "" : " then ",
+                        fmt::join(launch->grid, ", "), fmt::join(launch->block, ", "),
+                        launch->shared_bytes, launch->scratch_bytes);
+  if (k.launch->grid_bytes > 0) text += fmt::format(" of_grid {}", k.launch->grid_bytes);
+  return text;
 }
 
 }  // namespace

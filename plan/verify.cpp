@@ -396,6 +396,16 @@ bool IsSymbol(std::string_view name) {
          std::ranges::all_of(name, [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
 }
 
+std::vector<const CudaLaunch*> CudaLaunch::All() const {
+  std::vector<const CudaLaunch*> all = {this};
+  for (const CudaLaunch& next : then) all.push_back(&next);
+  return all;
+}
+
+std::string LaunchSymbol(std::string_view kernel, size_t launch) {
+  return launch == 0 ? std::string(kernel) : fmt::format("{}_{}", kernel, launch);
+}
+
 // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 Status CheckLaunch(const CudaLaunch& launch) {
   constexpr std::array<int64_t, 3> kMostBlocks = {INT32_MAX, 65535, 65535},
@@ -417,7 +427,15 @@ Status CheckLaunch(const CudaLaunch& launch) {
   WEFT_TRY(check("threads of a block", threads, 1, kMostThreadsOfABlock));
   WEFT_TRY(check("shared bytes", launch.shared_bytes, 0, kMostSharedBytes));
   const auto most = static_cast<int64_t>(static_cast<double>(kMaxBytes) / blocks);
-  return check("scratch bytes of a block", launch.scratch_bytes, 0, most);
+  WEFT_TRY(check("scratch bytes of a block", launch.scratch_bytes, 0, most));
+  WEFT_TRY(check("scratch bytes of a grid", launch.grid_bytes, 0, kMaxBytes));
+  for (const CudaLaunch& next : launch.then) {
+    WEFT_TRY(
+        check("launches within one that follows", static_cast<int64_t>(next.then.size()), 0, 0));
+    WEFT_TRY(check("scratch bytes of a grid", next.grid_bytes, 0, 0));
+    WEFT_TRY(CheckLaunch(next));
+  }
+  return {};
 }
 
 Status Verify(const Plan& plan) { return Verifier(plan).Run(); }

@@ -101,24 +101,27 @@ Result<CudaResources> ReadCubin(std::span<const uint8_t> image) {
   constexpr int64_t kReserved = 1024;  // CUDA C++ Programming Guide, on compute capability 9.0
   const auto sections = SectionsOf(image);
   if (!sections) return Invalid("found no cubin, expected an ELF file for CUDA");
-  const auto find = [&](const auto& is) -> const Section* {
-    const auto found = std::ranges::find_if(*sections, is);
+  const auto called = [&](const std::string& name) -> const Section* {
+    const auto found = std::ranges::find(*sections, name, &Section::name);
     return found == sections->end() ? nullptr : &*found;
   };
-  const auto called = [&](const std::string& name) {
-    return find([&](const Section& s) { return s.name == name; });
-  };
-  const Section* text = find([&](const Section& s) { return s.name.starts_with(kText); });
   const Section* info = called(".nv.info");
-  if (!text || !info) return Invalid("found a cubin without a kernel");
-  const Section* shared = called(".nv.shared." + std::string(text->name.substr(kText.size())));
   // Where the system keeps some of a block's shared memory for itself, the section counts that in.
   const int64_t reserved = called(".nv.shared.reserved.0") ? kReserved : 0;
-  const int64_t shared_bytes = shared ? static_cast<int64_t>(shared->size) - reserved : 0;
-  return CudaResources{.registers = static_cast<int32_t>(Attribute(info->bytes, kRegisters)),
-                       .stack_bytes = Attribute(info->bytes, kFrameSize),
-                       .shared_bytes = std::max<int64_t>(0, shared_bytes),
-                       .local_accesses = LocalAccesses(text->bytes)};
+  CudaResources all;
+  bool found = false;
+  for (const Section& text : *sections) {
+    if (!text.name.starts_with(kText)) continue;
+    found = true;
+    const Section* shared = called(".nv.shared." + std::string(text.name.substr(kText.size())));
+    if (shared)
+      all.shared_bytes = std::max(all.shared_bytes, static_cast<int64_t>(shared->size) - reserved);
+    all.local_accesses += LocalAccesses(text.bytes);
+  }
+  if (!found || !info) return Invalid("found a cubin without a kernel");
+  all.registers = static_cast<int32_t>(Attribute(info->bytes, kRegisters));
+  all.stack_bytes = Attribute(info->bytes, kFrameSize);
+  return all;
 }
 
 }  // namespace weft::codegen

@@ -29,15 +29,14 @@ std::string DimsText(const std::array<LaunchExtent, 3>& extents) {
 }
 
 // Names come from models: quoted, so that none can end the comment.
-std::string Heading(const LoopNest& nest, const Target& target, const Launch& launch) {
+std::string Heading(const LoopNest& nest, const Target& target) {
   std::string text = fmt::format("// {}\n", PrintString(nest.name));
   for (const std::string& origin : nest.origins) {
     text += fmt::format("// stands for {}\n", PrintString(origin));
   }
   text += fmt::format("// rebuild: weft opt --from loops --to cu --target cuda:{} FILE.loops\n",
                       CudaArchitecture(target.isa));
-  text += fmt::format("// launch: grid {}, block {}; compile without contraction\n",
-                      DimsText(launch.grid), DimsText(launch.block));
+  text += fmt::format("// compile without contraction\n");
   return text;
 }
 
@@ -59,11 +58,18 @@ std::string Parameters(const LoopNest& nest, const cuda::Names& names) {
 std::string Declarations(const LoopNest& nest, const cuda::Names& names,
                          const cuda::Places& places) {
   std::string text;
+  for (size_t i = 0; i < nest.buffers.size(); ++i) {
+    if (places.of[i] != Place::kGrid) continue;
+    const std::string_view type = cuda::MemoryType(nest.buffers[i].dtype);
+    text += fmt::format("  {}* const {} = ({}*)(weft_scratch + {});\n", type, names.buffers[i],
+                        type, places.offsets[i]);
+  }
   if (places.scratch_bytes > 0) {
     text += fmt::format(
-        "  weft_scratch += {}ull * ((blockIdx.z * (unsigned long long)gridDim.y + blockIdx.y) *"
+        "  weft_scratch += {}ull + {}ull * ((blockIdx.z * (unsigned long long)gridDim.y + "
+        "blockIdx.y) *"
         " gridDim.x + blockIdx.x);\n",
-        places.scratch_bytes);
+        places.grid_bytes, places.scratch_bytes);
   }
   for (size_t i = 0; i < nest.buffers.size(); ++i) {
     const std::string_view type = cuda::MemoryType(nest.buffers[i].dtype);
@@ -74,6 +80,8 @@ std::string Declarations(const LoopNest& nest, const cuda::Names& names,
                : loops::BufferBytes(nest.buffers[i], {}) / SizeBytes(nest.buffers[i].dtype));
     switch (places.of[i]) {
       case Place::kOperand:
+      case Place::kGrid:
+      case Place::kNowhere:
         break;
       case Place::kShared:
         text += fmt::format("  __shared__ __align__(16) {} {}[{}];\n", type, name, elems);
@@ -90,7 +98,31 @@ std::string Declarations(const LoopNest& nest, const cuda::Names& names,
   return text;
 }
 
+// The function of a launch, whose symbol is known.
+Result<std::string> OneLaunch(const LoopNest& nest, const cuda::Names& names,
+                              cuda::Helpers& helpers, CudaText& own) {
+  WEFT_TRY(own.launch, LaunchOf(nest));
+  WEFT_TRY(const cuda::Places places, cuda::PlaceBuffers(nest));
+  own.shared_bytes = places.shared_bytes;
+  own.scratch_bytes = places.scratch_bytes;
+  own.local_bytes = places.local_bytes;
+  own.grid_bytes = places.grid_bytes;
+  const std::string body = cuda::BodyText(nest, names, places, own.launch, helpers);
+  const int64_t threads = own.launch.ThreadsPerBlock();
+  return fmt::format(
+      "\n// grid {}, block {}\nextern \"C\" __global__ void {}{}(\n    {}) {{\n{}{}}}\n",
+      DimsText(own.launch.grid), DimsText(own.launch.block),
+      threads > 0 ? fmt::format("__launch_bounds__({}) ", threads) : "", own.symbol,
+      Parameters(nest, names), Declarations(nest, names, places), body);
+}
+
 }  // namespace
+
+std::vector<const CudaText*> CudaText::Launches() const {
+  std::vector<const CudaText*> all = {this};
+  for (const CudaText& next : then) all.push_back(&next);
+  return all;
+}
 
 Result<CudaText> EmitCudaText(const LoopNest& nest, const Target& target) {
   if (target.kind != TargetKind::kCuda) {
@@ -101,23 +133,21 @@ Result<CudaText> EmitCudaText(const LoopNest& nest, const Target& target) {
   }
   if (loops::Flushes(nest))
     return Unsupported(fmt::format("nest {}: CUDA has no multiply-adds that flush", nest.name));
-  WEFT_TRY(Launch launch, LaunchOf(nest));
-  WEFT_TRY(const cuda::Places places, cuda::PlaceBuffers(nest));
   const cuda::Names names = cuda::NamesOf(nest);
   cuda::Helpers helpers;
-  const std::string body = cuda::BodyText(nest, names, places, launch, helpers);
-  const int64_t threads = launch.ThreadsPerBlock();
-  CudaText result{.symbol = nest.name,
-                  .shared_bytes = places.shared_bytes,
-                  .scratch_bytes = places.scratch_bytes,
-                  .local_bytes = places.local_bytes};
+  CudaText result;
+  std::string functions;
+  const std::vector<LoopNest> launches = loops::LaunchesOf(nest);
+  for (size_t k = 0; k < launches.size(); ++k) {
+    CudaText& own = k == 0 ? result : result.then.emplace_back();
+    own.symbol = k == 0 ? nest.name : fmt::format("{}_{}", nest.name, k);
+    WEFT_TRY(const std::string function, OneLaunch(launches[k], names, helpers, own));
+    functions += function;
+  }
   result.text = fmt::format(
-      "{}\nstruct WeftFault {{ unsigned long long code, operand; long long found, lo, hi; }};\n{}\n"
-      "extern \"C\" __global__ void {}{}(\n    {}) {{\n{}{}}}\n",
-      Heading(nest, target, launch), helpers.Text(),
-      threads > 0 ? fmt::format("__launch_bounds__({}) ", threads) : "", nest.name,
-      Parameters(nest, names), Declarations(nest, names, places), body);
-  result.launch = std::move(launch);
+      "{}\nstruct WeftFault {{ unsigned long long code, operand; long long found, lo, hi; "
+      "}};\n{}{}",
+      Heading(nest, target), helpers.Text(), functions);
   return result;
 }
 

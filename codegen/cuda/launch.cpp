@@ -57,7 +57,12 @@ int64_t Launch::ThreadsPerBlock() const {
 
 Result<Launch> LaunchOf(const LoopNest& nest) {
   Launch launch;
-  for (const Stmt& s : nest.stmts) {
+  std::vector<loops::StmtId> todo = nest.body;
+  while (!todo.empty()) {
+    const Stmt& s = nest[todo.back()];
+    todo.pop_back();
+    todo.insert(todo.end(), s.body.begin(), s.body.end());
+    todo.insert(todo.end(), s.otherwise.begin(), s.otherwise.end());
     if (s.kind != loops::StmtKind::kFor) continue;
     if (s.loop == LoopKind::kParallel) {
       return Unsupported(fmt::format("nest {} is not mapped to a grid: {} is a parallel loop",

@@ -26,7 +26,8 @@ struct Launch {
   int64_t ThreadsPerBlock() const;
 };
 
-// An error if the nest is not mapped: a `parallel` loop, or an extent that depends on a loop.
+// Of a nest that is one launch. An error if it is not mapped: a `parallel` loop, or an extent that
+// depends on a loop.
 Result<Launch> LaunchOf(const loops::LoopNest& nest);
 
 }  // namespace weft::codegen

@@ -14,19 +14,51 @@ constexpr int64_t kAlign = 16;  // the widest access
 
 int64_t RoundUp(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
+// By buffer, whether a statement names it.
+std::vector<bool> Named(const loops::LoopNest& nest) {
+  std::vector<bool> named(nest.buffers.size(), false), done(nest.exprs.size(), false);
+  std::vector<loops::ExprId> values;
+  std::vector<loops::StmtId> todo = nest.body;
+  while (!todo.empty()) {
+    const loops::Stmt& s = nest[todo.back()];
+    todo.pop_back();
+    todo.insert(todo.end(), s.body.begin(), s.body.end());
+    todo.insert(todo.end(), s.otherwise.begin(), s.otherwise.end());
+    if (s.buffer.valid()) named[static_cast<size_t>(s.buffer.index)] = true;
+    if (s.value.valid()) values.push_back(s.value);
+  }
+  while (!values.empty()) {
+    const auto id = static_cast<size_t>(values.back().index);
+    values.pop_back();
+    if (done[id]) continue;
+    done[id] = true;
+    const loops::Expr& e = nest.exprs[id];
+    values.insert(values.end(), e.args.begin(), e.args.end());
+    if (e.kind == loops::ExprKind::kLoad) named[static_cast<size_t>(e.buffer.index)] = true;
+  }
+  return named;
+}
+
 }  // namespace
 
 Result<Places> PlaceBuffers(const loops::LoopNest& nest) {
   Places places{.of = std::vector<Place>(nest.buffers.size(), Place::kOperand),
                 .offsets = std::vector<int64_t>(nest.buffers.size(), 0)};
   const auto bytes_of = [&](size_t i) { return RoundUp(loops::BufferBytes(nest.buffers[i], {})); };
+  const std::vector<bool> named = Named(nest);
   std::vector<size_t> order(nest.buffers.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::erase_if(order, [&](size_t i) { return nest.buffers[i].space == loops::Space::kGlobal; });
   std::ranges::stable_sort(order, {}, bytes_of);
   for (const size_t i : order) {
     const int64_t bytes = bytes_of(i);
-    if (nest.buffers[i].space != loops::Space::kShared) {
+    if (nest.buffers[i].space == loops::Space::kGrid) {
+      places.of[i] = Place::kGrid;
+      places.offsets[i] = places.grid_bytes;
+      places.grid_bytes += bytes;
+    } else if (!named[i]) {
+      places.of[i] = Place::kNowhere;
+    } else if (nest.buffers[i].space != loops::Space::kShared) {
       places.of[i] = Place::kThread;
       places.local_bytes += bytes;
     } else if (places.shared_bytes + bytes <= kSharedBytes) {

@@ -53,7 +53,12 @@ Status RunTogether(std::vector<Machine>& actors, KernelFault* fault, int64_t& st
 // The launch: along each dimension as many as the longest loop over it has iterations.
 Result<Grid> GridOf(const LoopNest& nest, std::span<const int64_t> params) {
   Grid grid;
-  for (const Stmt& s : nest.stmts) {
+  std::vector<loops::StmtId> todo = nest.body;
+  while (!todo.empty()) {
+    const Stmt& s = nest[todo.back()];
+    todo.pop_back();
+    todo.insert(todo.end(), s.body.begin(), s.body.end());
+    todo.insert(todo.end(), s.otherwise.begin(), s.otherwise.end());
     if (s.kind != loops::StmtKind::kFor || s.loop < LoopKind::kBlockX) continue;
     int64_t trip = INT64_MAX;
     for (const Affine& lo : s.lo) {
@@ -73,17 +78,17 @@ Result<Grid> GridOf(const LoopNest& nest, std::span<const int64_t> params) {
   return grid;
 }
 
-Status RunGrid(const LoopNest& nest, Program& program, std::span<void* const> buffers,
-               std::span<const int64_t> params, KernelFault* fault,
-               const InterpretOptions& options) {
+constexpr int64_t kMostThreads = 1024;  // of a block
+
+Status RunLaunch(const LoopNest& nest, CheckedMemory& memory, std::span<const int64_t> params,
+                 KernelFault* fault, const InterpretOptions& options, int64_t& steps) {
   WEFT_TRY(const Grid grid, GridOf(nest, params));
+  Program program = Flatten(nest);
   const auto& n = grid.extent;
   const int64_t threads = n[3] * n[4] * n[5], blocks = n[0] * n[1] * n[2];
-  if (threads > 1024) return Internal(fmt::format("{} threads in a block", threads));
-  CheckedMemory memory(nest, buffers, params, static_cast<int32_t>(threads), options.check);
+  if (threads > kMostThreads) return Internal(fmt::format("{} threads in a block", threads));
   std::vector<Machine> actors(static_cast<size_t>(threads),
                               Machine(program, memory, params, options.check));
-  int64_t steps = options.max_steps;
   for (int64_t block = 0; block < blocks; ++block) {
     memory.ForgetLocals();
     for (int64_t t = 0; t < threads; ++t) {
@@ -94,6 +99,25 @@ Status RunGrid(const LoopNest& nest, Program& program, std::span<void* const> bu
                       place);
     }
     WEFT_TRY(RunTogether(actors, fault, steps));
+  }
+  return {};
+}
+
+Status RunGrid(const LoopNest& nest, std::span<void* const> buffers,
+               std::span<const int64_t> params, KernelFault* fault,
+               const InterpretOptions& options) {
+  const std::vector<LoopNest> launches = loops::LaunchesOf(nest);
+  int64_t threads = 1;
+  for (const LoopNest& launch : launches) {
+    WEFT_TRY(const Grid grid, GridOf(launch, params));
+    threads = std::max(threads, grid.extent[3] * grid.extent[4] * grid.extent[5]);
+  }
+  if (threads > kMostThreads) return Internal(fmt::format("{} threads in a block", threads));
+  CheckedMemory memory(nest, buffers, params, static_cast<int32_t>(threads), options.check);
+  int64_t steps = options.max_steps;
+  for (const LoopNest& launch : launches) {
+    WEFT_TRY(RunLaunch(launch, memory, params, fault, options, steps));
+    memory.NextLaunch();
   }
   return {};
 }
@@ -109,7 +133,7 @@ Status Interpret(const LoopNest& nest, std::span<void* const> buffers,
         fmt::format("nest {}: {} buffers and {} params", nest.name, buffers.size(), params.size()));
   }
   Program program = Flatten(nest);
-  if (program.grid) return RunGrid(nest, program, buffers, params, fault, options);
+  if (program.grid) return RunGrid(nest, buffers, params, fault, options);
   const auto team = static_cast<int32_t>(options.team_size);
   CheckedMemory memory(nest, buffers, params, team, options.check);
   std::vector<Machine> actors(options.team_size, Machine(program, memory, params, options.check));

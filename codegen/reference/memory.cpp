@@ -20,6 +20,7 @@ CheckedMemory::CheckedMemory(const loops::LoopNest& nest, std::span<void* const>
     b.elems = bytes / SizeBytes(buffer.dtype) * (SharesBytes(buffer.dtype) ? 2 : 1);
     for (const Affine& extent : buffer.shape) b.shape.push_back(extent.Eval(params));
     b.is_private = buffer.space == Space::kCache || buffer.space == Space::kRegister;
+    b.is_local = buffer.access == loops::Access::kLocal && buffer.space != Space::kGrid;
     if (buffer.access != loops::Access::kLocal) {
       b.data = static_cast<std::byte*>(operands[operand++]);
       b.initialised = buffer.access != loops::Access::kOut;
@@ -37,8 +38,13 @@ CheckedMemory::CheckedMemory(const loops::LoopNest& nest, std::span<void* const>
 
 void CheckedMemory::ForgetLocals() {
   for (Block& b : blocks_) {
-    if (!b.owned.empty()) b.touches.assign(b.touches.size(), {});
+    if (b.is_local) b.touches.assign(b.touches.size(), {});
   }
+}
+
+void CheckedMemory::NextLaunch() {
+  for (Block& b : blocks_)
+    for (Touch& t : b.touches) t = {.written = t.written || t.writer >= 0};
 }
 
 Status CheckedMemory::Inside(const Block& b, const Buffer& buffer,
@@ -61,7 +67,7 @@ Status CheckedMemory::Read(BufferId id, std::span<const int64_t> index, int64_t 
   const auto bad = [&](std::string_view what) {
     return Internal(fmt::format("{}[{}] {}", PrintName(buffer.name), fmt::join(index, ", "), what));
   };
-  if (t.writer < 0 && !b.initialised) return bad("is read before it is written");
+  if (t.writer < 0 && !t.written && !b.initialised) return bad("is read before it is written");
   if (b.is_private) return {};
   if (t.writer >= 0 && (t.write_block != actor.block ||
                         (t.write_phase == actor.phase && t.writer != actor.thread))) {

@@ -31,6 +31,8 @@ class CheckedMemory {
   }
   // A new block starts: what is shared, cached or in registers holds nothing yet.
   void ForgetLocals();
+  // A new launch: what was written so far is there for all.
+  void NextLaunch();
 
   // The checks: an error names the buffer and the element.
   Status Read(loops::BufferId id, std::span<const int64_t> index, int64_t offset,
@@ -44,14 +46,15 @@ class CheckedMemory {
     int64_t write_block = 0, read_block = 0;  // kSeveral: of blocks, which nothing orders
     int32_t writer = -1, reader = -1;         // -1 none; reader -2: several
     uint32_t write_phase = 0, read_phase = 0;
+    bool written = false;  // by an earlier launch
   };
   struct Block {
     std::byte* data = nullptr;
     int64_t actor_bytes = 0;  // 0: one for all
     int64_t elems = 0;
     std::vector<int64_t> shape;
-    bool initialised = false;  // by the caller
-    bool is_private = false;
+    bool initialised = false;                   // by the caller
+    bool is_private = false, is_local = false;  // local: of a block or a thread
     std::vector<std::byte> owned;
     std::vector<Touch> touches;
   };

@@ -122,16 +122,20 @@ Result<Function> Device::Load(std::span<const uint8_t> image, const plan::Kernel
   Handle module = nullptr;
   if (const int code = driver_.load(&module, image.data())) return invalid(code, "machine code");
   f.module = Owned(shared_from_this(), module, driver_.unload);
-  if (const int code = driver_.function(&f.handle, module, kernel.name.c_str()))
-    return invalid(code, "the symbol in machine code");
-  int threads = 0;
-  WEFT_TRY(Check(driver_.function_attribute(&threads, kMostThreadsOf, f.handle), "machine code"));
-  int64_t wanted = 1;
-  for (const int64_t extent : kernel.launch->block) wanted *= extent;
-  if (wanted > threads)
-    return Invalid(fmt::format("found blocks of {} threads, its machine code takes {}", wanted,
-                               threads))
-        .At("kernel " + PrintString(kernel.name));
+  for (const plan::CudaLaunch* launch : kernel.launch->All()) {
+    const std::string symbol = plan::LaunchSymbol(kernel.name, f.handles.size());
+    Handle& handle = f.handles.emplace_back();
+    if (const int code = driver_.function(&handle, module, symbol.c_str()))
+      return invalid(code, "the symbol in machine code");
+    int threads = 0;
+    WEFT_TRY(Check(driver_.function_attribute(&threads, kMostThreadsOf, handle), "machine code"));
+    int64_t wanted = 1;
+    for (const int64_t extent : launch->block) wanted *= extent;
+    if (wanted > threads)
+      return Invalid(fmt::format("found blocks of {} threads, its machine code takes {}", wanted,
+                                 threads))
+          .At("kernel " + PrintString(kernel.name));
+  }
   return f;
 }
 

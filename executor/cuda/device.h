@@ -46,7 +46,7 @@ class Memory {
 
 struct Function {
   Owned module;
-  Handle handle = nullptr;
+  std::vector<Handle> handles;  // of its launches
 };
 
 // A stretch of time in which calls of this thread are about a device; the caller's own context is

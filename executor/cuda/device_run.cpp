@@ -24,12 +24,17 @@ bool IsCopy(const Action& action) {
   return action.kind == Action::Kind::kToDevice || action.kind == Action::Kind::kToHost;
 }
 
-// All blocks' scratch; INT64_MAX if that is more than there can be.
-int64_t ScratchBytes(const plan::CudaLaunch& launch) {
-  int64_t bytes = launch.scratch_bytes;
-  for (const int64_t extent : launch.grid)
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) return INT64_MAX;
-  return bytes;
+// The grid's scratch and all blocks' of the launch with the most; INT64_MAX if that is more than
+// there can be.
+int64_t ScratchBytes(const plan::CudaLaunch& first) {
+  int64_t most = 0;
+  for (const plan::CudaLaunch* launch : first.All()) {
+    int64_t bytes = launch->scratch_bytes;
+    for (const int64_t extent : launch->grid)
+      if (__builtin_mul_overflow(bytes, extent, &bytes)) return INT64_MAX;
+    most = std::max(most, bytes);
+  }
+  return __builtin_add_overflow(most, first.grid_bytes, &most) ? INT64_MAX : most;
 }
 
 bool UsesHostArena(const plan::Specialization& s) {
@@ -100,7 +105,7 @@ Status DeviceRun::PrepareLaunches(const Parts& parts) {
     Launch& launch = launches_.emplace_back();
     launch.values.resize(step.inputs.size() + step.outputs.size() + 2);
     if (step.kind == StepKind::kOwn)
-      launch.function = parts.functions[step.kernel.index].handle;
+      launch.functions = parts.functions[step.kernel.index].handles;
     else
       WEFT_TRY(PrepareCall(i, launch));
   }
@@ -222,14 +227,18 @@ void DeviceRun::FillLaunches() {
 Status DeviceRun::EnqueueLaunch(size_t step, Handle stream) {
   Launch& launch = launches_[slots_[step]];
   if (launch.call) return EnqueueCall(step, launch, stream);
-  const plan::CudaLaunch& l = *plan_.kernels[s_.steps[step].kernel.index].launch;
+  const auto all = plan_.kernels[s_.steps[step].kernel.index].launch->All();
   const auto at = [](const std::array<int64_t, 3>& extents, size_t i) {
     return static_cast<unsigned>(extents[i]);
   };
-  return device().Check(
-      driver().launch(launch.function, at(l.grid, 0), at(l.grid, 1), at(l.grid, 2), at(l.block, 0),
-                      at(l.block, 1), at(l.block, 2), 0, stream, launch.arguments.data(), nullptr),
-      "starting a kernel");
+  for (size_t k = 0; k < all.size(); ++k) {
+    const plan::CudaLaunch& l = *all[k];
+    const int code = driver().launch(launch.functions[k], at(l.grid, 0), at(l.grid, 1),
+                                     at(l.grid, 2), at(l.block, 0), at(l.block, 1), at(l.block, 2),
+                                     0, stream, launch.arguments.data(), nullptr);
+    WEFT_TRY(device().Check(code, "starting a kernel"));
+  }
+  return {};
 }
 
 Status DeviceRun::EnqueueCall(size_t step, Launch& launch, Handle stream) {

@@ -85,9 +85,9 @@ class DeviceRun {
  private:
   // A kernel, or a library's call.
   struct Launch {
-    Handle function = nullptr;
-    std::vector<Address> values;   // operands, scratch, and the slot for a fault
-    std::vector<void*> arguments;  // pointers to these
+    std::vector<Handle> functions;  // of a kernel, one after another
+    std::vector<Address> values;    // operands, scratch, and the slot for a fault
+    std::vector<void*> arguments;   // pointers to these
     std::unique_ptr<fallback::DeviceCall> call;
     size_t way = 0;  // of the call
   };

@@ -19,7 +19,8 @@ void Replace(loops::LoopNest& nest, std::vector<loops::StmtId>& body, loops::Stm
              loops::StmtId to);
 loops::StmtId AddBarrier(loops::LoopNest& nest);
 loops::StmtId AddSingle(loops::LoopNest& nest, std::vector<loops::StmtId> body);
-// The trip count, at least 1: exact if it is constant, a guess if it depends on params, else 1.
+// The trip count, at least 1: exact if it is constant, the most if one of its ends is, a guess if
+// it depends on params, else 1.
 int64_t TripOf(const loops::LoopNest& nest, loops::StmtId loop);
 int64_t RoundUpToWarps(int64_t threads, int64_t most);
 

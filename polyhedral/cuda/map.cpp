@@ -8,6 +8,7 @@
 
 #include "polyhedral/cuda/deal.h"
 #include "polyhedral/cuda/lanes.h"
+#include "polyhedral/cuda/launches.h"
 #include "polyhedral/cuda/rewrite.h"
 #include "polyhedral/cuda/rows.h"
 #include "polyhedral/cuda/tiles.h"
@@ -66,8 +67,13 @@ StmtId AddSingle(LoopNest& nest, std::vector<StmtId> body) {
 int64_t TripOf(const LoopNest& nest, StmtId loop) {
   constexpr int64_t kParamGuess = 64;
   const Stmt& s = nest[loop];
-  const int64_t trip = loops::ConstantTrip(s);
-  if (trip >= 0 || s.lo.size() != 1 || s.hi.size() != 1) return std::max<int64_t>(1, trip);
+  if (s.lo.size() != 1) return 1;
+  int64_t most = INT64_MAX;  // that an end leaves
+  for (const Affine& hi : s.hi)
+    if (const Affine length = hi - s.lo[0]; length.IsConstant())
+      most = std::min(most, CeilDiv(length, s.step).constant());
+  if (most != INT64_MAX || s.hi.size() != 1)
+    return most == INT64_MAX ? 1 : std::max<int64_t>(1, most);
   std::vector<Var> used;
   const Affine length = CeilDiv(s.hi[0] - s.lo[0], s.step);
   length.CollectVars(used);
@@ -92,6 +98,8 @@ constexpr int64_t kBlocksWanted =
 // Below so many iterations, a thread for each leaves most of a device idle (132 x 128 lanes).
 constexpr int64_t kFewIterations = 16384;
 constexpr int64_t kLongRow = 32;
+// Half of the multiprocessors, and as much for each as outweighs further launches.
+constexpr int64_t kFewBlocks = kBlocksWanted / 4, kMuchForABlock = 16384;
 // Without shared memory a multiply-add takes two loads, and a multiprocessor has lanes for 32 of
 // them against 128 multiply-adds: an eighth of the multiprocessors with tiles do as much as all
 // without.
@@ -212,8 +220,10 @@ std::optional<Mapped> RowsOf(const LoopNest& nest, StmtId outermost,
     if (rows->longest < kLongRow) return std::nullopt;
     if (width >= kFewIterations && rows->along <= AlongGrid(nest, outermost)) return std::nullopt;
   }
-  return Done(CudaMapping::kRows, wanted.empty() ? std::vector{rows->threads} : wanted,
-              width * rows->longest, std::move(rows->nest));
+  Mapped mapped = Done(CudaMapping::kRows, wanted.empty() ? std::vector{rows->threads} : wanted,
+                       width * rows->longest, std::move(rows->nest));
+  mapped.starved = width <= kFewBlocks && rows->longest >= kMuchForABlock;
+  return mapped;
 }
 
 Mapped MapBlock(LoopNest nest, const Outline& outline, std::optional<int64_t> wanted) {
@@ -237,6 +247,30 @@ Mapped MapBlock(LoopNest nest, const Outline& outline, std::optional<int64_t> wa
   return Done(CudaMapping::kBlock, {team}, width, std::move(nest));
 }
 
+Mapped MapRange(const LoopNest& nest, StmtId range) {
+  if (auto tiles = TilesOf(nest, range, nullptr)) return *std::move(tiles);
+  if (auto rows = RowsOf(nest, range, {})) return *std::move(rows);
+  return MapGrid(nest, range, {});
+}
+
+// Several launches; nullopt if the nest does not consist of ranges, or if one launch does it.
+std::optional<Mapped> MapLaunches(const LoopNest& nest) {
+  constexpr size_t kMostLaunches = 12;
+  const auto ranges = cuda::RangesOf(nest);
+  if (!ranges || ranges->size() < 2 || ranges->size() > kMostLaunches) return std::nullopt;
+  std::vector<LoopNest> launches;
+  int64_t width = 1;
+  for (const LoopNest& range : *ranges) {
+    Mapped mapped = MapRange(range, range.body[0]);
+    width = std::max(width, mapped.width);
+    launches.push_back(std::move(mapped.nest));
+  }
+  LoopNest all = cuda::Join(launches);
+  if (!loops::Verify(all).ok()) return std::nullopt;
+  const auto count = static_cast<int64_t>(launches.size());
+  return Done(CudaMapping::kLaunches, {count}, width, std::move(all));
+}
+
 // The nest has one parallel range, and nothing around it, or else it is one block.
 Result<Mapped> MapAs(const LoopNest& nest, const Outline& outline, bool one_range,
                      const GridMap& wanted) {
@@ -249,6 +283,12 @@ Result<Mapped> MapAs(const LoopNest& nest, const Outline& outline, bool one_rang
     return Unsupported(fmt::format("{} has no mapping as {}", nest.name, wanted.mapping));
   };
   const std::vector<int64_t>& sizes = wanted.sizes;
+  if (wanted.mapping == "launches") {
+    auto launches = MapLaunches(nest);
+    if (launches && !sizes.empty() && launches->map != wanted)
+      return invalid(fmt::format("{}", launches->map.sizes[0]));
+    return launches ? Result<Mapped>(*std::move(launches)) : misfit();
+  }
   if (wanted.mapping == "tiles") {
     if (sizes.size() != 5) return invalid("five sizes");
     const cuda::TileShape shape{sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]};
@@ -264,23 +304,26 @@ Result<Mapped> MapAs(const LoopNest& nest, const Outline& outline, bool one_rang
   if (wanted.mapping == "block") return MapBlock(nest, outline, sizes[0]);
   if (wanted.mapping == "grid")
     return one_range ? Result<Mapped>(MapGrid(nest, outline.parallel[0], sizes)) : misfit();
-  if (wanted.mapping != "rows") return invalid("grid, tiles, rows or block");
+  if (wanted.mapping != "rows") return invalid("grid, tiles, rows, launches or block");
   auto rows = one_range ? RowsOf(nest, outline.parallel[0], sizes) : std::nullopt;
   return rows ? Result<Mapped>(*std::move(rows)) : misfit();
 }
 
 Mapped MapBest(const LoopNest& nest, const Outline& outline, bool one_range) {
-  if (!one_range) return MapBlock(nest, outline, std::nullopt);
-  const StmtId range = outline.parallel[0];
-  if (auto tiles = TilesOf(nest, range, nullptr)) return *std::move(tiles);
-  if (auto rows = RowsOf(nest, range, {})) return *std::move(rows);
-  return MapGrid(nest, range, {});
+  if (one_range) {
+    if (auto tiles = TilesOf(nest, outline.parallel[0], nullptr)) return *std::move(tiles);
+    if (auto launches = MapLaunches(nest)) return *std::move(launches);
+    return MapRange(nest, outline.parallel[0]);
+  }
+  auto launches = MapLaunches(nest);
+  if (launches && launches->width > kMuchForABlock) return *std::move(launches);
+  return MapBlock(nest, outline, std::nullopt);
 }
 
 }  // namespace
 
 std::string_view CudaMappingName(CudaMapping mapping) {
-  constexpr std::string_view kNames[] = {"grid", "tiles", "rows", "block"};
+  constexpr std::string_view kNames[] = {"grid", "tiles", "rows", "block", "launches"};
   return kNames[static_cast<size_t>(mapping)];
 }
 

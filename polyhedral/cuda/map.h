@@ -9,6 +9,8 @@
 //            results, a thread part of it in registers; factors are shared by the block
 //   rows     one parallel range with little in it: an iteration is a block, loops inside it that
 //            carry no dependence are its threads, barriers between them; temporaries are shared
+//   launches several ranges that hand values on, each a launch with the mapping that fits it: grid,
+//            tiles or rows. A sum with few results and many summands is two
 //   block    several ranges with barriers between them: one block runs them all, a team of T
 //            threads. What the ranges exchange is shared by the block
 //
@@ -28,13 +30,14 @@
 
 namespace weft::polyhedral {
 
-enum class CudaMapping : uint8_t { kGrid, kTiles, kRows, kBlock };
+enum class CudaMapping : uint8_t { kGrid, kTiles, kRows, kBlock, kLaunches };
 std::string_view CudaMappingName(CudaMapping mapping);
 
 struct Mapped {
   CudaMapping mapping = CudaMapping::kGrid;
-  GridMap map;        // the same with its sizes: as `wanted`, it gives this nest again
-  int64_t width = 1;  // iterations that may run at once; for params a guess
+  GridMap map;           // the same with its sizes: as `wanted`, it gives this nest again
+  int64_t width = 1;     // iterations that may run at once; for params a guess
+  bool starved = false;  // few blocks have much to do
   loops::LoopNest nest;
 };
 
@@ -45,6 +48,7 @@ struct Mapped {
 //   grid, rows, block   threads of a block at most; of the first two, lanes of a thread at most
 //   tiles               rows and columns of a block, steps of the sum, rows and columns of a thread
 //                       (tiles.h)
+//   launches            how many there are, or none: however many
 //
 // kUnsupported if the nest has no such mapping, kInvalid if a block has no such sizes.
 Result<Mapped> MapNest(const loops::LoopNest& nest, const GridMap& wanted = {});

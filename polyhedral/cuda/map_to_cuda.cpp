@@ -92,6 +92,17 @@ std::vector<Pack> PacksOfFactors(const ScheduleRequest& request) {
   return packs;
 }
 
+// More at once is better. Launches hand on by way of memory what one launch keeps, so that they are
+// taken where that one leaves most of a device idle; packed factors only where they are brought to
+// tiles.
+bool IsBetter(const Mapped& mapped, const Mapped& best, bool packs) {
+  constexpr int64_t kFewAtOnce = 4096;
+  if (packs) return mapped.mapping == CudaMapping::kTiles;
+  if (best.width > 0 && mapped.mapping == CudaMapping::kLaunches)
+    return best.starved || (best.width < kFewAtOnce && mapped.width > best.width);
+  return mapped.width > best.width;
+}
+
 }  // namespace
 
 Result<CudaScheduled> MapToCuda(const ScheduleRequest& request, const ScheduleLimits& limits) {
@@ -117,9 +128,7 @@ Result<CudaScheduled> MapToCuda(const ScheduleRequest& request, const ScheduleLi
     }
     WEFT_TRY(const loops::LoopNest nest, Lower(request, choice, *tree));
     WEFT_TRY(Mapped mapped, MapNest(nest));
-    const bool better = choice.packs.empty() ? mapped.width > best.mapped.width
-                                             : mapped.mapping == CudaMapping::kTiles;
-    if (!better) return {};
+    if (!IsBetter(mapped, best.mapped, !choice.packs.empty())) return {};
     best.choice = choice;
     best.choice.map = mapped.map;
     best.tree = std::move(*tree);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "polyhedral/cuda/deal.h"
 #include "polyhedral/cuda/lanes.h"
 #include "polyhedral/cuda/rewrite.h"
+#include "polyhedral/cuda/sums.h"
 #include "polyhedral/cuda/touches.h"
 #include "polyhedral/loops/ranges.h"
 
@@ -184,42 +184,15 @@ class Mapper {
     return kind == LoopKind::kSerial || kind == LoopKind::kVector || kind == LoopKind::kUnroll;
   }
 
-  // x = op(x, term), x at one cell for all iterations of the loops around it.
   std::optional<Work> AsReduction(StmtId loop) const {
-    Work work{.loops = Chain(loop)};
-    const auto& body = nest_[work.loops.back()].body;
-    if (body.size() != 1 || nest_[body[0]].kind != StmtKind::kStore) return std::nullopt;
-    work.store = body[0];
-    const Stmt& s = nest_[work.store];
-    const Expr& e = nest_[s.value];
-    // 16 bits round at each step, so that order would show more than it may.
-    if (!IsFloat(e.dtype) || SizeBytes(e.dtype) < 4 || e.kind != ExprKind::kOp) return std::nullopt;
-    const bool fma = e.op == ScalarOp::kFma;
-    work.op = fma ? ScalarOp::kAdd : e.op;
-    if (work.op != ScalarOp::kAdd && work.op != ScalarOp::kMul && work.op != ScalarOp::kMin &&
-        work.op != ScalarOp::kMax) {
-      return std::nullopt;
-    }
-    if (!IsCellOf(s, e.args[fma ? 2 : 0])) return std::nullopt;
-    size_t loads = 0;
-    for (const Touch& t : TouchesOf(nest_, {work.store}))
-      loads += t.buffer == s.buffer && !t.is_write;
-    if (loads != 1) return std::nullopt;
-    for (const StmtId id : work.loops) {
-      const Stmt& l = nest_[id];
-      if (l.loop != LoopKind::kSerial && l.loop != LoopKind::kUnroll) return std::nullopt;
-      if (std::ranges::any_of(s.index, [&](const Affine& i) { return i.Uses(l.var); }))
-        return std::nullopt;
-    }
-    work.own = {s.buffer};
+    auto sum = AsSum(nest_, loop);
+    if (!sum) return std::nullopt;
+    Work work{.loops = std::move(sum->loops),
+              .own = {nest_[sum->store].buffer},
+              .store = sum->store,
+              .op = sum->op};
     Choose(work);
     return work.trip >= kWorthThreads * 2 ? std::optional(std::move(work)) : std::nullopt;
-  }
-
-  bool IsCellOf(const Stmt& s, ExprId load) const {
-    const Expr& e = nest_[load];
-    return e.kind == ExprKind::kLoad && e.buffer == s.buffer && e.index == s.index &&
-           e.guards.empty();
   }
 
   // Loops of one length have the same lanes, so that a thread meets the same places in all of them;
@@ -449,20 +422,6 @@ class Mapper {
     });
   }
 
-  double IdentityOf(ScalarOp op) const {
-    constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    switch (op) {
-      case ScalarOp::kAdd:
-        return -0.0;  // -0 + x is x, also for x = -0
-      case ScalarOp::kMul:
-        return 1;
-      case ScalarOp::kMin:
-        return kInfinity;
-      default:
-        return -kInfinity;
-    }
-  }
-
   BufferId AddLocal(std::string_view name, Dtype dtype, std::vector<Affine> shape, Space space) {
     const size_t rank = shape.size();
     return loops::AddBuffer(nest_, {.name = fmt::format("{}{}", name, reductions_),
@@ -470,13 +429,6 @@ class Mapper {
                                     .shape = std::move(shape),
                                     .layout = Layout::Plain(rank),
                                     .space = space});
-  }
-
-  // x = op(x, value)
-  StmtId Add(ScalarOp op, BufferId x, std::vector<Affine> index, ExprId value) {
-    const ExprId old = loops::AddLoad(nest_, x, index),
-                 sum = loops::AddOp(nest_, op, nest_[x].dtype, {old, value});
-    return Put(x, std::move(index), sum);
   }
 
   // Each thread's share in registers, one for each of its lanes; warps fold theirs by exchanges,
@@ -488,7 +440,7 @@ class Mapper {
                    sum = AddLocal("sum", dtype, {}, Space::kRegister),
                    other = AddLocal("other", dtype, {}, Space::kRegister);
     own_.insert({share, sum, other});
-    AddToShare(work, share);
+    Redirect(nest_, work.store, share);
     const StmtId loops = Threads(outermost, work, {share});
     const auto share_of = [&](int64_t lane) {
       return work.lanes > 1 ? std::vector<Affine>{lane} : std::vector<Affine>{};
@@ -500,24 +452,14 @@ class Mapper {
     piece.push_back(loops);
     piece.push_back(Put(sum, {}, loops::AddLoad(nest_, share, share_of(0))));
     for (int64_t k = 1; k < work.lanes; ++k)
-      piece.push_back(Add(work.op, sum, {}, loops::AddLoad(nest_, share, share_of(k))));
+      piece.push_back(AddTo(nest_, work.op, sum, {}, loops::AddLoad(nest_, share, share_of(k))));
     FoldThreads(work.op, sum, other, piece);
     ++reductions_;
-    const StmtId result = Add(work.op, store.buffer, store.index, loops::AddLoad(nest_, sum, {}));
+    const StmtId result =
+        AddTo(nest_, work.op, store.buffer, store.index, loops::AddLoad(nest_, sum, {}));
     const bool together = replicated_.contains(store.buffer);
     piece.push_back(together ? result : AddSingle(nest_, {result}));
     return piece;
-  }
-
-  // The loops add to a thread's share instead.
-  void AddToShare(const Work& work, BufferId share) {
-    Stmt& store = nest_.stmts[work.store.index];
-    Expr value = nest_[store.value];
-    value.args[value.op == ScalarOp::kFma ? 2 : 0] = loops::AddLoad(nest_, share, {});
-    nest_.exprs.push_back(std::move(value));
-    store.value = ExprId(nest_.exprs.size() - 1);
-    store.buffer = share;
-    store.index = {};
   }
 
   // A sum is the same in both orders, so that after exchanges all threads of a warp have the same.
@@ -533,7 +475,7 @@ class Mapper {
                                             .buffer = other,
                                             .value = loops::AddLoad(nest_, sum, {}),
                                             .across = across}));
-      body.push_back(Add(op, sum, {}, loops::AddLoad(nest_, other, {})));
+      body.push_back(AddTo(nest_, op, sum, {}, loops::AddLoad(nest_, other, {})));
     }
     const bool meet = warps > 1 || ordered;
     if (meet) {
@@ -552,7 +494,7 @@ class Mapper {
     piece.push_back(AddBarrier(nest_));
     piece.push_back(Put(sum, {}, loops::AddLoad(nest_, part, {0})));
     for (int64_t k = 1; k < warps; ++k)
-      piece.push_back(Add(op, sum, {}, loops::AddLoad(nest_, part, {k})));
+      piece.push_back(AddTo(nest_, op, sum, {}, loops::AddLoad(nest_, part, {k})));
   }
 
   StmtId Put(BufferId buffer, std::vector<Affine> index, ExprId value) {

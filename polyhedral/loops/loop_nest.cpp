@@ -212,8 +212,37 @@ std::string_view LoopKindName(LoopKind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
+namespace {
+
+bool HasBlocks(const LoopNest& nest, const std::vector<StmtId>& body) {
+  return std::ranges::any_of(body, [&](StmtId id) {
+    const Stmt& s = nest[id];
+    const bool block =
+        s.kind == StmtKind::kFor && s.loop >= LoopKind::kBlockX && s.loop <= LoopKind::kBlockZ;
+    return block || HasBlocks(nest, s.body) || HasBlocks(nest, s.otherwise);
+  });
+}
+
+}  // namespace
+
+std::vector<LoopNest> LaunchesOf(const LoopNest& nest) {
+  if (!HasBlocks(nest, nest.body)) return {nest};
+  std::vector<LoopNest> launches;
+  std::vector<StmtId> body;
+  for (size_t i = 0; i <= nest.body.size(); ++i) {
+    const bool ends = i == nest.body.size() || nest[nest.body[i]].kind == StmtKind::kBarrier;
+    if (!ends) {
+      body.push_back(nest.body[i]);
+    } else if (!body.empty()) {
+      launches.push_back(nest);
+      launches.back().body = std::exchange(body, {});
+    }
+  }
+  return launches;
+}
+
 std::string_view SpaceName(Space space) {
-  constexpr std::string_view kNames[] = {"global", "cache", "shared", "reg"};
+  constexpr std::string_view kNames[] = {"global", "cache", "shared", "reg", "grid"};
   return kNames[static_cast<size_t>(space)];
 }
 

@@ -43,9 +43,12 @@
 // memory, will be read soon, a `prefetch near x at e` that it will be at once: it goes to the
 // second-level cache or to the first. Neither changes a value, and e may lie outside of x.
 //
+// Where blocks are, a barrier outside of them is one of the whole grid: what follows it is another
+// launch, with a grid of its own, and finds what was written to global and grid space.
+//
 // Spaces: global (operands), cache (scratch of one rank, meant to stay in its caches), shared
-// (scratch of the whole team on a CPU, of one block on CUDA), register (constant indices after
-// unrolling; never in memory unless the compiler spills).
+// (scratch of the whole team on a CPU, of one block on CUDA), grid (scratch of all blocks, on
+// CUDA), register (constant indices after unrolling; never in memory unless the compiler spills).
 //
 // An `exchange 16 x[] = e` gives each thread what the thread of its warp whose number differs by 16
 // (exclusive or) has of e. A warp is 32 threads with successive numbers, which all come there
@@ -88,7 +91,7 @@ using BufferId = Id<struct LoopBufferTag>;
 using ExprId = Id<struct LoopExprTag>;
 using StmtId = Id<struct LoopStmtTag>;
 
-enum class Space : uint8_t { kGlobal, kCache, kShared, kRegister };
+enum class Space : uint8_t { kGlobal, kCache, kShared, kRegister, kGrid };
 enum class Access : uint8_t { kIn, kOut, kInOut, kLocal };  // kLocal: not an operand
 
 // What whoever calls a kernel aligns its operands to, in bytes: the most that a buffer may promise.
@@ -198,6 +201,9 @@ std::vector<StmtId> ParallelBand(const LoopNest& nest, StmtId outermost);
 size_t TypedBy(ScalarOp op);
 // Whether it multiplies as VDPBF16PS does, which only some targets have.
 bool Flushes(const LoopNest& nest);
+// The parts of a nest between barriers of the whole grid, each with all of its buffers: itself, if
+// it has none.
+std::vector<LoopNest> LaunchesOf(const LoopNest& nest);
 std::string_view LoopKindName(LoopKind kind);
 std::string_view SpaceName(Space space);
 

@@ -1,7 +1,7 @@
 // The parser of the text form:
 //
 //   nest  ::= "loops" name ["<" params ">"] "(" operands ")" ["for" origins] "{" {local} {stmt} "}"
-//   local ::= ("cache" | "shared" | "reg") buffer
+//   local ::= ("cache" | "shared" | "reg" | "grid") buffer
 //   buffer ::= name ":" [access] dtype "[" extents "]" ["layout" string] ["align" n] ["fold" [...]]
 //   stmt  ::= loop | "if" | "let" | "barrier" | "single" | "mark" | ["stream"] name "[" ... "]" "="
 //   expr | "exchange" n name "[" ... "]" "=" expr
@@ -11,6 +11,8 @@
 // A statement's key word is one only if no "[" follows it, so that a buffer may have any name.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "base/text.h"
@@ -67,10 +69,12 @@ class Parser {
 
   Status Locals() {
     for (;;) {
-      const bool reg = IsKeyword("reg"), cache = IsKeyword("cache"), shared = IsKeyword("shared");
-      if (!reg && !cache && !shared) return {};
+      const Space spaces[] = {Space::kRegister, Space::kCache, Space::kShared, Space::kGrid};
+      const auto is = [this](Space space) { return IsKeyword(SpaceName(space)); };
+      const auto space = std::ranges::find_if(spaces, is);
+      if (space == std::end(spaces)) return {};
       lexer_.Next();
-      WEFT_TRY(BufferDecl(reg ? Space::kRegister : cache ? Space::kCache : Space::kShared));
+      WEFT_TRY(BufferDecl(*space));
     }
   }
 

@@ -323,7 +323,8 @@ class Verifier {
     if (!Valid(s.buffer)) return Bad("a store without a buffer");
     const Buffer& b = nest_[s.buffer];
     if (b.access == Access::kIn) return Bad(fmt::format("{} is an input and is written", b.name));
-    if ((b.space == Space::kGlobal || b.space == Space::kShared) && !stores_ && !single_) {
+    const bool is_own = b.space == Space::kCache || b.space == Space::kRegister;
+    if (!is_own && !stores_ && !single_) {
       return Bad(
           fmt::format("{} is written by every rank: outside of parallel and single", b.name));
     }

@@ -27,13 +27,21 @@ Status Device::Run(const codegen::CudaKernel& kernel, const loops::LoopNest& nes
                    KernelFault* fault) {
   const executor::cuda::Scope scope(*device_);
   plan::Kernel planned{.name = kernel.source.symbol};
-  plan::CudaLaunch& launch = planned.launch.emplace();
-  int64_t blocks = 1;
-  for (size_t i = 0; i < 3; ++i) {
-    launch.grid[i] = kernel.source.launch.grid[i].Eval(params);
-    launch.block[i] = kernel.source.launch.block[i].Eval(params);
-    blocks *= launch.grid[i];
-  }
+  int64_t scratch_bytes = 0;
+  const auto launch_of = [&](const codegen::CudaText& text) {
+    plan::CudaLaunch launch;
+    int64_t blocks = 1;
+    for (size_t i = 0; i < 3; ++i) {
+      launch.grid[i] = text.launch.grid[i].Eval(params);
+      launch.block[i] = text.launch.block[i].Eval(params);
+      blocks *= launch.grid[i];
+    }
+    scratch_bytes = std::max(scratch_bytes, text.grid_bytes + text.scratch_bytes * blocks);
+    return launch;
+  };
+  planned.launch = launch_of(kernel.source);
+  for (const codegen::CudaText& next : kernel.source.then)
+    planned.launch->then.push_back(launch_of(next));
   WEFT_TRY(const auto function, device_->Load(kernel.cubin.image, planned));
   std::vector<Memory> memory;
   std::vector<Address> values;
@@ -46,8 +54,7 @@ Status Device::Run(const codegen::CudaKernel& kernel, const loops::LoopNest& nes
   for (size_t k = 0; k < ids.size(); ++k)
     WEFT_TRY(upload(operands[k], loops::BufferBytes(nest[ids[k]], {params.begin(), params.end()})));
   for (const int64_t p : params) values.push_back(static_cast<Address>(p));
-  const std::vector<std::byte> ones(static_cast<size_t>(kernel.source.scratch_bytes * blocks),
-                                    std::byte{0xff});
+  const std::vector<std::byte> ones(static_cast<size_t>(scratch_bytes), std::byte{0xff});
   WEFT_TRY(upload(ones.data(), static_cast<int64_t>(ones.size())));
   WEFT_TRY(upload(fault, sizeof *fault));
   std::vector<void*> arguments;
@@ -56,11 +63,14 @@ Status Device::Run(const codegen::CudaKernel& kernel, const loops::LoopNest& nes
   const executor::cuda::Driver& driver = device_->driver();
   WEFT_TRY(const auto stream, device_->NewStream());
   const auto at = [](int64_t extent) { return static_cast<unsigned>(extent); };
-  WEFT_TRY(
-      device_->Check(driver.launch(function.handle, at(launch.grid[0]), at(launch.grid[1]),
-                                   at(launch.grid[2]), at(launch.block[0]), at(launch.block[1]),
-                                   at(launch.block[2]), 0, stream.get(), arguments.data(), nullptr),
-                     "a launch"));
+  const auto all = planned.launch->All();
+  for (size_t k = 0; k < all.size(); ++k) {
+    const auto &grid = all[k]->grid, &block = all[k]->block;
+    const int code =
+        driver.launch(function.handles[k], at(grid[0]), at(grid[1]), at(grid[2]), at(block[0]),
+                      at(block[1]), at(block[2]), 0, stream.get(), arguments.data(), nullptr);
+    WEFT_TRY(device_->Check(code, "a launch"));
+  }
   WEFT_TRY(device_->Check(driver.wait_for_stream(stream.get()), "the kernel"));
   for (size_t k = 0; k < ids.size(); ++k)
     if (nest[ids[k]].access != loops::Access::kIn)

@@ -209,7 +209,7 @@ Taken ExpectRandomMaps(const tc::RandomOptions& options, uint64_t count) {
       EXPECT_TRUE(mapping.ok()) << "seed " << seed << ": " << mapping.status().ToString() << "\n"
                                 << tc::Print(program);
       if (mapping.ok()) ++taken.best[*mapping];
-      const polyhedral::GridMap maps[] = {{"grid", {32, 16}}, {"rows", {64, 16}}};
+      const polyhedral::GridMap maps[] = {{"grid", {32, 16}}, {"rows", {64, 16}}, {"launches", {}}};
       for (const polyhedral::GridMap& map : maps) {
         const auto is_taken = batch.AddAs(fmt::format("seed {}, {}", seed, map.mapping), program,
                                           tc::RandomInputs(program, seed), map);
@@ -229,6 +229,7 @@ TEST(CudaMap, RandomProgramsKeepTheirMeaning) {
   EXPECT_GT(taken.best[CudaMapping::kBlock], 0);
   EXPECT_GT(taken.wanted["grid"], 0);
   EXPECT_GT(taken.wanted["rows"], 0);
+  EXPECT_GT(taken.wanted["launches"], 0);
 }
 
 TEST(CudaMap, TheWholeLanguageKeepsItsMeaning) {

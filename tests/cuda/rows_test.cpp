@@ -111,10 +111,25 @@ TEST(CudaRows, SumsOfOtherTypesAndSumsThatAreResults) {
 
 // Rows that are too long for registers and for shared memory.
 TEST(CudaRows, LongRowsLieInScratch) {
-  const loops::LoopNest nest = Mapped(kSoftmax, {{"N", 2}, {"M", 40000}}, CudaMapping::kRows);
-  const auto text = codegen::EmitCudaText(nest, Sm90());
+  const loops::LoopNest nest =
+      VerifiedNest(R"(loops norm_of (x: in f32[2, 40000], y: out f32[2, 40000]) {
+    cache d: f32[40000]
+    reg s: f32[]
+    parallel i = 0:2 {
+      s[] = 0.0
+      for j = 0:40000 { d[j] = x[i, j] * x[i, j] }
+      for k = 0:40000 { s[] = s[] + d[k] }
+      for l = 0:40000 { y[i, l] = d[l] / s[] }
+    } })");
+  const auto mapped = polyhedral::MapNest(nest, {"rows", {1024}});
+  ASSERT_TRUE(mapped.ok()) << mapped.status().ToString();
+  std::vector<float> x(80000), y(x.size());
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 3);
+  EXPECT_EQ(ExecuteBoth(mapped->nest, x, y), "");
+  EXPECT_EQ(y[1], 1.0F / 66665.0F);
+  const auto text = codegen::EmitCudaText(mapped->nest, Sm90());
   ASSERT_TRUE(text.ok()) << text.status().ToString();
-  EXPECT_GE(text->scratch_bytes, 40000 * 4);
+  EXPECT_EQ(text->scratch_bytes, 40000 * 4);
 }
 
 // Many rows are blocks if threads along them read side by side, and threads of a grid otherwise.

@@ -94,6 +94,24 @@ def test_random_network(device, seed):
     assert not random_graphs.difference(found, expected)
 
 
+def test_kernels_of_several_launches(device):
+    """A sum of all, and one that everything waits for: blocks leave parts of it, other launches add them up."""
+    onnx = pytest.importorskip('onnx', reason='the networks are written with onnx')
+    model = onnx.parser.parse_model('''<ir_version: 9, opset_import: ["": 20]> g (float[4, 3, 200, 220] x) => (float[] y, float[] s) {
+        s = ReduceSum<keepdims = 0>(x)  axes = Constant<value_ints = [0, 2, 3]>()  m = ReduceMean<keepdims = 1>(x, axes)
+        y = Sub(x, m) }''')
+    onnx.save(model, device.folder / 'm.onnx')
+    device('build', 'm.onnx', *CUDA, '--budget', '0', '-o', 'm.plan')
+    assert ' then grid [' in device('inspect', 'm.plan')
+    x = np.random.default_rng(0).standard_normal((4, 3, 200, 220)).astype(np.float32)
+    found = device.run('m.plan', {'x': x})
+    mean = x.mean((0, 2, 3), dtype=np.float64, keepdims=True)
+    assert within(found['y'], (x - mean).astype(np.float32), 1e-6)
+    assert within(found['s'], np.array(x.sum(dtype=np.float64), np.float32), 1e-5)
+    again = device.run('m.plan', {'x': x})
+    assert all(np.array_equal(again[name], found[name]) for name in found)
+
+
 # Nodes, shapes of inputs, shapes of constants, and which library does them in how many calls.
 CALLS = {
     'product': ('y = MatMul(x, w)', {'x': (5, 7)}, {'w': (7, 9)}, {'cublas.matmul': 1}),

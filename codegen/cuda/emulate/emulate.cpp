@@ -81,10 +81,13 @@ Result<EmulatedKernels> EmulatedKernels::Compile(std::vector<CudaText> texts) {
 Status EmulatedKernels::Run(size_t k, std::span<void* const> operands,
                             std::span<const int64_t> params, KernelFault* fault) {
   const CudaText& text = loaded_->texts[k];
-  const EmulatedKernel& kernel = loaded_->kernels[k];
-  const int64_t blocks = CountOf(text.launch.grid, params);
-  if (blocks > kMostBlocks) return Limit(fmt::format("{}: its grid is too large", text.symbol));
-  std::vector<unsigned char> scratch(static_cast<size_t>(text.scratch_bytes * blocks), kPattern);
+  int64_t scratch_bytes = 0;
+  for (const CudaText* launch : text.Launches()) {
+    const int64_t blocks = CountOf(launch->launch.grid, params);
+    if (blocks > kMostBlocks) return Limit(fmt::format("{}: its grid is too large", text.symbol));
+    scratch_bytes = std::max(scratch_bytes, text.grid_bytes + launch->scratch_bytes * blocks);
+  }
+  std::vector<unsigned char> scratch(static_cast<size_t>(scratch_bytes), kPattern);
   unsigned char* scratch_data = scratch.data();
   std::vector<void*> values(operands.begin(), operands.end()), arguments;
   for (void*& value : values) arguments.push_back(static_cast<void*>(&value));
@@ -93,10 +96,15 @@ Status EmulatedKernels::Run(size_t k, std::span<void* const> operands,
   arguments.push_back(static_cast<void*>(&fault));
 
   const std::lock_guard lock(loaded_->mutex);
-  Status status =
-      cuda::RunGrid(kernel, *loaded_->state, DimOf(text.launch.grid, params),
-                    DimOf(text.launch.block, params), text.local_bytes, arguments.data());
-  return status.ok() ? status : std::move(status).At("kernel " + PrintString(text.symbol));
+  const EmulatedKernel* kernel = loaded_->kernels;
+  for (size_t before = 0; before < k; ++before) kernel += loaded_->texts[before].Launches().size();
+  for (const CudaText* launch : text.Launches()) {
+    Status status =
+        cuda::RunGrid(*kernel++, *loaded_->state, DimOf(launch->launch.grid, params),
+                      DimOf(launch->launch.block, params), launch->local_bytes, arguments.data());
+    if (!status.ok()) return std::move(status).At("kernel " + PrintString(launch->symbol));
+  }
+  return {};
 }
 
 Status EmulatedKernels::Check(size_t k, const loops::LoopNest& nest,

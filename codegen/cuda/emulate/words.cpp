@@ -24,6 +24,8 @@ extern "C" { WeftThreadState weft_thread; }
 #define __syncthreads() weft_thread.barrier(weft_thread.block, __LINE__)
 
 #define WEFT_EMULATED
+#define WEFT_LINKAGE(line) WEFT_LINKAGE_OF(line)
+#define WEFT_LINKAGE_OF(line) weft_linkage_##line
 #define __device__
 #define __forceinline__ inline
 #define __align__(bytes) __attribute__((aligned(bytes)))
@@ -126,24 +128,35 @@ extern "C" char __start_weft_shared_{0}[] __attribute__((weak, visibility("hidde
 extern "C" char __stop_weft_shared_{0}[] __attribute__((weak, visibility("hidden")));
 namespace weft_{0} {{
 #define __shared__ static __attribute__((section("weft_shared_{0}")))
-#define extern const char* const weft_linkage =
+#define extern const char* const WEFT_LINKAGE(__LINE__) =
 {1}
 #undef extern
 #undef __shared__
-void weft_run(void* const* arguments) {{ weft_enter({2}, arguments); }}
-const unsigned weft_count = weft_arguments({2});
-}}
 )",
-                       k, texts[k].text, texts[k].symbol);
-    table += fmt::format(
-        "  {{weft_{0}::weft_run, __start_weft_shared_{0}, __stop_weft_shared_{0}, "
-        "weft_{0}::weft_count}},\n",
-        k);
+                       k, texts[k].text);
+    for (const CudaText* launch : texts[k].Launches()) {
+      const std::string& symbol = launch->symbol;
+      all += fmt::format(R"(
+void weft_run_{0}(void* const* arguments) {{ weft_enter({0}, arguments); }}
+const unsigned weft_count_{0} = weft_arguments({0});
+)",
+                         symbol);
+      table += fmt::format(
+          "  {{\"{1}\", weft_{0}::weft_run_{1}, __start_weft_shared_{0}, __stop_weft_shared_{0}, "
+          "weft_{0}::weft_count_{1}}},\n",
+          k, symbol);
+    }
+    all += "}\n";
   }
   return fmt::format(R"({}
-struct WeftKernel {{ void (*run)(void* const*); char *shared_begin, *shared_end; unsigned count; }};
+struct WeftKernel {{
+  const char* symbol;
+  void (*run)(void* const*);
+  char *shared_begin, *shared_end;
+  unsigned count;
+}};
 extern "C" const WeftKernel {}[] = {{
-{}}};
+{}  {{nullptr, nullptr, nullptr, nullptr, 0}}}};
 )",
                      all, kKernelsSymbol, table);
 }

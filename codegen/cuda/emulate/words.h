@@ -13,11 +13,12 @@ namespace weft::codegen::cuda {
 
 // The library exports these.
 inline constexpr const char* kKernelsSymbol =
-    "weft_kernels";                                          // EmulatedKernel, by the texts' order
+    "weft_kernels";  // EmulatedKernel, by the texts' order; the last has no symbol
 inline constexpr const char* kThreadSymbol = "weft_thread";  // the ThreadState that kernels read
 
-// Kernel k, as the library describes it.
+// A function, as the library describes it: those of a text one after another.
 struct EmulatedKernel {
+  const char* symbol;
   KernelEntry* entry;
   std::byte *shared_begin, *shared_end;  // a block's __shared__ memory
   unsigned arguments;                    // how many, of 8 bytes each

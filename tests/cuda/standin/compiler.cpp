@@ -2,6 +2,9 @@
 // codegen/cuda/nvrtc.cpp asks of NVRTC, and no more.
 #include <cstdio>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "codegen/cuda/emulate/compiler.h"
 #include "codegen/cuda/emulate/words.h"
@@ -14,6 +17,17 @@ constexpr int kOk = 0, kInvalidProgram = 4, kCompilationError = 6;  // nvrtcResu
 struct Program {
   std::string text, symbol, log, image;
 };
+
+// The names of a text's kernels: what stands before the bracket of each one's operands.
+std::vector<std::string> Functions(const std::string& text) {
+  constexpr std::string_view kGlobal = "__global__ void ";
+  std::vector<std::string> names;
+  for (size_t at = text.find(kGlobal); at != text.npos; at = text.find(kGlobal, at + 1)) {
+    const size_t end = text.find("(\n", at), begin = text.rfind(' ', end) + 1;
+    names.push_back(text.substr(begin, end - begin));
+  }
+  return names;
+}
 
 Program& Of(void* program) { return *static_cast<Program*>(program); }
 
@@ -48,7 +62,9 @@ int nvrtcDestroyProgram(void** program) {
 
 int nvrtcCompileProgram(void* program, int, const char* const*) {
   Program& p = Of(program);
-  const weft::codegen::CudaText text{.text = p.text, .symbol = p.symbol, .launch = {}};
+  weft::codegen::CudaText text{.text = p.text, .symbol = p.symbol, .launch = {}};
+  for (std::string symbol : Functions(p.text))
+    if (symbol != p.symbol) text.then.push_back({.symbol = std::move(symbol), .launch = {}});
   const auto code =
       weft::codegen::cuda::CompileToBytes(weft::codegen::cuda::EmulatedText({&text, 1}));
   if (!code.ok()) {

@@ -75,8 +75,13 @@ struct Event {
 
 struct Module {
   std::shared_ptr<HostLibrary> library;
-  EmulatedKernel kernel{};
+  std::vector<EmulatedKernel> kernels;
   ThreadState* state = nullptr;
+};
+
+struct Function {
+  const Module* module;
+  EmulatedKernel kernel;
 };
 
 struct Allocation {
@@ -95,6 +100,7 @@ struct Machine {
   std::set<Stream*> streams;
   std::map<void*, std::shared_ptr<Event>> events;
   std::set<Module*> modules;
+  std::map<void*, Function> functions;
   int sticky = kOk;  // an error of a kernel is everybody's from then on
   int working = 0;
 };
@@ -207,12 +213,12 @@ int InContext(const F& body) {
   return body();
 }
 
-int RunKernel(const Module& module, ThreadState::Dim grid, ThreadState::Dim block,
+int RunKernel(const Function& function, ThreadState::Dim grid, ThreadState::Dim block,
               std::vector<uint64_t> values) {
   std::vector<void*> arguments;
   for (uint64_t& value : values) arguments.push_back(&value);
-  const weft::Status status = weft::codegen::cuda::RunGrid(module.kernel, *module.state, grid,
-                                                           block, kStackBytes, arguments.data());
+  const weft::Status status = weft::codegen::cuda::RunGrid(
+      function.kernel, *function.module->state, grid, block, kStackBytes, arguments.data());
   if (status.ok()) return kOk;
   std::fprintf(stderr, "stand-in for a device: %s\n", status.ToString().c_str());
   return kLaunchFailed;
@@ -328,7 +334,8 @@ int cuModuleLoadData(void** handle, const void* image) {
     const void* kernels = module->library->Find(weft::codegen::cuda::kKernelsSymbol);
     void* state = module->library->Find(weft::codegen::cuda::kThreadSymbol);
     if (!kernels || !state) return kInvalidImage;
-    module->kernel = *static_cast<const EmulatedKernel*>(kernels);
+    for (auto kernel = static_cast<const EmulatedKernel*>(kernels); kernel->symbol; ++kernel)
+      module->kernels.push_back(*kernel);
     module->state = static_cast<ThreadState*>(state);
     M().modules.insert(module.get());
     *handle = module.release();
@@ -341,6 +348,7 @@ int cuModuleUnload(void* handle) {
     auto* module = static_cast<Module*>(handle);
     if (const int code = DrainAll()) return code;
     if (M().modules.erase(module) == 0) return kInvalidHandle;
+    std::erase_if(M().functions, [&](const auto& f) { return f.second.module == module; });
     delete module;
     return kOk;
   });
@@ -348,9 +356,15 @@ int cuModuleUnload(void* handle) {
 
 int cuModuleGetFunction(void** function, void* handle, const char* name) {
   return InContext([&]() -> int {
-    if (!M().modules.contains(static_cast<Module*>(handle))) return kInvalidHandle;
-    *function = handle;
-    return *name ? kOk : kNotFound;
+    auto* module = static_cast<Module*>(handle);
+    if (!M().modules.contains(module)) return kInvalidHandle;
+    for (EmulatedKernel& kernel : module->kernels) {
+      if (std::string_view(kernel.symbol) != name) continue;
+      M().functions[&kernel] = {module, kernel};
+      *function = &kernel;
+      return kOk;
+    }
+    return kNotFound;
   });
 }
 
@@ -596,17 +610,18 @@ int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned gr
                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned, void* stream,
                    void** arguments, void**) {
   return InContext([&]() -> int {
-    const auto* module = static_cast<Module*>(function);
-    if (!M().modules.contains(static_cast<Module*>(function))) return kInvalidHandle;
+    const auto known = M().functions.find(function);
+    if (known == M().functions.end()) return kInvalidHandle;
+    const Function kernel = known->second;
     const ThreadState::Dim grid{grid_x, grid_y, grid_z}, block{block_x, block_y, block_z};
     if (grid_x == 0 || grid_y == 0 || grid_z == 0 || grid_y > 65535 || grid_z > 65535 ||
         block_x == 0 || block_y == 0 || block_z == 0 || block_z > 64 ||
         uint64_t{block_x} * block_y * block_z > 1024)
       return kInvalidValue;
     std::vector<uint64_t> values;
-    for (unsigned i = 0; i < module->kernel.arguments; ++i)
+    for (unsigned i = 0; i < kernel.kernel.arguments; ++i)
       values.push_back(*static_cast<const uint64_t*>(arguments[i]));
-    return Enqueue(stream, [=] { return RunKernel(*module, grid, block, values); });
+    return Enqueue(stream, [=] { return RunKernel(kernel, grid, block, values); });
   });
 }
 

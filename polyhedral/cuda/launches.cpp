@@ -1,0 +1,153 @@
+#include "polyhedral/cuda/launches.h"
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include "polyhedral/cuda/deal.h"
+#include "polyhedral/cuda/rewrite.h"
+#include "polyhedral/cuda/sums.h"
+#include "polyhedral/cuda/touches.h"
+
+namespace weft::polyhedral::cuda {
+
+using loops::Buffer;
+using loops::BufferId;
+using loops::Expr;
+using loops::ExprId;
+using loops::LoopKind;
+using loops::LoopNest;
+using loops::Space;
+using loops::Stmt;
+using loops::StmtId;
+using loops::StmtKind;
+
+namespace {
+
+// What stands at the top, marks aside, in its order; false if something is no range.
+bool TakeRanges(LoopNest& nest, const std::vector<StmtId>& body, std::vector<StmtId>& ranges) {
+  for (const StmtId id : body) {
+    const Stmt s = nest[id];
+    if (s.kind == StmtKind::kMark) {
+      if (!TakeRanges(nest, s.body, ranges)) return false;
+    } else if (s.kind == StmtKind::kSingle) {
+      ranges.push_back(loops::AddStmt(nest, {.kind = StmtKind::kFor,
+                                             .var = loops::AddVar(nest, "one"),
+                                             .lo = {0},
+                                             .hi = {1},
+                                             .loop = LoopKind::kParallel,
+                                             .body = s.body}));
+    } else if (s.kind == StmtKind::kFor && s.loop == LoopKind::kParallel) {
+      ranges.push_back(id);
+    } else if (s.kind != StmtKind::kBarrier) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// A launch's statements in a nest of all, with variables and locals of their own.
+class Appender {
+ public:
+  Appender(LoopNest& to, const LoopNest& from) : to_(to), from_(from) {}
+
+  void Append() {
+    for (Var v = 0; v < static_cast<Var>(from_.vars.size()); ++v)
+      vars_.push_back(v < from_.params ? v : -1);
+    const std::vector<StmtId> body = Body(from_.body);
+    if (!to_.body.empty()) to_.body.push_back(AddBarrier(to_));
+    to_.body.insert(to_.body.end(), body.begin(), body.end());
+  }
+
+ private:
+  Var Of(Var v) {
+    Var& known = vars_[static_cast<size_t>(v)];
+    if (known < 0) known = loops::AddVar(to_, from_.vars[static_cast<size_t>(v)]);
+    return known;
+  }
+  Affine Of(const Affine& e) {
+    return e.Substitute([this](Var v) { return Affine::OfVar(Of(v)); });
+  }
+  std::vector<Affine> Of(const std::vector<Affine>& list) {
+    std::vector<Affine> result;
+    for (const Affine& e : list) result.push_back(Of(e));
+    return result;
+  }
+
+  // Operands and what launches hand on are the same for all, by their names.
+  BufferId Of(BufferId id) {
+    const auto [known, fresh] = buffers_.emplace(id, BufferId());
+    if (!fresh) return known->second;
+    const Buffer& b = from_[id];
+    for (size_t i = 0; i < to_.buffers.size(); ++i) {
+      const Buffer& other = to_.buffers[i];
+      const bool shared = b.access != loops::Access::kLocal || b.space == Space::kGrid;
+      if (shared && other.name == b.name) return buffers_[id] = BufferId(i);
+    }
+    return buffers_[id] = loops::AddBuffer(to_, b);
+  }
+
+  ExprId Of(ExprId id) {
+    if (const auto it = exprs_.find(id); it != exprs_.end()) return it->second;
+    Expr e = from_[id];
+    for (ExprId& arg : e.args) arg = Of(arg);
+    if (e.kind == loops::ExprKind::kLoad) e.buffer = Of(e.buffer);
+    e.index = Of(e.index), e.guards = Of(e.guards);
+    to_.exprs.push_back(std::move(e));
+    return exprs_[id] = ExprId(to_.exprs.size() - 1);
+  }
+
+  std::vector<StmtId> Body(const std::vector<StmtId>& body) {
+    std::vector<StmtId> result;
+    for (const StmtId id : body) {
+      Stmt s = from_[id];
+      if (s.var >= 0) s.var = Of(s.var);
+      s.lo = Of(s.lo), s.hi = Of(s.hi), s.conditions = Of(s.conditions), s.index = Of(s.index);
+      if (s.buffer.valid()) s.buffer = Of(s.buffer);
+      if (s.value.valid()) s.value = Of(s.value);
+      s.body = Body(s.body), s.otherwise = Body(s.otherwise);
+      result.push_back(loops::AddStmt(to_, std::move(s)));
+    }
+    return result;
+  }
+
+  LoopNest& to_;
+  const LoopNest& from_;
+  std::vector<Var> vars_;
+  std::map<BufferId, BufferId> buffers_;
+  std::map<ExprId, ExprId> exprs_;
+};
+
+}  // namespace
+
+std::optional<std::vector<LoopNest>> RangesOf(LoopNest nest) {
+  std::vector<StmtId> found, ranges;
+  if (!TakeRanges(nest, std::vector(nest.body), found)) return std::nullopt;
+  for (Buffer& b : nest.buffers)
+    if (b.space == Space::kShared) b.space = Space::kGrid;
+  for (const StmtId id : found) {
+    if (const auto two = SplitSum(nest, id)) {
+      ranges.insert(ranges.end(), {two->first, two->second});
+    } else {
+      ranges.push_back(id);
+    }
+  }
+  std::vector<LoopNest> nests;
+  for (const StmtId id : ranges) {
+    nest.body = {id};
+    nests.push_back(Compact(nest));
+  }
+  return nests;
+}
+
+LoopNest Join(const std::vector<LoopNest>& launches) {
+  const LoopNest& first = launches[0];
+  LoopNest all{.name = first.name, .origins = first.origins, .params = first.params};
+  all.vars.assign(first.vars.begin(), first.vars.begin() + first.params);
+  for (const Buffer& b : first.buffers)
+    if (b.access != loops::Access::kLocal) all.buffers.push_back(b);
+  for (const LoopNest& launch : launches) Appender(all, launch).Append();
+  return all;
+}
+
+}  // namespace weft::polyhedral::cuda
