@@ -38,7 +38,7 @@
 //     kernel relu_51d0 key "77ab…" grid [13, 1, 1] block [256, 1, 1] shared 0 scratch 0 loops
 //     blob(…)
 //
-// Vendor and native steps of such a plan run on the host.
+// More launches follow it as `then grid [2, 1, 1] …`, and scratch of all of them as `of_grid 4800`.
 //
 // Verify(): (1) ids and names, CUDA launches within what devices take, and symbols that C can
 // spell; (2) every buffer that a step reads was written by an earlier step or is an input or

@@ -282,6 +282,24 @@ TEST(Plan, CudaRoundTrips) {
   EXPECT_EQ(*SerializePlan(*read), bytes);
 }
 
+TEST(Plan, KernelsOfSeveralLaunchesRoundTrip) {
+  Plan plan = SmallCudaPlan();
+  CudaLaunch& first = *plan.kernels[0].launch;
+  first.grid_bytes = 4800;
+  first.then = {{.grid = {2, 1, 1}, .block = {64, 1, 1}}, {.shared_bytes = 16}};
+  ASSERT_TRUE(Verify(plan).ok()) << Verify(plan).ToString();
+  EXPECT_NE(Print(plan).find("shared 1040 scratch 64 then grid [2, 1, 1] block [64, 1, 1] shared 0 "
+                             "scratch 0 then grid [1, 1, 1] block [1, 1, 1] shared 16 scratch 0 "
+                             "of_grid 4800 loops"),
+            std::string::npos)
+      << Print(plan);
+  auto parsed = ParsePlan(Print(plan), "t", plan.blobs);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().ToString() << Print(plan);
+  EXPECT_EQ(parsed->kernels[0].launch, plan.kernels[0].launch);
+  EXPECT_EQ(LaunchSymbol("first", 0), "first");
+  EXPECT_EQ(LaunchSymbol("first", 2), "first_2");
+}
+
 TEST(Plan, VerifyRefusesLaunchesThatNoDeviceTakes) {
   const auto broken = [](auto&& change) {
     Plan plan = SmallCudaPlan();
@@ -304,6 +322,12 @@ TEST(Plan, VerifyRefusesLaunchesThatNoDeviceTakes) {
   EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.shared_bytes = (48 << 10) + 1; }), "");
   EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.shared_bytes = -1; }), "");
   EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.scratch_bytes = INT64_MAX; }), "");
+  EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.grid_bytes = -1; }), "");
+  EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.grid_bytes = INT64_MAX; }), "");
+  EXPECT_EQ(broken([](Plan&, Kernel&, CudaLaunch& l) { l.then.resize(2); }), "");
+  EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.then = {{.grid = {0, 1, 1}}}; }), "");
+  EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.then = {{.grid_bytes = 64}}; }), "");
+  EXPECT_NE(broken([](Plan&, Kernel&, CudaLaunch& l) { l.then = {{.then = {{}}}}; }), "");
   EXPECT_NE(broken([](Plan&, Kernel& k, CudaLaunch&) { k.launch.reset(); }), "");
   EXPECT_NE(broken([](Plan&, Kernel& k, CudaLaunch&) { k.rank_scratch_bytes = 64; }), "");
   EXPECT_NE(broken([](Plan& p, Kernel&, CudaLaunch&) { p.target = *ParseTarget("cpu:x86-64-v3"); }),
@@ -333,7 +357,10 @@ TEST(Plan, TheKeyOfAKernelCoversItsLaunch) {
   keys.insert(key([](CudaLaunch& l) { l.block = {1, 32, 4}; }));
   keys.insert(key([](CudaLaunch& l) { l.shared_bytes = 0; }));
   keys.insert(key([](CudaLaunch& l) { l.scratch_bytes = 0; }));
-  EXPECT_EQ(keys.size(), 7u);
+  keys.insert(key([](CudaLaunch& l) { l.grid_bytes = 64; }));
+  keys.insert(key([](CudaLaunch& l) { l.then.resize(1); }));
+  keys.insert(key([](CudaLaunch& l) { l.then.resize(2); }));
+  EXPECT_EQ(keys.size(), 10u);
 }
 
 // Machine code trusts its nest, so a step must give it operands of that many bytes, in that order.
