@@ -98,7 +98,7 @@ constexpr int64_t kBlocksWanted =
 // Below so many iterations, a thread for each leaves most of a device idle (132 x 128 lanes).
 constexpr int64_t kFewIterations = 16384;
 constexpr int64_t kLongRow = 32;
-// Half of the multiprocessors, and as much for each as outweighs further launches.
+// Half of the multiprocessors, and as much for a block as outweighs further launches.
 constexpr int64_t kFewBlocks = kBlocksWanted / 4, kMuchForABlock = 16384;
 // Without shared memory a multiply-add takes two loads, and a multiprocessor has lanes for 32 of
 // them against 128 multiply-adds: an eighth of the multiprocessors with tiles do as much as all
@@ -222,7 +222,7 @@ std::optional<Mapped> RowsOf(const LoopNest& nest, StmtId outermost,
   }
   Mapped mapped = Done(CudaMapping::kRows, wanted.empty() ? std::vector{rows->threads} : wanted,
                        width * rows->longest, std::move(rows->nest));
-  mapped.starved = width <= kFewBlocks && rows->longest >= kMuchForABlock;
+  mapped.starved = rows->longest >= kMuchForABlock && (width <= kFewBlocks || rows->along == 0);
   return mapped;
 }
 

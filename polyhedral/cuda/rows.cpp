@@ -18,9 +18,7 @@ namespace weft::polyhedral::cuda {
 
 using loops::Buffer;
 using loops::BufferId;
-using loops::Expr;
 using loops::ExprId;
-using loops::ExprKind;
 using loops::LoopKind;
 using loops::LoopNest;
 using loops::Space;
@@ -32,8 +30,9 @@ namespace {
 
 constexpr int64_t kWorthThreads = 8;  // shorter loops are not dealt to threads
 constexpr int64_t kWarp = loops::kWarp;
-// Registers that a thread has of a row, of one temporary and of all.
-constexpr int64_t kMostOfOne = 32, kMostOfAll = 64;
+// Registers that a thread has of a row, of one temporary and of all; those of a multiprocessor
+// (CUDA C++ Programming Guide), of which half are for the rest.
+constexpr int64_t kMostOfOne = 32, kMostOfAll = 64, kRegisters = 65536;
 // Blocks have more threads where they are fewer than two for each multiprocessor, or where rows are
 // too long for the registers of less; threads have several accesses each where there are many.
 constexpr int64_t kMostThreads = 1024, kUsualThreads = 256, kFewRows = 264, kManyRows = 1024;
@@ -271,12 +270,13 @@ class Mapper {
           others.insert(t.buffer);
       }
     }
+    const int64_t most = std::min(kMostOfAll, kRegisters / 2 / threads_);
     int64_t registers = 0;
     for (const auto& [buffer, work] : first) {
       const int64_t chunks = Parts(work->trip / work->lanes), cells = chunks * work->lanes,
                     words = cells * std::max<int64_t>(1, SizeBytes(nest_[buffer].dtype) / 4);
       if (others.contains(buffer) || seen[buffer] != all[buffer] || words > kMostOfOne ||
-          registers + words > kMostOfAll) {
+          registers + words > most) {
         continue;
       }
       registers += words;

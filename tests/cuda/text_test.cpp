@@ -261,6 +261,27 @@ TEST(CudaText, ParamsMakeIndicesWide) {
   EXPECT_EQ(y, x);
 }
 
+// Offsets are in 32 bits as long as nothing on the way to them comes near the end of those.
+TEST(CudaText, LargeBuffersMakeIndicesWide) {
+  struct Case {
+    int64_t rows, columns;
+    bool wide;
+  };
+  for (const Case& c : {Case{1 << 14, (1 << 15) - 4, false},
+                        {1 << 15, 1 << 15, true},
+                        {1 << 15, 1 << 16, true},
+                        {1 << 18, 1 << 18, true}}) {
+    const LoopNest nest = VerifiedNest(fmt::format(
+        R"(loops k (x: in u8[{0}, {1}] align 16, y: out u8[{0}, 1]) {{
+      block_x b = 0:{0}:256 {{ thread_x t = b:b + 256 {{ y[t, 0] = x[t, {1} - 1] }} }} }})",
+        c.rows, c.columns));
+    const auto text = codegen::EmitCudaText(nest, Sm90());
+    ASSERT_TRUE(text.ok()) << text.status().ToString();
+    EXPECT_EQ(text->text.find("const long long t") != std::string::npos, c.wide) << text->text;
+    EXPECT_EQ(text->text.find("const int t") != std::string::npos, !c.wide) << text->text;
+  }
+}
+
 TEST(CudaText, ACpuNestIsRefused) {
   const LoopNest nest = VerifiedNest(R"(loops k (x: in f32[8], y: out f32[8]) {
     parallel i = 0:8 { y[i] = x[i] } })");
