@@ -2,6 +2,7 @@
 // the alignment of all of them is known, and one by one elsewhere.
 #include <fmt/format.h>
 
+#include <iterator>
 #include <numeric>
 
 #include "tests/cuda/run.h"
@@ -70,6 +71,15 @@ TEST(CudaLanes, WhatIsNotKnownToBeAlignedGoesOneByOne) {
   std::vector<float> x(4 * 132), y(x.size());
   std::iota(x.begin(), x.end(), 0.0F);
   EXPECT_EQ(ExecuteBoth(odd, x, y), "");
+}
+
+// A device's memory is aligned; here a caller's may be less so, and is copied for the text.
+TEST(CudaLanes, OperandsMayLieAnywhereOnACpu) {
+  const loops::LoopNest nest = Doubling("f32", 4);
+  alignas(16) float x[4 * 132 + 1] = {}, y[4 * 132 + 1] = {};
+  std::iota(std::begin(x), std::end(x), 0.0F);
+  EXPECT_EQ(CheckText(nest, {x + 1, y + 1}), "");
+  EXPECT_EQ(y[1], 2.0F);
 }
 
 // A broadcast, a row read backwards, a guard for all lanes and one of each: only what lies side by
