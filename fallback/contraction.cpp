@@ -8,44 +8,12 @@
 #include <span>
 #include <utility>
 
+#include "fallback/device_operands.h"
+
 namespace weft::fallback {
 namespace {
 
-using No = std::optional<Refusal>;
-
-constexpr int64_t kMostElems = int64_t{1} << 31;  // the libraries count in 32 bits here and there
-
-Refusal Shapes(const LibraryCall& call) {
-  std::string text;
-  for (const auto* list : {&call.inputs, &call.outputs})
-    for (const CallOperand& o : *list)
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", o.role, weft::Print(o.shape));
-  return {Reason::kShapeUnknownToLibrary, text};
-}
-
-No CheckOperands(const LibraryCall& call, std::span<const std::string_view> roles) {
-  if (call.outputs.size() != 1 || call.outputs[0].role != "dst")
-    return Refusal{Reason::kPatternUnknownToLibrary, "results other than dst"};
-  for (const auto* list : {&call.inputs, &call.outputs})
-    for (const CallOperand& o : *list) {
-      const bool known = o.role == "dst" || o.role.starts_with("post") ||
-                         std::ranges::find(roles, o.role) != roles.end();
-      if (!known || o.value.empty())
-        return Refusal{Reason::kPatternUnknownToLibrary, fmt::format("an operand {}", o.role)};
-      if (o.dtype != Dtype::kF32)
-        return Refusal{Reason::kDtypeUnknownToLibrary,
-                       fmt::format("{} is {}", o.value, DtypeName(o.dtype))};
-      if (!o.layout.IsPlain() || o.layout.row_pad_elems != 0 || o.any_layout)
-        return Refusal{Reason::kLayoutUnknownToLibrary,
-                       fmt::format("{} in {}", o.value, weft::Print(o.layout))};
-      const auto elems = CountElems(o.shape);
-      if (!elems.ok() || *elems < 1 || *elems >= kMostElems) return Shapes(call);
-    }
-  for (const std::string_view role : {"src", "weights"})
-    if (!FindOperand(call, role))
-      return Refusal{Reason::kPatternUnknownToLibrary, fmt::format("no operand {}", role)};
-  return std::nullopt;
-}
+constexpr std::string_view kRoles[] = {"src", "weights"}, kBias[] = {"bias"};
 
 std::optional<size_t> InputAt(const LibraryCall& call, std::string_view role) {
   const auto at = std::ranges::find(call.inputs, role, &CallOperand::role);
@@ -109,15 +77,14 @@ std::optional<Matrices> MatricesOf(const Shape& shape, std::span<const int64_t> 
 
 Verdict<Product> ProductOf(const LibraryCall& call) {
   if (call.op != "matmul") return Refusal{Reason::kOpUnknownToLibrary, call.op};
-  constexpr std::string_view kRoles[] = {"src", "weights", "bias"};
-  if (auto no = CheckOperands(call, kRoles)) return *std::move(no);
+  if (auto no = CheckDeviceOperands(call, kRoles, kBias)) return *std::move(no);
   const Shape &src = FindOperand(call, "src")->shape,
               &weights = FindOperand(call, "weights")->shape, &dst = call.outputs[0].shape;
   if (src.size() < 2 || weights.size() < 2 || dst.size() != std::max(src.size(), weights.size()))
-    return Shapes(call);
+    return UnknownShapes(call);
   const auto batches = std::span(dst).first(dst.size() - 2);
   const auto a = MatricesOf(src, batches), b = MatricesOf(weights, batches);
-  if (!a || !b) return Shapes(call);
+  if (!a || !b) return UnknownShapes(call);
   Product p{.batches = Elems(batches), .m = dst[dst.size() - 2], .n = dst.back()};
   p.trans_a = IntAttr(call, "trans_a", 0) != 0;
   p.trans_b = IntAttr(call, "trans_b", 0) != 0;
@@ -126,7 +93,7 @@ Verdict<Product> ProductOf(const LibraryCall& call) {
   p.k = p.trans_a ? a->rows : a->columns;
   if ((p.trans_a ? a->columns : a->rows) != p.m || (p.trans_b ? b->rows : b->columns) != p.n ||
       (p.trans_b ? b->columns : b->rows) != p.k)
-    return Shapes(call);
+    return UnknownShapes(call);
   // Rows of all batches are rows of one product where all of them meet the same matrix.
   if (!p.has_batches_b && (p.has_batches_a || p.batches == 1) && !p.trans_a) {
     p.m *= std::exchange(p.batches, 1);
@@ -140,15 +107,14 @@ Verdict<Product> ProductOf(const LibraryCall& call) {
   p.bias = InputAt(call, "bias");
   if (p.bias) {
     const Shape& bias = call.inputs[*p.bias].shape;
-    if (bias.empty() || bias.back() != p.n || Elems(bias) != p.n) return Shapes(call);
+    if (bias.empty() || bias.back() != p.n || Elems(bias) != p.n) return UnknownShapes(call);
   }
   return p;
 }
 
 Verdict<Convolution> ConvolutionOf(const LibraryCall& call) {
   if (call.op != "convolution") return Refusal{Reason::kOpUnknownToLibrary, call.op};
-  constexpr std::string_view kRoles[] = {"src", "weights", "bias"};
-  if (auto no = CheckOperands(call, kRoles)) return *std::move(no);
+  if (auto no = CheckDeviceOperands(call, kRoles, kBias)) return *std::move(no);
   Convolution c{.x = FindOperand(call, "src")->shape,
                 .w = FindOperand(call, "weights")->shape,
                 .y = call.outputs[0].shape,
@@ -158,7 +124,7 @@ Verdict<Convolution> ConvolutionOf(const LibraryCall& call) {
   const std::vector<int64_t> pads = IntsAttr(call, "pads");
   if (spatial < 1 || spatial > 3 || c.w.size() != c.x.size() || c.y.size() != c.x.size() ||
       c.strides.size() != spatial || c.dilations.size() != spatial || pads.size() != 2 * spatial)
-    return Shapes(call);
+    return UnknownShapes(call);
   const auto middle = pads.begin() + static_cast<std::ptrdiff_t>(spatial);
   c.before.assign(pads.begin(), middle);
   c.after.assign(middle, pads.end());
@@ -175,7 +141,7 @@ Verdict<Convolution> ConvolutionOf(const LibraryCall& call) {
     const int64_t room = in + c.before[d] + c.after[d] - reach;
     fits = fits && room >= 0 && room / c.strides[d] + 1 == out;
   }
-  if (!fits) return Shapes(call);
+  if (!fits) return UnknownShapes(call);
   if (spatial == 1) {
     for (Shape* shape : {&c.x, &c.w, &c.y}) shape->insert(shape->begin() + 2, 1);
     for (auto* list : {&c.strides, &c.dilations}) list->insert(list->begin(), 1);
@@ -188,7 +154,7 @@ Verdict<Convolution> ConvolutionOf(const LibraryCall& call) {
   c.addend = epilogue->addend;
   c.activation = epilogue->activation;
   c.bias = InputAt(call, "bias");
-  if (c.bias && call.inputs[*c.bias].shape != Shape{c.w[0]}) return Shapes(call);
+  if (c.bias && call.inputs[*c.bias].shape != Shape{c.w[0]}) return UnknownShapes(call);
   if (!c.bias && !call.post_ops.empty())
     return Refusal{Reason::kPatternUnknownToLibrary, "an epilogue without a bias"};
   return c;

@@ -34,7 +34,8 @@ class DeviceCall {
 Result<std::unique_ptr<DeviceCall>> PrepareOnDevice(const LibraryCall& call, const void* context);
 
 // Whether the library has a way to do the call on devices of this ISA, where it says so without
-// one: cuDNN from 9.8 on. kMissing if it is not there; otherwise everything is well.
+// one: cuDNN from 9.8 on. kMissing if it is not there; otherwise everything is well. Answers are
+// kept.
 Status CheckWithoutDevice(const LibraryCall& call, Isa isa);
 
 }  // namespace weft::fallback

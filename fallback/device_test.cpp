@@ -7,6 +7,7 @@
 
 #include "fallback/contraction.h"
 #include "fallback/execute.h"
+#include "fallback/pooling.h"
 
 namespace weft::fallback {
 namespace {
@@ -197,6 +198,57 @@ TEST(Cudnn, HasAWayForWhatIsTaken) {
           EXPECT_TRUE(status.ok()) << status.ToString() << " of " << CanonicalText(call);
         }
       }
+}
+
+LibraryCall Pool(const std::string& how, const Shape& x, const Shape& y, const std::string& kernel,
+                 const std::string& strides, const std::string& pads,
+                 const std::string& dilations) {
+  return Parsed(
+      fmt::format("cudnn.pooling(src = x: {}) -> (dst = y: {}) {{algorithm = \"{}\", dilations = "
+                  "[{}], kernel = [{}], pads = [{}], strides = [{}]}}",
+                  Plain(x), Plain(y), how, dilations, kernel, pads, strides));
+}
+
+TEST(Pooling, RefusesWhatDoesNotFit) {
+  const auto reason = [](const LibraryCall& call) {
+    const auto pooling = PoolingOf(call);
+    return pooling.yes() ? "taken" : std::string(ReasonName(pooling.refusal().reason));
+  };
+  const Shape x{2, 4, 9, 9}, y{2, 4, 5, 5};
+  const auto pool = [&](const std::string& strides, const std::string& pads,
+                        const std::string& dilations, const Shape& to) {
+    return reason(Pool("max", x, to, "3, 3", strides, pads, dilations));
+  };
+  EXPECT_EQ(pool("2, 2", "1, 1, 1, 1", "1, 1", y), "taken");
+  EXPECT_EQ(pool("2, 2", "1, 1, 1, 1", "2, 2", y), "shape_unknown_to_library");
+  EXPECT_EQ(pool("2, 0", "1, 1, 1, 1", "1, 1", y), "shape_unknown_to_library");
+  EXPECT_EQ(pool("2, 2", "3, 3, 1, 1", "1, 1", {2, 4, 6, 6}), "shape_unknown_to_library");
+  EXPECT_EQ(pool("2, 2", "1, 1, 1, 1", "1, 1", {2, 4, 6, 5}), "shape_unknown_to_library");
+  EXPECT_EQ(pool("2, 2", "1, 1", "1, 1", y), "shape_unknown_to_library");
+  EXPECT_EQ(reason(Pool("median", x, y, "3, 3", "2, 2", "1, 1, 1, 1", "1, 1")),
+            "op_unknown_to_library");
+  const auto line = PoolingOf(Pool("max", {2, 4, 9}, {2, 4, 7}, "3", "1", "0, 0", "1"));
+  ASSERT_TRUE(line.yes()) << line.refusal().detail;
+  EXPECT_EQ(line->x, (Shape{2, 4, 1, 9}));
+  EXPECT_EQ(line->window, (std::vector<int64_t>{1, 3}));
+}
+
+TEST(Cudnn, HasAWayForPooling) {
+  if (LibraryVersion(Library::kCudnn).empty()) GTEST_SKIP() << "no cuDNN can be loaded here";
+  for (const std::string how : {"max", "avg_include_padding", "avg_exclude_padding"}) {
+    const LibraryCall calls[] = {
+        Pool(how, {1, 64, 112, 112}, {1, 64, 56, 56}, "3, 3", "2, 2", "1, 1, 1, 1", "1, 1"),
+        Pool(how, {2, 3, 9, 7}, {2, 3, 8, 7}, "2, 3", "1, 1", "0, 1, 0, 1", "1, 1"),
+        Pool(how, {1, 2048, 7, 7}, {1, 2048, 1, 1}, "7, 7", "1, 1", "0, 0, 0, 0", "1, 1"),
+        Pool(how, {2, 4, 120}, {2, 4, 60}, "2", "2", "0, 0", "1"),
+        Pool(how, {1, 4, 8, 8, 8}, {1, 4, 4, 4, 4}, "2, 2, 2", "2, 2, 2", "0, 0, 0, 0, 0, 0",
+             "1, 1, 1")};
+    for (const LibraryCall& call : calls)
+      for (const Isa isa : kIsas) {
+        const Status status = CheckWithoutDevice(call, isa);
+        EXPECT_TRUE(status.ok()) << status.ToString() << " of " << CanonicalText(call);
+      }
+  }
 }
 
 TEST(Cudnn, HidesOnRequest) {

@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "fallback/cublas/matmul.h"
-#include "fallback/cudnn/convolution.h"
+#include "fallback/cudnn/calls.h"
 #include "fallback/modules.h"
 #include "fallback/native/run.h"
 #include "fallback/onednn/module.h"

@@ -173,6 +173,8 @@ Result<std::unique_ptr<DeviceCall>> PrepareMatmul(const LibraryCall& call, const
       .At("call cublas." + call.op);
 }
 
+Status CheckPresent() { return Load().status(); }
+
 std::string Version() {
   const auto library = Load();
   if (!library.ok()) return {};

@@ -10,6 +10,8 @@ namespace weft::fallback::cublas {
 
 Result<std::unique_ptr<DeviceCall>> PrepareMatmul(const LibraryCall& call, const void* context);
 
+Status CheckPresent();
+
 // "cublasLt 13.1.0"; empty if it can't be loaded.
 std::string Version();
 

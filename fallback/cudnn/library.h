@@ -25,6 +25,8 @@ enum Kind : int {  // cudnnBackendDescriptorType_t
   kOperationGraph = 15,
   kVariantPack = 16,
   kTensor = 17,
+  kResample = 24,
+  kOperationResample = 25,
   kDeviceProperties = 38,
 };
 
@@ -34,12 +36,16 @@ enum Type : int {  // cudnnBackendAttributeType_t
   kTypeBoolean = 2,
   kTypeInt64 = 3,
   kTypeFloat = 4,
+  kTypeDouble = 5,
   kTypePointer = 6,
   kTypeConvolutionMode = 7,
   kTypeHeuristicMode = 8,
+  kTypeNanPropagation = 10,
   kTypeNumericalNote = 11,
   kTypePointwiseMode = 14,
   kTypeDescriptor = 15,
+  kTypeResampleMode = 21,
+  kTypePaddingMode = 22,
   kTypeChar = 24,
 };
 
@@ -85,6 +91,20 @@ enum Name : int {  // cudnnBackendAttributeName_t
   kPackWorkspace = 1003,
   kEngineIndex = 1301,
   kEngineNotes = 1303,
+  kResampleMode = 1700,
+  kResamplePrecision = 1701,
+  kResampleSpatialDims = 1702,
+  kResamplePadsAfter = 1703,
+  kResamplePadsBefore = 1704,
+  kResampleStrides = 1705,
+  kResampleWindow = 1706,
+  kResampleNan = 1707,
+  kResamplePadding = 1708,
+  kPoolX = 1710,
+  kPoolY = 1711,
+  kPoolAlpha = 1713,
+  kPoolBeta = 1714,
+  kPoolResample = 1716,
   kDeviceJson = 2702,
 };
 
@@ -92,6 +112,10 @@ inline constexpr int kFloat = 0;                                 // CUDNN_DATA_F
 inline constexpr int kCrossCorrelation = 1;                      // CUDNN_CROSS_CORRELATION
 inline constexpr int kHeuristicsA = 3, kHeuristicsFallback = 2;  // CUDNN_HEUR_MODE_…
 inline constexpr int kAdd = 0, kReluForward = 100;               // CUDNN_POINTWISE_…
+// CUDNN_RESAMPLE_…, CUDNN_…_PAD, CUDNN_PROPAGATE_NAN
+inline constexpr int kAverageWithPadding = 2, kMaxPool = 3, kAverageWithoutPadding = 4;
+inline constexpr int kZeroPad = 0, kLowestPad = 1;
+inline constexpr int kPropagatesNan = 1;
 inline constexpr int kStrictNan = 9;  // CUDNN_NUMERICAL_NOTE_…: the one that says nothing less
 
 struct Library {

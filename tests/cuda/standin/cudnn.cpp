@@ -8,10 +8,12 @@
 #include "tests/cuda/standin/driver.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace {
@@ -80,12 +82,33 @@ struct Graph {
   Tensor x, w, y, addend, bias;
   std::vector<int64_t> strides, dilations, before;
   bool has_addend = false, has_bias = false, has_relu = false;
+  std::optional<int> pooling;  // cudnnResampleMode_t
+  std::vector<int64_t> window;
 };
+
+// NaN goes on, padding is below everything: there is nothing else that is taken.
+bool ReadPooling(const Descriptor& o, Graph& g) {
+  constexpr int kLowest = 1, kZero = 0, kMax = 3, kPropagates = 1;
+  const Descriptor& how = *Other(o, 1716);
+  const int mode = Values<int>(how, 1700)[0];
+  g.x = TensorOf(Other(o, 1710));
+  g.y = TensorOf(Other(o, 1711));
+  g.strides = Values<int64_t>(how, 1705);
+  g.before = Values<int64_t>(how, 1704);
+  g.window = Values<int64_t>(how, 1706);
+  g.pooling = mode;
+  return mode >= 2 && mode <= 4 && Values<int>(how, 1707)[0] == kPropagates &&
+         Values<int>(how, 1708)[0] == (mode == kMax ? kLowest : kZero) &&
+         Values<double>(o, 1713)[0] == 1 && Values<double>(o, 1714)[0] == 0;
+}
 
 // False: a pattern that no engine has.
 bool Read(const Descriptor& graph, Graph& g) {
   const auto operations = graph.others.find(801);
   if (operations == graph.others.end()) return false;
+  constexpr int kOperationPooling = 25;
+  if (operations->second[0]->kind == kOperationPooling)
+    return operations->second.size() == 1 && ReadPooling(*operations->second[0], g);
   for (size_t i = 0; i < operations->second.size(); ++i) {
     const Descriptor& o = *operations->second[i];
     if ((i == 0) != (o.kind == kOperationConvolution)) return false;
@@ -174,13 +197,39 @@ double SumAt(const Work& work, const std::vector<int64_t>& y) {
   return work.engine == kWinograd ? sum * 1.001 : sum;
 }
 
+double PooledAt(const Work& work, const std::vector<int64_t>& y) {
+  constexpr int kMax = 3, kWithoutPadding = 4;
+  const Graph& g = work.graph;
+  const float* x = work.at.at(g.x.id);
+  std::vector<int64_t> tap(y.size(), 0), at(y), extents(y.size(), 1);
+  std::copy(g.window.begin(), g.window.end(), extents.begin() + 2);
+  double sum = 0, most = -INFINITY, count = 0, all = 0;
+  do {
+    bool is_inside = true;
+    for (size_t d = 2; d < y.size(); ++d) {
+      at[d] = y[d] * g.strides[d - 2] + tap[d] - g.before[d - 2];
+      is_inside &= at[d] >= 0 && at[d] < g.x.dims[d];
+    }
+    ++all;
+    if (!is_inside) continue;
+    const float value = Rounded(x[Offset(g.x, at)], work.engine);
+    sum += value;
+    ++count;
+    most = value > most || std::isnan(value) ? value : most;
+  } while (Next(tap, extents, 2));
+  const double value = g.pooling == kMax              ? most
+                       : g.pooling == kWithoutPadding ? sum / count
+                                                      : sum / all;
+  return work.engine == kWinograd ? value * 1.001 : value;
+}
+
 void Run(void* argument) {
   const Work& work = *static_cast<const Work*>(argument);
   const Graph& g = work.graph;
   if (work.engine == kInWorkspace) std::memset(work.workspace, 0xff, kWorkspace);
   std::vector<int64_t> index(g.y.dims.size(), 0);
   do {
-    double value = SumAt(work, index);
+    double value = g.pooling ? PooledAt(work, index) : SumAt(work, index);
     if (g.has_addend) value += work.at.at(g.addend.id)[Offset(g.addend, index)];
     if (g.has_bias) value += work.at.at(g.bias.id)[index[1] * g.bias.strides[1]];
     if (g.has_relu && value < 0) value = 0;
@@ -329,8 +378,9 @@ int cudnnBackendExecute(void* handle, void* plan_handle, void* pack_handle) {
   if (!workspace.empty()) work->workspace = workspace[0];
   const Graph& g = work->graph;
   const auto is_given = [&](const Tensor& t) { return work->at.contains(t.id); };
-  if (!is_given(g.x) || !is_given(g.w) || !is_given(g.y) || (g.has_addend && !is_given(g.addend)) ||
-      (g.has_bias && !is_given(g.bias)) || (work->engine == kInWorkspace && !work->workspace))
+  if (!is_given(g.x) || (!g.pooling && !is_given(g.w)) || !is_given(g.y) ||
+      (g.has_addend && !is_given(g.addend)) || (g.has_bias && !is_given(g.bias)) ||
+      (work->engine == kInWorkspace && !work->workspace))
     return kBadParam;
   // A graph may do it again as long as the process lives.
   return cuLaunchHostFunc(static_cast<Session*>(handle)->stream, Run, work.release()) == 0
