@@ -11,6 +11,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "fallback/device.h"
 #include "partition/candidate.h"
 #include "partition/clusters.h"
 #include "partition/forms.h"
@@ -48,10 +49,10 @@ class Partitioner {
     std::vector<bool> takes_plain;  // natives and nested plans know plain tensors only
     for (size_t i = 0; i < graph_.nodes.size(); ++i)
       takes_plain.push_back(nodes_.of[i].empty() || (calls && !IsForLibrary(NodeId(i))));
-    const bool is_for_device =
-        target_.kind == TargetKind::kCuda && options_.force == PartitionOptions::Force::kVendor;
-    if (!is_for_device)
-      layouts_ = PlanLayouts(graph_, takes_plain);  // its libraries want them plain
+    // The libraries of a device want them plain. Where one may be called, all groupings have the
+    // same layouts, whoever is forced.
+    if (target_.kind != TargetKind::kCuda || !options_.vendor)
+      layouts_ = PlanLayouts(graph_, takes_plain);
     WEFT_TRY(Singles singles, ClassifyNodes(facts_, nodes_, layouts_, pricer_, options_));
     kind_ = std::move(singles.kind);
     alternative_ = std::move(singles.alternative);
@@ -297,11 +298,26 @@ class Partitioner {
     if (nodes.empty()) NoteForbidden(library, anchor, can);
     nodes.erase(std::ranges::find_if(nodes, is_taken),
                 nodes.end());  // as the sum that ends another branch
-    if (nodes.empty()) return;
-    auto call = fallback::Match(
-        graph_, uses_, nodes, library, [&](ValueId v) { return LayoutOf(layouts_, graph_, v); },
-        can);
-    if (call.yes()) Decide(nodes, *call);
+    for (; !nodes.empty(); nodes.pop_back()) {
+      const auto call = fallback::Match(
+          graph_, uses_, nodes, library, [&](ValueId v) { return LayoutOf(layouts_, graph_, v); },
+          can);
+      if (!call.yes()) return;
+      if (auto no = WhyNotHere(*call))
+        left_out_.push_back({nodes, *std::move(no)});
+      else
+        return Decide(nodes, *call);
+    }
+  }
+
+  // A device's library is asked itself, whether it is here and has a way: its answer depends on
+  // more than the call says of itself, so that an epilogue may be one step too long for it.
+  std::optional<Refusal> WhyNotHere(const fallback::LibraryCall& call) const {
+    if (!fallback::IsOnDevice(call.library)) return std::nullopt;
+    const Status status = fallback::CheckWithoutDevice(call, target_.isa);
+    if (status.ok()) return std::nullopt;
+    return Refusal{Reason::kNotInLibrary,
+                   fmt::format("{}: {}", LibraryName(call.library), status.what())};
   }
 
   bool IsForLibrary(NodeId node) const {

@@ -59,7 +59,8 @@ struct NodeComprehensions {
   std::map<graph::NodeId, std::map<std::string, Refusal>> left_out;
 };
 
-// Roofline with cache levels, vector-math cost and fork-join; what `--budget 0` uses.
+// Roofline with cache levels, vector-math cost and fork-join; what `--budget 0` uses. That of a GPU
+// for CUDA (device_roofline.h).
 class RooflinePricer : public Pricer {
  public:
   explicit RooflinePricer(const Target& target) : target_(target) {}

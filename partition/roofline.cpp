@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "partition/device_roofline.h"
 #include "partition/partition.h"
+#include "partition/work.h"
 
 namespace weft::partition {
 namespace {
@@ -37,56 +39,11 @@ double Roof(const Target& t, double flops, double bytes, double efficiency) {
   return compute + memory - (1 - kExposed) * std::min(compute, memory);
 }
 
-double MathFlops(const tc::Program& p) {
-  double extra = 0;
-  for (const tc::Statement& s : p.statements) {
-    double instances = 1;
-    for (const tc::Index& i : s.indices)
-      if (i.lo.IsConstant() && i.hi.IsConstant())
-        instances *= static_cast<double>(i.hi.constant() - i.lo.constant());
-    int64_t functions = 0;
-    std::vector<tc::ExprId> todo{s.value};
-    while (!todo.empty()) {
-      const tc::Expr& e = p[todo.back()];
-      todo.pop_back();
-      functions += e.kind == tc::ExprKind::kOp && IsMath(e.op);
-      todo.insert(todo.end(), e.args.begin(), e.args.end());
-    }
-    extra += instances * static_cast<double>(functions) * kMathFlops;
-  }
-  return extra;
-}
-
-// Bytes written and read again of temporaries that are made for a contraction, or by one in another
-// order than they are used in: no loop holds them while they live.
-double StagedBytes(const tc::Program& p) {
-  const auto is_plain = [&](tc::ExprId sub) {
-    const auto e = tc::AsAffine(p, sub);
-    return e && e->AsVar();
-  };
-  double bytes = 0;
-  for (const tc::Statement& maker : p.statements) {
-    const tc::TensorDecl& decl = p[maker.target];
-    if (decl.role != tc::Role::kTemporary) continue;
-    bool staged = false;
-    for (const tc::Statement& user : p.statements)
-      for (const tc::ExprId read : tc::Reads(p, user))
-        staged |= p[read].tensor == maker.target &&
-                  (tc::Contracts(user) ||
-                   (tc::Contracts(maker) && !std::ranges::all_of(p[read].args, is_plain)));
-    if (!staged) continue;
-    double elems = 1;
-    for (const int64_t extent : tc::StaticExtents(decl).value_or(Shape{}))
-      elems *= static_cast<double>(extent);
-    bytes += 2 * elems * static_cast<double>(Bits(decl.dtype)) / 8;
-  }
-  return bytes;
-}
-
 }  // namespace
 
 Price RooflinePricer::Own(const tc::Program& program, bool in_blocks) {
-  const double flops = static_cast<double>(tc::Flops(program)) + MathFlops(program);
+  if (target_.kind == TargetKind::kCuda) return OwnOnDevice(target_.isa, program);
+  const double flops = static_cast<double>(tc::Flops(program)) + kMathFlops * MathCalls(program);
   const double staged = StagedBytes(program);
   const double cores = std::clamp(target_.threads, 1, 2);
   const double passed = in_blocks ? kExposed * staged / kL2BytesPerUs : staged / kStagedBytesPerUs;
@@ -96,28 +53,9 @@ Price RooflinePricer::Own(const tc::Program& program, bool in_blocks) {
 }
 
 Price RooflinePricer::Call(const fallback::LibraryCall& call) {
-  double bytes = 0, flops = 0, outputs = 0;
-  const auto count = [](const fallback::CallOperand& o) {
-    double elems = 1;
-    for (int64_t e : o.shape) elems *= static_cast<double>(std::max<int64_t>(e, 0));
-    return elems;
-  };
-  for (const auto& o : call.inputs)
-    if (!o.value.empty()) bytes += count(o) * static_cast<double>(Bits(o.dtype)) / 8;
-  for (const auto& o : call.outputs) {
-    bytes += count(o) * static_cast<double>(Bits(o.dtype)) / 8;
-    outputs += count(o);
-  }
-  const fallback::CallOperand* weights = fallback::FindOperand(call, "weights");
-  if (call.op == "convolution" && weights && weights->shape.size() > 1)
-    flops = 2 * outputs * count(*weights) /
-            static_cast<double>(std::max<int64_t>(1, weights->shape[0]));
-  else if (call.op == "matmul" && weights && weights->shape.size() > 1)
-    flops = 2 * outputs * static_cast<double>(weights->shape[weights->shape.size() - 2]);
-  else
-    flops = 2 * outputs;
-  flops += outputs * static_cast<double>(call.post_ops.size());
-  return {.us = kLibraryCallUs + Roof(target_, flops, bytes, kLibraryEfficiency)};
+  if (target_.kind == TargetKind::kCuda) return CallOnDevice(target_.isa, call);
+  const CallWork work = WorkOf(call);
+  return {.us = kLibraryCallUs + Roof(target_, work.flops, work.bytes, kLibraryEfficiency)};
 }
 
 }  // namespace weft::partition
