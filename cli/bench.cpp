@@ -8,6 +8,7 @@
 #include "cli/subject.h"
 #include "cli/verbs.h"
 #include "driver/build.h"
+#include "tuner/device_peaks.h"
 #include "tuner/measure.h"
 #include "tuner/peaks.h"
 
@@ -110,8 +111,10 @@ Status RunBench(const Flags& flags, const BenchFlags& bench) {
   const ArmSteps traced{.name = subject.name, .spec = &subject.spec(), .us = steps};
   if (!bench.record.trace.empty()) WEFT_TRY(WriteTrace(bench.record.trace, std::span(&traced, 1)));
   std::optional<tuner::Peaks> peaks;
-  if (subject.executor->plan().target.kind == TargetKind::kCpu)
+  if (const Target& target = subject.executor->plan().target; target.kind == TargetKind::kCpu)
     peaks = tuner::MeasurePeaks(static_cast<int32_t>(subject.executor->threads()));
+  else if (auto measured_peaks = tuner::MeasureDevicePeaks(target); measured_peaks.ok())
+    peaks = *measured_peaks;
   int64_t weight_bytes = 0;
   for (const plan::Buffer& b : subject.spec().buffers)
     if (b.kind == plan::BufferKind::kWeight) weight_bytes += b.bytes;

@@ -39,7 +39,7 @@ Result<int64_t> ParseCount(const std::string& text) {
   return value;
 }
 
-Status FillPartition(const Flags& flags, partition::PartitionOptions& options) {
+Status FillPartition(const Flags& flags, TargetKind kind, partition::PartitionOptions& options) {
   if (flags.force == "own")
     options.force = partition::PartitionOptions::Force::kOwn;
   else if (flags.force == "vendor")
@@ -49,7 +49,7 @@ Status FillPartition(const Flags& flags, partition::PartitionOptions& options) {
   else if (!flags.force.empty())
     return Usage(fmt::format("--force {}: expected own, vendor or calls", flags.force));
   options.strict = flags.strict;
-  options.vendor = !fallback::LibraryVersion(fallback::Library::kOnednn).empty();
+  options.vendor = !fallback::LibraryVersions(kind).empty();
   return {};
 }
 
@@ -285,7 +285,7 @@ Status OpenSession(const Flags& flags, Session& session) {
   if (!flags.budget.empty()) {
     WEFT_TRY(options.budget_s, ParseDuration(flags.budget));
   }
-  WEFT_TRY(FillPartition(flags, options.partition));
+  WEFT_TRY(FillPartition(flags, options.target.kind, options.partition));
   if (flags.specialize == "background") options.specialize = driver::Specialize::kBackground;
   if (flags.specialize == "never") options.specialize = driver::Specialize::kNever;
   WEFT_TRY(FillAllowed(flags.allow, options));

@@ -14,6 +14,7 @@
 #include "driver/pipeline.h"
 #include "driver/reference.h"
 #include "tuner/measure.h"
+#include "tuner/step_times.h"
 
 namespace weft::cli {
 namespace {
@@ -76,7 +77,8 @@ Result<ArmState> OpenPeer(const std::string& name, const Flags& flags, const Sub
   std::vector<Peer::Named> named;
   for (size_t i = 0; i < inputs.size(); ++i) named.emplace_back(InputsOf(own)[i].name, inputs[i]);
   ArmState arm{.name = name};
-  WEFT_TRY(arm.peer, Peer::Open(name, flags.model, named, own.executor->threads()));
+  const bool on_cuda = own.executor->plan().target.kind == TargetKind::kCuda;
+  WEFT_TRY(arm.peer, Peer::Open(name, flags.model, named, own.executor->threads(), on_cuda));
   return arm;
 }
 
@@ -138,6 +140,24 @@ Result<std::vector<ArmSteps>> TimeSteps(std::vector<ArmState>& arms) {
   return timed;
 }
 
+// Medians of whole runs between events of the stream, by arm; nothing where an arm is no plan, or
+// runs on no device.
+Result<std::vector<std::optional<double>>> DeviceMedians(std::vector<ArmState>& arms) {
+  constexpr double kSeconds = 2;
+  std::vector<std::optional<double>> medians(arms.size());
+  std::vector<executor::BoundRun*> runs;
+  std::vector<size_t> which;
+  for (size_t i = 0; i < arms.size(); ++i) {
+    if (!arms[i].run || !arms[i].run->IsOnDevice()) continue;
+    runs.push_back(arms[i].run.get());
+    which.push_back(i);
+  }
+  if (runs.empty()) return medians;
+  WEFT_TRY(auto samples, tuner::TimeRuns(runs, {.seconds = kSeconds, .stop = &Interrupted()}));
+  for (size_t k = 0; k < which.size(); ++k) medians[which[k]] = tuner::Summarize(samples[k]).p50;
+  return medians;
+}
+
 Status RunCompare(const Flags& flags, const CompareFlags& compare) {
   Session session;
   WEFT_TRY(OpenSession(flags, session));
@@ -162,6 +182,7 @@ Status RunCompare(const Flags& flags, const CompareFlags& compare) {
            computed ? Reference(flags, session, *arms[0].subject, inputs, driver::Rounding::kNone)
                     : AllOf(std::move(expected)));
   WEFT_TRY(Measure(flags, arms));
+  WEFT_TRY(const auto device_us, DeviceMedians(arms));
   WEFT_TRY(const std::vector<ArmSteps> steps, TimeSteps(arms));
   if (!compare.record.trace.empty()) WEFT_TRY(WriteTrace(compare.record.trace, steps));
   std::vector<ArmSamples> recorded;
@@ -184,6 +205,7 @@ Status RunCompare(const Flags& flags, const CompareFlags& compare) {
     const tuner::Summary s = tuner::Summarize(sorted);
     Json row{{"name", arm.name}, {"p50_us", s.p50}, {"ci95_us", {s.low, s.high}}};
     if (arm.subject) row["steps"] = StepCounts(arm.subject->spec());
+    if (const auto us = device_us[static_cast<size_t>(&arm - arms.data())]) row["device_us"] = *us;
     std::string tail;
     if (compare.record.percentile) {
       const std::string name = PercentileName(*compare.record.percentile);

@@ -4,11 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "base/target.h"
 #include "cli/verbs.h"
 #include "codegen/cuda/nvrtc.h"
-#include "executor/cuda/driver.h"
+#include "executor/cuda/device.h"
 #include "fallback/execute.h"
+#include "tuner/device_peaks.h"
 #include "tuner/peaks.h"
 
 namespace weft::cli {
@@ -20,8 +22,21 @@ struct Cuda {
   std::vector<std::string> targets;  // empty without NVRTC
   std::string compiler, why_no_compiler;
   std::vector<executor::CudaDevice> devices;
+  std::vector<tuner::Peaks> peaks;  // by device: zeros where nothing could be measured
   std::string why_no_device;
 };
+
+// Of a device by the target that it is taken for.
+tuner::Peaks PeaksOf(const executor::CudaDevice& device) {
+  for (const Isa isa : {Isa::kSm80, Isa::kSm90, Isa::kSm100}) {
+    const auto found = executor::cuda::FindDevice(isa);
+    if (!found.ok() || found->index != device.index) continue;
+    const auto peaks = tuner::MeasureDevicePeaks({.kind = TargetKind::kCuda, .isa = isa});
+    if (peaks.ok()) return *peaks;
+    WEFT_LOG(kWarning, "cuda", "{}: {}", device.name, peaks.status().ToString());
+  }
+  return {};
+}
 
 Cuda FindCuda() {
   Cuda cuda;
@@ -36,15 +51,22 @@ Cuda FindCuda() {
     cuda.devices = *found;
   else
     cuda.why_no_device = found.status().what();
+  for (const executor::CudaDevice& d : cuda.devices) cuda.peaks.push_back(PeaksOf(d));
   return cuda;
 }
 
 Json CudaJson(const Cuda& cuda) {
   Json devices = Json::array();
-  for (const executor::CudaDevice& d : cuda.devices)
+  for (size_t i = 0; i < cuda.devices.size(); ++i) {
+    const executor::CudaDevice& d = cuda.devices[i];
     devices.push_back({{"name", d.name},
                        {"compute_capability", fmt::format("{}.{}", d.major, d.minor)},
-                       {"memory_bytes", d.memory_bytes}});
+                       {"memory_bytes", d.memory_bytes},
+                       {"multiprocessors", d.multiprocessors},
+                       {"driver", d.driver},
+                       {"peak_flops_per_s", cuda.peaks[i].flops_per_s},
+                       {"peak_bytes_per_s", cuda.peaks[i].bytes_per_s}});
+  }
   return {{"targets", cuda.targets},
           {"compiler", cuda.compiler},
           {"why_no_compiler", cuda.why_no_compiler},
@@ -57,9 +79,13 @@ void PrintCuda(const Cuda& cuda) {
     fmt::print("cuda: {}\n", cuda.why_no_compiler);
   else
     fmt::print("{}  compiled by {}\n", fmt::join(cuda.targets, " "), cuda.compiler);
-  for (const executor::CudaDevice& d : cuda.devices)
-    fmt::print("  {}, compute capability {}.{}, {} MiB\n", d.name, d.major, d.minor,
-               d.memory_bytes >> 20);
+  for (size_t i = 0; i < cuda.devices.size(); ++i) {
+    const executor::CudaDevice& d = cuda.devices[i];
+    fmt::print("  {}, compute capability {}.{}, {} MiB, driver {}\n", d.name, d.major, d.minor,
+               d.memory_bytes >> 20, d.driver);
+    fmt::print("  measured peaks: {:.1f} Gflop/s, {:.1f} GB/s\n", cuda.peaks[i].flops_per_s / 1e9,
+               cuda.peaks[i].bytes_per_s / 1e9);
+  }
   if (cuda.devices.empty()) fmt::print("  {}\n", cuda.why_no_device);
 }
 

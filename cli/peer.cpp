@@ -36,7 +36,8 @@ pid_t Start(const std::vector<std::string>& arguments, int socket) {
 }  // namespace
 
 Result<std::unique_ptr<Peer>> Peer::Open(const std::string& library, const std::string& model,
-                                         const std::vector<Named>& inputs, uint32_t threads) {
+                                         const std::vector<Named>& inputs, uint32_t threads,
+                                         bool on_cuda) {
   for (const auto& [name, tensor] : inputs)
     if (tensor.dtype() == Dtype::kBF16 || SharesBytes(tensor.dtype()))
       return Unsupported(fmt::format(
@@ -60,7 +61,7 @@ Result<std::unique_ptr<Peer>> Peer::Open(const std::string& library, const std::
     return Limit("no socket for a peer can be made");
   const char* python = std::getenv("WEFT_PEER_PYTHON");
   peer->pid_ = Start({python ? python : "python3", peer->folder_ + "/peer.py", library, model, file,
-                      fmt::format("{}", threads)},
+                      fmt::format("{}", threads), on_cuda ? "cuda" : "cpu"},
                      sockets[1]);
   close(sockets[1]);
   peer->in_ = sockets[0];

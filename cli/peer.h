@@ -20,9 +20,11 @@ namespace weft::cli {
 class Peer {
  public:
   using Named = std::pair<std::string, Tensor>;
-  // Loads `model` with these inputs; kMissing if the library isn't installed. threads >= 1.
+  // Loads `model` with these inputs; kMissing if the library isn't installed. threads >= 1. With
+  // `on_cuda` it runs on the first GPU, where inputs lie and outputs stay.
   static Result<std::unique_ptr<Peer>> Open(const std::string& library, const std::string& model,
-                                            const std::vector<Named>& inputs, uint32_t threads);
+                                            const std::vector<Named>& inputs, uint32_t threads,
+                                            bool on_cuda);
   ~Peer();  // ends the process
   // Runs to warm up, as of every arm, and one that counts: microseconds, as the peer measured them.
   Result<double> Run();

@@ -1,4 +1,4 @@
-# A peer that runs the same network in a process of its own: `python3 peer.py ARM MODEL INPUTS.npz THREADS`.
+# A peer that runs the same network in a process of its own: `python3 peer.py ARM MODEL INPUTS.npz THREADS cpu|cuda`.
 # One line in, one line out, until standard input ends:
 #   run           runs of 0.1 ms, one at least, that are not counted, then one that is -> its microseconds
 #   outputs FILE  writes the outputs of the last run -> ok
@@ -13,7 +13,46 @@ answers = os.fdopen(os.dup(1), 'w', buffering=1)
 os.dup2(2, 1)  # what the library prints is no answer
 
 
-def load(arm, model, inputs, threads):
+class Fetched:
+    """An array that stays where it is until somebody wants it: so no run is charged for a copy to the host."""
+
+    def __init__(self, fetch):
+        self.fetch = fetch
+
+    def __array__(self, dtype=None, copy=None):
+        return self.fetch()
+
+
+def load_on_cuda(arm, model, inputs, threads):
+    if arm == 'onnxruntime':
+        import onnxruntime as ort
+        provider = 'CUDAExecutionProvider'
+        if provider not in ort.get_available_providers():
+            raise ImportError(f'onnxruntime has no {provider} here')
+        # In plain f32, as weft and its libraries.
+        how = {'use_tf32': '0', 'cudnn_conv_algo_search': 'EXHAUSTIVE'}
+        session = ort.InferenceSession(model, providers=[(provider, how)])
+        if provider not in session.get_providers():
+            raise RuntimeError(f'{provider} does not start')
+        binding = session.io_binding()
+        for name, value in inputs.items():
+            binding.bind_ortvalue_input(name, ort.OrtValue.ortvalue_from_numpy(value, 'cuda', 0))
+        names = [o.name for o in session.get_outputs()]
+        for name in names:
+            binding.bind_output(name, 'cuda', 0)
+
+        def run():
+            session.run_with_iobinding(binding)
+            binding.synchronize_outputs()
+            return {name: Fetched(value.numpy) for name, value in zip(names, binding.get_outputs())}
+        return ort.__version__, run, lambda: None
+    if arm == 'torch':
+        version, run, rest = load(arm, model, inputs, threads, 'cuda')
+        return version, lambda: {name: Fetched(lambda t=t: t.cpu().numpy()) for name, t in run().items()}, rest
+    raise NotImplementedError(f'{arm} does not run on CUDA')
+
+
+def load(arm, model, inputs, threads, device='cpu'):
     """Gives (version, a function that runs once and gives the outputs by name, a function to wait for its workers)."""
     if arm == 'onnxruntime':
         import onnxruntime as ort
@@ -45,16 +84,16 @@ def load(arm, model, inputs, threads):
         os.environ.setdefault('TORCHINDUCTOR_CACHE_DIR', os.path.join(os.path.dirname(__file__), 'inductor'))
         with contextlib.redirect_stderr(io.StringIO()):  # where it tells what it tries
             import peer_torch
-            return peer_torch.load(model, inputs, threads)
+            return peer_torch.load(model, inputs, threads, device)
     raise ValueError(f'no peer is called {arm}')
 
 
 def main():
     import numpy as np
-    arm, model, path, threads = sys.argv[1:]
+    arm, model, path, threads, device = sys.argv[1:]
     with np.load(path, allow_pickle=False) as file:
         inputs = {name: file[name] for name in file.files}
-    version, run, rest = load(arm, model, inputs, int(threads))
+    version, run, rest = (load_on_cuda if device == 'cuda' else load)(arm, model, inputs, int(threads))
     answers.write(f'ready {version}\n')
     outputs = {}
     for line in sys.stdin:

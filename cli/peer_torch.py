@@ -52,7 +52,8 @@ class Node:
 class Walk:
     """A model as a function: tensors in the order of `inputs` in, a list of tensors out."""
 
-    def __init__(self, model, inputs):
+    def __init__(self, model, inputs, device='cpu'):
+        self.device = device
         self.graph, self.inputs, self.parameters, self.of_conv = model.graph, inputs, {}, set()
         self.opset = next(o.version for o in model.opset_import if o.domain in ('', 'ai.onnx'))
         missing = {n.op_type for n in self.graph.node if n.domain not in ('', 'ai.onnx') or n.op_type not in OPS}
@@ -63,7 +64,7 @@ class Walk:
     def tensor(self, name, value):
         if isinstance(value, np.ndarray) and name not in self.parameters:
             with disable_proxy_modes_tracing():
-                self.parameters[name] = torch.nn.Parameter(torch.from_numpy(np.array(value)), requires_grad=False)
+                self.parameters[name] = torch.nn.Parameter(torch.from_numpy(np.array(value)).to(self.device), requires_grad=False)
         return self.parameters[name] if isinstance(value, np.ndarray) else value
 
     def step(self, proto, values):
@@ -83,7 +84,7 @@ class Walk:
                 node.refuse_if(any(proto.output[len(results):]), f'has {len(proto.output)} results')
             except Exception as error:
                 raise RuntimeError(f'{node.kind} "{proto.name}": {error}') from error
-        return [r.numpy() if isinstance(r, torch.Tensor) and not traced else r for r in results]
+        return [r.cpu().numpy() if isinstance(r, torch.Tensor) and not traced else r for r in results]
 
     def __call__(self, *inputs):
         values = {'': None, **self.weights, **dict(zip(self.inputs, inputs))}
@@ -112,19 +113,29 @@ def wait_for_workers():
             return
 
 
-def load(path, inputs, threads):
+def load(path, inputs, threads, device):
     """Gives (version, a function that runs once and gives the outputs by name, a function to wait for its threads)."""
+    if device == 'cuda' and not torch.cuda.is_available():
+        raise ImportError('torch sees no GPU')
     torch.set_num_threads(threads)
     torch.set_float32_matmul_precision('highest')
     inference.__enter__()  # for the rest of this process
     fold_nothing_into_transposed()
     inductor.freezing = inductor.max_autotune = True
     inductor.fx_graph_cache = inductor.autotune_local_cache = False  # what is faster is measured in this process
+    torch.backends.cudnn.allow_tf32 = False
+    inductor.triton.cudagraphs = device == 'cuda'
     inductor.cpp.threads, inductor.compile_threads = threads, 1
     model = onnx.load(path)
-    names, tensors = [o.name for o in model.graph.output], [torch.from_numpy(value) for value in inputs.values()]
-    record = make_fx(Walk(model, list(inputs)))(*tensors)
+    names, tensors = [o.name for o in model.graph.output], [torch.from_numpy(value).to(device) for value in inputs.values()]
+    record = make_fx(Walk(model, list(inputs), device))(*tensors)
     compiled = torch.compile(record, fullgraph=True, dynamic=False,
                              options={'guard_filter_fn': torch.compiler.skip_all_guards_unsafe})
     compiled(*tensors)
-    return torch.__version__.split('+')[0], lambda: dict(zip(names, compiled(*tensors))), wait_for_workers
+
+    def run():
+        results = compiled(*tensors)
+        if device == 'cuda':
+            torch.cuda.synchronize()
+        return dict(zip(names, results))
+    return torch.__version__.split('+')[0], run, wait_for_workers

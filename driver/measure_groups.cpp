@@ -80,9 +80,11 @@ class Measurement {
     WEFT_TRY(AddArm("call by call", {.force = Force::kVendor, .fuse = false}));
     if (!any) return {};
     WEFT_TRY(AddArm("own", {.force = Force::kOwn}));
-    WEFT_TRY(AddArm("apart", {.force = Force::kOwn, .join = false}));
     WEFT_TRY(AddArm("plain", {.force = Force::kOwn, .variants = false}));
-    WEFT_TRY(AddArm("other tiles", {.force = Force::kOwn, .kind = 1}));
+    if (options_.target.kind == TargetKind::kCpu) {  // a device has no blocks, nor kinds of tiles
+      WEFT_TRY(AddArm("apart", {.force = Force::kOwn, .join = false}));
+      WEFT_TRY(AddArm("other tiles", {.force = Force::kOwn, .kind = 1}));
+    }
     return AddGrouping("estimated", base_.grouping);
   }
 
@@ -297,7 +299,9 @@ TuningKey NetworkKey(std::string_view graph, const Target& target,
   return {.what = "network " + hasher.Finish().Hex(),
           .choice = "",
           .target = Print(target),
-          .device = DeviceName(),
+          .device = target.kind == TargetKind::kCpu
+                        ? DeviceName()
+                        : fmt::format("{}, {}", tuner::DeviceOf(target), DeviceName()),
           .engine = fmt::format("weft {} {}", Version(), SourcesHash())};
 }
 

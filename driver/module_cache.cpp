@@ -10,6 +10,7 @@
 #include "driver/pipeline.h"
 #include "driver/stages.h"
 #include "fallback/execute.h"
+#include "tuner/keys.h"
 
 namespace weft::driver {
 namespace {
@@ -30,7 +31,10 @@ std::string ModuleKey(const Module& module, const BuildOptions& options) {
   HashConstants(module.graph);
   BlobStore blobs;
   Hasher hasher;
-  hasher.Add(graph::Print(module.graph, blobs)).Add(Print(options.target)).Add(DeviceName());
+  hasher.Add(graph::Print(module.graph, blobs))
+      .Add(Print(options.target))
+      .Add(tuner::DeviceOf(options.target))
+      .Add(DeviceName());
   hasher.Add(SourcesHash())
       .Add(codegen::CodegenIdentity())
       .Add(fallback::LibraryVersions(options.target.kind));

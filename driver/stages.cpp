@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/log.h"
+#include "executor/cuda/device.h"
 #include "fallback/device.h"
 #include "fallback/execute.h"
 #include "graph/edit.h"
@@ -123,22 +124,25 @@ std::string WhyNative(const Module& module, const Group& group) {
 Status MakeGroups(Module& module, const BuildOptions& options) {
   partition::PartitionOptions how = options.partition;
   const bool is_cuda = options.target.kind == TargetKind::kCuda;
-  // On CUDA nothing is measured yet that a library could be chosen by: it is asked for, or not
-  // used.
-  const bool is_forced = how.force == partition::PartitionOptions::Force::kVendor;
-  if (is_cuda && is_forced && fallback::LibraryVersions(options.target.kind).empty())
+  using Force = partition::PartitionOptions::Force;
+  if (is_cuda && how.force == Force::kVendor &&
+      fallback::LibraryVersions(options.target.kind).empty())
     return Missing("neither cuDNN nor cuBLASLt can be loaded, found force vendor")
         .Try("install them, set CUDA_HOME to a toolkit that has them, or build with --force own");
-  if (is_cuda) how.vendor = is_forced;
+  if (is_cuda && how.force == Force::kOwn) how.vendor = false;  // in layouts of its own
   partition::RooflinePricer pricer(options.target);
   WEFT_TRY(module.grouping,
            partition::Partition(module.graph, module.comprehensions, options.target, pricer, how));
   if (is_cuda && how.strict) WEFT_TRY(RefuseHostSteps(module));
   // Without a library, or with own kernels forced, there is nothing to choose between.
-  if (options.budget_s > 0 && how.vendor && !is_cuda && how.fuse &&
-      how.force != partition::PartitionOptions::Force::kOwn) {
+  if (options.budget_s > 0 && how.vendor && how.fuse && how.force != Force::kOwn) {
+    const Status here =
+        is_cuda ? executor::cuda::FindDevice(options.target.isa).status() : Status();
     if (MayNotEnd(module.graph))
       WEFT_LOG(kInfo, "driver", "{}: not measured, a loop may not end", module.graph.name);
+    else if (!here.ok())
+      WEFT_LOG(kWarning, "driver", "{}: not measured but estimated: {}", module.graph.name,
+               here.what());
     else
       WEFT_TRY(MeasureGroups(module, options));
   }

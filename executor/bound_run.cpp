@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
 namespace weft::executor {
 
@@ -44,19 +45,49 @@ Result<BoundRun::OnDevice> BoundRun::ToDevice(std::shared_ptr<const cuda::Device
     WEFT_TRY(on.memory.emplace_back(), on.device->Allocate(t.bytes(), "an output"));
     on.outputs.push_back(on.memory.back().at());
   }
+  WEFT_TRY(on.stream, on.device->NewStream());
+  WEFT_TRY(on.begin, on.device->NewEvent(/*timed=*/true));
+  WEFT_TRY(on.end, on.device->NewEvent(/*timed=*/true));
   return on;
+}
+
+Status BoundRun::Enqueue(std::vector<StepTime>* times) {
+  return executor_.Enqueue(specialization_, on_device_.inputs, on_device_.outputs, 0,
+                           on_device_.stream.get(), times);
 }
 
 Status BoundRun::operator()(std::vector<StepTime>* times) {
   if (on_device_.device) {
-    WEFT_TRY(executor_.Enqueue(specialization_, on_device_.inputs, on_device_.outputs, 0, nullptr,
-                               times));
-    return executor_.Wait(specialization_);
+    WEFT_TRY(Enqueue(times));
+    return executor_.Wait(specialization_, on_device_.stream.get());
   }
   WEFT_TRY(executor_.Run(specialization_, in_, out_, nullptr, times, &open_));
   for (size_t i = 0; i < outputs_.size(); ++i)
     if (IsHeld(spec().buffers[spec().outputs[i].index])) outputs_[i] = std::move(open_.outputs[i]);
   return {};
+}
+
+Result<double> BoundRun::Timed() {
+  if (!on_device_.device) {
+    const auto begin = std::chrono::steady_clock::now();
+    WEFT_TRY((*this)());
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
+        .count();
+  }
+  const cuda::Device& device = *on_device_.device;
+  const auto record = [&](const cuda::Owned& event) -> Status {
+    const cuda::Scope scope(device);
+    return device.Check(device.driver().record(event.get(), on_device_.stream.get()), "timing");
+  };
+  WEFT_TRY(record(on_device_.begin));
+  WEFT_TRY(Enqueue(nullptr));
+  WEFT_TRY(record(on_device_.end));
+  WEFT_TRY(executor_.Wait(specialization_, on_device_.stream.get()));
+  const cuda::Scope scope(device);
+  float ms = 0;
+  WEFT_TRY(device.Check(
+      device.driver().elapsed_ms(&ms, on_device_.begin.get(), on_device_.end.get()), "timing"));
+  return 1e3 * static_cast<double>(ms);
 }
 
 Result<std::span<const Tensor>> BoundRun::Outputs() {

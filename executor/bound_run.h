@@ -19,6 +19,10 @@ class BoundRun {
                                                 std::span<const Tensor> inputs);
   // times: see Executor::Run.
   Status operator()(std::vector<StepTime>* times = nullptr);
+  bool IsOnDevice() const { return on_device_.device != nullptr; }
+  // One run, and its microseconds: on a device between two events of its stream, so that what the
+  // host does behind its back does not count; else by the clock.
+  Result<double> Timed();
   // Of the last run, in the memory that the next one writes to.
   Result<std::span<const Tensor>> Outputs();
   const plan::Specialization& spec() const {
@@ -28,6 +32,8 @@ class BoundRun {
  private:
   BoundRun(Executor& executor, size_t specialization)
       : executor_(executor), specialization_(specialization) {}
+
+  Status Enqueue(std::vector<StepTime>* times);
 
   Executor& executor_;
   size_t specialization_;
@@ -39,6 +45,7 @@ class BoundRun {
     std::shared_ptr<const cuda::Device> device;
     std::vector<cuda::Memory> memory;
     std::vector<uint64_t> inputs, outputs;
+    cuda::Owned stream, begin, end;  // events
   };
   Result<OnDevice> ToDevice(std::shared_ptr<const cuda::Device> device,
                             std::span<const Tensor> inputs) const;

@@ -143,7 +143,7 @@ Loaded Build(const BuildRequest& request) {
     options.partition.force = Force::kCalls;
   else if (request.force)
     Raise(Usage("force: expected own, vendor or calls"));
-  options.partition.vendor = !fallback::LibraryVersion(fallback::Library::kOnednn).empty();
+  options.partition.vendor = !fallback::LibraryVersions(options.target.kind).empty();
   const auto cache = OpenCache(request.cache_dir);
   options.cache = cache ? &*cache : nullptr;
   std::unique_ptr<TuningDb> tuning;

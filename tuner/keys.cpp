@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "base/version.h"
+#include "codegen/cuda/nvrtc.h"
 #include "codegen/llvm/emit.h"
+#include "executor/cuda/device.h"
 #include "fallback/execute.h"
 #include "polyhedral/alike.h"
 
@@ -41,15 +43,30 @@ std::string WhatOf(const polyhedral::ScheduleRequest& request) {
   return what;
 }
 
+// NVRTC's version where that makes the machine code.
+std::string CompilerOf(const Target& target) {
+  if (target.kind == TargetKind::kCpu) return codegen::CodegenIdentity();
+  const auto version = codegen::NvrtcVersion();
+  return version.ok() ? *version : "no nvrtc";
+}
+
 TuningKey Key(std::string what, std::string choice, const Target& target) {
   return {.what = std::move(what),
           .choice = std::move(choice),
           .target = Print(target),
-          .device = DeviceName(),
-          .engine = EngineOf(codegen::CodegenIdentity())};
+          .device = DeviceOf(target),
+          .engine = EngineOf(CompilerOf(target))};
 }
 
 }  // namespace
+
+std::string DeviceOf(const Target& target) {
+  if (target.kind == TargetKind::kCpu) return DeviceName();
+  const auto device = executor::cuda::FindDevice(target.isa);
+  if (!device.ok()) return {};
+  return fmt::format("{} {}.{} driver {}", device->name, device->major, device->minor,
+                     device->driver);
+}
 
 TuningKey KeyOf(const polyhedral::ScheduleRequest& request, const polyhedral::Choice& choice) {
   return Key(WhatOf(request), Canonical(request, choice), request.target);
@@ -70,7 +87,7 @@ TuningKey KeyOf(const fallback::LibraryCall& call, fallback::Library library,
   return {.what = fallback::CanonicalText(call),
           .choice = "",
           .target = Print(target),
-          .device = DeviceName(),
+          .device = fallback::IsOnDevice(library) ? DeviceOf(target) : DeviceName(),
           .engine = EngineOf(fallback::LibraryVersion(library))};
 }
 

@@ -67,15 +67,20 @@ Summary Summarize(std::vector<double>& samples) {
 }
 
 Arm TimedArm(std::string name, std::function<Status()> run, bool warm) {
-  return {std::move(name), [run = std::move(run), warm]() -> Result<double> {
-            for (const auto begin = Clock::now(); warm;) {
-              WEFT_TRY(run());
-              if (Clock::now() - begin > kWarmFor) break;
-            }
+  Arm arm{std::move(name), [run = std::move(run)]() -> Result<double> {
             const auto start = Clock::now();
             WEFT_TRY(run());
             return SecondsSince(start) * 1e6;
           }};
+  return warm ? Warmed(std::move(arm)) : arm;
+}
+
+Arm Warmed(Arm arm) {
+  arm.run = [run = std::move(arm.run)]() -> Result<double> {
+    for (const auto begin = Clock::now(); Clock::now() - begin <= kWarmFor;) WEFT_TRY(run());
+    return run();
+  };
+  return arm;
 }
 
 Result<std::vector<std::vector<double>>> Interleave(std::span<const Arm> arms,

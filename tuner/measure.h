@@ -36,6 +36,7 @@ struct Arm {
 // A turn is one run. With `warm`, runs of 0.1 ms, one at least, go before it and are not counted:
 // no arm pays for what the arm before left in the caches, or for waking its threads.
 Arm TimedArm(std::string name, std::function<Status()> run, bool warm = false);
+Arm Warmed(Arm arm);  // the same, for an arm that times itself
 
 struct MeasureOptions {
   double seconds = 3;  // at most, for all arms together

@@ -56,8 +56,7 @@ Result<std::vector<std::vector<std::vector<double>>>> TimeSteps(
 Result<std::vector<std::vector<double>>> TimeRuns(std::span<executor::BoundRun* const> runs,
                                                   const TurnOptions& options) {
   std::vector<Arm> arms;
-  for (executor::BoundRun* run : runs)
-    arms.push_back(TimedArm("", [run] { return (*run)(); }, /*warm=*/true));
+  for (executor::BoundRun* run : runs) arms.push_back(Warmed({"", [run] { return run->Timed(); }}));
   WEFT_TRY(const int64_t rounds, AffordableRounds(arms, options));
   return Interleave(arms, Rounds(std::max<int64_t>(rounds, 1), options));
 }

@@ -56,18 +56,20 @@ Memory::Memory(std::shared_ptr<const Device> device, Address at, int64_t bytes)
   });
 }
 
-Result<std::shared_ptr<const Device>> Device::Open(Isa isa) {
+Result<CudaDevice> FindDevice(Isa isa) {
   WEFT_TRY(const auto devices, CudaDevices());
+  const auto found = std::ranges::find(devices, MajorOf(isa), &CudaDevice::major);
+  if (found != devices.end()) return *found;
+  return Missing(fmt::format("found {} of compute capability {}.{}, expected {}.x", devices[0].name,
+                             devices[0].major, devices[0].minor, MajorOf(isa)))
+      .Try("build for the device that is here, see `weft devices`");
+}
+
+Result<std::shared_ptr<const Device>> Device::Open(Isa isa) {
+  WEFT_TRY(const CudaDevice found, FindDevice(isa));
   WEFT_TRY(const Driver* driver, LoadDriver());
-  const auto fits = [&](const CudaDevice& d) { return d.major == MajorOf(isa); };
-  const auto found = std::ranges::find_if(devices, fits);
-  if (found == devices.end())
-    return Missing(fmt::format("found {} of compute capability {}.{}, expected {}.x",
-                               devices[0].name, devices[0].major, devices[0].minor, MajorOf(isa)))
-        .Try("build for the device that is here, see `weft devices`");
-  const auto index = static_cast<int>(found - devices.begin());
   int ordinal = 0;
-  WEFT_TRY(cuda::Check(*driver, driver->device(&ordinal, index), "opening a device"));
+  WEFT_TRY(cuda::Check(*driver, driver->device(&ordinal, found.index), "opening a device"));
   std::shared_ptr<Device> device(new Device(*driver, ordinal));
   WEFT_TRY(device->Check(driver->retain(&device->context_, ordinal), "opening a device"));
   return std::shared_ptr<const Device>(std::move(device));

@@ -17,6 +17,10 @@ namespace weft::executor::cuda {
 
 class Device;
 
+// The first device that machine code for `isa` runs on: of the same major compute capability (CUDA
+// C++ Programming Guide, "binary compatibility"). kMissing, with what there is, if there is none.
+Result<CudaDevice> FindDevice(Isa isa);
+
 // Gives back what the driver gave, in the device's context.
 class Owned {
  public:
@@ -67,8 +71,7 @@ class Scope {
 // Open. Thread-safe: it changes nothing of itself.
 class Device : public std::enable_shared_from_this<Device> {
  public:
-  // The first one that machine code for `isa` runs on: of the same major compute capability (CUDA
-  // C++ Programming Guide, "binary compatibility"). kMissing, with what there is, if there is none.
+  // That of FindDevice.
   static Result<std::shared_ptr<const Device>> Open(Isa isa);
   ~Device();
   Device(const Device&) = delete;

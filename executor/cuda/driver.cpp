@@ -7,8 +7,9 @@ namespace weft::executor {
 namespace cuda {
 namespace {
 
-constexpr int kOutOfMemory = 2, kNoDevice = 100;             // CUresult
-constexpr int kCapabilityMajor = 75, kCapabilityMinor = 76;  // CUdevice_attribute
+constexpr int kOutOfMemory = 2, kNoDevice = 100;  // CUresult
+constexpr int kMultiprocessors = 16, kCapabilityMajor = 75,
+              kCapabilityMinor = 76;  // CUdevice_attribute
 
 std::string Said(const Driver& driver, int code) {
   const char* text = nullptr;
@@ -36,6 +37,7 @@ Result<Driver> Open() {
   };
   find(d.error_string, "cuGetErrorString");
   find(d.init, "cuInit");
+  find(d.version, "cuDriverGetVersion");
   find(d.device_count, "cuDeviceGetCount");
   find(d.device, "cuDeviceGet");
   find(d.device_name, "cuDeviceGetName");
@@ -84,12 +86,14 @@ Result<std::vector<CudaDevice>> Find() {
   int count = 0;
   WEFT_TRY(CheckPresent(*driver, driver->device_count(&count)));
   if (count < 1) return CheckPresent(*driver, kNoDevice);
+  int version = 0;  // 13000: 13.0
+  WEFT_TRY(CheckPresent(*driver, driver->version(&version)));
   std::vector<CudaDevice> devices;
   for (int i = 0; i < count; ++i) {
     int handle = 0;
     char name[256] = {};
     size_t bytes = 0;
-    CudaDevice device;
+    CudaDevice device{.index = i};
     WEFT_TRY(CheckPresent(*driver, driver->device(&handle, i)));
     WEFT_TRY(CheckPresent(*driver, driver->device_name(name, sizeof name - 1, handle)));
     const auto ask = [&](int32_t& value, int attribute) {
@@ -98,7 +102,9 @@ Result<std::vector<CudaDevice>> Find() {
     WEFT_TRY(ask(device.major, kCapabilityMajor));
     WEFT_TRY(ask(device.minor, kCapabilityMinor));
     WEFT_TRY(CheckPresent(*driver, driver->device_memory(&bytes, handle)));
+    WEFT_TRY(ask(device.multiprocessors, kMultiprocessors));
     device.name = name;
+    device.driver = fmt::format("{}.{}", version / 1000, version % 1000 / 10);
     device.memory_bytes = static_cast<int64_t>(bytes);
     devices.push_back(std::move(device));
   }

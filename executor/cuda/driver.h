@@ -15,9 +15,12 @@
 namespace weft::executor {
 
 struct CudaDevice {
+  int32_t index = 0;             // as the driver counts them
   std::string name;              // as the driver says it, "NVIDIA H100 80GB HBM3"
   int32_t major = 0, minor = 0;  // compute capability
   int64_t memory_bytes = 0;
+  int32_t multiprocessors = 0;
+  std::string driver;  // the newest CUDA that its driver knows, "13.0"
 };
 
 // At least one. kMissing, with what to try, if there is no driver, if it does not start, or if it
@@ -32,6 +35,7 @@ using Handle = void*;  // CUcontext, CUmodule, CUfunction, CUstream, CUevent, CU
 struct Driver {
   int (*error_string)(int, const char**) = nullptr;
   int (*init)(unsigned) = nullptr;
+  int (*version)(int*) = nullptr;
   int (*device_count)(int*) = nullptr;
   int (*device)(int*, int) = nullptr;
   int (*device_name)(char*, int, int) = nullptr;

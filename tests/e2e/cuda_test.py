@@ -8,6 +8,7 @@ from tool import DIGITS, Weft, rewritten
 
 TARGETS = ('cuda:sm_80', 'cuda:sm_90', 'cuda:sm_100')
 ONE = ('--shape', 'image=1x1x16x16')
+OWN = (*ONE, '--force', 'own')  # whatever libraries there are
 NODES = ('/Conv', '/Relu', '/MaxPool', '/Conv_1', '/Relu_1', '/MaxPool_1', '/Gemm', '/Softmax')  # each own
 EM_CUDA = 190  # e_machine of an ELF file
 
@@ -25,7 +26,7 @@ def cuda(binary, tmp_path_factory):
 def plan(cuda, binary, tmp_path_factory):
     """digits.onnx for one image and sm_90."""
     folder = tmp_path_factory.mktemp('cuda')
-    Weft(binary, folder)('build', DIGITS, *ONE, '--target', 'cuda:sm_90', '-o', 'digits.plan')
+    Weft(binary, folder)('build', DIGITS, *OWN, '--target', 'cuda:sm_90', '-o', 'digits.plan')
     return folder / 'digits.plan'
 
 
@@ -37,7 +38,7 @@ def kernels(weft, plan):
 @pytest.mark.parametrize('target', TARGETS)
 def test_every_kernel_compiles(weft, cuda, target):
     assert target in cuda['targets']
-    said = weft.json('build', DIGITS, *ONE, '--target', target, '-o', 'digits.plan', '--cache-dir', weft.folder / 'cache')
+    said = weft.json('build', DIGITS, *OWN, '--target', target, '-o', 'digits.plan', '--cache-dir', weft.folder / 'cache')
     assert said['steps'] == {'own': 6, 'vendor': 0, 'native': 0, 'view': 1, 'plan': 0}
     keys = {re.search(r'key "(\w+)"', rest)[1] for rest in kernels(weft, 'digits.plan').values()}
     files = list((weft.folder / 'cache').rglob('*.cubin'))
@@ -48,7 +49,7 @@ def test_every_kernel_compiles(weft, cuda, target):
 
 
 def test_the_assembler_says_what_kernels_take(weft, cuda):
-    weft('build', DIGITS, *ONE, '--target', 'cuda:sm_90', '-o', 'digits.plan', '--cache-dir', weft.folder / 'cache', '--log', 'cuda=info')
+    weft('build', DIGITS, *OWN, '--target', 'cuda:sm_90', '-o', 'digits.plan', '--cache-dir', weft.folder / 'cache', '--log', 'cuda=info')
     said = re.findall(r'(\w+): (\d+) registers, (\d+) local accesses, (\d+) bytes of stack, (\d+) shared', weft.said)
     plan = kernels(weft, 'digits.plan')
     assert {symbol for symbol, *_ in said} == set(plan)
@@ -69,17 +70,17 @@ def test_the_assembler_says_what_kernels_take(weft, cuda):
 
 def test_two_builds_are_the_same_bytes(weft, plan):
     for threads in ('1', '3'):
-        weft('build', DIGITS, *ONE, '--target', 'cuda:sm_90', '-o', 'again.plan', '--cache-dir', weft.folder / threads)
+        weft('build', DIGITS, *OWN, '--target', 'cuda:sm_90', '-o', 'again.plan', '--cache-dir', weft.folder / threads)
         assert (weft.folder / 'again.plan').read_bytes() == plan.read_bytes()
 
 
 @pytest.mark.parametrize('form', ('graph', 'tc', 'groups', 'choices', 'sched', 'loops', 'call'))
 def test_any_form_leads_to_the_same_plan_and_text(weft, plan, form):
-    weft('opt', '--from', 'graph', '--to', form, DIGITS, *ONE, '--target', 'cuda:sm_90', '-o', f'digits.{form}')
-    weft('opt', '--from', form, '--to', 'plan', f'digits.{form}', '--target', 'cuda:sm_90', '-o', 'digits.plan')
+    weft('opt', '--from', 'graph', '--to', form, DIGITS, *OWN, '--target', 'cuda:sm_90', '-o', f'digits.{form}')
+    weft('opt', '--from', form, '--to', 'plan', f'digits.{form}', *OWN[2:], '--target', 'cuda:sm_90', '-o', 'digits.plan')
     assert (weft.folder / 'digits.plan').read_bytes() == plan.read_bytes()
-    text = weft('opt', '--from', form, '--to', 'cu', f'digits.{form}', '--target', 'cuda:sm_90')
-    assert text == weft('opt', '--from', 'graph', '--to', 'cu', DIGITS, *ONE, '--target', 'cuda:sm_90')
+    text = weft('opt', '--from', form, '--to', 'cu', f'digits.{form}', *OWN[2:], '--target', 'cuda:sm_90')
+    assert text == weft('opt', '--from', 'graph', '--to', 'cu', DIGITS, *OWN, '--target', 'cuda:sm_90')
 
 
 def test_a_plan_is_read_without_a_device(weft, plan):
@@ -88,7 +89,7 @@ def test_a_plan_is_read_without_a_device(weft, plan):
         assert re.fullmatch(r'key "\w+" grid \[\d+, \d+, \d+\] block \[\d+, \d+, \d+\] shared \d+ scratch \d+ loops blob.*', rest), symbol
     assert weft.json('inspect', plan)['target'] == 'cuda:sm_90 threads=1'
     for subject in (plan, DIGITS):
-        groups = weft.json('explain', subject, *ONE, '--target', 'cuda:sm_90')['groups']
+        groups = weft.json('explain', subject, *OWN, '--target', 'cuda:sm_90')['groups']
         assert {n for g in groups for n in g['nodes']} == {*NODES, '/Flatten'}
     assert '/Softmax' in weft('explain', plan, '/Softmax')
     weft('explain', plan, '/Nothing', code=2)
@@ -97,22 +98,22 @@ def test_a_plan_is_read_without_a_device(weft, plan):
 @pytest.mark.parametrize('verb', ('run', 'bench', 'compare'))
 def test_running_wants_a_device(weft, cuda, plan, verb):
     none = {'CUDA_VISIBLE_DEVICES': ''}
-    for subject in ((plan,), (DIGITS, *ONE, '--target', 'cuda:sm_90')):
+    for subject in ((plan,), (DIGITS, *OWN, '--target', 'cuda:sm_90')):
         error = weft.json(verb, *subject, code=6, env=none)['error']
         assert 'CUDA' in error['what'] and 'cuda:sm_90' in json.dumps(error) and error['try']
 
 
 def test_the_text_names_its_nodes(weft, plan):
-    text = weft('opt', '--from', 'graph', '--to', 'cu', DIGITS, *ONE, '--target', 'cuda:sm_90')
+    text = weft('opt', '--from', 'graph', '--to', 'cu', DIGITS, *OWN, '--target', 'cuda:sm_90')
     for node in NODES:
         assert f'// stands for "{node}"\n' in text
     for symbol in kernels(weft, plan):
         assert re.search(rf'extern "C" __global__ void (__launch_bounds__\(\d+\) )?{symbol}\(', text)
-    alone = weft('opt', '--from', 'graph', '--to', 'cu', DIGITS, *ONE, '--target', 'cuda:sm_90', '--group', 'softmax')
+    alone = weft('opt', '--from', 'graph', '--to', 'cu', DIGITS, *OWN, '--target', 'cuda:sm_90', '--group', 'softmax')
     assert alone in text and alone.count('__global__') == 1
-    weft('opt', '--from', 'graph', '--to', 'cu', DIGITS, *ONE, code=2)
-    weft('opt', '--from', 'graph', '--to', 'll', DIGITS, *ONE, '--target', 'cuda:sm_90', code=2)
-    weft('opt', '--from', 'graph', '--to', 'cu', DIGITS, *ONE, '--target', 'cuda:sm_90', '--group', 'nothing', code=2)
+    weft('opt', '--from', 'graph', '--to', 'cu', DIGITS, *OWN, code=2)
+    weft('opt', '--from', 'graph', '--to', 'll', DIGITS, *OWN, '--target', 'cuda:sm_90', code=2)
+    weft('opt', '--from', 'graph', '--to', 'cu', DIGITS, *OWN, '--target', 'cuda:sm_90', '--group', 'nothing', code=2)
 
 
 @pytest.mark.parametrize('old, new, why', [
@@ -137,10 +138,10 @@ def test_hostile_launches(weft, plan, old, new, why):
 def test_without_its_compiler(weft, cuda):
     hidden = {'WEFT_NVRTC': 'none'}
     assert weft.json('devices', env=hidden)['cuda']['targets'] == []
-    error = weft.json('build', DIGITS, *ONE, '--target', 'cuda:sm_90', '-o', 'digits.plan', code=6, env=hidden)['error']
+    error = weft.json('build', DIGITS, *OWN, '--target', 'cuda:sm_90', '-o', 'digits.plan', code=6, env=hidden)['error']
     assert 'NVRTC' in error['what'] and error['try']
     assert not (weft.folder / 'digits.plan').exists()
-    assert '__global__' in weft('opt', '--from', 'graph', '--to', 'cu', DIGITS, *ONE, '--target', 'cuda:sm_90', env=hidden)
+    assert '__global__' in weft('opt', '--from', 'graph', '--to', 'cu', DIGITS, *OWN, '--target', 'cuda:sm_90', env=hidden)
 
 
 @pytest.mark.parametrize('target', TARGETS)
@@ -162,6 +163,22 @@ def test_libraries_that_are_not_there(weft, cuda):
     vendor = ('build', DIGITS, *ONE, '--target', 'cuda:sm_90', '--force', 'vendor', '-o', 'digits.plan')
     error = weft.json(*vendor, code=6, env=hidden)['error']
     assert 'cuDNN' in error['what'] and error['try']
+
+
+def test_without_a_device_choices_are_estimates(weft, cuda):
+    """Of kernels and calls in one table; a budget is not spent, and that is said."""
+    if not weft.json('devices')['libraries']['cublas']:
+        pytest.skip('no cuBLASLt can be loaded here')
+    none = {'CUDA_VISIBLE_DEVICES': ''}
+    for budget in ('0', '5s'):
+        groups = weft.json('explain', DIGITS, *ONE, '--target', 'cuda:sm_90', '--budget', budget, env=none)['groups']
+        assert ('estimated' in weft.said) == (budget != '0')
+        gemm, = (g for g in groups if '/Gemm' in g['nodes'])
+        assert {gemm['choice'], *(a['kind'] for a in gemm['alternatives'])} == {'own', 'cublas.matmul'}
+        assert gemm['reason'].startswith('estimated') and not any(a['measured'] for g in groups for a in g['alternatives'])
+    built = weft.json('build', DIGITS, *ONE, '--target', 'cuda:sm_90', '--budget', '5s', '-o', 'digits.plan', env=none)
+    assert built['measured_groups'] == 0
+    assert 'prices estimated' in weft('inspect', 'digits.plan')
 
 
 def test_other_architectures(weft, cuda):

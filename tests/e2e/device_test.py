@@ -136,6 +136,13 @@ CALLS = {
                  {'cudnn.convolution': 1}),
     'three axes': ('y = Conv<pads = [1, 1, 1, 1, 1, 1]>(x, w, b)', {'x': (1, 2, 4, 5, 3)}, {'w': (3, 2, 3, 3, 3), 'b': (3,)},
                    {'cudnn.convolution': 1}),
+    'largest of a window': ('y = MaxPool<kernel_shape = [3, 2], strides = [2, 1], pads = [1, 0, 1, 1]>(x)', {'x': (2, 4, 7, 8)}, {},
+                            {'cudnn.pooling': 1}),
+    'mean of a window': ('y = AveragePool<kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]>(x)', {'x': (2, 4, 7, 8)}, {},
+                         {'cudnn.pooling': 1}),
+    'mean with padding': ('y = AveragePool<kernel_shape = [3], pads = [1, 1], count_include_pad = 1>(x)', {'x': (2, 4, 9)}, {},
+                          {'cudnn.pooling': 1}),
+    'mean of all': ('y = GlobalAveragePool(x)', {'x': (2, 3, 4, 5, 3)}, {}, {'cudnn.pooling': 1}),
     'a chain': ('c = Conv<pads = [1, 1, 1, 1], group = 4>(x, w, b) d = Tanh(c) e = Conv(d, v, b) y = Add(e, x)',
                 {'x': (2, 4, 7, 8)}, {'w': (4, 1, 3, 3), 'b': (4,), 'v': (4, 4, 1, 1)}, {'cudnn.convolution': 2}),
 }
@@ -161,6 +168,54 @@ def test_calls_of_libraries(device, name):
     device('opt', '--from', 'graph', '--to', 'call', 'm.onnx', *vendor, '-o', 'm.call')
     text = (device.folder / 'm.call').read_text()
     assert {call: text.count(call + '(') for call in calls} == calls
+
+
+def product(device, path='m.onnx'):
+    """y = Relu(x w + b), one group whoever does it."""
+    onnx = pytest.importorskip('onnx', reason='the networks are written with onnx')
+    model = onnx.parser.parse_model('<ir_version: 9, opset_import: ["": 20]> g (float[6, 8] x) => (float[6, 9] y) '
+                                    '{ m = MatMul(x, w) a = Add(m, b) y = Relu(a) }')
+    random = np.random.default_rng(0)
+    for key, shape in (('w', (8, 9)), ('b', (9,))):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(random.standard_normal(shape).astype(np.float32), key))
+    onnx.save(model, device.folder / path)
+    return path
+
+
+@pytest.mark.parametrize('slow, choice, rival', [('libraries', 'own', 'cublas.matmul'), ('kernels', 'cublas.matmul', 'own')])
+def test_measured_choices_follow_the_times(device, slow, choice, rival):
+    """Whatever the estimate was: one of the two ways sleeps for milliseconds in each run. What is on record stays decided."""
+    model, env = product(device), {'WEFT_STANDIN_SLOW': slow, 'WEFT_CACHE_DIR': str(device.folder / slow)}
+    built = device.json('build', model, *CUDA, '--budget', '20s', '-o', 'first.plan', env=env)
+    assert built['measured_groups'] == 1 and built['steps']['own'] == (choice == 'own')
+    group, = device.json('explain', model, *CUDA, '--budget', '20s', env=env)['groups']
+    assert group['choice'] == choice and group['reason'].startswith('measured')
+    others = {a['kind']: a for a in group['alternatives']}
+    assert others[rival]['measured'] and others[rival]['us'] > 4000 and others[rival]['reason'] == 'measured_slower'
+    device('build', model, *CUDA, '--budget', '20s', '-o', 'second.plan', env=env | {'WEFT_STANDIN_SLOW': ''})
+    assert (device.folder / 'first.plan').read_bytes() == (device.folder / 'second.plan').read_bytes()
+    device('verify', 'first.plan')
+
+
+def test_without_a_budget_choices_are_estimates(device):
+    group, = device.json('explain', product(device), *CUDA, '--budget', '0')['groups']
+    assert group['reason'].startswith('estimated') and not any(a['measured'] for a in group['alternatives'])
+
+
+def test_device_times_are_between_events(device):
+    """Of whole runs, and of each step."""
+    said = device.json('compare', product(device), *CUDA, '--against', 'vendor,own', '--budget', '0', '--runs', '2',
+                       env={'WEFT_STANDIN_SLOW': 'libraries'})
+    us = {arm['name']: arm['device_us'] for arm in said['arms']}
+    assert us['vendor'] > 5000 > us['own'] and us['weft'] in (pytest.approx(us['vendor'], rel=9), pytest.approx(us['own'], rel=9))
+    row, = said['kernels']
+    assert row['arms']['vendor'] > 5000 > row['arms']['own'] > 0
+
+
+def test_peaks_of_a_device(device):
+    found, = device.json('devices')['cuda']['devices']
+    assert found['multiprocessors'] == 2 and found['driver'] == '13.0'
+    assert found['peak_flops_per_s'] > 1e6 and found['peak_bytes_per_s'] > 1e6
 
 
 def test_libraries_and_kernels_agree(device):

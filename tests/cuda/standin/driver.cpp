@@ -10,7 +10,8 @@
 //   - Calls want a current context, and nothing may wait while a graph is captured.
 //
 // Kernels are texts that were compiled for the host (compiler.cpp), a block after the other. One
-// device, of compute capability 9.0; WEFT_STANDIN_BYTES says how much memory it has.
+// device, of compute capability 9.0; WEFT_STANDIN_BYTES says how much memory it has, and
+// WEFT_STANDIN_SLOW which work takes milliseconds: kernels, or that of libraries.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -27,6 +28,8 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include "codegen/cuda/emulate/compiler.h"
@@ -213,12 +216,18 @@ int InContext(const F& body) {
   return body();
 }
 
+void BeSlowIf(std::string_view kind) {
+  static const char* const slow = std::getenv("WEFT_STANDIN_SLOW");
+  if (slow && kind == slow) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+
 int RunKernel(const Function& function, ThreadState::Dim grid, ThreadState::Dim block,
               std::vector<uint64_t> values) {
   std::vector<void*> arguments;
   for (uint64_t& value : values) arguments.push_back(&value);
   const weft::Status status = weft::codegen::cuda::RunGrid(
       function.kernel, *function.module->state, grid, block, kStackBytes, arguments.data());
+  BeSlowIf("kernels");
   if (status.ok()) return kOk;
   std::fprintf(stderr, "stand-in for a device: %s\n", status.ToString().c_str());
   return kLaunchFailed;
@@ -257,6 +266,11 @@ int cuGetErrorString(int code, const char** text) {
 
 int cuInit(unsigned) { return kOk; }
 
+int cuDriverGetVersion(int* version) {
+  *version = 13000;
+  return kOk;
+}
+
 int cuDeviceGetCount(int* count) {
   *count = 1;
   return kOk;
@@ -273,10 +287,9 @@ int cuDeviceGetName(char* name, int bytes, int) {
 }
 
 int cuDeviceGetAttribute(int* value, int attribute, int) {
-  constexpr int kMajor = 75, kMinor = 76;
-  if (attribute != kMajor && attribute != kMinor) return kInvalidValue;
-  *value = attribute == kMajor ? 9 : 0;
-  return kOk;
+  constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76;
+  *value = attribute == kMajor ? 9 : attribute == kMultiprocessors ? 2 : 0;
+  return *value > 0 || attribute == kMinor ? kOk : kInvalidValue;
 }
 
 int cuDeviceTotalMem_v2(size_t* bytes, int) {
@@ -319,6 +332,7 @@ int cuLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {
   return InContext([&]() -> int {
     return Enqueue(stream, [=] {
       function(argument);
+      BeSlowIf("libraries");
       return int{kOk};
     });
   });
