@@ -1,5 +1,6 @@
 """Plans for CUDA, run on a device that stands in for one (tests/cuda/standin): kernels on the CPU, streams and memory as strict
 as the driver's interface allows."""
+import json
 import os
 import subprocess
 import sys
@@ -216,6 +217,24 @@ def test_peaks_of_a_device(device):
     found, = device.json('devices')['cuda']['devices']
     assert found['multiprocessors'] == 2 and found['driver'] == '13.0'
     assert found['peak_flops_per_s'] > 1e6 and found['peak_bytes_per_s'] > 1e6
+
+
+def test_bench_of_gpus(binary, environment, tmp_path):
+    """`./dev bench gpu`, but for what installs the peers."""
+    pytest.importorskip('ml_dtypes', reason='the rows are written with ml_dtypes')
+    rows = ['hard_swish_l2', 'softmax_l2', 'mean_l2', 'mlp_32_32_32']
+    run = [sys.executable, ROOT / 'bench/gpu.py', '--seconds', '0.2', '--budget', '2s', '--save', tmp_path / 'gpu.json']
+    env = os.environ | environment | {'PATH': f'{binary.parent}:{os.environ["PATH"]}'}
+    done = subprocess.run([*run, '--part', 'kernels', '--only', *rows], env=env, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert 'stand-in for a device' in done.stdout and '## softmax' in done.stdout
+    saved = json.loads((tmp_path / 'gpu.json').read_text())
+    assert sorted(r['row'] for r in saved['kernels']) == sorted(rows) and saved['date'] and saved['device']['driver'] == '13.0'
+    for row in saved['kernels']:
+        assert row['device_us'].keys() == {'mixed', 'own', 'vendor'} and min(row['device_us'].values()) > 0
+        assert row['of_copy'] > 0 and (row['of_peak'] > 0) == (row['row'] == 'mlp_32_32_32')
+    nothing = subprocess.run([*run], env=env | {'LD_LIBRARY_PATH': ''}, capture_output=True, text=True, timeout=60)
+    assert nothing.returncode == 0 and nothing.stdout.startswith('skipped: ')
 
 
 def test_libraries_and_kernels_agree(device):
