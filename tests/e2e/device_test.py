@@ -10,7 +10,7 @@ import pytest
 from tool import DIGITS, ROOT, Weft, within
 
 ONE = ('--shape', 'image=1x1x16x16')
-CUDA = ('--target', 'cuda:sm_90')
+ESTIMATED = ('--budget', '0')
 SEEDS = range(40)
 NETWORKS = {'shufflenetv2': {'batch': 1}, 'minilm': {'batch': 2, 'S': 7}}
 
@@ -18,9 +18,9 @@ NETWORKS = {'shufflenetv2': {'batch': 1}, 'minilm': {'batch': 2, 'S': 7}}
 class OnDevice(Weft):
     """The binary, in an environment of its own."""
 
-    def __init__(self, binary, folder, environment):
+    def __init__(self, binary, folder, environment, target='cuda:sm_90'):
         super().__init__(binary, folder)
-        self.environment = environment
+        self.environment, self.cuda = environment, ('--target', target)
 
     def __call__(self, *arguments, env=None, **options):
         return super().__call__(*arguments, env=self.environment | (env or {}), **options)
@@ -59,16 +59,16 @@ def test_the_programs_of_a_device(binary, environment, tmp_path):
 
 
 def test_the_cpu_says_the_same(device):
-    here, there = (device.run(DIGITS, digits(), *ONE, '--budget', '0', *target) for target in ((), CUDA))
+    here, there = (device.run(DIGITS, digits(), *ONE, '--budget', '0', *target) for target in ((), device.cuda))
     assert here.keys() == there.keys() and all(within(there[name], here[name], 1e-6) for name in here)
 
 
 def test_steps_are_timed(device):
-    device('build', DIGITS, *ONE, *CUDA, '-o', 'digits.plan')
+    device('build', DIGITS, *ONE, *device.cuda, *ESTIMATED, '-o', 'digits.plan')
     said = device.json('bench', 'digits.plan', '--runs', '3')
     assert said['target'].startswith('cuda:sm_90') and len(said['kernels']) == 7 and said['latency_us']['min'] > 0
     assert all(k['us'] > 0 for k in said['kernels'] if k['kind'] == 'own')
-    arms = device.json('compare', DIGITS, *ONE, *CUDA, '--against', 'unfused', '--runs', '2')['accuracy']
+    arms = device.json('compare', DIGITS, *ONE, *device.cuda, *ESTIMATED, '--against', 'unfused', '--runs', '2')['accuracy']
     assert all(arm['within'] for arm in arms.values()) and len(arms) == 2
 
 
@@ -80,7 +80,7 @@ def test_network(device, name):
     import zoo_tokens
     (zoo_images.IMAGES | zoo_tokens.TOKENS)[name]().save(str(device.folder / 'm.onnx'))
     dims = [word for dim, extent in NETWORKS[name].items() for word in ('--dim', f'{dim}={extent}')]
-    said = device.json('compare', 'm.onnx', *dims, *CUDA, '--against', 'reference', '--runs', '1', '--warmup', '0')
+    said = device.json('compare', 'm.onnx', *dims, *device.cuda, *ESTIMATED, '--against', 'reference', '--runs', '1', '--warmup', '0')
     assert said['accuracy']['weft']['within']
 
 
@@ -91,7 +91,7 @@ def test_random_network(device, seed):
     import random_graphs
     model, inputs, expected = random_graphs.generate(seed)
     onnx.save(model, device.folder / 'model.onnx')
-    found = device.run('model.onnx', inputs, '--budget', '0', *CUDA)
+    found = device.run('model.onnx', inputs, '--budget', '0', *device.cuda)
     assert not random_graphs.difference(found, expected)
 
 
@@ -161,7 +161,7 @@ def test_calls_of_libraries(device, name):
     for key, shape in constants.items():
         model.graph.initializer.append(onnx.numpy_helper.from_array(random.standard_normal(shape).astype(np.float32), key))
     onnx.save(model, device.folder / 'm.onnx')
-    vendor = (*CUDA, '--force', 'vendor', '--budget', '0')
+    vendor = (*device.cuda, '--force', 'vendor', '--budget', '0')
     device('build', 'm.onnx', *vendor, '-o', 'm.plan')
     found = device.run('m.plan', given)
     expected, = ReferenceEvaluator(model).run(None, given)
@@ -187,25 +187,25 @@ def product(device, path='m.onnx'):
 def test_measured_choices_follow_the_times(device, slow, choice, rival):
     """Whatever the estimate was: one of the two ways sleeps for milliseconds in each run. What is on record stays decided."""
     model, env = product(device), {'WEFT_STANDIN_SLOW': slow, 'WEFT_CACHE_DIR': str(device.folder / slow)}
-    built = device.json('build', model, *CUDA, '--budget', '20s', '-o', 'first.plan', env=env)
+    built = device.json('build', model, *device.cuda, '--budget', '20s', '-o', 'first.plan', env=env)
     assert built['measured_groups'] == 1 and built['steps']['own'] == (choice == 'own')
-    group, = device.json('explain', model, *CUDA, '--budget', '20s', env=env)['groups']
+    group, = device.json('explain', model, *device.cuda, '--budget', '20s', env=env)['groups']
     assert group['choice'] == choice and group['reason'].startswith('measured')
     others = {a['kind']: a for a in group['alternatives']}
     assert others[rival]['measured'] and others[rival]['us'] > 4000 and others[rival]['reason'] == 'measured_slower'
-    device('build', model, *CUDA, '--budget', '20s', '-o', 'second.plan', env=env | {'WEFT_STANDIN_SLOW': ''})
+    device('build', model, *device.cuda, '--budget', '20s', '-o', 'second.plan', env=env | {'WEFT_STANDIN_SLOW': ''})
     assert (device.folder / 'first.plan').read_bytes() == (device.folder / 'second.plan').read_bytes()
     device('verify', 'first.plan')
 
 
 def test_without_a_budget_choices_are_estimates(device):
-    group, = device.json('explain', product(device), *CUDA, '--budget', '0')['groups']
+    group, = device.json('explain', product(device), *device.cuda, '--budget', '0')['groups']
     assert group['reason'].startswith('estimated') and not any(a['measured'] for a in group['alternatives'])
 
 
 def test_device_times_are_between_events(device):
     """Of whole runs, and of each step."""
-    said = device.json('compare', product(device), *CUDA, '--against', 'vendor,own', '--budget', '0', '--runs', '2',
+    said = device.json('compare', product(device), *device.cuda, '--against', 'vendor,own', '--budget', '0', '--runs', '2',
                        env={'WEFT_STANDIN_SLOW': 'libraries'})
     us = {arm['name']: arm['device_us'] for arm in said['arms']}
     assert us['vendor'] > 5000 > us['own'] and us['weft'] in (pytest.approx(us['vendor'], rel=9), pytest.approx(us['own'], rel=9))
@@ -239,7 +239,7 @@ def test_bench_of_gpus(binary, environment, tmp_path):
 
 def test_libraries_and_kernels_agree(device):
     """In runs that are captured, too."""
-    arms = device.json('compare', DIGITS, *ONE, *CUDA, '--against', 'vendor', '--runs', '4')['accuracy']
+    arms = device.json('compare', DIGITS, *ONE, *device.cuda, *ESTIMATED, '--against', 'vendor', '--runs', '4')['accuracy']
     assert len(arms) == 2 and all(arm['within'] for arm in arms.values())
 
 
@@ -249,12 +249,12 @@ def test_random_network_by_libraries(device, seed):
     import random_graphs
     model, inputs, expected = random_graphs.generate(seed)
     onnx.save(model, device.folder / 'model.onnx')
-    found = device.run('model.onnx', inputs, '--budget', '0', *CUDA, '--force', 'vendor')
+    found = device.run('model.onnx', inputs, '--budget', '0', *device.cuda, '--force', 'vendor')
     assert not random_graphs.difference(found, expected)
 
 
 def test_what_the_cache_lost_is_compiled_again(device):
-    device('build', DIGITS, *ONE, *CUDA, '-o', 'digits.plan', '--cache-dir', 'cache')
+    device('build', DIGITS, *ONE, *device.cuda, *ESTIMATED, '-o', 'digits.plan', '--cache-dir', 'cache')
     before = device.run('digits.plan', digits(), '--cache-dir', 'cache')
     files = {f: f.read_bytes() for f in (device.folder / 'cache').rglob('*.cubin')}
     for i, (file, image) in enumerate(files.items()):
@@ -269,14 +269,14 @@ def test_what_the_cache_lost_is_compiled_again(device):
 
 
 def test_a_device_that_is_full(device):
-    device('build', DIGITS, *ONE, *CUDA, '-o', 'digits.plan')
+    device('build', DIGITS, *ONE, *device.cuda, *ESTIMATED, '-o', 'digits.plan')
     for free in ('0', '20000'):
         error = device.json('run', 'digits.plan', code=5, env={'WEFT_STANDIN_BYTES': free})['error']
         assert 'out of memory' in error['what'] and 'bytes on the device' in str(error['why'])
 
 
 def test_a_plan_for_another_device(device):
-    device('build', DIGITS, *ONE, '--target', 'cuda:sm_80', '-o', 'digits.plan')
+    device('build', DIGITS, *ONE, '--target', 'cuda:sm_80', *ESTIMATED, '-o', 'digits.plan')
     error = device.json('run', 'digits.plan', code=6)['error']
     assert 'cuda:sm_80' in str(error) and '9.0' in str(error)
 
@@ -321,7 +321,7 @@ def test_a_caller_in_c(device, environment, binary):
     library = binary.parents[1] / 'lib/libweft_runtime.so'
     if not library.exists():
         pytest.skip('libweft_runtime.so is not built')
-    device('build', DIGITS, *ONE, *CUDA, '-o', 'digits.plan')
+    device('build', DIGITS, *ONE, *device.cuda, *ESTIMATED, '-o', 'digits.plan')
     expected = device.run('digits.plan', digits())
     folder = device.folder
     np.savez(folder / 'in.npz', **digits())
