@@ -42,6 +42,7 @@ TEST_P(CudaNetwork, EveryGroupIsRight) {
   const char* model = std::getenv("WEFT_CUDA_MODEL");
   const char* shapes = std::getenv("WEFT_CUDA_SHAPES");
   driver::BuildOptions options{.target = Sm90()};
+  options.partition.force = partition::PartitionOptions::Force::kOwn;
   options.partition.fuse = GetParam();
   auto graph = driver::Import(model ? model : "models/digits.onnx");
   ASSERT_TRUE(graph.ok()) << graph.status().ToString();
