@@ -313,10 +313,11 @@ void SliceFacts(Context& c, const Shape& out) {
   if (!x || !shape || shape->size() != 1 || !starts || starts->size() != 1 || (c.Has(4) && !steps))
     return;
   const int64_t in = (*shape)[0], step = steps ? (*steps)[0] : 1;
-  int64_t at = (*starts)[0] < -in ? -1 : (*starts)[0] < 0 ? (*starts)[0] + in : (*starts)[0];
-  at = step > 0 ? std::clamp<int64_t>(at, 0, in) : std::clamp<int64_t>(at, -1, in - 1);
+  int64_t at = std::max<int64_t>((*starts)[0] < 0 ? (*starts)[0] + in : (*starts)[0], 0);
+  at = std::min(at, step > 0 ? in : in - 1);
   Facts result;
-  for (int64_t i = 0; i < Count(out); ++i, at += step) {
+  for (int64_t i = 0; i < Count(out); ++i) {
+    if (i > 0) at += step;
     if (at < 0 || at >= in) return;
     result.push_back((*x)[static_cast<size_t>(at)]);
   }

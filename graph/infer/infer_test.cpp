@@ -218,6 +218,10 @@ TEST(Infer, SlicesAndJoins) {
               "s: i64[1] = const(-1)\ne: i64[1] = const(-9223372036854775808)\na: i64[1] = "
               "const(1)\nt: i64[1] = const(-1)\ny = Slice(x, s, e, a, t)"),
             "f32[2, 7]");
+  EXPECT_EQ(Y("x: f32[2, 7]",  // a start is where an element is
+              "s: i64[1] = const(-9)\ne: i64[1] = const(-9223372036854775808)\na: i64[1] = "
+              "const(1)\nt: i64[1] = const(-1)\ny = Slice(x, s, e, a, t)"),
+            "f32[2, 1]");
   EXPECT_EQ(Y("x: f32[2, 3], z: f32[b, 3]", "y = Concat(x, z) {axis = 0}"), "f32[b + 2, 3]");
   EXPECT_EQ(Y("x: f32[7]", "a, y = Split(x) {num_outputs = 2}"), "f32[3]");
   EXPECT_EQ(Y("x: f32[7]", "s: i64[2] = const(2, 5)\na, y = Split(x, s)"), "f32[5]");

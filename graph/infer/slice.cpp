@@ -12,14 +12,14 @@ struct Cut {
   int64_t step = 1;
 };
 
-// Where a bound lies in an axis of `in` elements, clamped as the step's direction wants it.
-int64_t Clamp(int64_t at, int64_t in, int64_t step) {
-  if (at < 0) at = at < -in ? -1 : at + in;  // -1: before the first
-  return step > 0 ? std::clamp<int64_t>(at, 0, in) : std::clamp<int64_t>(at, -1, in - 1);
-}
-
+// An axis of `in` elements. Bounds below 0 count from its end. A start is clamped to where an
+// element is, whatever the direction; only an end may lie before the first.
 int64_t CutLength(int64_t start, int64_t end, int64_t step, int64_t in) {
-  const int64_t from = Clamp(start, in, step), to = Clamp(end, in, step);
+  if (in == 0) return 0;
+  const int64_t from =
+      std::clamp<int64_t>(start < 0 ? start + in : start, 0, step > 0 ? in : in - 1);
+  const int64_t to = step > 0 ? std::clamp<int64_t>(end < 0 ? end + in : end, 0, in)
+                              : std::clamp<int64_t>(end < 0 ? end + in : end, -1, in - 1);
   if (step > 0) return to > from ? (to - from - 1) / step + 1 : 0;
   if (step == INT64_MIN) return from > to ? 1 : 0;
   return from > to ? (from - to - 1) / -step + 1 : 0;

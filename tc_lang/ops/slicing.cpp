@@ -85,7 +85,9 @@ void Slice(Writer& w) {
     const int64_t extent = w.Extent(x, axes[k]);
     const int64_t start = starts[k] < 0 ? starts[k] + extent : starts[k];
     const int64_t first = std::clamp<int64_t>(start, 0, steps[k] < 0 ? extent - 1 : extent);
-    from[axis] = Sum({{steps[k], i[axis]}}, first);
+    // The step to an element that there is not may be any number.
+    from[axis] =
+        w.Extent(y, axes[k]) < 2 ? std::to_string(first) : Sum({{steps[k], i[axis]}}, first);
   }
   w.Set("copy", y, i, w.At(x, from));
 }
