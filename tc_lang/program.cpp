@@ -21,10 +21,13 @@ constexpr std::array<std::string_view, 5> kAssigns = {"=", "+=", "*=", "min=", "
 // to it: what wraps is not affine.
 constexpr int64_t kLargest = int64_t{1} << 44, kLargestCoefficient = int64_t{1} << 31;
 
+// Whether |n| is at most `most`; the smallest int64 has no absolute value.
+bool IsWithin(int64_t n, int64_t most) { return -most <= n && n <= most; }
+
 bool Small(const Affine& e) {
-  if (std::abs(e.constant()) > kLargest) return false;
+  if (!IsWithin(e.constant(), kLargest)) return false;
   return std::all_of(e.terms().begin(), e.terms().end(), [](const Affine::Term& term) {
-    return std::abs(term.coefficient) <= kLargestCoefficient && term.divisor <= kLargest &&
+    return IsWithin(term.coefficient, kLargestCoefficient) && term.divisor <= kLargest &&
            (term.dividend == nullptr || Small(*term.dividend));
   });
 }
@@ -35,7 +38,7 @@ bool SmallTimes(const Affine& e, int64_t factor) {
   int64_t largest = std::max<int64_t>(1, std::abs(e.constant()));
   for (const Affine::Term& term : e.terms())
     largest = std::max(largest, std::abs(term.coefficient));
-  return std::abs(factor) <= kLargest / largest;
+  return IsWithin(factor, kLargest / largest);
 }
 
 class AffineBuilder {

@@ -55,6 +55,15 @@ TEST(Program, AsAffine) {
   }
 }
 
+TEST(Program, WhatLeavesInt64IsNotAffine) {
+  for (const char* at : {"-(-9223372036854775808 * i) + 2", "2 - (-9223372036854775808) * i",
+                         "i * 4611686018427387904 * 4"}) {
+    const Program p =
+        Bound(std::string("def f(float(99) x) -> (y) { y(i) = x(") + at + ") where i in 0:1 }");
+    EXPECT_FALSE(AsAffine(p, p[Reads(p, p.statements[0].value)[0]].args[0])) << at;
+  }
+}
+
 TEST(Program, FlopsAndBytes) {
   const Program p =
       Bound("def f(float(8, 4) A, float(4, 2) B) -> (C) { C(m, n) +=! A(m, k) * B(k, n) }");
