@@ -241,7 +241,8 @@ class Lowering {
       return Invalid(fmt::format("found axis {} for rank {}", axis, rank));
     if (axis < 0) axis += rank;
     const auto at = static_cast<size_t>(axis);
-    if (p->size() == 1) {
+    const int64_t block = IntAttr(*node_, "block_size", 0);
+    if (block == 0 && p->size() == 1) {
       if ((*p)[0] != (*x)[at])
         return Invalid(
             fmt::format("found {} scales for {} elements of axis {}", (*p)[0], (*x)[at], axis));
@@ -249,16 +250,22 @@ class Lowering {
       shape[at] = (*p)[0];
       return Add(Op::kReshape, {numbers, Ints(shape)});
     }
-    const int64_t block = IntAttr(*node_, "block_size", 0);
-    if (p->size() != x->size() || block < 1 || (*p)[at] > (*x)[at] || (*p)[at] * block != (*x)[at])
-      return Unsupported(fmt::format("scales of {} in blocks of {} for {}", weft::Print(*p), block,
-                                     weft::Print(*x)));
+    Shape blocks = *x;
+    if (block > 0 && blocks[at] > 0) blocks[at] = (blocks[at] - 1) / block + 1;
+    if (block < 1 || *p != blocks) {
+      return Invalid(fmt::format("scales of {} in blocks of {} for {}", weft::Print(*p), block,
+                                 weft::Print(*x)));
+    }
+    const int64_t width = std::min(block, (*x)[at]);  // of a block; the last may be cut
     Shape column = *p, wide = *p, whole = *p;
     column.insert(column.begin() + axis + 1, 1);
-    wide.insert(wide.begin() + axis + 1, block);
-    whole[at] *= block;
+    wide.insert(wide.begin() + axis + 1, width);
+    whole[at] *= width;
     const ValueId as_column = Add(Op::kReshape, {numbers, Ints(column)});
-    return Add(Op::kReshape, {Add(Op::kExpand, {as_column, Ints(wide)}), Ints(whole)});
+    const ValueId spread =
+        Add(Op::kReshape, {Add(Op::kExpand, {as_column, Ints(wide)}), Ints(whole)});
+    if (whole == *x) return spread;
+    return Add(Op::kSlice, {spread, Ints({0}), Ints({(*x)[at]}), Ints({axis})});
   }
 
   Status Dequantize() {

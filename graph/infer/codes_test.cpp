@@ -68,6 +68,12 @@ TEST(LowerCodes, Quantization) {
             "DecodeFloat Reshape Expand Reshape Mul f32[2, 4]");
   EXPECT_EQ(Lowered("x: f32[4], s: f32[], z: i2[]", "y = QuantizeLinear(x, s, z)"),
             "Reshape Div Round Cast Reshape Add Clip Cast i8[4]");
+  EXPECT_EQ(Lowered("x: f4e2m1[5], s: f32[3]",  // the last block is cut
+                    "y = DequantizeLinear(x, s) {axis = 0, block_size = 2}"),
+            "DecodeFloat Reshape Expand Reshape Slice Mul f32[5]");
+  EXPECT_EQ(Lowered("x: f8e4m3fn[2, 4], s: f32[2, 1]",
+                    "y = DequantizeLinear(x, s) {axis = 1, block_size = 9}"),
+            "DecodeFloat Reshape Expand Reshape Mul f32[2, 4]");
   const std::string found = Lowered("x: f8e4m3fn[2, 4], s: f32[3]", "y = DequantizeLinear(x, s)");
   EXPECT_NE(found.find("3 scales for 4 elements"), std::string::npos) << found;
 }
