@@ -1,6 +1,8 @@
 // The attentions of com.microsoft, by way of ONNX's.
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "graph/onnx/expansion.h"
 
 namespace weft::graph {
@@ -58,10 +60,31 @@ Result<ValueId> Bias(Expansion& e, ValueId mask, ValueId added, ValueId like) {
   return e.Make(Op::kAdd, {wide, added}, "biases");
 }
 
-// A mask of one number a batch: how many keys there are.
-Result<ValueId> Lengths(Expansion& e, ValueId mask, bool past) {
-  if (past) return Unsupported("lengths beside a past are not supported");
-  return e.Make(Op::kCast, {mask}, "lengths", {{"to", int64_t{7}}});
+// The mask of [batch, keys] that a mask of one number a batch says: how many keys there are, those
+// of a past too. If it has two, the second ones are the first keys of each.
+Result<ValueId> MaskOfLengths(Expansion& e, ValueId lengths, ValueId key, ValueId past) {
+  WEFT_TRY(ValueId total, ExtentOf(e, key, 1, "keys"));
+  if (past.valid()) {
+    WEFT_TRY(const ValueId before, ExtentOf(e, past, 2, "past"));
+    WEFT_TRY(total, e.Make(Op::kAdd, {total, before}, "total"));
+  }
+  WEFT_TRY(const ValueId place, Counting(e, total, "place"));
+  WEFT_TRY(const ValueId numbers, e.Make(Op::kCast, {lengths}, "lengths", {{"to", int64_t{7}}}));
+  const auto count = KnownExtent(e, lengths, 0, "lengths"), batch = KnownExtent(e, key, 0, "a key");
+  const auto column = [&](ValueId bounds) {
+    return e.Make(Op::kUnsqueeze, {bounds, e.Ints("behind", {1})}, "bound");
+  };
+  if (!count.ok() || !batch.ok() || *count != 2 * *batch) {
+    WEFT_TRY(const ValueId end, column(numbers));
+    return e.Make(Op::kLess, {place, end}, "inside");
+  }
+  WEFT_TRY(const auto halves, e.MakeAll(Op::kSplit, {numbers}, 2, "bounds",
+                                        {{"axis", int64_t{0}}, {"num_outputs", int64_t{2}}}));
+  WEFT_TRY(const ValueId end, column(halves[0]));
+  WEFT_TRY(const ValueId start, column(halves[1]));
+  WEFT_TRY(const ValueId before_end, e.Make(Op::kLess, {place, end}, "before_end"));
+  WEFT_TRY(const ValueId after_start, e.Make(Op::kGreaterOrEqual, {place, start}, "after_start"));
+  return e.Make(Op::kAnd, {before_end, after_start}, "inside");
 }
 
 std::vector<Attribute> AttentionAttributes(const Expansion& e, int64_t heads, int64_t kv_heads) {
@@ -119,13 +142,12 @@ Status ExpandMultiHeadAttention(Expansion& e) {
       return Unsupported("keys and values of other ranks than 3 and 4 are not supported");
     }
   }
-  ValueId mask = e.In(4), lengths;
+  ValueId mask = e.In(4);
   if (mask.valid() && e.RankOf(mask) == 1) {
-    WEFT_TRY(lengths, Lengths(e, mask, e.Has(6)));
-    mask = ValueId();
+    WEFT_TRY(mask, MaskOfLengths(e, mask, qkv[1], e.In(6)));
   }
   WEFT_TRY(const ValueId bias, Bias(e, mask, e.In(5), qkv[0]));
-  return e.FinishAll(Op::kAttention, {qkv[0], qkv[1], qkv[2], bias, e.In(6), e.In(7), lengths},
+  return e.FinishAll(Op::kAttention, {qkv[0], qkv[1], qkv[2], bias, e.In(6), e.In(7)},
                      e.node().outputs, AttentionAttributes(e, heads, heads));
 }
 
@@ -155,12 +177,6 @@ Status ExpandPackedAttention(Expansion& e) {
   WEFT_TRY(f.status());
   WEFT_TRY(const auto qkv, Columns(e, all, sizes, "part"));
   const ValueId before = e.In(quantized ? 8 : 4), added = quantized ? ValueId() : e.In(5);
-  ValueId mask = e.In(quantized ? 5 : 3), lengths;
-  if (mask.valid() && e.RankOf(mask) == 1) {
-    WEFT_TRY(lengths, Lengths(e, mask, before.valid()));
-    mask = ValueId();
-  }
-  WEFT_TRY(const ValueId bias, Bias(e, mask, added, qkv[0]));
   std::vector<ValueId> past(2);
   const ValueId front = e.Ints("front", {0});
   if (before.valid()) {
@@ -170,8 +186,13 @@ Status ExpandPackedAttention(Expansion& e) {
       WEFT_TRY(one, e.Make(Op::kSqueeze, {one, front}, "past"));
     }
   }
+  ValueId mask = e.In(quantized ? 5 : 3);
+  if (mask.valid() && e.RankOf(mask) == 1) {
+    WEFT_TRY(mask, MaskOfLengths(e, mask, qkv[1], past[0]));
+  }
+  WEFT_TRY(const ValueId bias, Bias(e, mask, added, qkv[0]));
   const auto attributes = AttentionAttributes(e, heads, heads);
-  const std::vector<ValueId> operands = {qkv[0], qkv[1], qkv[2], bias, past[0], past[1], lengths};
+  const std::vector<ValueId> operands = {qkv[0], qkv[1], qkv[2], bias, past[0], past[1]};
   if (!e.HasOut(1)) return e.Finish(Op::kAttention, operands, attributes);
   WEFT_TRY(const auto made, e.MakeAll(Op::kAttention, operands, 3, "attended", attributes));
   std::vector<ValueId> present;
@@ -226,15 +247,24 @@ Status ExpandRotaryEmbedding(Expansion& e) {
 
 namespace {
 
-// The cache of a GroupQueryAttention: the new steps of each batch go behind its own past ones.
-// Without a past they are all there is.
+// The cache of a GroupQueryAttention: the new steps of each batch go behind its own past ones. It
+// is as long as the past, or as all that it holds if that is more. Without a past the new steps are
+// all there is.
 Result<ValueId> Cached(Expansion& e, ValueId fresh, size_t past, size_t present, ValueId start) {
   std::vector<ValueId> operands = {fresh};
   Op op = Op::kIdentity;
   std::vector<Attribute> attributes;
   if (e.Has(past)) {
-    WEFT_TRY(const ValueId room,
+    WEFT_TRY(ValueId room,
              e.Make(Op::kConcat, {e.In(past), fresh}, "room", {{"axis", int64_t{2}}}));
+    if (e.Has(6)) {
+      WEFT_TRY(const ValueId total, e.Make(Op::kCast, {e.In(6)}, "held", {{"to", int64_t{7}}}));
+      WEFT_TRY(const ValueId held, e.Make(Op::kReshape, {total, e.Ints("list", {1})}, "held"));
+      WEFT_TRY(const ValueId had, ExtentOf(e, e.In(past), 2, "had"));
+      WEFT_TRY(const ValueId end, e.Make(Op::kMax, {had, held}, "end"));
+      WEFT_TRY(room,
+               e.Make(Op::kSlice, {room, e.Ints("from", {0}), end, e.Ints("along", {2})}, "room"));
+    }
     operands = {room, fresh, start};
     op = Op::kTensorScatter;
     attributes = {{"axis", int64_t{2}}};
@@ -242,6 +272,49 @@ Result<ValueId> Cached(Expansion& e, ValueId fresh, size_t past, size_t present,
   if (!e.HasOut(present)) return e.Make(op, operands, "cache", attributes);
   WEFT_TRY(e.Finish(op, operands, attributes, present));
   return e.node().outputs[present];
+}
+
+// What the softmax of a GroupQueryAttention sees beside the cache: a mask, and maybe one more key.
+struct Group {
+  ValueId keys, values, mask;
+};
+
+// A bias is added to the scores of the keys that it has.
+Status AddBias(Expansion& e, ValueId added, Group& group) {
+  WEFT_TRY(const ValueId low,
+           e.Number("masked", -std::numeric_limits<double>::infinity(), group.keys));
+  WEFT_TRY(group.mask, e.Make(Op::kWhere, {group.mask, added, low}, "bias"));
+  return {};
+}
+
+// A key and a value of zeros behind the others take their part of the softmax and give nothing:
+// with a score of 0, or with that of each head which input 11 has.
+Status AddSink(Expansion& e, Group& group) {
+  const auto widened = [&](ValueId x, int64_t axis) {
+    std::vector<int64_t> pads(8, 0);
+    pads[static_cast<size_t>(4 + axis)] = 1;
+    return e.Make(Op::kPad, {x, e.Ints("one_more", pads)}, "with_sink");
+  };
+  if (!e.Has(10)) {
+    WEFT_TRY(const ValueId zero, e.Number("zero", 0, group.keys));
+    WEFT_TRY(AddBias(e, zero, group));
+  }
+  WEFT_TRY(group.keys, widened(group.keys, 2));
+  WEFT_TRY(group.values, widened(group.values, 2));
+  if (!e.Has(11)) {
+    WEFT_TRY(group.mask, widened(group.mask, 3));
+    return {};
+  }
+  WEFT_TRY(const ValueId sink,
+           e.Make(Op::kReshape, {e.In(11), e.Ints("by_head", {1, -1, 1, 1})}, "sink"));
+  WEFT_TRY(const ValueId by_head, e.Make(Op::kShape, {sink}, "sinks"));
+  WEFT_TRY(const ValueId wide, e.Make(Op::kExpand, {group.mask, by_head}, "by_head"));
+  WEFT_TRY(const ValueId rows, e.Make(Op::kShape, {wide}, "rows", {{"end", int64_t{3}}}));
+  WEFT_TRY(const ValueId one,
+           e.Make(Op::kConcat, {rows, e.Ints("one", {1})}, "column", {{"axis", int64_t{0}}}));
+  WEFT_TRY(const ValueId column, e.Make(Op::kExpand, {sink, one}, "sinks"));
+  WEFT_TRY(group.mask, e.Make(Op::kConcat, {wide, column}, "bias", {{"axis", int64_t{3}}}));
+  return {};
 }
 
 // Query i of a batch, at its place among the keys, looks at those up to there, as far as the
@@ -267,11 +340,9 @@ Status ExpandGroupQueryAttention(Expansion& e) {
   WEFT_TRY(e.Only({"do_rotary", "kv_num_heads", "local_window_size", "num_heads",
                    "rotary_interleaved", "scale", "smooth_softmax", "softcap"}));
   const Node& node = e.node();
-  if (IntAttr(node, "smooth_softmax", 0) > 0)
-    return Unsupported("a smooth softmax is not supported");
   if (!e.Has(5)) return Invalid("input 5, the lengths, is absent");
-  for (size_t i = 10; i < node.inputs.size(); ++i)
-    WEFT_TRY(e.Absent(i, "more than a cache, angles and places"));
+  for (size_t i = 12; i < node.inputs.size(); ++i)
+    WEFT_TRY(e.Absent(i, "scales of a quantized cache"));
   WEFT_TRY(e.Unused(3, "the scores"));
   WEFT_TRY(const int64_t heads, Heads(e, "num_heads"));
   WEFT_TRY(const int64_t kv_heads, Heads(e, "kv_num_heads"));
@@ -303,14 +374,24 @@ Status ExpandGroupQueryAttention(Expansion& e) {
   WEFT_TRY(const ValueId q, Unpacked(e, qkv[0], heads, "query"));
   WEFT_TRY(const ValueId k, Unpacked(e, qkv[1], kv_heads, "key"));
   WEFT_TRY(const ValueId v, Unpacked(e, qkv[2], kv_heads, "value"));
-  WEFT_TRY(const ValueId keys, Cached(e, k, 3, 1, start));
-  WEFT_TRY(const ValueId values, Cached(e, v, 4, 2, start));
-  WEFT_TRY(const ValueId mask, GroupMask(e, places, keys));
+  Group group;
+  WEFT_TRY(group.keys, Cached(e, k, 3, 1, start));
+  WEFT_TRY(group.values, Cached(e, v, 4, 2, start));
+  if (e.Has(10)) {  // only the keys that it has are looked at
+    WEFT_TRY(const ValueId end, ExtentOf(e, e.In(10), 3, "biased"));
+    for (ValueId* all : {&group.keys, &group.values}) {
+      WEFT_TRY(*all, e.Make(Op::kSlice, {*all, e.Ints("from", {0}), end, e.Ints("along", {2})},
+                            "biased"));
+    }
+  }
+  WEFT_TRY(group.mask, GroupMask(e, places, group.keys));
+  if (e.Has(10)) WEFT_TRY(AddBias(e, e.In(10), group));
+  if (e.Has(11) || IntAttr(node, "smooth_softmax", 0) > 0) WEFT_TRY(AddSink(e, group));
   std::vector<Attribute> attributes = {{"softcap", FloatAttr(node, "softcap", 0)}};
   if (const float scale = FloatAttr(node, "scale", 0); scale != 0)
     attributes.push_back({"scale", scale});
-  WEFT_TRY(const ValueId y,
-           e.Make(Op::kAttention, {q, keys, values, mask}, "attended", attributes));
+  WEFT_TRY(const ValueId y, e.Make(Op::kAttention, {q, group.keys, group.values, group.mask},
+                                   "attended", attributes));
   WEFT_TRY(const ValueId order,
            e.Make(Op::kTranspose, {y}, "by_step", {{"perm", std::vector<int64_t>{0, 2, 1, 3}}}));
   return e.Finish(Op::kReshape, {order, e.Ints("packed", {0, 0, -1})});

@@ -309,6 +309,17 @@ def test_heads_with_lengths(weft):
           num_heads=4)
 
 
+@pytest.mark.parametrize('causal', [0, 1])
+@pytest.mark.parametrize('past', [0, 3])
+def test_lengths_hide_keys_whatever_else_does(weft, past, causal):
+    agree(weft, 'MultiHeadAttention', [packed(4, 4, 8, 0), packed(4, 4, 8, 1), packed(4, 4, 8, 2), None, np.int32([2, 3])],
+          num_heads=4, unidirectional=causal)
+    packed_past = [rand(2, 2, 4, past, 4)] if past else []
+    for bounds in ([3, 4 + past], [3, 4 + past, 1, 0]):  # ends, or ends and first ones
+        agree(weft, 'Attention', [rand(2, 4, 12), rand(12, 48), rand(48), np.int32(bounds), *packed_past],
+              [np.float32] * (1 + len(packed_past)), (1, 2), num_heads=4, unidirectional=causal)
+
+
 def test_heads_with_a_mask(weft):
     mask = np.int32([[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]])
     agree(weft, 'MultiHeadAttention', [packed(5, 4, 8, 0), packed(6, 4, 8, 1), packed(6, 4, 8, 2), None, mask], num_heads=4,
@@ -348,6 +359,22 @@ def test_groups_of_queries(weft, past, length, window, rotary):
           do_rotary=rotary, local_window_size=window)
 
 
+@pytest.mark.parametrize('bias', [False, True])
+@pytest.mark.parametrize('sink', ['none', 'smooth', 'by_head'])
+def test_groups_of_queries_beside_a_sink(weft, sink, bias):
+    operands = [packed(3, 4, 8, 0), packed(3, 2, 8, 1), packed(3, 2, 8, 2), *(rand(2, 2, 0, 8) for _ in range(2)),
+                np.full(2, 2, np.int32), np.array(3, np.int32), None, None, None,
+                rand(1, 4, 3, 3) if bias else None, rand(4, seed=9) if sink == 'by_head' else None]
+    agree(weft, 'GroupQueryAttention', operands, [np.float32] * 3, (6,), num_heads=4, kv_num_heads=2, softcap=3.0,
+          **({'smooth_softmax': 1} if sink == 'smooth' else {}))
+
+
+def test_groups_of_queries_with_room_for_later_ones(weft):
+    operands = [packed(1, 4, 8, 0), packed(1, 2, 8, 1), packed(1, 2, 8, 2), *(rand(2, 2, 6, 8, seed=s) for s in (5, 6)),
+                np.full(2, 5, np.int32), np.array(6, np.int32)]
+    agree(weft, 'GroupQueryAttention', operands, [np.float32] * 3, (6,), num_heads=4, kv_num_heads=2)
+
+
 def test_groups_of_queries_in_one_operand(weft):
     agree(weft, 'GroupQueryAttention', [rand(2, 4, 64), None, None, rand(2, 2, 0, 8), rand(2, 2, 0, 8), np.full(2, 3, np.int32),
                                         np.array(4, np.int32)], [np.float32] * 3, (6,), num_heads=4, kv_num_heads=2,
@@ -370,8 +397,8 @@ def test_attention_on_quantized_rows(weft, past):
     ('CDist', [rand(3, 4), rand(5, 4)], {'metric': 'cosine'}, 4, 'the metric "cosine"'),
     ('MultiHeadAttention', [rand(1, 2, 8)] * 3, {'num_heads': 0}, 3, '"num_heads" is 0'),
     ('GroupQueryAttention', [rand(1, 2, 8)] * 3, {'num_heads': 2, 'kv_num_heads': 1}, 3, 'input 5'),
-    ('GroupQueryAttention', [rand(1, 2, 8)] * 3 + [None, None, np.int32([1]), np.array(2, np.int32)],
-     {'num_heads': 2, 'kv_num_heads': 1, 'smooth_softmax': 1}, 4, 'smooth softmax'),
+    ('GroupQueryAttention', [rand(1, 2, 8)] * 3 + [None, None, np.int32([1]), np.array(2, np.int32), *[None] * 5, rand(1)],
+     {'num_heads': 2, 'kv_num_heads': 1}, 4, 'quantized cache'),
     ('Attention', [rand(1, 2, 8), rand(8, 25)], {'num_heads': 2}, 3, '25 columns'),
     ('QLinearAdd', [rand(3)], {}, 3, 'input 1 is absent'),
     ('Gelu', [rand(3)] * 3, {}, 3, 'at most 2')])
