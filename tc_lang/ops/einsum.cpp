@@ -45,6 +45,9 @@ class Letters {
  public:
   Letters(Writer& w, size_t dots) : w_(w), dots_(dots), dot_dims_(dots, Dim(1)) {}
 
+  // The subscripts of an operand. An axis of 1 goes with a longer one of the same letter that was
+  // seen before.
+
   Subs Of(const std::string& term, const Operand& x) {
     Subs out;
     const size_t plain =
@@ -70,11 +73,11 @@ class Letters {
       names_ += c;
       dims_.push_back(dim);
     }
-    if (dims_[place] != dim) {
-      if (dim.IsOne()) return "0";
-      w_.Refuse(fmt::format("'{}' is {} and {}", c, dims_[place].text(), dim.text()));
-    }
-    return w_.Range(fmt::format("k{}", place), dims_[place]);
+    Dim& widest = dims_[place];
+    if (widest != dim && dim.IsOne()) return "0";
+    if (widest.IsOne()) widest = dim;
+    if (widest != dim) w_.Refuse(fmt::format("'{}' is {} and {}", c, widest.text(), dim.text()));
+    return w_.Range(fmt::format("k{}", place), widest);
   }
   std::string Dot(size_t place, const Dim& dim) {
     if (dim.IsOne() && !dot_dims_[place].IsOne()) return "0";
@@ -102,7 +105,8 @@ void Einsum(Writer& w) {
     if (w.In(k).dims.size() > letters) dots = std::max(dots, w.In(k).dims.size() - letters);
   }
   Letters letters(w, dots);
-  const Subs at = letters.Of(e.result, y);  // the widest extents come first
+  for (size_t k = 0; k < e.terms.size(); ++k) letters.Of(e.terms[k], w.In(k));
+  const Subs at = letters.Of(e.result, y);
   Subs factors;
   bool reduces = false;
   for (size_t k = 0; k < e.terms.size() && w.ok(); ++k) {
