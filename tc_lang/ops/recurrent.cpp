@@ -1,6 +1,7 @@
 // LSTM, GRU and RNN as recurrences over time: one loop over step t, whose first statements fetch
 // the state before it. The products with the inputs are no part of the loop.
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -31,6 +32,12 @@ constexpr Named kActivations[] = {
     {"Tanh", "tanh({x})"},
     {"ThresholdedRelu", "({x} > {a} ? {x} : 0.0)", 1, 1}};
 
+// As onnxruntime reads names of activations: in upper or lower case.
+bool IsSameWord(std::string_view a, std::string_view b) {
+  return std::ranges::equal(
+      a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
+
 struct Activation {
   const Named* function;
   double a, b;
@@ -55,7 +62,8 @@ std::vector<Activation> Activations(Writer& w, const std::vector<std::string>& d
   std::vector<Activation> all;
   for (size_t i = 0; i < directions * defaults.size(); ++i) {
     const std::string& name = i < names.size() ? names[i] : defaults[i % defaults.size()];
-    const Named* found = std::ranges::find(kActivations, name, &Named::name);
+    const Named* found = std::ranges::find_if(
+        kActivations, [&](const Named& known) { return IsSameWord(known.name, name); });
     if (found == std::end(kActivations)) return w.Refuse("the activation " + name), all;
     Activation one{.function = found, .a = found->a, .b = found->b};
     if (found->parameters > 0 && alpha != alphas.end()) one.a = *alpha++;
