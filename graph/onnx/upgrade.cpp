@@ -24,10 +24,13 @@ class Upgrade {
       case Op::kReduceSum:
         if (opset_ < 13) IntsToInput("axes", 1);
         break;
-      case Op::kReduceL1:
-      case Op::kReduceL2:
       case Op::kReduceLogSum:
       case Op::kReduceLogSumExp:
+        if (opset_ < 18) IntsToInput("axes", 1);
+        if (opset_ < 28) return RealLogarithm();
+        break;
+      case Op::kReduceL1:
+      case Op::kReduceL2:
       case Op::kReduceMax:
       case Op::kReduceMean:
       case Op::kReduceMin:
@@ -322,6 +325,20 @@ class Upgrade {
     return Push(std::move(back));
   }
 
+  // Of integers, which the newest form does not take: the logarithm's whole part.
+  Status RealLogarithm() {
+    const auto dtype = draft_.graph[node_.inputs[0]].dtype;
+    if (!dtype || !IsInteger(*dtype)) return Push(std::move(node_));
+    WEFT_TRY(node_.inputs[0], Extra(Op::kCast, {node_.inputs[0]}, "real",
+                                    {{"to", int64_t{DtypeToOnnx(Dtype::kF64)}}}));
+    Node back{.op = Op::kCast, .op_name = "Cast", .name = node_.name, .outputs = node_.outputs};
+    node_.outputs = {AddComputed(draft_.graph, draft_.names.Fresh(Near("logarithm")))};
+    back.inputs = node_.outputs;
+    SetAttribute(back, "to", int64_t{DtypeToOnnx(*dtype)});
+    WEFT_TRY(Push(std::move(node_)));
+    return Push(std::move(back));
+  }
+
   Status OldBatchNorm() {
     const auto spatial = Take("spatial");
     if (spatial && std::get<int64_t>(*spatial) != 1)
@@ -352,9 +369,10 @@ class Upgrade {
     return {};
   }
 
+  // The standard did not say yet which of two elements is nearest; this is what runtimes took.
   void FirstCoordinates() {
     SetAttribute(node_, "coordinate_transformation_mode", std::string("asymmetric"));
-    SetAttribute(node_, "nearest_mode", std::string("floor"));
+    SetAttribute(node_, "nearest_mode", std::string("ceil_when_shrinking"));
   }
 
   bool IsEmptyConstant(ValueId id) const {

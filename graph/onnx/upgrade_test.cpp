@@ -33,6 +33,17 @@ TEST(Upgrade, AxesBecomeInputs) {
   EXPECT_EQ(Upgraded({NodeP("ReduceMax", {"x"}, {"y"})}, 13), "ReduceMax f32[1, 1]");
 }
 
+// Until opset 28 there were logarithms of integers.
+TEST(Upgrade, LogarithmsOfIntegers) {
+  onnx::ModelProto model = ModelOf({NodeP("ReduceLogSum", {"x"}, {"y"}, {IntsA("axes", {1})})}, 11);
+  *model.mutable_graph()->mutable_input(0) = ValueP("x", {2, 3});
+  model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(
+      onnx::TensorProto::INT32);
+  Graph g = Good(model);
+  ASSERT_TRUE(InferShapes(g).ok());
+  EXPECT_EQ(OpsOf(g) + " " + TypeOf(g, "y"), "Cast ReduceLogSum Cast i32[2, 1]");
+}
+
 TEST(Upgrade, Split) {
   EXPECT_EQ(
       Upgraded({NodeP("Split", {"x"}, {"a", "y"}, {IntA("axis", 1), IntsA("split", {1, 2})})}, 11),

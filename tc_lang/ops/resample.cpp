@@ -2,33 +2,39 @@
 
 #include <algorithm>
 #include <cmath>
-
-#include "base/affine.h"
+#include <cstdint>
+#include <type_traits>
 
 namespace weft::tc::ops {
 namespace {
 
-// The input coordinate of output i. Exact when the scale is out / in: then the quotient of
-// integers.
-double Coordinate(const ResampleRule& rule, int64_t in, int64_t out, double scale, double lo,
-                  double hi, int64_t i) {
-  const double length = scale * static_cast<double>(in);
-  const auto n = static_cast<double>(in), m = static_cast<double>(out), k = static_cast<double>(i);
-  const bool exact = std::fabs(length - m) < 1e-9 * m;
-  const double half = exact ? ((2 * k + 1) * n - m) / (2 * m) : (k + 0.5) / scale - 0.5;
+// The input coordinate of output i. In doubles it is exact when the scale is out / in: then the
+// quotient of integers.
+template <typename Real>
+Real Coordinate(const ResampleRule& rule, int64_t in, int64_t out, Real scale, Real lo, Real hi,
+                int64_t i) {
+  constexpr bool kInDoubles = std::is_same_v<Real, double>;
+  const auto n = static_cast<Real>(in), m = static_cast<Real>(out), k = static_cast<Real>(i);
+  const Real half = Real{1} / 2;
+  const bool exact = std::fabs(scale * n - m) < (kInDoubles ? Real(1e-9) : Real(1e-6)) * m;
+  const Real length = exact ? m : scale * n;
+  const Real centre = exact && kInDoubles ? (2 * k + 1) * n / (2 * m) : (k + half) / scale;
   if (rule.coordinates == "align_corners")
-    return length == 1 || out == 1 ? 0 : k * (n - 1) / ((exact ? m : length) - 1);
-  if (rule.coordinates == "asymmetric") return exact ? k * n / m : k / scale;
-  if (rule.coordinates == "pytorch_half_pixel") return out == 1 ? 0 : half;
-  if (rule.coordinates == "tf_half_pixel_for_nn") return half + 0.5;
-  if (rule.coordinates == "half_pixel_symmetric") return n / 2 * (1 - m / length) + half;
+    return length == 1 || out == 1 ? 0 : k * (n - 1) / (length - 1);
+  if (rule.coordinates == "asymmetric") return exact && kInDoubles ? k * n / m : k / scale;
+  if (rule.coordinates == "pytorch_half_pixel") return out == 1 ? 0 : centre - half;
+  if (rule.coordinates == "tf_half_pixel_for_nn") return centre;
+  if (rule.coordinates == "half_pixel_symmetric")
+    return n / 2 * (1 - m / (scale * n)) + (centre - half);
   if (rule.coordinates == "tf_crop_and_resize") {
-    return lo * (n - 1) + (out == 1 ? (hi - lo) * (n - 1) / 2 : k * (hi - lo) * (n - 1) / (m - 1));
+    if (out == 1) return half * (lo + hi) * (n - 1);
+    return lo * (n - 1) + k * (hi - lo) * (n - 1) / (m - 1);
   }
-  return half;
+  return centre - half;
 }
 
-int64_t Nearest(const std::string& mode, double x) {
+int64_t Nearest(std::string_view mode, double x, double scale) {
+  if (mode == "ceil_when_shrinking") mode = scale < 1 ? "ceil" : "floor";
   if (mode == "floor") return static_cast<int64_t>(std::floor(x));
   if (mode == "ceil") return static_cast<int64_t>(std::ceil(x));
   return static_cast<int64_t>(mode == "round_prefer_ceil" ? std::floor(x + 0.5)
@@ -48,7 +54,8 @@ double Kernel(const ResampleRule& rule, double x) {
 
 std::optional<Resample> MakeResample(const ResampleRule& rule, int64_t in, int64_t out,
                                      double scale, double lo, double hi) {
-  constexpr double kMostElems = 8192, kFar = 1LL << 52;
+  constexpr double kMostElems = 1 << 22, kFar = 1 << 30;
+  if (in > kFar) return std::nullopt;
   Resample r{.in = in, .out = out, .taps = 1};
   const bool crop = rule.coordinates == "tf_crop_and_resize";
   const double narrow =
@@ -60,11 +67,15 @@ std::optional<Resample> MakeResample(const ResampleRule& rule, int64_t in, int64
   r.taps = static_cast<int64_t>(taps);
   const auto first = static_cast<int64_t>(before);
   for (int64_t i = 0; i < out; ++i) {
-    double x = Coordinate(rule, in, out, scale, lo, hi, i);
-    if (!(std::fabs(x) < kFar)) return std::nullopt;
-    if (crop) r.outside.push_back(x < 0 || x > static_cast<double>(in - 1));
+    double x = Coordinate<double>(rule, in, out, scale, lo, hi, i);
+    // Which of two places one half-way between them is nearest to, and whether one at the edge of a
+    // crop is inside, is what f32 makes of it, in which others compute.
+    const double rounded = Coordinate<float>(rule, in, out, static_cast<float>(scale),
+                                             static_cast<float>(lo), static_cast<float>(hi), i);
+    if (!(std::fabs(x) < kFar && std::fabs(rounded) < kFar)) return std::nullopt;
+    if (crop) r.outside.push_back(rounded < 0 || rounded > static_cast<double>(in - 1));
     if (rule.mode == "nearest") {
-      r.base.push_back(Nearest(rule.nearest_mode, x));
+      r.base.push_back(Nearest(rule.nearest_mode, rounded, scale));
       continue;
     }
     if (std::fabs(x - std::round(x)) < 1e-9) x = std::round(x);
@@ -84,21 +95,64 @@ std::optional<Resample> MakeResample(const ResampleRule& rule, int64_t in, int64
   return r;
 }
 
+std::optional<Line> LineOf(const ResampleRule& rule, const Resample& r, double scale) {
+  constexpr int64_t kMostSlope = int64_t{1} << 31, kMost = int64_t{1} << 40;
+  if (rule.mode != "linear" || r.taps != 2 || !r.outside.empty() || r.out < 2) return std::nullopt;
+  // `outs` outputs span `ins` inputs: all of them, or as the scale, a binary fraction, says.
+  int64_t outs = r.out, ins = r.in;
+  const bool exact = std::fabs(scale * static_cast<double>(r.in) - static_cast<double>(r.out)) <
+                     1e-9 * static_cast<double>(r.out);
+  if (!exact) {
+    ins = 1;
+    while (scale != std::floor(scale) && ins < kMost) {
+      scale *= 2;
+      ins *= 2;
+    }
+    if (!(scale >= 1 && scale < static_cast<double>(kMost)) || ins >= kMost) return std::nullopt;
+    outs = static_cast<int64_t>(scale);
+  }
+  Line line;
+  if (rule.coordinates == "half_pixel" || rule.coordinates == "pytorch_half_pixel") {
+    line = {2 * ins, ins - outs, 2 * outs};
+  } else if (rule.coordinates == "asymmetric") {
+    line = {ins, 0, outs};
+  } else if (rule.coordinates == "align_corners" && exact) {
+    line = {r.in - 1, 0, r.out - 1};
+  } else {
+    return std::nullopt;
+  }
+  if (line.a > kMostSlope || line.d > kMost) return std::nullopt;
+  for (int64_t k = 0; k < r.out; ++k) {
+    const auto at = static_cast<size_t>(k);
+    if (r.base[at] < 0 || r.base[at] + 1 >= r.in) continue;
+    const int64_t place = line.a * k + line.b - line.d * r.base[at];
+    const double fraction = static_cast<double>(place) / static_cast<double>(line.d);
+    if (std::fabs(fraction - r.weights[2 * at + 1]) > 1e-7) return std::nullopt;
+  }
+  return line;
+}
+
 Periodic PeriodOf(const Resample& r) {
-  const auto repeats = [&](int64_t p) {
-    const int64_t advance = r.base[static_cast<size_t>(p)] - r.base[0];
-    for (int64_t i = 0; i + p < r.out; ++i) {
-      const auto at = static_cast<size_t>(i), next = static_cast<size_t>(i + p);
-      if (r.base[next] != r.base[at] + advance) return false;
-      for (int64_t t = 0; t < r.taps && !r.weights.empty(); ++t) {
-        const auto k = static_cast<size_t>(t), taps = static_cast<size_t>(r.taps);
-        if (std::fabs(r.weights[next * taps + k] - r.weights[at * taps + k]) > 1e-12) return false;
-      }
+  const auto taps = static_cast<size_t>(r.taps), rows = static_cast<size_t>(r.out);
+  const auto same_weights = [&](size_t p) {
+    for (size_t k = 0; !r.weights.empty() && k + p * taps < rows * taps; ++k) {
+      if (std::fabs(r.weights[k + p * taps] - r.weights[k]) > 1e-12) return false;
     }
     return true;
   };
-  for (int64_t p = 1; p < r.out; ++p) {
-    if (repeats(p)) return {p, r.base[static_cast<size_t>(p)] - r.base[0]};
+  // Of each start of the list of steps between places: the length of its longest end that is its
+  // start too, as in the search of Knuth, Morris and Pratt.
+  const auto step = [&](size_t i) { return r.base[i + 1] - r.base[i]; };
+  const size_t steps = rows - 1;
+  std::vector<size_t> border(steps + 1, 0);
+  for (size_t i = 1, length = 0; i < steps; border[++i] = length) {
+    while (length > 0 && step(i) != step(length)) length = border[length];
+    if (step(i) == step(length)) ++length;
+  }
+  for (size_t length = steps; length > 0;) {
+    length = border[length];
+    const size_t period = steps - length;
+    if (same_weights(period)) return {static_cast<int64_t>(period), r.base[period] - r.base[0]};
   }
   return {r.out, 0};
 }
@@ -111,14 +165,17 @@ std::string BaseText(const Resample& r, const Periodic& p, const std::string& i)
                                                 {2 * r.in, 2 * r.out}};
   for (const auto& [a, d] : slopes) {
     if (d < 1) continue;
-    for (int64_t b = d * r.base[0]; b < d * (r.base[0] + 1); ++b) {
-      int64_t k = 0;
-      while (k < r.out && FloorDiv(a * k + b, d) == r.base[static_cast<size_t>(k)]) ++k;
-      if (k < r.out) continue;
-      const std::string e = Sum({{a, i}}, b);
-      if (d == 1 || a == 0) return a == 0 ? std::to_string(r.base[0]) : e;
-      return e == i ? fmt::format("{} / {}", i, d) : fmt::format("({}) / {}", e, d);
+    // floor((a * k + b) / d) is base[k] for the b from `low` to before `high`.
+    int64_t low = INT64_MIN, high = INT64_MAX;
+    for (int64_t k = 0; k < r.out; ++k) {
+      const int64_t place = d * r.base[static_cast<size_t>(k)] - a * k;
+      low = std::max(low, place);
+      high = std::min(high, place + d);
     }
+    if (low >= high) continue;
+    const std::string e = Sum({{a, i}}, low);
+    if (d == 1 || a == 0) return a == 0 ? std::to_string(r.base[0]) : e;
+    return e == i ? fmt::format("{} / {}", i, d) : fmt::format("({}) / {}", e, d);
   }
   return "";
 }

@@ -26,9 +26,16 @@ struct ResampleRule {
 };
 
 // `scale` is out / in as the node has it, roi_lo and roi_hi the crop in [0, 1]. Null if the tables
-// were longer than 8192 elements or an output came from no place.
+// were longer than 4 million elements or an output came from no place.
 std::optional<Resample> MakeResample(const ResampleRule& rule, int64_t in, int64_t out,
                                      double scale, double roi_lo, double roi_hi);
+
+// Output i lies at (a * i + b) / d among the inputs.
+struct Line {
+  int64_t a = 0, b = 0, d = 1;
+};
+// That of a linear interpolation, if the tables say the same for what lies between inputs.
+std::optional<Line> LineOf(const ResampleRule& rule, const Resample& r, double scale);
 
 // The same sampling again after `period` outputs, `advance` inputs further.
 struct Periodic {

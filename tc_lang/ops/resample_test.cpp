@@ -1,5 +1,6 @@
 #include "tc_lang/ops/resample.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,6 +18,41 @@ TEST(Resample, LinearRepeats) {
   EXPECT_EQ(periodic.period, 2);
   EXPECT_EQ(periodic.advance, 1);
   EXPECT_EQ(BaseText(*doubled, periodic, "i"), "(i - 1) / 2");
+}
+
+TEST(Resample, LongAxesRepeatInTime) {
+  const ResampleRule nearest{
+      .mode = "nearest", .coordinates = "asymmetric", .nearest_mode = "floor"};
+  const auto held = MakeResample(nearest, 4, 1 << 20, 1 << 18, 0, 1);
+  ASSERT_TRUE(held);
+  EXPECT_EQ(PeriodOf(*held).period, 1 << 18);
+  EXPECT_EQ(BaseText(*held, PeriodOf(*held), "i"), "i / 262144");
+  const auto uneven = MakeResample(nearest, 7, 1'000'003, 1'000'003. / 7, 0, 1);
+  ASSERT_TRUE(uneven);
+  EXPECT_NE(BaseText(*uneven, PeriodOf(*uneven), "i"), "");
+}
+
+TEST(Resample, Lines) {
+  const auto line = [](const char* coordinates, int64_t in, int64_t out, double scale) {
+    const ResampleRule rule{.mode = "linear", .coordinates = coordinates};
+    const auto r = MakeResample(rule, in, out, scale, 0, 1);
+    const auto found = r ? LineOf(rule, *r, scale) : std::nullopt;
+    return found ? fmt::format("({}*i + {}) / {}", found->a, found->b, found->d) : "none";
+  };
+  EXPECT_EQ(line("align_corners", 400, 120000, 300), "(399*i + 0) / 119999");
+  EXPECT_EQ(line("half_pixel", 3, 7, 7. / 3), "(6*i + -4) / 14");
+  EXPECT_EQ(line("half_pixel", 5, 12, 2.5), "(4*i + -3) / 10");
+  EXPECT_EQ(line("asymmetric", 5, 8, 1.625), "(8*i + 0) / 13");
+  EXPECT_EQ(line("half_pixel_symmetric", 5, 8, 1.625), "none");
+}
+
+// Halves are rounded as a quotient of floats makes them: 1.5 / 0.6 is 2.5, and not a little less.
+TEST(Resample, NearestInFloats) {
+  const ResampleRule nearest{
+      .mode = "nearest", .coordinates = "half_pixel", .nearest_mode = "floor"};
+  const auto r = MakeResample(nearest, 5, 3, static_cast<double>(0.6F), 0, 1);
+  ASSERT_TRUE(r);
+  EXPECT_EQ(r->base, (Ints{0, 2, 3}));
 }
 
 // Sizes, scales and crops come from the model.

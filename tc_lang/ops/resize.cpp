@@ -61,13 +61,19 @@ struct Resampled {
   Periodic periodic;
   std::string base;
   Dtype dtype = Dtype::kF32;  // of weights
+  std::optional<Line> line;   // if a table of them would be long
 };
 
-Resampled MakeResampled(size_t axis, const std::string& i, Resample rule, Dtype of_x) {
-  const Periodic periodic = PeriodOf(rule);
-  std::string base = BaseText(rule, periodic, i);
+Resampled MakeResampled(size_t axis, const std::string& i, const ResampleRule& rule, Resample r,
+                        double scale, Dtype of_x) {
+  constexpr int64_t kMostListed = 8192;
+  const Periodic periodic = PeriodOf(r);
+  std::string base = BaseText(r, periodic, i);
   const Dtype dtype = of_x == Dtype::kF64 ? Dtype::kF64 : Dtype::kF32;
-  return {axis, i, std::move(rule), periodic, std::move(base), dtype};
+  std::optional<Line> line;
+  if (periodic.period * r.taps > kMostListed) line = LineOf(rule, r, scale);
+  if (line) base = fmt::format("({}) / {}", Sum({{line->a, i}}, line->b), line->d);
+  return {axis, i, std::move(r), periodic, std::move(base), dtype, line};
 }
 
 // The element of x, and its weight, along one axis.
@@ -93,7 +99,7 @@ Weights MakeWeights(Writer& w, const Resampled& along) {
 }
 
 Tap MakeTap(Writer& w, const Resampled& along) {
-  const auto& [axis, i, r, periodic, base, dtype] = along;
+  const auto& [axis, i, r, periodic, base, dtype, line] = along;
   Tap tap;
   tap.at = base;
   if (tap.at.empty()) {
@@ -124,7 +130,7 @@ struct LinearAxis {
   size_t axis = 0;
   int64_t in = 0, out = 0, low = 0, high = 0;
   std::string i, base;
-  Weights weights;
+  std::string first, second;  // weights
 };
 
 bool IsLinear(const Resampled& along) {
@@ -137,14 +143,25 @@ LinearAxis MakeLinear(Writer& w, const Resampled& along) {
   const auto from = [&](int64_t element) {
     return std::ranges::lower_bound(r.base, element) - r.base.begin();
   };
-  return {.axis = along.axis,
-          .in = r.in,
-          .out = r.out,
-          .low = from(0),
-          .high = std::max(from(r.in - 1), from(0)),
-          .i = along.i,
-          .base = along.base,
-          .weights = MakeWeights(w, along)};
+  LinearAxis axis{.axis = along.axis,
+                  .in = r.in,
+                  .out = r.out,
+                  .low = from(0),
+                  .high = std::max(from(r.in - 1), from(0)),
+                  .i = along.i,
+                  .base = along.base};
+  if (along.line) {
+    const auto& [a, b, d] = *along.line;
+    axis.second = fmt::format(
+        "{} / {}", Cast(along.dtype, fmt::format("({}) % {}", Sum({{a, along.i}}, b), d)),
+        Lit(along.dtype, static_cast<double>(d)));
+    axis.first = fmt::format("({} - {})", Lit(along.dtype, 1), axis.second);
+  } else {
+    const Weights weights = MakeWeights(w, along);
+    axis.first = w.At(weights.table, {weights.row, "0"});
+    axis.second = w.At(weights.table, {weights.row, "1"});
+  }
+  return axis;
 }
 
 // One expression, so that what is inside reads neighbours without a clamp, which lanes could not
@@ -159,8 +176,7 @@ std::string Blend(Writer& w, const Operand& x, std::span<const LinearAxis> axes,
   std::string value;
   if (a.low < a.high) {
     value =
-        fmt::format("({} * ({}) + {} * ({}))", w.At(a.weights.table, {a.weights.row, "0"}),
-                    at(a.base), w.At(a.weights.table, {a.weights.row, "1"}), at(a.base + " + 1"));
+        fmt::format("({} * ({}) + {} * ({}))", a.first, at(a.base), a.second, at(a.base + " + 1"));
   }
   if (a.high < a.out) {
     const std::string last = at(std::to_string(a.in - 1));
@@ -183,19 +199,23 @@ void Resize(Writer& w) {
     std::iota(axes.begin(), axes.end(), 0);
   }
   const ResampleRule rule = RuleOf(w);
-  const std::vector<double> scales = Scales(w, x, axes), roi = Reals(w, 1);
+  const bool crop = rule.coordinates == "tf_crop_and_resize";
+  const std::vector<double> scales = Scales(w, x, axes);
+  const std::vector<double> roi = crop ? Reals(w, 1) : std::vector<double>();
+  if (crop && w.ok() && roi.size() != 2 * axes.size())
+    return w.Refuse(
+        fmt::format("found {} ends of regions, expected {}", roi.size(), 2 * axes.size()));
   const Subs i = w.Indices("i", y.dims);
   std::vector<Resampled> resampled;
   for (size_t k = 0; k < axes.size() && w.ok(); ++k) {
     const auto axis = static_cast<size_t>(axes[k]);
-    const bool crop = rule.coordinates == "tf_crop_and_resize" && roi.size() == 2 * axes.size();
     if (x.dims[axis] == y.dims[axis] && std::fabs(scales[k] - 1) < 1e-9 && !crop) continue;
     const int64_t in = w.Extent(x, axes[k]), out = w.Extent(y, axes[k]);
     if (in == 0 || out == 0) continue;
     std::optional<Resample> along =
         MakeResample(rule, in, out, scales[k], crop ? roi[k] : 0, crop ? roi[axes.size() + k] : 1);
     if (!along) return w.Refuse(fmt::format("axis {} takes too large a table", axis));
-    resampled.push_back(MakeResampled(axis, i[axis], *std::move(along), x.dtype));
+    resampled.push_back(MakeResampled(axis, i[axis], rule, *std::move(along), scales[k], x.dtype));
   }
   if (!w.ok()) return;
   constexpr size_t kMostBlended = 2;  // axes; each takes four times the reads
@@ -223,7 +243,8 @@ void Resize(Writer& w) {
     if (inside.empty() && IsFloat(y.dtype)) return w.Reduce("window", y, i, "+=!", product);
     const Operand sum = w.Temp("sum", IsFloat(y.dtype) ? y.dtype : Dtype::kF32);
     w.Reduce("window", sum, i, "+=!", product);
-    value = IsFloat(y.dtype) ? w.At(sum, i) : Cast(y.dtype, w.At(sum, i));
+    value = w.At(sum, i);  // onnxruntime rounds where there is more than interpolation
+    if (!IsFloat(y.dtype)) value = Cast(y.dtype, rule.antialias ? "round(" + value + ")" : value);
   }
   if (!inside.empty()) {
     value = fmt::format("{} ? {} : {}", Join(inside, " && "), value,

@@ -156,7 +156,8 @@ def contractions(c):
             ('ij->ji', (2, 3)), ('ij', (2, 3)), ('i,j->ij', (3,), (4,)), ('...ij,...jk->...ik', (5, 2, 3), (3, 4)),
             ('b n h w, n d -> b d h w', (2, 3, 2, 2), (3, 4)), ('ij,jk,kl->il', (2, 3), (3, 2), (2, 4)),
             ('...->', (2, 3)), ('ij,ij->', (2, 3), (2, 3)), ('bhid,bhjd->bhij', (1, 2, 3, 4), (1, 2, 5, 4)),
-            ('...i,...i->...', (2, 3), (2, 3))]):
+            ('...i,...i->...', (2, 3), (2, 3)), ('bc,bd->', (1, 2), (4, 3)), ('a,ab,ab->b', (2,), (2, 1), (2, 3)),
+            ('ij,jk->ik', (2, 1), (3, 4))]):
         c.add(f'einsum_{k}', 'Einsum', [rand(*s) for s in shapes], equation=equation)
 
 
@@ -337,6 +338,10 @@ def layouts(c):
                         ('empty', i64(3), i64(1), i64(1)), ('clamped', i64(100), i64(0), i64(0), i64(-1)),
                         ('negative', i64(-3, -4), i64(-1, -1), i64(0, 1), i64(1, 2))]:
         c.add(f'slice_{name}', 'Slice', [rand(5, 9), *args])
+    least, most = -2**63, 2**63 - 1
+    for name, *args in [('before_first', i64(-9), i64(least), i64(0), i64(-1)), ('least_step', i64(2), i64(least), i64(0), i64(least)),
+                        ('most_step', i64(2), i64(most), i64(0), i64(most)), ('least_start', i64(least), i64(least), i64(1), i64(-2))]:
+        c.add(f'slice_{name}', 'Slice', [rand(5, 9), *args], by_runtime=True)  # numpy clamps a start to before the first
     for mode in ('constant', 'edge', 'reflect', 'wrap'):
         c.add(f'pad_{mode}', 'Pad', [rand(2, 5, 4), i64(0, 1, 2, 0, 3, 1)], mode=mode, by_runtime=True)
         c.add(f'pad_{mode}_axes', 'Pad', [rand(2, 5, 4), i64(2, 1), None, i64(-1)], mode=mode, by_runtime=True)
@@ -447,6 +452,16 @@ def resizes(c):
     c.add('resize_i32', 'Resize', [whole(1, 1, 3, 3), None, np.array([1, 1, 2, 2], np.float32)], mode='nearest')
     c.add('resize_antialias', 'Resize', [rand(1, 1, 9, 8), None, None, np.array([1, 1, 4, 5], np.int64)], mode='linear',
           antialias=1)
+    c.add('resize_without_region', 'Resize', [rand(1, 1, 5, 4), np.zeros(0, np.float32), np.array([1, 1, 1.5, 2], np.float32)],
+          mode='linear', folded=[2], by_runtime=True)
+    c.add('resize_floats', 'Resize', [rand(1, 1, 5, 9), None, np.array([1, 1, 0.6, 0.7], np.float32)], mode='nearest',
+          nearest_mode='floor', by_runtime=True)  # 1.5 / 0.6 is a half
+    for mode in ('nearest', 'linear'):
+        for coordinates in ('half_pixel', 'align_corners', 'asymmetric'):
+            c.add(f'resize_long_{mode}_{coordinates}', 'Resize', [rand(1, 1, 50), None, np.array([1, 1, 240.5], np.float32)],
+                  mode=mode, coordinate_transformation_mode=coordinates)
+    c.add('resize_u8_antialias', 'Resize', [whole(1, 1, 9, 8, low=0, high=250, dtype=np.uint8), None, None,
+                                            np.array([1, 1, 9, 5], np.int64)], mode='linear', antialias=1, by_runtime=True)
     c.add('resize_outside', 'Resize', [rand(1, 1, 5, 5), None, None, np.array([1, 1, 7, 7], np.int64)], mode='cubic',
           exclude_outside=1, cubic_coeff_a=-0.5)
 
@@ -474,6 +489,9 @@ def recurrents(c):
                      'LSTM': ['HardSigmoid', 'Tanh', 'Elu', 'HardSigmoid', 'Affine', 'Softsign']}[op]
         c.add(f'{op.lower()}_parameters', op, [x, *weights, bias], activations=functions, activation_alpha=[0.3, 0.7, 0.8, 0.6][:len(functions)],
               activation_beta=[0.4, 0.6, 0.1], **common)
+        if op != 'RNN':  # of that onnxruntime wants the names as they are
+            c.add(f'{op.lower()}_lower_case', op, [x, *weights, bias], activations=['tanh', 'SIGMOID', 'relu', 'softsign', 'Relu', 'elu'][:len(functions)],
+                  **common)
         if op == 'GRU':
             c.add('gru_after', op, [x, *weights, bias], linear_before_reset=1, **common)
         if op == 'LSTM':
