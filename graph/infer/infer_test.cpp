@@ -236,6 +236,12 @@ TEST(Infer, SlicesAndJoins) {
 }
 
 // A bound that lies outside of the axis for some extent is clamped there: no formula says how.
+TEST(Infer, ResizeModes) {
+  const std::string scales = "s: f32[2] = const(1, 2)\n";
+  EXPECT_EQ(Y("x: f32[2, 3]", scales + "y = Resize(x, _, s) {mode = \"linear\"}"), "f32[2, 6]");
+  ExpectError("x: f32[2, 3]", scales + "y = Resize(x, _, s) {mode = \"bogus\"}", "\"mode\"");
+}
+
 TEST(Infer, SlicesOfSymbols) {
   const std::string ints =
       "zero: i64[1] = const(0)\none: i64[1] = const(1)\ntwo: i64[1] = const(2)\n"

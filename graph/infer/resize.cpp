@@ -33,6 +33,9 @@ Result<Extent> Scaled(Context& c, Extent in, const Elem& scale) {
 }  // namespace
 
 Status ResizeRule(Context& c) {
+  WEFT_TRY(c.OneOf("mode", "nearest", {"nearest", "linear", "cubic"}));
+  WEFT_TRY(
+      c.OneOf("keep_aspect_ratio_policy", "stretch", {"stretch", "not_larger", "not_smaller"}));
   const Extents* x = c.In(0);
   if (!x) return {};
   const auto rank = static_cast<int64_t>(x->size());
