@@ -10,7 +10,9 @@ namespace weft::tc {
 Verdict<std::vector<Alternative>> ToTc(const graph::Graph& graph, graph::NodeId node) {
   const std::vector<ops::Translator> translators = ops::TranslatorsOf(graph[node].op);
   if (translators.empty()) {
-    return Refusal{Reason::kNoComprehension, fmt::format("{}: no translator", graph[node].op_name)};
+    const std::string_view why = ops::WhyNoTranslator(graph[node].op);
+    return Refusal{Reason::kNoComprehension,
+                   fmt::format("{}: {}", graph[node].op_name, why.empty() ? "no translator" : why)};
   }
   std::vector<Alternative> out;
   for (const ops::Translator& translator : translators) {

@@ -86,9 +86,9 @@ def plain(model):
         n.op_type in ('If', 'Loop', 'Scan') or n.op_type.startswith('Sequence') for n in model.graph.node)
 
 
-def page(cases, outcomes):
+def page(cases, outcomes, known):
     import onnx
-    from onnx_suite import model_of
+    from onnx_suite import model_of, reason_of
     models = {name: model_of(case) for name, case in cases.items()}
     own_only = lambda o: o.passed and bool(o.steps) and set(o.steps) <= {'own', 'view'}
     parts = [INTRO.format(version=onnx.__version__)]
@@ -119,12 +119,12 @@ def page(cases, outcomes):
     failed = collections.defaultdict(list)
     for n, o in outcomes.items():
         if not o.passed:
-            failed[cause(o.reason)].append(n.removeprefix('test_'))
+            failed[reason_of(n, o, known)].append(n.removeprefix('test_'))
     lines = []
     for reason, names in sorted(failed.items(), key=lambda item: (-len(item[1]), item[0])):
-        text = f'- {len(names)}: {reason}: {", ".join(names)}'
+        text = f'- {", ".join(names)}: {reason}'
         lines.append(textwrap.fill(text, 120, subsequent_indent='  ', break_long_words=False, break_on_hyphens=False))
-    parts.append('## Failures\n\nWhat weft or the comparison says, and the cases it is said of.\n\n' + '\n'.join(lines) + '\n')
+    parts.append('## Failures\n\nWhy, in the words of `tests/data/onnx_suite_failures.txt`.\n\n' + '\n'.join(lines) + '\n')
 
     body_of = bodies(cases, models)
     rows = collections.defaultdict(list)

@@ -24,6 +24,7 @@ import workers
 
 ROOT = Path(__file__).resolve().parent.parent
 FAILURES = ROOT / 'tests/data/onnx_suite_failures.txt'
+UNKNOWN = 'not known why: '
 KINDS = ('node', 'simple', 'pytorch-converted', 'pytorch-operator', 'real')
 LIMIT_S = 60
 
@@ -145,13 +146,18 @@ def known_failures():
     return known
 
 
-def failures_text(outcomes):
+def reason_of(name, outcome, known):
+    """Why a case fails: what is written of it, or, until somebody has found out, what weft or the comparison says."""
     import onnx_coverage
-    causes = collections.defaultdict(list)
+    return known.get(name) or f'{UNKNOWN}{onnx_coverage.cause(outcome.reason)}'
+
+
+def failures_text(outcomes, known):
+    reasons = collections.defaultdict(list)
     for name, outcome in outcomes.items():
         if not outcome.passed:
-            causes[onnx_coverage.cause(outcome.reason)].append(name)
-    return '\n'.join(f'# {cause}\n' + ''.join(f'{name}\n' for name in names) for cause, names in sorted(causes.items()))
+            reasons[reason_of(name, outcome, known)].append(name)
+    return '\n'.join(f'# {reason}\n' + ''.join(f'{name}\n' for name in names) for reason, names in reasons.items())
 
 
 def main():
@@ -171,12 +177,12 @@ def main():
     seconds = time.monotonic() - begin
     if arguments.json:
         arguments.json.write_text(json.dumps({n: dataclasses.asdict(o) for n, o in outcomes.items()}, indent=1))
+    known = known_failures()
     if arguments.update and not arguments.filter:
-        FAILURES.write_text(failures_text(outcomes))
+        FAILURES.write_text(failures_text(outcomes, known))
     if arguments.write:
         import onnx_coverage
-        arguments.write.write_text(onnx_coverage.page(cases, outcomes))
-    known = known_failures()
+        arguments.write.write_text(onnx_coverage.page(cases, outcomes, known))
     new = {n: o.reason for n, o in outcomes.items() if not o.passed and n not in known}
     fixed = [n for n in known if n in outcomes and outcomes[n].passed]
     for name, reason in new.items():

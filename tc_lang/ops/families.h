@@ -18,6 +18,9 @@ struct Translator {
 // Empty: no mathematics known. The first is the plainest; the others compute the same.
 std::vector<Translator> TranslatorsOf(graph::Op op);
 
+// Of an operator that has none and is computed by a native kernel: why. Empty for others.
+std::string_view WhyNoTranslator(graph::Op op);
+
 // pointwise.cpp, activations.cpp
 void Unary(Writer& w);
 void Binary(Writer& w);

@@ -200,4 +200,16 @@ std::vector<Translator> TranslatorsOf(graph::Op op) {
   return out;
 }
 
+std::string_view WhyNoTranslator(Op op) {
+  switch (op) {
+#define WEFT_NO_COMPREHENSION(Name, why) \
+  case Op::k##Name:                      \
+    return why;
+#include "tc_lang/ops/no_comprehension.def"
+#undef WEFT_NO_COMPREHENSION
+    default:
+      return {};
+  }
+}
+
 }  // namespace weft::tc::ops

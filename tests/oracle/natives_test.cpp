@@ -7,6 +7,7 @@
 #include "fallback/execute.h"
 #include "fallback/match.h"
 #include "graph/schema.h"
+#include "tc_lang/ops/families.h"
 #include "tests/oracle/op_cases.h"
 
 namespace weft::oracle {
@@ -72,6 +73,16 @@ TEST(NativesOracle, EveryCaseMatches) {
     seen.insert(op);
 #define WEFT_NATIVE(op, family) \
   EXPECT_TRUE(seen.contains(#op) || !graph::FindSchema(#op)) << #op << " has no case";
+#include "fallback/native/native.def"
+#undef WEFT_NATIVE
+}
+
+// What is native alone says why: an operator has a comprehension or a reason, never both.
+TEST(NativesOracle, EveryOperatorWithoutAComprehensionSaysWhy) {
+#define WEFT_NATIVE(op, family)                                 \
+  EXPECT_NE(tc::ops::TranslatorsOf(graph::Op::k##op).empty(),   \
+            tc::ops::WhyNoTranslator(graph::Op::k##op).empty()) \
+      << #op;
 #include "fallback/native/native.def"
 #undef WEFT_NATIVE
 }
