@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 
@@ -42,15 +43,27 @@ struct Findings {
   int64_t later = 0;  // nodes whose operator is known and which are built when a run brings shapes
 };
 
+// What is unrolled, or cut into parts that are built when they run, once the shapes are known:
+// control flow, and what takes or gives sequences.
+bool WaitsToBeCut(const graph::Graph& graph, const graph::Node& node) {
+  const auto has_type = [&](graph::ValueId v) { return !v.valid() || graph[v].dtype; };
+  return node.op != graph::Op::kUnknown &&
+         (!graph::Subgraphs(node).empty() || !std::ranges::all_of(node.inputs, has_type) ||
+          !std::ranges::all_of(node.outputs, has_type));
+}
+
 // What no comprehension, library or native kernel does. Of parts that are built when they run,
 // operators that nobody knows.
 Findings Find(const driver::Module& module, const std::map<std::string, int64_t>& opsets) {
   Findings findings;
+  const bool is_open = !graph::FreeSymbols(module.graph).empty();
   for (size_t i = 0; i < module.graph.nodes.size(); ++i) {
     const graph::Node& node = module.graph.nodes[i];
-    if (graph::HoldsPlans(node.op)) {
+    const bool waits = is_open && WaitsToBeCut(module.graph, node);
+    if (graph::HoldsPlans(node.op) || waits) {
       for (const auto& inner : graph::Subgraphs(node))
         FindUnknown(*inner, opsets, findings.unsupported);
+      findings.later += waits ? 1 : 0;
       continue;
     }
     if (!module.comprehensions.of[i].empty() || fallback::HasNative(graph::OpName(node.op)))
@@ -81,11 +94,16 @@ Status RunCheck(const Flags& flags) {
   WEFT_TRY(driver::Module module, driver::Open(flags.model, session.options));
   WEFT_TRY(driver::MakeComprehensions(module, session.options));
   WEFT_TRY(const auto opsets, driver::Opsets(flags.model));
+  const size_t nodes = module.graph.nodes.size();
   const auto [unsupported, later] = Find(module, opsets);
+  // What a build for all shapes refuses as a whole.
+  if (unsupported.empty() && !graph::FreeSymbols(module.graph).empty())
+    WEFT_TRY(driver::OpenGraph(std::move(module.graph),
+                               {.target = session.options.target, .open_inputs = true}));
   if (flags.json) {
     Json json{{"schema", 1},
               {"supported", unsupported.empty()},
-              {"nodes", module.graph.nodes.size()},
+              {"nodes", nodes},
               {"later", later},
               {"unsupported", Json::array()}};
     for (const Finding& f : unsupported)
@@ -102,15 +120,13 @@ Status RunCheck(const Flags& flags) {
                  Printable(fmt::format(
                      "{} ({}{}{}{}): {}; try: {}", f.node, f.domain, f.domain.empty() ? "" : ".",
                      f.op, f.opset ? fmt::format(", opset {}", *f.opset) : "", f.reason, f.hint)));
-    fmt::print("{}: {} nodes, {} cannot be built{}\n", Printable(flags.model),
-               module.graph.nodes.size(), unsupported.size(),
-               later > 0
-                   ? fmt::format(", {} wait for shapes that a run brings (--shape, --dim)", later)
-                   : "");
+    fmt::print(
+        "{}: {} nodes, {} cannot be built{}\n", Printable(flags.model), nodes, unsupported.size(),
+        later > 0 ? fmt::format(", {} wait for shapes that a run brings (--shape, --dim)", later)
+                  : "");
   }
   if (unsupported.empty()) return {};
-  return Unsupported(fmt::format("{} of {} nodes cannot be built", unsupported.size(),
-                                 module.graph.nodes.size()))
+  return Unsupported(fmt::format("{} of {} nodes cannot be built", unsupported.size(), nodes))
       .At(flags.model);
 }
 

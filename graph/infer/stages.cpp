@@ -79,16 +79,18 @@ Result<bool> WantsValues(const Graph& graph, const Node& node) {
 class Cutter {
  public:
   Cutter(Graph& graph, const RunsOpen& runs_open)
-      : graph_(graph), runs_open_(runs_open), names_(ByName(graph)), late_(graph.values.size()) {}
+      : graph_(graph), runs_open_(runs_open), names_(ByName(graph)), late_(graph.values.size()) {
+    for (const Node& node : graph.nodes) reads_.push_back(Reads(node, names_));
+    is_open_ = std::ranges::any_of(graph.inputs, [&](ValueId id) { return IsOpen(graph[id]); });
+  }
 
   Result<Cut> Run() {
     std::vector<bool> waits(graph_.nodes.size());
     for (size_t n = 0; n < waits.size(); ++n) {
       WEFT_TRY(waits[n], Waits(NodeId(n)));
-      if (!waits[n]) continue;
-      for (ValueId id : graph_.nodes[n].outputs)
-        if (id.valid()) late_[static_cast<size_t>(id.index)] = true;
+      if (waits[n]) Delay(NodeId(n));
     }
+    DelaySequences(waits);
     const auto count = static_cast<size_t>(std::ranges::count(waits, true));
     cut_.is_all = count > 0 && count == waits.size();
     if (count > 0) WEFT_TRY(Split(waits));
@@ -100,8 +102,10 @@ class Cutter {
 
   Result<bool> Waits(NodeId n) {
     const Node& node = graph_[n];
-    const std::vector<ValueId> reads = Reads(node, names_);
+    const std::vector<ValueId>& reads = reads_[static_cast<size_t>(n.index)];
     if (std::ranges::any_of(reads, [&](ValueId id) { return IsLate(id); })) return true;
+    // Sequences have no steps of their own: they go once all extents are known, or never.
+    if (is_open_ && node.op != Op::kUnknown && HasSequences(node, reads)) return true;
     if (HoldsPlans(node.op) || IsControl(node.op)) return false;
     // What is made now and has no type is a sequence, or made by what nobody knows: no run tells.
     if (std::ranges::any_of(reads, [&](ValueId id) { return !graph_[id].dtype; })) return false;
@@ -112,6 +116,44 @@ class Cutter {
     WEFT_TRY(const bool wants, WantsValues(graph_, node));
     cut_.wants_values |= wants;
     return wants;  // otherwise nothing helps, and whoever builds says why
+  }
+
+  bool HasSequences(const Node& node, const std::vector<ValueId>& reads) const {
+    const auto has_type = [&](ValueId id) { return !id.valid() || graph_[id].dtype; };
+    return !std::ranges::all_of(reads, has_type) || !std::ranges::all_of(node.outputs, has_type);
+  }
+
+  void Delay(NodeId n) {
+    for (ValueId id : graph_[n].outputs)
+      if (id.valid()) late_[static_cast<size_t>(id.index)] = true;
+  }
+
+  // Only tensors pass into a Stage: what makes a sequence that is read there waits with its
+  // readers, and so do all others that read it.
+  void DelaySequences(std::vector<bool>& waits) {
+    std::vector<std::vector<NodeId>> readers(graph_.values.size());
+    std::vector<NodeId> todo;
+    for (size_t n = 0; n < waits.size(); ++n) {
+      for (ValueId id : reads_[n]) readers[static_cast<size_t>(id.index)].emplace_back(n);
+      if (waits[n]) todo.emplace_back(n);
+    }
+    const auto delay = [&](NodeId n) {
+      if (waits[static_cast<size_t>(n.index)]) return;
+      waits[static_cast<size_t>(n.index)] = true;
+      Delay(n);
+      todo.push_back(n);
+    };
+    while (!todo.empty()) {
+      const NodeId n = todo.back();
+      todo.pop_back();
+      for (ValueId id : reads_[static_cast<size_t>(n.index)])
+        if (const NodeId maker = graph_[id].producer;
+            !graph_[id].dtype && maker.valid() && graph_[maker].op != Op::kUnknown)
+          delay(maker);
+      for (ValueId id : graph_[n].outputs)
+        if (id.valid())
+          for (const NodeId reader : readers[static_cast<size_t>(id.index)]) delay(reader);
+    }
   }
 
   // The nodes that wait become the body of one Stage.
@@ -127,7 +169,7 @@ class Cutter {
         now.push_back(std::move(graph_.nodes[n]));
         continue;
       }
-      for (ValueId id : Reads(graph_.nodes[n], names_))
+      for (ValueId id : reads_[n])
         if (!IsLate(id) && graph_[id].kind != ValueKind::kConstant) taken.insert(id);
       later.push_back(std::move(body->nodes[n]));
     }
@@ -163,7 +205,9 @@ class Cutter {
   Graph& graph_;
   const RunsOpen& runs_open_;
   const Places names_;
-  std::vector<bool> late_;  // by value: made by a node that waits
+  std::vector<std::vector<ValueId>> reads_;  // by node
+  bool is_open_ = false;                     // inputs may be of any extents
+  std::vector<bool> late_;                   // by value: made by a node that waits
   Cut cut_;
 };
 

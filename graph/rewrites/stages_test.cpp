@@ -73,6 +73,16 @@ TEST(MakeStages, ElementsThatDecideExtentsAreWanted) {
   EXPECT_EQ(OpsOf(g), "Stage");
 }
 
+TEST(MakeStages, SequencesWaitWithWhatReadsThem) {
+  const Graph g = Staged(
+      "graph g (x: f32[4], s: i64[2]) -> (y, n, z) {\nlist = SequenceConstruct(x, x)\n"
+      "a = Reshape(x, s)\nm = ReduceMax(a) {keepdims = 0}\nk = Cast(m) {to = 7}\n"
+      "y = SequenceAt(list, k)\nshorter = SequenceErase(list, k)\nn = SequenceLength(shorter)\n"
+      "z = Relu(x)\n}");
+  EXPECT_EQ(OpsOf(g), "Relu Stage");
+  EXPECT_NE(OpsOf(BodyOf(g.nodes[1], "body")).find("SequenceConstruct"), std::string::npos);
+}
+
 TEST(MakeStages, BranchesShareTheirOperands) {
   const Graph g = Staged(
       "graph g (c: bool[], x: f32[4], w: f32[4]) -> (y) {\ny = If(c) {else_branch = graph1, "

@@ -229,7 +229,8 @@ Subs Writer::Align(const Operand& x, const Subs& subs, const Dims& dims) {
     if (own == full)
       out[axis] = subs[skip + axis];
     else if (!own.IsOne())
-      Refuse(fmt::format("axis {} of '{}' is {}, not {}", axis, x.name, own.text(), full.text()));
+      Refuse(fmt::format("axis {} of '{}' is {}, not {}", axis, x.name, own.text(), full.text()),
+             own.symbolic() || full.symbolic() ? Reason::kOpenExtents : Reason::kNoComprehension);
   }
   return out;
 }

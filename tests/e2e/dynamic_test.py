@@ -98,6 +98,41 @@ def test_shapes_share_their_weights(tmp_path, specialize):
     assert sum(grown[1:]) < weights.nbytes, grown
 
 
+def saved_with_parts(path):
+    """Rows gathered in a sequence by a loop, and a product whose batches two shapes name differently."""
+    nodes = [node('Shape', ['x'], ['counts'], end=1), node('Squeeze', ['counts'], ['trips']),
+             node('Constant', [], ['go'], value=numpy_helper.from_array(np.array(True))),
+             node('SequenceEmpty', [], ['empty']),
+             node('Loop', ['trips', 'go', 'empty'], ['rows'], name='gathering', body=helper.make_graph(
+                 [node('Identity', ['c'], ['c_out']), node('Add', ['x', 'x'], ['double']),
+                  node('SequenceInsert', ['list', 'double'], ['longer'])], 'b',
+                 [helper.make_tensor_value_info('i', T.INT64, []), helper.make_tensor_value_info('c', T.BOOL, []),
+                  helper.make_tensor_sequence_value_info('list', T.FLOAT, None)],
+                 [helper.make_tensor_value_info('c_out', T.BOOL, []),
+                  helper.make_tensor_sequence_value_info('longer', T.FLOAT, None)])),
+             node('ConcatFromSequence', ['rows'], ['lists'], axis=1), node('Cast', ['lists'], ['joined'], to=T.FLOAT),
+             node('Reshape', ['y', 'by_hand'], ['turned']), node('MatMul', ['x', 'turned'], ['z'], name='product')]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, 'g', [info('x', T.FLOAT, ['batch', 'rows', 8]), info('y', T.FLOAT, ['also_batch', 'words'])],
+                              [info('joined', T.FLOAT, None), info('z', T.FLOAT, None)],
+                              [numpy_helper.from_array(np.array([-1, 8, 2]), 'by_hand')])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid('', 21)], ir_version=10)
+    onnx.save(model, path)
+    return model
+
+
+def test_what_only_a_run_decides_is_supported(weft):
+    model = saved_with_parts(weft.folder / 'm.onnx')
+    said = weft.json('check', 'm.onnx')
+    assert said['supported'] and not said['unsupported'] and said['later'] >= 3
+    plan = weft_package.build(weft.folder / 'm.onnx', threads=1)
+    for batch, rows in ((2, 3), (1, 4), (2, 3)):
+        random = np.random.default_rng(batch)
+        inputs = {'x': random.standard_normal((batch, rows, 8), dtype=np.float32),
+                  'y': random.standard_normal((batch, 16), dtype=np.float32)}
+        check(model, inputs, plan.run(inputs))
+
+
 def test_the_command_line(weft):
     model = saved(weft.folder / 'm.onnx')
     said = weft.json('check', 'm.onnx')
