@@ -7,7 +7,9 @@ is built for each new set of them, and for each new value of the inputs that dec
 Needs the packages onnx and ml_dtypes.
 """
 import collections
+import shutil
 import tempfile
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +26,9 @@ class WeftRep(BackendRep):
     """A model that is ready to run; `options` are those of weft.build."""
 
     def __init__(self, model, **options):
-        self._folder = tempfile.TemporaryDirectory(prefix='weft-')
-        self._path = Path(self._folder.name) / 'model.onnx'
+        folder = tempfile.mkdtemp(prefix='weft-')
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._path = Path(folder) / 'model.onnx'
         self._path.write_bytes(model.SerializeToString())
         self._options = options
         defaults = {i.name for i in model.graph.initializer}
