@@ -158,25 +158,28 @@ class Cutter {
 
   // The nodes that wait become the body of one Stage.
   Status Split(const std::vector<bool>& waits) {
+    std::set<ValueId> taken;
+    for (size_t n = 0; n < waits.size(); ++n)
+      if (waits[n])
+        for (ValueId id : reads_[n])
+          if (!IsLate(id) && graph_[id].kind != ValueKind::kConstant) taken.insert(id);
+    for (ValueId id : taken)
+      if (!graph_[id].dtype) return NoTensor(graph_, id);
+
     Node stage{.op = Op::kStage, .op_name = std::string(OpName(Op::kStage))};
     auto body = std::make_shared<Graph>(Clone(graph_));
-    std::set<ValueId> taken;
     std::set<std::string> declared;
     for (ValueId id : graph_.inputs) declared.insert(graph_[id].name);
     std::vector<Node> now, later;
     for (size_t n = 0; n < waits.size(); ++n) {
-      if (!waits[n]) {
+      if (waits[n])
+        later.push_back(std::move(body->nodes[n]));
+      else
         now.push_back(std::move(graph_.nodes[n]));
-        continue;
-      }
-      for (ValueId id : reads_[n])
-        if (!IsLate(id) && graph_[id].kind != ValueKind::kConstant) taken.insert(id);
-      later.push_back(std::move(body->nodes[n]));
     }
     body->nodes = std::move(later);
     body->inputs.clear();
     for (ValueId id : taken) {
-      if (!graph_[id].dtype) return NoTensor(graph_[id]);
       (*body)[id].kind = ValueKind::kInput;
       (*body)[id].producer = {};
       body->inputs.push_back(id);
@@ -196,7 +199,14 @@ class Cutter {
   }
 
  public:
-  static Status NoTensor(const Value& value) {
+  static Status NoTensor(const Graph& graph, ValueId id) {
+    const Value& value = graph[id];
+    if (value.producer.valid() && graph[value.producer].op == Op::kUnknown)
+      return Unsupported(
+                 fmt::format("{}: nothing here knows the operator, nor what it gives to a part "
+                             "that is built when it runs",
+                             Describe(graph, value.producer)))
+          .Try("replace the operator, or export the model with standard ones");
     return Unsupported("it is no tensor, and passes into a part that is built when it runs")
         .At(fmt::format("value {}", PrintString(value.name)));
   }
@@ -220,7 +230,7 @@ Result<std::shared_ptr<Graph>> Closed(const Graph& open, const Graph& around,
   Names fresh(open);
   for (ValueId id : taken) {
     const Value& value = around[id];
-    if (!value.dtype) return Cutter::NoTensor(value);
+    if (!value.dtype) return Cutter::NoTensor(around, id);
     const auto found = names.find(value.name);
     ValueId input = found == names.end() ? ValueId() : found->second;
     if (input.valid() && open[input].kind == ValueKind::kCaptured) {

@@ -83,6 +83,15 @@ TEST(MakeStages, SequencesWaitWithWhatReadsThem) {
   EXPECT_NE(OpsOf(BodyOf(g.nodes[1], "body")).find("SequenceConstruct"), std::string::npos);
 }
 
+TEST(MakeStages, NamesTheOperatorThatNobodyKnows) {
+  Graph graph = Parsed(
+      "graph g (x: f32[4], s: i64[2]) -> (y) {\nu = \"com.who::What\"(x)\na = Reshape(x, s)\n"
+      "y = Add(a, u)\n}");
+  const auto cut = MakeStages(graph, RunsNonZero);
+  ASSERT_EQ(cut.status().code(), Code::kUnsupported);
+  EXPECT_NE(cut.status().what().find("What"), std::string::npos) << cut.status().ToString();
+}
+
 TEST(MakeStages, BranchesShareTheirOperands) {
   const Graph g = Staged(
       "graph g (c: bool[], x: f32[4], w: f32[4]) -> (y) {\ny = If(c) {else_branch = graph1, "
