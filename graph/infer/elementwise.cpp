@@ -31,7 +31,18 @@ Status Elementwise(Context& c) {
 
 Status WhereRule(Context& c) { return Elementwise(c); }
 
+Status GeluRule(Context& c) {
+  WEFT_TRY(c.OneOf("approximate", "none", {"none", "tanh"}));
+  return Unary(c);
+}
+
+Status BitShiftRule(Context& c) {
+  WEFT_TRY(c.OneOf("direction", "", {"LEFT", "RIGHT"}));
+  return Elementwise(c);
+}
+
 Status CastRule(Context& c) {
+  WEFT_TRY(c.OneOf("round_mode", "up", {"up", "down", "nearest"}));
   const int64_t to = c.Int("to", 0);
   const auto dtype = to > 0 && to < 1000 ? DtypeFromOnnx(static_cast<int32_t>(to)) : std::nullopt;
   if (!dtype)

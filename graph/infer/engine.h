@@ -152,6 +152,8 @@ void PropagateFacts(Context& context);  // facts.cpp: elements of the outputs, w
 // The rules, by family.
 Status Unary(Context& c);
 Status Elementwise(Context& c);
+Status GeluRule(Context& c);
+Status BitShiftRule(Context& c);
 Status CastRule(Context& c);
 Status BitCastRule(Context& c);
 Status FloatCodeRule(Context& c);

@@ -235,13 +235,23 @@ TEST(Infer, SlicesAndJoins) {
   ExpectError("x: f32[2]", "p: i64[3] = const(1, 0, 0)\ny = Pad(x, p)", "found 3 pads");
 }
 
-// A bound that lies outside of the axis for some extent is clamped there: no formula says how.
 TEST(Infer, ResizeModes) {
   const std::string scales = "s: f32[2] = const(1, 2)\n";
   EXPECT_EQ(Y("x: f32[2, 3]", scales + "y = Resize(x, _, s) {mode = \"linear\"}"), "f32[2, 6]");
-  ExpectError("x: f32[2, 3]", scales + "y = Resize(x, _, s) {mode = \"bogus\"}", "\"mode\"");
+  for (const char* word : {"mode", "coordinate_transformation_mode", "nearest_mode"})
+    ExpectError("x: f32[2, 3]",
+                scales + fmt::format("y = Resize(x, _, s) {{{} = \"bogus\"}}", word), word);
 }
 
+TEST(Infer, WordsThatAreNone) {
+  for (const char* node :
+       {"DepthToSpace(x) {blocksize = 2, mode = \"bogus\"}", "Gelu(x) {approximate = \"bogus\"}",
+        "Cast(x) {round_mode = \"bogus\", to = 1}"})
+    ExpectError("x: f32[1, 4, 2, 2]", fmt::format("y = {}", node), "bogus");
+  ExpectError("x: u8[4]", "y = BitShift(x, x) {direction = \"bogus\"}", "bogus");
+}
+
+// A bound that lies outside of the axis for some extent is clamped there: no formula says how.
 TEST(Infer, SlicesOfSymbols) {
   const std::string ints =
       "zero: i64[1] = const(0)\none: i64[1] = const(1)\ntwo: i64[1] = const(2)\n"

@@ -36,6 +36,13 @@ Status ResizeRule(Context& c) {
   WEFT_TRY(c.OneOf("mode", "nearest", {"nearest", "linear", "cubic"}));
   WEFT_TRY(
       c.OneOf("keep_aspect_ratio_policy", "stretch", {"stretch", "not_larger", "not_smaller"}));
+  WEFT_TRY(c.OneOf("coordinate_transformation_mode", "half_pixel",
+                   {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
+                    "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"}));
+  // The last is what an upgrade of opset 10 writes.
+  WEFT_TRY(
+      c.OneOf("nearest_mode", "round_prefer_floor",
+              {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "ceil_when_shrinking"}));
   const Extents* x = c.In(0);
   if (!x) return {};
   const auto rank = static_cast<int64_t>(x->size());
@@ -91,6 +98,7 @@ Status ResizeRule(Context& c) {
 }
 
 Status DepthToSpaceRule(Context& c) {
+  WEFT_TRY(c.OneOf("mode", "DCR", {"DCR", "CRD"}));
   WEFT_TRY(c.Rank(0, 4));
   const Extents* x = c.In(0);
   const int64_t block = c.Int("blocksize", 0);
