@@ -102,7 +102,7 @@ def test_kernels_of_several_launches(device):
         s = ReduceSum<keepdims = 0>(x)  axes = Constant<value_ints = [0, 2, 3]>()  m = ReduceMean<keepdims = 1>(x, axes)
         y = Sub(x, m) }''')
     onnx.save(model, device.folder / 'm.onnx')
-    device('build', 'm.onnx', *CUDA, '--budget', '0', '-o', 'm.plan')
+    device('build', 'm.onnx', *device.cuda, '--budget', '0', '-o', 'm.plan')
     assert ' then grid [' in device('inspect', 'm.plan')
     x = np.random.default_rng(0).standard_normal((4, 3, 200, 220)).astype(np.float32)
     found = device.run('m.plan', {'x': x})

@@ -18,13 +18,15 @@ struct Program {
   std::string text, symbol, log, image;
 };
 
-// The names of a text's kernels: what stands before the bracket of each one's operands.
+// The names of a text's kernels: what stands before the bracket of each one's operands, behind that
+// of its launch bounds.
 std::vector<std::string> Functions(const std::string& text) {
-  constexpr std::string_view kGlobal = "__global__ void ";
+  constexpr std::string_view kGlobal = "__global__ void ", kBounds = "__launch_bounds__(";
   std::vector<std::string> names;
   for (size_t at = text.find(kGlobal); at != text.npos; at = text.find(kGlobal, at + 1)) {
-    const size_t end = text.find("(\n", at), begin = text.rfind(' ', end) + 1;
-    names.push_back(text.substr(begin, end - begin));
+    size_t begin = at + kGlobal.size();
+    if (text.compare(begin, kBounds.size(), kBounds) == 0) begin = text.find(") ", begin) + 2;
+    names.push_back(text.substr(begin, text.find('(', begin) - begin));
   }
   return names;
 }
