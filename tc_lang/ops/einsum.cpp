@@ -77,9 +77,9 @@ class Letters {
     if (widest != dim && dim.IsOne()) return "0";
     if (widest.IsOne()) widest = dim;
     if (widest != dim)
-      w_.Refuse(fmt::format("'{}' is {} and {}", c, widest.text(), dim.text()),
-                widest.symbolic() || dim.symbolic() ? Reason::kOpenExtents
-                                                    : Reason::kNoComprehension);
+      w_.Refuse(
+          fmt::format("'{}' is {} and {}", c, widest.text(), dim.text()),
+          widest.symbolic() || dim.symbolic() ? Reason::kOpenExtents : Reason::kNoComprehension);
     return w_.Range(fmt::format("k{}", place), widest);
   }
   std::string Dot(size_t place, const Dim& dim) {
