@@ -6,6 +6,7 @@
 
 #include "polyhedral/cuda/deal.h"
 #include "polyhedral/cuda/rewrite.h"
+#include "polyhedral/cuda/touches.h"
 #include "polyhedral/loops/ranges.h"
 
 namespace weft::polyhedral::cuda {
@@ -25,21 +26,6 @@ namespace {
 
 bool UsesAny(const std::vector<Affine>& list, Var v) {
   return std::ranges::any_of(list, [v](const Affine& e) { return e.Uses(v); });
-}
-
-// Whether something is so of a part of a value; of each it is asked once, until it is so of one.
-template <typename Is>
-bool AnyBelow(const LoopNest& nest, ExprId root, Is is) {
-  std::vector<ExprId> todo = {root};
-  std::set<ExprId> done;
-  while (!todo.empty()) {
-    const ExprId id = todo.back();
-    todo.pop_back();
-    if (!done.insert(id).second) continue;
-    if (is(nest[id])) return true;
-    todo.insert(todo.end(), nest[id].args.begin(), nest[id].args.end());
-  }
-  return false;
 }
 
 // Whether statements can stand in lanes along v, and what moves with it.

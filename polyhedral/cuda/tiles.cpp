@@ -1,7 +1,6 @@
 #include "polyhedral/cuda/tiles.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -156,7 +155,7 @@ class Mapper {
     const auto loads_cell = [this](const Expr& x) {
       return x.kind == ExprKind::kLoad && IsLocal(x.buffer);
     };
-    return !Any(e.args[0], loads_cell) && !Any(e.args[1], loads_cell);
+    return !AnyBelow(nest_, e.args[0], loads_cell) && !AnyBelow(nest_, e.args[1], loads_cell);
   }
 
   bool IsLocal(BufferId id) const { return nest_[id].access == loops::Access::kLocal; }
@@ -210,7 +209,7 @@ class Mapper {
   // The size, if all that a factor knows of v is floor(v/size); else 0.
   int64_t GroupSize(ExprId factor, Var v) const {
     int64_t size = 0;
-    const bool other = Any(factor, [&](const Expr& e) {
+    const bool other = AnyBelow(nest_, factor, [&](const Expr& e) {
       const auto knows_more = [&](const Affine& index) {
         return std::ranges::any_of(index.terms(), [&](const Affine::Term& t) {
           if (!t.dividend) return t.var == v;
@@ -243,22 +242,9 @@ class Mapper {
     return result;
   }
 
-  bool Any(ExprId root, const std::function<bool(const Expr&)>& is) const {
-    std::vector<ExprId> todo = {root};
-    std::set<ExprId> done;
-    while (!todo.empty()) {
-      const ExprId id = todo.back();
-      todo.pop_back();
-      if (!done.insert(id).second) continue;
-      if (is(nest_[id])) return true;
-      todo.insert(todo.end(), nest_[id].args.begin(), nest_[id].args.end());
-    }
-    return false;
-  }
-
   bool Moves(ExprId root, Var v) const {
     const auto uses = [v](const Affine& e) { return e.Uses(v); };
-    return Any(root, [&](const Expr& e) {
+    return AnyBelow(nest_, root, [&](const Expr& e) {
       return std::ranges::any_of(e.index, uses) || std::ranges::any_of(e.guards, uses);
     });
   }
@@ -269,7 +255,7 @@ class Mapper {
   }
 
   bool ContiguousIn(ExprId root, Var v) const {
-    return Any(root, [&](const Expr& e) {
+    return AnyBelow(nest_, root, [&](const Expr& e) {
       return e.kind == ExprKind::kLoad && IsContiguous(e.buffer, e.index, v);
     });
   }

@@ -37,16 +37,10 @@ class Collector {
 
  private:
   void Reads(ExprId root, bool is_sure) {
-    std::vector<ExprId> todo = {root};
-    std::set<ExprId> done;
-    while (!todo.empty()) {
-      const ExprId id = todo.back();
-      todo.pop_back();
-      if (!done.insert(id).second) continue;
-      const Expr& e = nest_[id];
-      todo.insert(todo.end(), e.args.begin(), e.args.end());
+    AnyBelow(nest_, root, [&](const Expr& e) {
       if (e.kind == ExprKind::kLoad) touches.push_back({e.buffer, e.index, false, is_sure});
-    }
+      return false;
+    });
   }
 
   const LoopNest& nest_;
@@ -110,6 +104,19 @@ std::set<Var> BoundIn(const LoopNest& nest, const std::vector<StmtId>& body) {
   Collector collector(nest);
   collector.Body(body, true);
   return std::move(collector.bound);
+}
+
+bool AnyBelow(const LoopNest& nest, ExprId root, const std::function<bool(const Expr&)>& is) {
+  std::vector<ExprId> todo = {root};
+  std::set<ExprId> done;
+  while (!todo.empty()) {
+    const ExprId id = todo.back();
+    todo.pop_back();
+    if (!done.insert(id).second) continue;
+    if (is(nest[id])) return true;
+    todo.insert(todo.end(), nest[id].args.begin(), nest[id].args.end());
+  }
+  return false;
 }
 
 Interval RangeOf(const LoopNest& nest, const std::vector<StmtId>& binders, Var v) {

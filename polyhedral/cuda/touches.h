@@ -1,6 +1,7 @@
 // What a piece of a nest reads and writes, and whether a loop's iterations may run at once.
 #pragma once
 
+#include <functional>
 #include <set>
 #include <vector>
 
@@ -18,6 +19,11 @@ struct Touch {
 // In the order of the text; a statement's reads come before its write.
 std::vector<Touch> TouchesOf(const loops::LoopNest& nest, const std::vector<loops::StmtId>& body);
 std::set<Var> BoundIn(const loops::LoopNest& nest, const std::vector<loops::StmtId>& body);
+
+// Whether something is so of a part of a value. Of each part it is asked once, until it is so of
+// one.
+bool AnyBelow(const loops::LoopNest& nest, loops::ExprId root,
+              const std::function<bool(const loops::Expr&)>& is);
 
 // The values of a variable, by intervals of the bounds of its loop or let.
 Interval RangeOf(const loops::LoopNest& nest, const std::vector<loops::StmtId>& binders, Var v);
