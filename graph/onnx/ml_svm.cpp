@@ -241,11 +241,7 @@ Status ExpandSvmClassifier(Expansion& e) {
   if (!slope.empty()) {
     const ValueId fit = f.Add(f.Mul(scores, row(slope)), row(offset));
     scores = f.Do(Op::kSigmoid, {f.Do(Op::kNeg, {fit})});
-    if (classes == 2) {
-      scores = both(scores, f.Do(Op::kSigmoid, {fit}));
-    } else {
-      WEFT_TRY(scores, Coupled(e, f, scores, classes));
-    }
+    WEFT_TRY(scores, Coupled(e, f, scores, classes));
   } else if (classes == 2) {
     scores = both(f.Do(Op::kNeg, {scores}), scores);
   }

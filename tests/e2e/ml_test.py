@@ -179,7 +179,7 @@ def test_probabilities_of_support_vectors(weft, classes):
     model, arrays = model_of('SVMClassifier', ML, [rand(7, 4)], 2, opset=20, classlabels_ints=list(range(classes)),
                              vectors_per_class=[2] * classes, coefficients=floats(classes - 1, 2 * classes, low=-3, high=3),
                              support_vectors=floats(2 * classes, 4, seed=1), rho=floats(pairs, seed=2),
-                             prob_a=floats(pairs, seed=3, low=-2), prob_b=floats(pairs, seed=4), kernel_type='RBF',
+                             prob_a=floats(pairs, seed=3, low=-6, high=-2), prob_b=floats(pairs, seed=4), kernel_type='RBF',
                              kernel_params=[0.4, 0.0, 3.0])
     onnx.save(model, weft.folder / 'model.onnx')
     found = weft.run('model.onnx', arrays)
