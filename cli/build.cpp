@@ -7,6 +7,7 @@
 
 #include "cli/interrupt.h"
 #include "cli/verbs.h"
+#include "driver/inputs.h"
 #include "plan/file.h"
 
 namespace weft::cli {
@@ -28,6 +29,15 @@ int64_t MeasuredGroups(const driver::Built& built) {
   return count;
 }
 
+std::string WhatWouldMeasure(const driver::Built& built, double budget_s) {
+  if (budget_s == 0) return "; --budget 60s would measure them";
+  for (const driver::Module& module : built.modules)
+    if (const graph::ValueId open = driver::OpenInput(module.graph); open.valid())
+      return fmt::format("; --shape {0}=… or --profile {0}=… would let them be measured",
+                         Printable(module.graph[open].name));
+  return "";
+}
+
 Status RunBuild(const Flags& flags) {
   if (flags.output.empty()) return Usage("build needs a place for the plan").Try("-o model.plan");
   Session session;
@@ -39,9 +49,8 @@ Status RunBuild(const Flags& flags) {
   WEFT_TRY(plan::WritePlan(built.plan, flags.output));
   const Json steps = StepCounts(built.plan.specializations[0]);
   if (!built.plan.measured)
-    Progress(flags,
-             fmt::format("weft: choices are estimates{}",
-                         session.options.budget_s > 0 ? "" : "; --budget 60s would measure them"));
+    Progress(flags, fmt::format("weft: choices are estimates{}",
+                                WhatWouldMeasure(built, session.options.budget_s)));
   if (flags.json) {
     Json json{{"schema", 1},
               {"plan", flags.output},

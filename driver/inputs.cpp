@@ -77,17 +77,23 @@ Result<Tensor> GenerateTensor(Dtype dtype, const Shape& shape, uint64_t seed, in
   return t;
 }
 
+graph::ValueId OpenInput(const graph::Graph& graph) {
+  for (graph::ValueId id : graph.inputs)
+    if (!graph[id].dtype || !graph::StaticShape(graph[id])) return id;
+  return {};
+}
+
 Result<std::vector<Tensor>> GenerateInputs(const graph::Graph& graph, uint64_t seed) {
+  if (const graph::ValueId open = OpenInput(graph); open.valid())
+    return Usage(fmt::format("the extents of input \"{}\" are not known", graph[open].name))
+        .Try(fmt::format("--shape {}=…", graph[open].name));
   const auto consumers = graph::Consumers(graph);
   std::vector<Tensor> inputs;
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     const graph::Value& value = graph[graph.inputs[i]];
-    const auto shape = graph::StaticShape(value);
-    if (!shape || !value.dtype)
-      return Usage(fmt::format("the extents of input \"{}\" are not known", value.name))
-          .Try(fmt::format("--shape {}=…", value.name));
-    WEFT_TRY(Tensor input, GenerateTensor(*value.dtype, *shape, seed * 1000003 + i,
-                                          IndexBound(graph, consumers, graph.inputs[i])));
+    WEFT_TRY(Tensor input,
+             GenerateTensor(*value.dtype, *graph::StaticShape(value), seed * 1000003 + i,
+                            IndexBound(graph, consumers, graph.inputs[i])));
     inputs.push_back(std::move(input));
   }
   return inputs;

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/log.h"
+#include "driver/inputs.h"
 #include "executor/cuda/device.h"
 #include "fallback/device.h"
 #include "fallback/execute.h"
@@ -140,6 +141,9 @@ Status MakeGroups(Module& module, const BuildOptions& options) {
         is_cuda ? executor::cuda::FindDevice(options.target.isa).status() : Status();
     if (MayNotEnd(module.graph))
       WEFT_LOG(kInfo, "driver", "{}: not measured, a loop may not end", module.graph.name);
+    else if (const ValueId open = OpenInput(module.graph); open.valid())
+      WEFT_LOG(kInfo, "driver", "{}: not measured, the extents of input \"{}\" are not known",
+               module.graph.name, module.graph[open].name);
     else if (!here.ok())
       WEFT_LOG(kWarning, "driver", "{}: not measured but estimated: {}", module.graph.name,
                here.what());

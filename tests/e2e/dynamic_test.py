@@ -167,6 +167,17 @@ def test_a_type_that_does_not_fit(tmp_path):
         plan.run({'x': np.zeros((1, 2, 8)), 'y': np.zeros((2, 8), np.float32)})
 
 
+def test_a_budget_waits_for_extents(weft):
+    """Nothing can be timed before they are known: the build goes on, and says what would help."""
+    model = saved(weft.folder / 'm.onnx')
+    weft('build', 'm.onnx', '-o', 'm.plan')
+    assert 'choices are estimates; --shape x=… or --profile x=…' in weft.said
+    inputs = drawn((3, 4, 8))
+    np.savez(weft.folder / 'in.npz', **inputs)
+    weft('run', 'm.plan', '--inputs', 'in.npz', '-o', 'out.npz')
+    check(model, inputs, np.load(weft.folder / 'out.npz'))
+
+
 def test_extents_that_nobody_gives(weft):
     saved(weft.folder / 'm.onnx')
     weft('build', 'm.onnx', '-o', 'm.plan', '--budget', '0')
