@@ -71,6 +71,11 @@ void Context::OutFacts(size_t i, Facts facts) {
   engine_.facts_done_[index] = true;
 }
 
+void Context::OutHeld(size_t i, std::optional<Dtype> dtype) {
+  if (dtype && i < node.outputs.size() && node.outputs[i].valid())
+    engine_.SetHeld(node.outputs[i], *dtype);
+}
+
 const Extents* Context::OutShape(size_t i) const {
   if (i >= node.outputs.size() || !node.outputs[i].valid()) return nullptr;
   const Value& value = graph_[node.outputs[i]];

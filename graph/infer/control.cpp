@@ -1,4 +1,5 @@
-// If, Loop and Scan: their bodies are graphs of their own, inferred with what is known around them.
+// If, Loop, Scan and SequenceMap: their bodies are graphs of their own, inferred with what is known
+// around them.
 
 #include <fmt/format.h>
 
@@ -15,12 +16,16 @@ constexpr int kDeepLoop = 3;
 struct Type {
   std::optional<Dtype> dtype;
   std::optional<Extents> shape;
+  std::optional<Dtype> held;  // of a sequence
 };
 
 // A body and the names that carry extents over its border: equal names are equal sizes.
 class Body {
  public:
-  Body(Context& outer, Graph& graph) : outer_(outer), graph_(graph) { ResetTypes(graph); }
+  Body(Context& outer, Graph& graph)
+      : outer_(outer), graph_(graph), takes_(graph.inputs.size()), gives_(graph.outputs.size()) {
+    ResetTypes(graph);
+  }
 
   void SetInput(size_t i, const Type& type) {
     if (i >= graph_.inputs.size()) return;
@@ -28,6 +33,7 @@ class Body {
     if (type.dtype) value.dtype = type.dtype;
     value.shape.reset();
     if (type.shape) value.shape = Inward(*type.shape);
+    takes_[i] = type.held;
   }
 
   // A body that is wrong for the shapes around it is an error of the network only if it `runs`.
@@ -39,14 +45,14 @@ class Body {
     std::vector<std::optional<Dtype>> dtypes;
     for (const ValueId input : graph_.inputs) dtypes.push_back(graph_[input].dtype);
     ResetTypes(graph_);
-    for (size_t i = 0; i < dtypes.size(); ++i) SetInput(i, {dtypes[i], {}});
+    for (size_t i = 0; i < dtypes.size(); ++i) SetInput(i, {dtypes[i], {}, takes_[i]});
     return InferOnce().ok() ? Status() : wrong;
   }
 
   Type Output(size_t i) {
     if (i >= graph_.outputs.size()) return {};
     const Value& value = graph_[graph_.outputs[i]];
-    Type type{value.dtype, {}};
+    Type type{value.dtype, {}, gives_[i]};
     if (value.shape) type.shape = Outward(*value.shape);
     return type;
   }
@@ -70,9 +76,14 @@ class Body {
       captured.emplace_back(found->second, ValueId(i));
     }
     Engine engine(graph_, outer_.depth() + 1);
-    if (shapes_around_)
-      for (const auto& [from, to] : captured) PassFacts(from, to, engine);
+    for (size_t i = 0; i < takes_.size(); ++i)
+      if (takes_[i]) engine.SetHeld(graph_.inputs[i], *takes_[i]);
+    for (const auto& [from, to] : captured) {
+      if (shapes_around_) PassFacts(from, to, engine);
+      if (const auto held = outer_.HeldOf(from)) engine.SetHeld(to, *held);
+    }
     for (size_t n = 0; n < graph_.nodes.size(); ++n) WEFT_TRY(engine.Infer(NodeId(n)));
+    for (size_t i = 0; i < gives_.size(); ++i) gives_[i] = engine.Held(graph_.outputs[i]);
     const std::vector<bool> wanted = engine.Wanted();
     for (const auto& [from, to] : captured)
       if (wanted[static_cast<size_t>(to.index)]) outer_.Want(from);
@@ -124,6 +135,7 @@ class Body {
 
   Context& outer_;
   Graph& graph_;
+  std::vector<std::optional<Dtype>> takes_, gives_;  // by input and by output: what is held
   bool shapes_around_ = true;  // whether what is captured has the shape it has around
 };
 
@@ -136,10 +148,11 @@ std::shared_ptr<Graph> GraphAttribute(const Node& node, std::string_view name) {
 void SetOutput(Context& c, size_t i, const Type& type) {
   if (type.dtype) c.OutType(i, *type.dtype);
   if (type.shape) c.Out(i, *type.shape);
+  c.OutHeld(i, type.held);
 }
 
 Type TypeOfInput(Context& c, size_t i) {
-  Type type{c.Type(i), {}};
+  Type type{c.Type(i), {}, c.Held(i)};
   if (const Extents* in = c.In(i)) type.shape = *in;
   return type;
 }
@@ -148,6 +161,7 @@ Type TypeOfInput(Context& c, size_t i) {
 Type Merge(Context& c, const Type& a, const Type& b, std::string_view hint) {
   Type out;
   if (a.dtype == b.dtype) out.dtype = a.dtype;
+  if (a.held == b.held) out.held = a.held;
   if (!a.shape || !b.shape || a.shape->size() != b.shape->size()) return out;
   out.shape = *a.shape;
   for (size_t i = 0; i < a.shape->size(); ++i) {
@@ -264,7 +278,8 @@ Status LoopRule(Context& c) {
       const Type back = body->Output(i + 1);
       if (!types[i].shape || back.shape == types[i].shape) continue;
       stable = false;
-      types[i] = round == 0 ? Merge(c, types[i], back, "loop") : Type{types[i].dtype, {}};
+      types[i] =
+          round == 0 ? Merge(c, types[i], back, "loop") : Type{types[i].dtype, {}, types[i].held};
     }
     if (stable) break;
   }
@@ -272,6 +287,7 @@ Status LoopRule(Context& c) {
     Type type = body->Output(i + 1);
     if (i < carried) {
       if (!type.dtype) type.dtype = types[i].dtype;
+      if (!type.held) type.held = types[i].held;
       type.shape = trips == 0 ? TypeOfInput(c, i + 2).shape : types[i].shape;
     } else if (type.shape) {
       type.shape->insert(type.shape->begin(), trips ? Extent(*trips) : c.Fresh("trips"));
@@ -324,6 +340,21 @@ Status ScanRule(Context& c) {
     }
     SetOutput(c, i, type);
   }
+  return {};
+}
+
+// The body takes the tensors of the sequences one by one, and gives the tensors of others.
+Status SequenceMapRule(Context& c) {
+  const auto graph = GraphAttribute(c.node, "body");
+  if (!graph) return {};
+  Body body(c, *graph);
+  for (size_t i = 0; i < c.node.inputs.size(); ++i) {
+    const Type type = TypeOfInput(c, i);
+    body.SetInput(i, type.held ? Type{type.held, {}, {}} : type);
+  }
+  auto status = body.Infer(false);  // of no tensor, perhaps
+  if (!status.ok()) return std::move(status).Because("in its body");
+  for (size_t i = 0; i < c.node.outputs.size(); ++i) c.OutHeld(i, body.Output(i).dtype);
   return {};
 }
 

@@ -30,10 +30,22 @@ void Engine::SetFacts(ValueId id, Facts facts) {
   facts_done_[static_cast<size_t>(id.index)] = true;
 }
 
+std::optional<Dtype> Engine::Held(ValueId id) {
+  if (!id.valid()) return std::nullopt;
+  Grow();
+  return held_[static_cast<size_t>(id.index)];
+}
+
+void Engine::SetHeld(ValueId id, Dtype dtype) {
+  Grow();
+  held_[static_cast<size_t>(id.index)] = dtype;
+}
+
 void Engine::Grow() {
   facts_.resize(graph_.values.size());
   facts_done_.resize(graph_.values.size());
   wanted_.resize(graph_.values.size());
+  held_.resize(graph_.values.size());
   // Symbols that somebody else added (of inputs that came later) stand for themselves.
   for (size_t i = meaning_.size(); i < graph_.symbols.size(); ++i) {
     meaning_.push_back(Affine::OfVar(static_cast<Var>(i)));

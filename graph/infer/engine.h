@@ -50,6 +50,9 @@ class Engine {
   const Facts* FactsOf(ValueId id);
   // Elements of a value that the graph around this one knows.
   void SetFacts(ValueId id, Facts facts);
+  // The element type of the tensors in a value that is a sequence of them.
+  std::optional<Dtype> Held(ValueId id);
+  void SetHeld(ValueId id, Dtype dtype);
   // By value: whether a rule asked for its elements, or for those of what is computed from them,
   // and did not get them all.
   std::vector<bool> Wanted() const;
@@ -66,6 +69,7 @@ class Engine {
   std::map<std::string, SymbolId> opaque_;   // "a*b", "broadcast(a, b)": one symbol a text
   std::vector<std::optional<Facts>> facts_;  // by value
   std::vector<bool> facts_done_;             // constants are read on first use
+  std::vector<std::optional<Dtype>> held_;   // by value
   bool in_rule_ = false;                     // rather than propagating facts
   std::vector<bool> wanted_;
   Names symbol_names_;
@@ -93,6 +97,9 @@ class Context {
   void Out(size_t i, Extents extents);
   void OutType(size_t i, Dtype dtype);
   void OutFacts(size_t i, Facts facts);
+  // Of sequences: the element type of their tensors.
+  std::optional<Dtype> Held(size_t i) { return engine_.Held(InputAt(node, i)); }
+  void OutHeld(size_t i, std::optional<Dtype> dtype);
   const Extents* OutShape(size_t i) const;
 
   // Extents and expressions.
@@ -128,6 +135,7 @@ class Context {
   Graph& graph() { return graph_; }
   int depth() const { return engine_.depth_; }
   const Facts* FactsOf(ValueId id) { return engine_.FactsOf(id); }
+  std::optional<Dtype> HeldOf(ValueId id) { return engine_.Held(id); }
 
  private:
   Engine& engine_;
@@ -152,6 +160,7 @@ void PropagateFacts(Context& context);  // facts.cpp: elements of the outputs, w
 // The rules, by family.
 Status Unary(Context& c);
 Status Elementwise(Context& c);
+Status IdentityRule(Context& c);
 Status GeluRule(Context& c);
 Status BitShiftRule(Context& c);
 Status CastRule(Context& c);
@@ -230,9 +239,16 @@ Status TensorScatterRule(Context& c);
 Status CausalConvRule(Context& c);
 Status LinearAttentionRule(Context& c);
 Status DetRule(Context& c);
+Status ConcatFromSequenceRule(Context& c);
+Status SequenceAtRule(Context& c);
+Status SequenceConstructRule(Context& c);
+Status SequenceEmptyRule(Context& c);
+Status SequenceEraseRule(Context& c);
+Status SequenceInsertRule(Context& c);
 Status SequenceLengthRule(Context& c);
+Status SequenceMapRule(Context& c);
+Status SplitToSequenceRule(Context& c);
 Status StringNormalizerRule(Context& c);
 Status StringSplitRule(Context& c);
-Status SequencePlaceRule(Context& c);
 
 }  // namespace weft::graph::infer

@@ -187,15 +187,4 @@ Status TriluRule(Context& c) {
   return {};
 }
 
-// Which element is meant, or how long the parts are.
-Status SequencePlaceRule(Context& c) {
-  c.FactsIn(c.node.op == Op::kSequenceInsert ? 2 : 1);
-  return {};
-}
-
-Status SequenceLengthRule(Context& c) {
-  c.Out(0, {});
-  return {};
-}
-
 }  // namespace weft::graph::infer

@@ -38,6 +38,36 @@ TEST(Infer, Elementwise) {
   ExpectError("x: f32[2]", "y = Cast(x) {to = 14}", "no element type");
 }
 
+TEST(Infer, TensorsOfSequencesHaveTypes) {
+  const std::string at = "\ny = SequenceAt(t, i)";
+  EXPECT_EQ(Y("x: f16[b, 4], i: i64[]", "t = SplitToSequence(x)" + at), "f16");
+  EXPECT_EQ(Y("x: i32[b], i: i64[]",
+              "s = SequenceEmpty()\nr = SequenceInsert(s, x)\nt = Identity(r)" + at),
+            "i32");
+  EXPECT_EQ(Y("i: i64[]", "s = SequenceEmpty() {dtype = 11}\nt = SequenceErase(s, i)" + at), "f64");
+  EXPECT_EQ(Y("i: i64[]", "t = SequenceEmpty()" + at), "_");
+  EXPECT_EQ(Y("x: u8[b]", "s = SequenceConstruct(x, x)\ny = ConcatFromSequence(s) {axis = 0}"),
+            "u8");
+}
+
+TEST(Infer, BodiesPassSequences) {
+  const std::string at = "y = SequenceAt(t, i)\n";
+  EXPECT_EQ(Y("x: f32[b, 4], i: i64[]",
+              "s = SplitToSequence(x)\nt = SequenceMap(s) {body = graph1}\n" + at +
+                  "subgraph graph1 body (e) -> (o) {\no = Cast(e) {to = 10}\n}"),
+            "f16");
+  EXPECT_EQ(Y("x: f32[b, 4], i: i64[], c: bool[]",
+              "s = SplitToSequence(x)\nt = If(c) {else_branch = graph1, then_branch = graph2}\n" +
+                  at + "subgraph graph1 e () -> (o) {\ncaptured s\no = SequenceErase(s)\n}\n" +
+                  "subgraph graph2 t () -> (p) {\ncaptured s\np = Identity(s)\n}"),
+            "f32");
+  EXPECT_EQ(Y("x: f32[b, 4], i: i64[], n: i64[]",
+              "s = SequenceEmpty()\nt = Loop(n, _, s) {body = graph1}\n" + at +
+                  "subgraph graph1 body (k: i64[], c: bool[], v) -> (d, o) {\ncaptured x\n"
+                  "d = Identity(c)\no = SequenceInsert(v, x)\n}"),
+            "f32");
+}
+
 TEST(Infer, Convolutions) {
   const std::string w = "w: f32[8, 3, 3, 3], x: f32[b, 3, h, w]";
   EXPECT_EQ(Y("x: f32[1, 3, 9, 9], w: f32[8, 3, 3, 3]", "y = Conv(x, w)"), "f32[1, 8, 7, 7]");

@@ -208,7 +208,9 @@ class Cutter {
                              Describe(graph, value.producer)))
           .Try("replace the operator, or export the model with standard ones");
     return Unsupported("it is no tensor, and passes into a part that is built when it runs")
-        .At(fmt::format("value {}", PrintString(value.name)));
+        .At(fmt::format("value {}", PrintString(value.name)))
+        .Try(value.kind == ValueKind::kInput ? "say what it is made of: weft.build(…, forms=…)"
+                                             : "");
   }
 
  private:

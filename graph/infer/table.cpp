@@ -18,28 +18,49 @@ constexpr std::array<Rule, kOps> MakeTable() {
   auto set = [&](Rule rule, std::initializer_list<Op> ops) {
     for (Op op : ops) table[static_cast<size_t>(op)] = rule;
   };
-  set(Unary, {Op::kAbs,       Op::kAcos,
-              Op::kAcosh,     Op::kAsin,
-              Op::kAsinh,     Op::kAtan,
-              Op::kAtanh,     Op::kBitwiseNot,
-              Op::kCastLike,  Op::kCeil,
-              Op::kCelu,      Op::kCos,
-              Op::kCosh,      Op::kElu,
-              Op::kErf,       Op::kExp,
-              Op::kFloor,     Op::kHardSigmoid,
-              Op::kHardSwish, Op::kIdentity,
-              Op::kIsInf,     Op::kIsNaN,
-              Op::kLeakyRelu, Op::kLog,
-              Op::kMish,      Op::kNeg,
-              Op::kNot,       Op::kReciprocal,
-              Op::kRelu,      Op::kReverseSequence,
-              Op::kRound,     Op::kSelu,
-              Op::kShrink,    Op::kSigmoid,
-              Op::kSign,      Op::kSin,
-              Op::kSinh,      Op::kSoftplus,
-              Op::kSoftsign,  Op::kSqrt,
-              Op::kSwish,     Op::kTan,
-              Op::kTanh,      Op::kThresholdedRelu});
+  set(Unary, {Op::kAbs,
+              Op::kAcos,
+              Op::kAcosh,
+              Op::kAsin,
+              Op::kAsinh,
+              Op::kAtan,
+              Op::kAtanh,
+              Op::kBitwiseNot,
+              Op::kCastLike,
+              Op::kCeil,
+              Op::kCelu,
+              Op::kCos,
+              Op::kCosh,
+              Op::kElu,
+              Op::kErf,
+              Op::kExp,
+              Op::kFloor,
+              Op::kHardSigmoid,
+              Op::kHardSwish,
+              Op::kIsInf,
+              Op::kIsNaN,
+              Op::kLeakyRelu,
+              Op::kLog,
+              Op::kMish,
+              Op::kNeg,
+              Op::kNot,
+              Op::kReciprocal,
+              Op::kRelu,
+              Op::kReverseSequence,
+              Op::kRound,
+              Op::kSelu,
+              Op::kShrink,
+              Op::kSigmoid,
+              Op::kSign,
+              Op::kSin,
+              Op::kSinh,
+              Op::kSoftplus,
+              Op::kSoftsign,
+              Op::kSqrt,
+              Op::kSwish,
+              Op::kTan,
+              Op::kTanh,
+              Op::kThresholdedRelu});
   set(Elementwise, {Op::kAdd,       Op::kAnd,         Op::kBitwiseAnd,
                     Op::kBitwiseOr, Op::kBitwiseXor,  Op::kDiv,
                     Op::kEqual,     Op::kGreater,     Op::kGreaterOrEqual,
@@ -49,6 +70,7 @@ constexpr std::array<Rule, kOps> MakeTable() {
                     Op::kPow,       Op::kSub,         Op::kSum,
                     Op::kXor});
   set(WhereRule, {Op::kWhere});
+  set(IdentityRule, {Op::kIdentity});
   set(GeluRule, {Op::kGelu});
   set(BitShiftRule, {Op::kBitShift});
   set(CastRule, {Op::kCast});
@@ -134,8 +156,14 @@ constexpr std::array<Rule, kOps> MakeTable() {
   set(LoopRule, {Op::kLoop});
   set(ScanRule, {Op::kScan});
   set(SequenceLengthRule, {Op::kSequenceLength});
-  set(SequencePlaceRule,
-      {Op::kSequenceAt, Op::kSequenceErase, Op::kSequenceInsert, Op::kSplitToSequence});
+  set(SequenceMapRule, {Op::kSequenceMap});
+  set(SequenceAtRule, {Op::kSequenceAt});
+  set(SequenceConstructRule, {Op::kSequenceConstruct});
+  set(SequenceEmptyRule, {Op::kSequenceEmpty});
+  set(SequenceEraseRule, {Op::kSequenceErase});
+  set(SequenceInsertRule, {Op::kSequenceInsert});
+  set(SplitToSequenceRule, {Op::kSplitToSequence});
+  set(ConcatFromSequenceRule, {Op::kConcatFromSequence});
   return table;
 }
 

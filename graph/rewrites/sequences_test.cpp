@@ -59,9 +59,9 @@ TEST(ResolveSequences, Splits) {
 TEST(ResolveSequences, WhatIsNotThereStays) {
   EXPECT_EQ(
       Simplified(kTwo, "i: i64[] = const(2)\ns = SequenceConstruct(a, b)\ny = SequenceAt(s, i)"),
-      "SequenceConstruct SequenceAt _");
+      "SequenceConstruct SequenceAt f32");
   EXPECT_EQ(Simplified("a: f32[2], i: i64[]", "s = SequenceConstruct(a, a)\ny = SequenceAt(s, i)"),
-            "SequenceConstruct SequenceAt _");
+            "SequenceConstruct SequenceAt f32");
 }
 
 TEST(ResolveSequences, Optionals) {

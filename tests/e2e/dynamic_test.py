@@ -110,7 +110,7 @@ def saved_with_parts(path):
                   helper.make_tensor_sequence_value_info('list', T.FLOAT, None)],
                  [helper.make_tensor_value_info('c_out', T.BOOL, []),
                   helper.make_tensor_sequence_value_info('longer', T.FLOAT, None)])),
-             node('ConcatFromSequence', ['rows'], ['lists'], axis=1), node('Cast', ['lists'], ['joined'], to=T.FLOAT),
+             node('ConcatFromSequence', ['rows'], ['joined'], axis=1),
              node('Reshape', ['y', 'by_hand'], ['turned']), node('MatMul', ['x', 'turned'], ['z'], name='product')]
     info = helper.make_tensor_value_info
     graph = helper.make_graph(nodes, 'g', [info('x', T.FLOAT, ['batch', 'rows', 8]), info('y', T.FLOAT, ['also_batch', 'words'])],
