@@ -29,6 +29,12 @@ int64_t MeasuredGroups(const driver::Built& built) {
   return count;
 }
 
+// Whether nothing was measured: what takes any extents never is.
+bool IsEstimate(const driver::Built& built) {
+  return std::ranges::none_of(built.modules,
+                              [](const driver::Module& module) { return module.plan.measured; });
+}
+
 std::string WhatWouldMeasure(const driver::Built& built, double budget_s) {
   if (budget_s == 0) return "; --budget 60s would measure them";
   for (const driver::Module& module : built.modules)
@@ -41,14 +47,13 @@ std::string WhatWouldMeasure(const driver::Built& built, double budget_s) {
 Status RunBuild(const Flags& flags) {
   if (flags.output.empty()) return Usage("build needs a place for the plan").Try("-o model.plan");
   Session session;
-  WEFT_TRY(OpenSession(flags, session));
-  session.options.open_inputs = true;
+  WEFT_TRY(OpenSession(flags, session, true));
   WEFT_TRY(driver::Built built, BuildOrStop(flags.model, session.options, session.profiles));
   WEFT_TRY(CheckMemory(flags, built.plan));
   const HoldInterrupt whole;  // from here on the plan is there to keep
   WEFT_TRY(plan::WritePlan(built.plan, flags.output));
   const Json steps = StepCounts(built.plan.specializations[0]);
-  if (!built.plan.measured)
+  if (IsEstimate(built))
     Progress(flags, fmt::format("weft: choices are estimates{}",
                                 WhatWouldMeasure(built, session.options.budget_s)));
   if (flags.json) {

@@ -73,9 +73,8 @@ std::string WhyText(const driver::Cached& cached, size_t compiled) {
 
 Status CacheWhy(const Flags& flags) {
   Session session;
-  WEFT_TRY(OpenSession(flags, session));
+  WEFT_TRY(OpenSession(flags, session, true));  // as `weft build` does
   if (!session.cache) return Missing("no cache to look into").Try("--cache-dir");
-  session.options.open_inputs = true;  // as `weft build` does
   WEFT_TRY(const auto found, driver::FindCached(flags.model, session.options, session.profiles));
   Json specializations = Json::array();
   for (const driver::Cached& cached : found) {

@@ -83,7 +83,9 @@ void AddCacheFlag(CLI::App& app, Flags& flags) {
 void AddBuildFlags(CLI::App& app, Flags& flags) {
   app.add_option("--target", flags.target, "cpu[:x86-64-v3|x86-64-v4|native] or cuda[:sm_90]");
   app.add_option("--threads", flags.threads, "default: what cgroup and affinity allow");
-  app.add_option("--shape", flags.shapes, "INPUT=1x3x224x224, repeatable");
+  app.add_option(
+      "--shape", flags.shapes,
+      "INPUT=1x3x224x224, repeatable; 1..8@4x3x224x224: a range and the size to tune at");
   app.add_option("--dim", flags.dims, "SYMBOL=8, repeatable");
   app.add_option("--profile", flags.profiles,
                  "\"x=1x3;y=1x4\": one specialization each, repeatable");
@@ -238,16 +240,40 @@ Result<driver::Built> BuildOrStop(
   return driver::Build(path, stoppable, profiles);
 }
 
-Result<std::pair<std::string, Shape>> ParseShapeFlag(const std::string& text) {
+Result<RangedShape> ParseRangedShape(const std::string& text) {
   const size_t equals = text.rfind('=');
   if (equals == text.npos || equals == 0)
-    return Usage(fmt::format("found \"{}\", expected INPUT=1x3x224x224", text));
-  Shape shape;
+    return Usage(fmt::format("found \"{}\", expected INPUT=1x3x224x224 or INPUT=1..8@4x3", text));
+  RangedShape out{.input = text.substr(0, equals)};
   for (const std::string& part : SplitAt(text.substr(equals + 1), 'x')) {
-    WEFT_TRY(int64_t extent, ParseCount(part));
-    shape.push_back(extent);
+    const size_t dots = part.find(".."), at = part.find('@');
+    int64_t size = -1;
+    if (dots == part.npos) {
+      WEFT_TRY(size, ParseCount(part));
+      out.shape.push_back(size);
+    } else {
+      Interval range;
+      WEFT_TRY(range.lo, ParseCount(part.substr(0, dots)));
+      WEFT_TRY(range.hi, ParseCount(part.substr(dots + 2, at - dots - 2)));
+      if (at != part.npos) {
+        WEFT_TRY(size, ParseCount(part.substr(at + 1)));
+      }
+      if (range.empty() || (at != part.npos && (size < range.lo || size > range.hi)))
+        return Usage(
+            fmt::format("found \"{}\", expected LOW..HIGH, or LOW..HIGH@SIZE within", part));
+      out.ranges.emplace_back(out.shape.size(), range);
+      out.shape.push_back(-1);
+    }
+    out.tuned.push_back(size);
   }
-  return std::pair(text.substr(0, equals), shape);
+  return out;
+}
+
+Result<std::pair<std::string, Shape>> ParseShapeFlag(const std::string& text) {
+  WEFT_TRY(RangedShape given, ParseRangedShape(text));
+  if (!given.ranges.empty())
+    return Usage(fmt::format("found \"{}\", expected INPUT=1x3x224x224", text));
+  return std::pair(std::move(given.input), std::move(given.shape));
 }
 
 void MeasureByDefault(Flags& flags) {
@@ -259,21 +285,17 @@ Result<std::string> CacheDirectory(const Flags& flags) {
   return FileCache::DefaultDirectory();
 }
 
-Status OpenSession(const Flags& flags, Session& session) {
-  for (const std::string& setting : flags.log) WEFT_TRY(ConfigureLog(setting));
+namespace {
+
+Status ReadShapes(const Flags& flags, Session& session) {
   driver::BuildOptions& options = session.options;
-  WEFT_TRY(options.target, ParseTarget(flags.target));
-  if (flags.threads < 0 || flags.threads > 4096)
-    return Usage(fmt::format("--threads {}: expected 1 to 4096", flags.threads));
-  if (flags.threads > 0) options.target.threads = flags.threads;
   for (const std::string& text : flags.shapes) {
-    WEFT_TRY(auto shape, ParseShapeFlag(text));
-    options.shapes.push_back(std::move(shape));
-  }
-  for (const std::string& text : flags.dims) {
-    const size_t equals = text.rfind('=');
-    if (equals == text.npos) return Usage(fmt::format("--dim {}: expected SYMBOL=8", text));
-    WEFT_TRY(options.symbols[text.substr(0, equals)], ParseCount(text.substr(equals + 1)));
+    WEFT_TRY(RangedShape given, ParseRangedShape(text));
+    options.shapes.emplace_back(given.input, given.shape);
+    for (const auto& [axis, range] : given.ranges)
+      options.ranges.emplace_back(given.input, axis, range);
+    if (given.tuned != given.shape)
+      session.tuned.emplace_back(std::move(given.input), std::move(given.tuned));
   }
   for (const std::string& text : flags.profiles) {
     session.profiles.emplace_back();
@@ -281,6 +303,32 @@ Status OpenSession(const Flags& flags, Session& session) {
       WEFT_TRY(auto shape, ParseShapeFlag(part));
       session.profiles.back().push_back(std::move(shape));
     }
+  }
+  if (session.tuned.empty()) return {};
+  if (options.open_inputs) {
+    session.profiles.push_back(session.tuned);
+    session.profiles.emplace_back();  // the last, as it takes whatever those before do not
+  } else {
+    options.shapes.insert(options.shapes.end(), session.tuned.begin(), session.tuned.end());
+  }
+  return {};
+}
+
+}  // namespace
+
+Status OpenSession(const Flags& flags, Session& session, bool open_inputs) {
+  for (const std::string& setting : flags.log) WEFT_TRY(ConfigureLog(setting));
+  driver::BuildOptions& options = session.options;
+  WEFT_TRY(options.target, ParseTarget(flags.target));
+  if (flags.threads < 0 || flags.threads > 4096)
+    return Usage(fmt::format("--threads {}: expected 1 to 4096", flags.threads));
+  if (flags.threads > 0) options.target.threads = flags.threads;
+  options.open_inputs = open_inputs;
+  WEFT_TRY(ReadShapes(flags, session));
+  for (const std::string& text : flags.dims) {
+    const size_t equals = text.rfind('=');
+    if (equals == text.npos) return Usage(fmt::format("--dim {}: expected SYMBOL=8", text));
+    WEFT_TRY(options.symbols[text.substr(0, equals)], ParseCount(text.substr(equals + 1)));
   }
   if (!flags.budget.empty()) {
     WEFT_TRY(options.budget_s, ParseDuration(flags.budget));

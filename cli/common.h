@@ -77,13 +77,24 @@ struct Session {
   std::optional<FileCache> cache;
   std::unique_ptr<TuningDb> tuning;
   std::vector<std::vector<std::pair<std::string, Shape>>> profiles;
+  std::vector<std::pair<std::string, Shape>> tuned;  // by input with a range: the size to tune at
 };
-Status OpenSession(const Flags& flags, Session& session);
+// An extent with a range has the size to tune at; where plans keep `open_inputs`, that is a
+// specialization beside one for the range.
+Status OpenSession(const Flags& flags, Session& session, bool open_inputs = false);
 
 // "60", "500ms", "2s", "1m", "1h" in seconds.
 Result<double> ParseDuration(const std::string& text);
 // "x=1x3x224x224".
 Result<std::pair<std::string, Shape>> ParseShapeFlag(const std::string& text);
+// "x=1..8@4x3x224x224": extents in a range, and the one to tune at.
+struct RangedShape {
+  std::string input;
+  Shape shape;                                      // -1: in a range
+  Shape tuned;                                      // -1: in a range without a size to tune at
+  std::vector<std::pair<size_t, Interval>> ranges;  // by axis
+};
+Result<RangedShape> ParseRangedShape(const std::string& text);
 
 // "512M", "2G": bytes, or with K, M, G or T that many times 1024.
 Result<int64_t> ParseBytes(const std::string& text);

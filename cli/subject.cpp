@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
-#include <optional>
 
 #include "driver/build.h"
 #include "driver/inputs.h"
@@ -16,11 +16,25 @@ bool IsOpen(const plan::Specialization& s, plan::BufferId id) {
   return s.buffers[id.index].kind == plan::BufferKind::kDynamic;
 }
 
-bool Fits(const plan::Specialization& s, const std::map<std::string, Tensor>& given) {
-  for (plan::BufferId id : s.inputs)
-    if (auto it = given.find(s.buffers[id.index].name); it != given.end())
-      if (!IsOpen(s, id) && it->second.shape() != s.buffers[id.index].shape) return false;
-  return true;
+using Shapes = std::map<std::string, Shape>;  // by input
+
+bool Fits(const plan::Specialization& s, const Shapes& wanted) {
+  return std::ranges::all_of(s.inputs, [&](plan::BufferId id) {
+    const auto it = wanted.find(s.buffers[id.index].name);
+    return it == wanted.end() || IsOpen(s, id) || it->second == s.buffers[id.index].shape;
+  });
+}
+
+// Those of what is given; of the other inputs, those that --shape says.
+Result<Shapes> Wanted(const Flags& flags, const std::map<std::string, Tensor>& given) {
+  Shapes wanted;
+  for (const auto& [name, tensor] : given) wanted.emplace(name, tensor.shape());
+  for (const std::string& text : flags.shapes) {
+    WEFT_TRY(RangedShape flag, ParseRangedShape(text));
+    if (std::ranges::count(flag.tuned, -1) == 0)
+      wanted.emplace(std::move(flag.input), std::move(flag.tuned));
+  }
+  return wanted;
 }
 
 std::vector<TensorSpec> SpecsOf(const plan::Specialization& s,
@@ -32,22 +46,17 @@ std::vector<TensorSpec> SpecsOf(const plan::Specialization& s,
   return specs;
 }
 
-// Inputs of open extents have those of what is given, or of --shape.
-Status FillOpenShapes(const Subject& subject, const Flags& flags,
-                      const std::map<std::string, Tensor>& given, std::vector<TensorSpec>& specs) {
+// Inputs of open extents have the wanted ones.
+Status FillOpenShapes(const Subject& subject, const Shapes& wanted,
+                      std::vector<TensorSpec>& specs) {
   for (size_t i = 0; i < specs.size(); ++i) {
     if (!IsOpen(subject.spec(), subject.spec().inputs[i])) continue;
-    std::optional<Shape> shape;
-    for (const std::string& text : flags.shapes) {
-      WEFT_TRY(const auto flag, ParseShapeFlag(text));
-      if (flag.first == specs[i].name) shape = flag.second;
-    }
-    if (const auto it = given.find(specs[i].name); it != given.end()) shape = it->second.shape();
-    if (!shape)
+    const auto shape = wanted.find(specs[i].name);
+    if (shape == wanted.end())
       return Usage("its extents are not known")
           .At(fmt::format("input \"{}\"", specs[i].name))
           .Try(fmt::format("--inputs F.npz or --shape {}=…", specs[i].name));
-    specs[i].shape = *shape;
+    specs[i].shape = shape->second;
   }
   return {};
 }
@@ -62,6 +71,9 @@ Result<Subject> OpenSubject(const std::string& path, const Flags& flags, Session
     WEFT_TRY(plan, plan::ReadPlan(path));
   } else {
     driver::BuildOptions options = session.options;
+    std::erase_if(options.shapes, [&](const auto& shape) {  // a size to tune at gives way
+      return given.contains(shape.first) && std::ranges::count(session.tuned, shape) > 0;
+    });
     for (const auto& [name, tensor] : given) options.shapes.emplace_back(name, tensor.shape());
     // There will be one shape only: kernels that come later would come too late.
     using Force = partition::PartitionOptions::Force;
@@ -73,8 +85,9 @@ Result<Subject> OpenSubject(const std::string& path, const Flags& flags, Session
     subject.build_s = built.seconds;
   }
   WEFT_TRY(CheckMemory(flags, plan));
+  WEFT_TRY(const Shapes wanted, Wanted(flags, given));
   while (subject.specialization < plan.specializations.size() &&
-         !Fits(plan.specializations[subject.specialization], given))
+         !Fits(plan.specializations[subject.specialization], wanted))
     ++subject.specialization;
   if (subject.specialization == plan.specializations.size())
     return Usage("no specialization takes these input shapes")
@@ -98,7 +111,8 @@ std::vector<TensorSpec> OutputsOf(const Subject& subject) {
 Result<std::vector<Tensor>> InputsFor(const Subject& subject, const Flags& flags,
                                       const std::map<std::string, Tensor>& given) {
   std::vector<TensorSpec> specs = InputsOf(subject);
-  WEFT_TRY(FillOpenShapes(subject, flags, given, specs));
+  WEFT_TRY(const Shapes wanted, Wanted(flags, given));
+  WEFT_TRY(FillOpenShapes(subject, wanted, specs));
   std::vector<Tensor> generated;
   if (!subject.graph.inputs.empty()) {
     WEFT_TRY(generated, driver::GenerateInputs(subject.graph, flags.seed));

@@ -88,6 +88,9 @@ class Assembler {
     if (value.kind == ValueKind::kConstant)
       return WeightOf(v, Layout::Plain(value.constant.shape().size()));
     const auto shape = graph::StaticShape(value);
+    if (!shape && !is_open_[v.index] && value.kind == ValueKind::kInput)
+      return Usage(fmt::format("the extents of input \"{}\" are not known", value.name))
+          .Try(fmt::format("--shape {}=…", value.name));
     if (!value.dtype || (!shape && !is_open_[v.index]))
       return Unsupported(fmt::format("the extents of \"{}\" are not known", value.name))
           .Try("give all input shapes with --shape or --dim");

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -27,10 +28,12 @@ enum class Specialize : uint8_t { kNow, kBackground, kNever };
 struct BuildOptions {
   Target target;
   std::vector<std::pair<std::string, Shape>> shapes;  // --shape, by input
-  std::map<std::string, int64_t> symbols;             // --dim
-  std::map<std::string, graph::InputForm> forms;      // of inputs that are no tensors
-  std::map<std::string, Tensor> values;               // of inputs that become constants
-  double budget_s = 0;                                // 0: estimates only
+  // By input and axis: extents that may be any of a range, both ends included.
+  std::vector<std::tuple<std::string, size_t, Interval>> ranges;
+  std::map<std::string, int64_t> symbols;         // --dim
+  std::map<std::string, graph::InputForm> forms;  // of inputs that are no tensors
+  std::map<std::string, Tensor> values;           // of inputs that become constants
+  double budget_s = 0;                            // 0: estimates only
   const std::atomic<bool>* stop =
       nullptr;  // true: end measuring and use what is known; may be null
   partition::PartitionOptions partition;

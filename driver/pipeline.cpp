@@ -45,6 +45,11 @@ Status BindSizes(graph::Graph& graph, const BuildOptions& options) {
   // Symbols first: once an input's shape is bound, its symbols are gone.
   for (const auto& [symbol, value] : options.symbols)
     WEFT_TRY(graph::BindSymbol(graph, symbol, value));
+  const auto is_open = [](int64_t extent) { return extent == -1; };
+  for (const auto& [input, shape] : options.shapes)  // of an input of any rank, this says which
+    if (std::ranges::any_of(shape, is_open)) WEFT_TRY(graph::BindShape(graph, input, shape));
+  for (const auto& [input, axis, range] : options.ranges)
+    WEFT_TRY(graph::BindRange(graph, input, axis, range));
   for (const auto& [input, shape] : options.shapes) WEFT_TRY(graph::BindShape(graph, input, shape));
   for (const auto& [input, value] : options.values) WEFT_TRY(graph::BindValue(graph, input, value));
   return {};

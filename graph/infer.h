@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/affine.h"
 #include "base/status.h"
 #include "graph/graph.h"
 
@@ -12,6 +13,9 @@ namespace weft::graph {
 
 // Fixes extents of an input by position: `--shape x=1x3x224x224`. -1 leaves one as it is.
 Status BindShape(Graph& graph, std::string_view input, std::span<const int64_t> shape);
+// Extents of an input's axis may be lo to hi, both included: `--shape x=1..8x3x224x224`. kUsage if
+// they may not, or if the input has no shape that says its rank.
+Status BindRange(Graph& graph, std::string_view input, size_t axis, Interval range);
 // Fixes a symbol by name: `--dim batch=8`.
 Status BindSymbol(Graph& graph, std::string_view symbol, int64_t value);
 // Makes a constant of an input: what is bound is no input any more. Its extents are bound first.

@@ -21,6 +21,15 @@ void Replace(Graph& graph, SymbolId symbol, int64_t value) {
   }
 }
 
+Result<ValueId> FindInput(const Graph& graph, std::string_view input) {
+  const auto found =
+      std::ranges::find_if(graph.inputs, [&](ValueId id) { return graph[id].name == input; });
+  if (found != graph.inputs.end()) return *found;
+  std::string names;
+  for (ValueId id : graph.inputs) names += (names.empty() ? "" : ", ") + PrintName(graph[id].name);
+  return Usage(fmt::format("no input {}", PrintName(input))).Try("the inputs are " + names);
+}
+
 Status CheckRange(const Symbol& symbol, int64_t value) {
   if (value >= symbol.min && value <= symbol.max) return {};
   return Usage(fmt::format("symbol {} is in {}:{}, found {}", PrintName(symbol.name), symbol.min,
@@ -30,15 +39,7 @@ Status CheckRange(const Symbol& symbol, int64_t value) {
 }  // namespace
 
 Status BindShape(Graph& graph, std::string_view input, std::span<const int64_t> shape) {
-  const auto found =
-      std::ranges::find_if(graph.inputs, [&](ValueId id) { return graph[id].name == input; });
-  if (found == graph.inputs.end()) {
-    std::string names;
-    for (ValueId id : graph.inputs)
-      names += (names.empty() ? "" : ", ") + PrintName(graph[id].name);
-    return Usage(fmt::format("no input {}", PrintName(input))).Try("the inputs are " + names);
-  }
-  const ValueId id = *found;
+  WEFT_TRY(const ValueId id, FindInput(graph, input));
   if (!graph[id].shape) {
     if (!graph[id].dtype) return Usage(fmt::format("input {} is not a tensor", PrintName(input)));
     graph[id].shape.emplace();
@@ -70,6 +71,26 @@ Status BindShape(Graph& graph, std::string_view input, std::span<const int64_t> 
     }
   }
   for (const auto& [symbol, value] : bound) Replace(graph, symbol, value);
+  return {};
+}
+
+Status BindRange(Graph& graph, std::string_view input, size_t axis, Interval range) {
+  WEFT_TRY(const ValueId id, FindInput(graph, input));
+  if (!graph[id].shape || axis >= graph[id].shape->size())
+    return Usage(fmt::format("input {} has no axis {}", PrintName(input), axis));
+  const auto refuse = [&](int64_t min, int64_t max) {
+    return Usage(fmt::format("axis {} of input {} is in {}:{}, found {}:{}", axis, PrintName(input),
+                             min, max, range.lo, range.hi));
+  };
+  const Extent extent = (*graph[id].shape)[axis];
+  if (extent.IsConstant()) {
+    const int64_t is = extent.value();
+    return is < range.lo || is > range.hi ? refuse(is, is) : Status();
+  }
+  Symbol& symbol = graph.symbols[static_cast<size_t>(extent.symbol().index)];
+  if (range.hi < symbol.min || range.lo > symbol.max) return refuse(symbol.min, symbol.max);
+  symbol.min = std::max(symbol.min, range.lo);
+  symbol.max = std::min(symbol.max, range.hi);
   return {};
 }
 

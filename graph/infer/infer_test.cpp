@@ -482,6 +482,20 @@ TEST(Infer, ControlFlow) {
   ExpectError("s: f32[1], x: f32[3, 4]", std::string(grows), "the body makes [4] of it");
 }
 
+TEST(Bind, Ranges) {
+  Graph g = Parsed("graph g (x: f32[b, 3], z: f32[b]) -> (y) {\nsymbol b in 2:64\ny = Relu(x)\n}");
+  EXPECT_FALSE(BindRange(g, "q", 0, {1, 2}).ok());
+  EXPECT_FALSE(BindRange(g, "x", 2, {1, 2}).ok());
+  EXPECT_FALSE(BindRange(g, "x", 1, {4, 5}).ok());
+  EXPECT_FALSE(BindRange(g, "x", 0, {65, 70}).ok());
+  ASSERT_TRUE(BindRange(g, "x", 1, {1, 3}).ok());
+  ASSERT_TRUE(BindRange(g, "x", 0, {1, 8}).ok());
+  EXPECT_EQ(g.symbols[0].min, 2);
+  EXPECT_EQ(g.symbols[0].max, 8);
+  EXPECT_FALSE(BindShape(g, "z", std::vector<int64_t>{9}).ok());
+  EXPECT_TRUE(BindShape(g, "z", std::vector<int64_t>{8}).ok());
+}
+
 TEST(Bind, ShapesAndSymbols) {
   Graph g = Parsed(
       "graph g (x: f32[b, 3, h], z: f32[b]) -> (y) {\nsymbol b in 1:64\nsymbol h\ny = Relu(x)\n}");

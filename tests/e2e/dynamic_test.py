@@ -178,6 +178,33 @@ def test_a_budget_waits_for_extents(weft):
     check(model, inputs, np.load(weft.folder / 'out.npz'))
 
 
+def test_a_range_and_the_size_to_tune_at(weft):
+    model = saved(weft.folder / 'm.onnx')
+    shapes = '--shape', 'x=1..4@3x2..9@4x8', '--shape', 'y=2..9@4x8'
+    weft('build', 'm.onnx', '-o', 'm.plan', *shapes, '--budget', '1')
+    assert 'estimates' not in weft.said
+    said = weft('inspect', 'm.plan')
+    assert said.count('specialization') == 2 and 'x: f32[3, 4, 8] input' in said and 'x: f32 dynamic' in said
+    for what, sizes in ('m.plan', (3, 4, 8)), ('m.plan', (1, 9, 8)), ('m.onnx', (3, 4, 8)), ('m.onnx', (2, 2, 8)):
+        inputs = drawn(sizes)
+        np.savez(weft.folder / 'in.npz', **inputs)
+        options = shapes if what == 'm.onnx' else ()
+        weft('run', what, '--inputs', 'in.npz', '-o', 'out.npz', *options)
+        check(model, inputs, np.load(weft.folder / 'out.npz'))
+    for batch, rows, words in (5, 4, 'symbol batch is in 1:4, found 5'), (2, 1, 'symbol rows is in 2:9, found 1'):
+        weft('run', 'm.plan', '--shape', f'x={batch}x{rows}x8', '--shape', f'y={rows}x8', code=2)
+        assert words in weft.said
+
+
+@pytest.mark.parametrize('shape, words', [
+    ('1..4@5x2x8', 'LOW..HIGH@SIZE'), ('4..1x2x8', 'LOW..HIGH'), ('1..x2x8', 'a number'), ('1..2@x2x8', 'a number'),
+    ('1..2x2x9..10', 'axis 2 of input x is in 8:8, found 9:10'), ('1..2x2', 'rank 3')])
+def test_ranges_that_make_no_sense(weft, shape, words):
+    saved(weft.folder / 'm.onnx')
+    weft('build', 'm.onnx', '-o', 'm.plan', '--shape', 'x=' + shape, code=2)
+    assert words in weft.said and not (weft.folder / 'm.plan').exists()
+
+
 def test_extents_that_nobody_gives(weft):
     saved(weft.folder / 'm.onnx')
     weft('build', 'm.onnx', '-o', 'm.plan', '--budget', '0')
