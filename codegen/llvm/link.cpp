@@ -1,15 +1,20 @@
 #include "codegen/llvm/link.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <lld/Common/Driver.h>
 #include <llvm/Support/raw_ostream.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
-
-#include "base/file.h"
+#include <new>
+#include <thread>
 
 LLD_HAS_DRIVER(elf)
 
@@ -34,6 +39,63 @@ class ScratchDirectory {
 
  private:
   std::string path_;
+};
+
+// A FIFO of this name, whose other end a thread reads. LLVM writes a regular file by way of a
+// temporary one, keeps the names of all that it has ever made, and goes through them at each; the
+// thousandth kernel would be linked more slowly than the first.
+class Fifo {
+ public:
+  explicit Fifo(const std::string& path) {
+    if (mkfifo(path.c_str(), 0600) != 0) return;
+    // Neither end waits for the other, and none reads the end of the file before there is a writer.
+    from_ = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    to_ = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (to_ < 0 || fcntl(from_, F_SETFL, 0) != 0) return;
+    reader_ = std::thread([this] { Read(); });
+  }
+  ~Fifo() {
+    Join();
+    if (from_ >= 0) close(from_);
+  }
+  Fifo(const Fifo&) = delete;
+  Fifo& operator=(const Fifo&) = delete;
+
+  bool ok() const { return reader_.joinable(); }
+  // All that was written, once nobody writes any more.
+  Result<std::vector<uint8_t>> Take() {
+    Join();
+    if (failed_) return Internal("what the linker wrote can't be read");
+    return std::move(read_);
+  }
+
+ private:
+  void Read() {
+    std::array<uint8_t, 1 << 16> part;
+    for (;;) {
+      const ssize_t count = read(from_, part.data(), part.size());
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) {
+        failed_ = failed_ || count < 0;
+        return;
+      }
+      try {
+        if (!failed_) read_.insert(read_.end(), part.begin(), part.begin() + count);
+      } catch (const std::bad_alloc&) {
+        failed_ = true;  // and read on: the linker waits for that
+      }
+    }
+  }
+  void Join() {
+    if (to_ >= 0) close(to_);
+    to_ = -1;
+    if (reader_.joinable()) reader_.join();
+  }
+
+  int from_ = -1, to_ = -1;
+  bool failed_ = false;
+  std::vector<uint8_t> read_;
+  std::thread reader_;
 };
 
 Status RunLinker(const std::string& input, const std::string& output) {
@@ -71,9 +133,10 @@ Result<std::vector<uint8_t>> LinkShared(std::string_view object) {
                     output = directory.path() + "/kernel.so";
   std::ofstream(input, std::ios::binary)
       .write(object.data(), static_cast<std::streamsize>(object.size()));
+  Fifo written(output);
+  if (!written.ok()) return Missing("no FIFO can be made to link a kernel into").At(output);
   WEFT_TRY(RunLinker(input, output));
-  WEFT_TRY(const std::string shared, ReadFile(output));
-  return std::vector<uint8_t>(shared.begin(), shared.end());
+  return written.Take();
 }
 
 }  // namespace weft::codegen
