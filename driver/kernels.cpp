@@ -65,8 +65,11 @@ Result<plan::Kernel> MakeKernel(const loops::LoopNest& nest, const Target& targe
 
 Result<loops::LoopNest> CheckKernel(const plan::Kernel& kernel, const Target& target,
                                     std::string_view identity) {
-  WEFT_TRY(loops::LoopNest nest, loops::Parse(kernel.loops, kernel.name + ".loops"));
-  WEFT_TRY(loops::Verify(nest));
+  WEFT_TRY(loops::LoopNest nest, loops::Read(kernel.loops, kernel.name + ".loops"));
+  for (const loops::Buffer& b : nest.buffers)
+    if (b.space == loops::Space::kGrid && !IsCuda(target))
+      return Invalid(fmt::format("{} lies in memory of a grid, and the target has none", b.name))
+          .At("kernel " + kernel.name);
   // The key is what a cache trusts, so it is never taken from a plan.
   WEFT_TRY(plan::Kernel ours, MakeKernel(nest, target, identity));
   ours.loops = kernel.loops;

@@ -379,6 +379,8 @@ TEST(Plan, VerifyComparesStepsWithTheNestsOfTheirKernels) {
   EXPECT_NE(broken("loops second (a: out f32[6], b: in f32[6]) {"), "");
   EXPECT_NE(broken("loops second (a: in f32[6]) {"), "");
   EXPECT_NE(broken("loops second <n> (a: in f32[n], b: out f32[6]) {"), "");
+  EXPECT_NE(broken("loops second (a: in f32[3 + 1000000], b: out f32[6]) {"), "");
+  EXPECT_NE(broken("loops second (a: in f32[(6)], b: out f32[6]) {"), "");
   EXPECT_NE(broken("loops second (a: in f32[6] align 4096, b: out f32[6]) {"), "");
   EXPECT_NE(broken("loops second"), "");
   EXPECT_NE(broken(""), "");

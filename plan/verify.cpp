@@ -52,7 +52,7 @@ class Verifier {
           fmt::format("its key is \"{}\", expected hexadecimal digits", Printable(k.key)));
     WEFT_TRY(Signature signature, ReadSignature(k.loops, "loops of " + Printable(k.name)));
     if (signature.name != k.name)
-      return Invalid(fmt::format("its nest is called \"{}\"", Printable(signature.name)));
+      return Invalid(fmt::format("its nest is called {}", PrintString(signature.name)));
     signatures_.push_back(std::move(signature));
     return {};
   }
@@ -278,6 +278,8 @@ class Verifier {
                       .layout = operand.layout};
       WEFT_TRY(int64_t bytes, BufferBytes(expected));
       const bool is_known = std::ranges::find(operand.shape, -1) == operand.shape.end();
+      if (!is_known && signature.params == 0)
+        return Invalid(fmt::format("{} has extents that are no numbers", PrintString(b.name)));
       if (b.dtype != operand.dtype || (is_known && b.bytes != bytes))
         return Invalid(fmt::format("{} is {}{} in {} bytes, the kernel expects {}{} in {}",
                                    PrintString(b.name), DtypeName(b.dtype), weft::Print(b.shape),

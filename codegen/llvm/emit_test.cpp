@@ -441,6 +441,33 @@ TEST(Emit, Casts) {
   }
 }
 
+// Loops that would run for hours look at the flag, the innermost among them; those that are over
+// in no time do not.
+TEST(Emit, LongLoopsCanBeStopped) {
+  const auto looks = [](std::string_view body) {
+    const auto nest = loops::Read(
+        fmt::format("loops f (y: inout f32[64]) {{\n  parallel i = 0:2 {{\n{}  }}\n}}\n", body),
+        "f");
+    EXPECT_TRUE(nest.ok()) << nest.status().ToString();
+    const auto ir = EmitLlvmIr(*nest, Target{}, false);
+    EXPECT_TRUE(ir.ok()) << ir.status().ToString();
+    int64_t count = 0;
+    for (size_t at = 0; (at = ir->find("load atomic", at)) != ir->npos; ++at) ++count;
+    return count;
+  };
+  const auto loop = [](std::string_view var, int64_t trips, std::string_view body) {
+    return fmt::format("for {} = 0:{} {{\n{}}}\n", var, trips, body);
+  };
+  constexpr int64_t kHours = int64_t{1} << 40;
+  const std::string add = "y[0] = y[0] + 1.0\n";
+  EXPECT_EQ(looks(add), 0);
+  EXPECT_EQ(looks(loop("j", 1000, add)), 1);  // the outermost
+  EXPECT_EQ(looks(loop("j", kHours, add)), 2);
+  EXPECT_EQ(looks(loop("j", 2, loop("k", kHours, add))), 2);
+  EXPECT_EQ(looks(loop("j", 2, loop("k", 100000, loop("l", 100000, add)))), 2);
+  EXPECT_EQ(looks(loop("j", 8, "for k = 0:j + 1 {\ny[k] = 1.0\n}\n")), 1);
+}
+
 TEST(Emit, IrNamesItsNodes) {
   const loops::LoopNest nest = Nest(
       "loops k (x: in f32[8], y: out f32[8]) for \"/a/Relu\" { parallel i = 0:8 { y[i] = max(x[i], "

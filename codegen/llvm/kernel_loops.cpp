@@ -19,6 +19,12 @@ using loops::Stmt;
 using loops::StmtId;
 using loops::StmtKind;
 
+namespace {
+
+constexpr int64_t kMany = int64_t{1} << 40;  // where counting ends
+
+}  // namespace
+
 Value* KernelBuilder::BoundValue(const std::vector<Affine>& list, bool largest) {
   Value* bound = nullptr;
   for (const Affine& e : list) {
@@ -78,6 +84,43 @@ bool KernelBuilder::HoldsLoop(const std::vector<StmtId>& body) const {
         s.kind == StmtKind::kFor && (s.loop == LoopKind::kSerial || s.loop == LoopKind::kParallel);
     return loop || HoldsLoop(s.body) || HoldsLoop(s.otherwise);
   });
+}
+
+// The most times that a loop runs.
+int64_t KernelBuilder::MostTrips(const Stmt& s) {
+  if (const int64_t trip = loops::ConstantTrip(s); trip >= 0) return trip;
+  const loops::Ranges& ranges = scope_.ranges();
+  int64_t lo = INT64_MIN / 4, hi = INT64_MAX / 4;
+  for (const Affine& e : s.lo) lo = std::max(lo, ranges.Of(e).lo);
+  for (const Affine& e : s.hi) hi = std::min(hi, ranges.Of(e).hi);
+  return std::max<int64_t>(0, hi - lo) / s.step + 1;
+}
+
+// How many statements run, at most, between two looks at the flag: within one iteration of those
+// loops that look at it.
+int64_t KernelBuilder::Unpolled(const std::vector<StmtId>& body) {
+  int64_t work = 0;
+  std::vector<const Stmt*> bound;
+  for (StmtId id : body) {
+    const Stmt& s = nest_[id];
+    const int64_t trips = s.kind == StmtKind::kFor ? MostTrips(s) : 1;
+    if (s.kind == StmtKind::kFor || s.kind == StmtKind::kLet) scope_.ranges().Push(s);
+    int64_t once = 1 + Unpolled(s.body) + Unpolled(s.otherwise);
+    if (s.kind == StmtKind::kFor) scope_.ranges().Pop(s);
+    if (s.kind == StmtKind::kLet) bound.push_back(&s);  // to the end of the block
+    if (!IsLong(s, trips, once)) once = trips > kMany / once ? kMany : once * trips;
+    work = std::min(kMany, work + once);
+  }
+  for (size_t i = bound.size(); i-- > 0;) scope_.ranges().Pop(*bound[i]);
+  return work;
+}
+
+// Whether a loop with so much in it runs too long not to be stopped.
+bool KernelBuilder::IsLong(const Stmt& s, int64_t trips, int64_t once) const {
+  constexpr int64_t kLong = int64_t{1} << 24;  // statements: well below a second
+  return s.kind == StmtKind::kFor &&
+         (s.loop == LoopKind::kSerial || s.loop == LoopKind::kParallel) && !HoldsBarrier(s.body) &&
+         once > kLong / std::max<int64_t>(1, trips);
 }
 
 // The values that a statement computes itself, each once.
@@ -185,7 +228,8 @@ void KernelBuilder::LoopOfCopies(const Stmt& s, int64_t trip, int64_t copies) {
     round.hi = {s.lo[0] + rounds * round.step};
     scope_.ranges().Push(round);
     const int64_t multiple = lo.IsConstant() ? std::gcd(lo.constant(), round.step) : 1;
-    CountedLoop(scope_.Emit(lo), scope_.Emit(scope_.Resolve(round.hi[0])), round.step, true, false,
+    const bool poll = IsLong(s, trip, 1 + Unpolled(s.body));
+    CountedLoop(scope_.Emit(lo), scope_.Emit(scope_.Resolve(round.hi[0])), round.step, true, poll,
                 [&](Value* counter) {
                   scope_.Bind(round.var, counter, multiple);
                   Copies(s, Affine::OfVar(round.var), copies);
@@ -217,7 +261,8 @@ void KernelBuilder::SerialLoop(const Stmt& s) {
     Body(s.body);
   } else {
     Value *lo = BoundValue(s.lo, true), *hi = BoundValue(s.hi, false);
-    const bool poll = !polled_ && !HoldsBarrier(s.body) && HoldsLoop(s.body);
+    const bool poll = (!polled_ && !HoldsBarrier(s.body) && HoldsLoop(s.body)) ||
+                      IsLong(s, MostTrips(s), 1 + Unpolled(s.body));
     const bool outer = std::exchange(polled_, polled_ || poll);
     const bool simple = s.lo.size() == 1 && s.lo[0].IsConstant();
     const int64_t multiple = simple ? std::gcd(s.lo[0].constant(), s.step) : 1;
@@ -249,7 +294,16 @@ void KernelBuilder::ParallelLoop(StmtId id) {
   Value* size = b_.CreateZExt(size_, b_.getInt64Ty());
   Value* begin = b_.CreateUDiv(b_.CreateMul(total, rank), size);
   Value* end = b_.CreateUDiv(b_.CreateMul(total, b_.CreateAdd(rank, b_.getInt64(1))), size);
-  const bool poll = HoldsLoop(nest_[band.back()].body);
+  const Stmt& innermost = nest_[band.back()];
+  int64_t most = 1;
+  for (StmtId member : band) {
+    const int64_t trips_here = MostTrips(nest_[member]);
+    most = trips_here > 0 && most > kMany / trips_here ? kMany : most * trips_here;
+    scope_.ranges().Push(nest_[member]);
+  }
+  const bool poll =
+      HoldsLoop(innermost.body) || IsLong(innermost, most, 1 + Unpolled(innermost.body));
+  for (size_t k = band.size(); k-- > 0;) scope_.ranges().Pop(nest_[band[k]]);
   const bool outer = std::exchange(polled_, poll);
   CountedLoop(begin, end, 1, false, poll, [&](Value* counter) {
     llvm::IRBuilder<> at(scope_.anchor());

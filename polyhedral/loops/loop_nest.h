@@ -68,7 +68,9 @@
 // control flow; (10) an operand of four-bit elements, two of which share a byte, is written in
 // `single` only, and such elements are only moved and converted. In other spaces each has a byte
 // of its own; (11) an exchange, of 4 or 8 bytes that a thread has of its own, stands in a thread_x
-// loop of whole warps, and whether it runs depends on no thread.
+// loop of whole warps, and whether it runs depends on no thread; (12) a let's range holds at least
+// one integer; (13) operands are stored whole, and sizes, bounds, steps, trips, coefficients and
+// depths stay within what any kernel needs, so that nothing that is computed of them overflows.
 #pragma once
 
 #include <cstdint>
@@ -210,6 +212,8 @@ std::string_view SpaceName(Space space);
 std::string Print(const LoopNest& nest);
 Result<LoopNest> Parse(std::string_view text, const std::string& file);
 Status Verify(const LoopNest& nest);
+// Parse and Verify, of a text that a stranger may have written: kInvalid where either fails.
+Result<LoopNest> Read(std::string_view text, const std::string& file);
 bool Equal(const LoopNest& a, const LoopNest& b);
 // Itself, its variables and buffers called by their places, origins and labels dropped: nests that
 // compute the same from their operands in the same way have the same one.

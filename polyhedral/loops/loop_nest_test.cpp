@@ -46,8 +46,8 @@ constexpr char kEverything[] =
   shared part: i32[8]
   reg t: f32[8]
   parallel i = 0:n:2 {
-    let l = idx[i] in 0:n by idx
-    let j = idx[i] in 0:n of "x y"
+    let l = idx[i] in 0:i + 1 by idx
+    let j = idx[i] in 0:i + 1 of "x y"
     vector v = 0:4 {
       $0 = cast("x y"[j, v]{j - 1 >= 0, i >= 0}):f32
       $1 = ($0 * $0) + 1.5
@@ -95,6 +95,56 @@ TEST(LoopNest, VerifiesByMoreThanIntervals) {
   EXPECT_TRUE(status.ok()) << status.ToString();
   const Status other = Verify(MustParse(kEverything));
   EXPECT_TRUE(other.ok()) << other.ToString();
+}
+
+// What would compute past 64 bits, outside of what was allocated, on more stack than there is, or
+// for ever: none is more than a text, which anybody may write into a plan.
+TEST(LoopNest, RefusesWhatNoKernelNeeds) {
+  const auto read = [](std::string_view y, std::string_view locals, std::string_view body) {
+    const auto nest = Read(fmt::format("loops k (x: in i64[8], y: inout f32{}) {{\n  {}\n"
+                                       "  parallel i = 0:4 {{ {} }}\n}}\n",
+                                       y, locals, body),
+                           "f");
+    EXPECT_TRUE(nest.ok() || nest.status().code() == Code::kInvalid) << nest.status().ToString();
+    return nest.ok() ? "ok" : nest.status().what();
+  };
+  const auto body = [&](std::string_view text) { return read("[64]", "", text); };
+  const auto local = [&](std::string_view text) { return read("[64]", text, "y[i] = 1.0"); };
+  const auto expect = [](const std::string& found, std::string_view part) {
+    EXPECT_NE(found.find(part), std::string::npos) << found;
+  };
+  EXPECT_EQ(body("y[i] = 1.0"), "ok");
+  expect(read("[4, 16] fold [4, 100]", "", "y[i, 0] = 1.0"), "operands are stored whole");
+  expect(local("cache t: f64[2305843009213693952]"), "too large");
+  expect(local("cache t: f64[100000000000]\n cache u: f64[100000000000]"), "bytes of scratch");
+  expect(local("reg t: f32[4294967296, 4294967296]"), "too large");
+  expect(local("reg t: f32[40000]\n reg u: f32[40000]"), "of registers");
+  EXPECT_EQ(local("reg t: f32[20000]\n reg u: f32[20000]"), "ok");
+  expect(local("cache t: f32[8] fold [-3]"), "negative");
+
+  expect(body("let q = x[0] in 5:5 of y\n y[q + 1000] = 1.0"), "nothing may lie in the range");
+  expect(body("let q = x[0] in 0:i of y\n y[q] = 1.0"), "nothing may lie in the range");
+  EXPECT_EQ(body("let q = x[0] in 0:i + 1 of y\n y[q] = 1.0"), "ok");
+
+  expect(body("for j = max(4, 5):16:9223372036854775807 { y[j] = 1.0 }"), "a positive step");
+  expect(body("for j = 0:9000000000000000000 { y[0] = 1.0 }"), "too large numbers");
+  expect(body("let q = x[0] in 0:4000000000000000000 of y\n for j = 0:q { y[0] = 1.0 }"), "may be");
+  expect(body("for j = 0:1 { y[9000000000000000000*j] = 1.0 }"), "too large numbers");
+  expect(read("[4, 1099511627776]", "", "for j = 0:1 { y[1099511627776*j, 0] = 1.0 }"),
+         "too large numbers");
+  expect(body("unroll j = 0:1000 { unroll k = 0:1000 { y[0] = 1.0 } }"), "runs too often");
+  const auto loops = Read(
+      "loops k (y: out f32[1]) {\n parallel i = 0:4294967296 { parallel k = 0:4294967296 {"
+      " y[0] = 1.0 } }\n}\n",
+      "f");
+  expect(loops.status().what(), "runs too often");
+  const auto rounds =
+      Read("loops k (y: out f32[1]) {\n for i = 0:4294967296 { barrier }\n}\n", "f");
+  expect(rounds.status().what(), "runs too often");
+
+  std::string sum = "y[0] = 1.0";
+  for (int i = 0; i < 5000; ++i) sum += " + 1.0";
+  expect(body(sum), "deeper than");
 }
 
 TEST(LoopNest, PrefetchesOfOperandsOnly) {

@@ -15,6 +15,24 @@ namespace {
 
 bool IsGrid(LoopKind kind) { return kind >= LoopKind::kBlockX; }
 
+// What no nest needs, so that what is computed of a nest stays far from 64 bits, from the end of a
+// stack, and from hours of compiling.
+constexpr int64_t kFar = int64_t{1} << 56;       // of offsets in bytes, and bounds of loops
+constexpr int64_t kFarthest = int64_t{1} << 62;  // of any number: limits of a let that never holds
+constexpr int64_t kMostCoefficient = int64_t{1} << 40;
+constexpr int64_t kMostStep = int64_t{1} << 40;
+constexpr int64_t kMostLocalBytes = int64_t{1} << 40;
+constexpr int64_t kMostRegisterBytes = int64_t{1} << 18;
+constexpr int64_t kMostTasks = int64_t{1} << 46;   // of a band of parallel loops
+constexpr int64_t kMostRounds = int64_t{1} << 24;  // of the loops around a barrier
+constexpr int64_t kMostCopies = int64_t{1} << 16;  // of statements, by unrolling
+constexpr int32_t kMostDepth = 4096;               // of an expression
+
+int64_t Times(int64_t a, int64_t b) {
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
 // The operand and result types of an operation.
 bool TypesAgree(const LoopNest& nest, const Expr& e) {
   const auto type = [&](size_t i) { return nest[e.args[i]].dtype; };
@@ -69,13 +87,28 @@ class Verifier {
     if (nest_.params < 0 || nest_.params > static_cast<int32_t>(nest_.vars.size()))
       return Bad("params");
     bool locals = false;
+    int64_t local_bytes = 0, register_bytes = 0;
     for (const Buffer& b : nest_.buffers) {
       locals |= b.access == Access::kLocal;
       if (locals && b.access != Access::kLocal)
         return Bad(fmt::format("operand {} after a local", b.name));
       WEFT_TRY(CheckBuffer(b));
+      if (!locals) continue;
+      const int64_t bytes = Times(AllocElems(b.layout, StoredShape(b)), SizeBytes(b.dtype));
+      if (bytes > kMostLocalBytes) return Bad(fmt::format("buffer {}: too large", b.name));
+      (b.space == Space::kRegister ? register_bytes : local_bytes) += bytes;
+      if (local_bytes > kMostLocalBytes || register_bytes > kMostRegisterBytes)
+        return Bad(fmt::format("buffers up to {}: {} bytes of scratch and {} of registers", b.name,
+                               local_bytes, register_bytes));
     }
-    for (size_t i = 0; i < nest_.exprs.size(); ++i) WEFT_TRY(CheckExpr(i));
+    std::vector<int32_t> depths;
+    for (size_t i = 0; i < nest_.exprs.size(); ++i) {
+      WEFT_TRY(CheckExpr(i));
+      int32_t depth = 0;
+      for (ExprId arg : nest_.exprs[i].args) depth = std::max(depth, depths[arg.index]);
+      depths.push_back(depth + 1);
+      if (depth >= kMostDepth) return Bad(fmt::format("expression {}: deeper than {}", i, depth));
+    }
     for (const Stmt& s : nest_.stmts)
       if (s.kind == StmtKind::kFor && s.loop == LoopKind::kThreadX)
         threads_x_ = std::max(threads_x_, ConstantTrip(s));
@@ -105,6 +138,9 @@ class Verifier {
     if (b.layout.rank() != b.shape.size()) return bad("rank of layout and shape differ");
     if (!b.fold.empty() && b.fold.size() != b.shape.size())
       return bad("rank of fold and shape differ");
+    if (!b.fold.empty() && b.space == Space::kGlobal) return bad("operands are stored whole");
+    if (std::ranges::any_of(b.fold, [](int64_t window) { return window < 0; }))
+      return bad("negative fold");
     if (b.align_bytes < 0 || (b.align_bytes & (b.align_bytes - 1)) != 0)
       return bad("alignment is no power of two");
     if (b.align_bytes > kOperandAlign)
@@ -164,8 +200,44 @@ class Verifier {
         if (v < 0 || !ranges_.IsBound(v))
           return Bad(fmt::format("{} uses a variable that is not bound", Text(e)));
       }
+      if (!IsSmall(e)) return Bad(fmt::format("{} has too large numbers", Text(e)));
     }
     return {};
+  }
+
+  static bool IsSmall(const Affine& e) {
+    return std::abs(e.constant() / 2) <= kFarthest / 2 &&
+           std::ranges::all_of(e.terms(), [](const Affine::Term& t) {
+             return t.coefficient >= -kMostCoefficient && t.coefficient <= kMostCoefficient &&
+                    t.divisor <= kMostCoefficient && (!t.dividend || IsSmall(*t.dividend));
+           });
+  }
+
+  // Bounds of a loop: what is added to its counter stays a number.
+  Status CheckBounds(const std::vector<Affine>& bounds) const {
+    for (const Affine& e : bounds) {
+      const Interval range = ranges_.Of(e);
+      if (!range.empty() && (range.lo < -kFar || range.hi > kFar))
+        return Bad(fmt::format("a loop to {}, which may be {} to {}", Text(e), range.lo, range.hi));
+    }
+    return {};
+  }
+
+  // The most times that a loop runs.
+  int64_t MostTrips(const Stmt& s) const {
+    if (const int64_t trip = ConstantTrip(s); trip >= 0) return trip;
+    int64_t lo = INT64_MIN, hi = INT64_MAX;
+    for (const Affine& e : s.lo) lo = std::max(lo, ranges_.Of(e).lo);
+    for (const Affine& e : s.hi) hi = std::min(hi, ranges_.Of(e).hi);
+    return std::max<int64_t>(0, (hi - lo + s.step - 1) / s.step);
+  }
+
+  bool HoldsBarrier(const std::vector<StmtId>& body) const {
+    return std::ranges::any_of(body, [&](StmtId id) {
+      if (!id.valid() || id.index >= static_cast<int32_t>(nest_.stmts.size())) return false;
+      const Stmt& s = nest_[id];
+      return s.kind == StmtKind::kBarrier || HoldsBarrier(s.body) || HoldsBarrier(s.otherwise);
+    });
   }
 
   Status CheckBody(const std::vector<StmtId>& body, bool directly = false) {
@@ -232,8 +304,10 @@ class Verifier {
   Status CheckLoop(const Stmt& s) {
     WEFT_TRY(CheckVars(s.lo));
     WEFT_TRY(CheckVars(s.hi));
-    if (s.lo.empty() || s.hi.empty() || s.step < 1)
+    if (s.lo.empty() || s.hi.empty() || s.step < 1 || s.step > kMostStep)
       return Bad("a loop needs bounds and a positive step");
+    WEFT_TRY(CheckBounds(s.lo));
+    WEFT_TRY(CheckBounds(s.hi));
     WEFT_TRY(CheckBinder(s));
     const bool fixed = s.loop == LoopKind::kVector || s.loop == LoopKind::kUnroll;
     const int64_t trip = ConstantTrip(s);
@@ -241,7 +315,13 @@ class Verifier {
       return Bad(fmt::format("the trip count of {} is not constant", nest_.vars[s.var]));
     if (s.loop == LoopKind::kVector && trip > kMostLanes) return Bad(fmt::format("{} lanes", trip));
     WEFT_TRY(CheckParallel(s));
-    const auto saved = std::tuple(vector_, parallel_, uniform_, stores_, warps_);
+    const auto saved =
+        std::tuple(vector_, parallel_, uniform_, stores_, warps_, tasks_, rounds_, copies_);
+    if (s.loop == LoopKind::kParallel) tasks_ = Times(tasks_, std::max<int64_t>(1, MostTrips(s)));
+    if (s.loop == LoopKind::kUnroll) copies_ = Times(copies_, std::max<int64_t>(1, trip));
+    if (HoldsBarrier(s.body)) rounds_ = Times(rounds_, std::max<int64_t>(1, MostTrips(s)));
+    if (tasks_ > kMostTasks || copies_ > kMostCopies || rounds_ > kMostRounds)
+      return Bad(fmt::format("the loop over {} runs too often", nest_.vars[s.var]));
     warps_ |= s.loop == LoopKind::kThreadX && trip > 0 && trip % kWarp == 0;
     vector_ |= s.loop == LoopKind::kVector;
     parallel_ |= s.loop == LoopKind::kParallel;
@@ -255,7 +335,7 @@ class Verifier {
     ranges_.Pop(s);
     if (fixed) fixed_.pop_back();
     if (varies) varying_.pop_back();
-    std::tie(vector_, parallel_, uniform_, stores_, warps_) = saved;
+    std::tie(vector_, parallel_, uniform_, stores_, warps_, tasks_, rounds_, copies_) = saved;
     return status;
   }
 
@@ -301,6 +381,9 @@ class Verifier {
     WEFT_TRY(CheckValue(s.value));
     if (!IsInteger(nest_[s.value].dtype)) return Bad("a let names an integer");
     WEFT_TRY(CheckBinder(s));
+    if (!ranges_.NonNegative(s.hi[0] - 1 - s.lo[0]))  // what is outside becomes the least inside
+      return Bad(
+          fmt::format("nothing may lie in the range {}:{} of a let", Text(s.lo[0]), Text(s.hi[0])));
     ranges_.Push(s);
     varying_.push_back(s.var);
     return {};
@@ -311,7 +394,6 @@ class Verifier {
     if (!Valid(s.buffer) || nest_[s.buffer].space != Space::kGlobal || s.index.size() != 1)
       return Bad("a prefetch names an operand and one offset");
     WEFT_TRY(CheckVars(s.index));
-    constexpr int64_t kFar = int64_t{1} << 56;  // of any buffer, and safe to compute with
     const Interval at = ranges_.Of(s.index[0]);
     if (at.lo < -kFar || at.hi > kFar)
       return Bad(
@@ -383,8 +465,15 @@ class Verifier {
     if (index.size() != b.shape.size())
       return Bad(fmt::format("{} has {} axes, not {}", b.name, b.shape.size(), index.size()));
     WEFT_TRY(CheckVars(index));
+    const int64_t elems = AllocElems(b.layout, StoredShape(b));
     for (size_t axis = 0; axis < index.size(); ++axis) {
       const Affine& e = index[axis];
+      const int64_t extent = b.shape[axis].IsConstant() ? b.shape[axis].constant() : 1;
+      const int64_t stride = elems / std::max<int64_t>(1, extent) + 1;
+      for (const Affine::Term& term : e.terms())
+        if (Times(std::abs(term.coefficient), stride) > kFar)
+          return Bad(fmt::format("axis {} of {}: {} has too large numbers", axis, PrintName(b.name),
+                                 Text(e)));
       const bool inside = ranges_.NonNegative(e) && ranges_.NonNegative(b.shape[axis] - 1 - e);
       if (!inside) {
         const Interval range = ranges_.Of(e);
@@ -414,10 +503,17 @@ class Verifier {
   bool stores_ = false;  // inside a parallel or grid loop
   bool warps_ = false;   // inside a thread_x loop of whole warps
   int64_t threads_x_ = 0;
+  int64_t tasks_ = 1, rounds_ = 1, copies_ = 1;
 };
 
 }  // namespace
 
 Status Verify(const LoopNest& nest) { return Verifier(nest).Run(); }
+
+Result<LoopNest> Read(std::string_view text, const std::string& file) {
+  WEFT_TRY(LoopNest nest, Parse(text, file));
+  if (Status status = Verify(nest); !status.ok()) return Invalid(status.what()).At(file);
+  return nest;
+}
 
 }  // namespace weft::loops
