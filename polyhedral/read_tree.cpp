@@ -207,6 +207,31 @@ bool SameDomain(const affine::Session& session, const tc::Program& program,
   return isl_union_set_is_equal(a.get(), b.get()) == isl_bool_true;
 }
 
+// isl's parser calls itself for a bracket, a sign, a question mark, an `exists`, and a child, which
+// is indented: whether there are so few of them that its stack suffices.
+bool IsShallow(std::string_view text) {
+  constexpr int kMostNested = 200, kMostInARow = 200, kMostIndent = 1000, kMostWords = 10000;
+  int nested = 0, signs = 0, words = 0, indent = 0;
+  bool begins = true;  // the line
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const auto is = [&](std::string_view word) { return text.substr(i, word.size()) == word; };
+    if (c == '(' || c == '[' || c == '{') ++nested;
+    if (c == ')' || c == ']' || c == '}') --nested;
+    if (c == '-' || c == '!' || is("not"))
+      ++signs;
+    else if (c != ' ' && c != 'o' && c != 't')
+      signs = 0;
+    words += c == '?' || is("exists");
+    if (c == '\n') indent = 0;
+    begins = c == '\n' || (begins && c == ' ');
+    indent += begins && c == ' ';
+    if (nested > kMostNested || signs > kMostInARow || words > kMostWords || indent > kMostIndent)
+      return false;
+  }
+  return true;
+}
+
 // What the marks below the domain pack.
 Verdict<std::vector<Pack>> PacksOf(isl_schedule_node* root) {
   std::vector<Pack> packs;
@@ -230,6 +255,8 @@ Verdict<std::vector<Pack>> PacksOf(isl_schedule_node* root) {
 
 Verdict<OrderedProgram> ReadTree(const ScheduleRequest& request, const ScheduleTree& tree,
                                  const ScheduleLimits& limits) {
+  if (!IsShallow(tree.text))
+    return Refusal{Reason::kChoiceDoesNotFit, "the tree is nested too deep"};
   const affine::Session session(limits.isl_operations, limits.isl_milliseconds);
   const Ptr<isl_schedule> schedule(isl_schedule_read_from_str(session.ctx(), tree.text.c_str()));
   if (auto failure = session.failure()) return *failure;

@@ -219,3 +219,28 @@ def test_all_that_is_wrong_is_said_at_once(weft):
     save(weft.folder / 'm.onnx', nodes[:1], [info('x', [2])], [info('a', None)])
     error = weft.json('check', 'm.onnx', code=3)['error']
     assert 'first' in error['where'] + error['what'] and '"far"' in error['what']
+
+
+SMALL = """graph g (x: f32[4, 16]) -> (y) {
+  t: f32[4, 16] = Relu(x)
+  y: f32[4, 16] = Add(t, x)
+}
+"""
+
+
+@pytest.mark.parametrize('form, old, new', [
+    ('sched', 'domain: "{ ', 'domain: "{ ' + '(' * 100000), ('sched', ' : 0 <= ', ' : 0 <= ' + '- ' * 100000),
+    ('sched', ' : 0 <= ', ' : ' + 'not ' * 100000 + '0 <= '), ('sched', ' : 0 <= ', ' : ' + 'exists a : ' * 100000 + '0 <= '),
+    ('sched', '\nchild:', '\n' + ' ' * 2000 + 'child:'),
+    ('loops', ' = max(', ' = ' + 'x[0] + ' * 100000 + 'max('),
+    ('loops', ' {\n', ' {\n  reg big: f32[4294967296, 4294967296]\n')])
+def test_text_forms_that_go_too_far(weft, form, old, new):
+    """What a parser or a compiler would recurse on, or allocate, without end."""
+    (weft.folder / 'm.graph').write_text(SMALL)
+    weft('opt', 'm.graph', '--from', 'graph', '--to', form, '-o', 'm.text', '--force', 'own')
+    text = (weft.folder / 'm.text').read_text()
+    before, mark, after = text.partition(f'=== {form} ')
+    assert mark and old in after
+    (weft.folder / 'm.text').write_text(before + mark + after.replace(old, new, 1))
+    weft('opt', 'm.text', '--from', form, '--to', 'll', '-o', 'm.ll', code=3)
+    assert not (weft.folder / 'm.ll').exists()
