@@ -55,6 +55,7 @@ Status Machine::Run(KernelFault* fault, int64_t& steps_left) {
         op.loop == LoopKind::kParallel ? EnterBand(op) : EnterLoop(op);
         break;
       case OpKind::kLoopEnd:
+        if (--steps_left < 0) return Limit("the interpreter has taken as many steps as it may");
         NextIteration(program_.ops[op.target]);
         break;
       case OpKind::kIf:

@@ -93,9 +93,10 @@ class Verifier {
       if (locals && b.access != Access::kLocal)
         return Bad(fmt::format("operand {} after a local", b.name));
       WEFT_TRY(CheckBuffer(b));
-      if (!locals) continue;
       const int64_t bytes = Times(AllocElems(b.layout, StoredShape(b)), SizeBytes(b.dtype));
-      if (bytes > kMostLocalBytes) return Bad(fmt::format("buffer {}: too large", b.name));
+      if (bytes > (locals ? kMostLocalBytes : kFar))
+        return Bad(fmt::format("buffer {}: too large", b.name));
+      if (!locals) continue;
       (b.space == Space::kRegister ? register_bytes : local_bytes) += bytes;
       if (local_bytes > kMostLocalBytes || register_bytes > kMostRegisterBytes)
         return Bad(fmt::format("buffers up to {}: {} bytes of scratch and {} of registers", b.name,
