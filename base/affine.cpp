@@ -188,14 +188,23 @@ Affine FloorDiv(const Affine& e, int64_t divisor) {
 
 Affine Mod(const Affine& e, int64_t divisor) { return MustAdd(e, FloorDiv(e, divisor), -divisor); }
 
-Affine Affine::Substitute(const std::function<Affine(Var)>& replacement) const {
-  Affine result = constant_;
+std::optional<Affine> Affine::TrySubstitute(const std::function<Affine(Var)>& replacement) const {
+  std::optional<Affine> result = constant_;
   for (const Term& t : terms_) {
-    const Affine atom =
-        t.dividend ? FloorDiv(t.dividend->Substitute(replacement), t.divisor) : replacement(t.var);
-    result = MustAdd(result, atom, t.coefficient);
+    std::optional<Affine> atom =
+        t.dividend ? t.dividend->TrySubstitute(replacement) : replacement(t.var);
+    if (!atom) return std::nullopt;
+    if (t.dividend) atom = FloorDiv(*atom, t.divisor);
+    result = AddScaled(*result, *atom, t.coefficient);
+    if (!result) return std::nullopt;
   }
   return result;
+}
+
+Affine Affine::Substitute(const std::function<Affine(Var)>& replacement) const {
+  std::optional<Affine> result = TrySubstitute(replacement);
+  WEFT_CHECK(result.has_value(), "a coefficient leaves 64 bits");
+  return *std::move(result);
 }
 
 int64_t Affine::Eval(std::span<const int64_t> values) const {

@@ -67,6 +67,8 @@ class Affine {
 
   // Each variable v becomes replacement(v).
   Affine Substitute(const std::function<Affine(Var)>& replacement) const;
+  // The same; nullopt if a coefficient or the constant leaves int64.
+  std::optional<Affine> TrySubstitute(const std::function<Affine(Var)>& replacement) const;
   // values[v] for each variable v. Saturates.
   int64_t Eval(std::span<const int64_t> values) const;
   // A sound (not always tight) interval, given ranges[v] for each variable v. Saturates.

@@ -278,7 +278,10 @@ class Parser {
     const bool less = lexer_.Accept("<");
     if (!less) WEFT_TRY(lexer_.Expect(">="));
     WEFT_TRY(const Affine right, AffineExpr());
-    return less ? right - left - 1 : left - right;
+    auto e = less ? AddScaled(right, left, -1) : AddScaled(left, right, -1);
+    if (e && less) e = AddScaled(*e, 1, -1);
+    if (!e) return lexer_.Error("the condition leaves 64 bits");
+    return *std::move(e);
   }
 
   Result<Stmt> Let() {

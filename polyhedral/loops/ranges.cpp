@@ -15,8 +15,8 @@ bool InsideFloor(const Affine& e, Var v) {
       e.terms(), [&](const Affine::Term& t) { return t.dividend && t.dividend->Uses(v); });
 }
 
-Affine Replace(const Affine& e, Var v, const Affine& by) {
-  return e.Substitute([&](Var u) { return u == v ? by : Affine::OfVar(u); });
+std::optional<Affine> Replace(const Affine& e, Var v, const Affine& by) {
+  return e.TrySubstitute([&](Var u) { return u == v ? by : Affine::OfVar(u); });
 }
 
 // The dividend (negated where the coefficient is negative) whose floor takes a sum from `best` to
@@ -37,9 +37,10 @@ int64_t DividendFor(int64_t wanted, int64_t best, int64_t known, int64_t divisor
 
 int64_t ConstantTrip(const Stmt& loop) {
   if (loop.lo.size() != 1 || loop.hi.size() != 1 || loop.step <= 0) return -1;
-  const Affine length = loop.hi[0] - loop.lo[0];
-  if (!length.IsConstant()) return -1;
-  return std::max<int64_t>(0, (length.constant() + loop.step - 1) / loop.step);
+  const std::optional<Affine> length = AddScaled(loop.hi[0], loop.lo[0], -1);
+  if (!length || !length->IsConstant()) return -1;
+  const int64_t whole = length->constant();
+  return whole <= 0 ? 0 : (whole - 1) / loop.step + 1;
 }
 
 void Ranges::Push(const Stmt& binder) {
@@ -96,8 +97,8 @@ int64_t Ranges::LowerBound(const Affine& e, int64_t wanted, int& budget) const {
     const std::optional<Affine> rest = AddScaled(e, c, -1);
     if (rest && rest->IsConstant()) best = std::max(best, rest->constant());
   }
-  const auto attempt = [&](const Affine& smaller) {
-    if (best < wanted) best = std::max(best, LowerBound(smaller, wanted, budget));
+  const auto attempt = [&](const std::optional<Affine>& smaller) {
+    if (best < wanted && smaller) best = std::max(best, LowerBound(*smaller, wanted, budget));
   };
   // A floor is monotone: what elimination shows of its dividend bounds it too.
   for (const Affine::Term& term : e.terms()) {
@@ -110,8 +111,8 @@ int64_t Ranges::LowerBound(const Affine& e, int64_t wanted, int& budget) const {
         LowerBound(dividend, DividendFor(wanted, best, known, d, term.coefficient), budget);
     if (least <= known || least == kMax) continue;
     const int64_t floor = rising ? FloorDiv(least, d) : FloorDiv(-least, d);
-    attempt(e - FloorDiv(*term.dividend, term.divisor) * term.coefficient +
-            term.coefficient * floor);
+    const auto rest = AddScaled(e, FloorDiv(*term.dividend, term.divisor), -term.coefficient);
+    if (rest) attempt(AddScaled(*rest, floor, term.coefficient));
   }
   for (size_t i = order_.size(); i-- > 0;) {
     const Var v = order_[i];
@@ -126,7 +127,7 @@ int64_t Ranges::LowerBound(const Affine& e, int64_t wanted, int& budget) const {
     for (const Affine& c : constraints_) {
       const int64_t ck = c.CoefficientOf(v);
       if (ck == 0 || k % ck != 0 || k / ck <= 0) continue;
-      if (std::optional<Affine> rest = AddScaled(e, c, -(k / ck))) attempt(*rest);
+      attempt(AddScaled(e, c, -(k / ck)));
     }
     if (!inside) return best;  // outer variables come up in what was put in its place
   }
