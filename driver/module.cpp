@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "graph/infer.h"
 
 namespace weft::driver {
 namespace {
@@ -152,6 +153,7 @@ class Parser {
     if (kind == "graph") {
       WEFT_TRY(m_.graph, graph::ParseGraph(s.body, At(s), blobs_));
       WEFT_TRY(graph::Verify(m_.graph));
+      WEFT_TRY(graph::VerifyShapes(m_.graph));
       Index();
       return {};
     }

@@ -203,7 +203,8 @@ Result<Grouping> ParseGrouping(std::string_view text, const std::string& file,
 }
 
 Status Verify(const Grouping& grouping, const graph::Graph& graph) {
-  std::vector<int> group_of(graph.nodes.size(), -1);
+  std::vector<int> group_of(graph.nodes.size(), -1), place(graph.nodes.size());
+  int placed = 0;
   std::set<std::string> names;
   for (size_t g = 0; g < grouping.groups.size(); ++g) {
     const Group& group = grouping.groups[g];
@@ -216,17 +217,23 @@ Status Verify(const Grouping& grouping, const graph::Graph& graph) {
         return Invalid(fmt::format("in \"{}\" and in \"{}\"", grouping.groups[of].name, group.name))
             .At(graph::Describe(graph, m.node));
       of = static_cast<int>(g);
+      place[m.node.index] = placed++;
     }
   }
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     if (group_of[n] < 0) return Invalid("in no group").At(graph::Describe(graph, NodeId(n)));
     // Data flows from earlier groups to later ones, which also makes every group convex.
-    for (ValueId v : graph.nodes[n].inputs)
-      if (v.valid() && graph[v].producer.valid() && group_of[graph[v].producer.index] > group_of[n])
+    for (ValueId v : graph.nodes[n].inputs) {
+      if (!v.valid() || !graph[v].producer.valid()) continue;
+      const auto producer = static_cast<size_t>(graph[v].producer.index);
+      if (group_of[producer] > group_of[n])
         return Invalid(fmt::format("group \"{}\" runs before \"{}\", whose \"{}\" it reads",
                                    grouping.groups[group_of[n]].name,
-                                   grouping.groups[group_of[graph[v].producer.index]].name,
-                                   graph[v].name));
+                                   grouping.groups[group_of[producer]].name, graph[v].name));
+      if (place[producer] > place[n])
+        return Invalid(fmt::format("it stands before what makes its \"{}\"", graph[v].name))
+            .At(graph::Describe(graph, NodeId(n)));
+    }
   }
   for (const auto& [value, layout] : grouping.layouts)
     if (graph[value].shape && graph[value].shape->size() != layout.rank())

@@ -228,6 +228,19 @@ SMALL = """graph g (x: f32[4, 16]) -> (y) {
 """
 
 
+@pytest.mark.parametrize('form, old, new, words', [
+    ('groups', '{t: direct, y: direct}', '{y: direct, t: direct}', 'it stands before what makes its "t"'),
+    ('graph', 'y: f32[4, 16] =', 'y: f32[4, 17] =', 'value y is f32[4, 17], inference says f32[4, 16]')])
+def test_text_forms_that_contradict_themselves(weft, form, old, new, words):
+    (weft.folder / 'm.graph').write_text(SMALL)
+    weft('opt', 'm.graph', '--from', 'graph', '--to', 'groups', '-o', 'm.text', '--force', 'own')
+    before, mark, after = (weft.folder / 'm.text').read_text().partition(f'=== {form}')
+    assert mark and old in after
+    (weft.folder / 'm.text').write_text(before + mark + after.replace(old, new, 1))
+    weft('opt', 'm.text', '--from', 'groups', '--to', 'll', '-o', 'm.ll', code=3)
+    assert words in weft.said
+
+
 @pytest.mark.parametrize('form, old, new', [
     ('sched', 'domain: "{ ', 'domain: "{ ' + '(' * 100000), ('sched', ' : 0 <= ', ' : 0 <= ' + '- ' * 100000),
     ('sched', ' : 0 <= ', ' : ' + 'not ' * 100000 + '0 <= '), ('sched', ' : 0 <= ', ' : ' + 'exists a : ' * 100000 + '0 <= '),
