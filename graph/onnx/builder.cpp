@@ -24,6 +24,13 @@ std::string NodeWhere(const onnx::NodeProto& proto) {
   return fmt::format("node ({})", op);
 }
 
+// The output of a function is a value of its caller before a node of the body produces it.
+bool Waits(const Draft& draft, ValueId id) {
+  if (!id.valid()) return false;
+  const Value& value = draft.graph[id];
+  return value.kind == ValueKind::kComputed && !value.producer.valid();
+}
+
 // A name that says which size it is, not merely that there is one.
 bool UsableDimName(const std::string& name) {
   static constexpr std::string_view kEmptyWords[] = {"none", "null", "unk", "unknown", "dynamic"};
@@ -198,7 +205,8 @@ Extent Builder::DimExtent(const onnx::TensorShapeProto::Dimension& dim, const st
 }
 
 Result<ValueId> Builder::Lookup(Scope& scope, const std::string& name) {
-  if (const auto found = scope.names.find(name); found != scope.names.end()) return found->second;
+  if (const auto found = scope.names.find(name); found != scope.names.end())
+    return Waits(*scope.draft, found->second) ? ValueId() : found->second;
   if (!scope.outer) return ValueId();
   WEFT_TRY(const ValueId around, Lookup(*scope.outer, name));
   if (!around.valid()) return ValueId();
@@ -218,12 +226,15 @@ Result<ValueId> Builder::Lookup(Scope& scope, const std::string& name) {
 
 Result<ValueId> Builder::Resolve(Scope& scope, const std::string& name) {
   WEFT_TRY(const ValueId id, Lookup(scope, name));
-  if (id.valid() || scope.names.contains(name)) return id;
-  if (scope.later.contains(name)) {
+  if (id.valid()) return id;
+  for (const Scope* around = &scope; around; around = around->outer) {
+    if (!around->later.contains(name)) continue;
     return Invalid(
                fmt::format("value {} is used before the node that defines it", PrintString(name)))
         .Try("sort the nodes topologically; if that is impossible they form a cycle");
   }
+  const auto absent = scope.names.find(name);
+  if (absent != scope.names.end() && !absent->second.valid()) return ValueId();
   return Invalid(fmt::format("value {} is produced by nobody", PrintString(name)));
 }
 
@@ -252,10 +263,8 @@ Result<ValueId> Builder::NewOutput(Scope& scope, const std::string& name) {
   Graph& graph = scope.draft->graph;
   const auto known = scope.names.find(name);
   // The output of a function body may be a value of the caller that waits for its producer.
-  if (known != scope.names.end() && scope.bound && known->second.valid()) {
-    const Value& value = graph[known->second];
-    if (value.kind == ValueKind::kComputed && !value.producer.valid()) return known->second;
-  }
+  if (scope.bound && known != scope.names.end() && Waits(*scope.draft, known->second))
+    return known->second;
   const ValueId id(graph.values.size());
   WEFT_TRY(Define(scope, name, id));
   AddComputed(graph, scope.draft->names.Fresh(scope.prefix + name));
