@@ -129,5 +129,89 @@ TEST(Functions, OutputsAreReadBehindTheirNode) {
                 early);
 }
 
+onnx::AttributeProto Reference(const std::string& name, onnx::AttributeProto::AttributeType type,
+                               const std::string& to) {
+  onnx::AttributeProto a;
+  a.set_name(name);
+  a.set_type(type);
+  a.set_ref_attr_name(to);
+  return a;
+}
+
+TEST(Functions, AttributesAreDeclaredOnceAndOfOneType) {
+  const auto kInts = onnx::AttributeProto::INTS;
+  const auto with = [&](const onnx::AttributeProto& perm, const Strings& declared,
+                        const std::vector<onnx::AttributeProto>& defaults) {
+    auto f = Function("A", {"a"}, {"b"}, {NodeP("Transpose", {"a"}, {"b"}, {perm})});
+    for (const std::string& name : declared) f.add_attribute(name);
+    for (const auto& otherwise : defaults) *f.add_attribute_proto() = otherwise;
+    return WithFunctions({Call("A", {"x"}, {"y"})}, {f});
+  };
+  const auto p = Reference("perm", kInts, "p"), order = IntsA("p", {1, 0});
+  EXPECT_EQ(IntsAttr(Good(with(p, {"p"}, {})).nodes[0], "perm"), std::vector<int64_t>{});
+  EXPECT_EQ(IntsAttr(Good(with(p, {}, {order})).nodes[0], "perm"), (std::vector<int64_t>{1, 0}));
+  ExpectRefused(with(p, {"q"}, {}), "does not declare");
+  ExpectRefused(with(p, {"p"}, {order}), "attribute \"p\" is declared twice");
+  ExpectRefused(with(p, {}, {order, order}), "attribute \"p\" is declared twice");
+  ExpectRefused(with(p, {"q"}, {Reference("p", kInts, "q")}), "refers to another attribute");
+  ExpectRefused(with(Reference("perm", onnx::AttributeProto::FLOAT, "p"), {}, {order}),
+                "is INTS, expected FLOAT");
+  auto both = p;
+  both.add_ints(1);
+  ExpectRefused(with(both, {}, {order}), "has a value of its own");
+}
+
+// A default is of the function: it sees what the body sees, and each call has it anew.
+TEST(Functions, GraphsByDefault) {
+  auto branch = Branch({NodeP("Add", {"a", "w"}, {"q"})}, "q");
+  onnx::TensorProto w = Floats("w", {2, 3}, {});
+  w.set_raw_data(std::string(24, '\0'));
+  *branch.add_initializer() = w;
+  const auto kGraph = onnx::AttributeProto::GRAPH;
+  auto f = Function(
+      "A", {"a", "c"}, {"b"},
+      {NodeP("If", {"c"}, {"b"},
+             {Reference("then_branch", kGraph, "g"), Reference("else_branch", kGraph, "g")})});
+  *f.add_attribute_proto() = GraphA("g", branch);
+  auto model = WithFunctions({Call("A", {"x", "c"}, {"t"}), Call("A", {"t", "c"}, {"y"})}, {f});
+  *model.mutable_graph()->add_input() = ValueP("c", {}, onnx::TensorProto::BOOL);
+  EXPECT_EQ(OpsOf(Good(model)), "If If");
+}
+
+TEST(Functions, DomainsAreImported) {
+  auto f = Function("A", {"a"}, {"b"}, {NodeP("Relu", {"a"}, {"b"})});
+  auto model = WithFunctions({Call("A", {"x"}, {"y"})}, {f});
+  model.mutable_opset_import()->RemoveLast();
+  ExpectRefused(model, "domain \"f\" is not imported");
+}
+
+// A file pays once for what each call has anew.
+TEST(Functions, CallsAreBounded) {
+  const auto refusal = [](const onnx::FunctionProto& f) {
+    std::vector<onnx::NodeProto> calls;
+    for (int i = 0; i < 100; ++i)
+      calls.push_back(Call(f.name(), {i == 0 ? "x" : "t" + std::to_string(i - 1)},
+                           {i == 99 ? "y" : "t" + std::to_string(i)}));
+    const auto graph = Imported(WithFunctions(calls, {f}), "", {.max_expanded = 1 << 19});
+    return graph.ok() ? "accepted" : graph.status().ToString();
+  };
+  const std::string bounded = "functions expand to more than";
+  const auto relu = NodeP("Relu", {"a"}, {"b"});
+  EXPECT_EQ(refusal(Function("A", {"a"}, {"b"}, {relu})), "accepted");
+  EXPECT_NE(refusal(Function(std::string(10'000, 'A'), {"a"}, {"b"}, {relu})).find(bounded),
+            std::string::npos);
+  const std::vector<int64_t> list(10'000, 1);
+  EXPECT_NE(refusal(Function("A", {"a"}, {"b"},
+                             {relu, NodeP("Constant", {}, {"c"}, {IntsA("value_ints", list)})}))
+                .find(bounded),
+            std::string::npos);
+  onnx::AttributeProto constant;  // whose elements all calls share
+  constant.set_name("value");
+  constant.set_type(onnx::AttributeProto::TENSOR);
+  *constant.mutable_t() = Floats("", {10'000}, std::vector<float>(10'000, 1));
+  EXPECT_EQ(refusal(Function("A", {"a"}, {"b"}, {relu, NodeP("Constant", {}, {"c"}, {constant})})),
+            "accepted");
+}
+
 }  // namespace
 }  // namespace weft::graph
