@@ -1,4 +1,5 @@
 """Limits and interruptions: memory that is not allowed or not there, Ctrl-C, and constants that need a file."""
+import re
 import resource
 import signal
 import subprocess
@@ -127,3 +128,15 @@ def test_very_many_of_a_kind(weft, what):
     process = started(weft, 'check', 'm.onnx')
     process.communicate(timeout=40)
     assert process.returncode == (4 if what in ('attributes', 'operands') else 0)
+
+
+def test_a_choice_that_takes_the_polyhedral_library_too_long(weft):
+    """A text may ask for thousands of tiles in each other: how much work that may be is a limit, not a rule of the text."""
+    (weft.folder / 'm.graph').write_text('graph g (x: f32[64, 64]) -> (y) {\n  y: f32[64, 64] = Exp(x)\n}\n')
+    weft('opt', '--from', 'graph', '--to', 'choices', '--force', 'own', '--budget', '0', 'm.graph', '-o', 'm.choices')
+    text = (weft.folder / 'm.choices').read_text()
+    deep, tiles = re.subn(r'(tile \S+)( \d+)+', r'\1' + ' 2' * 5000, text)
+    assert tiles, text
+    (weft.folder / 'deep.choices').write_text(deep)
+    weft('opt', '--from', 'choices', '--to', 'loops', 'deep.choices', code=5)
+    assert 'isl_quota' in weft.said
