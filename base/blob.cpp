@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <set>
 
+#include "base/blob_files.h"
 #include "base/check.h"
 #include "base/file.h"
 
@@ -149,6 +151,23 @@ std::vector<std::string> BlobStore::Hashes() const {
   hashes.reserve(blobs_.size());
   for (const auto& [hash, blob] : blobs_) hashes.push_back(hash);
   return hashes;
+}
+
+Result<BlobStore> LoadBlobsOf(std::string_view text, const std::string& directory) {
+  constexpr std::string_view kWord =
+      "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
+  BlobStore store;
+  std::set<std::string_view> seen;
+  for (size_t at = 0; (at = text.find_first_of(kWord, at)) != text.npos;) {
+    const size_t end = std::min(text.find_first_not_of(kWord, at), text.size());
+    const std::string_view hash = text.substr(at, end - at);
+    at = end;
+    const std::string path = fmt::format("{}/{}", directory, IsHash(hash) ? hash : "");
+    if (!IsHash(hash) || !seen.insert(hash).second || ::access(path.c_str(), F_OK) != 0) continue;
+    WEFT_TRY(const Tensor bytes, ReadBlob(path));
+    if (store.Put(bytes) != hash) return Invalid("its bytes have another hash").At(path);
+  }
+  return store;
 }
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "base/blob_files.h"
 #include "base/file.h"
 
 namespace weft {
@@ -49,6 +50,20 @@ TEST_F(BlobTest, SaveAndLoad) {
             "blob " + numbers + ": found 24 bytes, which is no f32[7]");
   EXPECT_FALSE(loaded->Get(std::string(64, 'a'), Dtype::kF32, {6}).ok());
   EXPECT_FALSE(loaded->Get("../x", Dtype::kF32, {6}).ok());
+}
+
+TEST_F(BlobTest, OnlyWhatATextRefersToIsRead) {
+  BlobStore store;
+  const std::string numbers = store.Put(Numbers());
+  ASSERT_TRUE(store.Save(directory_).ok());
+  const std::string wrong(64, 'a'), absent(64, 'b');
+  ASSERT_TRUE(WriteFileAtomically(directory_ + "/" + wrong, "abc").ok());
+  const std::string text = "w: f32[2, 3] = blob(" + numbers + ", 24 bytes) v = blob(" + absent;
+  const Result<BlobStore> loaded = LoadBlobsOf(text, directory_);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().ToString();
+  EXPECT_EQ(loaded->Hashes(), std::vector{numbers});
+  EXPECT_FALSE(LoadBlobsOf(wrong, directory_).ok());
+  EXPECT_EQ(LoadBlobsOf(wrong + "a", directory_)->size(), 0u);
 }
 
 TEST_F(BlobTest, LaterWritesDoNotReachTheStore) {

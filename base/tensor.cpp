@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 #include <mutex>
+#include <new>
 
 #include "base/check.h"
 #include "base/memory.h"
@@ -76,8 +77,9 @@ Result<Tensor> Tensor::AllocateFrom(std::shared_ptr<void> (*source)(int64_t), Dt
 }
 
 Tensor::Tensor(Dtype dtype, Shape shape) {
+  WEFT_CHECK(CountElems(shape).ok(), "{}", Print(shape));
   Result<Tensor> tensor = Allocate(dtype, std::move(shape));
-  WEFT_CHECK(tensor.ok(), "{}", tensor.status().ToString());
+  if (!tensor.ok()) throw std::bad_alloc();
   *this = *std::move(tensor);
 }
 

@@ -37,6 +37,10 @@ TEST(Dtype, TablesAgree) {
   EXPECT_FALSE(IsInteger(Dtype::kBool));
 }
 
+TEST(Tensor, NoMemoryIsNoDefect) {
+  EXPECT_THROW(Tensor(Dtype::kF32, {int64_t{1} << 60}), std::bad_alloc);
+}
+
 TEST(Tensor, CountElems) {
   EXPECT_EQ(*CountElems(Shape{}), 1);
   EXPECT_EQ(*CountElems(Shape{2, 3}), 6);

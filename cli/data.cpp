@@ -77,13 +77,29 @@ Status CheckComparable(const TensorSpec& output, const Tensor& expected) {
       .At(fmt::format("expected values of \"{}\"", output.name));
 }
 
+Status NoInput(const std::string& name) {
+  return Usage(fmt::format("the network has no input \"{}\"", name));
+}
+
 }  // namespace
 
 Result<std::map<std::string, Tensor>> LoadNamedInputs(const Flags& flags) {
+  std::optional<std::vector<std::string>> names;
+  return LoadNamedInputs(flags, [&](const std::string& name) -> Status {
+    if (!names) {
+      WEFT_TRY(names, InputNames(flags.model));
+    }
+    if (std::ranges::find(*names, name) != names->end()) return {};
+    return NoInput(name);
+  });
+}
+
+Result<std::map<std::string, Tensor>> LoadNamedInputs(
+    const Flags& flags, const std::function<Status(const std::string&)>& wanted) {
   std::map<std::string, Tensor> given;
   if (!flags.data.empty()) WEFT_TRY(LoadDataInputs(flags, given));
   if (!flags.inputs.empty()) {
-    WEFT_TRY(auto arrays, ReadNpz(flags.inputs));
+    WEFT_TRY(auto arrays, ReadNpz(flags.inputs, wanted));
     for (auto& [name, tensor] : arrays) given[name] = std::move(tensor);
   }
   for (const std::string& text : flags.input) {
@@ -101,7 +117,7 @@ Result<std::vector<Tensor>> GatherInputs(const Flags& flags, const std::vector<T
   for (const auto& [name, tensor] : given)
     if (std::none_of(specs.begin(), specs.end(),
                      [&](const TensorSpec& s) { return s.name == name; }))
-      return Usage(fmt::format("the network has no input \"{}\"", name));
+      return NoInput(name);
   std::vector<Tensor> inputs;
   std::string made;
   for (size_t i = 0; i < specs.size(); ++i) {
@@ -145,13 +161,18 @@ Result<Expected> LoadExpected(const Flags& flags, const std::vector<TensorSpec>&
     }
   }
   if (!flags.expected.empty()) {
-    WEFT_TRY(auto arrays, ReadNpz(flags.expected));
+    const auto no_output = [](const std::string& name) {
+      return Usage(fmt::format("the network has no output \"{}\"", name));
+    };
+    WEFT_TRY(auto arrays, ReadNpz(flags.expected, [&](const std::string& name) {
+               return std::ranges::find(outputs, name, &TensorSpec::name) == outputs.end()
+                          ? no_output(name)
+                          : Status();
+             }));
     expected.resize(outputs.size());
     for (auto& [name, tensor] : arrays) {
-      const auto it = std::find_if(outputs.begin(), outputs.end(),
-                                   [&](const TensorSpec& s) { return s.name == name; });
-      if (it == outputs.end())
-        return Usage(fmt::format("the network has no output \"{}\"", name)).At(flags.expected);
+      const auto it = std::ranges::find(outputs, name, &TensorSpec::name);
+      if (it == outputs.end()) return no_output(name).At(flags.expected);
       expected[static_cast<size_t>(it - outputs.begin())] = std::move(tensor);
     }
   }

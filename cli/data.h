@@ -1,6 +1,7 @@
 // Inputs of a run, from files or generated, and what its outputs should be.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -22,6 +23,9 @@ struct TensorSpec {
 // Arrays that --inputs, --input and --data give, by input; what names an input later wins. The K-th
 // input of the network is what input_K.pb of a test_data_set is for.
 Result<std::map<std::string, Tensor>> LoadNamedInputs(const Flags& flags);
+// The same for what is no network; `wanted` as in ReadNpz.
+Result<std::map<std::string, Tensor>> LoadNamedInputs(
+    const Flags& flags, const std::function<Status(const std::string&)>& wanted);
 // One tensor per input: given ones checked against dtype and shape; missing ones from `generated`.
 // A name that no input has is kUsage.
 Result<std::vector<Tensor>> GatherInputs(const Flags& flags, const std::vector<TensorSpec>& specs,

@@ -7,10 +7,14 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
+#include <new>
 #include <optional>
+#include <set>
 
 #include "base/cache/file_cache.h"
 #include "base/nibbles.h"
+#include "base/text.h"
 #include "base/utf8.h"
 
 namespace weft::cli {
@@ -41,22 +45,18 @@ class HeaderParser {
   explicit HeaderParser(std::string_view text) : text_(text) {}
 
   bool Parse(Header& header) {
-    bool descr = false, order = false, shape = false;
+    std::set<std::string> keys;
     if (!Accept('{')) return false;
     while (!Accept('}')) {
       std::string key;
-      if (!String(key) || !Accept(':')) return false;
-      if (key == "descr")
-        descr = String(header.descr);
-      else if (key == "fortran_order")
-        order = Bool(header.fortran);
-      else if (key == "shape")
-        shape = Tuple(header.shape);
-      else
-        return false;
-      if (!Accept(',') && Peek() != '}') return false;
+      if (!String(key) || !Accept(':') || !keys.insert(key).second) return false;
+      const bool read = key == "descr"           ? String(header.descr)
+                        : key == "fortran_order" ? Bool(header.fortran)
+                        : key == "shape"         ? Tuple(header.shape)
+                                                 : false;
+      if (!read || (!Accept(',') && Peek() != '}')) return false;
     }
-    return descr && order && shape;
+    return keys.size() == 3 && Peek() == '\0' && at_ == text_.size();
   }
 
  private:
@@ -229,6 +229,8 @@ Result<Tensor> Parsed(std::string_view bytes) {
   const auto byte = [&](size_t i) {
     return static_cast<size_t>(static_cast<unsigned char>(bytes[i]));
   };
+  if (byte(6) < 1 || byte(6) > 3)
+    return Invalid(fmt::format("found version {} of .npy, expected 1 to 3", byte(6)));
   const bool old = byte(6) == 1;
   const size_t length =
       old ? byte(8) | byte(9) << 8 : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
@@ -278,11 +280,37 @@ Result<Tensor> ReadNpy(const std::string& path) {
   return ParseNpy(bytes, path);
 }
 
-Result<std::map<std::string, Tensor>> ReadNpz(const std::string& path) {
+namespace {
+
+Result<Tensor> ReadEntry(zip_t* zip, const zip_stat_t& stat) {
+  zip_file_t* file = zip_fopen_index(zip, stat.index, 0);
+  if (!file) return Invalid("it does not open");
+  const std::unique_ptr<zip_file_t, int (*)(zip_file_t*)> closer(file, zip_fclose);
+  try {
+    // Grown as data comes, since the declared size may lie.
+    std::string bytes;
+    char chunk[1 << 16];
+    zip_int64_t n = 0;
+    while ((n = zip_fread(file, chunk, sizeof chunk)) > 0 && bytes.size() <= stat.size)
+      bytes.append(chunk, static_cast<size_t>(n));
+    if (n != 0 || bytes.size() != stat.size) return Invalid("it is damaged");
+    return Parsed(bytes);
+  } catch (const std::bad_alloc&) {
+    return Limit(fmt::format("no memory for its {} bytes", stat.size));
+  }
+}
+
+}  // namespace
+
+Result<std::map<std::string, Tensor>> ReadNpz(
+    const std::string& path, const std::function<Status(const std::string&)>& wanted) {
   int code = 0;
   zip_t* zip = zip_open(path.c_str(), ZIP_RDONLY, &code);
   if (!zip) return Invalid("not a readable .npz archive").At(path);
   const std::unique_ptr<zip_t, void (*)(zip_t*)> closer(zip, zip_discard);
+  std::error_code error;
+  zip_uint64_t left = std::filesystem::file_size(path, error);
+  if (error) return Invalid(error.message()).At(path);
   std::map<std::string, Tensor> arrays;
   int64_t total = 0;
   for (zip_int64_t i = 0; i < zip_get_num_entries(zip, 0); ++i) {
@@ -290,26 +318,27 @@ Result<std::map<std::string, Tensor>> ReadNpz(const std::string& path) {
     if (zip_stat_index(zip, static_cast<zip_uint64_t>(i), 0, &stat) != 0 || !stat.name)
       return Invalid("a damaged entry").At(path);
     std::string name = stat.name;
-    if (!name.ends_with(".npy"))
-      return Invalid(fmt::format("entry \"{}\" is no .npy array", name)).At(path);
+    const auto refused = [&](Status status) {
+      return std::move(status).Because(fmt::format("entry {}", PrintString(name))).At(path);
+    };
+    if (!name.ends_with(".npy")) return refused(Invalid("it is no .npy array"));
     name.resize(name.size() - 4);
+    if (stat.comp_method != ZIP_CM_STORE && stat.comp_method != ZIP_CM_DEFLATE)
+      return refused(Invalid(fmt::format("found method {} of compression, expected {} or {}",
+                                         stat.comp_method, ZIP_CM_STORE, ZIP_CM_DEFLATE)));
+    // Entries that share bytes would unpack them again and again.
+    if (stat.comp_size > left) return refused(Invalid("the entries are larger than the file"));
+    left -= stat.comp_size;
     if (stat.size > static_cast<zip_uint64_t>(kMaxFileBytes - total))
-      return Limit(fmt::format("entry \"{}\" unpacks to {} bytes", name, stat.size)).At(path);
+      return refused(Limit(fmt::format("it unpacks to {} bytes", stat.size)));
     total += static_cast<int64_t>(stat.size);
-    zip_file_t* file = zip_fopen_index(zip, static_cast<zip_uint64_t>(i), 0);
-    if (!file) return Invalid(fmt::format("entry \"{}\" does not open", name)).At(path);
-    // Grown as data comes, since the declared size may lie.
-    std::string bytes;
-    char chunk[1 << 16];
-    zip_int64_t n = 0;
-    while ((n = zip_fread(file, chunk, sizeof chunk)) > 0 && bytes.size() <= stat.size)
-      bytes.append(chunk, static_cast<size_t>(n));
-    zip_fclose(file);
-    if (n != 0 || bytes.size() != stat.size)
-      return Invalid(fmt::format("entry \"{}\" is damaged", name)).At(path);
-    WEFT_TRY(Tensor t, ParseNpy(bytes, path + ":" + name));
-    if (!arrays.emplace(name, std::move(t)).second)
-      return Invalid(fmt::format("entry \"{}\" occurs twice", name)).At(path);
+    if (arrays.contains(name)) return refused(Invalid("it occurs twice"));
+    if (stat.comp_method != ZIP_CM_STORE) {
+      if (Status status = wanted(name); !status.ok()) return std::move(status).At(path);
+    }
+    auto array = ReadEntry(zip, stat);
+    if (!array.ok()) return refused(std::move(array.status()));
+    arrays.emplace(std::move(name), *std::move(array));
   }
   return arrays;
 }

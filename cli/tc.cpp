@@ -48,9 +48,14 @@ Status NoParameter(const driver::Comprehension& def, const std::string& what,
                            names.empty() ? "none" : names));
 }
 
-Status CheckArray(const driver::Comprehension& def, const std::string& name, const Tensor& array) {
+Status CheckName(const driver::Comprehension& def, const std::string& name) {
   const driver::Parameter* p = FindParameter(def, name);
-  if (!p || p->is_size) return NoParameter(def, "tensor parameter", name, false);
+  return p && !p->is_size ? Status() : NoParameter(def, "tensor parameter", name, false);
+}
+
+Status CheckArray(const driver::Comprehension& def, const std::string& name, const Tensor& array) {
+  WEFT_TRY(CheckName(def, name));
+  const driver::Parameter* p = FindParameter(def, name);
   if (array.dtype() != p->dtype)
     return Usage(fmt::format("found {} for '{}', expected {}", TypeName(array.dtype()), name,
                              TypeName(p->dtype)))
@@ -60,7 +65,8 @@ Status CheckArray(const driver::Comprehension& def, const std::string& name, con
 
 Result<Given> ReadGiven(const Flags& flags, const TcFlags& tc, const driver::Comprehension& def) {
   Given given;
-  WEFT_TRY(given.arrays, LoadNamedInputs(flags));
+  WEFT_TRY(given.arrays,
+           LoadNamedInputs(flags, [&](const std::string& name) { return CheckName(def, name); }));
   for (auto& [name, array] : given.arrays) {
     const driver::Parameter* found = FindParameter(def, name);
     if (found && SharesBytes(found->dtype) && array.dtype() == WidenedType(found->dtype)) {

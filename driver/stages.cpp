@@ -78,6 +78,8 @@ namespace {
 
 // Where what was refused is all that there is.
 Status Refused(Code code, const Refusal& refusal) {
+  if (refusal.reason == Reason::kIslQuota || refusal.reason == Reason::kIslTimeout)
+    code = Code::kLimit;
   return {code, fmt::format("{}: {}", ReasonName(refusal.reason), refusal.detail)};
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <unordered_map>
 
 #include "tc_lang/bind_def.h"
 #include "tc_lang/bind_types.h"
@@ -158,21 +159,20 @@ bool DefBinder::DeclareInput(const SyntaxParam& param) {
 // Their extents come from what is written; the rank from the first statement that does.
 bool DefBinder::DeclareOutputs() {
   bool fine = true;
+  std::unordered_map<std::string_view, std::pair<const SyntaxStatement*, size_t>> writers;
+  for (const SyntaxStatement& s : def_->statements) {
+    for (size_t k = 0; k < s.targets.size(); ++k) writers.try_emplace(s.targets[k].name, &s, k);
+  }
   for (const SyntaxParam& output : def_->outputs) {
-    const SyntaxTarget* first = nullptr;
-    std::optional<size_t> rank;
-    for (const SyntaxStatement& s : def_->statements) {
-      for (size_t k = 0; k < s.targets.size(); ++k) {
-        if (s.targets[k].name != output.name || first != nullptr) continue;
-        first = &s.targets[k];
-        rank = callables_.RankOfTarget(*def_, s, k);
-      }
-    }
-    if (first == nullptr) {
+    const auto writer = writers.find(output.name);
+    if (writer == writers.end()) {
       fine = Error(Problem::kNeverWritten, output.at,
                    fmt::format("no statement writes the output '{}'", output.name));
       continue;
     }
+    const auto [statement, k] = writer->second;
+    const SyntaxTarget* const first = &statement->targets[k];
+    const std::optional<size_t> rank = callables_.RankOfTarget(*def_, *statement, k);
     if (!rank) {
       fine =
           Error(Problem::kArguments, first->at, fmt::format("the call gives no '{}'", output.name));

@@ -133,7 +133,7 @@ bool DefBinder::BindParts(const SyntaxStatement& s, Statement& out, Dtype index_
   }
   const std::vector<Constraint> constraints = Constraints(out, false);
   RangeInference inference(indices, constraints, program_.params, diagnostics_);
-  if (!inference.Run(s.at, scope_.Names())) return false;
+  if (!inference.Run(s.at, [&] { return scope_.Names(); })) return false;
   for (size_t i = 0; i < indices.size(); ++i) {
     out.indices[i].lo = indices[i].range->lo;
     out.indices[i].hi = indices[i].range->hi;

@@ -180,7 +180,8 @@ bool RangeInference::Round(bool guarded, bool& progress) {
   return true;
 }
 
-bool RangeInference::Run(Location statement, const std::vector<std::string>& names) {
+bool RangeInference::Run(Location statement,
+                         const std::function<std::vector<std::string>()>& names) {
   while (true) {
     bool progress = false;
     if (!Round(false, progress)) return false;
@@ -188,7 +189,9 @@ bool RangeInference::Run(Location statement, const std::vector<std::string>& nam
     if (!Round(true, progress)) return false;
     if (!progress) break;
   }
-  return ReportUnresolved(statement, names);
+  const bool done =
+      std::ranges::all_of(indices_, [](const IndexRange& i) { return i.range.has_value(); });
+  return done || ReportUnresolved(statement, names());
 }
 
 std::string RangeInference::Shown(const Constraint& c) const {
@@ -228,7 +231,6 @@ std::string RangeInference::SuggestWhere(const Constraint& c) const {
 bool RangeInference::ReportUnresolved(Location statement, std::vector<std::string> known) {
   std::vector<std::string> names;
   for (const IndexRange& index : indices_) (index.range ? known : names).push_back(index.name);
-  if (names.empty()) return true;
   const Constraint* ambiguous = nullptr;
   for (const Constraint& c : constraints_) {
     if (c.subscript && c.box && !Unresolved(*c.subscript).empty() && ambiguous == nullptr)

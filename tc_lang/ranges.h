@@ -5,6 +5,7 @@
 // values.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,7 +45,7 @@ class RangeInference {
 
   // Resolves every index, or says which it can't and why; `names` are others that an index may be a
   // misspelling of.
-  bool Run(Location statement, const std::vector<std::string>& names);
+  bool Run(Location statement, const std::function<std::vector<std::string>()>& names);
   // After Run: unguarded subscripts stay in their boxes. What depends on params becomes text in
   // `preconditions`.
   bool CheckAccesses(std::vector<std::string>& preconditions);

@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -40,6 +44,7 @@ constexpr char kAll[] =
 constexpr char kBest[] =
     "SELECT hex(key), note FROM measurement WHERE choice = 'best' ORDER BY key";
 constexpr int kBusyMs = 5000;
+constexpr int kMostBytes = 1 << 24;  // of a row
 
 Hash HashOf(const TuningKey& key) {
   return Hasher()
@@ -120,6 +125,39 @@ bool Execute(sqlite3* db, const char* sql) {
   return sqlite3_exec(db, sql, nullptr, nullptr, nullptr) == SQLITE_OK;
 }
 
+// What made the tables and indexes of the file; nothing if that can't be read.
+std::optional<std::set<std::string>> SchemaOf(sqlite3* db) {
+  std::set<std::string> schema;
+  Statement rows(db, "SELECT sql FROM sqlite_master");
+  while (rows.HasRow()) schema.insert(rows.Text(0));
+  if (sqlite3_errcode(db) != SQLITE_DONE) return std::nullopt;
+  return schema;
+}
+
+// Columns that are computed, views and triggers can do anything at length: of a file that comes
+// from elsewhere only what we make ourselves is taken, or a part of it.
+bool HasOurSchema(sqlite3* db) {
+  static const std::set<std::string> ours = [] {
+    sqlite3* made = nullptr;
+    sqlite3_open(":memory:", &made);
+    Execute(made, kSchema);
+    auto schema = SchemaOf(made).value_or(std::set<std::string>());
+    sqlite3_close(made);
+    return schema;
+  }();
+  const auto schema = SchemaOf(db);
+  return schema && std::ranges::includes(ours, *schema);
+}
+
+// Neither the file nor those that SQLite keeps beside it: a pipe would be waited for.
+bool IsOddFile(const std::string& path) {
+  return std::ranges::any_of(std::array{"", "-wal", "-shm", "-journal"}, [&](const char* suffix) {
+    std::error_code error;
+    const auto status = std::filesystem::status(path + suffix, error);
+    return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
+  });
+}
+
 sqlite3* TryOpen(const std::string& name, int flags) {
   sqlite3* db = nullptr;
   if (sqlite3_open_v2(name.c_str(), &db, flags | SQLITE_OPEN_FULLMUTEX, nullptr) != SQLITE_OK) {
@@ -132,6 +170,11 @@ sqlite3* TryOpen(const std::string& name, int flags) {
   sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
   sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
+  sqlite3_limit(db, SQLITE_LIMIT_LENGTH, kMostBytes);
+  if (!HasOurSchema(db)) {
+    sqlite3_close(db);
+    return nullptr;
+  }
   return db;
 }
 
@@ -163,8 +206,8 @@ struct TuningDb::State {
   // SQLite's longer messages quote the file, so they stay inside.
   void Report(std::string_view what) {
     if (std::exchange(is_reported, true)) return;
-    const int error = db == nullptr ? SQLITE_CANTOPEN : sqlite3_extended_errcode(db);
-    WEFT_LOG(kWarning, "cache", "{}: {}: {}", path, what, sqlite3_errstr(error));
+    WEFT_LOG(kWarning, "cache", "{}: {}{}{}", path, what, db == nullptr ? "" : ": ",
+             db == nullptr ? "" : sqlite3_errstr(sqlite3_extended_errcode(db)));
   }
 };
 
@@ -176,6 +219,10 @@ Result<std::unique_ptr<TuningDb>> TuningDb::Open(const std::string& path) {
     return Usage("malformed path of a tuning database");
   auto state = std::make_unique<State>();
   state->path = path;
+  if (IsOddFile(path)) {
+    state->Report("the tuning database is no regular file and taken as empty");
+    return std::unique_ptr<TuningDb>(new TuningDb(std::move(state)));
+  }
   state->db = TryOpen(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
   if (state->db != nullptr) {
     // With a write-ahead log, readers and one writer don't wait for each other. A lost power supply
@@ -192,7 +239,7 @@ Result<std::unique_ptr<TuningDb>> TuningDb::Open(const std::string& path) {
       sqlite3_close(std::exchange(state->db, fixed));
     } else {
       sqlite3_close(fixed);
-      state->Report("the tuning database is unreadable and taken as empty");
+      state->Report("the tuning database is unreadable, or not of weft, and taken as empty");
       sqlite3_close(std::exchange(state->db, nullptr));
     }
   }
@@ -202,6 +249,7 @@ Result<std::unique_ptr<TuningDb>> TuningDb::Open(const std::string& path) {
 Result<std::unique_ptr<TuningDb>> TuningDb::Read(const std::string& path) {
   if (std::error_code error; !std::filesystem::is_regular_file(path, error))
     return Invalid(error ? error.message() : "no regular file").At(path);
+  if (IsOddFile(path)) return Invalid("found no regular file beside it").At(path);
   auto state = std::make_unique<State>();
   state->path = path;
   // Without a place for what SQLite keeps beside a file, it is read as one that nobody writes.

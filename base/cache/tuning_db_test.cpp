@@ -126,6 +126,35 @@ TEST_F(TuningDbTest, ForeignSchemaIsEmpty) {
   EXPECT_FALSE(db->Find(Key("a")));
 }
 
+// The same names with something behind them that acts.
+TEST_F(TuningDbTest, OnlyOurSchemaIsRead) {
+  const std::string columns =
+      "key BLOB PRIMARY KEY, what TEXT, choice TEXT, target TEXT, device TEXT, engine TEXT, "
+      "median_us REAL, low_us REAL, high_us REAL, samples INTEGER, correct INTEGER, note TEXT";
+  for (const std::string& schema :
+       {"CREATE TABLE measurement (" + columns + " AS (hex(zeroblob(400000000))) VIRTUAL)",
+        "CREATE TABLE measurement (" + columns + "); CREATE INDEX best ON measurement (hex(key))",
+        std::string("CREATE VIEW measurement AS SELECT 1 AS key")}) {
+    fs::remove(path_);
+    sqlite3* raw = nullptr;
+    ASSERT_EQ(sqlite3_open(path_.c_str(), &raw), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(raw, schema.c_str(), nullptr, nullptr, nullptr), SQLITE_OK) << schema;
+    sqlite3_close(raw);
+    EXPECT_FALSE(TuningDb::Read(path_).ok()) << schema;
+    const auto db = Open(path_);
+    db->Store(Key("a"), kFast);
+    EXPECT_FALSE(db->Find(Key("a"))) << schema;
+  }
+}
+
+TEST_F(TuningDbTest, PipesAreNotWaitedFor) {
+  for (const char* suffix : {"", "-wal", "-journal"}) {
+    ASSERT_EQ(::mkfifo((path_ + suffix).c_str(), 0600), 0);
+    EXPECT_EQ(Open(path_)->size(), 0);
+    fs::remove(path_ + suffix);
+  }
+}
+
 TEST_F(TuningDbTest, ImpossibleRecordsAreNotBelieved) {
   const auto db = Open(path_);
   TuningRecord record = kFast;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "base/text.h"
 #include "graph/edit.h"
@@ -142,12 +143,12 @@ Result<std::vector<ValueId>> ShapeInputs(const Graph& graph) {
 
 std::vector<std::string> FreeSymbols(const Graph& graph) {
   std::vector<std::string> names;
+  std::unordered_set<SymbolId> seen;
   for (ValueId id : graph.inputs) {
     if (!graph[id].shape) continue;
     for (const Extent& extent : *graph[id].shape) {
-      if (extent.IsConstant()) continue;
-      const std::string& name = graph.symbols[static_cast<size_t>(extent.symbol().index)].name;
-      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+      if (extent.IsConstant() || !seen.insert(extent.symbol()).second) continue;
+      names.push_back(graph.symbols[static_cast<size_t>(extent.symbol().index)].name);
     }
   }
   return names;

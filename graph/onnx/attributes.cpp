@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "graph/onnx/builder.h"
 #include "graph/onnx/tensors.h"
@@ -23,11 +25,12 @@ AttributeProto::AttributeType TypeOf(const AttributeProto& proto) {
   return AttributeProto::UNDEFINED;
 }
 
-// How many fields hold something that the type does not ask for.
+// Whether a field holds something that the type does not ask for. Some writers set f and i to zero
+// beside the field that counts.
 bool HoldsOther(const AttributeProto& p, AttributeProto::AttributeType type) {
-  return (p.has_f() && type != AttributeProto::FLOAT) ||
-         (p.has_i() && type != AttributeProto::INT) ||
-         (p.has_s() && type != AttributeProto::STRING) ||
+  return (p.f() != 0 && type != AttributeProto::FLOAT) ||
+         (p.i() != 0 && type != AttributeProto::INT) ||
+         (!p.s().empty() && type != AttributeProto::STRING) ||
          (p.has_t() && type != AttributeProto::TENSOR) ||
          (p.has_g() && type != AttributeProto::GRAPH) ||
          (p.floats_size() > 0 && type != AttributeProto::FLOATS) ||
@@ -35,42 +38,93 @@ bool HoldsOther(const AttributeProto& p, AttributeProto::AttributeType type) {
          (p.strings_size() > 0 && type != AttributeProto::STRINGS);
 }
 
-// Some writers set f and i to zero beside the field that counts.
-bool OnlyZeros(const AttributeProto& p) {
-  return (!p.has_f() || p.f() == 0) && (!p.has_i() || p.i() == 0) &&
-         (!p.has_s() || p.s().empty()) && !p.has_t() && !p.has_g();
+AttributeProto::AttributeType TypeOf(const AttributeValue& value) {
+  constexpr AttributeProto::AttributeType kTypes[] = {
+      AttributeProto::INT,    AttributeProto::FLOAT,  AttributeProto::STRING,
+      AttributeProto::INTS,   AttributeProto::FLOATS, AttributeProto::STRINGS,
+      AttributeProto::TENSOR, AttributeProto::GRAPH};
+  static_assert(std::size(kTypes) == std::variant_size_v<AttributeValue>);
+  return kTypes[value.index()];
+}
+
+size_t BytesOf(const std::vector<std::string>& strings) {
+  size_t bytes = sizeof(std::string) * strings.size();
+  for (const std::string& s : strings) bytes += s.size();
+  return bytes;
 }
 
 }  // namespace
 
+size_t BytesOf(const AttributeValue& value) {
+  size_t bytes = sizeof(Attribute);
+  if (const auto* s = std::get_if<std::string>(&value)) bytes += s->size();
+  if (const auto* is = std::get_if<std::vector<int64_t>>(&value))
+    bytes += sizeof(int64_t) * is->size();
+  if (const auto* fs = std::get_if<std::vector<float>>(&value)) bytes += sizeof(float) * fs->size();
+  if (const auto* ss = std::get_if<std::vector<std::string>>(&value)) bytes += BytesOf(*ss);
+  if (const auto* t = std::get_if<Tensor>(&value)) bytes += BytesOf(t->strings());
+  return bytes;
+}
+
 Status Builder::Attributes(onnx::NodeProto& proto, Node& node, Scope& scope) {
+  std::unordered_set<std::string_view> seen;
   for (AttributeProto& attribute : *proto.mutable_attribute()) {
     const std::string& name = attribute.name();
     if (name.empty()) return Invalid("an attribute has no name");
-    if (FindAttribute(node, name))
+    if (!seen.insert(name).second)
       return Invalid(fmt::format("attribute {} is given twice", PrintString(name)));
+    const auto in_attribute = [&](Status status) {
+      return std::move(status).Because(fmt::format("in attribute {}", PrintString(name)));
+    };
     if (!attribute.ref_attr_name().empty()) {
-      if (!scope.bound)
-        return Invalid(
-            fmt::format("attribute {} refers to a function's outside of one", PrintString(name)));
-      const auto found = scope.bound->find(attribute.ref_attr_name());
-      if (found != scope.bound->end()) SetAttribute(node, name, found->second);
-      continue;  // left out by the call: left out here
+      auto referred = Referred(attribute, scope);
+      if (!referred.ok()) return in_attribute(std::move(referred.status()));
+      if (*referred == nullptr) continue;  // left out by the call: left out here
+      WEFT_TRY(Charge(scope, name.size() + BytesOf(**referred)));
+      node.attributes.push_back({name, **referred});
+      continue;
     }
     // The type of an empty optional or sequence says nothing of what may be done with it.
     if (TypeOf(attribute) == AttributeProto::TYPE_PROTO && proto.op_type() == "Optional") continue;
     auto value = OneAttribute(attribute, scope);
-    if (!value.ok())
-      return std::move(value.status()).Because(fmt::format("in attribute {}", PrintString(name)));
-    SetAttribute(node, name, *std::move(value));
+    if (!value.ok()) return in_attribute(std::move(value.status()));
+    WEFT_TRY(Charge(scope, name.size() + BytesOf(*value)));
+    node.attributes.push_back({name, *std::move(value)});
   }
+  std::ranges::sort(node.attributes, {}, &Attribute::name);
   return {};
+}
+
+Result<const AttributeValue*> Builder::Referred(const AttributeProto& proto, const Scope& scope) {
+  const std::string& name = proto.ref_attr_name();
+  if (!scope.function) return Invalid("it refers to a function's attribute outside of one");
+  if (HoldsOther(proto, AttributeProto::UNDEFINED))
+    return Invalid(fmt::format("it refers to {} and has a value of its own", PrintString(name)));
+  if (!scope.function->attributes.contains(name))
+    return Invalid(fmt::format("it refers to {}, which function {} does not declare",
+                               PrintString(name), PrintString(scope.function->proto->name())));
+  const auto found = scope.bound->find(name);
+  if (found == scope.bound->end()) return nullptr;
+  const auto type = TypeOf(found->second);
+  if (proto.type() != AttributeProto::UNDEFINED && proto.type() != type) {
+    return Invalid(fmt::format("it refers to {}, which is {}, expected {}", PrintString(name),
+                               AttributeProto::AttributeType_Name(type),
+                               AttributeProto::AttributeType_Name(proto.type())));
+  }
+  return &found->second;
+}
+
+Result<Tensor> Builder::TensorAt(const onnx::TensorProto& proto, const Scope& scope) {
+  if (!scope.function) return TensorOf(proto, files_);
+  const auto found = shared_.find(&proto);
+  if (found != shared_.end()) return found->second;
+  WEFT_TRY(Tensor tensor, TensorOf(proto, files_));
+  return shared_.emplace(&proto, std::move(tensor)).first->second;
 }
 
 Result<AttributeValue> Builder::OneAttribute(AttributeProto& proto, Scope& scope) {
   const auto type = TypeOf(proto);
-  if (HoldsOther(proto, type) && !OnlyZeros(proto))
-    return Invalid("the attribute holds more than its type says");
+  if (HoldsOther(proto, type)) return Invalid("the attribute holds more than its type says");
   switch (type) {
     case AttributeProto::FLOAT:
       return AttributeValue(proto.f());
@@ -87,7 +141,7 @@ Result<AttributeValue> Builder::OneAttribute(AttributeProto& proto, Scope& scope
           std::vector<std::string>(proto.strings().begin(), proto.strings().end()));
     case AttributeProto::TENSOR: {
       if (!proto.has_t()) return Invalid("the tensor is missing");
-      WEFT_TRY(auto tensor, TensorOf(proto.t(), files_));
+      WEFT_TRY(auto tensor, TensorAt(proto.t(), scope));
       return AttributeValue(std::move(tensor));
     }
     case AttributeProto::GRAPH: {
@@ -99,6 +153,7 @@ Result<AttributeValue> Builder::OneAttribute(AttributeProto& proto, Scope& scope
                   .outer = &scope,
                   .opsets = scope.opsets,
                   .prefix = scope.prefix,
+                  .function = scope.function,
                   .bound = scope.bound,
                   .depth = scope.depth + 1};
       WEFT_TRY(GraphBody(*proto.mutable_g(), inner));

@@ -24,6 +24,13 @@ std::string NodeWhere(const onnx::NodeProto& proto) {
   return fmt::format("node ({})", op);
 }
 
+// The output of a function is a value of its caller before a node of the body produces it.
+bool Waits(const Draft& draft, ValueId id) {
+  if (!id.valid()) return false;
+  const Value& value = draft.graph[id];
+  return value.kind == ValueKind::kComputed && !value.producer.valid();
+}
+
 // A name that says which size it is, not merely that there is one.
 bool UsableDimName(const std::string& name) {
   static constexpr std::string_view kEmptyWords[] = {"none", "null", "unk", "unknown", "dynamic"};
@@ -122,16 +129,16 @@ Status Builder::Define(Scope& scope, const std::string& name, ValueId id) {
   }
   if (!scope.names.emplace(name, id).second)
     return Invalid(fmt::format("value {} is defined twice", PrintString(name)));
-  return {};
+  return Charge(scope, sizeof(Value) + name.size());
 }
 
 Status Builder::Initializers(onnx::GraphProto& proto, Scope& scope) {
   Draft& draft = *scope.draft;
   for (auto& initializer : *proto.mutable_initializer()) {
     const std::string where = fmt::format("initializer {}", PrintString(initializer.name()));
-    auto tensor = TensorOf(initializer, files_);
+    auto tensor = TensorAt(initializer, scope);
     if (!tensor.ok()) return std::move(tensor.status()).At(where);
-    if (!scope.bound) initializer.clear_raw_data();  // a function may be expanded again
+    if (!scope.function) initializer.clear_raw_data();  // a function may be expanded again
     auto status = Define(scope, initializer.name(), ValueId(draft.graph.values.size()));
     if (!status.ok()) return std::move(status).At(where);
     AddConstant(draft.graph, draft.names.Fresh(initializer.name()), *std::move(tensor));
@@ -198,13 +205,15 @@ Extent Builder::DimExtent(const onnx::TensorShapeProto::Dimension& dim, const st
 }
 
 Result<ValueId> Builder::Lookup(Scope& scope, const std::string& name) {
-  if (const auto found = scope.names.find(name); found != scope.names.end()) return found->second;
+  if (const auto found = scope.names.find(name); found != scope.names.end())
+    return Waits(*scope.draft, found->second) ? ValueId() : found->second;
   if (!scope.outer) return ValueId();
   WEFT_TRY(const ValueId around, Lookup(*scope.outer, name));
   if (!around.valid()) return ValueId();
   const Value& outer = scope.outer->draft->graph[around];
   Draft& draft = *scope.draft;
   // One value may have two names around here: formal and actual operand of a function.
+  WEFT_TRY(Charge(scope, sizeof(Value) + outer.name.size()));
   ValueId id;
   if (draft.names.Has(outer.name)) id = FindValue(draft.graph, outer.name);
   if (!id.valid()) {
@@ -218,12 +227,15 @@ Result<ValueId> Builder::Lookup(Scope& scope, const std::string& name) {
 
 Result<ValueId> Builder::Resolve(Scope& scope, const std::string& name) {
   WEFT_TRY(const ValueId id, Lookup(scope, name));
-  if (id.valid() || scope.names.contains(name)) return id;
-  if (scope.later.contains(name)) {
+  if (id.valid()) return id;
+  for (const Scope* around = &scope; around; around = around->outer) {
+    if (!around->later.contains(name)) continue;
     return Invalid(
                fmt::format("value {} is used before the node that defines it", PrintString(name)))
         .Try("sort the nodes topologically; if that is impossible they form a cycle");
   }
+  const auto absent = scope.names.find(name);
+  if (absent != scope.names.end() && !absent->second.valid()) return ValueId();
   return Invalid(fmt::format("value {} is produced by nobody", PrintString(name)));
 }
 
@@ -233,18 +245,32 @@ Status Builder::CountNode() {
   return {};
 }
 
+Status Builder::Charge(const Scope& scope, size_t bytes) {
+  if (!scope.function) return {};
+  expanded_ += bytes;
+  if (expanded_ <= limits_.max_expanded) return {};
+  return Limit(fmt::format("functions expand to more than {} bytes, at last {}",
+                           limits_.max_expanded, PrintString(scope.function->proto->name())));
+}
+
+Result<std::string> Builder::NewName(Scope& scope, const std::string& name) {
+  WEFT_TRY(Charge(scope, 2 * (scope.prefix.size() + name.size())));  // a value's, and a taken one
+  return scope.draft->names.Fresh(scope.prefix + name);
+}
+
 Status Builder::AnyNode(onnx::NodeProto& proto, Scope& scope) {
   WEFT_TRY(CountNode());
   if (proto.op_type().empty()) return Invalid("the node has no operator");
+  const std::unordered_set<std::string_view> inputs(proto.input().begin(), proto.input().end());
   for (const std::string& output : proto.output()) {
-    if (output.empty()) continue;
-    if (std::ranges::find(proto.input(), output) != proto.input().end() &&
-        !scope.names.contains(output)) {
+    if (!output.empty() && inputs.contains(output) && !scope.names.contains(output))
       return Invalid(fmt::format("the node consumes its own output {}", PrintString(output)));
-    }
   }
-  if (onnx::FunctionProto* function = FunctionOf(proto, scope))
-    return Expand(*function, proto, scope);
+  if (!scope.opsets->contains(DomainOf(proto.domain()))) {
+    const std::string shown = proto.domain().empty() ? "ai.onnx" : proto.domain();
+    return Invalid(fmt::format("domain {} is not imported", PrintString(shown)));
+  }
+  if (const Function* function = FunctionOf(proto, scope)) return Expand(*function, proto, scope);
   return PlainNode(proto, scope);
 }
 
@@ -252,23 +278,20 @@ Result<ValueId> Builder::NewOutput(Scope& scope, const std::string& name) {
   Graph& graph = scope.draft->graph;
   const auto known = scope.names.find(name);
   // The output of a function body may be a value of the caller that waits for its producer.
-  if (known != scope.names.end() && scope.bound && known->second.valid()) {
-    const Value& value = graph[known->second];
-    if (value.kind == ValueKind::kComputed && !value.producer.valid()) return known->second;
-  }
+  if (scope.bound && known != scope.names.end() && Waits(*scope.draft, known->second))
+    return known->second;
   const ValueId id(graph.values.size());
   WEFT_TRY(Define(scope, name, id));
-  AddComputed(graph, scope.draft->names.Fresh(scope.prefix + name));
+  WEFT_TRY(std::string unique, NewName(scope, name));
+  AddComputed(graph, std::move(unique));
   return id;
 }
 
 Status Builder::PlainNode(onnx::NodeProto& proto, Scope& scope) {
   const std::string domain = DomainOf(proto.domain());
   const auto import = scope.opsets->find(domain);
-  if (import == scope.opsets->end()) {
-    return Invalid(
-        fmt::format("domain {} is not imported", PrintString(domain.empty() ? "ai.onnx" : domain)));
-  }
+  WEFT_TRY(Charge(scope, sizeof(Node) + domain.size() + proto.op_type().size() +
+                             proto.name().size() + sizeof(ValueId) * proto.input().size()));
   Node node{.domain = domain, .op_name = proto.op_type(), .name = proto.name()};
   const Schema* schema = domain.empty() ? FindSchema(proto.op_type(), import->second) : nullptr;
   if (domain.empty() && !schema && FindSchema(proto.op_type())) {
@@ -293,12 +316,12 @@ Status Builder::PlainNode(onnx::NodeProto& proto, Scope& scope) {
   if (schema && !constant) WEFT_TRY(CheckAgainst(*schema, node));
   if (node.outputs.empty()) return Invalid("found 0 outputs, expected 1 at least");
   if (constant) return ConstantNode(node, proto, scope);
+  std::unordered_set<ValueId> given;
   for (int i = 0; i < proto.output_size(); ++i) {
     const std::string& name = proto.output(i);
     if (name.empty()) continue;
-    const auto given = std::span(node.outputs).first(static_cast<size_t>(i));
     WEFT_TRY(const ValueId id, NewOutput(scope, name));
-    if (std::ranges::find(given, id) != given.end())
+    if (!given.insert(id).second)
       return Invalid(fmt::format("value {} is defined twice", PrintString(name)));
     node.outputs[static_cast<size_t>(i)] = id;
   }
@@ -359,15 +382,15 @@ Status Builder::ConstantNode(const Node& node, const onnx::NodeProto& proto, Sco
   Draft& draft = *scope.draft;
   const std::string& name = proto.output(0);
   const auto known = scope.names.find(name);
+  WEFT_TRY(std::string unique, NewName(scope, name));
   if (scope.bound && known != scope.names.end() && known->second.valid()) {  // a function's output
-    const ValueId id =
-        AddConstant(draft.graph, draft.names.Fresh(scope.prefix + name), std::move(tensor));
+    const ValueId id = AddConstant(draft.graph, std::move(unique), std::move(tensor));
     Node identity{
         .op = Op::kIdentity, .op_name = "Identity", .inputs = {id}, .outputs = {known->second}};
     return Append(std::move(identity), scope, kNewestOpset);
   }
   WEFT_TRY(Define(scope, name, ValueId(draft.graph.values.size())));
-  AddConstant(draft.graph, draft.names.Fresh(scope.prefix + name), std::move(tensor));
+  AddConstant(draft.graph, std::move(unique), std::move(tensor));
   return {};
 }
 

@@ -31,6 +31,9 @@ std::string DomainOf(const std::string& domain);
 Result<Opsets> OpsetsOf(
     const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& imports);
 
+// What a copy takes: the elements of a tensor and the nodes of a graph are shared.
+size_t BytesOf(const AttributeValue& value);
+
 // A graph under construction.
 struct Draft {
   explicit Draft(Graph& g, int64_t opset);
@@ -43,6 +46,15 @@ struct Draft {
   std::unique_ptr<infer::Engine> types;
 };
 
+// A function of the model or of ONNX.
+struct Function {
+  onnx::FunctionProto* proto = nullptr;
+  std::unique_ptr<onnx::FunctionProto> own;  // of ONNX
+  Opsets opsets;
+  std::unordered_map<std::string, onnx::AttributeProto*> attributes;  // to the default, or null
+  size_t bytes = 0;  // of the names that each call puts into a scope
+};
+
 struct Scope {
   Draft* draft = nullptr;
   Scope* outer = nullptr;  // around a subgraph; null around a model and a function
@@ -51,7 +63,8 @@ struct Scope {
   std::unordered_set<std::string> later;  // outputs of nodes that have not been reached yet
   const Opsets* opsets = nullptr;
   std::string prefix;  // of names made in a function body
-  // In a function body: its attributes as the call gives them. Null elsewhere.
+  // In a function body: which one, and its attributes as the call gives them. Null elsewhere.
+  const Function* function = nullptr;
   const std::map<std::string, AttributeValue>* bound = nullptr;
   int depth = 0;  // of subgraphs and functions together
 };
@@ -80,28 +93,39 @@ class Builder {
   Result<ValueId> Lookup(Scope& scope, const std::string& name);  // invalid if nobody has it
   Status Define(Scope& scope, const std::string& name, ValueId id);
   Result<ValueId> NewOutput(Scope& scope, const std::string& name);
+  // A name of the graph for what a body calls so.
+  Result<std::string> NewName(Scope& scope, const std::string& name);
   Status CountNode();
+  // A body says once what each of its calls makes anew, so these bytes are not the file's.
+  Status Charge(const Scope& scope, size_t bytes);
 
   // attributes.cpp
   Status Attributes(onnx::NodeProto& proto, Node& node, Scope& scope);
   Result<AttributeValue> OneAttribute(onnx::AttributeProto& proto, Scope& scope);
+  // The attribute of the call that this one of a body refers to; null if the call leaves it out.
+  Result<const AttributeValue*> Referred(const onnx::AttributeProto& proto, const Scope& scope);
+  // All calls of a function share its constants.
+  Result<Tensor> TensorAt(const onnx::TensorProto& proto, const Scope& scope);
 
   // functions.cpp
   Status IndexFunctions();
   // The body of a node's function, if the model or ONNX has one that weft expands.
-  onnx::FunctionProto* FunctionOf(const onnx::NodeProto& proto, const Scope& scope);
-  Status Expand(onnx::FunctionProto& function, onnx::NodeProto& call, Scope& scope);
+  const Function* FunctionOf(const onnx::NodeProto& proto, const Scope& scope);
+  Status Expand(const Function& function, onnx::NodeProto& call, Scope& scope);
+  // The attributes of a call, as the body sees them: given, or by default.
+  Status Defaults(Scope& body, std::map<std::string, AttributeValue>& bound);
 
   onnx::ModelProto& model_;
   ExternalFiles files_;
   ImportLimits limits_;
   int64_t nodes_ = 0;  // so far, calls of functions included
   int64_t calls_ = 0;
-  int64_t streams_ = 0;                                    // of random numbers
-  std::map<std::string, onnx::FunctionProto*> functions_;  // "domain\0name\0overload"
-  std::map<std::string, std::unique_ptr<onnx::FunctionProto>> builtin_;
-  std::vector<const onnx::FunctionProto*> active_;  // being expanded: recursion is refused
-  std::map<const onnx::FunctionProto*, Opsets> function_opsets_;
+  int64_t streams_ = 0;                        // of random numbers
+  size_t expanded_ = 0;                        // bytes, see Charge
+  std::map<std::string, Function> functions_;  // "domain\0name\0overload"
+  std::map<std::string, Function> builtin_;
+  std::vector<const Function*> active_;  // being expanded: recursion is refused
+  std::unordered_map<const onnx::TensorProto*, Tensor> shared_;  // of function bodies
 };
 
 // upgrade.cpp: brings a node of this opset to the newest form and appends it, with what it needs

@@ -78,8 +78,8 @@ Result<Tensor> Read(int fd, const std::string& location) {
 }  // namespace
 
 Result<Tensor> ExternalFiles::Open(const std::string& location) {
-  if (const auto found = open_.find(location); found != open_.end()) return found->second;
-  WEFT_TRY(const auto parts, Components(location));
+  WEFT_TRY(auto parts, Components(location));
+  if (const auto found = open_.find(parts); found != open_.end()) return found->second;
   if (folder_.empty())
     return Invalid(
         fmt::format("external data {} is refused: the model is not a file", PrintString(location)));
@@ -94,7 +94,7 @@ Result<Tensor> ExternalFiles::Open(const std::string& location) {
     if (at.get() < 0) return Refused(location, errno);
   }
   WEFT_TRY(auto bytes, Read(at.get(), location));
-  open_.emplace(location, bytes);
+  open_.emplace(std::move(parts), bytes);
   return bytes;
 }
 

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/tensor.h"
 
@@ -18,8 +19,8 @@ class ExternalFiles {
   Result<Tensor> Open(const std::string& location);
 
  private:
-  std::string folder_;  // empty: no file is taken
-  std::map<std::string, Tensor> open_;
+  std::string folder_;                               // empty: no file is taken
+  std::map<std::vector<std::string>, Tensor> open_;  // by the components of the name
 };
 
 }  // namespace weft::graph

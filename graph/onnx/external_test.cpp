@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "graph/onnx/external.h"
 #include "graph/onnx/testing.h"
 
 namespace weft::graph {
@@ -70,6 +71,17 @@ TEST_F(External, Reads) {
   const Graph odd =
       Good(Model({{"location", "w.bin"}, {"offset", "3"}}), folder_);  // unaligned: copied
   EXPECT_EQ(odd[FindValue(odd, "w")].constant.elems(), 3);
+}
+
+TEST_F(External, SpellingsOfANameAreOneFile) {
+  ExternalFiles files(folder_.string());
+  const auto file = files.Open("sub/w.bin");
+  ASSERT_TRUE(file.ok());
+  for (const char* name : {"./sub/w.bin", "sub//w.bin", "sub/././w.bin"}) {
+    const auto again = files.Open(name);
+    ASSERT_TRUE(again.ok());
+    EXPECT_EQ(again->data(), file->data()) << name;
+  }
 }
 
 TEST_F(External, FilesThatGoAwayLaterChangeNothing) {

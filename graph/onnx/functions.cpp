@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "graph/onnx/builder.h"
 
@@ -43,43 +44,79 @@ std::string KeyOf(const std::string& domain, const std::string& name, const std:
   return DomainOf(domain) + '\0' + name + '\0' + overload;
 }
 
+// What bodies and calls ask a function for, once for all of them.
+Result<Function> FunctionFrom(onnx::FunctionProto& proto) {
+  Function function{.proto = &proto};
+  WEFT_TRY(function.opsets, OpsetsOf(proto.opset_import()));
+  std::vector<std::pair<std::string, onnx::AttributeProto*>> declared;
+  for (const std::string& name : proto.attribute()) declared.emplace_back(name, nullptr);
+  for (auto& otherwise : *proto.mutable_attribute_proto()) {
+    if (!otherwise.ref_attr_name().empty())
+      return Invalid(fmt::format("the default of attribute {} refers to another attribute",
+                                 PrintString(otherwise.name())));
+    declared.emplace_back(otherwise.name(), &otherwise);
+  }
+  for (auto& [name, otherwise] : declared) {
+    if (!function.attributes.emplace(name, otherwise).second)
+      return Invalid(fmt::format("attribute {} is declared twice", PrintString(name)));
+  }
+  const auto add = [&](const auto& names) {
+    for (const std::string& name : names) function.bytes += sizeof(std::string) + name.size();
+  };
+  add(proto.input());
+  add(proto.output());
+  for (const auto& node : proto.node()) add(node.output());
+  return function;
+}
+
 }  // namespace
 
 Status Builder::IndexFunctions() {
-  for (auto& function : *model_.mutable_functions()) {
-    const std::string where = fmt::format("function {}", PrintString(function.name()));
-    if (function.name().empty()) return Invalid("a function has no name");
-    if (!functions_
-             .emplace(KeyOf(function.domain(), function.name(), function.overload()), &function)
-             .second) {
+  for (auto& proto : *model_.mutable_functions()) {
+    const std::string where = fmt::format("function {}", PrintString(proto.name()));
+    if (proto.name().empty()) return Invalid("a function has no name");
+    auto function = FunctionFrom(proto);
+    if (!function.ok()) return std::move(function.status()).At(where);
+    const std::string key = KeyOf(proto.domain(), proto.name(), proto.overload());
+    if (!functions_.emplace(key, *std::move(function)).second)
       return Invalid("the function is defined twice").At(where);
-    }
-    auto opsets = OpsetsOf(function.opset_import());
-    if (!opsets.ok()) return std::move(opsets.status()).At(where);
-    function_opsets_.emplace(&function, *std::move(opsets));
   }
   return {};
 }
 
-onnx::FunctionProto* Builder::FunctionOf(const onnx::NodeProto& proto, const Scope& scope) {
+const Function* Builder::FunctionOf(const onnx::NodeProto& proto, const Scope& scope) {
   const auto found = functions_.find(KeyOf(proto.domain(), proto.op_type(), proto.overload()));
-  if (found != functions_.end()) return found->second;
+  if (found != functions_.end()) return &found->second;
   const auto opset = scope.opsets->find("");
   if (!DomainOf(proto.domain()).empty() || opset == scope.opsets->end()) return nullptr;
   const auto builtin = std::ranges::find(kBuiltins, proto.op_type(), &Builtin::name);
   if (builtin == std::end(kBuiltins) || opset->second < builtin->since) return nullptr;
-  auto& body = builtin_[proto.op_type()];
-  if (!body) {
-    body = std::make_unique<onnx::FunctionProto>();
-    body->ParseFromString(FromBase64(builtin->body));
-    auto opsets = OpsetsOf(body->opset_import());
-    if (opsets.ok()) function_opsets_.emplace(body.get(), *std::move(opsets));
-  }
-  return body.get();
+  if (const auto known = builtin_.find(proto.op_type()); known != builtin_.end())
+    return &known->second;
+  auto body = std::make_unique<onnx::FunctionProto>();
+  body->ParseFromString(FromBase64(builtin->body));
+  auto function = FunctionFrom(*body);
+  WEFT_CHECK(function.ok(), "{}", function.status().ToString());
+  function->own = std::move(body);
+  return &builtin_.emplace(proto.op_type(), *std::move(function)).first->second;
 }
 
-Status Builder::Expand(onnx::FunctionProto& function, onnx::NodeProto& call, Scope& scope) {
-  if (std::ranges::find(active_, &function) != active_.end()) {
+Status Builder::Defaults(Scope& body, std::map<std::string, AttributeValue>& bound) {
+  // A graph may refer to the other attributes.
+  for (const bool graphs : {false, true}) {
+    for (auto& otherwise : *body.function->proto->mutable_attribute_proto()) {
+      if (otherwise.has_g() != graphs || bound.contains(otherwise.name())) continue;
+      WEFT_TRY(auto value, OneAttribute(otherwise, body));
+      WEFT_TRY(Charge(body, BytesOf(value)));
+      bound.emplace(otherwise.name(), std::move(value));
+    }
+  }
+  return {};
+}
+
+Status Builder::Expand(const Function& callee, onnx::NodeProto& call, Scope& scope) {
+  onnx::FunctionProto& function = *callee.proto;
+  if (std::ranges::find(active_, &callee) != active_.end()) {
     return Invalid(fmt::format("function {} calls itself", PrintString(function.name())));
   }
   if (scope.depth >= limits_.max_depth)
@@ -94,27 +131,20 @@ Status Builder::Expand(onnx::FunctionProto& function, onnx::NodeProto& call, Sco
   WEFT_TRY(Attributes(call, attributes, scope));
   std::map<std::string, AttributeValue> bound;
   for (auto& given : attributes.attributes) {
-    const bool known =
-        std::ranges::find(function.attribute(), given.name) != function.attribute().end() ||
-        std::ranges::any_of(function.attribute_proto(),
-                            [&](const auto& a) { return a.name() == given.name; });
-    if (!known)
+    if (!callee.attributes.contains(given.name))
       return Invalid(fmt::format("function {} has no attribute {}", PrintString(function.name()),
                                  PrintString(given.name)));
     bound.emplace(given.name, std::move(given.value));
   }
-  for (auto& otherwise : *function.mutable_attribute_proto()) {
-    if (bound.contains(otherwise.name())) continue;
-    WEFT_TRY(auto value, OneAttribute(otherwise, scope));
-    bound.emplace(otherwise.name(), std::move(value));
-  }
 
   const std::string prefix = fmt::format("{}{}_{}/", scope.prefix, function.name(), ++calls_);
   Scope body{.draft = &draft,
-             .opsets = &function_opsets_.at(&function),
+             .opsets = &callee.opsets,
              .prefix = prefix,
+             .function = &callee,
              .bound = &bound,
              .depth = scope.depth + 1};
+  WEFT_TRY(Charge(body, callee.bytes + 2 * prefix.size()));
   for (int i = 0; i < function.input_size(); ++i) {
     ValueId id;
     if (i < call.input_size() && !call.input(i).empty()) {
@@ -125,6 +155,7 @@ Status Builder::Expand(onnx::FunctionProto& function, onnx::NodeProto& call, Sco
                                  PrintString(function.name())));
     }
   }
+  WEFT_TRY(Defaults(body, bound));
   // The caller's outputs exist before the body, whose nodes then produce them under their names.
   std::vector<std::pair<std::string, ValueId>> passed;
   std::unordered_set<std::string> outputs;
@@ -140,7 +171,7 @@ Status Builder::Expand(onnx::FunctionProto& function, onnx::NodeProto& call, Sco
       body.names.emplace(formal, id);
     }
   }
-  active_.push_back(&function);
+  active_.push_back(&callee);
   for (const auto& node : function.node())
     body.later.insert(node.output().begin(), node.output().end());
   for (auto& node : *function.mutable_node()) {

@@ -104,6 +104,16 @@ inline onnx::ModelProto ModelOf(const std::vector<onnx::NodeProto>& nodes, int64
   return model;
 }
 
+// A branch of an If: no inputs, and one output.
+inline onnx::GraphProto Branch(const std::vector<onnx::NodeProto>& nodes,
+                               const std::string& output) {
+  onnx::GraphProto graph;
+  graph.set_name("branch");
+  for (const auto& node : nodes) *graph.add_node() = node;
+  graph.add_output()->set_name(output);
+  return graph;
+}
+
 inline Result<Graph> Imported(const std::string& bytes, const std::string& folder = "",
                               const ImportLimits& limits = {}) {
   return ImportOnnx(std::as_bytes(std::span(bytes)), "test", folder, limits);

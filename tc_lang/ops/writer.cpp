@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <unordered_set>
 
 #include "base/check.h"
 #include "tc_lang/bind.h"
@@ -359,9 +360,9 @@ std::string Writer::Typed(const Operand& x) const {
 // What the def reads: inputs of the node in their order, then other values.
 std::vector<ValueId> Writer::Inputs() const {
   std::vector<ValueId> inputs;
+  std::unordered_set<ValueId> seen;
   const auto add = [&](ValueId v) {
-    if (read_.contains(v) && std::find(inputs.begin(), inputs.end(), v) == inputs.end())
-      inputs.push_back(v);
+    if (read_.contains(v) && seen.insert(v).second) inputs.push_back(v);
   };
   for (ValueId v : node.inputs) add(v);
   for (ValueId v : others_) add(v);

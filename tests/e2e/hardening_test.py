@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import time
+import zipfile
 
 import numpy as np
 import pytest
@@ -64,7 +65,10 @@ HOSTILE = {
     'more than there is': npy(right(shape='(1, 1, 16, 17)')), 'cut': npy(right(), b'\0' * 1000), 'a tail': npy(right(), b'\0' * 1028),
     'deep': npy(right(shape='(' * 10000)), 'no shape': npy("{'descr': '<f4', 'fortran_order': False}"), 'empty': b'',
     'other magic': b'\x93NUMPX' + npy(right())[6:], 'version': npy(right(), version=b'\x09\0'), 'header beyond': npy(right(), length=65535),
-    'not closed': npy("{'descr': '<f4"), 'magic alone': b'\x93NUMPY',
+    'not closed': npy("{'descr': '<f4"), 'magic alone': b'\x93NUMPY', 'later version': npy(right(), version=b'\4\0'),
+    'behind the end': npy(right() + '; import os'), 'a key twice': npy(right()[:-1] + "'descr': '<f4'}"),
+    'behind the end': npy(right() + '; import os'), 'a key twice': npy(right()[:-1] + ", 'descr': '<f4'}"),
+    'no version': npy(right(), version=b'\x00\0'), 'a later version': npy(right(), version=b'\x04\0'),
 }
 
 
@@ -99,6 +103,24 @@ def test_archives_of_more_than_they_hold(weft, digits_plan):
     (weft.folder / 'x.npz').write_bytes(data)
     weft('run', digits_plan, '--inputs', 'x.npz', '-o', 'y.npz', code=(3, 5))
     assert 'x.npz' in weft.said and not (weft.folder / 'y.npz').exists()
+
+
+def test_archives_of_what_nobody_wants(weft, digits_plan):
+    """What is compressed may be a thousand times larger: under a name that no input has it is not even looked at."""
+    np.savez_compressed(weft.folder / 'x.npz', other=np.arange(1000))
+    data = bytearray((weft.folder / 'x.npz').read_bytes())
+    data[len(data) // 2] ^= 255
+    (weft.folder / 'x.npz').write_bytes(data)
+    weft('run', digits_plan, '--inputs', 'x.npz', code=2)
+    assert 'x.npz: the network has no input "other"' in weft.said
+
+
+def test_archives_whose_entries_share_bytes(weft, digits_plan):
+    with zipfile.ZipFile(weft.folder / 'x.npz', 'w') as archive:
+        archive.writestr('image.npy', npy(right()))
+        archive.filelist *= 2
+    weft('run', digits_plan, '--inputs', 'x.npz', code=3)
+    assert 'the entries are larger than the file (entry "image")' in weft.said
 
 
 @pytest.mark.parametrize('arguments', [('build', DIGITS, *ONE, '--budget', '0', '-o', 'out'), ('run', DIGITS, *ONE, '-o', 'out'),

@@ -1,4 +1,5 @@
 """Limits and interruptions: memory that is not allowed or not there, Ctrl-C, and constants that need a file."""
+import re
 import resource
 import signal
 import subprocess
@@ -102,3 +103,40 @@ def test_hundreds_of_parts(weft):
         x_or_negative = np.where(np.arange(count)[:, None] % 50, x, -x)
         np.testing.assert_array_equal(np.load(weft.folder / 'y.npz')['y'], x_or_negative)
     assert '300 > 48' in weft('explain', 'm.onnx', '--budget', '0')
+
+
+@pytest.mark.parametrize('what', ['attributes', 'operands', 'inputs', 'parts'])
+def test_very_many_of_a_kind(weft, what):
+    """A small file: its reading takes seconds, where a search in a list for each of them would take minutes."""
+    helper = pytest.importorskip('onnx.helper', reason='onnx is not installed')
+    import onnx
+    count = 150_000
+    value = lambda name, *shape: helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+    names = lambda letter: [f'{letter}{i}' for i in range(count)]
+    nodes, inputs = [helper.make_node('Relu', ['x'], ['y'])], [value('x', count)]
+    if what == 'attributes':
+        nodes[0] = helper.make_node('Unknown', ['x'], ['y'], domain='d', **dict.fromkeys(names('a'), 1))
+    if what == 'operands':
+        nodes[0] = helper.make_node('Unknown', ['x'] * count, ['y', *names('o')], domain='d')
+    if what == 'inputs':
+        inputs += [value(name, f'dim_{name}') for name in names('i')]
+    if what == 'parts':
+        nodes = [helper.make_node('Split', ['x'], names('p'), axis=0, num_outputs=count), helper.make_node('Concat', names('p'), ['y'], axis=0)]
+    model = helper.make_model(helper.make_graph(nodes, 'g', inputs, [value('y', count)]), ir_version=8,
+                              opset_imports=[helper.make_opsetid('', 18), helper.make_opsetid('d', 1)])
+    onnx.save(model, weft.folder / 'm.onnx')
+    process = started(weft, 'check', 'm.onnx')
+    process.communicate(timeout=40)
+    assert process.returncode == (4 if what in ('attributes', 'operands') else 0)
+
+
+def test_a_choice_that_takes_the_polyhedral_library_too_long(weft):
+    """A text may ask for thousands of tiles in each other: how much work that may be is a limit, not a rule of the text."""
+    (weft.folder / 'm.graph').write_text('graph g (x: f32[64, 64]) -> (y) {\n  y: f32[64, 64] = Exp(x)\n}\n')
+    weft('opt', '--from', 'graph', '--to', 'choices', '--force', 'own', '--budget', '0', 'm.graph', '-o', 'm.choices')
+    text = (weft.folder / 'm.choices').read_text()
+    deep, tiles = re.subn(r'(tile \S+)( \d+)+', r'\1' + ' 2' * 5000, text)
+    assert tiles, text
+    (weft.folder / 'deep.choices').write_text(deep)
+    weft('opt', '--from', 'choices', '--to', 'loops', 'deep.choices', code=5)
+    assert 'isl_quota' in weft.said
