@@ -73,7 +73,8 @@ def integer_models():
 
 # ---- against onnxruntime ----
 FIRST = [name for name in map(next, map(iter, families.FAMILIES.values()))
-         if families.ROWS[name].inputs != 'bfloat16']  # which onnxruntime has no kernels for
+         if families.ROWS[name].inputs != 'bfloat16'  # which onnxruntime has no kernels for
+         and not any(node.op_type == 'MatMulNBits' for node in families.make(name).graph.node)]  # nor torch a call
 FLOATS = {**SPELLINGS, **IMAGES, **TOKENS, **{name: functools.partial(families.make, name) for name in FIRST}}
 INTEGERS = integer_models()
 
