@@ -31,8 +31,8 @@ Result<Shapes> Wanted(const Flags& flags, const std::map<std::string, Tensor>& g
   for (const auto& [name, tensor] : given) wanted.emplace(name, tensor.shape());
   for (const std::string& text : flags.shapes) {
     WEFT_TRY(RangedShape flag, ParseRangedShape(text));
-    if (std::ranges::count(flag.tuned, -1) == 0)
-      wanted.emplace(std::move(flag.input), std::move(flag.tuned));
+    if (std::ranges::count(flag.tuned, -1) == 0 && !given.contains(flag.input))
+      wanted[flag.input] = std::move(flag.tuned);
   }
   return wanted;
 }

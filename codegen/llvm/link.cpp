@@ -4,17 +4,22 @@
 #include <fmt/format.h>
 #include <lld/Common/Driver.h>
 #include <llvm/Support/raw_ostream.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <new>
+#include <system_error>
 #include <thread>
+
+#include "base/file.h"
 
 LLD_HAS_DRIVER(elf)
 
@@ -48,11 +53,14 @@ class Fifo {
  public:
   explicit Fifo(const std::string& path) {
     if (mkfifo(path.c_str(), 0600) != 0) return;
-    // Neither end waits for the other, and none reads the end of the file before there is a writer.
     from_ = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    to_ = open(path.c_str(), O_WRONLY | O_CLOEXEC);
-    if (to_ < 0 || fcntl(from_, F_SETFL, 0) != 0) return;
-    reader_ = std::thread([this] { Read(); });
+    // There is a writer from now on: the end of the file comes when all is written.
+    if (from_ >= 0) to_ = open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (to_ < 0) return;
+    try {
+      reader_ = std::thread([this] { Read(); });
+    } catch (const std::system_error&) {  // no thread to be had
+    }
   }
   ~Fifo() {
     Join();
@@ -70,14 +78,21 @@ class Fifo {
   }
 
  private:
+  // To the end of the file; or to what is there when all is written, since a process that was
+  // forked meanwhile may keep the other end open.
   void Read() {
     std::array<uint8_t, 1 << 16> part;
     for (;;) {
+      const bool is_written = is_written_.load();
       const ssize_t count = read(from_, part.data(), part.size());
-      if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) {
-        failed_ = failed_ || count < 0;
-        return;
+      if (count == 0) return;
+      if (count < 0) {
+        if (errno == EINTR) continue;
+        failed_ = failed_ || errno != EAGAIN;
+        if (errno != EAGAIN || is_written) return;
+        pollfd ready{.fd = from_, .events = POLLIN, .revents = 0};
+        poll(&ready, 1, 5);  // ms
+        continue;
       }
       try {
         if (!failed_) read_.insert(read_.end(), part.begin(), part.begin() + count);
@@ -87,6 +102,7 @@ class Fifo {
     }
   }
   void Join() {
+    is_written_.store(true);
     if (to_ >= 0) close(to_);
     to_ = -1;
     if (reader_.joinable()) reader_.join();
@@ -94,6 +110,7 @@ class Fifo {
 
   int from_ = -1, to_ = -1;
   bool failed_ = false;
+  std::atomic<bool> is_written_ = false;
   std::vector<uint8_t> read_;
   std::thread reader_;
 };
@@ -133,10 +150,14 @@ Result<std::vector<uint8_t>> LinkShared(std::string_view object) {
                     output = directory.path() + "/kernel.so";
   std::ofstream(input, std::ios::binary)
       .write(object.data(), static_cast<std::streamsize>(object.size()));
-  Fifo written(output);
-  if (!written.ok()) return Missing("no FIFO can be made to link a kernel into").At(output);
+  if (Fifo written(output); written.ok()) {
+    WEFT_TRY(RunLinker(input, output));
+    return written.Take();
+  }
+  unlink(output.c_str());  // a file system without FIFOs, or no thread: then by a file
   WEFT_TRY(RunLinker(input, output));
-  return written.Take();
+  WEFT_TRY(const std::string shared, ReadFile(output));
+  return std::vector<uint8_t>(shared.begin(), shared.end());
 }
 
 }  // namespace weft::codegen

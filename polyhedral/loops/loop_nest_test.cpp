@@ -142,6 +142,24 @@ TEST(LoopNest, RefusesWhatNoKernelNeeds) {
       Read("loops k (y: out f32[1]) {\n for i = 0:4294967296 { barrier }\n}\n", "f");
   expect(rounds.status().what(), "runs too often");
 
+  expect(body("let q = x[0] in -4611686018427387904:4611686018427387905 of y\n y[0] = 1.0"),
+         "too large numbers");
+  const auto operand = [&](std::string_view z, std::string_view text) {
+    const auto nest = Read(
+        fmt::format("loops k<n> (z: in f32{}, y: out f32[4]) {{\n single {{ {} }}\n}}\n", z, text),
+        "f");
+    return nest.ok() ? "ok" : nest.status().what();
+  };
+  expect(operand("[n - 9223372036854775807]", "y[0] = z[1]"), "too large numbers");
+  expect(operand("[9223372036854775807, 0]", "for i = 0:0 { y[0] = z[i - 5, 0] }"), "too large");
+  expect(operand("[0, 4611686018427387904, 4]", "for i = max(0, 5):3 { y[0] = z[2*i, 0, 0] }"),
+         "too large");
+  EXPECT_EQ(operand("[n, 4]", "for i = 0:n { y[0] = z[i, 0] }"), "ok");
+  expect(
+      body("unroll i2 = 0:1099511627777:1099511627776 { y[0] = cast(x[1099511627776*i2]{0 - i2 - 1 "
+           ">= 0}):f32 }"),
+      "too large numbers");
+
   std::string sum = "y[0] = 1.0";
   for (int i = 0; i < 5000; ++i) sum += " + 1.0";
   expect(body(sum), "deeper than");

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -93,7 +94,7 @@ class Verifier {
       if (locals && b.access != Access::kLocal)
         return Bad(fmt::format("operand {} after a local", b.name));
       WEFT_TRY(CheckBuffer(b));
-      const int64_t bytes = Times(AllocElems(b.layout, StoredShape(b)), SizeBytes(b.dtype));
+      const int64_t bytes = Times(SomeElems(b), SizeBytes(b.dtype));
       if (bytes > (locals ? kMostLocalBytes : kFar))
         return Bad(fmt::format("buffer {}: too large", b.name));
       if (!locals) continue;
@@ -119,6 +120,13 @@ class Verifier {
  private:
   Status Bad(std::string what) const {
     return Internal(fmt::format("nest {}: {}", nest_.name, what));
+  }
+
+  // As many as are stored, or would be if no extent were 0: strides are computed even then.
+  static int64_t SomeElems(const Buffer& b) {
+    std::vector<int64_t> shape = StoredShape(b);
+    for (int64_t& extent : shape) extent = std::max<int64_t>(1, extent);
+    return AllocElems(b.layout, shape);
   }
 
   std::string Text(const Affine& e) const {
@@ -147,6 +155,7 @@ class Verifier {
     if (b.align_bytes > kOperandAlign)
       return bad(fmt::format("alignment of {}, at most {} is kept", b.align_bytes, kOperandAlign));
     for (size_t axis = 0; axis < b.shape.size(); ++axis) {
+      if (!IsSmall(b.shape[axis])) return bad("too large numbers");
       if (b.shape[axis].IsConstant()) {
         if (b.shape[axis].constant() < 0) return bad("negative extent");
         continue;
@@ -206,8 +215,15 @@ class Verifier {
     return {};
   }
 
+  bool IsOfParams(const Affine& e) const {
+    std::vector<Var> used;
+    e.CollectVars(used);
+    return !used.empty() &&
+           std::ranges::all_of(used, [&](Var v) { return v >= 0 && v < nest_.params; });
+  }
+
   static bool IsSmall(const Affine& e) {
-    return std::abs(e.constant() / 2) <= kFarthest / 2 &&
+    return e.constant() >= -kFarthest && e.constant() <= kFarthest &&
            std::ranges::all_of(e.terms(), [](const Affine::Term& t) {
              return t.coefficient >= -kMostCoefficient && t.coefficient <= kMostCoefficient &&
                     t.divisor <= kMostCoefficient && (!t.dividend || IsSmall(*t.dividend));
@@ -216,6 +232,7 @@ class Verifier {
 
   // Bounds of a loop: what is added to its counter stays a number.
   Status CheckBounds(const std::vector<Affine>& bounds) const {
+    if (nest_.params > 0) return {};  // no plan has such: what its caller gives decides
     for (const Affine& e : bounds) {
       const Interval range = ranges_.Of(e);
       if (!range.empty() && (range.lo < -kFar || range.hi > kFar))
@@ -320,8 +337,10 @@ class Verifier {
         std::tuple(vector_, parallel_, uniform_, stores_, warps_, tasks_, rounds_, copies_);
     if (s.loop == LoopKind::kParallel) tasks_ = Times(tasks_, std::max<int64_t>(1, MostTrips(s)));
     if (s.loop == LoopKind::kUnroll) copies_ = Times(copies_, std::max<int64_t>(1, trip));
-    if (HoldsBarrier(s.body)) rounds_ = Times(rounds_, std::max<int64_t>(1, MostTrips(s)));
-    if (tasks_ > kMostTasks || copies_ > kMostCopies || rounds_ > kMostRounds)
+    if (!IsGrid(s.loop) && HoldsBarrier(s.body))
+      rounds_ = Times(rounds_, std::max<int64_t>(1, MostTrips(s)));
+    if ((tasks_ > kMostTasks && nest_.params == 0) || copies_ > kMostCopies ||
+        rounds_ > kMostRounds)
       return Bad(fmt::format("the loop over {} runs too often", nest_.vars[s.var]));
     warps_ |= s.loop == LoopKind::kThreadX && trip > 0 && trip % kWarp == 0;
     vector_ |= s.loop == LoopKind::kVector;
@@ -382,7 +401,10 @@ class Verifier {
     WEFT_TRY(CheckValue(s.value));
     if (!IsInteger(nest_[s.value].dtype)) return Bad("a let names an integer");
     WEFT_TRY(CheckBinder(s));
-    if (!ranges_.NonNegative(s.hi[0] - 1 - s.lo[0]))  // what is outside becomes the least inside
+    const std::optional<Affine> length = AddScaled(s.hi[0], s.lo[0], -1);
+    const std::optional<Affine> more = length ? AddScaled(*length, 1, -1) : std::nullopt;
+    // What is outside becomes the least inside.
+    if (!more || !(ranges_.NonNegative(*more) || IsOfParams(*length)))
       return Bad(
           fmt::format("nothing may lie in the range {}:{} of a let", Text(s.lo[0]), Text(s.hi[0])));
     ranges_.Push(s);
@@ -461,18 +483,27 @@ class Verifier {
     return {};
   }
 
+  // How far from 0 the variable or floor of a term gets, at least 1: what unrolling multiplies.
+  int64_t Reach(const Affine::Term& term) const {
+    const Interval range = ranges_.Of(term.dividend ? FloorDiv(*term.dividend, term.divisor)
+                                                    : Affine::OfVar(term.var));
+    if (range.empty() || nest_.params > 0) return 1;
+    if (range.lo < -kFarthest || range.hi > kFarthest) return INT64_MAX;
+    return std::max<int64_t>({1, std::abs(range.lo), std::abs(range.hi)});
+  }
+
   Status CheckAccess(BufferId id, const std::vector<Affine>& index) const {
     const Buffer& b = nest_[id];
     if (index.size() != b.shape.size())
       return Bad(fmt::format("{} has {} axes, not {}", b.name, b.shape.size(), index.size()));
     WEFT_TRY(CheckVars(index));
-    const int64_t elems = AllocElems(b.layout, StoredShape(b));
+    const int64_t elems = SomeElems(b);
     for (size_t axis = 0; axis < index.size(); ++axis) {
       const Affine& e = index[axis];
       const int64_t extent = b.shape[axis].IsConstant() ? b.shape[axis].constant() : 1;
       const int64_t stride = elems / std::max<int64_t>(1, extent) + 1;
       for (const Affine::Term& term : e.terms())
-        if (Times(std::abs(term.coefficient), stride) > kFar)
+        if (Times(Times(std::abs(term.coefficient), stride), Reach(term)) > kFar)
           return Bad(fmt::format("axis {} of {}: {} has too large numbers", axis, PrintName(b.name),
                                  Text(e)));
       const bool inside = ranges_.NonNegative(e) && ranges_.NonNegative(b.shape[axis] - 1 - e);
