@@ -25,7 +25,8 @@ std::string Print(std::span<const int64_t> shape);  // "[1, 3, 224, 224]"
 class Tensor {
  public:
   Tensor() = default;
-  // Zeroed, 64-byte aligned. The caller has checked the count; std::bad_alloc if there is no memory.
+  // Zeroed, 64-byte aligned. The caller has checked the count; std::bad_alloc if there is no
+  // memory.
   Tensor(Dtype dtype, Shape shape);
   // The same for sizes that a file or a user decides: an error of code kLimit if there is no
   // memory.
