@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/threads/parallel.h"
 #include "base/version.h"
+#include "driver/inputs.h"
 #include "driver/kernels.h"
 #include "driver/stages.h"
 #include "fallback/execute.h"
@@ -89,8 +90,7 @@ class Assembler {
       return WeightOf(v, Layout::Plain(value.constant.shape().size()));
     const auto shape = graph::StaticShape(value);
     if (!shape && !is_open_[v.index] && value.kind == ValueKind::kInput)
-      return Usage(fmt::format("the extents of input \"{}\" are not known", value.name))
-          .Try(fmt::format("--shape {}=…", value.name));
+      return UnknownExtents(value.name);
     if (!value.dtype || (!shape && !is_open_[v.index]))
       return Unsupported(fmt::format("the extents of \"{}\" are not known", value.name))
           .Try("give all input shapes with --shape or --dim");

@@ -83,10 +83,14 @@ graph::ValueId OpenInput(const graph::Graph& graph) {
   return {};
 }
 
+Status UnknownExtents(std::string_view input) {
+  return Usage(fmt::format("the extents of input \"{}\" are not known", input))
+      .Try(fmt::format("--shape {}=…", input));
+}
+
 Result<std::vector<Tensor>> GenerateInputs(const graph::Graph& graph, uint64_t seed) {
   if (const graph::ValueId open = OpenInput(graph); open.valid())
-    return Usage(fmt::format("the extents of input \"{}\" are not known", graph[open].name))
-        .Try(fmt::format("--shape {}=…", graph[open].name));
+    return UnknownExtents(graph[open].name);
   const auto consumers = graph::Consumers(graph);
   std::vector<Tensor> inputs;
   for (size_t i = 0; i < graph.inputs.size(); ++i) {

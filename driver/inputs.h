@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -15,6 +16,8 @@ namespace weft::driver {
 Result<std::vector<Tensor>> GenerateInputs(const graph::Graph& graph, uint64_t seed);
 // The first input whose extents or type are not known, else an invalid one.
 graph::ValueId OpenInput(const graph::Graph& graph);
+// That somebody has to give them.
+Status UnknownExtents(std::string_view input);
 // One tensor alike, knowing nothing of its use. kLimit if there is no memory for it.
 Result<Tensor> GenerateTensor(Dtype dtype, const Shape& shape, uint64_t seed, int64_t index_bound);
 

@@ -69,7 +69,6 @@ class KernelBuilder {
   llvm::Value* BoundValue(const std::vector<Affine>& list, bool largest);
   void PollCancel(llvm::BasicBlock* exit);
   bool HoldsBarrier(const std::vector<loops::StmtId>& body) const;
-  int64_t MostTrips(const loops::Stmt& s);
   int64_t Unpolled(const std::vector<loops::StmtId>& body);
   bool IsLong(const loops::Stmt& s, int64_t trips, int64_t once) const;
   bool HoldsLoop(const std::vector<loops::StmtId>& body) const;

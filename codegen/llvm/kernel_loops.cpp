@@ -86,16 +86,6 @@ bool KernelBuilder::HoldsLoop(const std::vector<StmtId>& body) const {
   });
 }
 
-// The most times that a loop runs.
-int64_t KernelBuilder::MostTrips(const Stmt& s) {
-  if (const int64_t trip = loops::ConstantTrip(s); trip >= 0) return trip;
-  const loops::Ranges& ranges = scope_.ranges();
-  int64_t lo = INT64_MIN / 4, hi = INT64_MAX / 4;
-  for (const Affine& e : s.lo) lo = std::max(lo, ranges.Of(e).lo);
-  for (const Affine& e : s.hi) hi = std::min(hi, ranges.Of(e).hi);
-  return std::max<int64_t>(0, hi - lo) / s.step + 1;
-}
-
 // How many statements run, at most, between two looks at the flag: within one iteration of those
 // loops that look at it.
 int64_t KernelBuilder::Unpolled(const std::vector<StmtId>& body) {
@@ -103,7 +93,7 @@ int64_t KernelBuilder::Unpolled(const std::vector<StmtId>& body) {
   std::vector<const Stmt*> bound;
   for (StmtId id : body) {
     const Stmt& s = nest_[id];
-    const int64_t trips = s.kind == StmtKind::kFor ? MostTrips(s) : 1;
+    const int64_t trips = s.kind == StmtKind::kFor ? scope_.ranges().MostTrips(s) : 1;
     if (s.kind == StmtKind::kFor || s.kind == StmtKind::kLet) scope_.ranges().Push(s);
     int64_t once = 1 + Unpolled(s.body) + Unpolled(s.otherwise);
     if (s.kind == StmtKind::kFor) scope_.ranges().Pop(s);
@@ -262,7 +252,7 @@ void KernelBuilder::SerialLoop(const Stmt& s) {
   } else {
     Value *lo = BoundValue(s.lo, true), *hi = BoundValue(s.hi, false);
     const bool poll = (!polled_ && !HoldsBarrier(s.body) && HoldsLoop(s.body)) ||
-                      IsLong(s, MostTrips(s), 1 + Unpolled(s.body));
+                      IsLong(s, scope_.ranges().MostTrips(s), 1 + Unpolled(s.body));
     const bool outer = std::exchange(polled_, polled_ || poll);
     const bool simple = s.lo.size() == 1 && s.lo[0].IsConstant();
     const int64_t multiple = simple ? std::gcd(s.lo[0].constant(), s.step) : 1;
@@ -297,7 +287,7 @@ void KernelBuilder::ParallelLoop(StmtId id) {
   const Stmt& innermost = nest_[band.back()];
   int64_t most = 1;
   for (StmtId member : band) {
-    const int64_t trips_here = MostTrips(nest_[member]);
+    const int64_t trips_here = scope_.ranges().MostTrips(nest_[member]);
     most = trips_here > 0 && most > kMany / trips_here ? kMany : most * trips_here;
     scope_.ranges().Push(nest_[member]);
   }

@@ -83,6 +83,14 @@ Interval Ranges::Of(const Affine& e) const {
   return e.Bounds([this](Var v) { return RangeOf(v); });
 }
 
+int64_t Ranges::MostTrips(const Stmt& loop) const {
+  if (const int64_t trip = ConstantTrip(loop); trip >= 0) return trip;
+  int64_t lo = std::numeric_limits<int64_t>::min() / 4, hi = kMax / 4;
+  for (const Affine& e : loop.lo) lo = std::max(lo, Of(e).lo);
+  for (const Affine& e : loop.hi) hi = std::min(hi, Of(e).hi);
+  return std::max<int64_t>(0, hi - lo) / loop.step + 1;
+}
+
 bool Ranges::NonNegative(const Affine& e) const {
   int budget = 4000;
   return LowerBound(e, 0, budget) >= 0;

@@ -27,8 +27,9 @@ class Ranges {
   void PushConstraints(const std::vector<Affine>& constraints);
   void PopConstraints(size_t count);
 
-  Interval Of(const Affine& e) const;       // by intervals
-  bool NonNegative(const Affine& e) const;  // proved; false means "not shown"
+  Interval Of(const Affine& e) const;         // by intervals
+  bool NonNegative(const Affine& e) const;    // proved; false means "not shown"
+  int64_t MostTrips(const Stmt& loop) const;  // at least as many as it ever runs
   bool IsBound(Var v) const { return v < nest_.params || facts_.contains(v); }
 
  private:

@@ -241,15 +241,6 @@ class Verifier {
     return {};
   }
 
-  // The most times that a loop runs.
-  int64_t MostTrips(const Stmt& s) const {
-    if (const int64_t trip = ConstantTrip(s); trip >= 0) return trip;
-    int64_t lo = INT64_MIN, hi = INT64_MAX;
-    for (const Affine& e : s.lo) lo = std::max(lo, ranges_.Of(e).lo);
-    for (const Affine& e : s.hi) hi = std::min(hi, ranges_.Of(e).hi);
-    return std::max<int64_t>(0, (hi - lo + s.step - 1) / s.step);
-  }
-
   bool HoldsBarrier(const std::vector<StmtId>& body) const {
     return std::ranges::any_of(body, [&](StmtId id) {
       if (!id.valid() || id.index >= static_cast<int32_t>(nest_.stmts.size())) return false;
@@ -335,10 +326,11 @@ class Verifier {
     WEFT_TRY(CheckParallel(s));
     const auto saved =
         std::tuple(vector_, parallel_, uniform_, stores_, warps_, tasks_, rounds_, copies_);
-    if (s.loop == LoopKind::kParallel) tasks_ = Times(tasks_, std::max<int64_t>(1, MostTrips(s)));
+    if (s.loop == LoopKind::kParallel)
+      tasks_ = Times(tasks_, std::max<int64_t>(1, ranges_.MostTrips(s)));
     if (s.loop == LoopKind::kUnroll) copies_ = Times(copies_, std::max<int64_t>(1, trip));
     if (!IsGrid(s.loop) && HoldsBarrier(s.body))
-      rounds_ = Times(rounds_, std::max<int64_t>(1, MostTrips(s)));
+      rounds_ = Times(rounds_, std::max<int64_t>(1, ranges_.MostTrips(s)));
     if ((tasks_ > kMostTasks && nest_.params == 0) || copies_ > kMostCopies ||
         rounds_ > kMostRounds)
       return Bad(fmt::format("the loop over {} runs too often", nest_.vars[s.var]));
