@@ -1,5 +1,7 @@
 #include "base/verdict.h"
 
+#include <fmt/format.h>
+
 #include <array>
 
 namespace weft {
@@ -42,6 +44,12 @@ std::optional<Reason> ParseReason(std::string_view name) {
     if (Names()[i] == name) return static_cast<Reason>(i);
   }
   return std::nullopt;
+}
+
+Status ToStatus(const Refusal& refusal, Code code) {
+  const bool spent = refusal.reason == Reason::kIslQuota || refusal.reason == Reason::kIslTimeout;
+  return {spent ? Code::kLimit : code,
+          fmt::format("{}: {}", ReasonName(refusal.reason), refusal.detail)};
 }
 
 }  // namespace weft

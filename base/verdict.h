@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/status.h"
+
 namespace weft {
 
 enum class Reason {
@@ -24,6 +26,10 @@ struct Refusal {
   std::string detail;  // the figures: "2.25 > 2.00"
   bool operator==(const Refusal&) const = default;
 };
+
+// Where what was refused is all that there is: an error of this code, or kLimit if isl was given no
+// more operations or time to tell.
+Status ToStatus(const Refusal& refusal, Code code);
 
 // A value, or the reason why a heuristic declines to give one.
 template <typename T>

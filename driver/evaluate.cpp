@@ -47,8 +47,7 @@ graph::Graph Alone(const graph::Graph& graph, const graph::Node& node,
 }
 
 Status Refused(const Refusal& refusal, const graph::Graph& graph) {
-  return Unsupported(fmt::format("{}: {}", ReasonName(refusal.reason), refusal.detail))
-      .At(graph::Describe(graph, NodeId(size_t{0})));
+  return ToStatus(refusal, Code::kUnsupported).At(graph::Describe(graph, NodeId(size_t{0})));
 }
 
 Result<std::vector<Tensor>> ByComprehension(const graph::Graph& alone) {

@@ -76,18 +76,11 @@ Status MakeComprehensions(Module& module, const BuildOptions& options) {
 
 namespace {
 
-// Where what was refused is all that there is.
-Status Refused(Code code, const Refusal& refusal) {
-  if (refusal.reason == Reason::kIslQuota || refusal.reason == Reason::kIslTimeout)
-    code = Code::kLimit;
-  return {code, fmt::format("{}: {}", ReasonName(refusal.reason), refusal.detail)};
-}
-
 // A tree from a text may have been edited: it is checked like one of our own.
 Status CheckTree(const polyhedral::ScheduleRequest& request, const polyhedral::ScheduleTree& tree,
                  const std::string& group) {
   const auto legal = polyhedral::CheckLegal(request, tree);
-  if (!legal.yes()) return Refused(Code::kInvalid, legal.refusal()).At(group);
+  if (!legal.yes()) return ToStatus(legal.refusal(), Code::kInvalid).At(group);
   return {};
 }
 
@@ -283,7 +276,7 @@ Status MakeSchedules(Module& module, const BuildOptions&) {
     GroupProgram p;
     WEFT_TRY(FillGroupProgram(module, facts, group, p));
     auto tree = polyhedral::BuildSchedule(p.request, module.choices[group.name]);
-    if (!tree.yes()) return Refused(Code::kUnsupported, tree.refusal()).At(group.name);
+    if (!tree.yes()) return ToStatus(tree.refusal(), Code::kUnsupported).At(group.name);
     WEFT_TRY(CheckTree(p.request, *tree, group.name));
     module.schedules[group.name] = std::move(*tree);
   }
@@ -337,7 +330,7 @@ Status MakeCalls(Module& module, const BuildOptions& options) {
     WEFT_TRY(const fallback::Library library, LibraryOf(group));
     auto call = fallback::Match(module.graph, uses, nodes, library, layout, can);
     if (!call.yes())
-      return Refused(Code::kUnsupported, call.refusal())
+      return ToStatus(call.refusal(), Code::kUnsupported)
           .At(graph::Describe(module.graph, nodes[0]));
     if (fallback::IsOnDevice(library)) {
       Status status = fallback::CheckWithoutDevice(*call, module.target.isa);

@@ -9,14 +9,15 @@
 
 namespace weft::graph {
 
-Names::Names(const Graph& graph) {
+Names::Names(const Graph& graph, const Names* around) : around_(around) {
   taken_.reserve(graph.values.size() * 2);
   for (const Value& value : graph.values) taken_.insert(value.name);
 }
 
 std::string Names::Fresh(std::string_view base) {
   std::string name(base);
-  for (size_t k = 1; !taken_.insert(name).second; ++k) name = fmt::format("{}_{}", base, k);
+  for (size_t k = 1; Has(name); ++k) name = fmt::format("{}_{}", base, k);
+  taken_.insert(name);
   return name;
 }
 

@@ -14,13 +14,18 @@ namespace weft::graph {
 // The names that a graph's values have, to make new ones that differ.
 class Names {
  public:
-  explicit Names(const Graph& graph);
-  bool Add(std::string_view name) { return taken_.emplace(name).second; }
-  bool Has(std::string_view name) const { return taken_.contains(std::string(name)); }
+  // `around` are those of the graph around this one, which this one may yet capture: they are taken
+  // too, and are asked as they are then.
+  explicit Names(const Graph& graph, const Names* around = nullptr);
+  void Add(std::string_view name) { taken_.emplace(name); }
+  bool Has(const std::string& name) const {
+    return taken_.contains(name) || (around_ && around_->Has(name));
+  }
   // `base` itself if it is free, otherwise base with a number; taken from then on.
   std::string Fresh(std::string_view base);
 
  private:
+  const Names* around_ = nullptr;
   std::unordered_set<std::string> taken_;
 };
 

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include "polyhedral/lower/emit.h"
 #include "polyhedral/lower/plan.h"
 #include "polyhedral/schedule.h"
@@ -39,10 +37,7 @@ Result<loops::LoopNest> Lower(const ScheduleRequest& request, const Choice& choi
                               const ScheduleTree& tree, Unproved unproved) {
   (void)choice;  // all of it stands in the tree
   const auto ordered = ReadTree(request, tree);
-  if (!ordered.yes()) {
-    const Refusal& refusal = ordered.refusal();
-    return Invalid(fmt::format("{}: {}", ReasonName(refusal.reason), refusal.detail));
-  }
+  if (!ordered.yes()) return ToStatus(ordered.refusal(), Code::kInvalid);
   const ScheduleRequest& copied = ordered->copied.request;
   WEFT_TRY(lower::Plan plan, lower::MakePlan(*copied.program, ordered->root));
   auto nest = Nest(copied, plan);

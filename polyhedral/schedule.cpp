@@ -53,9 +53,8 @@ Result<Scheduled> Schedule(const ScheduleRequest& request, const Choice* forced,
   Scheduled result;
   if (forced) {
     if (Attempt(request, *forced, limits, Unproved::kChecked, result)) return result;
-    const Refusal& refusal = result.refusals.back();
-    return Invalid(fmt::format("the choice for {} does not do: {}: {}", request.program->name,
-                               ReasonName(refusal.reason), refusal.detail));
+    return ToStatus(result.refusals.back(), Code::kInvalid)
+        .Because(fmt::format("of the choice for {}", request.program->name));
   }
   const auto proposals = Propose(request, 3);
   if (!proposals.yes()) result.refusals.push_back(proposals.refusal());
@@ -69,8 +68,8 @@ Result<Scheduled> Schedule(const ScheduleRequest& request, const Choice* forced,
   const Choice identity = IdentityChoice(request);
   auto tree = BuildSchedule(request, identity, limits);
   if (!tree.yes())
-    return Internal(
-        fmt::format("{}: no identity schedule: {}", request.program->name, tree.refusal().detail));
+    return ToStatus(tree.refusal(), Code::kInternal)
+        .Because(fmt::format("of the identity schedule of {}", request.program->name));
   const auto legal = CheckLegal(request, *tree, limits);
   if (!legal.yes() && legal.refusal().reason == Reason::kIllegalSchedule)
     return Unsupported(fmt::format("{}: no order is shown to be legal: {}", request.program->name,

@@ -81,6 +81,8 @@ Status Builder::Attributes(onnx::NodeProto& proto, Node& node, Scope& scope) {
       if (!referred.ok()) return in_attribute(std::move(referred.status()));
       if (*referred == nullptr) continue;  // left out by the call: left out here
       WEFT_TRY(Charge(scope, name.size() + BytesOf(**referred)));
+      if (const auto* given = std::get_if<std::shared_ptr<Graph>>(*referred))
+        WEFT_TRY(CarryIn(scope, **given));
       node.attributes.push_back({name, **referred});
       continue;
     }
@@ -148,7 +150,7 @@ Result<AttributeValue> Builder::OneAttribute(AttributeProto& proto, Scope& scope
       if (!proto.has_g()) return Invalid("the graph is missing");
       auto graph = std::make_shared<Graph>();
       graph->name = proto.g().name();
-      Draft draft(*graph, scope.draft->types ? kOldestOpset : kNewestOpset);
+      Draft draft(*graph, scope.draft->types ? kOldestOpset : kNewestOpset, scope.draft);
       Scope inner{.draft = &draft,
                   .outer = &scope,
                   .opsets = scope.opsets,

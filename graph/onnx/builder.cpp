@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <ranges>
 
 #include "base/text.h"
 #include "graph/onnx/expansion.h"
@@ -70,7 +71,8 @@ Result<Opsets> OpsetsOf(
   return opsets;
 }
 
-Draft::Draft(Graph& g, int64_t opset) : graph(g), names(g), symbols(Graph{}) {
+Draft::Draft(Graph& g, int64_t opset, const Draft* around)
+    : graph(g), names(g, around ? &around->names : nullptr), symbols(Graph{}) {
   if (opset < 13) types = std::make_unique<infer::Engine>(g);
 }
 
@@ -165,7 +167,7 @@ Status Builder::Inputs(const onnx::GraphProto& proto, Scope& scope) {
     }
     if (status.ok()) status = Define(scope, info.name(), ValueId(draft.graph.values.size()));
     if (!status.ok()) return std::move(status).At(where);
-    draft.names.Add(value.name);
+    value.name = draft.names.Fresh(value.name);
     draft.graph.inputs.push_back(ValueId(draft.graph.values.size()));
     draft.graph.values.push_back(std::move(value));
   }
@@ -210,19 +212,28 @@ Result<ValueId> Builder::Lookup(Scope& scope, const std::string& name) {
   if (!scope.outer) return ValueId();
   WEFT_TRY(const ValueId around, Lookup(*scope.outer, name));
   if (!around.valid()) return ValueId();
-  const Value& outer = scope.outer->draft->graph[around];
-  Draft& draft = *scope.draft;
-  // One value may have two names around here: formal and actual operand of a function.
-  WEFT_TRY(Charge(scope, sizeof(Value) + outer.name.size()));
-  ValueId id;
-  if (draft.names.Has(outer.name)) id = FindValue(draft.graph, outer.name);
-  if (!id.valid()) {
-    id = ValueId(draft.graph.values.size());
-    draft.graph.values.push_back(Value{.name = outer.name, .kind = ValueKind::kCaptured});
-    draft.names.Add(outer.name);
-  }
+  WEFT_TRY(const ValueId id, Capture(scope, scope.outer->draft->graph[around].name));
   scope.names.emplace(name, id);
   return id;
+}
+
+Result<ValueId> Builder::Capture(Scope& scope, const std::string& name) {
+  WEFT_TRY(Charge(scope, sizeof(Value) + name.size()));
+  Graph& graph = scope.draft->graph;
+  // One value may have two names around here: formal and actual operand of a function.
+  const auto [known, is_new] = scope.draft->captured.emplace(name, graph.values.size());
+  if (is_new) graph.values.push_back(Value{.name = name, .kind = ValueKind::kCaptured});
+  return known->second;
+}
+
+Status Builder::CarryIn(Scope& scope, const Graph& given) {
+  std::vector<Scope*> between;  // the innermost first
+  for (Scope* around = &scope; around->outer; around = around->outer) between.push_back(around);
+  for (const Value& value : given.values) {
+    if (value.kind != ValueKind::kCaptured) continue;
+    for (Scope* inner : between | std::views::reverse) WEFT_TRY(Capture(*inner, value.name));
+  }
+  return {};
 }
 
 Result<ValueId> Builder::Resolve(Scope& scope, const std::string& name) {

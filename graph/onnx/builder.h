@@ -36,9 +36,10 @@ size_t BytesOf(const AttributeValue& value);
 
 // A graph under construction.
 struct Draft {
-  explicit Draft(Graph& g, int64_t opset);
+  explicit Draft(Graph& g, int64_t opset, const Draft* around = nullptr);
   Graph& graph;
-  Names names;  // taken by values of the graph or captured from around it
+  Names names;  // of values of the graph and of those around it
+  std::unordered_map<std::string, ValueId> captured;  // by the name around
   Names symbols;
   std::unordered_map<std::string, SymbolId> dims;  // usable names of dimensions
   // Types of what exists so far: only models older than opset 13 need them, for rewrites whose new
@@ -91,6 +92,10 @@ class Builder {
   Status Append(Node node, Scope& scope, int64_t opset);
   Result<ValueId> Resolve(Scope& scope, const std::string& name);
   Result<ValueId> Lookup(Scope& scope, const std::string& name);  // invalid if nobody has it
+  // The value that the graph around knows by this name.
+  Result<ValueId> Capture(Scope& scope, const std::string& name);
+  // A graph that a call gives and the body uses in a graph of its own: what it captures comes in.
+  Status CarryIn(Scope& scope, const Graph& given);
   Status Define(Scope& scope, const std::string& name, ValueId id);
   Result<ValueId> NewOutput(Scope& scope, const std::string& name);
   // A name of the graph for what a body calls so.

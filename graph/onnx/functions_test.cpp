@@ -178,6 +178,51 @@ TEST(Functions, GraphsByDefault) {
   EXPECT_EQ(OpsOf(Good(model)), "If If");
 }
 
+// A graph that a call gives may stand in a branch of the body, whose graphs then hand on what it
+// captures.
+TEST(Functions, GraphsInBranches) {
+  const auto kGraph = onnx::AttributeProto::GRAPH;
+  const auto given =
+      NodeP("If", {"c"}, {"p"},
+            {Reference("then_branch", kGraph, "g"), Reference("else_branch", kGraph, "g")});
+  const auto branch = Branch({given}, "p");
+  auto f = Function(
+      "A", {"c"}, {"b"},
+      {NodeP("If", {"c"}, {"b"}, {GraphA("then_branch", branch), GraphA("else_branch", branch)})});
+  f.add_attribute("g");
+  const auto neg = GraphA("g", Branch({NodeP("Neg", {"x"}, {"n"})}, "n"));
+  auto model = WithFunctions({Call("A", {"c"}, {"y"}, {neg})}, {f});
+  *model.mutable_graph()->add_input() = ValueP("c", {}, onnx::TensorProto::BOOL);
+  Graph g = Good(model);
+  ASSERT_TRUE(InferShapes(g).ok());
+  EXPECT_EQ(TypeOf(g, "y"), "f32[2, 3]");
+}
+
+// A body may call its own values as the caller calls what it captures.
+TEST(Functions, NamesOfTheCallerInBodies) {
+  onnx::GraphProto body;
+  *body.add_input() = ValueP("i", {}, onnx::TensorProto::INT64);
+  *body.add_input() = ValueP("on", {}, onnx::TensorProto::BOOL);
+  *body.add_input() = ValueP("x", {2, 3});
+  *body.add_node() = NodeP("Identity", {"on"}, {"still"});
+  *body.add_node() = NodeP("Sub", {"x", "a"}, {"next"});
+  *body.add_output() = ValueP("still", {}, onnx::TensorProto::BOOL);
+  *body.add_output() = ValueP("next", {2, 3});
+  const auto f = Function(
+      "A", {"a", "m"}, {"b"},
+      {NodeP("Neg", {"a"}, {"v"}), NodeP("Loop", {"m", "", "v"}, {"b"}, {GraphA("body", body)})});
+  auto model = WithFunctions({Call("A", {"x", "m"}, {"y"})}, {f});
+  *model.mutable_graph()->add_input() = ValueP("m", {}, onnx::TensorProto::INT64);
+  const Graph g = Good(model);
+  ASSERT_EQ(OpsOf(g), "Neg Loop");
+  const Graph& inner = *Subgraphs(g.nodes[1])[0];
+  ASSERT_EQ(OpsOf(inner), "Identity Sub");
+  const Node& sub = inner.nodes[1];
+  EXPECT_EQ(sub.inputs[0], inner.inputs[2]);
+  EXPECT_EQ(inner[sub.inputs[1]].kind, ValueKind::kCaptured);
+  EXPECT_EQ(inner[sub.inputs[1]].name, "x");
+}
+
 TEST(Functions, DomainsAreImported) {
   auto f = Function("A", {"a"}, {"b"}, {NodeP("Relu", {"a"}, {"b"})});
   auto model = WithFunctions({Call("A", {"x"}, {"y"})}, {f});

@@ -177,6 +177,26 @@ TEST(Import, SubgraphsCapture) {
   EXPECT_TRUE(Equal(g, Parsed(Printed(g))));
 }
 
+// Values that a translation adds to a branch are not taken for those around it of the same name.
+TEST(Import, AddedNamesAvoidThoseAround) {
+  const auto branch = Branch(
+      {NodeP("Clip", {"x"}, {"s"}, {FloatA("min", 0)}), NodeP("Add", {"s", "s_bound"}, {"q"})},
+      "q");
+  onnx::ModelProto model = ModelOf(
+      {NodeP("Neg", {"x"}, {"s_bound"}),
+       NodeP("If", {"c"}, {"y"}, {GraphA("then_branch", branch), GraphA("else_branch", branch)})},
+      10);
+  *model.mutable_graph()->add_input() = ValueP("c", {}, onnx::TensorProto::BOOL);
+  const Graph g = Good(model);
+  for (const auto& inner : Subgraphs(g.nodes[1])) {
+    ASSERT_EQ(OpsOf(*inner), "CastLike Clip Add");
+    EXPECT_EQ((*inner)[inner->nodes[0].inputs[0]].name, "s_bound_1");
+    const Value& around = (*inner)[inner->nodes[2].inputs[1]];
+    EXPECT_EQ(around.name, "s_bound");
+    EXPECT_EQ(around.kind, ValueKind::kCaptured);
+  }
+}
+
 TEST(Import, LongChain) {
   onnx::ModelProto model = ReluModel(11);
   model.mutable_graph()->clear_node();
