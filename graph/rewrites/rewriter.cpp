@@ -14,38 +14,39 @@ size_t Index(ValueId id) { return static_cast<size_t>(id.index); }
 }  // namespace
 
 void RenameCaptured(Graph& graph, const std::unordered_map<std::string, std::string>& renames) {
-  std::unordered_map<std::string, ValueId> by_name;
-  for (size_t i = 0; i < graph.values.size(); ++i)
-    by_name.emplace(graph.values[i].name, ValueId(i));
-  Names names(graph);
+  std::unordered_map<std::string, std::string> changed;  // in this graph, for those inside
+  const auto rename = [&](Value& value, std::string now) {
+    changed.emplace(value.name, now);
+    value.name = std::move(now);
+  };
+  std::unordered_map<std::string, ValueId> captured;  // by the new names
   std::vector<ValueId> forward(graph.values.size());
-  bool merged = false;
+  Names names(graph);
   for (size_t i = 0; i < graph.values.size(); ++i) {
     Value& value = graph.values[i];
-    const auto found =
-        value.kind == ValueKind::kCaptured ? renames.find(value.name) : renames.end();
-    if (found == renames.end()) continue;
-    const auto other = by_name.find(found->second);
-    // Another value may have the name already: the same one captured twice, or a local that makes
-    // way.
-    if (other != by_name.end() && other->second != ValueId(i)) {
-      Value& holder = graph[other->second];
-      const bool moves = holder.kind == ValueKind::kCaptured && renames.contains(holder.name);
-      if (holder.kind == ValueKind::kCaptured && !moves) {
-        forward[i] = other->second;
-        merged = true;
-        continue;
-      }
-      if (holder.kind != ValueKind::kCaptured) holder.name = names.Fresh(holder.name);
-    }
-    value.name = found->second;
+    if (value.kind != ValueKind::kCaptured) continue;
+    if (const auto found = renames.find(value.name); found != renames.end())
+      rename(value, found->second);
+    names.Add(value.name);
+    const auto [first, is_first] = captured.emplace(value.name, i);
+    if (!is_first) forward[i] = first->second;  // both are one value now
   }
+  if (changed.empty()) return;
+  for (Value& value : graph.values) {
+    if (value.kind != ValueKind::kCaptured && captured.contains(value.name))
+      rename(value, names.Fresh(value.name));
+  }
+  const auto follow = [&](std::vector<ValueId>& ids) {
+    for (ValueId& id : ids) {
+      if (id.valid() && forward[Index(id)].valid()) id = forward[Index(id)];
+    }
+  };
+  follow(graph.outputs);
   for (Node& node : graph.nodes) {
-    for (ValueId& id : node.inputs) {
-      if (merged && id.valid() && forward[Index(id)].valid()) id = forward[Index(id)];
-    }
-    for (const auto& inner : Subgraphs(node)) RenameCaptured(*inner, renames);
+    follow(node.inputs);
+    for (const auto& inner : Subgraphs(node)) RenameCaptured(*inner, changed);
   }
+  DropDead(graph);  // no two values have one name
 }
 
 Rewriter::Rewriter(Graph& g) : graph(g), names_(g) {

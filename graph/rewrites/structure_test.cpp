@@ -184,6 +184,39 @@ TEST(InlineIf, CapturedNamesFollow) {  // Identity goes, and the branch must cap
   EXPECT_EQ(OpsOf(g), "Relu If");
 }
 
+TEST(InlineIf, TwoCopiesOfOneValue) {
+  const Graph g = Simplified(
+      "graph g (c: bool[], x: f32[2]) -> (y) {\na = Relu(x)\nb = Identity(a)\nd = Identity(a)\n"
+      "y = If(c) {else_branch = graph1, then_branch = graph2}\n"
+      "subgraph graph1 no () -> (e) {\ncaptured d\ne = Neg(d)\n}\n"
+      "subgraph graph2 yes () -> (t) {\ncaptured b\ncaptured d\nt = Add(b, d)\n}\n}");
+  ASSERT_EQ(OpsOf(g), "Relu If");
+  const Graph& branch = *Subgraphs(g.nodes[1])[1];
+  ASSERT_EQ(branch.values.size(), 2u);
+  EXPECT_EQ(branch.values[0].name, "a");
+}
+
+// A value of a branch makes way for one around it, and the graphs inside know which is which.
+TEST(InlineIf, LocalNamesMakeWay) {
+  const Graph g = Simplified(
+      "graph g (c: bool[], x: f32[2]) -> (y) {\na = Relu(x)\nb = Identity(a)\n"
+      "y = If(c) {else_branch = graph1, then_branch = graph2}\n"
+      "subgraph graph1 no () -> (e) {\ncaptured b\ne = Neg(b)\n}\n"
+      "subgraph graph2 yes () -> (t) {\ncaptured c\ncaptured b\na = Exp(b)\n"
+      "t = If(c) {else_branch = graph3, then_branch = graph4}\n"
+      "subgraph graph3 no () -> (f) {\ncaptured a\nf = Neg(a)\n}\n"
+      "subgraph graph4 yes () -> (h) {\ncaptured a\ncaptured b\nh = Sub(a, b)\n}\n}\n}");
+  ASSERT_EQ(OpsOf(g), "Relu If");
+  const Graph& branch = *Subgraphs(g.nodes[1])[1];
+  ASSERT_EQ(OpsOf(branch), "Exp If");
+  const std::string local = branch[branch.nodes[0].outputs[0]].name;
+  EXPECT_NE(local, "a");
+  const Graph& inside = *Subgraphs(branch.nodes[1])[1];
+  ASSERT_EQ(OpsOf(inside), "Sub");
+  EXPECT_EQ(inside[inside.nodes[0].inputs[0]].name, local);
+  EXPECT_EQ(inside[inside.nodes[0].inputs[1]].name, "a");
+}
+
 // Weights of products with few rows stay integers, around zero; zero points that say nothing go.
 TEST(DequantizeMatMul, ProductsOfFewRowsOnly) {
   const auto text = [](int64_t rows, std::string_view zero) {
