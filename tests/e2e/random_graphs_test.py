@@ -8,6 +8,7 @@ from tool import ROOT
 pytest.importorskip('onnx', reason='the networks are written with onnx')
 import onnx  # noqa: E402
 import random_control  # noqa: E402
+import random_functions  # noqa: E402
 import random_graphs  # noqa: E402
 import random_open  # noqa: E402
 import random_server  # noqa: E402
@@ -44,6 +45,20 @@ def test_the_seeds_differ():
     assert {'If', 'Loop', 'Scan', 'NonZero', 'NonMaxSuppression'} <= operators
     assert len(operators) >= 70 and {model.opset_import[0].version for model in networks} == set(range(13, 21))
     assert any(len(model.graph.output) > 2 for model in networks) and any(len(model.graph.input) > 2 for model in networks)
+
+
+def test_functions_call_their_values_as_the_network_does():
+    calls, given, shared = 0, set(), 0
+    for seed in range(0, 120, 3):
+        model = random_graphs.generate(seed)[0]
+        outer = {n for node in model.graph.node for n in node.output}
+        changed = random_functions.outlined(model, seed)
+        assert changed.functions or len(model.graph.node) == 1
+        calls += sum(node.domain == random_functions.DOMAIN for f in changed.functions for node in f.node)
+        given |= {a.type for node in changed.graph.node if node.domain == random_functions.DOMAIN for a in node.attribute}
+        for function in changed.functions:
+            shared += not outer.isdisjoint(n for node in function.node for n in node.output)
+    assert calls > 5 and shared > 20 and onnx.AttributeProto.GRAPH in given
 
 
 def test_most_networks_run_at_several_extents():
