@@ -6,9 +6,6 @@
 #include "graph/onnx/expansion.h"
 
 namespace weft::graph {
-namespace {
-
-constexpr float kMasked = -10000;  // what onnxruntime adds where a mask is 0
 
 Result<int64_t> KnownExtent(Expansion& e, ValueId id, size_t axis, std::string_view what) {
   const Value& value = e.Known(id);
@@ -22,7 +19,6 @@ Result<ValueId> ExtentOf(Expansion& e, ValueId x, int64_t axis, std::string_view
   return e.Make(Op::kShape, {x}, what, {{"end", axis + 1}, {"start", axis}});
 }
 
-// [batch, length, heads * size] as [batch, heads, length, size].
 Result<ValueId> Unpacked(Expansion& e, ValueId x, int64_t heads, std::string_view what) {
   WEFT_TRY(const ValueId split,
            e.Make(Op::kReshape, {x, e.Ints("heads", {0, 0, heads, -1})}, what));
@@ -35,11 +31,28 @@ Result<ValueId> Packed(Expansion& e, ValueId x, std::string_view what) {
   return e.Make(Op::kReshape, {order, e.Ints("packed", {0, 0, -1})}, what);
 }
 
-// 0 to n - 1; n is a list of one number.
 Result<ValueId> Counting(Expansion& e, ValueId n, std::string_view what) {
   WEFT_TRY(const ValueId end, e.Make(Op::kSqueeze, {n, e.Ints("only", {0})}, what));
   return e.Make(Op::kRange, {e.Int("first", 0), end, e.Int("step", 1)}, what);
 }
+
+Result<int64_t> Heads(const Expansion& e, std::string_view attribute) {
+  const int64_t heads = IntAttr(e.node(), attribute, 0);
+  if (heads < 1 || heads > INT32_MAX)
+    return Invalid(fmt::format("attribute \"{}\" is {}, expected 1 or more", attribute, heads));
+  return heads;
+}
+
+Result<std::vector<ValueId>> Columns(Expansion& e, ValueId x, std::vector<int64_t> sizes,
+                                     std::string_view what) {
+  const size_t count = sizes.size();
+  return e.MakeAll(Op::kSplit, {x, e.Ints("sizes", std::move(sizes))}, count, what,
+                   {{"axis", int64_t{-1}}});
+}
+
+namespace {
+
+constexpr float kMasked = -10000;  // what onnxruntime adds where a mask is 0
 
 // What is added to the scores for a mask of 1 and 0, [batch, keys] or [batch, queries, keys], and
 // for what is added anyway.
@@ -96,21 +109,6 @@ std::vector<Attribute> AttentionAttributes(const Expansion& e, int64_t heads, in
   const float scale = FloatAttr(e.node(), "scale", 0);
   if (scale != 0) attributes.push_back({"scale", scale});
   return attributes;
-}
-
-Result<int64_t> Heads(const Expansion& e, std::string_view attribute) {
-  const int64_t heads = IntAttr(e.node(), attribute, 0);
-  if (heads < 1 || heads > INT32_MAX)
-    return Invalid(fmt::format("attribute \"{}\" is {}, expected 1 or more", attribute, heads));
-  return heads;
-}
-
-// Columns of x, which has `sizes` of them one behind the other.
-Result<std::vector<ValueId>> Columns(Expansion& e, ValueId x, std::vector<int64_t> sizes,
-                                     std::string_view what) {
-  const size_t count = sizes.size();
-  return e.MakeAll(Op::kSplit, {x, e.Ints("sizes", std::move(sizes))}, count, what,
-                   {{"axis", int64_t{-1}}});
 }
 
 }  // namespace

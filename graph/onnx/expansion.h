@@ -24,6 +24,10 @@ class Expansion {
   Status Counts(size_t low, size_t high, size_t outputs = 1) const;
   // No other attributes than these.
   Status Only(std::initializer_list<std::string_view> attributes) const;
+  // That the node is as a schema in the manner of schema.def says: operands, as far as their types
+  // are known, and attributes.
+  Status Obeys(std::string_view inputs, std::string_view outputs, std::string_view types,
+               std::string_view attributes = "");
   Status Absent(size_t input, std::string_view what) const;
   Status Unused(size_t output, std::string_view what) const;
 
@@ -122,7 +126,24 @@ Status ExpandMatMulNBits(Expansion& e);
 Status ExpandGatherBlockQuantized(Expansion& e);
 // contrib_dynamic_lstm.cpp
 Status ExpandDynamicQuantizeLSTM(Expansion& e);
+// contrib_recurrent.cpp
+Status ExpandCausalConvWithState(Expansion& e);
+Status ExpandLinearAttention(Expansion& e);
+Status ExpandLinearAttentionGate(Expansion& e);
 // contrib_attention.cpp
+Result<int64_t> KnownExtent(Expansion& e, ValueId id, size_t axis, std::string_view what);
+// As a list of one number.
+Result<ValueId> ExtentOf(Expansion& e, ValueId x, int64_t axis, std::string_view what);
+// 0 to n - 1; n is a list of one number.
+Result<ValueId> Counting(Expansion& e, ValueId n, std::string_view what);
+// [batch, length, heads * size] as [batch, heads, length, size], and back.
+Result<ValueId> Unpacked(Expansion& e, ValueId x, int64_t heads, std::string_view what);
+Result<ValueId> Packed(Expansion& e, ValueId x, std::string_view what);
+// A number of heads.
+Result<int64_t> Heads(const Expansion& e, std::string_view attribute);
+// Columns of x, which has `sizes` of them one behind the other.
+Result<std::vector<ValueId>> Columns(Expansion& e, ValueId x, std::vector<int64_t> sizes,
+                                     std::string_view what);
 Status ExpandMultiHeadAttention(Expansion& e);
 Status ExpandGroupQueryAttention(Expansion& e);
 Status ExpandPackedAttention(Expansion& e);
