@@ -224,23 +224,28 @@ Status ExpandRotaryEmbedding(Expansion& e) {
   } else if (places_rank != 2) {
     return Unsupported("places of other ranks than 1 and 2 are not supported");
   }
-  const int64_t heads = IntAttr(node, "num_heads", 0),
-                turned = IntAttr(node, "rotary_embedding_dim", 0);
-  std::vector<Attribute> attributes = {{"interleaved", IntAttr(node, "interleaved", 0)},
-                                       {"rotary_embedding_dim", turned}};
-  const std::vector<ValueId> rest = {e.In(2), e.In(3), places};
-  if (rank == 4) return e.Finish(Op::kRotaryEmbedding, {x, rest[0], rest[1], rest[2]}, attributes);
-  if (heads > 0) {
-    attributes.push_back({"num_heads", heads});
-    return e.Finish(Op::kRotaryEmbedding, {x, rest[0], rest[1], rest[2]}, attributes);
+  return FinishTurned(e, {e.In(2), e.In(3), places});
+}
+
+Status FinishTurned(Expansion& e, std::vector<ValueId> tables) {
+  const Node& node = e.node();
+  const ValueId x = e.In(0);
+  const auto rank = e.RankOf(x);
+  if (rank != 3 && rank != 4) return Unsupported("only operands of rank 3 and 4 are supported");
+  int64_t heads = IntAttr(node, "num_heads", 0);
+  std::vector<Attribute> attributes = {
+      {"interleaved", IntAttr(node, "interleaved", 0)},
+      {"rotary_embedding_dim", IntAttr(node, "rotary_embedding_dim", 0)}};
+  if (rank == 3 && heads <= 0) {  // heads of twice the number of angles
+    WEFT_TRY(const int64_t angles, KnownExtent(e, e.In(2), 1, "a table of cosines"));
+    WEFT_TRY(const int64_t hidden, KnownExtent(e, x, 2, "an operand without a number of heads"));
+    if (angles < 1 || hidden % (2 * angles) != 0)
+      return Invalid(fmt::format("{} do not divide into heads of {}", hidden, 2 * angles));
+    heads = hidden / (2 * angles);
   }
-  // Heads of twice the number of angles.
-  WEFT_TRY(const int64_t angles, KnownExtent(e, e.In(2), 1, "a table of cosines"));
-  WEFT_TRY(const int64_t hidden, KnownExtent(e, x, 2, "an operand without a number of heads"));
-  if (angles < 1 || hidden % (2 * angles) != 0)
-    return Invalid(fmt::format("{} do not divide into heads of {}", hidden, 2 * angles));
-  attributes.push_back({"num_heads", hidden / (2 * angles)});
-  return e.Finish(Op::kRotaryEmbedding, {x, rest[0], rest[1], rest[2]}, attributes);
+  if (rank == 3) attributes.push_back({"num_heads", heads});
+  tables.insert(tables.begin(), x);
+  return e.Finish(Op::kRotaryEmbedding, std::move(tables), std::move(attributes));
 }
 
 namespace {

@@ -126,6 +126,12 @@ Status ExpandMatMulNBits(Expansion& e);
 Status ExpandGatherBlockQuantized(Expansion& e);
 // contrib_dynamic_lstm.cpp
 Status ExpandDynamicQuantizeLSTM(Expansion& e);
+// contrib_positions.cpp
+Status ExpandBiasSoftmax(Expansion& e);
+Status ExpandGatedRelativePositionBias(Expansion& e);
+Status ExpandGemmaRotaryEmbedding(Expansion& e);
+Status ExpandMRotaryEmbedding(Expansion& e);
+Status ExpandRelativePositionBias(Expansion& e);
 // contrib_recurrent.cpp
 Status ExpandCausalConvWithState(Expansion& e);
 Status ExpandLinearAttention(Expansion& e);
@@ -148,5 +154,7 @@ Status ExpandMultiHeadAttention(Expansion& e);
 Status ExpandGroupQueryAttention(Expansion& e);
 Status ExpandPackedAttention(Expansion& e);
 Status ExpandRotaryEmbedding(Expansion& e);
+// What ONNX's RotaryEmbedding does with input 0 and these tables.
+Status FinishTurned(Expansion& e, std::vector<ValueId> tables);
 
 }  // namespace weft::graph
