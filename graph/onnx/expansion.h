@@ -126,12 +126,22 @@ Status ExpandMatMulNBits(Expansion& e);
 Status ExpandGatherBlockQuantized(Expansion& e);
 // contrib_dynamic_lstm.cpp
 Status ExpandDynamicQuantizeLSTM(Expansion& e);
+// contrib_integers.cpp
+Status ExpandMatMulInteger16(Expansion& e);
+Status ExpandMulInteger(Expansion& e);
+Status ExpandQLinearReduceMean(Expansion& e);
+Status ExpandReduceSumInteger(Expansion& e);
 // contrib_positions.cpp
 Status ExpandBiasSoftmax(Expansion& e);
 Status ExpandGatedRelativePositionBias(Expansion& e);
 Status ExpandGemmaRotaryEmbedding(Expansion& e);
 Status ExpandMRotaryEmbedding(Expansion& e);
 Status ExpandRelativePositionBias(Expansion& e);
+// contrib_signal.cpp
+Status ExpandComplexMul(Expansion& e);
+Status ExpandIrfft(Expansion& e);
+Status ExpandRfft(Expansion& e);
+Status ExpandUnfoldTensor(Expansion& e);
 // contrib_recurrent.cpp
 Status ExpandCausalConvWithState(Expansion& e);
 Status ExpandLinearAttention(Expansion& e);
