@@ -37,7 +37,7 @@ Tensor BucketsOf(int64_t buckets, int64_t most) {
 Status ExpandRelativePositionBias(Expansion& e) {
   WEFT_TRY(e.Obeys("bias_table:T query_length:=i64 key_length:=i64", "output:T", "T=f16|f32",
                    "is_bidirectional:i max_distance!:i"));
-  constexpr int64_t kMost = 1 << 20;
+  constexpr int64_t kMost = 4096;
   const bool both = IntAttr(e.node(), "is_bidirectional", 0) != 0;
   const int64_t most = IntAttr(e.node(), "max_distance", 0);
   WEFT_TRY(const int64_t all, KnownExtent(e, e.In(0), 0, "a table of biases"));
@@ -120,6 +120,9 @@ Result<std::vector<int64_t>> Sections(Expansion& e) {
   const Node& node = e.node();
   const std::vector<int64_t> counts = IntsAttr(node, "mrope_section");
   WEFT_TRY(const int64_t angles, KnownExtent(e, e.In(2), 1, "a table of cosines"));
+  constexpr int64_t kMost = 4096;
+  if (angles > kMost)
+    return Unsupported(fmt::format("{} angles, at most {} are supported", angles, kMost));
   int64_t sum = 0;
   for (const int64_t count : counts) {
     if (count < 0 || count > angles) sum = -angles - 1;

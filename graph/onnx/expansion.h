@@ -19,6 +19,9 @@ class Expansion {
   bool Has(size_t i) const { return InputAt(node_, i).valid(); }
   ValueId In(size_t i) const { return InputAt(node_, i); }
   const Tensor* ConstantIn(size_t i) const;  // null unless it is one
+  std::optional<std::vector<int64_t>> ConstantInts(size_t i) const {
+    return graph::ConstantInts(draft_.graph, node_, i);
+  }
   bool HasOut(size_t i) const { return i < node_.outputs.size() && node_.outputs[i].valid(); }
   // Inputs `low` to `high`, of which the first `low` are there, and at most `outputs`.
   Status Counts(size_t low, size_t high, size_t outputs = 1) const;
@@ -126,6 +129,14 @@ Status ExpandMatMulNBits(Expansion& e);
 Status ExpandGatherBlockQuantized(Expansion& e);
 // contrib_dynamic_lstm.cpp
 Status ExpandDynamicQuantizeLSTM(Expansion& e);
+// contrib_images.cpp
+Status ExpandConvTransposeWithDynamicPads(Expansion& e);
+Status ExpandCropAndResize(Expansion& e);
+// contrib_inverse.cpp
+Status ExpandInverse(Expansion& e);
+// contrib_tokens.cpp
+Status ExpandNGramRepeatBlock(Expansion& e);
+Status ExpandTorchEmbedding(Expansion& e);
 // contrib_integers.cpp
 Status ExpandMatMulInteger16(Expansion& e);
 Status ExpandMulInteger(Expansion& e);
