@@ -50,12 +50,8 @@ Result<std::vector<ValueId>> Columns(Expansion& e, ValueId x, std::vector<int64_
                    {{"axis", int64_t{-1}}});
 }
 
-namespace {
-
 constexpr float kMasked = -10000;  // what onnxruntime adds where a mask is 0
 
-// What is added to the scores for a mask of 1 and 0, [batch, keys] or [batch, queries, keys], and
-// for what is added anyway.
 Result<ValueId> Bias(Expansion& e, ValueId mask, ValueId added, ValueId like) {
   if (!mask.valid()) return added;
   const auto rank = e.RankOf(mask);
@@ -72,6 +68,8 @@ Result<ValueId> Bias(Expansion& e, ValueId mask, ValueId added, ValueId like) {
   if (!added.valid()) return wide;
   return e.Make(Op::kAdd, {wide, added}, "biases");
 }
+
+namespace {
 
 // The mask of [batch, keys] that a mask of one number a batch says: how many keys there are, those
 // of a past too. If it has two, the second ones are the first keys of each.

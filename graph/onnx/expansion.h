@@ -129,6 +129,9 @@ Status ExpandMatMulNBits(Expansion& e);
 Status ExpandGatherBlockQuantized(Expansion& e);
 // contrib_dynamic_lstm.cpp
 Status ExpandDynamicQuantizeLSTM(Expansion& e);
+// contrib_decoding.cpp
+Status ExpandDecoderMaskedAttention(Expansion& e);
+Status ExpandSparseAttention(Expansion& e);
 // contrib_images.cpp
 Status ExpandConvTransposeWithDynamicPads(Expansion& e);
 Status ExpandCropAndResize(Expansion& e);
@@ -166,6 +169,9 @@ Result<ValueId> Counting(Expansion& e, ValueId n, std::string_view what);
 // [batch, length, heads * size] as [batch, heads, length, size], and back.
 Result<ValueId> Unpacked(Expansion& e, ValueId x, int64_t heads, std::string_view what);
 Result<ValueId> Packed(Expansion& e, ValueId x, std::string_view what);
+// What is added to the scores for a mask of 1 and 0, [batch, keys] or [batch, queries, keys], and
+// for what is added anyway.
+Result<ValueId> Bias(Expansion& e, ValueId mask, ValueId added, ValueId like);
 // A number of heads.
 Result<int64_t> Heads(const Expansion& e, std::string_view attribute);
 // Columns of x, which has `sizes` of them one behind the other.
