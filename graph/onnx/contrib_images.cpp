@@ -62,7 +62,10 @@ class Crops {
     if (size->size() != 2 || std::ranges::min(*size) < 1)
       return Invalid("the size of crops is to be two numbers from 1 on");
 
-    like_ = e_.In(1);
+    // Places of 16 bits would miss pixels of large images.
+    const Dtype exact = e_.Known(e_.In(1)).dtype == Dtype::kF64 ? Dtype::kF64 : Dtype::kF32;
+    image_ = f_.Cast(e_.In(0), exact);
+    like_ = f_.Cast(e_.In(1), exact);
     const ValueId y = Place(0, (*size)[0]), x = Place(1, (*size)[1]);
     const ValueId inside = f_.Do(Op::kAnd, {Wide(Inside(0, y), 0), Wide(Inside(1, x), 1)});
     const ValueId safe_y = Or(Inside(0, y), y), safe_x = Or(Inside(1, x), x);
@@ -79,7 +82,9 @@ class Crops {
     }
     const ValueId outside = f_.Number(FloatAttr(node_, "extrapolation_value", 0), like_);
     const ValueId last = f_.Do(Op::kWhere, {inside, value, outside});
-    return f_.Finish(f_.Do(Op::kTranspose, {last}, {{"perm", std::vector<int64_t>{0, 3, 1, 2}}}));
+    const ValueId crops =
+        f_.Do(Op::kTranspose, {last}, {{"perm", std::vector<int64_t>{0, 3, 1, 2}}});
+    return f_.Finish(f_.Do(Op::kCastLike, {crops, e_.In(0)}));
   }
 
  private:
@@ -92,7 +97,7 @@ class Crops {
   // Where the pixels of a crop lie: from one side of the box to the other, or in its middle.
   ValueId Place(int64_t axis, int64_t size) {
     const auto side = [&](int64_t column) {
-      return f_.Do(Op::kGather, {e_.In(1), e_.Ints("side", {column})}, {{"axis", int64_t{1}}});
+      return f_.Do(Op::kGather, {like_, e_.Ints("side", {column})}, {{"axis", int64_t{1}}});
     };
     const ValueId from = side(axis), to = side(axis + 2), last = LastPixel(axis);
     if (size == 1) return f_.Mul(f_.Mul(f_.Number(0.5, like_), f_.Add(from, to)), last);
@@ -127,7 +132,7 @@ class Crops {
   ValueId Pixels(ValueId y, ValueId x) {
     const ValueId rows =
         f_.Do(Op::kReshape,
-              {f_.Do(Op::kTranspose, {e_.In(0)}, {{"perm", std::vector<int64_t>{0, 2, 3, 1}}}),
+              {f_.Do(Op::kTranspose, {image_}, {{"perm", std::vector<int64_t>{0, 2, 3, 1}}}),
                f_.Do(Op::kConcat, {e_.Ints("all", {-1}), Extent(-1)}, {{"axis", int64_t{0}}})});
     const auto whole = [&](ValueId v, std::vector<int64_t> axes) {
       return f_.Do(Op::kUnsqueeze, {f_.Cast(v, Dtype::kI64), e_.Ints("around", std::move(axes))});
@@ -140,7 +145,7 @@ class Crops {
   Expansion& e_;
   Formula f_;
   const Node& node_;
-  ValueId like_;
+  ValueId image_, like_;  // the boxes have the type of all places
 };
 
 }  // namespace

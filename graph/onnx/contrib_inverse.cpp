@@ -80,7 +80,8 @@ Status ExpandInverse(Expansion& e) {
   if (!x.dtype || !x.shape)
     return Unsupported("matrices of unknown type or rank are not supported");
   const size_t rank = x.shape->size();
-  if (rank < 2 || (*x.shape)[rank - 1] != (*x.shape)[rank - 2])
+  const auto differ = [](Extent a, Extent b) { return a.IsConstant() && b.IsConstant() && a != b; };
+  if (rank < 2 || differ((*x.shape)[rank - 1], (*x.shape)[rank - 2]))
     return Invalid("the matrices are not square");
   const Dtype exact = *x.dtype == Dtype::kF64 ? Dtype::kF64 : Dtype::kF32;
   Formula f(e);

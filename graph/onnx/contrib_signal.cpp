@@ -45,7 +45,9 @@ Status ExpandComplexMul(Expansion& e) {
   WEFT_TRY(e.Obeys("A:T B:T", "C:T", "T=f16|f32|f64"));
   for (size_t i = 0; i < 2; ++i) {
     const Value& value = e.Known(e.In(i));
-    if (value.shape && (value.shape->empty() || value.shape->back() != Extent(2)))
+    if (!value.shape) continue;
+    if (value.shape->empty() ||
+        (value.shape->back().IsConstant() && value.shape->back() != Extent(2)))
       return Invalid(fmt::format("input {} has another last extent than 2", i));
   }
   WEFT_TRY(const auto a, Columns(e, e.In(0), {1, 1}, "part"));

@@ -56,6 +56,14 @@ def test_crops(weft, size):
     agree(weft, 'CropAndResize', operands, fixed=(3,), mode='nearest')
 
 
+def test_crops_of_halves_find_their_pixels(weft):
+    x = (np.arange(5000) % 7).astype(np.float16).reshape(1, 1, 1, 5000)
+    box, size = np.float16([[0, 0.5, 0, 0.625]]), np.int32([1, 5])
+    places = np.linspace(0.5, 0.625, 5) * 4999
+    given = found(weft, 'CropAndResize', [x, box, np.int32([0]), size], [np.float16], fixed=(3,))
+    assert within(given, np.interp(places, range(5000), x[0, 0, 0]).astype(np.float16)[None, None, None], 2e-3)
+
+
 def test_crops_of_a_single_pixel(weft):
     agree(weft, 'CropAndResize', [rand(1, 2, 1, 1), BOXES, np.zeros(5, np.int32), np.int32([2, 2])], fixed=(3,))
 
