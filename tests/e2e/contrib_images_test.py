@@ -121,7 +121,8 @@ def test_rows_of_a_table(weft):
 
 
 @pytest.mark.parametrize('activation, attributes, of', [
-    ('Relu', {}, lambda v: np.maximum(v, 0)), ('Tanh', {}, np.tanh), ('LeakyRelu', {'activation_alpha': 0.2}, lambda v: np.where(v < 0, 0.2 * v, v)),
+    ('Relu', {}, lambda v: np.maximum(v, 0)), ('Tanh', {}, np.tanh),
+    ('LeakyRelu', {'activation_alpha': 0.2}, lambda v: np.where(v < 0, 0.2 * v, v)),
     ('HardSigmoid', {'activation_beta': 0.3}, lambda v: np.clip(0.2 * v + 0.3, 0, 1)),
     ('Selu', {'activation_alpha': 1.5, 'activation_gamma': 2.0}, lambda v: 2 * np.where(v > 0, v, 1.5 * np.expm1(v))),
     ('Softmax', {'activation_axis': -1}, lambda v: np.exp(v) / np.exp(v).sum(-1, keepdims=True)),
@@ -138,10 +139,12 @@ def test_products_with_an_activation(weft, activation, attributes, of):
     ('CropAndResize', [rand(1, 2, 3, 3), BOXES, np.zeros(5, np.int32), np.int32([2, 2])], {}, 'not constant'),
     ('CropAndResize', [rand(1, 2, 3, 3), BOXES, np.zeros(5, np.int32), np.int32([2, 2])], {'mode': 'cubic'}, 'mode is "cubic"'),
     ('CropAndResize', [rand(1, 2, 3), BOXES, np.zeros(5, np.int32), np.int32([2, 2])], {}, 'input 0 is of rank 3'),
-    ('Inverse', [rand(3, 4)], {}, 'not square'), ('Inverse', [rand(3)], {}, 'not square'), ('Inverse', [np.int32([[1]])], {}, 'input 0 (X) is i32'),
+    ('Inverse', [rand(3, 4)], {}, 'not square'), ('Inverse', [rand(3)], {}, 'not square'),
+    ('Inverse', [np.int32([[1]])], {}, 'input 0 (X) is i32'),
     ('NGramRepeatBlock', [np.int64([[1]]), rand(1, 3)], {'ngram_size': 0}, 'ngram_size is 0'),
     ('NGramRepeatBlock', [np.int64([1]), rand(1, 3)], {'ngram_size': 1}, 'input 0 is of rank 1'),
-    ('IsAllFinite', [rand(3)], {'isnan_only': 1, 'isinf_only': 1}, 'exclude each other'), ('IsAllFinite', [np.int32([3])], {}, 'input 0 (input) is i32'),
+    ('IsAllFinite', [rand(3)], {'isnan_only': 1, 'isinf_only': 1}, 'exclude each other'),
+    ('IsAllFinite', [np.int32([3])], {}, 'input 0 (input) is i32'),
     ('TorchEmbedding', [rand(3), np.int64([1])], {}, 'a table of rank 1'),
     ('FusedMatMulActivation', [rand(3, 3), rand(3, 3)], {'activation': 'ScaledTanh'}, 'the activation "ScaledTanh"'),
     ('FusedMatMulActivation', [rand(3, 3), rand(3, 3)], {'activation': 'Softmax', 'activation_axis': 0}, 'another axis than the last'),

@@ -22,7 +22,8 @@ def buckets(queries, keys, count, most, both):
 def test_biases_by_distance(weft, queries, keys, count, most, both):
     table, lengths = rand(count, 3), [np.int64(queries), np.int64([keys])]
     expected = table.reshape(3, count)[:, buckets(queries, keys, count, most, both)][None]
-    model, arrays = model_of('RelativePositionBias', [table, *lengths], [np.float32], (1, 2), {'max_distance': most, 'is_bidirectional': both})
+    attributes = {'max_distance': most, 'is_bidirectional': both}
+    model, arrays = model_of('RelativePositionBias', [table, *lengths], [np.float32], (1, 2), attributes)
     onnx.save(model, weft.folder / 'model.onnx')
     assert np.array_equal(weft.run('model.onnx', arrays)['y0'], expected)
 
