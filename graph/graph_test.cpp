@@ -75,6 +75,23 @@ TEST(Schema, ByOpset) {
   EXPECT_TRUE(FindSchema("Concat")->Input(99)->variadic);
 }
 
+TEST(Schema, OfAText) {
+  const Schema schema = ParseSchema("x:T scale?:=f32 axes:U zero?:T", "y:T rest*:T",
+                                    "T=i8|u8 U=i64", "mode!:s axis:i");
+  EXPECT_EQ(schema.min_inputs, 3);  // up to the axes
+  EXPECT_EQ(schema.max_inputs, 4);
+  EXPECT_EQ(schema.min_outputs, 1);
+  EXPECT_EQ(schema.max_outputs, -1);
+  EXPECT_EQ(schema.Input(1)->dtypes, SetOf(Dtype::kF32));
+  Node node{.inputs = {ValueId(0), ValueId(), ValueId(1)}, .outputs = {ValueId(2)}};
+  EXPECT_EQ(CheckAgainst(schema, node).ToString(), "required attribute \"mode\" is absent");
+  SetAttribute(node, "mode", std::string("fast"));
+  EXPECT_TRUE(CheckAgainst(schema, node).ok());
+  SetAttribute(node, "axis", 1.0F);
+  EXPECT_EQ(CheckAgainst(schema, node).ToString(),
+            "attribute \"axis\" is a float, expected an integer");
+}
+
 TEST(Edit, DropDeadKeepsWhatSubgraphsCapture) {
   Graph g = Parsed(
       "graph g (c: bool[], x: f32[2]) -> (y) {\na = Relu(x)\nb = Neg(x)\ny = If(c) {else_branch = "

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "base/dtypes.h"
 
@@ -159,6 +161,17 @@ Status CheckOperands(std::string_view what, std::span<const ValueId> ids, int32_
   return {};
 }
 
+// At least, and at most so many.
+std::pair<int32_t, int32_t> CountsOf(const std::vector<SchemaOperand>& operands) {
+  int32_t least = 0, most = 0;
+  for (const SchemaOperand& operand : operands) {
+    ++most;
+    if (!operand.optional && !operand.variadic) least = most;
+  }
+  if (!operands.empty() && operands.back().variadic) most = -1;
+  return {least, most};
+}
+
 }  // namespace
 
 std::string PrintDtypes(DtypeSet set) {
@@ -183,6 +196,14 @@ const Schema* FindSchema(std::string_view name, int64_t opset) {
     if (schema.since <= opset) best = &schema;
   }
   return best;
+}
+
+Schema ParseSchema(std::string_view inputs, std::string_view outputs, std::string_view types,
+                   std::string_view attributes) {
+  Schema schema = ParseRow({"", 1, false, 0, 0, 0, 0, inputs, outputs, types, attributes});
+  std::tie(schema.min_inputs, schema.max_inputs) = CountsOf(schema.inputs);
+  std::tie(schema.min_outputs, schema.max_outputs) = CountsOf(schema.outputs);
+  return schema;
 }
 
 Status CheckAgainst(const Schema& schema, const Node& node) {

@@ -50,6 +50,10 @@ struct Schema {
 // The schema of ai.onnx's `name` that holds in `opset`, or null.
 const Schema* FindSchema(std::string_view name, int64_t opset = kNewestOpset);
 
+// A schema in the manner of schema.def, whose lists reach at least to the last operand required.
+Schema ParseSchema(std::string_view inputs, std::string_view outputs, std::string_view types,
+                   std::string_view attributes);
+
 // Operand counts, required operands, and attributes: known, of the right kind, present if required.
 Status CheckAgainst(const Schema& schema, const Node& node);
 

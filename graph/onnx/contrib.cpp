@@ -125,9 +125,7 @@ Result<ValueId> RowsBehindBatches(Expansion& e, ValueId x) {
 }
 
 // a * b with either transposed, times alpha.
-Status ExpandFusedMatMul(Expansion& e) {
-  WEFT_TRY(e.Counts(2, 2));
-  WEFT_TRY(e.Only({"alpha", "transA", "transB", "transBatchA", "transBatchB"}));
+Result<ValueId> Product(Expansion& e) {
   const Node& node = e.node();
   const bool a = IntAttr(node, "transA", 0) != 0, b = IntAttr(node, "transB", 0) != 0;
   const float alpha = FloatAttr(node, "alpha", 1);
@@ -140,11 +138,67 @@ Status ExpandFusedMatMul(Expansion& e) {
   if (a || b)
     attributes = {
         {"equation", fmt::format("...{},...{}->...ik", a ? "ji" : "ij", b ? "kj" : "jk")}};
-  const Op op = a || b ? Op::kEinsum : Op::kMatMul;
-  if (alpha == 1) return e.Finish(op, operands, attributes);
-  WEFT_TRY(const ValueId product, e.Make(op, operands, "product", attributes));
+  WEFT_TRY(const ValueId product,
+           e.Make(a || b ? Op::kEinsum : Op::kMatMul, operands, "product", std::move(attributes)));
+  if (alpha == 1) return product;
   WEFT_TRY(const ValueId factor, e.Number("alpha", alpha, product));
-  return e.Finish(Op::kMul, {product, factor});
+  return e.Make(Op::kMul, {product, factor}, "scaled");
+}
+
+Status ExpandFusedMatMul(Expansion& e) {
+  WEFT_TRY(e.Counts(2, 2));
+  WEFT_TRY(e.Only({"alpha", "transA", "transB", "transBatchA", "transBatchB"}));
+  WEFT_TRY(const ValueId product, Product(e));
+  return e.Finish(Op::kIdentity, {product});
+}
+
+// The activation has its attributes behind "activation_". Of which opset a Softmax is nobody says,
+// so it has to be one along the last axis.
+Status ExpandFusedMatMulActivation(Expansion& e) {
+  WEFT_TRY(e.Obeys("A:T B:T", "Y:T", "T=bf16|f16|f32|f64",
+                   "activation!:s activation_alpha:f activation_axis:i activation_beta:f "
+                   "activation_gamma:f alpha:f transA:i transB:i transBatchA:i transBatchB:i"));
+  const std::string name = StringAttr(e.node(), "activation", "");
+  constexpr Op kActivations[] = {
+      Op::kElu,     Op::kHardSigmoid, Op::kLeakyRelu, Op::kRelu, Op::kSelu,           Op::kSigmoid,
+      Op::kSoftmax, Op::kSoftplus,    Op::kSoftsign,  Op::kTanh, Op::kThresholdedRelu};
+  const auto op = std::ranges::find(kActivations, name, OpName);
+  if (op == std::end(kActivations))
+    return Unsupported(fmt::format("the activation {} is not supported", PrintString(name)));
+  WEFT_TRY(const ValueId product, Product(e));
+  std::vector<Attribute> attributes;
+  for (const Attribute& a : e.node().attributes) {
+    constexpr std::string_view kPrefix = "activation_";
+    if (a.name.starts_with(kPrefix)) attributes.push_back({a.name.substr(kPrefix.size()), a.value});
+  }
+  if (*op == Op::kSoftmax) {
+    const auto rank = static_cast<int64_t>(e.RankOf(product).value_or(0));
+    const int64_t axis = IntAttr(e.node(), "activation_axis", rank == 2 ? -1 : 0);
+    if (axis != -1 && (rank == 0 || axis != rank - 1))
+      return Unsupported("a Softmax along another axis than the last is not supported");
+    attributes = {{"axis", int64_t{-1}}};
+  }
+  return e.Finish(*op, {product}, std::move(attributes));
+}
+
+// Whether no element of any tensor is infinite, nor not a number; or only one of these.
+Status ExpandIsAllFinite(Expansion& e) {
+  WEFT_TRY(e.Obeys("input*:V", "output:=bool", "V=bf16|f16|f32|f64", "isinf_only:i isnan_only:i"));
+  if (!e.Has(0)) return Invalid("input 0 is absent");
+  const bool inf_only = IntAttr(e.node(), "isinf_only", 0) != 0,
+             nan_only = IntAttr(e.node(), "isnan_only", 0) != 0;
+  if (inf_only && nan_only) return Invalid("isinf_only and isnan_only exclude each other");
+  Formula f(e);
+  ValueId any;
+  const auto also = [&](ValueId bad) { any = any.valid() ? f.Do(Op::kOr, {any, bad}) : bad; };
+  for (const ValueId x : e.node().inputs) {
+    for (const Op op : {Op::kIsInf, Op::kIsNaN}) {
+      if (op == Op::kIsInf ? nan_only : inf_only) continue;
+      const ValueId found = f.Do(op, {x});
+      also(f.Do(Op::kReduceMax, {found}, {{"keepdims", int64_t{0}}}));
+    }
+  }
+  return f.Finish(f.Do(Op::kNot, {any}));
 }
 
 std::vector<float> FloatsAttr(const Node& node, std::string_view name) {
@@ -452,8 +506,15 @@ constexpr Entry kEntries[] = {
     {"Attention", ExpandPackedAttention},
     {"BiasAdd", ExpandBiasAdd},
     {"BiasGelu", ExpandGelu},
+    {"BiasSoftmax", ExpandBiasSoftmax},
     {"BiasSplitGelu", ExpandBiasSplitGelu},
     {"CDist", ExpandCDist},
+    {"CausalConvWithState", ExpandCausalConvWithState},
+    {"ComplexMul", ExpandComplexMul},
+    {"ComplexMulConj", ExpandComplexMul},
+    {"ConvTransposeWithDynamicPads", ExpandConvTransposeWithDynamicPads},
+    {"CropAndResize", ExpandCropAndResize},
+    {"DecoderMaskedMultiHeadAttention", ExpandDecoderMaskedAttention},
     {"DequantizeLinear", ExpandQuantizeLinear},
     {"DynamicQuantizeLSTM", ExpandDynamicQuantizeLSTM},
     {"DynamicQuantizeMatMul", ExpandDynamicQuantizeMatMul},
@@ -463,19 +524,31 @@ constexpr Entry kEntries[] = {
     {"FusedConv", ExpandFusedConv},
     {"FusedGemm", ExpandFusedGemm},
     {"FusedMatMul", ExpandFusedMatMul},
+    {"FusedMatMulActivation", ExpandFusedMatMulActivation},
     {"GatedAdd", ExpandGatedAdd},
     {"GatedRMSNorm", ExpandGatedRmsNorm},
+    {"GatedRelativePositionBias", ExpandGatedRelativePositionBias},
     {"GatherBlockQuantized", ExpandGatherBlockQuantized},
     {"GatherND", ExpandSame<Op::kGatherND>},
     {"Gelu", ExpandGelu},
+    {"GemmaRotaryEmbedding", ExpandGemmaRotaryEmbedding},
     {"GridSample", ExpandGridSample},
     {"GroupNorm", ExpandGroupNorm},
     {"GroupQueryAttention", ExpandGroupQueryAttention},
+    {"Inverse", ExpandInverse},
+    {"Irfft", ExpandIrfft},
+    {"IsAllFinite", ExpandIsAllFinite},
+    {"LinearAttention", ExpandLinearAttention},
+    {"LinearAttentionGate", ExpandLinearAttentionGate},
+    {"MRotaryEmbedding", ExpandMRotaryEmbedding},
     {"MatMulBnb4", ExpandMatMulBnb4},
+    {"MatMulInteger16", ExpandMatMulInteger16},
     {"MatMulIntegerToFloat", ExpandMatMulIntegerToFloat},
     {"MatMulNBits", ExpandMatMulNBits},
     {"MoE", ExpandExperts},
+    {"MulInteger", ExpandMulInteger},
     {"MultiHeadAttention", ExpandMultiHeadAttention},
+    {"NGramRepeatBlock", ExpandNGramRepeatBlock},
     {"NhwcConv", ExpandNhwcConv},
     {"NhwcFusedConv", ExpandNhwcConv},
     {"NhwcMaxPool", ExpandNhwcMaxPool},
@@ -490,6 +563,7 @@ constexpr Entry kEntries[] = {
     {"QLinearGlobalAveragePool", ExpandQLinear},
     {"QLinearLeakyRelu", ExpandQLinear},
     {"QLinearMul", ExpandQLinear},
+    {"QLinearReduceMean", ExpandQLinearReduceMean},
     {"QLinearSigmoid", ExpandQLinear},
     {"QLinearSoftmax", ExpandQLinearSoftmax},
     {"QLinearWhere", ExpandQLinearWhere},
@@ -497,14 +571,20 @@ constexpr Entry kEntries[] = {
     {"QuantizeLinear", ExpandQuantizeLinear},
     {"QuickGelu", ExpandQuickGelu},
     {"Range", ExpandSame<Op::kRange>},
+    {"ReduceSumInteger", ExpandReduceSumInteger},
+    {"RelativePositionBias", ExpandRelativePositionBias},
+    {"Rfft", ExpandRfft},
     {"RotaryEmbedding", ExpandRotaryEmbedding},
     {"ScaledSiLU", ExpandScaledSilu},
     {"SimplifiedLayerNormalization", ExpandSimplifiedNorm},
     {"SkipGroupNorm", ExpandGroupNorm},
     {"SkipLayerNormalization", ExpandSkipNorm},
     {"SkipSimplifiedLayerNormalization", ExpandSkipNorm},
+    {"SparseAttention", ExpandSparseAttention},
+    {"TorchEmbedding", ExpandTorchEmbedding},
     {"TransposeMatMul", ExpandFusedMatMul},
     {"Trilu", ExpandSame<Op::kTrilu>},
+    {"UnfoldTensor", ExpandUnfoldTensor},
     {"Unique", ExpandUnique},
 };
 

@@ -6,9 +6,6 @@
 #include "graph/onnx/expansion.h"
 
 namespace weft::graph {
-namespace {
-
-constexpr float kMasked = -10000;  // what onnxruntime adds where a mask is 0
 
 Result<int64_t> KnownExtent(Expansion& e, ValueId id, size_t axis, std::string_view what) {
   const Value& value = e.Known(id);
@@ -22,7 +19,6 @@ Result<ValueId> ExtentOf(Expansion& e, ValueId x, int64_t axis, std::string_view
   return e.Make(Op::kShape, {x}, what, {{"end", axis + 1}, {"start", axis}});
 }
 
-// [batch, length, heads * size] as [batch, heads, length, size].
 Result<ValueId> Unpacked(Expansion& e, ValueId x, int64_t heads, std::string_view what) {
   WEFT_TRY(const ValueId split,
            e.Make(Op::kReshape, {x, e.Ints("heads", {0, 0, heads, -1})}, what));
@@ -35,14 +31,27 @@ Result<ValueId> Packed(Expansion& e, ValueId x, std::string_view what) {
   return e.Make(Op::kReshape, {order, e.Ints("packed", {0, 0, -1})}, what);
 }
 
-// 0 to n - 1; n is a list of one number.
 Result<ValueId> Counting(Expansion& e, ValueId n, std::string_view what) {
   WEFT_TRY(const ValueId end, e.Make(Op::kSqueeze, {n, e.Ints("only", {0})}, what));
   return e.Make(Op::kRange, {e.Int("first", 0), end, e.Int("step", 1)}, what);
 }
 
-// What is added to the scores for a mask of 1 and 0, [batch, keys] or [batch, queries, keys], and
-// for what is added anyway.
+Result<int64_t> Heads(const Expansion& e, std::string_view attribute) {
+  const int64_t heads = IntAttr(e.node(), attribute, 0);
+  if (heads < 1 || heads > INT32_MAX)
+    return Invalid(fmt::format("attribute \"{}\" is {}, expected 1 or more", attribute, heads));
+  return heads;
+}
+
+Result<std::vector<ValueId>> Columns(Expansion& e, ValueId x, std::vector<int64_t> sizes,
+                                     std::string_view what) {
+  const size_t count = sizes.size();
+  return e.MakeAll(Op::kSplit, {x, e.Ints("sizes", std::move(sizes))}, count, what,
+                   {{"axis", int64_t{-1}}});
+}
+
+constexpr float kMasked = -10000;  // what onnxruntime adds where a mask is 0
+
 Result<ValueId> Bias(Expansion& e, ValueId mask, ValueId added, ValueId like) {
   if (!mask.valid()) return added;
   const auto rank = e.RankOf(mask);
@@ -59,6 +68,8 @@ Result<ValueId> Bias(Expansion& e, ValueId mask, ValueId added, ValueId like) {
   if (!added.valid()) return wide;
   return e.Make(Op::kAdd, {wide, added}, "biases");
 }
+
+namespace {
 
 // The mask of [batch, keys] that a mask of one number a batch says: how many keys there are, those
 // of a past too. If it has two, the second ones are the first keys of each.
@@ -96,21 +107,6 @@ std::vector<Attribute> AttentionAttributes(const Expansion& e, int64_t heads, in
   const float scale = FloatAttr(e.node(), "scale", 0);
   if (scale != 0) attributes.push_back({"scale", scale});
   return attributes;
-}
-
-Result<int64_t> Heads(const Expansion& e, std::string_view attribute) {
-  const int64_t heads = IntAttr(e.node(), attribute, 0);
-  if (heads < 1 || heads > INT32_MAX)
-    return Invalid(fmt::format("attribute \"{}\" is {}, expected 1 or more", attribute, heads));
-  return heads;
-}
-
-// Columns of x, which has `sizes` of them one behind the other.
-Result<std::vector<ValueId>> Columns(Expansion& e, ValueId x, std::vector<int64_t> sizes,
-                                     std::string_view what) {
-  const size_t count = sizes.size();
-  return e.MakeAll(Op::kSplit, {x, e.Ints("sizes", std::move(sizes))}, count, what,
-                   {{"axis", int64_t{-1}}});
 }
 
 }  // namespace
@@ -226,23 +222,28 @@ Status ExpandRotaryEmbedding(Expansion& e) {
   } else if (places_rank != 2) {
     return Unsupported("places of other ranks than 1 and 2 are not supported");
   }
-  const int64_t heads = IntAttr(node, "num_heads", 0),
-                turned = IntAttr(node, "rotary_embedding_dim", 0);
-  std::vector<Attribute> attributes = {{"interleaved", IntAttr(node, "interleaved", 0)},
-                                       {"rotary_embedding_dim", turned}};
-  const std::vector<ValueId> rest = {e.In(2), e.In(3), places};
-  if (rank == 4) return e.Finish(Op::kRotaryEmbedding, {x, rest[0], rest[1], rest[2]}, attributes);
-  if (heads > 0) {
-    attributes.push_back({"num_heads", heads});
-    return e.Finish(Op::kRotaryEmbedding, {x, rest[0], rest[1], rest[2]}, attributes);
+  return FinishTurned(e, {e.In(2), e.In(3), places});
+}
+
+Status FinishTurned(Expansion& e, std::vector<ValueId> tables) {
+  const Node& node = e.node();
+  const ValueId x = e.In(0);
+  const auto rank = e.RankOf(x);
+  if (rank != 3 && rank != 4) return Unsupported("only operands of rank 3 and 4 are supported");
+  int64_t heads = IntAttr(node, "num_heads", 0);
+  std::vector<Attribute> attributes = {
+      {"interleaved", IntAttr(node, "interleaved", 0)},
+      {"rotary_embedding_dim", IntAttr(node, "rotary_embedding_dim", 0)}};
+  if (rank == 3 && heads <= 0) {  // heads of twice the number of angles
+    WEFT_TRY(const int64_t angles, KnownExtent(e, e.In(2), 1, "a table of cosines"));
+    WEFT_TRY(const int64_t hidden, KnownExtent(e, x, 2, "an operand without a number of heads"));
+    if (angles < 1 || hidden % (2 * angles) != 0)
+      return Invalid(fmt::format("{} do not divide into heads of {}", hidden, 2 * angles));
+    heads = hidden / (2 * angles);
   }
-  // Heads of twice the number of angles.
-  WEFT_TRY(const int64_t angles, KnownExtent(e, e.In(2), 1, "a table of cosines"));
-  WEFT_TRY(const int64_t hidden, KnownExtent(e, x, 2, "an operand without a number of heads"));
-  if (angles < 1 || hidden % (2 * angles) != 0)
-    return Invalid(fmt::format("{} do not divide into heads of {}", hidden, 2 * angles));
-  attributes.push_back({"num_heads", hidden / (2 * angles)});
-  return e.Finish(Op::kRotaryEmbedding, {x, rest[0], rest[1], rest[2]}, attributes);
+  if (rank == 3) attributes.push_back({"num_heads", heads});
+  tables.insert(tables.begin(), x);
+  return e.Finish(Op::kRotaryEmbedding, std::move(tables), std::move(attributes));
 }
 
 namespace {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/text.h"
 
@@ -29,6 +30,28 @@ Status Expansion::Only(std::initializer_list<std::string_view> attributes) const
   for (const Attribute& a : node_.attributes) {
     if (std::ranges::find(attributes, a.name) == attributes.end())
       return Unsupported(fmt::format("attribute {} is not supported", PrintString(a.name)));
+  }
+  return {};
+}
+
+Status Expansion::Obeys(std::string_view inputs, std::string_view outputs, std::string_view types,
+                        std::string_view attributes) {
+  const Schema schema = ParseSchema(inputs, outputs, types, attributes);
+  WEFT_TRY(CheckAgainst(schema, node_));
+  std::map<std::string_view, Dtype> bound;  // by variable
+  for (size_t i = 0; i < node_.inputs.size(); ++i) {
+    if (!Has(i)) continue;
+    const auto dtype = Known(In(i)).dtype;
+    if (!dtype) continue;
+    const SchemaOperand& operand = *schema.Input(i);
+    if ((operand.dtypes & SetOf(*dtype)) == 0)
+      return Invalid(fmt::format("input {} ({}) is {}, expected {}", i, operand.name,
+                                 DtypeName(*dtype), PrintDtypes(operand.dtypes)));
+    if (operand.variable.empty() || operand.mixed) continue;
+    const auto [known, fresh] = bound.emplace(operand.variable, *dtype);
+    if (known->second != *dtype)
+      return Invalid(fmt::format("input {} ({}) is {}, expected {} as before", i, operand.name,
+                                 DtypeName(*dtype), DtypeName(known->second)));
   }
   return {};
 }

@@ -19,11 +19,18 @@ class Expansion {
   bool Has(size_t i) const { return InputAt(node_, i).valid(); }
   ValueId In(size_t i) const { return InputAt(node_, i); }
   const Tensor* ConstantIn(size_t i) const;  // null unless it is one
+  std::optional<std::vector<int64_t>> ConstantInts(size_t i) const {
+    return graph::ConstantInts(draft_.graph, node_, i);
+  }
   bool HasOut(size_t i) const { return i < node_.outputs.size() && node_.outputs[i].valid(); }
   // Inputs `low` to `high`, of which the first `low` are there, and at most `outputs`.
   Status Counts(size_t low, size_t high, size_t outputs = 1) const;
   // No other attributes than these.
   Status Only(std::initializer_list<std::string_view> attributes) const;
+  // That the node is as a schema in the manner of schema.def says: operands, as far as their types
+  // are known, and attributes.
+  Status Obeys(std::string_view inputs, std::string_view outputs, std::string_view types,
+               std::string_view attributes = "");
   Status Absent(size_t input, std::string_view what) const;
   Status Unused(size_t output, std::string_view what) const;
 
@@ -122,10 +129,59 @@ Status ExpandMatMulNBits(Expansion& e);
 Status ExpandGatherBlockQuantized(Expansion& e);
 // contrib_dynamic_lstm.cpp
 Status ExpandDynamicQuantizeLSTM(Expansion& e);
+// contrib_decoding.cpp
+Status ExpandDecoderMaskedAttention(Expansion& e);
+Status ExpandSparseAttention(Expansion& e);
+// contrib_images.cpp
+Status ExpandConvTransposeWithDynamicPads(Expansion& e);
+Status ExpandCropAndResize(Expansion& e);
+// contrib_inverse.cpp
+Status ExpandInverse(Expansion& e);
+// contrib_tokens.cpp
+Status ExpandNGramRepeatBlock(Expansion& e);
+Status ExpandTorchEmbedding(Expansion& e);
+// contrib_integers.cpp
+Status ExpandMatMulInteger16(Expansion& e);
+Status ExpandMulInteger(Expansion& e);
+Status ExpandQLinearReduceMean(Expansion& e);
+Status ExpandReduceSumInteger(Expansion& e);
+// contrib_positions.cpp
+Status ExpandBiasSoftmax(Expansion& e);
+Status ExpandGatedRelativePositionBias(Expansion& e);
+Status ExpandGemmaRotaryEmbedding(Expansion& e);
+Status ExpandMRotaryEmbedding(Expansion& e);
+Status ExpandRelativePositionBias(Expansion& e);
+// contrib_signal.cpp
+Status ExpandComplexMul(Expansion& e);
+Status ExpandIrfft(Expansion& e);
+Status ExpandRfft(Expansion& e);
+Status ExpandUnfoldTensor(Expansion& e);
+// contrib_recurrent.cpp
+Status ExpandCausalConvWithState(Expansion& e);
+Status ExpandLinearAttention(Expansion& e);
+Status ExpandLinearAttentionGate(Expansion& e);
 // contrib_attention.cpp
+Result<int64_t> KnownExtent(Expansion& e, ValueId id, size_t axis, std::string_view what);
+// As a list of one number.
+Result<ValueId> ExtentOf(Expansion& e, ValueId x, int64_t axis, std::string_view what);
+// 0 to n - 1; n is a list of one number.
+Result<ValueId> Counting(Expansion& e, ValueId n, std::string_view what);
+// [batch, length, heads * size] as [batch, heads, length, size], and back.
+Result<ValueId> Unpacked(Expansion& e, ValueId x, int64_t heads, std::string_view what);
+Result<ValueId> Packed(Expansion& e, ValueId x, std::string_view what);
+// What is added to the scores for a mask of 1 and 0, [batch, keys] or [batch, queries, keys], and
+// for what is added anyway.
+Result<ValueId> Bias(Expansion& e, ValueId mask, ValueId added, ValueId like);
+// A number of heads.
+Result<int64_t> Heads(const Expansion& e, std::string_view attribute);
+// Columns of x, which has `sizes` of them one behind the other.
+Result<std::vector<ValueId>> Columns(Expansion& e, ValueId x, std::vector<int64_t> sizes,
+                                     std::string_view what);
 Status ExpandMultiHeadAttention(Expansion& e);
 Status ExpandGroupQueryAttention(Expansion& e);
 Status ExpandPackedAttention(Expansion& e);
 Status ExpandRotaryEmbedding(Expansion& e);
+// What ONNX's RotaryEmbedding does with input 0 and these tables.
+Status FinishTurned(Expansion& e, std::vector<ValueId> tables);
 
 }  // namespace weft::graph
