@@ -1,6 +1,5 @@
 #include "base/blob.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -11,7 +10,6 @@
 #include <cstring>
 #include <set>
 
-#include "base/blob_files.h"
 #include "base/check.h"
 #include "base/file.h"
 
@@ -75,7 +73,7 @@ std::string BlobStore::Put(const Tensor& tensor) {
   const Tensor bytes =
       text ? PackStrings(tensor.strings()) : tensor.ReadAs(Dtype::kU8, {tensor.bytes()});
   std::string hash = bytes.ContentHash().Hex();
-  blobs_.try_emplace(hash, Blob{bytes, std::make_shared<std::atomic<bool>>(true)});
+  blobs_.try_emplace(hash, bytes);
   return hash;
 }
 
@@ -88,11 +86,7 @@ Result<Tensor> BlobStore::Get(std::string_view hash, Dtype dtype, Shape shape) c
   if (!IsHash(hash)) return Invalid("a blob's hash has 64 hexadecimal digits");
   const auto found = blobs_.find(hash);
   if (found == blobs_.end()) return error("is absent");
-  const Tensor& bytes = found->second.bytes;
-  if (!found->second.is_checked->load()) {
-    if (bytes.ContentHash().Hex() != hash) return error("its bytes have another hash");
-    found->second.is_checked->store(true);
-  }
+  const Tensor& bytes = found->second;
   const auto wrong_size = [&] {
     return error(fmt::format("found {} bytes, which is no {}{}", bytes.bytes(), DtypeName(dtype),
                              Print(shape)));
@@ -112,8 +106,8 @@ Status BlobStore::Save(const std::string& directory) const {
   if (blobs_.empty()) return {};
   const bool created = ::mkdir(directory.c_str(), 0777) == 0;
   if (!created && errno != EEXIST) return Failed(directory, "can't create");
-  for (const auto& [hash, blob] : blobs_) {
-    const std::span<const std::byte> raw = blob.bytes.raw();
+  for (const auto& [hash, bytes] : blobs_) {
+    const std::span<const std::byte> raw = bytes.raw();
     const std::string_view content(reinterpret_cast<const char*>(raw.data()), raw.size());
     Status written = WriteFileAtomically(fmt::format("{}/{}", directory, hash), content);
     if (written.ok()) continue;
@@ -126,34 +120,7 @@ Status BlobStore::Save(const std::string& directory) const {
   return {};
 }
 
-Result<BlobStore> BlobStore::Load(const std::string& directory) {
-  BlobStore store;
-  const std::unique_ptr<DIR, int (*)(DIR*)> listing(::opendir(directory.c_str()), ::closedir);
-  if (!listing && errno == ENOENT) return store;
-  if (!listing) return Failed(directory, "can't read");
-  while (const dirent* entry = ::readdir(listing.get())) {
-    const std::string hash = entry->d_name;
-    if (!IsHash(hash)) continue;
-    WEFT_TRY(Tensor bytes, ReadBlob(fmt::format("{}/{}", directory, hash)));
-    store.blobs_.emplace(hash, Blob{std::move(bytes), std::make_shared<std::atomic<bool>>(false)});
-  }
-  return store;
-}
-
-Result<Tensor> BlobStore::Bytes(std::string_view hash) const {
-  const auto found = blobs_.find(hash);
-  if (found == blobs_.end()) return Invalid(fmt::format("blob {}: is absent", hash.substr(0, 64)));
-  return Get(hash, Dtype::kU8, found->second.bytes.shape());
-}
-
-std::vector<std::string> BlobStore::Hashes() const {
-  std::vector<std::string> hashes;
-  hashes.reserve(blobs_.size());
-  for (const auto& [hash, blob] : blobs_) hashes.push_back(hash);
-  return hashes;
-}
-
-Result<BlobStore> LoadBlobsOf(std::string_view text, const std::string& directory) {
+Result<BlobStore> BlobStore::Load(std::string_view text, const std::string& directory) {
   constexpr std::string_view kWord =
       "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
   BlobStore store;
@@ -168,6 +135,19 @@ Result<BlobStore> LoadBlobsOf(std::string_view text, const std::string& director
     if (store.Put(bytes) != hash) return Invalid("its bytes have another hash").At(path);
   }
   return store;
+}
+
+Result<Tensor> BlobStore::Bytes(std::string_view hash) const {
+  const auto found = blobs_.find(hash);
+  if (found == blobs_.end()) return Invalid(fmt::format("blob {}: is absent", hash.substr(0, 64)));
+  return Get(hash, Dtype::kU8, found->second.shape());
+}
+
+std::vector<std::string> BlobStore::Hashes() const {
+  std::vector<std::string> hashes;
+  hashes.reserve(blobs_.size());
+  for (const auto& [hash, bytes] : blobs_) hashes.push_back(hash);
+  return hashes;
 }
 
 }  // namespace weft

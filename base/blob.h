@@ -1,9 +1,7 @@
 // Big constants by content: a text form prints `blob(hash, bytes)` and the bytes lie beside it.
 #pragma once
 
-#include <atomic>
 #include <map>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,17 +29,14 @@ class BlobStore {
   std::vector<std::string> Hashes() const;
   size_t size() const { return blobs_.size(); }
 
-  // FILE.blobs/<hash>; Load reads the files and checks each hash on first use. No blobs, no
-  // directory: one that does not exist loads as empty.
+  // As FILE.blobs/<hash>. No blobs, no directory.
   Status Save(const std::string& directory) const;
-  static Result<BlobStore> Load(const std::string& directory);
+  // Of a directory only what the text of FILE refers to: it may hold anything. What is absent is
+  // missed by who asks for it.
+  static Result<BlobStore> Load(std::string_view text, const std::string& directory);
 
  private:
-  struct Blob {
-    Tensor bytes;                                   // u8
-    std::shared_ptr<std::atomic<bool>> is_checked;  // the hash was compared; shared by copies
-  };
-  std::map<std::string, Blob, std::less<>> blobs_;
+  std::map<std::string, Tensor, std::less<>> blobs_;  // u8
 };
 
 }  // namespace weft

@@ -4,7 +4,6 @@
 
 #include <filesystem>
 
-#include "base/blob_files.h"
 #include "base/file.h"
 
 namespace weft {
@@ -39,7 +38,7 @@ TEST_F(BlobTest, SaveAndLoad) {
   EXPECT_EQ(store.size(), 2u);
   ASSERT_TRUE(store.Save(directory_).ok());
 
-  const Result<BlobStore> loaded = BlobStore::Load(directory_);
+  const Result<BlobStore> loaded = BlobStore::Load(numbers + " " + text, directory_);
   ASSERT_TRUE(loaded.ok()) << loaded.status().ToString();
   EXPECT_EQ(loaded->size(), 2u);
   EXPECT_TRUE(*loaded->Get(numbers, Dtype::kF32, {2, 3}) == Numbers());
@@ -59,11 +58,11 @@ TEST_F(BlobTest, OnlyWhatATextRefersToIsRead) {
   const std::string wrong(64, 'a'), absent(64, 'b');
   ASSERT_TRUE(WriteFileAtomically(directory_ + "/" + wrong, "abc").ok());
   const std::string text = "w: f32[2, 3] = blob(" + numbers + ", 24 bytes) v = blob(" + absent;
-  const Result<BlobStore> loaded = LoadBlobsOf(text, directory_);
+  const Result<BlobStore> loaded = BlobStore::Load(text, directory_);
   ASSERT_TRUE(loaded.ok()) << loaded.status().ToString();
   EXPECT_EQ(loaded->Hashes(), std::vector{numbers});
-  EXPECT_FALSE(LoadBlobsOf(wrong, directory_).ok());
-  EXPECT_EQ(LoadBlobsOf(wrong + "a", directory_)->size(), 0u);
+  EXPECT_FALSE(BlobStore::Load(wrong, directory_).ok());
+  EXPECT_EQ(BlobStore::Load(wrong + "a", directory_)->size(), 0u);
 }
 
 TEST_F(BlobTest, LaterWritesDoNotReachTheStore) {
@@ -78,7 +77,7 @@ TEST_F(BlobTest, FilesCutLaterDoNotReachTheStore) {
   BlobStore store;
   const std::string hash = store.Put(Numbers());
   ASSERT_TRUE(store.Save(directory_).ok());
-  const Result<BlobStore> loaded = BlobStore::Load(directory_);
+  const Result<BlobStore> loaded = BlobStore::Load(hash, directory_);
   ASSERT_TRUE(loaded.ok()) << loaded.status().ToString();
   fs::resize_file(fs::path(directory_) / hash, 0);
   EXPECT_TRUE(*loaded->Get(hash, Dtype::kF32, {2, 3}) == Numbers());
@@ -91,7 +90,7 @@ TEST_F(BlobTest, NothingIsStoredOfNothing) {
   EXPECT_EQ(store.Get(hash, Dtype::kF32, {0, 4})->elems(), 0);
   ASSERT_TRUE(store.Save(directory_).ok());
   EXPECT_FALSE(fs::exists(directory_));
-  EXPECT_EQ(BlobStore::Load(directory_)->size(), 0u);
+  EXPECT_EQ(BlobStore::Load(hash, directory_)->size(), 0u);
 }
 
 TEST_F(BlobTest, DamageIsSeen) {
@@ -99,14 +98,13 @@ TEST_F(BlobTest, DamageIsSeen) {
   const std::string hash = store.Put(Numbers());
   ASSERT_TRUE(store.Save(directory_).ok());
   ASSERT_TRUE(WriteFileAtomically(directory_ + "/" + hash, std::string(24, 'x')).ok());
-  EXPECT_EQ(BlobStore::Load(directory_)->Get(hash, Dtype::kF32, {6}).status().what(),
-            "blob " + hash + ": its bytes have another hash");
+  EXPECT_EQ(BlobStore::Load(hash, directory_).status().what(), "its bytes have another hash");
   fs::remove(directory_ + "/" + hash);
   fs::create_symlink("/etc/passwd", directory_ + "/" + hash);
-  EXPECT_FALSE(BlobStore::Load(directory_).ok());
+  EXPECT_FALSE(BlobStore::Load(hash, directory_).ok());
   fs::remove(directory_ + "/" + hash);
   fs::create_directory(directory_ + "/" + hash);
-  EXPECT_FALSE(BlobStore::Load(directory_).ok());
+  EXPECT_FALSE(BlobStore::Load(hash, directory_).ok());
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include <fstream>
 
-#include "base/blob_files.h"
+#include "base/blob.h"
 #include "cli/interrupt.h"
 #include "cli/verbs.h"
 #include "codegen/cuda/emit.h"
@@ -40,7 +40,7 @@ Result<driver::Module> ReadModule(const Flags& flags, const OptFlags& opt,
         "--from {}: expected graph, tc, groups, choices, sched, loops, call or plan", opt.from));
   WEFT_TRY(std::string text, flags.model == "-" ? Result<std::string>(driver::StandardInput())
                                                 : ReadFile(flags.model));
-  WEFT_TRY(BlobStore blobs, LoadBlobsOf(text, flags.model + ".blobs"));
+  WEFT_TRY(BlobStore blobs, BlobStore::Load(text, flags.model + ".blobs"));
   if (!text.starts_with("=== ")) {
     if (*from != driver::Form::kGraph)
       return Invalid(fmt::format("not a text at form {}", opt.from)).At(flags.model);

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "base/blob_files.h"
+#include "base/blob.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "driver/accuracy.h"
@@ -90,7 +90,7 @@ class Server {
     trials_.clear();
     start_.clear();
     WEFT_TRY(const std::string text, ReadFile(path));
-    WEFT_TRY(const BlobStore blobs, LoadBlobsOf(text, path + ".blobs"));
+    WEFT_TRY(const BlobStore blobs, BlobStore::Load(text, path + ".blobs"));
     WEFT_TRY(module_, ParseModule(text, path, blobs));
     WEFT_TRY(inputs_, GenerateInputs(module_.graph, 0));
     const auto& groups = module_.grouping.groups;
