@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <unordered_map>
 
 #include "graph/infer/engine.h"
@@ -19,7 +20,7 @@ struct Type {
   std::optional<Dtype> held;  // of a sequence
 };
 
-// A body and the names that carry extents over its border: equal names are equal sizes.
+// A body and the extents that cross its border: symbols from around keep their names inside.
 class Body {
  public:
   Body(Context& outer, Graph& graph)
@@ -42,6 +43,8 @@ class Body {
     Status wrong = InferOnce();
     if (wrong.ok() || runs || outer_.depth() >= kDeepLoop) return wrong;
     shapes_around_ = false;
+    engine_.reset();
+    outward_.clear();
     std::vector<std::optional<Dtype>> dtypes;
     for (const ValueId input : graph_.inputs) dtypes.push_back(graph_[input].dtype);
     ResetTypes(graph_);
@@ -75,7 +78,7 @@ class Body {
       if (from.shape && shapes_around_) value.shape = Inward(*from.shape);
       captured.emplace_back(found->second, ValueId(i));
     }
-    Engine engine(graph_, outer_.depth() + 1);
+    Engine& engine = engine_.emplace(graph_, outer_.depth() + 1);
     for (size_t i = 0; i < takes_.size(); ++i)
       if (takes_[i]) engine.SetHeld(graph_.inputs[i], *takes_[i]);
     for (const auto& [from, to] : captured) {
@@ -111,6 +114,7 @@ class Body {
       size_t k = 0;
       while (k < graph_.symbols.size() && graph_.symbols[k].name != symbol.name) ++k;
       if (k == graph_.symbols.size()) graph_.symbols.push_back(symbol);
+      outward_.emplace(SymbolId(k), extent);
       out.emplace_back(SymbolId(k));
     }
     return out;
@@ -118,25 +122,39 @@ class Body {
 
   Extents Outward(const Extents& extents) {
     Extents out;
-    for (const Extent& extent : extents) {
-      if (extent.IsConstant()) {
-        out.push_back(extent);
-        continue;
-      }
-      const Symbol& symbol = graph_.symbols[static_cast<size_t>(extent.symbol().index)];
-      const auto& symbols = outer_.graph().symbols;
-      size_t k = 0;
-      while (k < symbols.size() && symbols[k].name != symbol.name) ++k;
-      out.push_back(k < symbols.size() ? Extent(SymbolId(k))
-                                       : outer_.Fresh(symbol.name, symbol.min, symbol.max));
-    }
+    for (const Extent& extent : extents) out.push_back(Outward(extent));
     return out;
+  }
+
+  // What the body made of symbols from around is the same of them there; a symbol of its own is
+  // nobody else's, whatever it is called.
+  Extent Outward(Extent extent) {
+    if (extent.IsConstant()) return extent;
+    const SymbolId id = extent.symbol();
+    if (const auto known = outward_.find(id); known != outward_.end()) return known->second;
+    const Symbol symbol = graph_.symbols[static_cast<size_t>(id.index)];
+    const auto result = [&]() -> Extent {
+      if (!engine_) return outer_.Fresh(symbol.name, symbol.min, symbol.max);
+      if (const auto& factors = engine_->FactorsOf(id); !factors.empty())
+        return outer_.Product(Outward(factors));
+      const Affine& meaning = engine_->MeaningOf(id);
+      if (meaning.AsVar()) return outer_.Fresh(symbol.name, symbol.min, symbol.max);
+      const Affine around = meaning.Substitute([this](Var v) {
+        return outer_.Meaning(Outward(Extent(SymbolId(static_cast<size_t>(v)))));
+      });
+      const auto derived = outer_.ToExtent(around, symbol.name);
+      return derived.ok() ? *derived : outer_.Fresh(symbol.name, symbol.min, symbol.max);
+    }();
+    outward_.emplace(id, result);
+    return result;
   }
 
   Context& outer_;
   Graph& graph_;
   std::vector<std::optional<Dtype>> takes_, gives_;  // by input and by output: what is held
   bool shapes_around_ = true;  // whether what is captured has the shape it has around
+  std::optional<Engine> engine_;
+  std::map<SymbolId, Extent> outward_;  // by a symbol of the body
 };
 
 std::shared_ptr<Graph> GraphAttribute(const Node& node, std::string_view name) {

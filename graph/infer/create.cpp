@@ -71,6 +71,21 @@ Status RangeRule(Context& c) {
   const double step = (*delta)[0].AsDouble();
   if (step == 0) return Invalid("the step of the range is 0");
   if ((*start)[0].IsConstant() && (*limit)[0].IsConstant()) {
+    if ((*start)[0].kind == Elem::kInteger && (*limit)[0].kind == Elem::kInteger &&
+        (*delta)[0].kind == Elem::kInteger) {
+      const bool down = step < 0;  // towards smaller numbers, which is upwards with both exchanged
+      const int64_t from = (*(down ? limit : start))[0].integer.constant(),
+                    to = (*(down ? start : limit))[0].integer.constant(),
+                    by = (*delta)[0].integer.constant();
+      const auto distance = [](int64_t a, int64_t b) {
+        return static_cast<uint64_t>(b) - static_cast<uint64_t>(a);
+      };
+      const uint64_t stride = down ? distance(by, 0) : distance(0, by),
+                     count = from < to ? (distance(from, to) - 1) / stride + 1 : 0;
+      if (count > INT64_MAX) return Limit("the range is too long");
+      c.Out(0, {static_cast<int64_t>(count)});
+      return {};
+    }
     double count = std::ceil(((*limit)[0].AsDouble() - (*start)[0].AsDouble()) / step);
     if (!(count > 0)) count = 0;
     if (count > 9e18) return Limit("the range is too long");

@@ -19,6 +19,12 @@ Elem Elem::OfReal(double value) {
   return {kReal, 0, value};
 }
 
+Elem ElemOf(const Tensor& tensor, int64_t i) {
+  if (IsFloat(tensor.dtype())) return Elem::OfReal(ElemAsDouble(tensor, i));
+  const int64_t value = ElemAsInt(tensor, i);
+  return tensor.dtype() == Dtype::kU64 && value < 0 ? Elem() : Elem::Of(value);
+}
+
 Engine::Engine(Graph& graph, int depth)
     : graph_(graph), depth_(depth), inputs_symbols_(graph.symbols.size()), symbol_names_(Graph{}) {
   Grow();
@@ -97,11 +103,8 @@ const Facts* Engine::FactsOf(ValueId id) {
                        !IsCode(value.constant.dtype()) && value.constant.elems() <= kMaxFacts;
     if (small) {
       Facts facts;
-      for (int64_t k = 0; k < value.constant.elems(); ++k) {
-        facts.push_back(IsFloat(value.constant.dtype())
-                            ? Elem::OfReal(ElemAsDouble(value.constant, k))
-                            : Elem::Of(ElemAsInt(value.constant, k)));
-      }
+      for (int64_t k = 0; k < value.constant.elems(); ++k)
+        facts.push_back(ElemOf(value.constant, k));
       facts_[i] = std::move(facts);
     }
   }

@@ -34,6 +34,8 @@ struct Elem {
   bool IsConstant() const { return kind == kReal || (kind == kInteger && integer.IsConstant()); }
   double AsDouble() const { return kind == kReal ? real : static_cast<double>(integer.constant()); }
 };
+// Element i; unknown if no int64 holds it.
+Elem ElemOf(const Tensor& tensor, int64_t i);
 using Facts = std::vector<Elem>;  // row-major, as many as the tensor has elements
 
 using Extents = std::vector<Extent>;
@@ -53,6 +55,12 @@ class Engine {
   // The element type of the tensors in a value that is a sequence of them.
   std::optional<Dtype> Held(ValueId id);
   void SetHeld(ValueId id, Dtype dtype);
+  // What an extent is in terms of symbols that stand for themselves, and the factors of one that is
+  // a product; none if it is not.
+  const Affine& MeaningOf(SymbolId id) const { return meaning_[static_cast<size_t>(id.index)]; }
+  const std::vector<Extent>& FactorsOf(SymbolId id) const {
+    return factors_[static_cast<size_t>(id.index)];
+  }
   // By value: whether a rule asked for its elements, or for those of what is computed from them,
   // and did not get them all.
   std::vector<bool> Wanted() const;

@@ -143,7 +143,7 @@ Elem Binary(Context& c, const Elem& a, const Elem& b, bool floats) {
     default:
       break;
   }
-  if (integers) {
+  if (integers && !(floats && a.IsConstant() && b.IsConstant())) {  // floats have a zero below 0
     std::optional<Affine> result;
     if (c.node.op == Op::kAdd) result = Plus(a.integer, b.integer);
     if (c.node.op == Op::kSub) result = AddScaled(a.integer, b.integer, -1);
@@ -172,15 +172,20 @@ Elem Binary(Context& c, const Elem& a, const Elem& b, bool floats) {
   }
 }
 
-Elem One(Context& c, const Elem& a) {
+Elem Negated(const Elem& a) {
+  if (a.kind != Elem::kInteger) return {};
+  auto negative = AddScaled(0, a.integer, -1);
+  return negative ? Elem::Of(*std::move(negative)) : Elem();
+}
+
+Elem One(Context& c, const Elem& a, bool floats) {
   if (!a.known()) return {};
   switch (c.node.op) {
     case Op::kIdentity:
       return a;
     case Op::kNeg:
-      if (a.kind == Elem::kReal) return Elem::OfReal(-a.real);
-      if (auto negative = AddScaled(0, a.integer, -1)) return Elem::Of(*std::move(negative));
-      return {};
+      if (floats && a.IsConstant()) return Elem::OfReal(-a.AsDouble());
+      return Negated(a);
     case Op::kNot:
       return a.IsConstant() ? OfBool(a.AsDouble() == 0) : Elem();
     case Op::kFloor:
@@ -190,7 +195,9 @@ Elem One(Context& c, const Elem& a) {
     case Op::kRound:
       return a.kind == Elem::kReal ? Elem::OfReal(std::nearbyint(a.real)) : a;
     case Op::kAbs:
-      return a.IsConstant() ? Elem::OfReal(std::abs(a.AsDouble())) : Elem();
+      if (!a.IsConstant()) return {};
+      if (a.kind == Elem::kReal) return Elem::OfReal(std::abs(a.real));
+      return a.integer.constant() < 0 ? Negated(a) : a;
     case Op::kSqrt:
       return a.IsConstant() ? Elem::OfReal(std::sqrt(a.AsDouble())) : Elem();
     default:
@@ -198,17 +205,22 @@ Elem One(Context& c, const Elem& a) {
   }
 }
 
-// A number after a cast: f32 rounds, integers truncate. What does not fit is left unknown.
+// A number after a cast: floats are rounded, once; integers truncate. What does not fit is left
+// unknown, and so are sizes in types of which few are exact.
 Elem Casted(const Elem& a, Dtype to) {
-  if (!a.IsConstant())
-    return a.known() && (to == Dtype::kI64 || to == Dtype::kI32 || IsFloat(to)) ? a : Elem();
+  if (!a.IsConstant()) {
+    const bool exact =
+        to == Dtype::kI64 || to == Dtype::kI32 || to == Dtype::kF64 || to == Dtype::kF32;
+    return exact ? a : Elem();
+  }
   const double value = a.AsDouble();
   if (to == Dtype::kBool) return OfBool(value != 0);
-  if (to == Dtype::kF64) return a;
-  if (to == Dtype::kF32) return Elem::OfReal(static_cast<float>(value));
-  if (to == Dtype::kF16) return Elem::OfReal(HalfToFloat(FloatToHalf(static_cast<float>(value))));
-  if (to == Dtype::kBF16)
-    return Elem::OfReal(BfloatToFloat(FloatToBfloat(static_cast<float>(value))));
+  if (to == Dtype::kF64 || to == Dtype::kF32 || to == Dtype::kF16 || to == Dtype::kBF16) {
+    Tensor rounded(to, {});
+    a.kind == Elem::kInteger ? SetElemInt(rounded, 0, a.integer.constant())
+                             : SetElem(rounded, 0, value);
+    return Elem::OfReal(ElemAsDouble(rounded, 0));
+  }
   if (to == Dtype::kI64 && a.kind == Elem::kInteger) return a;
   const double whole = std::trunc(value);
   const double limit = to == Dtype::kI32 ? 2147483647.0 : to == Dtype::kI64 ? 9e15 : 0;
@@ -220,8 +232,9 @@ Elem Casted(const Elem& a, Dtype to) {
 Elem Held(const Elem& a, Dtype type) {
   if (!a.IsConstant()) return a;
   if (IsFloat(type)) return Casted(a, type);
-  if (a.kind != Elem::kInteger || Bits(type) >= 64) return a;
+  if (a.kind != Elem::kInteger) return a;
   const bool is_signed = KindOf(type) == DtypeKind::kSigned;
+  if (Bits(type) >= 64) return is_signed || a.integer.constant() >= 0 ? a : Elem();
   const int64_t reach = int64_t{1} << (Bits(type) - (is_signed ? 1 : 0)),
                 value = a.integer.constant();
   return (is_signed ? -reach : 0) <= value && value < reach ? a : Elem();
@@ -269,7 +282,7 @@ void Each(Context& c) {
   if (cast && to == Dtype::kString) return;
   const auto type = c.Type(0);
   for (const Elem& elem : *in) {
-    const Elem value = cast ? Casted(elem, to) : One(c, elem);
+    const Elem value = cast ? Casted(elem, to) : One(c, elem, type && IsFloat(*type));
     out.push_back(cast || !type ? value : Held(value, *type));
   }
   c.OutFacts(0, std::move(out));
@@ -362,13 +375,14 @@ void ReduceFacts(Context& c) {
     if (!result) return;
     total = Elem::Of(std::move(*result));
   }
-  c.OutFacts(0, {std::move(total)});
+  c.OutFacts(0, {Held(total, *type)});
 }
 
 void RangeFacts(Context& c, const Shape& out) {
   const Facts* start = c.FactsIn(0);
   const Facts* delta = c.FactsIn(2);
-  if (!start || !delta || start->size() != 1 || delta->size() != 1) return;
+  const auto type = c.Type(0);
+  if (!type || !start || !delta || start->size() != 1 || delta->size() != 1) return;
   const Elem from = (*start)[0], step = (*delta)[0];
   if (from.kind != Elem::kInteger || step.kind != Elem::kInteger) return;
   Facts result;
@@ -376,7 +390,7 @@ void RangeFacts(Context& c, const Shape& out) {
     const auto offset = Times(step.integer, Affine(i));
     const auto value = offset ? Plus(from.integer, *offset) : std::nullopt;
     if (!value) return;
-    result.push_back(Elem::Of(*value));
+    result.push_back(Held(Elem::Of(*value), *type));
   }
   c.OutFacts(0, std::move(result));
 }
@@ -385,9 +399,7 @@ void FillFacts(Context& c, const Shape& out) {
   const Attribute* attribute = FindAttribute(c.node, "value");
   const auto* tensor = attribute ? std::get_if<Tensor>(&attribute->value) : nullptr;
   if (tensor && (tensor->elems() != 1 || tensor->dtype() == Dtype::kString)) return;
-  const Elem elem = !tensor                    ? Elem::Of(0)
-                    : IsFloat(tensor->dtype()) ? Elem::OfReal(ElemAsDouble(*tensor, 0))
-                                               : Elem::Of(ElemAsInt(*tensor, 0));
+  const Elem elem = tensor ? ElemOf(*tensor, 0) : Elem::Of(0);
   c.OutFacts(0, Facts(static_cast<size_t>(Count(out)), elem));
 }
 

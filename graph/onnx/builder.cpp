@@ -410,13 +410,13 @@ Status Builder::Outputs(const onnx::GraphProto& proto, Scope& scope) {
   std::unordered_set<std::string> seen;
   for (const auto& info : proto.output()) {
     const std::string where = fmt::format("output {}", PrintString(info.name()));
-    if (!seen.insert(info.name()).second) return Invalid("the output is given twice").At(where);
+    const bool inner = scope.outer != nullptr, again = !seen.insert(info.name()).second;
+    if (again && !inner) return Invalid("the output is given twice").At(where);
     auto id = Resolve(scope, info.name());
     if (!id.ok()) return std::move(id.status()).At(where);
     const Value& value = draft.graph[*id];
-    const bool inner = scope.outer != nullptr;
     const bool passed =
-        value.kind == ValueKind::kCaptured || (inner && value.kind == ValueKind::kInput);
+        again || value.kind == ValueKind::kCaptured || (inner && value.kind == ValueKind::kInput);
     if (passed) {  // of a body: a value of its own, which may live in memory of its own
       const ValueId copy =
           AddNode(draft.graph, Op::kIdentity, {*id}, draft.names.Fresh(value.name + "_out"));

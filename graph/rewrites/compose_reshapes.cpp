@@ -23,6 +23,16 @@ std::optional<std::vector<int64_t>> ShapeFor(const Value& value) {
   return shape;
 }
 
+// Whether a run checks that an extent is 1, which no reshape would.
+bool ChecksExtents(const Graph& graph, const Node& node) {
+  const auto open = [&](ValueId id) {
+    return std::ranges::count_if(*graph[id].shape, [](Extent e) { return !e.IsConstant(); });
+  };
+  return node.op == Op::kSqueeze &&
+         (!graph[node.inputs[0]].shape || !graph[node.outputs[0]].shape ||
+          open(node.inputs[0]) != open(node.outputs[0]));
+}
+
 }  // namespace
 
 Result<int> compose_reshapes(Graph& graph, const Evaluator&) {
@@ -32,7 +42,7 @@ Result<int> compose_reshapes(Graph& graph, const Evaluator&) {
     const Node& node = graph.nodes[n];
     if (!IsReshape(&node)) continue;
     const Node* before = r.Def(node.inputs[0]);
-    if (!IsReshape(before)) continue;
+    if (!IsReshape(before) || ChecksExtents(graph, node) || ChecksExtents(graph, *before)) continue;
     const ValueId x = before->inputs[0], y = node.outputs[0];
     const auto shape = ShapeFor(graph[y]);
     if (!shape || !graph[x].shape) continue;

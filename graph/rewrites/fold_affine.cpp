@@ -33,15 +33,28 @@ std::optional<Weights> WeightsOf(const Node& node, const Tensor& w) {
 // The bias of each output channel; Gemm's may be a scalar or have a row axis.
 std::optional<std::vector<double>> BiasOf(const Graph& graph, const Node& node, int64_t channels) {
   std::vector<double> bias(static_cast<size_t>(channels), 0.0);
-  if (!InputAt(node, 2).valid()) return bias;
+  const double beta = node.op == Op::kGemm ? FloatAttr(node, "beta", 1.0f) : 1.0;
+  if (!InputAt(node, 2).valid() || beta == 0) return bias;
   const Tensor* tensor = ConstantOf(graph, node.inputs[2]);
   if (!tensor || (tensor->elems() != channels && tensor->elems() != 1)) return std::nullopt;
   if (!tensor->shape().empty() && tensor->elems() > 1 && tensor->shape().back() != channels)
     return std::nullopt;
-  const double beta = node.op == Op::kGemm ? FloatAttr(node, "beta", 1.0f) : 1.0;
   for (size_t i = 0; i < bias.size(); ++i)
     bias[i] = beta * ElemAsDouble(*tensor, tensor->elems() == 1 ? 0 : static_cast<int64_t>(i));
   return bias;
+}
+
+// Whether a type holds what a * b + c is as well as its parts, which it holds.
+bool IsInRange(double a, double b, double c, Dtype dtype) {
+  const bool is_wide = dtype == Dtype::kF64;
+  const double most =
+      is_wide ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
+  const double least =
+      is_wide ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+  const double value = std::abs(a * b + c);
+  if (!std::isfinite(a) || !std::isfinite(b) || !std::isfinite(c)) return true;
+  const bool is_product = a != 0 && b != 0 && c == 0;
+  return value <= most && (value >= least || !is_product);
 }
 
 }  // namespace
@@ -78,11 +91,14 @@ bool FoldAffine(Rewriter& r, NodeId id, ValueId input, const PerChannel& affine)
   for (int64_t i = 0; i < w->elems(); ++i) {
     const int64_t row = i / shape->inner, group = rows > 0 ? row / per_group / rows : 0;
     const auto channel = static_cast<size_t>(group * per_group + row % per_group);
-    SetElem(scaled, i, ElemAsDouble(*w, i) * affine.scale[channel] * alpha);
+    const double factor = affine.scale[channel] * alpha, weight = ElemAsDouble(*w, i);
+    if (!IsInRange(weight, factor, 0, w->dtype())) return false;
+    SetElem(scaled, i, weight * factor);
   }
   Tensor shifted(w->dtype(), {shape->channels});
   for (int64_t i = 0; i < shape->channels; ++i) {
     const auto k = static_cast<size_t>(i);
+    if (!IsInRange((*bias)[k], affine.scale[k], affine.shift[k], w->dtype())) return false;
     SetElem(shifted, i, (*bias)[k] * affine.scale[k] + affine.shift[k]);
   }
   Node merged = *linear;

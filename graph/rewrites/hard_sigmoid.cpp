@@ -12,7 +12,8 @@ bool Match(Rewriter& r, NodeId id) {
   const Node* clip = r.Def(f.values[0], Op::kClip);
   const auto low = clip ? ScalarOf(r.graph, InputAt(*clip, 1)) : std::nullopt;
   const auto high = clip ? ScalarOf(r.graph, InputAt(*clip, 2)) : std::nullopt;
-  if (!low || !high || *low != 0 || !Near(*high * f.coefficient, 1, r.graph[y].dtype)) return false;
+  if (!low || !high || *low != 0 || *high <= 0 || !Near(*high * f.coefficient, 1, r.graph[y].dtype))
+    return false;
   const auto sum = WithScalar(r, clip->inputs[0], Op::kAdd);
   if (!sum) return false;
   const Factors inner = FactorsOf(r, sum->first);

@@ -25,7 +25,7 @@ std::optional<Activations> ActivationsOf(const Rewriter& r, ValueId id) {
   const auto dtype = r.graph[x.bytes].dtype;
   const auto is_one = [&](ValueId v) {
     const auto shape = StaticShape(r.graph[v]);
-    return shape && std::ranges::all_of(*shape, [](int64_t extent) { return extent == 1; });
+    return shape && (shape->empty() || *shape == Shape{1});
   };
   if ((dtype != Dtype::kU8 && dtype != Dtype::kI8) || r.graph[x.scale].dtype != Dtype::kF32 ||
       !is_one(x.scale) || (x.zero.valid() && !is_one(x.zero)))

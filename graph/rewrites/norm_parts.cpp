@@ -41,13 +41,14 @@ std::optional<Root> RootOf(const Rewriter& r, ValueId id) {
     if (root) root->reciprocal = true;
     return root;
   }
+  const auto dtype = r.graph[id].dtype;
+  if (!dtype || !IsFloat(*dtype)) return std::nullopt;
   const Node* sqrt = r.Def(id, Op::kSqrt);
   const auto power = WithScalar(r, id, Op::kPow);
   const bool inverse = power && power->second == -0.5;
   if (!sqrt && !inverse && !(power && power->second == 0.5)) return std::nullopt;
   const auto sum = WithScalar(r, sqrt ? sqrt->inputs[0] : power->first, Op::kAdd);
-  if (!sum || sum->second < 0 || !FitsAttribute(sum->second, r.graph[id].dtype))
-    return std::nullopt;
+  if (!sum || sum->second < 0 || !FitsAttribute(sum->second, dtype)) return std::nullopt;
   return Root{sum->first, sum->second, inverse};
 }
 

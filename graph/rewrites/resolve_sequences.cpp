@@ -22,15 +22,16 @@ class Resolver {
       case Op::kSequenceErase:
         if (auto list = List())
           if (const auto at = Position(1, list->size(), -1)) {
+            const ValueId erased = list->at(*at);
             list->erase(list->begin() + static_cast<int64_t>(*at));
-            BecomeList(*list);
+            BecomeList(*list, erased);
           }
         return;
       case Op::kSequenceInsert:
         if (auto list = List())
           if (const auto at = Position(2, list->size() + 1, static_cast<int64_t>(list->size()))) {
             list->insert(list->begin() + static_cast<int64_t>(*at), In(1));
-            BecomeList(*list);
+            BecomeList(*list, In(1));
           }
         return;
       case Op::kSequenceLength:
@@ -47,9 +48,8 @@ class Resolver {
         if (In(0).valid() && IsThere(In(0))) Become(In(0));
         return;
       case Op::kOptionalHasElement:
-        if (!In(0).valid() || IsThere(In(0)) || r_.Def(In(0), Op::kOptional))
-          Become(r_.NewConstant("has_element",
-                                TensorOfScalar(Dtype::kBool, In(0).valid() && IsThere(In(0)))));
+        if (const auto has = HasElement(In(0)))
+          Become(r_.NewConstant("has_element", TensorOfScalar(Dtype::kBool, *has)));
         return;
       default:
         return;
@@ -63,9 +63,18 @@ class Resolver {
   bool IsThere(ValueId id) const {
     return r_.graph[id].dtype.has_value() || ElementsOf(r_, id).has_value();
   }
+  std::optional<bool> HasElement(ValueId id) const {
+    if (!id.valid()) return false;
+    if (IsThere(id)) return true;
+    const Node* made = r_.Def(id, Op::kOptional);
+    return made ? std::optional(InputAt(*made, 0).valid()) : std::nullopt;
+  }
   void Become(ValueId value) { r_.Become(at_, Op::kIdentity, {value}); }
-  void BecomeList(const std::vector<ValueId>& list) {
-    r_.Become(at_, list.empty() ? Op::kSequenceEmpty : Op::kSequenceConstruct, list);
+  // A sequence of these, whose elements would be like `one`.
+  void BecomeList(const std::vector<ValueId>& list, ValueId one) {
+    if (!list.empty()) return r_.Become(at_, Op::kSequenceConstruct, list);
+    const auto dtype = r_.graph[one].dtype;
+    if (dtype) r_.Become(at_, Op::kSequenceEmpty, {}, {{"dtype", int64_t{DtypeToOnnx(*dtype)}}});
   }
 
   // The constant position at input i, from the end if negative. As ONNX says for SequenceInsert,
@@ -116,7 +125,8 @@ class Resolver {
     } else {
       return;
     }
-    if (sizes.empty() || sizes.size() > kMostParts) return;
+    if (sizes.size() > kMostParts) return;
+    if (sizes.empty()) return extent == 0 ? BecomeList({}, In(0)) : void();
     Node split{.op = Op::kSplit, .op_name = "Split", .name = node_.name};
     split.inputs = {In(0), r_.NewConstant("sizes", TensorOfInts(sizes))};
     SetAttribute(split, "axis", axis);
@@ -130,7 +140,7 @@ class Resolver {
       for (ValueId& part : parts)
         part = r_.Insert(at_, Op::kSqueeze, {part, where}, "element", part);
     }
-    BecomeList(parts);
+    BecomeList(parts, In(0));
   }
 
   static constexpr size_t kMostParts = 4096;

@@ -227,7 +227,8 @@ bool Near(double found, double meant, std::optional<Dtype> dtype) {
 }
 
 bool FitsAttribute(double number, std::optional<Dtype> dtype) {
-  return dtype != Dtype::kF64 || static_cast<double>(static_cast<float>(number)) == number;
+  const float held = static_cast<float>(number);
+  return std::isfinite(held) && (dtype != Dtype::kF64 || static_cast<double>(held) == number);
 }
 
 bool IsPlainGemm(const Node& node) {
@@ -254,6 +255,8 @@ std::optional<std::pair<ValueId, double>> WithScalar(const Rewriter& r, ValueId 
 Factors FactorsOf(const Rewriter& r, ValueId id) {
   constexpr size_t kMax = 8;  // of steps: patterns are small, and products may be long
   Factors out;
+  const auto dtype = r.graph[id].dtype;
+  if (!dtype || !IsFloat(*dtype)) return {.values = {id}};  // quotients of integers are no factors
   std::vector<ValueId> open = {id};
   for (size_t steps = 0; !open.empty(); ++steps) {
     const ValueId at = open.back();
