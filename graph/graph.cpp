@@ -81,10 +81,13 @@ std::optional<std::vector<int64_t>> ConstantInts(const Graph& graph, const Node&
   const ValueId id = InputAt(node, i);
   if (!id.valid()) return std::nullopt;
   const Value& value = graph[id];
-  if (value.kind != ValueKind::kConstant || !IsInteger(value.constant.dtype())) return std::nullopt;
-  std::vector<int64_t> ints(static_cast<size_t>(value.constant.elems()));
-  for (size_t k = 0; k < ints.size(); ++k)
-    ints[k] = ElemAsInt(value.constant, static_cast<int64_t>(k));
+  return value.kind == ValueKind::kConstant ? IntsOf(value.constant) : std::nullopt;
+}
+
+std::optional<std::vector<int64_t>> IntsOf(const Tensor& tensor) {
+  if (!IsInteger(tensor.dtype())) return std::nullopt;
+  std::vector<int64_t> ints(static_cast<size_t>(tensor.elems()));
+  for (size_t k = 0; k < ints.size(); ++k) ints[k] = ElemAsInt(tensor, static_cast<int64_t>(k));
   return ints;
 }
 

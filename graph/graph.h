@@ -138,6 +138,7 @@ void SetAttribute(Node& node, std::string name, AttributeValue value);   // keep
 // The input at `i`, or an invalid id if it is absent or beyond the list.
 ValueId InputAt(const Node& node, size_t i);
 // The constant integers of input `i` (axes, shapes, sizes), if it is a constant.
+std::optional<std::vector<int64_t>> IntsOf(const Tensor& tensor);  // its elements, if integers
 std::optional<std::vector<int64_t>> ConstantInts(const Graph& graph, const Node& node, size_t i);
 // Extents as integers, if all are constant.
 std::optional<Shape> StaticShape(const Value& value);

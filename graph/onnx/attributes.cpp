@@ -150,7 +150,7 @@ Result<AttributeValue> Builder::OneAttribute(AttributeProto& proto, Scope& scope
       if (!proto.has_g()) return Invalid("the graph is missing");
       auto graph = std::make_shared<Graph>();
       graph->name = proto.g().name();
-      Draft draft(*graph, scope.draft->types ? kOldestOpset : kNewestOpset, scope.draft);
+      Draft draft(*graph, scope.draft->HasTypes() ? kOldestOpset : kNewestOpset, scope.draft);
       Scope inner{.draft = &draft,
                   .outer = &scope,
                   .opsets = scope.opsets,
@@ -159,7 +159,7 @@ Result<AttributeValue> Builder::OneAttribute(AttributeProto& proto, Scope& scope
                   .bound = scope.bound,
                   .depth = scope.depth + 1};
       WEFT_TRY(GraphBody(*proto.mutable_g(), inner));
-      if (draft.types) draft.types->Forget();
+      draft.ForgetTypes();
       return AttributeValue(std::move(graph));
     }
     case AttributeProto::UNDEFINED:

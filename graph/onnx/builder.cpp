@@ -71,9 +71,78 @@ Result<Opsets> OpsetsOf(
   return opsets;
 }
 
-Draft::Draft(Graph& g, int64_t opset, const Draft* around)
-    : graph(g), names(g, around ? &around->names : nullptr), symbols(Graph{}) {
-  if (opset < 13) types = std::make_unique<infer::Engine>(g);
+Draft::Draft(Graph& g, int64_t opset, Draft* around)
+    : graph(g), names(g, around ? &around->names : nullptr), symbols(Graph{}), around_(around) {
+  if (opset < 13) types_ = std::make_unique<infer::Engine>(g);
+}
+
+NodeId Draft::Append(Node node) {
+  const NodeId id = AddNode(graph, std::move(node));
+  if (types_) InferType(id);
+  return id;
+}
+
+void Draft::InferType(NodeId id) {
+  const Status status = types_->Infer(id);
+  (void)status;  // wrong models are reported when shapes are inferred in earnest
+}
+
+ValueId Draft::Capture(const std::string& name) {
+  const auto [known, is_new] = captured_.emplace(name, graph.values.size());
+  if (!is_new) return known->second;
+  graph.values.push_back(Value{.name = name, .kind = ValueKind::kCaptured});
+  if (types_) TakeType(known->second);
+  return known->second;
+}
+
+ValueId Draft::Find(const std::string& name) {
+  for (; found_ < graph.values.size(); ++found_)
+    by_name_.emplace(graph.values[found_].name, found_);
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? ValueId() : found->second;
+}
+
+ValueId Draft::Around(ValueId id) const {
+  const Value& value = graph[id];
+  return around_ && value.kind == ValueKind::kCaptured ? around_->Find(value.name) : ValueId();
+}
+
+void Draft::TakeType(ValueId id) {
+  const ValueId outer = Around(id);
+  if (!outer.valid()) return;
+  const Value& from = around_->Known(outer);
+  graph[id].dtype = from.dtype;
+  if (!from.shape) return;
+  std::vector<Extent> shape = *from.shape;
+  for (Extent& extent : shape) {
+    if (extent.IsConstant()) continue;
+    const auto [known, is_new] = brought_.emplace(extent.symbol(), SymbolId());
+    const Symbol& symbol = around_->graph.symbols[static_cast<size_t>(extent.symbol().index)];
+    if (is_new)
+      known->second = AddSymbol(graph, symbols.Fresh(symbol.name), symbol.min, symbol.max);
+    extent = known->second;
+  }
+  graph[id].shape = std::move(shape);
+}
+
+const Value& Draft::Known(ValueId id) {
+  if (!types_) {
+    for (const auto& [name, captured] : captured_) TakeType(captured);
+    types_ = std::make_unique<infer::Engine>(graph);
+    for (size_t n = 0; n < graph.nodes.size(); ++n) InferType(NodeId(n));
+  }
+  return graph[id];
+}
+
+const Tensor* Draft::ConstantOf(ValueId id) const {
+  if (!id.valid()) return nullptr;
+  if (graph[id].kind == ValueKind::kConstant) return &graph[id].constant;
+  const ValueId outer = Around(id);
+  return outer.valid() ? around_->ConstantOf(outer) : nullptr;
+}
+
+void Draft::ForgetTypes() {
+  if (types_) types_->Forget();
 }
 
 Status Builder::CheckModel() {
@@ -101,7 +170,7 @@ Result<Graph> Builder::Build() {
   Draft draft(graph, oldest);
   Scope scope{.draft = &draft, .opsets = &opsets};
   WEFT_TRY(GraphBody(*model_.mutable_graph(), scope));
-  if (draft.types) draft.types->Forget();
+  draft.ForgetTypes();
   return graph;
 }
 
@@ -219,11 +288,7 @@ Result<ValueId> Builder::Lookup(Scope& scope, const std::string& name) {
 
 Result<ValueId> Builder::Capture(Scope& scope, const std::string& name) {
   WEFT_TRY(Charge(scope, sizeof(Value) + name.size()));
-  Graph& graph = scope.draft->graph;
-  // One value may have two names around here: formal and actual operand of a function.
-  const auto [known, is_new] = scope.draft->captured.emplace(name, graph.values.size());
-  if (is_new) graph.values.push_back(Value{.name = name, .kind = ValueKind::kCaptured});
-  return known->second;
+  return scope.draft->Capture(name);
 }
 
 Status Builder::CarryIn(Scope& scope, const Graph& given) {

@@ -35,16 +35,41 @@ Result<Opsets> OpsetsOf(
 size_t BytesOf(const AttributeValue& value);
 
 // A graph under construction.
-struct Draft {
-  explicit Draft(Graph& g, int64_t opset, const Draft* around = nullptr);
+class Draft {
+ public:
+  // Only models older than opset 13 need all types, for rewrites whose new form depends on a rank
+  // or an element type; others have them from the first question on.
+  explicit Draft(Graph& g, int64_t opset, Draft* around = nullptr);
+  bool HasTypes() const { return types_ != nullptr; }
+
+  NodeId Append(Node node);
+  // What the graph around calls so. It may have two names there: formal and actual operand of a
+  // function.
+  ValueId Capture(const std::string& name);
+  // A value with what can be inferred of it so far.
+  const Value& Known(ValueId id);
+  // Null unless it is one, here or around.
+  const Tensor* ConstantOf(ValueId id) const;
+  // Types are found anew when the graph is whole.
+  void ForgetTypes();
+
   Graph& graph;
   Names names;  // of values of the graph and of those around it
-  std::unordered_map<std::string, ValueId> captured;  // by the name around
   Names symbols;
   std::unordered_map<std::string, SymbolId> dims;  // usable names of dimensions
-  // Types of what exists so far: only models older than opset 13 need them, for rewrites whose new
-  // form depends on a rank or an element type.
-  std::unique_ptr<infer::Engine> types;
+
+ private:
+  ValueId Find(const std::string& name);
+  ValueId Around(ValueId id) const;  // what is captured; invalid if nothing is
+  void TakeType(ValueId captured);
+  void InferType(NodeId id);
+
+  Draft* around_;
+  std::unordered_map<std::string, ValueId> captured_;
+  std::unordered_map<std::string, ValueId> by_name_;  // of the first `found_` values
+  size_t found_ = 0;
+  std::map<SymbolId, SymbolId> brought_;  // by the symbol around
+  std::unique_ptr<infer::Engine> types_;
 };
 
 // A function of the model or of ONNX.

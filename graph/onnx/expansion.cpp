@@ -9,10 +9,7 @@
 
 namespace weft::graph {
 
-const Tensor* Expansion::ConstantIn(size_t i) const {
-  if (!Has(i) || draft_.graph[In(i)].kind != ValueKind::kConstant) return nullptr;
-  return &draft_.graph[In(i)].constant;
-}
+const Tensor* Expansion::ConstantIn(size_t i) const { return draft_.ConstantOf(In(i)); }
 
 Status Expansion::Counts(size_t low, size_t high, size_t outputs) const {
   if (node_.inputs.size() > high)
@@ -128,17 +125,12 @@ Result<ValueId> Expansion::Number(std::string_view what, double value, ValueId l
 }
 
 // Nodes that came before the first question are inferred then; AppendUpgraded does the later ones.
-const Value& Expansion::Known(ValueId id) {
-  if (!draft_.types) {
-    draft_.types = std::make_unique<infer::Engine>(draft_.graph);
-    for (size_t i = 0; i < draft_.graph.nodes.size(); ++i) {
-      // Wrong models are reported when shapes are inferred in earnest.
-      const Status status = draft_.types->Infer(NodeId(i));
-      (void)status;
-    }
-  }
-  return draft_.graph[id];
+std::optional<std::vector<int64_t>> Expansion::ConstantInts(size_t i) const {
+  const Tensor* tensor = ConstantIn(i);
+  return tensor ? IntsOf(*tensor) : std::nullopt;
 }
+
+const Value& Expansion::Known(ValueId id) { return draft_.Known(id); }
 
 std::optional<size_t> Expansion::RankOf(ValueId id) {
   const Value& value = Known(id);

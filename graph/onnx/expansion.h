@@ -18,10 +18,8 @@ class Expansion {
   const Node& node() const { return node_; }
   bool Has(size_t i) const { return InputAt(node_, i).valid(); }
   ValueId In(size_t i) const { return InputAt(node_, i); }
-  const Tensor* ConstantIn(size_t i) const;  // null unless it is one
-  std::optional<std::vector<int64_t>> ConstantInts(size_t i) const {
-    return graph::ConstantInts(draft_.graph, node_, i);
-  }
+  const Tensor* ConstantIn(size_t i) const;  // null unless it is one, here or around
+  std::optional<std::vector<int64_t>> ConstantInts(size_t i) const;
   bool HasOut(size_t i) const { return i < node_.outputs.size() && node_.outputs[i].valid(); }
   // Inputs `low` to `high`, of which the first `low` are there, and at most `outputs`.
   Status Counts(size_t low, size_t high, size_t outputs = 1) const;

@@ -189,11 +189,33 @@ TEST(Import, AddedNamesAvoidThoseAround) {
   *model.mutable_graph()->add_input() = ValueP("c", {}, onnx::TensorProto::BOOL);
   const Graph g = Good(model);
   for (const auto& inner : Subgraphs(g.nodes[1])) {
-    ASSERT_EQ(OpsOf(*inner), "CastLike Clip Add");
-    EXPECT_EQ((*inner)[inner->nodes[0].inputs[0]].name, "s_bound_1");
-    const Value& around = (*inner)[inner->nodes[2].inputs[1]];
+    ASSERT_EQ(OpsOf(*inner), "Clip Add");
+    EXPECT_EQ((*inner)[inner->nodes[0].inputs[1]].name, "s_bound_1");
+    const Value& around = (*inner)[inner->nodes[1].inputs[1]];
     EXPECT_EQ(around.name, "s_bound");
     EXPECT_EQ(around.kind, ValueKind::kCaptured);
+  }
+}
+
+// What a branch reads from around has the type and the elements it has there.
+TEST(Import, BranchesKnowWhatIsAround) {
+  const auto branch =
+      Branch({NodeP("Resize", {"x", "none", "none", "sizes"}, {"r"}),
+              NodeP("ReduceLogSum", {"i"}, {"l"}), NodeP("Cast", {"l"}, {"q"}, {IntA("to", 1)})},
+             "q");
+  onnx::ModelProto model = ModelOf(
+      {NodeP("Cast", {"x"}, {"i"}, {IntA("to", 6)}),
+       NodeP("If", {"c"}, {"y"}, {GraphA("then_branch", branch), GraphA("else_branch", branch)})});
+  *model.mutable_graph()->add_input() = ValueP("c", {}, onnx::TensorProto::BOOL);
+  *model.mutable_graph()->add_initializer() = Floats("none", {0}, {});
+  *model.mutable_graph()->add_initializer() = Floats("sizes", {2}, {4, 6});
+  const Graph g = Good(model);
+  for (const auto& inner : Subgraphs(g.nodes[1])) {
+    ASSERT_EQ(OpsOf(*inner), "Resize Cast ReduceLogSum Cast Cast");
+    EXPECT_FALSE(inner->nodes[0].inputs[1].valid());
+    EXPECT_FALSE(inner->nodes[0].inputs[2].valid());
+    for (const Value& value : inner->values)
+      EXPECT_FALSE(value.kind == ValueKind::kCaptured && value.shape);
   }
 }
 

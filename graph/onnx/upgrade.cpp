@@ -234,12 +234,7 @@ class Upgrade {
   }
 
   Status Push(Node node) {
-    const NodeId id = AddNode(draft_.graph, std::move(node));
-    if (draft_.types) {
-      // Wrong models are reported when shapes are inferred in earnest.
-      const Status status = draft_.types->Infer(id);
-      (void)status;
-    }
+    draft_.Append(std::move(node));
     return {};
   }
 
@@ -327,7 +322,7 @@ class Upgrade {
 
   // Of integers, which the newest form does not take: the logarithm's whole part.
   Status RealLogarithm() {
-    const auto dtype = draft_.graph[node_.inputs[0]].dtype;
+    const auto dtype = draft_.Known(node_.inputs[0]).dtype;
     if (!dtype || !IsInteger(*dtype)) return Push(std::move(node_));
     WEFT_TRY(node_.inputs[0], Extra(Op::kCast, {node_.inputs[0]}, "real",
                                     {{"to", int64_t{DtypeToOnnx(Dtype::kF64)}}}));
@@ -376,8 +371,8 @@ class Upgrade {
   }
 
   bool IsEmptyConstant(ValueId id) const {
-    return id.valid() && draft_.graph[id].kind == ValueKind::kConstant &&
-           draft_.graph[id].constant.elems() == 0;
+    const Tensor* constant = draft_.ConstantOf(id);
+    return constant && constant->elems() == 0;
   }
 
   // Opset 10 had (X, scales). Later files often pass an empty tensor for what they leave out.
