@@ -98,8 +98,35 @@ def write_schemas():
     (ROOT / "graph/schema.def").write_text(head + "".join(text for _, _, text in lines))
 
 
+def graphs(nodes):
+    """The subgraphs of these nodes, and theirs."""
+    for node in nodes:
+        for a in node.attribute:
+            if a.type == onnx.AttributeProto.GRAPH:
+                yield a.g
+                yield from graphs(a.g.node)
+
+
 def native_ops():
     return set(re.findall(r"WEFT_OP\((\w+),", (ROOT / "graph/ops.def").read_text()))
+
+
+def mend_affine_grid(body):
+    """Two mistakes of onnx's text: that a batch of 1 is dropped with the axis of rows, and that what guards an extent of 1
+    under align_corners against a division by 0 is there for the depth only."""
+    for graph in graphs(body.node):
+        for node in graph.node:
+            if node.op_type == "Squeeze" and len(node.input) == 1:
+                node.input.append("one_1d")
+    aligned = next(g.node for g in graphs(body.node) if any("H_float_nimus_one" in n.output for n in g.node))
+    for at in reversed(range(len(aligned))):
+        if aligned[at].op_type == "Sub" and aligned[at].output[0][0] in "HW":
+            name = aligned[at].output[0]
+            aligned[at].output[0] = name + "_"
+            aligned.insert(at + 1, onnx.helper.make_node("Max", [name + "_", "one_f"], [name]))
+
+
+MENDED = {"AffineGrid": mend_affine_grid}
 
 
 def write_bodies():
@@ -107,6 +134,7 @@ def write_bodies():
     native = native_ops()
     out = [
         f"// Made by tools/make_schema_def.py from onnx {onnx.__version__}: functions of ai.onnx that are expanded at import.\n"
+        "// What the script mends in them is its MENDED.\n"
         "// WEFT_FUNCTION(name, since, base64 of the serialized FunctionProto)\n"
     ]
     for s in sorted(defs.get_all_schemas(), key=lambda s: s.name):
@@ -116,6 +144,7 @@ def write_bodies():
         body.ClearField("doc_string")
         for node in body.node:
             node.ClearField("doc_string")
+        MENDED.get(s.name, lambda body: None)(body)
         for a in s.attributes.values():  # defaults of the operator are those of its function
             if a.default_value.name and a.name in body.attribute:
                 body.attribute.remove(a.name)

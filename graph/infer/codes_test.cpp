@@ -74,6 +74,8 @@ TEST(LowerCodes, Quantization) {
   EXPECT_EQ(Lowered("x: f8e4m3fn[2, 4], s: f32[2, 1]",
                     "y = DequantizeLinear(x, s) {axis = 1, block_size = 9}"),
             "DecodeFloat Reshape Expand Reshape Mul f32[2, 4]");
+  EXPECT_EQ(Lowered("x: i8[2, 4], s: f8e8m0[4]", "y = DequantizeLinear(x, s) {output_dtype = 10}"),
+            "Cast DecodeFloat Reshape Mul Cast f16[2, 4]");
   const std::string found = Lowered("x: f8e4m3fn[2, 4], s: f32[3]", "y = DequantizeLinear(x, s)");
   EXPECT_NE(found.find("3 scales for 4 elements"), std::string::npos) << found;
 }

@@ -97,22 +97,24 @@ Status DropoutRule(Context& c) {
 }
 
 Status QuantizeRule(Context& c) {
-  if (c.node.op == Op::kDequantizeLinear) {
-    if (auto dtype = c.Type(1)) c.OutType(0, *dtype);
-    return Unary(c);
-  }
+  const bool decodes = c.node.op == Op::kDequantizeLinear;
   const int64_t wanted = c.Int("output_dtype", 0);
-  if (c.Has(2)) {
-    if (auto dtype = c.Type(2)) c.OutType(0, *dtype);
-  } else if (wanted > 0 && wanted < 1000) {
-    const auto dtype = DtypeFromOnnx(static_cast<int32_t>(wanted));
+  std::optional<Dtype> dtype = Dtype::kU8;
+  if (decodes) {
+    dtype = c.Type(1);  // of the scale
+  } else if (c.Has(2)) {
+    dtype = c.Type(2);
+  }
+  if (wanted > 0 && wanted < 1000 && (decodes || !c.Has(2))) {
+    dtype = DtypeFromOnnx(static_cast<int32_t>(wanted));
     if (!dtype)
       return Unsupported(
           fmt::format("attribute \"output_dtype\" is {}, which weft does not have", wanted));
-    c.OutType(0, *dtype);
-  } else {
-    c.OutType(0, Dtype::kU8);
   }
+  if (decodes && dtype && !IsFloat(*dtype))
+    return Invalid(fmt::format("the result is {}, expected a float by attribute \"output_dtype\"",
+                               DtypeName(*dtype)));
+  if (dtype) c.OutType(0, *dtype);
   return Unary(c);
 }
 

@@ -393,12 +393,16 @@ Status CheckFeatures(Expansion& e, const Forest& forest, ValueId x) {
   return {};
 }
 
-// Scores as floats, with the base values added.
-Result<ValueId> WithBase(Expansion& e, Formula& f, const Forest& forest, ValueId scores) {
-  WEFT_TRY(const auto base, NumbersOrTensor(e.node(), "base_values"));
+// Base values, one or one a target; none if they are absent.
+Result<std::vector<double>> BaseValues(const Expansion& e, int64_t targets) {
+  WEFT_TRY(auto base, NumbersOrTensor(e.node(), "base_values"));
+  if (base.size() > 1 && std::ssize(base) != targets)
+    return Invalid(fmt::format("found {} base values for {} targets", base.size(), targets));
+  return base;
+}
+
+ValueId WithBase(Expansion& e, Formula& f, const std::vector<double>& base, ValueId scores) {
   if (base.empty()) return scores;
-  if (std::ssize(base) != forest.targets && base.size() != 1)
-    return Invalid(fmt::format("found {} base values for {} targets", base.size(), forest.targets));
   Tensor numbers(Dtype::kF64, {std::ssize(base)});
   std::ranges::copy(base, numbers.mutable_as<double>());
   return f.Add(scores, f.Do(Op::kCastLike, {e.Constant("base", std::move(numbers)), scores}));
@@ -474,12 +478,15 @@ Status ExpandTreeRegressor(Expansion& e) {
   WEFT_TRY(CheckFeatures(e, forest, x));
   WEFT_TRY(ValueId scores,
            Scores(e, f, forest, x, static_cast<Aggregate>(found - std::begin(kHow))));
-  WEFT_TRY(scores, WithBase(e, f, forest, scores));
+  WEFT_TRY(const auto base, BaseValues(e, forest.targets));
+  scores = WithBase(e, f, base, scores);
   return f.Finish(f.Cast(Transformed(f, e, post, scores), Dtype::kF32));
 }
 
 // With two labels and weights for one of them only, as gradient boosting has it, the score of that
-// one decides: at a half if all weights are positive and the score is a probability, else at 0.
+// one decides: at a half if all weights are positive and the score is a probability, else at 0. A
+// score of the first is taken for that of the second label, and what is left for the first is the
+// rest of a probability, or the opposite of what is made one or may be negative.
 Status ExpandTreeClassifier(Expansion& e) {
   WEFT_TRY(e.Counts(1, 1, 2));
   WEFT_TRY(OnlyOldAttributes(e));
@@ -490,31 +497,34 @@ Status ExpandTreeClassifier(Expansion& e) {
   const auto of_first = [&](const Weight& w) { return w.target == forest.weights[0].target; };
   const bool binary =
       labels.count == 2 && !forest.weights.empty() && std::ranges::all_of(forest.weights, of_first);
-  forest.targets = binary ? 1 : labels.count;
-  if (binary) {
-    for (Weight& w : forest.weights) w.target = 0;
-  }
+  const bool turned = binary && forest.weights[0].target == 0;
+  forest.targets = turned ? 1 : labels.count;
   Formula f(e);
   WEFT_TRY(const ValueId x, Rows(e, f, e.In(0), true));
   WEFT_TRY(CheckFeatures(e, forest, x));
   WEFT_TRY(ValueId scores, Scores(e, f, forest, x, Aggregate::kSum));
-  WEFT_TRY(scores, WithBase(e, f, forest, scores));
-  scores = f.Cast(scores, Dtype::kF32);
+  WEFT_TRY(auto base, BaseValues(e, labels.count));
+  if (turned && base.size() == 2) base.pop_back();
+  scores = f.Cast(WithBase(e, f, base, scores), Dtype::kF32);
   ValueId best;
   if (binary) {
     const bool positive =
         std::ranges::all_of(forest.weights, [](const Weight& w) { return w.value >= 0; });
-    const ValueId above = f.Do(Op::kGreater, {scores, f.Number(positive ? 0.5 : 0, scores)});
+    const ValueId score =
+        turned ? scores
+               : f.Do(Op::kGather, {scores, e.Ints("second", {1})}, {{"axis", int64_t{1}}});
+    const ValueId above = f.Do(Op::kGreater, {score, f.Number(positive ? 0.5 : 0, scores)});
     best = f.Do(Op::kSqueeze, {f.Cast(above, Dtype::kI64), e.Ints("only", {1})});
-    const ValueId other = positive ? f.Sub(f.Number(1, scores), scores) : f.Do(Op::kNeg, {scores});
-    scores = f.Do(Op::kConcat, {other, scores}, {{"axis", int64_t{1}}});
-    if (!positive) scores = Transformed(f, e, post, scores);
+    if (turned) {
+      const bool left = post == Post::kProbit || (post == Post::kNone && positive);
+      const ValueId other = left ? f.Sub(f.Number(1, score), score) : f.Do(Op::kNeg, {score});
+      scores = f.Do(Op::kConcat, {other, score}, {{"axis", int64_t{1}}});
+    }
   } else {
     best = f.Do(Op::kArgMax, {scores}, {{"axis", int64_t{1}}, {"keepdims", int64_t{0}}});
-    scores = Transformed(f, e, post, scores);
   }
   WEFT_TRY(f.Finish(f.Do(Op::kGather, {labels.list, best}), 0));
-  return f.Finish(scores, 1);
+  return f.Finish(Transformed(f, e, post, scores), 1);
 }
 
 }  // namespace weft::graph::ml

@@ -239,6 +239,10 @@ TEST(DequantizeMatMul, ProductsOfFewRowsOnly) {
   ASSERT_EQ(shifted.nodes[0].inputs.size(), 4u);
   EXPECT_EQ(ElemAsInt(shifted[shifted.nodes[0].inputs[3]].constant, 2), -8);
   EXPECT_EQ(OpsOf(Simplified(text(65, "8, 8, 8, 8"))), "DequantizeLinear MatMul");
+  EXPECT_EQ(OpsOf(Simplified("graph g (x: f16[2, 1]) -> (y) {\nw: i8[1, 2] = const(1, 2)\n"
+                             "s: f32[] = const(1.0)\nd = DequantizeLinear(w, s) {output_dtype = "
+                             "10}\ny = MatMul(x, d)\n}")),
+            "DequantizeLinear MatMul");
 }
 
 // Of dequantized operands the integers are multiplied, and the sums scaled.
@@ -282,6 +286,10 @@ TEST(IntegerProducts, OfMatrices) {
   EXPECT_EQ(w.dtype(), Dtype::kI8);
   EXPECT_EQ(w.shape(), (Shape{3, 2}));
   EXPECT_EQ(ElemAsInt(w, 5), 5);  // 133 - 128
+  EXPECT_EQ(OpsOf(product("f = DequantizeLinear(x, a) {output_dtype = 10}\n"
+                          "h = DequantizeLinear(w, s, z) {axis = 0, output_dtype = 10}\n"
+                          "y = Gemm(f, h) {transB = 1}")),
+            "DequantizeLinear DequantizeLinear Gemm");
   EXPECT_EQ(OpsOf(product("t = Transpose(e)\ny = MatMul(d, t)")),
             "DequantizeLinear DequantizeLinear Transpose MatMul");
   EXPECT_EQ(OpsOf(product("y = Gemm(d, e, c) {transB = 1, alpha = 2.0}")),

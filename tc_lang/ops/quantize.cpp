@@ -316,7 +316,8 @@ void DequantizeLinear(Writer& w) {
   const Subs i = w.Indices("i", y.dims), at = ScaleSubs(w, scale, x, i);
   std::string value = Cast(Dtype::kI32, w.At(x, i));
   if (w.Has(2)) value = fmt::format("({} - {})", value, Cast(Dtype::kI32, ZeroAt(w, x, i)));
-  w.Set("pointwise", y, i, fmt::format("{} * {}", Cast(scale.dtype, value), w.At(scale, at)));
+  value = fmt::format("{} * {}", Cast(Dtype::kF32, value), AsFloat(scale.dtype, w.At(scale, at)));
+  w.Set("pointwise", y, i, y.dtype == Dtype::kF32 ? value : Cast(y.dtype, value));
 }
 
 // To u8, over the range of x widened to hold 0.

@@ -3,7 +3,7 @@ import sys
 
 import numpy as np
 import pytest
-from domains_test import agree, model_of, onnx, rand, refused
+from domains_test import ReferenceEvaluator, agree, model_of, onnx, rand, refused
 from onnx import helper
 from tool import ROOT, within
 
@@ -126,18 +126,36 @@ def test_trees_that_classify(weft, post):
           **forest(2, 5, 3, MODES, 'class', 3))
 
 
-def test_trees_that_vote_for_one_of_two(weft):
-    # As onnxruntime has it: the evaluator decides by 1 - score whatever the weights are.
-    model, arrays = model_of('TreeEnsembleClassifier', ML, [np.array([[-1.0], [1.0]], np.float32)], 2, version=3,
-                             classlabels_int64s=[4, 7], post_transform='LOGISTIC', nodes_treeids=[0, 0, 0], nodes_nodeids=[0, 1, 2],
-                             nodes_featureids=[0, 0, 0], nodes_values=[0.0, 0.0, 0.0], nodes_modes=['BRANCH_LEQ', 'LEAF', 'LEAF'],
-                             nodes_truenodeids=[1, 0, 0], nodes_falsenodeids=[2, 0, 0], class_treeids=[0, 0], class_nodeids=[1, 2],
-                             class_ids=[1, 1], class_weights=[-1.5, 2.0])
-    (weft.folder / 'model.onnx').write_bytes(model.SerializeToString())
-    found = weft.run('model.onnx', arrays)
-    assert found['y0'].tolist() == [4, 7]
-    s = np.array([[1.5, -1.5], [-2.0, 2.0]])
-    np.testing.assert_allclose(found['y1'], 1 / (1 + np.exp(-s)), rtol=1e-6)
+@pytest.mark.filterwarnings('ignore::RuntimeWarning')  # of scores that are no probabilities
+@pytest.mark.parametrize('base', [[], [0.1], [0.1, 0.3]])
+@pytest.mark.parametrize('weights', [[0.2, 0.7], [-0.4, 0.6]])
+@pytest.mark.parametrize('post', POST)
+def test_trees_that_vote_for_one_of_two(weft, post, weights, base):
+    """Labels as onnxruntime has them: the evaluator takes the larger of the scores that it has transformed."""
+    def run(evaluate, ids, weights):
+        nodes = {'class_treeids': [0] * len(ids), 'class_nodeids': [1, 2] * (len(ids) // 2), 'class_ids': ids, 'class_weights': weights}
+        model, arrays = model_of('TreeEnsembleClassifier', ML, [np.array([[-1.0], [1.0]], np.float32)], 2, version=3,
+                                 classlabels_int64s=[4, 7], post_transform=post, nodes_treeids=[0, 0, 0], nodes_nodeids=[0, 1, 2],
+                                 nodes_featureids=[0, 0, 0], nodes_values=[0.0, 0.0, 0.0], nodes_modes=['BRANCH_LEQ', 'LEAF', 'LEAF'],
+                                 nodes_truenodeids=[1, 0, 0], nodes_falsenodeids=[2, 0, 0], **nodes, **{'base_values': base} if base else {})
+        if evaluate:
+            return ReferenceEvaluator(model).run(None, arrays)[1]
+        (weft.folder / 'model.onnx').write_bytes(model.SerializeToString())
+        found = weft.run('model.onnx', arrays)
+        return found['y0'].tolist(), found['y1']
+
+    threshold = 0.5 if min(weights) >= 0 else 0
+    for label in (0, 1):
+        s = np.float32(weights) + np.float32(base[min(label, len(base) - 1)] if base else 0)
+        labels, scores = run(False, [label] * 2, weights)
+        assert labels == np.where(s > threshold, 7, 4).tolist()
+        if label == 1:  # scores of both labels, once weights of 0 are written out, as onnxruntime has it
+            expected = run(True, [0, 0, 1, 1], [0.0, 0.0, *weights])
+        elif post == 'NONE' and not threshold:  # as onnxruntime has it
+            expected = np.stack([-s, s], 1)
+        else:
+            expected = run(True, [0, 0], weights)
+        np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-6)
 
 
 def tensor(name, kind, values):
