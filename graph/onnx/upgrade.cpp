@@ -98,6 +98,10 @@ class Upgrade {
         for (const auto& body : Subgraphs(node_))
           if (!body->inputs.empty()) CountTrips(*body, (*body)[body->inputs[0]].name);
         break;
+      case Op::kRoiAlign:
+        if (opset_ < 16)
+          SetAttribute(node_, "coordinate_transformation_mode", std::string("output_half_pixel"));
+        break;
       case Op::kScan:
         if (opset_ < 9) WEFT_TRY(ScanBatches(node_));
         break;

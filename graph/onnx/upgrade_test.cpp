@@ -106,6 +106,22 @@ TEST(Upgrade, ResizeAndUpsample) {
   EXPECT_FALSE(g.nodes[0].inputs[2].valid());
 }
 
+// Until opset 16 nothing shifted them by half a pixel.
+TEST(Upgrade, PlacesOfRegions) {
+  const auto mode = [](int64_t opset) {
+    onnx::ModelProto model = ModelOf({NodeP("RoiAlign", {"x", "rois", "images"}, {"y"})}, opset);
+    *model.mutable_graph()->mutable_input(0) = ValueP("x", {1, 1, 6, 6});
+    *model.mutable_graph()->add_input() = ValueP("rois", {2, 4});
+    onnx::ValueInfoProto images = ValueP("images", {2});
+    images.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::INT64);
+    *model.mutable_graph()->add_input() = images;
+    return StringAttr(Good(model).nodes[0], "coordinate_transformation_mode", "");
+  };
+  EXPECT_EQ(mode(10), "output_half_pixel");
+  EXPECT_EQ(mode(15), "output_half_pixel");
+  EXPECT_EQ(mode(16), "");
+}
+
 TEST(Upgrade, NormsAndDropout) {
   EXPECT_EQ(Upgraded({NodeP("Dropout", {"x"}, {"y"}, {FloatA("ratio", 0.3f)})}, 10),
             "Dropout f32[2, 3]");
