@@ -1,5 +1,7 @@
 // Old spellings come out in the newest form, with the same meaning.
 
+#include <cfloat>
+
 #include "graph/onnx/testing.h"
 
 namespace weft::graph {
@@ -62,6 +64,11 @@ TEST(Upgrade, ClipPadSliceTopK) {
   const Graph h = Good(model);
   EXPECT_EQ(h[h.nodes[0].inputs[1]].dtype, Dtype::kF16);  // the bounds have the type of the data
   EXPECT_EQ(Upgraded({NodeP("Clip", {"x"}, {"y"}, {FloatA("min", 0)})}, 10), "Clip f32[2, 3]");
+  const Graph ends = Good(ModelOf({NodeP("Clip", {"x"}, {"y"})}, 6));
+  ASSERT_EQ(ends.nodes[0].inputs.size(), 3u);
+  EXPECT_EQ(ElemAsDouble(ends[ends.nodes[0].inputs[1]].constant, 0), -FLT_MAX);
+  EXPECT_EQ(ElemAsDouble(ends[ends.nodes[0].inputs[2]].constant, 0), FLT_MAX);
+  EXPECT_FALSE(InputAt(Good(ModelOf({NodeP("Clip", {"x"}, {"y"})}, 11)).nodes[0], 1).valid());
   EXPECT_EQ(
       Upgraded({NodeP("Pad", {"x"}, {"y"}, {IntsA("pads", {0, 1, 0, 1}), FloatA("value", 2)})}, 10),
       "Pad f32[2, 5]");
