@@ -132,6 +132,9 @@ TEST(Upgrade, PlacesOfRegions) {
 TEST(Upgrade, NormsAndDropout) {
   EXPECT_EQ(Upgraded({NodeP("Dropout", {"x"}, {"y"}, {FloatA("ratio", 0.3f)})}, 10),
             "Dropout f32[2, 3]");
+  EXPECT_EQ(Upgraded({NodeP("Dropout", {"x"}, {"z", "y"})}, 10), "Dropout bool[2, 3]");
+  EXPECT_EQ(Upgraded({NodeP("Dropout", {"x"}, {"z", "y"})}, 9),
+            "Dropout Identity CastLike f32[2, 3]");
   onnx::ModelProto model =
       ModelOf({NodeP("BatchNormalization", {"x", "s", "s", "s", "s"}, {"y", "", "", "", ""})}, 9);
   *model.mutable_graph()->add_initializer() = Floats("s", {3}, {1, 1, 1});
