@@ -404,6 +404,26 @@ Status ExpandSame(Expansion& e) {
   return e.FinishAll(Same, e.node().inputs, e.node().outputs, e.node().attributes);
 }
 
+// The amounts may be a matrix of one row.
+Status ExpandPad(Expansion& e) {
+  WEFT_TRY(e.Counts(2, 3));
+  std::vector<ValueId> inputs = e.node().inputs;
+  if (e.RankOf(inputs[1]) == 2) {
+    WEFT_TRY(inputs[1], e.Make(Op::kSqueeze, {inputs[1], e.Ints("row", {0})}, "amounts"));
+  }
+  return e.FinishAll(Op::kPad, std::move(inputs), e.node().outputs, e.node().attributes);
+}
+
+// Steps are 1 where nothing else is said.
+Status ExpandRange(Expansion& e) {
+  WEFT_TRY(e.Counts(2, 3));
+  ValueId step = e.In(2);
+  if (!step.valid()) {
+    WEFT_TRY(step, e.Number("step", 1, e.In(0)));
+  }
+  return e.Finish(Op::kRange, {e.In(0), e.In(1), step}, e.node().attributes);
+}
+
 // The axis is a number, and no list.
 Status ExpandDims(Expansion& e) {
   WEFT_TRY(e.Counts(2, 2));
@@ -552,7 +572,7 @@ constexpr Entry kEntries[] = {
     {"NhwcConv", ExpandNhwcConv},
     {"NhwcFusedConv", ExpandNhwcConv},
     {"NhwcMaxPool", ExpandNhwcMaxPool},
-    {"Pad", ExpandSame<Op::kPad>},
+    {"Pad", ExpandPad},
     {"QAttention", ExpandPackedAttention},
     {"QEmbedLayerNormalization", ExpandEmbedNorm},
     {"QGemm", ExpandQGemm},
@@ -570,7 +590,7 @@ constexpr Entry kEntries[] = {
     {"QMoE", ExpandExperts},
     {"QuantizeLinear", ExpandQuantizeLinear},
     {"QuickGelu", ExpandQuickGelu},
-    {"Range", ExpandSame<Op::kRange>},
+    {"Range", ExpandRange},
     {"ReduceSumInteger", ExpandReduceSumInteger},
     {"RelativePositionBias", ExpandRelativePositionBias},
     {"Rfft", ExpandRfft},

@@ -114,8 +114,11 @@ def test_what_onnx_had_later(weft):
     agree(weft, 'GatherND', [rand(3, 4), two])
     agree(weft, 'Trilu', [rand(2, 3, 4), np.int64(1)], upper=1)
     agree(weft, 'Pad', [rand(3, 4), np.int64([1, 0, 1, 2]), np.float32([0.5])], fixed=(1, 2))
+    agree(weft, 'Pad', [rand(3, 4), np.int64([[1, 0, 1, 2]])], fixed=(1,), mode='reflect')
     agree(weft, 'ExpandDims', [rand(3, 4), np.int32(-1)], fixed=(1,))
     agree(weft, 'Range', [np.int32(1), np.int32(9), np.int32(3)], [np.int32], (0, 1, 2))
+    agree(weft, 'Range', [np.int16(-1), np.int16(3)], [np.int16], (0, 1))
+    agree(weft, 'Range', [np.float32([0.5]), np.float32([3])], fixed=(0, 1))
     agree(weft, 'CDist', [rand(5, 3), rand(4, 3)], metric='euclidean')
     agree(weft, 'CDist', [rand(5, 3), rand(4, 3)], metric='sqeuclidean')
 
@@ -394,6 +397,7 @@ def test_attention_on_quantized_rows(weft, past):
 @pytest.mark.parametrize('op, inputs, attributes, code, said', [
     ('FusedConv', [rand(1, 1, 4, 4), rand(1, 1, 3, 3)], {'activation': 'Selu'}, 4, 'the activation "Selu"'),
     ('FusedMatMul', [rand(3, 4), rand(4, 5)], {'transBatchA': 1}, 4, 'batches that are transposed'),
+    ('Pad', [rand(2, 2), whole(2, 2, low=0, high=3, dtype=np.int64)], {}, 3, 'axis 0 of [2, 2] has 2, expected 1'),
     ('CDist', [rand(3, 4), rand(5, 4)], {'metric': 'cosine'}, 4, 'the metric "cosine"'),
     ('MultiHeadAttention', [rand(1, 2, 8)] * 3, {'num_heads': 0}, 3, '"num_heads" is 0'),
     ('GroupQueryAttention', [rand(1, 2, 8)] * 3, {'num_heads': 2, 'kv_num_heads': 1}, 3, 'input 5'),
