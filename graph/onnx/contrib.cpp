@@ -124,10 +124,12 @@ Result<ValueId> RowsBehindBatches(Expansion& e, ValueId x) {
   return e.Make(Op::kTranspose, {x}, "batches", {{"perm", std::move(perm)}});
 }
 
-// a * b with either transposed, times alpha.
+// a * b with either transposed, which says nothing of one that is no matrix, times alpha.
 Result<ValueId> Product(Expansion& e) {
   const Node& node = e.node();
-  const bool a = IntAttr(node, "transA", 0) != 0, b = IntAttr(node, "transB", 0) != 0;
+  const bool row = e.RankOf(e.In(0)) == 1, column = e.RankOf(e.In(1)) == 1;
+  const bool a = !row && IntAttr(node, "transA", 0) != 0,
+             b = !column && IntAttr(node, "transB", 0) != 0;
   const float alpha = FloatAttr(node, "alpha", 1);
   std::vector<ValueId> operands = {e.In(0), e.In(1)};
   for (size_t i = 0; i < 2; ++i) {
@@ -136,8 +138,14 @@ Result<ValueId> Product(Expansion& e) {
   }
   std::vector<Attribute> attributes;
   if (a || b)
-    attributes = {
-        {"equation", fmt::format("...{},...{}->...ik", a ? "ji" : "ij", b ? "kj" : "jk")}};
+    attributes = {{"equation", fmt::format("{},{}->...{}{}",
+                                           row ? "j"
+                                           : a ? "...ji"
+                                               : "...ij",
+                                           column ? "j"
+                                           : b    ? "...kj"
+                                                  : "...jk",
+                                           row ? "" : "i", column ? "" : "k")}};
   WEFT_TRY(const ValueId product,
            e.Make(a || b ? Op::kEinsum : Op::kMatMul, operands, "product", std::move(attributes)));
   if (alpha == 1) return product;

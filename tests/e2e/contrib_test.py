@@ -101,6 +101,10 @@ def test_embeddings(weft, segments, places):
 def test_fused_products(weft, a, b):
     x, y = rand(2, *((4, 3) if a else (3, 4))), rand(2, *((5, 4) if b else (4, 5)))
     agree(weft, 'FusedMatMul', [x, y], transA=a, transB=b, alpha=0.5)
+    if not a:  # of its transpose onnxruntime reads other elements
+        agree(weft, 'FusedMatMul', [x, rand(4)], transA=a, transB=b)
+    agree(weft, 'FusedMatMul', [rand(4), y], transA=a, transB=b)
+    agree(weft, 'FusedMatMul', [rand(4), rand(4, seed=1)], transA=a, transB=b)
 
 
 @pytest.mark.parametrize('a', [0, 1])
