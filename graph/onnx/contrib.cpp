@@ -160,33 +160,43 @@ Status ExpandFusedMatMul(Expansion& e) {
   return e.Finish(Op::kIdentity, {product});
 }
 
-// The activation has its attributes behind "activation_". Of which opset a Softmax is nobody says,
-// so it has to be one along the last axis.
+// The activation of that name, with the attributes that the node has behind "activation_".
+struct Activation {
+  Op op;
+  std::vector<Attribute> attributes;
+};
+Result<Activation> ActivationOf(const Node& node, std::initializer_list<Op> known) {
+  const std::string name = StringAttr(node, "activation", "");
+  const auto* op = std::ranges::find(known, name, OpName);
+  if (op == known.end())
+    return Unsupported(fmt::format("the activation {} is not supported", PrintString(name)));
+  Activation found{*op, {}};
+  for (const Attribute& a : node.attributes) {
+    constexpr std::string_view kPrefix = "activation_";
+    if (a.name.starts_with(kPrefix))
+      found.attributes.push_back({a.name.substr(kPrefix.size()), a.value});
+  }
+  return found;
+}
+
+// Of which opset a Softmax is nobody says, so it has to be one along the last axis.
 Status ExpandFusedMatMulActivation(Expansion& e) {
   WEFT_TRY(e.Obeys("A:T B:T", "Y:T", "T=bf16|f16|f32|f64",
                    "activation!:s activation_alpha:f activation_axis:i activation_beta:f "
                    "activation_gamma:f alpha:f transA:i transB:i transBatchA:i transBatchB:i"));
-  const std::string name = StringAttr(e.node(), "activation", "");
-  constexpr Op kActivations[] = {
-      Op::kElu,     Op::kHardSigmoid, Op::kLeakyRelu, Op::kRelu, Op::kSelu,           Op::kSigmoid,
-      Op::kSoftmax, Op::kSoftplus,    Op::kSoftsign,  Op::kTanh, Op::kThresholdedRelu};
-  const auto op = std::ranges::find(kActivations, name, OpName);
-  if (op == std::end(kActivations))
-    return Unsupported(fmt::format("the activation {} is not supported", PrintString(name)));
+  WEFT_TRY(auto activation,
+           ActivationOf(e.node(), {Op::kElu, Op::kHardSigmoid, Op::kLeakyRelu, Op::kRelu, Op::kSelu,
+                                   Op::kSigmoid, Op::kSoftmax, Op::kSoftplus, Op::kSoftsign,
+                                   Op::kTanh, Op::kThresholdedRelu}));
   WEFT_TRY(const ValueId product, Product(e));
-  std::vector<Attribute> attributes;
-  for (const Attribute& a : e.node().attributes) {
-    constexpr std::string_view kPrefix = "activation_";
-    if (a.name.starts_with(kPrefix)) attributes.push_back({a.name.substr(kPrefix.size()), a.value});
-  }
-  if (*op == Op::kSoftmax) {
+  if (activation.op == Op::kSoftmax) {
     const auto rank = static_cast<int64_t>(e.RankOf(product).value_or(0));
     const int64_t axis = IntAttr(e.node(), "activation_axis", rank == 2 ? -1 : 0);
     if (axis != -1 && (rank == 0 || axis != rank - 1))
       return Unsupported("a Softmax along another axis than the last is not supported");
-    attributes = {{"axis", int64_t{-1}}};
+    activation.attributes = {{"axis", int64_t{-1}}};
   }
-  return e.Finish(*op, {product}, std::move(attributes));
+  return e.Finish(activation.op, {product}, std::move(activation.attributes));
 }
 
 // Whether no element of any tensor is infinite, nor not a number; or only one of these.
@@ -268,9 +278,18 @@ Status ExpandFusedConv(Expansion& e) {
 
 Status ExpandFusedGemm(Expansion& e) {
   WEFT_TRY(e.Counts(2, 3));
+  WEFT_TRY(auto activation,
+           ActivationOf(e.node(), {Op::kCelu, Op::kElu, Op::kHardSigmoid, Op::kLeakyRelu, Op::kRelu,
+                                   Op::kSelu, Op::kSigmoid, Op::kSoftplus, Op::kSoftsign, Op::kTanh,
+                                   Op::kThresholdedRelu}));
+  // Attributes of other activations say nothing.
+  const auto& own = FindSchema(OpName(activation.op))->attributes;
+  std::erase_if(activation.attributes, [&](const Attribute& a) {
+    return std::ranges::find(own, a.name, &SchemaAttribute::name) == own.end();
+  });
   WEFT_TRY(const ValueId y, e.Make(Op::kGemm, {e.In(0), e.In(1), e.In(2)}, "product",
                                    Kept(e.node(), {"alpha", "beta", "transA", "transB"})));
-  return FinishActivated(e, y);
+  return e.Finish(activation.op, {y}, std::move(activation.attributes));
 }
 
 // The real numbers of operand `x`, whose scale and zero point follow it.

@@ -152,8 +152,12 @@ def test_a_convolution_that_is_added(weft):
     agree(weft, 'FusedConv', [rand(1, 3, 6, 6), rand(4, 3, 3, 3), rand(4), rand(1, 4, 4, 4)], activation='Relu')
 
 
-def test_fused_gemm(weft):
-    agree(weft, 'FusedGemm', [rand(3, 4), rand(5, 4), rand(5)], transB=1, activation='LeakyRelu', activation_alpha=0.3)
+@pytest.mark.parametrize('activation, params', [
+    ('Celu', {'alpha': 0.5}), ('Elu', {'alpha': 0.5}), ('HardSigmoid', {'alpha': 0.3, 'beta': 0.4}), ('LeakyRelu', {'alpha': 0.3}), ('Relu', {}),
+    ('Relu', {'alpha': 0.5}), ('Selu', {'alpha': 1.5, 'gamma': 2.0}), ('Sigmoid', {}), ('Softplus', {}), ('Softsign', {}), ('Tanh', {}), ('ThresholdedRelu', {'alpha': 0.5})])
+def test_fused_gemm(weft, activation, params):
+    agree(weft, 'FusedGemm', [rand(3, 4), rand(5, 4), rand(5)], transB=1, alpha=2.0, activation=activation,
+          **{f'activation_{name}': value for name, value in params.items()})
 
 
 def quantized(*shape, seed=0):
