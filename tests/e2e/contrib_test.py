@@ -297,6 +297,15 @@ def test_products_with_weights_of_few_bits(weft, bits, block, zeros):
     agree(weft, 'MatMulNBits', [rand(3, k), weights, rand(n * blocks), zero], fixed=(1, 2, 3), K=k, N=n, bits=bits, block_size=block)
 
 
+@pytest.mark.parametrize('zeros', [False, True])
+@pytest.mark.parametrize('order', [lambda k, block: k // block, lambda k, block: k * 7 % 5])
+def test_rows_of_weights_in_groups_of_their_own(weft, zeros, order):
+    k, n, block = 72, 6, 16
+    weights = whole(n, 5, block // 2, low=0, high=256, dtype=np.uint8)
+    agree(weft, 'MatMulNBits', [rand(3, k), weights, rand(n * 5), rand(n, 5, high=15) if zeros else None,
+                                order(np.arange(k), block).astype(np.int32)], fixed=(1, 2, 3, 4), K=k, N=n, bits=4, block_size=block)
+
+
 @pytest.mark.parametrize('bits', [4, 8])
 @pytest.mark.parametrize('with_zeros', [False, True])
 def test_rows_of_tables_of_few_bits(weft, bits, with_zeros):
