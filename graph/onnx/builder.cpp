@@ -411,7 +411,7 @@ Status Builder::PlainNode(onnx::NodeProto& proto, Scope& scope) {
 Status Builder::Append(Node node, Scope& scope, int64_t opset) {
   if (const Expander expand = FindExpansion(node.domain, node.op_name)) {
     if (node.domain.empty() && FindRandom(node.op_name)) SetAttribute(node, "stream", streams_++);
-    Expansion expansion(*scope.draft, std::move(node));
+    Expansion expansion(*scope.draft, std::move(node), opset);
     return expand(expansion);
   }
   if (node.domain.empty()) return AppendUpgraded(*scope.draft, std::move(node), opset);

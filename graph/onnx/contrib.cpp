@@ -124,10 +124,12 @@ Result<ValueId> RowsBehindBatches(Expansion& e, ValueId x) {
   return e.Make(Op::kTranspose, {x}, "batches", {{"perm", std::move(perm)}});
 }
 
-// a * b with either transposed, times alpha.
+// a * b with either transposed, which says nothing of one that is no matrix, times alpha.
 Result<ValueId> Product(Expansion& e) {
   const Node& node = e.node();
-  const bool a = IntAttr(node, "transA", 0) != 0, b = IntAttr(node, "transB", 0) != 0;
+  const bool row = e.RankOf(e.In(0)) == 1, column = e.RankOf(e.In(1)) == 1;
+  const bool a = !row && IntAttr(node, "transA", 0) != 0,
+             b = !column && IntAttr(node, "transB", 0) != 0;
   const float alpha = FloatAttr(node, "alpha", 1);
   std::vector<ValueId> operands = {e.In(0), e.In(1)};
   for (size_t i = 0; i < 2; ++i) {
@@ -136,8 +138,14 @@ Result<ValueId> Product(Expansion& e) {
   }
   std::vector<Attribute> attributes;
   if (a || b)
-    attributes = {
-        {"equation", fmt::format("...{},...{}->...ik", a ? "ji" : "ij", b ? "kj" : "jk")}};
+    attributes = {{"equation", fmt::format("{},{}->...{}{}",
+                                           row ? "j"
+                                           : a ? "...ji"
+                                               : "...ij",
+                                           column ? "j"
+                                           : b    ? "...kj"
+                                                  : "...jk",
+                                           row ? "" : "i", column ? "" : "k")}};
   WEFT_TRY(const ValueId product,
            e.Make(a || b ? Op::kEinsum : Op::kMatMul, operands, "product", std::move(attributes)));
   if (alpha == 1) return product;
@@ -152,33 +160,43 @@ Status ExpandFusedMatMul(Expansion& e) {
   return e.Finish(Op::kIdentity, {product});
 }
 
-// The activation has its attributes behind "activation_". Of which opset a Softmax is nobody says,
-// so it has to be one along the last axis.
+// The activation of that name, with the attributes that the node has behind "activation_".
+struct Activation {
+  Op op;
+  std::vector<Attribute> attributes;
+};
+Result<Activation> ActivationOf(const Node& node, std::initializer_list<Op> known) {
+  const std::string name = StringAttr(node, "activation", "");
+  const auto* op = std::ranges::find(known, name, OpName);
+  if (op == known.end())
+    return Unsupported(fmt::format("the activation {} is not supported", PrintString(name)));
+  Activation found{*op, {}};
+  for (const Attribute& a : node.attributes) {
+    constexpr std::string_view kPrefix = "activation_";
+    if (a.name.starts_with(kPrefix))
+      found.attributes.push_back({a.name.substr(kPrefix.size()), a.value});
+  }
+  return found;
+}
+
+// Of which opset a Softmax is nobody says, so it has to be one along the last axis.
 Status ExpandFusedMatMulActivation(Expansion& e) {
   WEFT_TRY(e.Obeys("A:T B:T", "Y:T", "T=bf16|f16|f32|f64",
                    "activation!:s activation_alpha:f activation_axis:i activation_beta:f "
                    "activation_gamma:f alpha:f transA:i transB:i transBatchA:i transBatchB:i"));
-  const std::string name = StringAttr(e.node(), "activation", "");
-  constexpr Op kActivations[] = {
-      Op::kElu,     Op::kHardSigmoid, Op::kLeakyRelu, Op::kRelu, Op::kSelu,           Op::kSigmoid,
-      Op::kSoftmax, Op::kSoftplus,    Op::kSoftsign,  Op::kTanh, Op::kThresholdedRelu};
-  const auto op = std::ranges::find(kActivations, name, OpName);
-  if (op == std::end(kActivations))
-    return Unsupported(fmt::format("the activation {} is not supported", PrintString(name)));
+  WEFT_TRY(auto activation,
+           ActivationOf(e.node(), {Op::kElu, Op::kHardSigmoid, Op::kLeakyRelu, Op::kRelu, Op::kSelu,
+                                   Op::kSigmoid, Op::kSoftmax, Op::kSoftplus, Op::kSoftsign,
+                                   Op::kTanh, Op::kThresholdedRelu}));
   WEFT_TRY(const ValueId product, Product(e));
-  std::vector<Attribute> attributes;
-  for (const Attribute& a : e.node().attributes) {
-    constexpr std::string_view kPrefix = "activation_";
-    if (a.name.starts_with(kPrefix)) attributes.push_back({a.name.substr(kPrefix.size()), a.value});
-  }
-  if (*op == Op::kSoftmax) {
+  if (activation.op == Op::kSoftmax) {
     const auto rank = static_cast<int64_t>(e.RankOf(product).value_or(0));
     const int64_t axis = IntAttr(e.node(), "activation_axis", rank == 2 ? -1 : 0);
     if (axis != -1 && (rank == 0 || axis != rank - 1))
       return Unsupported("a Softmax along another axis than the last is not supported");
-    attributes = {{"axis", int64_t{-1}}};
+    activation.attributes = {{"axis", int64_t{-1}}};
   }
-  return e.Finish(*op, {product}, std::move(attributes));
+  return e.Finish(activation.op, {product}, std::move(activation.attributes));
 }
 
 // Whether no element of any tensor is infinite, nor not a number; or only one of these.
@@ -260,9 +278,18 @@ Status ExpandFusedConv(Expansion& e) {
 
 Status ExpandFusedGemm(Expansion& e) {
   WEFT_TRY(e.Counts(2, 3));
+  WEFT_TRY(auto activation,
+           ActivationOf(e.node(), {Op::kCelu, Op::kElu, Op::kHardSigmoid, Op::kLeakyRelu, Op::kRelu,
+                                   Op::kSelu, Op::kSigmoid, Op::kSoftplus, Op::kSoftsign, Op::kTanh,
+                                   Op::kThresholdedRelu}));
+  // Attributes of other activations say nothing.
+  const auto& own = FindSchema(OpName(activation.op))->attributes;
+  std::erase_if(activation.attributes, [&](const Attribute& a) {
+    return std::ranges::find(own, a.name, &SchemaAttribute::name) == own.end();
+  });
   WEFT_TRY(const ValueId y, e.Make(Op::kGemm, {e.In(0), e.In(1), e.In(2)}, "product",
                                    Kept(e.node(), {"alpha", "beta", "transA", "transB"})));
-  return FinishActivated(e, y);
+  return e.Finish(activation.op, {y}, std::move(activation.attributes));
 }
 
 // The real numbers of operand `x`, whose scale and zero point follow it.
@@ -402,6 +429,26 @@ Status ExpandQuantizeLinear(Expansion& e) {
 template <Op Same>
 Status ExpandSame(Expansion& e) {
   return e.FinishAll(Same, e.node().inputs, e.node().outputs, e.node().attributes);
+}
+
+// The amounts may be a matrix of one row.
+Status ExpandPad(Expansion& e) {
+  WEFT_TRY(e.Counts(2, 3));
+  std::vector<ValueId> inputs = e.node().inputs;
+  if (e.RankOf(inputs[1]) == 2) {
+    WEFT_TRY(inputs[1], e.Make(Op::kSqueeze, {inputs[1], e.Ints("row", {0})}, "amounts"));
+  }
+  return e.FinishAll(Op::kPad, std::move(inputs), e.node().outputs, e.node().attributes);
+}
+
+// Steps are 1 where nothing else is said.
+Status ExpandRange(Expansion& e) {
+  WEFT_TRY(e.Counts(2, 3));
+  ValueId step = e.In(2);
+  if (!step.valid()) {
+    WEFT_TRY(step, e.Number("step", 1, e.In(0)));
+  }
+  return e.Finish(Op::kRange, {e.In(0), e.In(1), step}, e.node().attributes);
 }
 
 // The axis is a number, and no list.
@@ -552,7 +599,7 @@ constexpr Entry kEntries[] = {
     {"NhwcConv", ExpandNhwcConv},
     {"NhwcFusedConv", ExpandNhwcConv},
     {"NhwcMaxPool", ExpandNhwcMaxPool},
-    {"Pad", ExpandSame<Op::kPad>},
+    {"Pad", ExpandPad},
     {"QAttention", ExpandPackedAttention},
     {"QEmbedLayerNormalization", ExpandEmbedNorm},
     {"QGemm", ExpandQGemm},
@@ -570,7 +617,7 @@ constexpr Entry kEntries[] = {
     {"QMoE", ExpandExperts},
     {"QuantizeLinear", ExpandQuantizeLinear},
     {"QuickGelu", ExpandQuickGelu},
-    {"Range", ExpandSame<Op::kRange>},
+    {"Range", ExpandRange},
     {"ReduceSumInteger", ExpandReduceSumInteger},
     {"RelativePositionBias", ExpandRelativePositionBias},
     {"Rfft", ExpandRfft},

@@ -89,13 +89,30 @@ Tensor Turned(const Tensor& t, int64_t rows, int64_t columns) {
 // What the zero point is where none is given: half the range.
 constexpr int64_t Middle(int64_t bits) { return int64_t{1} << (bits - 1); }
 
+// By row, the block whose scale and zero point it has (g_idx); no list if that is its own for all.
+Result<std::vector<int64_t>> OtherBlocks(const Expansion& e, const Sizes& s) {
+  if (!e.Has(4)) return std::vector<int64_t>();
+  auto order = e.ConstantInts(4);
+  if (!order) return Unsupported("groups (g_idx) that are computed are not supported");
+  if (std::ssize(*order) != s.k && std::ssize(*order) != s.blocks * s.block)
+    return Invalid(fmt::format("found groups (g_idx) of {} rows, expected {}", order->size(), s.k));
+  bool own = true;
+  for (int64_t k = 0; k < s.k; ++k) {
+    const int64_t block = (*order)[static_cast<size_t>(k)];
+    if (block < 0 || block >= s.blocks)
+      return Invalid(fmt::format("row {} is of group {}, there are {}", k, block, s.blocks));
+    own &= block == k / s.block;
+  }
+  if (own) order->clear();
+  return *std::move(order);
+}
+
 }  // namespace
 
 Status ExpandMatMulNBits(Expansion& e) {
   const Node& node = e.node();
   WEFT_TRY(const Sizes s, SizesOf(node));
   WEFT_TRY(e.Counts(1, 6));
-  WEFT_TRY(e.Absent(4, "an order of the groups (g_idx)"));
   const int64_t row_bytes = s.blocks * (s.block * s.bits / 8),
                 zero_bytes = (s.blocks * s.bits + 7) / 8;
   WEFT_TRY(const Tensor* w, ConstantOf(e, 1, "weights", Dtype::kU8, s.n * row_bytes));
@@ -104,23 +121,26 @@ Status ExpandMatMulNBits(Expansion& e) {
   Tensor weights = Transposed(*w, s.bits, s.n, s.k, row_bytes);
   Tensor zeros(Holding(s.bits), {s.blocks, s.n});
   for (int64_t i = 0; i < zeros.elems(); ++i) SetElemInt(zeros, i, Middle(s.bits));
-  ValueId whole;
   if (const Tensor* given = e.ConstantIn(3); given != nullptr && IsFloat(given->dtype())) {
-    // DequantizeLinear takes no such zero points.
     WEFT_TRY(const Tensor* zero, ConstantOf(e, 3, "zero points", std::nullopt, s.n * s.blocks));
+    zeros = Turned(*zero, s.n, s.blocks);
+  } else if (e.Has(3)) {
+    WEFT_TRY(const Tensor* zero, ConstantOf(e, 3, "zero points", Dtype::kU8, s.n * zero_bytes));
+    zeros = Transposed(*zero, s.bits, s.n, s.blocks, zero_bytes);
+  }
+  WEFT_TRY(const auto others, OtherBlocks(e, s));
+  ValueId whole;
+  if (!others.empty() || IsFloat(zeros.dtype())) {  // DequantizeLinear takes no such
     Tensor real(scale->dtype(), {s.k, s.n});
     for (int64_t i = 0; i < s.k * s.n; ++i) {
-      const int64_t block = i % s.n * s.blocks + i / s.n / s.block;
-      SetElem(
-          real, i,
-          (ElemAsDouble(weights, i) - ElemAsDouble(*zero, block)) * ElemAsDouble(*scale, block));
+      const int64_t row = i / s.n,
+                    block = others.empty() ? row / s.block : others[static_cast<size_t>(row)];
+      const int64_t at = block * s.n + i % s.n;
+      SetElem(real, i,
+              (ElemAsDouble(weights, i) - ElemAsDouble(zeros, at)) * ElemAsDouble(scales, at));
     }
     whole = e.Constant("dequantized", std::move(real));
   } else {
-    if (e.Has(3)) {
-      WEFT_TRY(const Tensor* zero, ConstantOf(e, 3, "zero points", Dtype::kU8, s.n * zero_bytes));
-      zeros = Transposed(*zero, s.bits, s.n, s.blocks, zero_bytes);
-    }
     const std::vector<ValueId> operands = {e.Constant("weights", std::move(weights)),
                                            e.Constant("scales", std::move(scales)),
                                            e.Constant("zeros", std::move(zeros))};

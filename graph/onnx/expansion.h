@@ -13,9 +13,11 @@ namespace weft::graph {
 
 class Expansion {
  public:
-  Expansion(Draft& draft, Node node) : draft_(draft), node_(std::move(node)) {}
+  Expansion(Draft& draft, Node node, int64_t opset)
+      : draft_(draft), node_(std::move(node)), opset_(opset) {}
 
   const Node& node() const { return node_; }
+  int64_t opset() const { return opset_; }  // of the node's domain
   bool Has(size_t i) const { return InputAt(node_, i).valid(); }
   ValueId In(size_t i) const { return InputAt(node_, i); }
   const Tensor* ConstantIn(size_t i) const;  // null unless it is one, here or around
@@ -59,6 +61,7 @@ class Expansion {
 
   Draft& draft_;
   Node node_;
+  int64_t opset_;
 };
 
 // A formula in operators of ONNX. What fails makes all that is built upon it fail, so that it is

@@ -265,6 +265,8 @@ Status ExpandLinearClassifier(Expansion& e) {
   return f.Finish(scores, 1);
 }
 
+// "MAX" divides by the largest number, as the standard's text and onnxruntime have it, and not by
+// the largest magnitude, as its reference evaluator does. A row whose divisor is zero stays.
 Status ExpandNormalizer(Expansion& e) {
   WEFT_TRY(e.Counts(1, 1));
   WEFT_TRY(e.Only({"norm"}));
@@ -274,8 +276,9 @@ Status ExpandNormalizer(Expansion& e) {
   const Op op = norm == "MAX" ? Op::kReduceMax : norm == "L1" ? Op::kReduceL1 : Op::kReduceL2;
   if (op == Op::kReduceL2 && norm != "L2")
     return Invalid(fmt::format("attribute \"norm\" is {}", PrintString(norm)));
-  const ValueId size = Reduced(f, e, op, norm == "MAX" ? f.Do(Op::kAbs, {x}) : x);
-  return f.Finish(f.Div(x, f.Do(Op::kMax, {size, f.Number(1e-30, x)})));
+  const ValueId size = Reduced(f, e, op, x);
+  const ValueId none = f.Do(Op::kEqual, {size, f.Number(0, x)});
+  return f.Finish(f.Div(x, f.Do(Op::kWhere, {none, f.Number(1, x), size})));
 }
 
 Status ExpandOneHotEncoder(Expansion& e) {

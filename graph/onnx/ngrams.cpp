@@ -11,6 +11,7 @@ namespace weft::graph {
 namespace {
 
 constexpr int64_t kMostColumns = int64_t{1} << 26;
+constexpr int64_t kMost = 256;  // of what makes some nodes of the graph each
 
 // The pool: the n-grams of one element, then those of two and so on, each sort from `counts` on.
 struct Pool {
@@ -79,6 +80,26 @@ ValueId Occurrences(Expansion& e, Formula& f, const Pool& pool, ValueId x, int64
   return sum;
 }
 
+// Where each column finds its n-gram among those that are counted; a second table has second ones
+// and so on. A column that has none reads what is behind the counts.
+Result<std::vector<std::vector<int64_t>>> TablesOf(const Pool& pool,
+                                                   const std::vector<int64_t>& counted) {
+  const auto width = static_cast<size_t>(pool.width);
+  std::vector<std::vector<int64_t>> tables;
+  std::vector<size_t> found(width);  // n-grams of each column
+  for (size_t k = 0; k < counted.size(); ++k) {
+    const auto column = static_cast<size_t>(pool.columns[static_cast<size_t>(counted[k])]);
+    const size_t table = found[column]++;
+    if (table == tables.size()) {
+      if (std::ssize(tables) >= kMost || std::ssize(tables) * pool.width >= kMostColumns)
+        return Limit(fmt::format("{} n-grams of one column", table + 1));
+      tables.emplace_back(width, std::ssize(counted));
+    }
+    tables[table][column] = static_cast<int64_t>(k);
+  }
+  return tables;
+}
+
 }  // namespace
 
 Status ExpandTfIdf(Expansion& e) {
@@ -87,7 +108,6 @@ Status ExpandTfIdf(Expansion& e) {
   const int64_t least = IntAttr(node, "min_gram_length", 1),
                 most = IntAttr(node, "max_gram_length", 1),
                 skips = IntAttr(node, "max_skip_count", 0);
-  constexpr int64_t kMost = 256;  // each some nodes of the graph
   if (least < 1 || most < least || skips < 0)
     return Invalid(
         fmt::format("found n-grams of {} to {} elements, {} skipped", least, most, skips));
@@ -105,37 +125,43 @@ Status ExpandTfIdf(Expansion& e) {
   Formula f(e);
   const bool numbers = FindAttribute(node, "pool_int64s") != nullptr;
   const ValueId x = numbers ? f.Cast(e.In(0), Dtype::kI64) : e.In(0);
+  std::vector<float> weights = ml::Floats(node, "weights");
+  const bool weighted = mode != "TF" && !weights.empty();
+  if (weighted && weights.size() != pool.columns.size())
+    return Invalid(
+        fmt::format("found {} weights for {} n-grams", weights.size(), pool.columns.size()));
   std::vector<ValueId> parts;
-  std::vector<int64_t> places(static_cast<size_t>(pool.width), -1);
-  int64_t gram = 0, counted = 0;
+  std::vector<int64_t> counted;  // n-grams
+  int64_t gram = 0;
   for (size_t i = 0; i < pool.counts.size(); ++i) {
     const int64_t n = static_cast<int64_t>(i) + 1, begin = pool.counts[i], end = pool.End(i);
     const int64_t grams = (end - begin) / n;
     if (n >= least && n <= most && grams > 0) {
       parts.push_back(Occurrences(e, f, pool, x, n, begin, end, skips));
-      for (int64_t k = 0; k < grams; ++k) {
-        int64_t& place = places[static_cast<size_t>(pool.columns[static_cast<size_t>(gram + k)])];
-        if (place >= 0) return Unsupported("two n-grams of one column are not supported");
-        place = counted++;
-      }
+      for (int64_t k = 0; k < grams; ++k) counted.push_back(gram + k);
     }
     gram += grams;
   }
   if (parts.empty()) return Unsupported("no n-grams of the lengths asked for is not supported");
-  // Columns that no n-gram has read a zero behind the others.
-  for (int64_t& place : places) place = place < 0 ? counted : place;
+  ValueId counts = f.Do(Op::kConcat, parts, {{"axis", int64_t{-1}}});
+  if (mode == "IDF")
+    counts = f.Cast(f.Do(Op::kGreater, {counts, f.Number(0, counts)}), Dtype::kF32);
+  if (weighted) {
+    std::vector<float> own;
+    for (int64_t i : counted) own.push_back(weights[static_cast<size_t>(i)]);
+    counts = f.Mul(counts, e.Constant("weights", ml::TensorOf(own, {std::ssize(own)})));
+  }
+  WEFT_TRY(const auto tables, TablesOf(pool, counted));
+  if (mode == "IDF" && tables.size() > 1)
+    return Unsupported("two n-grams of one column are not supported in mode \"IDF\"");
   std::vector<int64_t> pads(2 * *rank, 0);
   pads.back() = 1;
-  const ValueId counts = f.Do(Op::kConcat, parts, {{"axis", int64_t{-1}}});
   const ValueId padded = f.Do(Op::kPad, {counts, e.Ints("pads", std::move(pads))});
-  ValueId y =
-      f.Do(Op::kGather, {padded, e.Ints("columns", std::move(places))}, {{"axis", int64_t{-1}}});
-  if (mode == "IDF") y = f.Cast(f.Do(Op::kGreater, {y, f.Number(0, y)}), Dtype::kF32);
-  const std::vector<float> weights = ml::Floats(node, "weights");
-  if (mode != "TF" && !weights.empty()) {
-    if (std::ssize(weights) != pool.width)
-      return Invalid(fmt::format("found {} weights for {} columns", weights.size(), pool.width));
-    y = f.Mul(y, e.Constant("weights", ml::TensorOf(weights, {pool.width})));
+  ValueId y;
+  for (const auto& table : tables) {
+    const ValueId part =
+        f.Do(Op::kGather, {padded, e.Ints("columns", table)}, {{"axis", int64_t{-1}}});
+    y = y.valid() ? f.Add(y, part) : part;
   }
   return f.Finish(y);
 }

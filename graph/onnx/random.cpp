@@ -140,9 +140,14 @@ Status ExpandDropout(Expansion& e) {
   const Tensor* known = e.ConstantIn(2);
   const bool off =
       known && known->dtype() == Dtype::kBool && known->elems() == 1 && ElemAsInt(*known, 0) == 0;
-  if (!e.Has(2) || off) return e.FinishAll(Op::kDropout, {e.In(0)}, e.node().outputs);
-  Formula f(e);
   const ValueId x = e.In(0);
+  if (e.opset() < 10 && e.HasOut(1)) {  // the mask had the type of the data
+    WEFT_TRY(const auto both, e.MakeAll(Op::kDropout, {x}, 2, "kept"));
+    WEFT_TRY(e.Finish(Op::kIdentity, {both[0]}));
+    return e.Finish(Op::kCastLike, {both[1], x}, {}, 1);
+  }
+  if (!e.Has(2) || off) return e.FinishAll(Op::kDropout, {x}, e.node().outputs);
+  Formula f(e);
   ValueId ratio = e.Has(1) ? e.In(1) : e.Constant("ratio", TensorOfScalar(Dtype::kF32, 0.5));
   ratio = f.Do(Op::kWhere, {e.In(2), ratio, f.Number(0, ratio)});
   const ValueId u = Draw(e, f, f.Do(Op::kShape, {x}), "uniform");

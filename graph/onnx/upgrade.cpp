@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/text.h"
 #include "graph/onnx/expansion.h"
@@ -97,6 +98,10 @@ class Upgrade {
       case Op::kLoop:
         for (const auto& body : Subgraphs(node_))
           if (!body->inputs.empty()) CountTrips(*body, (*body)[body->inputs[0]].name);
+        break;
+      case Op::kRoiAlign:
+        if (opset_ < 16)
+          SetAttribute(node_, "coordinate_transformation_mode", std::string("output_half_pixel"));
         break;
       case Op::kScan:
         if (opset_ < 9) WEFT_TRY(ScanBatches(node_));
@@ -290,9 +295,12 @@ class Upgrade {
     return cast.ok() ? *cast : constant;
   }
 
+  // By default the ends of float32, so that no infinity stays.
   void ClipBounds() {
-    if (const auto low = Take("min")) SetInput(1, OfInputType(std::get<float>(*low)));
-    if (const auto high = Take("max")) SetInput(2, OfInputType(std::get<float>(*high)));
+    constexpr float kMost = std::numeric_limits<float>::max();
+    const auto low = Take("min"), high = Take("max");
+    SetInput(1, OfInputType(low ? std::get<float>(*low) : -kMost));
+    SetInput(2, OfInputType(high ? std::get<float>(*high) : kMost));
   }
 
   // Before opset 13 the axes from `axis` on were one: the same as now only if it is the last.

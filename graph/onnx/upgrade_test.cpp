@@ -1,5 +1,7 @@
 // Old spellings come out in the newest form, with the same meaning.
 
+#include <cfloat>
+
 #include "graph/onnx/testing.h"
 
 namespace weft::graph {
@@ -62,6 +64,11 @@ TEST(Upgrade, ClipPadSliceTopK) {
   const Graph h = Good(model);
   EXPECT_EQ(h[h.nodes[0].inputs[1]].dtype, Dtype::kF16);  // the bounds have the type of the data
   EXPECT_EQ(Upgraded({NodeP("Clip", {"x"}, {"y"}, {FloatA("min", 0)})}, 10), "Clip f32[2, 3]");
+  const Graph ends = Good(ModelOf({NodeP("Clip", {"x"}, {"y"})}, 6));
+  ASSERT_EQ(ends.nodes[0].inputs.size(), 3u);
+  EXPECT_EQ(ElemAsDouble(ends[ends.nodes[0].inputs[1]].constant, 0), -FLT_MAX);
+  EXPECT_EQ(ElemAsDouble(ends[ends.nodes[0].inputs[2]].constant, 0), FLT_MAX);
+  EXPECT_FALSE(InputAt(Good(ModelOf({NodeP("Clip", {"x"}, {"y"})}, 11)).nodes[0], 1).valid());
   EXPECT_EQ(
       Upgraded({NodeP("Pad", {"x"}, {"y"}, {IntsA("pads", {0, 1, 0, 1}), FloatA("value", 2)})}, 10),
       "Pad f32[2, 5]");
@@ -106,9 +113,28 @@ TEST(Upgrade, ResizeAndUpsample) {
   EXPECT_FALSE(g.nodes[0].inputs[2].valid());
 }
 
+// Until opset 16 nothing shifted them by half a pixel.
+TEST(Upgrade, PlacesOfRegions) {
+  const auto mode = [](int64_t opset) {
+    onnx::ModelProto model = ModelOf({NodeP("RoiAlign", {"x", "rois", "images"}, {"y"})}, opset);
+    *model.mutable_graph()->mutable_input(0) = ValueP("x", {1, 1, 6, 6});
+    *model.mutable_graph()->add_input() = ValueP("rois", {2, 4});
+    onnx::ValueInfoProto images = ValueP("images", {2});
+    images.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::INT64);
+    *model.mutable_graph()->add_input() = images;
+    return StringAttr(Good(model).nodes[0], "coordinate_transformation_mode", "");
+  };
+  EXPECT_EQ(mode(10), "output_half_pixel");
+  EXPECT_EQ(mode(15), "output_half_pixel");
+  EXPECT_EQ(mode(16), "");
+}
+
 TEST(Upgrade, NormsAndDropout) {
   EXPECT_EQ(Upgraded({NodeP("Dropout", {"x"}, {"y"}, {FloatA("ratio", 0.3f)})}, 10),
             "Dropout f32[2, 3]");
+  EXPECT_EQ(Upgraded({NodeP("Dropout", {"x"}, {"z", "y"})}, 10), "Dropout bool[2, 3]");
+  EXPECT_EQ(Upgraded({NodeP("Dropout", {"x"}, {"z", "y"})}, 9),
+            "Dropout Identity CastLike f32[2, 3]");
   onnx::ModelProto model =
       ModelOf({NodeP("BatchNormalization", {"x", "s", "s", "s", "s"}, {"y", "", "", "", ""})}, 9);
   *model.mutable_graph()->add_initializer() = Floats("s", {3}, {1, 1, 1});

@@ -17,7 +17,10 @@ struct Running {
 
 Running MakeRunning(Writer& w) {
   Running s{w.In(0), w.Out(), 0, 1, {}, w.Int("exclusive", 0) != 0, w.Int("reverse", 0) != 0, ""};
-  s.identity = Lit(s.y.dtype, w.node.op == graph::Op::kCumProd ? 1 : 0);
+  const int64_t identity = w.node.op == graph::Op::kCumProd ? 1 : 0;
+  // With the type spelled out, which a temporary takes from the first value that it is given.
+  s.identity =
+      IsFloat(s.y.dtype) ? LitInt(s.y.dtype, identity) : Cast(s.y.dtype, std::to_string(identity));
   const Ints axis = w.ConstInts(1);
   if (axis.size() != 1) w.Refuse("no axis");
   if (!w.ok()) return s;

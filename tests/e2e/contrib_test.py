@@ -101,6 +101,10 @@ def test_embeddings(weft, segments, places):
 def test_fused_products(weft, a, b):
     x, y = rand(2, *((4, 3) if a else (3, 4))), rand(2, *((5, 4) if b else (4, 5)))
     agree(weft, 'FusedMatMul', [x, y], transA=a, transB=b, alpha=0.5)
+    if not a:  # of its transpose onnxruntime reads other elements
+        agree(weft, 'FusedMatMul', [x, rand(4)], transA=a, transB=b)
+    agree(weft, 'FusedMatMul', [rand(4), y], transA=a, transB=b)
+    agree(weft, 'FusedMatMul', [rand(4), rand(4, seed=1)], transA=a, transB=b)
 
 
 @pytest.mark.parametrize('a', [0, 1])
@@ -114,8 +118,11 @@ def test_what_onnx_had_later(weft):
     agree(weft, 'GatherND', [rand(3, 4), two])
     agree(weft, 'Trilu', [rand(2, 3, 4), np.int64(1)], upper=1)
     agree(weft, 'Pad', [rand(3, 4), np.int64([1, 0, 1, 2]), np.float32([0.5])], fixed=(1, 2))
+    agree(weft, 'Pad', [rand(3, 4), np.int64([[1, 0, 1, 2]])], fixed=(1,), mode='reflect')
     agree(weft, 'ExpandDims', [rand(3, 4), np.int32(-1)], fixed=(1,))
     agree(weft, 'Range', [np.int32(1), np.int32(9), np.int32(3)], [np.int32], (0, 1, 2))
+    agree(weft, 'Range', [np.int16(-1), np.int16(3)], [np.int16], (0, 1))
+    agree(weft, 'Range', [np.float32([0.5]), np.float32([3])], fixed=(0, 1))
     agree(weft, 'CDist', [rand(5, 3), rand(4, 3)], metric='euclidean')
     agree(weft, 'CDist', [rand(5, 3), rand(4, 3)], metric='sqeuclidean')
 
@@ -145,8 +152,12 @@ def test_a_convolution_that_is_added(weft):
     agree(weft, 'FusedConv', [rand(1, 3, 6, 6), rand(4, 3, 3, 3), rand(4), rand(1, 4, 4, 4)], activation='Relu')
 
 
-def test_fused_gemm(weft):
-    agree(weft, 'FusedGemm', [rand(3, 4), rand(5, 4), rand(5)], transB=1, activation='LeakyRelu', activation_alpha=0.3)
+@pytest.mark.parametrize('activation, params', [
+    ('Celu', {'alpha': 0.5}), ('Elu', {'alpha': 0.5}), ('HardSigmoid', {'alpha': 0.3, 'beta': 0.4}), ('LeakyRelu', {'alpha': 0.3}), ('Relu', {}),
+    ('Relu', {'alpha': 0.5}), ('Selu', {'alpha': 1.5, 'gamma': 2.0}), ('Sigmoid', {}), ('Softplus', {}), ('Softsign', {}), ('Tanh', {}), ('ThresholdedRelu', {'alpha': 0.5})])
+def test_fused_gemm(weft, activation, params):
+    agree(weft, 'FusedGemm', [rand(3, 4), rand(5, 4), rand(5)], transB=1, alpha=2.0, activation=activation,
+          **{f'activation_{name}': value for name, value in params.items()})
 
 
 def quantized(*shape, seed=0):
@@ -286,6 +297,15 @@ def test_products_with_weights_of_few_bits(weft, bits, block, zeros):
     agree(weft, 'MatMulNBits', [rand(3, k), weights, rand(n * blocks), zero], fixed=(1, 2, 3), K=k, N=n, bits=bits, block_size=block)
 
 
+@pytest.mark.parametrize('zeros', [False, True])
+@pytest.mark.parametrize('order', [lambda k, block: k // block, lambda k, block: k * 7 % 5])
+def test_rows_of_weights_in_groups_of_their_own(weft, zeros, order):
+    k, n, block = 72, 6, 16
+    weights = whole(n, 5, block // 2, low=0, high=256, dtype=np.uint8)
+    agree(weft, 'MatMulNBits', [rand(3, k), weights, rand(n * 5), rand(n, 5, high=15) if zeros else None,
+                                order(np.arange(k), block).astype(np.int32)], fixed=(1, 2, 3, 4), K=k, N=n, bits=4, block_size=block)
+
+
 @pytest.mark.parametrize('bits', [4, 8])
 @pytest.mark.parametrize('with_zeros', [False, True])
 def test_rows_of_tables_of_few_bits(weft, bits, with_zeros):
@@ -394,6 +414,7 @@ def test_attention_on_quantized_rows(weft, past):
 @pytest.mark.parametrize('op, inputs, attributes, code, said', [
     ('FusedConv', [rand(1, 1, 4, 4), rand(1, 1, 3, 3)], {'activation': 'Selu'}, 4, 'the activation "Selu"'),
     ('FusedMatMul', [rand(3, 4), rand(4, 5)], {'transBatchA': 1}, 4, 'batches that are transposed'),
+    ('Pad', [rand(2, 2), whole(2, 2, low=0, high=3, dtype=np.int64)], {}, 3, 'axis 0 of [2, 2] has 2, expected 1'),
     ('CDist', [rand(3, 4), rand(5, 4)], {'metric': 'cosine'}, 4, 'the metric "cosine"'),
     ('MultiHeadAttention', [rand(1, 2, 8)] * 3, {'num_heads': 0}, 3, '"num_heads" is 0'),
     ('GroupQueryAttention', [rand(1, 2, 8)] * 3, {'num_heads': 2, 'kv_num_heads': 1}, 3, 'input 5'),

@@ -114,19 +114,29 @@ def test_many_operands(weft, op):
 @pytest.mark.parametrize('mode,dtype', [('TF', np.int32), ('IDF', np.int64), ('TFIDF', np.int64)])
 def test_ngrams(weft, mode, dtype):
     rows = np.random.default_rng(0).integers(1, 4, (3, 9)).astype(dtype)
-    options = dict(version=9, mode=mode, ngram_counts=[0, 3, 9], ngram_indexes=[6, 0, 2, 5, 1, 3, 7], weights=[0.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
-                   pool_int64s=[1, 2, 3, 1, 2, 2, 2, 3, 1, 1, 2, 3])
+    options = dict(version=9, ngram_counts=[0, 3, 9], pool_int64s=[1, 2, 3, 1, 2, 2, 2, 3, 1, 1, 2, 3])
+    weights, columns = np.float32([0.5, 2, 3, 4, 5, 6, 7]), [6, 0, 2, 5, 1, 3, 7]
     for x, low, high, skips in ((rows, 1, 3, 0), (rows[0], 2, 3, 2), (rows, 1, 2, 6), (rows, 1, 1, 3), (rows[:, :2], 1, 3, 1)):
-        agree(weft, 'TfIdfVectorizer', '', [x], min_gram_length=low, max_gram_length=high, max_skip_count=skips, **options)
+        lengths = dict(min_gram_length=low, max_gram_length=high, max_skip_count=skips)
+        model, arrays = model_of('TfIdfVectorizer', '', [x], 1, mode='TF', ngram_indexes=range(7), **options, **lengths)
+        # The evaluator takes weights by column, against the text and onnxruntime.
+        each = ReferenceEvaluator(model).run(None, arrays)[0]
+        each = (each > 0 if mode == 'IDF' else each) * (1 if mode == 'TF' else weights)
+        for places in (columns, *([[6, 0, 2, 0, 1, 0, 2]] if mode != 'IDF' else [])):  # several n-grams of one column
+            expected = np.zeros((*each.shape[:-1], max(places) + 1), np.float32)
+            np.add.at(expected, (..., places), each)
+            model, arrays = model_of('TfIdfVectorizer', '', [x], 1, mode=mode, ngram_indexes=places, weights=weights, **options, **lengths)
+            onnx.save(model, weft.folder / 'model.onnx')
+            assert within(weft.run('model.onnx', arrays, '--force', 'own', '--strict')['y0'], expected)
 
 
 @pytest.mark.parametrize('changes,words', [
     (dict(ngram_counts=[0, 2]), 'n-grams of 2 elements lie from 2 to 5'), (dict(ngram_counts=[0, 9]), 'lie from 0 to 9 in a pool of 5'),
     (dict(ngram_indexes=[0, 1]), 'found 2 ngram_indexes for 4 n-grams'), (dict(mode='DF'), 'attribute "mode" is "DF"'),
-    (dict(weights=[1.0]), 'found 1 weights for 4 columns'), (dict(max_gram_length=0), 'found n-grams of 1 to 0 elements'),
+    (dict(weights=[1.0]), 'found 1 weights for 4 n-grams'), (dict(ngram_indexes=[0, 1, 0, 2]), 'two n-grams of one column'), (dict(max_gram_length=0), 'found n-grams of 1 to 0 elements'),
     (dict(ngram_indexes=[0, 1, 2, 2 ** 40]), 'the limit is')])
 def test_ngrams_that_are_wrong(weft, changes, words):
     options = dict(mode='IDF', ngram_counts=[0, 3], ngram_indexes=[0, 1, 2, 3], pool_int64s=[1, 2, 3, 1, 2], min_gram_length=1,
                    max_gram_length=2, max_skip_count=0)
     model, _ = model_of('TfIdfVectorizer', '', [np.arange(4)], 1, version=9, **options | changes)
-    refused(weft, model, 'node "it" (TfIdfVectorizer)', words, code=(3, 5))
+    refused(weft, model, 'node "it" (TfIdfVectorizer)', words, code=(3, 4, 5))

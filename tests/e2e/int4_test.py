@@ -137,12 +137,15 @@ def test_dequantized_weights_stay_small_in_products_of_few_rows(weft, form):
     ({'bits': 3}, 4, 'weights of 3 bits'),
     ({'block_size': 24}, 3, 'block_size is 24'),
     ({'N': 7}, 3, 'of weights, expected'),
-    ({'K': -1}, 3, 'K is -1')])
+    ({'K': -1}, 3, 'K is -1'),
+    ({'g_idx': [0] * 31 + [2]}, 3, 'row 31 is of group 2, there are 2'),
+    ({'g_idx': [0]}, 3, 'groups (g_idx) of 1 rows, expected 32')])
 def test_what_is_wrong_with_a_product_is_said(weft, change, code, says):
     g = Builder('g', opset=17)
     attributes = {'K': 32, 'N': 4, 'bits': 4, 'block_size': 16} | change
+    groups = attributes.pop('g_idx', None)
     y = g.op('MatMulNBits', g.input('x', [1, 32]), np.zeros((4, 2, 8), np.uint8), np.ones(8, np.float32),
-             domain='com.microsoft', **attributes)
+             None, None if groups is None else np.int32(groups), domain='com.microsoft', **attributes)
     g.output('y', y, [1, 4])
     g.save(str(weft.folder / 'm.onnx'))
     weft('run', 'm.onnx', code=code)

@@ -269,6 +269,10 @@ def reductions(c):
                       exclusive=exclusive, reverse=reverse)
     c.add('cumsum_i64', 'CumSum', [whole(3, 4, dtype=np.int64), np.int64(1)])
     c.add('cumprod_i64', 'CumProd', [whole(3, 4, dtype=np.int64), np.int64(1)], opset=26)
+    for dtype in (np.int32, np.int64, np.uint32, np.uint64):
+        for op, opset in (('CumSum', 14), ('CumProd', 26)):
+            c.add(f'{op.lower()}_11_{np.dtype(dtype).name}', op, [whole(3, 4, low=1, high=5, dtype=dtype), np.int64(1)], opset=opset,
+                  exclusive=1, reverse=1)
     c.add('cumprod_f16', 'CumProd', [rand(3, 4).astype(np.float16), np.int64(1)], opset=26)
     c.add('cumsum_f16', 'CumSum', [rand(3, 4).astype(np.float16), np.int64(1)])
 
