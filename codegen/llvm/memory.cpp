@@ -93,8 +93,9 @@ LaneValue MemoryEmitter::Load(const loops::Expr& load, const Chunk& chunk, const
   const std::optional<LaneForm> form = scope_.Lanes(offset, chunk);
   if (form && form->Uniform(chunk.active)) {
     Value* condition = mask.uniform;
-    if (mask.lanes) {  // if any lane wants it
-      Value* bits = b_.CreateBitCast(mask.lanes, b_.getIntNTy(chunk.width));
+    if (mask.lanes) {  // if any lane that counts wants it
+      Value* bits =
+          b_.CreateBitCast(AndMask(TailMask(chunk), mask.lanes), b_.getIntNTy(chunk.width));
       condition =
           AndMask(condition, b_.CreateICmpNE(bits, llvm::ConstantInt::get(bits->getType(), 0)));
     }
