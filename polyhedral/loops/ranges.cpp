@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <optional>
 
 namespace weft::loops {
@@ -67,7 +68,11 @@ void Ranges::Pop(const Stmt& binder) {
 }
 
 void Ranges::PushConstraints(const std::vector<Affine>& constraints) {
-  constraints_.insert(constraints_.end(), constraints.begin(), constraints.end());
+  for (const Affine& c : constraints) {  // of 2 a - 3 >= 0 is known that a - 2 >= 0
+    int64_t common = 0;
+    for (const Affine::Term& term : c.terms()) common = std::gcd(common, term.coefficient);
+    constraints_.push_back(common > 1 ? FloorDiv(c, common) : c);
+  }
 }
 
 void Ranges::PopConstraints(size_t count) { constraints_.resize(constraints_.size() - count); }
@@ -104,6 +109,12 @@ int64_t Ranges::LowerBound(const Affine& e, int64_t wanted, int& budget) const {
   for (const Affine& c : constraints_) {
     const std::optional<Affine> rest = AddScaled(e, c, -1);
     if (rest && rest->IsConstant()) best = std::max(best, rest->constant());
+    for (const Affine::Term& term : e.terms()) {  // the floor of what is not negative
+      if (!term.dividend || best >= wanted) continue;
+      const auto rest_of_floor = AddScaled(e, FloorDiv(c, term.divisor), -1);
+      if (rest_of_floor && rest_of_floor->IsConstant())
+        best = std::max(best, rest_of_floor->constant());
+    }
   }
   const auto attempt = [&](const std::optional<Affine>& smaller) {
     if (best < wanted && smaller) best = std::max(best, LowerBound(*smaller, wanted, budget));

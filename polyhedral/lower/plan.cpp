@@ -13,6 +13,11 @@
 namespace weft::polyhedral::lower {
 namespace {
 
+// No double holds all integers of 64 bits.
+bool SameNumber(Dtype dtype, Scalar a, Scalar b) {
+  return IsFloat(dtype) ? AsDouble(dtype, a) == AsDouble(dtype, b) : a.i == b.i;
+}
+
 using Kind = TreeNode::Kind;
 
 // What the marks above a band say about its members.
@@ -442,7 +447,7 @@ class Builder {
     if (guarded && unit.part == Part::kUpdate) {
       const Dtype dtype = program_[statement.value].dtype;
       const Scalar identity = tc::Identity(statement.assign, dtype);
-      if (AsDouble(dtype, identity) == AsDouble(dtype, guarded->otherwise)) {
+      if (SameNumber(dtype, identity, guarded->otherwise)) {
         for (const Affine& e : guarded->constraints) {
           unit.constraints.push_back({e.Substitute(at), Limit::kGuard});
         }
@@ -515,7 +520,7 @@ void EndLoops(const Step& step, Plan& plan) {
       otherwise.kind != tc::ExprKind::kLiteral)
     return;
   const Scalar identity = tc::Identity(s.assign, select.dtype);
-  if (AsDouble(select.dtype, identity) != AsDouble(select.dtype, otherwise.literal)) return;
+  if (!SameNumber(select.dtype, identity, otherwise.literal)) return;
   const auto place = AffineOf(program, condition.args[0], unit.index);
   if (!place || place->AsVar() != v) return;
   const auto outside = std::ranges::find(unit.dims, v);
