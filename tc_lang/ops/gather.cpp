@@ -99,8 +99,10 @@ void OneHot(Writer& w) {
   const std::string place = FromEnd(w.At(index, at), depth), j = i[static_cast<size_t>(axis)];
   const Tensor* constant = w.Constant(2);
   const auto value = [&](int64_t k) {
-    return constant != nullptr ? Lit(y.dtype, ElemAsDouble(*constant, k))
-                               : w.At(values, {std::to_string(k)});
+    if (constant != nullptr && IsFloat(y.dtype)) return Lit(y.dtype, ElemAsDouble(*constant, k));
+    const bool fits =
+        constant != nullptr && (y.dtype != Dtype::kU64 || ElemAsInt(*constant, k) >= 0);
+    return fits ? LitInt(y.dtype, ElemAsInt(*constant, k)) : w.At(values, {std::to_string(k)});
   };
   w.Set("pointwise", y, i, fmt::format("{} == {} ? {} : {}", place, j, value(1), value(0)));
 }

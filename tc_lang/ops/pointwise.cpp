@@ -140,6 +140,20 @@ void Mod(Writer& w) {
         fmt::format(fmt::runtime(c_rule ? "rem({}, {})" : "{} % {}"), p.a, p.b));
 }
 
+// The type in which a power of a float is found: one that holds base and exponent.
+Dtype CommonType(Dtype base, Dtype exponent, const Tensor* constant) {
+  const Dtype least = Bits(base) < 32 ? Dtype::kF32 : base;
+  if (Bits(exponent) < 32 || least == Dtype::kF64 || exponent == Dtype::kF32) return least;
+  const auto fits = [&] {
+    for (int64_t k = 0; k < constant->elems(); ++k) {
+      const double value = ElemAsDouble(*constant, k);
+      if (static_cast<float>(value) != value && value == value) return false;
+    }
+    return true;
+  };
+  return constant && constant->elems() <= 64 && fits() ? least : Dtype::kF64;
+}
+
 // The result has the base's type, whatever the exponent's.
 void Pow(Writer& w) {
   const Pair p = Operands(w);
@@ -153,7 +167,7 @@ void Pow(Writer& w) {
   const auto as = [](Dtype to, Dtype from, const std::string& e) {
     return to == from ? e : Cast(to, e);
   };
-  const Dtype common = IsFloat(own) ? own : Dtype::kF64;
+  const Dtype common = IsFloat(own) ? CommonType(own, p.y.dtype, constant) : Dtype::kF64;
   const std::string power =
       fmt::format("pow({}, {})", as(common, own, p.a), as(common, p.y.dtype, p.b));
   w.Set("pointwise", p.out, p.i, as(own, common, power));

@@ -64,7 +64,12 @@ void ReducePlain(Writer& w) {
   const Reduction r = MakeReduction(w);
   for (const Form& f : kForms) {
     if (f.op != w.node.op) continue;
-    std::string element = fmt::format(fmt::runtime(f.element), w.At(r.x, r.from));
+    const bool rooted = f.result != "{0}";
+    // Roots and logarithms of integers, as numpy has them.
+    const bool real = rooted && !r.none && !IsFloat(r.y.dtype);
+    const std::string each = w.At(r.x, r.from);
+    const std::string element =
+        fmt::format(fmt::runtime(f.element), real ? Cast(Dtype::kF64, each) : each);
     if (r.none)
       return w.Set("pointwise", r.y, r.at,
                    fmt::format(fmt::runtime(f.result), "(" + element + ")"));
@@ -73,14 +78,11 @@ void ReducePlain(Writer& w) {
       w.Reduce("reduction", best, r.at, f.assign, Cast(best.dtype, element));
       return w.Set("pointwise", r.y, r.at, fmt::format("{} > 0", w.At(best, r.at)));
     }
-    if (f.result == "{0}") return w.Reduce("reduction", r.y, r.at, f.assign, element);
-    const bool integer =
-        !IsFloat(r.y.dtype);  // roots and logarithms of integers, as numpy has them
-    if (integer) element = Cast(Dtype::kF64, element);
-    const Operand sum = w.Temp("sum", integer ? Dtype::kF64 : r.y.dtype);
+    if (!rooted) return w.Reduce("reduction", r.y, r.at, f.assign, element);
+    const Operand sum = w.Temp("sum", real ? Dtype::kF64 : r.y.dtype);
     w.Reduce("reduction", sum, r.at, f.assign, element);
     const std::string result = fmt::format(fmt::runtime(f.result), w.At(sum, r.at));
-    return w.Set("pointwise", r.y, r.at, integer ? Cast(r.y.dtype, result) : result);
+    return w.Set("pointwise", r.y, r.at, real ? Cast(r.y.dtype, result) : result);
   }
   w.Refuse("no such reduction");
 }
@@ -88,12 +90,19 @@ void ReducePlain(Writer& w) {
 void ReduceMean(Writer& w) {
   const Reduction r = MakeReduction(w);
   if (r.none) return w.Set("copy", r.y, r.at, w.At(r.x, r.from));
-  const Operand sum = w.Temp("sum", r.y.dtype);
-  w.Reduce("reduction", sum, r.at, "+=!", w.At(r.x, r.from));
+  const Dtype wide = r.y.dtype == Dtype::kI32 ? Dtype::kI64
+                     : r.y.dtype == Dtype::kU32
+                         ? Dtype::kU64
+                         : r.y.dtype;  // a mean is in range where its sum is not
+  const auto as = [](Dtype to, Dtype from, const std::string& e) {
+    return to == from ? e : Cast(to, e);
+  };
+  const Operand sum = w.Temp("sum", wide);
+  w.Reduce("reduction", sum, r.at, "+=!", as(wide, r.y.dtype, w.At(r.x, r.from)));
   const std::string_view form = IsFloat(r.y.dtype) ? "{} / {}" : "trunc_div({}, {})";
-  w.Set("pointwise", r.y, r.at,
-        fmt::format(fmt::runtime(form), w.At(sum, r.at),
-                    Lit(r.y.dtype, static_cast<double>(r.count))));
+  const std::string mean =
+      fmt::format(fmt::runtime(form), w.At(sum, r.at), Lit(wide, static_cast<double>(r.count)));
+  w.Set("pointwise", r.y, r.at, as(r.y.dtype, wide, mean));
 }
 
 // log(sum(exp(x - m))) + m with the maximum m; a row of -inf alone gives -inf.
