@@ -98,8 +98,7 @@ Status CheckMask(Context& c, const Sizes& s) {
   if (mask->empty() || mask->size() > 4)
     return Invalid(fmt::format("input 3 has the shape {}, expected rank 1 to 4", c.Text(*mask)));
   for (size_t i = 0; i + 1 < mask->size(); ++i) {
-    if ((*mask)[i] == Extent(1)) continue;
-    WEFT_TRY(c.Same((*mask)[i], full[4 - mask->size() + i], "the mask and the scores"));
+    WEFT_TRY(c.BroadcastsTo((*mask)[i], full[4 - mask->size() + i], "the mask and the scores"));
   }
   const Extent last = mask->back();
   if (last.IsConstant() && s.total.IsConstant() && last.value() > s.total.value())

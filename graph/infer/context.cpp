@@ -212,6 +212,11 @@ Result<Extent> Context::Same(Extent a, Extent b, std::string_view what) {
   return a.IsConstant() ? a : b.IsConstant() ? b : a;
 }
 
+Status Context::BroadcastsTo(Extent have, Extent want, std::string_view what) {
+  const Interval range = Range(have);
+  return range.lo <= 1 && range.hi >= 1 ? Status() : Same(have, want, what).status();
+}
+
 Result<Extent> Context::Broadcast(Extent a, Extent b) {
   if (a == b) return a;
   if (a == Extent(1)) return b;

@@ -42,6 +42,12 @@ std::vector<int64_t> SpatialOf(const Extents& weights) {
   return out;
 }
 
+// Whether only a run knows the kernel: no attribute says it, and the weights have open extents.
+bool HasOpenKernel(const Context& c, const Extents& weights) {
+  return IntsAttr(c.node, "kernel_shape").empty() &&
+         !std::all_of(weights.begin() + 2, weights.end(), [](Extent e) { return e.IsConstant(); });
+}
+
 }  // namespace
 
 Result<Window> WindowOf(Context& c, size_t rank, std::vector<int64_t> weights) {
@@ -122,8 +128,13 @@ Status ConvRule(Context& c) {
     WEFT_TRY(c.Rank(at.bias, 1));
     WEFT_TRY(c.Same((*bias)[0], filters, "the bias and the filters"));
   }
-  const auto spatial = SpatialOf(*w);
   Extents out = {(*x)[0], filters};
+  if (HasOpenKernel(c, *w)) {
+    for (size_t i = 2; i < x->size(); ++i) out.push_back(c.Fresh("conv"));
+    c.Out(0, std::move(out));
+    return {};
+  }
+  const auto spatial = SpatialOf(*w);
   WEFT_TRY(const Window window, WindowOf(c, x->size() - 2, spatial));
   for (size_t i = 0; i + 2 < x->size(); ++i) {
     WEFT_TRY(const Extent extent, SlideOver(c, window, i, (*x)[i + 2]));
@@ -147,6 +158,13 @@ Status ConvTransposeRule(Context& c) {
   if ((*w)[0].IsConstant() && (*w)[0].value() % group != 0) {
     return Invalid(fmt::format("{} channels do not divide into {} groups", (*w)[0].value(), group));
   }
+  const std::array<Extent, 2> filters = {(*w)[1], group};
+  Extents out = {(*x)[0], c.Product(filters)};
+  if (HasOpenKernel(c, *w)) {
+    for (size_t i = 0; i < rank; ++i) out.push_back(c.Fresh("conv"));
+    c.Out(0, std::move(out));
+    return {};
+  }
   const auto spatial = SpatialOf(*w);
   WEFT_TRY(const Window window, WindowOf(c, rank, spatial));
   auto extra = IntsAttr(c.node, "output_padding");
@@ -157,8 +175,6 @@ Status ConvTransposeRule(Context& c) {
   if (wanted.size() == rank + 2)
     wanted.erase(wanted.begin(), wanted.begin() + 2);  // some writers give N and C too
   if (!wanted.empty()) WEFT_TRY(c.Size("output_shape", wanted.size(), rank));
-  const std::array<Extent, 2> filters = {(*w)[1], group};
-  Extents out = {(*x)[0], c.Product(filters)};
   if (const Extents* bias = c.In(2)) {
     WEFT_TRY(c.Rank(2, 1));
     WEFT_TRY(c.Same((*bias)[0], out[1], "the bias and the filters"));

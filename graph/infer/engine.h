@@ -119,6 +119,8 @@ class Context {
   std::vector<Extent> Factors(std::span<const Extent> extents);
   Extent Fresh(std::string_view hint, int64_t min = 0, int64_t max = INT32_MAX);
   Extent Opaque(const std::string& text, int64_t min = 0, int64_t max = INT32_MAX);  // one a text
+  // Whether `have` may be `want` or 1; the run says which.
+  Status BroadcastsTo(Extent have, Extent want, std::string_view what);
   Result<Extent> Broadcast(Extent a, Extent b);
   Result<Extents> Broadcast(const Extents& a, const Extents& b);
   // The same size, seen twice: the more precise of both, or an error if they differ.

@@ -80,9 +80,8 @@ Status GemmRule(Context& c) {
           fmt::format("input 2 has the shape {}, expected rank 2 or less", c.Text(*bias)));
     for (size_t i = 0; i < bias->size(); ++i) {  // to the output's shape, not the other way
       const Extent have = (*bias)[bias->size() - 1 - i], want = out[1 - i];
-      if (have == Extent(1)) continue;
-      WEFT_TRY(c.Same(have, want,
-                      fmt::format("input 2, {}, and the output, {}", c.Text(*bias), c.Text(out))));
+      WEFT_TRY(c.BroadcastsTo(
+          have, want, fmt::format("input 2, {}, and the output, {}", c.Text(*bias), c.Text(out))));
     }
   }
   c.Out(0, std::move(out));

@@ -74,9 +74,8 @@ Status LayerNormRule(Context& c) {
       return Invalid(
           fmt::format("input {} has the shape {}, more axes than {}", i, c.Text(*v), c.Text(*x)));
     for (size_t k = 0; k < v->size(); ++k) {
-      if ((*v)[k] == Extent(1)) continue;
-      WEFT_TRY(
-          c.Same((*v)[k], (*x)[x->size() - v->size() + k], fmt::format("input {} and input 0", i)));
+      WEFT_TRY(c.BroadcastsTo((*v)[k], (*x)[x->size() - v->size() + k],
+                              fmt::format("input {} and input 0", i)));
     }
   }
   Extents reduced = *x;

@@ -14,6 +14,10 @@ Status UnknownAxes(Context& c, const Extents& x, bool keep) {
   const bool counted = count && (*count)[0].IsConstant();
   if (!keep && !counted) return {};
   const int64_t gone = keep ? 0 : (*count)[0].value();
+  if (counted && gone == 0 && !keep && c.Int("noop_with_empty_axes", 0) == 0) {
+    c.Out(0, {});  // no axes are all axes
+    return {};
+  }
   const auto rank = static_cast<int64_t>(x.size());
   if (gone > rank) return Invalid(fmt::format("found {} axes for rank {}", gone, rank));
   Extents out;

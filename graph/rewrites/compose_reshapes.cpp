@@ -23,14 +23,38 @@ std::optional<std::vector<int64_t>> ShapeFor(const Value& value) {
   return shape;
 }
 
-// Whether a run checks that an extent is 1, which no reshape would.
-bool ChecksExtents(const Graph& graph, const Node& node) {
-  const auto open = [&](ValueId id) {
-    return std::ranges::count_if(*graph[id].shape, [](Extent e) { return !e.IsConstant(); });
+// Whether all that comes in can be given this shape, so that nobody misses the check. What both
+// have goes; of the rest, what stands for -1 takes what the constants leave.
+bool NeverFails(const Graph& graph, const Node& node) {
+  if (node.op == Op::kFlatten || node.op == Op::kUnsqueeze) return true;
+  const auto &from = graph[node.inputs[0]].shape, &to = graph[node.outputs[0]].shape;
+  if (!from || !to) return false;
+  std::vector<Extent> left = *from;
+  int64_t before = 1, after = 1, open = 0;
+  bool is_small = true;
+  const auto multiply = [&](int64_t& product, int64_t by) {
+    is_small &= !__builtin_mul_overflow(product, by, &product);
   };
-  return node.op == Op::kSqueeze &&
-         (!graph[node.inputs[0]].shape || !graph[node.outputs[0]].shape ||
-          open(node.inputs[0]) != open(node.outputs[0]));
+  for (const Extent& extent : *to) {
+    const auto same = extent.IsConstant() ? left.end() : std::ranges::find(left, extent);
+    if (extent.IsConstant()) {
+      multiply(after, extent.value());
+    } else if (same != left.end()) {
+      left.erase(same);
+    } else {
+      ++open;
+    }
+  }
+  bool all_constant = true;
+  for (const Extent& extent : left) {
+    all_constant &= extent.IsConstant();
+    if (extent.IsConstant()) multiply(before, extent.value());
+  }
+  if (!is_small) return false;
+  if (open == 0) return all_constant && before == after;
+  const auto list = node.op == Op::kReshape ? ConstantInts(graph, node, 1) : std::nullopt;
+  return open == 1 && list && std::ranges::count(*list, -1) == 1 && after > 0 &&
+         before % after == 0;
 }
 
 }  // namespace
@@ -42,7 +66,9 @@ Result<int> compose_reshapes(Graph& graph, const Evaluator&) {
     const Node& node = graph.nodes[n];
     if (!IsReshape(&node)) continue;
     const Node* before = r.Def(node.inputs[0]);
-    if (!IsReshape(before) || ChecksExtents(graph, node) || ChecksExtents(graph, *before)) continue;
+    if (!IsReshape(before) || !NeverFails(graph, *before)) continue;
+    const bool is_said = node.op == Op::kReshape && ConstantInts(graph, node, 1);
+    if (!is_said && !NeverFails(graph, node)) continue;
     const ValueId x = before->inputs[0], y = node.outputs[0];
     const auto shape = ShapeFor(graph[y]);
     if (!shape || !graph[x].shape) continue;

@@ -118,3 +118,59 @@ def test_an_axis_that_is_no_1_is_not_squeezed(weft):
     weft('build', 'm.onnx', '-o', 'm.plan', '--budget', '0')
     np.savez(weft.folder / 'in.npz', x=X[:1, :1].repeat(3, 0), w=X[0, :1])
     weft('run', 'm.plan', '--inputs', 'in.npz', '-o', 'out.npz', code=3)
+
+
+def refused_at(weft, **given):
+    weft('build', 'm.onnx', '-o', 'm.plan', '--budget', '0')
+    np.savez(weft.folder / 'in.npz', **given)
+    weft('run', 'm.plan', '--inputs', 'in.npz', '-o', 'out.npz', code=3)
+
+
+def test_shapes_that_do_not_fit_are_not_composed_away(weft):
+    saved(weft, [node('Reshape', ['x', 'flat'], ['a']), node('Reshape', ['a', 'k'], ['y'])],
+          [('x', T.FLOAT, ['n']), ('k', T.INT64, [1])], [('y', T.FLOAT, None)], {'flat': I64([-1])})
+    refused_at(weft, x=X.ravel(), k=I64([5]))
+    saved(weft, [node('Reshape', ['x', 'rows'], ['a']), node('Reshape', ['a', 'flat'], ['y'])],
+          [('x', T.FLOAT, ['n'])], [('y', T.FLOAT, None)], {'rows': I64([-1, 4]), 'flat': I64([-1])})
+    refused_at(weft, x=X.ravel())
+
+
+@pytest.mark.parametrize('op', ['Conv', 'ConvTranspose'])
+def test_kernels_that_only_a_run_knows(weft, op):
+    model = saved(weft, [node(op, ['x', 'w'], ['y'])], [('x', T.FLOAT, [1, 2, 9]), ('w', T.FLOAT, [2, 2, 'k'])], [('y', T.FLOAT, None)])
+    weft('build', 'm.onnx', '-o', 'm.plan', '--budget', '0')
+    for k in (3, 1, 5):
+        agree(weft, model, {'x': np.resize(X, (1, 2, 9)), 'w': np.resize(X * X, (2, 2, k))}, plan='m.plan')
+
+
+def test_a_bias_that_may_be_one_number(weft):
+    model = saved(weft, [node('NonZero', ['c'], ['places']), node('Squeeze', ['places', 'axis'], ['p']), node('Gather', ['c', 'p'], ['b']),
+                         node('Gemm', ['x', 'w', 'b'], ['y'])],
+                  [('x', T.FLOAT, [2, 3]), ('c', T.FLOAT, [1])], [('y', T.FLOAT, None)], {'axis': I64([0]), 'w': X.T.copy()})
+    agree(weft, model, {'x': X, 'c': F([4])})
+
+
+def test_no_axes_at_run_time_are_all_axes(weft):
+    model = saved(weft, [node('ReduceSum', ['x', 'axes'], ['s'], keepdims=0), node('Shape', ['s'], ['y'])],
+                  [('x', T.FLOAT, [2, 3]), ('axes', T.INT64, [0])], [('y', T.INT64, None)])
+    agree(weft, model, {'x': X, 'axes': I64([])})
+
+
+# name -> node of x and constants, the constants, x, y
+ALONE = {
+    'large_integers_in_one_hot': (node('OneHot', ['x', 'depth', 'values'], ['y']), {'depth': I64(2), 'values': I64([2**53 + 1, 2**63 - 1])},
+                                  I64([1]), I64([[2**53 + 1, 2**63 - 1]])),
+    'mean_of_large_integers': (node('ReduceMean', ['x'], ['y'], keepdims=0), {}, I32([2**31 - 1, 2**31 - 1]), I32(2**31 - 1)),
+    'length_of_large_integers': (node('ReduceL2', ['x'], ['y'], keepdims=0), {}, I32([100000, 1]), I32(100000)),
+    'odd_powers_of_minus_one': (node('Pow', ['x', 'e'], ['y']), {'e': I64([2**24 + 1, 2**24])}, F([-1, -1]), F([-1, 1])),
+}
+
+
+@pytest.mark.parametrize('name', ALONE)
+@pytest.mark.parametrize('force', ['own', 'calls'])
+def test_numbers_that_floats_do_not_hold(weft, name, force):
+    one, constants, x, expected = ALONE[name]
+    typed = lambda n, v: (n, onnx.helper.np_dtype_to_tensor_dtype(np.asarray(v).dtype), np.asarray(v).shape)
+    saved(weft, [one], [typed('x', x)], [typed('y', expected)], constants)
+    found = weft.run('m.onnx', {'x': x}, '--budget', '0', '--force', force)
+    assert np.array_equal(found['y'], expected)
