@@ -51,6 +51,17 @@ TEST(Emit, TailsOfVectorsStayInside) {
   }
 }
 
+// One element for all lanes is read if any of those that count wants it; the rest may want what
+// lies behind the buffer.
+TEST(Emit, LanesBehindTheTailAskForNothing) {
+  for (int lanes : {3, 5, 9, 11, 19}) {
+    Check(fmt::format(
+        "loops k (x: in f32[{1}], z: in f32[{0}], y: out f32[40, {0}]) {{ parallel o = 0:40 {{ "
+        "vector v = 0:{0} {{ y[o, v] = x[o]{{4 - o + 2*v >= 0}} * z[v] }} }} }}",
+        lanes, 5 + 2 * (lanes - 1)));
+  }
+}
+
 // Lanes far apart, iterations of an unrolled loop side by side: in registers.
 TEST(Emit, TransposesInRegisters) {
   for (const char* type : {"f32", "i64", "bf16", "u8"}) {
