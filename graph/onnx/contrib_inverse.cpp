@@ -10,67 +10,39 @@
 namespace weft::graph {
 namespace {
 
-class Elimination {
- public:
-  explicit Elimination(Dtype dtype) : dtype_(dtype) {}
-
-  // (M, k) -> M, which is [..., n, 2 n]: column k becomes that of the identity.
-  std::shared_ptr<Graph> Make() {
-    body_->name = "step";
-    const ValueId m = State("m", dtype_), k = State("k", Dtype::kI64);
-    const ValueId list = Add(Op::kUnsqueeze, {k, Ints({0})});
-    const ValueId n = Add(Op::kShape, {m}, {{"end", int64_t{-1}}, {"start", int64_t{-2}}});
-    const ValueId place = Add(Op::kRange, {Int(0), Add(Op::kSqueeze, {n, Ints({0})}), Int(1)});
-    // The row of the largest element from k on comes to k.
-    const ValueId column = Add(Op::kGather, {m, k}, {{"axis", int64_t{-1}}});
-    const ValueId left = Add(Op::kGreaterOrEqual, {place, k});
-    const ValueId sizes = Add(Op::kWhere, {left, Add(Op::kAbs, {column}), Number(-1)});
-    const ValueId best = Add(Op::kArgMax, {sizes}, {{"axis", int64_t{-1}}});
-    const ValueId at_best = Rows(Add(Op::kEqual, {place, best}));
-    const ValueId at_k = Rows(Add(Op::kEqual, {place, k}));
-    const ValueId best_row =
-        Add(Op::kReduceSum, {Add(Op::kWhere, {at_best, m, Number(0)}), Ints({-2})});
-    const ValueId row_k = Add(Op::kGather, {m, list}, {{"axis", int64_t{-2}}});
-    const ValueId rest = Add(Op::kWhere, {at_best, row_k, m});
-    const ValueId pivot = Add(Op::kGather, {best_row, list}, {{"axis", int64_t{-1}}});
-    const ValueId row = Add(Op::kDiv, {best_row, pivot});
-    const ValueId factor = Add(Op::kGather, {rest, list}, {{"axis", int64_t{-1}}});
-    const ValueId less = Add(Op::kSub, {rest, Add(Op::kMul, {factor, row})});
-    body_->outputs = {Add(Op::kWhere, {at_k, row, less})};
-    return body_;
-  }
-
- private:
-  ValueId Rows(ValueId mask) { return Add(Op::kUnsqueeze, {mask, Ints({-1})}); }
-  ValueId State(std::string_view name, Dtype dtype) {
-    body_->values.push_back(
-        {.name = names_.Fresh(name), .kind = ValueKind::kInput, .dtype = dtype});
-    body_->inputs.emplace_back(body_->values.size() - 1);
-    return body_->inputs.back();
-  }
-  ValueId Constant(Tensor tensor) {
-    return AddConstant(*body_, names_.Fresh("constant"), std::move(tensor));
-  }
-  ValueId Ints(std::vector<int64_t> list) { return Constant(TensorOfInts(list)); }
-  ValueId Int(int64_t value) {
-    Tensor tensor(Dtype::kI64, {});
-    SetElemInt(tensor, 0, value);
-    return Constant(std::move(tensor));
-  }
-  ValueId Number(double value) { return Constant(TensorOfScalar(dtype_, value)); }
-  ValueId Add(Op op, std::vector<ValueId> inputs, std::vector<Attribute> attributes = {}) {
-    Node node{.op = op, .op_name = std::string(OpName(op)), .inputs = std::move(inputs)};
-    node.outputs = {AddComputed(*body_, names_.Fresh(OpName(op)))};
-    for (Attribute& a : attributes) SetAttribute(node, std::move(a.name), std::move(a.value));
-    const ValueId result = node.outputs[0];
-    AddNode(*body_, std::move(node));
-    return result;
-  }
-
-  Dtype dtype_;
-  std::shared_ptr<Graph> body_ = std::make_shared<Graph>();
-  Names names_{*body_};
-};
+// Of M, which is [..., n, 2 n], column k becomes that of the identity; {0} is the element type.
+constexpr std::string_view kStep = R"(graph step (m: {0}, k: i64[]) -> (next) {{
+  zero: i64[] = const(0)
+  one: i64[] = const(1)
+  first: i64[1] = const(0)
+  rows: i64[1] = const(-2)
+  last: i64[1] = const(-1)
+  none: {0}[] = const(0)
+  less_than_any: {0}[] = const(-1)
+  list = Unsqueeze(k, first)
+  n = Shape(m) {{end = -1, start = -2}}
+  count = Squeeze(n, first)
+  place = Range(zero, count, one)
+  column = Gather(m, k) {{axis = -1}}
+  left = GreaterOrEqual(place, k)
+  magnitudes = Abs(column)
+  sizes = Where(left, magnitudes, less_than_any)
+  best = ArgMax(sizes) {{axis = -1}}
+  is_best = Equal(place, best)
+  is_k = Equal(place, k)
+  at_best = Unsqueeze(is_best, last)
+  at_k = Unsqueeze(is_k, last)
+  only_best = Where(at_best, m, none)
+  best_row = ReduceSum(only_best, rows)
+  row_k = Gather(m, list) {{axis = -2}}
+  rest = Where(at_best, row_k, m)
+  pivot = Gather(best_row, list) {{axis = -1}}
+  row = Div(best_row, pivot)
+  factor = Gather(rest, list) {{axis = -1}}
+  part = Mul(factor, row)
+  less = Sub(rest, part)
+  next = Where(at_k, row, less)
+}})";
 
 }  // namespace
 
@@ -84,6 +56,7 @@ Status ExpandInverse(Expansion& e) {
   if (rank < 2 || differ((*x.shape)[rank - 1], (*x.shape)[rank - 2]))
     return Invalid("the matrices are not square");
   const Dtype exact = *x.dtype == Dtype::kF64 ? Dtype::kF64 : Dtype::kF32;
+  WEFT_TRY(Graph step, ParseGraph(fmt::format(fmt::runtime(kStep), DtypeName(exact)), "step", {}));
   Formula f(e);
   const ValueId m = f.Cast(e.In(0), exact);
   const ValueId n = f.Do(Op::kShape, {m}, {{"start", int64_t{-1}}});
@@ -94,8 +67,9 @@ Status ExpandInverse(Expansion& e) {
       f.Do(Op::kEqual, {place, f.Do(Op::kUnsqueeze, {place, e.Ints("column", {1})})});
   const ValueId identity = f.Do(Op::kExpand, {f.Cast(diagonal, exact), f.Do(Op::kShape, {m})});
   const ValueId both = f.Do(Op::kConcat, {m, identity}, {{"axis", int64_t{-1}}});
-  const ValueId done = f.Do(Op::kScan, {both, place},
-                            {{"body", Elimination(exact).Make()}, {"num_scan_inputs", int64_t{1}}});
+  const ValueId done =
+      f.Do(Op::kScan, {both, place},
+           {{"body", std::make_shared<Graph>(std::move(step))}, {"num_scan_inputs", int64_t{1}}});
   const ValueId inverse =
       f.Do(Op::kSlice,
            {done, n, e.Ints("to", {std::numeric_limits<int64_t>::max()}), e.Ints("along", {-1})});

@@ -12,6 +12,10 @@ std::string Cast(Dtype dtype, std::string_view expr) {
   return fmt::format("{}({})", TypeWord(dtype), expr);
 }
 
+std::string Cast(Dtype to, Dtype from, std::string expr) {
+  return to == from ? std::move(expr) : Cast(to, expr);
+}
+
 std::string Lit(Dtype dtype, double value) {
   if (!IsFloat(dtype)) return LitInt(dtype, static_cast<int64_t>(value));
   const auto narrow = static_cast<float>(value);

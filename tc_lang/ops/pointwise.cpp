@@ -164,13 +164,10 @@ void Pow(Writer& w) {
     return w.Set("pointwise", p.out, p.i, Join(factors, " * "));
   }
   const Dtype own = p.x.dtype;
-  const auto as = [](Dtype to, Dtype from, const std::string& e) {
-    return to == from ? e : Cast(to, e);
-  };
   const Dtype common = IsFloat(own) ? CommonType(own, p.y.dtype, constant) : Dtype::kF64;
   const std::string power =
-      fmt::format("pow({}, {})", as(common, own, p.a), as(common, p.y.dtype, p.b));
-  w.Set("pointwise", p.out, p.i, as(own, common, power));
+      fmt::format("pow({}, {})", Cast(common, own, p.a), Cast(common, p.y.dtype, p.b));
+  w.Set("pointwise", p.out, p.i, Cast(own, common, power));
 }
 
 void BitShift(Writer& w) {

@@ -16,10 +16,6 @@
 namespace weft::tc::ops {
 namespace {
 
-std::string AsFloat(Dtype dtype, const std::string& e) {
-  return dtype == Dtype::kF32 ? e : Cast(Dtype::kF32, e);
-}
-
 // The subscripts of scale and zero point: none, one along `axis`, or one a block of it. A single
 // element is for all of x, which then need not have that axis.
 Subs ScaleSubs(Writer& w, const Operand& scale, const Operand& x, const Subs& i) {
@@ -51,8 +47,8 @@ std::string Each(Writer& w, size_t k, const std::string& line) {
 std::string Requantized(Writer& w, const Operand& y, const std::string& sum, const std::string& a,
                         const std::string& b, const std::string& to, const std::string& zero) {
   const Dtype scale = w.In(1).dtype;
-  const std::string factor =
-      fmt::format("({} * {} / {})", AsFloat(scale, a), AsFloat(scale, b), AsFloat(scale, to));
+  const std::string factor = fmt::format("({} * {} / {})", Cast(Dtype::kF32, scale, a),
+                                         Cast(Dtype::kF32, scale, b), Cast(Dtype::kF32, scale, to));
   return Cast(y.dtype, fmt::format("round({} * {}) + {}", Cast(Dtype::kF32, sum), factor,
                                    Cast(Dtype::kF32, zero)));
 }
@@ -305,8 +301,8 @@ void QuantizeLinear(Writer& w) {
   if (!IsInteger(y.dtype))
     return w.Refuse(fmt::format("quantized values of type {}", DtypeName(y.dtype)));
   const Subs i = w.Indices("i", y.dims), at = ScaleSubs(w, scale, x, i);
-  std::string value = fmt::format("round({} / {})", AsFloat(x.dtype, w.At(x, i)),
-                                  AsFloat(scale.dtype, w.At(scale, at)));
+  std::string value = fmt::format("round({} / {})", Cast(Dtype::kF32, x.dtype, w.At(x, i)),
+                                  Cast(Dtype::kF32, scale.dtype, w.At(scale, at)));
   if (w.Has(2)) value += " + " + Cast(Dtype::kF32, ZeroAt(w, x, i));
   w.Set("pointwise", y, i, Cast(y.dtype, value));  // a cast saturates
 }
@@ -316,8 +312,9 @@ void DequantizeLinear(Writer& w) {
   const Subs i = w.Indices("i", y.dims), at = ScaleSubs(w, scale, x, i);
   std::string value = Cast(Dtype::kI32, w.At(x, i));
   if (w.Has(2)) value = fmt::format("({} - {})", value, Cast(Dtype::kI32, ZeroAt(w, x, i)));
-  value = fmt::format("{} * {}", Cast(Dtype::kF32, value), AsFloat(scale.dtype, w.At(scale, at)));
-  w.Set("pointwise", y, i, y.dtype == Dtype::kF32 ? value : Cast(y.dtype, value));
+  value = fmt::format("{} * {}", Cast(Dtype::kF32, value),
+                      Cast(Dtype::kF32, scale.dtype, w.At(scale, at)));
+  w.Set("pointwise", y, i, Cast(y.dtype, Dtype::kF32, value));
 }
 
 // To u8, over the range of x widened to hold 0.

@@ -94,15 +94,12 @@ void ReduceMean(Writer& w) {
                      : r.y.dtype == Dtype::kU32
                          ? Dtype::kU64
                          : r.y.dtype;  // a mean is in range where its sum is not
-  const auto as = [](Dtype to, Dtype from, const std::string& e) {
-    return to == from ? e : Cast(to, e);
-  };
   const Operand sum = w.Temp("sum", wide);
-  w.Reduce("reduction", sum, r.at, "+=!", as(wide, r.y.dtype, w.At(r.x, r.from)));
+  w.Reduce("reduction", sum, r.at, "+=!", Cast(wide, r.y.dtype, w.At(r.x, r.from)));
   const std::string_view form = IsFloat(r.y.dtype) ? "{} / {}" : "trunc_div({}, {})";
   const std::string mean =
       fmt::format(fmt::runtime(form), w.At(sum, r.at), Lit(wide, static_cast<double>(r.count)));
-  w.Set("pointwise", r.y, r.at, as(r.y.dtype, wide, mean));
+  w.Set("pointwise", r.y, r.at, Cast(r.y.dtype, wide, mean));
 }
 
 // log(sum(exp(x - m))) + m with the maximum m; a row of -inf alone gives -inf.

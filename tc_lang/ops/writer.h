@@ -57,6 +57,7 @@ struct Operand {
 };
 
 std::string Cast(Dtype dtype, std::string_view expr);
+std::string Cast(Dtype to, Dtype from, std::string expr);  // as it is if both are the same
 // Literals of the type (float32 if 16 bits can't hold the value), in parentheses when negative.
 std::string Lit(Dtype dtype, double value);
 std::string LitInt(Dtype dtype, int64_t value);
