@@ -281,7 +281,7 @@ uint64_t IntOp(ScalarOp op, Dtype dtype, int64_t a, int64_t b, int64_t c) {
     case ScalarOp::kShl:
     case ScalarOp::kShr:
       return Shift(op, dtype, a, b);
-    case ScalarOp::kPow:
+    case ScalarOp::kIntPow:
       return IntPow(a, b, is_signed);
     case ScalarOp::kFloor:
     case ScalarOp::kCeil:

@@ -24,16 +24,17 @@ constexpr Operator kOperators[] = {
     {">=", ScalarOp::kGe}, {"==", ScalarOp::kEq}, {"!=", ScalarOp::kNe}, {"&&", ScalarOp::kAnd},
     {"||", ScalarOp::kOr}};
 
-// Functions of real numbers: integers are converted first.
-bool WantsFloat(ScalarOp op) {
-  return IsMath(op) || op == ScalarOp::kSqrt || op == ScalarOp::kFloor || op == ScalarOp::kCeil ||
-         op == ScalarOp::kTrunc || op == ScalarOp::kRound || op == ScalarOp::kIsNan;
-}
-
 bool WantsInteger(ScalarOp op) {
   return op == ScalarOp::kBitAnd || op == ScalarOp::kBitOr || op == ScalarOp::kBitXor ||
          op == ScalarOp::kBitNot || op == ScalarOp::kShl || op == ScalarOp::kShr ||
-         op == ScalarOp::kTruncDiv;
+         op == ScalarOp::kTruncDiv || op == ScalarOp::kIntPow;
+}
+
+// Functions of real numbers: integers are converted first.
+bool WantsFloat(ScalarOp op) {
+  return (IsMath(op) && !WantsInteger(op)) || op == ScalarOp::kSqrt || op == ScalarOp::kFloor ||
+         op == ScalarOp::kCeil || op == ScalarOp::kTrunc || op == ScalarOp::kRound ||
+         op == ScalarOp::kIsNan;
 }
 
 // A check of a type that what is still open passes.

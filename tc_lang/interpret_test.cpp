@@ -306,6 +306,9 @@ TEST(Interpret, BuiltinsOfIntegers) {
   EXPECT_EQ(of("bit_not(x(i))"), (List{6, -1, -7, -1065353217}));
   EXPECT_EQ(of("trunc_div(x(i), 2)"), (List{-3, 0, 3, 532676608}));
   EXPECT_EQ(of("rem(x(i), 4)"), (List{-3, 0, 2, 0}));
+  EXPECT_EQ(of("int_pow(x(i), 5)"), (List{-16807, 0, 7776, 0}));
+  EXPECT_EQ(of("int_pow(x(i), 0)"), (List{1, 1, 1, 1}));
+  EXPECT_EQ(of("int_pow(x(i) + 6, -3)"), (List{-1, 0, 0, 0}));
   EXPECT_EQ(of("int32(bitcast_float(x(i)))"), (List{0, 0, 0, 1}));
 }
 

@@ -276,7 +276,10 @@ class Verifier {
         }
         fine = e.dtype != Dtype::kBool;
         for (size_t k = 0; k < e.args.size(); ++k) fine = fine && dtype(k) == e.dtype;
-        if (IsMath(e.op) || e.op == ScalarOp::kSqrt) fine = fine && IsFloat(e.dtype);
+        if (e.op == ScalarOp::kIntPow)
+          fine = fine && IsInteger(e.dtype);
+        else if (IsMath(e.op) || e.op == ScalarOp::kSqrt)
+          fine = fine && IsFloat(e.dtype);
     }
     return fine ? Status()
                 : Invalid(

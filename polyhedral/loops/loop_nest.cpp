@@ -121,10 +121,10 @@ ExprId AddLoad(LoopNest& nest, BufferId buffer, std::vector<Affine> index,
 }
 
 ExprId AddOp(LoopNest& nest, ScalarOp op, Dtype dtype, std::vector<ExprId> args) {
+  if (op == ScalarOp::kIntPow) return IntegerPow(nest, dtype, args[0], args[1]);
   if (IsMath(op)) {
     if (dtype == Dtype::kF32 || dtype == Dtype::kF64) return ExpandMath(nest, op, dtype, args);
     if (IsHalf(dtype)) return ExpandIn(nest, Dtype::kF32, op, dtype, std::move(args));
-    if (op == ScalarOp::kPow) return IntegerPow(nest, dtype, args[0], args[1]);
     return ExpandIn(nest, Dtype::kF64, op, dtype, std::move(args));
   }
   return AddExpr(nest, {.kind = ExprKind::kOp, .dtype = dtype, .op = op, .args = std::move(args)});

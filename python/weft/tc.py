@@ -176,7 +176,7 @@ def __getattr__(name: str) -> Any:
 
 
 _BUILTINS = frozenset('''fmin fmax abs sqrt floor ceil trunc round fma pow exp log tanh erf sigmoid sin cos tan asin acos atan
-    sinh cosh asinh acosh atanh log1p expm1 isnan trunc_div rem bit_and bit_or bit_xor bit_not shl shr neg'''.split())
+    sinh cosh asinh acosh atanh log1p expm1 isnan trunc_div int_pow rem bit_and bit_or bit_xor bit_not shl shr neg'''.split())
 
 
 def max(a: Operand, b: Operand) -> Expr:

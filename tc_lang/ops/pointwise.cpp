@@ -140,8 +140,14 @@ void Mod(Writer& w) {
         fmt::format(fmt::runtime(c_rule ? "rem({}, {})" : "{} % {}"), p.a, p.b));
 }
 
-// The type in which a power of a float is found: one that holds base and exponent.
+// The type in which a power is found: one that holds base and exponent.
 Dtype CommonType(Dtype base, Dtype exponent, const Tensor* constant) {
+  if (!IsFloat(base)) {
+    if (IsFloat(exponent)) return Dtype::kF64;
+    if (base == exponent) return base;
+    // A power wraps in a narrow type as the low bits of a wide one.
+    return KindOf(exponent) == DtypeKind::kSigned ? Dtype::kI64 : Dtype::kU64;
+  }
   const Dtype least = Bits(base) < 32 ? Dtype::kF32 : base;
   if (Bits(exponent) < 32 || least == Dtype::kF64 || exponent == Dtype::kF32) return least;
   const auto fits = [&] {
@@ -163,10 +169,10 @@ void Pow(Writer& w) {
     const Subs factors(static_cast<size_t>(exponent), p.a);
     return w.Set("pointwise", p.out, p.i, Join(factors, " * "));
   }
-  const Dtype own = p.x.dtype;
-  const Dtype common = IsFloat(own) ? CommonType(own, p.y.dtype, constant) : Dtype::kF64;
-  const std::string power =
-      fmt::format("pow({}, {})", Cast(common, own, p.a), Cast(common, p.y.dtype, p.b));
+  const Dtype own = p.x.dtype, of_exponent = p.y.dtype;
+  const Dtype common = CommonType(own, of_exponent, constant);
+  const std::string power = fmt::format("{}({}, {})", IsFloat(common) ? "pow" : "int_pow",
+                                        Cast(common, own, p.a), Cast(common, of_exponent, p.b));
   w.Set("pointwise", p.out, p.i, Cast(own, common, power));
 }
 

@@ -123,10 +123,11 @@ void Generator::Constant(const Value& from) {
 // Index arithmetic as values: divisions round down, remainders have the divisor's sign.
 void Generator::Integers(const Value& from) {
   static const std::vector<std::string> arithmetic = {
-      "(3 * i - 7) % 5",       "(i - 4) / 3",          "trunc_div(i - 4, 3)", "rem(i - 4, 3)",
-      "bit_and(5 * i + 3, 6)", "bit_xor(i, 5)",        "shl(i + 1, 2)",       "shr(i - 4, 1)",
-      "min(max(2 * i, 3), 9)", "(i - 2) % (0 - 3)",    "i / (i - 1)",         "i % (i - 1)",
-      "int32(1.5 * float(i))", "int32(int8(i * 100))", "abs(i - 3)",          "bit_not(i)"};
+      "(3 * i - 7) % 5", "(i - 4) / 3",           "trunc_div(i - 4, 3)",  "int_pow(i - 4, 3)",
+      "rem(i - 4, 3)",   "bit_and(5 * i + 3, 6)", "bit_xor(i, 5)",        "shl(i + 1, 2)",
+      "shr(i - 4, 1)",   "min(max(2 * i, 3), 9)", "(i - 2) % (0 - 3)",    "i / (i - 1)",
+      "i % (i - 1)",     "int32(1.5 * float(i))", "int32(int8(i * 100))", "abs(i - 3)",
+      "bit_not(i)"};
   const std::string left = Indices(from.shape);
   Emit(from.shape, left,
        fmt::format("= {}({}) + 0.125 * float({}) where {}", from.name, left,
