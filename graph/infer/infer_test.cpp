@@ -567,6 +567,7 @@ TEST(Infer, InputsThatDecideExtents) {
   EXPECT_EQ(ShapeInputsOf("x: f32[6], s: i64[2]", "n = Neg(s)\nm = Neg(n)\ny = Reshape(x, m)"),
             "s ");
   EXPECT_EQ(ShapeInputsOf("x: f32[6], z: f32[2, 3]", "s = Shape(z)\ny = Reshape(x, s)"), "");
+  EXPECT_EQ(ShapeInputsOf("x: f32[2, 3], s: i64[2]", "y = Expand(x, s)"), "s ");  // may not fit
   EXPECT_EQ(ShapeInputsOf("x: f32[6], i: i64[2]", "y = Gather(x, i)"), "");
   EXPECT_EQ(ShapeInputsOf("x: f32[6], n: f32[]",
                           "a: f32[] = const(0.0)\nb: f32[] = const(1.0)\n"

@@ -207,6 +207,10 @@ Status ExpandRule(Context& c) {
     wanted.push_back(extent);
   }
   WEFT_TRY(Extents out, c.Broadcast(*x, wanted));
+  // What the run decides stays the run's: no operand's shape would show what does not fit.
+  for (size_t k = 0; k < wanted.size(); ++k) {
+    if ((*shape)[k].kind != Elem::kInteger) out[out.size() - wanted.size() + k] = wanted[k];
+  }
   c.Out(0, std::move(out));
   return {};
 }

@@ -29,7 +29,10 @@ def agree(expected, *node, **options):
     found = np.asarray(WeftRep(model).run(given)[0])
     expected = ReferenceEvaluator(model).run(None, given)[0] if expected is None else expected
     assert found.dtype == expected.dtype
-    np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=1e-5, atol=1e-5)
+    if found.dtype.kind in 'iu':
+        np.testing.assert_array_equal(found, expected)
+    else:
+        np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize('constants', [[1], []])
@@ -76,3 +79,27 @@ def test_scales_that_are_powers_of_two_give_no_type():
     model, given = model_of('DequantizeLinear', 24, [x, scale])
     with pytest.raises(weft.Error, match='expected a float by attribute "output_dtype"'):
         WeftRep(model).run(given)
+
+
+@pytest.mark.parametrize('extents', [[2, 3], [1, 3], [2, 1], [1, 1], [4, 2, 3], [1], []])
+def test_expands_to_what_the_run_says(extents):
+    agree(None, 'Expand', 13, [np.arange(6, dtype=np.float32).reshape(2, 3), np.array(extents, np.int64)])
+
+
+@pytest.mark.parametrize('extents', [[5, 3], [2, 4], [0, 3], [3, 5, 3]])
+def test_a_shape_that_does_not_fit_is_an_error(extents):
+    with pytest.raises(weft.Error, match='do not broadcast'):
+        agree(None, 'Expand', 13, [np.ones((2, 3), np.float32), np.array(extents, np.int64)])
+
+
+@pytest.mark.parametrize('exponent', [np.int32, np.int64, np.uint8, np.uint64])
+@pytest.mark.parametrize('base', [np.int32, np.int64])
+def test_powers_of_integers_are_exact_and_wrap(base, exponent):
+    numbers = np.array([0, 1, 2, 3, 7, 10, 99, -1, -2, -3, -99], base)
+    powers = np.array([0, 1, 4, 13, 39, 41, 63, 64, 127], exponent)
+    exact = np.array([[int(b)**int(p) % 2**64 for p in powers] for b in numbers], np.uint64).astype(base)
+    agree(exact, 'Pow', 15, [numbers[:, None], powers[None]])
+    if np.issubdtype(exponent, np.signedinteger):
+        negative = np.array([-1, -2, -63], exponent)  # 1 / x^n towards zero
+        inverse = np.array([[{1: 1, -1: (-1)**int(-p)}.get(int(b), 0) for p in negative] for b in numbers]).astype(base)
+        agree(inverse, 'Pow', 15, [numbers[:, None], negative[None]])
