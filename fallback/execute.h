@@ -53,6 +53,18 @@ Result<std::vector<Tensor>> RunNative(const LibraryCall& call,
                                       int64_t max_bytes = kNativeLimitBytes);
 bool HasNative(std::string_view op);
 
+// While one lives, native kernels on its thread end with kInterrupted once the flag is not 0.
+class Cancellable {
+ public:
+  explicit Cancellable(const int32_t& flag);
+  ~Cancellable();
+  Cancellable(const Cancellable&) = delete;
+  Cancellable& operator=(const Cancellable&) = delete;
+
+ private:
+  const int32_t* outer_;
+};
+
 // "onednn 3.2.0 (tbb)"; empty if the library can't be loaded. WEFT_ONEDNN=none hides it.
 std::string LibraryVersion(Library library);
 // Of all that there are for such a target, "cudnn 9.19.0, cublasLt 13.1.0".

@@ -98,6 +98,14 @@ class Args {
   const Allocator& allocate_;
 };
 
+// For loops that may take long: leaves the kernel if its run was cancelled (execute.h,
+// Cancellable).
+struct Cancelled {};
+extern thread_local const int32_t* t_cancel;  // null: nobody cancels
+inline void Poll() {
+  if (t_cancel != nullptr && __atomic_load_n(t_cancel, __ATOMIC_RELAXED) != 0) throw Cancelled();
+}
+
 using Kernel = Status (*)(const Args& args);
 Kernel FindKernel(std::string_view op);  // null if there is none
 

@@ -104,9 +104,13 @@ TEST(Hostile, EveryKernelIsTotal) {
       }
       ++ran;
       EXPECT_EQ(result->size(), call.outputs.size()) << op;
+      for (size_t i = 0; i < result->size(); ++i)  // what is asked for is made
+        EXPECT_TRUE((*result)[i].data() || (*result)[i].elems() == 0 ||
+                    (*result)[i].dtype() == Dtype::kString || call.outputs[i].value.empty())
+            << op;
     }
   }
-  EXPECT_GT(ran, 3000);  // it is not all nonsense
+  EXPECT_GT(ran, 1000);  // it is not all nonsense
 }
 
 }  // namespace

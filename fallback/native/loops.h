@@ -48,6 +48,7 @@ struct Loops {
     const size_t outer = extents.size() - 1;
     std::vector<int64_t> index(outer);
     while (true) {
+      Poll();
       body(offset, extents[outer], strides[outer]);
       size_t d = outer;
       while (d-- > 0) {

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <new>
 #include <stdexcept>
+#include <utility>
 
 #include "fallback/native/args.h"
 
 namespace weft::fallback {
 namespace native {
+
+thread_local const int32_t* t_cancel = nullptr;
+
 namespace {
 
 Status WithOrigin(const LibraryCall& call, Status status) {
@@ -33,11 +37,19 @@ Status Call(const LibraryCall& call, std::vector<std::optional<In>> inputs,
     if (inputs[i] && SharesBytes(inputs[i]->dtype)) return WithOrigin(call, NoHalfBytes(call));
   }
   try {
+    std::vector<bool> made(call.outputs.size());
     const Allocator whole = [&](size_t i, Dtype dtype, const Shape& shape) -> Result<void*> {
       if (SharesBytes(dtype)) return NoHalfBytes(call);
+      if (i < made.size()) made[i] = true;
       return allocate(i, dtype, shape);
     };
-    return WithOrigin(call, kernel(Args(call, std::move(inputs), whole)));
+    WEFT_TRY(WithOrigin(call, kernel(Args(call, std::move(inputs), whole))));
+    for (size_t i = 0; i < made.size(); ++i)
+      if (!made[i] && !call.outputs[i].value.empty())
+        return WithOrigin(call, Invalid(fmt::format("{} makes no output {}", call.op, i)));
+    return {};
+  } catch (const Cancelled&) {
+    return Status(Code::kInterrupted, "the run was cancelled");
   } catch (const std::bad_alloc&) {
   } catch (const std::length_error&) {
   }
@@ -136,6 +148,9 @@ int64_t LongestString(const native::In& in) {
 }
 
 }  // namespace
+
+Cancellable::Cancellable(const int32_t& flag) : outer_(std::exchange(native::t_cancel, &flag)) {}
+Cancellable::~Cancellable() { native::t_cancel = outer_; }
 
 bool HasNative(std::string_view op) { return native::FindKernel(op) != nullptr; }
 

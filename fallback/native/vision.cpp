@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "fallback/native/loops.h"
@@ -71,6 +72,7 @@ Status RunNonMaxSuppression(const Args& args) {
     std::ranges::stable_sort(order, [&](int64_t i, int64_t j) { return score[i] > score[j]; });
     std::vector<Box> kept;
     for (int64_t i : order) {
+      Poll();
       if (static_cast<int64_t>(kept.size()) >= most) break;
       const Box box = at(i);
       if (std::ranges::any_of(kept, [&](const Box& k) { return Iou(box, k) > iou_threshold; }))
@@ -128,6 +130,7 @@ Status AlignOne(const Args& args, const RoiParams& p, const T* roi, const T* pla
     return Limit(fmt::format("RoiAlign: {} holds a region of {} by {} pixels", args.Name(1), h, w));
   }
   for (int64_t bin = 0; bin < p.height * p.width; ++bin) {
+    Poll();
     const double top = y1 + static_cast<double>(bin / p.width) * bin_h,
                  left = x1 + static_cast<double>(bin % p.width) * bin_w;
     double sum = 0, most = -std::numeric_limits<double>::infinity();
