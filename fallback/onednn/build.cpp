@@ -18,6 +18,21 @@ Status Wrong(const LibraryCall& call, std::string what) {
   return Invalid(std::move(what)).At("call onednn." + call.op);
 }
 
+// The place of the post-op that reads the operand with this role.
+std::optional<size_t> PostOpOf(const LibraryCall& call, std::string_view role) {
+  for (size_t k = 0; k < call.post_ops.size(); ++k)
+    if (role == fmt::format("post{}", k)) return k;
+  return std::nullopt;
+}
+
+bool IsPlain(const CallOperand& operand) {
+  return operand.layout.IsPlain() && operand.layout.row_pad_elems == 0;
+}
+
+size_t AllocBytes(const CallOperand& operand) {
+  return static_cast<size_t>(AllocElems(operand.layout, operand.shape) * SizeBytes(operand.dtype));
+}
+
 // Whether an operand's rows are one row, or one for each of the result's: rows that repeat within a
 // batch, or from one batch to the next, are none of the two once all axes of rows are one.
 bool RowsFold(const memory::dims& operand, const memory::dims& result) {
@@ -91,8 +106,12 @@ Status Builder::CheckShapes() const {
                                         DtypeName(operand.dtype), weft::Print(operand.shape)));
     }
   }
-  if (call_.outputs.size() != 1 || (!Has("src") && call_.op != "eltwise"))
-    return Wrong(call_, "no src, or not one dst");
+  if (call_.outputs.size() != 1 || !Has("src")) return Wrong(call_, "no src, or not one dst");
+  constexpr std::string_view kRoles[] = {"src",   "weights", "bias",    "scale",
+                                         "shift", "src1",    "src_zero"};
+  for (const CallOperand& operand : call_.inputs)
+    if (!PostOpOf(call_, operand.role) && std::ranges::count(kRoles, operand.role) == 0)
+      return Wrong(call_, "unknown role " + PrintString(operand.role));
   return {};
 }
 
@@ -106,9 +125,16 @@ Status Builder::Views() {
   return {};
 }
 
-// After the primitive is there: what it made of what was left to it.
+// After the primitive is there: what it made of what was left to it. Calls come from files, too: it
+// may read and write no more of an operand than the call says there is.
 template <typename Desc>
-void Builder::Finish(const Desc& desc) {
+Status Builder::Finish(const Desc& desc) {
+  const auto reads = [&](const CallOperand& operand, const memory::desc& told, int arg) -> Status {
+    if (SamePlaces(desc.query_md(dnnl::query::exec_arg_md, arg), told) &&
+        told.get_size() <= AllocBytes(operand))
+      return {};
+    return Wrong(call_, fmt::format("operand {} does not fit", operand.role));
+  };
   built_.scratchpad = desc.scratchpad_desc();
   built_.implementation = desc.impl_info_str();
   for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -119,9 +145,8 @@ void Builder::Finish(const Desc& desc) {
     if (operand.role == "scale") arg = DNNL_ARG_SCALE;
     if (operand.role == "shift") arg = DNNL_ARG_SHIFT;
     if (operand.role == "src1") arg = DNNL_ARG_SRC_1;
-    if (operand.role.starts_with("post")) {
-      arg = DNNL_ARG_ATTR_MULTIPLE_POST_OP(std::stoi(operand.role.substr(4))) | DNNL_ARG_SRC_1;
-    }
+    if (const auto post = PostOpOf(call_, operand.role))
+      arg = DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(*post)) | DNNL_ARG_SRC_1;
     const memory::desc told =
         inputs_[i].tag || !inputs_[i].strides.empty() ? inputs_[i].Desc() : inputs_[i].Any();
     if (operand.role == "src_zero") {
@@ -131,6 +156,7 @@ void Builder::Finish(const Desc& desc) {
       continue;
     }
     const bool free = operand.any_layout;
+    if (!free) WEFT_TRY(reads(operand, told, arg));
     const memory::desc wanted = free ? desc.query_md(dnnl::query::exec_arg_md, arg) : told;
     const bool shifts = operand.role == "weights" && operand.dtype == Dtype::kU8;
     built_.inputs.push_back({arg, told, wanted, wanted, operand.layout, false, shifts});
@@ -139,7 +165,9 @@ void Builder::Finish(const Desc& desc) {
   const memory::desc dst = call_.outputs[0].any_layout
                                ? desc.query_md(dnnl::query::exec_arg_md, DNNL_ARG_DST)
                                : output_.Desc();
+  if (!call_.outputs[0].any_layout) WEFT_TRY(reads(call_.outputs[0], dst, DNNL_ARG_DST));
   built_.outputs.push_back({DNNL_ARG_DST, dst, dst, dst, call_.outputs[0].layout});
+  return {};
 }
 
 // On to the first kernel of the library that does what the call says. For some layouts there is
@@ -171,8 +199,7 @@ Status Builder::Convolution() {
       attr_);
   SkipInexact(desc);
   built_.primitive = dnnl::convolution_forward(desc);
-  Finish(desc);
-  return {};
+  return Finish(desc);
 }
 
 // ONNX has the weights as [in, out / groups, …]; the library as [groups, out / groups, in / groups,
@@ -195,8 +222,7 @@ Status Builder::Deconvolution() {
       Weights(), bias, Activation("dst"), Ints("strides"), Dilations(), Pads(false), Pads(true),
       attr_);
   built_.primitive = dnnl::deconvolution_forward(desc);
-  Finish(desc);
-  return {};
+  return Finish(desc);
 }
 
 // With one matrix of weights, all rows of all batches are rows of one product, which the library
@@ -209,6 +235,8 @@ Status Builder::Matmul() {
       return Wrong(call_, "operands have no rows or blocked layouts");
   }
   if (output_.tag) return Wrong(call_, "the result has a blocked layout");
+  if (Has("bias") && !IsPlain(call_.inputs[Index("bias")]))
+    return Wrong(call_, "the bias is not in the plain layout");
   const size_t a_rank = In("src").dims.size(), b_rank = In("weights").dims.size();
   if (std::max(a_rank, b_rank) != rank) return Wrong(call_, "ranks do not fit");
   bool flat = b_rank == 2 && a_rank > 2 && !trans_a && call_.outputs[0].layout.IsPlain() &&
@@ -238,21 +266,23 @@ Status Builder::Matmul() {
   WEFT_TRY(Attributes(attr_));
   const memory::desc bias = Has("bias") ? In("bias").Desc() : memory::desc();
   const memory::desc src = In("src").Desc(), dst = output_.Desc();
-  if (!OfBytes() && InnerProduct(src, dst)) return {};
+  if (!OfBytes()) {
+    WEFT_TRY(const bool is_there, InnerProduct(src, dst));
+    if (is_there) return {};
+  }
   dnnl::matmul::primitive_desc desc =
       Has("bias") ? dnnl::matmul::primitive_desc(Engine(), src, Weights(), bias, dst, attr_)
                   : dnnl::matmul::primitive_desc(Engine(), src, Weights(), dst, attr_);
   SkipInexact(desc);
   built_.primitive = dnnl::matmul(desc);
-  Finish(desc);
-  return {};
+  return Finish(desc);
 }
 
 // The product by constant weights as an inner product, whose weights are packed once: the library's
 // matmul reads them as they lie, each of their rows on a page of its own when they are wide, at
 // half the speed (128x768x3072 on AVX2, oneDNN 3.2: 39 against 76 GF/s; 128x768x768: 74 against
 // 66). False, with nothing changed, where that does not apply.
-bool Builder::InnerProduct(const memory::desc& src, const memory::desc& dst) {
+Result<bool> Builder::InnerProduct(const memory::desc& src, const memory::desc& dst) {
   constexpr memory::dim kWide = 1024, kLeastRows = 16;
   const CallOperand& operand = call_.inputs[Index("weights")];
   const memory::dims& dims = output_.dims;
@@ -275,7 +305,7 @@ bool Builder::InnerProduct(const memory::desc& src, const memory::desc& dst) {
                         : Desc(Engine(), infer, src, w, dst, attr_, kMayFail);
   if (desc && std::string_view(desc.impl_info_str()).starts_with("brgemm")) {
     built_.primitive = dnnl::inner_product_forward(desc);
-    Finish(desc);
+    WEFT_TRY(Finish(desc));
     return true;
   }
   In("weights") = weights;
@@ -304,8 +334,7 @@ Status Builder::Pooling() {
       Engine(), prop_kind::forward_inference, how, In("src").Desc(), output_.Desc(),
       Ints("strides"), kernel, Dilations(), Pads(false), Pads(true), attr_);
   built_.primitive = dnnl::pooling_forward(desc);
-  Finish(desc);
-  return {};
+  return Finish(desc);
 }
 
 Status Builder::Softmax() {
@@ -319,15 +348,15 @@ Status Builder::Softmax() {
                                                    algorithm::softmax_accurate, In("src").Desc(),
                                                    output_.Desc(), static_cast<int>(axis), attr_);
   built_.primitive = dnnl::softmax_forward(desc);
-  Finish(desc);
-  return {};
+  return Finish(desc);
 }
 
 Status Builder::LayerNorm() {
   const int64_t axis = IntAttr(call_, "axis", 0), rank = static_cast<int64_t>(output_.dims.size());
-  if (axis < 0 || axis >= rank || In("src").dims != output_.dims || output_.tag || !Has("scale")) {
+  if (axis < 0 || axis >= rank || In("src").dims != output_.dims || !Has("scale"))
     return Wrong(call_, fmt::format("axis {} of {}", axis, weft::Print(output_.dims)));
-  }
+  if (!std::ranges::all_of(call_.inputs, IsPlain) || !IsPlain(call_.outputs[0]))
+    return Wrong(call_, "an operand is not in the plain layout");
   for (View& view : inputs_) {  // all that is normalized becomes one axis, all before it another
     AlignRight(view, rank + 1);
     View tail{{view.dims.begin() + axis + 1, view.dims.end()},
@@ -351,8 +380,7 @@ Status Builder::LayerNorm() {
       Engine(), prop_kind::forward_inference, In("src").Desc(), output_.Desc(),
       FloatAttr(call_, "epsilon", 1e-5f), flags, attr_);
   built_.primitive = dnnl::layer_normalization_forward(desc);
-  Finish(desc);
-  return {};
+  return Finish(desc);
 }
 
 // A change of layout, of axes ("perm"), or both.
@@ -374,8 +402,7 @@ Status Builder::Reorder() {
   const dnnl::reorder::primitive_desc desc(Engine(), In("src").Desc(), Engine(), output_.Desc(),
                                            attr_);
   built_.primitive = dnnl::reorder(desc);
-  Finish(desc);
-  return {};
+  return Finish(desc);
 }
 
 // The library's reference, which alone takes post-ops, confuses axes beyond the fifth.
@@ -389,8 +416,7 @@ Status Builder::Eltwise() {
                                                    op.algorithm, In("src").Desc(), output_.Desc(),
                                                    op.alpha, op.beta, attr_);
   built_.primitive = dnnl::eltwise_forward(desc);
-  Finish(desc);
-  return {};
+  return Finish(desc);
 }
 
 Status Builder::Binary() {
@@ -402,8 +428,7 @@ Status Builder::Binary() {
   const dnnl::binary::primitive_desc desc(Engine(), how, In("src").Desc(), In("src1").Desc(),
                                           output_.Desc(), attr_);
   built_.primitive = dnnl::binary(desc);
-  Finish(desc);
-  return {};
+  return Finish(desc);
 }
 
 Result<Built> Builder::Run() {

@@ -63,7 +63,7 @@ class Builder {
   Status Convolution();
   Status Deconvolution();
   Status Matmul();
-  bool InnerProduct(const dnnl::memory::desc& src, const dnnl::memory::desc& dst);
+  Result<bool> InnerProduct(const dnnl::memory::desc& src, const dnnl::memory::desc& dst);
   Status Pooling();
   Status Softmax();
   Status LayerNorm();
@@ -80,7 +80,7 @@ class Builder {
   void AlignPostOperands(size_t rank);
   Status Attributes(dnnl::primitive_attr& attr);
   template <typename Desc>
-  void Finish(const Desc& desc);
+  Status Finish(const Desc& desc);
   dnnl::memory::dims Ints(std::string_view name) const { return IntsAttr(call_, name); }
   dnnl::memory::dims Pads(bool ends) const;
   dnnl::memory::dims Dilations() const;  // 0 is dense

@@ -91,8 +91,9 @@ Status Builder::AppendFactors(dnnl::post_ops& post_ops) {
       attribute == nullptr ? nullptr : std::get_if<std::vector<float>>(&attribute->value);
   memory::dims dims(output_.dims.size(), 1);
   const size_t axis = call_.op == "matmul" ? dims.size() - 1 : 1;
-  if (factors == nullptr || std::ssize(*factors) != output_.dims[axis])
-    return Invalid(fmt::format("expected factors for {} channels", output_.dims[axis]))
+  const int64_t channels = axis < dims.size() ? output_.dims[axis] : 0;
+  if (factors == nullptr || channels == 0 || std::ssize(*factors) != channels)
+    return Invalid(fmt::format("expected factors for {} channels", channels))
         .At("call onednn." + call_.op);
   dims[axis] = output_.dims[axis];
   memory::dims strides(dims.size(), 1);

@@ -382,6 +382,35 @@ TEST(Onednn, RefusesWhatDoesNotFit) {
   EXPECT_NE(error("onednn.reorder(src = x: f32[2, 4] ab) -> (dst = y: f32[2, 4] aB2b)")
                 .find("layout aB2b"),
             std::string::npos);
+  EXPECT_NE(error("onednn.binary(src = x: f32[2] a, src1 = z: f32[2] a) -> (dst = y: f32[2] a) "
+                  "{algorithm = \"binary_add\", factors = [1.0, 2.0], post = [factors]}")
+                .find("factors for 0 channels"),
+            std::string::npos);
+  EXPECT_NE(error("onednn.eltwise(foo = x: f32[2] a) -> (dst = y: f32[2] a) {algorithm = \"relu\"}")
+                .find("no src"),
+            std::string::npos);
+  for (std::string role : {"foo", "post1", "postx", "post99999999999999999999"})
+    EXPECT_NE(error("onednn.eltwise(src = x: f32[2] a, " + role +
+                    " = x: f32[2] a) -> (dst = y: f32[2] a) {algorithm = \"relu\"}")
+                  .find("unknown role"),
+              std::string::npos);
+  EXPECT_NE(error("onednn.eltwise(src = x: f32[2] a, scale = x: f32[2] a) -> (dst = y: f32[2] a) "
+                  "{algorithm = \"relu\"}")
+                .find("operand scale does not fit"),
+            std::string::npos);
+  EXPECT_NE(error("onednn.layer_normalization(src = x: f32[4, 64] ab, scale = g: f32[1] a) -> "
+                  "(dst = y: f32[4, 64] ab) {axis = 1}")
+                .find("operand scale does not fit"),
+            std::string::npos);
+  EXPECT_NE(error("onednn.layer_normalization(src = x: f32[4, 64] ba, scale = g: f32[64] a) -> "
+                  "(dst = y: f32[4, 64] ab) {axis = 1}")
+                .find("plain layout"),
+            std::string::npos);
+  for (std::string bias : {"f32[1, 8, 1] aBc8b", "f32[4, 2] ba"})
+    EXPECT_NE(error("onednn.matmul(src = x: f32[4, 3] ab, weights = w: f32[3, 8] ab, bias = b: " +
+                    bias + ") -> (dst = y: f32[4, 8] ab)")
+                  .find("plain layout"),
+              std::string::npos);
   const LibraryCall call = Parsed(
       "onednn.matmul(src = x: f32[2, 2] ab, weights = w: f32[2, 2] any const) -> (dst = y: f32[2, "
       "2] ab)");
@@ -412,6 +441,12 @@ TEST(Prepare, RunsNativeKernelsInTheCallersMemory) {
   EXPECT_EQ(y[1], 2 + c);
   EXPECT_FALSE(
       Prepare(Parsed("native.NonZero(in0 = x: f32[2] a) -> (out0 = y: i64[1, ?] ab)"), {}).ok());
+  auto more = Prepare(
+      Parsed("native.Neg(in0 = x: f32[2] a) -> (out0 = y: f32[2] a, out1 = z: f32[2] a)"), {});
+  ASSERT_TRUE(more.ok());
+  void* const both[] = {y, y};
+  EXPECT_NE((*more)->Run(std::span(in, 1), both, nullptr).ToString().find("makes no output 1"),
+            std::string::npos);
   auto wrong = Prepare(Parsed("native.Neg(in0 = x: f32[2] a) -> (out0 = y: f32[3] a)"), {});
   ASSERT_TRUE(wrong.ok());
   EXPECT_NE((*wrong)->Run(std::span(in, 1), out, nullptr).ToString().find("expected f32[3]"),
