@@ -1,4 +1,6 @@
 // Bounds that are read: `within`, and reductions along segments.
+#include <limits>
+
 #include "tc_lang/test_util.h"
 
 namespace weft::tc {

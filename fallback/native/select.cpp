@@ -1,6 +1,7 @@
 // Operators that choose among elements: their results, and mostly their shapes, depend on data.
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <map>
 #include <numeric>
 

@@ -1,5 +1,7 @@
 #include "graph/rewrites/fold_affine.h"
 
+#include <limits>
+
 namespace weft::graph {
 namespace {
 
