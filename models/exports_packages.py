@@ -37,7 +37,7 @@ def vision(name, size=None, **options):
 def segmenter(name):
     def make():
         import torchvision.models
-        return Outputs(torchvision.models.get_model(name, weights=None, weights_backbone=None, num_classes=5), ["x"], ["out"], {})
+        return Outputs(torchvision.models.get_model(name, weights=None, weights_backbone=None, num_classes=5), ["input"], ["out"], {})
     return Network(make, {"image": floats("batch", 3, "h", "w")}, SQUARES, source="torchvision")
 
 
