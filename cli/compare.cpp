@@ -103,6 +103,12 @@ Result<std::vector<Tensor>> Reference(const Flags& flags, const Session& session
   return driver::RunReference(module.graph, inputs, rounding);
 }
 
+std::string ErrorText(const driver::Accuracy& a) {
+  std::string text = fmt::format("{:.2e} of the scale", a.max_rel);
+  if (a.differing > 0) text += fmt::format(", {} of {} elements differ", a.differing, a.exact);
+  return text;
+}
+
 // Values that were given take the place of the reference, but only for all outputs at once.
 Result<std::vector<Tensor>> AllOf(Expected expected) {
   std::vector<Tensor> all;
@@ -234,8 +240,8 @@ Status RunCompare(const Flags& flags, const CompareFlags& compare) {
                           r.low <= 1 && r.high >= 1 ? " (no difference)" : "");
     }
     if (!flags.json)
-      fmt::print("{:<10} p50 {:>10.1f} us [{:.1f}, {:.1f}]{}  error {:.2e} of the scale{}{}\n",
-                 Printable(arm.name), s.p50, s.low, s.high, tail, a.max_rel,
+      fmt::print("{:<10} p50 {:>10.1f} us [{:.1f}, {:.1f}]{}  error {}{}{}\n", Printable(arm.name),
+                 s.p50, s.low, s.high, tail, ErrorText(a),
                  a.within ? "" : " (outside the tolerance)", speed);
   }
   if (flags.json) PrintJson(json);
@@ -246,9 +252,9 @@ Status RunCompare(const Flags& flags, const CompareFlags& compare) {
              Reference(flags, session, *arms[0].subject, inputs, driver::Rounding::kEachValue));
     return std::move(left)
         .At(flags.model)
-        .Because(fmt::format(
-            "rounding each value to its type, and nothing else, moves them by {:.1e} of the scale",
-            driver::CompareOutputs(rounded, reference, ToleranceOf(flags)).max_rel));
+        .Because(
+            fmt::format("rounding each value to its type, and nothing else, moves them by {}",
+                        ErrorText(driver::CompareOutputs(rounded, reference, ToleranceOf(flags)))));
   }
   if (!fast)
     return Status(Code::kNo,

@@ -61,15 +61,21 @@ Accuracy CompareOutputs(std::span<const Tensor> outputs, std::span<const Tensor>
     if (y.shape() != ref.shape()) {
       a.within = false;
     } else if (y.dtype() == Dtype::kString || ref.dtype() == Dtype::kString) {
+      a.exact += y.elems();
       a.within = a.within && y == ref;
+      if (y.dtype() != ref.dtype()) continue;
+      for (size_t i = 0; i < y.strings().size(); ++i)
+        a.differing += y.strings()[i] != ref.strings()[i];
     } else if (IsFloat(y.dtype())) {
       CompareFloats(y, ref, tolerance, a);
     } else {
       for (int64_t i = 0; i < y.elems(); ++i) {
         const double r = ElemAsDouble(ref, i), difference = std::abs(ElemAsDouble(y, i) - r);
         a.max_abs = std::max(a.max_abs, difference);
-        a.within = a.within && (ElemAsInt(y, i) == ElemAsInt(ref, i) ||
-                                (tolerance.by_element() && IsNear(difference, r, tolerance)));
+        a.exact += 1;
+        if (ElemAsInt(y, i) == ElemAsInt(ref, i)) continue;
+        a.differing += 1;
+        a.within = a.within && tolerance.by_element() && IsNear(difference, r, tolerance);
       }
     }
   }

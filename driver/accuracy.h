@@ -1,6 +1,7 @@
 // How far outputs are from the reference.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 
@@ -27,6 +28,7 @@ struct Accuracy {
   double max_abs = 0;  // max |y - ref|
   double max_rel = 0;  // max |y - ref| / max |ref|, the measure that --tolerance is about
   double max_ulp = 0;  // in units of the output type's spacing at ref; 0 for integers that agree
+  int64_t differing = 0, exact = 0;  // elements that are no floats: those that differ, all of them
   bool within = true;  // shapes agree, NaN and infinities stand in the same places, no error leaves
                        // the tolerance
 };

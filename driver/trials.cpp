@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 
 #include "base/blob.h"
@@ -97,6 +98,7 @@ class Server {
     const auto it = std::ranges::find(groups, module_.grouping.name, &partition::Group::name);
     if (module_.form != Form::kGroups || it == groups.end()) return Invalid("not a group").At(path);
     step_ = static_cast<size_t>(it - groups.begin());
+    referee_.emplace(module_.graph, inputs_);
     return {};
   }
 
@@ -141,7 +143,7 @@ class Server {
     return times.at(step_).us;
   }
 
-  // Compiled, run once, and held against the first that ran; or why not.
+  // Compiled, run once, and held against the first that ran, or else the reference; or why not.
   Timing Prepare(const Choice& choice) {
     if (Find(choice)) return {};
     auto trial = Compile(choice);
@@ -156,10 +158,11 @@ class Server {
         output.mutable_data();  // the next run writes to what these share
         start_.push_back(std::move(output));
       }
-    } else if (const Accuracy off = CompareOutputs(outputs, start_, AgreementOf(module_.graph));
-               !off.within) {
-      return {.outcome = Outcome::kWrong,
-              .why = fmt::format("it is off by {:.1e} of the scale", off.max_rel)};
+    } else if (!CompareOutputs(outputs, start_, AgreementOf(module_.graph)).within) {
+      const auto fault = referee_->FaultOf(outputs);
+      if (!fault.ok()) return {.outcome = Outcome::kFailed, .why = fault.status().ToString()};
+      if (!fault->empty())
+        return {.outcome = Outcome::kWrong, .why = "it leaves the reference " + *fault};
     }
     trials_.push_back(*std::move(trial));
     return {};
@@ -180,6 +183,7 @@ class Server {
   Module module_;
   size_t step_ = 0;
   std::vector<Tensor> inputs_, start_;
+  std::optional<Referee> referee_;
   std::vector<Trial> trials_;
 };
 
