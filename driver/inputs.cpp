@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <set>
 
@@ -30,6 +31,43 @@ bool PassesIndices(Op op) {
   }
 }
 
+// The least of the extents that operand 1 of a node indexes into; none if it is no index, or none
+// is known.
+std::optional<int64_t> LeastIndexed(const graph::Graph& graph, const graph::Node& node) {
+  const auto shape_of = [&](size_t operand) -> const std::optional<std::vector<graph::Extent>>& {
+    return graph[node.inputs[operand]].shape;
+  };
+  size_t begin = 0, end = 0;  // axes of operand 0
+  switch (node.op) {
+    case Op::kGather:
+    case Op::kGatherElements:
+    case Op::kScatterElements: {
+      if (!shape_of(0)) return std::nullopt;
+      int64_t axis = graph::IntAttr(node, "axis", 0);
+      if (axis < 0) axis += std::ssize(*shape_of(0));
+      if (axis < 0) return std::nullopt;
+      begin = static_cast<size_t>(axis);
+      end = begin + 1;
+      break;
+    }
+    case Op::kGatherND:
+    case Op::kScatterND: {
+      if (!shape_of(0) || !shape_of(1) || shape_of(1)->empty() || !shape_of(1)->back().IsConstant())
+        return std::nullopt;
+      begin = static_cast<size_t>(std::max<int64_t>(graph::IntAttr(node, "batch_dims", 0), 0));
+      end = begin + static_cast<size_t>(std::max<int64_t>(shape_of(1)->back().value(), 0));
+      break;
+    }
+    default:
+      return std::nullopt;
+  }
+  std::optional<int64_t> least;
+  for (size_t axis = begin; axis < std::min(end, shape_of(0)->size()); ++axis)
+    if (const auto& extent = (*shape_of(0))[axis]; extent.IsConstant())
+      least = std::min(least.value_or(INT64_MAX), extent.value());
+  return least;
+}
+
 // The smallest extent that `value` indexes into, following what only moves it; 2 if it is no index.
 int64_t IndexBound(const graph::Graph& graph,
                    const std::vector<std::vector<graph::NodeId>>& consumers, ValueId value) {
@@ -41,14 +79,9 @@ int64_t IndexBound(const graph::Graph& graph,
     todo.pop_back();
     for (graph::NodeId id : consumers[v.index]) {
       const graph::Node& node = graph[id];
-      const bool gathers = node.op == Op::kGather || node.op == Op::kGatherElements;
-      if (gathers && graph::InputAt(node, 1) == v && graph[node.inputs[0]].shape) {
-        const auto& shape = *graph[node.inputs[0]].shape;
-        int64_t axis = graph::IntAttr(node, "axis", 0);
-        if (axis < 0) axis += std::ssize(shape);
-        if (axis >= 0 && axis < std::ssize(shape) && shape[static_cast<size_t>(axis)].IsConstant())
-          bound = std::min(bound, shape[static_cast<size_t>(axis)].value());
-      } else if (PassesIndices(node.op) && graph::InputAt(node, 0) == v) {
+      if (graph::InputAt(node, 1) == v)
+        bound = std::min(bound, LeastIndexed(graph, node).value_or(bound));
+      if (PassesIndices(node.op) && graph::InputAt(node, 0) == v) {
         for (ValueId o : node.outputs)
           if (o.valid() && seen.insert(o).second) todo.push_back(o);
       }

@@ -11,8 +11,8 @@
 
 namespace weft::driver {
 
-// Floats are uniform in [-1, 1). Integers that reach a Gather (through casts and reshapes) are
-// legal indices; others, masks among them, are 0 or 1. All shapes must be known.
+// Floats are uniform in [-1, 1). Integers that reach a gather or a scatter (through casts and
+// reshapes) are legal indices; others, masks among them, are 0 or 1. All shapes must be known.
 Result<std::vector<Tensor>> GenerateInputs(const graph::Graph& graph, uint64_t seed);
 // The first input whose extents or type are not known, else an invalid one.
 graph::ValueId OpenInput(const graph::Graph& graph);

@@ -81,6 +81,19 @@ TEST(Inputs, IndicesReachAllOfTheirAxisAndNoFurther) {
             five);
 }
 
+TEST(Inputs, ScattersAndTuplesOfIndicesStayInside) {
+  EXPECT_EQ(ValuesOfFirst("graph g (i: i64[1, 8], x: f32[1, 8], u: f32[1, 8]) -> (y) {\n"
+                          "y = ScatterElements(x, i, u) {axis = 0}\n}"),
+            (std::set<int64_t>{0}));
+  const std::set<int64_t> three = {0, 1, 2};
+  EXPECT_EQ(ValuesOfFirst("graph g (i: i64[200, 2], x: f32[5, 3, 2], u: f32[200, 2]) -> (y) {\n"
+                          "y = ScatterND(x, i, u)\n}"),
+            three);
+  EXPECT_EQ(ValuesOfFirst("graph g (i: i64[2, 200, 2], x: f32[2, 3, 4]) -> (y) {\n"
+                          "y = GatherND(x, i) {batch_dims = 1}\n}"),
+            three);
+}
+
 TEST(Inputs, IndicesAreFollowedThroughWhatMovesThem) {
   EXPECT_EQ(ValuesOfFirst("graph g (i: i32[200], t: f32[3, 2]) -> (y) {\naxes: i64[1] = const(0)\n"
                           "a = Cast(i) {to = 7}\nb = Unsqueeze(a, axes)\ny = Gather(t, b)\n}"),

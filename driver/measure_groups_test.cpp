@@ -11,6 +11,7 @@
 namespace weft::driver {
 namespace {
 
+using partition::Grouping;
 using partition::Implementation;
 using Force = partition::PartitionOptions::Force;
 using testing::Advanced;
@@ -166,6 +167,54 @@ TEST_F(MeasureTest, WhatRoundingMovesIsNoDisagreement) {
   options.tuning = db_.get();
   options.cache = &*cache_;
   EXPECT_FALSE(Advanced(text + "}", Form::kGroups, options).grouping.groups.empty());
+}
+
+// The library adds up in another order, so a few of the bytes are their neighbours.
+TEST_F(MeasureTest, AStepThatFallsToTheOtherSideIsNoDisagreement) {
+  BuildOptions options = Options();
+  options.budget_s = 2;
+  options.tuning = db_.get();
+  options.cache = &*cache_;
+  const Module measured = Advanced(
+      "graph g (x: f32[128, 1024], w: f32[1024, 512]) -> (y) {\n"
+      "scale: f32[] = const(0.01)\nzero: u8[] = const(128)\nm = MatMul(x, w)\n"
+      "y = QuantizeLinear(m, scale, zero)\n}",
+      Form::kGroups, options);
+  EXPECT_FALSE(measured.grouping.groups.empty());
+}
+
+// Numbers between -100 and 100 that are no rows of a table of 40.
+TEST_F(MeasureTest, WhatGeneratedDataCanNotRunIsEstimated) {
+  network_ =
+      "graph g (x: f32[40], w: f32[40, 56]) -> (y) {\nmany: f32[] = const(100)\n"
+      "a = Mul(x, many)\ni = Cast(a) {to = 7}\ny = Gather(w, i)\n}";
+  const Grouping grouping = Measured(2).grouping;
+  ASSERT_FALSE(grouping.groups.empty());
+  for (const partition::Group& group : grouping.groups) EXPECT_FALSE(group.measured);
+}
+
+// Natives are taken for being there, not for their times.
+TEST_F(MeasureTest, CallsAreForcedWhateverTheBudget) {
+  BuildOptions options = Options();
+  options.partition.force = Force::kCalls;
+  const std::string network =
+      "graph g (x: f32[16, 64], w: f32[64, 32]) -> (b) {\na = MatMul(x, w)\n"
+      "axis: i64[] = const(1)\nb = CumSum(a, axis)\n}";
+  const Module estimated = Advanced(network, Form::kGroups, options);
+  options.budget_s = 2;
+  const Module measured = Advanced(network, Form::kGroups, options);
+  EXPECT_EQ(partition::Print(measured.grouping, measured.graph),
+            partition::Print(estimated.grouping, estimated.graph));
+  EXPECT_EQ(measured.grouping.groups.back().implementation, Implementation::kNative);
+}
+
+TEST_F(MeasureTest, WhatThisProcessorDoesNotRunIsEstimated) {
+  BuildOptions options = Options();
+  options.target.isa = Isa::kSm90;  // no processor does
+  options.budget_s = 2;
+  const Module module = Advanced(kNetwork, Form::kGroups, options);
+  ASSERT_EQ(module.grouping.groups.size(), 1u);
+  EXPECT_FALSE(module.grouping.groups[0].measured);
 }
 
 TEST_F(MeasureTest, AHurryLeavesNoRecord) {

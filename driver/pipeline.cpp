@@ -110,11 +110,13 @@ Result<Module> OpenGraph(graph::Graph graph, const BuildOptions& options, graph:
 }
 
 Status Advance(Module& module, Form last, const BuildOptions& options) {
+  BuildOptions own = options;
+  own.target = module.target;  // a text has its own, whatever else is built for
   for (const Stage& stage : kStages) {
     if (stage.form <= module.form || stage.form > last) continue;
-    WEFT_TRY(stage.run(module, options));
+    WEFT_TRY(stage.run(module, own));
     module.form = stage.form;
-    WEFT_TRY(DumpIfAsked(module, options));
+    WEFT_TRY(DumpIfAsked(module, own));
   }
   return {};
 }

@@ -98,17 +98,49 @@ bool MayNotEnd(const graph::Graph& graph) {
   });
 }
 
-// On CUDA a step that is no kernel runs on the host, between two copies: --strict has none of that.
-Status RefuseHostSteps(const Module& module) {
+// One that was asked for by name, or is too long for a kernel, is a comprehension all the same.
+bool HasComprehension(const Module& module, NodeId node) {
+  const auto& refusal = module.comprehensions.refusals[node.index];
+  return !module.comprehensions.of[node.index].empty() ||
+         (refusal && refusal->reason == Reason::kTooManyStatements);
+}
+
+// --strict has no native step where a comprehension exists. On CUDA it has none at all: a step that
+// is no kernel runs on the host, between two copies.
+Status RefuseNativeSteps(const Module& module) {
+  const bool is_cuda = module.target.kind == TargetKind::kCuda;
   std::vector<std::string> found;
-  for (const Group& group : module.grouping.groups)
-    if (group.implementation == Implementation::kNative)
-      found.push_back(fmt::format("{}: {}", graph::Describe(module.graph, group.members[0].node),
-                                  WhyNative(module, group)));
+  for (const Group& group : module.grouping.groups) {
+    const NodeId node = group.members[0].node;
+    if (group.implementation != Implementation::kNative) continue;
+    if (!is_cuda && !HasComprehension(module, node)) continue;
+    found.push_back(fmt::format("{}: {}", graph::Describe(module.graph, node),
+                                module.comprehensions.of[node.index].empty()
+                                    ? WhyNative(module, group)
+                                    : "it has a comprehension"));
+  }
   if (found.empty()) return {};
-  return Unsupported(fmt::format("{} node(s) would run on the host: {}", found.size(),
+  return Unsupported(fmt::format("{} node(s) would run {}: {}", found.size(),
+                                 is_cuda ? "on the host" : "as native steps",
                                  fmt::join(found, "; ")))
       .Try("build without --strict");
+}
+
+// What runs kernels for the target, or why there is nothing here that does.
+Status FindHere(const Target& target) {
+  if (target.kind == TargetKind::kCuda) return executor::cuda::FindDevice(target.isa).status();
+  if (HostRuns(target.isa)) return {};
+  return Missing(fmt::format("this processor does not run {}", Print(target)));
+}
+
+// Data that was generated may be none that the network takes: indices that it computes, say, may
+// leave their table. Its estimates stay, then; real data may do.
+Status MeasureOrEstimate(Module& module, const BuildOptions& options) {
+  Status status = MeasureGroups(module, options);
+  if (status.code() != Code::kInvalid && status.code() != Code::kUsage) return status;
+  WEFT_LOG(kWarning, "driver", "{}: not measured but estimated: {}", module.graph.name,
+           status.ToString());
+  return {};
 }
 
 }  // namespace
@@ -129,13 +161,15 @@ Status MakeGroups(Module& module, const BuildOptions& options) {
   partition::RooflinePricer pricer(options.target);
   WEFT_TRY(module.grouping,
            partition::Partition(module.graph, module.comprehensions, options.target, pricer, how));
-  if (is_cuda && how.strict) WEFT_TRY(RefuseHostSteps(module));
-  // Without a library, or with own kernels forced, there is nothing to choose between.
-  if (options.budget_s > 0 && how.vendor && how.fuse && how.force != Force::kOwn) {
-    const Status here =
-        is_cuda ? executor::cuda::FindDevice(options.target.isa).status() : Status();
+  if (how.strict) WEFT_TRY(RefuseNativeSteps(module));
+  // Without a library, or with own kernels or calls forced, there is nothing to choose between.
+  if (options.budget_s > 0 && how.vendor && how.fuse && how.force != Force::kOwn &&
+      how.force != Force::kCalls) {
+    const Status here = FindHere(options.target);
     if (MayNotEnd(module.graph))
-      WEFT_LOG(kInfo, "driver", "{}: not measured, a loop may not end", module.graph.name);
+      WEFT_LOG(kWarning, "driver",
+               "{}: not measured but estimated: on data that is generated a loop may never end",
+               module.graph.name);
     else if (const ValueId open = OpenInput(module.graph); open.valid())
       WEFT_LOG(kInfo, "driver", "{}: not measured, the extents of input \"{}\" are not known",
                module.graph.name, module.graph[open].name);
@@ -143,7 +177,7 @@ Status MakeGroups(Module& module, const BuildOptions& options) {
       WEFT_LOG(kWarning, "driver", "{}: not measured but estimated: {}", module.graph.name,
                here.what());
     else
-      WEFT_TRY(MeasureGroups(module, options));
+      WEFT_TRY(MeasureOrEstimate(module, options));
   }
   return partition::Verify(module.grouping, module.graph);
 }

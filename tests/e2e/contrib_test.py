@@ -37,7 +37,7 @@ def model_of(op, inputs, outputs, fixed, attributes, domain='com.microsoft'):
                                                                           if n not in constants}
 
 
-def agree(weft, op, inputs, outputs=(np.float32,), fixed=(), tolerance=PEER, **attributes):
+def agree(weft, op, inputs, outputs=(np.float32,), fixed=(), tolerance=PEER, flags=('--strict',), **attributes):
     """Types of the outputs; '' for one that nobody reads."""
     model, arrays = model_of(op, inputs, outputs, fixed, attributes)
     options = onnxruntime.SessionOptions()
@@ -48,7 +48,7 @@ def agree(weft, op, inputs, outputs=(np.float32,), fixed=(), tolerance=PEER, **a
     expected = dict(zip([o.name for o in session.get_outputs()], session.run(None, arrays)))
     onnx.save(model, weft.folder / 'model.onnx')
     np.savez(weft.folder / 'x.npz', **arrays)
-    weft('run', 'model.onnx', '--inputs', 'x.npz', '-o', 'y.npz', '--force', 'own', '--strict')
+    weft('run', 'model.onnx', '--inputs', 'x.npz', '-o', 'y.npz', '--force', 'own', *flags)
     found = np.load(weft.folder / 'y.npz')
     for name, value in expected.items():
         if value.dtype.kind in 'iu':  # halves may be rounded the other way
@@ -260,7 +260,8 @@ def test_recurrences_that_are_quantized_in_each_step(weft, direction, per_column
 def test_recurrences_of_many_steps_are_loops(weft):
     operands = dynamic_lstm(1)
     operands[0] = rand(150, 2, 5)
-    agree(weft, 'DynamicQuantizeLSTM', operands, [np.float32], (1, 2, 3, 8, 9, 10, 11), hidden_size=4)
+    # What the steps give is too many parts for one kernel: a native step puts them together, which --strict would refuse.
+    agree(weft, 'DynamicQuantizeLSTM', operands, [np.float32], (1, 2, 3, 8, 9, 10, 11), flags=(), hidden_size=4)
 
 
 @pytest.mark.parametrize('change, says', [
