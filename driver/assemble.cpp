@@ -281,8 +281,9 @@ class Assembler {
       if (!attribute) continue;
       const auto* body = std::get_if<std::shared_ptr<graph::Graph>>(&attribute->value);
       if (!body || !*body) continue;
-      step.nested.graphs.push_back(graph::Print(**body, plan_.blobs));
-      plan_.blobs.Put(plan::TextBlob(step.nested.graphs.back()));
+      step.nested.graphs.push_back(
+          std::make_shared<const std::string>(graph::Print(**body, plan_.blobs)));
+      plan_.blobs.Put(plan::TextBlob(*step.nested.graphs.back()));
       for (size_t n = 0; node.op == graph::Op::kStage && n < (*body)->nodes.size(); ++n)
         step.nodes.push_back(graph::NodeName(**body, graph::NodeId(n)));
     }

@@ -170,9 +170,9 @@ Status Executor::State::RunNested(const plan::Specialization& s, size_t at, Spec
   } else if (nested.control == Control::kBranch) {
     WEFT_TRY(const bool condition, Only<bool>(inputs[0], "the condition"));
     const size_t taken = condition ? 0 : 1;
-    WEFT_TRY(outputs, Call(graphs[taken], nested.graphs[taken], std::span(inputs).subspan(1)));
+    WEFT_TRY(outputs, Call(graphs[taken], *nested.graphs[taken], std::span(inputs).subspan(1)));
   } else {
-    WEFT_TRY(outputs, Call(graphs[0], nested.graphs[0], inputs));
+    WEFT_TRY(outputs, Call(graphs[0], *nested.graphs[0], inputs));
   }
   for (size_t i = 0; i < step.outputs.size(); ++i)
     if (step.outputs[i].valid()) WEFT_TRY(Put(s, ready, step.outputs[i], std::move(outputs[i])));
@@ -233,7 +233,7 @@ Result<std::vector<Tensor>> Executor::State::Call(NestedGraph& graph, const std:
 // cancelled.
 Result<std::vector<Tensor>> Executor::State::Repeat(const plan::Step& step, NestedGraph& graph,
                                                     std::span<const Tensor> inputs) {
-  const std::string& text = step.nested.graphs[0];
+  const std::string& text = *step.nested.graphs[0];
   const auto states = static_cast<size_t>(step.nested.states);
   int64_t trips = INT64_MAX;
   bool condition = true;

@@ -11,12 +11,11 @@ namespace {
 
 using graph::ValueId;
 
-class NestedVerifier {
+class OneStep {
  public:
-  NestedVerifier(const Plan& plan, const Specialization& s, const Step& step)
-      : plan_(plan), s_(s), step_(step) {}
+  OneStep(const Specialization& s, const Step& step) : s_(s), step_(step) {}
 
-  Status Run() {
+  Status Operands() const {
     const bool is_branch = step_.nested.control == Control::kBranch;
     if (step_.nested.graphs.size() != (is_branch ? 2 : 1))
       return Invalid(fmt::format("found {} graphs, expected {}", step_.nested.graphs.size(),
@@ -25,13 +24,12 @@ class NestedVerifier {
       for (BufferId id : *ids)
         if (id.valid() && (id.index >= std::ssize(s_.buffers) || !Buffer(id).layout.IsPlain()))
           return Invalid("an operand that is no buffer, or not plain");
-    WEFT_TRY(Fixed());
-    for (const std::string& text : step_.nested.graphs) {
-      WEFT_TRY(const graph::Graph graph, ReadNested(text, plan_.blobs));
-      WEFT_TRY(Inputs(graph));
-      WEFT_TRY(Outputs(graph));
-    }
-    return {};
+    return Fixed();
+  }
+
+  Status Fits(const graph::Graph& graph) const {
+    WEFT_TRY(Inputs(graph));
+    return Outputs(graph);
   }
 
  private:
@@ -96,7 +94,6 @@ class NestedVerifier {
     return {};
   }
 
-  const Plan& plan_;
   const Specialization& s_;
   const Step& step_;
 };
@@ -109,8 +106,18 @@ Result<graph::Graph> ReadNested(const std::string& text, const BlobStore& blobs)
   return graph;
 }
 
-Status VerifyNested(const Plan& plan, const Specialization& s, const Step& step) {
-  return NestedVerifier(plan, s, step).Run();
+Status NestedVerifier::Verify(const Specialization& s, const Step& step) {
+  const OneStep one(s, step);
+  WEFT_TRY(one.Operands());
+  for (const auto& text : step.nested.graphs) {
+    auto known = read_.find(text.get());
+    if (known == read_.end()) {
+      WEFT_TRY(graph::Graph graph, ReadNested(*text, plan_.blobs));
+      known = read_.emplace(text.get(), std::move(graph)).first;
+    }
+    WEFT_TRY(one.Fits(known->second));
+  }
+  return {};
 }
 
 }  // namespace weft::plan

@@ -3,6 +3,8 @@
 
 #include <cstring>
 #include <map>
+#include <memory>
+#include <set>
 
 #include "base/hash.h"
 #include "base/text.h"
@@ -75,13 +77,16 @@ class Parser {
     return lexer_.Expect(")");
   }
 
-  // A text that lies among the blobs.
-  Result<std::string> Text() {
+  // A text that lies among the blobs, however often it is named.
+  Result<std::shared_ptr<const std::string>> Text() {
     std::string hash;
     int64_t bytes = 0;
     WEFT_TRY(Blob(hash, bytes));
-    WEFT_TRY(Tensor text, blobs_.Get(hash, Dtype::kU8, {bytes}));
-    return std::string(text.as<char>(), static_cast<size_t>(bytes));
+    WEFT_TRY(Tensor blob, blobs_.Get(hash, Dtype::kU8, {bytes}));
+    std::shared_ptr<const std::string>& text = texts_[hash];
+    if (!text)
+      text = std::make_shared<const std::string>(blob.as<char>(), static_cast<size_t>(bytes));
+    return text;
   }
 
   Status Scratch(Kernel& k) {
@@ -128,7 +133,10 @@ class Parser {
     WEFT_TRY(k.key, lexer_.ExpectString());
     WEFT_TRY(plan_.target.kind == TargetKind::kCuda ? Launches(k.launch.emplace()) : Scratch(k));
     WEFT_TRY(lexer_.Expect("loops"));
-    WEFT_TRY(k.loops, Text());
+    WEFT_TRY(const auto loops, Text());
+    if (!nests_.insert(loops.get()).second)  // which has a name of its own
+      return lexer_.Error(fmt::format("kernel {} has another one's nest", PrintString(k.name)));
+    k.loops = *loops;
     if (!kernels_.emplace(k.name, KernelId(plan_.kernels.size())).second)
       return lexer_.Error(fmt::format("two kernels are called {}", PrintString(k.name)));
     plan_.kernels.push_back(std::move(k));
@@ -345,6 +353,8 @@ class Parser {
   const BlobStore& blobs_;
   Plan plan_;
   Specialization s_;
+  std::map<std::string, std::shared_ptr<const std::string>> texts_;  // by hash
+  std::set<const std::string*> nests_;                               // of kernels
   std::map<std::string, KernelId> kernels_;
   std::map<std::string, BufferId> buffers_;
   std::map<std::string, int64_t> extents_;

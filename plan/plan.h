@@ -52,6 +52,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -131,8 +132,10 @@ enum class Control : uint8_t { kStage, kBranch, kRepeat };
 // What a step of kind kPlan does.
 struct Nested {
   Control control = Control::kStage;
-  int64_t states = 0;               // kRepeat: carried from trip to trip
-  std::vector<std::string> graphs;  // texts; their constants are among the plan's blobs
+  int64_t states = 0;  // kRepeat: carried from trip to trip
+  // Texts, whose constants are among the plan's blobs. Steps that do the same share them: a file is
+  // to cost no more than it is long.
+  std::vector<std::shared_ptr<const std::string>> graphs;
 };
 
 struct Step {

@@ -220,6 +220,24 @@ TEST(Plan, NestedRoundTrips) {
   EXPECT_EQ(*SerializePlan(*read), bytes);
 }
 
+TEST(Plan, StepsShareTheGraphsThatTheyName) {
+  Plan plan = NestedPlan();
+  plan.specializations.push_back(plan.specializations[0]);
+  auto parsed = ParsePlan(Print(plan), "t", plan.blobs);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().ToString();
+  const auto graph = [&](size_t s) { return parsed->specializations[s].steps[1].nested.graphs[0]; };
+  EXPECT_EQ(graph(0), graph(1));
+}
+
+TEST(Plan, KernelsHaveNestsOfTheirOwn) {
+  Plan plan = SmallPlan();
+  plan.kernels[1].loops = plan.kernels[0].loops;
+  BlobStore blobs;
+  blobs.Put(TextBlob(plan.kernels[0].loops));
+  EXPECT_NE(ParsePlan(Print(plan), "t", blobs).status().what().find("another one's nest"),
+            std::string::npos);
+}
+
 TEST(Plan, VerifyComparesNestedStepsWithTheirGraphs) {
   const auto broken = [](auto&& change) {
     Plan plan = NestedPlan();
@@ -229,8 +247,9 @@ TEST(Plan, VerifyComparesNestedStepsWithTheirGraphs) {
   };
   const auto with = [&](std::string_view from, std::string_view to) {
     return broken([&](Specialization&, Step& step) {
-      std::string& text = step.nested.graphs[0];
+      std::string text = *step.nested.graphs[0];
       text.replace(text.find(from), from.size(), to);
+      step.nested.graphs[0] = std::make_shared<const std::string>(std::move(text));
     });
   };
   EXPECT_EQ(broken([](Specialization&, Step&) {}), "");

@@ -61,8 +61,8 @@ std::string PrintOperands(const Specialization& s, const std::vector<BufferId>& 
 std::string PrintNested(const Nested& nested) {
   std::string text = fmt::format("      {}", kControls[static_cast<size_t>(nested.control)]);
   if (nested.control == Control::kRepeat) text += fmt::format(" states {}", nested.states);
-  for (const std::string& graph : nested.graphs)
-    text += fmt::format(" blob({}, {} bytes)", PrintString(Sha256(graph).Hex()), graph.size());
+  for (const auto& graph : nested.graphs)
+    text += fmt::format(" blob({}, {} bytes)", PrintString(Sha256(*graph).Hex()), graph->size());
   return text;
 }
 

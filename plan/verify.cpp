@@ -18,7 +18,7 @@ constexpr int64_t kMaxBytes = int64_t{1} << 46;
 
 class Verifier {
  public:
-  explicit Verifier(const Plan& plan) : plan_(plan) {}
+  explicit Verifier(const Plan& plan) : plan_(plan), nested_(plan) {}
 
   Status Run() {
     std::set<std::string> names;
@@ -198,7 +198,7 @@ class Verifier {
     if (step.flops < 0 || step.bytes < 0)
       return Invalid(fmt::format("found {} flops and {} bytes, expected none below 0", step.flops,
                                  step.bytes));
-    if (step.kind == StepKind::kPlan) WEFT_TRY(VerifyNested(plan_, *s_, step));
+    if (step.kind == StepKind::kPlan) WEFT_TRY(nested_.Verify(*s_, step));
     WEFT_TRY(HeldOperands(step));
     if (is_call) {
       WEFT_TRY(fallback::Verify(step.call));
@@ -361,6 +361,7 @@ class Verifier {
   }
 
   const Plan& plan_;
+  NestedVerifier nested_;
   const Specialization* s_ = nullptr;
   std::vector<Signature> signatures_;  // by kernel
   std::vector<BufferId> roots_;        // by buffer
