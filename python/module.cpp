@@ -28,6 +28,7 @@
 #include "graph/sequences.h"
 #include "plan/file.h"
 #include "python/common.h"
+#include "python/interrupt.h"
 
 namespace weft::python {
 
@@ -313,8 +314,13 @@ nb::list Run(Loaded& loaded, size_t index, const std::vector<std::variant<Input,
     given.push_back(TensorOf(s.buffers[s.inputs[i].index], inputs[i]));
   std::vector<void*> out;
   for (const Output& array : outputs) out.push_back(array.data());
-  const auto made =
-      Unlocked([&] { return RunWidened(loaded, index, std::move(given), std::move(out)); });
+  auto run = [&] {
+    const nb::gil_scoped_release release;
+    const CancelOnInterrupt cancel(*loaded.executor);
+    return RunWidened(loaded, index, std::move(given), std::move(out));
+  }();
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();  // KeyboardInterrupt, usually
+  const std::vector<Tensor> made = ValueOrRaise(std::move(run));
   nb::list list;
   for (size_t i = 0; i < s.outputs.size(); ++i) {
     if (IsHeld(s.buffers[s.outputs[i].index]))
