@@ -49,7 +49,7 @@ Status RunBuild(const Flags& flags) {
   Session session;
   WEFT_TRY(OpenSession(flags, session, true));
   WEFT_TRY(driver::Built built, BuildOrStop(flags.model, session.options, session.profiles));
-  WEFT_TRY(CheckMemory(flags, built.plan));
+  WEFT_TRY(CheckMemory(flags, built.plan, built.plan.target.threads));
   const HoldInterrupt whole;  // from here on the plan is there to keep
   WEFT_TRY(plan::WritePlan(built.plan, flags.output));
   const Json steps = StepCounts(built.plan.specializations[0]);

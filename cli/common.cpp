@@ -218,16 +218,15 @@ Result<int64_t> ParseBytes(const std::string& text) {
   return bytes;
 }
 
-Status CheckMemory(const Flags& flags, const plan::Plan& plan) {
-  if (flags.max_memory.empty()) return {};
+Result<int64_t> CheckMemory(const Flags& flags, const plan::Plan& plan, int32_t threads) {
+  if (flags.max_memory.empty()) return 0;
   WEFT_TRY(const int64_t allowed, ParseBytes(flags.max_memory));
-  const int32_t threads = flags.threads > 0 ? flags.threads : plan.target.threads;
   for (const plan::Specialization& s : plan.specializations)
     if (const int64_t needed = plan::NeededBytes(plan, s, threads); needed > allowed)
       return Limit(fmt::format("the plan needs {} bytes, --max-memory allows {}", needed, allowed))
           .At(flags.model)
           .Try("a smaller --shape, or fewer --threads");
-  return {};
+  return allowed;
 }
 
 Result<driver::Built> BuildOrStop(

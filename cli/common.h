@@ -98,9 +98,9 @@ Result<RangedShape> ParseRangedShape(const std::string& text);
 
 // "512M", "2G": bytes, or with K, M, G or T that many times 1024.
 Result<int64_t> ParseBytes(const std::string& text);
-// kLimit if a specialization of the plan needs more than --max-memory: arena, weights, inputs,
-// outputs and the scratch of its kernels.
-Status CheckMemory(const Flags& flags, const plan::Plan& plan);
+// What --max-memory allows, 0 without it. kLimit if a specialization of the plan needs more on that
+// many threads: arena, weights, inputs, outputs and the scratch of its kernels.
+Result<int64_t> CheckMemory(const Flags& flags, const plan::Plan& plan, int32_t threads);
 // driver::Build, which Ctrl-C makes finish with what it has measured so far; without a budget there
 // is nothing to wait for, and it ends the process.
 Result<driver::Built> BuildOrStop(

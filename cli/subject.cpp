@@ -84,7 +84,9 @@ Result<Subject> OpenSubject(const std::string& path, const Flags& flags, Session
     subject.graph = std::move(built.modules[0].graph);
     subject.build_s = built.seconds;
   }
-  WEFT_TRY(CheckMemory(flags, plan));
+  driver::BuildOptions running = session.options;
+  const int32_t threads = flags.threads > 0 ? flags.threads : static_cast<int32_t>(UsableThreads());
+  WEFT_TRY(running.max_bytes, CheckMemory(flags, plan, threads));
   WEFT_TRY(const Shapes wanted, Wanted(flags, given));
   while (subject.specialization < plan.specializations.size() &&
          !Fits(plan.specializations[subject.specialization], wanted))
@@ -94,7 +96,7 @@ Result<Subject> OpenSubject(const std::string& path, const Flags& flags, Session
         .At(path)
         .Try("build with --profile for them");
   const auto begin = std::chrono::steady_clock::now();
-  WEFT_TRY(subject.executor, driver::MakeExecutor(std::move(plan), session.options, flags.threads));
+  WEFT_TRY(subject.executor, driver::MakeExecutor(std::move(plan), running, flags.threads));
   subject.cancel = std::make_unique<CancelOnInterrupt>(*subject.executor);
   subject.load_us =
       std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();

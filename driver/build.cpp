@@ -4,6 +4,7 @@
 #include <chrono>
 #include <mutex>
 
+#include "base/float_mode.h"
 #include "base/threads/parallel.h"
 #include "driver/kernels.h"
 #include "driver/module_cache.h"
@@ -30,6 +31,7 @@ Result<std::vector<Module>> OpenAll(
 
 Result<Built> Build(const std::string& path, const BuildOptions& options,
                     const std::vector<std::vector<std::pair<std::string, Shape>>>& profiles) {
+  const FloatMode mode;  // of constants that are folded
   const auto begin = std::chrono::steady_clock::now();
   Built built;
   WEFT_TRY(built.modules, OpenAll(path, options, profiles));
@@ -52,7 +54,8 @@ Result<std::unique_ptr<executor::Executor>> MakeExecutor(plan::Plan plan,
                                   {.threads = static_cast<uint32_t>(std::max(threads, 0)),
                                    .cache = options.cache,
                                    .compiler = CompileKernel,
-                                   .specialize = SpecializerFor(target, options)});
+                                   .specialize = SpecializerFor(target, options),
+                                   .max_bytes = options.max_bytes});
 }
 
 Status CompileKernels(const plan::Plan& plan, const FileCache* cache) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/float_mode.h"
 #include "base/text.h"
 #include "driver/build.h"
 #include "driver/module_cache.h"
@@ -28,6 +29,14 @@ Status NothingToBuild(const graph::Graph& graph) {
   const auto& body = *std::get<std::shared_ptr<graph::Graph>>(attribute->value);
   return Unsupported("the extents of its results are not known, whatever its operands hold")
       .At(graph::Describe(body, graph::NodeId(size_t{0})));
+}
+
+// Extents that only a run would decide are 0.
+Shape ShapeOfNone(const graph::Value& value) {
+  Shape shape;
+  if (value.shape)
+    for (const graph::Extent& e : *value.shape) shape.push_back(e.IsConstant() ? e.value() : 0);
+  return shape;
 }
 
 // At Form::kGraph; graphs share their subgraphs if they are merely copied.
@@ -89,15 +98,19 @@ executor::Specializer SpecializerFor(const Target& target, const BuildOptions& o
   const Specialize when = options.specialize;
   return [kept, when](const std::string& text, const BlobStore& blobs,
                       std::span<const Tensor> inputs) -> Result<executor::NestedPlan> {
+    const FloatMode mode;  // of constants that are folded
     WEFT_TRY(const graph::Graph graph, plan::ReadNested(text, blobs));
     BuildOptions first = kept->options;
     if (when != Specialize::kNow && first.partition.force == Force::kNone)
       first.partition.force = Force::kCalls;
     WEFT_TRY(NestedModule nested, OpenNested(graph, inputs, first));
     executor::NestedPlan made{.bound = std::move(nested.bound)};
+    for (const graph::ValueId output : nested.module.graph.outputs)
+      made.of_none.push_back(ShapeOfNone(nested.module.graph[output]));
     if (when == Specialize::kBackground && first.partition.force == Force::kCalls)
       made.better =
           std::async(std::launch::async, [kept, module = Copied(nested.module)]() mutable {
+            const FloatMode its_own;
             return BuildPlan(std::move(module), kept->options);
           }).share();
     WEFT_TRY(made.plan, BuildPlan(std::move(nested.module), first));

@@ -44,6 +44,7 @@ struct BuildOptions {
   bool streams = true;  // outputs may be stored past the caches, which wants whole lines
   tc::Winograd winograd = tc::Winograd::kWithinBound;
   const FileCache* cache = nullptr;
+  int64_t max_bytes = 0;  // that a run may take (executor/executor.h); 0: any number
   TuningDb* tuning = nullptr;
   std::map<std::string, polyhedral::Choice> forced_choices;  // by group
   std::string dump_dir;  // every text form, numbered; empty: none

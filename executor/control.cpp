@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/float_mode.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "executor/state.h"
@@ -26,13 +27,6 @@ Tensor ViewOf(const plan::Specialization& s, Specialized& ready, BufferId id) {
   const plan::Buffer& b = s.buffers[id.index];
   if (IsHeld(b)) return Held(s, ready, id);
   return Tensor::Borrow(b.dtype, b.shape, nullptr, ready.address[id.index]);
-}
-
-Result<Tensor> Copied(const Tensor& tensor) {
-  if (tensor.dtype() == Dtype::kString) return tensor;
-  WEFT_TRY(Tensor copy, Tensor::AllocateUnset(tensor.dtype(), tensor.shape()));
-  if (tensor.bytes() > 0) std::memcpy(copy.mutable_data(), tensor.data(), tensor.raw().size());
-  return copy;
 }
 
 Status Put(const plan::Specialization& s, Specialized& ready, BufferId id, Tensor tensor) {
@@ -69,6 +63,8 @@ Result<T> Only(const Tensor& tensor, const char* what) {
 // What the trips of a loop give, one below the other.
 class Rows {
  public:
+  explicit Rows(int64_t max_bytes) : max_bytes_(max_bytes) {}
+
   Status Add(Tensor row) {
     if (SharesBytes(row.dtype()))
       return Unsupported(fmt::format("rows of {} can't be stacked", DtypeName(row.dtype())));
@@ -77,9 +73,9 @@ class Rows {
                                  weft::Print(row.shape()), weft::Print(rows_[0].shape())));
     bytes_ += row.bytes() + static_cast<int64_t>(sizeof(Tensor));
     for (const std::string& s : row.strings()) bytes_ += static_cast<int64_t>(sizeof s + s.size());
-    if (bytes_ > fallback::kNativeLimitBytes)
-      return Limit(fmt::format("{} rows leave the limit of {} bytes", rows_.size() + 1,
-                               fallback::kNativeLimitBytes));
+    if (bytes_ > max_bytes_)
+      return Limit(
+          fmt::format("{} rows leave the limit of {} bytes", rows_.size() + 1, max_bytes_));
     rows_.push_back(std::move(row));
     return {};
   }
@@ -107,6 +103,7 @@ class Rows {
   }
 
  private:
+  int64_t max_bytes_;
   std::vector<Tensor> rows_;
   int64_t bytes_ = 0;
 };
@@ -126,6 +123,21 @@ bool Fits(const NestedGraph::Built& built, std::span<const Tensor> inputs) {
 
 }  // namespace
 
+Result<Tensor> Copied(const Tensor& tensor) {
+  if (tensor.dtype() == Dtype::kString) return tensor;
+  WEFT_TRY(Tensor copy, Tensor::AllocateUnset(tensor.dtype(), tensor.shape()));
+  if (tensor.bytes() > 0) std::memcpy(copy.mutable_data(), tensor.data(), tensor.raw().size());
+  return copy;
+}
+
+// Of what results of open extents may take.
+int64_t Executor::State::LeftBytes(const Specialized& ready) const {
+  if (left_bytes == INT64_MAX) return fallback::kNativeLimitBytes;
+  int64_t left = left_bytes;
+  for (const Tensor& tensor : ready.made) left -= tensor.bytes();
+  return std::clamp<int64_t>(left, 0, fallback::kNativeLimitBytes);
+}
+
 Status Executor::State::RunOpen(const plan::Specialization& s, size_t at, Specialized& ready) {
   const plan::Step& step = s.steps[at];
   std::vector<Tensor> views(step.inputs.size());
@@ -142,9 +154,11 @@ Status Executor::State::RunOpen(const plan::Specialization& s, size_t at, Specia
   }
   std::vector<Tensor> outputs;
   Status status;
+  const int64_t left = LeftBytes(ready);
   shared->team->RunInArena([&] {
     const FloatMode mode;
-    auto results = fallback::RunNative(step.call, inputs);
+    const fallback::Cancellable cancellable(shared->cancel);
+    auto results = fallback::RunNative(step.call, inputs, left);
     if (results.ok())
       outputs = *std::move(results);
     else
@@ -166,7 +180,7 @@ Status Executor::State::RunNested(const plan::Specialization& s, size_t at, Spec
     if (step.inputs[i].valid()) inputs[i] = ViewOf(s, ready, step.inputs[i]);
   std::vector<Tensor> outputs;
   if (nested.control == Control::kRepeat) {
-    WEFT_TRY(outputs, Repeat(step, graphs[0], inputs));
+    WEFT_TRY(outputs, Repeat(step, graphs[0], inputs, LeftBytes(ready)));
   } else if (nested.control == Control::kBranch) {
     WEFT_TRY(const bool condition, Only<bool>(inputs[0], "the condition"));
     const size_t taken = condition ? 0 : 1;
@@ -181,17 +195,17 @@ Status Executor::State::RunNested(const plan::Specialization& s, size_t at, Spec
 }
 
 // By the better plan, if there is one by now. That it could not be built is no reason not to run.
-Status Executor::State::Replace(NestedGraph::Built& built) {
+void Executor::State::Replace(NestedGraph::Built& built) {
   if (!built.better.valid() ||
       built.better.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
-    return {};
+    return;
   const auto better = std::exchange(built.better, {});
-  if (!better.get().ok()) {
-    WEFT_LOG(kWarning, "executor", "{}", better.get().status().ToString());
-    return {};
-  }
-  WEFT_TRY(built.executor, Executor::Load(*better.get(), options, this));
-  return {};
+  Result<std::unique_ptr<Executor>> loaded =
+      better.get().ok() ? Executor::Load(*better.get(), options, this) : better.get().status();
+  if (loaded.ok())
+    built.executor = *std::move(loaded);
+  else
+    WEFT_LOG(kWarning, "executor", "{}", loaded.status().ToString());
 }
 
 Result<NestedGraph::Built*> Executor::State::Find(NestedGraph& graph, const std::string& text,
@@ -200,14 +214,16 @@ Result<NestedGraph::Built*> Executor::State::Find(NestedGraph& graph, const std:
   const auto found = std::ranges::find_if(built, [&](const auto& b) { return Fits(b, inputs); });
   if (found != built.end()) {
     built.splice(built.begin(), built, found);
-    WEFT_TRY(Replace(built.front()));
+    Replace(built.front());
     return &built.front();
   }
   if (depth >= kMostDepth) return Limit(fmt::format("plans nest deeper than {}", kMostDepth));
   WEFT_TRY(NestedPlan made, options.specialize(text, plan.blobs, inputs));
   WEFT_CHECK(made.bound.size() == inputs.size(), "{} of {}", made.bound.size(), inputs.size());
+  made.of_none.resize(made.plan.specializations[0].outputs.size());
   NestedGraph::Built fresh{.values = std::vector<Tensor>(inputs.size()),
                            .bound = made.bound,
+                           .of_none = std::move(made.of_none),
                            .better = std::move(made.better)};
   for (size_t i = 0; i < inputs.size(); ++i) {
     fresh.shapes.push_back(inputs[i].shape());
@@ -232,7 +248,8 @@ Result<std::vector<Tensor>> Executor::State::Call(NestedGraph& graph, const std:
 // ONNX, Loop: the trip count and the condition both end it; without either it goes on until it is
 // cancelled.
 Result<std::vector<Tensor>> Executor::State::Repeat(const plan::Step& step, NestedGraph& graph,
-                                                    std::span<const Tensor> inputs) {
+                                                    std::span<const Tensor> inputs,
+                                                    int64_t max_bytes) {
   const std::string& text = *step.nested.graphs[0];
   const auto states = static_cast<size_t>(step.nested.states);
   int64_t trips = INT64_MAX;
@@ -246,7 +263,7 @@ Result<std::vector<Tensor>> Executor::State::Repeat(const plan::Step& step, Nest
   std::vector<Tensor> operands(inputs.begin(), inputs.end());
   operands[1] = Tensor(Dtype::kBool, {});
   SetElemInt(operands[1], 0, 1);
-  std::vector<Rows> rows(step.outputs.size() - states);
+  std::vector<Rows> rows(step.outputs.size() - states, Rows(max_bytes));
   int64_t trip = 0;
   for (; condition && trip < trips; ++trip) {
     if (__atomic_load_n(&shared->cancel, __ATOMIC_RELAXED) != 0)
@@ -279,6 +296,7 @@ Result<std::vector<Tensor>> Executor::State::Repeat(const plan::Step& step, Nest
       const plan::Buffer& row = body.buffers[body.outputs[1 + states + i].index];
       of_none = row.shape;
       dtype = row.dtype;
+      if (row.kind == BufferKind::kDynamic) of_none = built->of_none[1 + states + i];
     }
     WEFT_TRY(outputs.emplace_back(), rows[i].Stacked(dtype, of_none));
   }

@@ -88,6 +88,7 @@ Result<std::unique_ptr<Executor>> Executor::Load(plan::Plan plan, const LoadOpti
       WEFT_TRY(state->shared->team, Team::Create(state->threads));
     }
     state->options = options;
+    WEFT_TRY(state->CheckMemory(outer ? outer->left_bytes : options.max_bytes));
     if (options.cache) state->cache = *options.cache;
     state->options.cache = state->cache ? &*state->cache : nullptr;
     WEFT_TRY(state->Prepare(options));
@@ -177,8 +178,19 @@ Status Executor::Run(size_t index, std::span<const void* const> inputs,
     const Status status = state_->RunSteps(s, ready.steps, ready, times);
     if (status.ok() && open) {
       open->outputs.assign(s.outputs.size(), {});
-      for (size_t i = 0; i < s.outputs.size(); ++i)
-        if (is_held(s.outputs[i])) open->outputs[i] = Held(s, ready, s.outputs[i]);
+      for (size_t i = 0; i < s.outputs.size(); ++i) {
+        if (!is_held(s.outputs[i])) continue;
+        const Tensor& made = Held(s, ready, s.outputs[i]);
+        // What is another's too (an input that is passed through, an output given twice) is copied,
+        // as where it has a place of the caller's.
+        const bool is_shared = std::ranges::count(s.inputs, s.outputs[i]) > 0 ||
+                               std::ranges::count(std::span(s.outputs).first(i), s.outputs[i]) > 0;
+        if (!is_shared) {
+          open->outputs[i] = made;
+          continue;
+        }
+        WEFT_TRY(open->outputs[i], Copied(made));
+      }
     }
     for (Tensor& tensor : ready.made) tensor = {};
     WEFT_TRY(status);

@@ -31,7 +31,8 @@ using Compiler = std::function<Result<std::vector<uint8_t>>(const plan::Kernel&,
 // it: such are no inputs of the plan.
 struct NestedPlan {
   plan::Plan plan;
-  std::vector<bool> bound;  // by input
+  std::vector<bool> bound;     // by input
+  std::vector<Shape> of_none;  // by output: its shape if it is never made, unknown extents 0
   // Takes over once it is there, if it could be built; may be invalid.
   std::shared_future<Result<plan::Plan>> better;
 };
@@ -44,6 +45,9 @@ struct LoadOptions {
   Compiler compiler;
   // Without one, a plan whose parts depend on data is refused.
   Specializer specialize;
+  // That a run may take, nested plans and results that are as large as a run makes them included;
+  // what needs more fails as kLimit. 0: any number.
+  int64_t max_bytes = 0;
 };
 
 // Inputs of open extents or of strings that are given, and outputs that the run makes: a tensor for

@@ -62,6 +62,18 @@ bool IsOpen(const plan::Specialization& s, const plan::Step& step) {
 
 }  // namespace
 
+// 0: any number.
+Status Executor::State::CheckMemory(int64_t allowed) {
+  if (allowed == 0) return {};
+  int64_t most = 0;
+  for (const plan::Specialization& s : plan.specializations)
+    most = std::max(most, plan::NeededBytes(plan, s, static_cast<int32_t>(threads)));
+  if (most > allowed)
+    return Limit(fmt::format("the plan needs {} bytes, {} are left to it", most, allowed));
+  left_bytes = allowed - most;
+  return {};
+}
+
 Status Executor::State::Prepare(const LoadOptions& options) {
   int64_t rank_bytes = 0, team_bytes = 0, call_bytes = 0;
   for (const plan::Specialization& s : plan.specializations)

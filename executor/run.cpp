@@ -5,6 +5,7 @@
 #include <limits>
 #include <new>
 
+#include "base/float_mode.h"
 #include "base/text.h"
 #include "executor/state.h"
 #include "plan/fault.h"
@@ -79,6 +80,7 @@ Status Executor::State::RunCall(const ReadyStep& step, const Specialized& ready)
   void* const* at = ready.operands.data() + step.first;
   shared->team->RunInArena([&] {
     const FloatMode mode;
+    const fallback::Cancellable cancellable(shared->cancel);
     try {
       status =
           step.call->Run({at, step.inputs}, {at + step.inputs, step.outputs}, call_scratch.get());

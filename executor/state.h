@@ -49,6 +49,7 @@ struct NestedGraph {
     std::vector<Shape> shapes;   // of all inputs
     std::vector<Tensor> values;  // by input, of those that are bound; others empty
     std::vector<bool> bound;
+    std::vector<Shape> of_none;  // NestedPlan's
     std::unique_ptr<Executor> executor;
     std::shared_future<Result<plan::Plan>> better;  // NestedPlan's, until it has taken over
   };
@@ -83,6 +84,9 @@ inline const Tensor& Held(const plan::Specialization& s, const Specialized& read
   return is_weight ? *ready.weights[id.index] : ready.made[id.index];
 }
 
+// A tensor of the same elements that shares them with nobody; texts are held by each anyway.
+Result<Tensor> Copied(const Tensor& tensor);
+
 // What a plan and those nested in it have in common: one of them runs at a time, and plans for
 // other shapes of one graph have most of their weights in common.
 struct Shared {
@@ -104,6 +108,7 @@ struct Executor::State {
   LoadOptions options;             // for nested plans
   std::optional<FileCache> cache;  // that of the options: the caller's may be gone by then
   size_t depth = 0;                // of nested plans
+  int64_t left_bytes = INT64_MAX;  // of LoadOptions::max_bytes, beside what this plan needs
   std::vector<std::unique_ptr<LoadedKernel>> kernels;  // CPU
   std::vector<cuda::Function> functions;               // CUDA
   bool uses_device = false;                            // for kernels or for calls
@@ -113,6 +118,7 @@ struct Executor::State {
   std::mutex mutex;  // one run at a time: arena and scratch are shared
 
   // prepare.cpp
+  Status CheckMemory(int64_t allowed);
   Status Prepare(const LoadOptions& options);
   Status PrepareSpecialization(const plan::Specialization& s, Specialized& ready);
   Status PrepareWeights(const plan::Specialization& s, Specialized& ready);
@@ -149,15 +155,16 @@ struct Executor::State {
   Status RunCall(const ReadyStep& step, const Specialized& ready);
   Status RunOther(const plan::Specialization& s, const ReadyStep& step, Specialized& ready);
   // control.cpp
+  int64_t LeftBytes(const Specialized& ready) const;
   Status RunOpen(const plan::Specialization& s, size_t step, Specialized& ready);
   Status RunNested(const plan::Specialization& s, size_t step, Specialized& ready);
-  Status Replace(NestedGraph::Built& built);
+  void Replace(NestedGraph::Built& built);
   Result<NestedGraph::Built*> Find(NestedGraph& graph, const std::string& text,
                                    std::span<const Tensor> inputs);
   Result<std::vector<Tensor>> Call(NestedGraph& graph, const std::string& text,
                                    std::span<const Tensor> inputs);
   Result<std::vector<Tensor>> Repeat(const plan::Step& step, NestedGraph& graph,
-                                     std::span<const Tensor> inputs);
+                                     std::span<const Tensor> inputs, int64_t max_bytes);
   Status Fault(const plan::Specialization& s, const ReadyStep& step) const;
 };
 

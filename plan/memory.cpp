@@ -92,15 +92,20 @@ Status PlanMemory(Specialization& s) {
 
 int64_t NeededBytes(const Plan& plan, const Specialization& s, int32_t threads) {
   int64_t bytes = s.arena_bytes, rank_bytes = 0, team_bytes = 0;
+  const auto add = [&](int64_t more) {  // a file may ask for anything
+    if (__builtin_add_overflow(bytes, more, &bytes)) bytes = INT64_MAX;
+  };
   for (const Buffer& b : s.buffers)
     if (b.kind == BufferKind::kWeight || b.kind == BufferKind::kInput ||
         b.kind == BufferKind::kOutput)
-      bytes += b.bytes;
+      add(b.bytes);
   for (const Kernel& k : plan.kernels) {
     rank_bytes = std::max(rank_bytes, k.rank_scratch_bytes);
     team_bytes = std::max(team_bytes, k.team_scratch_bytes);
   }
-  return bytes + rank_bytes * threads + team_bytes;
+  for (int32_t i = 0; i < threads; ++i) add(rank_bytes);
+  add(team_bytes);
+  return bytes;
 }
 
 BufferId OwnerOf(const Specialization& s, BufferId id) {

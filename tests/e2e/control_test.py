@@ -130,6 +130,17 @@ def test_trips_that_an_input_counts(weft):
         agree(weft, model, {'x': x, 'n': np.int64(n)}, [x * (max(n, 0) + 1), rows])
 
 
+def test_rows_of_no_trip_have_their_rank(weft):
+    body = graph('body', [node('NonZero', ['x'], ['row']), node('Identity', ['c'], ['on'])],
+                 [('i', T.INT64, []), ('c', T.BOOL, [])], [('on', T.BOOL, []), ('row', T.INT64, [2, None])])
+    model = saved(weft, [node('Loop', ['n', ''], ['rows'], body=body), node('Shape', ['rows'], ['extents'])],
+                  [('n', T.INT64, []), ('x', T.FLOAT, [2, 3])], [('rows', T.INT64, [None, 2, None]), ('extents', T.INT64, [3])])
+    x = np.eye(2, 3, dtype=np.float32)
+    for n in (2, 0, -7):
+        rows = np.broadcast_to(np.int64([[0, 1], [0, 1]]), (2, 2, 2)) if n > 0 else np.zeros((0, 2, 0), np.int64)
+        agree(weft, model, {'n': np.int64(n), 'x': x}, [rows, np.int64(rows.shape)])
+
+
 def test_rows_of_different_shapes(weft):
     body = graph('body', [node('Range', ['zero', 'i', 'one'], ['row']), node('Identity', ['c'], ['on'])],
                  [('i', T.INT64, []), ('c', T.BOOL, [])], [('on', T.BOOL, []), ('row', T.INT64, None)], {'zero': 0, 'one': 1})
@@ -161,6 +172,12 @@ def test_a_loop_without_an_end_stops_when_asked(weft, verb):
     begin = time.monotonic()
     process.communicate(timeout=30)
     assert process.returncode == 130 and time.monotonic() - begin < 2
+
+
+def test_a_loop_that_may_not_end_is_not_measured_and_said_so(weft):
+    grows(weft)
+    weft('build', 'm.onnx', '-o', 'm.plan', '--budget', '1')
+    assert 'not measured but estimated' in weft.said and 'a loop may never end' in weft.said
 
 
 def test_plans_nest_no_deeper_than_a_limit(weft):

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 
+import numpy as np
 import pytest
 from tool import DIGITS
 
@@ -24,6 +25,51 @@ def test_max_memory(weft, verb):
     assert '10240' in error['what'] and not list(weft.folder.glob('*.plan')) and not list(weft.folder.glob('*.npz'))
     weft(*arguments, '--max-memory', '1G')
     weft(*arguments, '--max-memory', 'much', code=2)
+
+
+def test_max_memory_of_what_a_run_decides(weft):
+    onnx = pytest.importorskip('onnx', reason='onnx is not installed')
+    helper, kind = onnx.helper, onnx.TensorProto
+    value = helper.make_tensor_value_info
+    node = helper.make_node
+    wide = helper.make_graph([node('Mul', ['c', 'r'], ['p']), node('Transpose', ['p'], ['q'], perm=[1, 0]),
+                              node('CumSum', ['q', 'axis'], ['z']), node('ReduceMax', ['z'], ['o'], keepdims=0)],
+                             'wide', [], [value('o', kind.FLOAT, [])])
+    small = helper.make_graph([node('ReduceMax', ['c'], ['o2'], keepdims=0)], 'small', [], [value('o2', kind.FLOAT, [])])
+    axis = onnx.numpy_helper.from_array(np.array(0, np.int64), 'axis')
+    branch = ([node('If', ['k'], ['y'], then_branch=wide, else_branch=small)],
+              [value('k', kind.BOOL, []), value('c', kind.FLOAT, [2048, 1]), value('r', kind.FLOAT, [1, 2048])],
+              [value('y', kind.FLOAT, [])], [axis])
+    native = ([node('NonZero', ['x'], ['y'])], [value('x', kind.FLOAT, [64, 4096])], [value('y', kind.INT64, [2, None])], [])
+    for (nodes, inputs, outputs, constants), data, what in (
+            (branch, {'k': np.array(True), 'c': np.ones((2048, 1), np.float32), 'r': np.ones((1, 2048), np.float32)}, 'are left to it'),
+            (native, {'x': np.ones((64, 4096), np.float32)}, 'leaves the limit')):
+        model = helper.make_model(helper.make_graph(nodes, 'g', inputs, outputs, constants), ir_version=8,
+                                  opset_imports=[helper.make_opsetid('', 17)])
+        onnx.save(model, weft.folder / 'm.onnx')
+        np.savez(weft.folder / 'in.npz', **data)
+        arguments = ('run', 'm.onnx', '--inputs', 'in.npz', '--budget', '0', '--force', 'calls', '--max-memory')
+        assert what in weft.json(*arguments, '4M', code=5)['error']['what']
+        weft(*arguments, '1G')
+
+
+def test_an_interrupted_native_kernel(weft):
+    onnx = pytest.importorskip('onnx', reason='onnx is not installed')
+    count = 400000  # none of which hides another: 80 s and more
+    value = onnx.helper.make_tensor_value_info
+    nodes = [onnx.helper.make_node('NonMaxSuppression', ['boxes', 'scores', 'most'], ['y'])]
+    graph = onnx.helper.make_graph(nodes, 'g', [value('boxes', 1, [1, count, 4]), value('scores', 1, [1, 1, count])],
+                                   [value('y', 7, [None, 3])], [onnx.numpy_helper.from_array(np.array([count]), 'most')])
+    onnx.save(onnx.helper.make_model(graph, ir_version=8, opset_imports=[onnx.helper.make_opsetid('', 17)]), weft.folder / 'm.onnx')
+    at = np.arange(count, dtype=np.float32)[:, None] * 2
+    np.savez(weft.folder / 'in.npz', boxes=np.concatenate([at, at, at + 1, at + 1], 1)[None], scores=np.ones((1, 1, count), np.float32))
+    process = started(weft, 'run', 'm.onnx', '--inputs', 'in.npz', '--budget', '0')
+    time.sleep(3)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    begin = time.monotonic()
+    process.communicate(timeout=30)
+    assert process.returncode == 130 and time.monotonic() - begin < 2
 
 
 def test_an_output_that_memory_does_not_hold(weft):

@@ -1,7 +1,12 @@
 """The Python package on the network of the examples."""
+import ctypes
 import json
+import os
+import signal
 import subprocess
+import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -110,6 +115,74 @@ def test_threads_may_share_a_plan(digits, data):
     for t in threads:
         t.join()
     assert not wrong
+
+
+def saved(onnx, path, nodes, inputs, outputs, constants=()):
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(nodes, 'g', [value(*v) for v in inputs], [value(*v) for v in outputs],
+                                   [onnx.numpy_helper.from_array(a, n) for n, a in constants])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid('', 17)], ir_version=8), path)
+
+
+def test_what_is_passed_through_is_a_copy(weft, cache, tmp_path):
+    onnx = pytest.importorskip('onnx', reason='the model is written with onnx')
+    saved(onnx, tmp_path / 'm.onnx', [onnx.helper.make_node('NonZero', ['x'], ['y'])], [('x', 1, ['N'])],
+          [('x', 1, ['N']), ('y', 7, [1, None])])
+    plan = weft.build(tmp_path / 'm.onnx', cache_dir=cache)
+    x = np.arange(1000, dtype=np.float32)
+    found = plan.run({'x': x})
+    assert not np.shares_memory(found['x'], x)
+    x[:] = 7
+    assert found['x'][-1] == 999 and found['y'][0, 0] == 1
+
+
+def test_constants_are_folded_with_subnormals(weft, cache, tmp_path):
+    onnx = pytest.importorskip('onnx', reason='the model is written with onnx')
+    saved(onnx, tmp_path / 'm.onnx', [onnx.helper.make_node('Mul', ['a', 'b'], ['c']), onnx.helper.make_node('Mul', ['x', 'c'], ['y'])],
+          [('x', 1, [4])], [('y', 1, [4])], [('a', np.full(4, 1e-30, np.float32)), ('b', np.full(4, 1e-10, np.float32))])
+    libm = ctypes.CDLL('libm.so.6')
+    saved_mode, flushing = ctypes.create_string_buffer(32), ctypes.create_string_buffer(32)
+    libm.fegetenv(saved_mode)
+    libm.fegetenv(flushing)
+    control = int.from_bytes(flushing.raw[28:32], 'little') | 0x8040  # MXCSR: flush to zero, denormals are zero
+    flushing[28:32] = control.to_bytes(4, 'little')
+    libm.fesetenv(flushing)
+    try:
+        assert np.float32(1e-30) * np.float32(1e-10) == 0
+        plan = weft.build(tmp_path / 'm.onnx', cache_dir=tmp_path)
+    finally:
+        libm.fesetenv(saved_mode)
+    np.testing.assert_allclose(plan.run([np.full(4, 1e38, np.float32)])['y'], 0.01, rtol=1e-4)
+
+
+def test_an_interrupt_ends_a_run(weft, cache, tmp_path):
+    onnx = pytest.importorskip('onnx', reason='the model is written with onnx')
+    value = onnx.helper.make_tensor_value_info
+    body = onnx.helper.make_graph([onnx.helper.make_node('Identity', ['c'], ['on']), onnx.helper.make_node('Neg', ['s'], ['t'])], 'body',
+                                  [value('i', 7, []), value('c', 9, []), value('s', 1, [2])], [value('on', 9, []), value('t', 1, [2])])
+    saved(onnx, tmp_path / 'm.onnx', [onnx.helper.make_node('Loop', ['n', '', 'x'], ['y'], body=body)],
+          [('n', 7, []), ('x', 1, [2])], [('y', 1, [2])])
+    script = """if True:
+        import sys
+        import numpy as np, weft
+        plan = weft.build(sys.argv[1], cache_dir=sys.argv[2])
+        x = np.ones(2, np.float32)
+        plan.run({'n': np.int64(1), 'x': x})
+        print('runs', flush=True)
+        try:
+            plan.run({'n': np.int64(2**62), 'x': x})
+        except KeyboardInterrupt:
+            print(plan.run({'n': np.int64(1), 'x': x})['y'])
+    """
+    process = subprocess.Popen([sys.executable, '-c', script, tmp_path / 'm.onnx', cache], stdout=subprocess.PIPE, text=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+                               env={**os.environ, 'PYTHONPATH': os.pathsep.join(sys.path)})
+    assert process.stdout.readline() == 'runs\n'
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    begin = time.monotonic()
+    out, _ = process.communicate(timeout=30)
+    assert out == '[-1. -1.]\n' and time.monotonic() - begin < 2
 
 
 def test_version(weft):
