@@ -218,18 +218,25 @@ class Graph:
         return results
 
     def stands(self, node, operands, results):
-        """Whether a node that has steps stays on one side of them when its operands move."""
-        for sign in (1, -1, None, 0):
-            moved = []
+        """Whether a node that has steps stays on one side of them when its operands move: all up, all down, each pair of
+        elements apart both ways, and to where a small one is none: true turns to false."""
+        n_elements = sum(v.array.size for v in operands if v is not None)
+        bits = [(bit, sign) for bit in range(n_elements.bit_length()) for sign in (1, -1)]  # places differ in one at least
+        for bit, sign in [(None, 1), (None, -1), (None, 0), *bits]:
+            moved, place = [], 0
             for v in operands:
                 if v is None or v.exact or v.kind != 'f':
                     moved.append(v)
                     continue
                 by = max(STEP_MARGIN[v.array.dtype] * max(scale_of(v.array), 1e-3), 4 * spread(v))
-                if sign == 0:  # to where a small one is none: true turns to false
+                if sign == 0:
                     array = np.where(np.abs(v.array) <= by, 0, v.array)
+                elif bit is None:
+                    array = v.array + by * sign
                 else:
-                    array = v.array + by * (sign or self.numpy.choice([-1.0, 1.0], v.shape))
+                    places = place + np.arange(v.array.size).reshape(v.shape)
+                    array = v.array + by * sign * np.where(places >> bit & 1, 1.0, -1.0)
+                place += v.array.size
                 moved.append(Value(v.name, v.array, (array.astype(v.array.dtype),), False))
             for found, expected in zip(self.evaluate(node, moved, 0), results):
                 if differs(found, expected, 1e-2 if expected.dtype.kind == 'f' else 0):

@@ -109,6 +109,18 @@ def test_a_step_is_no_nearer_than_the_noise(noise, legal):
         g.emit('Greater', zero, nearly_nothing)
 
 
+@pytest.mark.parametrize('first, second', [(0, 5), (5, 0), (3, 4)])
+def test_neighbours_that_rounding_swaps_have_no_order(first, second):
+    g = Graph(0)
+    array = np.arange(2, 8, dtype=np.float32)
+    array[first], array[second] = np.float32(1), np.nextafter(np.float32(1), np.float32(0))
+    for apart in (False, True):
+        array[first] += 0.5 * apart
+        x = Value('x', array.copy(), (array.copy(),) * 2, exact=False)
+        with nullcontext() if apart else pytest.raises(Reject):
+            g.emit('TopK', x, [3], n=2, largest=0)
+
+
 @pytest.mark.parametrize('change, legal', [({2: 3}, True), ({2: 0}, False), ({1: 3}, False)],
                          ids=['longer', 'no rows', 'another state'])
 def test_what_a_scan_is_run_at(change, legal):
