@@ -18,9 +18,8 @@ alignas(kAlign)
     std::byte g_nothing[kAlign];  // where a buffer of no bytes lies, whatever the caller says
 
 bool Overlap(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
-  const auto x = reinterpret_cast<uintptr_t>(a), y = reinterpret_cast<uintptr_t>(b);
-  return a_bytes > 0 && b_bytes > 0 && x < y + static_cast<uintptr_t>(b_bytes) &&
-         y < x + static_cast<uintptr_t>(a_bytes);
+  return executor::Overlap(reinterpret_cast<uintptr_t>(a), a_bytes, reinterpret_cast<uintptr_t>(b),
+                           b_bytes);
 }
 
 }  // namespace
@@ -54,7 +53,6 @@ Status Executor::State::Bind(size_t index, std::span<const void* const> inputs,
   ready.outputs.assign(outputs.begin(), outputs.end());
   ready.arena = used;
   ready.before.clear();
-  ready.after.clear();
   std::ranges::fill(ready.address, nullptr);
   WEFT_TRY(BindInputs(s, ready));
   WEFT_TRY(BindOutputs(s, ready));
@@ -150,6 +148,7 @@ void Executor::State::FillTables(const plan::Specialization& s, Specialized& rea
   }
   // Outputs that are made elsewhere: aligned copies, inputs and weights passed through, a value
   // given twice.
+  ready.after.clear();
   for (size_t i = 0; i < s.outputs.size(); ++i) {
     const plan::Buffer& b = s.buffers[s.outputs[i].index];
     const void* made = ready.address[s.outputs[i].index];

@@ -83,7 +83,7 @@ class Executor {
   // That it runs on, with what is no kernel on the host; null for one that runs on the host alone.
   std::shared_ptr<const cuda::Device> device(size_t specialization) const;
   // For a specialization that does: as Run, but inputs, outputs and arena are addresses in the
-  // device's memory, 16-byte aligned, the arena 256-byte (0 for the executor's own), on a stream of
+  // device's memory, 16-byte aligned, the arena 64-byte (0 for the executor's own), on a stream of
   // the caller's (a CUstream; null for the executor's own). Returns once everything is enqueued: it
   // only waits where a step runs on the host. Runs of one executor end in the order of these calls,
   // whatever their streams. kUnsupported with operands that plan::IsHeld.

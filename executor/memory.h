@@ -27,4 +27,10 @@ inline bool IsAligned(const void* p, size_t to = kAlign) {
   return reinterpret_cast<uintptr_t>(p) % to == 0;
 }
 
+// Whether two stretches of one memory, by their addresses, have a byte in common.
+inline bool Overlap(uint64_t a, int64_t a_bytes, uint64_t b, int64_t b_bytes) {
+  return a_bytes > 0 && b_bytes > 0 && a < b + static_cast<uint64_t>(b_bytes) &&
+         b < a + static_cast<uint64_t>(a_bytes);
+}
+
 }  // namespace weft::executor

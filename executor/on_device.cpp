@@ -42,6 +42,16 @@ Status CheckAddresses(const plan::Specialization& s, const std::vector<plan::Buf
   return {};
 }
 
+Status CheckApart(const plan::Specialization& s, std::span<const uint64_t> outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const plan::Buffer& b = s.buffers[s.outputs[i].index];
+    for (size_t k = 0; k < i; ++k)
+      if (Overlap(outputs[i], b.bytes, outputs[k], s.buffers[s.outputs[k].index].bytes))
+        return Usage("its memory is another output's too").At("output " + PrintString(b.name));
+  }
+  return {};
+}
+
 }  // namespace
 
 Status Executor::State::PrepareDevice(const LoadOptions& options) {
@@ -68,11 +78,15 @@ Result<Bytes> Executor::State::AllocateHost(int64_t bytes, const char* what) con
   return shared->device->device->AllocatePinned(bytes, what);
 }
 
+Status Executor::State::CheckCancel() const {
+  if (__atomic_load_n(&shared->cancel, __ATOMIC_RELAXED) == 0) return {};
+  return Status(Code::kInterrupted, "the run was cancelled");
+}
+
 Status Executor::State::EnqueueOnDevice(const plan::Specialization& s, Specialized& ready,
                                         cuda::Handle stream, std::vector<StepTime>* times) {
   const auto host_step = [&](size_t step) -> Status {
-    if (__atomic_load_n(&shared->cancel, __ATOMIC_RELAXED) != 0)
-      return Status(Code::kInterrupted, "the run was cancelled");
+    WEFT_TRY(CheckCancel());
     const auto at = std::ranges::lower_bound(ready.steps, step, {}, &ReadyStep::step);
     return RunOther(s, *at, ready);
   };
@@ -88,9 +102,7 @@ Status Executor::State::RunOnDevice(const plan::Specialization& s, Specialized& 
   WEFT_TRY(EnqueueOnDevice(s, ready, stream, times));
   WEFT_TRY(ready.on_device->Wait(stream));
   WEFT_TRY(FaultOnDevice(s, ready, stream));
-  if (__atomic_load_n(&shared->cancel, __ATOMIC_RELAXED) != 0)
-    return Status(Code::kInterrupted, "the run was cancelled");
-  return {};
+  return CheckCancel();
 }
 
 Status Executor::State::RunStepOnDevice(const plan::Specialization& s, size_t step,
@@ -126,13 +138,23 @@ Status Executor::Enqueue(size_t index, std::span<const uint64_t> inputs,
     const plan::Specialization& s = plan().specializations[index];
     WEFT_TRY(CheckAddresses(s, s.inputs, inputs, "input"));
     WEFT_TRY(CheckAddresses(s, s.outputs, outputs, "output"));
+    WEFT_TRY(CheckApart(s, outputs));
     if (arena % kAlign != 0)
       return Usage(fmt::format("an arena that is not aligned to {} bytes", kAlign));
     const std::lock_guard lock(state_->mutex);
+    const ForgetCancel forget{&state_->shared->cancel};
+    WEFT_TRY(state_->CheckCancel());
     Specialized& ready = state_->specialized[index];
     WEFT_TRY(state_->BindOnDevice(s, ready, inputs, outputs, arena));
-    return state_->EnqueueOnDevice(s, ready, stream ? stream : state_->shared->device->stream.get(),
-                                   times);
+    cuda::Handle const on = stream ? stream : state_->shared->device->stream.get();
+    Status status = state_->EnqueueOnDevice(s, ready, on, times);
+    for (Tensor& tensor : ready.made) tensor = {};
+    WEFT_TRY(std::move(status));
+    if (Status cancelled = state_->CheckCancel(); !cancelled.ok()) {
+      WEFT_TRY(ready.on_device->Wait(on));
+      return cancelled;
+    }
+    return {};
   } catch (const std::bad_alloc&) {
     return Limit("no memory");
   }

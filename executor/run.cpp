@@ -105,14 +105,8 @@ Status Executor::State::RunOther(const plan::Specialization& s, const ReadyStep&
 
 Status Executor::State::RunSteps(const plan::Specialization& s, std::span<ReadyStep> steps,
                                  Specialized& ready, std::vector<StepTime>* times) {
-  // Forgotten when the run ends, not when it begins: a cancel that comes just before is not lost.
   // A nested run ends within another, which is to see the flag, too.
-  struct Forget {
-    int32_t* flag;
-    ~Forget() {
-      if (flag) __atomic_store_n(flag, 0, __ATOMIC_RELAXED);
-    }
-  } const forget{depth == 0 ? &shared->cancel : nullptr};
+  const ForgetCancel forget{depth == 0 ? &shared->cancel : nullptr};
   const auto interrupted = [] { return Status(Code::kInterrupted, "the run was cancelled"); };
   if (IsSet(shared->cancel)) return interrupted();
   if (ready.on_device)

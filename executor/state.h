@@ -87,6 +87,14 @@ inline const Tensor& Held(const plan::Specialization& s, const Specialized& read
 // A tensor of the same elements that shares them with nobody; texts are held by each anyway.
 Result<Tensor> Copied(const Tensor& tensor);
 
+// Forgets a cancel when a run ends, not when it begins: one that comes just before is not lost.
+struct ForgetCancel {
+  int32_t* flag;  // may be null
+  ~ForgetCancel() {
+    if (flag) __atomic_store_n(flag, 0, __ATOMIC_RELAXED);
+  }
+};
+
 // What a plan and those nested in it have in common: one of them runs at a time, and plans for
 // other shapes of one graph have most of their weights in common.
 struct Shared {
@@ -135,6 +143,7 @@ struct Executor::State {
   Status BindOnDevice(const plan::Specialization& s, Specialized& ready,
                       std::span<const uint64_t> inputs, std::span<const uint64_t> outputs,
                       uint64_t given_arena);
+  Status CheckCancel() const;
   Status RunOnDevice(const plan::Specialization& s, Specialized& ready,
                      std::vector<StepTime>* times);
   Status EnqueueOnDevice(const plan::Specialization& s, Specialized& ready, cuda::Handle stream,

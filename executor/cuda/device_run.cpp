@@ -184,9 +184,30 @@ Status DeviceRun::Bind(const Places& places) {
         WEFT_TRY(staged_[id.index], device().Allocate(b.bytes, "inputs and outputs"));
       }
   }
+  WEFT_TRY(CopyOverwritten(places));
   places_ = places;
   FillAddresses();
   FillLaunches();
+  return {};
+}
+
+// As on the host: no kernel expects an input that an output would overwrite.
+Status DeviceRun::CopyOverwritten(const Places& places) {
+  before_.clear();
+  if (places.caller == Side::kHost) return {};
+  for (size_t i = 0; i < s_.inputs.size(); ++i) {
+    const size_t id = s_.inputs[i].index;
+    const int64_t bytes = s_.buffers[id].bytes;
+    bool is_overwritten = false;
+    for (size_t k = 0; k < s_.outputs.size(); ++k)
+      is_overwritten |= Overlap(places.inputs[i], bytes, places.outputs[k],
+                                s_.buffers[s_.outputs[k].index].bytes);
+    if (!is_overwritten) continue;
+    if (!staged_[id]) {
+      WEFT_TRY(staged_[id], device().Allocate(bytes, "inputs and outputs"));
+    }
+    before_.push_back({.buffer = id, .from = places.inputs[i]});
+  }
   return {};
 }
 
@@ -195,6 +216,7 @@ void DeviceRun::FillAddresses() {
   for (size_t i = 0; i < staged_.size(); ++i) address_[i] = staged_[i].at();
   if (places_->caller == Side::kDevice) {
     for (size_t i = 0; i < s_.inputs.size(); ++i) address_[s_.inputs[i].index] = places_->inputs[i];
+    for (const Copy& copy : before_) address_[copy.buffer] = staged_[copy.buffer].at();
     for (size_t i = s_.outputs.size();
          i-- > 0;)  // of a value that is given twice, to the first place
       if (s_.buffers[s_.outputs[i].index].kind == BufferKind::kOutput)
@@ -326,6 +348,10 @@ Status DeviceRun::Enqueue(Handle stream, const std::function<Status(size_t)>& ho
   const Scope scope(device());
   if (times) times->assign(s_.steps.size(), {});
   WEFT_TRY(device().Check(driver().stream_waits(stream, session_->ended.get(), 0), "a stream"));
+  for (const auto& [buffer, from] : before_) {
+    const auto bytes = static_cast<size_t>(s_.buffers[buffer].bytes);
+    WEFT_TRY(device().Check(driver().on_device(address_[buffer], from, bytes, stream), "an input"));
+  }
   for (Stretch& stretch : stretches_) {
     WEFT_TRY(times ? EnqueueTimed(stretch, stream, *times) : EnqueueStretch(stretch, stream));
     if (stretch.end == actions_.size()) break;

@@ -97,6 +97,11 @@ class DeviceRun {
     Owned graph;
   };
 
+  struct Copy {
+    size_t buffer = 0;
+    Address from = 0;
+  };
+
   DeviceRun(std::shared_ptr<Session> session, const Parts& parts);
   const Device& device() const { return *session_->device; }
   const Driver& driver() const { return device().driver(); }
@@ -104,6 +109,7 @@ class DeviceRun {
   Status PrepareCall(size_t step, Launch& launch);
   Status AllocateAll(const Parts& parts);
   Status UploadWeights(const Parts& parts);
+  Status CopyOverwritten(const Places& places);
   void FillAddresses();
   void FillLaunches();
   Status EnqueueLaunch(size_t step, Handle stream);
@@ -128,7 +134,9 @@ class DeviceRun {
   std::vector<Launch> launches_;      // by device step, each with a slot for faults
   std::vector<size_t> slots_;         // by step, of those of the device
   std::vector<std::shared_ptr<const Memory>> weights_;  // by buffer
-  std::vector<Memory> staged_;  // by buffer: inputs and outputs of a caller on the host
+  std::vector<Memory> staged_;  // by buffer: inputs and outputs of a caller on the host, inputs
+                                // that an output of one on the device would overwrite
+  std::vector<Copy> before_;    // of such inputs to there, before each run
   Memory arena_, scratch_, faults_, nothing_;
   Bytes found_;  // the faults as they were last read, in pinned memory
   std::optional<Places> places_;

@@ -1,5 +1,7 @@
 // Plans on a device: kernels there, the rest on the host, operands of a caller on either side.
 // Skipped, with the reason, where there is no device.
+#include <malloc.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -48,6 +50,12 @@ constexpr const char* kMixed = R"(graph g (x: f32[6, 40], b: f32[6, 5]) -> (y, i
   n = Mul(v2, m)
   y = Softmax(n)
   z = Neg(v)
+  x_too = Identity(x)
+})";
+
+// An output in the place of x spoils what both are made of.
+constexpr const char* kPassesOn = R"(graph g (x: f32[64, 9]) -> (y, x_too) {
+  y = Transpose(x) {perm = [1, 0]}
   x_too = Identity(x)
 })";
 
@@ -197,6 +205,32 @@ TEST_F(CudaGpuPlan, TakesTheCallersArena) {
   EXPECT_EQ(executor_->Enqueue(0, o.in_at, o.out_at, arena.at() + 4).code(), Code::kUsage);
 }
 
+// As on the host: what an output would overwrite is copied first.
+TEST_F(CudaGpuPlan, TakesOutputsInThePlaceOfInputs) {
+  Open(kPassesOn);
+  const auto device = executor_->device(0);
+  Operands o = OnDevice(1);
+  const Operands apart = OnDevice(2);
+  o.in_at[0] = o.out_at[0];
+  for (int round = 0; round < 3; ++round) {
+    {
+      const Scope scope(*device);
+      const Owned stream = *device->NewStream();
+      const auto& driver = device->driver();
+      ASSERT_EQ(driver.to_device(o.in_at[0], o.inputs[0].data(),
+                                 static_cast<size_t>(o.inputs[0].bytes()), stream.get()),
+                0);
+      ASSERT_EQ(driver.wait_for_stream(stream.get()), 0);
+    }
+    ASSERT_TRUE(executor_->Enqueue(0, o.in_at, o.out_at).ok());
+    ASSERT_TRUE(executor_->Wait(0).ok());
+    ExpectRight(o);
+    ASSERT_TRUE(executor_->Enqueue(0, apart.in_at, apart.out_at).ok());
+    ASSERT_TRUE(executor_->Wait(0).ok());
+    ExpectRight(apart);
+  }
+}
+
 TEST_F(CudaGpuPlan, RefusesWhatIsNoOperand) {
   Open(kKernels);
   const Operands o = OnDevice(1);
@@ -208,6 +242,8 @@ TEST_F(CudaGpuPlan, RefusesWhatIsNoOperand) {
   EXPECT_EQ(code(o.in_at, o.out_at, 1), Code::kUsage);
   EXPECT_EQ(code({o.in_at[0] + 4, o.in_at[1], o.in_at[2]}, o.out_at), Code::kUsage);
   EXPECT_EQ(code({0, o.in_at[1], o.in_at[2]}, o.out_at), Code::kUsage);
+  EXPECT_EQ(code(o.in_at, {o.out_at[1], o.out_at[1]}), Code::kUsage);
+  EXPECT_EQ(code(o.in_at, {o.out_at[1] + 16, o.out_at[1]}), Code::kUsage);
 }
 
 TEST_F(CudaGpuPlan, AFaultNamesItsKernelAndIsOver) {
@@ -232,6 +268,33 @@ TEST_F(CudaGpuPlan, ACancelledRunIsOver) {
   executor_->Cancel();
   EXPECT_EQ(executor_->Run(Inputs(1)).status().code(), Code::kInterrupted);
   ExpectRuns(1);
+}
+
+// With a step of the host, and with none.
+TEST_F(CudaGpuPlan, ACancelEndsWhatIsEnqueuedAndNoMore) {
+  for (const char* text : {kKernels, kMixed}) {
+    Open(text);
+    const Operands o = OnDevice(1);
+    for (int round = 0; round < 3; ++round) {
+      executor_->Cancel();
+      EXPECT_EQ(executor_->Enqueue(0, o.in_at, o.out_at).code(), Code::kInterrupted);
+      ASSERT_TRUE(executor_->Enqueue(0, o.in_at, o.out_at).ok());
+      ASSERT_TRUE(executor_->Wait(0).ok());
+      ExpectRight(o);
+    }
+  }
+}
+
+TEST_F(CudaGpuPlan, RunsLeaveNoMemoryBehind) {
+  Open(kMixed);
+  const Operands o = OnDevice(1);
+  const auto bytes_after = [&](int runs) {
+    for (int i = 0; i < runs; ++i)
+      EXPECT_TRUE(executor_->Enqueue(0, o.in_at, o.out_at).ok() && executor_->Wait(0).ok());
+    return ::mallinfo2().uordblks;
+  };
+  const size_t before = bytes_after(8);
+  EXPECT_LE(bytes_after(300), before + 4096);
 }
 
 TEST_F(CudaGpuPlan, StepsAreTimed) {
