@@ -1,5 +1,6 @@
 // Reading at indices that are data: each is checked before memory is touched.
 #include <algorithm>
+#include <cmath>
 
 #include "fallback/native/loops.h"
 #include "fallback/native/types.h"

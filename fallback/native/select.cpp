@@ -1,9 +1,11 @@
 // Operators that choose among elements: their results, and mostly their shapes, depend on data.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "fallback/native/loops.h"
 #include "fallback/native/types.h"
@@ -177,7 +179,10 @@ Status RunOneHot(const Args& args) {
   const int64_t run = Strides(shape)[axis];
   const bool known = ByType(in.dtype, [&]<typename T>() {
     for (int64_t i = 0; i < in.elems; ++i) {
-      int64_t index = To<int64_t>(static_cast<Compute<T>>(in.as<T>()[i]));
+      const auto given = static_cast<Compute<T>>(in.as<T>()[i]);
+      if constexpr (std::is_same_v<T, uint64_t>)  // the largest of them would be negative
+        if (!std::in_range<int64_t>(given)) continue;
+      int64_t index = To<int64_t>(given);
       if (index < -depth || index >= depth) continue;
       if (index < 0) index += depth;
       CopyElems(out.dtype, out.data, (i / run * depth + index) * run + i % run, values.data, 1, 1);

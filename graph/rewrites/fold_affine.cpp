@@ -1,5 +1,6 @@
 #include "graph/rewrites/fold_affine.h"
 
+#include <cmath>
 #include <limits>
 
 namespace weft::graph {
