@@ -128,7 +128,7 @@ Result<CudaText> EmitCudaText(const LoopNest& nest, const Target& target) {
   if (target.kind != TargetKind::kCuda) {
     return Usage(fmt::format("nest {}: {} is no CUDA target", nest.name, weft::Print(target)));
   }
-  if (!plan::IsSymbol(nest.name)) {
+  if (!plan::IsSymbol(nest.name) || cuda::IsWord(nest.name)) {
     return Unsupported(fmt::format("nest {}: its name can be no symbol", PrintString(nest.name)));
   }
   if (loops::Flushes(nest))

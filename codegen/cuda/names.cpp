@@ -20,24 +20,35 @@ using loops::StmtKind;
 
 namespace {
 
-// Words that an identifier of ours must not be: the language's, and functions and types that texts
-// use, which it would hide. Those that begin with weft_ are kept for helpers.
+// Words that an identifier of ours must not be: the language's up to C++20, and functions and types
+// that texts use, which it would hide.
 constexpr auto kWords = std::to_array<std::string_view>(
-    {"alignas",   "alignof",   "and",      "and_eq",   "asm",       "auto",     "bitand",
-     "bitor",     "blockDim",  "blockIdx", "bool",     "break",     "case",     "catch",
-     "char",      "class",     "compl",    "const",    "continue",  "default",  "delete",
-     "do",        "double",    "else",     "enum",     "explicit",  "export",   "extern",
-     "false",     "float",     "for",      "friend",   "goto",      "gridDim",  "if",
-     "inline",    "int",       "long",     "max",      "min",       "mutable",  "namespace",
-     "new",       "not",       "not_eq",   "nullptr",  "operator",  "or",       "or_eq",
-     "private",   "protected", "public",   "register", "requires",  "return",   "short",
-     "signed",    "sizeof",    "static",   "struct",   "switch",    "template", "this",
-     "threadIdx", "throw",     "true",     "try",      "typedef",   "typeid",   "typename",
-     "union",     "unsigned",  "using",    "virtual",  "void",      "volatile", "warpSize",
-     "wchar_t",   "while",     "xor",      "xor_eq",   "WeftFault", "ceil",     "ceilf",
-     "copysign",  "fabs",      "fabsf",    "floor",    "floorf",    "fma",      "fmaf",
-     "fmod",      "fmodf",     "memcpy",   "rint",     "rintf",     "sqrt",     "sqrtf",
-     "trunc",     "truncf",    "atomicCAS"});
+    {"NULL",       "WeftFault", "alignas",   "alignof",   "and",           "and_eq",
+     "asm",        "atomicCAS", "auto",      "bitand",    "bitor",         "blockDim",
+     "blockIdx",   "bool",      "break",     "case",      "catch",         "ceil",
+     "ceilf",      "char",      "char16_t",  "char32_t",  "char8_t",       "class",
+     "co_await",   "co_return", "co_yield",  "compl",     "concept",       "const",
+     "const_cast", "consteval", "constexpr", "constinit", "continue",      "copysign",
+     "decltype",   "default",   "delete",    "do",        "double",        "dynamic_cast",
+     "else",       "enum",      "explicit",  "export",    "extern",        "fabs",
+     "fabsf",      "false",     "float",     "floor",     "floorf",        "fma",
+     "fmaf",       "fmod",      "fmodf",     "for",       "friend",        "goto",
+     "gridDim",    "if",        "inline",    "int",       "linux",         "long",
+     "max",        "memcpy",    "min",       "mutable",   "namespace",     "new",
+     "noexcept",   "not",       "not_eq",    "nullptr",   "operator",      "or",
+     "or_eq",      "private",   "protected", "public",    "register",      "reinterpret_cast",
+     "requires",   "return",    "rint",      "rintf",     "short",         "signed",
+     "sizeof",     "sqrt",      "sqrtf",     "static",    "static_assert", "static_cast",
+     "struct",     "switch",    "template",  "this",      "threadIdx",     "thread_local",
+     "throw",      "true",      "trunc",     "truncf",    "try",           "typedef",
+     "typeid",     "typename",  "union",     "unix",      "unsigned",      "using",
+     "virtual",    "void",      "volatile",  "warpSize",  "wchar_t",       "while",
+     "xor",        "xor_eq"});
+
+// How other words begin that are taken: our helpers', the language's own, and macros of NVRTC's
+// (`cudaStreamLegacy` is a number by the time the compiler sees it).
+constexpr auto kBeginnings =
+    std::to_array<std::string_view>({"weft_", "_", "cuda", "CUDA", "CU_", "NV_"});
 
 class Namer {
  public:
@@ -57,8 +68,8 @@ class Namer {
  private:
   static bool IsReserved(std::string_view word) {
     return word.empty() || std::isdigit(static_cast<unsigned char>(word[0])) ||
-           word.starts_with("weft_") || word.starts_with("_") ||
-           std::ranges::count(kWords, word) > 0 || IsPart(word);
+           std::ranges::any_of(kBeginnings, [&](auto b) { return word.starts_with(b); }) ||
+           IsWord(word) || IsPart(word);
   }
   // t0, t1, ...: the names of parts of a value.
   static bool IsPart(std::string_view word) {
@@ -124,6 +135,8 @@ class Widths {
 };
 
 }  // namespace
+
+bool IsWord(std::string_view name) { return std::ranges::count(kWords, name) > 0; }
 
 Names NamesOf(const LoopNest& nest) {
   Namer namer(nest.name);

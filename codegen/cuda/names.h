@@ -18,6 +18,9 @@ struct Names {
 };
 Names NamesOf(const loops::LoopNest& nest);
 
+// Whether a name is the language's, or that of what texts call.
+bool IsWord(std::string_view name);
+
 // Of a value in a register and of an element in memory: 16-bit floats are computed in float and lie
 // as unsigned short, bools lie as unsigned char.
 std::string_view RegisterType(Dtype dtype);

@@ -182,6 +182,63 @@ TEST(CudaText, NamesHideNothing) {
   EXPECT_EQ(y[0], 5);
 }
 
+// All keywords of C++20, and some of what CUDA declares, or replaces before it looks at names.
+TEST(CudaText, NoNameIsAWordOfTheLanguage) {
+  constexpr std::string_view kWords =
+      "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t "
+      "char16_t "
+      "char32_t class compl concept const consteval constexpr constinit const_cast continue "
+      "co_await "
+      "co_return co_yield decltype default delete do double dynamic_cast else enum explicit export "
+      "extern false float for friend goto if inline int long mutable namespace new noexcept not "
+      "not_eq nullptr operator or or_eq private protected public register reinterpret_cast "
+      "requires "
+      "return short signed sizeof static static_assert static_cast struct switch template this "
+      "thread_local throw true try typedef typeid typename union unsigned using virtual void "
+      "volatile wchar_t while xor xor_eq final override import module "
+      "blockIdx threadIdx gridDim blockDim warpSize dim3 __shared__ __global__ __syncthreads NULL "
+      "linux unix asm typeof cudaStreamLegacy cudaInvalidDeviceId CUDART_CB "
+      "CU_UUID_HAS_BEEN_DEFINED "
+      "NV_IF_TARGET NAN INFINITY assert main size_t WeftFault weft_scratch weft_error min memcpy";
+  std::vector<std::string> names;
+  for (size_t at = 0; at < kWords.size();) {
+    const size_t end = std::min(kWords.find(' ', at), kWords.size());
+    names.emplace_back(kWords.substr(at, end - at));
+    at = end + 1;
+  }
+  std::ranges::sort(names);
+  names.erase(std::ranges::unique(names).begin(), names.end());
+  LoopNest nest{.name = "k"};
+  const Var t = loops::AddVar(nest, "constexpr");
+  ExprId sum;
+  for (const std::string& name : names) {
+    const BufferId x = AddOperand(nest, name, Dtype::kF32, loops::Access::kIn);
+    const ExprId read = loops::AddLoad(nest, x, {Affine::OfVar(t)});
+    sum = sum.valid() ? loops::AddOp(nest, ScalarOp::kAdd, Dtype::kF32, {sum, read}) : read;
+  }
+  const BufferId y = AddOperand(nest, "out", Dtype::kF32, loops::Access::kOut);
+  nest.body = {loops::AddStmt(
+      nest,
+      {.kind = loops::StmtKind::kFor,
+       .var = t,
+       .lo = {0},
+       .hi = {kElems},
+       .loop = loops::LoopKind::kThreadX,
+       .body = {loops::AddStmt(nest, {.buffer = y, .index = {Affine::OfVar(t)}, .value = sum})}})};
+  ASSERT_TRUE(loops::Verify(nest).ok());
+  ExpectCompiles(nest);
+  const std::vector<float> ones(kElems, 1.0F);
+  std::vector<float> result(kElems);
+  std::vector<void*> operands(names.size(), const_cast<float*>(ones.data()));
+  operands.push_back(result.data());
+  EXPECT_EQ(CheckText(nest, operands), "");
+  EXPECT_EQ(result[0], static_cast<float>(names.size()));
+  for (const char* word : {"float", "constexpr", "fmaf"}) {
+    nest.name = word;
+    EXPECT_EQ(codegen::EmitCudaText(nest, Sm90()).status().code(), Code::kUnsupported) << word;
+  }
+}
+
 TEST(CudaText, FourBitsAreStoredBesideTheirNeighbours) {
   const LoopNest nest = VerifiedNest(R"(loops k (x: in i32[7], y: out i4[7], z: out u4[8]) {
     block_x b = 0:1 { single {
