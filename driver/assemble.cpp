@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "base/check.h"
+#include "base/text.h"
 #include "base/threads/parallel.h"
 #include "base/version.h"
 #include "driver/inputs.h"
@@ -181,14 +181,24 @@ class Assembler {
   }
 
   Status FillOwn(const Group& group, plan::Step& step) {
-    const loops::LoopNest nest = WithSymbol(module_.nests.at(group.name));
+    WEFT_TRY(const loops::LoopNest* held, Held(module_.nests, group.name, Form::kLoops));
+    const loops::LoopNest nest = WithSymbol(*held);
     GroupProgram p;
     WEFT_TRY(FillGroupProgram(module_, facts_, group, p));
-    const size_t inputs = p.extracted.inputs.size();
-    WEFT_CHECK(loops::Operands(nest).size() == inputs + p.extracted.outputs.size(),
-               "operands of {}", group.name);
+    const size_t inputs = p.extracted.inputs.size(), operands = inputs + p.extracted.outputs.size();
+    const auto wrong = [&](std::string what) {  // of a nest that a text gives
+      return Invalid(std::move(what)).At("loops " + group.name);
+    };
+    if (loops::Operands(nest).size() != operands)
+      return wrong(fmt::format("found {} operands, its group has {}", loops::Operands(nest).size(),
+                               operands));
     for (size_t i = 0; i < inputs; ++i) {
       const ValueId v = p.extracted.inputs[i];
+      if (graph_[v].kind == ValueKind::kConstant &&
+          nest.buffers[i].layout.rank() != graph_[v].constant.shape().size())
+        return wrong(fmt::format("found {} of rank {}, expected {}",
+                                 PrintName(nest.buffers[i].name), nest.buffers[i].layout.rank(),
+                                 graph_[v].constant.shape().size()));
       WEFT_TRY(BufferId b, graph_[v].kind == ValueKind::kConstant
                                ? WeightOf(v, nest.buffers[i].layout)
                                : ActivationOf(v));
@@ -214,7 +224,8 @@ class Assembler {
   Status FillCall(const Group& group, plan::Step& step) {
     step.kind = group.implementation == Implementation::kNative ? plan::StepKind::kNative
                                                                 : plan::StepKind::kVendor;
-    step.call = module_.calls.at(group.name);
+    WEFT_TRY(const fallback::LibraryCall* call, Held(module_.calls, group.name, Form::kCall));
+    step.call = *call;
     const auto add = [&](std::vector<fallback::CallOperand>& operands,
                          std::vector<BufferId>& buffers) -> Status {
       for (fallback::CallOperand& operand : operands) {

@@ -135,7 +135,7 @@ TEST(Comprehension, RefusesChoicesForNobody) {
   options.choices["nobody"] = {.group = "nobody"};
   const auto matmul = Opened("matmul", std::move(options));
   EXPECT_EQ(matmul->At(std::vector<int64_t>{2, 3, 3, 5}).status().ToString(),
-            "a choice is for 'nobody', found the groups c");
+            "a choice is for 'nobody', found the own groups c");
 }
 
 TEST(Comprehension, IsTunedOnWhatItIsGiven) {

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <set>
 
 #include "base/text.h"
 #include "graph/infer.h"
+#include "partition/singles.h"
 
 namespace weft::driver {
 namespace {
@@ -126,13 +128,42 @@ class Parser {
   Result<Module> Run(std::string_view text) {
     WEFT_TRY(auto sections, Split(text, file_));
     WEFT_TRY(Header(sections[0]));
-    for (size_t i = 1; i < sections.size(); ++i) WEFT_TRY(One(sections[i]));
+    for (size_t i = 1; i < sections.size(); ++i) {
+      Status status = One(sections[i]);
+      if (!status.ok()) return InFile(std::move(status), sections[i]);
+    }
     if (!seen_graph_) return Invalid("no \"=== graph\" section").At(file_);
+    if (m_.form >= Form::kGroups && !seen_groups_)
+      return Invalid("no \"=== groups\" section").At(file_);
+    WEFT_TRY(partition::VerifyImplementations(m_.grouping, partition::GraphFacts(m_.graph),
+                                              m_.comprehensions));
     return std::move(m_);
   }
 
  private:
   std::string At(const Section& s) const { return fmt::format("{}:{}", file_, s.line); }
+
+  // Nouns count lines from where their text begins, and their checks know of no file.
+  Status InFile(Status status, const Section& s) const {
+    std::string where = FromTop(status.where());
+    if (!where.starts_with(file_)) where = At(s) + (where.empty() ? "" : ": " + where);
+    Status placed(status.code(), status.what());
+    for (const std::string& context : status.why()) placed = std::move(placed).Because(context);
+    return std::move(placed).At(std::move(where)).Try(status.hint());
+  }
+
+  // "FILE:20:5:23", line 5 of what follows line 20, is "FILE:25:23".
+  std::string FromTop(const std::string& where) const {
+    size_t section = 0, line = 0;
+    if (!where.starts_with(file_ + ":")) return where;
+    const char *at = where.data() + file_.size() + 1, *const end = where.data() + where.size();
+    for (size_t* number : {&section, &line}) {
+      const auto [next, error] = std::from_chars(at, end, *number);
+      if (error != std::errc() || next == end || *next != ':') return where;
+      at = next + 1;
+    }
+    return fmt::format("{}:{}:{}", file_, section + line, std::string_view(at, end));
+  }
 
   Status Header(const Section& s) {
     std::string_view rest = s.header.substr(7);
@@ -163,7 +194,10 @@ class Parser {
     if (kind == "tc") return Comprehension(s);
     if (kind == "groups") {
       WEFT_TRY(m_.grouping, partition::ParseGrouping(s.body, At(s), m_.graph));
-      return partition::Verify(m_.grouping, m_.graph);
+      WEFT_TRY(partition::Verify(m_.grouping, m_.graph));
+      for (partition::Group& group : m_.grouping.groups) group.where = FromTop(group.where);
+      seen_groups_ = true;
+      return {};
     }
     if (kind == "choices") {
       WEFT_TRY(auto choices, polyhedral::ParseChoices(s.body, At(s)));
@@ -229,7 +263,9 @@ class Parser {
   }
 
   Status Comprehension(const Section& s) {
-    WEFT_TRY(Lexer lexer, Lexer::Open(s.header.substr(3), At(s)));
+    const std::string header =
+        "       " + std::string(s.header.substr(3));  // in columns of the line
+    WEFT_TRY(Lexer lexer, Lexer::Open(header, fmt::format("{}:{}", file_, s.line - 1)));
     WEFT_TRY(std::string node, lexer.ExpectName());
     const auto it = nodes_.find(node);
     if (it == nodes_.end()) return lexer.Error(fmt::format("the graph has no node \"{}\"", node));
@@ -270,7 +306,7 @@ class Parser {
   const std::string& file_;
   const BlobStore& blobs_;
   Module m_;
-  bool seen_graph_ = false;
+  bool seen_graph_ = false, seen_groups_ = false;
   std::map<std::string, ValueId, std::less<>> values_;
   std::map<std::string, NodeId, std::less<>> nodes_;
 };

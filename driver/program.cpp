@@ -95,18 +95,6 @@ void Rename(plan::Plan& plan, const tc::Program& canonical, const tc::Program& p
   }
 }
 
-// A choice that names no group would have no effect.
-Status CheckForced(const Module& module, const BuildOptions& options) {
-  std::string names;
-  for (const partition::Group& group : module.grouping.groups)
-    names += (names.empty() ? "" : ", ") + group.name;
-  for (const auto& [name, choice] : options.forced_choices)
-    if (std::ranges::none_of(module.grouping.groups,
-                             [&](const partition::Group& g) { return g.name == name; }))
-      return Usage(fmt::format("a choice is for '{}', found the groups {}", name, names));
-  return {};
-}
-
 }  // namespace
 
 Result<Module> OpenProgram(const tc::Program& program, const Target& target) {
@@ -121,13 +109,7 @@ Result<plan::Plan> CompileProgram(const tc::Program& given, const BuildOptions& 
   const tc::Program canonical = as_it_is ? program : tc::Canonical(program);
   WEFT_TRY(Module module, OpenProgram(canonical, options.target));
   WEFT_TRY(DumpIfAsked(module, options));
-  if (as_it_is) {
-    WEFT_TRY(Advance(module, Form::kGroups, options));
-    WEFT_TRY(CheckForced(module, options));
-    WEFT_TRY(Advance(module, Form::kPlan, options));
-  } else {
-    WEFT_TRY(AdvanceThroughCache(module, options));
-  }
+  WEFT_TRY(as_it_is ? Advance(module, Form::kPlan, options) : AdvanceThroughCache(module, options));
   WEFT_TRY(CompileKernels(module.plan, options.cache));
   Rename(module.plan, canonical, program);
   return std::move(module.plan);

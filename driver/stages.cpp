@@ -4,8 +4,11 @@
 
 #include <filesystem>
 #include <memory>
+#include <ranges>
+#include <set>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "driver/inputs.h"
 #include "executor/cuda/device.h"
 #include "fallback/device.h"
@@ -80,7 +83,7 @@ namespace {
 Status CheckTree(const polyhedral::ScheduleRequest& request, const polyhedral::ScheduleTree& tree,
                  const std::string& group) {
   const auto legal = polyhedral::CheckLegal(request, tree);
-  if (!legal.yes()) return ToStatus(legal.refusal(), Code::kInvalid).At(group);
+  if (!legal.yes()) return ToStatus(legal.refusal(), Code::kInvalid).At("group " + group);
   return {};
 }
 
@@ -179,7 +182,9 @@ Status MakeGroups(Module& module, const BuildOptions& options) {
     else
       WEFT_TRY(MeasureOrEstimate(module, options));
   }
-  return partition::Verify(module.grouping, module.graph);
+  WEFT_TRY(partition::Verify(module.grouping, module.graph));
+  return partition::VerifyImplementations(module.grouping, GraphFacts(module.graph),
+                                          module.comprehensions);
 }
 
 Status FillGroupProgram(const Module& module, const GraphFacts& facts, const Group& group,
@@ -279,7 +284,19 @@ class Scheduler {
 
 }  // namespace
 
+Status CheckForced(const Module& module, const BuildOptions& options) {
+  std::set<std::string> own;
+  for (const Group& group : module.grouping.groups)
+    if (group.implementation == Implementation::kOwn) own.insert(group.name);
+  for (const auto& [name, choice] : options.forced_choices)
+    if (!own.contains(name))
+      return Usage(fmt::format("a choice is for '{}', found the own groups {}", Printable(name),
+                               own.empty() ? "none" : fmt::format("{}", fmt::join(own, ", "))));
+  return {};
+}
+
 Status MakeChoices(Module& module, const BuildOptions& options) {
+  WEFT_TRY(CheckForced(module, options));
   const GraphFacts facts(module.graph);
   Scheduler scheduler(options.tuning);
   for (const Group& group : module.grouping.groups) {
@@ -309,8 +326,9 @@ Status MakeSchedules(Module& module, const BuildOptions&) {
       continue;
     GroupProgram p;
     WEFT_TRY(FillGroupProgram(module, facts, group, p));
-    auto tree = polyhedral::BuildSchedule(p.request, module.choices[group.name]);
-    if (!tree.yes()) return ToStatus(tree.refusal(), Code::kUnsupported).At(group.name);
+    WEFT_TRY(const auto* choice, Held(module.choices, group.name, Form::kChoices));
+    auto tree = polyhedral::BuildSchedule(p.request, *choice);
+    if (!tree.yes()) return ToStatus(tree.refusal(), Code::kInvalid).At("group " + group.name);
     WEFT_TRY(CheckTree(p.request, *tree, group.name));
     module.schedules[group.name] = std::move(*tree);
   }
@@ -323,11 +341,12 @@ Status MakeLoops(Module& module, const BuildOptions&) {
     if (group.implementation != Implementation::kOwn || module.nests.contains(group.name)) continue;
     GroupProgram p;
     WEFT_TRY(FillGroupProgram(module, facts, group, p));
-    const polyhedral::ScheduleTree& tree = module.schedules[group.name];
-    WEFT_TRY(CheckTree(p.request, tree, group.name));
-    WEFT_TRY(loops::LoopNest nest, polyhedral::Lower(p.request, module.choices[group.name], tree));
+    WEFT_TRY(const auto* choice, Held(module.choices, group.name, Form::kChoices));
+    WEFT_TRY(const auto* tree, Held(module.schedules, group.name, Form::kSched));
+    WEFT_TRY(CheckTree(p.request, *tree, group.name));
+    WEFT_TRY(loops::LoopNest nest, polyhedral::Lower(p.request, *choice, *tree));
     if (module.target.kind == TargetKind::kCuda) {
-      WEFT_TRY(auto mapped, polyhedral::MapNest(nest, module.choices[group.name].map));
+      WEFT_TRY(auto mapped, polyhedral::MapNest(nest, choice->map));
       nest = std::move(mapped.nest);
     }
     module.nests[group.name] = std::move(nest);
@@ -338,39 +357,50 @@ Status MakeLoops(Module& module, const BuildOptions&) {
 namespace {
 
 // From what its grouping says it is, "onednn.convolution".
-Result<fallback::Library> LibraryOf(const Group& group) {
+Result<fallback::Library> LibraryOf(const Group& group, TargetKind kind) {
   if (group.implementation == Implementation::kNative) return fallback::Library::kNative;
   const std::string name = group.library_call.substr(0, group.library_call.find('.'));
-  if (const auto library = fallback::ParseLibrary(name)) return *library;
-  return Invalid(
-             fmt::format("found {}, expected a library's call", PrintString(group.library_call)))
-      .At("group " + PrintString(group.name));
+  const auto library = fallback::ParseLibrary(name);
+  if (library && std::ranges::count(fallback::LibrariesFor(kind), *library) > 0) return *library;
+  return Invalid(fmt::format(
+      "found \"{}\", expected a call of {}", Printable(group.library_call),
+      fmt::join(std::views::transform(fallback::LibrariesFor(kind), fallback::LibraryName),
+                " or ")));
+}
+
+Result<fallback::LibraryCall> CallOf(const Module& module, const Group& group,
+                                     const fallback::Uses& uses, const fallback::Abilities& can) {
+  const auto layout = [&](ValueId v) {
+    return partition::LayoutOf(module.grouping.layouts, module.graph, v);
+  };
+  std::vector<NodeId> nodes;
+  for (const partition::Member& m : group.members) nodes.push_back(m.node);
+  WEFT_TRY(const fallback::Library library, LibraryOf(group, module.target.kind));
+  auto call = fallback::Match(module.graph, uses, nodes, library, layout, can);
+  // A text that asks for what there is not is wrong; of our own making it is something missing.
+  if (!call.yes())
+    return ToStatus(call.refusal(), group.where.empty() ? Code::kUnsupported : Code::kInvalid);
+  const std::string name = fmt::format("{}.{}", fallback::LibraryName(library), call->op);
+  if (group.implementation == Implementation::kVendor && group.library_call != name)
+    return Invalid(fmt::format("found \"{}\", expected {}", Printable(group.library_call), name));
+  if (fallback::IsOnDevice(library))
+    WEFT_TRY(fallback::CheckWithoutDevice(*call, module.target.isa));
+  return *std::move(call);
 }
 
 }  // namespace
 
 Status MakeCalls(Module& module, const BuildOptions& options) {
-  const auto layout = [&](ValueId v) {
-    return partition::LayoutOf(module.grouping.layouts, module.graph, v);
-  };
   const fallback::Abilities can = partition::AbilitiesFor(module.target, options.partition);
   const fallback::Uses uses(module.graph);
   for (const Group& group : module.grouping.groups) {
     if (group.implementation != Implementation::kVendor &&
         group.implementation != Implementation::kNative)
       continue;
-    std::vector<NodeId> nodes;
-    for (const partition::Member& m : group.members) nodes.push_back(m.node);
-    WEFT_TRY(const fallback::Library library, LibraryOf(group));
-    auto call = fallback::Match(module.graph, uses, nodes, library, layout, can);
-    if (!call.yes())
-      return ToStatus(call.refusal(), Code::kUnsupported)
-          .At(graph::Describe(module.graph, nodes[0]));
-    if (fallback::IsOnDevice(library)) {
-      Status status = fallback::CheckWithoutDevice(*call, module.target.isa);
-      if (!status.ok()) return std::move(status).At(graph::Describe(module.graph, nodes[0]));
-    }
-    module.calls[group.name] = std::move(*call);
+    auto call = CallOf(module, group, uses, can);
+    if (!call.ok())
+      return std::move(call.status()).At(PlaceOf(group, module.graph, group.members[0].node));
+    module.calls[group.name] = *std::move(call);
   }
   return {};
 }

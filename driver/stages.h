@@ -1,6 +1,9 @@
 // The stages of the pipeline: each makes one noun of a Module from the ones before it.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,12 +20,24 @@ Status MakeGroups(Module& module, const BuildOptions& options);          // tc -
 // Replaces estimates by measurements within options.budget_s; reads and adds records of
 // options.tuning.
 Status MeasureGroups(Module& module, const BuildOptions& options);
-Status MakeChoices(Module& module, const BuildOptions& options);    // groups -> choices
+Status MakeChoices(Module& module, const BuildOptions& options);  // groups -> choices
+// Whether what is forced is for own groups that there are: another would have no effect.
+Status CheckForced(const Module& module, const BuildOptions& options);
 Status MakeSchedules(Module& module, const BuildOptions& options);  // choices -> sched
 Status MakeLoops(Module& module, const BuildOptions& options);      // sched -> loops
 Status MakeCalls(Module& module, const BuildOptions& options);      // groups -> call
 Status MakePlan(Module& module, const BuildOptions& options);       // everything -> plan
 Status DumpIfAsked(const Module& module, const BuildOptions& options);
+
+// What a module has for a group: a text may hold less than its form says, perhaps that of one
+// group.
+template <typename Noun>
+Result<const Noun*> Held(const std::map<std::string, Noun>& nouns, const std::string& group,
+                         Form form) {
+  if (const auto it = nouns.find(group); it != nouns.end()) return &it->second;
+  return Invalid(fmt::format("the text has no {} of it", FormName(form)))
+      .At(fmt::format("group {}", group));
+}
 
 // Whether convolutions get that alternative: not on CUDA, nor where the library does them all.
 bool MayUseWinograd(const BuildOptions& options);

@@ -137,7 +137,7 @@ class Parser {
   }
 
   Status GroupLine() {
-    Group group;
+    Group group{.where = lexer_.Where(lexer_.Peek())};
     WEFT_TRY(std::string kind, lexer_.ExpectName());
     size_t k = 0;
     while (k < std::size(kNames) && kNames[k] != kind) ++k;
@@ -145,6 +145,7 @@ class Parser {
       return lexer_.Error(fmt::format(
           "found \"{}\", expected own, vendor, native, view, plan, layout or refused", kind));
     group.implementation = static_cast<Implementation>(k);
+    if (lexer_.Peek().kind != TokenKind::kName) return lexer_.Error("expected an identifier");
     WEFT_TRY(group.name, lexer_.ExpectName());
     if (lexer_.Accept("by")) {
       WEFT_TRY(group.library_call, lexer_.ExpectName());
@@ -180,6 +181,10 @@ class Parser {
 
 std::string_view ImplementationName(Implementation i) { return kNames[static_cast<size_t>(i)]; }
 
+std::string PlaceOf(const Group& group, const graph::Graph& graph, NodeId node) {
+  return (group.where.empty() ? "" : group.where + ": ") + graph::Describe(graph, node);
+}
+
 std::string Print(const Grouping& grouping, const graph::Graph& graph) {
   std::string text = fmt::format("groups {} for {} {{\n", PrintName(grouping.name),
                                  PrintString(weft::Print(grouping.target)));
@@ -209,13 +214,14 @@ Status Verify(const Grouping& grouping, const graph::Graph& graph) {
   for (size_t g = 0; g < grouping.groups.size(); ++g) {
     const Group& group = grouping.groups[g];
     if (!names.insert(group.name).second)
-      return Invalid(fmt::format("two groups are called \"{}\"", group.name));
-    if (group.members.empty()) return Invalid(fmt::format("group \"{}\" is empty", group.name));
+      return Invalid(fmt::format("two groups are called \"{}\"", group.name)).At(group.where);
+    if (group.members.empty())
+      return Invalid(fmt::format("group \"{}\" is empty", group.name)).At(group.where);
     for (const Member& m : group.members) {
       int& of = group_of[m.node.index];
       if (of >= 0)
         return Invalid(fmt::format("in \"{}\" and in \"{}\"", grouping.groups[of].name, group.name))
-            .At(graph::Describe(graph, m.node));
+            .At(PlaceOf(group, graph, m.node));
       of = static_cast<int>(g);
       place[m.node.index] = placed++;
     }
@@ -226,13 +232,15 @@ Status Verify(const Grouping& grouping, const graph::Graph& graph) {
     for (ValueId v : graph.nodes[n].inputs) {
       if (!v.valid() || !graph[v].producer.valid()) continue;
       const auto producer = static_cast<size_t>(graph[v].producer.index);
+      const Group& group = grouping.groups[group_of[n]];
       if (group_of[producer] > group_of[n])
         return Invalid(fmt::format("group \"{}\" runs before \"{}\", whose \"{}\" it reads",
-                                   grouping.groups[group_of[n]].name,
-                                   grouping.groups[group_of[producer]].name, graph[v].name));
+                                   group.name, grouping.groups[group_of[producer]].name,
+                                   graph[v].name))
+            .At(group.where);
       if (place[producer] > place[n])
         return Invalid(fmt::format("it stands before what makes its \"{}\"", graph[v].name))
-            .At(graph::Describe(graph, NodeId(n)));
+            .At(PlaceOf(group, graph, NodeId(n)));
     }
   }
   for (const auto& [value, layout] : grouping.layouts)

@@ -4,9 +4,9 @@
 //
 //   groups digits for cpu:x86-64-v4 threads=2 {
 //     layout t0 acdb
-//     g0 own conv1_relu1 {conv1: direct, relu1: direct} us 18.2 measured
+//     own conv1_relu1 {conv1: direct, relu1: direct} us 18.2 measured
 //       | onednn.convolution us 19.9 measured | unfused us 25.4 estimated
-//     g1 vendor onednn.matmul {fc1: direct} us 4.1 measured | own us 4.6 measured: measured_slower
+//     vendor fc1 by onednn.matmul {fc1} us 4.1 measured | own us 4.6 measured: measured_slower ""
 //     own conv2 {conv2: direct} kind 1 us 9.5 measured
 //     refused {relu1, pool1}: halo_redundancy "2.25 > 2.00"
 //   }
@@ -14,8 +14,9 @@
 // Nodes are named by their first output. Groups stand in the order in which they run.
 //
 // Verify(graph): (1) every node in exactly one group (nodes that are recomputed excepted); (2)
-// convex, and the order of groups respects data flow; (3) a group's implementation exists for its
-// nodes; (4) layouts fit the ranks of their values.
+// convex, and the order of groups respects data flow; (3) layouts fit the ranks of their values.
+// Whether a group's nodes can be done as it says is for VerifyImplementations (singles.h) to know,
+// and for fallback::Match.
 #pragma once
 
 #include <map>
@@ -59,7 +60,10 @@ struct Group {
   double us = 0;
   bool measured = false;
   std::vector<Rival> rivals;
+  std::string where;  // of one from a text: "file:line:col"
 };
+// For messages: a node of the group, and where the group was read from.
+std::string PlaceOf(const Group& group, const graph::Graph& graph, graph::NodeId node);
 
 struct Refused {
   std::vector<graph::NodeId> nodes;

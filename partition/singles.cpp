@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 
+#include "base/text.h"
 #include "fallback/execute.h"
 #include "graph/stages.h"
 #include "partition/layouts.h"
@@ -82,6 +84,56 @@ Result<Singles> ClassifyNodes(const GraphFacts& facts, const NodeComprehensions&
     for (const auto& [name, refusal] : refusals)
       singles.left_out.push_back({{node}, {refusal.reason, name + " " + refusal.detail}});
   return singles;
+}
+
+namespace {
+
+Status VerifyMember(const Group& group, const Member& m, const Grouping& grouping,
+                    const GraphFacts& facts, const NodeComprehensions& nodes) {
+  const graph::Op op = facts.graph[m.node].op;
+  switch (group.implementation) {
+    case Implementation::kOwn:
+      if (std::ranges::count(nodes.of[m.node.index], m.alternative, &tc::Alternative::name) > 0)
+        return {};
+      return Invalid(fmt::format(
+          "no alternative \"{}\", found {}", Printable(m.alternative),
+          nodes.of[m.node.index].empty()
+              ? "none"
+              : fmt::format("{}", fmt::join(std::views::transform(nodes.of[m.node.index],
+                                                                  &tc::Alternative::name),
+                                            ", "))));
+    case Implementation::kView:
+      if (IsView(facts, grouping.layouts, m.node)) return {};
+      return Invalid(
+          "found a view, expected a node that moves nothing: a reshape, in plain memory "
+          "that is neither constant nor an output");
+    case Implementation::kPlan:
+      if (graph::HoldsPlans(op)) return {};
+      return Invalid("found a nested plan, expected a node that holds one");
+    case Implementation::kVendor:
+    case Implementation::kNative:
+      return {};
+  }
+  return {};
+}
+
+}  // namespace
+
+Status VerifyImplementations(const Grouping& grouping, const GraphFacts& facts,
+                             const NodeComprehensions& nodes) {
+  for (const Group& group : grouping.groups) {
+    const bool is_single = group.implementation == Implementation::kView ||
+                           group.implementation == Implementation::kPlan;
+    if (is_single && group.members.size() > 1)
+      return Invalid(fmt::format("found {} nodes in one {}, expected one", group.members.size(),
+                                 ImplementationName(group.implementation)))
+          .At(PlaceOf(group, facts.graph, group.members[1].node));
+    for (const Member& m : group.members) {
+      Status status = VerifyMember(group, m, grouping, facts, nodes);
+      if (!status.ok()) return std::move(status).At(PlaceOf(group, facts.graph, m.node));
+    }
+  }
+  return {};
 }
 
 std::string WhyNoComprehension(const NodeComprehensions& nodes, NodeId node) {

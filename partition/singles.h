@@ -26,6 +26,12 @@ Result<Singles> ClassifyNodes(const GraphFacts& facts, const NodeComprehensions&
                               const std::map<graph::ValueId, Layout>& layouts, Pricer& pricer,
                               const PartitionOptions& options);
 
+// Whether the nodes of each group can be done as it says, a text perhaps: its alternatives exist, a
+// view's node moves nothing, a nested plan's holds plans. What a library's call and a native can do
+// is for fallback::Match to say.
+Status VerifyImplementations(const Grouping& grouping, const GraphFacts& facts,
+                             const NodeComprehensions& nodes);
+
 // Why a node has no comprehension.
 std::string WhyNoComprehension(const NodeComprehensions& nodes, graph::NodeId node);
 

@@ -258,7 +258,7 @@ def test_choices_that_are_dumped_can_be_forced(tc, weft):
 
 
 @pytest.mark.parametrize('text, code, says', [
-    ('nobody: cluster m\n', 2, "a choice is for 'nobody', found the groups m_to_y"),
+    ('nobody: cluster m\n', 2, "a choice is for 'nobody', found the own groups m_to_y"),
     ('m_to_y: cluster m e s\n', 3, 'statement y is in no cluster'),
     ('m_to_y: cluster m e s y | order j\n', 3, 'illegal_schedule'),
     ('m_to_y: bundle m\n', 3, 'c.choices:1:9')])
