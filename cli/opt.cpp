@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include <fstream>
+#include <algorithm>
 
 #include "base/blob.h"
 #include "cli/interrupt.h"
@@ -10,6 +10,7 @@
 #include "driver/build.h"
 #include "driver/kernels.h"
 #include "driver/pipeline.h"
+#include "driver/stages.h"
 #include "plan/file.h"
 
 namespace weft::cli {
@@ -92,9 +93,35 @@ Status WriteCode(const Flags& flags, const OptFlags& opt, const driver::Module& 
       text += ir;
     }
   }
-  if (text.empty() && !opt.group.empty())
-    return Usage(fmt::format("--group {}: no own group is called so", opt.group));
   return WriteText(flags, text, {});
+}
+
+// Code is of own groups, a plan of all, and before the groups there is nothing to take one of.
+Status CheckGroup(const OptFlags& opt, const driver::Module& module) {
+  if (opt.group.empty()) return {};
+  const bool is_code = opt.to == "ll" || opt.to == "cu";
+  if (module.form < driver::Form::kGroups || module.form == driver::Form::kPlan)
+    return Usage(fmt::format("--group {}: {} has no text of one group", opt.group, opt.to));
+  std::vector<std::string> names;
+  for (const partition::Group& group : module.grouping.groups)
+    if (!is_code || group.implementation == partition::Implementation::kOwn)
+      names.push_back(group.name);
+  if (std::ranges::count(names, opt.group) > 0) return {};
+  return Usage(fmt::format("--group {}: found the {}groups {}", opt.group, is_code ? "own " : "",
+                           names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+}
+
+// Choices are made on the way to their form. Those of a text give way to what is forced.
+Status Force(const OptFlags& opt, driver::Form to, const driver::BuildOptions& options,
+             driver::Module& module) {
+  if (opt.choices.empty()) return {};
+  if (module.form > driver::Form::kChoices || to < driver::Form::kChoices)
+    return Usage(fmt::format("--choices {}: no choice is made from {} to {}", opt.choices, opt.from,
+                             opt.to));
+  if (module.form < driver::Form::kChoices) return {};
+  WEFT_TRY(driver::CheckForced(module, options));
+  for (const auto& [group, choice] : options.forced_choices) module.choices[group] = choice;
+  return {};
 }
 
 Status RunOpt(const Flags& flags, const OptFlags& opt) {
@@ -111,7 +138,9 @@ Status RunOpt(const Flags& flags, const OptFlags& opt) {
   WEFT_TRY(driver::Module module, ReadModule(flags, opt, session.options));
   if (!is_code && module.form > to)
     return Usage(fmt::format("{} comes before {}", opt.to, opt.from));
+  WEFT_TRY(Force(opt, to, session.options, module));
   WEFT_TRY(driver::Advance(module, to, session.options));
+  WEFT_TRY(CheckGroup(opt, module));
   if (is_code) return WriteCode(flags, opt, module);
   // A plan goes out as the file that `build` writes, so that the two can be compared byte by byte.
   if (to == driver::Form::kPlan && !flags.output.empty()) {
@@ -120,12 +149,13 @@ Status RunOpt(const Flags& flags, const OptFlags& opt) {
     return plan::WritePlan(module.plan, flags.output);
   }
   if (!opt.group.empty()) {
-    driver::Module one = module;
     const auto keep = [&](auto& by_name) {
       std::erase_if(by_name, [&](const auto& entry) { return entry.first != opt.group; });
     };
-    keep(one.choices), keep(one.schedules), keep(one.nests), keep(one.calls);
-    module = std::move(one);
+    keep(module.choices), keep(module.schedules), keep(module.nests), keep(module.calls);
+    if (to == driver::Form::kGroups)
+      std::erase_if(module.grouping.groups,
+                    [&](const partition::Group& group) { return group.name != opt.group; });
   }
   BlobStore blobs;
   const std::string text = driver::Print(module, blobs);
