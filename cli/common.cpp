@@ -13,6 +13,7 @@
 #include "base/target.h"
 #include "base/version.h"
 #include "cli/interrupt.h"
+#include "driver/target.h"
 #include "fallback/execute.h"
 #include "plan/memory.h"
 
@@ -318,7 +319,7 @@ Status ReadShapes(const Flags& flags, Session& session) {
 Status OpenSession(const Flags& flags, Session& session, bool open_inputs) {
   for (const std::string& setting : flags.log) WEFT_TRY(ConfigureLog(setting));
   driver::BuildOptions& options = session.options;
-  WEFT_TRY(options.target, ParseTarget(flags.target));
+  WEFT_TRY(options.target, driver::TargetHere(flags.target));
   if (flags.threads < 0 || flags.threads > 4096)
     return Usage(fmt::format("--threads {}: expected 1 to 4096", flags.threads));
   if (flags.threads > 0) options.target.threads = flags.threads;

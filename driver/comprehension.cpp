@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "codegen/cuda/nvrtc.h"
 #include "driver/build.h"
 #include "driver/pipeline.h"
 #include "driver/program.h"
-#include "executor/cuda/driver.h"
+#include "executor/cuda/device.h"
 #include "plan/signature.h"
 #include "tc_lang/interpret.h"
 
@@ -85,7 +86,11 @@ Status SetTarget(std::string_view text, ComprehensionOptions& options) {
     options.engine = Engine::kEmulator;
     target = "cuda" + target.substr(kEmulated.size());
   }
-  if (target == "cuda") target = "cuda:sm_90";  // what is generated runs on later ones too
+  if (target == "cuda") {  // without a device it is said when something is to run on it
+    const auto isa = executor::cuda::IsaHere();
+    const bool is_here = options.engine == Engine::kKernels && isa.ok();
+    target = fmt::format("cuda:{}", codegen::CudaArchitecture(is_here ? *isa : Isa::kSm90));
+  }
   auto parsed = ParseTarget(target);
   if (!parsed.ok())
     return Usage(

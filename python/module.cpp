@@ -22,6 +22,7 @@
 #include "driver/options.h"
 #include "driver/pipeline.h"
 #include "driver/stages.h"
+#include "driver/target.h"
 #include "executor/executor.h"
 #include "fallback/execute.h"
 #include "graph/infer.h"
@@ -125,7 +126,7 @@ Tensor TensorFrom(const NamedValue& value) {
 
 Loaded Build(const BuildRequest& request) {
   driver::BuildOptions options;
-  options.target = ValueOrRaise(ParseTarget(request.target));
+  options.target = ValueOrRaise(driver::TargetHere(request.target));
   if (request.threads > 0) options.target.threads = request.threads;
   options.shapes = request.shapes;
   options.symbols = request.dims;

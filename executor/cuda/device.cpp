@@ -65,6 +65,15 @@ Result<CudaDevice> FindDevice(Isa isa) {
       .Try("build for the device that is here, see `weft devices`");
 }
 
+Result<Isa> IsaHere() {
+  WEFT_TRY(const auto devices, CudaDevices());
+  for (const CudaDevice& device : devices)
+    for (const Isa isa : {Isa::kSm80, Isa::kSm90, Isa::kSm100})
+      if (device.major == MajorOf(isa)) return isa;
+  return Missing(fmt::format("found {} of compute capability {}.{}, expected 8.x, 9.x or 10.x",
+                             devices[0].name, devices[0].major, devices[0].minor));
+}
+
 Result<std::shared_ptr<const Device>> Device::Open(Isa isa) {
   WEFT_TRY(const CudaDevice found, FindDevice(isa));
   WEFT_TRY(const Driver* driver, LoadDriver());

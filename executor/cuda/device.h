@@ -20,6 +20,8 @@ class Device;
 // The first device that machine code for `isa` runs on: of the same major compute capability (CUDA
 // C++ Programming Guide, "binary compatibility"). kMissing, with what there is, if there is none.
 Result<CudaDevice> FindDevice(Isa isa);
+// That of the first device for which there is one. kMissing likewise.
+Result<Isa> IsaHere();
 
 // Gives back what the driver gave, in the device's context.
 class Owned {

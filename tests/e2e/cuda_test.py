@@ -48,6 +48,16 @@ def test_every_kernel_compiles(weft, cuda, target):
         assert image.startswith(b'\x7fELF') and struct.unpack_from('<H', image, 18)[0] == EM_CUDA
 
 
+def test_a_target_without_an_architecture_is_a_device(weft):
+    devices = weft.json('devices')['cuda']['devices']
+    if devices:
+        pytest.skip('there is a device: see gpu_test')
+    for verb in ('build', 'run'):
+        weft(verb, DIGITS, *ONE, '--target', 'cuda', '-o', 'made', code=6)
+        assert 'CUDA' in weft.said and '--target cuda:sm_90 needs none' in weft.said
+    weft('run', DIGITS, *ONE, '--target', 'cuda:', code=2)
+
+
 def test_the_assembler_says_what_kernels_take(weft, cuda):
     weft('build', DIGITS, *OWN, '--target', 'cuda:sm_90', '-o', 'digits.plan', '--cache-dir', weft.folder / 'cache', '--log', 'cuda=info')
     said = re.findall(r'(\w+): (\d+) registers, (\d+) local accesses, (\d+) bytes of stack, (\d+) shared', weft.said)

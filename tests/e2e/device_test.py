@@ -50,6 +50,20 @@ def test_there_is_a_device(device):
     assert [d['compute_capability'] for d in found['devices']] == ['9.0'] and 'cuda:sm_90' in found['targets']
 
 
+@pytest.mark.parametrize('major, target', [('8', 'cuda:sm_80'), ('9', 'cuda:sm_90'), ('10', 'cuda:sm_100'), ('7', None)])
+def test_without_an_architecture_the_device_decides(device, major, target):
+    there = {'WEFT_STANDIN_MAJOR': major}
+    device('build', DIGITS, *ONE, '--target', 'cuda', *ESTIMATED, '-o', 'digits.plan', env=there, code=0 if target else 6)
+    assert target or 'found stand-in for a device of compute capability 7.0, expected 8.x, 9.x or 10.x' in device.said
+    if target:
+        assert f'{target} ' in device('inspect', 'digits.plan', env=there)
+        assert device.run('digits.plan', digits(), env=there).keys() == device.run(DIGITS, digits(), *ONE, *ESTIMATED).keys()
+    (device.folder / 'f.tc').write_text('def f(float(N) x) -> (y) { y(i) = x(i) + 1.0 }')
+    np.savez(device.folder / 'x.npz', x=np.arange(5, dtype=np.float32))
+    device('tc', 'f.tc', '--inputs', 'x.npz', '--target', 'cuda', '-o', 'y.npz', env=there, code=0 if target else 6)
+    assert not target or np.array_equal(np.load(device.folder / 'y.npz')['y'], np.arange(1, 6))
+
+
 def test_the_programs_of_a_device(binary, environment, tmp_path):
     """Those that `./dev test gpu` runs where there is a GPU."""
     done = subprocess.run([binary.parent / 'cuda_test', '--gtest_filter=*Gpu*'], env=os.environ | environment, cwd=tmp_path,

@@ -10,8 +10,9 @@
 //   - Calls want a current context, and nothing may wait while a graph is captured.
 //
 // Kernels are texts that were compiled for the host (compiler.cpp), a block after the other. One
-// device, of compute capability 9.0; WEFT_STANDIN_BYTES says how much memory it has, and
-// WEFT_STANDIN_SLOW which work takes milliseconds: kernels, or that of libraries.
+// device, of compute capability 9.0, or WEFT_STANDIN_MAJOR for another than 9; WEFT_STANDIN_BYTES
+// says how much memory it has, and WEFT_STANDIN_SLOW which work takes milliseconds: kernels, or
+// that of libraries.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -288,7 +289,10 @@ int cuDeviceGetName(char* name, int bytes, int) {
 
 int cuDeviceGetAttribute(int* value, int attribute, int) {
   constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76;
-  *value = attribute == kMajor ? 9 : attribute == kMultiprocessors ? 2 : 0;
+  const char* const major = std::getenv("WEFT_STANDIN_MAJOR");
+  *value = attribute == kMajor             ? (major ? std::atoi(major) : 9)
+           : attribute == kMultiprocessors ? 2
+                                           : 0;
   return *value > 0 || attribute == kMinor ? kOk : kInvalidValue;
 }
 
