@@ -45,6 +45,10 @@ Status BindShape(Graph& graph, std::string_view input, std::span<const int64_t> 
     if (!graph[id].dtype) return Usage(fmt::format("input {} is not a tensor", PrintName(input)));
     graph[id].shape.emplace();
     for (size_t i = 0; i < shape.size(); ++i) {
+      if (shape[i] >= 0) {  // an extent of its own, whatever symbols may be
+        graph[id].shape->emplace_back(shape[i]);
+        continue;
+      }
       Names names{Graph{}};
       for (const Symbol& symbol : graph.symbols) names.Add(symbol.name);
       graph[id].shape->emplace_back(AddSymbol(graph, names.Fresh(fmt::format("{}_{}", input, i))));
