@@ -4,10 +4,6 @@
 namespace weft::tc::ops {
 namespace {
 
-std::string FromEnd(const std::string& index, int64_t extent) {
-  return fmt::format("({0} < 0 ? {0} + {1} : {0})", index, extent);
-}
-
 // The indices as `first + step * j`, if they are a constant list of that form.
 bool AsSlice(const Tensor* constant, int64_t extent, int64_t& first, int64_t& step) {
   if (constant == nullptr || constant->elems() == 0 || constant->shape().size() > 1) return false;
@@ -87,7 +83,7 @@ void ReverseSequence(Writer& w) {
 }
 
 // The new axis is `axis`; values are (off, on). An index outside [-depth, depth) gives a row of
-// offs.
+// offs. One that is no integer becomes one; one of few bits may not hold the depth.
 void OneHot(Writer& w) {
   const Operand index = w.In(0), values = w.In(2), y = w.Out();
   const int64_t axis = w.Axis(w.Int("axis", -1), y.rank());
@@ -96,7 +92,11 @@ void OneHot(Writer& w) {
   if (!w.ok()) return;
   Subs at = i;
   at.erase(at.begin() + axis);
-  const std::string place = FromEnd(w.At(index, at), depth), j = i[static_cast<size_t>(axis)];
+  std::string given = w.At(index, at);
+  if (index.dtype == Dtype::kU64)  // the largest of them would be negative
+    given = fmt::format("min({}, {})", given, LitInt(Dtype::kU64, depth));
+  if (index.dtype != Dtype::kI32) given = Cast(Dtype::kI64, index.dtype, std::move(given));
+  const std::string place = FromEnd(given, depth), j = i[static_cast<size_t>(axis)];
   const Tensor* constant = w.Constant(2);
   const auto value = [&](int64_t k) {
     if (constant != nullptr && IsFloat(y.dtype)) return Lit(y.dtype, ElemAsDouble(*constant, k));

@@ -92,6 +92,10 @@ std::string Sum(std::initializer_list<std::pair<int64_t, std::string>> terms, in
   return out;
 }
 
+std::string FromEnd(const std::string& index, int64_t extent) {
+  return fmt::format("({0} < 0 && {0} >= {1} ? {0} + {2} : {0})", index, -extent, extent);
+}
+
 Subs Concat(Subs a, const Subs& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;

@@ -21,7 +21,7 @@ struct Updates {
 
 // A place that counts from the end if it is negative.
 std::string Place(const std::string& index, int64_t extent) {
-  return fmt::format("within(({0} < 0 ? {0} + {1} : {0}), 0, {1})", index, extent);
+  return fmt::format("within({}, 0, {})", FromEnd(index, extent), extent);
 }
 
 void Combine(Writer& w, const Updates& u) {
