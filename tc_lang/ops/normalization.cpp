@@ -87,11 +87,13 @@ void FinishLayer(Writer& w, const Tail& t, const Moments& m) {
 Statistics MakePlanes(Writer& w, const Operand& x, int64_t groups) {
   Statistics s{x, x.dtype, {}, {}, 1};
   const int64_t channels = w.Extent(x, 1);
-  if (x.rank() < 2 || groups < 1 || channels % groups != 0) {
+  const bool none = channels == 0;
+  if (x.rank() < 2 || (!none && (groups < 1 || channels % groups != 0))) {
     w.Refuse(fmt::format("{} groups of {} channels", groups, channels));
     return s;
   }
-  const int64_t size = channels / groups;
+  if (none) groups = 0;  // groups of no channels are none
+  const int64_t size = none ? 1 : channels / groups;
   s.kept = {w.Range("n", x.dims[0]), w.Range(size == 1 ? "c" : "g", groups)};
   s.from = {"n", size == 1 ? "c" : Sum({{size, "g"}, {1, w.Range("c", size)}})};
   s.count = size;

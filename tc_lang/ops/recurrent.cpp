@@ -93,7 +93,6 @@ class Direction {
     batches_ = x_.dims.empty() ? Dim(1) : x_.dims[batch_first_ ? 0 : 1];
     units_ = w.Extent(recurrent_, 2);
     clip_ = w.Float("clip", 0);
-    if (steps_ < 1) w.Refuse("no steps");
     w_.Range("t", steps_);
     w_.Range("b", batches_);
     w_.Range("j", units_);
@@ -107,10 +106,9 @@ class Direction {
   State MakeState(std::string_view name, size_t initial) {
     const State s{w_.Temp(name, x_.dtype), w_.Temp(fmt::format("{}_before", name), x_.dtype)};
     w_.Declare(s.after, {steps_, batches_, units_});
-    const Subs at = batch_first_ ? Subs{"b", Number(), "j"} : Subs{Number(), "b", "j"};
-    const std::string first = w_.Has(initial) ? w_.At(w_.In(initial), at) : Lit(s.after.dtype, 0);
     w_.Set("recurrence", s.before, Now(),
-           fmt::format("t > 0 ? {} : {}", w_.At(s.after, {"t - 1", "b", "j"}), first));
+           fmt::format("t > 0 ? {} : {}", w_.At(s.after, {"t - 1", "b", "j"}),
+                       Initial(initial, s.after.dtype)));
     return s;
   }
 
@@ -173,19 +171,36 @@ class Direction {
     const std::string at = Place();
     std::string value = w_.At(s.after, {at, "b", "j"});
     if (w_.Has(4)) value = fmt::format("t < {} ? {} : {}", Length(), value, Lit(y.dtype, 0));
-    w_.Set("copy", y, batch_first_ ? Subs{"b", "t", "d", "j"} : Subs{"t", "d", "b", "j"}, value);
+    w_.Set("copy", y, AtStep(), value);
   }
   void WriteLast(const State& s, size_t output) {
-    if (!w_.HasOut(output)) return;
-    w_.Range("d", number_ + 1, number_);
-    w_.Set("copy", w_.Out(output), batch_first_ ? Subs{"b", "d", "j"} : Subs{"d", "b", "j"},
-           w_.At(s.after, {std::to_string(steps_ - 1), "b", "j"}));
+    SetLast(output, w_.At(s.after, {std::to_string(steps_ - 1), "b", "j"}));
+  }
+  // Without a step the states are what they were.
+  bool HasSteps() const { return steps_ > 0; }
+  void WriteWithoutSteps() {
+    if (w_.HasOut(0)) {
+      w_.Range("d", number_ + 1, number_);
+      w_.Set("copy", w_.Out(0), AtStep(), Lit(w_.Out(0).dtype, 0));
+    }
+    SetLast(1, Initial(5, x_.dtype));
+    SetLast(2, Initial(6, x_.dtype));
   }
 
   static Subs Now() { return {"t", "b", "j"}; }
   std::string Number() const { return std::to_string(number_); }
 
  private:
+  Subs AtStep() const { return batch_first_ ? Subs{"b", "t", "d", "j"} : Subs{"t", "d", "b", "j"}; }
+  std::string Initial(size_t input, Dtype dtype) {
+    const Subs at = batch_first_ ? Subs{"b", Number(), "j"} : Subs{Number(), "b", "j"};
+    return w_.Has(input) ? w_.At(w_.In(input), at) : Lit(dtype, 0);
+  }
+  void SetLast(size_t output, const std::string& value) {
+    if (!w_.HasOut(output)) return;
+    w_.Range("d", number_ + 1, number_);
+    w_.Set("copy", w_.Out(output), batch_first_ ? Subs{"b", "d", "j"} : Subs{"d", "b", "j"}, value);
+  }
   std::string Length() { return w_.Has(4) ? w_.At(w_.In(4), {"b"}) : std::to_string(steps_); }
   std::string Live() { return "t < " + Length(); }
   // Where step t reads and writes; behind the end of a row, where nobody looks, the first place.
@@ -216,7 +231,11 @@ void EachDirection(Writer& w, int64_t gates, const std::vector<std::string>& def
     const auto own =
         std::span(activations).subspan(static_cast<size_t>(d) * defaults.size(), defaults.size());
     Direction one(w, d, direction == "reverse" || d == 1, gates, own);
-    if (w.ok()) cell(one);
+    if (!w.ok()) continue;
+    if (one.HasSteps())
+      cell(one);
+    else
+      one.WriteWithoutSteps();
   }
 }
 
