@@ -7,6 +7,8 @@
 // zero[k / block_size, n]) * scale[k / block_size, n]. Weights are i4 or i8, numbers around zero;
 // zero points, of the same type, are optional; scales are f32.
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 
 #include "graph/rewrites/rewriter.h"
 
@@ -33,16 +35,6 @@ struct Weights {
   std::optional<Tensor> zero;
   int64_t block = 1;
 };
-
-// Numbers around zero: unsigned ones less half of their range, as their zero points are.
-Tensor Centred(const Tensor& t) {
-  const bool half = SharesBytes(t.dtype());
-  const bool is_signed = KindOf(t.dtype()) == DtypeKind::kSigned;
-  Tensor out(half ? Dtype::kI4 : Dtype::kI8, t.shape());
-  const int64_t middle = is_signed ? 0 : half ? 8 : 128;
-  for (int64_t i = 0; i < t.elems(); ++i) SetElemInt(out, i, ElemAsInt(t, i) - middle);
-  return out;
-}
 
 Tensor Transposed(const Tensor& t) {
   const int64_t rows = t.shape()[0], columns = t.shape()[1];
@@ -76,6 +68,47 @@ std::optional<Tensor> ByBlock(const Tensor& t, int64_t blocks, int64_t n, bool a
   return out;
 }
 
+// Makes the weights signed numbers without zero points, or, in blocks where those do not fit the
+// type, with ones as near to 0 as they can be. False if the sums that these are taken off could
+// cancel: rounded more than twice as much as those of the weights less their zero points.
+bool Centre(Weights& out) {
+  if (!out.zero && KindOf(out.w.dtype()) == DtypeKind::kSigned) return true;
+  const bool half = SharesBytes(out.w.dtype());
+  const int64_t least = half ? -8 : -128, most = -least - 1;
+  const int64_t k = out.w.shape()[0], n = out.w.shape()[1], blocks = out.scale.shape()[0];
+  Tensor w(half ? Dtype::kI4 : Dtype::kI8, {k, n}), zero(w.dtype(), {blocks, n});
+  std::vector<double> direct(n), shifted(n);  // what is rounded, by column
+  bool any = false;
+  for (int64_t b = 0; b < blocks; ++b) {
+    const int64_t first = b * out.block * n, end = std::min(k, (b + 1) * out.block) * n;
+    const auto less_zero = [&](int64_t i) {
+      return ElemAsInt(out.w, i) - (out.zero ? ElemAsInt(*out.zero, b * n + i % n) : 0);
+    };
+    std::vector<int64_t> lo(n, INT64_MAX), hi(n, INT64_MIN);
+    for (int64_t i = first; i < end; ++i) {
+      lo[i % n] = std::min(lo[i % n], less_zero(i));
+      hi[i % n] = std::max(hi[i % n], less_zero(i));
+    }
+    for (int64_t j = 0; j < n; ++j) {
+      SetElemInt(zero, b * n + j, std::clamp<int64_t>(0, least - lo[j], most - hi[j]));
+      any |= ElemAsInt(zero, b * n + j) != 0;
+    }
+    for (int64_t i = first; i < end; ++i) {
+      const int64_t number = less_zero(i), shift = ElemAsInt(zero, b * n + i % n);
+      const double scale = std::abs(ElemAsDouble(out.scale, b * n + i % n));
+      SetElemInt(w, i, number + shift);
+      direct[i % n] += scale * static_cast<double>(std::abs(number));
+      shifted[i % n] += scale * static_cast<double>(std::abs(number + shift) + std::abs(shift));
+    }
+  }
+  for (int64_t j = 0; j < n; ++j)
+    if (shifted[j] > 2 * direct[j]) return false;
+  out.w = std::move(w);
+  out.zero.reset();
+  if (any) out.zero = std::move(zero);
+  return true;
+}
+
 std::optional<Weights> WeightsOf(const Rewriter& r, const Node& dequantize, bool transposed) {
   const Tensor* w = ConstantOf(r, InputAt(dequantize, 0));
   const Tensor* scale = ConstantOf(r, InputAt(dequantize, 1));
@@ -107,22 +140,16 @@ std::optional<Weights> WeightsOf(const Rewriter& r, const Node& dequantize, bool
   const auto scales = ByBlock(out.scale, blocks, n, axis == 1);
   if (!scales) return std::nullopt;
   out.scale = *scales;
-  const bool is_signed = KindOf(w->dtype()) == DtypeKind::kSigned;
-  if (!out.zero && !is_signed) out.zero = Tensor(w->dtype(), {1});
-  if (out.zero && out.zero->elems() == 1) out.zero = out.zero->Reshaped({1});
-  if (out.zero) {
+  if (out.zero && out.zero->elems() == 1) {
     Tensor whole(out.zero->dtype(), {blocks, n});
-    const auto zeros =
-        out.zero->elems() == 1 ? std::nullopt : ByBlock(*out.zero, blocks, n, axis == 1);
-    if (out.zero->elems() != 1 && !zeros) return std::nullopt;
-    for (int64_t i = 0; i < whole.elems(); ++i)
-      SetElemInt(whole, i, ElemAsInt(zeros ? *zeros : *out.zero, zeros ? i : 0));
-    out.zero = Centred(whole);
-    bool any = false;
-    for (int64_t i = 0; i < out.zero->elems() && !any; ++i) any = ElemAsInt(*out.zero, i) != 0;
-    if (!any) out.zero.reset();
+    for (int64_t i = 0; i < whole.elems(); ++i) SetElemInt(whole, i, ElemAsInt(*out.zero, 0));
+    out.zero = whole;
+  } else if (out.zero) {
+    const auto zeros = ByBlock(*out.zero, blocks, n, axis == 1);
+    if (!zeros) return std::nullopt;
+    out.zero = *zeros;
   }
-  out.w = Centred(out.w);
+  if (!Centre(out)) return std::nullopt;
   return out;
 }
 

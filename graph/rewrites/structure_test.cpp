@@ -235,14 +235,39 @@ TEST(DequantizeMatMul, ProductsOfFewRowsOnly) {
   EXPECT_EQ(w.dtype(), Dtype::kI4);
   EXPECT_EQ(ElemAsInt(w, 0), -8);
   EXPECT_EQ(ElemAsInt(w, 1), 7);
-  const Graph shifted = Simplified(text(1, "8, 8, 0, 8"));
-  ASSERT_EQ(shifted.nodes[0].inputs.size(), 4u);
-  EXPECT_EQ(ElemAsInt(shifted[shifted.nodes[0].inputs[3]].constant, 2), -8);
+  const Graph near = Simplified(text(1, "8, 8, 0, 8"));
+  ASSERT_EQ(near.nodes[0].inputs.size(), 3u);
+  EXPECT_EQ(ElemAsInt(near[near.nodes[0].inputs[1]].constant, 4), 1);
   EXPECT_EQ(OpsOf(Simplified(text(65, "8, 8, 8, 8"))), "DequantizeLinear MatMul");
   EXPECT_EQ(OpsOf(Simplified("graph g (x: f16[2, 1]) -> (y) {\nw: i8[1, 2] = const(1, 2)\n"
                              "s: f32[] = const(1.0)\nd = DequantizeLinear(w, s) {output_dtype = "
                              "10}\ny = MatMul(x, d)\n}")),
             "DequantizeLinear MatMul");
+}
+
+// Zero points that are taken off sums are as small as they can be, and none where sums would
+// cancel.
+TEST(DequantizeMatMul, ZeroPointsFarFromTheWeights) {
+  const auto of = [](std::string_view weights, int zero) {
+    return Simplified(fmt::format(
+        "graph g (x: f32[1, 4]) -> (y) {{\nw: i8[4, 1] = const({})\ns: f32[] = const(2.0)\n"
+        "z: i8[] = const({})\nd = DequantizeLinear(w, s, z)\ny = MatMul(x, d)\n}}",
+        weights, zero));
+  };
+  const auto at = [](const Graph& g, size_t input, int64_t i) {
+    return ElemAsInt(g[g.nodes[0].inputs[input]].constant, i);
+  };
+  const Graph near = of("-128, -127, -126, -1", -128);
+  ASSERT_EQ(OpsOf(near), "DequantizeMatMul");
+  ASSERT_EQ(near.nodes[0].inputs.size(), 3u);
+  EXPECT_EQ(at(near, 1, 1), 1);
+  EXPECT_EQ(at(near, 1, 3), 127);
+  const Graph wide = of("-128, 22, 12, 2", -128);
+  ASSERT_EQ(OpsOf(wide), "DequantizeMatMul");
+  ASSERT_EQ(wide.nodes[0].inputs.size(), 4u);
+  EXPECT_EQ(at(wide, 1, 1), 127);
+  EXPECT_EQ(at(wide, 3, 0), -23);
+  EXPECT_EQ(OpsOf(of("-128, 127, -128, -128", -128)), "DequantizeLinear MatMul");
 }
 
 // Of dequantized operands the integers are multiplied, and the sums scaled.
