@@ -202,9 +202,9 @@ No CallMatcher::Deconvolved(const graph::Node& node, std::span<const int64_t> ke
   std::vector<int64_t> pads = graph::IntsAttr(node, "pads"),
                        extra = graph::IntsAttr(node, "output_padding");
   const std::string mode = graph::StringAttr(node, "auto_pad", "NOTSET");
-  if (mode == "NOTSET" && graph::FindAttribute(node, "output_shape")) {
-    return Refuse(Reason::kShapeUnknownToLibrary, "output_shape without auto_pad");
-  }
+  const bool is_same = mode.starts_with("SAME");
+  if (!is_same && graph::FindAttribute(node, "output_shape"))
+    return Refuse(Reason::kShapeUnknownToLibrary, "output_shape without pads that are the same");
   strides.resize(n, 1);
   dilations.resize(n, 1);
   pads.resize(2 * n, 0);
@@ -212,9 +212,9 @@ No CallMatcher::Deconvolved(const graph::Node& node, std::span<const int64_t> ke
   for (size_t d = 0; d < n; ++d) {
     const int64_t reach = (src[d + 2] - 1) * strides[d] + (kernel[d] - 1) * dilations[d] + 1;
     const int64_t total = reach - dst[d + 2];  // what the library must cut
-    if (mode.starts_with("SAME")) {
-      const int64_t both = std::max<int64_t>(total + extra[d], 0);
-      pads[d] = mode == "SAME_UPPER" ? both / 2 : both - both / 2;
+    if (is_same) {
+      const int64_t both = total + extra[d], half = FloorDiv(both, 2);
+      pads[d] = mode == "SAME_UPPER" ? half : both - half;
     } else if (mode == "VALID") {
       pads[d] = 0;
     }

@@ -68,10 +68,9 @@ void ConvTranspose(Writer& w) {
                  .pad_lo = mode == "VALID" ? 0 : pads[i]};
     const int64_t total =
         a.stride * (a.in - 1) + extra[i] + (a.kernel - 1) * a.dilation + 1 - a.out;
-    if (fitted && total <= 0)
-      a.pad_lo = 0;
-    else if (fitted)
-      a.pad_lo = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
+    // What is less than nothing is shared out alike: rows of zeros on both sides.
+    const int64_t half = FloorDiv(total, 2);
+    if (fitted) a.pad_lo = mode == "SAME_UPPER" ? half : total - half;
     win.axes.push_back(a);
   }
   FromOutputs(w, win);

@@ -103,3 +103,110 @@ def test_powers_of_integers_are_exact_and_wrap(base, exponent):
         negative = np.array([-1, -2, -63], exponent)  # 1 / x^n towards zero
         inverse = np.array([[{1: 1, -1: (-1)**int(-p)}.get(int(b), 0) for p in negative] for b in numbers]).astype(base)
         agree(inverse, 'Pow', 15, [numbers[:, None], negative[None]])
+
+
+@pytest.mark.parametrize('extents', [[0, 1 << 33], [1 << 33, 0], [0, 1 << 62], [2, 3]])
+def test_extents_that_a_run_decides_may_be_large_where_others_are_0(extents):
+    """Of an empty tensor; its shape is asked for behind the place where the run decides it."""
+    nodes = [helper.make_node('Cast', ['x'], ['e'], to=7), helper.make_node('ConstantOfShape', ['e'], ['z']),
+             helper.make_node('Shape', ['z'], ['shape']), helper.make_node('Size', ['z'], ['size'])]
+    graph = helper.make_graph(nodes, 'g', [helper.make_tensor_value_info('x', 11, [2])],
+                              [helper.make_tensor_value_info('shape', 7, [2]), helper.make_tensor_value_info('size', 7, [])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid('', 21)], ir_version=10)
+    shape, size = WeftRep(model).run({'x': np.array(extents, np.float64)})
+    assert shape.tolist() == extents and size == np.prod(extents)
+
+
+def one_hot(indices, depth):
+    """As the standard's text has it: indices become int64, and those outside of [-depth, depth) have no place."""
+    whole = np.array([int(i) for i in indices.astype(np.float64) if np.isfinite(i)], object)
+    return np.array([[float(i in (j, j - depth)) for j in range(depth)] for i in whole], np.float32)
+
+
+@pytest.mark.parametrize('force', ['own', 'calls'])
+@pytest.mark.parametrize('depth', [0, 1, 4, 300])
+@pytest.mark.parametrize('kind', [np.float16, np.float32, np.float64, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64,
+                                  np.uint64])
+def test_one_hot_of_any_type(kind, depth, force):
+    info = np.finfo(np.float16) if np.dtype(kind).kind == 'f' else np.iinfo(kind)
+    near = [0, 1, 3, 4, 100, 127, 255, 299, 300, -1, -2, -4, -5, -127, -300, -301]
+    numbers = [*(n for n in near if info.min <= n <= info.max), info.min, info.max]
+    if np.dtype(kind).kind == 'f':
+        numbers = [*near, 1.5, 2.9, -0.5, -1.5, -3.9, 3.99, -4.9]
+    x = np.array(numbers, kind)
+    model, given = model_of('OneHot', 11, [x, np.array(depth), np.array([0, 1], np.float32)], constants=[1, 2])
+    np.testing.assert_array_equal(WeftRep(model, force=force).run(given)[0], one_hot(x, depth).reshape(len(x), depth))
+
+
+@pytest.mark.parametrize('direction', ['forward', 'reverse', 'bidirectional'])
+@pytest.mark.parametrize('op, gates', [('RNN', 1), ('GRU', 3), ('LSTM', 4)])
+@pytest.mark.parametrize('layout', [0, 1])
+def test_recurrences_of_no_steps_keep_their_states(op, gates, direction, layout):
+    """The evaluator can't; without a step, the last state is the first."""
+    count, (batch, size, hidden), random = 1 + (direction == 'bidirectional'), (2, 3, 4), np.random.default_rng(0)
+    numbers = lambda *s: random.standard_normal(s).astype(np.float32)
+    turned = lambda a: a.swapaxes(0, 1) if layout else a
+    states = {n: turned(numbers(count, batch, hidden)) for n in ('h', 'c')[:1 + (op == 'LSTM')]}
+    given = {'x': turned(numbers(0, batch, size)), 'w': numbers(count, gates * hidden, size), 'r': numbers(count, gates * hidden, hidden)}
+    for starts in ({}, states):
+        node = helper.make_node(op, [*given, '', '', *starts], ['y', *(f'{n}_last' for n in states)], direction=direction,
+                                hidden_size=hidden, layout=layout)
+        infos = [helper.make_tensor_value_info(n, 1, a.shape) for n, a in (given | starts).items()]
+        graph = helper.make_graph([node], 'g', infos, [helper.make_tensor_value_info(n, 1, None) for n in node.output])
+        y, *last = WeftRep(helper.make_model(graph, opset_imports=[helper.make_opsetid('', 14)], ir_version=8)).run(given | starts)
+        assert y.shape == ((batch, 0, count, hidden) if layout else (0, count, batch, hidden))
+        for found, start in zip(last, states.values()):
+            np.testing.assert_array_equal(found, start if starts else np.zeros_like(start))
+
+
+@pytest.mark.parametrize('extents', [[2, 0, 3], [0, 0, 3, 4], [2, 0, 0]])
+@pytest.mark.parametrize('op, attributes', [('InstanceNormalization', {}), ('GroupNormalization', {'num_groups': 2})])
+def test_normalizes_no_channels(op, attributes, extents):
+    x, none = np.zeros(extents, np.float32), np.zeros(0, np.float32)
+    agree(x, op, 21, [x, none, none], **attributes)
+
+
+@pytest.mark.parametrize('force', ['own', 'calls'])
+@pytest.mark.parametrize('op, given, least, axis', [
+    ('Gather', [[0, 7]], 0, 0), ('Gather', [[0, 7]], 1, 1), ('GatherElements', [[[0, 7]]], 0, 0), ('GatherND', [[[7, 0]]], 0, None),
+    ('ScatterElements', [[[7]], np.ones((1, 1), np.float32)], 0, 0), ('ScatterND', [[[7]], np.ones((1, 4), np.float32)], 0, None)])
+@pytest.mark.parametrize('wrong', [-100, -5, 4, 100])
+def test_an_error_names_the_index_that_was_given(wrong, op, given, least, axis, force):
+    index, *rest = given
+    operands = [np.zeros((3, 4), np.float32), np.where(np.array(index) == 7, wrong, index), *rest]
+    model, given = model_of(op, 18, operands, **({} if axis is None else {'axis': axis}))
+    with pytest.raises(weft.Error, match=rf'(index|found|holds) {wrong}\b'):
+        WeftRep(model, force=force).run(given)
+
+
+@pytest.mark.parametrize('mode', ['SAME_UPPER', 'SAME_LOWER'])
+@pytest.mark.parametrize('kernel, stride, dilation, more', [(1, 2, 1, 0), (1, 3, 1, 0), (2, 3, 1, 0), (1, 4, 1, 0), (1, 3, 1, 1), (2, 4, 2, 0),
+                                                           (3, 2, 1, 0), (4, 3, 1, 0)])
+@pytest.mark.parametrize('force', ['own', 'calls'])
+def test_transposed_windows_that_leave_gaps(mode, kernel, stride, dilation, more, force):
+    """Pads of less than nothing are shared out too."""
+    random = np.random.default_rng(kernel)
+    x, w = random.integers(-3, 4, (1, 2, 4, 5)).astype(np.float32), random.integers(1, 4, (2, 3, kernel, kernel)).astype(np.float32)
+    model, given = model_of('ConvTranspose', 22, [x, w], auto_pad=mode, strides=[stride] * 2, dilations=[dilation] * 2, output_padding=[more] * 2)
+    np.testing.assert_array_equal(WeftRep(model, force=force).run(given)[0], ReferenceEvaluator(model).run(None, given)[0])
+
+
+@pytest.mark.parametrize('rows', [1, 4])
+@pytest.mark.parametrize('kind, zero, low, high', [
+    (np.int8, -128, -128, -126), (np.int8, 127, 120, 127), (np.int8, -128, -128, 127), (np.uint8, 0, 0, 3), (np.uint8, 255, 250, 255),
+    (np.uint8, 128, 0, 255), (ml_dtypes.uint4, 0, 0, 2), (ml_dtypes.int4, -8, -8, -7), (ml_dtypes.uint4, 15, 0, 15)])
+def test_products_with_weights_far_from_0(kind, zero, low, high, rows):
+    """Of integers less a zero point: rounded no more than the products that the text has."""
+    random, k = np.random.default_rng(rows), 256
+    x, w = random.standard_normal((rows, k)).astype(np.float32), random.integers(low, high + 1, (k, 64)).astype(kind)
+    scale, zeros = random.uniform(0.01, 0.02, 64).astype(np.float32), np.full(64, zero).astype(kind)
+    nodes = [helper.make_node('DequantizeLinear', ['w', 's', 'z'], ['d'], axis=1), helper.make_node('MatMul', ['x', 'd'], ['y'])]
+    constants = [numpy_helper.from_array(a, n) for n, a in {'w': w, 's': scale, 'z': zeros}.items()]
+    graph = helper.make_graph(nodes, 'g', [helper.make_tensor_value_info('x', 1, x.shape)], [helper.make_tensor_value_info('y', 1, None)], constants)
+    found = WeftRep(helper.make_model(graph, opset_imports=[helper.make_opsetid('', 21)], ir_version=10)).run({'x': x})[0]
+    dequantized = (w.astype(np.float64) - zero) * scale
+    exact, direct = x.astype(np.float64) @ dequantized, np.zeros((rows, 64), np.float32)
+    for i in range(k):  # one after the other
+        direct += x[:, i:i + 1] * dequantized[i].astype(np.float32)
+    error = lambda y: np.sqrt(np.square(y - exact).mean())
+    assert error(found) <= 2 * error(direct)
