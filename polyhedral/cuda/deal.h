@@ -8,12 +8,17 @@
 
 namespace weft::polyhedral::cuda {
 
-constexpr int64_t kSharedBytes = 48 << 10;  // of a block, by default (CUDA C++ Programming Guide)
+// CUDA C++ Programming Guide: bytes of a block, by default, and blocks of a grid along y and z.
+// Along x an int says how many.
+constexpr int64_t kSharedBytes = 48 << 10, kMostBlocks = 65535;
 
 // The loop's iterations, `count` at a time along `inner`, each such part an iteration of `outer`.
 // A loop that is one part needs no outer loop. Gives the statement that stands in its place.
 loops::StmtId Deal(loops::LoopNest& nest, loops::StmtId loop, loops::LoopKind outer,
                    loops::LoopKind inner, int64_t count);
+// The loop's iterations as blocks along y or z: one each, or some, one after another, where that is
+// more than a grid has. Gives the statement that stands in its place.
+loops::StmtId DealToBlocks(loops::LoopNest& nest, loops::StmtId loop, loops::LoopKind along);
 // Another statement in the place of one, wherever it stands below a body.
 void Replace(loops::LoopNest& nest, std::vector<loops::StmtId>& body, loops::StmtId from,
              loops::StmtId to);

@@ -217,7 +217,7 @@ double AccessesAlong(const LoopNest& nest, const std::vector<StmtId>& body, Var 
 }
 
 bool CanMerge(const LoopNest& nest, const std::vector<StmtId>& loops) {
-  constexpr double kMost = INT32_MAX;  // of digits that are computed in 32 bits
+  constexpr double kMost = int64_t{1} << 53;  // far from the end of 64 bits
   double inner = 1;
   for (size_t k = 0; k < loops.size(); ++k) {
     const Stmt& s = nest[loops[k]];

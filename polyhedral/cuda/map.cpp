@@ -47,6 +47,13 @@ StmtId Deal(LoopNest& nest, StmtId loop, LoopKind outer, LoopKind inner, int64_t
   return loops::AddStmt(nest, std::move(parts));
 }
 
+StmtId DealToBlocks(LoopNest& nest, StmtId loop, LoopKind along) {
+  const int64_t each = (TripOf(nest, loop) + kMostBlocks - 1) / kMostBlocks;
+  if (each > 1) return Deal(nest, loop, along, LoopKind::kSerial, each);
+  nest.stmts[loop.index].loop = along;
+  return loop;
+}
+
 void Replace(LoopNest& nest, std::vector<StmtId>& body, StmtId from, StmtId to) {
   for (StmtId& id : body) {
     if (id == from) {
@@ -150,9 +157,8 @@ Mapped Done(CudaMapping mapping, std::vector<int64_t> sizes, int64_t width, Loop
 
 // Whether threads along the innermost loop of a band leave few idle, and the rest fits a grid.
 bool FillsThreads(const LoopNest& nest, const std::vector<StmtId>& band, int64_t threads) {
-  constexpr int64_t kMostBlocks = 65535;  // along y and z (CUDA C++ Programming Guide)
   const int64_t trip = cuda::TripOf(nest, band.back()), idle = (threads - trip % threads) % threads;
-  const auto fits = [&](StmtId id) { return cuda::TripOf(nest, id) <= kMostBlocks; };
+  const auto fits = [&](StmtId id) { return cuda::TripOf(nest, id) <= cuda::kMostBlocks; };
   return band.size() <= 3 && trip >= threads && 8 * idle <= trip &&
          std::all_of(band.begin(), band.end() - 1, fits);
 }
@@ -178,12 +184,14 @@ Mapped MapGrid(LoopNest nest, StmtId outermost, const std::vector<int64_t>& want
   if (band.size() > 1 && !FillsThreads(nest, band, threads) && cuda::CanMerge(nest, band))
     band = {cuda::Merge(nest, band)};
   const StmtId dealt = DealBand(nest, band[0], LoopKind::kBlockX, threads);
+  cuda::Replace(nest, nest.body, outermost, dealt);
   // The next loops outwards are blocks too, as far as a grid has axes.
   for (size_t k = 1; k < band.size() && k < 3; ++k) {
-    nest.stmts[band[band.size() - 1 - k].index].loop =
-        k == 1 ? LoopKind::kBlockY : LoopKind::kBlockZ;
+    const StmtId loop = band[band.size() - 1 - k];
+    const StmtId blocks =
+        cuda::DealToBlocks(nest, loop, k == 1 ? LoopKind::kBlockY : LoopKind::kBlockZ);
+    if (blocks != loop) cuda::Replace(nest, nest.body, loop, blocks);
   }
-  cuda::Replace(nest, nest.body, outermost, dealt);
   return Done(CudaMapping::kGrid, wanted.empty() ? std::vector{threads, lanes} : wanted, width,
               cuda::Compact(nest));
 }

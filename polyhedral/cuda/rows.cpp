@@ -69,7 +69,7 @@ class Mapper {
     FindResident();
     std::vector<StmtId> body = Pieces(row);
     nest_.stmts[band.back().index].body = std::move(body);
-    Blocks(outermost, band);
+    if (!Blocks(outermost, band, rows)) return std::nullopt;
     for (size_t i = 0; i < nest_.buffers.size(); ++i) Promote(BufferId(i));
     const int64_t bytes = loops::TeamScratchBytes(nest_);
     if (bytes > kSharedBytes && bytes > kMostScratch / rows) return std::nullopt;
@@ -81,22 +81,23 @@ class Mapper {
     return nest_[id].space == Space::kCache || nest_[id].space == Space::kRegister;
   }
 
-  // The band as blocks: its innermost loops along x, y and z, or all as one.
-  void Blocks(StmtId outermost, const std::vector<StmtId>& band) {
-    constexpr int64_t kMostBlocks = 65535;  // along y and z (CUDA C++ Programming Guide)
+  // The band as blocks: its innermost loops along x, y and z, or all as one. False if that is more
+  // than a grid has: a block with several rows would spoil what threads still read of the one
+  // before.
+  bool Blocks(StmtId outermost, const std::vector<StmtId>& band, int64_t rows) {
     const auto fits = [&](StmtId id) { return TripOf(nest_, id) <= kMostBlocks; };
     const bool separate = band.size() <= 3 && std::all_of(band.begin(), band.end() - 1, fits);
-    if (!separate && CanMerge(nest_, band)) {
+    if (!separate) {
+      if (rows > INT32_MAX || !CanMerge(nest_, band)) return false;
       const StmtId merged = Merge(nest_, band);
       nest_.stmts[merged.index].loop = LoopKind::kBlockX;
       Replace(nest_, nest_.body, outermost, merged);
-      return;
+      return true;
     }
-    for (size_t k = 0; k < band.size(); ++k) {
-      const size_t from_last = band.size() - 1 - k, x = static_cast<size_t>(LoopKind::kBlockX);
+    for (size_t k = 0; k < band.size(); ++k)
       nest_.stmts[band[k].index].loop =
-          from_last < 3 ? static_cast<LoopKind>(x + from_last) : LoopKind::kSerial;
-    }
+          static_cast<LoopKind>(static_cast<size_t>(LoopKind::kBlockX) + band.size() - 1 - k);
+    return true;
   }
 
   // Buffers that each thread may have for itself if the loop becomes threads: touched nowhere else,

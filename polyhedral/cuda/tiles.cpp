@@ -31,7 +31,6 @@ constexpr int64_t kQuad = 4;  // cells side by side: one access of 16 bytes to s
 constexpr int64_t kWarp = 32, kMostThreads = 1024, kMostCells = 128;
 constexpr int64_t kLeastExtent = 16, kLeastSum = 8, kPart = 16;
 constexpr int64_t kMultiprocessors = 132;  // of an H100 (its datasheet)
-constexpr int64_t kMostBlocks = 65535;     // along y and z (CUDA C++ Programming Guide)
 
 constexpr TileShape kShapes[] = {{128, 128, 16, 8, 8}, {64, 128, 16, 8, 8}, {128, 64, 16, 8, 4},
                                  {64, 64, 16, 8, 4},   {64, 64, 16, 4, 4},  {32, 64, 16, 4, 4},

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "plan/plan.h"
 #include "tc_lang/testing/random_programs.h"
 #include "tests/cuda/batch.h"
 #include "tests/oracle/oracle.h"
@@ -166,6 +167,79 @@ TEST(CudaMap, WhatIsWantedIsTaken) {
     EXPECT_EQ(ExecuteBoth(mapped->nest, a, b, y), "");
     EXPECT_EQ(y, expected) << loops::Print(mapped->nest);
   }
+}
+
+// What a device starts, of a nest that is one launch.
+void ExpectFitsADevice(const loops::LoopNest& nest, double iterations) {
+  const auto text = codegen::EmitCudaText(nest, Sm90());
+  ASSERT_TRUE(text.ok()) << text.status().ToString();
+  plan::CudaLaunch launch;
+  double threads = 1;
+  for (size_t i = 0; i < 3; ++i) {
+    launch.grid[i] = text->launch.grid[i].Eval({});
+    launch.block[i] = text->launch.block[i].Eval({});
+    threads *= static_cast<double>(launch.grid[i]) * static_cast<double>(launch.block[i]);
+  }
+  EXPECT_TRUE(plan::CheckLaunch(launch).ok()) << plan::CheckLaunch(launch).ToString();
+  EXPECT_GE(threads * 16, iterations) << loops::Print(nest);  // at most 16 lanes
+}
+
+// A grid has 65535 blocks along y and z, and an int of them along x.
+TEST(CudaMap, MoreIterationsThanAnIntHoldsFitAGrid) {
+  const loops::LoopNest pointwise = VerifiedNest(
+      R"(loops k (x: in u8[70000, 40001], y: out u8[70000, 40001]) {
+        parallel i = 0:70000 { parallel j = 0:40001 { y[i, j] = x[i, j] } } })");
+  const loops::LoopNest sums = VerifiedNest(
+      R"(loops k (x: in f32[70000, 3, 70001, 40], y: out f32[70000, 3, 70001]) {
+        parallel i = 0:70000 { parallel j = 0:3 { parallel k = 0:70001 {
+          y[i, j, k] = 0.0
+          for l = 0:40 { y[i, j, k] = y[i, j, k] + x[i, j, k, l] } } } } })");
+  for (const loops::LoopNest* nest : {&pointwise, &sums}) {
+    for (const polyhedral::GridMap& map : {polyhedral::GridMap(), {"grid", {128}}}) {
+      const auto mapped = polyhedral::MapNest(*nest, map);
+      ASSERT_TRUE(mapped.ok()) << mapped.status().ToString();
+      ExpectFitsADevice(mapped->nest, nest == &pointwise ? 70000.0 * 40001 : 70000.0 * 3 * 70001);
+      ExpectCompiles(mapped->nest);
+    }
+  }
+}
+
+// Loops that cannot be one, as those with steps.
+TEST(CudaMap, LoopsLongerThanAGridGoOnInEachBlock) {
+  const loops::LoopNest nest = VerifiedNest(
+      R"(loops k (x: in f32[140000, 2], y: out f32[140000, 2]) {
+        parallel i = 0:140000:2 { parallel j = 0:2 { y[i, j] = x[i, j] + 1.0 } } })");
+  const auto mapped = polyhedral::MapNest(nest, {"grid", {32}});
+  ASSERT_TRUE(mapped.ok()) << mapped.status().ToString();
+  ExpectFitsADevice(mapped->nest, 0);
+  std::vector<float> x(280000), y(x.size());
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+  EXPECT_EQ(ExecuteBoth(mapped->nest, x, y), "");
+  EXPECT_EQ(y[0], 1);
+  EXPECT_EQ(y[139998 * 2 + 1], 139998 * 2 + 2);
+}
+
+// Blocks that have several rows would spoil what one is still read of.
+TEST(CudaMap, RowsOfMoreLoopsThanAGridHasAreOneLoopOrNone) {
+  const auto nest = [](std::string_view of_a) {
+    return VerifiedNest(
+        fmt::format(R"(loops k (x: in f32[4, 2, 3, 2, 64], y: out f32[4, 2, 3, 2, 64]) {{
+        cache t: f32[64]
+        parallel a = 0:{} {{ parallel b = 0:2 {{ parallel c = 0:3 {{ parallel d = 0:2 {{
+          for i = 0:64 {{ t[i] = x[a, b, c, d, i] }}
+          for j = 0:64 {{ y[a, b, c, d, j] = t[63 - j] }} }} }} }} }} }})",
+                    of_a));
+  };
+  std::vector<float> x(4 * 12 * 64), y(x.size());
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+  const auto one = polyhedral::MapNest(nest("4"), {"rows", {64}});
+  ASSERT_TRUE(one.ok()) << one.status().ToString();
+  EXPECT_EQ(ExecuteBoth(one->nest, x, y), "");
+  const auto none = polyhedral::MapNest(nest("4:2"), {"rows", {64}});
+  EXPECT_EQ(none.status().code(), Code::kUnsupported);
+  const auto other = polyhedral::MapNest(nest("4:2"));
+  ASSERT_TRUE(other.ok()) << other.status().ToString();
+  EXPECT_EQ(ExecuteBoth(other->nest, x, y), "");
 }
 
 TEST(CudaMap, WhatCannotBeIsRefused) {
