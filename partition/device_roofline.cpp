@@ -1,6 +1,8 @@
 #include "partition/device_roofline.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 
 #include "base/check.h"
 #include "partition/work.h"
@@ -47,6 +49,41 @@ struct Extents {
   double points = 1, depth = 1;  // of results, and of what is reduced to each
 };
 
+// In how many parts a few long sums are made, which another launch adds up:
+// polyhedral/cuda/sums.cpp has as many as fill a device, blocks along what lies side by side, else
+// threads across it.
+struct Split {
+  double parts = 1, threads = 1;
+};
+
+// How many reads move side by side with an index.
+int64_t ReadsAlong(const tc::Program& p, const tc::Statement& s, size_t index) {
+  return std::ranges::count_if(tc::Reads(p, s), [&](tc::ExprId read) {
+    if (p[read].args.empty()) return false;
+    const auto last = tc::AsAffine(p, p[read].args.back());
+    return last && std::abs(last->CoefficientOf(static_cast<Var>(index))) == 1;
+  });
+}
+
+Split SplitOf(const tc::Program& p, const tc::Statement& s, const Extents& e) {
+  constexpr double kBlocks = 264, kThreads = 32768, kLeastOfBlock = 4096, kLeastOfThread = 16,
+                   kLeast = 1 << 18, kLeastAcross = 1 << 20;
+  const auto is_reduced = [&](size_t i) { return s.indices[i].reduction; };
+  size_t kept = 0;
+  while (kept < s.indices.size() && !is_reduced(kept)) ++kept;
+  if (kept == s.indices.size() || !IsFloat(s.accumulate) || s.companion.valid()) return {};
+  const bool across =
+      kept > 0 && ReadsAlong(p, s, kept - 1) > ReadsAlong(p, s, s.indices.size() - 1);
+  if (e.points * e.depth < (across ? kLeastAcross : kLeast)) return {};
+  Split split;
+  split.parts = std::floor(across ? std::min(kThreads / e.points, e.depth / kLeastOfThread)
+                                  : std::min(kBlocks / e.points, e.depth / kLeastOfBlock));
+  if (split.parts < 2) return {};
+  split.threads =
+      e.points * split.parts * (across ? 1 : std::min(e.depth / split.parts, kMostThreadsOfRow));
+  return split;
+}
+
 Extents ExtentsOf(const tc::Statement& s) {
   Extents e;
   for (const tc::Index& i : s.indices)
@@ -86,22 +123,25 @@ Price OwnOnDevice(Isa isa, const tc::Program& program) {
   Work work{.flops = static_cast<double>(tc::Flops(program)) + kMathFlops * MathCalls(program),
             .bytes = static_cast<double>(tc::OperandBytes(program))};
   // What has most to do decides how many threads there are.
-  double most = 0, waits = 0;
+  double most = 0, waits = 0, launches = 1;
   for (const tc::Statement& s : program.statements) {
     const Extents e = ExtentsOf(s);
-    const bool contracts = tc::Contracts(s);
+    const Split split = SplitOf(program, s, e);
+    const bool contracts = tc::Contracts(s) && split.parts == 1;
+    if (split.parts > 1) launches += 1;
     if (contracts) waits = std::max(waits, e.depth / kPartSteps * kPartUs);
     if (e.points * e.depth < most) continue;
     most = e.points * e.depth;
     work.contracts = contracts;
-    work.threads =
-        contracts ? e.points / kResultsOfThread : e.points * std::min(e.depth, kMostThreadsOfRow);
+    work.threads = split.parts > 1 ? split.threads
+                   : contracts     ? e.points / kResultsOfThread
+                                   : e.points * std::min(e.depth, kMostThreadsOfRow);
   }
   work.threads = std::max(work.threads, 1.0);
   const double staged = StagedBytes(program) /
                         (std::min(1.0, work.threads / (kBusyThreads * device.multiprocessors)) *
                          device.l2_per_us * kMemoryShare);
-  return {.us = kLaunchUs + staged + std::max(waits, Roof(device, work, kOwnShare))};
+  return {.us = launches * kLaunchUs + staged + std::max(waits, Roof(device, work, kOwnShare))};
 }
 
 Price CallOnDevice(Isa isa, const fallback::LibraryCall& call) {

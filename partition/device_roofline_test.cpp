@@ -75,13 +75,31 @@ TEST(DeviceRoofline, FewResultsLeaveADeviceIdle) {
   EXPECT_GT(OwnUs(Product(16, 16384, 64)), 5 * OwnUs(Product(512, 512, 64)));
 }
 
-// A few rows do not have the threads that many have.
+double RowsUs(int64_t m, int64_t n) {
+  return OwnUs(
+      fmt::format("def g(float({}, {}) x) -> (y) {{ @reduction y(i) +=! x(i, j) }}", m, n));
+}
+
+// A few rows do not have the threads that many have, where they are too short to be cut up.
 TEST(DeviceRoofline, RowsWantThreads) {
-  const auto rows = [](int64_t m, int64_t n) {
-    return OwnUs(
-        fmt::format("def g(float({}, {}) x) -> (y) {{ @reduction y(i) +=! x(i, j) }}", m, n));
+  EXPECT_GT(RowsUs(2, 1 << 16), 1.5 * RowsUs(1 << 9, 1 << 8));
+}
+
+// Few long sums are cut up, for another launch.
+TEST(DeviceRoofline, LongSumsFillADevice) {
+  EXPECT_LT(RowsUs(2, 1 << 21), 2 * RowsUs(1 << 12, 1 << 10));
+  EXPECT_GT(RowsUs(2, 1 << 21), RowsUs(1 << 12, 1 << 10));
+  EXPECT_LT(RowsUs(1, 1 << 28), 1.3 * CopyUs(1 << 27, Isa::kSm90));
+  const auto dot = [](int64_t n) {
+    return OwnUs(fmt::format(
+        "def g(float({0}) a, float({0}) b) -> (y) {{ @contraction y +=! a(k) * b(k) }}", n));
   };
-  EXPECT_GT(rows(2, 1 << 21), 5 * rows(1 << 12, 1 << 10));
+  EXPECT_LT(dot(1 << 27), 1.3 * CopyUs(1 << 27, Isa::kSm90));
+  const auto columns = [](int64_t m, int64_t n) {
+    return OwnUs(
+        fmt::format("def g(float({}, {}) x) -> (y) {{ @reduction y(j) +=! x(i, j) }}", m, n));
+  };
+  EXPECT_LT(columns(1 << 20, 64), 1.5 * columns(1 << 13, 1 << 13));
 }
 
 class OfferTest : public ::testing::Test {
