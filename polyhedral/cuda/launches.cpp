@@ -1,7 +1,7 @@
 #include "polyhedral/cuda/launches.h"
 
 #include <map>
-#include <set>
+#include <string>
 #include <utility>
 
 #include "polyhedral/cuda/deal.h"
@@ -46,10 +46,15 @@ bool TakeRanges(LoopNest& nest, const std::vector<StmtId>& body, std::vector<Stm
   return true;
 }
 
+// Operands and what launches hand on, by their names in the launches: among the buffers of all
+// there may be a launch's own that had to take such a name.
+using SharedBuffers = std::map<std::string, BufferId>;
+
 // A launch's statements in a nest of all, with variables and locals of their own.
 class Appender {
  public:
-  Appender(LoopNest& to, const LoopNest& from) : to_(to), from_(from) {}
+  Appender(LoopNest& to, const LoopNest& from, SharedBuffers& shared)
+      : to_(to), from_(from), shared_(shared) {}
 
   void Append() {
     for (Var v = 0; v < static_cast<Var>(from_.vars.size()); ++v)
@@ -74,17 +79,15 @@ class Appender {
     return result;
   }
 
-  // Operands and what launches hand on are the same for all, by their names.
   BufferId Of(BufferId id) {
     const auto [known, fresh] = buffers_.emplace(id, BufferId());
     if (!fresh) return known->second;
     const Buffer& b = from_[id];
-    for (size_t i = 0; i < to_.buffers.size(); ++i) {
-      const Buffer& other = to_.buffers[i];
-      const bool shared = b.access != loops::Access::kLocal || b.space == Space::kGrid;
-      if (shared && other.name == b.name) return buffers_[id] = BufferId(i);
-    }
-    return buffers_[id] = loops::AddBuffer(to_, b);
+    const bool is_shared = b.access != loops::Access::kLocal || b.space == Space::kGrid;
+    if (!is_shared) return known->second = loops::AddBuffer(to_, b);
+    const auto [at, is_new] = shared_.emplace(b.name, BufferId());
+    if (is_new) at->second = loops::AddBuffer(to_, b);
+    return known->second = at->second;
   }
 
   ExprId Of(ExprId id) {
@@ -113,6 +116,7 @@ class Appender {
 
   LoopNest& to_;
   const LoopNest& from_;
+  SharedBuffers& shared_;
   std::vector<Var> vars_;
   std::map<BufferId, BufferId> buffers_;
   std::map<ExprId, ExprId> exprs_;
@@ -144,9 +148,10 @@ LoopNest Join(const std::vector<LoopNest>& launches) {
   const LoopNest& first = launches[0];
   LoopNest all{.name = first.name, .origins = first.origins, .params = first.params};
   all.vars.assign(first.vars.begin(), first.vars.begin() + first.params);
+  SharedBuffers shared;
   for (const Buffer& b : first.buffers)
-    if (b.access != loops::Access::kLocal) all.buffers.push_back(b);
-  for (const LoopNest& launch : launches) Appender(all, launch).Append();
+    if (b.access != loops::Access::kLocal) shared[b.name] = loops::AddBuffer(all, b);
+  for (const LoopNest& launch : launches) Appender(all, launch, shared).Append();
   return all;
 }
 

@@ -107,6 +107,15 @@ TEST(CudaLaunches, AFewLongSumsAreTwo) {
   EXPECT_NE(loops::Print(products).find("fma("), std::string::npos);
 }
 
+// What launches hand on is not taken for one's own temporary that was renamed to the same.
+TEST(CudaLaunches, NamesOfTemporariesHideNothing) {
+  Mapped(R"(def f(float(N, M) x) -> (y) {
+      a(i) +=! x(i, j)
+      part0_1(i) max=! x(i, j)
+      y(i, j) = x(i, j) - a(i) * part0_1(i) })",
+         {{"N", 8}, {"M", 20000}}, CudaMapping::kLaunches);
+}
+
 // Threads read side by side across the sums, each a part of one.
 TEST(CudaLaunches, SumsOfColumnsAreReadAlongMemory) {
   const loops::LoopNest nest = Mapped("def columns(float(N, M) x) -> (s) { s(j) +=! x(i, j) }",
