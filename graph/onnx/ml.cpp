@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <set>
 
 #include "base/text.h"
@@ -179,13 +180,7 @@ Result<Tensor> DefaultLabel(const Expansion& e, Dtype dtype) {
 }
 
 // Each key is compared; the last that is equal says which value it is.
-Status ExpandLabelEncoder(Expansion& e) {
-  WEFT_TRY(e.Counts(1, 1));
-  WEFT_TRY(e.Only({"default_float", "default_int64", "default_string", "default_tensor",
-                   "keys_floats", "keys_int64s", "keys_strings", "keys_tensor", "values_floats",
-                   "values_int64s", "values_strings", "values_tensor"}));
-  WEFT_TRY(const Tensor keys, ListAsTensor(e, "keys"));
-  WEFT_TRY(const Tensor values, ListAsTensor(e, "values"));
+Status MapTo(Expansion& e, const Tensor& keys, const Tensor& values) {
   if (keys.elems() != values.elems())
     return Invalid(fmt::format("found {} keys and {} values", keys.elems(), values.elems()));
   WEFT_TRY(Tensor otherwise, DefaultLabel(e, values.dtype()));
@@ -204,6 +199,47 @@ Status ExpandLabelEncoder(Expansion& e) {
       f.Do(Op::kConcat, {e.Constant("default", std::move(otherwise)), e.Constant("values", values)},
            {{"axis", int64_t{0}}});
   return f.Finish(f.Do(Op::kGather, {all, place}));
+}
+
+// Strings become integers or the other way around, as the operand is; where its type is not known,
+// the default says.
+Status MapBetween(Expansion& e, const Tensor& strings, const Tensor& ints) {
+  const auto dtype = e.Known(e.In(0)).dtype;
+  const bool given = FindAttribute(e.node(), "default_string") != nullptr;
+  const bool to_strings = dtype ? *dtype != Dtype::kString : given;
+  return to_strings ? MapTo(e, ints, strings) : MapTo(e, strings, ints);
+}
+
+Status ExpandCategoryMapper(Expansion& e) {
+  WEFT_TRY(e.Counts(1, 1));
+  WEFT_TRY(e.Only({"cats_int64s", "cats_strings", "default_int64", "default_string"}));
+  const auto strings = Strings(e.node(), "cats_strings");
+  const auto ints = Ints(e.node(), "cats_int64s");
+  if (strings.empty() || strings.size() != ints.size())
+    return Invalid(fmt::format("found {} strings and {} integers, expected as many of both",
+                               strings.size(), ints.size()));
+  return MapBetween(e, TensorOf(strings), TensorOfInts(ints));
+}
+
+// The first form: of strings and their places in a list.
+Status FirstLabelEncoder(Expansion& e) {
+  WEFT_TRY(e.Only({"classes_strings", "default_int64", "default_string"}));
+  const auto strings = Strings(e.node(), "classes_strings");
+  if (strings.empty()) return Invalid("attribute \"classes_strings\" is absent or empty");
+  std::vector<int64_t> places(strings.size());
+  std::iota(places.begin(), places.end(), int64_t{0});
+  return MapBetween(e, TensorOf(strings), TensorOfInts(places));
+}
+
+Status ExpandLabelEncoder(Expansion& e) {
+  WEFT_TRY(e.Counts(1, 1));
+  if (e.opset() < 2) return FirstLabelEncoder(e);
+  WEFT_TRY(e.Only({"default_float", "default_int64", "default_string", "default_tensor",
+                   "keys_floats", "keys_int64s", "keys_strings", "keys_tensor", "values_floats",
+                   "values_int64s", "values_strings", "values_tensor"}));
+  WEFT_TRY(const Tensor keys, ListAsTensor(e, "keys"));
+  WEFT_TRY(const Tensor values, ListAsTensor(e, "values"));
+  return MapTo(e, keys, values);
 }
 
 // x W^T + b for coefficients W [rows, F], or without `rows` as many as there are.
@@ -406,6 +442,7 @@ Expander FindMl(std::string_view op) {
   static constexpr Entry kEntries[] = {
       {"ArrayFeatureExtractor", ml::ExpandArrayFeatureExtractor},
       {"Binarizer", ml::ExpandBinarizer},
+      {"CategoryMapper", ml::ExpandCategoryMapper},
       {"FeatureVectorizer", ml::ExpandFeatureVectorizer},
       {"Imputer", ml::ExpandImputer},
       {"LabelEncoder", ml::ExpandLabelEncoder},

@@ -244,8 +244,10 @@ def test_a_novelty(weft):
 
 
 @pytest.mark.parametrize('op,options,words', [
-    ('LabelEncoder', dict(keys_int64s=[1, 2], values_floats=[1.0]), 'found 2 keys and 1 values'),
-    ('LabelEncoder', dict(values_floats=[1.0]), 'found 0 lists of keys'),
+    ('LabelEncoder', dict(version=2, keys_int64s=[1, 2], values_floats=[1.0]), 'found 2 keys and 1 values'),
+    ('LabelEncoder', dict(version=2, values_floats=[1.0]), 'found 0 lists of keys'),
+    ('LabelEncoder', dict(default_int64=1), '"classes_strings" is absent or empty'),
+    ('CategoryMapper', dict(cats_strings=['a', 'b'], cats_int64s=[1]), 'found 2 strings and 1 integers'),
     ('LinearRegressor', dict(coefficients=[1.0, 2.0, 3.0], targets=2), 'found 3 coefficients for 2 results'),
     ('Normalizer', dict(norm='L3'), 'attribute "norm" is "L3"'),
     ('SVMRegressor', dict(coefficients=[1.0], n_supports=2, support_vectors=[1.0, 2.0], rho=[0.0]), 'for 2 support vectors'),

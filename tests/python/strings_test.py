@@ -79,6 +79,29 @@ def test_what_is_no_utf8_passes(weft, cache, tmp_path):
     assert [s.encode('utf-8', 'surrogateescape') for s in found] == [b'a\0\xff', b'b\0\xff']
 
 
+@pytest.mark.parametrize('op, attributes, numbers', [
+    ('CategoryMapper', {'cats_strings': ['red', 'blue', ''], 'cats_int64s': [7, -2, 5]}, [7, -2, 5]),
+    ('LabelEncoder', {'classes_strings': ['red', 'blue', '']}, [0, 1, 2])])
+@pytest.mark.parametrize('default', [False, True])
+def test_words_and_numbers(weft, cache, op, attributes, numbers, default):
+    """The first forms, which the evaluator lacks: what an operand holds says which way."""
+    from weft.backend import WeftRep
+    words, none = ['red', 'blue', ''], {'default_int64': 9, 'default_string': '?'} if default else {}
+    there, back = dict(zip(words, numbers)), dict(zip(numbers, words))
+
+    def run(x, given, made, attribute):
+        node = helper.make_node(op, ['x'], ['y'], domain='ai.onnx.ml', **attributes, **{n: v for n, v in none.items() if n == attribute})
+        it = model([node], [('x', given, list(x.shape))], [('y', made, None)], ai_onnx_ml=1)
+        return WeftRep(it, cache_dir=cache).run({'x': x})[0]
+
+    missing = (9, '?') if default else (-1, '_Unused')
+    found = run(WORDS.astype(object), TensorProto.STRING, TensorProto.INT64, 'default_int64')
+    assert found.dtype == np.int64 and found.tolist() == [[there.get(w, missing[0]) for w in row] for row in WORDS]
+    x = np.array([[*numbers, 3], [-1, 2**40, numbers[1], 8]])
+    found = run(x, TensorProto.INT64, TensorProto.STRING, 'default_string')
+    assert found.tolist() == [[back.get(n, missing[1]) for n in row] for row in x.tolist()]
+
+
 def test_a_classifier_of_words(weft, cache):
     """What a run splits decides what follows; labels go by words."""
     from weft.backend import WeftRep
