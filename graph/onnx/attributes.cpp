@@ -19,6 +19,7 @@ AttributeProto::AttributeType TypeOf(const AttributeProto& proto) {
   if (proto.has_s()) return AttributeProto::STRING;
   if (proto.has_t()) return AttributeProto::TENSOR;
   if (proto.has_g()) return AttributeProto::GRAPH;
+  if (proto.has_sparse_tensor()) return AttributeProto::SPARSE_TENSOR;
   if (proto.floats_size() > 0) return AttributeProto::FLOATS;
   if (proto.ints_size() > 0) return AttributeProto::INTS;
   if (proto.strings_size() > 0) return AttributeProto::STRINGS;
@@ -33,6 +34,7 @@ bool HoldsOther(const AttributeProto& p, AttributeProto::AttributeType type) {
          (!p.s().empty() && type != AttributeProto::STRING) ||
          (p.has_t() && type != AttributeProto::TENSOR) ||
          (p.has_g() && type != AttributeProto::GRAPH) ||
+         (p.has_sparse_tensor() && type != AttributeProto::SPARSE_TENSOR) ||
          (p.floats_size() > 0 && type != AttributeProto::FLOATS) ||
          (p.ints_size() > 0 && type != AttributeProto::INTS) ||
          (p.strings_size() > 0 && type != AttributeProto::STRINGS);
@@ -88,6 +90,9 @@ Status Builder::Attributes(onnx::NodeProto& proto, Node& node, Scope& scope) {
     }
     // The type of an empty optional or sequence says nothing of what may be done with it.
     if (TypeOf(attribute) == AttributeProto::TYPE_PROTO && proto.op_type() == "Optional") continue;
+    const bool is_sparse = TypeOf(attribute) == AttributeProto::SPARSE_TENSOR;
+    if (proto.op_type() == "Constant" && is_sparse != (name == "sparse_value"))
+      return in_attribute(Invalid(is_sparse ? "it is a sparse tensor" : "it is no sparse tensor"));
     auto value = OneAttribute(attribute, scope);
     if (!value.ok()) return in_attribute(std::move(value.status()));
     WEFT_TRY(Charge(scope, name.size() + BytesOf(*value)));
@@ -124,6 +129,13 @@ Result<Tensor> Builder::TensorAt(const onnx::TensorProto& proto, const Scope& sc
   return shared_.emplace(&proto, std::move(tensor)).first->second;
 }
 
+Result<Tensor> Builder::DenseOf(const onnx::SparseTensorProto& proto) {
+  WEFT_TRY(Tensor tensor, TensorOf(proto, files_, limits_.max_dense - dense_));
+  const bool is_text = tensor.dtype() == Dtype::kString;
+  dense_ += is_text ? tensor.elems() * int64_t{sizeof(std::string)} : tensor.bytes();
+  return tensor;
+}
+
 Result<AttributeValue> Builder::OneAttribute(AttributeProto& proto, Scope& scope) {
   const auto type = TypeOf(proto);
   if (HoldsOther(proto, type)) return Invalid("the attribute holds more than its type says");
@@ -144,6 +156,10 @@ Result<AttributeValue> Builder::OneAttribute(AttributeProto& proto, Scope& scope
     case AttributeProto::TENSOR: {
       if (!proto.has_t()) return Invalid("the tensor is missing");
       WEFT_TRY(auto tensor, TensorAt(proto.t(), scope));
+      return AttributeValue(std::move(tensor));
+    }
+    case AttributeProto::SPARSE_TENSOR: {
+      WEFT_TRY(auto tensor, DenseOf(proto.sparse_tensor()));
       return AttributeValue(std::move(tensor));
     }
     case AttributeProto::GRAPH: {

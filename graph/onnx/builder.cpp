@@ -177,8 +177,6 @@ Result<Graph> Builder::Build() {
 Status Builder::GraphBody(onnx::GraphProto& proto, Scope& scope) {
   if (scope.depth > limits_.max_depth)
     return Limit(fmt::format("subgraphs nest deeper than {}", limits_.max_depth));
-  if (proto.sparse_initializer_size() > 0)
-    return Unsupported("sparse initializers are not supported");
   WEFT_TRY(Initializers(proto, scope));
   WEFT_TRY(Inputs(proto, scope));
   for (const auto& node : proto.node())
@@ -213,6 +211,15 @@ Status Builder::Initializers(onnx::GraphProto& proto, Scope& scope) {
     auto status = Define(scope, initializer.name(), ValueId(draft.graph.values.size()));
     if (!status.ok()) return std::move(status).At(where);
     AddConstant(draft.graph, draft.names.Fresh(initializer.name()), *std::move(tensor));
+  }
+  for (const auto& initializer : proto.sparse_initializer()) {
+    const std::string& name = initializer.values().name();
+    const std::string where = fmt::format("sparse initializer {}", PrintString(name));
+    auto tensor = DenseOf(initializer);
+    if (!tensor.ok()) return std::move(tensor.status()).At(where);
+    auto status = Define(scope, name, ValueId(draft.graph.values.size()));
+    if (!status.ok()) return std::move(status).At(where);
+    AddConstant(draft.graph, draft.names.Fresh(name), *std::move(tensor));
   }
   return {};
 }
@@ -426,7 +433,8 @@ Status Builder::ConstantNode(const Node& node, const onnx::NodeProto& proto, Sco
     return Invalid(fmt::format("found {} attributes, expected 1", node.attributes.size()));
   const Attribute& attribute = node.attributes[0];
   Tensor tensor;
-  if (const auto* t = std::get_if<Tensor>(&attribute.value); t && attribute.name == "value") {
+  if (const auto* t = std::get_if<Tensor>(&attribute.value);
+      t && (attribute.name == "value" || attribute.name == "sparse_value")) {
     tensor = *t;
   } else if (const auto* i = std::get_if<int64_t>(&attribute.value);
              i && attribute.name == "value_int") {

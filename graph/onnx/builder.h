@@ -136,6 +136,7 @@ class Builder {
   Result<const AttributeValue*> Referred(const onnx::AttributeProto& proto, const Scope& scope);
   // All calls of a function share its constants.
   Result<Tensor> TensorAt(const onnx::TensorProto& proto, const Scope& scope);
+  Result<Tensor> DenseOf(const onnx::SparseTensorProto& proto);
 
   // functions.cpp
   Status IndexFunctions();
@@ -152,6 +153,7 @@ class Builder {
   int64_t calls_ = 0;
   int64_t streams_ = 0;                        // of random numbers
   size_t expanded_ = 0;                        // bytes, see Charge
+  int64_t dense_ = 0;                          // bytes of sparse tensors
   std::map<std::string, Function> functions_;  // "domain\0name\0overload"
   std::map<std::string, Function> builtin_;
   std::vector<const Function*> active_;  // being expanded: recursion is refused

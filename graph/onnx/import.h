@@ -21,6 +21,7 @@ namespace weft::graph {
 struct ImportLimits {
   int64_t max_nodes = 1'000'000;          // after functions are expanded
   size_t max_expanded = size_t{1} << 30;  // bytes that the calls of functions make of their bodies
+  int64_t max_dense = int64_t{1} << 30;   // bytes of all sparse tensors, with their zeros
   int64_t max_bytes = int64_t{1} << 36;
   int32_t max_depth = 32;  // of subgraphs, types and functions
 };

@@ -51,6 +51,77 @@ TEST(Import, ConstantsInEverySpelling) {
   EXPECT_EQ(OpsOf(g), "Relu");
 }
 
+onnx::SparseTensorProto Sparse(const std::string& name, const std::vector<int64_t>& dims,
+                               const std::vector<int64_t>& indices, bool linear = true) {
+  onnx::SparseTensorProto sparse;
+  for (const int64_t extent : dims) sparse.add_dims(extent);
+  const auto count = static_cast<int64_t>(linear ? indices.size() : indices.size() / dims.size());
+  *sparse.mutable_values() = Floats(name, {count}, {});
+  for (int64_t i = 0; i < count; ++i)
+    sparse.mutable_values()->add_float_data(static_cast<float>(i) + 1);
+  auto& places = *sparse.mutable_indices();
+  places.set_data_type(onnx::TensorProto::INT64);
+  places.add_dims(count);
+  if (!linear) places.add_dims(static_cast<int64_t>(dims.size()));
+  for (const int64_t index : indices) places.add_int64_data(index);
+  return sparse;
+}
+
+onnx::ModelProto SparseModel(const onnx::SparseTensorProto& sparse, bool is_initializer = true) {
+  onnx::ModelProto model = ModelOf({NodeP("Add", {"x", "w"}, {"y"})});
+  onnx::AttributeProto value;
+  value.set_name("sparse_value");
+  value.set_type(onnx::AttributeProto::SPARSE_TENSOR);
+  *value.mutable_sparse_tensor() = sparse;
+  if (is_initializer)
+    *model.mutable_graph()->add_sparse_initializer() = sparse;
+  else
+    model = ModelOf({NodeP("Constant", {}, {"w"}, {value}), NodeP("Add", {"x", "w"}, {"y"})});
+  return model;
+}
+
+TEST(Import, SparseTensorsHaveAllTheirZeros) {
+  for (const auto& sparse :
+       {Sparse("w", {2, 3}, {1, 5}), Sparse("w", {2, 3}, {0, 1, 1, 2}, false)}) {
+    for (const bool is_initializer : {true, false}) {
+      const Graph g = Good(SparseModel(sparse, is_initializer));
+      EXPECT_EQ(TypeOf(g, "w"), "f32[2, 3]");
+      const Tensor& w = g[FindValue(g, "w")].constant;
+      for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(ElemAsDouble(w, i), i == 1 ? 1 : i == 5 ? 2 : 0);
+    }
+  }
+}
+
+TEST(Import, SparseTensorsThatMeanHarm) {
+  for (const bool is_initializer : {true, false}) {
+    const auto refused = [&](const onnx::SparseTensorProto& sparse, const std::string& part) {
+      ExpectRefused(SparseModel(sparse, is_initializer), part);
+    };
+    refused(Sparse("w", {2, 3}, {1, 6}), "index 6 of element 1 is outside of [2, 3]");
+    refused(Sparse("w", {2, 3}, {-1}), "index -1 of element 0 is outside of [2, 3]");
+    refused(Sparse("w", {2, 3}, {0, 3}, false), "index 3 of element 0 is outside of [2, 3]");
+    refused(Sparse("w", {2, 3}, {3, 3}), "elements 0 and 1 do not ascend");
+    refused(Sparse("w", {2, 3}, {1, 0, 0, 1}, false), "elements 0 and 1 do not ascend");
+    refused(Sparse("w", {1 << 20, 1 << 20}, {3}), "leaves the limit of 1073741824 bytes");
+    refused(Sparse("w", {int64_t{1} << 62, 4}, {3}), "2^63");
+    refused(Sparse("w", {-1}, {0}), "negative");
+    auto shorter = Sparse("w", {2, 3}, {1, 5});
+    shorter.mutable_values()->clear_float_data();
+    refused(shorter, "found 0 elements, expected 2");
+    auto square = Sparse("w", {2, 3}, {1, 5});
+    square.mutable_values()->add_dims(1);
+    refused(square, "expected one axis");
+    auto fewer = Sparse("w", {2, 3}, {1, 5});
+    *fewer.mutable_values() = Floats("w", {3}, {1, 2, 3});
+    refused(fewer, "the indices are i64[2], expected i64[3] or i64[3, 2]");
+  }
+  onnx::ModelProto many = SparseModel(Sparse("w", {1 << 27}, {3}));
+  *many.mutable_graph()->add_sparse_initializer() = Sparse("v", {1 << 27}, {3});
+  EXPECT_TRUE(Imported(many).ok());
+  *many.mutable_graph()->add_sparse_initializer() = Sparse("u", {1}, {0});
+  ExpectRefused(many, "leaves the limit of 0 bytes");
+}
+
 TEST(Import, TypedAndRawData) {
   onnx::ModelProto model = ModelOf({NodeP("Add", {"x", "w"}, {"y"})});
   *model.mutable_graph()->add_initializer() = Floats("w", {3}, {1, 2, 3});

@@ -1,12 +1,13 @@
-// TensorProto -> Tensor.
+// TensorProto, SparseTensorProto -> Tensor.
 #pragma once
 
 #include "base/tensor.h"
 #include "graph/onnx/external.h"
 
 namespace onnx {
+class SparseTensorProto;
 class TensorProto;
-}
+}  // namespace onnx
 
 namespace weft::graph {
 
@@ -16,5 +17,8 @@ inline constexpr int kMaxRank = 64;
 Result<Dtype> DtypeOf(int32_t data_type);
 // Errors do not name the tensor: the caller does.
 Result<Tensor> TensorOf(const onnx::TensorProto& proto, ExternalFiles& files);
+// With the zeros that the file leaves out, which may take as many bytes as this.
+Result<Tensor> TensorOf(const onnx::SparseTensorProto& proto, ExternalFiles& files,
+                        int64_t max_bytes);
 
 }  // namespace weft::graph
