@@ -472,11 +472,23 @@ Graph DeepNetwork(size_t nodes) {
   return graph;
 }
 
+// One value that all the others read.
+Graph Fan(size_t readers) {
+  Graph graph{.name = "fan"};
+  const ValueId x = graph::AddInput(graph, "x", Dtype::kF32, {8, 16}),
+                weight = graph::AddInput(graph, "w", Dtype::kF32, {16, 16}),
+                read = graph::AddNode(graph, graph::Op::kSoftmax, {x}, "read");
+  for (size_t k = 0; k < readers; ++k)
+    graph.outputs.push_back(
+        graph::AddNode(graph, graph::Op::kMatMul, {read, weight}, fmt::format("v{}", k)));
+  EXPECT_TRUE(graph::InferShapes(graph).ok());
+  return graph;
+}
+
 // Four times the nodes take four times the time, not sixteen times. In processor time, with room
 // for a busy machine.
 TEST(Partition, TimeGrowsWithTheNodes) {
-  const auto seconds = [](size_t count) {
-    const Graph graph = DeepNetwork(count);
+  const auto seconds = [](const Graph& graph) {
     const NodeComprehensions comprehensions = ComprehensionsOf(graph);
     RooflinePricer pricer(Target{});
     double best = 1e9;
@@ -487,9 +499,11 @@ TEST(Partition, TimeGrowsWithTheNodes) {
     }
     return best;
   };
-  const double small = seconds(2'500), large = seconds(10'000);
-  EXPECT_LT(large, 9 * small);
-  EXPECT_LT(large, 10);
+  for (const auto& network : {DeepNetwork, Fan}) {
+    const double small = seconds(network(2'500)), large = seconds(network(10'000));
+    EXPECT_LT(large, 9 * small);
+    EXPECT_LT(large, 10);
+  }
 }
 
 // How many random networks: as many as WEFT_RANDOM_NETWORKS says.

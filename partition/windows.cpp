@@ -14,6 +14,7 @@ using graph::NodeId;
 using graph::ValueId;
 
 constexpr size_t kMostNodes = 16;       // of a window
+constexpr size_t kMostAround = 256;     // of a set that a window grows through
 constexpr size_t kMostColumns = 1'000;  // of a window; where there are more, some
 constexpr size_t kMostIdeals = 20'000;  // of a window; where there are more, it stays as it is
 constexpr size_t kMostEffort = 12'000;  // columns of all windows that are not alike
@@ -57,7 +58,8 @@ void Windows::Improve(Clusters& clusters) {
   }
 }
 
-// Neighbours join by rank, as long as there is room and the window stays convex.
+// Neighbours join by rank, as long as there is room and the window stays convex. What thousands
+// read is where they all would meet the same few of the others: its own window has those.
 Windows::Window Windows::Around(int32_t seed, const Clusters& clusters, MergeOrder& order) const {
   Window window{.sets = {seed}};
   size_t count = clusters.Members(seed).size();
@@ -66,9 +68,11 @@ Windows::Window Windows::Around(int32_t seed, const Clusters& clusters, MergeOrd
     return std::ranges::min(clusters.Members(set), {}, rank);
   };
   for (size_t next = 0; next < window.sets.size(); ++next) {
+    const auto &readers = clusters.Readers(window.sets[next]),
+               &producers = clusters.Producers(window.sets[next]);
+    if (next > 0 && readers.size() + producers.size() > kMostAround) continue;
     std::vector<int32_t> around;
-    for (const auto* sets :
-         {&clusters.Readers(window.sets[next]), &clusters.Producers(window.sets[next])})
+    for (const auto* sets : {&readers, &producers})
       for (const int32_t s : *sets)
         if (count + clusters.Members(s).size() <= kMostNodes) around.push_back(s);
     std::ranges::sort(around, {}, [&](int32_t s) { return ranks_[first_of(s).index]; });
