@@ -6,6 +6,7 @@
 
 #include "base/float_mode.h"
 #include "base/threads/parallel.h"
+#include "driver/inputs.h"
 #include "driver/kernels.h"
 #include "driver/module_cache.h"
 #include "driver/nested.h"
@@ -29,15 +30,23 @@ Result<std::vector<Module>> OpenAll(
   return modules;
 }
 
+double BudgetOfEach(const std::vector<Module>& modules, double budget_s) {
+  const auto measured = std::ranges::count_if(
+      modules, [](const Module& module) { return !OpenInput(module.graph).valid(); });
+  return budget_s / static_cast<double>(std::max<int64_t>(measured, 1));
+}
+
 Result<Built> Build(const std::string& path, const BuildOptions& options,
                     const std::vector<std::vector<std::pair<std::string, Shape>>>& profiles) {
   const FloatMode mode;  // of constants that are folded
   const auto begin = std::chrono::steady_clock::now();
   Built built;
   WEFT_TRY(built.modules, OpenAll(path, options, profiles));
+  BuildOptions each = options;
+  each.budget_s = BudgetOfEach(built.modules, options.budget_s);
   std::vector<plan::Plan> plans;
   for (Module& module : built.modules) {
-    WEFT_TRY(AdvanceThroughCache(module, options));
+    WEFT_TRY(AdvanceThroughCache(module, each));
     plans.push_back(module.plan);
   }
   WEFT_TRY(built.plan, MergePlans(std::move(plans)));

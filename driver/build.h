@@ -24,6 +24,9 @@ Result<std::vector<Module>> OpenAll(
     const std::string& path, const BuildOptions& options,
     const std::vector<std::vector<std::pair<std::string, Shape>>>& profiles);
 
+// The part of a build's budget that each of these has. What takes any extents is not measured.
+double BudgetOfEach(const std::vector<Module>& modules, double budget_s);
+
 // `profiles` are sets of shapes, one specialization each, on top of options.shapes; empty means
 // one.
 Result<Built> Build(const std::string& path, const BuildOptions& options,

@@ -11,21 +11,23 @@ namespace {
 
 constexpr double kBudgets[] = {0, 60};  // what the verbs take when none is given
 
-std::optional<double> OtherBudget(const Module& opened, BuildOptions options) {
+// `share` of a whole budget is for this module.
+std::optional<double> OtherBudget(const Module& opened, double share, BuildOptions options) {
   for (const double budget_s : kBudgets) {
-    options.budget_s = budget_s;
+    options.budget_s = budget_s * share;
     if (FindModule(opened, ModuleKey(opened, options), options)) return budget_s;
   }
   return std::nullopt;
 }
 
-Result<Cached> FindOne(Module module, BuildOptions options) {
+Result<Cached> FindOne(Module module, double share, BuildOptions options) {
+  options.budget_s *= share;
   Cached cached{.key = ModuleKey(module, options)};
   if (auto found = FindModule(module, cached.key, options)) {
     cached.is_planned = true;
     module = std::move(*found);
   } else {
-    cached.other_budget_s = OtherBudget(module, options);
+    cached.other_budget_s = OtherBudget(module, share, options);
     options.budget_s = 0;
   }
   WEFT_TRY(Advance(module, Form::kPlan, options));
@@ -47,8 +49,9 @@ Result<std::vector<Cached>> FindCached(
     const std::vector<std::vector<std::pair<std::string, Shape>>>& profiles) {
   std::vector<Cached> all;
   WEFT_TRY(std::vector<Module> modules, OpenAll(path, options, profiles));
+  const double share = BudgetOfEach(modules, 1);
   for (Module& module : modules) {
-    WEFT_TRY(Cached cached, FindOne(std::move(module), options));
+    WEFT_TRY(Cached cached, FindOne(std::move(module), share, options));
     all.push_back(std::move(cached));
   }
   return all;

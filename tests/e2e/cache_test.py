@@ -32,6 +32,22 @@ def test_why_tells_what_a_build_would_find(weft, own):
     weft('cache', 'why', 'absent.onnx', *own, code=3)
 
 
+def test_a_budget_is_for_all_specializations(weft, own):
+    profiles = [f'--profile=image={n}x1x16x16' for n in (1, 2)]
+    weft('build', DIGITS, *profiles, *own, '--budget', '1s', '-o', 'd.plan')
+    whole = weft.json('cache', 'why', DIGITS, *profiles, *own, '--budget', '1s')['specializations']
+    half = weft.json('cache', 'why', DIGITS, profiles[1], *own, '--budget', '500ms')['specializations']
+    alone = weft.json('cache', 'why', DIGITS, profiles[1], *own, '--budget', '1s')['specializations']
+    assert [s['planned'] for s in (*whole, *half, *alone)] == [True, True, True, False]
+    assert half[0]['key'] == whole[1]['key']
+
+
+def test_what_takes_any_extents_takes_no_part_of_the_budget(weft, own):
+    weft('build', DIGITS, '--shape', 'image=1..8@2x1x16x16', *own, '--budget', '1s', '-o', 'd.plan')
+    alone, = weft.json('cache', 'why', DIGITS, '--profile', 'image=2x1x16x16', *own, '--budget', '1s')['specializations']
+    assert alone['planned']
+
+
 def test_stats_and_prune(weft, own):
     folder = own[1]
     assert weft.json('cache', 'stats', *own) == {'schema': 1, 'directory': str(folder), 'kinds': {}, 'measurements': 0}
