@@ -91,7 +91,10 @@ class Assembler {
     const auto shape = graph::StaticShape(value);
     if (!shape && !is_open_[v.index] && value.kind == ValueKind::kInput)
       return UnknownExtents(value.name);
-    if (!value.dtype || (!shape && !is_open_[v.index]))
+    if (!value.dtype)
+      return Unsupported(fmt::format(
+          "what \"{}\" holds, a sequence or an optional, is what a run decides", value.name));
+    if (!shape && !is_open_[v.index])
       return Unsupported(fmt::format("the extents of \"{}\" are not known", value.name))
           .Try("give all input shapes with --shape or --dim");
     const bool is_output = facts_.is_output[v.index];
