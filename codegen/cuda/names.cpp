@@ -6,10 +6,12 @@
 #include <array>
 #include <cctype>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "base/check.h"
 #include "base/text.h"
+#include "polyhedral/loops/ranges.h"
 
 namespace weft::codegen::cuda {
 
@@ -100,6 +102,7 @@ class Widths {
       Note(static_cast<double>(loops::BufferBytes(b, {})) /
            static_cast<double>(SizeBytes(b.dtype)));
     }
+    FindLongest(nest_.body);
     Body(nest_.body);
     for (const loops::Expr& e : nest_.exprs) {
       Note(e.index);
@@ -117,11 +120,24 @@ class Widths {
     Note(most);
     return most;
   }
+  void FindLongest(const std::vector<StmtId>& body) {
+    for (const StmtId id : body) {
+      const Stmt& s = nest_[id];
+      if (s.kind == StmtKind::kFor && s.loop >= loops::LoopKind::kBlockX)
+        longest_[s.loop] = std::max(longest_[s.loop], static_cast<double>(loops::ConstantTrip(s)));
+      FindLongest(s.body);
+      FindLongest(s.otherwise);
+    }
+  }
   void Body(const std::vector<StmtId>& body) {
     for (const StmtId id : body) {
       const Stmt& s = nest_[id];
       const double ends = std::max(Note(s.lo), Note(s.hi));
       if (s.var >= 0) vars_[static_cast<size_t>(s.var)] = ends + static_cast<double>(s.step);
+      // Blocks and threads that only a longer loop has compute where they would be, too.
+      if (const auto longest = longest_.find(s.loop);
+          s.kind == StmtKind::kFor && longest != longest_.end())
+        Note(Note(s.lo) + static_cast<double>(s.step) * longest->second);
       Note(s.conditions);
       if (s.kind == StmtKind::kStore) Note({loops::ElementOffset(nest_[s.buffer], s.index)});
       Body(s.body);
@@ -131,6 +147,7 @@ class Widths {
 
   const LoopNest& nest_;
   std::vector<double> vars_;
+  std::map<loops::LoopKind, double> longest_;  // of blocks and threads, by their axis
   double most_ = 0;
 };
 

@@ -339,6 +339,20 @@ TEST(CudaText, LargeBuffersMakeIndicesWide) {
   }
 }
 
+// A block beyond the end of a loop must not come back at its beginning.
+TEST(CudaText, BlocksThatOnlyALongerLoopHasMakeIndicesWide) {
+  for (const auto& [step, wide] : {std::pair(256, false), {4096, true}}) {
+    const LoopNest nest = VerifiedNest(fmt::format(
+        R"(loops k (x: in u8[1048576] align 16, y: out u8[1048576], z: out u8[1048576]) {{
+          block_x a = 0:1048576 {{ y[a] = x[a] }}
+          block_x b = 0:1048576:{} {{ z[b] = x[b] }} }})",
+        step));
+    const auto text = codegen::EmitCudaText(nest, Sm90());
+    ASSERT_TRUE(text.ok()) << text.status().ToString();
+    EXPECT_EQ(text->text.find("const long long b") != std::string::npos, wide) << text->text;
+  }
+}
+
 TEST(CudaText, ACpuNestIsRefused) {
   const LoopNest nest = VerifiedNest(R"(loops k (x: in f32[8], y: out f32[8]) {
     parallel i = 0:8 { y[i] = x[i] } })");
