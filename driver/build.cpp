@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <set>
 
 #include "base/float_mode.h"
 #include "base/threads/parallel.h"
@@ -43,6 +44,8 @@ Result<Built> Build(const std::string& path, const BuildOptions& options,
   Built built;
   WEFT_TRY(built.modules, OpenAll(path, options, profiles));
   BuildOptions each = options;
+  std::set<TuningKey> decided;
+  each.decided = &decided;
   each.budget_s = BudgetOfEach(built.modules, options.budget_s);
   std::vector<plan::Plan> plans;
   for (Module& module : built.modules) {

@@ -67,7 +67,9 @@ class Measurement {
     if (!AllOnRecord()) {
       WEFT_TRY(TimeAllSteps(budget_s * kStepShare));
     }
-    return NeverSlower(partition::SelectByRegion(base_.graph, Priced()), budget_s);
+    auto chosen = NeverSlower(partition::SelectByRegion(base_.graph, Priced()), budget_s);
+    KeepDecided();
+    return chosen;
   }
 
  private:
@@ -154,18 +156,32 @@ class Measurement {
     return std::nullopt;
   }
 
-  // What is on record stays: so a second build decides like the first. What a build measured in a
-  // hurry, because its budget was small or Ctrl-C came, holds for that build only.
-  void Store(const TuningKey& key, std::vector<double> samples, const char* note) {
-    if (Record(key)) return;
-    const tuner::Summary s = tuner::Summarize(samples);
-    records_[key] = s.p50;
-    if (options_.tuning && samples.size() >= kLeastSamples)
-      options_.tuning->Store(key, {.median_us = s.p50,
-                                   .low_us = s.low,
-                                   .high_us = s.high,
-                                   .samples = s.samples,
-                                   .note = note});
+  // What was measured in turns is compared, and takes the place of what is on record: times of
+  // another day would be unfair to one of the two. All of it is kept, so that a second build, which
+  // finds all on record and measures nothing, decides like the first; or nothing, if it was
+  // measured in a hurry, because the budget was small or Ctrl-C came. What another specialization
+  // of this build went by stays, for it has decided.
+  void Store(std::map<TuningKey, std::vector<double>> measured, const char* note) {
+    const bool keep = options_.tuning && std::ranges::all_of(measured, [](const auto& of_key) {
+                        return of_key.second.size() >= kLeastSamples;
+                      });
+    for (auto& [key, samples] : measured) {
+      if (options_.decided && options_.decided->contains(key) && Record(key)) continue;
+      const tuner::Summary s = tuner::Summarize(samples);
+      records_[key] = s.p50;
+      if (keep)
+        options_.tuning->Store(key, {.median_us = s.p50,
+                                     .low_us = s.low,
+                                     .high_us = s.high,
+                                     .samples = s.samples,
+                                     .note = note});
+    }
+  }
+
+  // Whatever the choice went by.
+  void KeepDecided() {
+    if (!options_.decided) return;
+    for (const auto& [key, us] : records_) options_.decided->insert(key);
   }
 
   Status Load(Arm& arm) {
@@ -197,7 +213,7 @@ class Measurement {
       for (size_t g = 0; g < arms_[k].keys.size(); ++g)
         if (const auto& key = arms_[k].keys[g])
           pooled[*key].insert(pooled[*key].end(), times[k][g].begin(), times[k][g].end());
-    for (auto& [key, samples] : pooled) Store(key, std::move(samples), "in a whole run");
+    Store(std::move(pooled), "in a whole run");
     return {};
   }
 
@@ -240,8 +256,10 @@ class Measurement {
       WEFT_TRY(auto times, tuner::TimeRuns(turns, {.seconds = budget_s - clock_.seconds(),
                                                    .seed = 1,
                                                    .stop = options_.stop}));
+      std::map<TuningKey, std::vector<double>> measured;
       size_t k = 0;
-      for (const auto& [key, run] : runs) Store(key, std::move(times[k++]), "a whole run");
+      for (const auto& [key, run] : runs) measured[key] = std::move(times[k++]);
+      Store(std::move(measured), "a whole run");
     }
     std::vector<double> us;
     for (const TuningKey& key : keys) us.push_back(Record(key).value_or(0));

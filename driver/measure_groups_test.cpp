@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <set>
 
 #include "base/cache/tuning_db.h"
 #include "driver/testing.h"
@@ -60,6 +61,7 @@ class MeasureTest : public testing::CacheTest {
     options.tuning = db_.get();
     options.cache = &*cache_;
     options.stop = stop;
+    options.decided = decided_;
     return Advanced(network_, Form::kGroups, options);
   }
 
@@ -75,6 +77,7 @@ class MeasureTest : public testing::CacheTest {
   }
 
   std::unique_ptr<TuningDb> db_;
+  std::set<TuningKey>* decided_ = nullptr;
 };
 
 TEST_F(MeasureTest, RecordsDecide) {
@@ -130,11 +133,44 @@ TEST_F(MeasureTest, WithoutRecordsTheClockDecides) {
   EXPECT_EQ(db_->size(), records);
 }
 
-TEST_F(MeasureTest, WhatIsOnRecordStays) {
-  Plant(Force::kVendor, 1e-3, 1e-3);  // no clock says that
-  EXPECT_EQ(Measured(2).grouping.groups[0].implementation, Implementation::kVendor);
-  const auto keys = StepKeys(Forced(Force::kVendor));
-  EXPECT_EQ(db_->Find(*keys->front())->median_us, 1e-3);
+// Times that no clock says, for one of two ways: both are measured, in turns.
+TEST_F(MeasureTest, WhatIsMeasuredTogetherIsCompared) {
+  for (const double us : {1e-3, 1e6}) {
+    db_ = *TuningDb::Open(":memory:");
+    Plant(Force::kVendor, us, us);
+    const Module first = Measured(2);
+    const auto keys = *StepKeys(Forced(Force::kVendor));
+    const TuningKey whole = NetworkKey(GraphText(first), first.target, keys);
+    for (const TuningKey& key : {*keys.front(), whole}) {
+      EXPECT_GT(db_->Find(key)->median_us, 1e-3);
+      EXPECT_LT(db_->Find(key)->median_us, 1e6);
+    }
+    const int64_t records = db_->size();
+    EXPECT_EQ(partition::Print(Measured(2).grouping, first.graph),
+              partition::Print(first.grouping, first.graph));
+    EXPECT_EQ(db_->size(), records);
+  }
+}
+
+// A second build has to find what the first one's parts each went by.
+TEST_F(MeasureTest, WhatAnotherPartOfABuildWentByStays) {
+  Plant(Force::kVendor, 1e-3, 1e-3);
+  const auto keys = *StepKeys(Forced(Force::kVendor));
+  std::set<TuningKey> decided = {*keys.front()};
+  decided_ = &decided;
+  EXPECT_TRUE(Measured(2).grouping.groups[0].measured);
+  EXPECT_EQ(db_->Find(*keys.front())->median_us, 1e-3);
+  EXPECT_GT(decided.size(), 2u);
+}
+
+// What is on record may be better than what was measured in a hurry, but not together with it.
+TEST_F(MeasureTest, AHurryChangesNoRecord) {
+  Plant(Force::kVendor, 1e-3, 1e-3);
+  const std::atomic<bool> stop = true;
+  const Module module = Measured(10, &stop);
+  EXPECT_GT(module.grouping.groups[0].us, 1e-3);
+  EXPECT_EQ(db_->Find(*StepKeys(Forced(Force::kVendor))->front())->median_us, 1e-3);
+  EXPECT_EQ(db_->size(), 2);
 }
 
 // Own kernels round to 16 bits where a library's call rounds once behind its epilogue: neither is

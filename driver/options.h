@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -46,6 +47,9 @@ struct BuildOptions {
   const FileCache* cache = nullptr;
   int64_t max_bytes = 0;  // that a run may take (executor/executor.h); 0: any number
   TuningDb* tuning = nullptr;
+  // Records that parts of this build went by, and that it therefore leaves as they are; may be
+  // null.
+  std::set<TuningKey>* decided = nullptr;
   std::map<std::string, polyhedral::Choice> forced_choices;  // by group
   std::string dump_dir;  // every text form, numbered; empty: none
 };
