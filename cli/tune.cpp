@@ -42,8 +42,11 @@ Json TunedJson(const driver::Tuned& tuned) {
                       {"start_us", g.start_us},
                       {"vendor_us", g.vendor_us ? Json(*g.vendor_us) : Json(nullptr)},
                       {"choice", g.choice}});
+  Json nested = Json::array();
+  for (const std::string& node : tuned.nested) nested.push_back(node);
   return {{"schema", 1},
           {"groups", groups},
+          {"nested", nested},
           {"trials", tuned.trials},
           {"seconds", tuned.seconds},
           {"stopped", StoppedName(tuned.stopped)}};
@@ -67,10 +70,15 @@ Status RunTune(const Flags& flags) {
         .worker = {"/proc/self/exe", kTrialsVerb}};
     WEFT_TRY(driver::Tuned tuned, driver::Tune(modules[i], session.options, how));
     for (driver::Tuned::Group& group : tuned.groups) all.groups.push_back(std::move(group));
+    all.nested.insert(all.nested.end(), tuned.nested.begin(), tuned.nested.end());
     all.trials += tuned.trials;
     all.seconds += tuned.seconds;
     all.stopped = std::max(all.stopped, tuned.stopped);
   }
+  if (!all.nested.empty())
+    Progress(flags, fmt::format("weft: not tuned: {} node(s) whose bodies are built when they run, "
+                                "{} first",
+                                all.nested.size(), Printable(all.nested.front())));
   if (flags.json) {
     Json json = TunedJson(all);
     json["env"] = EnvironmentJson(flags, session.options.target.threads);

@@ -18,6 +18,7 @@
 #include "driver/stages.h"
 #include "driver/trials.h"
 #include "executor/bound_run.h"
+#include "graph/stages.h"
 #include "polyhedral/alike.h"
 #include "tuner/best.h"
 #include "tuner/keys.h"
@@ -298,6 +299,9 @@ class Tuning {
 
   Result<Tuned> Report() {
     Tuned tuned{.seconds = Seconds(), .stopped = stopped_};
+    for (size_t n = 0; n < opened_.graph.nodes.size(); ++n)
+      if (const graph::NodeId node(n); graph::HoldsPlans(opened_.graph[node].op))
+        tuned.nested.push_back(graph::NodeName(opened_.graph, node));
     for (const Subject* subject : order_) {
       if (!subject->found) continue;
       const tuner::SearchResult& found = *subject->found;

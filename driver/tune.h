@@ -30,6 +30,8 @@ struct Tuned {
     std::string choice;                // the best, in the group's own names
   };
   std::vector<Group> groups;  // in the order in which they were searched
+  // Nodes whose bodies are networks of their own, which are built when they run: not searched.
+  std::vector<std::string> nested;
   int64_t trials = 0;
   double seconds = 0;
   tuner::Stopped stopped = tuner::Stopped::kDone;

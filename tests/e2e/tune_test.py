@@ -59,6 +59,20 @@ def test_an_interrupted_search_keeps_what_it_has(weft, own):
     assert process.returncode in (0, 130) and (process.returncode or '"interrupted"' in out)
 
 
+def test_bodies_that_are_not_tuned_are_named(weft, own):
+    onnx = pytest.importorskip('onnx', reason='onnx is not installed')
+    model = onnx.parser.parse_model('''<ir_version: 8, opset_import: ["" : 17]>
+        g (float[8,16] x, bool c) => (float[8,16] y) {
+            a = Exp(x)
+            [choice] y = If(c) <then_branch = t () => (float[8,16] p) { p = Softmax(a) },
+                                else_branch = e () => (float[8,16] q) { q = Relu(a) }>
+        }''')
+    onnx.save(model, weft.folder / 'm.onnx')
+    assert weft.json('tune', 'm.onnx', '--threads', '1', *own, '--budget', '2s')['nested'] == ['choice']
+    assert 'not tuned: 1 node(s) whose bodies are built when they run, choice first' in weft.said
+    assert weft.json('tune', DIGITS, *ONE, *own, '--budget', '1s')['nested'] == [] and 'not tuned' not in weft.said
+
+
 def test_what_can_not_be_tuned(weft, own):
     assert 'only kernels for a CPU' in (weft('tune', DIGITS, *ONE, *own, '--target', 'cuda:sm_90', code=4) or weft.said)
     weft('tune', 'absent.onnx', *own, code=3)
