@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -12,6 +13,7 @@
 #include "polyhedral/cuda/rewrite.h"
 #include "polyhedral/cuda/rows.h"
 #include "polyhedral/cuda/tiles.h"
+#include "polyhedral/cuda/touches.h"
 #include "polyhedral/loops/ranges.h"
 
 namespace weft::polyhedral {
@@ -163,15 +165,25 @@ bool FillsThreads(const LoopNest& nest, const std::vector<StmtId>& band, int64_t
          std::all_of(band.begin(), band.end() - 1, fits);
 }
 
+// What an iteration has of its own, and lanes with it; not what is filled before all of them, as
+// constants are.
+std::set<BufferId> OwnOf(const LoopNest& nest, const std::vector<StmtId>& iteration) {
+  std::map<BufferId, int64_t> outside;
+  for (const cuda::Touch& t : cuda::TouchesOf(nest, nest.body)) ++outside[t.buffer];
+  for (const cuda::Touch& t : cuda::TouchesOf(nest, iteration)) --outside[t.buffer];
+  std::set<BufferId> own;
+  for (const auto& [id, touches] : outside) {
+    const Space space = nest[id].space;
+    if (touches == 0 && (space == Space::kCache || space == Space::kRegister)) own.insert(id);
+  }
+  return own;
+}
+
 Mapped MapGrid(LoopNest nest, StmtId outermost, const std::vector<int64_t>& wanted) {
   const int64_t width = BandTrip(nest, outermost);
   std::vector<StmtId> band = loops::ParallelBand(nest, outermost);
   if (band.size() == 1) band = cuda::Split(nest, outermost);
-  std::set<BufferId> own;  // each thread has one iteration
-  for (size_t i = 0; i < nest.buffers.size(); ++i) {
-    const Space space = nest.buffers[i].space;
-    if (space == Space::kCache || space == Space::kRegister) own.insert(BufferId(i));
-  }
+  const std::set<BufferId> own = OwnOf(nest, nest[band.back()].body);
   int64_t lanes = cuda::LanesAlong(nest, band.back(), own);
   const auto too_many = [&] {
     return wanted.size() > 1 ? lanes > wanted[1] : width / lanes < kFewIterations;

@@ -63,6 +63,7 @@ class Mapper {
     int64_t rows = 1;
     for (const StmtId id : band) rows *= TripOf(nest_, id);
     const std::vector<StmtId> row = nest_[band.back()].body;
+    FindConstants(row);
     FindWorks(row);
     ChooseSizes(rows);
     FindReplicated(row);
@@ -121,6 +122,15 @@ class Mapper {
     const auto uses =
         std::ranges::count_if(touches, [&](const Touch& t) { return t.buffer == id; });
     if (uses > 0) nest_.buffers[id.index].space = Space::kShared;
+  }
+
+  // What all rows only read, each thread fills for itself before its first.
+  void FindConstants(const std::vector<StmtId>& row) {
+    std::set<BufferId> written;
+    for (const Touch& t : TouchesOf(nest_, row))
+      if (t.is_write) written.insert(t.buffer);
+    for (size_t i = 0; i < nest_.buffers.size(); ++i)
+      if (const BufferId id(i); IsLocal(id) && !written.contains(id)) own_.insert(id);
   }
 
   // Perfectly nested loops, outermost first.

@@ -80,6 +80,31 @@ TEST(CudaMap, AWidePointwiseChainHasLanes) {
   }
 }
 
+// Constants are filled before all iterations, and read by all lanes.
+TEST(CudaMap, LanesShareConstants) {
+  const char* text = R"(def scaled(float(N, M) x) -> (y) {
+      const float c(3) = {0.5, -1.25, 2.0}
+      t(i, j) = x(i, j) * c((i + 1) % 3)
+      y(i, j) = t(i, j) + c(0) })";
+  const std::map<std::string, int64_t> sizes = {{"N", 512}, {"M", 256}};
+  EXPECT_EQ(ExpectMaps(text, sizes), CudaMapping::kGrid);
+  const Result<tc::Program> program = oracle::Compile(text, sizes);
+  const auto mapped = polyhedral::MapToCuda({.program = &*program, .target = Sm90()});
+  ASSERT_TRUE(mapped.ok()) << mapped.status().ToString();
+  const std::string nest = loops::Print(mapped->mapped.nest);
+  EXPECT_NE(nest.find("vector lane = 0:4 "), nest.npos) << nest;
+}
+
+TEST(CudaMap, RowsShareConstants) {
+  EXPECT_EQ(ExpectMaps(R"(def softmax(float(N, M) x) -> (y) {
+      const float c(3) = {0.5, -1.25, 2.0}
+      t(i, j) = x(i, j) * c(j % 3)
+      top(i) max=! t(i, j)
+      y(i, j) = (t(i, j) - top(i)) * c(1) })",
+                       {{"N", 300}, {"M", 256}}),
+            CudaMapping::kRows);
+}
+
 TEST(CudaMap, SoftmaxIsRows) {
   EXPECT_EQ(ExpectMaps(R"(def softmax(float(N, M) x) -> (y) {
       top(i) max=! x(i, j)
