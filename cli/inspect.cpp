@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "base/text.h"
 #include "cli/verbs.h"
 #include "driver/kernels.h"
@@ -85,8 +87,14 @@ Result<plan::Plan> ReadAndCheck(const std::string& path) {
 // can't be read is an error.
 Status Verify(const Flags& flags) {
   auto plan = ReadAndCheck(flags.model);
-  if (!plan.ok() && plan.status().code() == Code::kInvalid)
-    return Status(Code::kNo, plan.status().what()).At(plan.status().where());
+  std::error_code error;
+  const bool is_there = std::filesystem::is_regular_file(flags.model, error);
+  if (!plan.ok() && plan.status().code() == Code::kInvalid && is_there) {
+    const Status& s = plan.status();
+    if (flags.json)
+      PrintJson({{"schema", 1}, {"valid", false}, {"what", s.what()}, {"where", s.where()}});
+    return Status(Code::kNo, s.what()).At(s.where());
+  }
   if (!plan.ok()) return std::move(plan.status());
   if (flags.json)
     PrintJson({{"schema", 1}, {"valid", true}});

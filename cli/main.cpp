@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <span>
 #include <sstream>
 #include <system_error>
 
@@ -74,6 +76,20 @@ int Report(const Status& status, const Flags& flags) {
   return static_cast<int>(status.code());
 }
 
+// What the arguments are not. Whether JSON was asked for is not parsed yet.
+int ReportUsage(const CLI::App& app, const CLI::ParseError& error, std::span<char*> arguments) {
+  Flags flags;
+  for (const std::string_view argument : arguments) flags.json |= argument == "--json";
+  const std::string verb = arguments.empty() ? "" : arguments[0];
+  const bool is_verb =
+      verb.empty() || verb[0] == '-' || std::ranges::count(kVerbs, verb, &Entry::name) > 0;
+  return Report(Usage(is_verb ? error.what() : fmt::format("no verb is called \"{}\"", verb))
+                    .Try(is_verb && app.get_subcommands().size() == 1
+                             ? fmt::format("weft {} --help", app.get_subcommands()[0]->get_name())
+                             : "weft --help"),
+                flags);
+}
+
 int Main(int argc, char** argv) {
   CLI::App app{"weft: optimizes whole networks"};
   app.set_version_flag("--version", VersionText);
@@ -92,8 +108,8 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error);
-    return code == 0 ? 0 : static_cast<int>(Code::kUsage);
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return ReportUsage(app, error, {argv + 1, argv + argc});
   }
   InstallInterrupt(flags.json);
   Status status = chosen();

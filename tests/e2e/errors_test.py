@@ -65,6 +65,21 @@ def test_wrong_usage(weft, arguments):
     assert weft.said
 
 
+@pytest.mark.parametrize('arguments, says', [(('bench', 'm.plan', '--percentile', '101'), '--percentile'), (('build',), 'MODEL'),
+                                             (('run', 'm.plan', '--threads', '99999999999'), '--threads'), (('frobnicate',), 'frobnicate'),
+                                             (('cache',), 'weft cache --help'), (('run', 'm.plan', '--no-such-option'), '--no-such-option')])
+def test_wrong_usage_is_a_document_too(weft, arguments, says):
+    error = weft.json(*arguments, code=2)['error']
+    assert error['code'] == 2 and says in error['what'] + error['try'] and says in weft.said, weft.said
+
+
+def test_a_plan_that_is_wrong_is_a_document(weft, digits_plan):
+    (weft.folder / 'cut.plan').write_bytes(digits_plan.read_bytes()[:-1])
+    found = weft.json('verify', 'cut.plan', code=1)
+    assert found['valid'] is False and found['what'] and found['where'].startswith('cut.plan')
+    weft.json('verify', 'absent.plan', code=3)
+
+
 @pytest.mark.parametrize('verb', ['check', 'build', 'run', 'bench', 'compare', 'explain'])
 def test_a_missing_model(weft, verb):
     extra = ('-o', 'x.plan') if verb == 'build' else ()
