@@ -71,6 +71,16 @@ Status FillAllowed(const std::vector<std::string>& allow, driver::BuildOptions& 
 
 }  // namespace
 
+CLI::Validator NotNegative() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        double value = -1;
+        if (CLI::detail::lexical_cast(text, value) && value >= 0) return "";
+        return fmt::format("found {}, expected a number that is not negative", text);
+      },
+      "NUMBER");
+}
+
 void AddGeneralFlags(CLI::App& app, Flags& flags) {
   app.add_flag("--json", flags.json, "one JSON document on stdout, nothing else there");
   app.add_flag("--quiet", flags.quiet, "no progress on stderr");
@@ -123,12 +133,11 @@ void AddAccuracyFlags(CLI::App& app, Flags& flags) {
   app.add_option("--expected", flags.expected, "F.npz with what the outputs should be, by name");
   app.add_option("--tolerance", flags.tolerance,
                  "largest error, as a part of the output's scale; default 1e-4")
-      ->check(CLI::NonNegativeNumber);
+      ->check(NotNegative());
   app.add_option("--rtol", flags.rtol,
                  "by element instead: |y - expected| <= atol + rtol * |expected|")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--atol", flags.atol, "likewise; either is 0 unless given")
-      ->check(CLI::NonNegativeNumber);
+      ->check(NotNegative());
+  app.add_option("--atol", flags.atol, "likewise; either is 0 unless given")->check(NotNegative());
 }
 
 void AddMemoryFlag(CLI::App& app, Flags& flags) {

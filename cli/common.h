@@ -51,6 +51,8 @@ struct Flags {
 // status.
 using Verb = void (*)(CLI::App& app, Flags& flags, std::function<Status()>& run);
 
+// For numbers of options: neither less than 0 nor NaN, which no comparison would find.
+CLI::Validator NotNegative();
 void AddGeneralFlags(CLI::App& app, Flags& flags);  // --json --quiet --log
 void AddCacheFlag(CLI::App& app, Flags& flags);     // --cache-dir
 void AddBuildFlags(CLI::App& app, Flags& flags);    // --target --shape … --budget --force …

@@ -271,8 +271,8 @@ void AddCompare(CLI::App& app, Flags& flags, std::function<Status()>& run) {
   app.add_option("--against", compare->against,
                  "vendor, own, unfused, reference, onnxruntime, openvino, torch or a plan; several "
                  "with commas");
-  app.add_option("--min-speedup", compare->min_speedup,
-                 "exit 1 below this speedup against any arm");
+  app.add_option("--min-speedup", compare->min_speedup, "exit 1 below this speedup against any arm")
+      ->check(NotNegative());
   AddBuildFlags(app, flags);
   AddMemoryFlag(app, flags);
   AddDataFlags(app, flags);

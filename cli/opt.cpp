@@ -64,12 +64,17 @@ Status WriteText(const Flags& flags, const std::string& text, const BlobStore& b
       return Usage(fmt::format("{} constants are too big for the text and would be lost",
                                blobs.size()))
           .Try("-o FILE, which writes them to FILE.blobs");
-    fmt::print("{}", text);
+    if (flags.json)
+      PrintJson({{"schema", 1}, {"text", text}});
+    else
+      fmt::print("{}", text);
     return {};
   }
   const HoldInterrupt whole;
   if (blobs.size() > 0) WEFT_TRY(blobs.Save(flags.output + ".blobs"));
-  return WriteFileAtomically(flags.output, text);
+  WEFT_TRY(WriteFileAtomically(flags.output, text));
+  if (flags.json) PrintJson({{"schema", 1}, {"output", flags.output}});
+  return {};
 }
 
 // The code of own groups in the order in which they run, under the symbols that a plan gives them.
@@ -146,7 +151,9 @@ Status RunOpt(const Flags& flags, const OptFlags& opt) {
   if (to == driver::Form::kPlan && !flags.output.empty()) {
     WEFT_TRY(driver::CompileKernels(module.plan, session.options.cache));
     const HoldInterrupt whole;
-    return plan::WritePlan(module.plan, flags.output);
+    WEFT_TRY(plan::WritePlan(module.plan, flags.output));
+    if (flags.json) PrintJson({{"schema", 1}, {"output", flags.output}});
+    return {};
   }
   if (!opt.group.empty()) {
     const auto keep = [&](auto& by_name) {

@@ -73,6 +73,13 @@ def test_wrong_usage_is_a_document_too(weft, arguments, says):
     assert error['code'] == 2 and says in error['what'] + error['try'] and says in weft.said, weft.said
 
 
+@pytest.mark.parametrize('option', ['--tolerance', '--rtol', '--atol', '--min-speedup'])
+@pytest.mark.parametrize('value', ['nan', '-1', 'much'])
+def test_a_bound_is_a_number(weft, option, value):
+    weft('compare', DIGITS, '--shape', 'image=1x1x16x16', '--budget', '0', '--runs', '2', f'{option}={value}', code=2)
+    assert option in weft.said and value in weft.said
+
+
 def test_a_plan_that_is_wrong_is_a_document(weft, digits_plan):
     (weft.folder / 'cut.plan').write_bytes(digits_plan.read_bytes()[:-1])
     found = weft.json('verify', 'cut.plan', code=1)

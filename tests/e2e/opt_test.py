@@ -70,6 +70,15 @@ def test_choices_of_a_text_give_way(weft, forms):
     assert (weft.folder / 'c.choices').read_text() in (weft.folder / 'forced.sched').read_text()
 
 
+def test_one_document_with_json(weft, forms):
+    text = forms('graph')
+    assert weft.json(*TO, 'graph', DIGITS, *ONE, '-o', 'again.graph') == {'schema': 1, 'output': 'again.graph'}
+    assert weft.json('opt', '--from', 'graph', '--to', 'plan', DIGITS, *ONE, '-o', 'd.plan')['output'] == 'd.plan'
+    assert (weft.folder / 'again.graph').read_text() == text
+    (weft.folder / 'small.graph').write_text('graph g (x: f32[4]) -> (y) {\ny = Relu(x)\n}\n')
+    assert weft.json(*TO, 'loops', 'small.graph')['text'] == weft(*TO, 'loops', 'small.graph')
+
+
 def test_a_changed_text_is_refused_with_its_line(weft, forms):
     text = forms('groups')
     line = 1 + text[:text.index('  own softmax')].count('\n')
