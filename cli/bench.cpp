@@ -165,7 +165,8 @@ void AddBench(CLI::App& app, Flags& flags, std::function<Status()>& run) {
       ->check(CLI::IsMember({"latency", "throughput"}));
   app.add_option("--rate", bench->rate,
                  "runs that arrive a second, busy or not; latency counts from the arrival")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber)
+      ->check(NotNegative());
   run = [&flags, bench] {
     MeasureByDefault(flags);
     return RunBench(flags, *bench);

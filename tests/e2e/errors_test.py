@@ -66,6 +66,7 @@ def test_wrong_usage(weft, arguments):
 
 
 @pytest.mark.parametrize('arguments, says', [(('bench', 'm.plan', '--percentile', '101'), '--percentile'), (('build',), 'MODEL'),
+                                             (('bench', 'm.plan', '--rate', 'nan'), '--rate'),
                                              (('run', 'm.plan', '--threads', '99999999999'), '--threads'), (('frobnicate',), 'frobnicate'),
                                              (('cache',), 'weft cache --help'), (('run', 'm.plan', '--no-such-option'), '--no-such-option')])
 def test_wrong_usage_is_a_document_too(weft, arguments, says):
