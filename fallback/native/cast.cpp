@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cmath>
 #include <charconv>
+#include <cmath>
 
 #include "base/text.h"
 #include "fallback/native/loops.h"
