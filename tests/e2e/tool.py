@@ -2,8 +2,10 @@
 import hashlib
 import json
 import os
+import signal
 import struct
 import subprocess
+import time
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +32,16 @@ def rewritten(data, old, new):
     table[16 + 32:16 + 64] = hashlib.sha256(text).digest()
     head = bytes(table) + hashlib.sha256(table).digest()
     return head + data[len(head):offset] + text + data[offset + size:]
+
+
+def interrupted(process, after_s=3):
+    """That a process which goes on and on ends soon once Ctrl-C asks it to."""
+    time.sleep(after_s)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    begin = time.monotonic()
+    process.communicate(timeout=30)
+    assert process.returncode == 130 and time.monotonic() - begin < 2
 
 
 class Weft:
