@@ -9,7 +9,7 @@
     y[i, n] = tc.max(y[i, n] + b[n], 0.0)
     fc_relu = f.open()                          # weft.comprehension(str(f))
 
-Operators mean what they mean there: `/` and `%` of integers floor, `&`, `|` and `~` are `&&`, `||` and `!`, a Python int is an
+Operators mean what they mean there: `/` (or `//`) and `%` of integers floor, `&`, `|` and `~` are `&&`, `||` and `!`, a Python int is an
 int32 literal and a float is a float32 one. docs/language.md says what a text means, docs/comprehensions.md shows more of this.
 """
 from __future__ import annotations
@@ -38,7 +38,8 @@ def _named(name: str) -> str:
 
 
 class Expr:
-    """An expression as text, with how tightly it binds. `clauses` are those of a `where`."""
+    """An expression as text, with how tightly it binds. `clauses` are those of a `where`, here or in an operand: they are
+    said once, behind the statement."""
 
     def __init__(self, text: str, level: int = _PRIMARY, clauses: Iterable[str] = ()):
         self._text, self._level, self._clauses = text, level, tuple(clauses)
@@ -57,7 +58,8 @@ class Expr:
     def where(self, *ranges: tuple[Expr, Operand, Operand], exists: Sequence[Expr] = ()) -> Expr:
         """The same with ranges: (i, 0, N) is `i in 0:N`; `exists` bounds indices by the accesses of expressions."""
         clauses = [f'{v} in {_at(a, _OR)}:{_at(b, _OR)}' for v, a, b in ranges] + [f'exists {e}' for e in exists]
-        return _copy(self, self._clauses + tuple(clauses))
+        operands = [o for r in ranges for o in r] + list(exists)
+        return _copy(self, _clauses(self, *operands, more=clauses))
 
     def astype(self, dtype: str) -> Expr:
         return cast(dtype, self)
@@ -81,8 +83,8 @@ class Expr:
     def __ne__(self, other: Operand) -> Expr: return _binary(self, '!=', other, _COMPARE)  # type: ignore[override]
     def __and__(self, other: Expr) -> Expr: return _binary(self, '&&', other, _AND)
     def __or__(self, other: Expr) -> Expr: return _binary(self, '||', other, _OR)
-    def __neg__(self) -> Expr: return Expr('-' + _at(self, _UNARY), _UNARY)
-    def __invert__(self) -> Expr: return Expr('!' + _at(self, _UNARY), _UNARY)
+    def __neg__(self) -> Expr: return Expr('-' + _at(self, _UNARY), _UNARY, self._clauses)
+    def __invert__(self) -> Expr: return Expr('!' + _at(self, _UNARY), _UNARY, self._clauses)
 
 
 class Reduction(Expr):
@@ -134,8 +136,14 @@ def _at(value: Operand, level: int) -> str:
     return f'({e._text})' if e._level < level else e._text
 
 
+def _clauses(*operands: Operand, more: Iterable[str] = ()) -> tuple[str, ...]:
+    """Those of all operands, each once, in order."""
+    inner = [c for o in operands if isinstance(o, Expr) for c in o._clauses]
+    return tuple(dict.fromkeys([*inner, *more]))
+
+
 def _binary(a: Operand, operator: str, b: Operand, level: int) -> Expr:
-    return Expr(f'{_at(a, level)} {operator} {_at(b, level + 1)}', level)
+    return Expr(f'{_at(a, level)} {operator} {_at(b, level + 1)}', level, _clauses(a, b))
 
 
 def _reduction(operator: str, value: Operand) -> Reduction:
@@ -165,7 +173,7 @@ def amin(value: Operand) -> Reduction:
 
 def call(name: str, *arguments: Operand) -> Expr:
     """A builtin by its name: call('fma', a, b, c)."""
-    return Expr(f'{_named(name)}({", ".join(str(_expr(a)) for a in arguments)})')
+    return Expr(f'{_named(name)}({", ".join(str(_expr(a)) for a in arguments)})', clauses=_clauses(*arguments))
 
 
 def __getattr__(name: str) -> Any:
@@ -189,12 +197,13 @@ def min(a: Operand, b: Operand) -> Expr:
 
 def cast(dtype: str, value: Operand) -> Expr:
     """To 'float', 'int8', …: truncates and saturates towards integers."""
-    return Expr(f'{_named(dtype)}({_expr(value)})')
+    return Expr(f'{_named(dtype)}({_expr(value)})', clauses=_clauses(value))
 
 
 def select(condition: Expr, then: Operand, otherwise: Operand) -> Expr:
     """`condition ? then : otherwise`: the branch not taken is not evaluated."""
-    return Expr(f'{_at(condition, _OR)} ? {_at(then, _SELECT)} : {_at(otherwise, _SELECT)}', _SELECT)
+    return Expr(f'{_at(condition, _OR)} ? {_at(then, _SELECT)} : {_at(otherwise, _SELECT)}', _SELECT,
+                _clauses(condition, then, otherwise))
 
 
 def index(name: str) -> Expr:
@@ -219,7 +228,7 @@ class Tensor:
         if not isinstance(subscripts, tuple):
             subscripts = (subscripts,)
         inside = ', '.join(str(_expr(s)) for s in subscripts)
-        return Access(f'{self.name}({inside})' if inside else self.name)
+        return Access(f'{self.name}({inside})' if inside else self.name, clauses=_clauses(*subscripts))
 
     def __setitem__(self, subscripts: Operand | tuple[Operand, ...], value: Operand) -> None:
         operator = value._operator if isinstance(value, Reduction) else '='
@@ -269,11 +278,11 @@ class Def:
         """One statement as it is written: statement((v[i], k[i]), 'max=!', (x[i, j], j)) takes two at once."""
         if isinstance(target, Expr):
             e = value if isinstance(value, Expr) else _expr(value)  # type: ignore[arg-type]
-            left, right, clauses = str(target), str(e), e._clauses
+            left, right, clauses = str(target), str(e), _clauses(target, e)
         else:
             values = [_expr(v) for v in value]  # type: ignore[union-attr]
             left, right = (f'({", ".join(map(str, part))})' for part in (target, values))
-            clauses = tuple(c for v in values for c in v._clauses)
+            clauses = _clauses(*target, *values)
             if self._body and not self._body[-1].endswith(';'):
                 self._body[-1] += ';'  # a tuple would read as the last call's arguments
         where = f' where {", ".join(clauses)}' if clauses else ''
