@@ -65,10 +65,11 @@ class WeftRep(BackendRep):
         kind, element = _kind(self._types.get(name))
         if kind == 'sequence':
             found = []
-            while left and left[0].name.endswith(f'[{len(found)}]'):
+            while left and left[0].name == f'{name}[{len(found)}]':
                 found.append(tensor(element))
             return found
-        return None if kind == 'optional' and not left else tensor(element)
+        is_absent = kind == 'optional' and (not left or left[0].name != name)
+        return None if is_absent else tensor(element)
 
     def _tensors(self, inputs):
         """(arrays by name, forms of inputs that are no tensors)."""

@@ -93,6 +93,19 @@ def test_sequences_and_optionals(backend, cache):
     assert rep.run([one])[0] and not rep.run([None])[0]
 
 
+def test_outputs_without_elements_take_none_of_others(backend, cache):
+    x = np.arange(3, dtype=np.float32)
+    of = lambda name, kind: helper.make_tensor_sequence_value_info(name, kind, [3])
+    optional = helper.make_value_info('o', helper.make_optional_type_proto(helper.make_tensor_type_proto(1, [3])))
+    nodes = [helper.make_node('SequenceEmpty', [], ['a']), helper.make_node('SequenceConstruct', ['x', 'x'], ['b']),
+             helper.make_node('Optional', [], ['o'], type=helper.make_tensor_type_proto(1, [3])), helper.make_node('Neg', ['x'], ['y'])]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, 'g', [info('x', 1, [3])], [of('a', 1), of('b', 1), optional, info('y', 1, [3])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid('', 18)], ir_version=9)
+    a, b, o, y = backend.run_model(model, [x], cache_dir=cache)
+    assert a == [] and len(b) == 2 and np.array_equal(b, [x, x]) and o is None and np.array_equal(y, -x)
+
+
 def test_what_it_cannot_do_is_an_error(weft, backend, cache):
     assert backend.supports_device('CPU') and not backend.supports_device('CUDA:0')
     relu = model([helper.make_node('Relu', ['x'], ['y'])], [('x', TensorProto.FLOAT, [2])], [('y', TensorProto.FLOAT, [2])])
