@@ -245,9 +245,12 @@ class Callable {
       // Numbers, NumPy's scalars, other byte orders, bfloat16 of ml_dtypes.
       const nb::object converted = nb::module_::import_("weft._comprehension")
                                        .attr("native")(value, std::string(DtypeName(p.dtype)));
+      const std::string type(DtypeName(p.dtype));
+      if (converted.is_none() &&
+          (nb::isinstance<nb::int_>(value) || nb::isinstance<nb::float_>(value)))
+        Raise(Wrong(p, nb::cast<std::string>(nb::str(value)), "a number of " + type));
       if (converted.is_none() || !nb::try_cast(converted, argument.array))
-        Raise(Wrong(p, TypeNameOf(value),
-                    "an array of " + std::string(DtypeName(p.dtype)) + " in host memory"));
+        Raise(Wrong(p, TypeNameOf(value), "an array of " + type + " in host memory"));
     }
     const Given& array = argument.array;
     if (!Has(array.dtype(), p.dtype))

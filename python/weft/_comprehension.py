@@ -27,13 +27,29 @@ class TunedKernel(NamedTuple):
 def native(value, dtype):
     """An array of what the module does not read itself, or None: numbers, NumPy's scalars, other byte orders, bfloat16."""
     if isinstance(value, (bool, int, float)):
-        return np.asarray(value, NUMPY[dtype])
+        return _number(value, dtype)
     if not isinstance(value, (np.ndarray, np.generic)):
         return None
     array = np.asarray(value)
     if array.dtype.name == 'bfloat16':
         return array.view(np.uint16)
     return array.astype(array.dtype.newbyteorder('='))
+
+
+_RANGES = {'bool': (0, 1), 'u4': (0, 15), 'i4': (-8, 7)}  # of what NumPy has no integers of
+
+
+def _number(value, dtype):
+    """A Python number as an array, None if it is no value of the type; rounded where that is a float."""
+    kind = np.dtype(NUMPY[dtype])
+    if dtype == 'bf16':  # to nearest, even at halves, on the bits of a float32
+        single = np.asarray(value, np.float32)
+        bits = single.view(np.uint32)
+        return np.asarray(0x7fc0 if np.isnan(single) else (int(bits) + 0x7fff + (int(bits) >> 16 & 1)) >> 16, np.uint16)
+    if kind.kind == 'f':
+        return np.asarray(value, kind)
+    least, most = _RANGES.get(dtype) or (np.iinfo(kind).min, np.iinfo(kind).max)
+    return np.asarray(value, kind) if isinstance(value, int) and least <= value <= most else None
 
 
 class Comprehension:

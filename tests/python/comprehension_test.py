@@ -76,8 +76,21 @@ def test_takes_numbers(open_):
     x = np.arange(6, dtype=np.float32)
     for a, b, s in ((2.0, 1, 2), (2, np.int8(1), np.int64(2)), (np.float32(2), np.array(1, np.int8), 2)):
         assert scale(a, b, x, s).tolist() == [1, 5, 9]
-    with pytest.raises(OverflowError):
-        scale(2.0, 300, x, 2)
+
+
+@pytest.mark.parametrize('kind, number, found', [
+    ('bfloat16', 1.5, 0x3fc0), ('bfloat16', 2, 0x4000), ('bfloat16', -1.00390625, 0xbf80), ('bfloat16', 1.01171875, 0x3f82),
+    ('bfloat16', 3.4e38, 0x7f80), ('bfloat16', float('nan'), 0x7fc0), ('bfloat16', float('-inf'), 0xff80),
+    ('uint8', 255, 255), ('uint8', True, 1), ('int4', -8, -8), ('bool', True, True), ('double', 0.1, 0.1), ('float', 3, 3)])
+def test_numbers_have_the_type_of_their_parameter(open_, kind, number, found):
+    assert open_(f'def f({kind} a) -> (y) {{ y = a }}')(number) == found
+
+
+@pytest.mark.parametrize('kind, number', [('int32', 2.7), ('int32', 2.0), ('int32', float('nan')), ('uint8', 300), ('uint8', -1), ('int4', 8),
+                                          ('bool', 2), ('bool', 0.5), ('int64', 2**63)])
+def test_numbers_that_a_type_does_not_hold(weft, open_, kind, number):
+    with pytest.raises(weft.Error, match=f'found {number} for .a., expected a number of'):
+        open_(f'def f({kind} a) -> (y) {{ y = a }}')(number)
 
 
 def test_writes_where_it_is_told(matmul, open_):
@@ -287,6 +300,29 @@ def test_expressions_print_as_they_are(weft, cache, make, text, value):
     assert str(e) == text
     y[i] = e.where((i, 0, 8))
     assert f.open(target='interpreter', cache_dir=cache)()[7] == value
+
+
+RANGED = [  # of x(k) where k in 0:3, which is 0 + 1 + 2 unless said otherwise
+    (lambda e, tc, k: e * 1.0, 3), (lambda e, tc, k: 1.0 + e, 6), (lambda e, tc, k: -e, -3), (lambda e, tc, k: tc.abs(e), 3),
+    (lambda e, tc, k: e.astype('double'), 3), (lambda e, tc, k: tc.select(e > 1.0, e, 0.0), 2), (lambda e, tc, k: e + e, 6),
+    (lambda e, tc, k: tc.select(~(e > 1.0), 0.0, 1.0), 1)]
+
+
+@pytest.mark.parametrize('make, value', RANGED)
+def test_ranges_of_operands_are_the_statements(weft, cache, make, value):
+    tc, f = weft.tc, weft.tc.Def('f')
+    (n, k), y = tc.indices('N k'), f.output('y')
+    x = f.input('x', 'float', n)
+    y[()] = tc.sum(make(x[k].where((k, 0, 3)), tc, k))
+    assert f.open(target='interpreter', cache_dir=cache)(np.arange(10, dtype=np.float32)) == value
+
+
+def test_a_subscript_has_its_range(weft):
+    tc, f = weft.tc, weft.tc.Def('f')
+    i, k = tc.indices('i k')
+    x, y = f.input('x', 'float', tc.size('N')), f.output('y')
+    y[i] = tc.amax(x[(i + k).where((k, 0, 2))]).where((i, 0, 4))
+    assert str(f).splitlines()[1] == '  y(i) max=! x(i + k) where k in 0:2, i in 0:4'
 
 
 def test_all_parts_of_a_def(weft, cache):
