@@ -219,45 +219,88 @@ class Placer {
     return layout;
   }
 
+  // What touches have in common along one axis of a temporary.
+  struct Along {
+    bool same = true;                // each iteration of the shared loops has its part of the axis
+    bool crosses = false;            // ranks may touch each other's part
+    bool fixed = true;               // the places within a part are constants
+    Interval range{kOpen, kOpenLo};  // of those places
+    std::set<Var> moves;             // the shared dimensions that a part depends on
+  };
+
+  Along LookAlong(size_t axis, const std::vector<Touch>& touches,
+                  const std::vector<Var>& shared) const {
+    Along along;
+    std::optional<Affine> outer;
+    Interval written{kOpen, kOpenLo};
+    for (const Touch& touch : touches) {
+      const auto parts = touch.index[axis] ? Split(*touch.index[axis], shared) : std::nullopt;
+      if (!parts) {
+        along.same = false;
+        along.crosses = true;  // unknown: it may
+        continue;
+      }
+      along.same &= !outer || *outer == parts->second;
+      outer = parts->second;
+      std::vector<Var> used;
+      parts->second.CollectVars(used);
+      for (const Var v : used)
+        along.crosses |= plan_.IsDim(v) && plan_[v].kind == LoopKind::kParallel;
+      along.moves.insert(used.begin(), used.end());
+      const Interval r = RangeOf(parts->first);
+      const auto grow = [&](Interval& i) { i = {std::min(i.lo, r.lo), std::max(i.hi, r.hi)}; };
+      grow(along.range);
+      if (touch.write) grow(written);
+      along.fixed &= Constant(parts->first);
+    }
+    // What an earlier iteration made is gone once this one has taken its place.
+    along.same &= along.moves.empty() || written == along.range;
+    return along;
+  }
+
+  // The outermost of the shared loops an iteration of which reads what an earlier one wrote, as its
+  // place in their order: a part of some axis is another's too, or it is not written in each.
+  size_t OutermostCarried(const std::vector<Along>& axes, const std::vector<Touch>& touches,
+                          const std::vector<Var>& order) const {
+    std::set<Var> carried, parted;
+    for (const Along& along : axes)
+      (along.same ? parted : carried).insert(along.moves.begin(), along.moves.end());
+    for (const Touch& touch : touches) {
+      if (!touch.write) continue;
+      for (const Constraint& c : plan_.units[touch.unit].constraints) {
+        if (c.limit != Limit::kDomain || RangeOf(c.e).lo >= 0) continue;
+        std::vector<Var> used;
+        c.e.CollectVars(used);
+        if (std::ranges::none_of(used, [&](Var v) { return parted.contains(v); }))
+          carried.insert(used.begin(), used.end());
+      }
+    }
+    return std::ranges::find_if(order, [&](Var v) { return carried.contains(v); }) - order.begin();
+  }
+
   void Contract(const std::vector<Touch>& touches, Buffer& buffer, View& view) {
     View smaller = view;
     smaller.shared = SharedDims(touches);
+    std::vector<Var> order = plan_.units[touches[0].unit].dims;  // the shared, outermost first
+    std::erase_if(order, [&](Var v) { return !std::ranges::binary_search(smaller.shared, v); });
     std::vector<Affine> shape = buffer.shape;
+    std::vector<Along> axes;
+    for (size_t axis = 0; axis < shape.size(); ++axis)
+      axes.push_back(LookAlong(axis, touches, smaller.shared));
+    const size_t carried = OutermostCarried(axes, touches, order);
     bool constant = true;
     for (size_t axis = 0; axis < shape.size(); ++axis) {
-      std::optional<Affine> outer;
-      bool same = true, crosses = false;
-      Interval range{kOpen, kOpenLo}, written = range;
-      bool fixed = true, moves = false;
-      for (const Touch& touch : touches) {
-        const auto parts =
-            touch.index[axis] ? Split(*touch.index[axis], smaller.shared) : std::nullopt;
-        if (!parts) {
-          same = false;
-          crosses = true;  // unknown: it may
-          continue;
-        }
-        same &= !outer || *outer == parts->second;
-        outer = parts->second;
-        std::vector<Var> used;
-        parts->second.CollectVars(used);
-        for (const Var v : used) crosses |= plan_.IsDim(v) && plan_[v].kind == LoopKind::kParallel;
-        moves |= !used.empty();
-        const Interval r = RangeOf(parts->first);
-        const auto grow = [&](Interval& i) { i = {std::min(i.lo, r.lo), std::max(i.hi, r.hi)}; };
-        grow(range);
-        if (touch.write) grow(written);
-        fixed &= Constant(parts->first);
-      }
-      // What an earlier iteration made is gone once this one has taken its place.
-      same &= !moves || written == range;
-      if (!same && crosses && AnyParallel(touches)) return;  // stays shared and whole
-      if (!same) {
+      Along& along = axes[axis];
+      for (size_t inside = carried + 1; inside < order.size(); ++inside)
+        along.same &= !along.moves.contains(order[inside]);  // would be overwritten before
+      if (!along.same && along.crosses && AnyParallel(touches)) return;  // stays shared and whole
+      if (!along.same) {
         constant = false;
         continue;
       }
+      const Interval& range = along.range;
       if (range.lo == kOpenLo || range.hi >= kOpen) return;
-      constant &= fixed;
+      constant &= along.fixed;
       smaller.contracted[axis] = true;
       smaller.offset[axis] = range.lo;
       shape[axis] = std::max<int64_t>(0, range.hi - range.lo + 1);
