@@ -52,7 +52,7 @@ void KernelBuilder::CountedLoop(Value* begin, Value* end, int64_t step, bool run
   scope_.OpenLevel();
   body(counter);
   scope_.CloseLevel();
-  Value* next = b_.CreateAdd(counter, b_.getInt64(static_cast<uint64_t>(step)), "", true, true);
+  Value* next = b_.CreateNSWAdd(counter, b_.getInt64(static_cast<uint64_t>(step)));  // may be < 0
   counter->addIncoming(next, b_.GetInsertBlock());
   b_.CreateCondBr(b_.CreateICmpSLT(next, end), head, exit);
   b_.SetInsertPoint(exit);

@@ -340,7 +340,13 @@ bool MemoryEmitter::EndsRow(const loops::Stmt& store, const Chunk& chunk) const 
   const std::optional<LaneForm> form = scope_.Lanes(store.index[axis], chunk);
   const Affine behind =
       form ? form->base + chunk.active - nest_[store.buffer].shape[axis] : Affine(-1);
-  return form && form->Contiguous(chunk.active) && behind == Affine(0);
+  if (!form || !form->Contiguous(chunk.active) || behind != Affine(0)) return false;
+  // All lanes, also those that are not active, lie in the row and its padding (OpenRegister).
+  const int64_t extent = nest_[store.buffer].shape[axis].constant();
+  const int64_t element = module_.getDataLayout().getTypeAllocSize(ElementType(store.buffer));
+  const int64_t lanes = vector_bytes_ / element;
+  return form->base.IsConstant() &&
+         form->base.constant() + chunk.width <= (extent + lanes - 1) / lanes * lanes;
 }
 
 // In registers whole rows are written, with the old lanes where the mask says so. What lies behind
