@@ -440,11 +440,12 @@ class Builder {
     return Step{.kind = Step::Kind::kUnit, .unit = static_cast<int32_t>(plan_.units.size() - 1)};
   }
 
-  // A tap whose guard fails is no tap when what it would add changes nothing.
+  // A tap whose guard fails is no tap when what it would add changes nothing; of a tuple it may be
+  // the first of those that are extreme.
   void AddConditions(const tc::Statement& statement, Unit& unit) {
     const auto at = [&](Var v) { return unit.index[v]; };
     const auto guarded = tc::AsGuarded(program_, statement.value);
-    if (guarded && unit.part == Part::kUpdate) {
+    if (guarded && unit.part == Part::kUpdate && !statement.companion.valid()) {
       const Dtype dtype = program_[statement.value].dtype;
       const Scalar identity = tc::Identity(statement.assign, dtype);
       if (SameNumber(dtype, identity, guarded->otherwise)) {

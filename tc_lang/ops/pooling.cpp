@@ -86,12 +86,18 @@ void MaxPool(Writer& w) {
   const std::string value = Guarded(p.win.guards, w.At(p.x, p.from), Lowest(p.x.dtype));
   if (!w.HasOut(1)) return w.Reduce("window", p.y, p.at, "max=!", value);
   // Where the maximum lies: row-major over the whole input, or with the spatial axes reversed.
+  // Where all that a window has is the least there is, its first element wins, which taps in front
+  // stand for.
   const bool column_major = w.Int("storage_order", 0) != 0;
   const size_t n = p.win.axes.size();
   std::string flat = fmt::format("int64(n)*{} + c", w.Extent(p.x, 1));
   for (size_t k = 0; k < n; ++k) {
     const size_t axis = column_major ? n - 1 - k : k;
-    flat = fmt::format("({})*{} + ({})", flat, p.win.axes[axis].in, p.win.at[axis]);
+    const WindowAxis& a = p.win.axes[axis];
+    const std::string& at = p.win.at[axis];
+    const std::string first =
+        a.pad_lo > 0 ? fmt::format("({0}) < 0 ? ({0}) % {1} : ({0})", at, a.dilation) : at;
+    flat = fmt::format("({})*{} + ({})", flat, a.in, first);
   }
   w.Pick("window", p.y, w.Out(1), p.at, "max=!", value, flat);
 }

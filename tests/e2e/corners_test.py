@@ -210,3 +210,22 @@ def test_products_with_weights_far_from_0(kind, zero, low, high, rows):
         direct += x[:, i:i + 1] * dequantized[i].astype(np.float32)
     error = lambda y: np.sqrt(np.square(y - exact).mean())
     assert error(found) <= 2 * error(direct)
+
+
+@pytest.mark.parametrize('order', [0, 1])
+@pytest.mark.parametrize('force', ['own', 'calls'])
+@pytest.mark.parametrize('kind, least', [(np.uint8, 0), (np.int8, -128), (np.float32, -np.inf)])
+def test_places_of_the_largest_lie_inside(kind, least, force, order):
+    """Of windows of the least number alone, too: the first of the window that is no pad."""
+    x = np.full((1, 2, 5, 6), least, kind)
+    kernel, strides, dilations, pads = (3, 2), (2, 1), (2, 1), (3, 1, 1, 0)
+    node = helper.make_node('MaxPool', ['x'], ['y', 'at'], kernel_shape=kernel, strides=strides, dilations=dilations, pads=pads, storage_order=order)
+    graph = helper.make_graph([node], 'g', [helper.make_tensor_value_info('x', helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)],
+                              [helper.make_tensor_value_info('y', helper.np_dtype_to_tensor_dtype(x.dtype), None), helper.make_tensor_value_info('at', 7, None)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid('', 12)], ir_version=8)
+    y, at = WeftRep(model, force=force).run({'x': x})
+    first = lambda k, axis: next(p for p in range(k * strides[axis] - pads[axis], 99, dilations[axis]) if p >= 0)
+    right = np.array([[[c * 30 + (first(i, 0) * 6 + first(j, 1) if order == 0 else first(j, 1) * 5 + first(i, 0)) for j in range(y.shape[3])]
+                       for i in range(y.shape[2])] for c in range(2)])
+    assert (y == np.array(least, kind)).all()
+    np.testing.assert_array_equal(at[0], right)

@@ -242,6 +242,26 @@ def test_cuda_wants_a_device(tc, weft):
     assert 'CUDA' in weft.said and 'try:' in weft.said
 
 
+RECURRENT = 'y(i,j) = x(i,j) + (i > 0 ? y(i-1,j) : 0.0) where i in 0:5, j in 0:8  z(i,j) = y(i,j) + x(i,j)'
+ONCE = 't(j) = x(0,j) * 2.0  z(i,j) = t(j) + x(i,j)'
+FIRST = 't(i,j) = x(i,j) * 2.0  z(i,j) = t(0,j) + x(i,j)'
+TWO_PARTS = 't(i,j) = x(i,j) where i in 0:5, j in 0:3  t(i,j) = x(i,15-j) * 2.0 where i in 0:5, j in 3:13  z(i,j) = t(i,j) + x(i,j) where i in 0:5, j in 0:13'
+
+
+@pytest.mark.parametrize('statements, columns, choice', [
+    (RECURRENT, 8, 'y_to_z: cluster y z | order i j'), (RECURRENT, 8, 'y_to_z: cluster y z | order j i'),
+    (RECURRENT, 8, 'y_to_z: cluster y z | order i j | tile j 4, i 2'), (ONCE, 8, 't_to_z: cluster t z | order i j'),
+    (FIRST, 8, 't_to_z: cluster t z | order i j'), (FIRST, 8, 't_to_z: cluster t z | order i j | tile j 4'),
+    (TWO_PARTS, 16, 't_to_z: cluster t t_2 z | inner i j | unroll i j | vector t.j 3, t_2.j 10, j 13')])
+def test_temporaries_in_registers_keep_what_is_read_later(tc, weft, statements, columns, choice):
+    """What another iteration reads is not overwritten, nor what lies behind the last of the lanes."""
+    (weft.folder / 'f.tc').write_text(f'def f(float(5,{columns}) x) -> (z) {{ {statements} }}')
+    (weft.folder / 'c.choices').write_text(choice + '\n')
+    x = np.arange(5 * columns, dtype=np.float32).reshape(5, columns)
+    right = tc('f', {'x': x}, '--target', 'interpreter')['z']
+    assert np.array_equal(tc('f', {'x': x}, '--choices', 'c.choices', '--threads', '1')['z'], right)
+
+
 def test_choices_that_are_dumped_can_be_forced(tc, weft):
     x = floats(40, 70)
     expected = tc('softmax', {'x': x}, '--dump', 'dump')['y']

@@ -164,6 +164,11 @@ statement('bool_through', 'bool(N) b) -> (y', 'y(i) = b(N - 1 - i)', {'b': (11,)
 statement('bool_chosen', 'bool(N) b, int8(N) x) -> (y', 'y(i) = b(i) ? x(i) : int8(-1)', {'b': (9,), 'x': (9,)}, lambda b, x: np.where(b, x, np.int8(-1)), types=(np.int8,))
 statement('compare_unsigned', 'uint32(N) a, uint32(N) b) -> (y', 'y(i) = a(i) > b(i)', {'a': np.array([2**31, 1], np.uint32), 'b': np.array([1, 2**31], np.uint32)},
           np.greater, types=(np.bool_,))
+statement('tuple_with_pads', 'float(N) x) -> (v, k', '(v(w), k(w)) max=! ((w - s - 2 >= 0 ? x(w-s-2) : -infinity()), s + 5) where w in 0:3, s in 0:2',
+          {'x': np.array([1, 2, 3], F)}, lambda x: (np.array([-np.inf, -np.inf, 1], F), np.array([5, 5, 5], I)))
+statement('tuple_of_the_least_with_pads', 'int8(N) x) -> (v, k', '(v(w), k(w)) max=! ((w + s >= 1 && w + s <= N ? x(w+s-1) : int8(-128)), s) where w in 0:N, s in 0:3',
+          {'x': np.full(4, -128, np.int8)}, lambda x: (x, np.zeros(4, I)), types=(np.int8, I))
+statement('written_twice_and_empty', 'float(N, M) x) -> (y', 'y(i,j) = x(i,j)  y(i,j) = x(i,j) * 2.0 where i in 0:0, j in 1:3', {'x': np.zeros((0, 3), F)}, lambda x: x)
 statement('compare_with_nan', 'float(N) x) -> (y', 'y(i) = int32(x(i) == x(i)) + 2 * int32(x(i) != x(i))', {'x': np.array([np.nan, 1], F)}, lambda x: np.array([2, 1], I))
 statement('floor_division_of_int64', 'int64(N) a) -> (q, r', 'q(i) = a(i) / 10  r(i) = a(i) % 10', {'a': np.array([-2**63, -1, 2**62])}, lambda a: (a // 10, a % 10))
 statement('division_of_unsigned', 'uint8(N) a, uint8(N) b) -> (q, r', 'q(i) = a(i) / b(i)  r(i) = a(i) % b(i)',
