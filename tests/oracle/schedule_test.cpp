@@ -270,6 +270,20 @@ TEST(Tuples, TheFirstWins) {
   }
 }
 
+TEST(Tuples, APaddedTapMayBeTheFirst) {
+  const auto program = Compile(R"(def f(float(9) x) -> (v, k) {
+    (v(w), k(w)) max=! ((w - s - 2 >= 0 ? x(w - s - 2) : -infinity()), s + 5)
+      where w in 0:9, s in 0:3
+  })");
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const ScheduleRequest request{.program = &*program, .target = V4()};
+  const auto choices = Propose(request, 3);
+  for (const Choice& choice : *choices) {
+    const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choice);
+    EXPECT_TRUE(status.ok()) << Print(choice) << status.ToString();
+  }
+}
+
 TEST(Tuples, KeepTheirOrder) {
   const auto program = Compile(R"(def am(float(6, 8, 9) x) -> (v, k) {
     (v(i), k(i)) max=! (x(i, a, b), 9 * a + b)
