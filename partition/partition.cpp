@@ -29,13 +29,15 @@ using graph::ValueId;
 
 class Partitioner {
  public:
+  // `plain`: nodes whose values are to be plain.
   Partitioner(const graph::Graph& graph, const NodeComprehensions& nodes, const Target& target,
-              Pricer& pricer, const PartitionOptions& options)
+              Pricer& pricer, const PartitionOptions& options, const std::set<NodeId>& plain)
       : graph_(graph),
         nodes_(nodes),
         target_(target),
         pricer_(pricer),
         options_(options),
+        plain_(plain),
         uses_(graph),
         facts_(graph),
         ranks_(CanonicalRanks(graph)),
@@ -48,7 +50,8 @@ class Partitioner {
     const bool calls = options_.force == PartitionOptions::Force::kCalls;
     std::vector<bool> takes_plain;  // natives and nested plans know plain tensors only
     for (size_t i = 0; i < graph_.nodes.size(); ++i)
-      takes_plain.push_back(nodes_.of[i].empty() || (calls && !IsForLibrary(NodeId(i))));
+      takes_plain.push_back(nodes_.of[i].empty() || plain_.contains(NodeId(i)) ||
+                            (calls && !IsForLibrary(NodeId(i))));
     // The libraries of a device want them plain. Where one may be called, all groupings have the
     // same layouts, whoever is forced.
     if (target_.kind != TargetKind::kCuda || !options_.vendor)
@@ -66,6 +69,9 @@ class Partitioner {
     if (calls) TakeNatives();
     return Collect();
   }
+
+  // Nodes that a native kernel would do if its values were plain.
+  const std::set<NodeId>& WantPlain() const { return want_plain_; }
 
  private:
   std::vector<Member> MembersOf(std::span<const NodeId> nodes) const {
@@ -332,10 +338,14 @@ class Partitioner {
     for (size_t i = 0; i < kind_.size(); ++i) {
       const NodeId node(i);
       const auto is_plain = [&](ValueId v) { return !v.valid() || !layouts_.contains(v); };
-      if (kind_[i] == Implementation::kOwn && std::ranges::all_of(graph_[node].inputs, is_plain) &&
-          std::ranges::all_of(graph_[node].outputs, is_plain) &&
-          fallback::Match(graph_, uses_, std::span(&node, 1), fallback::Library::kNative).yes())
+      if (kind_[i] != Implementation::kOwn ||
+          !fallback::Match(graph_, uses_, std::span(&node, 1), fallback::Library::kNative).yes())
+        continue;
+      if (std::ranges::all_of(graph_[node].inputs, is_plain) &&
+          std::ranges::all_of(graph_[node].outputs, is_plain))
         kind_[i] = Implementation::kNative;
+      else
+        want_plain_.insert(node);
     }
   }
 
@@ -463,6 +473,8 @@ class Partitioner {
   const Target& target_;
   Pricer& pricer_;
   PartitionOptions options_;
+  const std::set<NodeId>& plain_;
+  std::set<NodeId> want_plain_;
   fallback::Uses uses_;
   GraphFacts facts_;
   const std::vector<int32_t> ranks_;
@@ -490,7 +502,15 @@ fallback::Abilities AbilitiesFor(const Target& target, const PartitionOptions& o
 
 Result<Grouping> Partition(const graph::Graph& graph, const NodeComprehensions& nodes,
                            const Target& target, Pricer& pricer, const PartitionOptions& options) {
-  return Partitioner(graph, nodes, target, pricer, options).Run();
+  std::set<NodeId> plain;
+  while (true) {
+    Partitioner partitioner(graph, nodes, target, pricer, options, plain);
+    auto grouping = partitioner.Run();
+    // What a library could do, but not in the layouts that others have, would be compiled.
+    const size_t known = plain.size();
+    plain.insert(partitioner.WantPlain().begin(), partitioner.WantPlain().end());
+    if (!grouping.ok() || plain.size() == known) return grouping;
+  }
 }
 
 }  // namespace weft::partition

@@ -290,6 +290,19 @@ TEST(Partition, CallsAlone) {
             (std::vector{Implementation::kVendor, Implementation::kNative, Implementation::kOwn}));
 }
 
+// The library scales no channels in the layout that its convolutions like; a native kernel does,
+// where nothing else is in that layout.
+TEST(Partition, CallsInLayoutsThatOthersHave) {
+  const Graph graph = Parsed(
+      "graph g (x: f32[1, 16, 8, 8], v: f32[16, 16, 1, 1], w: f32[16, 16, 3, 3]) -> (y) {\n"
+      "a = Conv(x, w) {pads = [1, 1, 1, 1]}\nb = GlobalAveragePool(a)\nc = Conv(b, v)\n"
+      "d = Sigmoid(c)\ne = Mul(d, a)\ny = Conv(e, w)\n}");
+  const auto grouping = Grouped(graph, Flat(), {.force = PartitionOptions::Force::kCalls});
+  ASSERT_TRUE(grouping.ok()) << grouping.status().ToString();
+  for (const Group& group : grouping->groups)
+    EXPECT_NE(group.implementation, Implementation::kOwn) << Print(*grouping, graph);
+}
+
 TEST(Partition, LibraryWhereItsArithmeticIsAllowed) {
   const Graph graph =
       Parsed("graph g (x: bf16[16, 64], w: bf16[64, 32]) -> (a) {\na = MatMul(x, w)\n}");
