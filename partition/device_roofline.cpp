@@ -1,11 +1,11 @@
 #include "partition/device_roofline.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 
 #include "base/check.h"
 #include "partition/work.h"
+#include "polyhedral/cuda/sums.h"
 
 namespace weft::partition {
 namespace {
@@ -49,9 +49,7 @@ struct Extents {
   double points = 1, depth = 1;  // of results, and of what is reduced to each
 };
 
-// In how many parts a few long sums are made, which another launch adds up:
-// polyhedral/cuda/sums.cpp has as many as fill a device, blocks along what lies side by side, else
-// threads across it.
+// A few long sums are made in parts, which another launch adds up (polyhedral/cuda/sums.h).
 struct Split {
   double parts = 1, threads = 1;
 };
@@ -66,19 +64,18 @@ int64_t ReadsAlong(const tc::Program& p, const tc::Statement& s, size_t index) {
 }
 
 Split SplitOf(const tc::Program& p, const tc::Statement& s, const Extents& e) {
-  constexpr double kBlocks = 264, kThreads = 32768, kLeastOfBlock = 4096, kLeastOfThread = 16,
-                   kLeast = 1 << 18, kLeastAcross = 1 << 20;
   const auto is_reduced = [&](size_t i) { return s.indices[i].reduction; };
   size_t kept = 0;
   while (kept < s.indices.size() && !is_reduced(kept)) ++kept;
   if (kept == s.indices.size() || !IsFloat(s.accumulate) || s.companion.valid()) return {};
   const bool across =
       kept > 0 && ReadsAlong(p, s, kept - 1) > ReadsAlong(p, s, s.indices.size() - 1);
-  if (e.points * e.depth < (across ? kLeastAcross : kLeast)) return {};
+  constexpr double kMost = int64_t{1} << 40;  // of either: their product is to fit
   Split split;
-  split.parts = std::floor(across ? std::min(kThreads / e.points, e.depth / kLeastOfThread)
-                                  : std::min(kBlocks / e.points, e.depth / kLeastOfBlock));
-  if (split.parts < 2) return {};
+  const int64_t parts = polyhedral::cuda::PartsToFill(
+      std::max<int64_t>(1, std::min(e.points, kMost)), std::min(e.depth, kMost), across);
+  if (parts < 2) return {};
+  split.parts = static_cast<double>(parts);
   split.threads =
       e.points * split.parts * (across ? 1 : std::min(e.depth / split.parts, kMostThreadsOfRow));
   return split;

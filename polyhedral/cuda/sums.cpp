@@ -71,18 +71,10 @@ std::optional<LongSum> AsLongSum(LoopNest& nest, StmtId range) {
   return l;
 }
 
-// How many parts fill a device: blocks along a sum that lies side by side, else threads across it.
-// 1 if the range does, or if there is too little to sum.
 int64_t PartsWanted(const LoopNest& nest, const LongSum& l) {
-  constexpr int64_t kBlocks = 264, kThreads = 32768;  // of 132 multiprocessors, two and 256 each
-  constexpr int64_t kLeastOfBlock = 4096, kLeastOfThread = 16, kLeast = 1 << 18,
-                    kLeastAcross = 1 << 20;
   const std::vector<StmtId> body = {l.sum.loops[0]};
   const auto along = [&](StmtId loop) { return AccessesAlong(nest, body, nest[loop].var); };
-  const int64_t all = l.summands > kLeastAcross ? kLeastAcross : l.width * l.summands;
-  if (along(l.band.back()) > along(l.sum.loops.back()))
-    return all < kLeastAcross ? 1 : std::min(kThreads / l.width, l.summands / kLeastOfThread);
-  return all < kLeast ? 1 : std::min(kBlocks / l.width, l.summands / kLeastOfBlock);
+  return PartsToFill(l.width, l.summands, along(l.band.back()) > along(l.sum.loops.back()));
 }
 
 // A number of parts near the wanted one that divides the loop, if there is one.
