@@ -266,8 +266,7 @@ Result<std::vector<Tensor>> Executor::State::Repeat(const plan::Step& step, Nest
   std::vector<Rows> rows(step.outputs.size() - states, Rows(max_bytes));
   int64_t trip = 0;
   for (; condition && trip < trips; ++trip) {
-    if (__atomic_load_n(&shared->cancel, __ATOMIC_RELAXED) != 0)
-      return Status(Code::kInterrupted, "the run was cancelled");
+    WEFT_TRY(CheckCancel());
     operands[0] = Tensor(Dtype::kI64, {});
     SetElemInt(operands[0], 0, trip);
     WEFT_TRY(auto results, Call(graph, text, operands));

@@ -78,11 +78,6 @@ Result<Bytes> Executor::State::AllocateHost(int64_t bytes, const char* what) con
   return shared->device->device->AllocatePinned(bytes, what);
 }
 
-Status Executor::State::CheckCancel() const {
-  if (__atomic_load_n(&shared->cancel, __ATOMIC_RELAXED) == 0) return {};
-  return Status(Code::kInterrupted, "the run was cancelled");
-}
-
 Status Executor::State::EnqueueOnDevice(const plan::Specialization& s, Specialized& ready,
                                         cuda::Handle stream, std::vector<StepTime>* times) {
   const auto host_step = [&](size_t step) -> Status {

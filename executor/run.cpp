@@ -103,12 +103,16 @@ Status Executor::State::RunOther(const plan::Specialization& s, const ReadyStep&
   return status.ok() ? status : std::move(status).At("step " + PrintString(step.name));
 }
 
+Status Executor::State::CheckCancel() const {
+  if (!IsSet(shared->cancel)) return {};
+  return Status(Code::kInterrupted, "the run was cancelled");
+}
+
 Status Executor::State::RunSteps(const plan::Specialization& s, std::span<ReadyStep> steps,
                                  Specialized& ready, std::vector<StepTime>* times) {
   // A nested run ends within another, which is to see the flag, too.
   const ForgetCancel forget{depth == 0 ? &shared->cancel : nullptr};
-  const auto interrupted = [] { return Status(Code::kInterrupted, "the run was cancelled"); };
-  if (IsSet(shared->cancel)) return interrupted();
+  WEFT_TRY(CheckCancel());
   if (ready.on_device)
     return steps.size() == ready.steps.size() ? RunOnDevice(s, ready, times)
                                               : RunStepOnDevice(s, steps[0].step, ready);
@@ -126,7 +130,7 @@ Status Executor::State::RunSteps(const plan::Specialization& s, std::span<ReadyS
     }
     for (; i < end; ++i)
       if (IsSet(steps[i].fault)) return Fault(s, steps[i]);
-    if (IsSet(shared->cancel)) return interrupted();
+    WEFT_TRY(CheckCancel());
   }
   return {};
 }
