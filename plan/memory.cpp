@@ -91,7 +91,7 @@ Status PlanMemory(Specialization& s) {
 }
 
 int64_t NeededBytes(const Plan& plan, const Specialization& s, int32_t threads) {
-  int64_t bytes = s.arena_bytes, rank_bytes = 0, team_bytes = 0;
+  int64_t bytes = s.arena_bytes, rank_bytes = 0, team_bytes = 0, all_ranks = 0;
   const auto add = [&](int64_t more) {  // a file may ask for anything
     if (__builtin_add_overflow(bytes, more, &bytes)) bytes = INT64_MAX;
   };
@@ -103,7 +103,8 @@ int64_t NeededBytes(const Plan& plan, const Specialization& s, int32_t threads) 
     rank_bytes = std::max(rank_bytes, k.rank_scratch_bytes);
     team_bytes = std::max(team_bytes, k.team_scratch_bytes);
   }
-  for (int32_t i = 0; i < threads; ++i) add(rank_bytes);
+  if (__builtin_mul_overflow(rank_bytes, threads, &all_ranks)) all_ranks = INT64_MAX;
+  add(all_ranks);
   add(team_bytes);
   return bytes;
 }

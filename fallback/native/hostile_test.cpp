@@ -91,9 +91,10 @@ TEST(Hostile, EveryKernelIsTotal) {
         call.inputs.push_back({.role = fmt::format("in{}", i), .value = "x"});
         pointers.push_back(random() % 10 == 0 ? nullptr : &inputs[i]);
       }
-      for (size_t i = 0; i < 1 + random() % 4; ++i) {
-        call.outputs.push_back({.role = fmt::format("out{}", i),
-                                .value = random() % 4 == 0 ? "" : fmt::format("y{}", i)});
+      for (size_t i = 0; i < 1 + random() % 4; ++i) {  // few kernels have a second
+        const bool is_named = i == 0 ? random() % 8 != 0 : random() % 8 == 0;
+        call.outputs.push_back(
+            {.role = fmt::format("out{}", i), .value = is_named ? fmt::format("y{}", i) : ""});
       }
       AddAttributes(random, call);
       auto result = RunNative(call, pointers, 1 << 16);
@@ -110,7 +111,7 @@ TEST(Hostile, EveryKernelIsTotal) {
             << op;
     }
   }
-  EXPECT_GT(ran, 1000);  // it is not all nonsense
+  EXPECT_GT(ran, 3000);  // it is not all nonsense
 }
 
 }  // namespace
