@@ -1,6 +1,7 @@
 // Grouping + nests + calls -> Plan: buffers, weights in their consumers' layouts, steps, memory.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -39,11 +40,7 @@ class Assembler {
   }
 
   Result<plan::Plan> Run() {
-    // The model's own values: what was prepared for this build is read by no node.
-    graph::Graph model = graph::Clone(graph_);
-    graph::DropDead(model);
-    BlobStore unused;
-    plan_.model_hash = Sha256(graph::Print(model, unused)).Hex();
+    if (!options_.brief) plan_.model_hash = HashOfModel();
     plan_.weft = fmt::format("weft {}", Version());
     WEFT_TRY(plan_.codegen, CodegenIdentity(plan_.target));
     plan_.libraries = fallback::LibraryVersions(plan_.target.kind);
@@ -68,6 +65,14 @@ class Assembler {
 
  private:
   plan::Specialization& spec() { return plan_.specializations[0]; }
+
+  // Of the model's own values: what was prepared for this build is read by no node.
+  std::string HashOfModel() const {
+    graph::Graph model = graph::Clone(graph_);
+    graph::DropDead(model);
+    BlobStore unused;
+    return Sha256(graph::Print(model, unused)).Hex();
+  }
 
   Layout LayoutOf(ValueId v) const {
     return partition::LayoutOf(module_.grouping.layouts, graph_, v);
@@ -248,7 +253,11 @@ class Assembler {
     };
     WEFT_TRY(add(step.call.inputs, step.inputs));
     WEFT_TRY(add(step.call.outputs, step.outputs));
-    fallback::Print(step.call, plan_.blobs);  // its tensor attributes become blobs of the plan
+    const auto holds_tensor = [](const fallback::CallAttribute& attribute) {
+      return std::holds_alternative<Tensor>(attribute.value);
+    };
+    if (std::ranges::any_of(step.call.attributes, holds_tensor))
+      fallback::Print(step.call, plan_.blobs);  // they become blobs of the plan
     return {};
   }
 

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstring>
 #include <future>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "base/float_mode.h"
@@ -47,11 +49,32 @@ Module Copied(const Module& module) {
   return copy;
 }
 
+// A plan of calls is sooner made than read back.
 Result<plan::Plan> BuildPlan(Module module, const BuildOptions& options) {
-  WEFT_TRY(AdvanceThroughCache(module, options));
+  WEFT_TRY(options.brief ? Advance(module, Form::kPlan, options)
+                         : AdvanceThroughCache(module, options));
   WEFT_TRY(CompileKernels(module.plan, options.cache));
   return std::move(module.plan);
 }
+
+// The graphs of a plan's steps by their texts, each read when it is first asked for.
+class Graphs {
+ public:
+  Result<std::shared_ptr<const graph::Graph>> Read(const std::string& text,
+                                                   const BlobStore& blobs) {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<const graph::Graph>& known = read_[text];
+    if (!known) {
+      WEFT_TRY(graph::Graph graph, plan::ReadNested(text, blobs));
+      known = std::make_shared<const graph::Graph>(std::move(graph));
+    }
+    return known;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const graph::Graph>> read_;
+};
 
 }  // namespace
 
@@ -86,6 +109,7 @@ executor::Specializer SpecializerFor(const Target& target, const BuildOptions& o
   struct Kept {
     BuildOptions options;
     std::optional<FileCache> cache;
+    Graphs graphs;
   };
   auto kept = std::make_shared<Kept>();
   BuildOptions& mine = kept->options;
@@ -99,11 +123,12 @@ executor::Specializer SpecializerFor(const Target& target, const BuildOptions& o
   return [kept, when](const std::string& text, const BlobStore& blobs,
                       std::span<const Tensor> inputs) -> Result<executor::NestedPlan> {
     const FloatMode mode;  // of constants that are folded
-    WEFT_TRY(const graph::Graph graph, plan::ReadNested(text, blobs));
+    WEFT_TRY(const auto graph, kept->graphs.Read(text, blobs));
     BuildOptions first = kept->options;
     if (when != Specialize::kNow && first.partition.force == Force::kNone)
       first.partition.force = Force::kCalls;
-    WEFT_TRY(NestedModule nested, OpenNested(graph, inputs, first));
+    first.brief = first.partition.force == Force::kCalls;
+    WEFT_TRY(NestedModule nested, OpenNested(*graph, inputs, first));
     executor::NestedPlan made{.bound = std::move(nested.bound)};
     for (const graph::ValueId output : nested.module.graph.outputs)
       made.of_none.push_back(ShapeOfNone(nested.module.graph[output]));

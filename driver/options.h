@@ -42,6 +42,10 @@ struct BuildOptions {
   // have to be known where nodes ask for them.
   bool open_inputs = false;
   Specialize specialize = Specialize::kNow;
+  // Where calls are forced: nothing is written as a comprehension that a call does. Then nobody can
+  // tell what such a step would cost otherwise, or how many operations it takes, and the plan does
+  // not say which model it is of.
+  bool brief = false;
   bool streams = true;  // outputs may be stored past the caches, which wants whole lines
   tc::Winograd winograd = tc::Winograd::kWithinBound;
   const FileCache* cache = nullptr;

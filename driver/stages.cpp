@@ -66,7 +66,15 @@ Status MakeComprehensions(Module& module, const BuildOptions& options) {
   tc::PrepareDequantized(module.graph);
   c.of.assign(module.graph.nodes.size(), {});
   c.refusals.assign(module.graph.nodes.size(), std::nullopt);
+  const fallback::Uses uses(module.graph);
+  const bool brief = options.brief && !options.partition.strict &&
+                     options.partition.force == partition::PartitionOptions::Force::kCalls;
   for (size_t i = 0; i < module.graph.nodes.size(); ++i) {
+    if (brief &&
+        partition::HasCall(module.graph, uses, NodeId(i), module.target, options.partition)) {
+      c.refusals[i] = Refusal{Reason::kForced, ""};
+      continue;
+    }
     auto alternatives = tc::ToTc(module.graph, NodeId(i));
     DropLongOnes(std::string(graph::OpName(module.graph[NodeId(i)].op)), alternatives);
     if (alternatives.yes())

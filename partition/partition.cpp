@@ -47,11 +47,11 @@ class Partitioner {
   }
 
   Result<Grouping> Run() {
-    const bool calls = options_.force == PartitionOptions::Force::kCalls;
+    const bool calls = AreCallsForced();
     std::vector<bool> takes_plain;  // natives and nested plans know plain tensors only
     for (size_t i = 0; i < graph_.nodes.size(); ++i)
-      takes_plain.push_back(nodes_.of[i].empty() || plain_.contains(NodeId(i)) ||
-                            (calls && !IsForLibrary(NodeId(i))));
+      takes_plain.push_back(plain_.contains(NodeId(i)) ||
+                            (calls ? !IsForLibrary(NodeId(i)) : nodes_.of[i].empty()));
     // The libraries of a device want them plain. Where one may be called, all groupings have the
     // same layouts, whoever is forced.
     if (target_.kind != TargetKind::kCuda || !options_.vendor)
@@ -82,6 +82,8 @@ class Partitioner {
                                 : ""});
     return members;
   }
+
+  bool AreCallsForced() const { return options_.force == PartitionOptions::Force::kCalls; }
 
   // Price of these nodes as one own kernel, or why they can't be one: computed once for each form.
   // A refusal names the nodes by their places.
@@ -338,7 +340,9 @@ class Partitioner {
     for (size_t i = 0; i < kind_.size(); ++i) {
       const NodeId node(i);
       const auto is_plain = [&](ValueId v) { return !v.valid() || !layouts_.contains(v); };
-      if (kind_[i] != Implementation::kOwn ||
+      const bool is_own = kind_[i] == Implementation::kOwn;
+      if (!is_own && kind_[i] != Implementation::kNative) continue;
+      if (is_own &&
           !fallback::Match(graph_, uses_, std::span(&node, 1), fallback::Library::kNative).yes())
         continue;
       if (std::ranges::all_of(graph_[node].inputs, is_plain) &&
@@ -393,16 +397,20 @@ class Partitioner {
     std::set<int32_t> touched;
     for (NodeId n : nodes) touched.insert(sets_.Of(n));
     double own = 0, rest = 0;
+    bool all_own = true;
     for (int32_t set : touched) {
-      if (!IsOwn(set)) return;
+      if (!IsOwn(set)) {
+        if (!AreCallsForced() || kind_[set] != Implementation::kNative) return;
+        all_own = false;  // a node without comprehension, which has no other price
+        continue;
+      }
       const auto [before, after] = LeftBy(taken, set);
       own += OwnUs(sets_.Members(set));
       rest += OwnUs(before) + OwnUs(after);
     }
     const Price vendor = pricer_.Call(call);
     const std::string name = fmt::format("{}.{}", LibraryName(call.library), call.op);
-    const bool forced = options_.force == PartitionOptions::Force::kVendor ||
-                        options_.force == PartitionOptions::Force::kCalls;
+    const bool forced = options_.force == PartitionOptions::Force::kVendor || AreCallsForced();
     if (!forced && vendor.us + rest >= own) {
       rivals_[*touched.begin()].push_back({name, vendor.us, false, std::nullopt});
       return;
@@ -420,8 +428,9 @@ class Partitioner {
       }
     for (NodeId n : nodes) kind_[n.index] = Implementation::kVendor;
     library_[set] = {name, vendor};
-    rivals_[set] = {
-        {"own", own, false, Refusal{forced ? Reason::kForced : Reason::kEstimatedSlower, ""}}};
+    if (all_own)
+      rivals_[set] = {
+          {"own", own, false, Refusal{forced ? Reason::kForced : Reason::kEstimatedSlower, ""}}};
   }
 
   Result<Grouping> Collect() {
@@ -498,6 +507,17 @@ fallback::Abilities AbilitiesFor(const Target& target, const PartitionOptions& o
   return {.bfloat16 = target.HasAvx512(),
           .dot_products = HasDotProducts(target.isa),
           .flushes = options.flushes};
+}
+
+bool HasCall(const graph::Graph& graph, const fallback::Uses& uses, NodeId node,
+             const Target& target, const PartitionOptions& options) {
+  const auto does = [&](fallback::Library library) {
+    return fallback::Match(graph, uses, std::span(&node, 1), library, {},
+                           AbilitiesFor(target, options))
+        .yes();
+  };
+  return does(fallback::Library::kNative) ||
+         (options.vendor && std::ranges::any_of(fallback::LibrariesFor(target.kind), does));
 }
 
 Result<Grouping> Partition(const graph::Graph& graph, const NodeComprehensions& nodes,

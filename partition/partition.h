@@ -51,7 +51,8 @@ struct PartitionOptions {
   int32_t max_statements_in_blocks = 24;  // of several contractions
 };
 
-// Alternatives of every node by index (empty where ToTc refused, with the reason).
+// Alternatives of every node by index (empty where ToTc refused, with the reason, or was not asked
+// because HasCall and calls are forced: kForced).
 struct NodeComprehensions {
   std::vector<std::vector<tc::Alternative>> of;
   std::vector<std::optional<Refusal>> refusals;
@@ -73,6 +74,11 @@ class RooflinePricer : public Pricer {
 
 // What is asked of a library for this target.
 fallback::Abilities AbilitiesFor(const Target& target, const PartitionOptions& options);
+
+// Whether a library or a native does the node in plain memory. Where calls are forced, such a node
+// needs no comprehension.
+bool HasCall(const graph::Graph& graph, const fallback::Uses& uses, graph::NodeId node,
+             const Target& target, const PartitionOptions& options);
 
 // A node that nothing can do is an error that lists all of them.
 Result<Grouping> Partition(const graph::Graph& graph, const NodeComprehensions& nodes,

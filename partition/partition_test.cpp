@@ -303,6 +303,50 @@ TEST(Partition, CallsInLayoutsThatOthersHave) {
     EXPECT_NE(group.implementation, Implementation::kOwn) << Print(*grouping, graph);
 }
 
+std::vector<NodeId> NodesOf(const Group& group) {
+  std::vector<NodeId> nodes;
+  for (const Member& member : group.members) nodes.push_back(member.node);
+  return nodes;
+}
+
+// What a call does needs no comprehension where calls are forced: the steps and the layouts are the
+// same without.
+TEST(Partition, CallsWithoutComprehensions) {
+  const PartitionOptions options{.force = PartitionOptions::Force::kCalls};
+  for (const char* const text :
+       {"graph g (x: f32[16, 64], w: f32[64, 32]) -> (c) {\na = MatMul(x, w)\n"
+        "axis: i64[] = const(1)\nb = CumSum(a, axis)\nc = Hardmax(b)\n}",
+        "graph g (x: f32[1, 16, 8, 8], v: f32[16, 16, 1, 1], w: f32[16, 16, 3, 3]) -> (y) {\n"
+        "a = Conv(x, w) {pads = [1, 1, 1, 1]}\nb = GlobalAveragePool(a)\nc = Conv(b, v)\n"
+        "d = Sigmoid(c)\ne = Mul(d, a)\ny = Conv(e, w)\n}",
+        "graph g (x: f32[1, 16, 8, 8], w: f32[16, 16, 3, 3]) -> (y) {\n"
+        "a = Conv(x, w) {pads = [1, 1, 1, 1]}\nb = Relu(a)\nc = Add(b, x)\n"
+        "shape: i64[2] = const(1, 1024)\nd = Reshape(c, shape)\ny = Softmax(d)\n}"}) {
+    const Graph graph = Parsed(text);
+    NodeComprehensions few = ComprehensionsOf(graph);
+    const fallback::Uses uses(graph);
+    int left_out = 0;
+    for (size_t i = 0; i < graph.nodes.size(); ++i)
+      if (HasCall(graph, uses, NodeId(i), {}, options)) {
+        few.of[i].clear();
+        few.refusals[i] = Refusal{Reason::kForced, ""};
+        ++left_out;
+      }
+    EXPECT_GT(left_out, 0);
+    const auto all = Grouped(graph, Flat(), options);
+    Flat pricer;
+    const auto brief = Partition(graph, few, {}, pricer, options);
+    ASSERT_TRUE(all.ok() && brief.ok()) << all.status().ToString() << brief.status().ToString();
+    ASSERT_EQ(brief->groups.size(), all->groups.size())
+        << Print(*brief, graph) << Print(*all, graph);
+    for (size_t i = 0; i < all->groups.size(); ++i) {
+      EXPECT_EQ(NodesOf(brief->groups[i]), NodesOf(all->groups[i])) << text;
+      EXPECT_EQ(brief->groups[i].implementation, all->groups[i].implementation) << text;
+    }
+    EXPECT_EQ(brief->layouts, all->layouts) << text;
+  }
+}
+
 TEST(Partition, LibraryWhereItsArithmeticIsAllowed) {
   const Graph graph =
       Parsed("graph g (x: bf16[16, 64], w: bf16[64, 32]) -> (a) {\na = MatMul(x, w)\n}");

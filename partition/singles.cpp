@@ -70,7 +70,9 @@ Result<Singles> ClassifyNodes(const GraphFacts& facts, const NodeComprehensions&
       singles.kind[i] = Implementation::kView;
     } else if (nodes.of[i].empty()) {
       singles.kind[i] = Implementation::kNative;
-      if (!fallback::HasNative(graph::OpName(facts.graph[node].op)))
+      const auto& refusal = nodes.refusals[i];
+      const bool has_call = refusal && refusal->reason == Reason::kForced;
+      if (!has_call && !fallback::HasNative(graph::OpName(facts.graph[node].op)))
         impossible.push_back(fmt::format("{}: {}", graph::Describe(facts.graph, node),
                                          WhyNoComprehension(nodes, node)));
     } else if (options.variants && nodes.of[i].size() > 1) {

@@ -1,9 +1,15 @@
 // Which primitive a call gets. The library compiles kernels for activations that all lie alike; for
 // others it has loops that are a thousand times slower. Where a call asks for those, the primitive
 // takes its activations in one layout, and reorders around it do the rest.
+#include <fmt/format.h>
+#include <tbb/task_arena.h>
+
 #include <algorithm>
 #include <exception>
+#include <mutex>
 #include <optional>
+#include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "fallback/onednn/build.h"
@@ -171,9 +177,7 @@ Result<Built> Attempt(const LibraryCall& call, const LibraryCall& inside) {
   }
 }
 
-}  // namespace
-
-Result<Built> Choose(const LibraryCall& given) {
+Result<Built> ChooseAnew(const LibraryCall& given) {
   const LibraryCall call = Settled(given);
   std::optional<Built> best;
   std::exception_ptr refusal;
@@ -195,6 +199,39 @@ Result<Built> Choose(const LibraryCall& given) {
   }
   if (!best) std::rethrow_exception(refusal);
   return *std::move(best);
+}
+
+// What was chosen for a call and for the threads that it is to run on: the layers of a network
+// repeat, and so do those of its plans for other shapes. A primitive holds no state of its runs.
+class Chosen {
+ public:
+  std::optional<Built> Find(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    const auto found = of_.find(key);
+    return found == of_.end() ? std::nullopt : std::optional(found->second);
+  }
+  void Keep(const std::string& key, const Built& built) {
+    constexpr size_t kMost = 1024;  // as many as the library itself keeps
+    const std::lock_guard lock(mutex_);
+    if (of_.size() >= kMost) of_.clear();
+    of_.emplace(key, built);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<std::string, Built> of_;
+};
+
+}  // namespace
+
+Result<Built> Choose(const LibraryCall& call) {
+  static Chosen& chosen = *new Chosen;  // never destroyed: the library may end before this module
+  const std::string key =
+      fmt::format("{} {}", tbb::this_task_arena::max_concurrency(), CanonicalText(call));
+  if (auto known = chosen.Find(key)) return *std::move(known);
+  WEFT_TRY(Built built, ChooseAnew(call));
+  chosen.Keep(key, built);
+  return built;
 }
 
 }  // namespace weft::fallback::onednn

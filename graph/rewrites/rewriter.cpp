@@ -49,7 +49,7 @@ void RenameCaptured(Graph& graph, const std::unordered_map<std::string, std::str
   DropDead(graph);  // no two values have one name
 }
 
-Rewriter::Rewriter(Graph& g) : graph(g), names_(g) {
+Rewriter::Rewriter(Graph& g) : graph(g) {
   uses_.resize(g.values.size());
   user_.resize(g.values.size());
   output_.resize(g.values.size());
@@ -67,6 +67,11 @@ Rewriter::Rewriter(Graph& g) : graph(g), names_(g) {
   }
   const auto captured = CapturedByName(g);
   for (size_t i = 0; i < captured.size(); ++i) uses_[i] += captured[i] ? 2 : 0;  // no single reader
+}
+
+Names& Rewriter::names() {
+  if (!names_) names_.emplace(graph);
+  return *names_;
 }
 
 const Node* Rewriter::Def(ValueId id) const {
@@ -110,13 +115,13 @@ void Rewriter::Grow() {
 }
 
 ValueId Rewriter::NewConstant(std::string_view name, Tensor tensor) {
-  const ValueId id = AddConstant(graph, names_.Fresh(name), std::move(tensor));
+  const ValueId id = AddConstant(graph, names().Fresh(name), std::move(tensor));
   Grow();
   return id;
 }
 
 ValueId Rewriter::NewComputed(std::string_view name) {
-  const ValueId id = AddComputed(graph, names_.Fresh(name));
+  const ValueId id = AddComputed(graph, names().Fresh(name));
   Grow();
   return id;
 }

@@ -44,7 +44,7 @@ class Rewriter {
   void Become(NodeId id, Op op, std::vector<ValueId> inputs,
               std::vector<Attribute> attributes = {});
   void Changed() { ++changes_; }
-  Names& names() { return names_; }
+  Names& names();
 
   // Applies what was asked for, drops what died; how often something changed.
   int Finish();
@@ -59,7 +59,7 @@ class Rewriter {
   std::vector<bool> output_;
   std::vector<ValueId> forward_;  // invalid: itself
   std::vector<std::pair<NodeId, Node>> inserted_;
-  Names names_;
+  std::optional<Names> names_;  // most passes name nothing
   int changes_ = 0;
 };
 
