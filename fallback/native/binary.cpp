@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "base/affine.h"
@@ -108,6 +109,38 @@ constexpr BinaryOp kOps[] = {
     {"RIGHT", nullptr, ShiftRight},
 };
 
+// y[i] = f(p[i], q[i]), with loops that become vectors where the operands are dense or constant.
+template <typename T, typename F>
+void Row(T* y, const T* p, const T* q, int64_t count, std::array<int64_t, 3> step, F f) {
+  if (step == std::array<int64_t, 3>{1, 1, 1}) {
+    for (int64_t i = 0; i < count; ++i) y[i] = f(p[i], q[i]);
+  } else if (step == std::array<int64_t, 3>{1, 1, 0}) {
+    const T b = *q;
+    for (int64_t i = 0; i < count; ++i) y[i] = f(p[i], b);
+  } else if (step == std::array<int64_t, 3>{1, 0, 1}) {
+    const T a = *p;
+    for (int64_t i = 0; i < count; ++i) y[i] = f(a, q[i]);
+  } else {
+    for (int64_t i = 0; i < count; ++i) y[i * step[0]] = f(p[i * step[1]], q[i * step[2]]);
+  }
+}
+
+// The arithmetic that networks are full of, in the type itself. False: not that.
+template <typename T>
+bool InType(const Loops<3>& loops, std::string_view op, T* y, const T* p, const T* q) {
+  const auto each = [&](auto f) {
+    loops.Rows([&](auto at, int64_t count, auto step) {
+      Row(y + at[0], p + at[1], q + at[2], count, step, f);
+    });
+    return true;
+  };
+  if (op == "Add") return each(std::plus<T>());
+  if (op == "Sub") return each(std::minus<T>());
+  if (op == "Mul") return each(std::multiplies<T>());
+  if (op == "Div") return each(std::divides<T>());
+  return false;
+}
+
 // out[i] = op(a[i], b[i]), broadcast. `out` may be `a` when they have one shape. False: no such
 // type.
 bool Apply(const BinaryOp& op, const Out& out, const In& a, const In& b) {
@@ -116,6 +149,8 @@ bool Apply(const BinaryOp& op, const Out& out, const In& a, const In& b) {
   const auto run = [&]<typename T>() {
     T* y = out.as<T>();
     const T *p = a.as<T>(), *q = b.as<T>();
+    if constexpr (std::is_floating_point_v<T>)
+      if (InType(loops, op.name, y, p, q)) return void(done = true);
     const auto each = [&](auto f) {
       done = true;
       loops.Rows([&](auto at, int64_t count, auto step) {

@@ -87,10 +87,32 @@ Result<Plan> Prepared(const Args& args, const std::vector<int64_t>& axes, bool k
   return plan;
 }
 
+// One sum would wait for itself at each element; of several the compiler makes vectors.
+template <typename T, typename Map>
+double SumOfRow(const T* x, int64_t count, int64_t step, Map map) {
+  constexpr int64_t kParts = 16;
+  double parts[kParts] = {};
+  int64_t i = 0;
+  if (step == 1) {
+    for (; i + kParts <= count; i += kParts)
+      for (int64_t k = 0; k < kParts; ++k) parts[k] += map(static_cast<double>(x[i + k]));
+  }
+  for (; i < count; ++i) parts[i % kParts] += map(static_cast<double>(x[i * step]));
+  for (int64_t half = kParts / 2; half > 0; half /= 2)
+    for (int64_t k = 0; k < half; ++k) parts[k] += parts[k + half];
+  return parts[0];
+}
+
 template <typename T, typename W, typename Map>
 void Accumulate(const Plan& plan, const In& in, Kind kind, std::vector<W>& acc, Map map) {
   plan.loops.Rows([&](auto at, int64_t count, auto step) {
     const T* x = in.as<T>() + at[1];
+    if constexpr (std::is_same_v<W, double>) {
+      if (step[0] == 0 && kind == Kind::kSum) {
+        acc[at[0]] += SumOfRow(x, count, step[1], [&](double e) { return map(e, at[0]); });
+        return;
+      }
+    }
     if (step[0] == 0) {
       W sum = acc[at[0]];
       for (int64_t i = 0; i < count; ++i)
