@@ -125,7 +125,7 @@ Status Builder::Views() {
   return {};
 }
 
-// After the primitive is there: what it made of what was left to it. Calls come from files, too: it
+// What the primitive makes of what was left to it. Calls come from files, too: it
 // may read and write no more of an operand than the call says there is.
 template <typename Desc>
 Status Builder::Finish(const Desc& desc) {
@@ -135,6 +135,7 @@ Status Builder::Finish(const Desc& desc) {
       return {};
     return Wrong(call_, fmt::format("operand {} does not fit", operand.role));
   };
+  built_.desc = desc;
   built_.scratchpad = desc.scratchpad_desc();
   built_.implementation = desc.impl_info_str();
   for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -198,7 +199,6 @@ Status Builder::Convolution() {
       Weights(), bias, Activation("dst"), Ints("strides"), Dilations(), Pads(false), Pads(true),
       attr_);
   SkipInexact(desc);
-  built_.primitive = dnnl::convolution_forward(desc);
   return Finish(desc);
 }
 
@@ -221,7 +221,6 @@ Status Builder::Deconvolution() {
       Engine(), prop_kind::forward_inference, algorithm::deconvolution_direct, Activation("src"),
       Weights(), bias, Activation("dst"), Ints("strides"), Dilations(), Pads(false), Pads(true),
       attr_);
-  built_.primitive = dnnl::deconvolution_forward(desc);
   return Finish(desc);
 }
 
@@ -274,7 +273,6 @@ Status Builder::Matmul() {
       Has("bias") ? dnnl::matmul::primitive_desc(Engine(), src, Weights(), bias, dst, attr_)
                   : dnnl::matmul::primitive_desc(Engine(), src, Weights(), dst, attr_);
   SkipInexact(desc);
-  built_.primitive = dnnl::matmul(desc);
   return Finish(desc);
 }
 
@@ -304,7 +302,6 @@ Result<bool> Builder::InnerProduct(const memory::desc& src, const memory::desc& 
                         ? Desc(Engine(), infer, src, w, In("bias").Desc(), dst, attr_, kMayFail)
                         : Desc(Engine(), infer, src, w, dst, attr_, kMayFail);
   if (desc && std::string_view(desc.impl_info_str()).starts_with("brgemm")) {
-    built_.primitive = dnnl::inner_product_forward(desc);
     WEFT_TRY(Finish(desc));
     return true;
   }
@@ -333,7 +330,6 @@ Status Builder::Pooling() {
   const dnnl::pooling_forward::primitive_desc desc(
       Engine(), prop_kind::forward_inference, how, In("src").Desc(), output_.Desc(),
       Ints("strides"), kernel, Dilations(), Pads(false), Pads(true), attr_);
-  built_.primitive = dnnl::pooling_forward(desc);
   return Finish(desc);
 }
 
@@ -347,7 +343,6 @@ Status Builder::Softmax() {
   const dnnl::softmax_forward::primitive_desc desc(Engine(), prop_kind::forward_inference,
                                                    algorithm::softmax_accurate, In("src").Desc(),
                                                    output_.Desc(), static_cast<int>(axis), attr_);
-  built_.primitive = dnnl::softmax_forward(desc);
   return Finish(desc);
 }
 
@@ -379,7 +374,6 @@ Status Builder::LayerNorm() {
   const dnnl::layer_normalization_forward::primitive_desc desc(
       Engine(), prop_kind::forward_inference, In("src").Desc(), output_.Desc(),
       FloatAttr(call_, "epsilon", 1e-5f), flags, attr_);
-  built_.primitive = dnnl::layer_normalization_forward(desc);
   return Finish(desc);
 }
 
@@ -401,7 +395,6 @@ Status Builder::Reorder() {
   WEFT_TRY(Attributes(attr_));
   const dnnl::reorder::primitive_desc desc(Engine(), In("src").Desc(), Engine(), output_.Desc(),
                                            attr_);
-  built_.primitive = dnnl::reorder(desc);
   return Finish(desc);
 }
 
@@ -415,7 +408,6 @@ Status Builder::Eltwise() {
   const dnnl::eltwise_forward::primitive_desc desc(Engine(), prop_kind::forward_inference,
                                                    op.algorithm, In("src").Desc(), output_.Desc(),
                                                    op.alpha, op.beta, attr_);
-  built_.primitive = dnnl::eltwise_forward(desc);
   return Finish(desc);
 }
 
@@ -427,7 +419,6 @@ Status Builder::Binary() {
   WEFT_TRY(Attributes(attr_));
   const dnnl::binary::primitive_desc desc(Engine(), how, In("src").Desc(), In("src1").Desc(),
                                           output_.Desc(), attr_);
-  built_.primitive = dnnl::binary(desc);
   return Finish(desc);
 }
 

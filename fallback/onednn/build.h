@@ -31,7 +31,8 @@ struct Extra {
 };
 
 struct Built {
-  dnnl::primitive primitive;
+  dnnl::primitive_desc_base desc;
+  dnnl::primitive primitive;   // of what was chosen only: its code takes time to make
   std::string implementation;  // "jit:avx2"; "ref:any" is loops that nobody has made fast
   dnnl::memory::desc scratchpad;
   std::vector<Slot> inputs, outputs;  // in the order of the call

@@ -230,6 +230,7 @@ Result<Built> Choose(const LibraryCall& call) {
       fmt::format("{} {}", tbb::this_task_arena::max_concurrency(), CanonicalText(call));
   if (auto known = chosen.Find(key)) return *std::move(known);
   WEFT_TRY(Built built, ChooseAnew(call));
+  built.primitive = dnnl::primitive(built.desc.get());
   chosen.Keep(key, built);
   return built;
 }
