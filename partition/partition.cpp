@@ -27,6 +27,10 @@ namespace {
 using graph::NodeId;
 using graph::ValueId;
 
+bool HasNativeCall(const graph::Graph& graph, const fallback::Uses& uses, NodeId node) {
+  return fallback::Match(graph, uses, std::span(&node, 1), fallback::Library::kNative).yes();
+}
+
 class Partitioner {
  public:
   // `plain`: nodes whose values are to be plain.
@@ -70,7 +74,7 @@ class Partitioner {
     return Collect();
   }
 
-  // Nodes that a native kernel would do if its values were plain.
+  // Nodes that a call would do if its values were plain.
   const std::set<NodeId>& WantPlain() const { return want_plain_; }
 
  private:
@@ -342,14 +346,12 @@ class Partitioner {
       const auto is_plain = [&](ValueId v) { return !v.valid() || !layouts_.contains(v); };
       const bool is_own = kind_[i] == Implementation::kOwn;
       if (!is_own && kind_[i] != Implementation::kNative) continue;
-      if (is_own &&
-          !fallback::Match(graph_, uses_, std::span(&node, 1), fallback::Library::kNative).yes())
-        continue;
       if (std::ranges::all_of(graph_[node].inputs, is_plain) &&
-          std::ranges::all_of(graph_[node].outputs, is_plain))
-        kind_[i] = Implementation::kNative;
-      else
+          std::ranges::all_of(graph_[node].outputs, is_plain)) {
+        if (HasNativeCall(graph_, uses_, node)) kind_[i] = Implementation::kNative;
+      } else if (!is_own || HasCall(graph_, uses_, node, target_, options_)) {
         want_plain_.insert(node);
+      }
     }
   }
 
@@ -512,11 +514,12 @@ fallback::Abilities AbilitiesFor(const Target& target, const PartitionOptions& o
 bool HasCall(const graph::Graph& graph, const fallback::Uses& uses, NodeId node,
              const Target& target, const PartitionOptions& options) {
   const auto does = [&](fallback::Library library) {
-    return fallback::Match(graph, uses, std::span(&node, 1), library, {},
-                           AbilitiesFor(target, options))
-        .yes();
+    const auto call = fallback::Match(graph, uses, std::span(&node, 1), library, {},
+                                      AbilitiesFor(target, options));
+    return call.yes() &&
+           (!fallback::IsOnDevice(library) || fallback::CheckWithoutDevice(*call, target.isa).ok());
   };
-  return does(fallback::Library::kNative) ||
+  return HasNativeCall(graph, uses, node) ||
          (options.vendor && std::ranges::any_of(fallback::LibrariesFor(target.kind), does));
 }
 

@@ -321,7 +321,10 @@ TEST(Partition, CallsWithoutComprehensions) {
         "d = Sigmoid(c)\ne = Mul(d, a)\ny = Conv(e, w)\n}",
         "graph g (x: f32[1, 16, 8, 8], w: f32[16, 16, 3, 3]) -> (y) {\n"
         "a = Conv(x, w) {pads = [1, 1, 1, 1]}\nb = Relu(a)\nc = Add(b, x)\n"
-        "shape: i64[2] = const(1, 1024)\nd = Reshape(c, shape)\ny = Softmax(d)\n}"}) {
+        "shape: i64[2] = const(1, 1024)\nd = Reshape(c, shape)\ny = Softmax(d)\n}",
+        "graph g (x: f32[1, 16, 8, 8], w: f32[16, 16, 3, 3]) -> (y) {\n"
+        "a = Conv(x, w) {pads = [1, 1, 1, 1]}\nb = Softmax(a)\n"
+        "y = Conv(b, w) {pads = [1, 1, 1, 1]}\n}"}) {
     const Graph graph = Parsed(text);
     NodeComprehensions few = ComprehensionsOf(graph);
     const fallback::Uses uses(graph);

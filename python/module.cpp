@@ -187,9 +187,9 @@ Loaded Load(const std::string& path, int32_t threads, const std::optional<std::s
   driver::BuildOptions options;
   options.specialize = WhenToSpecialize(specialize);
   options.cache = cache ? &*cache : nullptr;
-  options.partition.vendor = !fallback::LibraryVersion(fallback::Library::kOnednn).empty();
   return Unlocked([&]() -> Result<Loaded> {
     WEFT_TRY(plan::Plan plan, plan::ReadPlan(path));
+    options.partition.vendor = !fallback::LibraryVersions(plan.target.kind).empty();
     Loaded loaded;
     WEFT_TRY(loaded.executor, driver::MakeExecutor(std::move(plan), options, threads));
     return loaded;
