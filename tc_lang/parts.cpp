@@ -162,6 +162,7 @@ class Renamer {
 
   void FindVersions(TensorId t, const std::vector<size_t>& writers) {
     const IntBox hull = HullOf(program_, t);
+    if (std::ranges::any_of(hull, &Interval::empty)) return;  // any piece writes all of nothing
     Versions versions;
     Region region(hull);
     for (const size_t k : writers) {

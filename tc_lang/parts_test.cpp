@@ -135,6 +135,15 @@ TEST(Parts, VersionsMeanTheSame) {
   }
 }
 
+// Every piece of nothing would be all of it, and the others would have no reader.
+TEST(Parts, NothingHasOneVersion) {
+  const auto program = BindText(
+      "def f(float(33) x) -> (float(33, 0) t) { t(i, j) = x(i) where i in 0:16, j in 0:0\n"
+      "t(i, j) = x(i) + 1.0 where i in 16:33, j in 0:0 }");
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  EXPECT_EQ(WithVersions(*program).tensors.size(), program->tensors.size());
+}
+
 // One part after another, each by its meaning.
 std::vector<Tensor> RunParts(const Program& program, const std::vector<Tensor>& inputs) {
   std::map<TensorId, Tensor> tensors;

@@ -195,6 +195,20 @@ Result<std::string> TableName(const Args& args) {
   return args.Error("direction is \"{}\", expected LEFT or RIGHT", direction);
 }
 
+// Sum and Mean of floats of 16 bits, which add up in float32 and are rounded once.
+template <typename T>
+void AddUp(const Args& args, double divisor, const Out& out) {
+  std::vector<float> sums(out.elems);
+  for (size_t i = 0; i < args.size(); ++i) {
+    const T* x = args[i].as<T>();
+    BroadcastLoops<1>(out.shape, {&args[i].shape}).Rows([&](auto at, int64_t count, auto step) {
+      for (int64_t k = 0; k < count; ++k)
+        sums[at[0] + k * step[0]] += static_cast<float>(x[at[1] + k * step[1]]);
+    });
+  }
+  for (int64_t i = 0; i < out.elems; ++i) out.as<T>()[i] = To<T>(sums[i] / divisor);
+}
+
 }  // namespace
 
 Status RunBinary(const Args& args) {
@@ -213,6 +227,11 @@ Status RunVariadic(const Args& args) {
   for (size_t i : all) WEFT_TRY(SameType(args, i));
   WEFT_TRY(Shape shape, BroadcastShape(args, all));
   WEFT_TRY(const Out out, args.Output(0, args[0].dtype, std::move(shape)));
+  const bool is_mean = args.call.op == "Mean";
+  const auto divisor = is_mean ? static_cast<double>(args.size()) : 1.0;
+  const bool adds = is_mean || args.call.op == "Sum";
+  if (adds && out.dtype == Dtype::kF16) return AddUp<Half>(args, divisor, out), Status();
+  if (adds && out.dtype == Dtype::kBF16) return AddUp<Bfloat>(args, divisor, out), Status();
   const BinaryOp& op = Find(args.call.op);
   CopyBox(out.dtype, out.shape, out.data, {0, Strides(out.shape)}, args[0].data,
           {0, BroadcastStrides(args[0].shape, out.shape)});
@@ -220,10 +239,9 @@ Status RunVariadic(const Args& args) {
   for (size_t i : all) {
     if (i > 0 && !Apply(op, out, so_far, args[i])) return NoSuchType(args, out.dtype);
   }
-  if (args.call.op == "Mean") {
+  if (is_mean) {
     ByFloat(out.dtype, [&]<typename T>() {
-      const auto n = static_cast<double>(args.size());
-      for (T& y : std::span(out.as<T>(), out.elems)) y = To<T>(static_cast<double>(y) / n);
+      for (T& y : std::span(out.as<T>(), out.elems)) y = To<T>(static_cast<double>(y) / divisor);
     });
   }
   return {};

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
+#include <optional>
 
 #include "base/text.h"
 #include "fallback/native/loops.h"
@@ -44,7 +46,25 @@ Result<double> ParseNumber(const Args& args, const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(begin, lower.data() + lower.size(), value);
   if (error == std::errc() && end == lower.data() + lower.size()) return value;
+  // Beyond all doubles, or nearer to zero than any: as IEEE 754 rounds it.
+  if (error == std::errc::result_out_of_range && end == lower.data() + lower.size())
+    return std::strtod(begin, nullptr);
   return args.Error("{} holds {}, which is no number", args.Name(0), PrintString(text));
+}
+
+// All 64 bits of an integer. Not for floats, whose zeros have signs.
+template <typename T>
+std::optional<T> ParseInteger(const std::string& text) {
+  const auto parsed = [&]<typename Whole>() -> std::optional<T> {
+    Whole whole = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), whole);
+    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+    return To<T>(whole);
+  };
+  if constexpr (std::is_floating_point_v<Compute<T>>) return std::nullopt;
+  if (auto whole = parsed.template operator()<int64_t>()) return whole;
+  if constexpr (std::is_same_v<T, uint64_t>) return parsed.template operator()<uint64_t>();
+  return std::nullopt;
 }
 
 Status FromStrings(const Args& args, const Out& to) {
@@ -52,10 +72,8 @@ Status FromStrings(const Args& args, const Out& to) {
   const bool known = ByType<true>(to.dtype, [&]<typename T>() {
     for (int64_t i = 0; i < to.elems && status.ok(); ++i) {
       const std::string& text = args[0].as<std::string>()[i];
-      int64_t whole = 0;
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), whole);
-      if (error == std::errc() && end == text.data() + text.size()) {
-        to.as<T>()[i] = To<T>(whole);  // all 64 bits of an integer
+      if (const auto whole = ParseInteger<T>(text)) {
+        to.as<T>()[i] = *whole;
         continue;
       }
       auto value = ParseNumber(args, text);

@@ -124,6 +124,10 @@ TEST(Binary, FloatsFollowTheirRules) {
             (std::vector<double>{1.5, -1.5}));
   EXPECT_EQ(Values(Eval("Mean", {F32({1}, {1}), F32({2}, {2, 6})})),
             (std::vector<double>{1.5, 3.5}));
+  const Tensor one = Make(Dtype::kBF16, {1}, {1}), big = Make(Dtype::kF16, {1}, {60000});
+  EXPECT_EQ(Values(Eval("Sum", {Make(Dtype::kBF16, {1}, {256}), one, one, one, one})),
+            (std::vector<double>{260}));
+  EXPECT_EQ(Values(Eval("Mean", {big, big, big})), Values(big));
   EXPECT_EQ(Values(Eval("Add", {Make(Dtype::kF16, {1}, {2048}), Make(Dtype::kF16, {1}, {1})})),
             (std::vector<double>{2048}));
   EXPECT_EQ(Values(Eval("PRelu", {F32({2}, {-2, 3}), F32({1}, {0.5})})),
@@ -210,6 +214,16 @@ TEST(Cast, IsTotal) {
       cast(F32({3}, {1.5, std::nan(""), -std::numeric_limits<double>::infinity()}), Dtype::kString);
   EXPECT_EQ(text.strings(), (std::vector<std::string>{"1.5", "NaN", "-INF"}));
   EXPECT_EQ(Values(cast(text, Dtype::kF32))[0], 1.5);
+  text.strings() = {"-0", "1e400", "-1e-400"};
+  const std::vector<double> extremes = Values(cast(text, Dtype::kF64));
+  EXPECT_TRUE(extremes[0] == 0 && std::signbit(extremes[0]));
+  EXPECT_EQ(extremes[1], std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(extremes[2] == 0 && std::signbit(extremes[2]));
+  text.strings() = {"18446744073709551615", "12345678901234567891", "-1"};
+  const Tensor longest = cast(text, Dtype::kU64);
+  EXPECT_EQ(longest.as<uint64_t>()[0], UINT64_MAX);
+  EXPECT_EQ(longest.as<uint64_t>()[1], 12345678901234567891u);
+  EXPECT_EQ(longest.as<uint64_t>()[2], UINT64_MAX);
   text.strings()[1] = "five";
   EXPECT_SAYS(ErrorOf("Cast", {text}, {{"to", int64_t{1}}}), "\"five\", which is no number");
   EXPECT_SAYS(ErrorOf("Cast", {odd}, {{"to", int64_t{99}}}), "to = 99");
@@ -378,6 +392,12 @@ TEST(Vision, SuppressesAndAligns) {
       {"sampling_ratio", int64_t{1}}};
   ExpectTensor(Eval("RoiAlign", {Iota({1, 1, 4, 4}), F32({1, 4}, {0, 0, 2, 2}), I64({0})}, two),
                {1, 1, 1, 1}, {5});
+  auto most = two;
+  most.push_back({"mode", std::string("max")});
+  Tensor odd = Iota({1, 1, 4, 4});
+  SetElem(odd, 10, std::nan(""));
+  EXPECT_TRUE(
+      std::isnan(Values(Eval("RoiAlign", {odd, F32({1, 4}, {0, 0, 3, 3}), I64({0})}, most))[0]));
   EXPECT_SAYS(ErrorOf("RoiAlign", {Iota({1, 1, 4, 4}), F32({1, 4}, {0, 0, 2, 2}), I64({1})}),
               "holds 1, outside [0, 1)");
   EXPECT_SAYS(ErrorOf("RoiAlign", {Iota({1, 1, 4, 4}), F32({1, 4}, {0, 0, 1e30, 2}), I64({0})}),
@@ -391,6 +411,9 @@ TEST(Vision, PoolsRegions) {
   const Tensor rois = F32({2, 5}, {0, 1, 1, 3, 3, 0, 9, 9, 12, 12});
   ExpectTensor(Eval("MaxRoiPool", {Iota({1, 1, 4, 4}), rois}, bins), {2, 1, 2, 2},
                {10, 11, 14, 15, 0, 0, 0, 0});
+  Tensor odd = Iota({1, 1, 4, 4});
+  SetElem(odd, 5, std::nan(""));
+  EXPECT_TRUE(std::isnan(Values(Eval("MaxRoiPool", {odd, rois}, bins))[0]));
   EXPECT_SAYS(ErrorOf("MaxRoiPool", {Iota({1, 1, 4, 4}), F32({1, 5}, {1, 0, 0, 1, 1})}, bins),
               "holds image 1, outside [0, 1)");
 }

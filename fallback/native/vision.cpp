@@ -95,6 +95,12 @@ struct RoiParams {
   bool is_max, clamp_to_one;
 };
 
+// NaN if either is: a maximum of more pixels would forget it.
+template <typename T>
+T Larger(T a, T b) {
+  return std::isnan(a) || b <= a ? a : b;
+}
+
 // One sample between four pixels; outside by more than a pixel there is nothing.
 template <typename T>
 double Sample(const T* plane, int64_t height, int64_t width, double y, double x, bool is_max) {
@@ -109,7 +115,7 @@ double Sample(const T* plane, int64_t height, int64_t width, double y, double x,
   const auto at = [&](int64_t r, int64_t c) { return static_cast<double>(plane[r * width + c]); };
   const double a = (1 - dy) * (1 - dx) * at(y0, x0), b = (1 - dy) * dx * at(y0, x1);
   const double c = dy * (1 - dx) * at(y1, x0), d = dy * dx * at(y1, x1);
-  return is_max ? std::max({a, b, c, d}) : a + b + c + d;
+  return is_max ? Larger(Larger(a, b), Larger(c, d)) : a + b + c + d;
 }
 
 constexpr int64_t kMostSamples = 1 << 12;  // along one side of a bin
@@ -139,7 +145,7 @@ Status AlignOne(const Args& args, const RoiParams& p, const T* roi, const T* pla
       const double x = left + (static_cast<double>(s % nx) + 0.5) * bin_w / static_cast<double>(nx);
       const double v = Sample(plane, height, width, y, x, p.is_max);
       sum += v;
-      most = std::max(most, v);
+      most = Larger(most, v);
     }
     const auto count = static_cast<double>(std::max<int64_t>(ny * nx, 1));
     out[bin] = To<T>(p.is_max ? (ny * nx == 0 ? 0 : most) : sum / count);
@@ -242,7 +248,7 @@ Status RunMaxRoiPool(const Args& args) {
           Compute<T> most = empty ? 0 : -std::numeric_limits<Compute<T>>::infinity();
           for (int64_t i = rows.begin; i < rows.end; ++i) {
             for (int64_t j = columns.begin; j < columns.end; ++j)
-              most = std::max(most, static_cast<Compute<T>>(plane[i * width + j]));
+              most = Larger(most, static_cast<Compute<T>>(plane[i * width + j]));
           }
           *to = To<T>(most);
         }
