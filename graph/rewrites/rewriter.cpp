@@ -29,7 +29,9 @@ void RenameCaptured(Graph& graph, const std::unordered_map<std::string, std::str
       rename(value, found->second);
     names.Add(value.name);
     const auto [first, is_first] = captured.emplace(value.name, i);
-    if (!is_first) forward[i] = first->second;  // both are one value now
+    if (is_first) continue;
+    forward[i] = first->second;  // both are one value now, which subgraphs find by its name
+    value.name = names.Fresh(value.name);
   }
   if (changed.empty()) return;
   for (Value& value : graph.values) {

@@ -196,6 +196,23 @@ TEST(InlineIf, TwoCopiesOfOneValue) {
   EXPECT_EQ(branch.values[0].name, "a");
 }
 
+// Of two captured values that became one, the graphs inside find the one that stays.
+TEST(InlineIf, TwoCopiesOfOneValueForGraphsInside) {
+  const Graph g = Simplified(
+      "graph g (c: bool[], x: f32[2]) -> (y) {\na = Abs(x)\nb = Abs(x)\n"
+      "y = If(c) {else_branch = graph1, then_branch = graph2}\n"
+      "subgraph graph1 no () -> (e) {\ncaptured a\ne = Neg(a)\n}\n"
+      "subgraph graph2 yes () -> (t) {\ncaptured c\ncaptured a\ncaptured b\nd = Exp(a)\n"
+      "t = If(c) {else_branch = graph3, then_branch = graph4}\n"
+      "subgraph graph3 no () -> (f) {\ncaptured d\ncaptured b\nf = Sub(d, b)\n}\n"
+      "subgraph graph4 yes () -> (h) {\ncaptured b\nh = Neg(b)\n}\n}\n}");
+  ASSERT_EQ(OpsOf(g), "Abs If");
+  const Graph& branch = *Subgraphs(g.nodes[1])[1];
+  ASSERT_EQ(OpsOf(branch), "Exp If");
+  EXPECT_EQ(branch[branch.nodes[0].inputs[0]].name, "a");
+  EXPECT_EQ(branch.values.size(), 4u);
+}
+
 // A value of a branch makes way for one around it, and the graphs inside know which is which.
 TEST(InlineIf, LocalNamesMakeWay) {
   const Graph g = Simplified(
