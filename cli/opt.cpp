@@ -149,7 +149,7 @@ Status RunOpt(const Flags& flags, const OptFlags& opt) {
   if (is_code) return WriteCode(flags, opt, module);
   // A plan goes out as the file that `build` writes, so that the two can be compared byte by byte.
   if (to == driver::Form::kPlan && !flags.output.empty()) {
-    WEFT_TRY(driver::CompileKernels(module.plan, session.options.cache));
+    WEFT_TRY(driver::CompileKernels(module.plan, session.options));
     const HoldInterrupt whole;
     WEFT_TRY(plan::WritePlan(module.plan, flags.output));
     if (flags.json) PrintJson({{"schema", 1}, {"output", flags.output}});

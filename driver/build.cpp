@@ -53,7 +53,7 @@ Result<Built> Build(const std::string& path, const BuildOptions& options,
     plans.push_back(module.plan);
   }
   WEFT_TRY(built.plan, MergePlans(std::move(plans)));
-  WEFT_TRY(CompileKernels(built.plan, options.cache));
+  WEFT_TRY(CompileKernels(built.plan, options));
   built.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return built;
 }
@@ -70,7 +70,8 @@ Result<std::unique_ptr<executor::Executor>> MakeExecutor(plan::Plan plan,
                                    .max_bytes = options.max_bytes});
 }
 
-Status CompileKernels(const plan::Plan& plan, const FileCache* cache) {
+Status CompileKernels(const plan::Plan& plan, const BuildOptions& options) {
+  const FileCache* const cache = options.cache;
   if (!cache) return {};
   const std::string_view kind = CodeKind(plan.target);
   std::mutex mutex;
@@ -78,7 +79,10 @@ Status CompileKernels(const plan::Plan& plan, const FileCache* cache) {
   InParallel(plan.kernels.size(), [&](size_t i) {
     const plan::Kernel& kernel = plan.kernels[i];
     if (cache->PathOf(kind, kernel.key)) return;
-    auto code = CompileKernel(kernel, plan.target);
+    auto code = [&]() -> Result<std::vector<uint8_t>> {
+      WEFT_TRY(CheckAbandoned(options));
+      return CompileKernel(kernel, plan.target);
+    }();
     if (code.ok()) {
       cache->Put(kind, kernel.key, {reinterpret_cast<const char*>(code->data()), code->size()});
     } else {

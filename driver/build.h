@@ -38,8 +38,8 @@ Result<std::unique_ptr<executor::Executor>> MakeExecutor(plan::Plan plan,
                                                          const BuildOptions& options,
                                                          int32_t threads);
 
-// Puts the machine code of every kernel into the cache, by all usable threads. Without a cache,
+// Puts the machine code of every kernel into options.cache, by all usable threads. Without a cache,
 // nothing.
-Status CompileKernels(const plan::Plan& plan, const FileCache* cache);
+Status CompileKernels(const plan::Plan& plan, const BuildOptions& options);
 
 }  // namespace weft::driver

@@ -187,7 +187,7 @@ class Measurement {
   Status Load(Arm& arm) {
     if (arm.executor) return {};
     WEFT_TRY(Advance(arm.module, Form::kPlan, options_));
-    WEFT_TRY(CompileKernels(arm.module.plan, options_.cache));
+    WEFT_TRY(CompileKernels(arm.module.plan, options_));
     WEFT_TRY(arm.executor,
              MakeExecutor(std::move(arm.module.plan), options_, options_.target.threads));
     if (inputs_.empty()) {

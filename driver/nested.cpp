@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <future>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,6 +12,7 @@
 
 #include "base/float_mode.h"
 #include "base/text.h"
+#include "driver/background.h"
 #include "driver/build.h"
 #include "driver/module_cache.h"
 #include "driver/pipeline.h"
@@ -53,7 +54,7 @@ Module Copied(const Module& module) {
 Result<plan::Plan> BuildPlan(Module module, const BuildOptions& options) {
   WEFT_TRY(options.brief ? Advance(module, Form::kPlan, options)
                          : AdvanceThroughCache(module, options));
-  WEFT_TRY(CompileKernels(module.plan, options.cache));
+  WEFT_TRY(CompileKernels(module.plan, options));
   return std::move(module.plan);
 }
 
@@ -110,6 +111,7 @@ executor::Specializer SpecializerFor(const Target& target, const BuildOptions& o
     BuildOptions options;
     std::optional<FileCache> cache;
     Graphs graphs;
+    BackgroundBuilds builds;  // goes first: they read what is above
   };
   auto kept = std::make_shared<Kept>();
   BuildOptions& mine = kept->options;
@@ -120,27 +122,37 @@ executor::Specializer SpecializerFor(const Target& target, const BuildOptions& o
   if (options.cache) kept->cache = *options.cache;
   mine.cache = kept->cache ? &*kept->cache : nullptr;
   const Specialize when = options.specialize;
-  return [kept, when](const std::string& text, const BlobStore& blobs,
-                      std::span<const Tensor> inputs) -> Result<executor::NestedPlan> {
-    const FloatMode mode;  // of constants that are folded
-    WEFT_TRY(const auto graph, kept->graphs.Read(text, blobs));
-    BuildOptions first = kept->options;
-    if (when != Specialize::kNow && first.partition.force == Force::kNone)
-      first.partition.force = Force::kCalls;
-    first.brief = first.partition.force == Force::kCalls;
-    WEFT_TRY(NestedModule nested, OpenNested(*graph, inputs, first));
-    executor::NestedPlan made{.bound = std::move(nested.bound)};
-    for (const graph::ValueId output : nested.module.graph.outputs)
-      made.of_none.push_back(ShapeOfNone(nested.module.graph[output]));
-    if (when == Specialize::kBackground && first.partition.force == Force::kCalls)
-      made.better =
-          std::async(std::launch::async, [kept, module = Copied(nested.module)]() mutable {
-            const FloatMode its_own;
-            return BuildPlan(std::move(module), kept->options);
-          }).share();
-    WEFT_TRY(made.plan, BuildPlan(std::move(nested.module), first));
-    return made;
-  };
+  return
+      [kept, when](const std::string& text, const BlobStore& blobs, std::span<const Tensor> inputs,
+                   const std::function<bool()>& is_cancelled) -> Result<executor::NestedPlan> {
+        const FloatMode mode;  // of constants that are folded
+        WEFT_TRY(const auto graph, kept->graphs.Read(text, blobs));
+        BuildOptions first = kept->options;
+        if (when != Specialize::kNow && first.partition.force == Force::kNone)
+          first.partition.force = Force::kCalls;
+        first.brief = first.partition.force == Force::kCalls;
+        first.is_abandoned = is_cancelled;
+        WEFT_TRY(NestedModule nested, OpenNested(*graph, inputs, first));
+        executor::NestedPlan made{.bound = std::move(nested.bound)};
+        for (const graph::ValueId output : nested.module.graph.outputs)
+          made.of_none.push_back(ShapeOfNone(nested.module.graph[output]));
+        std::shared_ptr<Module> better;
+        if (when == Specialize::kBackground && first.brief)
+          better = std::make_shared<Module>(Copied(nested.module));
+        WEFT_TRY(made.plan, BuildPlan(std::move(nested.module), first));
+        if (!better) return made;
+        auto promised =
+            kept->builds.Add([better, options = &kept->options](
+                                 const std::function<bool()>& is_abandoned) -> Result<plan::Plan> {
+              const FloatMode its_own;
+              BuildOptions beside = *options;
+              beside.is_abandoned = is_abandoned;
+              return BuildPlan(std::move(*better), beside);
+            });
+        made.better = std::move(promised.plan);
+        made.wants_better = std::move(promised.wanted);
+        return made;
+      };
 }
 
 }  // namespace weft::driver

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -37,6 +38,9 @@ struct BuildOptions {
   double budget_s = 0;                            // 0: estimates only
   const std::atomic<bool>* stop =
       nullptr;  // true: end measuring and use what is known; may be null
+  // Asked between groups and kernels: nobody wants the result any more, which ends the build as
+  // kInterrupted. May be empty.
+  std::function<bool()> is_abandoned;
   partition::PartitionOptions partition;
   // Inputs may be of any extents: what reads them is built when it runs. Otherwise their extents
   // have to be known where nodes ask for them.
@@ -57,5 +61,11 @@ struct BuildOptions {
   std::map<std::string, polyhedral::Choice> forced_choices;  // by group
   std::string dump_dir;  // every text form, numbered; empty: none
 };
+
+// kInterrupted once options.is_abandoned says so.
+inline Status CheckAbandoned(const BuildOptions& options) {
+  if (!options.is_abandoned || !options.is_abandoned()) return {};
+  return {Code::kInterrupted, "the build was abandoned"};
+}
 
 }  // namespace weft::driver

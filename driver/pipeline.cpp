@@ -114,6 +114,7 @@ Status Advance(Module& module, Form last, const BuildOptions& options) {
   own.target = module.target;  // a text has its own, whatever else is built for
   for (const Stage& stage : kStages) {
     if (stage.form <= module.form || stage.form > last) continue;
+    WEFT_TRY(CheckAbandoned(own));
     WEFT_TRY(stage.run(module, own));
     module.form = stage.form;
     WEFT_TRY(DumpIfAsked(module, own));

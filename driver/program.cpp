@@ -110,7 +110,7 @@ Result<plan::Plan> CompileProgram(const tc::Program& given, const BuildOptions& 
   WEFT_TRY(Module module, OpenProgram(canonical, options.target));
   WEFT_TRY(DumpIfAsked(module, options));
   WEFT_TRY(as_it_is ? Advance(module, Form::kPlan, options) : AdvanceThroughCache(module, options));
-  WEFT_TRY(CompileKernels(module.plan, options.cache));
+  WEFT_TRY(CompileKernels(module.plan, options));
   Rename(module.plan, canonical, program);
   return std::move(module.plan);
 }

@@ -309,6 +309,7 @@ Status MakeChoices(Module& module, const BuildOptions& options) {
   Scheduler scheduler(options.tuning);
   for (const Group& group : module.grouping.groups) {
     if (group.implementation != Implementation::kOwn) continue;
+    WEFT_TRY(CheckAbandoned(options));
     auto p = std::make_unique<GroupProgram>();
     WEFT_TRY(FillGroupProgram(module, facts, group, options, *p));
     const auto it = options.forced_choices.find(group.name);
@@ -343,10 +344,11 @@ Status MakeSchedules(Module& module, const BuildOptions&) {
   return {};
 }
 
-Status MakeLoops(Module& module, const BuildOptions&) {
+Status MakeLoops(Module& module, const BuildOptions& options) {
   const GraphFacts facts(module.graph);
   for (const Group& group : module.grouping.groups) {
     if (group.implementation != Implementation::kOwn || module.nests.contains(group.name)) continue;
+    WEFT_TRY(CheckAbandoned(options));
     GroupProgram p;
     WEFT_TRY(FillGroupProgram(module, facts, group, p));
     WEFT_TRY(const auto* choice, Held(module.choices, group.name, Form::kChoices));

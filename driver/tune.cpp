@@ -243,7 +243,7 @@ class Tuning {
     WEFT_TRY(const auto inputs, GenerateInputs(opened_.graph, 0));
     for (Module& module : modules) {
       WEFT_TRY(Advance(module, Form::kPlan, options_));
-      WEFT_TRY(CompileKernels(module.plan, options_.cache));
+      WEFT_TRY(CompileKernels(module.plan, options_));
       WEFT_TRY(auto executor,
                MakeExecutor(std::move(module.plan), options_, options_.target.threads));
       executors.push_back(std::move(executor));

@@ -60,10 +60,18 @@ Result<T> Only(const Tensor& tensor, const char* what) {
   return static_cast<T>(ElemAsInt(tensor, 0));
 }
 
-// What the trips of a loop give, one below the other.
+// With its texts.
+int64_t HeldBytes(const Tensor& tensor) {
+  int64_t bytes = tensor.bytes() + static_cast<int64_t>(sizeof(Tensor));
+  for (const std::string& s : tensor.strings()) bytes += static_cast<int64_t>(sizeof s + s.size());
+  return bytes;
+}
+
+// What the trips of a loop give, one below the other. All rows of the loop, and what they become,
+// share what is left of a limit.
 class Rows {
  public:
-  explicit Rows(int64_t max_bytes) : max_bytes_(max_bytes) {}
+  explicit Rows(int64_t& left_bytes) : left_bytes_(&left_bytes) {}
 
   Status Add(Tensor row) {
     if (SharesBytes(row.dtype()))
@@ -71,17 +79,28 @@ class Rows {
     if (!rows_.empty() && rows_[0].shape() != row.shape())
       return Invalid(fmt::format("trip {} gives a row of {}, those before are {}", rows_.size(),
                                  weft::Print(row.shape()), weft::Print(rows_[0].shape())));
-    bytes_ += row.bytes() + static_cast<int64_t>(sizeof(Tensor));
-    for (const std::string& s : row.strings()) bytes_ += static_cast<int64_t>(sizeof s + s.size());
-    if (bytes_ > max_bytes_)
-      return Limit(
-          fmt::format("{} rows leave the limit of {} bytes", rows_.size() + 1, max_bytes_));
+    const int64_t bytes = HeldBytes(row);
+    if (bytes > *left_bytes_)
+      return Limit(fmt::format("row {} has {} bytes, {} are left to the loop", rows_.size(), bytes,
+                               *left_bytes_));
+    *left_bytes_ -= bytes;
+    bytes_ += bytes;
     rows_.push_back(std::move(row));
     return {};
   }
 
-  // The type and shape are those of a row if there were no trips.
-  Result<Tensor> Stacked(Dtype dtype, Shape shape) const {
+  // The type and shape are those of a row if there were no trips. The rows are gone then.
+  Result<Tensor> Stacked(Dtype dtype, Shape shape) {
+    if (bytes_ > *left_bytes_)
+      return Limit(fmt::format("{} rows take {} bytes as one tensor, {} are left to the loop",
+                               rows_.size(), bytes_, *left_bytes_));
+    WEFT_TRY(Tensor all, Joined(dtype, std::move(shape)));
+    rows_.clear();  // whose bytes are now those of the tensor
+    return all;
+  }
+
+ private:
+  Result<Tensor> Joined(Dtype dtype, Shape shape) const {
     if (!rows_.empty()) {
       dtype = rows_[0].dtype();
       shape = rows_[0].shape();
@@ -102,8 +121,7 @@ class Rows {
     return all;
   }
 
- private:
-  int64_t max_bytes_;
+  int64_t* left_bytes_;
   std::vector<Tensor> rows_;
   int64_t bytes_ = 0;
 };
@@ -134,7 +152,8 @@ Result<Tensor> Copied(const Tensor& tensor) {
 int64_t Executor::State::LeftBytes(const Specialized& ready) const {
   if (left_bytes == INT64_MAX) return fallback::kNativeLimitBytes;
   int64_t left = left_bytes;
-  for (const Tensor& tensor : ready.made) left -= tensor.bytes();
+  for (const Tensor& tensor : ready.made)
+    if (tensor.elems() > 0) left -= HeldBytes(tensor);
   return std::clamp<int64_t>(left, 0, fallback::kNativeLimitBytes);
 }
 
@@ -180,7 +199,9 @@ Status Executor::State::RunNested(const plan::Specialization& s, size_t at, Spec
     if (step.inputs[i].valid()) inputs[i] = ViewOf(s, ready, step.inputs[i]);
   std::vector<Tensor> outputs;
   if (nested.control == Control::kRepeat) {
-    WEFT_TRY(outputs, Repeat(step, graphs[0], inputs, LeftBytes(ready)));
+    // Its rows, and what they become.
+    const int64_t left = LeftBytes(ready) * (left_bytes == INT64_MAX ? 2 : 1);
+    WEFT_TRY(outputs, Repeat(step, graphs[0], inputs, left));
   } else if (nested.control == Control::kBranch) {
     WEFT_TRY(const bool condition, Only<bool>(inputs[0], "the condition"));
     const size_t taken = condition ? 0 : 1;
@@ -200,6 +221,7 @@ void Executor::State::Replace(NestedGraph::Built& built) {
       built.better.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
     return;
   const auto better = std::exchange(built.better, {});
+  built.wants_better.reset();
   Result<std::unique_ptr<Executor>> loaded =
       better.get().ok() ? Executor::Load(*better.get(), options, this) : better.get().status();
   if (loaded.ok())
@@ -218,13 +240,15 @@ Result<NestedGraph::Built*> Executor::State::Find(NestedGraph& graph, const std:
     return &built.front();
   }
   if (depth >= kMostDepth) return Limit(fmt::format("plans nest deeper than {}", kMostDepth));
-  WEFT_TRY(NestedPlan made, options.specialize(text, plan.blobs, inputs));
+  const auto is_cancelled = [this] { return !CheckCancel().ok(); };
+  WEFT_TRY(NestedPlan made, options.specialize(text, plan.blobs, inputs, is_cancelled));
   WEFT_CHECK(made.bound.size() == inputs.size(), "{} of {}", made.bound.size(), inputs.size());
   made.of_none.resize(made.plan.specializations[0].outputs.size());
   NestedGraph::Built fresh{.values = std::vector<Tensor>(inputs.size()),
                            .bound = made.bound,
                            .of_none = std::move(made.of_none),
-                           .better = std::move(made.better)};
+                           .better = std::move(made.better),
+                           .wants_better = std::move(made.wants_better)};
   for (size_t i = 0; i < inputs.size(); ++i) {
     fresh.shapes.push_back(inputs[i].shape());
     if (!made.bound[i]) continue;
@@ -248,8 +272,7 @@ Result<std::vector<Tensor>> Executor::State::Call(NestedGraph& graph, const std:
 // ONNX, Loop: the trip count and the condition both end it; without either it goes on until it is
 // cancelled.
 Result<std::vector<Tensor>> Executor::State::Repeat(const plan::Step& step, NestedGraph& graph,
-                                                    std::span<const Tensor> inputs,
-                                                    int64_t max_bytes) {
+                                                    std::span<const Tensor> inputs, int64_t left) {
   const std::string& text = *step.nested.graphs[0];
   const auto states = static_cast<size_t>(step.nested.states);
   int64_t trips = INT64_MAX;
@@ -263,7 +286,7 @@ Result<std::vector<Tensor>> Executor::State::Repeat(const plan::Step& step, Nest
   std::vector<Tensor> operands(inputs.begin(), inputs.end());
   operands[1] = Tensor(Dtype::kBool, {});
   SetElemInt(operands[1], 0, 1);
-  std::vector<Rows> rows(step.outputs.size() - states, Rows(max_bytes));
+  std::vector<Rows> rows(step.outputs.size() - states, Rows(left));
   int64_t trip = 0;
   for (; condition && trip < trips; ++trip) {
     WEFT_TRY(CheckCancel());

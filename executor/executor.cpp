@@ -88,7 +88,8 @@ Result<std::unique_ptr<Executor>> Executor::Load(plan::Plan plan, const LoadOpti
       WEFT_TRY(state->shared->team, Team::Create(state->threads));
     }
     state->options = options;
-    WEFT_TRY(state->CheckMemory(outer ? outer->left_bytes : options.max_bytes));
+    const int64_t given = options.max_bytes == 0 ? INT64_MAX : options.max_bytes;
+    WEFT_TRY(state->CheckMemory(outer ? outer->left_bytes : given));
     if (options.cache) state->cache = *options.cache;
     state->options.cache = state->cache ? &*state->cache : nullptr;
     WEFT_TRY(state->Prepare(options));
@@ -209,10 +210,9 @@ Status Executor::RunStep(size_t index, size_t step) {
     Specialized& ready = state_->specialized[index];
     std::vector<const void*> inputs;
     std::vector<void*> outputs;
-    const bool is_first = ready.own.empty();
     auto next = [&, k = size_t{0}](plan::BufferId id) mutable -> Result<void*> {
       const int64_t bytes = s.buffers[id.index].bytes;
-      if (is_first) {
+      if (k == ready.own.size()) {
         WEFT_TRY(Bytes b, Allocate(bytes, "inputs and outputs"));
         std::memset(b.get(), 0,
                     static_cast<size_t>(bytes));  // 0 is a legal index wherever there is one

@@ -35,9 +35,12 @@ struct NestedPlan {
   std::vector<Shape> of_none;  // by output: its shape if it is never made, unknown extents 0
   // Takes over once it is there, if it could be built; may be invalid.
   std::shared_future<Result<plan::Plan>> better;
+  std::shared_ptr<const void> wants_better;  // held while it is wanted; may be null
 };
+// is_cancelled: whether the run that waits for the plan was cancelled; asked now and then.
 using Specializer = std::function<Result<NestedPlan>(
-    const std::string& graph, const BlobStore& blobs, std::span<const Tensor> inputs)>;
+    const std::string& graph, const BlobStore& blobs, std::span<const Tensor> inputs,
+    const std::function<bool()>& is_cancelled)>;
 
 struct LoadOptions {
   uint32_t threads = 0;              // 0: what the machine allows

@@ -404,7 +404,8 @@ TEST(Executor, NestedPlansAreBuiltForTheShapesTheyGet) {
             Code::kMissing);
   int built = 0;
   const auto specialize = [&](const std::string& asked, const BlobStore&,
-                              std::span<const Tensor> inputs) -> Result<NestedPlan> {
+                              std::span<const Tensor> inputs,
+                              const std::function<bool()>&) -> Result<NestedPlan> {
     EXPECT_EQ(asked, kNegation);
     EXPECT_EQ(inputs[0].shape(), Shape{64});
     ++built;
@@ -440,8 +441,8 @@ TEST(Executor, OpenInputsAndBetterPlans) {
   };
   std::promise<Result<Plan>> better, never;
   std::vector<int64_t> built;
-  const auto specialize = [&](const std::string&, const BlobStore&,
-                              std::span<const Tensor> inputs) -> Result<NestedPlan> {
+  const auto specialize = [&](const std::string&, const BlobStore&, std::span<const Tensor> inputs,
+                              const std::function<bool()>&) -> Result<NestedPlan> {
     built.push_back(inputs[0].shape()[0]);
     auto& promise = built.size() == 1 ? better : never;
     return NestedPlan{.plan = unary("Neg", built.back()),

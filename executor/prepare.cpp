@@ -62,9 +62,9 @@ bool IsOpen(const plan::Specialization& s, const plan::Step& step) {
 
 }  // namespace
 
-// 0: any number.
+// INT64_MAX: any number.
 Status Executor::State::CheckMemory(int64_t allowed) {
-  if (allowed == 0) return {};
+  if (allowed == INT64_MAX) return {};
   int64_t most = 0;
   for (const plan::Specialization& s : plan.specializations)
     most = std::max(most, plan::NeededBytes(plan, s, static_cast<int32_t>(threads)));

@@ -52,6 +52,7 @@ struct NestedGraph {
     std::vector<Shape> of_none;  // NestedPlan's
     std::unique_ptr<Executor> executor;
     std::shared_future<Result<plan::Plan>> better;  // NestedPlan's, until it has taken over
+    std::shared_ptr<const void> wants_better;       // the same
   };
   std::list<Built> built;  // the one that ran last comes first
 };
@@ -173,7 +174,7 @@ struct Executor::State {
   Result<std::vector<Tensor>> Call(NestedGraph& graph, const std::string& text,
                                    std::span<const Tensor> inputs);
   Result<std::vector<Tensor>> Repeat(const plan::Step& step, NestedGraph& graph,
-                                     std::span<const Tensor> inputs, int64_t max_bytes);
+                                     std::span<const Tensor> inputs, int64_t left);
   Status Fault(const plan::Specialization& s, const ReadyStep& step) const;
 };
 

@@ -41,7 +41,13 @@ def test_max_memory_of_what_a_run_decides(weft):
               [value('k', kind.BOOL, []), value('c', kind.FLOAT, [2048, 1]), value('r', kind.FLOAT, [1, 2048])],
               [value('y', kind.FLOAT, [])], [axis])
     native = ([node('NonZero', ['x'], ['y'])], [value('x', kind.FLOAT, [64, 4096])], [value('y', kind.INT64, [2, None])], [])
+    body = helper.make_graph([node('Neg', ['x'], ['a']), node('Exp', ['x'], ['b']), node('Identity', ['on'], ['goes'])], 'body',
+                             [value('t', kind.INT64, []), value('on', kind.BOOL, [])],
+                             [value('goes', kind.BOOL, []), value('a', kind.FLOAT, None), value('b', kind.FLOAT, None)])
+    rows = ([node('Loop', ['n', ''], ['ya', 'yb'], body=body)], [value('n', kind.INT64, []), value('x', kind.FLOAT, [1 << 17])],
+            [value('ya', kind.FLOAT, None), value('yb', kind.FLOAT, None)], [])  # either alone would fit
     for (nodes, inputs, outputs, constants), data, what in (
+            (rows, {'n': np.array(5), 'x': np.ones(1 << 17, np.float32)}, 'are left to the loop'),
             (branch, {'k': np.array(True), 'c': np.ones((2048, 1), np.float32), 'r': np.ones((1, 2048), np.float32)}, 'are left to it'),
             (native, {'x': np.ones((64, 4096), np.float32)}, 'leaves the limit')):
         model = helper.make_model(helper.make_graph(nodes, 'g', inputs, outputs, constants), ir_version=8,
@@ -51,6 +57,9 @@ def test_max_memory_of_what_a_run_decides(weft):
         arguments = ('run', 'm.onnx', '--inputs', 'in.npz', '--budget', '0', '--force', 'calls', '--max-memory')
         assert what in weft.json(*arguments, '4M', code=5)['error']['what']
         weft(*arguments, '1G')
+        if nodes is branch[0]:  # not a byte is left beside the plan around it
+            said = weft.json(*arguments, '1', code=5)['error']['what']
+            assert what in weft.json(*arguments, re.search(r'needs (\d+) bytes', said)[1], code=5)['error']['what']
 
 
 def test_an_interrupted_native_kernel(weft):
@@ -64,6 +73,21 @@ def test_an_interrupted_native_kernel(weft):
     at = np.arange(count, dtype=np.float32)[:, None] * 2
     np.savez(weft.folder / 'in.npz', boxes=np.concatenate([at, at, at + 1, at + 1], 1)[None], scores=np.ones((1, 1, count), np.float32))
     interrupted(started(weft, 'run', 'm.onnx', '--inputs', 'in.npz', '--budget', '0'))
+
+
+def test_an_interrupted_build_of_what_a_run_decides(weft):
+    onnx = pytest.importorskip('onnx', reason='onnx is not installed')
+    helper = onnx.helper
+    nodes, weights, last = [helper.make_node('Compress', ['x', 'k'], ['r7'], axis=2)], [], 'r7'
+    for i in range(8, 78):  # kernels that differ
+        weights.append(onnx.numpy_helper.from_array(np.full((i + 1, i, 3, 3), 0.01, np.float32), f'w{i}'))
+        nodes += [helper.make_node('Conv', [last, f'w{i}'], [f'c{i}'], pads=[1] * 4), helper.make_node('Relu', [f'c{i}'], [f'r{i}'])]
+        last = f'r{i}'
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, 'g', [value('x', 1, [1, 8, 64, 9]), value('k', 9, [64])], [value(last, 1, None)], weights)
+    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid('', 13)]), weft.folder / 'm.onnx')
+    np.savez(weft.folder / 'in.npz', x=np.ones((1, 8, 64, 9), np.float32), k=np.arange(64) < 31)
+    interrupted(started(weft, 'run', 'm.onnx', '--inputs', 'in.npz', '--threads', '1', '--specialize', 'now'), after_s=1)
 
 
 def test_an_output_that_memory_does_not_hold(weft):
