@@ -58,6 +58,7 @@ Status RunTune(const Flags& flags) {
   WEFT_TRY(OpenSession(flags, session));
   if (!session.options.tuning)
     return Limit("there is no tuning database to fill").Try("--cache-dir, or WEFT_CACHE_DIR");
+  WEFT_TRY(session.options.tuning->CheckWritable());
   WEFT_TRY(const auto modules, driver::OpenAll(flags.model, session.options, session.profiles));
   const HoldInterrupt whole;
   session.options.stop = &Interrupted();

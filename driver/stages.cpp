@@ -164,10 +164,12 @@ Status MakeGroups(Module& module, const BuildOptions& options) {
   partition::PartitionOptions how = options.partition;
   const bool is_cuda = options.target.kind == TargetKind::kCuda;
   using Force = partition::PartitionOptions::Force;
-  if (is_cuda && how.force == Force::kVendor &&
-      fallback::LibraryVersions(options.target.kind).empty())
-    return Missing("neither cuDNN nor cuBLASLt can be loaded, found force vendor")
-        .Try("install them, set CUDA_HOME to a toolkit that has them, or build with --force own");
+  if (how.force == Force::kVendor && fallback::LibraryVersions(options.target.kind).empty())
+    return Missing(fmt::format("{} can be loaded, found force vendor",
+                               is_cuda ? "neither cuDNN nor cuBLASLt" : "no oneDNN"))
+        .Try(is_cuda ? "install them, set CUDA_HOME to a toolkit that has them, or build with "
+                       "--force own"
+                     : "build with --force own");
   if (is_cuda && how.force == Force::kOwn) how.vendor = false;  // in layouts of its own
   partition::RooflinePricer pricer(options.target);
   WEFT_TRY(module.grouping,

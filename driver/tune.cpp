@@ -192,7 +192,7 @@ class Tuning {
                             .low_us = trial.low_us,
                             .high_us = trial.high_us,
                             .samples = trial.samples,
-                            .correct = trial.outcome != tuner::Outcome::kWrong,
+                            .correct = trial.outcome == tuner::Outcome::kTimed,
                             .note = trial.why});
   }
 

@@ -277,16 +277,23 @@ void TuningDb::Store(const TuningKey& key, const TuningRecord& record) {
   if (!Write(state_->db, kStore, key, record)) state_->Report("measurements are not kept");
 }
 
+Status TuningDb::NotKept() {
+  const int error = state_->db == nullptr ? SQLITE_CANTOPEN : sqlite3_extended_errcode(state_->db);
+  Execute(state_->db, "ROLLBACK");
+  return Limit(fmt::format("measurements are not kept: {}", sqlite3_errstr(error)))
+      .At(state_->path);
+}
+
+Status TuningDb::CheckWritable() {
+  if (state_->db == nullptr || !Execute(state_->db, "BEGIN IMMEDIATE")) return NotKept();
+  Execute(state_->db, "ROLLBACK");
+  return {};
+}
+
 Result<int64_t> TuningDb::Merge(TuningDb& other) {
   sqlite3* const db = state_->db;
-  const auto failed = [&]() -> Status {
-    const int error = db == nullptr ? SQLITE_CANTOPEN : sqlite3_extended_errcode(db);
-    Execute(db, "ROLLBACK");
-    return Limit(fmt::format("measurements are not kept: {}", sqlite3_errstr(error)))
-        .At(state_->path);
-  };
   if (other.state_->db == nullptr) return 0;
-  if (db == nullptr || !Execute(db, "BEGIN IMMEDIATE")) return failed();
+  if (db == nullptr || !Execute(db, "BEGIN IMMEDIATE")) return NotKept();
   int64_t came = 0;
   Statement rows(other.state_->db, kAll);
   // Records are filed under the key that their texts have, whatever the file calls it.
@@ -294,14 +301,14 @@ Result<int64_t> TuningDb::Merge(TuningDb& other) {
     const std::optional<TuningRecord> record = RecordOf(rows);
     if (!record) continue;
     const TuningKey key = {rows.Text(6), rows.Text(7), rows.Text(8), rows.Text(9), rows.Text(10)};
-    if (!Write(db, kMerge, key, *record)) return failed();
+    if (!Write(db, kMerge, key, *record)) return NotKept();
     came += sqlite3_changes(db);
   }
   if (const int error = sqlite3_errcode(other.state_->db); error != SQLITE_DONE) {
     Execute(db, "ROLLBACK");
     return Invalid(sqlite3_errstr(error)).At(other.state_->path);
   }
-  if (!Execute(db, "COMMIT")) return failed();
+  if (!Execute(db, "COMMIT")) return NotKept();
   return came;
 }
 

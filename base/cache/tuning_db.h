@@ -47,6 +47,7 @@ class TuningDb {
   ~TuningDb();
   std::optional<TuningRecord> Find(const TuningKey& key);
   void Store(const TuningKey& key, const TuningRecord& record);  // replaces
+  Status CheckWritable();  // kLimit if what is stored would not be kept
   // Takes the records of another: of two with one key, that of more samples stays. How many came.
   Result<int64_t> Merge(TuningDb& other);
   Result<std::string> Bytes();  // as a file of its own
@@ -57,6 +58,7 @@ class TuningDb {
  private:
   struct State;
   explicit TuningDb(std::unique_ptr<State> state);
+  Status NotKept();
   std::unique_ptr<State> state_;
 };
 

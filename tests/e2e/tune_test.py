@@ -36,6 +36,14 @@ def test_tunes_within_its_budget(weft, own):
         assert db.execute("SELECT count(*) FROM measurement WHERE what LIKE 'alone%'").fetchone()[0] > 0
 
 
+def test_nothing_is_searched_that_could_not_be_kept(weft, own):
+    own[1].mkdir()
+    (own[1] / 'tuning.db').write_bytes(np.random.default_rng(1).bytes(8192))
+    begin = time.monotonic()
+    error = weft.json('tune', DIGITS, *ONE, *own, '--budget', '60s', code=5)['error']
+    assert 'measurements are not kept' in error['what'] and time.monotonic() - begin < 30
+
+
 def test_builds_begin_with_what_was_found(weft, own):
     build = 'opt', '--from', 'graph', '--to', 'choices', DIGITS, *ONE, *own, '--force', 'own'
     weft(*build, '-o', 'before.choices')
