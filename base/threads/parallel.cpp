@@ -21,4 +21,6 @@ void InParallel(size_t count, const std::function<void(size_t)>& body) {
   });
 }
 
+int ThreadsOfArena() { return tbb::this_task_arena::max_concurrency(); }
+
 }  // namespace weft

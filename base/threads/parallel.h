@@ -10,4 +10,7 @@ namespace weft {
 // returns when all have; of what they throw, one is thrown again.
 void InParallel(size_t count, const std::function<void(size_t)>& body);
 
+// How many threads the arena has that the caller runs in, such as a team's.
+int ThreadsOfArena();
+
 }  // namespace weft

@@ -2,7 +2,6 @@
 // others it has loops that are a thousand times slower. Where a call asks for those, the primitive
 // takes its activations in one layout, and reorders around it do the rest.
 #include <fmt/format.h>
-#include <tbb/task_arena.h>
 
 #include <algorithm>
 #include <exception>
@@ -12,6 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/threads/parallel.h"
 #include "fallback/onednn/build.h"
 
 namespace weft::fallback::onednn {
@@ -226,8 +226,7 @@ class Chosen {
 
 Result<Built> Choose(const LibraryCall& call) {
   static Chosen& chosen = *new Chosen;  // never destroyed: the library may end before this module
-  const std::string key =
-      fmt::format("{} {}", tbb::this_task_arena::max_concurrency(), CanonicalText(call));
+  const std::string key = fmt::format("{} {}", ThreadsOfArena(), CanonicalText(call));
   if (auto known = chosen.Find(key)) return *std::move(known);
   WEFT_TRY(Built built, ChooseAnew(call));
   built.primitive = dnnl::primitive(built.desc.get());
