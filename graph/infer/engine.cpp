@@ -123,6 +123,10 @@ void ResetTypes(Graph& graph) {
     for (Extent& extent : *value.shape) {
       if (extent.IsConstant()) continue;
       const auto old = static_cast<size_t>(extent.symbol().index);
+      if (old >= now.size()) {  // a hostile branch that declares inputs may have such: not known
+        value.shape.reset();
+        break;
+      }
       if (!now[old].valid()) {
         now[old] = SymbolId(symbols.size());
         symbols.push_back(graph.symbols[old]);
