@@ -25,8 +25,7 @@ Elem ElemOf(const Tensor& tensor, int64_t i) {
   return tensor.dtype() == Dtype::kU64 && value < 0 ? Elem() : Elem::Of(value);
 }
 
-Engine::Engine(Graph& graph, int depth)
-    : graph_(graph), depth_(depth), inputs_symbols_(graph.symbols.size()), symbol_names_(Graph{}) {
+Engine::Engine(Graph& graph, int depth) : graph_(graph), depth_(depth), symbol_names_(Graph{}) {
   Grow();
 }
 
@@ -57,17 +56,7 @@ void Engine::Grow() {
     meaning_.push_back(Affine::OfVar(static_cast<Var>(i)));
     factors_.emplace_back();
     symbol_names_.Add(graph_.symbols[i].name);
-    if (derived_.empty() && opaque_.empty()) inputs_symbols_ = i + 1;
   }
-}
-
-void Engine::Forget() {
-  for (Value& value : graph_.values) {
-    if (value.kind != ValueKind::kComputed && value.kind != ValueKind::kCaptured) continue;
-    value.dtype.reset();
-    value.shape.reset();
-  }
-  graph_.symbols.resize(inputs_symbols_);
 }
 
 std::vector<bool> Engine::Wanted() const {
@@ -123,10 +112,6 @@ void ResetTypes(Graph& graph) {
     for (Extent& extent : *value.shape) {
       if (extent.IsConstant()) continue;
       const auto old = static_cast<size_t>(extent.symbol().index);
-      if (old >= now.size()) {  // a hostile branch that declares inputs may have such: not known
-        value.shape.reset();
-        break;
-      }
       if (!now[old].valid()) {
         now[old] = SymbolId(symbols.size());
         symbols.push_back(graph.symbols[old]);

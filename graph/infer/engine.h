@@ -43,12 +43,10 @@ inline constexpr int64_t kMaxFacts = 1024;
 
 class Engine {
  public:
-  // Takes the graph's present symbols as those of the inputs.
+  // Symbols that the graph has stand for themselves.
   explicit Engine(Graph& graph, int depth = 0);
   // Fills in the outputs of a node whose inputs are done. Errors name the node.
   Status Infer(NodeId id);
-  // Removes what was inferred: derived symbols, types of computed values.
-  void Forget();
   const Facts* FactsOf(ValueId id);
   // Elements of a value that the graph around this one knows.
   void SetFacts(ValueId id, Facts facts);
@@ -70,7 +68,6 @@ class Engine {
   void Grow();  // after values or symbols were added
   Graph& graph_;
   int depth_;                    // of the graph, if it is a subgraph
-  size_t inputs_symbols_;        // symbols before this are the inputs'
   std::vector<Affine> meaning_;  // by symbol, in terms of those that stand for themselves
   std::vector<std::vector<Extent>> factors_;  // by symbol: of a product, else empty
   std::map<Affine, SymbolId> derived_;

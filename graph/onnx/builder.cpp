@@ -142,7 +142,7 @@ const Tensor* Draft::ConstantOf(ValueId id) const {
 }
 
 void Draft::ForgetTypes() {
-  if (types_) types_->Forget();
+  if (types_) infer::ResetTypes(graph);
 }
 
 Status Builder::CheckModel() {
