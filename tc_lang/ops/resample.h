@@ -1,34 +1,13 @@
-// Where the elements of a resized axis come from, as a table, and the table as arithmetic.
+// Where the elements of a resized axis come from, as arithmetic.
 #pragma once
 
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
+#include "base/resample.h"
 #include "tc_lang/ops/writer.h"
 
 namespace weft::tc::ops {
-
-// How one axis is resampled: output i is the sum over taps t of weights[i * taps + t] * x(base[i] +
-// t), places outside [0, in) meaning the nearest element inside.
-struct Resample {
-  int64_t in = 1, out = 1, taps = 1;
-  Ints base;
-  std::vector<double> weights;  // empty for one tap of weight 1
-  std::vector<bool> outside;    // output is the extrapolation value; empty if none is
-};
-
-struct ResampleRule {
-  std::string mode, coordinates, nearest_mode;
-  bool antialias = false, exclude_outside = false;
-  double cubic_a = -0.75;
-};
-
-// `scale` is out / in as the node has it, roi_lo and roi_hi the crop in [0, 1]. Null if the tables
-// were longer than 4 million elements or an output came from no place.
-std::optional<Resample> MakeResample(const ResampleRule& rule, int64_t in, int64_t out,
-                                     double scale, double roi_lo, double roi_hi);
 
 // Output i lies at (a * i + b) / d among the inputs.
 struct Line {
