@@ -61,12 +61,13 @@ Result<Built> Build(const std::string& path, const BuildOptions& options,
 Result<std::unique_ptr<executor::Executor>> MakeExecutor(plan::Plan plan,
                                                          const BuildOptions& options,
                                                          int32_t threads) {
-  const Target target = plan.target;
+  NestedBuilders builders = BuildersFor(plan.target, options);
   return executor::Executor::Load(std::move(plan),
                                   {.threads = static_cast<uint32_t>(std::max(threads, 0)),
                                    .cache = options.cache,
                                    .compiler = CompileKernel,
-                                   .specialize = SpecializerFor(target, options),
+                                   .specialize = std::move(builders.specialize),
+                                   .generalize = std::move(builders.generalize),
                                    .max_bytes = options.max_bytes});
 }
 

@@ -106,53 +106,98 @@ Result<NestedModule> OpenNested(const graph::Graph& graph, std::span<const Tenso
   return nested;
 }
 
-executor::Specializer SpecializerFor(const Target& target, const BuildOptions& options) {
-  struct Kept {
-    BuildOptions options;
-    std::optional<FileCache> cache;
-    Graphs graphs;
-    BackgroundBuilds builds;  // goes first: they read what is above
-  };
+namespace {
+
+// What the plans that are built for one executor have in common.
+struct Kept {
+  BuildOptions options;
+  std::optional<FileCache> cache;
+  Graphs graphs;
+  BackgroundBuilds builds;  // goes first: they read what is above
+
+  // Of calls and natives only, unless something else is forced.
+  BuildOptions OfCalls() const {
+    BuildOptions calls = options;
+    if (calls.partition.force == Force::kNone) calls.partition.force = Force::kCalls;
+    return calls;
+  }
+};
+
+std::shared_ptr<Kept> Keep(const Target& target, const BuildOptions& options) {
   auto kept = std::make_shared<Kept>();
   BuildOptions& mine = kept->options;
   mine.target = target;
   mine.partition = options.partition;
   mine.streams = options.streams;
   mine.winograd = options.winograd;
+  mine.specialize = options.specialize;
   if (options.cache) kept->cache = *options.cache;
   mine.cache = kept->cache ? &*kept->cache : nullptr;
-  const Specialize when = options.specialize;
-  return
-      [kept, when](const std::string& text, const BlobStore& blobs, std::span<const Tensor> inputs,
-                   const std::function<bool()>& is_cancelled) -> Result<executor::NestedPlan> {
-        const FloatMode mode;  // of constants that are folded
-        WEFT_TRY(const auto graph, kept->graphs.Read(text, blobs));
-        BuildOptions first = kept->options;
-        if (when != Specialize::kNow && first.partition.force == Force::kNone)
-          first.partition.force = Force::kCalls;
-        first.brief = first.partition.force == Force::kCalls;
-        first.is_abandoned = is_cancelled;
-        WEFT_TRY(NestedModule nested, OpenNested(*graph, inputs, first));
-        executor::NestedPlan made{.bound = std::move(nested.bound)};
-        for (const graph::ValueId output : nested.module.graph.outputs)
-          made.of_none.push_back(ShapeOfNone(nested.module.graph[output]));
-        std::shared_ptr<Module> better;
-        if (when == Specialize::kBackground && first.brief)
-          better = std::make_shared<Module>(Copied(nested.module));
-        WEFT_TRY(made.plan, BuildPlan(std::move(nested.module), first));
-        if (!better) return made;
-        auto promised =
-            kept->builds.Add([better, options = &kept->options](
-                                 const std::function<bool()>& is_abandoned) -> Result<plan::Plan> {
-              const FloatMode its_own;
-              BuildOptions beside = *options;
-              beside.is_abandoned = is_abandoned;
-              return BuildPlan(std::move(*better), beside);
-            });
-        made.better = std::move(promised.plan);
-        made.wants_better = std::move(promised.wanted);
-        return made;
-      };
+  return kept;
+}
+
+Result<executor::NestedPlan> BuildFor(const std::shared_ptr<Kept>& kept, const std::string& text,
+                                      const BlobStore& blobs, std::span<const Tensor> inputs,
+                                      const std::function<bool()>& is_cancelled) {
+  const FloatMode mode;  // of constants that are folded
+  WEFT_TRY(const auto graph, kept->graphs.Read(text, blobs));
+  const Specialize when = kept->options.specialize;
+  BuildOptions first = when == Specialize::kNow ? kept->options : kept->OfCalls();
+  first.brief = first.partition.force == Force::kCalls;
+  first.is_abandoned = is_cancelled;
+  WEFT_TRY(NestedModule nested, OpenNested(*graph, inputs, first));
+  executor::NestedPlan made{.bound = std::move(nested.bound)};
+  for (const graph::ValueId output : nested.module.graph.outputs)
+    made.of_none.push_back(ShapeOfNone(nested.module.graph[output]));
+  std::shared_ptr<Module> better;
+  if (when == Specialize::kBackground && first.brief)
+    better = std::make_shared<Module>(Copied(nested.module));
+  WEFT_TRY(made.plan, BuildPlan(std::move(nested.module), first));
+  if (!better) return made;
+  auto promised =
+      kept->builds.Add([better, options = &kept->options](
+                           const std::function<bool()>& is_abandoned) -> Result<plan::Plan> {
+        const FloatMode its_own;
+        BuildOptions beside = *options;
+        beside.is_abandoned = is_abandoned;
+        return BuildPlan(std::move(*better), beside);
+      });
+  made.better = std::move(promised.plan);
+  made.wants_better = std::move(promised.wanted);
+  return made;
+}
+
+Result<std::optional<plan::Plan>> BuildGeneral(Kept& kept, const std::string& text,
+                                               const BlobStore& blobs) {
+  const FloatMode mode;
+  WEFT_TRY(const auto graph, kept.graphs.Read(text, blobs));
+  const auto is_open = [&](graph::ValueId id) { return !graph::StaticShape((*graph)[id]); };
+  std::optional<plan::Plan> plan;
+  if (std::ranges::none_of(graph->inputs, is_open)) return plan;  // one of its own suits all
+  BuildOptions options = kept.OfCalls();
+  options.brief = options.open_inputs = true;
+  WEFT_TRY(auto module, OpenGeneral(graph::Clone(*graph), options));
+  if (!module) return plan;
+  WEFT_TRY(plan, BuildPlan(*std::move(module), options));
+  return plan;
+}
+
+}  // namespace
+
+NestedBuilders BuildersFor(const Target& target, const BuildOptions& options) {
+  const auto kept = Keep(target, options);
+  NestedBuilders builders;
+  builders.specialize = [kept](const std::string& text, const BlobStore& blobs,
+                               std::span<const Tensor> inputs,
+                               const std::function<bool()>& is_cancelled) {
+    return BuildFor(kept, text, blobs, inputs, is_cancelled);
+  };
+  const bool is_calls = kept->OfCalls().partition.force == Force::kCalls;
+  if (options.specialize != Specialize::kNow && target.kind == TargetKind::kCpu && is_calls)
+    builders.generalize = [kept](const std::string& text, const BlobStore& blobs) {
+      return BuildGeneral(*kept, text, blobs);
+    };
+  return builders;
 }
 
 }  // namespace weft::driver

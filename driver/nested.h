@@ -25,6 +25,13 @@ Result<NestedModule> OpenNested(const graph::Graph& graph, std::span<const Tenso
 // Builds nested plans as `options` say, but without measuring, and for this target; what
 // options.specialize puts off is built on a thread of its own, which ends with the last user of the
 // plan. Holds on to nothing of the caller's.
-executor::Specializer SpecializerFor(const Target& target, const BuildOptions& options);
+//
+// Where kernels are not waited for, there are general plans, too: calls of natives on whatever they
+// are given, for which nothing is compiled. Not for CUDA, whose data they would have on the host.
+struct NestedBuilders {
+  executor::Specializer specialize;
+  executor::Generalizer generalize;  // may be empty
+};
+NestedBuilders BuildersFor(const Target& target, const BuildOptions& options);
 
 }  // namespace weft::driver

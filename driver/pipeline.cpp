@@ -93,19 +93,48 @@ Result<Module> Open(const std::string& path, const BuildOptions& options) {
   return OpenGraph(std::move(graph), options);
 }
 
-Result<Module> OpenGraph(graph::Graph graph, const BuildOptions& options, graph::Cut* cut) {
+namespace {
+
+Status Prepare(graph::Graph& graph, const BuildOptions& options) {
   WEFT_TRY(BindSizes(graph, options));
   WEFT_TRY(graph::InferShapes(graph));
   WEFT_TRY(graph::LowerCodes(graph));
   WEFT_TRY(graph::Simplify(graph, EvaluateNode));
   if (graph::ExpandSequences(graph)) WEFT_TRY(graph::Simplify(graph, EvaluateNode));
+  return {};
+}
+
+Module ModuleOf(graph::Graph graph, const BuildOptions& options) {
+  Module module;
+  module.target = options.target;
+  module.graph = std::move(graph);
+  return module;
+}
+
+}  // namespace
+
+Result<Module> OpenGraph(graph::Graph graph, const BuildOptions& options, graph::Cut* cut) {
+  WEFT_TRY(Prepare(graph, options));
   if (options.open_inputs || graph::FreeSymbols(graph).empty()) {
     WEFT_TRY(const graph::Cut made, graph::MakeStages(graph, RunsOpen));
     if (cut) *cut = made;
   }
-  Module module;
-  module.target = options.target;
-  module.graph = std::move(graph);
+  return ModuleOf(std::move(graph), options);
+}
+
+Result<std::optional<Module>> OpenGeneral(graph::Graph graph, const BuildOptions& options) {
+  WEFT_TRY(Prepare(graph, options));
+  std::map<std::string, int> others;  // operators that no native does
+  const auto runs_open = [&](const graph::Graph& g, graph::NodeId node) {
+    const bool runs = RunsOpen(g, node);
+    if (!runs) ++others[g[node].op_name];
+    return runs;
+  };
+  WEFT_TRY(const bool is_general, graph::MakeGeneral(graph, runs_open));
+  for (const auto& [op, count] : others)
+    WEFT_LOG(kInfo, "driver", "{}: no native kernel for {} {}", graph.name, count, op);
+  std::optional<Module> module;
+  if (is_general) module = ModuleOf(std::move(graph), options);
   return module;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/status.h"
@@ -24,6 +25,8 @@ Result<Module> Open(const std::string& path, const BuildOptions& options);
 // cut: how much of it waits for data; may be null.
 Result<Module> OpenGraph(graph::Graph graph, const BuildOptions& options,
                          graph::Cut* cut = nullptr);
+// The same for a graph that is to run at any extents its inputs may have; none if most of it can't.
+Result<std::optional<Module>> OpenGeneral(graph::Graph graph, const BuildOptions& options);
 
 // Takes a module from the form it is at to `last`.
 Status Advance(Module& module, Form last, const BuildOptions& options);

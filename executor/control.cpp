@@ -131,12 +131,23 @@ bool Same(const Tensor& a, const Tensor& b) {
          (a.bytes() == 0 || std::memcmp(a.data(), b.data(), a.raw().size()) == 0);
 }
 
-bool Fits(const NestedGraph::Built& built, std::span<const Tensor> inputs) {
+bool Fits(const NestedGraph::Operands& known, std::span<const Tensor> inputs) {
   for (size_t i = 0; i < inputs.size(); ++i)
-    if (built.shapes[i] != inputs[i].shape() ||
-        (built.bound[i] && !Same(built.values[i], inputs[i])))
+    if (known.shapes[i] != inputs[i].shape() ||
+        (known.bound[i] && !Same(known.values[i], inputs[i])))
       return false;
   return true;
+}
+
+Result<NestedGraph::Operands> OperandsOf(std::span<const Tensor> inputs, std::vector<bool> bound) {
+  NestedGraph::Operands operands{.values = std::vector<Tensor>(inputs.size()),
+                                 .bound = std::move(bound)};
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    operands.shapes.push_back(inputs[i].shape());
+    if (!operands.bound[i]) continue;
+    WEFT_TRY(operands.values[i], Copied(inputs[i]));
+  }
+  return operands;
 }
 
 }  // namespace
@@ -230,42 +241,88 @@ void Executor::State::Replace(NestedGraph::Built& built) {
     WEFT_LOG(kWarning, "executor", "{}", loaded.status().ToString());
 }
 
-Result<NestedGraph::Built*> Executor::State::Find(NestedGraph& graph, const std::string& text,
-                                                  std::span<const Tensor> inputs) {
+// The plan for such operands, if there is one.
+NestedGraph::Built* Executor::State::Known(NestedGraph& graph, std::span<const Tensor> inputs) {
   auto& built = graph.built;
-  const auto found = std::ranges::find_if(built, [&](const auto& b) { return Fits(b, inputs); });
-  if (found != built.end()) {
-    built.splice(built.begin(), built, found);
-    Replace(built.front());
-    return &built.front();
-  }
+  const auto found =
+      std::ranges::find_if(built, [&](const auto& b) { return Fits(b.takes, inputs); });
+  if (found == built.end()) return nullptr;
+  built.splice(built.begin(), built, found);
+  Replace(built.front());
+  return &built.front();
+}
+
+Result<NestedGraph::Built*> Executor::State::Build(NestedGraph& graph, const std::string& text,
+                                                   std::span<const Tensor> inputs) {
   if (depth >= kMostDepth) return Limit(fmt::format("plans nest deeper than {}", kMostDepth));
   const auto is_cancelled = [this] { return !CheckCancel().ok(); };
   WEFT_TRY(NestedPlan made, options.specialize(text, plan.blobs, inputs, is_cancelled));
   WEFT_CHECK(made.bound.size() == inputs.size(), "{} of {}", made.bound.size(), inputs.size());
   made.of_none.resize(made.plan.specializations[0].outputs.size());
-  NestedGraph::Built fresh{.values = std::vector<Tensor>(inputs.size()),
-                           .bound = made.bound,
-                           .of_none = std::move(made.of_none),
+  NestedGraph::Built fresh{.of_none = std::move(made.of_none),
                            .better = std::move(made.better),
                            .wants_better = std::move(made.wants_better)};
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    fresh.shapes.push_back(inputs[i].shape());
-    if (!made.bound[i]) continue;
-    WEFT_TRY(fresh.values[i], Copied(inputs[i]));
-  }
+  WEFT_TRY(fresh.takes, OperandsOf(inputs, std::move(made.bound)));
   WEFT_TRY(fresh.executor, Executor::Load(std::move(made.plan), options, this));
-  built.push_front(std::move(fresh));
-  if (built.size() > kMostBuilt) built.pop_back();
-  return &built.front();
+  graph.built.push_front(std::move(fresh));
+  if (graph.built.size() > kMostBuilt) graph.built.pop_back();
+  return &graph.built.front();
+}
+
+Result<NestedGraph::Built*> Executor::State::Find(NestedGraph& graph, const std::string& text,
+                                                  std::span<const Tensor> inputs) {
+  if (NestedGraph::Built* const known = Known(graph, inputs)) return known;
+  return Build(graph, text, inputs);
+}
+
+// Asks for the general plan of a graph, once.
+Status Executor::State::Generalize(NestedGraph& graph, const std::string& text) {
+  if (!options.generalize || depth >= kMostDepth || std::exchange(graph.has_asked, true)) return {};
+  WEFT_TRY(auto general, options.generalize(text, plan.blobs));
+  if (!general) return {};
+  WEFT_TRY(graph.general, Executor::Load(*std::move(general), options, this));
+  return {};
+}
+
+// By the general plan, if there is one and such operands are met for the first time: a plan of
+// their own takes longer to build than to run, and many are never met again. Nothing if that plan
+// can't take them, as where a native kernel has no such type.
+Result<std::optional<std::vector<Tensor>>> Executor::State::CallGeneral(
+    NestedGraph& graph, const std::string& text, std::span<const Tensor> inputs) {
+  std::optional<std::vector<Tensor>> made;
+  WEFT_TRY(Generalize(graph, text));
+  if (!graph.general) return made;
+  auto& met = graph.met_once;
+  const auto again = std::ranges::find_if(met, [&](const auto& m) { return Fits(m, inputs); });
+  if (again != met.end()) {
+    met.erase(again);
+    return made;
+  }
+  // What the last plan was bound to is likely what the next would be.
+  std::vector<bool> bound(inputs.size());
+  if (!graph.built.empty()) bound = graph.built.front().takes.bound;
+  WEFT_TRY(met.emplace_front(), OperandsOf(inputs, std::move(bound)));
+  if (met.size() > kMostBuilt) met.pop_back();
+  auto results = graph.general->Run(inputs);
+  const Code code = results.status().code();
+  if (results.ok())
+    made = *std::move(results);
+  else if (code != Code::kUnsupported && code != Code::kLimit)
+    return std::move(results.status());
+  return made;
 }
 
 Result<std::vector<Tensor>> Executor::State::Call(NestedGraph& graph, const std::string& text,
                                                   std::span<const Tensor> inputs) {
-  WEFT_TRY(const NestedGraph::Built* built, Find(graph, text, inputs));
+  NestedGraph::Built* built = Known(graph, inputs);
+  if (!built) {
+    WEFT_TRY(auto results, CallGeneral(graph, text, inputs));
+    if (results) return *std::move(results);
+    WEFT_TRY(built, Build(graph, text, inputs));
+  }
   std::vector<Tensor> free;
   for (size_t i = 0; i < inputs.size(); ++i)
-    if (!built->bound[i]) free.push_back(inputs[i]);
+    if (!built->takes.bound[i]) free.push_back(inputs[i]);
   return built->executor->Run(free);
 }
 

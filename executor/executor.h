@@ -7,6 +7,7 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,12 +43,20 @@ using Specializer = std::function<Result<NestedPlan>(
     const std::string& graph, const BlobStore& blobs, std::span<const Tensor> inputs,
     const std::function<bool()>& is_cancelled)>;
 
+// The plan of a graph for operands of any extents, whose inputs and outputs are all dynamic: it
+// runs at once where no plan was built for those of a run. None where the graph has no such plan.
+using Generalizer = std::function<Result<std::optional<plan::Plan>>(const std::string& graph,
+                                                                    const BlobStore& blobs)>;
+
 struct LoadOptions {
   uint32_t threads = 0;              // 0: what the machine allows
   const FileCache* cache = nullptr;  // where machine code is; null: compile everything
   Compiler compiler;
   // Without one, a plan whose parts depend on data is refused.
   Specializer specialize;
+  // With one, operands of extents that are met for the first time are for the general plan; those
+  // met again have a plan built.
+  Generalizer generalize;
   // That a run may take, nested plans and results that are as large as a run makes them included;
   // what needs more fails as kLimit. 0: any number.
   int64_t max_bytes = 0;

@@ -427,25 +427,32 @@ TEST(Executor, NestedPlansAreBuiltForTheShapesTheyGet) {
   EXPECT_EQ((*executor)->Run(0, in, out).code(), Code::kUnsupported);  // nobody knows how large
 }
 
+// Of one native on one operand, of this shape or, without one, of any.
+Plan UnaryPlan(const char* op, std::optional<Shape> shape) {
+  Builder b;
+  const bool any = !shape;
+  const BufferId x = b.Add("x", any ? BufferKind::kDynamic : BufferKind::kInput, Dtype::kF32,
+                           shape.value_or(Shape{})),
+                 y = b.Add("y", any ? BufferKind::kDynamic : BufferKind::kOutput, Dtype::kF32,
+                           shape.value_or(Shape{}));
+  b.Native(op, {x}, y);
+  b.s.inputs = {x};
+  b.s.outputs = {y};
+  return b.Done();
+}
+
 // Inputs of open extents go to a nested plan as they are given, and a better one takes over from
 // the first as soon as it is there.
 TEST(Executor, OpenInputsAndBetterPlans) {
   const auto outer = StageOf("f32 dynamic");
   ASSERT_TRUE(outer.ok()) << outer.status().ToString();
-  const auto unary = [](const char* op, int64_t count) {
-    Builder b;
-    const BufferId x = b.Add("x", BufferKind::kInput, Dtype::kF32, {count}),
-                   y = b.Add("y", BufferKind::kOutput, Dtype::kF32, {count});
-    b.Native(op, {x}, y);
-    return b.Done();
-  };
   std::promise<Result<Plan>> better, never;
   std::vector<int64_t> built;
   const auto specialize = [&](const std::string&, const BlobStore&, std::span<const Tensor> inputs,
                               const std::function<bool()>&) -> Result<NestedPlan> {
     built.push_back(inputs[0].shape()[0]);
     auto& promise = built.size() == 1 ? better : never;
-    return NestedPlan{.plan = unary("Neg", built.back()),
+    return NestedPlan{.plan = UnaryPlan("Neg", inputs[0].shape()),
                       .bound = {false},
                       .better = promise.get_future().share()};
   };
@@ -462,7 +469,7 @@ TEST(Executor, OpenInputsAndBetterPlans) {
   };
   EXPECT_EQ(first(3), 2);
   EXPECT_EQ(first(5), 2);
-  better.set_value(unary("Floor", 3));  // so that one sees which ran
+  better.set_value(UnaryPlan("Floor", Shape{3}));  // so that one sees which ran
   never.set_value(Unsupported("by nobody"));
   EXPECT_EQ(first(3), -2);
   EXPECT_EQ(first(5), 2);  // goes on with what it has
@@ -474,6 +481,64 @@ TEST(Executor, OpenInputsAndBetterPlans) {
   EXPECT_EQ((*executor)->Run(0, in, out).code(), Code::kUnsupported);
   const Tensor wrong(Dtype::kF64, {3});
   EXPECT_EQ((*executor)->Run(std::span(&wrong, 1)).status().code(), Code::kUsage);
+}
+
+// Extents that are met for the first time are the general plan's, unless it can't take them.
+TEST(Executor, GeneralPlansTakeWhatIsMetOnce) {
+  const auto outer = StageOf("f32 dynamic");
+  ASSERT_TRUE(outer.ok()) << outer.status().ToString();
+  std::vector<int64_t> built;
+  const auto specialize = [&](const std::string&, const BlobStore&, std::span<const Tensor> inputs,
+                              const std::function<bool()>&) -> Result<NestedPlan> {
+    built.push_back(inputs[0].shape()[0]);
+    return NestedPlan{.plan = UnaryPlan("Neg", inputs[0].shape()), .bound = {false}};
+  };
+  int asked = 0;
+  const auto generalize = [&](const std::string& text,
+                              const BlobStore&) -> Result<std::optional<Plan>> {
+    EXPECT_EQ(text, kNegation);
+    ++asked;
+    return std::optional(UnaryPlan("Neg", std::nullopt));
+  };
+  auto executor = Executor::Load(
+      *outer,
+      {.threads = 1, .compiler = Compile, .specialize = specialize, .generalize = generalize});
+  ASSERT_TRUE(executor.ok()) << executor.status().ToString();
+  EXPECT_EQ(asked, 1);  // before the first run
+  const auto run = [&](int64_t count) {
+    Tensor x(Dtype::kF32, {count});
+    for (int64_t i = 0; i < count; ++i) SetElem(x, i, -2);
+    auto y = (*executor)->Run(std::span(&x, 1));
+    ASSERT_TRUE(y.ok()) << y.status().ToString();
+    EXPECT_EQ((*y)[0].shape(), Shape{count});
+    EXPECT_EQ(ElemAsDouble((*y)[0], count - 1), 2);
+  };
+  for (const int64_t count : {3, 5, 3, 7, 3, 5}) run(count);
+  EXPECT_EQ(built, (std::vector<int64_t>{3, 5}));
+  EXPECT_EQ(asked, 1);
+}
+
+// What natives have no kernel for has a plan built at once.
+TEST(Executor, GeneralPlansThatCanNotAreNotTaken) {
+  const auto outer = StageOf("f32 dynamic");
+  ASSERT_TRUE(outer.ok()) << outer.status().ToString();
+  int built = 0;
+  const auto specialize = [&](const std::string&, const BlobStore&, std::span<const Tensor> inputs,
+                              const std::function<bool()>&) -> Result<NestedPlan> {
+    ++built;
+    return NestedPlan{.plan = UnaryPlan("Neg", inputs[0].shape()), .bound = {false}};
+  };
+  const auto generalize = [](const std::string&, const BlobStore&) -> Result<std::optional<Plan>> {
+    return std::optional(UnaryPlan("BitwiseNot", std::nullopt));
+  };
+  auto executor = Executor::Load(
+      *outer,
+      {.threads = 1, .compiler = Compile, .specialize = specialize, .generalize = generalize});
+  ASSERT_TRUE(executor.ok()) << executor.status().ToString();
+  const Tensor x(Dtype::kF32, {4});
+  const auto y = (*executor)->Run(std::span(&x, 1));
+  ASSERT_TRUE(y.ok()) << y.status().ToString();
+  EXPECT_EQ(built, 1);
 }
 
 // The cache may hold the code of any kernel: a plan must not get at it under another nest's key.

@@ -15,6 +15,7 @@ namespace {
 
 using plan::BufferId;
 using plan::BufferKind;
+using plan::Control;
 using plan::StepKind;
 
 // Plans are well-formed here; these are the ones that this executor can't run.
@@ -124,8 +125,14 @@ Status Executor::State::PrepareSpecialization(const plan::Specialization& s, Spe
   for (size_t i = 0; i < s.steps.size(); ++i)
     if (s.steps[i].kind != StepKind::kView) WEFT_TRY(PrepareStep(s, i, ready));
   ready.nested.resize(s.steps.size());
-  for (size_t i = 0; i < s.steps.size(); ++i)
-    ready.nested[i].resize(s.steps[i].nested.graphs.size());
+  for (size_t i = 0; i < s.steps.size(); ++i) {
+    const plan::Nested& nested = s.steps[i].nested;
+    ready.nested[i].resize(nested.graphs.size());
+    // What is inside a plan may never run; the plan of a network does, and is not to wait then.
+    for (size_t g = 0; depth == 0 && nested.control == Control::kStage && g < nested.graphs.size();
+         ++g)
+      WEFT_TRY(Generalize(ready.nested[i][g], *nested.graphs[g]));
+  }
   ready.made.resize(s.buffers.size());
   ready.address.resize(s.buffers.size());
   ready.staged.resize(s.buffers.size());

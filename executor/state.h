@@ -45,16 +45,23 @@ struct Copy {
 
 // A graph of a step, and the plans that were built from it.
 struct NestedGraph {
-  struct Built {
+  // The operands that a plan is for.
+  struct Operands {
     std::vector<Shape> shapes;   // of all inputs
     std::vector<Tensor> values;  // by input, of those that are bound; others empty
     std::vector<bool> bound;
+  };
+  struct Built {
+    Operands takes;
     std::vector<Shape> of_none;  // NestedPlan's
     std::unique_ptr<Executor> executor;
     std::shared_future<Result<plan::Plan>> better;  // NestedPlan's, until it has taken over
     std::shared_ptr<const void> wants_better;       // the same
   };
-  std::list<Built> built;  // the one that ran last comes first
+  std::list<Built> built;        // the one that ran last comes first
+  std::list<Operands> met_once;  // for which the general plan ran; the last comes first
+  std::unique_ptr<Executor> general;
+  bool has_asked = false;  // for the general plan
 };
 
 struct Specialized {
@@ -169,8 +176,15 @@ struct Executor::State {
   Status RunOpen(const plan::Specialization& s, size_t step, Specialized& ready);
   Status RunNested(const plan::Specialization& s, size_t step, Specialized& ready);
   void Replace(NestedGraph::Built& built);
+  NestedGraph::Built* Known(NestedGraph& graph, std::span<const Tensor> inputs);
+  Result<NestedGraph::Built*> Build(NestedGraph& graph, const std::string& text,
+                                    std::span<const Tensor> inputs);
   Result<NestedGraph::Built*> Find(NestedGraph& graph, const std::string& text,
                                    std::span<const Tensor> inputs);
+  Status Generalize(NestedGraph& graph, const std::string& text);
+  Result<std::optional<std::vector<Tensor>>> CallGeneral(NestedGraph& graph,
+                                                         const std::string& text,
+                                                         std::span<const Tensor> inputs);
   Result<std::vector<Tensor>> Call(NestedGraph& graph, const std::string& text,
                                    std::span<const Tensor> inputs);
   Result<std::vector<Tensor>> Repeat(const plan::Step& step, NestedGraph& graph,

@@ -21,7 +21,8 @@
 
 namespace weft::graph {
 
-// Whether the node can run on operands of known extents though those of its results are open.
+// Whether the node can run though the extents of its results are open; in a general graph also
+// those of its operands.
 using RunsOpen = std::function<bool(const Graph& graph, NodeId node)>;
 
 struct Cut {
@@ -35,6 +36,12 @@ struct Cut {
 // a network is built when it runs. kUnsupported if what is no tensor would have to pass from one
 // graph to another.
 Result<Cut> MakeStages(Graph& graph, const RunsOpen& runs_open);
+
+// The same so that nothing waits for extents: nodes that run on operands of any extents stay, and
+// each other whose extents are open becomes a Stage of its own. False, and the graph is of no more
+// use, where values that are no tensors would have to pass through one, or most nodes would be
+// such.
+Result<bool> MakeGeneral(Graph& graph, const RunsOpen& runs_open);
 
 // Branch, Repeat and Stage.
 inline bool HoldsPlans(Op op) { return op == Op::kBranch || op == Op::kRepeat || op == Op::kStage; }

@@ -52,27 +52,33 @@ void ForgetExtents(Graph& graph, const std::set<std::string>& declared = {}) {
   if (!keeps) graph.symbols.clear();
 }
 
-// The node alone, on operands of known extents: whether their elements decide those of its results.
-Result<bool> WantsValues(const Graph& graph, const Node& node) {
+// The node in a graph of its own, whose inputs are its operands; constants go with it.
+Graph Alone(const Graph& graph, const Node& node) {
   Graph alone{.name = "alone"};
-  Node copy{.op = node.op, .op_name = node.op_name, .attributes = node.attributes};
-  for (ValueId id : node.inputs) {
-    copy.inputs.push_back(id);
-    if (!id.valid()) continue;
-    Value value = graph[id];
-    value.name = fmt::format("in{}", copy.inputs.size());
+  Node copy = node;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (!node.inputs[i].valid()) continue;
+    Value value = graph[node.inputs[i]];
+    value.name = fmt::format("in{}", i);
     value.producer = {};
     if (value.kind != ValueKind::kConstant) value.kind = ValueKind::kInput;
     alone.values.push_back(std::move(value));
-    copy.inputs.back() = ValueId(alone.values.size() - 1);
-    if (alone.values.back().kind == ValueKind::kInput) alone.inputs.push_back(copy.inputs.back());
+    copy.inputs[i] = ValueId(alone.values.size() - 1);
+    if (alone.values.back().kind == ValueKind::kInput) alone.inputs.push_back(copy.inputs[i]);
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
-    copy.outputs.push_back(AddComputed(alone, fmt::format("out{}", i)));
-    alone.outputs.push_back(copy.outputs.back());
+    if (!node.outputs[i].valid()) continue;
+    copy.outputs[i] = AddComputed(alone, fmt::format("out{}", i));
+    alone[copy.outputs[i]].dtype = graph[node.outputs[i]].dtype;
+    alone.outputs.push_back(copy.outputs[i]);
   }
   AddNode(alone, std::move(copy));
-  WEFT_TRY(const auto wanted, ShapeInputs(alone));
+  return alone;
+}
+
+// The node alone, on operands of known extents: whether their elements decide those of its results.
+Result<bool> WantsValues(const Graph& graph, const Node& node) {
+  WEFT_TRY(const auto wanted, ShapeInputs(Alone(graph, node)));
   return !wanted.empty();
 }
 
@@ -272,17 +278,55 @@ Status Close(Graph& graph, NodeId id, const Places& names) {
   return {};
 }
 
-}  // namespace
-
-Result<Cut> MakeStages(Graph& graph, const RunsOpen& runs_open) {
-  WEFT_TRY(const Cut cut, Cutter(graph, runs_open).Run());
+Status CloseAll(Graph& graph) {
   const Places names = ByName(graph);
   for (size_t n = 0; n < graph.nodes.size(); ++n)
     if (IsControl(graph.nodes[n].op)) {
       auto status = Close(graph, NodeId(n), names);
       if (!status.ok()) return std::move(status).Because(Describe(graph, NodeId(n)));
     }
+  return {};
+}
+
+// A Stage of the one node takes its place.
+void Enclose(Graph& graph, Node& node) {
+  auto body = std::make_shared<Graph>(Alone(graph, node));
+  ForgetExtents(*body);
+  Node stage{.op = Op::kStage, .op_name = std::string(OpName(Op::kStage))};
+  const auto is_computed = [&](ValueId id) {
+    return id.valid() && graph[id].kind != ValueKind::kConstant;
+  };
+  std::ranges::copy_if(node.inputs, std::back_inserter(stage.inputs), is_computed);
+  std::ranges::copy_if(node.outputs, std::back_inserter(stage.outputs), is_computed);
+  SetAttribute(stage, "body", std::move(body));
+  node = std::move(stage);
+}
+
+}  // namespace
+
+Result<Cut> MakeStages(Graph& graph, const RunsOpen& runs_open) {
+  WEFT_TRY(const Cut cut, Cutter(graph, runs_open).Run());
+  WEFT_TRY(CloseAll(graph));
   return cut;
+}
+
+Result<bool> MakeGeneral(Graph& graph, const RunsOpen& runs_open) {
+  const auto is_tensor = [](const Value& value) { return value.dtype.has_value(); };
+  if (!std::ranges::all_of(graph.values, is_tensor)) return false;
+  const auto is_open = [&](ValueId id) { return id.valid() && IsOpen(graph[id]); };
+  std::vector<size_t> others;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    if (HoldsPlans(node.op) || IsControl(node.op) || runs_open(graph, NodeId(n))) continue;
+    if (std::ranges::none_of(node.inputs, is_open) && std::ranges::none_of(node.outputs, is_open))
+      continue;
+    if (!Subgraphs(node).empty()) return false;  // which may capture anything
+    others.push_back(n);
+  }
+  if (others.size() > graph.nodes.size() / 4) return false;
+  for (const size_t n : others) Enclose(graph, graph.nodes[n]);
+  WEFT_TRY(CloseAll(graph));
+  return true;
 }
 
 }  // namespace weft::graph

@@ -64,6 +64,37 @@ TEST(MakeStages, WhatReadsInputsOfOpenExtentsWaits) {
   EXPECT_FALSE(body[FindValue(body, "a")].shape);
 }
 
+// In a general graph nothing waits for its extents but those that no native can take.
+TEST(MakeGeneral, NodesWithoutANativeAreStagesOfTheirOwn) {
+  Graph g = Parsed(
+      "graph g (x: f32[n, 3]) -> (y) {\nsymbol n in 1:9\na = Exp(x)\nb = Neg(a)\n"
+      "c = Hardmax(b)\nd = Exp(c)\ny = Neg(d)\n}");
+  ASSERT_TRUE(InferShapes(g).ok());
+  const auto runs_open = [](const Graph& graph, NodeId node) {
+    return graph[node].op != Op::kHardmax;
+  };
+  const auto general = MakeGeneral(g, runs_open);
+  ASSERT_TRUE(general.ok()) << general.status().ToString();
+  EXPECT_TRUE(*general);
+  EXPECT_EQ(OpsOf(g), "Exp Neg Stage Exp Neg");
+  const Status status = Verify(g);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  const Graph& body = BodyOf(g.nodes[2], "body");
+  EXPECT_EQ(OpsOf(body), "Hardmax");
+  EXPECT_FALSE(body[body.inputs[0]].shape);  // n is a symbol of g
+  EXPECT_EQ(body[body.outputs[0]].dtype, Dtype::kF32);
+}
+
+TEST(MakeGeneral, NotWhereMostNodesWouldBeBuiltAllTheSame) {
+  Graph g =
+      Parsed("graph g (x: f32[n, 3]) -> (y) {\nsymbol n in 1:9\na = Hardmax(x)\ny = Neg(a)\n}");
+  ASSERT_TRUE(InferShapes(g).ok());
+  const auto general =
+      MakeGeneral(g, [](const Graph& graph, NodeId node) { return graph[node].op == Op::kNeg; });
+  ASSERT_TRUE(general.ok()) << general.status().ToString();
+  EXPECT_FALSE(*general);
+}
+
 TEST(MakeStages, ElementsThatDecideExtentsAreWanted) {
   Cut cut;
   const Graph g =
