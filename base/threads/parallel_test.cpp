@@ -13,7 +13,8 @@ TEST(InParallel, EachOnce) {
   for (const size_t count : {0, 1, 7, 1000}) {
     std::vector<std::atomic<int>> calls(count);
     InParallel(count, [&](size_t i) { ++calls[i]; });
-    for (const auto& c : calls) EXPECT_EQ(c, 1);
+    InArena(count, [&](size_t i) { ++calls[i]; });
+    for (const auto& c : calls) EXPECT_EQ(c, 2);
   }
 }
 

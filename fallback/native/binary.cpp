@@ -277,23 +277,4 @@ Status RunPow(const Args& args) {
   return base_known && known ? Status() : NoSuchType(args, base_known ? args[1].dtype : out.dtype);
 }
 
-// min(max(x, low), high), each bound optional; NaN stays.
-Status RunClip(const Args& args) {
-  WEFT_TRY(args.Need(1));
-  const In& x = args[0];
-  WEFT_TRY(const Out out, args.Output(0, x.dtype, x.shape));
-  CopyElems(x.dtype, out.data, 0, x.data, 0, x.elems);
-  for (size_t i : {1, 2}) {
-    if (!args.Has(i)) continue;
-    WEFT_TRY(SameType(args, i));
-    if (args[i].elems != 1)
-      return args.Error("{} has {} elements, expected 1", args.Name(i), args[i].elems);
-    const In bound{x.dtype, {}, 1, args[i].data};
-    // Written so that x is the first operand: in the table's Min and Max it passes its NaN.
-    const In so_far{x.dtype, out.shape, out.elems, out.data};
-    if (!Apply(Find(i == 1 ? "Max" : "Min"), out, so_far, bound)) return NoSuchType(args, x.dtype);
-  }
-  return {};
-}
-
 }  // namespace weft::fallback::native

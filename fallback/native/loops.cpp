@@ -1,7 +1,10 @@
 #include "fallback/native/loops.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "base/float_mode.h"
+#include "base/threads/parallel.h"
 #include "fallback/native/types.h"
 
 namespace weft::fallback::native {
@@ -24,6 +27,24 @@ std::vector<int64_t> BroadcastStrides(std::span<const int64_t> shape,
     if (shape[d] != 1) strides[missing + d] = own[d];
   }
   return strides;
+}
+
+void InPieces(int64_t count, int64_t piece, const PieceBody& body) {
+  const int64_t pieces = (count + piece - 1) / piece;
+  const int32_t* const cancel = t_cancel;  // the caller's
+  const auto run = [&](size_t i) {
+    const FloatMode mode;
+    struct Cancel {
+      explicit Cancel(const int32_t* flag) : outer(std::exchange(t_cancel, flag)) {}
+      ~Cancel() { t_cancel = outer; }
+      const int32_t* outer;
+    } const cancelled(cancel);
+    Poll();
+    const int64_t from = static_cast<int64_t>(i) * piece;
+    body(from, std::min(count, from + piece));
+  };
+  if (pieces > 1 && ThreadsOfArena() > 1) return InArena(static_cast<size_t>(pieces), run);
+  for (int64_t i = 0; i < pieces; ++i) run(static_cast<size_t>(i));
 }
 
 Result<Shape> BroadcastShape(const Args& args, std::span<const size_t> operands) {

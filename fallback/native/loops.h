@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -83,6 +84,12 @@ Loops<N + 1> BroadcastLoops(std::span<const int64_t> out,
   }
   return loops;
 }
+
+// body(from, to) for pieces of [0, count), of `piece` each: side by side on the threads of the
+// caller's arena, in one thread's float mode. What a piece computes depends on nothing but its
+// range.
+using PieceBody = std::function<void(int64_t from, int64_t to)>;
+void InPieces(int64_t count, int64_t piece, const PieceBody& body);
 
 // Copies a box of `shape` between strided places.
 struct Place {

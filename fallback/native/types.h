@@ -8,20 +8,20 @@
 #include <type_traits>
 
 #include "base/dtype.h"
-#include "base/scalar.h"
 #include "base/tensor.h"
 #include "fallback/native/args.h"
+#include "fallback/native/narrow.h"
 
 namespace weft::fallback::native {
 
 // The 16-bit floats and bool as they lie in memory. They compute as float and bool.
 struct Half {
   uint16_t bits;
-  operator float() const { return HalfToFloat(bits); }  // NOLINT: reads like the number that it is
+  operator float() const { return WidenHalf(bits); }  // NOLINT: reads like the number that it is
 };
 struct Bfloat {
   uint16_t bits;
-  operator float() const { return BfloatToFloat(bits); }  // NOLINT
+  operator float() const { return WidenBfloat(bits); }  // NOLINT
 };
 struct Bool {
   uint8_t byte;
@@ -39,14 +39,13 @@ using Compute =
 // saturates.
 template <typename T, typename V>
 T To(V value) {
-  if constexpr (std::is_same_v<T, Half>) {
+  if constexpr (kIs16<T>) {
+    float once = 0;
     if constexpr (sizeof(V) >= 4 && !std::is_same_v<V, float>)
-      return {FloatToHalf(ScalarOf(Dtype::kF16, static_cast<double>(value)).f32)};
-    return {FloatToHalf(static_cast<float>(value))};
-  } else if constexpr (std::is_same_v<T, Bfloat>) {
-    if constexpr (sizeof(V) >= 4 && !std::is_same_v<V, float>)
-      return {FloatToBfloat(ScalarOf(Dtype::kBF16, static_cast<double>(value)).f32)};
-    return {FloatToBfloat(static_cast<float>(value))};
+      once = RoundToOdd(static_cast<double>(value));
+    else
+      once = static_cast<float>(value);
+    return {std::is_same_v<T, Half> ? NarrowHalf(once) : NarrowBfloat(once)};
   } else if constexpr (std::is_same_v<T, Bool>) {
     return {static_cast<uint8_t>(value != 0)};
   } else if constexpr (std::is_integral_v<T> && std::is_floating_point_v<V>) {
