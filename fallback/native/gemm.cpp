@@ -303,7 +303,7 @@ void ForPieces(int64_t count, double work, const std::function<void(int64_t)>& b
     return;
   }
   const int32_t* cancel = t_cancel;
-  InParallel(static_cast<size_t>(count), [&](size_t i) {
+  InArena(static_cast<size_t>(count), [&](size_t i) {
     std::optional<Cancellable> guard;
     if (cancel != nullptr) guard.emplace(*cancel);
     body(static_cast<int64_t>(i));
