@@ -28,6 +28,25 @@ struct Products {
   }
 };
 
+// A panel of B as f32. One of its strides is 1.
+template <typename T>
+void PackWide(const T* from, const Products& p, int64_t height, int64_t width, float* to,
+              int64_t pitch) {
+  if (p.b_column == 1) {
+    for (int64_t q = 0; q < height; ++q) Widen(from + q * p.b_row, width, to + q * pitch);
+    return;
+  }
+  constexpr int64_t kStep = 16;
+  float line[kStep];
+  for (int64_t q = 0; q < height; q += kStep) {
+    const int64_t count = std::min(kStep, height - q);
+    for (int64_t j = 0; j < width; ++j) {
+      Widen(from + j * p.b_column + q, count, line);
+      for (int64_t r = 0; r < count; ++r) to[(q + r) * pitch + j] = line[r];
+    }
+  }
+}
+
 template <typename T>
 void MultiplyFloats(const Products& p, const In& a, const In& b, Compute<T>* c) {
   using C = Compute<T>;
@@ -46,11 +65,9 @@ void MultiplyFloats(const Products& p, const In& a, const In& b, Compute<T>* c) 
                        .c_row = p.n};
     const T* from = b.as<T>() + at_b;
     if constexpr (kIs16<T>) {
-      product.pack = [from, &p](int64_t p0, int64_t p1, int64_t j, int64_t width, C* to,
+      product.pack = [from, &p](int64_t p0, int64_t p1, int64_t j, int64_t width, float* to,
                                 int64_t pitch) {
-        for (int64_t q = p0; q < p1; ++q)
-          for (int64_t l = 0; l < width; ++l)
-            to[(q - p0) * pitch + l] = from[q * p.b_row + (j + l) * p.b_column];
+        PackWide(from + p0 * p.b_row + j * p.b_column, p, p1 - p0, width, to, pitch);
       };
     } else {
       product.b = from;

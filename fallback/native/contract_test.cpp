@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <random>
 
@@ -418,6 +419,34 @@ TEST(Conv, ReachesFar) {
                {1, 1, 3}, {0, 10, 20});
   ExpectTensor(Eval("ConvTranspose", {x, w}, {{"dilations", Ints{kFar}}, {"pads", Ints{kFar, 0}}}),
                {1, 1, 3}, {0, 10, 20});
+}
+
+// On one thread and on many.
+TEST(MatMul, IsCancelled) {
+  const int32_t flag = 1;
+  const Cancellable guard(flag);
+  for (const int64_t extent : {8, 200}) {
+    const Tensor a = Iota({extent, extent});
+    const auto result = Try("MatMul", {a, a}, {});
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.status().code(), Code::kInterrupted);
+  }
+}
+
+TEST(MatMul, WidensEachHalf) {
+  for (const Dtype dtype : {Dtype::kF16, Dtype::kBF16}) {
+    constexpr int64_t kCount = 1 << 16;
+    Tensor all(dtype, {1, kCount});
+    for (int64_t i = 0; i < kCount; ++i)
+      static_cast<uint16_t*>(all.mutable_data())[i] = static_cast<uint16_t>(i);
+    const Tensor y = Eval("MatMul", {Make(dtype, {1, 1}, {1}), all});
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < kCount; ++i) {
+      const double expected = ElemAsDouble(all, i), own = ElemAsDouble(y, i);
+      wrong += expected == own || (std::isnan(expected) && std::isnan(own)) ? 0 : 1;
+    }
+    EXPECT_EQ(wrong, 0) << DtypeName(dtype);
+  }
 }
 
 }  // namespace

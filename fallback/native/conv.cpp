@@ -24,11 +24,10 @@ Status SlideOver(const Args& args, Axis& a, bool is_same) {
 }
 
 // The panels of the matrix [channels * taps, out] that holds the windows of an image as columns.
-template <typename T>
+template <typename C>
 class Windows {
  public:
-  using C = Compute<T>;
-  Windows(const Convolution& c, const T* image) : c_(&c), image_(image) {}
+  Windows(const Convolution& c, const C* image) : c_(&c), image_(image) {}
 
   void operator()(int64_t p0, int64_t p1, int64_t j, int64_t width, C* to, int64_t pitch) const {
     Run runs[kMostRuns];
@@ -37,7 +36,7 @@ class Windows {
     int64_t channel = p0 / c_->taps, tap = p0 % c_->taps;
     int64_t kx = tap % x.kernel, ky = tap / x.kernel % y.kernel, kz = tap / x.kernel / y.kernel;
     for (int64_t p = p0; p < p1; ++p, to += pitch) {
-      const T* from = image_ + channel * c_->in;
+      const C* from = image_ + channel * c_->in;
       for (int64_t r = 0; r < count; ++r) {
         const int64_t at_z = runs[r].z + kz * z.dilation, at_y = runs[r].y + ky * y.dilation;
         const bool inside = at_z >= 0 && at_z < z.in && at_y >= 0 && at_y < y.in;
@@ -80,7 +79,7 @@ class Windows {
   }
 
   // Every stride-th element of a row from x on, zero outside.
-  void Row(const T* from, int64_t x, int64_t count, C* to) const {
+  void Row(const C* from, int64_t x, int64_t count, C* to) const {
     const int64_t stride = c_->axes[2].stride, in = c_->axes[2].in;
     if (stride == 1) {
       const int64_t lo = std::clamp<int64_t>(-x, 0, count);
@@ -90,18 +89,18 @@ class Windows {
       for (int64_t i = hi; i < count; ++i) to[i] = 0;
       return;
     }
-    for (int64_t i = 0; i < count; ++i, x += stride)
-      to[i] = x >= 0 && x < in ? static_cast<C>(from[x]) : C{0};
+    for (int64_t i = 0; i < count; ++i, x += stride) to[i] = x >= 0 && x < in ? from[x] : C{0};
   }
 
   const Convolution* c_;
-  const T* image_;
+  const C* image_;
 };
 
 template <typename T>
 void ByProducts(const Args& args, const Convolution& c, Compute<T>* to) {
   using C = Compute<T>;
-  const Widened<T> w(args[1].as<T>(), args[1].elems);
+  // Many taps read each element: it is widened but once.
+  const Widened<T> x(args[0].as<T>(), args[0].elems), w(args[1].as<T>(), args[1].elems);
   const Widened<T> bias(args.Has(2) ? args[2].as<T>() : nullptr, args.Has(2) ? args[2].elems : 0);
   const auto is_point = [](const Axis& a) {
     return a.kernel == 1 && a.stride == 1 && a.before == 0 && a.after == 0;
@@ -117,11 +116,11 @@ void ByProducts(const Args& args, const Convolution& c, Compute<T>* to) {
                  .b_row = c.in,
                  .c = to + i * c.filters * c.out,
                  .c_row = c.out};
-    const T* image = args[0].as<T>() + i * c.channels * c.in;
-    p.pack = Windows<T>(c, image);
-    if constexpr (!kIs16<T>) {
-      if (is_pointwise) p.b = image;
-    }
+    const C* image = x.get() + i * c.channels * c.in;
+    if (is_pointwise)
+      p.b = image;
+    else
+      p.pack = Windows<C>(c, image);
     if (args.Has(2)) p.bias = bias.get() + group * c.filters;
     return p;
   });
@@ -160,29 +159,46 @@ struct Padded {
   bool fits = false;
 };
 
+// The elements of an axis that go to one phase begin at `first`, in the phase at `place`.
+struct Phase {
+  int64_t first = 0, place = 0;
+};
+
+std::vector<Phase> PhasesOf(const Axis& a, int64_t pitch) {
+  std::vector<Phase> phases(std::min(a.stride, a.reach()));
+  for (int64_t f = 0; f < static_cast<int64_t>(phases.size()); ++f) {
+    const int64_t first = ((f - a.before) % a.stride + a.stride) % a.stride;
+    phases[f] = {.first = first, .place = f * pitch + (first + a.before) / a.stride};
+  }
+  return phases;
+}
+
+// What no window meets has no place.
+int64_t EndOf(const Axis& a) {
+  return std::min(a.in, (a.out - 1) * a.stride + a.reach() - a.before);
+}
+bool IsMet(const Axis& a, int64_t at) { return (at + a.before) % a.stride < a.reach(); }
+
 template <typename T>
-void CopyPadded(const Convolution& c, const Padded& padded, const T* from, Compute<T>* to) {
+void CopyPadded(const Convolution& c, const Padded& padded, std::span<const Phase> phases,
+                const T* from, Compute<T>* to) {
   const auto& [z, y, x] = c.axes;
+  const int64_t end = std::max<int64_t>(EndOf(x), 0);
   std::fill_n(to, padded.whole, Compute<T>{0});
-  // What no window meets has no place.
-  const auto end = [](const Axis& a) {
-    return std::min(a.in, (a.out - 1) * a.stride + a.reach() - a.before);
-  };
-  const auto met = [](const Axis& a, int64_t at) { return at % a.stride < a.reach(); };
-  for (int64_t iz = 0; iz < end(z); ++iz) {
-    if (!met(z, iz + z.before)) continue;
-    for (int64_t iy = 0; iy < end(y); ++iy) {
-      if (!met(y, iy + y.before)) continue;
+  for (int64_t iz = 0; iz < EndOf(z); ++iz) {
+    if (!IsMet(z, iz)) continue;
+    const int64_t at_z = padded.Place(c, 0, iz + z.before);
+    for (int64_t iy = 0; iy < EndOf(y); ++iy) {
+      if (!IsMet(y, iy)) continue;
       const T* row = from + (iz * y.in + iy) * x.in;
-      Compute<T>* at = to + padded.Place(c, 0, iz + z.before) + padded.Place(c, 1, iy + y.before);
+      Compute<T>* at = to + at_z + padded.Place(c, 1, iy + y.before);
       if (x.stride == 1) {
-        std::copy_n(row, std::max<int64_t>(end(x), 0), at + x.before);
+        Widen(row, end, at + x.before);
         continue;
       }
-      int64_t phase = x.before % x.stride, place = x.before / x.stride;
-      for (int64_t ix = 0; ix < end(x); ++ix) {
-        if (phase < x.reach()) at[phase * padded.phase[2] + place] = row[ix];
-        if (++phase == x.stride) phase = 0, ++place;
+      for (const Phase& phase : phases) {
+        Compute<T>* place = at + phase.place;
+        for (int64_t ix = phase.first; ix < end; ix += x.stride) *place++ = row[ix];
       }
     }
   }
@@ -221,6 +237,7 @@ void ByTaps(const Args& args, const Convolution& c, const Padded& padded, const 
   const int64_t depth = c.channels * c.taps, groups = c.images * c.groups;
   const Widened<T> w(args[1].as<T>(), args[1].elems);
   const std::vector<int64_t> offsets = TapOffsets(c, padded);
+  const std::vector<Phase> phases = PhasesOf(c.axes[2], padded.phase[2]);
   // So many rows at once; one where most would be computed in vain.
   const auto& [z, y, x] = c.axes;
   const int64_t pitch = padded.stride[1];
@@ -232,7 +249,7 @@ void ByTaps(const Args& args, const Convolution& c, const Padded& padded, const 
     const Scratch<C> image(c.channels * padded.whole + kSlack);
     std::fill_n(image.get() + c.channels * padded.whole, kSlack, C{0});
     ForPieces(c.channels, inner, [&](int64_t channel) {
-      CopyPadded(c, padded, args[0].as<T>() + (i * c.channels + channel) * c.in,
+      CopyPadded(c, padded, phases, args[0].as<T>() + (i * c.channels + channel) * c.in,
                  image.get() + channel * padded.whole);
     });
     ForPieces(c.filters * z.out * blocks, inner, [&](int64_t piece) {

@@ -81,14 +81,22 @@ class Scratch {
   std::unique_ptr<T, Free> data_;
 };
 
-// Elements as they are computed with: where they lie, or a copy of floats of 16 bits.
+// Elements as they are computed with, one after another.
+void Widen(const Half* from, int64_t count, float* to);
+void Widen(const Bfloat* from, int64_t count, float* to);
+template <typename T>
+void Widen(const T* from, int64_t count, T* to) {
+  std::copy_n(from, count, to);
+}
+
+// Where they lie, or a copy of floats of 16 bits.
 template <typename T>
 class Widened {
  public:
   Widened(const T* from, int64_t elems) {
     if constexpr (kIs16<T>) {
       copy_.emplace(elems);
-      std::copy_n(from, elems, copy_->get());
+      Widen(from, elems, copy_->get());
       data_ = copy_->get();
     } else {
       data_ = from;
