@@ -32,55 +32,58 @@ class Windows {
   void operator()(int64_t p0, int64_t p1, int64_t j, int64_t width, C* to, int64_t pitch) const {
     Run runs[kMostRuns];
     const int64_t count = Runs(j, width, runs);
-    const auto& [z, y, x] = c_->axes;
-    int64_t channel = p0 / c_->taps, tap = p0 % c_->taps;
-    int64_t kx = tap % x.kernel, ky = tap / x.kernel % y.kernel, kz = tap / x.kernel / y.kernel;
+    Index tap{};
+    for (int64_t t = p0 % c_->taps, d = Last(); d >= 0; t /= c_->axes[d--].kernel)
+      tap[d] = t % c_->axes[d].kernel;
+    const C* from = image_ + p0 / c_->taps * c_->in;
     for (int64_t p = p0; p < p1; ++p, to += pitch) {
-      const C* from = image_ + channel * c_->in;
-      for (int64_t r = 0; r < count; ++r) {
-        const int64_t at_z = runs[r].z + kz * z.dilation, at_y = runs[r].y + ky * y.dilation;
-        const bool inside = at_z >= 0 && at_z < z.in && at_y >= 0 && at_y < y.in;
-        C* columns = to + runs[r].column;
-        if (inside)
-          Row(from + (at_z * y.in + at_y) * x.in, runs[r].x + kx * x.dilation, runs[r].count,
-              columns);
-        else
-          std::fill_n(columns, runs[r].count, C{0});
-      }
-      if (++kx < x.kernel) continue;
-      kx = 0;
-      if (++ky < y.kernel) continue;
-      ky = 0;
-      if (++kz < z.kernel) continue;
-      kz = 0;
-      ++channel;
+      for (int64_t r = 0; r < count; ++r) Unfold(from, runs[r], tap, to + runs[r].column);
+      if (Advance(c_->axes, &Axis::kernel, tap)) from += c_->in;
     }
   }
 
  private:
   // Columns whose windows lie in the same rows of the image, and where the first one begins.
   struct Run {
-    int64_t column, count, z, y, x;
+    int64_t column = 0, count = 0;
+    Index first;
   };
   static constexpr int64_t kMostRuns = 64;  // a panel has no more columns
 
+  int64_t Last() const { return static_cast<int64_t>(c_->axes.size()) - 1; }
+
   int64_t Runs(int64_t j, int64_t width, Run* runs) const {
-    const auto& [z, y, x] = c_->axes;
     int64_t count = 0;
     for (int64_t at = 0; at < width; at += runs[count++].count) {
-      const int64_t ox = (j + at) % x.out, row = (j + at) / x.out;
-      runs[count] = {.column = at,
-                     .count = std::min(width - at, x.out - ox),
-                     .z = row / y.out * z.stride - z.before,
-                     .y = row % y.out * y.stride - y.before,
-                     .x = ox * x.stride - x.before};
+      Run& run = runs[count];
+      int64_t place = j + at;
+      run.column = at;
+      run.count = std::min(width - at, c_->axes[Last()].out - place % c_->axes[Last()].out);
+      for (int64_t d = Last(); d >= 0; place /= c_->axes[d--].out)
+        run.first[d] = place % c_->axes[d].out * c_->axes[d].stride - c_->axes[d].before;
     }
     return count;
   }
 
+  // What a tap reads of a channel in the windows of a run.
+  void Unfold(const C* from, const Run& run, const Index& tap, C* to) const {
+    int64_t row = 0;
+    for (int64_t d = 0; d < Last(); ++d) {
+      const Axis& a = c_->axes[d];
+      const int64_t at = run.first[d] + tap[d] * a.dilation;
+      if (at < 0 || at >= a.in) {
+        std::fill_n(to, run.count, C{0});
+        return;
+      }
+      row = row * a.in + at;
+    }
+    const Axis& x = c_->axes[Last()];
+    Row(from + row * x.in, run.first[Last()] + tap[Last()] * x.dilation, run.count, to);
+  }
+
   // Every stride-th element of a row from x on, zero outside.
   void Row(const C* from, int64_t x, int64_t count, C* to) const {
-    const int64_t stride = c_->axes[2].stride, in = c_->axes[2].in;
+    const int64_t stride = c_->axes[Last()].stride, in = c_->axes[Last()].in;
     if (stride == 1) {
       const int64_t lo = std::clamp<int64_t>(-x, 0, count);
       const int64_t hi = std::clamp<int64_t>(in - x, lo, count);
@@ -128,94 +131,88 @@ void ByProducts(const Args& args, const Convolution& c, Compute<T>* to) {
 
 // The channels of an image with their pads, where each stride-th place along an axis lies side by
 // side: then every tap reads what it meets one after another, and none is outside.
-struct Padded {
-  explicit Padded(const Convolution& c) {
+class Padded {
+ public:
+  explicit Padded(const Convolution& c) : c_(c) {
     bool overflow = false;
-    for (size_t d = 3; d-- > 0;) {
+    int64_t phases = 1;
+    for (size_t d = c.axes.size(); d-- > 0;) {
       const Axis& a = c.axes[d];
-      extent[d] = a.out + (a.reach() - 1) / a.stride;  // of one phase
-      phase[d] = whole;
-      overflow |= __builtin_mul_overflow(whole, std::min(a.stride, a.reach()), &whole);
+      const int64_t extent = a.out + (a.reach() - 1) / a.stride;  // of one phase
+      phase_[d] = phases;
+      stride[d] = plane_;
+      overflow |= __builtin_mul_overflow(phases, std::min(a.stride, a.reach()), &phases);
+      overflow |= __builtin_mul_overflow(plane_, extent, &plane_);
     }
-    for (size_t d = 3; d-- > 0;) {
-      stride[d] = plane;
-      overflow |= __builtin_mul_overflow(plane, extent[d], &plane);
-    }
-    overflow |= __builtin_mul_overflow(plane, whole, &whole);
-    for (int64_t& p : phase) overflow |= __builtin_mul_overflow(p, plane, &p);
+    overflow |= __builtin_mul_overflow(plane_, phases, &whole);
     // Far pads and strides would make it much larger than the image.
     int64_t all = 0;
     fits = !overflow && !__builtin_mul_overflow(whole, c.channels, &all) && all < kMostExtent &&
            whole / 8 <= c.in + c.out + 64;
   }
 
-  int64_t Place(const Convolution& c, size_t d, int64_t at) const {
-    const Axis& a = c.axes[d];
-    return at % a.stride * phase[d] + at / a.stride * stride[d];
+  // Of what is so far behind the first pad of an axis.
+  int64_t Place(size_t d, int64_t at) const {
+    const Axis& a = c_.axes[d];
+    return at % a.stride * phase_[d] * plane_ + at / a.stride * stride[d];
   }
 
-  std::array<int64_t, 3> extent{}, phase{}, stride{};
-  int64_t plane = 1, whole = 1;  // elements of one phase, and of a channel
-  bool fits = false;
-};
-
-// The elements of an axis that go to one phase begin at `first`, in the phase at `place`.
-struct Phase {
-  int64_t first = 0, place = 0;
-};
-
-std::vector<Phase> PhasesOf(const Axis& a, int64_t pitch) {
-  std::vector<Phase> phases(std::min(a.stride, a.reach()));
-  for (int64_t f = 0; f < static_cast<int64_t>(phases.size()); ++f) {
-    const int64_t first = ((f - a.before) % a.stride + a.stride) % a.stride;
-    phases[f] = {.first = first, .place = f * pitch + (first + a.before) / a.stride};
-  }
-  return phases;
-}
-
-// What no window meets has no place.
-int64_t EndOf(const Axis& a) {
-  return std::min(a.in, (a.out - 1) * a.stride + a.reach() - a.before);
-}
-bool IsMet(const Axis& a, int64_t at) { return (at + a.before) % a.stride < a.reach(); }
-
-template <typename T>
-void CopyPadded(const Convolution& c, const Padded& padded, std::span<const Phase> phases,
-                const T* from, Compute<T>* to) {
-  const auto& [z, y, x] = c.axes;
-  const int64_t end = std::max<int64_t>(EndOf(x), 0);
-  std::fill_n(to, padded.whole, Compute<T>{0});
-  for (int64_t iz = 0; iz < EndOf(z); ++iz) {
-    if (!IsMet(z, iz)) continue;
-    const int64_t at_z = padded.Place(c, 0, iz + z.before);
-    for (int64_t iy = 0; iy < EndOf(y); ++iy) {
-      if (!IsMet(y, iy)) continue;
-      const T* row = from + (iz * y.in + iy) * x.in;
-      Compute<T>* at = to + at_z + padded.Place(c, 1, iy + y.before);
-      if (x.stride == 1) {
-        Widen(row, end, at + x.before);
-        continue;
-      }
-      for (const Phase& phase : phases) {
-        Compute<T>* place = at + phase.place;
-        for (int64_t ix = phase.first; ix < end; ix += x.stride) *place++ = row[ix];
+  // The places of each axis' elements; of those that no window meets -1.
+  std::vector<std::vector<int64_t>> Places() const {
+    std::vector<std::vector<int64_t>> places(c_.axes.size());
+    for (size_t d = 0; d < places.size(); ++d) {
+      const Axis& a = c_.axes[d];
+      const int64_t end = (a.out - 1) * a.stride + a.reach();
+      for (int64_t i = 0; i < a.in; ++i) {
+        const int64_t at = i + a.before;
+        places[d].push_back(at < end && at % a.stride < a.reach() ? Place(d, at) : -1);
       }
     }
+    return places;
   }
+
+  int64_t whole = 1;  // elements of a channel
+  Index stride{};     // of an axis within a phase
+  bool fits = false;
+
+ private:
+  const Convolution& c_;
+  Index phase_{};      // from one to the next along an axis, in phases
+  int64_t plane_ = 1;  // elements of a phase
+};
+
+template <typename T>
+void CopyPadded(const Convolution& c, const std::vector<std::vector<int64_t>>& places,
+                const T* from, Compute<T>* to) {
+  const std::span outer = std::span(c.axes).first(c.axes.size() - 1);
+  const Axis& x = c.axes.back();
+  const std::vector<int64_t>& along = places.back();
+  // At stride 1 all elements up to the last one that is met lie side by side.
+  const int64_t met = std::ranges::find(along, -1) - along.begin();
+  Index index{};
+  do {
+    int64_t at = 0;
+    for (size_t d = 0; d < outer.size() && at >= 0; ++d)
+      at = places[d][index[d]] < 0 ? -1 : at + places[d][index[d]];
+    if (at >= 0 && x.stride == 1 && met > 0) {
+      Widen(from, met, to + at + along[0]);
+    } else if (at >= 0) {
+      for (int64_t i = 0; i < x.in; ++i)
+        if (along[i] >= 0) to[at + along[i]] = from[i];
+    }
+    from += x.in;
+  } while (!Advance(outer, &Axis::in, index));
 }
 
-// Rows [y0, y1) of a filter's result at z, with what lies between them in a padded channel.
+// Some rows of a filter's result, along its last two axes, with what lies between them in a padded
+// channel; `call` tells where its taps begin for the first of them.
 template <typename T>
-void SumRows(const Convolution& c, const Padded& padded, TapsCall<Compute<T>> call, int64_t z,
-             int64_t y0, int64_t y1, T* to) {
-  const int64_t pitch = padded.stride[1], width = c.axes[2].out;
-  const Scratch<Compute<T>> sums((y1 - y0) * pitch + kSlack);
-  call.in += z * padded.stride[0] + y0 * pitch;
+void SumRows(TapsCall<Compute<T>> call, int64_t rows, int64_t width, int64_t pitch, T* to) {
+  const Scratch<Compute<T>> sums(rows * pitch + kSlack);
   call.out = sums.get();
-  call.count = (y1 - y0 - 1) * pitch + width;
+  call.count = (rows - 1) * pitch + width;
   SumTaps(call);
-  to += (z * c.axes[1].out + y0) * width;
-  for (int64_t y = 0; y < y1 - y0; ++y, to += width)
+  for (int64_t y = 0; y < rows; ++y, to += width)
     for (int64_t x = 0; x < width; ++x) to[x] = To<T>(sums.get()[y * pitch + x]);
 }
 
@@ -224,48 +221,73 @@ std::vector<int64_t> TapOffsets(const Convolution& c, const Padded& padded) {
   std::vector<int64_t> offsets;
   for (int64_t p = 0; p < c.channels * c.taps; ++p) {
     int64_t at = p / c.taps * padded.whole, tap = p % c.taps;
-    for (size_t d = 3; d-- > 0; tap /= c.axes[d].kernel)
-      at += padded.Place(c, d, tap % c.axes[d].kernel * c.axes[d].dilation);
+    for (size_t d = c.axes.size(); d-- > 0; tap /= c.axes[d].kernel)
+      at += padded.Place(d, tap % c.axes[d].kernel * c.axes[d].dilation);
     offsets.push_back(at);
   }
   return offsets;
 }
 
 template <typename T>
-void ByTaps(const Args& args, const Convolution& c, const Padded& padded, const Out& out) {
+class ByTaps {
+ public:
   using C = Compute<T>;
-  const int64_t depth = c.channels * c.taps, groups = c.images * c.groups;
-  const Widened<T> w(args[1].as<T>(), args[1].elems);
-  const std::vector<int64_t> offsets = TapOffsets(c, padded);
-  const std::vector<Phase> phases = PhasesOf(c.axes[2], padded.phase[2]);
-  // So many rows at once; one where most would be computed in vain.
-  const auto& [z, y, x] = c.axes;
-  const int64_t pitch = padded.stride[1];
-  const int64_t rows = pitch > 2 * x.out ? 1 : std::clamp<int64_t>(2048 / pitch, 1, y.out);
-  const int64_t blocks = (y.out + rows - 1) / rows;
-  const double work = static_cast<double>(out.elems) * static_cast<double>(depth);
-  const double inner = groups == 1 ? work : 0;  // threads do not start threads
-  ForPieces(groups, work, [&](int64_t i) {
-    const Scratch<C> image(c.channels * padded.whole + kSlack);
-    std::fill_n(image.get() + c.channels * padded.whole, kSlack, C{0});
-    ForPieces(c.channels, inner, [&](int64_t channel) {
-      CopyPadded(c, padded, phases, args[0].as<T>() + (i * c.channels + channel) * c.in,
-                 image.get() + channel * padded.whole);
+  ByTaps(const Args& args, const Convolution& c, const Padded& padded, const Out& out)
+      : args_(args), c_(c), padded_(padded), out_(out), w_(args[1].as<T>(), args[1].elems) {
+    const int64_t pitch = padded.stride[c.axes.size() - 2];
+    // So many rows at once; one where most would be computed in vain.
+    if (pitch <= 2 * c.axes.back().out) rows_ = std::clamp<int64_t>(2048 / pitch, 1, y_.out);
+    blocks_ = (y_.out + rows_ - 1) / rows_;
+  }
+
+  void operator()() const {
+    const int64_t groups = c_.images * c_.groups, pieces = c_.out / c_.axes.back().out / y_.out;
+    const double work = static_cast<double>(out_.elems) * static_cast<double>(offsets_.size());
+    const double inner = groups == 1 ? work : 0;  // threads do not start threads
+    ForPieces(groups, work, [&](int64_t i) {
+      const int64_t elems = c_.channels * padded_.whole + kSlack;
+      const Scratch<C> image(elems);
+      std::fill_n(image.get(), elems, C{0});
+      ForPieces(c_.channels, inner, [&](int64_t channel) {
+        CopyPadded(c_, places_, args_[0].as<T>() + (i * c_.channels + channel) * c_.in,
+                   image.get() + channel * padded_.whole);
+      });
+      ForPieces(c_.filters * pieces * blocks_, inner, [&](int64_t at) {
+        Poll();
+        Block(image.get(), i * c_.filters + at / blocks_ / pieces, at / blocks_ % pieces,
+              at % blocks_ * rows_);
+      });
     });
-    ForPieces(c.filters * z.out * blocks, inner, [&](int64_t piece) {
-      Poll();
-      const int64_t filter = piece / blocks / z.out, all = i % c.groups * c.filters + filter;
-      const TapsCall<C> call{.taps = depth,
-                             .offsets = offsets.data(),
-                             .weights = w.get() + all * depth,
-                             .in = image.get(),
-                             .start = args.Has(2) ? static_cast<C>(args[2].as<T>()[all]) : C{0}};
-      const int64_t y0 = piece % blocks * rows;
-      SumRows<T>(c, padded, call, piece / blocks % z.out, y0, std::min(y0 + rows, y.out),
-                 out.as<T>() + (i * c.filters + filter) * c.out);
-    });
-  });
-}
+  }
+
+ private:
+  // Rows from y on of a filter of all images, at one place of the axes before the last two.
+  void Block(const C* image, int64_t filter, int64_t place, int64_t y) const {
+    const size_t last = c_.axes.size() - 1;
+    const int64_t depth = static_cast<int64_t>(offsets_.size()), width = c_.axes[last].out;
+    const int64_t all = filter % (c_.groups * c_.filters);
+    image += y * padded_.stride[last - 1];
+    T* to = out_.as<T>() + filter * c_.out + (place * y_.out + y) * width;
+    for (size_t d = last - 1; d-- > 0; place /= c_.axes[d].out)
+      image += place % c_.axes[d].out * padded_.stride[d];
+    const TapsCall<C> call{.taps = depth,
+                           .offsets = offsets_.data(),
+                           .weights = w_.get() + all * depth,
+                           .in = image,
+                           .start = args_.Has(2) ? static_cast<C>(args_[2].as<T>()[all]) : C{0}};
+    SumRows<T>(call, std::min(rows_, y_.out - y), width, padded_.stride[last - 1], to);
+  }
+
+  const Args& args_;
+  const Convolution& c_;
+  const Padded& padded_;
+  const Out& out_;
+  const Widened<T> w_;
+  const Axis& y_ = c_.axes[c_.axes.size() - 2];
+  const std::vector<int64_t> offsets_ = TapOffsets(c_, padded_);
+  const std::vector<std::vector<int64_t>> places_ = padded_.Places();
+  int64_t rows_ = 1, blocks_ = 1;
+};
 
 // Filters too few to share what unfolding costs.
 constexpr int64_t kFewFilters = 4;
@@ -273,7 +295,7 @@ constexpr int64_t kFewFilters = 4;
 template <typename T>
 void RunAs(const Args& args, const Convolution& c, const Out& out) {
   if (c.filters <= kFewFilters) {
-    if (const Padded padded(c); padded.fits) return ByTaps<T>(args, c, padded, out);
+    if (const Padded padded(c); padded.fits) return ByTaps<T>(args, c, padded, out)();
   }
   const Sums<T> sums(out);
   ByProducts<T>(args, c, sums.get());

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <vector>
 
 #include "fallback/native/gemm.h"
 #include "fallback/native/types.h"
@@ -19,10 +20,11 @@ struct Axis {
 // Everything is counted for one group, of which each image has `groups`.
 struct Convolution {
   int64_t images = 0, groups = 1, channels = 0, filters = 0;
-  std::array<Axis, 3> axes;           // the last of them are there, others have extents of one
+  std::vector<Axis> axes;             // two at least: where there is one, an axis of one before it
   int64_t in = 1, out = 1, taps = 1;  // elements of a channel, of a filter's result, of a kernel
-  size_t first = 0;                   // axis that is there
 
+  // The axes that there are, out of `rank` of the operands.
+  size_t first(size_t rank) const { return axes.size() + 2 - rank; }
   // Of operands and a result that all have elements.
   void CountAll() {
     for (const Axis& a : axes) in *= a.in, out *= a.out, taps *= a.kernel;
@@ -31,6 +33,16 @@ struct Convolution {
 
 // Pads and extents are at most this, so that sums of some fit.
 inline constexpr int64_t kMostExtent = int64_t{1} << 60;
+
+inline constexpr size_t kMostAxes = Layout::kMaxRank;
+using Index = std::array<int64_t, kMostAxes>;
+// The next place in extents of `axes`, given by a member of Axis; after the last one the first, and
+// true.
+inline bool Advance(std::span<const Axis> axes, int64_t Axis::* extent, Index& index) {
+  for (size_t d = axes.size(); d-- > 0; index[d] = 0)
+    if (++index[d] < axes[d].*extent) return false;
+  return true;
+}
 
 // A list of one number for each of `count` spatial axes, within [least, kMostExtent].
 Result<std::vector<int64_t>> ListOf(const Args& args, std::string_view name, size_t count,

@@ -22,11 +22,11 @@ Result<Convolution> ConvolutionOf(const Args& args) {
                       args.Name(0), Print(x.shape));
   }
   const size_t n = x.rank() - 2;
-  if (n > 3) return Unsupported(fmt::format("{}: {} spatial axes", args.call.op, n));
   WEFT_TRY(const auto strides, ListOf(args, "strides", n, 1, 1));
   WEFT_TRY(const auto dilations, ListOf(args, "dilations", n, 1, 1));
   WEFT_TRY(const auto pads, ListOf(args, "pads", 2 * n, 0, 0));
-  Convolution c{.images = x.shape[0], .groups = args.Int("group", 1), .first = 3 - n};
+  Convolution c{.images = x.shape[0], .groups = args.Int("group", 1)};
+  c.axes.resize(std::max<size_t>(n, 2));
   const std::vector<int64_t> kernel = IntsAttr(args.call, "kernel_shape");
   const std::vector<int64_t> own(w.shape.begin() + 2, w.shape.end());
   if (!kernel.empty() && kernel != own)
@@ -34,7 +34,7 @@ Result<Convolution> ConvolutionOf(const Args& args) {
                       Print(w.shape));
   const bool is_given = args.Text("auto_pad", "NOTSET") == "NOTSET";
   for (size_t i = 0; i < n; ++i) {
-    Axis& a = c.axes[c.first + i];
+    Axis& a = c.axes[c.axes.size() - n + i];
     a = {.in = x.shape[i + 2], .kernel = own[i], .stride = strides[i], .dilation = dilations[i]};
     if (is_given) a.before = pads[i], a.after = pads[n + i];
     int64_t reach = 0;
@@ -79,7 +79,7 @@ Result<Out> ResultOf(const Args& args, const Convolution& c) {
     return args.Error("{} groups of {} filters", c.groups, c.filters);
   WEFT_TRY(CheckBias(args, filters));
   Shape shape{c.images, filters};
-  for (size_t d = c.first; d < 3; ++d) shape.push_back(c.axes[d].out);
+  for (size_t d = c.first(args[0].rank()); d < c.axes.size(); ++d) shape.push_back(c.axes[d].out);
   return args.Output(0, args[0].dtype, std::move(shape));
 }
 

@@ -26,7 +26,7 @@ Status Cover(const Args& args, Axis& a, int64_t padding, std::optional<int64_t> 
 
 Status CoverAll(const Args& args, Convolution& c) {
   WEFT_TRY(const bool is_same, IsSame(args));
-  const size_t n = 3 - c.first;
+  const size_t n = args[0].rank() - 2;
   WEFT_TRY(const auto padding, ListOf(args, "output_padding", n, 0, 0));
   std::vector<int64_t> wanted = IntsAttr(args.call, "output_shape");
   // Some writers name the images and channels too.
@@ -38,32 +38,36 @@ Status CoverAll(const Args& args, Convolution& c) {
     if (!wanted.empty()) extent = wanted[skipped + i];
     if (extent && (*extent < 0 || *extent > kMostExtent))
       return args.Error("output_shape holds {}", *extent);
-    WEFT_TRY(Cover(args, c.axes[c.first + i], padding[i], extent, is_same));
+    WEFT_TRY(Cover(args, c.axes[c.first(n + 2) + i], padding[i], extent, is_same));
   }
   return {};
 }
 
-// Adds a row of addends, one for each place of a channel, to where its tap puts them.
+// Adds one addend for each place of a channel to where its tap puts it.
 template <typename C>
 void AddTap(const Convolution& c, int64_t tap, const C* from, C* to) {
-  const auto& [z, y, x] = c.axes;
-  const int64_t dx = tap % x.kernel * x.dilation - x.before;
-  const int64_t dy = tap / x.kernel % y.kernel * y.dilation - y.before;
-  const int64_t dz = tap / x.kernel / y.kernel * z.dilation - z.before;
+  const std::span outer = std::span(c.axes).first(c.axes.size() - 1);
+  const Axis& x = c.axes.back();
+  Index offset{};
+  for (size_t d = c.axes.size(); d-- > 0; tap /= c.axes[d].kernel)
+    offset[d] = tap % c.axes[d].kernel * c.axes[d].dilation - c.axes[d].before;
   // Places [lo, hi) of a row end up inside.
+  const int64_t dx = offset[outer.size()];
   const auto above = [&](int64_t at) { return std::max<int64_t>(-FloorDiv(at, x.stride), 0); };
   const int64_t lo = std::min(above(dx), x.in), hi = std::clamp(above(dx - x.out), lo, x.in);
-  for (int64_t iz = 0; iz < z.in; ++iz) {
-    const int64_t oz = iz * z.stride + dz;
-    if (oz < 0 || oz >= z.out) continue;
-    for (int64_t iy = 0; iy < y.in; ++iy) {
-      const int64_t oy = iy * y.stride + dy;
-      if (oy < 0 || oy >= y.out) continue;
-      const C* row = from + (iz * y.in + iy) * x.in;
-      C* at = to + (oz * y.out + oy) * x.out;
-      for (int64_t ix = lo; ix < hi; ++ix) at[ix * x.stride + dx] += row[ix];
+  Index index{};
+  do {
+    int64_t row = 0;
+    for (size_t d = 0; d < outer.size() && row >= 0; ++d) {
+      const int64_t at = index[d] * outer[d].stride + offset[d];
+      row = at < 0 || at >= outer[d].out ? -1 : row * outer[d].out + at;
     }
-  }
+    if (row >= 0) {
+      C* at = to + row * x.out + dx;
+      for (int64_t ix = lo; ix < hi; ++ix) at[ix * x.stride] += from[ix];
+    }
+    from += x.in;
+  } while (!Advance(outer, &Axis::in, index));
 }
 
 // Filters [f0, f1) of a group of an image, whose elements begin at `image` and weights at `w`.
