@@ -112,6 +112,7 @@ Kernel FindKernel(std::string_view op);  // null if there is none
 // One for each family of native.def.
 #define WEFT_NATIVE_FAMILY(name) Status Run##name(const Args& args)
 WEFT_NATIVE_FAMILY(ArgReduce);
+WEFT_NATIVE_FAMILY(BatchNormalization);
 WEFT_NATIVE_FAMILY(Binary);
 WEFT_NATIVE_FAMILY(Cast);
 WEFT_NATIVE_FAMILY(Clip);
@@ -131,8 +132,10 @@ WEFT_NATIVE_FAMILY(GatherElements);
 WEFT_NATIVE_FAMILY(GatherND);
 WEFT_NATIVE_FAMILY(Gemm);
 WEFT_NATIVE_FAMILY(GlobalPool);
+WEFT_NATIVE_FAMILY(GroupNormalization);
 WEFT_NATIVE_FAMILY(ImageDecoder);
-WEFT_NATIVE_FAMILY(ImageDecoder);
+WEFT_NATIVE_FAMILY(LayerNormalization);
+WEFT_NATIVE_FAMILY(Lrn);
 WEFT_NATIVE_FAMILY(MatMul);
 WEFT_NATIVE_FAMILY(MaxPool);
 WEFT_NATIVE_FAMILY(MaxRoiPool);
@@ -154,6 +157,7 @@ WEFT_NATIVE_FAMILY(ScatterElements);
 WEFT_NATIVE_FAMILY(ScatterND);
 WEFT_NATIVE_FAMILY(ShapeOf);
 WEFT_NATIVE_FAMILY(Slice);
+WEFT_NATIVE_FAMILY(Softmax);
 WEFT_NATIVE_FAMILY(Split);
 WEFT_NATIVE_FAMILY(Tile);
 WEFT_NATIVE_FAMILY(TopK);

@@ -56,11 +56,35 @@ Tensor AnyTensor(Random& random) {
 }
 
 void AddAttributes(Random& random, LibraryCall& call) {
-  constexpr const char* kInts[] = {
-      "allowzero",   "axis",          "batch_axis",   "batch_dims", "blocksize",      "dtype",
-      "end",         "exclusive",     "fmod",         "k",          "keepdims",       "largest",
-      "num_outputs", "output_height", "output_width", "reverse",    "sampling_ratio", "sorted",
-      "start",       "time_axis",     "to",           "upper"};
+  constexpr const char* kInts[] = {"allowzero",
+                                   "axis",
+                                   "ceil_mode",
+                                   "count_include_pad",
+                                   "num_groups",
+                                   "p",
+                                   "size",
+                                   "storage_order",
+                                   "training_mode",
+                                   "batch_axis",
+                                   "batch_dims",
+                                   "blocksize",
+                                   "dtype",
+                                   "end",
+                                   "exclusive",
+                                   "fmod",
+                                   "k",
+                                   "keepdims",
+                                   "largest",
+                                   "num_outputs",
+                                   "output_height",
+                                   "output_width",
+                                   "reverse",
+                                   "sampling_ratio",
+                                   "sorted",
+                                   "start",
+                                   "time_axis",
+                                   "to",
+                                   "upper"};
   constexpr const char* kTexts[] = {"DCR", "CRD", "LEFT",    "RIGHT", "add",  "edge",
                                     "max", "mul", "reflect", "tanh",  "wrap", "x"};
   for (const char* name : kInts) {
@@ -68,6 +92,11 @@ void AddAttributes(Random& random, LibraryCall& call) {
   }
   for (const char* name : {"approximate", "direction", "mode", "reduction"}) {
     if (random() % 2 == 0) call.attributes.push_back({name, std::string(Pick(random, kTexts))});
+  }
+  for (const char* name : {"dilations", "kernel_shape", "pads", "strides"}) {
+    std::vector<int64_t> ints(random() % 3 * (name[0] == 'p' ? 2 : 1));
+    for (int64_t& i : ints) i = random() % 4 == 0 ? AnyInt(random) : random() % 3;
+    if (random() % 2 == 0) call.attributes.push_back({name, ints});
   }
   std::vector<int64_t> perm(random() % 5);
   for (int64_t& p : perm) p = AnyInt(random);

@@ -29,6 +29,7 @@ WEFT_ON_VECTORS(sin)
 WEFT_ON_VECTORS(sinh)
 WEFT_ON_VECTORS(tan)
 WEFT_ON_VECTORS(tanh)
+__attribute__((simd("notinbranch"))) double pow(double, double) noexcept;
 }
 #undef WEFT_ON_VECTORS
 #endif
