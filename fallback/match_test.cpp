@@ -219,7 +219,8 @@ TEST(Match, EveryRefusalHasItsReason) {
   EXPECT_EQ(reason("graph g (x: f32[2, 2]) -> (y) { y: f32[2, 2] = Softmax(x) }", Library::kCudnn),
             "op_unknown_to_library");
   EXPECT_EQ(reason(pool, Library::kCublas), "op_unknown_to_library");
-  EXPECT_EQ(reason(pool, Library::kNative), "op_unknown_to_library");
+  EXPECT_EQ(reason("graph g (x: f32[2, 2]) -> (y) { y: f32[2, 2] = Hardmax(x) }", Library::kNative),
+            "op_unknown_to_library");
   EXPECT_EQ(reason("graph g (x: f32[2]) -> (y) { y: i64[1, n] = NonZero(x) symbol n in 0:2 }"),
             "op_unknown_to_library");
   EXPECT_EQ(reason("graph g (x: f64[2, 2]) -> (y) { y: f64[2, 2] = MatMul(x, x) }"),

@@ -25,34 +25,49 @@ Result<Rows> RowsOf(const Args& args) {
   return rows;
 }
 
-// body(row) for each, in place. Those that are not dense are copied, some side by side.
-template <typename Body>
-void EachRow(const Rows& rows, const In& in, const Out& out, Body body) {
-  constexpr int64_t kMost = 16;
-  const int64_t n = rows.extent, sets = (rows.inner + kMost - 1) / kMost;
-  const int64_t width = std::min(rows.inner, kMost);
+constexpr int64_t kLanes = 16;
+
+// dense(row), in place, for each row whose elements follow each other; of others
+// lanes(rows) for kLanes side by side, which are as many as there are and then zeros.
+template <typename Dense, typename Lanes>
+void EachRow(const Rows& rows, const In& in, const Out& out, Dense dense, Lanes lanes) {
+  const int64_t n = rows.extent, width = rows.inner == 1 ? 1 : kLanes;
+  const int64_t sets = (rows.inner + width - 1) / width;
   InPieces(rows.outer * sets, RowsOfPiece(n * width), [&](int64_t from, int64_t to) {
-    std::vector<double> row(n), line(width), side(rows.inner == 1 ? 0 : n * width);
+    std::vector<double> x(n * width);
     for (int64_t set = from; set < to; ++set) {
       Poll();
-      const int64_t column = set % sets * kMost, count = std::min(kMost, rows.inner - column);
+      const int64_t column = set % sets * width, count = std::min(width, rows.inner - column);
       const int64_t at = set / sets * n * rows.inner + column;
-      if (rows.inner == 1) {
-        Load(in, at, n, row.data());
-        body(row.data());
-        Store(out, at, n, row.data());
+      if (width == 1) {
+        Load(in, at, n, x.data());
+        dense(x.data());
+        Store(out, at, n, x.data());
         continue;
       }
-      for (int64_t i = 0; i < n; ++i) Load(in, at + i * rows.inner, count, side.data() + i * width);
-      for (int64_t k = 0; k < count; ++k) {
-        for (int64_t i = 0; i < n; ++i) row[i] = side[i * width + k];
-        body(row.data());
-        for (int64_t i = 0; i < n; ++i) side[i * width + k] = row[i];
-      }
-      for (int64_t i = 0; i < n; ++i)
-        Store(out, at + i * rows.inner, count, side.data() + i * width);
+      for (int64_t i = 0; i < n; ++i) Load(in, at + i * rows.inner, count, &x[i * width]);
+      lanes(x.data());
+      for (int64_t i = 0; i < n; ++i) Store(out, at + i * rows.inner, count, &x[i * width]);
     }
   });
+}
+
+// acc[k] = join(acc[k], x[i, k], k) for all i.
+template <typename Join>
+void FoldLanes(const double* x, int64_t n, double* acc, Join join) {
+  for (int64_t i = 0; i < n; ++i) {
+#pragma omp simd
+    for (int64_t k = 0; k < kLanes; ++k) acc[k] = join(acc[k], x[i * kLanes + k], k);
+  }
+}
+
+// x[i, k] = f(x[i, k], k)
+template <typename F>
+void EachLane(double* x, int64_t n, F f) {
+  for (int64_t i = 0; i < n; ++i) {
+#pragma omp simd
+    for (int64_t k = 0; k < kLanes; ++k) x[i * kLanes + k] = f(x[i * kLanes + k], k);
+  }
 }
 
 // The maximum is taken off first, so that exp never overflows.
@@ -73,13 +88,41 @@ void Softmax(double* x, int64_t n, bool logarithm) {
   });
 }
 
+void SoftmaxLanes(double* x, int64_t n, bool logarithm) {
+  Vectorised([=] {
+    double most[kLanes], sum[kLanes] = {};
+    std::ranges::fill(most, -std::numeric_limits<double>::infinity());
+    FoldLanes(x, n, most, [](double m, double v, int64_t) { return Larger(m, v); });
+    if (logarithm) {
+      FoldLanes(x, n, sum,
+                [&](double s, double v, int64_t k) { return s + std::exp(v - most[k]); });
+      for (double& s : sum) s = std::log(s);
+      EachLane(x, n, [&](double v, int64_t k) { return v - most[k] - sum[k]; });
+      return;
+    }
+    EachLane(x, n, [&](double v, int64_t k) { return std::exp(v - most[k]); });
+    FoldLanes(x, n, sum, [](double s, double v, int64_t) { return s + v; });
+    EachLane(x, n, [&](double v, int64_t k) { return v / sum[k]; });
+  });
+}
+
 // A row of zeros stays one.
 void Normalize(double* x, int64_t n, bool absolute) {
   Vectorised([=] {
     const double sum =
         FoldSum(n, [=](int64_t i) { return absolute ? std::fabs(x[i]) : x[i] * x[i]; });
     const double norm = sum == 0 ? 1 : absolute ? sum : std::sqrt(sum);
-    for (int64_t i = 0; i < n; ++i) x[i] = sum == 0 ? 0 : x[i] / norm;
+    for (int64_t i = 0; i < n; ++i) x[i] /= norm;
+  });
+}
+
+void NormalizeLanes(double* x, int64_t n, bool absolute) {
+  Vectorised([=] {
+    double norm[kLanes] = {};
+    FoldLanes(x, n, norm,
+              [=](double s, double v, int64_t) { return s + (absolute ? std::fabs(v) : v * v); });
+    for (double& s : norm) s = s == 0 ? 1 : absolute ? s : std::sqrt(s);
+    EachLane(x, n, [&](double v, int64_t k) { return v / norm[k]; });
   });
 }
 
@@ -94,12 +137,16 @@ Status RunSoftmax(const Args& args) {
   if (in.elems == 0) return {};
   const std::string& op = args.call.op;
   const bool logarithm = op == "LogSoftmax", absolute = args.Int("p", 2) == 1;
-  EachRow(rows, in, out, [&](double* row) {
-    if (op == "LpNormalization")
-      Normalize(row, rows.extent, absolute);
-    else
-      Softmax(row, rows.extent, logarithm);
-  });
+  const int64_t n = rows.extent;
+  if (op == "LpNormalization") {
+    EachRow(
+        rows, in, out, [=](double* x) { Normalize(x, n, absolute); },
+        [=](double* x) { NormalizeLanes(x, n, absolute); });
+  } else {
+    EachRow(
+        rows, in, out, [=](double* x) { Softmax(x, n, logarithm); },
+        [=](double* x) { SoftmaxLanes(x, n, logarithm); });
+  }
   return {};
 }
 
