@@ -51,6 +51,9 @@ class Tensor {
   T* mutable_as() {
     return static_cast<T*>(mutable_data());
   }
+  // Whether its memory outlives others that have it, and whether there are none.
+  bool HasOwner() const { return owner_ != nullptr; }
+  bool IsSole() const { return !borrowed_ && owner_.use_count() == 1; }
   std::span<const std::byte> raw() const;
   // SHA-256 of raw(), computed once for all tensors that share the memory; so nobody may write
   // through a pointer that mutable_data() gave before.

@@ -75,7 +75,7 @@ Result<std::vector<Tensor>> EvaluateNode(const graph::Graph& graph, const graph:
   if (halves || !fallback::HasNative(graph::OpName(node.op))) return ByComprehension(alone);
   const NodeId id(size_t{0});
   auto call = fallback::Match(alone, std::span(&id, 1), fallback::Library::kNative);
-  if (!call.yes()) return Refused(call.refusal(), alone);
+  if (!call.yes()) return ByComprehension(alone);
   return fallback::RunNative(*call, inputs);
 }
 

@@ -52,6 +52,15 @@ void Release(const plan::Specialization& s, size_t step, Specialized& ready) {
       ready.made[id.index] = {};
 }
 
+// Whether nobody reads a tensor that is made any more, once the step has it as operand i.
+bool IsLast(const plan::Specialization& s, size_t step, size_t i) {
+  const std::vector<BufferId>& inputs = s.steps[step].inputs;
+  const plan::Buffer& b = s.buffers[inputs[i].index];
+  return b.kind != BufferKind::kWeight && b.last_step == static_cast<int32_t>(step) &&
+         std::ranges::count(inputs, inputs[i]) == 1 &&
+         std::ranges::find(s.outputs, inputs[i]) == s.outputs.end();
+}
+
 // The one element of what decides.
 template <typename T>
 Result<T> Only(const Tensor& tensor, const char* what) {
@@ -170,17 +179,18 @@ int64_t Executor::State::LeftBytes(const Specialized& ready) const {
 
 Status Executor::State::RunOpen(const plan::Specialization& s, size_t at, Specialized& ready) {
   const plan::Step& step = s.steps[at];
-  std::vector<Tensor> views(step.inputs.size());
-  std::vector<const Tensor*> inputs(views.size(), nullptr);
-  for (size_t i = 0; i < views.size(); ++i) {
+  std::vector<Tensor> own(step.inputs.size());
+  std::vector<const Tensor*> inputs(own.size(), nullptr);
+  for (size_t i = 0; i < own.size(); ++i) {
     const BufferId id = step.inputs[i];
     if (!id.valid()) continue;
-    if (IsHeld(s.buffers[id.index])) {  // no copy of strings
+    const bool is_held = IsHeld(s.buffers[id.index]);
+    if (is_held && !IsLast(s, at, i)) {  // no copy of strings
       inputs[i] = &Held(s, ready, id);
       continue;
     }
-    views[i] = ViewOf(s, ready, id);
-    inputs[i] = &views[i];
+    own[i] = is_held ? std::move(ready.made[id.index]) : ViewOf(s, ready, id);
+    inputs[i] = &own[i];
   }
   std::vector<Tensor> outputs;
   Status status;
@@ -188,7 +198,7 @@ Status Executor::State::RunOpen(const plan::Specialization& s, size_t at, Specia
   shared->team->RunInArena([&] {
     const FloatMode mode;
     const fallback::Cancellable cancellable(shared->cancel);
-    auto results = fallback::RunNative(step.call, inputs, left);
+    auto results = fallback::RunNative(step.call, inputs, left, own);
     if (results.ok())
       outputs = *std::move(results);
     else

@@ -182,12 +182,12 @@ Status Executor::Run(size_t index, std::span<const void* const> inputs,
       for (size_t i = 0; i < s.outputs.size(); ++i) {
         if (!is_held(s.outputs[i])) continue;
         const Tensor& made = Held(s, ready, s.outputs[i]);
-        // What is another's too (an input that is passed through, an output given twice) is copied,
-        // as where it has a place of the caller's.
-        const bool is_shared = std::ranges::count(s.inputs, s.outputs[i]) > 0 ||
-                               std::ranges::count(std::span(s.outputs).first(i), s.outputs[i]) > 0;
-        if (!is_shared) {
-          open->outputs[i] = made;
+        // What is another's too (an input that is passed through or reshaped, an output given
+        // twice, a weight) is copied, as where it has a place of the caller's.
+        const bool is_again =
+            std::ranges::count(std::span(s.outputs).subspan(i + 1), s.outputs[i]) > 0;
+        if (made.IsSole() && !is_again) {
+          open->outputs[i] = std::move(ready.made[s.outputs[i].index]);
           continue;
         }
         WEFT_TRY(open->outputs[i], Copied(made));

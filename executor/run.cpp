@@ -123,7 +123,7 @@ Status Executor::State::RunSteps(const plan::Specialization& s, std::span<ReadyS
     if (end > i) {
       RunOwn(steps.subspan(i, end - i), times ? times->data() : nullptr);
     } else {
-      const auto begin = Clock::now();
+      const auto begin = times ? Clock::now() : Clock::time_point();
       end = i + 1;
       WEFT_TRY(RunOther(s, steps[i], ready));
       if (times) (*times)[steps[i].step].us = MicrosecondsSince(begin);

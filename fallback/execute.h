@@ -46,11 +46,13 @@ Result<std::vector<Layout>> PreferredLayouts(const LibraryCall& call);
 // Native kernels on tensors: also those whose output shapes depend on data. The graph's Evaluator
 // and the reference use this too. A null input, or a tensor without data, is an absent optional.
 // More than `max_bytes` of results is an error of code kLimit: a shape in a file may ask for
-// anything.
+// anything. `own`: operands that nobody needs any more, among those that `inputs` points to;
+// a result may take their memory, or share it where it is the operand in another shape.
 inline constexpr int64_t kNativeLimitBytes = int64_t{4} << 30;
 Result<std::vector<Tensor>> RunNative(const LibraryCall& call,
                                       std::span<const Tensor* const> inputs,
-                                      int64_t max_bytes = kNativeLimitBytes);
+                                      int64_t max_bytes = kNativeLimitBytes,
+                                      std::span<Tensor> own = {});
 bool HasNative(std::string_view op);
 
 // While one lives, native kernels on its thread end with kInterrupted once the flag is not 0.

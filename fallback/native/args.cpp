@@ -1,5 +1,6 @@
 #include "fallback/native/args.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/text.h"
@@ -76,20 +77,30 @@ Result<std::vector<int64_t>> Args::Axes(std::span<const int64_t> axes, size_t ra
   return out;
 }
 
-Kernel FindKernel(std::string_view op) {
-  struct Entry {
-    std::string_view op;
-    Kernel kernel;
-  };
-  static constexpr Entry kKernels[] = {
+namespace {
+
+struct Entry {
+  std::string_view op;
+  Kernel kernel;
+};
+constexpr Entry kKernels[] = {
 #define WEFT_NATIVE(name, family) {#name, Run##family},
 #include "fallback/native/native.def"
 #undef WEFT_NATIVE
-  };
-  for (const Entry& entry : kKernels) {
-    if (entry.op == op) return entry.kernel;
-  }
-  return nullptr;
+};
+static_assert(std::ranges::is_sorted(kKernels, {}, &Entry::op));
+
+}  // namespace
+
+Kernel FindKernel(std::string_view op) {
+  const auto* found = std::ranges::lower_bound(kKernels, op, {}, &Entry::op);
+  return found != std::end(kKernels) && found->op == op ? found->kernel : nullptr;
+}
+
+bool IsReshape(Kernel kernel) { return kernel == RunReshape; }
+
+bool IsElementwise(Kernel kernel) {
+  return kernel == RunUnary || kernel == RunBinary || kernel == RunClip;
 }
 
 }  // namespace weft::fallback::native

@@ -108,6 +108,9 @@ inline void Poll() {
 
 using Kernel = Status (*)(const Args& args);
 Kernel FindKernel(std::string_view op);  // null if there is none
+bool IsReshape(Kernel kernel);           // only the shape of its first operand changes
+// Of the operands that have the result's type and shape it reads the element that it writes.
+bool IsElementwise(Kernel kernel);
 
 // One for each family of native.def.
 #define WEFT_NATIVE_FAMILY(name) Status Run##name(const Args& args)

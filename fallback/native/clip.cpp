@@ -26,13 +26,16 @@ T BoundOf(const Args& args, size_t i) {
 template <typename T>
 void Clip(const T* x, T* y, int64_t count, T low, T high) {
   using C = Compute<T>;
+  const C least = low, most = high;
+  if (most != most || least != least) {
+    std::fill_n(y, count, most != most ? high : low);
+    return;
+  }
   Vectorised([=] {
-    const C least = low, most = high;
     for (int64_t i = 0; i < count; ++i) {
       const C v = x[i];
-      const bool rises = least > v || least != least;
-      const C w = rises ? least : v;
-      const bool falls = most < w || most != most;
+      const bool rises = v < least;
+      const bool falls = most < (rises ? least : v);
       const T risen = rises ? low : x[i];
       y[i] = falls ? high : risen;
     }

@@ -80,6 +80,7 @@ void CopyBox(Dtype dtype, std::span<const int64_t> shape, void* to, Place at, co
 }
 
 void CopyElems(Dtype dtype, void* to, int64_t at, const void* from, int64_t of, int64_t count) {
+  if (to == from && at == of) return;
   ByWidth(dtype, [&]<typename T>() {
     std::copy_n(static_cast<const T*>(from) + of, count, static_cast<T*>(to) + at);
   });

@@ -420,8 +420,8 @@ TEST(Vision, PoolsRegions) {
 
 TEST(Native, SaysWhatItLacks) {
   EXPECT_TRUE(HasNative("Add"));
-  EXPECT_FALSE(HasNative("LSTM"));
-  EXPECT_SAYS(ErrorOf("LSTM", {Iota({1})}), "no native kernel for LSTM");
+  EXPECT_FALSE(HasNative("Hardmax"));
+  EXPECT_SAYS(ErrorOf("Hardmax", {Iota({1})}), "no native kernel for Hardmax");
   EXPECT_SAYS(ErrorOf("Add", {Iota({1})}), "operand in1 is missing");
   EXPECT_SAYS(ErrorOf("Concat", {}), "operand in0 is missing");
   EXPECT_SAYS(ErrorOf("Identity", {Iota(Shape(27, 1))}), "rank 27");

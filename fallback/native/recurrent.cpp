@@ -30,8 +30,7 @@ struct Named {
 template <typename C, typename F>
 void Each(C* x, int64_t count, double a, double b) {
   Vectorised([=] {
-    for (int64_t i = 0; i < count; ++i)
-      x[i] = static_cast<C>(F()(static_cast<double>(x[i]), a, b));
+    for (int64_t i = 0; i < count; ++i) x[i] = static_cast<C>(F()(static_cast<double>(x[i]), a, b));
   });
 }
 
@@ -42,35 +41,39 @@ constexpr Named Of(std::string_view name, F, int parameters = 0, double a = 0, d
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr Named kActivations[] = {
-    Of("Affine", [](double x, double a, double b) { return a * x + b; }, 2, kNone, kNone),
-    Of("Elu",
-       [](double x, double a, double) {
-         const double below = a * std::expm1(x);
-         return x < 0 ? below : x;
-       },
-       1, 1),
-    Of("HardSigmoid",
-       [](double x, double a, double b) {
-         const double y = a * x + b;
-         return y < 0 ? 0 : y > 1 ? 1 : y;
-       },
-       2, 0.2, 0.5),
-    Of("LeakyRelu", [](double x, double a, double) { return x < 0 ? a * x : x; }, 1, 0.01),
+    Of(
+        "Affine", [](double x, double a, double b) { return a * x + b; }, 2, kNone, kNone),
+    Of(
+        "Elu",
+        [](double x, double a, double) {
+          const double below = a * std::expm1(x);
+          return x < 0 ? below : x;
+        },
+        1, 1),
+    Of(
+        "HardSigmoid",
+        [](double x, double a, double b) {
+          const double y = a * x + b;
+          return y < 0 ? 0 : y > 1 ? 1 : y;
+        },
+        2, 0.2, 0.5),
+    Of(
+        "LeakyRelu", [](double x, double a, double) { return x < 0 ? a * x : x; }, 1, 0.01),
     Of("Relu", [](double x, double, double) { return x < 0 ? 0 : x; }),
-    Of("ScaledTanh", [](double x, double a, double b) { return a * std::tanh(b * x); }, 2, kNone,
-       kNone),
+    Of(
+        "ScaledTanh", [](double x, double a, double b) { return a * std::tanh(b * x); }, 2, kNone,
+        kNone),
     Of("Sigmoid",
        [](double x, double, double) {
          const double e = std::exp(-std::fabs(x));
          return (x >= 0 ? 1 : e) / (1 + e);
        }),
-    Of("Softplus",
-       [](double x, double, double) {
-         return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x)));
-       }),
+    Of("Softplus", [](double x, double,
+                      double) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }),
     Of("Softsign", [](double x, double, double) { return x / (1 + std::fabs(x)); }),
     Of("Tanh", [](double x, double, double) { return std::tanh(x); }),
-    Of("ThresholdedRelu", [](double x, double a, double) { return x > a ? x : 0; }, 1, 1),
+    Of(
+        "ThresholdedRelu", [](double x, double a, double) { return x > a ? x : 0; }, 1, 1),
 };
 
 struct Activation {
@@ -173,8 +176,8 @@ Result<Cells> CellsOf(const Args& args, int64_t gates, std::span<const std::stri
   if (__builtin_mul_overflow(gates, c.units, &sums) ||
       !CountElems(Shape{c.steps, c.rows, 2 * c.gates, c.units}).ok())
     return args.Error("{} is too large", args.Name(2));
-  const Shape state = c.batch_first ? Shape{c.rows, c.directions, c.units}
-                                    : Shape{c.directions, c.rows, c.units};
+  const Shape state =
+      c.batch_first ? Shape{c.rows, c.directions, c.units} : Shape{c.directions, c.rows, c.units};
   WEFT_TRY(CheckShape(args, 1, {c.directions, sums, c.inputs}));
   WEFT_TRY(CheckShape(args, 2, {c.directions, sums, c.units}));
   WEFT_TRY(CheckShape(args, 3, {c.directions, 2 * sums}));
@@ -294,8 +297,7 @@ class Direction {
       for (int64_t b = 0; b < c_.rows; ++b) {
         const int64_t place = PlaceOf(b, t);
         const int64_t at = c_.batch_first ? b * c_.steps + place : place * c_.rows + b;
-        Copy(args_[0].as<T>() + at * c_.inputs, c_.inputs,
-             x.get() + (t * c_.rows + b) * c_.inputs);
+        Copy(args_[0].as<T>() + at * c_.inputs, c_.inputs, x.get() + (t * c_.rows + b) * c_.inputs);
       }
     }
     const Widened<T> weights(args_[1].as<T>() + number_ * sums_ * c_.inputs, sums_ * c_.inputs);
@@ -423,7 +425,10 @@ Status RunRecurrent(const Args& args) {
   static constexpr std::string_view kGates[] = {"Sigmoid", "Tanh", "Tanh"};
   const bool is_lstm = args.call.op == "LSTM", is_gru = args.call.op == "GRU";
   const auto defaults = std::span(kGates);
-  WEFT_TRY(const Cells c, CellsOf(args, is_lstm ? 4 : is_gru ? 3 : 1,
+  WEFT_TRY(const Cells c, CellsOf(args,
+                                  is_lstm  ? 4
+                                  : is_gru ? 3
+                                           : 1,
                                   is_lstm  ? defaults
                                   : is_gru ? defaults.first(2)
                                            : defaults.subspan(1, 1)));
@@ -436,8 +441,8 @@ Status RunRecurrent(const Args& args) {
     if (out.all.elems > 0)
       std::fill_n(out.all.as<std::byte>(), StorageBytes(dtype, out.all.elems), std::byte{0});
   }
-  const Shape state = c.batch_first ? Shape{c.rows, c.directions, c.units}
-                                    : Shape{c.directions, c.rows, c.units};
+  const Shape state =
+      c.batch_first ? Shape{c.rows, c.directions, c.units} : Shape{c.directions, c.rows, c.units};
   if (args.Wants(1)) {
     WEFT_TRY(out.hidden, args.Output(1, dtype, state));
   }

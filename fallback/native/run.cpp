@@ -24,9 +24,8 @@ Status NoHalfBytes(const LibraryCall& call) {
   return Unsupported(fmt::format("{}: no native kernel for elements of four bits", call.op));
 }
 
-Status Call(const LibraryCall& call, std::vector<std::optional<In>> inputs,
+Status Call(const LibraryCall& call, Kernel kernel, std::vector<std::optional<In>> inputs,
             const Allocator& allocate) {
-  const Kernel kernel = FindKernel(call.op);
   if (kernel == nullptr) return Unsupported(fmt::format("no native kernel for {}", call.op));
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i] && inputs[i]->rank() > Layout::kMaxRank) {
@@ -93,7 +92,7 @@ class Prepared : public PreparedCall {
                                  DtypeName(dtype), Print(shape), DtypeName(expected.dtype),
                                  Print(expected.shape)));
     };
-    return Call(call_, std::move(views), given);
+    return Call(call_, FindKernel(call_.op), std::move(views), given);
   }
 
  private:
@@ -140,10 +139,9 @@ Result<std::unique_ptr<PreparedCall>> PrepareNative(const LibraryCall& call,
 namespace {
 
 // In bytes; 0 of what holds none.
-int64_t LongestString(const native::In& in) {
+int64_t LongestString(const Tensor& tensor) {
   size_t longest = 0;
-  for (int64_t i = 0; in.dtype == Dtype::kString && i < in.elems; ++i)
-    longest = std::max(longest, in.as<std::string>()[i].size());
+  for (const std::string& s : tensor.strings()) longest = std::max(longest, s.size());
   return static_cast<int64_t>(longest);
 }
 
@@ -154,8 +152,87 @@ Cancellable::~Cancellable() { native::t_cancel = outer_; }
 
 bool HasNative(std::string_view op) { return native::FindKernel(op) != nullptr; }
 
+namespace {
+
+// Where the results of a call go.
+class Results {
+ public:
+  // `own`: operands whose memory is the call's to take if nobody else has it; may be empty.
+  Results(const LibraryCall& call, native::Kernel kernel, std::span<const Tensor* const> inputs,
+          std::span<Tensor> own, int64_t max_bytes)
+      : call_(call),
+        kernel_(kernel),
+        inputs_(inputs),
+        own_(own),
+        outputs_(call.outputs.size()),
+        max_bytes_(max_bytes),
+        left_(max_bytes) {
+    // Results whose elements may be one of an operand, many times, are as long as that allows.
+    // Others hold each once, and no case mapping trebles it.
+    constexpr std::string_view kRepeat[] = {
+        "Concat", "Expand", "Gather",          "GatherElements", "GatherND",     "OneHot",
+        "Pad",    "Tile",   "ScatterElements", "ScatterND",      "StringConcat", "Where"};
+    for (const Tensor* input : inputs) longest_ += input ? LongestString(*input) : 0;
+    if (longest_ > 0 && std::ranges::find(kRepeat, call.op) == std::end(kRepeat)) longest_ = 0;
+  }
+
+  Result<void*> Allocate(size_t i, Dtype dtype, const Shape& shape) {
+    if (i >= outputs_.size()) outputs_.resize(i + 1);
+    if (i == 0 && TakesOperand(dtype, shape)) return const_cast<void*>(outputs_[0].data());
+    WEFT_TRY(const int64_t elems, CountElems(shape));
+    const int64_t each = dtype == Dtype::kString
+                             ? static_cast<int64_t>(sizeof(std::string)) + longest_
+                             : std::max<int64_t>(SizeBytes(dtype), 1);
+    if (elems > left_ / each) {
+      return Limit(fmt::format("{}: output {} of {}{} leaves the limit of {} bytes", call_.op, i,
+                               DtypeName(dtype), weft::Print(shape), max_bytes_));
+    }
+    left_ -= elems * each;
+    WEFT_TRY(outputs_[i], Tensor::AllocateUnset(dtype, shape));
+    return dtype == Dtype::kString ? static_cast<void*>(outputs_[i].strings().data())
+                                   : outputs_[i].mutable_data();
+  }
+
+  std::vector<Tensor> Take() {
+    outputs_.resize(call_.outputs.size());
+    return std::move(outputs_);
+  }
+
+ private:
+  // Whether output 0 is an operand under another shape, or may be written over one, since each of
+  // its elements depends on the one in the same place.
+  bool TakesOperand(Dtype dtype, const Shape& shape) {
+    if (own_.empty() || dtype == Dtype::kString) return false;
+    if (native::IsReshape(kernel_)) {
+      if (!inputs_[0] || !inputs_[0]->HasOwner()) return false;
+      outputs_[0] = inputs_[0]->Reshaped(shape);
+      return true;
+    }
+    if (!native::IsElementwise(kernel_)) return false;
+    for (Tensor& operand : own_) {
+      if (!operand.IsSole() || operand.dtype() != dtype || operand.shape() != shape) continue;
+      outputs_[0] = std::move(operand);
+      outputs_[0].mutable_data();  // what is known of its elements is so no more
+      return true;
+    }
+    return false;
+  }
+
+  const LibraryCall& call_;
+  const native::Kernel kernel_;
+  std::span<const Tensor* const> inputs_;
+  std::span<Tensor> own_;
+  std::vector<Tensor> outputs_;
+  int64_t longest_ = 0;  // a string, in bytes
+  const int64_t max_bytes_;
+  int64_t left_;
+};
+
+}  // namespace
+
 Result<std::vector<Tensor>> RunNative(const LibraryCall& call,
-                                      std::span<const Tensor* const> inputs, int64_t max_bytes) {
+                                      std::span<const Tensor* const> inputs, int64_t max_bytes,
+                                      std::span<Tensor> own) {
   std::vector<std::optional<native::In>> views(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor* tensor = inputs[i];
@@ -164,35 +241,13 @@ Result<std::vector<Tensor>> RunNative(const LibraryCall& call,
         tensor != nullptr && (tensor->data() != nullptr || tensor->dtype() == Dtype::kString);
     if (has_data && !absent) views[i] = native::ViewOf(*tensor);
   }
-  std::vector<Tensor> outputs(call.outputs.size());
-  // Results whose elements may be one of an operand, many times, are as long as that allows. Others
-  // hold each once, and no case mapping trebles it.
-  constexpr std::string_view kRepeat[] = {
-      "Concat", "Expand", "Gather",          "GatherElements", "GatherND",     "OneHot",
-      "Pad",    "Tile",   "ScatterElements", "ScatterND",      "StringConcat", "Where"};
-  int64_t longest = 0;
-  if (std::ranges::find(kRepeat, call.op) != std::end(kRepeat))
-    for (const auto& view : views) longest += view ? LongestString(*view) : 0;
-  int64_t left = max_bytes;
-  const native::Allocator allocate = [&](size_t i, Dtype dtype,
-                                         const Shape& shape) -> Result<void*> {
-    WEFT_TRY(const int64_t elems, CountElems(shape));
-    const int64_t each = dtype == Dtype::kString
-                             ? static_cast<int64_t>(sizeof(std::string)) + longest
-                             : std::max<int64_t>(SizeBytes(dtype), 1);
-    if (elems > left / each) {
-      return Limit(fmt::format("{}: output {} of {}{} leaves the limit of {} bytes", call.op, i,
-                               DtypeName(dtype), weft::Print(shape), max_bytes));
-    }
-    left -= elems * each;
-    if (i >= outputs.size()) outputs.resize(i + 1);
-    WEFT_TRY(outputs[i], Tensor::Allocate(dtype, shape));
-    return dtype == Dtype::kString ? static_cast<void*>(outputs[i].strings().data())
-                                   : outputs[i].mutable_data();
+  const native::Kernel kernel = native::FindKernel(call.op);
+  Results results(call, kernel, inputs, own, max_bytes);
+  const native::Allocator allocate = [&](size_t i, Dtype dtype, const Shape& shape) {
+    return results.Allocate(i, dtype, shape);
   };
-  WEFT_TRY(native::Call(call, std::move(views), allocate));
-  outputs.resize(call.outputs.size());
-  return outputs;
+  WEFT_TRY(native::Call(call, kernel, std::move(views), allocate));
+  return results.Take();
 }
 
 }  // namespace weft::fallback
