@@ -8,7 +8,7 @@
 #include "cli/verbs.h"
 #include "driver/pipeline.h"
 #include "driver/stages.h"
-#include "fallback/execute.h"
+#include "fallback/match.h"
 #include "graph/edit.h"
 #include "graph/infer.h"
 #include "graph/onnx/import.h"
@@ -66,7 +66,8 @@ Findings Find(const driver::Module& module, const std::map<std::string, int64_t>
       findings.later += waits ? 1 : 0;
       continue;
     }
-    if (!module.comprehensions.of[i].empty() || fallback::HasNative(graph::OpName(node.op)))
+    if (!module.comprehensions.of[i].empty() ||
+        fallback::HasNativeCall(module.graph, graph::NodeId(i)))
       continue;
     const auto& refusal = module.comprehensions.refusals[i];
     if (refusal && refusal->reason == Reason::kOpenExtents) {

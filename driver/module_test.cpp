@@ -72,7 +72,7 @@ class GroupsTest : public ::testing::Test {
     options.partition.fuse = false;
     return Print(testing::Advanced(
                      "graph g (x: f32[4, 8], w: f32[8, 8]) -> (y, e) {\nshape: i64[1] = const(-1)\n"
-                     "v = MatMul(x, w)\nf = Reshape(v, shape)\ny = Tanh(f)\n"
+                     "v = MatMul(x, w)\nf = Reshape(v, shape)\ny = Hardmax(f)\n"
                      "k: i64[1] = const(2)\ne, i = TopK(x, k)\n}",
                      form, options),
                  blobs_);
@@ -109,18 +109,18 @@ class GroupsTest : public ::testing::Test {
 TEST_F(GroupsTest, ANodeIsDoneAsItCanBe) {
   ASSERT_TRUE(Changed(text_, "view f {f}", "view f {f}").ok());
   const std::string v = "own v {v: direct}", y = "own y {y: direct}",
-                    of_v = "node of \"v\" (MatMul)", of_y = "node of \"y\" (Tanh)",
+                    of_v = "node of \"v\" (MatMul)", of_y = "node of \"y\" (Hardmax)",
                     line = LineOf("own v {"), last = LineOf("own y {");
   for (const std::string& where : {line, of_v}) {
     ExpectInvalid(v, "view v {v}", "expected a node that moves nothing", where);
     ExpectInvalid(v, "plan v {v}", "expected a node that holds one", where);
-    ExpectInvalid(v, "native v {v}", "op_unknown_to_library: MatMul", where);
     ExpectInvalid(v, "vendor v {v}", "found \"\", expected a call of onednn", where);
     ExpectInvalid(v, "vendor v by native.MatMul {v}", "expected a call of onednn", where);
     ExpectInvalid(v, "vendor v by onednn.sum {v}", "expected onednn.matmul", where);
     ExpectInvalid(v, "own v {v: better}", "no alternative \"better\", found direct", where);
     ExpectInvalid(v, "own v {v}", "no alternative \"\", found direct", where);
   }
+  ExpectInvalid(y, "native y {y}", "op_unknown_to_library: Hardmax", of_y);
   ExpectInvalid(y, "view y {y}", "neither constant nor an output", of_y);
   ExpectInvalid("native e {e}", "own e {e: direct}", "found none", "node of \"e\"");
   // Nothing of the second is lost.
@@ -135,7 +135,7 @@ TEST_F(GroupsTest, ANodeIsDoneOnce) {
   ExpectInvalid(y, "own v {y: direct}", "two groups are called \"v\"", LineOf(y));
   ExpectInvalid(y, "own \"y z\" {y: direct}", "expected an identifier", LineOf(y));
   ExpectInvalid(y + " us", "refused {y}: forced \"\" layout y \"a\" | own us",
-                "node of \"y\" (Tanh): in no group", LineOf("=== groups"));
+                "node of \"y\" (Hardmax): in no group", LineOf("=== groups"));
 }
 
 TEST_F(GroupsTest, ATextHoldsWhatItSays) {

@@ -36,10 +36,6 @@ std::span<const std::byte> BytesOf(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-bool RunsOpen(const graph::Graph& graph, graph::NodeId node) {
-  return fallback::Match(graph, std::span(&node, 1), fallback::Library::kNative).yes();
-}
-
 Status BindSizes(graph::Graph& graph, const BuildOptions& options) {
   for (const auto& [input, form] : options.forms) WEFT_TRY(graph::BindForm(graph, input, form));
   // Symbols first: once an input's shape is bound, its symbols are gone.
@@ -116,7 +112,7 @@ Module ModuleOf(graph::Graph graph, const BuildOptions& options) {
 Result<Module> OpenGraph(graph::Graph graph, const BuildOptions& options, graph::Cut* cut) {
   WEFT_TRY(Prepare(graph, options));
   if (options.open_inputs || graph::FreeSymbols(graph).empty()) {
-    WEFT_TRY(const graph::Cut made, graph::MakeStages(graph, RunsOpen));
+    WEFT_TRY(const graph::Cut made, graph::MakeStages(graph, fallback::HasNativeCall));
     if (cut) *cut = made;
   }
   return ModuleOf(std::move(graph), options);
@@ -126,7 +122,7 @@ Result<std::optional<Module>> OpenGeneral(graph::Graph graph, const BuildOptions
   WEFT_TRY(Prepare(graph, options));
   std::map<std::string, int> others;  // operators that no native does
   const auto runs_open = [&](const graph::Graph& g, graph::NodeId node) {
-    const bool runs = RunsOpen(g, node);
+    const bool runs = fallback::HasNativeCall(g, node);
     if (!runs) ++others[g[node].op_name];
     return runs;
   };

@@ -39,6 +39,8 @@ Verdict<LibraryCall> Match(const graph::Graph& graph, std::span<const graph::Nod
 Verdict<LibraryCall> Match(const graph::Graph& graph, const Uses& uses,
                            std::span<const graph::NodeId> nodes, Library library,
                            const LayoutOf& layout = {}, const Abilities& can = {});
+// Whether a native kernel does the node.
+bool HasNativeCall(const graph::Graph& graph, graph::NodeId node);
 // How far the epilogue of `anchor` can grow with this library: the longest list of nodes, beginning
 // with the anchor, for which Match says yes. At least the anchor, or empty if it is refused.
 std::vector<graph::NodeId> LongestMatch(const graph::Graph& graph, graph::NodeId anchor,

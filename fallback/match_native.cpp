@@ -2,7 +2,7 @@
 
 #include "fallback/execute.h"
 #include "fallback/match_internal.h"
-#include "fallback/native/strings.h"
+#include "fallback/native/refusals.h"
 
 namespace weft::fallback {
 namespace {
@@ -60,10 +60,14 @@ Verdict<LibraryCall> MatchNative(const graph::Graph& graph, graph::NodeId id) {
     if (!value) return Refuse(Reason::kOpUnknownToLibrary, "{} has a subgraph", call.op);
     call.attributes.push_back({attribute.name, *std::move(value)});
   }
-  if (const std::string why = native::WhyNoPattern(call); !why.empty())
+  if (const std::string why = native::WhyNot(call); !why.empty())
     return Refuse(Reason::kPatternUnknownToLibrary, "{}", why);
   call.origins.push_back(Origin(graph, id));
   return call;
+}
+
+bool HasNativeCall(const graph::Graph& graph, graph::NodeId node) {
+  return MatchNative(graph, node).yes();
 }
 
 }  // namespace weft::fallback

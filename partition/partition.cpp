@@ -27,10 +27,6 @@ namespace {
 using graph::NodeId;
 using graph::ValueId;
 
-bool HasNativeCall(const graph::Graph& graph, const fallback::Uses& uses, NodeId node) {
-  return fallback::Match(graph, uses, std::span(&node, 1), fallback::Library::kNative).yes();
-}
-
 class Partitioner {
  public:
   // `plain`: nodes whose values are to be plain.
@@ -348,7 +344,7 @@ class Partitioner {
       if (!is_own && kind_[i] != Implementation::kNative) continue;
       if (std::ranges::all_of(graph_[node].inputs, is_plain) &&
           std::ranges::all_of(graph_[node].outputs, is_plain)) {
-        if (HasNativeCall(graph_, uses_, node)) kind_[i] = Implementation::kNative;
+        if (fallback::HasNativeCall(graph_, node)) kind_[i] = Implementation::kNative;
       } else if (!is_own || HasCall(graph_, uses_, node, target_, options_)) {
         want_plain_.insert(node);
       }
@@ -519,7 +515,7 @@ bool HasCall(const graph::Graph& graph, const fallback::Uses& uses, NodeId node,
     return call.yes() &&
            (!fallback::IsOnDevice(library) || fallback::CheckWithoutDevice(*call, target.isa).ok());
   };
-  return HasNativeCall(graph, uses, node) ||
+  return fallback::HasNativeCall(graph, node) ||
          (options.vendor && std::ranges::any_of(fallback::LibrariesFor(target.kind), does));
 }
 

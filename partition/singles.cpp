@@ -6,7 +6,7 @@
 #include <ranges>
 
 #include "base/text.h"
-#include "fallback/execute.h"
+#include "fallback/match.h"
 #include "graph/stages.h"
 #include "partition/layouts.h"
 
@@ -72,7 +72,7 @@ Result<Singles> ClassifyNodes(const GraphFacts& facts, const NodeComprehensions&
       singles.kind[i] = Implementation::kNative;
       const auto& refusal = nodes.refusals[i];
       const bool has_call = refusal && refusal->reason == Reason::kForced;
-      if (!has_call && !fallback::HasNative(graph::OpName(facts.graph[node].op)))
+      if (!has_call && !fallback::HasNativeCall(facts.graph, node))
         impossible.push_back(fmt::format("{}: {}", graph::Describe(facts.graph, node),
                                          WhyNoComprehension(nodes, node)));
     } else if (options.variants && nodes.of[i].size() > 1) {

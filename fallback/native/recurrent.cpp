@@ -2,6 +2,8 @@
 //
 // Activations, clipping and reversed rows are read as in the comprehensions of the same operators
 // (tc_lang/ops/recurrent.cpp).
+#include "fallback/native/recurrent.h"
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -100,8 +102,8 @@ const Named* FindActivation(std::string_view name) {
 }
 
 template <typename T>
-std::vector<T> List(const Args& args, std::string_view name) {
-  const CallAttribute* found = FindAttribute(args.call, name);
+std::vector<T> List(const LibraryCall& call, std::string_view name) {
+  const CallAttribute* found = FindAttribute(call, name);
   const auto* list = found ? std::get_if<std::vector<T>>(&found->value) : nullptr;
   return list ? *list : std::vector<T>();
 }
@@ -115,25 +117,36 @@ struct Cells {
   std::vector<int64_t> lengths;         // by row
 };
 
-Result<std::vector<Activation>> Activations(const Args& args,
-                                            std::span<const std::string_view> defaults,
-                                            int64_t directions) {
-  const auto names = List<std::string>(args, "activations");
-  const auto alphas = List<float>(args, "activation_alpha"),
-             betas = List<float>(args, "activation_beta");
+int64_t DirectionsOf(const LibraryCall& call) {
+  return StringAttr(call, "direction", "forward") == "bidirectional" ? 2 : 1;
+}
+
+// Those that a direction has if the node names none.
+std::span<const std::string_view> Defaults(const LibraryCall& call) {
+  static constexpr std::string_view kOfGates[] = {"Sigmoid", "Tanh", "Tanh"};
+  const std::span all(kOfGates);
+  return call.op == "LSTM" ? all : call.op == "GRU" ? all.first(2) : all.subspan(1, 1);
+}
+
+// Those of all directions.
+Result<std::vector<Activation>> Activations(const LibraryCall& call) {
+  const auto names = List<std::string>(call, "activations");
+  const auto alphas = List<float>(call, "activation_alpha"),
+             betas = List<float>(call, "activation_beta");
+  const auto defaults = Defaults(call);
   auto alpha = alphas.begin(), beta = betas.begin();
   std::vector<Activation> all;
-  for (size_t i = 0; i < static_cast<size_t>(directions) * defaults.size(); ++i) {
+  for (size_t i = 0; i < static_cast<size_t>(DirectionsOf(call)) * defaults.size(); ++i) {
     const std::string name =
         i < names.size() ? names[i] : std::string(defaults[i % defaults.size()]);
     Activation one{.named = FindActivation(name)};
-    if (one.named == nullptr) return args.Error("no activation {}", name);
+    if (one.named == nullptr) return Unsupported("the activation " + name);
     one.a = one.named->a;
     one.b = one.named->b;
     if (one.named->parameters > 0 && alpha != alphas.end()) one.a = *alpha++;
     if (one.named->parameters > 1 && beta != betas.end()) one.b = *beta++;
     if (std::isnan(one.a) || std::isnan(one.b))
-      return args.Error("activation {} lacks its parameters", name);
+      return Unsupported(name + " without its parameters");
     all.push_back(one);
   }
   return all;
@@ -158,7 +171,7 @@ Result<std::vector<int64_t>> Lengths(const Args& args, const Cells& c) {
   return given;
 }
 
-Result<Cells> CellsOf(const Args& args, int64_t gates, std::span<const std::string_view> defaults) {
+Result<Cells> CellsOf(const Args& args, int64_t gates) {
   WEFT_TRY(args.Need(3));
   Cells c{.gates = gates, .batch_first = args.Int("layout", 0) != 0};
   if (args[0].rank() != 3 || args[2].rank() != 3)
@@ -168,9 +181,8 @@ Result<Cells> CellsOf(const Args& args, int64_t gates, std::span<const std::stri
   c.rows = x[c.batch_first ? 0 : 1];
   c.inputs = x[2];
   c.units = args[2].shape[2];
-  const std::string direction = args.Text("direction", "forward");
-  c.directions = direction == "bidirectional" ? 2 : 1;
-  c.reverse = direction == "reverse";
+  c.directions = DirectionsOf(args.call);
+  c.reverse = args.Text("direction", "forward") == "reverse";
   c.clip = FloatAttr(args.call, "clip", 0);
   int64_t sums = 0;  // of a row: each gate of each unit
   if (__builtin_mul_overflow(gates, c.units, &sums) ||
@@ -185,7 +197,7 @@ Result<Cells> CellsOf(const Args& args, int64_t gates, std::span<const std::stri
   WEFT_TRY(CheckShape(args, 6, state));
   WEFT_TRY(CheckShape(args, 7, {c.directions, 3 * c.units}));
   WEFT_TRY(c.lengths, Lengths(args, c));
-  WEFT_TRY(c.activations, Activations(args, defaults, c.directions));
+  WEFT_TRY(c.activations, Activations(args.call));
   return c;
 }
 
@@ -421,17 +433,14 @@ void RunGru(const Args& args, const Cells& c, int64_t number, const Outputs& out
 
 }  // namespace
 
+std::string WhyNoActivation(const LibraryCall& call) {
+  const auto activations = Activations(call);
+  return activations.ok() ? "" : call.op + ": " + activations.status().what();
+}
+
 Status RunRecurrent(const Args& args) {
-  static constexpr std::string_view kGates[] = {"Sigmoid", "Tanh", "Tanh"};
   const bool is_lstm = args.call.op == "LSTM", is_gru = args.call.op == "GRU";
-  const auto defaults = std::span(kGates);
-  WEFT_TRY(const Cells c, CellsOf(args,
-                                  is_lstm  ? 4
-                                  : is_gru ? 3
-                                           : 1,
-                                  is_lstm  ? defaults
-                                  : is_gru ? defaults.first(2)
-                                           : defaults.subspan(1, 1)));
+  WEFT_TRY(const Cells c, CellsOf(args, is_lstm ? 4 : is_gru ? 3 : 1));
   const Dtype dtype = args[0].dtype;
   Outputs out;
   if (args.Wants(0)) {
