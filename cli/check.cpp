@@ -66,14 +66,13 @@ Findings Find(const driver::Module& module, const std::map<std::string, int64_t>
       findings.later += waits ? 1 : 0;
       continue;
     }
-    if (!module.comprehensions.of[i].empty() ||
-        fallback::HasNativeCall(module.graph, graph::NodeId(i)))
-      continue;
+    if (!module.comprehensions.of[i].empty()) continue;
     const auto& refusal = module.comprehensions.refusals[i];
     if (refusal && refusal->reason == Reason::kOpenExtents) {
       ++findings.later;
       continue;
     }
+    if (fallback::HasNativeCall(module.graph, graph::NodeId(i))) continue;
     Finding f{.node = graph::NodeName(module.graph, graph::NodeId(i)),
               .op = node.op_name,
               .domain = node.domain,

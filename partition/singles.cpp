@@ -53,6 +53,13 @@ size_t Cheapest(NodeId node, const std::vector<tc::Alternative>& alternatives, P
   return best;
 }
 
+// Of an operator that has one, which does not do this node.
+std::string WhyNoNative(const graph::Graph& graph, NodeId node) {
+  const auto call = fallback::Match(graph, std::span(&node, 1), fallback::Library::kNative);
+  if (call.yes() || call.refusal().reason == Reason::kOpUnknownToLibrary) return "";
+  return "; " + call.refusal().detail;
+}
+
 }  // namespace
 
 Result<Singles> ClassifyNodes(const GraphFacts& facts, const NodeComprehensions& nodes,
@@ -73,8 +80,9 @@ Result<Singles> ClassifyNodes(const GraphFacts& facts, const NodeComprehensions&
       const auto& refusal = nodes.refusals[i];
       const bool has_call = refusal && refusal->reason == Reason::kForced;
       if (!has_call && !fallback::HasNativeCall(facts.graph, node))
-        impossible.push_back(fmt::format("{}: {}", graph::Describe(facts.graph, node),
-                                         WhyNoComprehension(nodes, node)));
+        impossible.push_back(fmt::format("{}: {}{}", graph::Describe(facts.graph, node),
+                                         WhyNoComprehension(nodes, node),
+                                         WhyNoNative(facts.graph, node)));
     } else if (options.variants && nodes.of[i].size() > 1) {
       singles.alternative[i] = Cheapest(node, nodes.of[i], pricer, singles.left_out);
     }

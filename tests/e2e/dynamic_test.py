@@ -70,7 +70,8 @@ def test_kernels_take_over_from_calls(tmp_path):
 def test_never_compiles_what_calls_can_do(tmp_path):
     saved(tmp_path / 'm.onnx')
     plan = weft_package.build(tmp_path / 'm.onnx', specialize='never', cache_dir=tmp_path / 'cache')
-    plan.run(drawn((2, 3, 8)))
+    for _ in range(2):  # the general plan, then one of calls
+        plan.run(drawn((2, 3, 8)))
     assert not any((tmp_path / 'cache').glob('*.so'))
 
 
@@ -81,7 +82,7 @@ def resident():
 
 @pytest.mark.parametrize('specialize', ['now', 'never'])
 def test_shapes_share_their_weights(tmp_path, specialize):
-    """Packed or not: another shape costs less than a copy of them."""
+    """Packed or not: another shape costs less than a copy of them. The first one packs them, when it comes again."""
     weights = np.random.default_rng(0).standard_normal((1536, 8192), dtype=np.float32)
     info = helper.make_tensor_value_info
     graph = helper.make_graph([node('Gemm', ['x', 'w'], ['y'])], 'g', [info('x', T.FLOAT, ['rows', 1536])],
@@ -89,13 +90,13 @@ def test_shapes_share_their_weights(tmp_path, specialize):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid('', 21)], ir_version=10), tmp_path / 'm.onnx')
     plan = weft_package.build(tmp_path / 'm.onnx', specialize=specialize, cache_dir=tmp_path / 'cache')
     random, grown = np.random.default_rng(1), []
-    for rows in (32, 40, 48, 56, 64, 40):
+    for rows in (32, 32, 40, 40, 48, 56, 56, 64, 40):
         before = resident()
         x = random.standard_normal((rows, 1536), dtype=np.float32)
         found = plan.run({'x': x})['y']
         grown.append(resident() - before)
         np.testing.assert_allclose(found, x @ weights, 1e-3, 1e-2)
-    assert sum(grown[1:]) < weights.nbytes, grown
+    assert sum(grown[2:]) < weights.nbytes, grown
 
 
 def saved_with_parts(path):
