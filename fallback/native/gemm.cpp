@@ -282,20 +282,23 @@ class Run {
 
 bool IsWorthThreads(double work) { return work >= 1 << 19 && ThreadsOfArena() > 1; }
 
-// How a product is cut so that there are about so many pieces.
+// How a product is cut into so many pieces or some more.
 template <typename T>
 struct Cuts {
-  Cuts(const Product<T>& p, int64_t pieces) : height(p.m), width(p.n) {
-    // Columns first, since B is packed once for all rows of a piece; but not into narrow strips.
+  // Columns first, since each piece packs its part of B for all its rows, and more of them than are
+  // asked for, which even out; but not into strips so narrow that packing A would take as long.
+  Cuts(const Product<T>& p, int64_t pieces) {
     const Instance<T>& best = Best<T>();
-    const int64_t least = 8 * best.lanes;
-    width = std::max(RoundUp((p.n + pieces - 1) / pieces, least), least);
+    const int64_t wide = 8 * best.lanes;
+    across = std::clamp<int64_t>(p.n / wide, 1, pieces > 1 ? 4 * pieces : 1);
+    if (across < pieces && p.n >= pieces * wide / 2) across = pieces;
+    width = RoundUp((p.n + across - 1) / across, best.lanes);
     across = (p.n + width - 1) / width;
-    const int64_t left = std::max<int64_t>((pieces + across - 1) / across, 1);
-    height = RoundUp((p.m + left - 1) / left, 4 * best.most_rows);
+    const int64_t left = (pieces + across - 1) / across;
+    height = RoundUp((p.m + left - 1) / left, best.most_rows);
     down = (p.m + height - 1) / height;
   }
-  int64_t height, width, across = 1, down = 1;
+  int64_t height, width, across, down;
 };
 
 }  // namespace
@@ -325,7 +328,7 @@ void Multiply(int64_t count, const std::function<Product<T>(int64_t)>& product) 
   // Of few rows each element of B is hardly used: they take as long as more rows would.
   const double effort = first.m < 4 ? 4 * work : work;
   const int64_t wanted =
-      IsWorthThreads(effort) ? (int64_t{4} * ThreadsOfArena() + count - 1) / count : 1;
+      IsWorthThreads(effort) ? (int64_t{ThreadsOfArena()} + count - 1) / count : 1;
   const Cuts<T> cuts(first, wanted);
   const int64_t pieces = cuts.across * cuts.down;
   ForPieces(count * pieces, effort, [&](int64_t at) {

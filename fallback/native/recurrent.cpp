@@ -216,11 +216,13 @@ class Direction {
         from_x_(c.steps * c.rows * sums_),
         from_h_(c.rows * sums_) {
     if (args.Has(3)) Copy(args[3].as<T>() + number * 2 * sums_, 2 * sums_, bias_.data());
-    // Rows of its transpose lie as the products want them, in every step.
+    // Rows of its transpose lie as the products want them, in every step. Written line by line.
+    constexpr int64_t kStep = 16;
     const T* r = args[2].as<T>() + number * sums_ * c.units;
-    for (int64_t k = 0; k < sums_; ++k)
+    for (int64_t k = 0; k < sums_; k += kStep)
       for (int64_t e = 0; e < c.units; ++e)
-        recurrent_.get()[e * sums_ + k] = static_cast<C>(r[k * c.units + e]);
+        for (int64_t l = k; l < std::min(sums_, k + kStep); ++l)
+          recurrent_.get()[e * sums_ + l] = static_cast<C>(r[l * c.units + e]);
   }
 
   // step(t) for each step, in order.
