@@ -266,6 +266,7 @@ Result<NestedGraph::Built*> Executor::State::Build(NestedGraph& graph, const std
                                                    std::span<const Tensor> inputs) {
   if (depth >= kMostDepth) return Limit(fmt::format("plans nest deeper than {}", kMostDepth));
   const auto is_cancelled = [this] { return !CheckCancel().ok(); };
+  const auto begin = Clock::now();
   WEFT_TRY(NestedPlan made, options.specialize(text, plan.blobs, inputs, is_cancelled));
   WEFT_CHECK(made.bound.size() == inputs.size(), "{} of {}", made.bound.size(), inputs.size());
   made.of_none.resize(made.plan.specializations[0].outputs.size());
@@ -274,6 +275,7 @@ Result<NestedGraph::Built*> Executor::State::Build(NestedGraph& graph, const std
                            .wants_better = std::move(made.wants_better)};
   WEFT_TRY(fresh.takes, OperandsOf(inputs, std::move(made.bound)));
   WEFT_TRY(fresh.executor, Executor::Load(std::move(made.plan), options, this));
+  graph.build_us = MicrosecondsSince(begin);
   graph.built.push_front(std::move(fresh));
   if (graph.built.size() > kMostBuilt) graph.built.pop_back();
   return &graph.built.front();
@@ -302,18 +304,23 @@ Result<std::optional<std::vector<Tensor>>> Executor::State::CallGeneral(
   std::optional<std::vector<Tensor>> made;
   WEFT_TRY(Generalize(graph, text));
   if (!graph.general) return made;
-  auto& met = graph.met_once;
-  const auto again = std::ranges::find_if(met, [&](const auto& m) { return Fits(m, inputs); });
-  if (again != met.end()) {
-    met.erase(again);
+  auto& met = graph.met;
+  auto known = std::ranges::find_if(met, [&](const auto& m) { return Fits(m.takes, inputs); });
+  if (known == met.end()) {
+    // What the last plan was bound to is likely what the next would be.
+    std::vector<bool> bound(inputs.size());
+    if (!graph.built.empty()) bound = graph.built.front().takes.bound;
+    WEFT_TRY(auto operands, OperandsOf(inputs, std::move(bound)));
+    met.push_front({.takes = std::move(operands)});
+    if (met.size() > kMostBuilt) met.pop_back();
+    known = met.begin();
+  } else if (!graph.is_body || known->us >= graph.build_us) {
+    met.erase(known);
     return made;
   }
-  // What the last plan was bound to is likely what the next would be.
-  std::vector<bool> bound(inputs.size());
-  if (!graph.built.empty()) bound = graph.built.front().takes.bound;
-  WEFT_TRY(met.emplace_front(), OperandsOf(inputs, std::move(bound)));
-  if (met.size() > kMostBuilt) met.pop_back();
+  const auto begin = Clock::now();
   auto results = graph.general->Run(inputs);
+  known->us += MicrosecondsSince(begin);
   const Code code = results.status().code();
   if (results.ok())
     made = *std::move(results);

@@ -128,6 +128,7 @@ Status Executor::State::PrepareSpecialization(const plan::Specialization& s, Spe
   for (size_t i = 0; i < s.steps.size(); ++i) {
     const plan::Nested& nested = s.steps[i].nested;
     ready.nested[i].resize(nested.graphs.size());
+    for (NestedGraph& graph : ready.nested[i]) graph.is_body = nested.control == Control::kRepeat;
     // What is inside a plan may never run; the plan of a network does, and is not to wait then.
     for (size_t g = 0; depth == 0 && nested.control == Control::kStage && g < nested.graphs.size();
          ++g)

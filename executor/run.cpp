@@ -13,12 +13,6 @@
 namespace weft::executor {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double MicrosecondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
-}
-
 bool IsSet(const int32_t& flag) { return __atomic_load_n(&flag, __ATOMIC_RELAXED) != 0; }
 bool IsSet(const KernelFault& fault) { return __atomic_load_n(&fault.code, __ATOMIC_RELAXED) != 0; }
 

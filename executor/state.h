@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <list>
 #include <map>
 #include <memory>
@@ -43,6 +44,12 @@ struct Copy {
   size_t bytes;
 };
 
+using Clock = std::chrono::steady_clock;
+
+inline double MicrosecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+}
+
 // A graph of a step, and the plans that were built from it.
 struct NestedGraph {
   // The operands that a plan is for.
@@ -58,10 +65,17 @@ struct NestedGraph {
     std::shared_future<Result<plan::Plan>> better;  // NestedPlan's, until it has taken over
     std::shared_ptr<const void> wants_better;       // the same
   };
-  std::list<Built> built;        // the one that ran last comes first
-  std::list<Operands> met_once;  // for which the general plan ran; the last comes first
+  // For which the general plan ran.
+  struct Met {
+    Operands takes;
+    double us = 0;  // that it took for them
+  };
+  std::list<Built> built;  // the one that ran last comes first
+  std::list<Met> met;      // likewise
   std::unique_ptr<Executor> general;
   bool has_asked = false;  // for the general plan
+  bool is_body = false;    // of a loop
+  double build_us = 1e4;   // what the last plan took to build, or one is expected to
 };
 
 struct Specialized {

@@ -18,9 +18,9 @@ std::optional<Refusal> Fill(const graph::Graph& graph, graph::ValueId id, CallOp
     return Refuse(Reason::kDtypeUnknownToLibrary, "{} has no known type", value.name);
   if (SharesBytes(*value.dtype) || IsCode(*value.dtype))
     return Refuse(Reason::kDtypeUnknownToLibrary, "{} is {}", value.name, DtypeName(*value.dtype));
-  if (!value.shape)
-    return Refuse(Reason::kShapeUnknownToLibrary, "{} has no known rank", value.name);
   operand.dtype = *value.dtype;
+  operand.layout = Layout::Plain(0);
+  if (!value.shape) return std::nullopt;  // whatever its rank will be
   for (const graph::Extent& extent : *value.shape) {
     operand.shape.push_back(extent.IsConstant() ? extent.value() : -1);
   }

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip('onnx', reason='the networks are written with onnx')
+weft_package = pytest.importorskip('weft', reason='the Python package is not built')
 from onnx import TensorProto as T  # noqa: E402
 from onnx import helper, numpy_helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
@@ -115,6 +116,17 @@ def test_a_state_that_grows(weft):
     for limit, trips in ((2, 2), (3.5, 4)):
         rows = -.75 * np.arange(2, trips + 2, dtype=np.float32)
         agree(weft, model, {'x': x, 'limit': np.float32(limit)}, [np.tile(x, (trips + 1, 1)), rows])
+
+
+@pytest.mark.parametrize('specialize', ['now', 'background', 'never'])
+def test_a_state_that_grows_whatever_is_built(weft, specialize):
+    x = np.full((2, 3), .125, np.float32)
+    grows(weft)
+    plan = weft_package.build(weft.folder / 'm.onnx', specialize=specialize, cache_dir=weft.folder / 'cache', threads=1)
+    for limit, trips in ((2, 2), (15, 19), (6, 7), (15, 19)):
+        found = plan.run({'x': x, 'limit': np.float32(limit)})
+        np.testing.assert_array_equal(found['y'], np.tile(x, (trips + 1, 1)))
+        np.testing.assert_array_equal(found['rows'], -.75 * np.arange(2, trips + 2, dtype=np.float32))
 
 
 def test_trips_that_an_input_counts(weft):
