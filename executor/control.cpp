@@ -287,13 +287,17 @@ Result<NestedGraph::Built*> Executor::State::Find(NestedGraph& graph, const std:
   return Build(graph, text, inputs);
 }
 
-// Asks for the general plan of a graph, once.
-Status Executor::State::Generalize(NestedGraph& graph, const std::string& text) {
-  if (!options.generalize || depth >= kMostDepth || std::exchange(graph.has_asked, true)) return {};
-  WEFT_TRY(auto general, options.generalize(text, plan.blobs));
-  if (!general) return {};
-  WEFT_TRY(graph.general, Executor::Load(*std::move(general), options, this));
-  return {};
+// Asks for the general plan of a graph, once. That there is none, or that it would take more memory
+// than is left, is no reason not to run.
+void Executor::State::Generalize(NestedGraph& graph, const std::string& text) {
+  if (!options.generalize || depth >= kMostDepth || std::exchange(graph.has_asked, true)) return;
+  auto made = options.generalize(text, plan.blobs);
+  if (made.ok() && !*made) return;
+  auto loaded = made.ok() ? Executor::Load(**std::move(made), options, this) : made.status();
+  if (loaded.ok())
+    graph.general = *std::move(loaded);
+  else
+    WEFT_LOG(kInfo, "executor", "no general plan: {}", loaded.status().ToString());
 }
 
 // By the general plan, if there is one and such operands are met for the first time: a plan of
@@ -302,7 +306,7 @@ Status Executor::State::Generalize(NestedGraph& graph, const std::string& text) 
 Result<std::optional<std::vector<Tensor>>> Executor::State::CallGeneral(
     NestedGraph& graph, const std::string& text, std::span<const Tensor> inputs) {
   std::optional<std::vector<Tensor>> made;
-  WEFT_TRY(Generalize(graph, text));
+  Generalize(graph, text);
   if (!graph.general) return made;
   auto& met = graph.met;
   auto known = std::ranges::find_if(met, [&](const auto& m) { return Fits(m.takes, inputs); });

@@ -132,7 +132,7 @@ Status Executor::State::PrepareSpecialization(const plan::Specialization& s, Spe
     // What is inside a plan may never run; the plan of a network does, and is not to wait then.
     for (size_t g = 0; depth == 0 && nested.control == Control::kStage && g < nested.graphs.size();
          ++g)
-      WEFT_TRY(Generalize(ready.nested[i][g], *nested.graphs[g]));
+      Generalize(ready.nested[i][g], *nested.graphs[g]);
   }
   ready.made.resize(s.buffers.size());
   ready.address.resize(s.buffers.size());

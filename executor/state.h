@@ -195,7 +195,7 @@ struct Executor::State {
                                     std::span<const Tensor> inputs);
   Result<NestedGraph::Built*> Find(NestedGraph& graph, const std::string& text,
                                    std::span<const Tensor> inputs);
-  Status Generalize(NestedGraph& graph, const std::string& text);
+  void Generalize(NestedGraph& graph, const std::string& text);
   Result<std::optional<std::vector<Tensor>>> CallGeneral(NestedGraph& graph,
                                                          const std::string& text,
                                                          std::span<const Tensor> inputs);
