@@ -167,19 +167,22 @@ Result<executor::NestedPlan> BuildFor(const std::shared_ptr<Kept>& kept, const s
   return made;
 }
 
-Result<std::optional<plan::Plan>> BuildGeneral(Kept& kept, const std::string& text,
-                                               const BlobStore& blobs) {
+Result<std::optional<executor::GeneralPlan>> BuildGeneral(Kept& kept, const std::string& text,
+                                                          const BlobStore& blobs) {
   const FloatMode mode;
   WEFT_TRY(const auto graph, kept.graphs.Read(text, blobs));
   const auto is_open = [&](graph::ValueId id) { return !graph::StaticShape((*graph)[id]); };
-  std::optional<plan::Plan> plan;
-  if (std::ranges::none_of(graph->inputs, is_open)) return plan;  // one of its own suits all
+  std::optional<executor::GeneralPlan> general;
+  if (std::ranges::none_of(graph->inputs, is_open)) return general;  // one of its own suits all
   BuildOptions options = kept.OfCalls();
   options.brief = options.open_inputs = true;
   WEFT_TRY(auto module, OpenGeneral(graph::Clone(*graph), options));
-  if (!module) return plan;
-  WEFT_TRY(plan, BuildPlan(*std::move(module), options));
-  return plan;
+  if (!module) return general;
+  WEFT_TRY(plan::Plan plan, BuildPlan(*std::move(module), options));
+  general = {.plan = std::move(plan), .takes = [graph](std::span<const Shape> shapes) {
+               return graph::TakesShapes(*graph, shapes);
+             }};
+  return general;
 }
 
 }  // namespace

@@ -159,6 +159,12 @@ Result<NestedGraph::Operands> OperandsOf(std::span<const Tensor> inputs, std::ve
   return operands;
 }
 
+bool TakesInGeneral(const NestedGraph& graph, std::span<const Tensor> inputs) {
+  std::vector<Shape> shapes;
+  for (const Tensor& input : inputs) shapes.push_back(input.shape());
+  return graph.general && graph.general_takes(shapes);
+}
+
 }  // namespace
 
 Result<Tensor> Copied(const Tensor& tensor) {
@@ -179,6 +185,7 @@ int64_t Executor::State::LeftBytes(const Specialized& ready) const {
 
 Status Executor::State::RunOpen(const plan::Specialization& s, size_t at, Specialized& ready) {
   const plan::Step& step = s.steps[at];
+  const int64_t left = LeftBytes(ready);  // operands live while the step runs
   std::vector<Tensor> own(step.inputs.size());
   std::vector<const Tensor*> inputs(own.size(), nullptr);
   for (size_t i = 0; i < own.size(); ++i) {
@@ -194,7 +201,6 @@ Status Executor::State::RunOpen(const plan::Specialization& s, size_t at, Specia
   }
   std::vector<Tensor> outputs;
   Status status;
-  const int64_t left = LeftBytes(ready);
   shared->team->RunInArena([&] {
     const FloatMode mode;
     const fallback::Cancellable cancellable(shared->cancel);
@@ -293,11 +299,25 @@ void Executor::State::Generalize(NestedGraph& graph, const std::string& text) {
   if (!options.generalize || depth >= kMostDepth || std::exchange(graph.has_asked, true)) return;
   auto made = options.generalize(text, plan.blobs);
   if (made.ok() && !*made) return;
-  auto loaded = made.ok() ? Executor::Load(**std::move(made), options, this) : made.status();
-  if (loaded.ok())
+  auto loaded = made.ok() ? Executor::Load(std::move((*made)->plan), options, this) : made.status();
+  if (loaded.ok()) {
     graph.general = *std::move(loaded);
-  else
+    graph.general_takes = std::move((*made)->takes);
+  } else {
     WEFT_LOG(kInfo, "executor", "no general plan: {}", loaded.status().ToString());
+  }
+}
+
+// Notes operands that the general plan takes.
+Result<std::list<NestedGraph::Met>::iterator> Executor::State::Meet(
+    NestedGraph& graph, std::span<const Tensor> inputs) const {
+  // What the last plan was bound to is likely what the next would be.
+  std::vector<bool> bound(inputs.size());
+  if (!graph.built.empty()) bound = graph.built.front().takes.bound;
+  WEFT_TRY(auto operands, OperandsOf(inputs, std::move(bound)));
+  graph.met.push_front({.takes = std::move(operands)});
+  if (graph.met.size() > kMostBuilt) graph.met.pop_back();
+  return graph.met.begin();
 }
 
 // By the general plan, if there is one and such operands are met for the first time: a plan of
@@ -311,14 +331,9 @@ Result<std::optional<std::vector<Tensor>>> Executor::State::CallGeneral(
   auto& met = graph.met;
   auto known = std::ranges::find_if(met, [&](const auto& m) { return Fits(m.takes, inputs); });
   if (known == met.end()) {
-    // What the last plan was bound to is likely what the next would be.
-    std::vector<bool> bound(inputs.size());
-    if (!graph.built.empty()) bound = graph.built.front().takes.bound;
-    WEFT_TRY(auto operands, OperandsOf(inputs, std::move(bound)));
-    met.push_front({.takes = std::move(operands)});
-    if (met.size() > kMostBuilt) met.pop_back();
-    known = met.begin();
-  } else if (!graph.is_body || known->us >= graph.build_us) {
+    if (!TakesInGeneral(graph, inputs)) return made;
+    WEFT_TRY(known, Meet(graph, inputs));
+  } else if (!known->has_no_plan && (!graph.is_body || known->us >= graph.build_us)) {
     met.erase(known);
     return made;
   }
@@ -339,7 +354,16 @@ Result<std::vector<Tensor>> Executor::State::Call(NestedGraph& graph, const std:
   if (!built) {
     WEFT_TRY(auto results, CallGeneral(graph, text, inputs));
     if (results) return *std::move(results);
-    WEFT_TRY(built, Build(graph, text, inputs));
+    auto fresh = Build(graph, text, inputs);
+    if (!fresh.ok() && fresh.status().code() == Code::kUnsupported &&
+        TakesInGeneral(graph, inputs)) {
+      // What a library has no call for after all, natives may do.
+      WEFT_TRY(const auto met, Meet(graph, inputs));
+      met->has_no_plan = true;
+      WEFT_TRY(results, CallGeneral(graph, text, inputs));
+      if (results) return *std::move(results);
+    }
+    WEFT_TRY(built, std::move(fresh));
   }
   std::vector<Tensor> free;
   for (size_t i = 0; i < inputs.size(); ++i)

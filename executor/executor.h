@@ -44,9 +44,16 @@ using Specializer = std::function<Result<NestedPlan>(
     const std::function<bool()>& is_cancelled)>;
 
 // The plan of a graph for operands of any extents, whose inputs and outputs are all dynamic: it
-// runs at once where no plan was built for those of a run. None where the graph has no such plan.
-using Generalizer = std::function<Result<std::optional<plan::Plan>>(const std::string& graph,
-                                                                    const BlobStore& blobs)>;
+// runs at once where no plan was built for those of a run.
+struct GeneralPlan {
+  plan::Plan plan;
+  // Whether operands of these shapes are what the graph declares; who builds for others says why
+  // not.
+  std::function<bool(std::span<const Shape>)> takes;
+};
+// None where the graph has no such plan.
+using Generalizer = std::function<Result<std::optional<GeneralPlan>>(const std::string& graph,
+                                                                     const BlobStore& blobs)>;
 
 struct LoadOptions {
   uint32_t threads = 0;              // 0: what the machine allows

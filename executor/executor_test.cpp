@@ -441,6 +441,14 @@ Plan UnaryPlan(const char* op, std::optional<Shape> shape) {
   return b.Done();
 }
 
+// Which takes any vector of less than ten elements.
+std::optional<GeneralPlan> GeneralOf(const char* op) {
+  return GeneralPlan{.plan = UnaryPlan(op, std::nullopt),
+                     .takes = [](std::span<const Shape> shapes) {
+                       return shapes[0].size() == 1 && shapes[0][0] < 10;
+                     }};
+}
+
 // Inputs of open extents go to a nested plan as they are given, and a better one takes over from
 // the first as soon as it is there.
 TEST(Executor, OpenInputsAndBetterPlans) {
@@ -495,10 +503,10 @@ TEST(Executor, GeneralPlansTakeWhatIsMetOnce) {
   };
   int asked = 0;
   const auto generalize = [&](const std::string& text,
-                              const BlobStore&) -> Result<std::optional<Plan>> {
+                              const BlobStore&) -> Result<std::optional<GeneralPlan>> {
     EXPECT_EQ(text, kNegation);
     ++asked;
-    return std::optional(UnaryPlan("Neg", std::nullopt));
+    return GeneralOf("Neg");
   };
   auto executor = Executor::Load(
       *outer,
@@ -515,6 +523,8 @@ TEST(Executor, GeneralPlansTakeWhatIsMetOnce) {
   };
   for (const int64_t count : {3, 5, 3, 7, 3, 5}) run(count);
   EXPECT_EQ(built, (std::vector<int64_t>{3, 5}));
+  run(12);  // not declared
+  EXPECT_EQ(built.back(), 12);
   EXPECT_EQ(asked, 1);
 }
 
@@ -528,17 +538,51 @@ TEST(Executor, GeneralPlansThatCanNotAreNotTaken) {
     ++built;
     return NestedPlan{.plan = UnaryPlan("Neg", inputs[0].shape()), .bound = {false}};
   };
-  const auto generalize = [](const std::string&, const BlobStore&) -> Result<std::optional<Plan>> {
-    return std::optional(UnaryPlan("BitwiseNot", std::nullopt));
+  using Made = Result<std::optional<GeneralPlan>>;
+  const Generalizer without_kernel = [](const std::string&, const BlobStore&) -> Made {
+    return GeneralOf("BitwiseNot");
+  };
+  const Generalizer too_large = [](const std::string&, const BlobStore&) -> Made {
+    return Limit("it takes more than there is");
+  };
+  for (const Generalizer& generalize : {without_kernel, too_large}) {
+    built = 0;
+    auto executor = Executor::Load(
+        *outer,
+        {.threads = 1, .compiler = Compile, .specialize = specialize, .generalize = generalize});
+    ASSERT_TRUE(executor.ok()) << executor.status().ToString();
+    const Tensor x(Dtype::kF32, {4});
+    const auto y = (*executor)->Run(std::span(&x, 1));
+    ASSERT_TRUE(y.ok()) << y.status().ToString();
+    EXPECT_EQ(built, 1);
+  }
+}
+
+// What a library turns out to have no call for, natives go on doing.
+TEST(Executor, GeneralPlansTakeWhatHasNoPlanOfItsOwn) {
+  const auto outer = StageOf("f32 dynamic");
+  ASSERT_TRUE(outer.ok()) << outer.status().ToString();
+  int asked = 0;
+  const auto specialize = [&](const std::string&, const BlobStore&, std::span<const Tensor>,
+                              const std::function<bool()>&) -> Result<NestedPlan> {
+    ++asked;
+    return Unsupported("no such call");
+  };
+  const Generalizer generalize = [](const std::string&,
+                                    const BlobStore&) -> Result<std::optional<GeneralPlan>> {
+    return GeneralOf("Neg");
   };
   auto executor = Executor::Load(
       *outer,
       {.threads = 1, .compiler = Compile, .specialize = specialize, .generalize = generalize});
   ASSERT_TRUE(executor.ok()) << executor.status().ToString();
-  const Tensor x(Dtype::kF32, {4});
-  const auto y = (*executor)->Run(std::span(&x, 1));
-  ASSERT_TRUE(y.ok()) << y.status().ToString();
-  EXPECT_EQ(built, 1);
+  const Tensor x(Dtype::kF32, {4}), wide(Dtype::kF32, {12});
+  for (int i = 0; i < 4; ++i) {
+    const auto y = (*executor)->Run(std::span(&x, 1));
+    ASSERT_TRUE(y.ok()) << y.status().ToString();
+  }
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ((*executor)->Run(std::span(&wide, 1)).status().code(), Code::kUnsupported);
 }
 
 // The cache may hold the code of any kernel: a plan must not get at it under another nest's key.

@@ -68,11 +68,13 @@ struct NestedGraph {
   // For which the general plan ran.
   struct Met {
     Operands takes;
-    double us = 0;  // that it took for them
+    double us = 0;             // that it took for them
+    bool has_no_plan = false;  // of its own: it was tried
   };
   std::list<Built> built;  // the one that ran last comes first
   std::list<Met> met;      // likewise
   std::unique_ptr<Executor> general;
+  std::function<bool(std::span<const Shape>)> general_takes;
   bool has_asked = false;  // for the general plan
   bool is_body = false;    // of a loop
   double build_us = 1e4;   // what the last plan took to build, or one is expected to
@@ -195,6 +197,8 @@ struct Executor::State {
                                     std::span<const Tensor> inputs);
   Result<NestedGraph::Built*> Find(NestedGraph& graph, const std::string& text,
                                    std::span<const Tensor> inputs);
+  Result<std::list<NestedGraph::Met>::iterator> Meet(NestedGraph& graph,
+                                                     std::span<const Tensor> inputs) const;
   void Generalize(NestedGraph& graph, const std::string& text);
   Result<std::optional<std::vector<Tensor>>> CallGeneral(NestedGraph& graph,
                                                          const std::string& text,

@@ -11,6 +11,10 @@
 
 namespace weft::graph {
 
+// Whether inputs of these shapes, in the graph's order, are what it declares: BindShape would take
+// each, and none would change what another has.
+bool TakesShapes(const Graph& graph, std::span<const Shape> shapes);
+
 // Fixes extents of an input by position: `--shape x=1x3x224x224`. -1 leaves one as it is.
 Status BindShape(Graph& graph, std::string_view input, std::span<const int64_t> shape);
 // Extents of an input's axis may be lo to hi, both included: `--shape x=1..8x3x224x224`. kUsage if

@@ -22,6 +22,12 @@ Result<Out> Args::Output(size_t i, Dtype dtype, Shape shape) const {
   return Out{.dtype = dtype, .shape = std::move(shape), .elems = elems, .data = data};
 }
 
+Status Args::NeedScratch(double bytes) const {
+  if (bytes <= static_cast<double>(max_bytes_)) return {};
+  return Limit(fmt::format("{}: it needs {:.0f} bytes beside its results, {} are left", call.op,
+                           bytes, max_bytes_));
+}
+
 std::string Args::Name(size_t i) const {
   const std::string name = fmt::format("operand in{}", i);
   if (i >= call.inputs.size() || call.inputs[i].value.empty()) return name;

@@ -53,8 +53,10 @@ using Allocator = std::function<Result<void*>(size_t i, Dtype dtype, const Shape
 
 class Args {
  public:
-  Args(const LibraryCall& call, std::vector<std::optional<In>> inputs, const Allocator& allocate)
-      : call(call), inputs_(std::move(inputs)), allocate_(allocate) {}
+  // A kernel may take max_bytes beside its results.
+  Args(const LibraryCall& call, std::vector<std::optional<In>> inputs, const Allocator& allocate,
+       int64_t max_bytes)
+      : call(call), inputs_(std::move(inputs)), allocate_(allocate), max_bytes_(max_bytes) {}
 
   const LibraryCall& call;
 
@@ -67,6 +69,9 @@ class Args {
   // Is somebody interested in output i?
   bool Wants(size_t i) const { return i < call.outputs.size() && !call.outputs[i].value.empty(); }
   Result<Out> Output(size_t i, Dtype dtype, Shape shape) const;
+
+  // That the kernel may take so much memory, a product that may leave int64; kLimit otherwise.
+  Status NeedScratch(double bytes) const;
 
   // `operand in1 (indices of the model)`, for messages.
   std::string Name(size_t i) const;
@@ -96,6 +101,7 @@ class Args {
  private:
   std::vector<std::optional<In>> inputs_;
   const Allocator& allocate_;
+  const int64_t max_bytes_;
 };
 
 // For loops that may take long: leaves the kernel if its run was cancelled (execute.h,

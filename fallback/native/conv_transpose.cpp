@@ -2,6 +2,7 @@
 // adds to each place that its window covers; these are then added up.
 #include <algorithm>
 
+#include "base/threads/parallel.h"
 #include "fallback/native/conv.h"
 
 namespace weft::fallback::native {
@@ -95,15 +96,19 @@ void RunFilters(const Convolution& c, int64_t f0, int64_t f1, const T* image, co
   }
 }
 
+// So many filters at once that their addends fit the cache, but enough to share the image.
+int64_t FiltersAtOnce(const Convolution& c) {
+  constexpr int64_t kAddends = int64_t{1} << 18;
+  const int64_t each = std::max<int64_t>(c.taps * c.in, 1);
+  return std::clamp<int64_t>(std::max(kAddends / each, 32 / c.taps), 1, c.filters);
+}
+
 template <typename T>
 void RunAs(const Args& args, const Convolution& c, const Out& out) {
   using C = Compute<T>;
   const Widened<T> w(args[1].as<T>(), args[1].elems);
   const Sums<T> sums(out);
-  // So many filters at once that their addends fit the cache, but enough to share the image.
-  constexpr int64_t kAddends = int64_t{1} << 18;
-  const int64_t each = std::max<int64_t>(c.taps * c.in, 1);
-  const int64_t step = std::clamp<int64_t>(std::max(kAddends / each, 32 / c.taps), 1, c.filters);
+  const int64_t step = FiltersAtOnce(c);
   const int64_t steps = (c.filters + step - 1) / step;
   const double work = static_cast<double>(args[0].elems) * static_cast<double>(c.filters) *
                       static_cast<double>(c.taps);
@@ -135,10 +140,14 @@ Status RunConvTranspose(const Args& args) {
   c.filters = w.shape[1];
   WEFT_TRY(CoverAll(args, c));
   WEFT_TRY(const Out out, ResultOf(args, c));
+  if (out.elems > 0 && x.elems > 0 && w.elems > 0) {
+    c.CountAll();
+    WEFT_TRY(args.NeedScratch(static_cast<double>(FiltersAtOnce(c)) * static_cast<double>(c.taps) *
+                              static_cast<double>(c.in) * sizeof(double) * ThreadsOfArena()));
+  }
   const bool known = ByFloat(out.dtype, [&]<typename T>() {
     if (out.elems == 0) return;
     if (x.elems == 0 || w.elems == 0) return FillWithBias<T>(args, c, out);
-    c.CountAll();
     RunAs<T>(args, c, out);
   });
   return known ? Status() : NoSuchType(args, out.dtype);

@@ -46,6 +46,7 @@ Along::Along(const Windows& w) {
   const int64_t room = a.in + a.before - a.reach();
   low = std::min((a.before + a.stride - 1) / a.stride, a.out);
   high = room < 0 ? low : std::clamp(room / a.stride + 1, low, a.out);
+  if (a.stride > a.in) high = low;  // then the row has no parts that windows go along
   if (low == high) return;
   for (int64_t t = 0; t < a.kernel; ++t) {
     at.push_back(t * a.dilation - a.before);

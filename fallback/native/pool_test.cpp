@@ -255,5 +255,22 @@ TEST(Pool, TakesHugeWindows) {
   EXPECT_EQ(pool("AveragePool", 1, kMost, kMost, {0, 0}), Doubles{1});
 }
 
+// A row that is shorter than a step of the window has one window at most, wherever padding puts it.
+TEST(Pool, StridesBeyondTheRow) {
+  const Tensor x = Make(Dtype::kF32, {3, 1, 1}, {1, 2, 3});
+  for (const char* op : {"MaxPool", "AveragePool", "LpPool"}) {
+    Attributes attributes{{"kernel_shape", std::vector<int64_t>{1}},
+                          {"pads", std::vector<int64_t>{2, 0}},
+                          {"strides", std::vector<int64_t>{2}}};
+    const auto y = RunKernel(op, {x}, attributes);
+    ASSERT_EQ(y[0].shape(), (Shape{3, 1, 2})) << op;
+    for (int64_t i = 0; i < 3; ++i)
+      EXPECT_EQ(ElemAsDouble(y[0], 2 * i + 1), static_cast<double>(i + 1)) << op;
+    attributes[1].value = std::vector<int64_t>{int64_t{1} << 30, 0};
+    attributes[2].value = std::vector<int64_t>{1 << 20};
+    EXPECT_EQ(ElemAsDouble(RunKernel(op, {x}, attributes)[0], (1 << 10)), 1) << op;
+  }
+}
+
 }  // namespace
 }  // namespace weft::fallback::native

@@ -186,7 +186,7 @@ Result<Cells> CellsOf(const Args& args, int64_t gates) {
   c.clip = FloatAttr(args.call, "clip", 0);
   int64_t sums = 0;  // of a row: each gate of each unit
   if (__builtin_mul_overflow(gates, c.units, &sums) ||
-      !CountElems(Shape{c.steps, c.rows, 2 * c.gates, c.units}).ok())
+      !CountElems(Shape{std::max<int64_t>(c.steps, 1), c.rows, 2 * c.gates, c.units}).ok())
     return args.Error("{} is too large", args.Name(2));
   const Shape state =
       c.batch_first ? Shape{c.rows, c.directions, c.units} : Shape{c.directions, c.rows, c.units};
@@ -196,6 +196,10 @@ Result<Cells> CellsOf(const Args& args, int64_t gates) {
   WEFT_TRY(CheckShape(args, 5, state));
   WEFT_TRY(CheckShape(args, 6, state));
   WEFT_TRY(CheckShape(args, 7, {c.directions, 3 * c.units}));
+  const auto real = [](int64_t n) { return static_cast<double>(n); };
+  const double elems =
+      real(c.steps) * real(c.rows) * real(c.inputs + sums) + real(c.rows + c.units) * real(sums);
+  WEFT_TRY(args.NeedScratch(elems * (args[0].dtype == Dtype::kF64 ? 8 : 4)));
   WEFT_TRY(c.lengths, Lengths(args, c));
   WEFT_TRY(c.activations, Activations(args.call));
   return c;

@@ -25,7 +25,7 @@ Status NoHalfBytes(const LibraryCall& call) {
 }
 
 Status Call(const LibraryCall& call, Kernel kernel, std::vector<std::optional<In>> inputs,
-            const Allocator& allocate) {
+            const Allocator& allocate, int64_t max_bytes) {
   if (kernel == nullptr) return Unsupported(fmt::format("no native kernel for {}", call.op));
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i] && inputs[i]->rank() > Layout::kMaxRank) {
@@ -42,7 +42,7 @@ Status Call(const LibraryCall& call, Kernel kernel, std::vector<std::optional<In
       if (i < made.size()) made[i] = true;
       return allocate(i, dtype, shape);
     };
-    WEFT_TRY(WithOrigin(call, kernel(Args(call, std::move(inputs), whole))));
+    WEFT_TRY(WithOrigin(call, kernel(Args(call, std::move(inputs), whole, max_bytes))));
     for (size_t i = 0; i < made.size(); ++i)
       if (!made[i] && !call.outputs[i].value.empty())
         return WithOrigin(call, Invalid(fmt::format("{} makes no output {}", call.op, i)));
@@ -92,7 +92,7 @@ class Prepared : public PreparedCall {
                                  DtypeName(dtype), Print(shape), DtypeName(expected.dtype),
                                  Print(expected.shape)));
     };
-    return Call(call_, FindKernel(call_.op), std::move(views), given);
+    return Call(call_, FindKernel(call_.op), std::move(views), given, kNativeLimitBytes);
   }
 
  private:
@@ -246,7 +246,7 @@ Result<std::vector<Tensor>> RunNative(const LibraryCall& call,
   const native::Allocator allocate = [&](size_t i, Dtype dtype, const Shape& shape) {
     return results.Allocate(i, dtype, shape);
   };
-  WEFT_TRY(native::Call(call, kernel, std::move(views), allocate));
+  WEFT_TRY(native::Call(call, kernel, std::move(views), allocate, max_bytes));
   return results.Take();
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/threads/parallel.h"
 #include "fallback/native/fold.h"
 #include "fallback/native/loops.h"
 #include "fallback/native/wide.h"
@@ -138,6 +139,8 @@ Status RunSoftmax(const Args& args) {
   const std::string& op = args.call.op;
   const bool logarithm = op == "LogSoftmax", absolute = args.Int("p", 2) == 1;
   const int64_t n = rows.extent;
+  WEFT_TRY(args.NeedScratch(static_cast<double>(n) * sizeof(double) *
+                            static_cast<double>(rows.inner == 1 ? 1 : kLanes) * ThreadsOfArena()));
   if (op == "LpNormalization") {
     EachRow(
         rows, in, out, [=](double* x) { Normalize(x, n, absolute); },

@@ -79,6 +79,21 @@ Status BindShape(Graph& graph, std::string_view input, std::span<const int64_t> 
   return {};
 }
 
+bool TakesShapes(const Graph& graph, std::span<const Shape> shapes) {
+  std::map<SymbolId, int64_t> bound;
+  const auto takes = [&](const Extent& extent, int64_t found) {
+    if (extent.IsConstant()) return extent.value() == found;
+    const auto& symbol = graph.symbols[static_cast<size_t>(extent.symbol().index)];
+    return CheckRange(symbol, found).ok() &&
+           bound.emplace(extent.symbol(), found).first->second == found;
+  };
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    const Value& value = graph[graph.inputs[i]];
+    if (value.shape && !std::ranges::equal(*value.shape, shapes[i], takes)) return false;
+  }
+  return true;
+}
+
 Status BindRange(Graph& graph, std::string_view input, size_t axis, Interval range) {
   WEFT_TRY(const ValueId id, FindInput(graph, input));
   if (!graph[id].shape || axis >= graph[id].shape->size())

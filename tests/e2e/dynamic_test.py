@@ -150,11 +150,12 @@ def test_the_command_line(weft):
     assert weft.json('bench', 'm.plan', '--shape', 'x=2x3x8', '--shape', 'y=3x8', '--runs', '3')
 
 
+@pytest.mark.parametrize('specialize', ['now', 'never'])
 @pytest.mark.parametrize('shapes, message', [
     (((2, 3, 7), (3, 7)), 'axis 2 of input x'), (((2, 3, 8), (4, 8)), 'axis 0 of input y'), (((3, 8), (3, 8)), 'x')])
-def test_shapes_that_do_not_fit(tmp_path, shapes, message):
+def test_shapes_that_do_not_fit(tmp_path, shapes, message, specialize):
     saved(tmp_path / 'm.onnx')
-    plan = weft_package.build(tmp_path / 'm.onnx', cache_dir=tmp_path / 'cache')
+    plan = weft_package.build(tmp_path / 'm.onnx', specialize=specialize, cache_dir=tmp_path / 'cache')
     with pytest.raises(weft_package.Error, match=message) as raised:
         plan.run({'x': np.zeros(shapes[0], np.float32), 'y': np.zeros(shapes[1], np.float32)})
     assert raised.value.code == 2
