@@ -10,9 +10,9 @@
 #include <limits>
 #include <random>
 
-#include "fallback/execute.h"
+#include "fallback/native/testing.h"
 
-namespace weft::fallback {
+namespace weft::fallback::native {
 namespace {
 
 using weft::Print;  // of shapes; not the one of calls
@@ -24,12 +24,6 @@ constexpr Dtype kFloats[] = {Dtype::kF32, Dtype::kF64, Dtype::kF16, Dtype::kBF16
 constexpr Dtype kFactors[] = {Dtype::kF32, Dtype::kF64, Dtype::kF16, Dtype::kBF16,
                               Dtype::kI32, Dtype::kI64, Dtype::kU32, Dtype::kU64};
 
-Tensor Make(Dtype dtype, Shape shape, const std::vector<double>& values) {
-  Tensor t(dtype, std::move(shape));
-  EXPECT_EQ(static_cast<size_t>(t.elems()), values.size());
-  for (size_t i = 0; i < values.size(); ++i) SetElem(t, static_cast<int64_t>(i), values[i]);
-  return t;
-}
 Tensor F32(Shape shape, const std::vector<double>& values) {
   return Make(Dtype::kF32, std::move(shape), values);
 }
@@ -46,37 +40,19 @@ Tensor AnyOf(Random& random, Dtype dtype, Shape shape) {
   return t;
 }
 
-Result<std::vector<Tensor>> Try(std::string op, const std::vector<Tensor>& inputs,
-                                std::vector<CallAttribute> attributes) {
-  LibraryCall call{.op = std::move(op), .attributes = std::move(attributes)};
-  std::vector<const Tensor*> pointers;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    call.inputs.push_back({.role = fmt::format("in{}", i),
-                           .value = inputs[i].data() == nullptr ? "" : fmt::format("x{}", i)});
-    pointers.push_back(&inputs[i]);
-  }
-  call.outputs.push_back({.role = "out0", .value = "y"});
-  std::ranges::sort(call.attributes, {}, &CallAttribute::name);
-  return RunNative(call, pointers);
+Result<std::vector<Tensor>> Try(const std::string& op, const std::vector<Tensor>& inputs,
+                                Attributes attributes) {
+  return TryKernel(op, inputs, std::move(attributes), 1, kNativeLimitBytes);
 }
-Tensor Eval(std::string op, const std::vector<Tensor>& inputs,
-            std::vector<CallAttribute> attributes = {}) {
-  auto result = Try(std::move(op), inputs, std::move(attributes));
+Tensor Eval(const std::string& op, const std::vector<Tensor>& inputs, Attributes attributes = {}) {
+  auto result = Try(op, inputs, std::move(attributes));
   EXPECT_TRUE(result.ok()) << result.status().ToString();
   return result.ok() ? (*std::move(result))[0] : Tensor();
 }
-std::string ErrorOf(std::string op, const std::vector<Tensor>& inputs,
-                    std::vector<CallAttribute> attributes = {}) {
-  auto result = Try(std::move(op), inputs, std::move(attributes));
-  return result.ok() ? "accepted" : result.status().ToString();
-}
-#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
 void ExpectTensor(const Tensor& t, const Shape& shape, const std::vector<double>& values) {
   EXPECT_EQ(t.shape(), shape);
-  std::vector<double> own;
-  for (int64_t i = 0; i < t.elems(); ++i) own.push_back(ElemAsDouble(t, i));
-  EXPECT_EQ(own, values);
+  EXPECT_EQ(Values(t), values);
 }
 // Rounded to the type of the result.
 void ExpectSame(const Tensor& t, const Shape& shape, const std::vector<double>& values,
@@ -460,4 +436,4 @@ TEST(MatMul, WidensEachHalf) {
 }
 
 }  // namespace
-}  // namespace weft::fallback
+}  // namespace weft::fallback::native

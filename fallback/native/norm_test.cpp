@@ -277,7 +277,7 @@ TEST(Norm, RefusesWhatMakesNoSense) {
       scalar(Dtype::kF32, {});
   EXPECT_SAYS(ErrorOf("LayerNormalization", {x}), "operand in1 is missing");
   EXPECT_SAYS(ErrorOf("LayerNormalization", {x, two}),
-              "operand in1 (x) of shape [2] does not broadcast to [2, 4, 3]");
+              "operand in1 (x1) of shape [2] does not broadcast to [2, 4, 3]");
   EXPECT_SAYS(ErrorOf("LayerNormalization", {x, scalar}, {{"axis", int64_t{3}}}),
               "axis 3 is outside");
   EXPECT_SAYS(ErrorOf("LayerNormalization", {scalar, scalar}), "axis -1 is outside");
@@ -285,15 +285,15 @@ TEST(Norm, RefusesWhatMakesNoSense) {
               "does not broadcast");
   EXPECT_SAYS(ErrorOf("LayerNormalization", {x, Tensor(Dtype::kI32, {3})}), "no kernel for i32");
   EXPECT_SAYS(ErrorOf("InstanceNormalization", {x, two, four}),
-              "operand in1 (x) has the shape [2], expected [4]");
+              "operand in1 (x1) has the shape [2], expected [4]");
   EXPECT_SAYS(ErrorOf("GroupNormalization", {x, four, two}, {{"num_groups", int64_t{2}}}),
-              "operand in2 (x) has the shape [2]");
+              "operand in2 (x2) has the shape [2]");
   for (const int64_t groups :
        {int64_t{0}, int64_t{-2}, int64_t{3}, std::numeric_limits<int64_t>::max()})
     EXPECT_SAYS(ErrorOf("GroupNormalization", {x, four, four}, {{"num_groups", groups}}),
                 "do not divide into");
   EXPECT_SAYS(ErrorOf("BatchNormalization", {x, four, four, four, two}),
-              "operand in4 (x) has the shape [2]");
+              "operand in4 (x4) has the shape [2]");
   EXPECT_SAYS(ErrorOf("BatchNormalization", {scalar, four, four, four, two}), "rank 1 or more");
   EXPECT_SAYS(ErrorOf("LRN", {x}, {{"size", int64_t{0}}}), "size is 0");
   EXPECT_SAYS(ErrorOf("LRN", {two}), "rank 2 or more");

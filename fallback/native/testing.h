@@ -25,8 +25,9 @@ inline Result<std::vector<Tensor>> TryKernel(const std::string& op,
   LibraryCall call{.op = op, .attributes = std::move(attributes)};
   std::vector<const Tensor*> pointers;
   for (const Tensor& t : inputs) {
-    call.inputs.push_back({.role = "in" + std::to_string(call.inputs.size()),
-                           .value = t.data() == nullptr && t.shape().empty() ? "" : "x"});
+    const std::string number = std::to_string(call.inputs.size());
+    const bool absent = t.data() == nullptr && t.shape().empty();
+    call.inputs.push_back({.role = "in" + number, .value = absent ? "" : "x" + number});
     pointers.push_back(&t);
   }
   for (size_t i = 0; i < outputs; ++i)
