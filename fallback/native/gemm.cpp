@@ -50,7 +50,7 @@ struct Instance {
 namespace plain {
 constexpr int kBytes = 16;
 #define WEFT_TARGET
-#include "fallback/native/gemm_tiles.h"
+#include "fallback/native/gemm_tiles.def"
 #undef WEFT_TARGET
 }  // namespace plain
 
@@ -58,13 +58,13 @@ constexpr int kBytes = 16;
 namespace v3 {
 constexpr int kBytes = 32;
 #define WEFT_TARGET __attribute__((target("avx2,fma")))
-#include "fallback/native/gemm_tiles.h"
+#include "fallback/native/gemm_tiles.def"
 #undef WEFT_TARGET
 }  // namespace v3
 namespace v4 {
 constexpr int kBytes = 64;
 #define WEFT_TARGET __attribute__((target("avx512f,avx2,fma,prefer-vector-width=512")))
-#include "fallback/native/gemm_tiles.h"
+#include "fallback/native/gemm_tiles.def"
 #undef WEFT_TARGET
 }  // namespace v4
 #endif
