@@ -14,7 +14,6 @@ Acc Fold(int64_t count, Acc start, Map map, Join join) {
   for (Acc& part : parts) part = start;
   int64_t i = 0;
   for (; i + kParts <= count; i += kParts) {
-#pragma omp simd
     for (int64_t k = 0; k < kParts; ++k) parts[k] = join(parts[k], map(i + k));
   }
   for (int64_t k = 0; i + k < count; ++k) parts[k] = join(parts[k], map(i + k));
