@@ -6,16 +6,12 @@
 #include <optional>
 #include <vector>
 
+#include "base/affine.h"
+#include "fallback/native/axis.h"
 #include "fallback/native/gemm.h"
 #include "fallback/native/types.h"
 
 namespace weft::fallback::native {
-
-struct Axis {
-  int64_t in = 1, out = 1, kernel = 1, stride = 1, dilation = 1;
-  int64_t before = 0, after = 0;  // pads; a transposed one may have them negative
-  int64_t reach() const { return (kernel - 1) * dilation + 1; }
-};
 
 // Everything is counted for one group, of which each image has `groups`.
 struct Convolution {
@@ -52,7 +48,6 @@ Result<Convolution> ConvolutionOf(const Args& args);
 Status CheckGroups(const Args& args, const Convolution& c, int64_t divided);
 // Whether auto_pad is SAME_UPPER or SAME_LOWER, so that the pads follow from the extents.
 Result<bool> IsSame(const Args& args);
-int64_t FloorDiv(int64_t a, int64_t b);  // b > 0
 // How many of all pads of an axis lie before it: of an odd number the larger part, but for
 // SAME_UPPER.
 int64_t PadsBefore(const Args& args, int64_t total);

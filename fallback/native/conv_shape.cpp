@@ -59,8 +59,6 @@ Result<bool> IsSame(const Args& args) {
   return args.Error("auto_pad is \"{}\", expected NOTSET, VALID, SAME_UPPER or SAME_LOWER", mode);
 }
 
-int64_t FloorDiv(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
-
 int64_t PadsBefore(const Args& args, int64_t total) {
   const int64_t half = FloorDiv(total, 2);
   return args.Text("auto_pad", "NOTSET") == "SAME_UPPER" ? half : total - half;

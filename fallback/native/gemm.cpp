@@ -1,7 +1,6 @@
 #include "fallback/native/gemm.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "base/threads/parallel.h"
 #include "fallback/native/loops.h"
@@ -343,22 +342,12 @@ void SumTaps(const TapsCall<T>& call) {
   Best<T>().taps(call);
 }
 
-// As HalfToFloat, without branches: these loops become vectors.
 void Widen(const Half* from, int64_t count, float* to) {
-  for (int64_t i = 0; i < count; ++i) {
-    const uint32_t bits = from[i].bits, magnitude = (bits & 0x7fff) << 13;
-    const uint32_t normal = magnitude + (112U << 23), infinite = magnitude + (224U << 23);
-    // Below 2^-14 the unit is 2^-24.
-    const float small = static_cast<float>(static_cast<int32_t>(bits & 0x3ff)) * 0x1p-24F;
-    uint32_t wide = magnitude < 31U << 23 ? normal : infinite;
-    wide = magnitude < 1U << 23 ? std::bit_cast<uint32_t>(small) : wide;
-    to[i] = std::bit_cast<float>((bits & 0x8000) << 16 | wide);
-  }
+  for (int64_t i = 0; i < count; ++i) to[i] = from[i];
 }
 
 void Widen(const Bfloat* from, int64_t count, float* to) {
-  for (int64_t i = 0; i < count; ++i)
-    to[i] = std::bit_cast<float>(static_cast<uint32_t>(from[i].bits) << 16);
+  for (int64_t i = 0; i < count; ++i) to[i] = from[i];
 }
 
 template void Multiply(int64_t, const std::function<Product<float>(int64_t)>&);

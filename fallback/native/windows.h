@@ -5,13 +5,9 @@
 #include <vector>
 
 #include "fallback/native/args.h"
+#include "fallback/native/axis.h"
 
 namespace weft::fallback::native {
-
-struct Axis {
-  int64_t in = 0, out = 0, kernel = 1, stride = 1, dilation = 1, before = 0, after = 0;
-  int64_t reach() const { return (kernel - 1) * dilation + 1; }
-};
 
 // Taps first, …, last - 1 of a window.
 struct Taps {
