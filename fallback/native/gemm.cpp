@@ -342,14 +342,6 @@ void SumTaps(const TapsCall<T>& call) {
   Best<T>().taps(call);
 }
 
-void Widen(const Half* from, int64_t count, float* to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = from[i];
-}
-
-void Widen(const Bfloat* from, int64_t count, float* to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = from[i];
-}
-
 template void Multiply(int64_t, const std::function<Product<float>(int64_t)>&);
 template void Multiply(int64_t, const std::function<Product<double>(int64_t)>&);
 template void MultiplyHere(const Product<float>&);
