@@ -1,10 +1,11 @@
 #include "fallback/native/loops.h"
 
 #include <algorithm>
-#include <utility>
+#include <optional>
 
 #include "base/float_mode.h"
 #include "base/threads/parallel.h"
+#include "fallback/execute.h"
 #include "fallback/native/types.h"
 
 namespace weft::fallback::native {
@@ -34,11 +35,8 @@ void InPieces(int64_t count, int64_t piece, const PieceBody& body) {
   const int32_t* const cancel = t_cancel;  // the caller's
   const auto run = [&](size_t i) {
     const FloatMode mode;
-    struct Cancel {
-      explicit Cancel(const int32_t* flag) : outer(std::exchange(t_cancel, flag)) {}
-      ~Cancel() { t_cancel = outer; }
-      const int32_t* outer;
-    } const cancelled(cancel);
+    std::optional<Cancellable> cancellable;
+    if (cancel != nullptr) cancellable.emplace(*cancel);
     Poll();
     const int64_t from = static_cast<int64_t>(i) * piece;
     body(from, std::min(count, from + piece));

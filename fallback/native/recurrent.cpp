@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 
+#include "fallback/native/curves.h"
 #include "fallback/native/gemm.h"
 #include "fallback/native/types.h"
 #include "fallback/native/vectors.h"
@@ -46,32 +47,18 @@ constexpr Named kActivations[] = {
     Of(
         "Affine", [](double x, double a, double b) { return a * x + b; }, 2, kNone, kNone),
     Of(
-        "Elu",
-        [](double x, double a, double) {
-          const double below = a * std::expm1(x);
-          return x < 0 ? below : x;
-        },
-        1, 1),
+        "Elu", [](double x, double a, double) { return Elu(x, a); }, 1, 1),
     Of(
-        "HardSigmoid",
-        [](double x, double a, double b) {
-          const double y = a * x + b;
-          return y < 0 ? 0 : y > 1 ? 1 : y;
-        },
-        2, 0.2, 0.5),
+        "HardSigmoid", [](double x, double a, double b) { return HardSigmoid(x, a, b); }, 2, 0.2,
+        0.5),
     Of(
         "LeakyRelu", [](double x, double a, double) { return x < 0 ? a * x : x; }, 1, 0.01),
     Of("Relu", [](double x, double, double) { return x < 0 ? 0 : x; }),
     Of(
         "ScaledTanh", [](double x, double a, double b) { return a * std::tanh(b * x); }, 2, kNone,
         kNone),
-    Of("Sigmoid",
-       [](double x, double, double) {
-         const double e = std::exp(-std::fabs(x));
-         return (x >= 0 ? 1 : e) / (1 + e);
-       }),
-    Of("Softplus", [](double x, double,
-                      double) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }),
+    Of("Sigmoid", [](double x, double, double) { return Sigmoid(x); }),
+    Of("Softplus", [](double x, double, double) { return Softplus(x); }),
     Of("Softsign", [](double x, double, double) { return x / (1 + std::fabs(x)); }),
     Of("Tanh", [](double x, double, double) { return std::tanh(x); }),
     Of(

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "fallback/native/curves.h"
 #include "fallback/native/loops.h"
 #include "fallback/native/types.h"
 #include "fallback/native/vectors.h"
@@ -49,17 +50,6 @@ constexpr UnaryOp InType(std::string_view name, F, Attributes at = {}) {
           at.a_default, at.b_default};
 }
 
-// No overflow on either side.
-double Sigmoid(double x) {
-  const double e = std::exp(-std::fabs(x));
-  return (x >= 0 ? 1 : e) / (1 + e);
-}
-double Softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }
-double HardSigmoid(double x, double a, double b) {
-  const double y = a * x + b;
-  return y < 0 ? 0 : y > 1 ? 1 : y;
-}
-
 // float -> float.
 constexpr UnaryOp kOps[] = {
     InType("Abs", [](auto x, auto, auto) { return std::fabs(x); }),
@@ -78,12 +68,7 @@ constexpr UnaryOp kOps[] = {
              {"alpha", "", 1}),
     InDouble("Cos", [](double x, double, double) { return std::cos(x); }),
     InDouble("Cosh", [](double x, double, double) { return std::cosh(x); }),
-    InDouble("Elu",
-             [](double x, double a, double) {
-               const double below = a * std::expm1(x);
-               return x < 0 ? below : x;
-             },
-             {"alpha", "", 1}),
+    InDouble("Elu", [](double x, double a, double) { return Elu(x, a); }, {"alpha", "", 1}),
     InDouble("Erf", [](double x, double, double) { return std::erf(x); }),
     InDouble("Exp", [](double x, double, double) { return std::exp(x); }),
     InType("Floor", [](auto x, auto, auto) { return std::floor(x); }),
