@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs bench/WHAT.py for WHAT in kernels, networks, tc, gpu (default: the first two) beside the peers, which live in a
+# Runs bench/WHAT.py for WHAT in kernels, networks, shapes, tc, gpu (default: the first two) beside the peers, which live in a
 # virtual environment of their own and are installed on the first call. WHAT torch installs torch there, which is so large
 # that it is a peer only where somebody asked for it.
 set -euo pipefail
@@ -14,9 +14,9 @@ what=${1:-}
 [[ $# -gt 0 ]] && shift
 case $what in
   '') parts=(kernels networks) ;;
-  kernels | networks | tc | gpu) parts=("$what") ;;
+  kernels | networks | shapes | tc | gpu) parts=("$what") ;;
   torch) parts=() ;;
-  *) echo "bench: '$what' is none of kernels, networks, tc, gpu, torch" >&2; exit 2 ;;
+  *) echo "bench: '$what' is none of kernels, networks, shapes, tc, gpu, torch" >&2; exit 2 ;;
 esac
 
 install() { # LIST PIP_OPTION...: what tools/requirements-LIST.txt names, once
