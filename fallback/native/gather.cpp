@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/threads/parallel.h"
 #include "fallback/native/loops.h"
 #include "fallback/native/types.h"
 
@@ -108,17 +109,22 @@ T Combine(T old, T update) {
 }
 
 // Updates are runs of so many elements, one for each offset in `out`, that are combined with what
-// is there, in their order. What they are combined by is no question for each element.
+// is there, in their order. What they are combined by is no question for each element. Threads
+// have columns of all runs, so that none waits for another's update.
 template <Reduction reduction>
 Status ScatterBy(const Args& args, const Out& out, const std::vector<int64_t>& offsets,
                  int64_t run) {
+  constexpr int64_t kLeast = 32;  // columns worth a pass over all offsets
+  const int64_t threads = ThreadsOfArena();
   const bool known = ByType<true>(out.dtype, [&]<typename T>() {
-    const T* from = args[2].as<T>();
-    for (const int64_t offset : offsets) {
-      T* at = out.as<T>() + offset;
-      for (int64_t i = 0; i < run; ++i) at[i] = Combine<reduction>(at[i], from[i]);
-      from += run;
-    }
+    InPieces(run, std::max(kLeast, (run + threads - 1) / threads), [&](int64_t begin, int64_t end) {
+      const T* __restrict from = args[2].as<T>();
+      for (const int64_t offset : offsets) {
+        T* __restrict at = out.as<T>() + offset;
+        for (int64_t i = begin; i < end; ++i) at[i] = Combine<reduction>(at[i], from[i]);
+        from += run;
+      }
+    });
   });
   return known ? Status() : NoSuchType(args, out.dtype);
 }
