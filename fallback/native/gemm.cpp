@@ -62,7 +62,11 @@ constexpr int kBytes = 32;
 }  // namespace v3
 namespace v4 {
 constexpr int kBytes = 64;
+#ifdef __clang__  // does not know the last word
+#define WEFT_TARGET __attribute__((target("avx512f,avx2,fma")))
+#else
 #define WEFT_TARGET __attribute__((target("avx512f,avx2,fma,prefer-vector-width=512")))
+#endif
 #include "fallback/native/gemm_tiles.def"
 #undef WEFT_TARGET
 }  // namespace v4
