@@ -245,6 +245,9 @@ Status IfRule(Context& c) {
     return Invalid(fmt::format("the branches have {} and {} outputs, expected {}",
                                then_graph->outputs.size(), else_graph->outputs.size(), count));
   }
+  for (const auto& branch : {then_graph, else_graph})
+    if (!branch->inputs.empty())
+      return Invalid(fmt::format("a branch has {} inputs, expected none", branch->inputs.size()));
   if (const Extents* condition = c.In(0)) {
     if (c.Product(*condition).IsConstant())
       WEFT_TRY(c.Same(c.Product(*condition), 1, "the elements of the condition"));
