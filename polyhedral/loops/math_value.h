@@ -58,6 +58,7 @@ inline Value Fma(Value a, Value b, Value c) { return a.Op(ScalarOp::kFma, a.dtyp
 inline Value Fma(Value a, double b, Value c) { return Fma(a, a.Of(b), c); }
 inline Value Fma(Value a, Value b, double c) { return Fma(a, b, a.Of(c)); }
 inline Value Abs(Value a) { return a.Op(ScalarOp::kAbs, a.dtype(), {}); }
+inline Value Ldexp(Value a, Value b) { return a.Op(ScalarOp::kLdexp, a.dtype(), {b}); }
 inline Value Round(Value a) { return a.Op(ScalarOp::kRound, a.dtype(), {}); }
 inline Value Sqrt(Value a) { return a.Op(ScalarOp::kSqrt, a.dtype(), {}); }
 inline Value Select(Value c, Value a, Value b) {
@@ -72,13 +73,12 @@ inline Value Shr(Value a, int64_t by) {
 inline Value And(Value a, Value b) { return a.Op(ScalarOp::kBitAnd, a.dtype(), {b}); }
 inline Value Or(Value a, Value b) { return a.Op(ScalarOp::kBitOr, a.dtype(), {b}); }
 inline Value Xor(Value a, Value b) { return a.Op(ScalarOp::kBitXor, a.dtype(), {b}); }
-// The literal first: min and max give their second operand on equality and a NaN, so one
-// instruction does.
+// The literal second: then one instruction does, see min and max of scalars.
 inline Value AtMost(double limit, Value a) {
-  return a.Of(limit).Op(ScalarOp::kMin, a.dtype(), {a});
+  return a.Op(ScalarOp::kMin, a.dtype(), {a.Of(limit)});
 }
 inline Value AtLeast(double limit, Value a) {
-  return a.Of(limit).Op(ScalarOp::kMax, a.dtype(), {a});
+  return a.Op(ScalarOp::kMax, a.dtype(), {a.Of(limit)});
 }
 
 // c[0] + c[1] x + ... by Horner's rule.
