@@ -128,6 +128,8 @@ T FloatOp(ScalarOp op, T a, T b, T c) {
       return std::nearbyint(a);
     case ScalarOp::kFma:
       return std::fma(a, b, c);
+    case ScalarOp::kLdexp:
+      return std::isnan(b) ? b : std::ldexp(a, static_cast<int>(std::clamp<T>(b, -8192, 8192)));
     default:
       return static_cast<T>(Math(op, static_cast<double>(a), static_cast<double>(b)));
   }

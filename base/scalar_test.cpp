@@ -145,6 +145,18 @@ TEST(Scalar, FmaFlushTakesSubnormalNumbersForZeros) {
   EXPECT_TRUE(std::isnan(flush(infinity, 0x1p-130F, 1)));
 }
 
+TEST(Scalar, LdexpRoundsOnce) {
+  const auto scaled = [](float a, float b) {
+    const Scalar args[] = {F(a), F(b)};
+    return EvalScalar(ScalarOp::kLdexp, Dtype::kF32, Dtype::kF32, args).f32;
+  };
+  EXPECT_EQ(scaled(1.5F, 3), 12);
+  EXPECT_EQ(scaled(1.5F, -150), 0x1p-149F);
+  EXPECT_EQ(scaled(1.25F, 128), std::numeric_limits<float>::infinity());
+  EXPECT_EQ(scaled(-0x1p-149F, 254), -0x1p105F);
+  EXPECT_TRUE(std::isnan(scaled(NAN, 1)) && std::isnan(scaled(1, NAN)));
+}
+
 TEST(Scalar, EveryTypeStoresWhatItLoads) {
   for (Dtype t :
        {Dtype::kBool, Dtype::kU8, Dtype::kI8, Dtype::kU16, Dtype::kI16, Dtype::kU32, Dtype::kI32,

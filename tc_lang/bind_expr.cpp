@@ -63,7 +63,7 @@ bool IsBuiltin(std::string_view name) {
     return true;
   const std::optional<ScalarOp> op = ParseScalarFunction(name);
   constexpr ScalarOp kOfLoops[] = {ScalarOp::kSelect, ScalarOp::kCast, ScalarOp::kBitcast,
-                                   ScalarOp::kFmaFlush};
+                                   ScalarOp::kFmaFlush, ScalarOp::kLdexp};
   return op && std::ranges::count(kOfLoops, *op) == 0;
 }
 

@@ -36,6 +36,16 @@ constexpr auto kHelpers = std::to_array<Helper>({
   if (r == T(0)) return copysign(T(0), b);
   return (r < T(0)) != (b < T(0)) ? r + b : r;
 }})"},
+    {"weft_ldexp", "",
+     R"({}double weft_ldexp(double a, double b) {{  // in two factors: the first product is exact
+  const long long n = (long long)b, half = n >> 1;
+  return a * __longlong_as_double((half + 1023) << 52) * __longlong_as_double((n - half + 1023) << 52);
+}})"},
+    {"weft_ldexpf", "",
+     R"({}float weft_ldexpf(float a, float b) {{  // in two factors: the first product is exact
+  const int n = (int)b, half = n >> 1;
+  return a * __int_as_float((half + 127) << 23) * __int_as_float((n - half + 127) << 23);
+}})"},
     {"weft_neg", "", R"(template <class T> {}T weft_neg(T a) {{
   return T(0ull - (unsigned long long)a);
 }})"},

@@ -82,6 +82,8 @@ std::string FloatOp(Helpers& helpers, ScalarOp op, Dtype dtype, std::span<const 
     case ScalarOp::kFma:
       text = named("fma");
       break;
+    case ScalarOp::kLdexp:
+      return Call(helpers.Use(dtype == Dtype::kF64 ? "weft_ldexp" : "weft_ldexpf"), args);
     default:
       WEFT_UNREACHABLE();
   }

@@ -428,6 +428,10 @@ TEST(Emit, ScalarOperations) {
     values.insert(values.end(), {"sqrt(a[{i}])", "select(isnan(a[{i}]), b[{i}], a[{i}])",
                                  fmt::format("max(a[{{i}}], 0.0:{})", type),
                                  fmt::format("min(0.0:{}, a[{{i}}])", type)});
+    if (SizeBytes(*ParseDtype(type)) > 2) {
+      values.push_back(
+          fmt::format("ldexp(a[{{i}}], round(fmin(fmax(b[{{i}}], -250.0:{0}), 250.0:{0})))", type));
+    }
     Check(EachValue(type, type, values), options);
     Check(EachValue(type, "bool", compares), options);
   }

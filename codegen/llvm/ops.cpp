@@ -1,8 +1,13 @@
 #include "codegen/llvm/ops.h"
 
+#include <llvm/Analysis/VectorUtils.h>
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsX86.h>
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
 
 #include "base/check.h"
 
@@ -181,6 +186,8 @@ Value* Ops::FloatOp(ScalarOp op, Dtype dtype, std::span<Value* const> args) {
       break;
     case ScalarOp::kFmaFlush:
       return FmaFlush(a, args[1], b);
+    case ScalarOp::kLdexp:
+      return Ldexp(a, b);
     default:
       WEFT_UNREACHABLE();
   }
@@ -219,6 +226,53 @@ Value* Ops::FmaFlush(Value* a, Value* b, Value* sum) {
   };
   Value* minus_zero = llvm::ConstantInt::get(bits, uint64_t{1} << 31);
   return AddPairs(sum, b_.CreateOr(lower(a), minus_zero), lower(b));
+}
+
+// VSCALEF of AVX-512, or two factors: the first product is exact, so that the second rounds once
+// wherever it lands. Added to a number whose last bit is worth 1, b and twice the bias are the low
+// bits of the sum; their halves are the exponent fields of the factors, and what lies above them is
+// shifted out.
+Value* Ops::Ldexp(Value* a, Value* b) {
+  using namespace llvm;
+  const bool wide = a->getType()->getScalarType()->isDoubleTy();
+  if (!mask_registers_) {
+    const double magic = wide ? 0x1.8p52 + 2 * 1023 : 0x1.8p23 + 2 * 127;
+    Type* integer = Like(wide ? b_.getInt64Ty() : b_.getInt32Ty(), a);
+    Value* bits = b_.CreateBitCast(b_.CreateFAdd(b, ConstantFP::get(b->getType(), magic)), integer);
+    Value* half = b_.CreateAShr(bits, uint64_t{1});
+    const auto power = [&](Value* field) {
+      return b_.CreateBitCast(b_.CreateShl(field, uint64_t{wide ? 52U : 23U}), a->getType());
+    };
+    return b_.CreateFMul(b_.CreateFMul(a, power(half)), power(b_.CreateSub(bits, half)));
+  }
+  auto* type = dyn_cast<FixedVectorType>(a->getType());
+  if (!type) {
+    constexpr uint64_t kFirst = 0;
+    const auto alone = [&](Value* x) { return b_.CreateVectorSplat(2, x); };
+    return b_.CreateExtractElement(Ldexp(alone(a), alone(b)), kFirst);
+  }
+  constexpr ID kSingle[] = {Intrinsic::x86_avx512_mask_scalef_ps_128,
+                            Intrinsic::x86_avx512_mask_scalef_ps_256,
+                            Intrinsic::x86_avx512_mask_scalef_ps_512};
+  constexpr ID kDouble[] = {Intrinsic::x86_avx512_mask_scalef_pd_128,
+                            Intrinsic::x86_avx512_mask_scalef_pd_256,
+                            Intrinsic::x86_avx512_mask_scalef_pd_512};
+  const unsigned lanes = type->getNumElements(), least = wide ? 2 : 4;
+  const unsigned width = std::clamp(std::bit_ceil(lanes), least, 4 * least);  // of a register
+  const auto kind = static_cast<size_t>(std::countr_zero(width / least));
+  SmallVector<Value*> parts;
+  for (unsigned at = 0; at < lanes; at += width) {
+    SmallVector<int> places(width, -1);
+    for (unsigned k = 0; k < width && at + k < lanes; ++k) places[k] = static_cast<int>(at + k);
+    Value* part = b_.CreateShuffleVector(a, places);
+    SmallVector<Value*> args = {part, b_.CreateShuffleVector(b, places), part,
+                                b_.getIntN(width == 16 ? 16 : 8, ~uint64_t{0})};
+    if (kind == 2) args.push_back(b_.getInt32(4));  // rounds as the mode says
+    parts.push_back(b_.CreateIntrinsic((wide ? kDouble : kSingle)[kind], {}, args));
+  }
+  SmallVector<int> all(lanes);
+  std::iota(all.begin(), all.end(), 0);
+  return b_.CreateShuffleVector(concatenateVectors(b_, parts), all);
 }
 
 // The select of an ordered comparison is one minps or maxps, which gives the operand that it does

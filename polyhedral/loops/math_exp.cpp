@@ -103,19 +103,14 @@ Value ScaleByPowerOfTwo(Value x, Value n) {
   return x * PowerOfTwo(half) * PowerOfTwo(n - half);
 }
 
-// f32: 0.9 ulp. Twice the bias is added together with the magic number, so that the low bits of the
-// sum are n + 2 bias: their halves are the exponent fields of two powers of two whose product is
-// 2^n, and what lies above them is shifted out.
+// f32: 0.9 ulp.
 Value Exp(Value x) {
   const FloatFormat& f = FormatOf(x);
   const Value clamped =
       IsDouble(x) ? AtLeast(-746.0, AtMost(710.0, x)) : AtLeast(-104.0, AtMost(89.0, x));
-  const double magic = f.magic + static_cast<double>(2 * f.bias);
-  const Value shifted = Fma(clamped, 1.4426950408889634, x.Of(magic));
-  const Value n = shifted - magic, bits = shifted.Bits(), half = Shr(bits, 1);
+  const Value n = Fma(clamped, 1.4426950408889634, x.Of(f.magic)) - f.magic;
   const Value r = Fma(n, -f.ln2_lo, Fma(n, -f.ln2_hi, clamped));
-  const Value p = Fma(Fma(ExpTail(r), r, x.Of(1.0)), r, x.Of(1.0));
-  return p * Shl(half, f.fraction_bits).Real() * Shl(bits - half, f.fraction_bits).Real();
+  return Ldexp(Fma(Fma(ExpTail(r), r, x.Of(1.0)), r, x.Of(1.0)), n);
 }
 
 Value Expm1(Value x) {

@@ -74,6 +74,8 @@ bool TypesAgree(const LoopNest& nest, const Expr& e) {
       return IsInteger(t) && e.dtype == t;
     case ScalarOp::kSqrt:
       return IsFloat(t) && e.dtype == t;
+    case ScalarOp::kLdexp:
+      return (t == Dtype::kF32 || t == Dtype::kF64) && e.dtype == t;
     default:
       break;
   }
