@@ -44,7 +44,7 @@ Status FillPartition(const Flags& flags, TargetKind kind, partition::PartitionOp
   if (flags.force == "own")
     options.force = partition::PartitionOptions::Force::kOwn;
   else if (flags.force == "vendor")
-    options.force = partition::PartitionOptions::Force::kVendor;
+    options.ForceVendor();
   else if (flags.force == "calls")
     options.force = partition::PartitionOptions::Force::kCalls;
   else if (!flags.force.empty())

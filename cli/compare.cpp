@@ -48,7 +48,7 @@ Result<Subject> OpenArm(const std::string& name, const Flags& flags, const Sessi
   if (name == "vendor" || name == "vendor:onednn") {
     if (session.options.target.kind == TargetKind::kCpu && !session.options.partition.vendor)
       return Missing("the arm \"vendor\" needs oneDNN, which is not there");
-    other.options.partition.force = partition::PartitionOptions::Force::kVendor;
+    other.options.partition.ForceVendor();
     return OpenSubject(flags.model, flags, other, given);
   }
   if (name == "own") {

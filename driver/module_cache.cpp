@@ -42,10 +42,10 @@ std::string ModuleKey(const Module& module, const BuildOptions& options) {
   hasher.Add(fmt::format(
       "open {} force {} fuse {} join {} strict {} vendor {} statements {} in blocks {} arguments "
       "{} "
-      "flushes {} variants {} budget {} winograd {} streams {}",
+      "flushes {} loses_nan {} variants {} budget {} winograd {} streams {}",
       options.open_inputs, static_cast<int>(p.force), p.fuse, p.join, p.strict, p.vendor,
-      p.max_statements, p.max_statements_in_blocks, p.max_arguments, p.flushes, p.variants,
-      options.budget_s, static_cast<int>(options.winograd), options.streams));
+      p.max_statements, p.max_statements_in_blocks, p.max_arguments, p.flushes, p.loses_nan,
+      p.variants, options.budget_s, static_cast<int>(options.winograd), options.streams));
   if (options.tuning) hasher.Add(options.tuning->BestChoices());
   for (const auto& [group, choice] : options.forced_choices)
     hasher.Add(group).Add(polyhedral::Print(choice));

@@ -31,6 +31,7 @@ Verdict<LibraryCall> MatchCall(const graph::Graph& graph, std::span<const graph:
   for (graph::NodeId node : nodes.subspan(1)) {
     if (auto no = matcher.Epilogue(node)) return *std::move(no);
   }
+  if (auto no = matcher.KeepsNan()) return *std::move(no);
   LibraryCall call = matcher.Take();
   if (IsOnDevice(library)) {
     if (auto no = TakesOnDevice(call)) return *std::move(no);

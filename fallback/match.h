@@ -22,6 +22,8 @@ struct Abilities {
   bool dot_products = false;
   // Products of bfloat16 may take subnormal numbers for zero, in and out: VDPBF16PS does.
   bool flushes = true;
+  // A function may give a number for a NaN. Behind a product or a convolution it always may.
+  bool loses_nan = true;
 };
 
 // Who reads each value: made once by a caller that asks about many nodes of one graph.

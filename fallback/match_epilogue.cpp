@@ -1,5 +1,6 @@
 // What oneDNN fuses behind an anchor: post-ops. Addends are read by binary_add and never by sum,
 // which overwrites its addend and so would need the destination to be the addend's last use.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -148,6 +149,20 @@ No CallMatcher::PostBinary(const graph::Node& node, std::string_view kind) {
   }
   if (node.op == Op::kAdd && TakesAsBias(other)) return Input("bias", other);
   return PostOperand(other, kind);
+}
+
+// Its maxima and minima on x86 give the number where the other operand is a NaN.
+No CallMatcher::KeepsNan() const {
+  constexpr std::string_view kLosing[] = {"relu", "clip", "hardsigmoid", "exp"};
+  const bool contracts =
+      call_.op == "convolution" || call_.op == "deconvolution" || call_.op == "matmul";
+  if (can_.loses_nan || call_.library != Library::kOnednn || contracts) return std::nullopt;
+  const auto loses = [&](std::string_view kind) { return std::ranges::count(kLosing, kind) > 0; };
+  if (call_.op == "softmax" || loses(StringAttr(call_, "algorithm", "")) ||
+      std::ranges::any_of(call_.post_ops, loses, &PostOp::kind)) {
+    return Refuse(Reason::kLosesNanInLibrary, "{}", call_.op);
+  }
+  return std::nullopt;
 }
 
 No CallMatcher::Epilogue(graph::NodeId id) {

@@ -38,6 +38,7 @@ class CallMatcher {
   }
   No Anchor(graph::NodeId node);
   No Epilogue(graph::NodeId node);
+  No KeepsNan() const;  // what is matched so far
   LibraryCall Take() { return std::move(call_); }
 
  private:

@@ -237,6 +237,23 @@ TEST(Match, EveryRefusalHasItsReason) {
       reason(
           R"(graph g (x: f32[2, 2]) -> (y) { s: f32[2, 2] = Softmax(x) y: f32[2, 2] = Relu(s) })"),
       "pattern_unknown_to_library");
+  const auto keeps_nan = [](std::string_view text) {
+    return Matched(text, Abilities{.loses_nan = false});
+  };
+  for (const std::string op : {"Relu", "Exp", "Softmax", "HardSigmoid"}) {
+    const std::string text = "graph g (x: f32[2, 2]) -> (y) { y: f32[2, 2] = " + op + "(x) }";
+    EXPECT_TRUE(keeps_nan(text).starts_with("loses_nan_in_library: "));
+    EXPECT_TRUE(Matched(text, Abilities{}).starts_with("onednn."));
+  }
+  EXPECT_TRUE(
+      keeps_nan("graph g (x: f32[2, 2]) -> (y) { y: f32[2, 2] = Tanh(x) }").starts_with("onednn."));
+  EXPECT_TRUE(
+      keeps_nan("graph g (x: f32[2, 2]) -> (y) { a: f32[2, 2] = Add(x, x) y: f32[2, 2] = Relu(a) }")
+          .starts_with("loses_nan"));
+  EXPECT_TRUE(
+      keeps_nan(
+          "graph g (x: f32[2, 2]) -> (y) { a: f32[2, 2] = MatMul(x, x) y: f32[2, 2] = Relu(a) }")
+          .starts_with("onednn."));
   const auto pool_and = [&](const std::string& addend) {
     return reason("graph g (x: f32[2, 3, 4], z: f32" + addend +
                   ") -> (y) { a: f32[2, 3, 1] = GlobalMaxPool(x) y: f32[2, 3, 1] = Add(a, z) }");

@@ -504,7 +504,8 @@ class Partitioner {
 fallback::Abilities AbilitiesFor(const Target& target, const PartitionOptions& options) {
   return {.bfloat16 = target.HasAvx512(),
           .dot_products = HasDotProducts(target.isa),
-          .flushes = options.flushes};
+          .flushes = options.flushes,
+          .loses_nan = options.loses_nan};
 }
 
 bool HasCall(const graph::Graph& graph, const fallback::Uses& uses, NodeId node,

@@ -41,14 +41,21 @@ struct PartitionOptions {
   // kCalls: a library where it can, natives where not: own kernels, which are compiled, only for
   // what is left.
   enum class Force : uint8_t { kNone, kOwn, kVendor, kCalls } force = Force::kNone;
-  bool fuse = true;      // false: every node alone (the unfused arm)
-  bool join = true;      // contractions that feed one another, where blocks allow it
-  bool strict = false;   // a native step where a comprehension exists is an error
-  bool vendor = true;    // false: no library is used
-  bool flushes = true;   // products of bfloat16 may take subnormal numbers for zero
-  bool variants = true;  // false: only the first alternative of each node
+  bool fuse = true;        // false: every node alone (the unfused arm)
+  bool join = true;        // contractions that feed one another, where blocks allow it
+  bool strict = false;     // a native step where a comprehension exists is an error
+  bool vendor = true;      // false: no library is used
+  bool flushes = true;     // products of bfloat16 may take subnormal numbers for zero
+  bool loses_nan = false;  // a library's functions may give a number for a NaN
+  bool variants = true;    // false: only the first alternative of each node
   int32_t max_statements = 12, max_arguments = 64;
   int32_t max_statements_in_blocks = 24;  // of several contractions
+
+  // The library as it is, for those who ask for it or compare with it.
+  void ForceVendor() {
+    force = Force::kVendor;
+    loses_nan = true;
+  }
 };
 
 // Alternatives of every node by index (empty where ToTc refused, with the reason, or was not asked

@@ -140,7 +140,7 @@ Loaded Build(const BuildRequest& request) {
   if (request.force == "own")
     options.partition.force = Force::kOwn;
   else if (request.force == "vendor")
-    options.partition.force = Force::kVendor;
+    options.partition.ForceVendor();
   else if (request.force == "calls")
     options.partition.force = Force::kCalls;
   else if (request.force)
