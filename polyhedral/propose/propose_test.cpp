@@ -30,8 +30,19 @@ constexpr char kColumns[] =
 TEST(Propose, ALongWalkTakesWholeRows) {
   const std::string far = First(kColumns, {.threads = 1, .l2_bytes = 1 << 20});
   EXPECT_NE(far.find("tile j 1024 | parallel i j | inner k j"), std::string::npos) << far;
-  const std::string near = First(kColumns, {.threads = 1, .l2_bytes = 8 << 20});
+  const std::string near = First(kColumns, {.threads = 1, .l2_bytes = 64 << 20});
   EXPECT_NE(near.find("tile j 32"), std::string::npos) << near;
+  EXPECT_EQ(near.find("inner"), std::string::npos) << near;
+}
+
+// Also where each walk is short, but there are many. A window's columns lie along the lanes.
+TEST(Propose, WindowsInMemoryTakeWholeRows) {
+  constexpr char kWindows[] =
+      "def f(float(64, 256, 257) x) -> (y) { y(c, h, w) max=! x(c, 2 * h + r, 2 * w + s)"
+      " where h in 0:127, w in 0:128, r in 0:2, s in 0:3 }";
+  const std::string far = First(kWindows, {.threads = 1, .l2_bytes = 1 << 20});
+  EXPECT_NE(far.find("tile w 128 | parallel c | inner r w"), std::string::npos) << far;
+  const std::string near = First(kWindows, {.threads = 1, .l2_bytes = 64 << 20});
   EXPECT_EQ(near.find("inner"), std::string::npos) << near;
 }
 

@@ -20,27 +20,56 @@ int64_t ElementBytes(const ClusterView& view) {
   return bytes;
 }
 
+// The axes that statement k reduces and along which it goes from row to row. A window's columns are
+// none: they lie along the lanes.
+std::vector<std::string> WalkOf(const ClusterView& view, size_t k, const std::string& lane) {
+  const tc::Statement& s = view.At(k);
+  const auto& axes = view.axes[k];
+  const auto lanes = static_cast<int32_t>(std::ranges::find(axes, lane) - axes.begin());
+  const auto lies_along = [&](int32_t i) {
+    for (const tc::ExprId read : tc::Reads(view.program(), s))
+      for (const tc::ExprId subscript : view.program()[read].args)
+        if (Uses(view.program(), subscript, i) && Uses(view.program(), subscript, lanes))
+          return true;
+    return false;
+  };
+  std::vector<std::string> walk;
+  for (size_t i = 0; i < s.indices.size(); ++i)
+    if (s.indices[i].reduction && !lies_along(static_cast<int32_t>(i))) walk.push_back(axes[i]);
+  return walk;
+}
+
+// The bytes of the one tensor that statement k reduces; 0 if there are several.
+double ReducedBytes(const ClusterView& view, size_t k) {
+  const std::vector<tc::ExprId> reads = tc::Reads(view.program(), view.At(k));
+  return reads.size() == 1 ? Bytes(view.program()[view.program()[reads[0]].tensor]) : 0;
+}
+
 // What one statement, the only one that reduces, walks over along other axes than the lanes', if it
-// is more than the cache holds: such a walk should take whole rows, for memory and prefetchers read
-// on where they are. Accumulators of a row wait in the nearest cache meanwhile. Several passes do
-// better with a few lanes, whose walk stays in the cache from pass to pass.
+// or all that is reduced is more than the cache holds: such a walk should take whole rows, for
+// memory and prefetchers read on where they are (windows of 3x3 in rows of four times the
+// lanes: 2.9 times as fast). Accumulators of a row wait in the nearest cache meanwhile. Several
+// passes do better with a few lanes, whose walk stays in the cache from pass to pass.
 std::vector<std::string> LongWalk(const ClusterView& view, const std::string& lane) {
   std::vector<std::string> walk;
+  double bytes = 0;
   for (size_t k = 0; k < view.statements.size(); ++k) {
     const tc::Statement& s = view.At(k);
-    std::vector<std::string> reduced;
-    for (size_t i = 0; i < s.indices.size(); ++i)
-      if (s.indices[i].reduction) reduced.push_back(view.axes[k][i]);
-    if (reduced.empty()) continue;
-    if (!walk.empty() || std::ranges::count(reduced, lane) > 0) return {};
-    walk = std::move(reduced);
+    if (!tc::Reduces(s)) continue;
+    const auto at =
+        static_cast<size_t>(std::ranges::find(view.axes[k], lane) - view.axes[k].begin());
+    if (bytes > 0 || (at < s.indices.size() && s.indices[at].reduction)) return {};
+    walk = WalkOf(view, k, lane);
+    bytes = std::max(1.0, ReducedBytes(view, k));
   }
-  int64_t bytes = ElementBytes(view) * view.Extent(lane);
+  int64_t walked = ElementBytes(view) * view.Extent(lane);
   for (const std::string& axis : walk) {
     if (view.Extent(axis) == 0) return {};
-    bytes *= view.Extent(axis);
+    walked *= view.Extent(axis);
   }
-  return bytes > view.request->target.l2_bytes ? walk : std::vector<std::string>{};
+  const bool is_long = std::max(bytes, static_cast<double>(walked)) >
+                       static_cast<double>(view.request->target.l2_bytes);
+  return is_long ? walk : std::vector<std::string>{};
 }
 
 // Of the lanes' axis, how much goes along with such a walk: as much as the nearest cache takes and
