@@ -22,6 +22,9 @@ using plan::Control;
 
 constexpr size_t kMostBuilt = 64;  // plans that one graph keeps
 constexpr size_t kMostDepth = 64;  // of plans within plans
+// So deep general plans go on, whatever they have met: where data decides extents again and again,
+// each plan that is built holds the next one.
+constexpr size_t kDeep = kMostDepth / 2;
 
 Tensor ViewOf(const plan::Specialization& s, Specialized& ready, BufferId id) {
   const plan::Buffer& b = s.buffers[id.index];
@@ -333,7 +336,8 @@ Result<std::optional<std::vector<Tensor>>> Executor::State::CallGeneral(
   if (known == met.end()) {
     if (!TakesInGeneral(graph, inputs)) return made;
     WEFT_TRY(known, Meet(graph, inputs));
-  } else if (!known->has_no_plan && (!graph.is_body || known->us >= graph.build_us)) {
+  } else if (depth < kDeep && !known->has_no_plan &&
+             (!graph.is_body || known->us >= graph.build_us)) {
     met.erase(known);
     return made;
   }
