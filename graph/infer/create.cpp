@@ -54,7 +54,7 @@ Result<std::optional<Dtype>> DtypeAttribute(Context& c) {
 Status RangeRule(Context& c) {
   for (size_t i = 0; i < 3; ++i) {
     const Extents* in = c.In(i);
-    if (in && !in->empty() && !(in->size() == 1 && (*in)[0] == Extent(1))) {
+    if (in && !MayBeScalar(*in)) {
       return Invalid(fmt::format("input {} has the shape {}, expected a scalar", i, c.Text(*in)));
     }
   }

@@ -78,8 +78,7 @@ Status FloatCodeRule(Context& c) {
 Status ClipRule(Context& c) {
   for (size_t i = 1; i < 3; ++i) {
     const Extents* bound = c.In(i);
-    // A shape of one element is not what ONNX says, but what some exporters write.
-    if (bound && !bound->empty() && !(bound->size() == 1 && (*bound)[0] == Extent(1))) {
+    if (bound && !MayBeScalar(*bound)) {
       return Invalid(
           fmt::format("input {} has the shape {}, expected a scalar", i, c.Text(*bound)));
     }

@@ -140,6 +140,10 @@ Status Engine::Infer(NodeId id) {
   return {};
 }
 
+bool MayBeScalar(const Extents& shape) {
+  return shape.empty() || (shape.size() == 1 && (!shape[0].IsConstant() || shape[0] == Extent(1)));
+}
+
 std::optional<Affine> Times(const Affine& a, const Affine& b) {
   constexpr int64_t kMax = int64_t{1} << 52;  // leaves room for the additions that follow
   const Affine& factor = a.IsConstant() ? a : b;

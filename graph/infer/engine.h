@@ -156,6 +156,10 @@ class Context {
 std::optional<Affine> Times(const Affine& a, const Affine& b);
 std::optional<Affine> Plus(const Affine& a, const Affine& b);
 
+// No axes, or one of one element: not what ONNX says of scalars, but what some exporters write.
+// What a symbol stands for a run says.
+bool MayBeScalar(const Extents& shape);
+
 // Forgets what was inferred before: types of computed and captured values, symbols that no input
 // has.
 void ResetTypes(Graph& graph);

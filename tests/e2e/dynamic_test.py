@@ -7,7 +7,7 @@ import pytest
 onnx = pytest.importorskip('onnx', reason='the networks are written with onnx')
 weft_package = pytest.importorskip('weft', reason='the Python package is not built')
 from onnx import TensorProto as T  # noqa: E402
-from onnx import helper, numpy_helper  # noqa: E402
+from onnx import helper, numpy_helper, parser  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 node = helper.make_node
@@ -160,6 +160,30 @@ def test_shapes_that_do_not_fit(tmp_path, shapes, message, specialize):
         plan.run({'x': np.zeros(shapes[0], np.float32), 'y': np.zeros(shapes[1], np.float32)})
     assert raised.value.code == 2
     plan.run(drawn((1, 2, 8)))  # goes on
+
+
+@pytest.mark.parametrize('specialize', ['never', 'background'])
+def test_data_that_decides_extents_again_and_again(tmp_path, specialize):
+    """Each run at known shapes builds one plan more within the last one; the depth of plans has a limit."""
+    steps = ''.join(f's{i} = Sin(x{i}) c{i} = Less(s{i}, most) x{i + 1} = Compress<axis = 0>(x{i}, c{i}) ' for i in range(66))
+    text = f'<ir_version: 10, opset_import: ["": 20]> g (float[n] x0) => (float[m] y) <float most = {{0.999}}> {{ {steps} y = Neg(x66) }}'
+    onnx.save(parser.parse_model(text), tmp_path / 'm.onnx')
+    plan = weft_package.build(tmp_path / 'm.onnx', threads=1, specialize=specialize, cache_dir=tmp_path / 'cache')
+    x = drawn([20])['x']
+    for _ in range(70):
+        np.testing.assert_allclose(plan.run({'x0': x})['y'], -x, rtol=1e-6)
+
+
+@pytest.mark.parametrize('specialize', ['now', 'never'])
+def test_scalars_declared_with_open_extents(tmp_path, specialize):
+    text = '<ir_version: 10, opset_import: ["": 20]> g (float[n] x, float[q] low) => (float[n] y) { y = Clip(x, low) }'
+    onnx.save(parser.parse_model(text), tmp_path / 'm.onnx')
+    plan = weft_package.build(tmp_path / 'm.onnx', specialize=specialize, cache_dir=tmp_path / 'cache')
+    x, low = drawn([5])['x'], np.zeros(1, np.float32)
+    np.testing.assert_array_equal(plan.run({'x': x, 'low': low})['y'], np.maximum(x, 0))
+    with pytest.raises(weft_package.Error, match=r'Clip'):
+        plan.run({'x': x, 'low': np.zeros(3, np.float32)})
+    np.testing.assert_array_equal(plan.run({'x': x, 'low': low})['y'], np.maximum(x, 0))
 
 
 def test_a_type_that_does_not_fit(tmp_path):
