@@ -6,6 +6,7 @@
 (estimated, `--budget 0`), whose turn comes after the same work, so that both find the caches as others left them; `warm`: the
 best of its runs in a row. All in turns, ms, medians. The bar is first <= 3 kernels.
 """
+import itertools
 import statistics
 import time
 
@@ -14,32 +15,20 @@ import networks
 import numpy as np
 import weft
 
-# name -> (model, the other shape's extents, the new ones')
-ROWS = {
-    'ResNet-18 batch=1': ('resnet18', {'batch': 3}, {'batch': 1}),
-    'ResNet-18 batch=2': ('resnet18', {'batch': 3}, {'batch': 2}),
-    'MobileNetV2 batch=1': ('mobilenetv2', {'batch': 3}, {'batch': 1}),
-    'MobileNetV2 batch=2': ('mobilenetv2', {'batch': 3}, {'batch': 2}),
-    'MobileNetV3-L batch=1': ('mobilenetv3_large', {'batch': 3}, {'batch': 1}),
-    'MobileNetV3-L batch=2': ('mobilenetv3_large', {'batch': 3}, {'batch': 2}),
-    'EfficientNet-B0 batch=1': ('efficientnet_b0', {'batch': 3}, {'batch': 1}),
-    'EfficientNet-B0 batch=2': ('efficientnet_b0', {'batch': 3}, {'batch': 2}),
-    'YOLOv8n 320 batch=1': ('yolov8n', {'batch': 2}, {'batch': 1}),
-    'ViT-B/16 batch=1': ('vit_b16', {'batch': 2}, {'batch': 1}),
-    'MiniLM S=8': ('minilm', {'batch': 1, 'S': 12}, {'batch': 1, 'S': 8}),
-    'MiniLM S=16': ('minilm', {'batch': 1, 'S': 12}, {'batch': 1, 'S': 16}),
-    'MiniLM S=32': ('minilm', {'batch': 1, 'S': 12}, {'batch': 1, 'S': 32}),
-    'BERT-base S=16': ('bert_base', {'batch': 1, 'S': 12}, {'batch': 1, 'S': 16}),
-    'BERT-base S=128': ('bert_base', {'batch': 1, 'S': 12}, {'batch': 1, 'S': 128}),
-    'GPT-2 S=1 P=65': ('gpt2', {'batch': 1, 'S': 1, 'P': 64}, {'batch': 1, 'S': 1, 'P': 65}),
-    'GPT-2 S=16 P=0': ('gpt2', {'batch': 1, 'S': 1, 'P': 64}, {'batch': 1, 'S': 16, 'P': 0}),
-    'WaveNet batch=1': ('wavenet', {'batch': 2}, {'batch': 1}),
-    'LSTM T=100 batch=1': ('lstm', {'batch': 2}, {'batch': 1}),
-    'LSTM T=100 batch=3': ('lstm', {'batch': 2}, {'batch': 3}),
-    'DLRM batch=1': ('dlrm_small', {'batch': 3}, {'batch': 1}),
-    'DLRM batch=2': ('dlrm_small', {'batch': 3}, {'batch': 2}),
-    'DLRM batch=8': ('dlrm_small', {'batch': 3}, {'batch': 8}),
-    'DLRM batch=64': ('dlrm_small', {'batch': 3}, {'batch': 64}),
+# name -> (model, the extents it ran at before, those that are new to it)
+NETWORKS = {
+    'ResNet-18': ('resnet18', {'batch': 3}, {'batch': 1}, {'batch': 2}),
+    'MobileNetV2': ('mobilenetv2', {'batch': 3}, {'batch': 1}, {'batch': 2}),
+    'MobileNetV3-L': ('mobilenetv3_large', {'batch': 3}, {'batch': 1}, {'batch': 2}),
+    'EfficientNet-B0': ('efficientnet_b0', {'batch': 3}, {'batch': 1}, {'batch': 2}),
+    'YOLOv8n 320': ('yolov8n', {'batch': 2}, {'batch': 1}),
+    'ViT-B/16': ('vit_b16', {'batch': 2}, {'batch': 1}),
+    'MiniLM': ('minilm', {'batch': 1, 'S': 12}, *({'batch': 1, 'S': s} for s in (8, 16, 32))),
+    'BERT-base': ('bert_base', {'batch': 1, 'S': 12}, *({'batch': 1, 'S': s} for s in (16, 128))),
+    'GPT-2': ('gpt2', {'batch': 1, 'S': 1, 'P': 64}, {'batch': 1, 'S': 1, 'P': 65}, {'batch': 1, 'S': 16, 'P': 0}),
+    'WaveNet': ('wavenet', {'batch': 2}, {'batch': 1}),
+    'LSTM T=100': ('lstm', {'batch': 2}, {'batch': 1}, {'batch': 3}),
+    'DLRM': ('dlrm_small', {'batch': 3}, *({'batch': b} for b in (1, 2, 8, 64))),
 }
 TURNS = 15  # at most
 
@@ -67,19 +56,12 @@ def milliseconds(plan, feeds):
 def row(model, other, extents, threads, seconds):
     """Medians over the turns: {'first', 'kernels', 'warm'} in ms and how many turns there were."""
     file = networks.MODELS / f'{model}.onnx'
-
-    def at(dims):
-        return weft.build(file, threads=threads, dims=dims, budget=0)
-
-    def new():
-        return weft.build(file, threads=threads, specialize='never')
-
-    made, before = at(extents), at(other)
+    made, before = (weft.build(file, threads=threads, dims=dims, budget=0) for dims in (extents, other))
     made_feeds, before_feeds = inputs(made), inputs(before)
     turns = []
     began = time.perf_counter()
     while len(turns) < 3 or (len(turns) < TURNS and time.perf_counter() - began < seconds):
-        plan = new()
+        plan = weft.build(file, threads=threads, specialize='never')
         for _ in range(4):
             plan.run(before_feeds)
         first = milliseconds(plan, made_feeds)
@@ -92,17 +74,18 @@ def row(model, other, extents, threads, seconds):
 
 
 def main():
-    args = arms.parser(__doc__, ROWS, seconds=10).parse_args()
-    rows = {name: ROWS[name] for name in args.only or ROWS}
-    networks.get_models({model for model, *_ in rows.values()})
+    args = arms.parser(__doc__, NETWORKS, seconds=10).parse_args()
+    chosen = {name: NETWORKS[name] for name in args.only or NETWORKS}
+    networks.get_models({model for model, *_ in chosen.values()})
     arms.heading('network', 'threads', 'first ms', 'kernels ms', 'ratio', 'warm kernels ms', 'ratio')
     results = []
-    for name, (model, other, extents) in rows.items():
-        for threads in args.threads:
+    for name, (model, other, *shapes) in chosen.items():
+        for extents, threads in itertools.product(shapes, args.threads):
             r = row(model, other, extents, threads, args.seconds)
-            results.append({'network': name, 'threads': threads, **r})
-            arms.line(name, str(threads), f'{r["first"]:.3g}', f'{r["kernels"]:.3g}', f'{r["first"] / r["kernels"]:.2f}',
-                      f'{r["warm"]:.3g}', f'{r["first"] / r["warm"]:.2f}')
+            results.append({'network': name, 'extents': extents, 'threads': threads, **r})
+            shape = ' '.join(f'{symbol}={extent}' for symbol, extent in extents.items())
+            arms.line(f'{name} {shape}', str(threads), f'{r["first"]:.3g}', f'{r["kernels"]:.3g}',
+                      f'{r["first"] / r["kernels"]:.2f}', f'{r["warm"]:.3g}', f'{r["first"] / r["warm"]:.2f}')
             arms.save(args.save, results)
 
 
