@@ -228,28 +228,31 @@ Value* Ops::FmaFlush(Value* a, Value* b, Value* sum) {
   return AddPairs(sum, b_.CreateOr(lower(a), minus_zero), lower(b));
 }
 
-// VSCALEF of AVX-512, or two factors: the first product is exact, so that the second rounds once
-// wherever it lands. Added to a number whose last bit is worth 1, b and twice the bias are the low
-// bits of the sum; their halves are the exponent fields of the factors, and what lies above them is
-// shifted out.
+// In two factors: the first product is exact, so that the second rounds once wherever it lands.
+// Added to a number whose last bit is worth 1, b and twice the bias are the low bits of the sum;
+// their halves are the exponent fields of the factors, and what lies above them is shifted out.
 Value* Ops::Ldexp(Value* a, Value* b) {
+  if (mask_registers_) return Scalef(a, b);
+  const bool wide = a->getType()->getScalarType()->isDoubleTy();
+  const double magic = wide ? 0x1.8p52 + 2 * 1023 : 0x1.8p23 + 2 * 127;
+  Type* integer = Like(wide ? b_.getInt64Ty() : b_.getInt32Ty(), a);
+  Value* sum = b_.CreateFAdd(b, llvm::ConstantFP::get(b->getType(), magic));
+  Value *bits = b_.CreateBitCast(sum, integer), *half = b_.CreateAShr(bits, uint64_t{1});
+  const auto power = [&](Value* field) {
+    return b_.CreateBitCast(b_.CreateShl(field, uint64_t{wide ? 52U : 23U}), a->getType());
+  };
+  return b_.CreateFMul(b_.CreateFMul(a, power(half)), power(b_.CreateSub(bits, half)));
+}
+
+// VSCALEF of AVX-512, register by register.
+Value* Ops::Scalef(Value* a, Value* b) {
   using namespace llvm;
   const bool wide = a->getType()->getScalarType()->isDoubleTy();
-  if (!mask_registers_) {
-    const double magic = wide ? 0x1.8p52 + 2 * 1023 : 0x1.8p23 + 2 * 127;
-    Type* integer = Like(wide ? b_.getInt64Ty() : b_.getInt32Ty(), a);
-    Value* bits = b_.CreateBitCast(b_.CreateFAdd(b, ConstantFP::get(b->getType(), magic)), integer);
-    Value* half = b_.CreateAShr(bits, uint64_t{1});
-    const auto power = [&](Value* field) {
-      return b_.CreateBitCast(b_.CreateShl(field, uint64_t{wide ? 52U : 23U}), a->getType());
-    };
-    return b_.CreateFMul(b_.CreateFMul(a, power(half)), power(b_.CreateSub(bits, half)));
-  }
   auto* type = dyn_cast<FixedVectorType>(a->getType());
   if (!type) {
     constexpr uint64_t kFirst = 0;
     const auto alone = [&](Value* x) { return b_.CreateVectorSplat(2, x); };
-    return b_.CreateExtractElement(Ldexp(alone(a), alone(b)), kFirst);
+    return b_.CreateExtractElement(Scalef(alone(a), alone(b)), kFirst);
   }
   constexpr ID kSingle[] = {Intrinsic::x86_avx512_mask_scalef_ps_128,
                             Intrinsic::x86_avx512_mask_scalef_ps_256,

@@ -47,6 +47,7 @@ class Ops {
   llvm::Value* FloatOp(ScalarOp op, Dtype dtype, std::span<llvm::Value* const> args);
   llvm::Value* FmaFlush(llvm::Value* a, llvm::Value* b, llvm::Value* sum);
   llvm::Value* Ldexp(llvm::Value* a, llvm::Value* b);
+  llvm::Value* Scalef(llvm::Value* a, llvm::Value* b);
   llvm::Value* FloatMinMax(ScalarOp op, llvm::Value* a, llvm::Value* b);
   llvm::Value* FloatRemainder(ScalarOp op, llvm::Value* a, llvm::Value* b);
   llvm::Value* IntOp(ScalarOp op, Dtype dtype, std::span<llvm::Value* const> args);

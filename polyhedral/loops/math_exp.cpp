@@ -59,7 +59,7 @@ Magnitude SplitMagnitude(Value a) {
   // 2^n in range for em1, which is not used where it is not.
   const Value n = e.n.Op(ScalarOp::kMin, e.n.dtype(), {most});
   const Value scale = PowerOfTwo(n);
-  return {Fma(scale, e.p, scale - 1.0), ScaleByPowerOfTwo(e.p + 1.0, e.n - one)};
+  return {Fma(scale, e.p, scale - 1.0), Ldexp(e.p + 1.0, IntToFloat(e.n - one))};
 }
 
 }  // namespace
@@ -95,12 +95,6 @@ ExpParts SplitExp(Value x, Value tail) {
 Value PowerOfTwo(Value n) {
   const FloatFormat& f = FormatOf(n);
   return Shl(n + IntLiteral(n, f.bias), f.fraction_bits).Real();
-}
-
-// In two factors: the first product is exact, so that the second rounds once wherever it lands.
-Value ScaleByPowerOfTwo(Value x, Value n) {
-  const Value half = Shr(n, 1);
-  return x * PowerOfTwo(half) * PowerOfTwo(n - half);
 }
 
 // f32: 0.9 ulp.

@@ -108,7 +108,7 @@ Value Pow(Value x, Value y) {
   const Value finite = Abs(product) < 800.0;
   const ExpParts e =
       SplitExp(AtLeast(-746.0, AtMost(710.0, product)), Select(finite, error, a.Of(0.0)));
-  const Value magnitude = ScaleByPowerOfTwo(e.p + 1.0, e.n);
+  const Value magnitude = Ldexp(e.p + 1.0, IntToFloat(e.n));
 
   const Value half = y * 0.5;
   const auto floor = [](Value v) { return v.Op(ScalarOp::kFloor, v.dtype(), {}); };

@@ -24,10 +24,9 @@ struct ExpParts {
   Value n, p;
 };
 ExpParts SplitExp(Value x);
-ExpParts SplitExp(Value x, Value tail);     // of x + tail, tail tiny
-Value PowerOfTwo(Value n);                  // for a normal result
-Value ScaleByPowerOfTwo(Value x, Value n);  // rounds once, also into subnormals
-Value IntToFloat(Value n);                  // |n| small
+ExpParts SplitExp(Value x, Value tail);  // of x + tail, tail tiny
+Value PowerOfTwo(Value n);               // for a normal result
+Value IntToFloat(Value n);               // |n| small
 
 // The sign bit of `sign` on a non-negative magnitude.
 Value WithSign(Value magnitude, Value sign);

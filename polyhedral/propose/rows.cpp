@@ -1,6 +1,7 @@
 // Pointwise chains and reductions: contiguous lanes, one task a row or more.
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "polyhedral/axes.h"
@@ -18,6 +19,13 @@ int64_t ElementBytes(const ClusterView& view) {
     bytes = std::max(bytes, SizeBytes(view.program()[view.At(k).target].dtype));
   }
   return bytes;
+}
+
+bool IsReduced(const ClusterView& view, size_t k, const std::string& axis) {
+  const std::vector<tc::Index>& indices = view.At(k).indices;
+  for (size_t i = 0; i < indices.size(); ++i)
+    if (view.axes[k][i] == axis) return indices[i].reduction;
+  return false;
 }
 
 // The axes that statement k reduces and along which it goes from row to row. A window's columns are
@@ -51,25 +59,22 @@ double ReducedBytes(const ClusterView& view, size_t k) {
 // lanes: 2.9 times as fast). Accumulators of a row wait in the nearest cache meanwhile. Several
 // passes do better with a few lanes, whose walk stays in the cache from pass to pass.
 std::vector<std::string> LongWalk(const ClusterView& view, const std::string& lane) {
-  std::vector<std::string> walk;
-  double bytes = 0;
+  std::optional<size_t> only;
   for (size_t k = 0; k < view.statements.size(); ++k) {
-    const tc::Statement& s = view.At(k);
-    if (!tc::Reduces(s)) continue;
-    const auto at =
-        static_cast<size_t>(std::ranges::find(view.axes[k], lane) - view.axes[k].begin());
-    if (bytes > 0 || (at < s.indices.size() && s.indices[at].reduction)) return {};
-    walk = WalkOf(view, k, lane);
-    bytes = std::max(1.0, ReducedBytes(view, k));
+    if (!tc::Reduces(view.At(k))) continue;
+    if (only) return {};
+    only = k;
   }
-  int64_t walked = ElementBytes(view) * view.Extent(lane);
+  if (!only || IsReduced(view, *only, lane)) return {};
+  std::vector<std::string> walk = WalkOf(view, *only, lane);
+  auto bytes = static_cast<double>(ElementBytes(view) * view.Extent(lane));
   for (const std::string& axis : walk) {
     if (view.Extent(axis) == 0) return {};
-    walked *= view.Extent(axis);
+    bytes *= static_cast<double>(view.Extent(axis));
   }
-  const bool is_long = std::max(bytes, static_cast<double>(walked)) >
-                       static_cast<double>(view.request->target.l2_bytes);
-  return is_long ? walk : std::vector<std::string>{};
+  bytes = std::max(bytes, ReducedBytes(view, *only));
+  return bytes > static_cast<double>(view.request->target.l2_bytes) ? walk
+                                                                    : std::vector<std::string>{};
 }
 
 // Of the lanes' axis, how much goes along with such a walk: as much as the nearest cache takes and
