@@ -162,13 +162,12 @@ def test_shapes_that_do_not_fit(tmp_path, shapes, message, specialize):
     plan.run(drawn((1, 2, 8)))  # goes on
 
 
-@pytest.mark.parametrize('specialize', ['never', 'background'])
-def test_data_that_decides_extents_again_and_again(tmp_path, specialize):
+def test_data_that_decides_extents_again_and_again(tmp_path):
     """Each run at known shapes builds one plan more within the last one; the depth of plans has a limit."""
     steps = ''.join(f's{i} = Sin(x{i}) c{i} = Less(s{i}, most) x{i + 1} = Compress<axis = 0>(x{i}, c{i}) ' for i in range(66))
     text = f'<ir_version: 10, opset_import: ["": 20]> g (float[n] x0) => (float[m] y) <float most = {{0.999}}> {{ {steps} y = Neg(x66) }}'
     onnx.save(parser.parse_model(text), tmp_path / 'm.onnx')
-    plan = weft_package.build(tmp_path / 'm.onnx', threads=1, specialize=specialize, cache_dir=tmp_path / 'cache')
+    plan = weft_package.build(tmp_path / 'm.onnx', threads=1, specialize='never', cache_dir=tmp_path / 'cache')
     x = drawn([20])['x']
     for _ in range(70):
         np.testing.assert_allclose(plan.run({'x0': x})['y'], -x, rtol=1e-6)
