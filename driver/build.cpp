@@ -67,6 +67,7 @@ Result<std::unique_ptr<executor::Executor>> MakeExecutor(plan::Plan plan,
                                    .cache = options.cache,
                                    .compiler = CompileKernel,
                                    .specialize = std::move(builders.specialize),
+                                   .shapes_of_none = std::move(builders.shapes_of_none),
                                    .generalize = std::move(builders.generalize),
                                    .max_bytes = options.max_bytes});
 }

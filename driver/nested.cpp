@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
-#include <map>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -34,14 +34,6 @@ Status NothingToBuild(const graph::Graph& graph) {
       .At(graph::Describe(body, graph::NodeId(size_t{0})));
 }
 
-// Extents that only a run would decide are 0.
-Shape ShapeOfNone(const graph::Value& value) {
-  Shape shape;
-  if (value.shape)
-    for (const graph::Extent& e : *value.shape) shape.push_back(e.IsConstant() ? e.value() : 0);
-  return shape;
-}
-
 // At Form::kGraph; graphs share their subgraphs if they are merely copied.
 Module Copied(const Module& module) {
   Module copy;
@@ -58,23 +50,30 @@ Result<plan::Plan> BuildPlan(Module module, const BuildOptions& options) {
   return std::move(module.plan);
 }
 
-// The graphs of a plan's steps by their texts, each read when it is first asked for.
+// The graphs of a plan's steps by their texts: those read last, since a step's own plans have steps
+// of their own, whose texts hold the shapes met.
 class Graphs {
  public:
   Result<std::shared_ptr<const graph::Graph>> Read(const std::string& text,
                                                    const BlobStore& blobs) {
     const std::lock_guard lock(mutex_);
-    std::shared_ptr<const graph::Graph>& known = read_[text];
-    if (!known) {
-      WEFT_TRY(graph::Graph graph, plan::ReadNested(text, blobs));
-      known = std::make_shared<const graph::Graph>(std::move(graph));
+    const auto known = std::ranges::find(read_, text, &Entry::first);
+    if (known != read_.end()) {
+      read_.splice(read_.begin(), read_, known);
+      return read_.front().second;
     }
-    return known;
+    WEFT_TRY(graph::Graph graph, plan::ReadNested(text, blobs));
+    read_.emplace_front(text, std::make_shared<const graph::Graph>(std::move(graph)));
+    if (read_.size() > kMostRead) read_.pop_back();
+    return read_.front().second;
   }
 
  private:
+  using Entry = std::pair<std::string, std::shared_ptr<const graph::Graph>>;
+  static constexpr size_t kMostRead = 64;
+
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<const graph::Graph>> read_;
+  std::list<Entry> read_;  // the last one first
 };
 
 }  // namespace
@@ -147,8 +146,6 @@ Result<executor::NestedPlan> BuildFor(const std::shared_ptr<Kept>& kept, const s
   first.is_abandoned = is_cancelled;
   WEFT_TRY(NestedModule nested, OpenNested(*graph, inputs, first));
   executor::NestedPlan made{.bound = std::move(nested.bound)};
-  for (const graph::ValueId output : nested.module.graph.outputs)
-    made.of_none.push_back(ShapeOfNone(nested.module.graph[output]));
   std::shared_ptr<Module> better;
   if (when == Specialize::kBackground && first.brief)
     better = std::make_shared<Module>(Copied(nested.module));
@@ -165,6 +162,29 @@ Result<executor::NestedPlan> BuildFor(const std::shared_ptr<Kept>& kept, const s
   made.better = std::move(promised.plan);
   made.wants_better = std::move(promised.wanted);
   return made;
+}
+
+// Where such operands are refused, what the graph says of any of their ranks.
+Result<std::vector<Shape>> ShapesOfNone(Kept& kept, const std::string& text, const BlobStore& blobs,
+                                        std::span<const Tensor> inputs) {
+  const FloatMode mode;
+  WEFT_TRY(const auto graph, kept.graphs.Read(text, blobs));
+  auto opened = OpenNested(*graph, inputs, kept.OfCalls());
+  graph::Graph known = opened.ok() ? std::move(opened->module.graph) : graph::Clone(*graph);
+  if (!opened.ok()) {
+    for (size_t i = 0; i < inputs.size(); ++i)
+      WEFT_TRY(graph::BindShape(known, (*graph)[graph->inputs[i]].name,
+                                Shape(inputs[i].shape().size(), -1)));
+    if (!graph::InferShapes(known).ok()) return std::move(opened.status());
+  }
+  std::vector<Shape> shapes;
+  for (const graph::ValueId output : known.outputs) {
+    Shape& shape = shapes.emplace_back();
+    if (!known[output].shape) continue;
+    for (const graph::Extent& e : *known[output].shape)
+      shape.push_back(e.IsConstant() ? e.value() : 0);
+  }
+  return shapes;
 }
 
 Result<std::optional<executor::GeneralPlan>> BuildGeneral(Kept& kept, const std::string& text,
@@ -194,6 +214,10 @@ NestedBuilders BuildersFor(const Target& target, const BuildOptions& options) {
                                std::span<const Tensor> inputs,
                                const std::function<bool()>& is_cancelled) {
     return BuildFor(kept, text, blobs, inputs, is_cancelled);
+  };
+  builders.shapes_of_none = [kept](const std::string& text, const BlobStore& blobs,
+                                   std::span<const Tensor> inputs) {
+    return ShapesOfNone(*kept, text, blobs, inputs);
   };
   const bool is_calls = kept->OfCalls().partition.force == Force::kCalls;
   if (options.specialize != Specialize::kNow && target.kind == TargetKind::kCpu && is_calls)

@@ -30,6 +30,7 @@ Result<NestedModule> OpenNested(const graph::Graph& graph, std::span<const Tenso
 // are given, for which nothing is compiled. Not for CUDA, whose data they would have on the host.
 struct NestedBuilders {
   executor::Specializer specialize;
+  executor::ShapesOfNone shapes_of_none;
   executor::Generalizer generalize;  // may be empty
 };
 NestedBuilders BuildersFor(const Target& target, const BuildOptions& options);

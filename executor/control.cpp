@@ -231,7 +231,7 @@ Status Executor::State::RunNested(const plan::Specialization& s, size_t at, Spec
   if (nested.control == Control::kRepeat) {
     // Its rows, and what they become.
     const int64_t left = LeftBytes(ready) * (left_bytes == INT64_MAX ? 2 : 1);
-    WEFT_TRY(outputs, Repeat(step, graphs[0], inputs, left));
+    WEFT_TRY(outputs, Repeat(s, step, graphs[0], inputs, left));
   } else if (nested.control == Control::kBranch) {
     WEFT_TRY(const bool condition, Only<bool>(inputs[0], "the condition"));
     const size_t taken = condition ? 0 : 1;
@@ -278,9 +278,7 @@ Result<NestedGraph::Built*> Executor::State::Build(NestedGraph& graph, const std
   const auto begin = Clock::now();
   WEFT_TRY(NestedPlan made, options.specialize(text, plan.blobs, inputs, is_cancelled));
   WEFT_CHECK(made.bound.size() == inputs.size(), "{} of {}", made.bound.size(), inputs.size());
-  made.of_none.resize(made.plan.specializations[0].outputs.size());
-  NestedGraph::Built fresh{.of_none = std::move(made.of_none),
-                           .better = std::move(made.better),
+  NestedGraph::Built fresh{.better = std::move(made.better),
                            .wants_better = std::move(made.wants_better)};
   WEFT_TRY(fresh.takes, OperandsOf(inputs, std::move(made.bound)));
   WEFT_TRY(fresh.executor, Executor::Load(std::move(made.plan), options, this));
@@ -288,12 +286,6 @@ Result<NestedGraph::Built*> Executor::State::Build(NestedGraph& graph, const std
   graph.built.push_front(std::move(fresh));
   if (graph.built.size() > kMostBuilt) graph.built.pop_back();
   return &graph.built.front();
-}
-
-Result<NestedGraph::Built*> Executor::State::Find(NestedGraph& graph, const std::string& text,
-                                                  std::span<const Tensor> inputs) {
-  if (NestedGraph::Built* const known = Known(graph, inputs)) return known;
-  return Build(graph, text, inputs);
 }
 
 // Asks for the general plan of a graph, once. That there is none, or that it would take more memory
@@ -377,7 +369,8 @@ Result<std::vector<Tensor>> Executor::State::Call(NestedGraph& graph, const std:
 
 // ONNX, Loop: the trip count and the condition both end it; without either it goes on until it is
 // cancelled.
-Result<std::vector<Tensor>> Executor::State::Repeat(const plan::Step& step, NestedGraph& graph,
+Result<std::vector<Tensor>> Executor::State::Repeat(const plan::Specialization& s,
+                                                    const plan::Step& step, NestedGraph& graph,
                                                     std::span<const Tensor> inputs, int64_t left) {
   const std::string& text = *step.nested.graphs[0];
   const auto states = static_cast<size_t>(step.nested.states);
@@ -413,20 +406,16 @@ Result<std::vector<Tensor>> Executor::State::Repeat(const plan::Step& step, Nest
     }
     WEFT_TRY(outputs.emplace_back(), Copied(operands[i + 2]));
   }
+  std::vector<Shape> of_none(1 + states + rows.size());
+  if (trip == 0) {
+    operands[0] = Tensor(Dtype::kI64, {});
+    WEFT_TRY(of_none, options.shapes_of_none(text, plan.blobs, operands));
+    WEFT_CHECK(of_none.size() == 1 + step.outputs.size(), "{} results", of_none.size());
+  }
   for (size_t i = 0; i < rows.size(); ++i) {
     const BufferId id = step.outputs[states + i];
-    Shape of_none;
-    Dtype dtype = Dtype::kF32;
-    if (id.valid() && trip == 0) {
-      operands[0] = Tensor(Dtype::kI64, {});
-      WEFT_TRY(const NestedGraph::Built* built, Find(graph, text, operands));
-      const plan::Specialization& body = built->executor->plan().specializations[0];
-      const plan::Buffer& row = body.buffers[body.outputs[1 + states + i].index];
-      of_none = row.shape;
-      dtype = row.dtype;
-      if (row.kind == BufferKind::kDynamic) of_none = built->of_none[1 + states + i];
-    }
-    WEFT_TRY(outputs.emplace_back(), rows[i].Stacked(dtype, of_none));
+    const Dtype dtype = id.valid() ? s.buffers[id.index].dtype : Dtype::kF32;
+    WEFT_TRY(outputs.emplace_back(), rows[i].Stacked(dtype, of_none[1 + states + i]));
   }
   return outputs;
 }

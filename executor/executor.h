@@ -32,8 +32,7 @@ using Compiler = std::function<Result<std::vector<uint8_t>>(const plan::Kernel&,
 // it: such are no inputs of the plan.
 struct NestedPlan {
   plan::Plan plan;
-  std::vector<bool> bound;     // by input
-  std::vector<Shape> of_none;  // by output: its shape if it is never made, unknown extents 0
+  std::vector<bool> bound;  // by input
   // Takes over once it is there, if it could be built; may be invalid.
   std::shared_future<Result<plan::Plan>> better;
   std::shared_ptr<const void> wants_better;  // held while it is wanted; may be null
@@ -42,6 +41,11 @@ struct NestedPlan {
 using Specializer = std::function<Result<NestedPlan>(
     const std::string& graph, const BlobStore& blobs, std::span<const Tensor> inputs,
     const std::function<bool()>& is_cancelled)>;
+
+// The shapes of a graph's results if, with such operands, they are never made: as of a loop without
+// trips, whose body may be none for them. Extents that nobody knows are 0.
+using ShapesOfNone = std::function<Result<std::vector<Shape>>(
+    const std::string& graph, const BlobStore& blobs, std::span<const Tensor> inputs)>;
 
 // The plan of a graph for operands of any extents, whose inputs and outputs are all dynamic: it
 // runs at once where no plan was built for those of a run.
@@ -61,6 +65,8 @@ struct LoadOptions {
   Compiler compiler;
   // Without one, a plan whose parts depend on data is refused.
   Specializer specialize;
+  // The same goes for loops.
+  ShapesOfNone shapes_of_none;
   // With one, operands of extents that are met for the first time are for the general plan; those
   // met again have a plan built.
   Generalizer generalize;

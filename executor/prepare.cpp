@@ -19,7 +19,7 @@ using plan::Control;
 using plan::StepKind;
 
 // Plans are well-formed here; these are the ones that this executor can't run.
-Status CheckRunnable(const plan::Specialization& s, bool can_specialize) {
+Status CheckRunnable(const plan::Specialization& s, const LoadOptions& options) {
   for (const plan::Buffer& b : s.buffers) {
     if (std::ranges::any_of(b.shape, [](int64_t e) { return e < 0; }))
       return Unsupported("its extents are a table's, which this executor does not run yet")
@@ -29,7 +29,9 @@ Status CheckRunnable(const plan::Specialization& s, bool can_specialize) {
           .At("buffer " + PrintString(b.name));
   }
   for (const plan::Step& step : s.steps) {
-    if (step.kind == StepKind::kPlan && !can_specialize)
+    const bool is_loop = step.nested.control == Control::kRepeat;
+    if (step.kind == StepKind::kPlan &&
+        (!options.specialize || (is_loop && !options.shapes_of_none)))
       return Missing("its plan is built when it runs, and this runtime has no compiler")
           .At("step " + PrintString(step.name));
     if (!step.params.empty())
@@ -77,8 +79,7 @@ Status Executor::State::CheckMemory(int64_t allowed) {
 
 Status Executor::State::Prepare(const LoadOptions& options) {
   int64_t rank_bytes = 0, team_bytes = 0, call_bytes = 0;
-  for (const plan::Specialization& s : plan.specializations)
-    WEFT_TRY(CheckRunnable(s, static_cast<bool>(options.specialize)));
+  for (const plan::Specialization& s : plan.specializations) WEFT_TRY(CheckRunnable(s, options));
   const bool is_cuda = plan.target.kind == TargetKind::kCuda;
   for (const plan::Kernel& k : plan.kernels) {
     if (k.key != plan::KernelKey(k, plan.target.isa, plan.codegen))

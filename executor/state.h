@@ -60,7 +60,6 @@ struct NestedGraph {
   };
   struct Built {
     Operands takes;
-    std::vector<Shape> of_none;  // NestedPlan's
     std::unique_ptr<Executor> executor;
     std::shared_future<Result<plan::Plan>> better;  // NestedPlan's, until it has taken over
     std::shared_ptr<const void> wants_better;       // the same
@@ -195,8 +194,6 @@ struct Executor::State {
   NestedGraph::Built* Known(NestedGraph& graph, std::span<const Tensor> inputs);
   Result<NestedGraph::Built*> Build(NestedGraph& graph, const std::string& text,
                                     std::span<const Tensor> inputs);
-  Result<NestedGraph::Built*> Find(NestedGraph& graph, const std::string& text,
-                                   std::span<const Tensor> inputs);
   Result<std::list<NestedGraph::Met>::iterator> Meet(NestedGraph& graph,
                                                      std::span<const Tensor> inputs) const;
   void Generalize(NestedGraph& graph, const std::string& text);
@@ -205,8 +202,9 @@ struct Executor::State {
                                                          std::span<const Tensor> inputs);
   Result<std::vector<Tensor>> Call(NestedGraph& graph, const std::string& text,
                                    std::span<const Tensor> inputs);
-  Result<std::vector<Tensor>> Repeat(const plan::Step& step, NestedGraph& graph,
-                                     std::span<const Tensor> inputs, int64_t left);
+  Result<std::vector<Tensor>> Repeat(const plan::Specialization& s, const plan::Step& step,
+                                     NestedGraph& graph, std::span<const Tensor> inputs,
+                                     int64_t left);
   Status Fault(const plan::Specialization& s, const ReadyStep& step) const;
 };
 

@@ -174,6 +174,35 @@ def test_data_that_decides_extents_again_and_again(tmp_path):
 
 
 @pytest.mark.parametrize('specialize', ['now', 'never'])
+def test_a_loop_of_no_trips_whose_body_would_be_refused(tmp_path, specialize):
+    text = '''<ir_version: 10, opset_import: ["": 20]> g (float[n] x, int64 trips) => (float[m] last, float[t, k] rows) {
+        last, rows = Loop(trips, , x) <body = b (int64 i, bool go, float[n] v) => (bool on, float[n] w, float[k] best) {
+            on = Identity(go) w = Neg(v) three = Constant<value_ints = [3]>() best, place = TopK(v, three) }> }'''
+    onnx.save(parser.parse_model(text), tmp_path / 'm.onnx')
+    plan = weft_package.build(tmp_path / 'm.onnx', threads=1, specialize=specialize, cache_dir=tmp_path / 'cache')
+    for count, trips in ((2, 0), (5, 2), (2, 0), (5, 0)):
+        found = plan.run({'x': np.arange(count, dtype=np.float32), 'trips': np.int64(trips)})
+        assert found['last'].shape == (count,) and found['rows'].shape == (trips, 3)
+    with pytest.raises(weft_package.Error, match='TopK'):
+        plan.run({'x': np.zeros(2, np.float32), 'trips': np.int64(1)})
+
+
+def test_shapes_that_are_not_met_again_are_forgotten(tmp_path):
+    chain = ''.join(f'y{i + 1} = {op}(y{i}) ' for i, op in enumerate(['Neg', 'Abs', 'Sin', 'Relu'] * 75))
+    text = (f'<ir_version: 10, opset_import: ["": 20]> g (float[n] x) => (float[k] y300) '
+            f'{{ p = NonZero(x) q = Transpose<perm = [1, 0]>(p) y0 = GatherND(x, q) {chain} }}')
+    onnx.save(parser.parse_model(text), tmp_path / 'm.onnx')
+    plan = weft_package.build(tmp_path / 'm.onnx', threads=1, specialize='never', cache_dir=tmp_path / 'cache')
+    resident_after = []
+    for count in range(1, 301):
+        for _ in range(2):
+            plan.run({'x': np.ones(count, np.float32)})
+        if count % 100 == 0:
+            resident_after.append(resident())
+    assert resident_after[2] - resident_after[1] < 8 << 20, resident_after
+
+
+@pytest.mark.parametrize('specialize', ['now', 'never'])
 def test_scalars_declared_with_open_extents(tmp_path, specialize):
     text = '<ir_version: 10, opset_import: ["": 20]> g (float[n] x, float[q] low) => (float[n] y) { y = Clip(x, low) }'
     onnx.save(parser.parse_model(text), tmp_path / 'm.onnx')
