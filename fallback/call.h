@@ -47,6 +47,9 @@ inline bool IsOnDevice(Library library) {
   return library == Library::kCudnn || library == Library::kCublas;
 }
 
+// Strides, dilations and pads of windows are less than this: libraries compute with 32 bits.
+inline constexpr int64_t kMostInWindow = 1 << 24;
+
 struct CallOperand {
   std::string role;   // "src", "weights", "bias", "dst", "post0"; natives: "in0", "out0"
   std::string value;  // the graph value's name; empty: an absent optional operand

@@ -126,6 +126,19 @@ No CallMatcher::Anchor(graph::NodeId id) {
                 node.op_name.empty() ? graph::OpName(node.op) : node.op_name);
 }
 
+No CallMatcher::SetWindow(const std::vector<int64_t>& strides,
+                          const std::vector<int64_t>& dilations, const std::vector<int64_t>& pads) {
+  for (const auto* list : {&strides, &dilations, &pads}) {
+    const auto most = std::ranges::max_element(*list);
+    if (most != list->end() && *most >= kMostInWindow)
+      return Refuse(Reason::kShapeUnknownToLibrary, "{} in a window", *most);
+  }
+  Set("strides", strides);
+  Set("dilations", dilations);
+  Set("pads", pads);
+  return std::nullopt;
+}
+
 No CallMatcher::Window(const graph::Node& node, std::span<const int64_t> kernel) {
   const Shape &src = ShapeOf("src"), &dst = ShapeOf("dst");
   const size_t n = kernel.size();
@@ -162,10 +175,7 @@ No CallMatcher::Window(const graph::Node& node, std::span<const int64_t> kernel)
                     out, pads[d], pads[n + d]);
     }
   }
-  Set("strides", strides);
-  Set("dilations", dilations);
-  Set("pads", pads);
-  return std::nullopt;
+  return SetWindow(strides, dilations, pads);
 }
 
 No CallMatcher::Convolution(const graph::Node& node) {
@@ -223,10 +233,7 @@ No CallMatcher::Deconvolved(const graph::Node& node, std::span<const int64_t> ke
       return Refuse(Reason::kShapeUnknownToLibrary, "pads {} and {}", pads[d], pads[n + d]);
     }
   }
-  Set("strides", strides);
-  Set("dilations", dilations);
-  Set("pads", pads);
-  return std::nullopt;
+  return SetWindow(strides, dilations, pads);
 }
 
 No CallMatcher::Deconvolution(const graph::Node& node) {

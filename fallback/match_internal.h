@@ -56,6 +56,8 @@ class CallMatcher {
   No Binary(const graph::Node& node);
 
   // pads, strides and dilations as the library wants them, from the extents on both sides.
+  No SetWindow(const std::vector<int64_t>& strides, const std::vector<int64_t>& dilations,
+               const std::vector<int64_t>& pads);
   No Window(const graph::Node& node, std::span<const int64_t> kernel);
   No Deconvolved(const graph::Node& node, std::span<const int64_t> kernel);
   No PostBinary(const graph::Node& node, std::string_view kind);

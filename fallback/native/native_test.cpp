@@ -240,6 +240,7 @@ TEST(Reduce, AxesAndTypes) {
                {0, 1, 2, 3, 4, 5});
   ExpectTensor(Eval("ReduceL1", {F32({2}, {-1, 2})}), {1}, {3});
   ExpectTensor(Eval("ReduceL2", {F32({2}, {3, 4})}), {1}, {5});
+  ExpectTensor(Eval("ReduceL2", {I64({5'000'000'000, 12'000'000'000})}), {1}, {13e9});
   EXPECT_NEAR(Values(Eval("ReduceLogSumExp", {F32({2}, {1000, 1000})}))[0], 1000 + std::log(2),
               1e-4);
   ExpectTensor(Eval("ReduceMin", {Make(Dtype::kI8, {0}, {})}), {1}, {127});

@@ -148,15 +148,20 @@ void LogSumExp(const Plan& plan, const In& in, const Out& out) {
   for (int64_t i = 0; i < out.elems; ++i) out.as<T>()[i] = To<T>(std::log(acc[i]) + most[i]);
 }
 
-template <typename T>
-void RunAs(const Args& args, const Plan& plan, Kind kind, const Out& out) {
-  using W = Wide<T>;
-  const In& in = args[0];
-  if (kind == Kind::kExp) return LogSumExp<T>(plan, in, out);
-  std::vector<W> acc(out.elems, Start<T>(kind));
-  Accumulate<T>(plan, in, kind, acc, [](W x, int64_t) { return x; });
+template <typename T, typename W>
+void RunIn(const Args& args, const Plan& plan, Kind kind, const Out& out) {
+  std::vector<W> acc(out.elems, static_cast<W>(Start<T>(kind)));
+  Accumulate<T>(plan, args[0], kind, acc, [](W x, int64_t) { return x; });
   for (int64_t i = 0; i < out.elems; ++i)
     out.as<T>()[i] = Finish<T>(args.call.op, acc[i], plan.count);
+}
+
+template <typename T>
+void RunAs(const Args& args, const Plan& plan, Kind kind, const Out& out) {
+  if (kind == Kind::kExp) return LogSumExp<T>(plan, args[0], out);
+  // A root fits where the sum of the squares would have wrapped.
+  if (args.call.op == "ReduceL2") return RunIn<T, double>(args, plan, kind, out);
+  RunIn<T, Wide<T>>(args, plan, kind, out);
 }
 
 }  // namespace

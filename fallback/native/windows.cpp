@@ -33,14 +33,11 @@ Result<std::vector<int64_t>> IntsOf(const Args& args, std::string_view name, siz
 // the input is left out.
 Status Count(const Args& args, size_t i, bool ceil, Axis& a) {
   const int64_t last = a.in + a.before + a.after - a.reach();
-  if (last < 0 && a.in > 0) {
-    return args.Error("the window reaches over {} of spatial axis {}, which has {} with its pads",
-                      a.reach(), i, a.in + a.before + a.after);
-  }
   const auto above = [&](int64_t n) { return FloorDiv(n + a.stride - 1, a.stride); };
   a.out = ceil ? std::min(above(last) + 1, above(a.in + a.before)) : FloorDiv(last, a.stride) + 1;
-  a.out = std::max<int64_t>(a.out, 0);
-  return {};
+  if (a.out >= (a.in > 0 ? 1 : 0)) return {};
+  return args.Error("the window reaches over {} of spatial axis {}, which has {} with its pads",
+                    a.reach(), i, a.in + a.before + a.after);
 }
 
 }  // namespace

@@ -12,8 +12,6 @@ using dnnl::algorithm;
 using dnnl::memory;
 using dnnl::prop_kind;
 
-constexpr int64_t kMostExtent = 1 << 24;  // of a window: the library computes with 32 bits
-
 Status Wrong(const LibraryCall& call, std::string what) {
   return Invalid(std::move(what)).At("call onednn." + call.op);
 }
@@ -79,7 +77,7 @@ memory::dims Builder::Dilations() const {
 bool Builder::WindowIsSane(size_t spatial) const {
   const auto all = [](const memory::dims& v, size_t n, int64_t least) {
     return v.size() == n &&
-           std::ranges::all_of(v, [&](int64_t e) { return e >= least && e < kMostExtent; });
+           std::ranges::all_of(v, [&](int64_t e) { return e >= least && e < kMostInWindow; });
   };
   return spatial >= 1 && spatial <= 3 && all(Ints("strides"), spatial, 1) &&
          all(Ints("dilations"), spatial, 1) && all(Ints("pads"), 2 * spatial, 0);

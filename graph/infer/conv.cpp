@@ -90,14 +90,15 @@ Result<Extent> SlideOver(Context& c, const Window& w, size_t i, Extent in) {
   const bool valid = w.auto_pad == "VALID";
   const int64_t begin = valid ? 0 : w.pads[i], end = valid ? 0 : w.pads[rank + i];
   const Affine last = x + (begin + end - reach);  // where the last window may start, at most
-  if (in.IsConstant() && in.value() > 0 && last.constant() < 0) {
+  const Affine starts = w.ceil ? CeilDiv(last, stride) : FloorDiv(last, stride);
+  if (in.IsConstant() && in.value() > 0 && starts.constant() < 0) {
     return Invalid(
         fmt::format("the window reaches over {} of spatial axis {}, which has {} with its pads",
                     reach, i, in.value() + begin + end));
   }
-  if (!w.ceil) return c.ToExtent(FloorDiv(last, stride) + 1, "the output's extent");
+  if (!w.ceil) return c.ToExtent(starts + 1, "the output's extent");
   // A window that would start in the padding behind the input is left out.
-  const Affine up = CeilDiv(last, stride) + 1, inside = CeilDiv(x + begin, stride);
+  const Affine up = starts + 1, inside = CeilDiv(x + begin, stride);
   if (end + stride <= reach) return c.ToExtent(up, "the output's extent");
   if (up.IsConstant())
     return c.ToExtent(std::min(up.constant(), inside.constant()), "the output's extent");

@@ -95,7 +95,37 @@ Status DropoutRule(Context& c) {
   return {};
 }
 
+// Input i is one number for all of x, one for each element of an axis, or one for each block of
+// them. What symbols stand for a run says.
+Status CheckScales(Context& c, size_t i) {
+  const Extents* x = c.In(0);
+  const Extents* scales = c.In(i);
+  const int64_t block = c.Int("block_size", 0);
+  if (block < 0 || block > INT32_MAX)
+    return Invalid(
+        fmt::format("attribute \"block_size\" is {}, expected 0 to {}", block, INT32_MAX));
+  if (!x || !scales || std::ranges::all_of(*scales, [](Extent e) { return e == Extent(1); }))
+    return {};
+  WEFT_TRY(const int64_t axis, c.Axis(c.Int("axis", 1), std::ssize(*x)));
+  Extents expected = *x;
+  Extent& along = expected[static_cast<size_t>(axis)];
+  if (block == 0)
+    expected = {Extent(along)};
+  else if (along.IsConstant())
+    along = Extent(CeilDiv(Affine(along.value()), block).constant());
+  else
+    along = c.Fresh("blocks");
+  const auto fits = [](Extent have, Extent want) {
+    return have == want || !have.IsConstant() || !want.IsConstant();
+  };
+  if (std::ranges::equal(*scales, expected, fits)) return {};
+  return Invalid(fmt::format("input {} is {}, expected a scalar or {}: one for each {} of axis {}",
+                             i, c.Text(*scales), c.Text(expected), block == 0 ? "element" : "block",
+                             axis));
+}
+
 Status QuantizeRule(Context& c) {
+  for (const size_t i : {1, 2}) WEFT_TRY(CheckScales(c, i));
   const bool decodes = c.node.op == Op::kDequantizeLinear;
   const int64_t wanted = c.Int("output_dtype", 0);
   std::optional<Dtype> dtype = Dtype::kU8;

@@ -106,9 +106,28 @@ TEST(Infer, PoolsCountWindowsAsFrameworksDo) {
   EXPECT_EQ(Y("x: f32[1, 1, 2, 2]",
               "y = MaxPool(x) {ceil_mode = 1, kernel_shape = [1, 1], strides = [2, 2]}"),
             "f32[1, 1, 1, 1]");
+  // one window is there as long as its stride reaches back into the input
+  EXPECT_EQ(Y("x: f32[1, 1, 5, 1]",
+              "y = MaxPool(x) {ceil_mode = 1, kernel_shape = [2, 2], strides = [3, 3]}"),
+            "f32[1, 1, 2, 1]");
+  ExpectError("x: f32[1, 1, 1]",
+              "y = MaxPool(x) {ceil_mode = 1, kernel_shape = [4], strides = [3]}", "window");
   EXPECT_EQ(Y("x: f32[1, 3, h, 7]", "y = GlobalAveragePool(x)"), "f32[1, 3, 1, 1]");
   ExpectError("x: f32[1, 3, 7]", "y = AveragePool(x) {kernel_shape = [8]}", "window");
   ExpectError("x: f32[1, 3]", "y = AveragePool(x) {kernel_shape = [8]}", "rank 3 or more");
+}
+
+TEST(Infer, ScalesFitWhatTheyScale) {
+  EXPECT_EQ(Y("x: f32[2, 5], s: f32[5]", "y = QuantizeLinear(x, s)"), "u8[2, 5]");
+  EXPECT_EQ(Y("x: f32[2, n], s: f32[3]", "y = QuantizeLinear(x, s)"), "u8[2, n]");
+  EXPECT_EQ(Y("x: f32[2, 5], s: f32[2, 3]", "y = QuantizeLinear(x, s) {block_size = 2}"),
+            "u8[2, 5]");
+  ExpectError("x: f32[2, 5], s: f32[3]", "y = QuantizeLinear(x, s)",
+              "input 1 is [3], expected a scalar or [5]: one for each element of axis 1");
+  ExpectError("x: i8[2, 5], s: f32[5], z: i8[2]", "y = DequantizeLinear(x, s, z)", "input 2");
+  ExpectError("x: f32[2, 5], s: f32[2, 2]", "y = QuantizeLinear(x, s) {block_size = 2}",
+              "expected a scalar or [2, 3]: one for each block");
+  ExpectError("x: f32[2, 5], s: f32[2]", "y = QuantizeLinear(x, s) {axis = 2}", "axis 2");
 }
 
 TEST(Infer, Linear) {

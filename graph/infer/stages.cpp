@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -52,23 +53,28 @@ void ForgetExtents(Graph& graph, const std::set<std::string>& declared = {}) {
   if (!keeps) graph.symbols.clear();
 }
 
-// The node in a graph of its own, whose inputs are its operands; constants go with it.
+// The node in a graph of its own, whose inputs are its operands, each once; constants go with it.
 Graph Alone(const Graph& graph, const Node& node) {
   Graph alone{.name = "alone"};
   Node copy = node;
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    if (!node.inputs[i].valid()) continue;
-    Value value = graph[node.inputs[i]];
-    value.name = fmt::format("in{}", i);
-    value.producer = {};
-    if (value.kind != ValueKind::kConstant) value.kind = ValueKind::kInput;
-    alone.values.push_back(std::move(value));
-    copy.inputs[i] = ValueId(alone.values.size() - 1);
-    if (alone.values.back().kind == ValueKind::kInput) alone.inputs.push_back(copy.inputs[i]);
+  std::map<ValueId, ValueId> taken;
+  for (ValueId& id : copy.inputs) {
+    if (!id.valid()) continue;
+    const auto [known, is_new] = taken.emplace(id, ValueId(alone.values.size()));
+    if (is_new) {
+      Value value = graph[id];
+      value.producer = {};
+      if (value.kind != ValueKind::kConstant) {
+        value.kind = ValueKind::kInput;
+        alone.inputs.push_back(known->second);
+      }
+      alone.values.push_back(std::move(value));
+    }
+    id = known->second;
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (!node.outputs[i].valid()) continue;
-    copy.outputs[i] = AddComputed(alone, fmt::format("out{}", i));
+    copy.outputs[i] = AddComputed(alone, graph[node.outputs[i]].name);
     alone[copy.outputs[i]].dtype = graph[node.outputs[i]].dtype;
     alone.outputs.push_back(copy.outputs[i]);
   }
@@ -296,7 +302,9 @@ void Enclose(Graph& graph, Node& node) {
   const auto is_computed = [&](ValueId id) {
     return id.valid() && graph[id].kind != ValueKind::kConstant;
   };
-  std::ranges::copy_if(node.inputs, std::back_inserter(stage.inputs), is_computed);
+  for (const ValueId id : node.inputs)
+    if (is_computed(id) && std::ranges::find(stage.inputs, id) == stage.inputs.end())
+      stage.inputs.push_back(id);
   std::ranges::copy_if(node.outputs, std::back_inserter(stage.outputs), is_computed);
   SetAttribute(stage, "body", std::move(body));
   node = std::move(stage);
