@@ -53,7 +53,7 @@ double Kernel(const ResampleRule& rule, double x) {
 
 std::optional<Resample> MakeResample(const ResampleRule& rule, int64_t in, int64_t out,
                                      double scale, double lo, double hi) {
-  constexpr double kMostElems = 1 << 22, kFar = 1 << 30;
+  constexpr double kMostElems = 1 << 24, kFar = 1 << 30;
   if (in > kFar) return std::nullopt;
   Resample r{.in = in, .out = out, .taps = 1};
   const bool crop = rule.coordinates == "tf_crop_and_resize";
@@ -65,16 +65,21 @@ std::optional<Resample> MakeResample(const ResampleRule& rule, int64_t in, int64
   if (!(taps * static_cast<double>(out) <= kMostElems)) return std::nullopt;  // nor if it is NaN
   r.taps = static_cast<int64_t>(taps);
   const auto first = static_cast<int64_t>(before);
+  // A quotient of integers says which coordinates lie half-way between two places.
+  const auto quotient = static_cast<double>(out) / static_cast<double>(in);
+  const bool has_ties =
+      rule.nearest_mode.starts_with("round") && !crop && std::fabs(scale / quotient - 1) < 1e-6;
   for (int64_t i = 0; i < out; ++i) {
     double x = Coordinate<double>(rule, in, out, scale, lo, hi, i);
-    // Which of two places one half-way between them is nearest to, and whether one at the edge of a
+    // Otherwise which place one at the edge of two belongs to, and whether one at the edge of a
     // crop is inside, is what f32 makes of it, in which others compute.
     const double rounded = Coordinate<float>(rule, in, out, static_cast<float>(scale),
                                              static_cast<float>(lo), static_cast<float>(hi), i);
     if (!(std::fabs(x) < kFar && std::fabs(rounded) < kFar)) return std::nullopt;
     if (crop) r.outside.push_back(rounded < 0 || rounded > static_cast<double>(in - 1));
     if (rule.mode == "nearest") {
-      r.base.push_back(Nearest(rule.nearest_mode, rounded, scale));
+      if (has_ties) x = Coordinate<double>(rule, in, out, quotient, lo, hi, i);
+      r.base.push_back(Nearest(rule.nearest_mode, has_ties ? x : rounded, scale));
       continue;
     }
     if (std::fabs(x - std::round(x)) < 1e-9) x = std::round(x);

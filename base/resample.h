@@ -25,7 +25,7 @@ struct ResampleRule {
 };
 
 // `scale` is out / in as the node has it, roi_lo and roi_hi the crop in [0, 1]. Null if the tables
-// were longer than 4 million elements or an output came from no place.
+// were longer than 16 million elements or an output came from no place.
 std::optional<Resample> MakeResample(const ResampleRule& rule, int64_t in, int64_t out,
                                      double scale, double roi_lo, double roi_hi);
 

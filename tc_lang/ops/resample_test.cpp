@@ -55,6 +55,24 @@ TEST(Resample, NearestInFloats) {
   EXPECT_EQ(r->base, (Ints{0, 2, 3}));
 }
 
+// What lies half-way does so exactly, whatever floats make of 1 / (2 / 7).
+TEST(Resample, TiesOfQuotients) {
+  const auto base = [](const char* coordinates, const char* mode, int64_t in, int64_t out,
+                       double scale) {
+    const ResampleRule rule{.mode = "nearest", .coordinates = coordinates, .nearest_mode = mode};
+    const auto r = MakeResample(rule, in, out, scale, 0, 1);
+    return r ? r->base : Ints{};
+  };
+  for (const double scale : {2. / 7, static_cast<double>(2.F / 7)}) {
+    EXPECT_EQ(base("asymmetric", "round_prefer_ceil", 7, 2, scale), (Ints{0, 4}));
+    EXPECT_EQ(base("asymmetric", "round_prefer_floor", 7, 2, scale), (Ints{0, 3}));
+  }
+  for (const double scale : {1. / 30, static_cast<double>(1.F / 30)}) {
+    EXPECT_EQ(base("half_pixel", "round_prefer_ceil", 30, 1, scale), (Ints{15}));
+    EXPECT_EQ(base("half_pixel", "round_prefer_floor", 30, 1, scale), (Ints{14}));
+  }
+}
+
 // Sizes, scales and crops come from the model.
 TEST(Resample, RefusesWhatNoTableHolds) {
   const ResampleRule nearest{
