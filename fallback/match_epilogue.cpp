@@ -153,7 +153,9 @@ No CallMatcher::PostBinary(const graph::Node& node, std::string_view kind) {
 
 // Its maxima and minima on x86 give the number where the other operand is a NaN.
 No CallMatcher::KeepsNan() const {
-  constexpr std::string_view kLosing[] = {"relu", "clip", "hardsigmoid", "exp"};
+  // A gelu makes NaN of infinity, a maximum of pooled -inf the lowest number.
+  constexpr std::string_view kLosing[] = {"relu",     "clip",      "hardsigmoid", "exp",
+                                          "gelu_erf", "gelu_tanh", "max"};
   const bool contracts =
       call_.op == "convolution" || call_.op == "deconvolution" || call_.op == "matmul";
   if (can_.loses_nan || call_.library != Library::kOnednn || contracts) return std::nullopt;

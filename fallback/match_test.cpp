@@ -245,11 +245,16 @@ TEST(Match, EveryRefusalHasItsReason) {
   const auto keeps_nan = [](std::string_view text) {
     return Matched(text, Abilities{.loses_nan = false});
   };
-  for (const std::string op : {"Relu", "Exp", "Softmax", "HardSigmoid"}) {
+  for (const std::string op : {"Relu", "Exp", "Softmax", "HardSigmoid", "Gelu"}) {
     const std::string text = "graph g (x: f32[2, 2]) -> (y) { y: f32[2, 2] = " + op + "(x) }";
     EXPECT_TRUE(keeps_nan(text).starts_with("loses_nan_in_library: "));
     EXPECT_TRUE(Matched(text, Abilities{}).starts_with("onednn."));
   }
+  const auto pooled = [&](const std::string& op) {
+    return keeps_nan("graph g (x: f32[2, 2, 4]) -> (y) { y: f32[2, 2, 1] = " + op + "(x) }");
+  };
+  EXPECT_TRUE(pooled("GlobalMaxPool").starts_with("loses_nan_in_library: "));
+  EXPECT_TRUE(pooled("GlobalAveragePool").starts_with("onednn."));
   EXPECT_TRUE(
       keeps_nan("graph g (x: f32[2, 2]) -> (y) { y: f32[2, 2] = Tanh(x) }").starts_with("onednn."));
   EXPECT_TRUE(

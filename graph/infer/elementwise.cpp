@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "graph/infer/engine.h"
 
 namespace weft::graph::infer {
