@@ -172,9 +172,11 @@ Result<std::vector<Shape>> ShapesOfNone(Kept& kept, const std::string& text, con
   auto opened = OpenNested(*graph, inputs, kept.OfCalls());
   graph::Graph known = opened.ok() ? std::move(opened->module.graph) : graph::Clone(*graph);
   if (!opened.ok()) {
-    for (size_t i = 0; i < inputs.size(); ++i)
-      WEFT_TRY(graph::BindShape(known, (*graph)[graph->inputs[i]].name,
-                                Shape(inputs[i].shape().size(), -1)));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      graph::Value& input = known[known.inputs[i]];
+      input.shape.reset();
+      WEFT_TRY(graph::BindShape(known, input.name, Shape(inputs[i].shape().size(), -1)));
+    }
     if (!graph::InferShapes(known).ok()) return std::move(opened.status());
   }
   std::vector<Shape> shapes;

@@ -406,8 +406,10 @@ Result<std::vector<Tensor>> Executor::State::Repeat(const plan::Specialization& 
     }
     WEFT_TRY(outputs.emplace_back(), Copied(operands[i + 2]));
   }
-  std::vector<Shape> of_none(1 + states + rows.size());
-  if (trip == 0) {
+  std::vector<Shape> of_none(1 + step.outputs.size());
+  const auto is_made = [](BufferId id) { return id.valid(); };
+  if (trip == 0 &&
+      std::any_of(step.outputs.begin() + step.nested.states, step.outputs.end(), is_made)) {
     operands[0] = Tensor(Dtype::kI64, {});
     WEFT_TRY(of_none, options.shapes_of_none(text, plan.blobs, operands));
     WEFT_CHECK(of_none.size() == 1 + step.outputs.size(), "{} results", of_none.size());

@@ -185,6 +185,14 @@ def test_a_loop_of_no_trips_whose_body_would_be_refused(tmp_path, specialize):
         assert found['last'].shape == (count,) and found['rows'].shape == (trips, 3)
     with pytest.raises(weft_package.Error, match='TopK'):
         plan.run({'x': np.zeros(2, np.float32), 'trips': np.int64(1)})
+    text = '''<ir_version: 10, opset_import: ["": 20]> g (float[n] x, int64 trips) => (float[n] last, float[t, k] rows)
+        <float[3] three = {1, 2, 3}> { z = Neg(x) last, rows = Loop(trips, , z) <body = b (int64 i, bool go, float[n] v) =>
+        (bool on, float[n] w, float[3] sum) { on = Identity(go) w = Neg(v) sum = Add(z, three) }> }'''
+    onnx.save(parser.parse_model(text), tmp_path / 'm.onnx')
+    plan = weft_package.build(tmp_path / 'm.onnx', threads=1, specialize=specialize, cache_dir=tmp_path / 'cache')
+    for count, trips in ((2, 0), (3, 2), (2, 0)):
+        found = plan.run({'x': np.arange(count, dtype=np.float32), 'trips': np.int64(trips)})
+        assert found['last'].shape == (count,) and found['rows'].shape == (trips, 3)
 
 
 def test_shapes_that_are_not_met_again_are_forgotten(tmp_path):
