@@ -24,7 +24,7 @@ Real Coordinate(const ResampleRule& rule, int64_t in, int64_t out, Real scale, R
   if (rule.coordinates == "pytorch_half_pixel") return out == 1 ? 0 : centre - half;
   if (rule.coordinates == "tf_half_pixel_for_nn") return centre;
   if (rule.coordinates == "half_pixel_symmetric")
-    return n / 2 * (1 - m / (scale * n)) + (centre - half);
+    return n / 2 * (1 - m / (kInDoubles ? length : scale * n)) + (centre - half);
   if (rule.coordinates == "tf_crop_and_resize") {
     if (out == 1) return half * (lo + hi) * (n - 1);
     return lo * (n - 1) + k * (hi - lo) * (n - 1) / (m - 1);

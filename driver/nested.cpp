@@ -165,8 +165,9 @@ Result<executor::NestedPlan> BuildFor(const std::shared_ptr<Kept>& kept, const s
 }
 
 // Where such operands are refused, what the graph says of any of their ranks.
-Result<std::vector<Shape>> ShapesOfNone(Kept& kept, const std::string& text, const BlobStore& blobs,
-                                        std::span<const Tensor> inputs) {
+Result<executor::NestedShapes> ShapesOfNone(Kept& kept, const std::string& text,
+                                            const BlobStore& blobs,
+                                            std::span<const Tensor> inputs) {
   const FloatMode mode;
   WEFT_TRY(const auto graph, kept.graphs.Read(text, blobs));
   auto opened = OpenNested(*graph, inputs, kept.OfCalls());
@@ -179,9 +180,10 @@ Result<std::vector<Shape>> ShapesOfNone(Kept& kept, const std::string& text, con
     }
     if (!graph::InferShapes(known).ok()) return std::move(opened.status());
   }
-  std::vector<Shape> shapes;
+  executor::NestedShapes shapes{.bound = opened.ok() ? std::move(opened->bound)
+                                                     : std::vector<bool>(inputs.size())};
   for (const graph::ValueId output : known.outputs) {
-    Shape& shape = shapes.emplace_back();
+    Shape& shape = shapes.outputs.emplace_back();
     if (!known[output].shape) continue;
     for (const graph::Extent& e : *known[output].shape)
       shape.push_back(e.IsConstant() ? e.value() : 0);

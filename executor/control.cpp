@@ -367,6 +367,22 @@ Result<std::vector<Tensor>> Executor::State::Call(NestedGraph& graph, const std:
   return built->executor->Run(free);
 }
 
+Result<std::vector<Shape>> Executor::State::OfNone(NestedGraph& graph, const std::string& text,
+                                                   std::span<const Tensor> inputs) {
+  auto& none = graph.none;
+  const auto known =
+      std::ranges::find_if(none, [&](const auto& n) { return Fits(n.takes, inputs); });
+  if (known != none.end()) {
+    none.splice(none.begin(), none, known);
+    return none.front().shapes;
+  }
+  WEFT_TRY(NestedShapes made, options.shapes_of_none(text, plan.blobs, inputs));
+  WEFT_TRY(auto takes, OperandsOf(inputs, std::move(made.bound)));
+  none.push_front({.takes = std::move(takes), .shapes = std::move(made.outputs)});
+  if (none.size() > kMostBuilt) none.pop_back();
+  return none.front().shapes;
+}
+
 // ONNX, Loop: the trip count and the condition both end it; without either it goes on until it is
 // cancelled.
 Result<std::vector<Tensor>> Executor::State::Repeat(const plan::Specialization& s,
@@ -411,7 +427,7 @@ Result<std::vector<Tensor>> Executor::State::Repeat(const plan::Specialization& 
   if (trip == 0 &&
       std::any_of(step.outputs.begin() + step.nested.states, step.outputs.end(), is_made)) {
     operands[0] = Tensor(Dtype::kI64, {});
-    WEFT_TRY(of_none, options.shapes_of_none(text, plan.blobs, operands));
+    WEFT_TRY(of_none, OfNone(graph, text, operands));
     WEFT_CHECK(of_none.size() == 1 + step.outputs.size(), "{} results", of_none.size());
   }
   for (size_t i = 0; i < rows.size(); ++i) {

@@ -44,7 +44,11 @@ using Specializer = std::function<Result<NestedPlan>(
 
 // The shapes of a graph's results if, with such operands, they are never made: as of a loop without
 // trips, whose body may be none for them. Extents that nobody knows are 0.
-using ShapesOfNone = std::function<Result<std::vector<Shape>>(
+struct NestedShapes {
+  std::vector<Shape> outputs;
+  std::vector<bool> bound;  // as those of a NestedPlan
+};
+using ShapesOfNone = std::function<Result<NestedShapes>(
     const std::string& graph, const BlobStore& blobs, std::span<const Tensor> inputs)>;
 
 // The plan of a graph for operands of any extents, whose inputs and outputs are all dynamic: it

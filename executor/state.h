@@ -70,8 +70,14 @@ struct NestedGraph {
     double us = 0;             // that it took for them
     bool has_no_plan = false;  // of its own: it was tried
   };
+  // Of rows that a loop without trips never made.
+  struct None {
+    Operands takes;
+    std::vector<Shape> shapes;
+  };
   std::list<Built> built;  // the one that ran last comes first
   std::list<Met> met;      // likewise
+  std::list<None> none;    // likewise
   std::unique_ptr<Executor> general;
   std::function<bool(std::span<const Shape>)> general_takes;
   bool has_asked = false;  // for the general plan
@@ -202,6 +208,8 @@ struct Executor::State {
                                                          std::span<const Tensor> inputs);
   Result<std::vector<Tensor>> Call(NestedGraph& graph, const std::string& text,
                                    std::span<const Tensor> inputs);
+  Result<std::vector<Shape>> OfNone(NestedGraph& graph, const std::string& text,
+                                    std::span<const Tensor> inputs);
   Result<std::vector<Tensor>> Repeat(const plan::Specialization& s, const plan::Step& step,
                                      NestedGraph& graph, std::span<const Tensor> inputs,
                                      int64_t left);

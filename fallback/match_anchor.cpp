@@ -169,6 +169,12 @@ No CallMatcher::Window(const graph::Node& node, std::span<const int64_t> kernel)
       }
       pads[n + d] += more;
     }
+    // The library refuses to average where padding is all that a window may see, and whatever is
+    // dilated that far.
+    const bool may_be_empty = std::max(pads[d], pads[n + d]) >= reach || dilations[d] > in;
+    if (may_be_empty && StringAttr(call_, "algorithm", "max") == "avg_exclude_padding") {
+      return Refuse(Reason::kShapeUnknownToLibrary, "an average of padding alone");
+    }
     if ((in + pads[d] + pads[n + d] - reach) / strides[d] + 1 != out || pads[d] < 0 ||
         pads[n + d] < 0) {
       return Refuse(Reason::kShapeUnknownToLibrary, "extent {} gives {} with pads {} and {}", in,

@@ -71,6 +71,15 @@ TEST(Match, AutoPadAndCeilModeBecomePads) {
     y: f32[1, 1, 3] = AveragePool(x) {ceil_mode = 1, kernel_shape = [3], strides = [2]} })")
                 .find("pads = [0, 1]"),
             std::string::npos);
+  for (const char* attributes : {"dilations = [3], pads = [1, 1]", "pads = [2, 0]"}) {
+    const auto of = [&](const char* op) {
+      return Matched(fmt::format(R"(graph g (x: f32[1, 1, 2]) -> (y) {{
+    y: f32[1, 1, {}] = {}(x) {{{}, kernel_shape = [2]}} }})",
+                                 *attributes == 'd' ? 1 : 3, op, attributes));
+    };
+    EXPECT_EQ(of("AveragePool").find("onednn"), std::string::npos);
+    EXPECT_NE(of("MaxPool").find("onednn"), std::string::npos);
+  }
   // whose computing in 32 bits would not hold
   EXPECT_EQ(Matched(R"(graph g (x: f32[1, 1, 4]) -> (y) {
     y: f32[1, 1, 1] = MaxPool(x) {kernel_shape = [2], strides = [16777216]} })")

@@ -108,6 +108,7 @@ Status CheckScales(Context& c, size_t i) {
         fmt::format("attribute \"block_size\" is {}, expected 0 to {}", block, INT32_MAX));
   if (!x || !scales || std::ranges::all_of(*scales, [](Extent e) { return e == Extent(1); }))
     return {};
+  if (block == 0 && MayBeScalar(*scales)) return {};
   WEFT_TRY(const int64_t axis, c.Axis(c.Int("axis", 1), std::ssize(*x)));
   Extents expected = *x;
   Extent& along = expected[static_cast<size_t>(axis)];

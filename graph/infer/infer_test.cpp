@@ -120,6 +120,7 @@ TEST(Infer, PoolsCountWindowsAsFrameworksDo) {
 TEST(Infer, ScalesFitWhatTheyScale) {
   EXPECT_EQ(Y("x: f32[2, 5], s: f32[5]", "y = QuantizeLinear(x, s)"), "u8[2, 5]");
   EXPECT_EQ(Y("x: f32[2, h], s: f32[3]", "y = QuantizeLinear(x, s)"), "u8[2, h]");
+  EXPECT_EQ(Y("x: f32[2], s: f32[h]", "y = QuantizeLinear(x, s)"), "u8[2]");
   EXPECT_EQ(Y("x: f32[2, 5], s: f32[2, 3]", "y = QuantizeLinear(x, s) {block_size = 2}"),
             "u8[2, 5]");
   ExpectError("x: f32[2, 5], s: f32[3]", "y = QuantizeLinear(x, s)",

@@ -67,6 +67,7 @@ TEST(Resample, TiesOfQuotients) {
     EXPECT_EQ(base("asymmetric", "round_prefer_ceil", 7, 2, scale), (Ints{0, 4}));
     EXPECT_EQ(base("asymmetric", "round_prefer_floor", 7, 2, scale), (Ints{0, 3}));
   }
+  EXPECT_EQ(base("half_pixel_symmetric", "round_prefer_floor", 26, 27, 27. / 26)[13], 12);
   for (const double scale : {1. / 30, static_cast<double>(1.F / 30)}) {
     EXPECT_EQ(base("half_pixel", "round_prefer_ceil", 30, 1, scale), (Ints{15}));
     EXPECT_EQ(base("half_pixel", "round_prefer_floor", 30, 1, scale), (Ints{14}));
