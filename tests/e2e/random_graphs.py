@@ -14,6 +14,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -165,11 +166,14 @@ def check_seed(binary, seed, has_vendor, keep):
 
 def check_seeds(binary, seeds, has_vendor, keep, workers=2):
     """Yields (seed, what is wrong, its operators) as they are done."""
-    with concurrent.futures.ProcessPoolExecutor(workers) as pool:
+    pool = concurrent.futures.ProcessPoolExecutor(workers)
+    try:
         jobs = {pool.submit(check_seed, binary, seed, has_vendor, keep): seed for seed in seeds}
         for job in concurrent.futures.as_completed(jobs):
             failed = job.exception()
             yield jobs[job], *(([f'seed {jobs[job]}, no network: {failed}'], []) if failed else job.result())
+    finally:  # whoever ends the run does not wait for the seeds that are left
+        pool.shutdown(cancel_futures=True)
 
 
 def main():
@@ -179,6 +183,7 @@ def main():
     parser.add_argument('--keep', default=ROOT / 'build/random_failures', metavar='DIR')
     parser.add_argument('--workers', type=int, default=2)
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit('ended'))
     binary = Path(os.environ.get('WEFT_BIN') or ROOT / 'build/bin/weft').resolve()
     devices = json.loads(subprocess.run([binary, 'devices', '--json'], capture_output=True, check=True).stdout)
     has_vendor = devices['libraries']['onednn'].startswith('onednn ')
