@@ -317,8 +317,10 @@ Result<ValueId> Builder::Resolve(Scope& scope, const std::string& name) {
                fmt::format("value {} is used before the node that defines it", PrintString(name)))
         .Try("sort the nodes topologically; if that is impossible they form a cycle");
   }
-  const auto absent = scope.names.find(name);
-  if (absent != scope.names.end() && !absent->second.valid()) return ValueId();
+  for (const Scope* around = &scope; around; around = around->outer) {
+    const auto absent = around->names.find(name);
+    if (absent != around->names.end() && !absent->second.valid()) return ValueId();
+  }
   return Invalid(fmt::format("value {} is produced by nobody", PrintString(name)));
 }
 
@@ -408,10 +410,13 @@ Status Builder::PlainNode(onnx::NodeProto& proto, Scope& scope) {
       return Invalid(fmt::format("value {} is defined twice", PrintString(name)));
     node.outputs[static_cast<size_t>(i)] = id;
   }
-  // Trailing absent operands say nothing, but that a Loop without one has its condition.
+  // Trailing absent operands say nothing, but that a Loop without one has its condition, and into
+  // how many parts a Split goes.
   const size_t least = schema ? static_cast<size_t>(schema->min_inputs) : 0;
   while (node.inputs.size() > least && !node.inputs.back().valid()) node.inputs.pop_back();
-  while (node.outputs.size() > 1 && !node.outputs.back().valid()) node.outputs.pop_back();
+  const bool counts = schema && !schema->outputs.empty() && schema->outputs.back().variadic;
+  while (!counts && node.outputs.size() > 1 && !node.outputs.back().valid())
+    node.outputs.pop_back();
   return Append(std::move(node), scope, import->second);
 }
 

@@ -146,6 +146,11 @@ class Upgrade {
       case Op::kConcat:
         if (!FindAttribute(node_, "axis")) SetAttribute(node_, "axis", int64_t{1});
         return {};
+      case Op::kSelu:
+        if (opset_ >= 6) return {};
+        if (!FindAttribute(node_, "alpha")) SetAttribute(node_, "alpha", 1.6732F);
+        if (!FindAttribute(node_, "gamma")) SetAttribute(node_, "gamma", 1.0507F);
+        return {};
       case Op::kGRU:
       case Op::kLSTM:
       case Op::kRNN:

@@ -229,3 +229,40 @@ def test_places_of_the_largest_lie_inside(kind, least, force, order):
                        for i in range(y.shape[2])] for c in range(2)])
     assert (y == np.array(least, kind)).all()
     np.testing.assert_array_equal(at[0], right)
+
+
+@pytest.mark.parametrize('version', [11, 13, 18])
+def test_parts_of_a_split_that_nobody_names_count(version):
+    x = np.arange(12, dtype=np.float32).reshape(2, 6)
+    count = {'num_outputs': 3} if version >= 18 else {}
+    for named in (['a', 'b', ''], ['a', '', ''], ['', 'b', '']):
+        graph = helper.make_graph([helper.make_node('Split', ['x'], named, axis=1, **count)], 'g',
+                                  [helper.make_tensor_value_info('x', 1, x.shape)],
+                                  [helper.make_tensor_value_info(n, 1, None) for n in named if n])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid('', version)], ir_version=8)
+        expected = [x[:, 2 * i:2 * i + 2] for i, n in enumerate(named) if n]
+        for found, part in zip(WeftRep(model).run({'x': x}), expected, strict=True):
+            np.testing.assert_array_equal(found, part)
+
+
+@pytest.mark.parametrize('version, alpha, gamma', [(5, 1.6732, 1.0507), (6, 1.67326319217681884765625, 1.05070102214813232421875)])
+def test_selu_as_its_version_has_it(version, alpha, gamma):
+    x = -np.arange(5, dtype=np.float32)
+    np.testing.assert_allclose(WeftRep(model_of('Selu', version, [x])[0]).run({'x0': x})[0], gamma * alpha * np.expm1(x), rtol=2e-6)
+
+
+@pytest.mark.parametrize('clips', [True, False])
+def test_operands_that_a_call_leaves_out_are_absent_in_subgraphs_too(clips):
+    info = helper.make_tensor_value_info
+    branches = [helper.make_graph([helper.make_node(op, operands, ['r'])], op, [], [info('r', 1, None)])
+                for op, operands in (('Clip', ['a', 'low', 'high']), ('Neg', ['a']))]
+    function = helper.make_function('own', 'Clipped', ['a', 'low', 'high', 'on'], ['y'], [
+        helper.make_node('If', ['on'], ['y'], then_branch=branches[0], else_branch=branches[1])], [helper.make_opsetid('', 13)])
+    graph = helper.make_graph([helper.make_node('Clipped', ['x', '', 'high', 'on'], ['y'], domain='own')], 'g',
+                              [info('x', 1, [6]), info('on', 9, [])], [info('y', 1, None)],
+                              [helper.make_tensor('high', 1, [], [3.5])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid('', 13), helper.make_opsetid('own', 1)],
+                              ir_version=8, functions=[function])
+    x = np.arange(6, dtype=np.float32)
+    found = WeftRep(model).run({'x': x, 'on': np.bool_(clips)})[0]
+    np.testing.assert_array_equal(found, np.minimum(x, 3.5) if clips else -x)
