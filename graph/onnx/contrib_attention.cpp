@@ -120,13 +120,16 @@ Status ExpandMultiHeadAttention(Expansion& e) {
   std::vector<ValueId> qkv = {e.In(0), e.In(1), e.In(2)};
   if (e.RankOf(qkv[0]) != 3) return Unsupported("queries of another rank than 3 are not supported");
   if (e.Has(3)) {
+    // Keys and values that are split into heads come from elsewhere and have theirs already.
+    const auto is_split = [&](size_t i) { return e.RankOf(qkv[i]) == 4; };
     std::vector<int64_t> sizes;
     for (size_t i = 0; i < 3; ++i) {
-      WEFT_TRY(const int64_t size, KnownExtent(e, qkv[i], 2, "a biased operand"));
-      sizes.push_back(size);
+      WEFT_TRY(const int64_t size, KnownExtent(e, qkv[i], is_split(i) ? 3 : 2, "a biased operand"));
+      sizes.push_back(is_split(i) ? heads * size : size);
     }
     WEFT_TRY(const auto biases, Columns(e, e.In(3), sizes, "bias"));
     for (size_t i = 0; i < 3; ++i) {
+      if (is_split(i)) continue;
       WEFT_TRY(qkv[i], e.Make(Op::kAdd, {qkv[i], biases[i]}, "biased"));
     }
   }

@@ -94,14 +94,15 @@ Status ExpandFeatureVectorizer(Expansion& e) {
     if (!e.Has(i)) return Invalid(fmt::format("input {} is absent", i));
     if (widths[i] < 1 || widths[i] > INT32_MAX)
       return Invalid(fmt::format("attribute \"inputdimensions\" has {}", widths[i]));
-    const Value& value = e.Known(e.In(i));
-    if (!value.shape || value.shape->empty() || value.shape->size() > 2)
+    // A copy: values move when there are more of them.
+    const auto shape = e.Known(e.In(i)).shape;
+    if (!shape || shape->empty() || shape->size() > 2)
       return Unsupported(fmt::format("input {} that is no matrix is not supported", i));
-    const Extent columns = value.shape->size() == 2 ? (*value.shape)[1] : Extent(1);
+    const Extent columns = shape->back();
     if (!columns.IsConstant())
       return Unsupported(fmt::format("input {} of an unknown width is not supported", i));
     ValueId x = f.Cast(e.In(i), Dtype::kF32);
-    if (value.shape->size() == 1) x = f.Do(Op::kUnsqueeze, {x, e.Ints("column", {1})});
+    if (shape->size() == 1) x = f.Do(Op::kUnsqueeze, {x, e.Ints("row", {0})});
     const int64_t missing = widths[i] - columns.value();
     if (missing != 0)  // a negative pad cuts
       x = f.Do(Op::kPad, {x, e.Ints("pads", {0, 0, 0, missing})});

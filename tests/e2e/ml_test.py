@@ -58,6 +58,22 @@ def test_columns_side_by_side(weft):
     agree(weft, 'FeatureVectorizer', ML, [rand(3, 2), rand(3, 4), rand(3, 3)], inputdimensions=[2, 3, 5])
 
 
+@pytest.mark.parametrize('before', [0, 1, 2, 5, 10, 13])  # values of which the graph then has many, and moves them
+def test_features_of_vectors_are_rows(weft, before):
+    nodes = [helper.make_node('Neg', [f'a{i}' if i else 'x'], [f'a{i + 1}']) for i in range(before)]
+    last = f'a{before}' if before else 'x'
+    nodes.append(helper.make_node('FeatureVectorizer', [last, 'z'], ['y'], domain=ML, inputdimensions=[1, 3]))
+    graph = helper.make_graph(nodes, 'g', [helper.make_tensor_value_info(n, 1, [s]) for n, s in (('x', 3), ('z', 2))],
+                              [helper.make_tensor_value_info('y', 1, None)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid('', 17), helper.make_opsetid(ML, 3)], ir_version=8)
+    given = {'x': np.array([1, 2, 3], np.float32), 'z': np.array([4, 5], np.float32)}
+    first = 1 if before % 2 == 0 else -1
+    onnx.save(model, weft.folder / 'm.onnx')
+    np.savez(weft.folder / 'in.npz', **given)
+    weft('run', 'm.onnx', '--inputs', 'in.npz', '-o', 'out.npz')
+    np.testing.assert_array_equal(np.load(weft.folder / 'out.npz')['y'], [[first, 4, 5, 0]])
+
+
 @pytest.mark.parametrize('key,value', [(np.int64, np.float32), (np.float32, np.int64), (np.int64, np.int64), (np.float64, np.int16)])
 def test_labels(weft, key, value):
     keys, values = np.array([3, 1, 4, 1.5], key), np.array([10, 20, 30, 40], value)
