@@ -65,20 +65,20 @@ std::optional<Resample> MakeResample(const ResampleRule& rule, int64_t in, int64
   if (!(taps * static_cast<double>(out) <= kMostElems)) return std::nullopt;  // nor if it is NaN
   r.taps = static_cast<int64_t>(taps);
   const auto first = static_cast<int64_t>(before);
-  // A quotient of integers says which coordinates lie half-way between two places.
+  // A quotient of integers says which coordinates lie half-way between two places. Otherwise which
+  // place one at the edge of two belongs to, and whether one at the edge of a crop is inside, is
+  // what f32 makes of it, in which others compute.
   const auto quotient = static_cast<double>(out) / static_cast<double>(in);
-  const bool has_ties =
-      rule.nearest_mode.starts_with("round") && !crop && std::fabs(scale / quotient - 1) < 1e-6;
+  const bool has_ties = rule.mode == "nearest" && rule.nearest_mode.starts_with("round") && !crop &&
+                        std::fabs(scale / quotient - 1) < 1e-6;
+  const double exact = has_ties ? quotient : scale;
   for (int64_t i = 0; i < out; ++i) {
-    double x = Coordinate<double>(rule, in, out, scale, lo, hi, i);
-    // Otherwise which place one at the edge of two belongs to, and whether one at the edge of a
-    // crop is inside, is what f32 makes of it, in which others compute.
+    double x = Coordinate<double>(rule, in, out, exact, lo, hi, i);
     const double rounded = Coordinate<float>(rule, in, out, static_cast<float>(scale),
                                              static_cast<float>(lo), static_cast<float>(hi), i);
     if (!(std::fabs(x) < kFar && std::fabs(rounded) < kFar)) return std::nullopt;
     if (crop) r.outside.push_back(rounded < 0 || rounded > static_cast<double>(in - 1));
     if (rule.mode == "nearest") {
-      if (has_ties) x = Coordinate<double>(rule, in, out, quotient, lo, hi, i);
       r.base.push_back(Nearest(rule.nearest_mode, has_ties ? x : rounded, scale));
       continue;
     }

@@ -170,9 +170,14 @@ Result<executor::NestedShapes> ShapesOfNone(Kept& kept, const std::string& text,
                                             std::span<const Tensor> inputs) {
   const FloatMode mode;
   WEFT_TRY(const auto graph, kept.graphs.Read(text, blobs));
-  auto opened = OpenNested(*graph, inputs, kept.OfCalls());
-  graph::Graph known = opened.ok() ? std::move(opened->module.graph) : graph::Clone(*graph);
-  if (!opened.ok()) {
+  executor::NestedShapes shapes;
+  graph::Graph known;
+  if (auto opened = OpenNested(*graph, inputs, kept.OfCalls()); opened.ok()) {
+    known = std::move(opened->module.graph);
+    shapes.bound = std::move(opened->bound);
+  } else {
+    known = graph::Clone(*graph);
+    shapes.bound.resize(inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i) {
       graph::Value& input = known[known.inputs[i]];
       input.shape.reset();
@@ -180,8 +185,6 @@ Result<executor::NestedShapes> ShapesOfNone(Kept& kept, const std::string& text,
     }
     if (!graph::InferShapes(known).ok()) return std::move(opened.status());
   }
-  executor::NestedShapes shapes{.bound = opened.ok() ? std::move(opened->bound)
-                                                     : std::vector<bool>(inputs.size())};
   for (const graph::ValueId output : known.outputs) {
     Shape& shape = shapes.outputs.emplace_back();
     if (!known[output].shape) continue;

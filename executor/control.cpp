@@ -20,7 +20,7 @@ using plan::BufferId;
 using plan::BufferKind;
 using plan::Control;
 
-constexpr size_t kMostBuilt = 64;  // plans that one graph keeps
+constexpr size_t kMostKept = 64;   // plans that one graph keeps, and the like
 constexpr size_t kMostDepth = 64;  // of plans within plans
 // So deep general plans go on, whatever they have met: where data decides extents again and again,
 // each plan that is built holds the next one.
@@ -162,6 +162,22 @@ Result<NestedGraph::Operands> OperandsOf(std::span<const Tensor> inputs, std::ve
   return operands;
 }
 
+// What was kept for such operands, which comes first then; null if nothing was.
+template <typename T>
+T* Recall(std::list<T>& kept, std::span<const Tensor> inputs) {
+  const auto found = std::ranges::find_if(kept, [&](const T& k) { return Fits(k.takes, inputs); });
+  if (found == kept.end()) return nullptr;
+  kept.splice(kept.begin(), kept, found);
+  return &kept.front();
+}
+
+template <typename T>
+T* Keep(std::list<T>& kept, T fresh) {
+  kept.push_front(std::move(fresh));
+  if (kept.size() > kMostKept) kept.pop_back();
+  return &kept.front();
+}
+
 bool TakesInGeneral(const NestedGraph& graph, std::span<const Tensor> inputs) {
   std::vector<Shape> shapes;
   for (const Tensor& input : inputs) shapes.push_back(input.shape());
@@ -262,13 +278,9 @@ void Executor::State::Replace(NestedGraph::Built& built) {
 
 // The plan for such operands, if there is one.
 NestedGraph::Built* Executor::State::Known(NestedGraph& graph, std::span<const Tensor> inputs) {
-  auto& built = graph.built;
-  const auto found =
-      std::ranges::find_if(built, [&](const auto& b) { return Fits(b.takes, inputs); });
-  if (found == built.end()) return nullptr;
-  built.splice(built.begin(), built, found);
-  Replace(built.front());
-  return &built.front();
+  NestedGraph::Built* const known = Recall(graph.built, inputs);
+  if (known) Replace(*known);
+  return known;
 }
 
 Result<NestedGraph::Built*> Executor::State::Build(NestedGraph& graph, const std::string& text,
@@ -283,9 +295,7 @@ Result<NestedGraph::Built*> Executor::State::Build(NestedGraph& graph, const std
   WEFT_TRY(fresh.takes, OperandsOf(inputs, std::move(made.bound)));
   WEFT_TRY(fresh.executor, Executor::Load(std::move(made.plan), options, this));
   graph.build_us = MicrosecondsSince(begin);
-  graph.built.push_front(std::move(fresh));
-  if (graph.built.size() > kMostBuilt) graph.built.pop_back();
-  return &graph.built.front();
+  return Keep(graph.built, std::move(fresh));
 }
 
 // Asks for the general plan of a graph, once. That there is none, or that it would take more memory
@@ -304,15 +314,13 @@ void Executor::State::Generalize(NestedGraph& graph, const std::string& text) {
 }
 
 // Notes operands that the general plan takes.
-Result<std::list<NestedGraph::Met>::iterator> Executor::State::Meet(
-    NestedGraph& graph, std::span<const Tensor> inputs) const {
+Result<NestedGraph::Met*> Executor::State::Meet(NestedGraph& graph,
+                                                std::span<const Tensor> inputs) const {
   // What the last plan was bound to is likely what the next would be.
   std::vector<bool> bound(inputs.size());
   if (!graph.built.empty()) bound = graph.built.front().takes.bound;
   WEFT_TRY(auto operands, OperandsOf(inputs, std::move(bound)));
-  graph.met.push_front({.takes = std::move(operands)});
-  if (graph.met.size() > kMostBuilt) graph.met.pop_back();
-  return graph.met.begin();
+  return Keep(graph.met, NestedGraph::Met{.takes = std::move(operands)});
 }
 
 // By the general plan, if there is one and such operands are met for the first time: a plan of
@@ -323,14 +331,13 @@ Result<std::optional<std::vector<Tensor>>> Executor::State::CallGeneral(
   std::optional<std::vector<Tensor>> made;
   Generalize(graph, text);
   if (!graph.general) return made;
-  auto& met = graph.met;
-  auto known = std::ranges::find_if(met, [&](const auto& m) { return Fits(m.takes, inputs); });
-  if (known == met.end()) {
+  NestedGraph::Met* known = Recall(graph.met, inputs);
+  if (!known) {
     if (!TakesInGeneral(graph, inputs)) return made;
     WEFT_TRY(known, Meet(graph, inputs));
   } else if (depth < kDeep && !known->has_no_plan &&
              (!graph.is_body || known->us >= graph.build_us)) {
-    met.erase(known);
+    graph.met.pop_front();
     return made;
   }
   const auto begin = Clock::now();
@@ -354,7 +361,7 @@ Result<std::vector<Tensor>> Executor::State::Call(NestedGraph& graph, const std:
     if (!fresh.ok() && fresh.status().code() == Code::kUnsupported &&
         TakesInGeneral(graph, inputs)) {
       // What a library has no call for after all, natives may do.
-      WEFT_TRY(const auto met, Meet(graph, inputs));
+      WEFT_TRY(NestedGraph::Met* const met, Meet(graph, inputs));
       met->has_no_plan = true;
       WEFT_TRY(results, CallGeneral(graph, text, inputs));
       if (results) return *std::move(results);
@@ -369,18 +376,11 @@ Result<std::vector<Tensor>> Executor::State::Call(NestedGraph& graph, const std:
 
 Result<std::vector<Shape>> Executor::State::OfNone(NestedGraph& graph, const std::string& text,
                                                    std::span<const Tensor> inputs) {
-  auto& none = graph.none;
-  const auto known =
-      std::ranges::find_if(none, [&](const auto& n) { return Fits(n.takes, inputs); });
-  if (known != none.end()) {
-    none.splice(none.begin(), none, known);
-    return none.front().shapes;
-  }
+  if (const NestedGraph::None* const known = Recall(graph.none, inputs)) return known->shapes;
   WEFT_TRY(NestedShapes made, options.shapes_of_none(text, plan.blobs, inputs));
   WEFT_TRY(auto takes, OperandsOf(inputs, std::move(made.bound)));
-  none.push_front({.takes = std::move(takes), .shapes = std::move(made.outputs)});
-  if (none.size() > kMostBuilt) none.pop_back();
-  return none.front().shapes;
+  NestedGraph::None fresh{.takes = std::move(takes), .shapes = std::move(made.outputs)};
+  return Keep(graph.none, std::move(fresh))->shapes;
 }
 
 // ONNX, Loop: the trip count and the condition both end it; without either it goes on until it is

@@ -200,8 +200,7 @@ struct Executor::State {
   NestedGraph::Built* Known(NestedGraph& graph, std::span<const Tensor> inputs);
   Result<NestedGraph::Built*> Build(NestedGraph& graph, const std::string& text,
                                     std::span<const Tensor> inputs);
-  Result<std::list<NestedGraph::Met>::iterator> Meet(NestedGraph& graph,
-                                                     std::span<const Tensor> inputs) const;
+  Result<NestedGraph::Met*> Meet(NestedGraph& graph, std::span<const Tensor> inputs) const;
   void Generalize(NestedGraph& graph, const std::string& text);
   Result<std::optional<std::vector<Tensor>>> CallGeneral(NestedGraph& graph,
                                                          const std::string& text,

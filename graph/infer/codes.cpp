@@ -228,7 +228,7 @@ class Lowering {
   }
 
   // A scale or zero point in f32, with the axes of x: one number, one for each element of an axis,
-  // or one for each block of them.
+  // or one for each block of them. Inference has seen that they fit.
   Result<ValueId> Aligned(ValueId parameter) {
     const auto x = StaticShape(graph_[In(0)]), p = StaticShape(graph_[parameter]);
     if (!x || !p) return Unsupported("the shapes of its operands are not known");
@@ -237,24 +237,13 @@ class Lowering {
     WEFT_TRY(const int64_t elems, CountElems(*p));
     if (elems == 1) return Add(Op::kReshape, {numbers, Ints({})});
     int64_t axis = IntAttr(*node_, "axis", 1);
-    if (axis < -rank || axis >= rank)
-      return Invalid(fmt::format("found axis {} for rank {}", axis, rank));
     if (axis < 0) axis += rank;
     const auto at = static_cast<size_t>(axis);
     const int64_t block = IntAttr(*node_, "block_size", 0);
-    if (block == 0 && p->size() == 1) {
-      if ((*p)[0] != (*x)[at])
-        return Invalid(
-            fmt::format("found {} scales for {} elements of axis {}", (*p)[0], (*x)[at], axis));
+    if (block == 0) {
       Shape shape(x->size(), 1);
       shape[at] = (*p)[0];
       return Add(Op::kReshape, {numbers, Ints(shape)});
-    }
-    Shape blocks = *x;
-    if (block > 0 && blocks[at] > 0) blocks[at] = (blocks[at] - 1) / block + 1;
-    if (block < 1 || *p != blocks) {
-      return Invalid(fmt::format("scales of {} in blocks of {} for {}", weft::Print(*p), block,
-                                 weft::Print(*x)));
     }
     const int64_t width = std::min(block, (*x)[at]);  // of a block; the last may be cut
     Shape column = *p, wide = *p, whole = *p;

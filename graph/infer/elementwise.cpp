@@ -110,14 +110,10 @@ Status CheckScales(Context& c, size_t i) {
     return {};
   if (block == 0 && MayBeScalar(*scales)) return {};
   WEFT_TRY(const int64_t axis, c.Axis(c.Int("axis", 1), std::ssize(*x)));
-  Extents expected = *x;
-  Extent& along = expected[static_cast<size_t>(axis)];
-  if (block == 0)
-    expected = {Extent(along)};
-  else if (along.IsConstant())
-    along = Extent(CeilDiv(Affine(along.value()), block).constant());
-  else
-    along = c.Fresh("blocks");
+  const Extent along = (*x)[static_cast<size_t>(axis)];
+  Extents expected = block == 0 ? Extents{along} : *x;
+  if (block > 0 && along.IsConstant())
+    expected[static_cast<size_t>(axis)] = Extent(CeilDiv(Affine(along.value()), block).constant());
   const auto fits = [](Extent have, Extent want) {
     return have == want || !have.IsConstant() || !want.IsConstant();
   };
