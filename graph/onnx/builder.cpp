@@ -379,7 +379,8 @@ Status Builder::PlainNode(onnx::NodeProto& proto, Scope& scope) {
                              proto.name().size() + sizeof(ValueId) * proto.input().size()));
   Node node{.domain = domain, .op_name = proto.op_type(), .name = proto.name()};
   const Schema* schema = domain.empty() ? FindSchema(proto.op_type(), import->second) : nullptr;
-  if (domain.empty() && !schema && FindSchema(proto.op_type())) {
+  if (domain.empty() && !schema && FindSchema(proto.op_type()) &&
+      !FindExperimental(proto.op_type(), import->second)) {
     return Invalid(fmt::format("operator {} is not in opset {}", proto.op_type(), import->second));
   }
   if (schema && schema->deprecated &&
@@ -421,7 +422,7 @@ Status Builder::PlainNode(onnx::NodeProto& proto, Scope& scope) {
 }
 
 Status Builder::Append(Node node, Scope& scope, int64_t opset) {
-  if (const Expander expand = FindExpansion(node.domain, node.op_name)) {
+  if (const Expander expand = FindExpansion(node.domain, node.op_name, opset)) {
     if (node.domain.empty() && FindRandom(node.op_name)) SetAttribute(node, "stream", streams_++);
     Expansion expansion(*scope.draft, std::move(node), opset);
     return expand(expansion);

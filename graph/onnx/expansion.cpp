@@ -23,6 +23,15 @@ Status Expansion::Counts(size_t low, size_t high, size_t outputs) const {
   return {};
 }
 
+void Expansion::DropUnused(std::initializer_list<std::string_view> features) {
+  std::erase_if(node_.attributes, [&](const Attribute& a) {
+    const auto* number = std::get_if<int64_t>(&a.value);
+    const auto* word = std::get_if<std::string>(&a.value);
+    const bool is_off = number ? *number == 0 : word && *word == "NONE";
+    return is_off && std::ranges::find(features, a.name) != features.end();
+  });
+}
+
 Status Expansion::Only(std::initializer_list<std::string_view> attributes) const {
   for (const Attribute& a : node_.attributes) {
     if (std::ranges::find(attributes, a.name) == attributes.end())
@@ -158,10 +167,13 @@ Status Formula::Finish(ValueId value, size_t i) {
   return e_.Finish(Op::kIdentity, {value}, {}, i);
 }
 
-Expander FindExpansion(std::string_view domain, std::string_view op) {
+Expander FindExpansion(std::string_view domain, std::string_view op, int64_t opset) {
   // onnxruntime's own writers leave this one without a domain.
   if (domain == "com.microsoft" || op == "SimplifiedLayerNormalization") return FindContrib(op);
-  if (domain.empty()) return op == "TfIdfVectorizer" ? ExpandTfIdf : FindRandom(op);
+  if (domain.empty()) {
+    if (const Expander expand = FindExperimental(op, opset)) return expand;
+    return op == "TfIdfVectorizer" ? ExpandTfIdf : FindRandom(op);
+  }
   if (domain == "ai.onnx.ml") return FindMl(op);
   if (domain == "ai.onnx.preview") return FindPreview(op);
   if (domain == "ai.onnx.preview.training") return FindTraining(op);

@@ -25,6 +25,8 @@ class Expansion {
   bool HasOut(size_t i) const { return i < node_.outputs.size() && node_.outputs[i].valid(); }
   // Inputs `low` to `high`, of which the first `low` are there, and at most `outputs`.
   Status Counts(size_t low, size_t high, size_t outputs = 1) const;
+  // Takes out those of these attributes that say, by 0 or "NONE", that a feature is not used.
+  void DropUnused(std::initializer_list<std::string_view> features);
   // No other attributes than these.
   Status Only(std::initializer_list<std::string_view> attributes) const;
   // That the node is as a schema in the manner of schema.def says: operands, as far as their types
@@ -88,8 +90,9 @@ class Formula {
 };
 
 using Expander = Status (*)(Expansion& e);
-// How an operator of another domain is said in operators of ONNX; null if weft knows no way.
-Expander FindExpansion(std::string_view domain, std::string_view op);
+// How an operator of another domain, or an old one, is said in operators of ONNX; null if weft
+// knows no way. `opset` is that of the domain.
+Expander FindExpansion(std::string_view domain, std::string_view op, int64_t opset);
 
 // contrib.cpp, ml.cpp, preview.cpp, training.cpp: by operator of com.microsoft, ai.onnx.ml,
 // ai.onnx.preview and ai.onnx.preview.training.
@@ -97,6 +100,8 @@ Expander FindContrib(std::string_view op);
 Expander FindMl(std::string_view op);
 Expander FindPreview(std::string_view op);
 Expander FindTraining(std::string_view op);
+// experimental.cpp, by operator of ai.onnx that this opset had.
+Expander FindExperimental(std::string_view op, int64_t opset);
 // random.cpp, by operator of ai.onnx. Nodes without a seed are told apart by attribute "stream".
 Expander FindRandom(std::string_view op);
 // Gives what draws without a seed in a loop's body its value `trip`, to differ in each. Whether

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <ranges>
 
 #include "base/text.h"
 #include "graph/onnx/expansion.h"
@@ -73,7 +74,7 @@ class Upgrade {
         if (opset_ < 13) return FlatSoftmax();
         break;
       case Op::kBatchNormalization:
-        if (opset_ < 14) WEFT_TRY(OldBatchNorm());
+        if (opset_ < 14) return OldBatchNorm();
         break;
       case Op::kUpsample:
         WEFT_TRY(OldUpsample());
@@ -137,9 +138,6 @@ class Upgrade {
         return OldSlope();
       case Op::kGemm:
         Take("broadcast");
-        return {};
-      case Op::kBatchNormalization:
-        Take("is_test");
         return {};
       case Op::kCast:
         return OldCast();
@@ -317,7 +315,7 @@ class Upgrade {
     SetAttribute(node_, "axis", int64_t{-1});
     if (last) return Push(std::move(node_));
     const auto rank = shape ? static_cast<int64_t>(shape->size()) : INT64_MAX;
-    if (axis < -rank || axis > rank)
+    if (axis < -rank || axis >= rank)
       return Invalid(fmt::format("found axis {} for rank {}", axis, rank));
     const ValueId x = node_.inputs[0], y = node_.outputs[0];
     WEFT_TRY(const ValueId shape_of, Extra(Op::kShape, {x}, "shape"));
@@ -347,17 +345,57 @@ class Upgrade {
     return Push(std::move(back));
   }
 
+  // There was no attribute for training: more outputs than one meant it, but for those of a test in
+  // opset 6 and before. Statistics could be of each place of an image (spatial = 0).
   Status OldBatchNorm() {
-    const auto spatial = Take("spatial");
-    if (spatial && std::get<int64_t>(*spatial) != 1)
-      return Unsupported("BatchNormalization with spatial = 0 is not supported");
-    // Outputs 1 to 4 were for training; nothing may read them.
-    while (node_.outputs.size() > 1) {
-      if (node_.outputs.back().valid())
-        return Unsupported("BatchNormalization with training outputs is not supported");
-      node_.outputs.pop_back();
+    const auto flag = [&](std::string_view name, int64_t otherwise) {
+      const auto value = Take(name);
+      return (value ? std::get<int64_t>(*value) : otherwise) != 0;
+    };
+    const bool is_test = flag("is_test", 0), by_channel = flag("spatial", 1);
+    const bool trains =
+        !is_test && std::ranges::any_of(node_.outputs | std::views::drop(1), &ValueId::valid);
+    Expansion e(draft_, node_, opset_);
+    Formula f(e);
+    const ValueId x = e.In(0);
+    if (!by_channel && e.RankOf(x) != 2) {
+      if (trains) return Unsupported("training statistics of each place are not supported");
+      const ValueId epsilon = f.Number(FloatAttr(node_, "epsilon", 1e-5F), x);
+      const ValueId deviation = f.Do(Op::kSqrt, {f.Add(e.In(4), epsilon)});
+      const ValueId normal = f.Div(f.Sub(x, e.In(3)), deviation);
+      WEFT_TRY(f.Finish(f.Add(f.Mul(normal, e.In(1)), e.In(2))));
+    } else if (trains) {
+      std::vector<ValueId> outputs = node_.outputs;
+      if (outputs.size() > 3) outputs.resize(3);
+      SetAttribute(node_, "training_mode", int64_t{1});
+      WEFT_TRY(e.FinishAll(node_.op, node_.inputs, std::move(outputs), node_.attributes));
+    } else {
+      WEFT_TRY(e.Finish(node_.op, node_.inputs, node_.attributes));
     }
-    return {};
+    // The running statistics, which a test leaves as they are, and those that it works with.
+    if (!trains) {
+      for (size_t i = 1; i < node_.outputs.size(); ++i)
+        WEFT_TRY(f.Finish(e.In(i % 2 == 1 ? 3 : 4), i));
+      return {};
+    }
+    return SavedStatistics(e);
+  }
+
+  // Outputs 3 and 4: mean and variance of each channel of this batch.
+  Status SavedStatistics(Expansion& e) {
+    if (!e.HasOut(3) && !e.HasOut(4)) return {};
+    WEFT_TRY(NeedsRank(0));
+    std::vector<int64_t> axes = {0};
+    for (size_t axis = 2; axis < *e.RankOf(e.In(0)); ++axis)
+      axes.push_back(static_cast<int64_t>(axis));
+    Formula f(e);
+    const ValueId others = e.Ints("others", std::move(axes));
+    const auto mean_of = [&](ValueId x, int64_t keeps) {
+      return f.Do(Op::kReduceMean, {x, others}, {{"keepdims", keeps}});
+    };
+    const ValueId off = f.Sub(e.In(0), mean_of(e.In(0), 1));
+    WEFT_TRY(f.Finish(mean_of(e.In(0), 0), 3));
+    return f.Finish(mean_of(f.Mul(off, off), 0), 4);
   }
 
   // Upsample is Resize with the first coordinate rule there was.
