@@ -35,12 +35,25 @@ std::string ZeroAt(Writer& w, const Operand& x, const Subs& i) {
   return w.At(w.In(2), ScaleSubs(w, w.In(2), x, i));
 }
 
-// Input k, a scalar or one element a line of a matrix or a channel.
-std::string Each(Writer& w, size_t k, const std::string& line) {
+// Input k: one number, one for each line of a matrix or each channel, or one for each line of each
+// matrix of a batch, at the subscripts `lines`.
+std::string Each(Writer& w, size_t k, const std::string& line, const Subs& lines = {}) {
   if (!w.Has(k)) return "";
   const Operand x = w.In(k);
-  if (x.rank() > 1) w.Refuse(fmt::format("'{}' has rank {}", x.name, x.rank()));
-  return w.At(x, x.dims.empty() ? Subs{} : Subs{x.dims[0].IsOne() ? "0" : line});
+  Subs at = x.dims.size() > 1 ? lines : Subs(x.dims.size(), line);
+  if (at.size() != x.dims.size()) {
+    w.Refuse(fmt::format("'{}' has rank {}", x.name, x.rank()));
+    return "";
+  }
+  for (size_t axis = 0; axis < at.size(); ++axis)
+    if (x.dims[axis].IsOne()) at[axis] = "0";
+  return w.At(x, at);
+}
+
+// Subscripts of a matrix, or of a batch of them, as those of what it has one a row or a column of.
+Subs Lines(Subs at, std::string_view summed) {
+  std::ranges::replace(at, summed, "0");
+  return at;
 }
 
 // round(sum * scale_a * scale_b / scale_y) + zero, saturated.
@@ -82,14 +95,15 @@ std::string Product(const std::string& a, const std::string& b) {
 std::string CentredProduct(Writer& w, const MatrixProduct& p, size_t zero_a, size_t zero_b) {
   const Subs i = w.Indices("j", p.a.dims);
   const std::string row = p.a.rank() > 1 ? i[i.size() - 2] : "0";
-  const Operand a = Centred(w, p.a, i, i, Shifts(w, zero_a) ? Each(w, zero_a, row) : "");
+  const Operand a =
+      Centred(w, p.a, i, i, Shifts(w, zero_a) ? Each(w, zero_a, row, Lines(i, i.back())) : "");
   const Operand sum = w.Temp("product", Dtype::kI32);
   w.Reduce("contraction", sum, p.at, "+=!", Product(w.At(a, p.at_a), w.At(p.b, p.at_b)));
   if (!Shifts(w, zero_b)) return w.At(sum, p.at);
   const Operand rows = w.Temp("row_sum", Dtype::kI32);
   const Subs at(p.at_a.begin(), p.at_a.end() - 1);
   w.Reduce("reduction", rows, at, "+=!", Cast(Dtype::kI32, w.At(a, p.at_a)));
-  const std::string zero = Each(w, zero_b, p.b.rank() > 1 ? "n" : "0");
+  const std::string zero = Each(w, zero_b, p.b.rank() > 1 ? "n" : "0", Lines(p.at_b, "k"));
   return fmt::format("({} - {})", w.At(sum, p.at), Product(w.At(rows, at), zero));
 }
 
@@ -180,10 +194,11 @@ std::string Shifted(const Operand& x, const std::string& e) {
   return x.dtype == Dtype::kI8 ? value + " + 128" : value;
 }
 
-std::string ZeroOf(Writer& w, const Operand& x, size_t k, const std::string& line) {
+std::string ZeroOf(Writer& w, const Operand& x, size_t k, const std::string& line,
+                   const Subs& lines = {}) {
   std::string shift = x.dtype == Dtype::kI8 ? "128" : "";
   if (!Shifts(w, k)) return shift;
-  return "(" + Shifted(x, Each(w, k, line)) + ")";
+  return "(" + Shifted(x, Each(w, k, line, lines)) + ")";
 }
 
 // sum - zero * sums
@@ -213,7 +228,8 @@ std::string ByteProduct(Writer& w, const MatrixProduct& p, size_t zero_a, size_t
   w.Reduce("contraction", sum, p.at, "+=!", Product(w.At(a, p.at_a), w.At(p.b, p.at_b)));
   Subs at = p.at_b;
   at.erase(std::ranges::find(at, "k"));
-  return LessZero(w, w.At(sum, p.at), ZeroOf(w, p.a, zero_a, p.a.rank() > 1 ? "m" : "0"), at);
+  const std::string zero = ZeroOf(w, p.a, zero_a, p.a.rank() > 1 ? "m" : "0", Lines(p.at_a, "k"));
+  return LessZero(w, w.At(sum, p.at), zero, at);
 }
 
 // As CentredConvolution. A padded tap is the zero point, so x is copied with its padding.
@@ -277,8 +293,8 @@ void LinearProduct(Writer& w, ProductOf product) {
   const std::string sum = product(w, p, 2, 5);
   if (!w.ok()) return;
   w.Set("pointwise", y, p.at,
-        Requantized(w, y, sum, Each(w, 1, row), Each(w, 4, column), Each(w, 6, "0"),
-                    Each(w, 7, "0")));
+        Requantized(w, y, sum, Each(w, 1, row, Lines(p.at_a, "k")),
+                    Each(w, 4, column, Lines(p.at_b, "k")), Each(w, 6, "0"), Each(w, 7, "0")));
 }
 
 // The same, with a bias of int32 in the scale of the sums.
@@ -323,11 +339,13 @@ void DynamicQuantizeLinear(Writer& w) {
   if (!w.HasOut(1) || !w.HasOut(2)) return w.Refuse("a scale that nobody takes");
   const Operand low = w.Temp("low", x.dtype), high = w.Temp("high", x.dtype);
   const Subs i = w.Indices("i", x.dims);
-  w.Reduce("reduction", low, {}, "min=!", fmt::format("min({}, 0.0)", w.At(x, i)));
-  w.Reduce("reduction", high, {}, "max=!", fmt::format("max({}, 0.0)", w.At(x, i)));
-  w.Set("pointwise", scale, {}, fmt::format("({} - {}) / 255.0", w.At(high, {}), w.At(low, {})));
+  w.Reduce("reduction", low, {}, "min=!", w.At(x, i));
+  w.Reduce("reduction", high, {}, "max=!", w.At(x, i));
+  // Behind the reductions, so that it is 0 of no elements too.
+  const std::string least = fmt::format("min({}, 0.0)", w.At(low, {}));
+  w.Set("pointwise", scale, {}, fmt::format("(max({}, 0.0) - {}) / 255.0", w.At(high, {}), least));
   w.Set("pointwise", zero, {},
-        Cast(zero.dtype, fmt::format("round(-{} / {})", w.At(low, {}), w.At(scale, {}))));
+        Cast(zero.dtype, fmt::format("round(-{} / {})", least, w.At(scale, {}))));
   w.Set("pointwise", y, i,
         Cast(y.dtype, fmt::format("round({} / {}) + {}", w.At(x, i), w.At(scale, {}),
                                   Cast(Dtype::kF32, w.At(zero, {})))));

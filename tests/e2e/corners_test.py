@@ -266,3 +266,30 @@ def test_operands_that_a_call_leaves_out_are_absent_in_subgraphs_too(clips):
     x = np.arange(6, dtype=np.float32)
     found = WeftRep(model).run({'x': x, 'on': np.bool_(clips)})[0]
     np.testing.assert_array_equal(found, np.minimum(x, 3.5) if clips else -x)
+
+
+@pytest.mark.parametrize('constants', [[], [1, 2, 3]])
+@pytest.mark.parametrize('rows, columns', [((2, 3, 1), (2, 1, 5)), ((1, 3, 1), (2, 1, 1)), ((2, 1, 1), (1, 1, 5)), ((3,), (5,))])
+@pytest.mark.parametrize('kind', [np.uint8, np.int8])
+def test_zero_points_of_each_matrix_of_a_batch(kind, rows, columns, constants):
+    r = np.random.default_rng(0)
+    whole = lambda kind, *shape: r.integers(np.iinfo(kind).min, np.iinfo(kind).max + 1, shape).astype(kind)
+    a, b, zero_a, zero_b = whole(kind, 2, 3, 8), whole(np.int8, 2, 8, 5), whole(kind, *rows), whole(np.int8, *columns)
+    by_row = zero_a[:, None] if zero_a.ndim == 1 else zero_a
+    exact = (a.astype(np.int32) - by_row) @ (b.astype(np.int32) - zero_b)
+    agree(exact, 'MatMulInteger', 10, [a, b, zero_a, zero_b], constants, 6)
+    scale_a, scale_b, scale = (r.uniform(0.01, 0.02, s).astype(np.float32) for s in (rows, columns, ()))
+    by_row = scale_a[:, None] if scale_a.ndim == 1 else scale_a
+    y = np.clip(np.rint(exact.astype(np.float32) * (by_row * scale_b / scale)) + 3, -128, 127).astype(np.int8)
+    model, given = model_of('QLinearMatMul', 21, [a, scale_a, zero_a, b, scale_b, zero_b, scale, np.int8(3)],
+                            [c + (2 if c > 1 else 1) for c in constants], 3)
+    assert abs(WeftRep(model).run(given)[0].astype(int) - y).max() <= 1  # halves may be rounded the other way
+
+
+def test_numbers_of_nothing_have_no_range():
+    x = np.zeros((0, 3), np.float32)
+    graph = helper.make_graph([helper.make_node('DynamicQuantizeLinear', ['x'], ['y', 'scale', 'zero'])], 'g',
+                              [helper.make_tensor_value_info('x', 1, x.shape)],
+                              [helper.make_tensor_value_info(n, t, None) for n, t in (('y', 2), ('scale', 1), ('zero', 2))])
+    y, scale, _ = WeftRep(helper.make_model(graph, opset_imports=[helper.make_opsetid('', 11)], ir_version=8)).run({'x': x})
+    assert y.shape == (0, 3) and scale == 0
