@@ -431,6 +431,13 @@ Status ExpandSame(Expansion& e) {
   return e.FinishAll(Same, e.node().inputs, e.node().outputs, e.node().attributes);
 }
 
+// Its places may have 32 bits.
+Status ExpandGatherND(Expansion& e) {
+  WEFT_TRY(e.Counts(2, 2));
+  WEFT_TRY(const ValueId places, e.Make(Op::kCast, {e.In(1)}, "places", {{"to", int64_t{7}}}));
+  return e.Finish(Op::kGatherND, {e.In(0), places}, e.node().attributes);
+}
+
 // The amounts may be a matrix of one row.
 Status ExpandPad(Expansion& e) {
   WEFT_TRY(e.Counts(2, 3));
@@ -576,7 +583,7 @@ constexpr Entry kEntries[] = {
     {"GatedRMSNorm", ExpandGatedRmsNorm},
     {"GatedRelativePositionBias", ExpandGatedRelativePositionBias},
     {"GatherBlockQuantized", ExpandGatherBlockQuantized},
-    {"GatherND", ExpandSame<Op::kGatherND>},
+    {"GatherND", ExpandGatherND},
     {"Gelu", ExpandGelu},
     {"GemmaRotaryEmbedding", ExpandGemmaRotaryEmbedding},
     {"GridSample", ExpandGridSample},

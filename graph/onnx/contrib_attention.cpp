@@ -71,31 +71,38 @@ Result<ValueId> Bias(Expansion& e, ValueId mask, ValueId added, ValueId like) {
 
 namespace {
 
-// The mask of [batch, keys] that a mask of one number a batch says: how many keys there are, those
-// of a past too. If it has two, the second ones are the first keys of each.
-Result<ValueId> MaskOfLengths(Expansion& e, ValueId lengths, ValueId key, ValueId past) {
-  WEFT_TRY(ValueId total, ExtentOf(e, key, 1, "keys"));
-  if (past.valid()) {
-    WEFT_TRY(const ValueId before, ExtentOf(e, past, 2, "past"));
-    WEFT_TRY(total, e.Make(Op::kAdd, {total, before}, "total"));
-  }
-  WEFT_TRY(const ValueId place, Counting(e, total, "place"));
-  WEFT_TRY(const ValueId numbers, e.Make(Op::kCast, {lengths}, "lengths", {{"to", int64_t{7}}}));
-  const auto count = KnownExtent(e, lengths, 0, "lengths"), batch = KnownExtent(e, key, 0, "a key");
-  const auto column = [&](ValueId bounds) {
-    return e.Make(Op::kUnsqueeze, {bounds, e.Ints("behind", {1})}, "bound");
+// The mask of [batch, keys] that a list says: how many keys each batch has, those of a past too.
+// An Attention's may have the first key of each behind them; a MultiHeadAttention's is also one of
+// sums, of which the lengths are all that counts here.
+Result<ValueId> MaskOfLengths(Expansion& e, ValueId list, ValueId key, ValueId past) {
+  Formula f(e);
+  const auto extent_of = [&](ValueId x, int64_t axis) {
+    return f.Do(Op::kShape, {x}, {{"end", axis + 1}, {"start", axis}});
   };
-  if (!count.ok() || !batch.ok() || *count != 2 * *batch) {
-    WEFT_TRY(const ValueId end, column(numbers));
-    return e.Make(Op::kLess, {place, end}, "inside");
+  const ValueId batch = extent_of(key, 0), front = e.Ints("front", {0});
+  const auto column = [&](ValueId bounds) {
+    return f.Do(Op::kUnsqueeze, {f.Do(Op::kSlice, {bounds, front, batch}), e.Ints("behind", {1})});
+  };
+  ValueId total = extent_of(key, 1);
+  if (past.valid()) total = f.Add(total, extent_of(past, 2));
+  WEFT_TRY(f.status());
+  WEFT_TRY(const ValueId place, Counting(e, total, "place"));
+  const ValueId numbers = f.Cast(list, Dtype::kI64);
+  ValueId inside = f.Do(Op::kLess, {place, column(numbers)});
+  const auto count = KnownExtent(e, list, 0, "lengths"), batches = KnownExtent(e, key, 0, "a key");
+  const bool has_lengths_alone = count.ok() && batches.ok() && *count == *batches;
+  if (e.node().op_name == "MultiHeadAttention" || has_lengths_alone) {
+    WEFT_TRY(f.status());
+    return inside;
   }
-  WEFT_TRY(const auto halves, e.MakeAll(Op::kSplit, {numbers}, 2, "bounds",
-                                        {{"axis", int64_t{0}}, {"num_outputs", int64_t{2}}}));
-  WEFT_TRY(const ValueId end, column(halves[0]));
-  WEFT_TRY(const ValueId start, column(halves[1]));
-  WEFT_TRY(const ValueId before_end, e.Make(Op::kLess, {place, end}, "before_end"));
-  WEFT_TRY(const ValueId after_start, e.Make(Op::kGreaterOrEqual, {place, start}, "after_start"));
-  return e.Make(Op::kAnd, {before_end, after_start}, "inside");
+  const ValueId twice = f.Add(batch, batch);
+  const ValueId starts = f.Do(Op::kSlice, {numbers, batch, twice}),
+                zeros = f.Do(Op::kConstantOfShape, {batch},
+                             {{"value", TensorOfInts(std::vector<int64_t>{0})}});
+  const ValueId first = f.Do(Op::kConcat, {starts, zeros}, {{"axis", int64_t{0}}});
+  inside = f.Do(Op::kAnd, {inside, f.Do(Op::kGreaterOrEqual, {place, column(first)})});
+  WEFT_TRY(f.status());
+  return inside;
 }
 
 std::vector<Attribute> AttentionAttributes(const Expansion& e, int64_t heads, int64_t kv_heads) {
@@ -154,6 +161,7 @@ Status ExpandMultiHeadAttention(Expansion& e) {
 Status ExpandPackedAttention(Expansion& e) {
   const bool quantized = e.node().op_name == "QAttention";
   WEFT_TRY(e.Counts(quantized ? 5 : 2, quantized ? 9 : 7, 2));
+  e.DropUnused({"do_rotary", "past_present_share_buffer", "rotary_embedding_dim"});
   WEFT_TRY(
       e.Only({"mask_filter_value", "num_heads", "qkv_hidden_sizes", "scale", "unidirectional"}));
   WEFT_TRY(quantized ? Status() : e.Absent(6, "a past in a larger buffer"));
@@ -337,10 +345,26 @@ Result<ValueId> GroupMask(Expansion& e, ValueId places, ValueId keys) {
   return seen;
 }
 
+// The place of each step in the tables of angles: input 9 if it is there. Of a prompt, behind which
+// there is nothing, its first number counts, and the others follow.
+Result<ValueId> PlacesToTurn(Expansion& e, ValueId places, ValueId length, ValueId steps) {
+  if (!e.Has(9)) return places;
+  if (!e.Has(6)) return e.In(9);
+  Formula f(e);
+  const ValueId flat = e.Ints("flat", {-1});
+  const ValueId first = f.Do(Op::kGather, {f.Do(Op::kReshape, {e.In(9), flat}), e.Int("first", 0)});
+  const ValueId total = f.Cast(f.Do(Op::kReshape, {e.In(6), flat}), Dtype::kI64);
+  const ValueId is_prompt = f.Do(Op::kEqual, {total, length});
+  const ValueId turns = f.Do(Op::kWhere, {is_prompt, f.Add(steps, first), e.In(9)});
+  WEFT_TRY(f.status());
+  return turns;
+}
+
 }  // namespace
 
 Status ExpandGroupQueryAttention(Expansion& e) {
   WEFT_TRY(e.Counts(1, 16, 4));
+  e.DropUnused({"k_quant_type", "kv_cache_bit_width", "qk_output", "v_quant_type"});
   WEFT_TRY(e.Only({"do_rotary", "kv_num_heads", "local_window_size", "num_heads",
                    "rotary_interleaved", "scale", "smooth_softmax", "softcap"}));
   const Node& node = e.node();
@@ -365,12 +389,12 @@ Status ExpandGroupQueryAttention(Expansion& e) {
   WEFT_TRY(const ValueId steps, Counting(e, length, "steps"));
   WEFT_TRY(const ValueId column, e.Make(Op::kUnsqueeze, {start, e.Ints("behind", {1})}, "column"));
   WEFT_TRY(const ValueId places, e.Make(Op::kAdd, {column, steps}, "places"));
+  WEFT_TRY(const ValueId turns, PlacesToTurn(e, places, length, steps));
   const int64_t counts[] = {heads, kv_heads};
   for (size_t i = 0; i < 2 && IntAttr(node, "do_rotary", 0) != 0; ++i) {
     if (!e.Has(7) || !e.Has(8)) return Invalid("inputs 7 and 8, the angles, are absent");
     WEFT_TRY(const int64_t angles, KnownExtent(e, e.In(7), 1, "a table of cosines"));
-    WEFT_TRY(qkv[i], e.Make(Op::kRotaryEmbedding,
-                            {qkv[i], e.In(7), e.In(8), e.Has(9) ? e.In(9) : places}, "turned",
+    WEFT_TRY(qkv[i], e.Make(Op::kRotaryEmbedding, {qkv[i], e.In(7), e.In(8), turns}, "turned",
                             {{"interleaved", IntAttr(node, "rotary_interleaved", 0)},
                              {"num_heads", counts[i]},
                              {"rotary_embedding_dim", 2 * angles}}));

@@ -116,6 +116,7 @@ def test_products_with_the_batch_inside(weft, a):
 def test_what_onnx_had_later(weft):
     two = np.int64([[0], [2]])
     agree(weft, 'GatherND', [rand(3, 4), two])
+    agree(weft, 'GatherND', [rand(3, 4), two.astype(np.int32)])
     agree(weft, 'Trilu', [rand(2, 3, 4), np.int64(1)], upper=1)
     agree(weft, 'Pad', [rand(3, 4), np.int64([1, 0, 1, 2]), np.float32([0.5])], fixed=(1, 2))
     agree(weft, 'Pad', [rand(3, 4), np.int64([[1, 0, 1, 2]])], fixed=(1,), mode='reflect')
@@ -341,6 +342,27 @@ def test_lengths_hide_keys_whatever_else_does(weft, past, causal):
               [np.float32] * (1 + len(packed_past)), (1, 2), num_heads=4, unidirectional=causal)
 
 
+def test_heads_with_sums_of_lengths(weft):
+    sums = np.int32([3, 6, 0, 5, 10, 0, 3, 9])  # the lengths; where the queries and the keys of each batch begin, without pads
+    agree(weft, 'MultiHeadAttention', [packed(5, 4, 8, 0), packed(6, 4, 8, 1), packed(6, 4, 8, 2), None, sums], num_heads=4)
+
+
+@pytest.mark.parametrize('bounds', [[3, 4], [3, 4, 1, 0]])
+def test_lengths_of_an_open_number_of_batches(weft, bounds):
+    operands = [rand(2, 4, 12), rand(12, 48), rand(48), np.int32(bounds)]
+    model, arrays = model_of('Attention', operands, [np.float32], (1, 2), dict(num_heads=4, do_rotary=0))
+    expected = onnxruntime.InferenceSession(model.SerializeToString(), providers=['CPUExecutionProvider']).run(None, arrays)[0]
+    for axes, names in zip(model.graph.input, (['batch', 'length', ''], ['bounds'])):
+        for dim, name in zip(axes.type.tensor_type.shape.dim, names):
+            if name:
+                dim.dim_param = name
+    onnx.save(model, weft.folder / 'model.onnx')
+    np.savez(weft.folder / 'x.npz', **arrays)
+    weft('build', 'model.onnx', '-o', 'open.plan')
+    weft('run', 'open.plan', '--inputs', 'x.npz', '-o', 'y.npz')
+    assert within(np.load(weft.folder / 'y.npz')['y0'], expected, PEER)
+
+
 def test_heads_with_a_mask(weft):
     mask = np.int32([[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]])
     agree(weft, 'MultiHeadAttention', [packed(5, 4, 8, 0), packed(6, 4, 8, 1), packed(6, 4, 8, 2), None, mask], num_heads=4,
@@ -378,6 +400,17 @@ def test_groups_of_queries(weft, past, length, window, rotary):
                 *(rand(2, 2, past, 16, seed=s) for s in (5, 6)), np.full(2, total - 1, np.int32), np.array(total, np.int32)]
     agree(weft, 'GroupQueryAttention', [*operands, *tables], [np.float32] * 3, (6,), num_heads=4, kv_num_heads=2,
           do_rotary=rotary, local_window_size=window)
+
+
+@pytest.mark.parametrize('past, length, places', [(0, 4, [[3, 1, 0, 2], [5, 5, 6, 7]]), (5, 1, [[3], [9]])])
+def test_groups_of_queries_at_places(weft, past, length, places):
+    """Of a prompt the first number counts alone."""
+    total = past + length
+    operands = [packed(length, 4, 16, 0), packed(length, 2, 16, 1), packed(length, 2, 16, 2),
+                *(rand(2, 2, past, 16, seed=s) for s in (5, 6)), np.full(2, total - 1, np.int32), np.array(total, np.int32),
+                rand(16, 8, seed=1), rand(16, 8, seed=2), np.int64(places)]
+    for fixed in ((), (6,)):
+        agree(weft, 'GroupQueryAttention', operands, [np.float32] * 3, fixed, num_heads=4, kv_num_heads=2, do_rotary=1)
 
 
 @pytest.mark.parametrize('bias', [False, True])
