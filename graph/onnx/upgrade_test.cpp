@@ -140,7 +140,13 @@ TEST(Upgrade, NormsAndDropout) {
   *model.mutable_graph()->add_initializer() = Floats("s", {3}, {1, 1, 1});
   EXPECT_EQ(Good(model).nodes[0].outputs.size(), 1u);
   model.mutable_graph()->mutable_node(0)->set_output(1, "mean");
-  ExpectRefused(model, "training outputs");
+  const Node trained = Good(model).nodes[0];  // outputs that train meant that it trains
+  EXPECT_EQ(IntAttr(trained, "training_mode", 0), 1);
+  EXPECT_EQ(trained.outputs.size(), 2u);
+  *model.mutable_graph()->mutable_input(0) = ValueP("x", {2, 3, 4});
+  *model.mutable_graph()->mutable_node(0)->add_attribute() = IntA("spatial", 0);
+  model.mutable_opset_import(0)->set_version(8);
+  ExpectRefused(model, "training statistics");
   model = ModelOf({NodeP("GroupNormalization", {"x", "s", "s"}, {"y"},
                          {IntA("num_groups", 3), FloatA("epsilon", 0.1f)})},
                   20);
