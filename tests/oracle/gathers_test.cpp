@@ -40,8 +40,7 @@ TEST(Gathers, LaterRowsAreFetchedAhead) {
         "def f(float(90, 40) t, int32(5, 20) i, int32(90) p, float(5, 20) w) -> (y) {{ {} }}",
         body));
     ASSERT_TRUE(program.ok()) << program.status().ToString();
-    Target target = V4();
-    target.l2_bytes = 4096;
+    const Target target{.isa = Isa::kX86V4Vnni, .threads = 2, .l2_bytes = 4096};
     const ScheduleRequest request{.program = &*program, .target = target};
     const auto choices = Propose(request, 1);
     ASSERT_TRUE(choices.yes());
@@ -66,7 +65,7 @@ TEST(Gathers, ProductsOfRowsHaveTiles) {
       y(b, p, q) +=! t(i(b, l), p) * u(j(b, l), q)
     })");
   ASSERT_TRUE(program.ok()) << program.status().ToString();
-  const ScheduleRequest request{.program = &*program, .target = V4()};
+  const ScheduleRequest request{.program = &*program, .target = WidestHere()};
   const auto choices = Propose(request, 2);
   ASSERT_TRUE(choices.yes());
   EXPECT_NE(Print(choices->at(0)).find("unroll p"), std::string::npos) << Print(choices->at(0));

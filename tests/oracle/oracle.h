@@ -39,9 +39,9 @@ struct Case {
 Status Compare(const Case& c, const polyhedral::ScheduleRequest& request,
                const loops::LoopNest& nest);
 
-// The best x86-64-v4 that this machine runs, and the one with products of bfloat16, whose code is
-// compiled and interpreted everywhere.
-Target V4();
+// The one with the widest vectors that this machine runs, and the one with products of bfloat16,
+// whose code is compiled and interpreted everywhere.
+Target WidestHere();
 Target Bf16();
 
 // Builds, checks and lowers a choice, and compares it with the meaning of its program.
