@@ -48,12 +48,12 @@ class Kept {
     size_t bytes = 0;
   };
 
-  // The smallest that is large enough and not twice as large; empty if there is none.
+  // The smallest that is large enough and not four times as large; empty if there is none.
   Block Take(size_t bytes) {
     const std::scoped_lock lock(mutex_);
     auto best = blocks_.end();
     for (auto it = blocks_.begin(); it != blocks_.end(); ++it) {
-      const bool fits = it->bytes >= bytes && it->bytes / 2 < bytes;
+      const bool fits = it->bytes >= bytes && it->bytes / 4 < bytes;
       if (fits && (best == blocks_.end() || it->bytes < best->bytes)) best = it;
     }
     if (best == blocks_.end()) return {};
@@ -81,7 +81,7 @@ class Kept {
 
  private:
   static constexpr size_t kMostOwn = size_t{64} << 20, kMostBytes = size_t{1} << 30;
-  static constexpr size_t kMostBlocks = 16;
+  static constexpr size_t kMostBlocks = 64;
 
   // From here on a kernel that is short of memory may take the pages, until they are written again.
   static bool Lend(const Block& block) {
