@@ -205,15 +205,13 @@ void CopyPadded(const Convolution& c, const std::vector<std::vector<int64_t>>& p
 }
 
 // Some rows of a filter's result, along its last two axes, with what lies between them in a padded
-// channel; `call` tells where its taps begin for the first of them.
+// channel; `call` tells where its taps begin for the first of them, and has room for all.
 template <typename T>
 void SumRows(TapsCall<Compute<T>> call, int64_t rows, int64_t width, int64_t pitch, T* to) {
-  const Scratch<Compute<T>> sums(rows * pitch + kSlack);
-  call.out = sums.get();
   call.count = (rows - 1) * pitch + width;
   SumTaps(call);
   for (int64_t y = 0; y < rows; ++y, to += width)
-    for (int64_t x = 0; x < width; ++x) to[x] = To<T>(sums.get()[y * pitch + x]);
+    for (int64_t x = 0; x < width; ++x) to[x] = To<T>(call.out[y * pitch + x]);
 }
 
 // The place of each tap in the padded channels.
@@ -244,25 +242,30 @@ class ByTaps {
     const int64_t groups = c_.images * c_.groups, pieces = c_.out / c_.axes.back().out / y_.out;
     const double work = static_cast<double>(out_.elems) * static_cast<double>(offsets_.size());
     const double inner = groups == 1 ? work : 0;  // threads do not start threads
-    ForPieces(groups, work, [&](int64_t i) {
+    ForRanges(groups, work, [&](int64_t from, int64_t to) {
       const int64_t elems = c_.channels * padded_.whole + kSlack;
       const Scratch<C> image(elems);
-      std::fill_n(image.get(), elems, C{0});
-      ForPieces(c_.channels, inner, [&](int64_t channel) {
-        CopyPadded(c_, places_, args_[0].as<T>() + (i * c_.channels + channel) * c_.in,
-                   image.get() + channel * padded_.whole);
-      });
-      ForPieces(c_.filters * pieces * blocks_, inner, [&](int64_t at) {
-        Poll();
-        Block(image.get(), i * c_.filters + at / blocks_ / pieces, at / blocks_ % pieces,
-              at % blocks_ * rows_);
-      });
+      std::fill_n(image.get(), elems, C{0});  // the pads stay what they are
+      for (int64_t i = from; i < to; ++i) {
+        ForPieces(c_.channels, inner, [&](int64_t channel) {
+          CopyPadded(c_, places_, args_[0].as<T>() + (i * c_.channels + channel) * c_.in,
+                     image.get() + channel * padded_.whole);
+        });
+        ForRanges(c_.filters * pieces * blocks_, inner, [&](int64_t first, int64_t end) {
+          const Scratch<C> sums(rows_ * padded_.stride[c_.axes.size() - 2] + kSlack);
+          for (int64_t at = first; at < end; ++at) {
+            Poll();
+            Block(image.get(), i * c_.filters + at / blocks_ / pieces, at / blocks_ % pieces,
+                  at % blocks_ * rows_, sums.get());
+          }
+        });
+      }
     });
   }
 
  private:
   // Rows from y on of a filter of all images, at one place of the axes before the last two.
-  void Block(const C* image, int64_t filter, int64_t place, int64_t y) const {
+  void Block(const C* image, int64_t filter, int64_t place, int64_t y, C* sums) const {
     const size_t last = c_.axes.size() - 1;
     const int64_t depth = static_cast<int64_t>(offsets_.size()), width = c_.axes[last].out;
     const int64_t all = filter % (c_.groups * c_.filters);
@@ -274,7 +277,8 @@ class ByTaps {
                            .offsets = offsets_.data(),
                            .weights = w_.get() + all * depth,
                            .in = image,
-                           .start = args_.Has(2) ? static_cast<C>(args_[2].as<T>()[all]) : C{0}};
+                           .start = args_.Has(2) ? static_cast<C>(args_[2].as<T>()[all]) : C{0},
+                           .out = sums};
     SumRows<T>(call, std::min(rows_, y_.out - y), width, padded_.stride[last - 1], to);
   }
 

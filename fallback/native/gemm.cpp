@@ -1,6 +1,7 @@
 #include "fallback/native/gemm.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/threads/parallel.h"
 #include "fallback/native/loops.h"
@@ -306,12 +307,16 @@ struct Cuts {
 
 }  // namespace
 
+void ForRanges(int64_t count, double work, const std::function<void(int64_t, int64_t)>& body) {
+  if (count < 2 || !IsWorthThreads(work)) return body(0, count);
+  const int64_t ranges = 16 * int64_t{ThreadsOfArena()};
+  InPieces(count, (count + ranges - 1) / ranges, body);
+}
+
 void ForPieces(int64_t count, double work, const std::function<void(int64_t)>& body) {
-  if (count < 2 || !IsWorthThreads(work)) {
-    for (int64_t i = 0; i < count; ++i) body(i);
-    return;
-  }
-  InPieces(count, 1, [&](int64_t i, int64_t) { body(i); });
+  ForRanges(count, work, [&](int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; ++i) body(i);
+  });
 }
 
 template <typename T>
@@ -330,8 +335,9 @@ void Multiply(int64_t count, const std::function<Product<T>(int64_t)>& product) 
                       static_cast<double>(count);
   // Of few rows each element of B is hardly used: they take as long as more rows would.
   const double effort = first.m < 4 ? 4 * work : work;
-  const int64_t wanted =
-      IsWorthThreads(effort) ? (int64_t{ThreadsOfArena()} + count - 1) / count : 1;
+  // As many that all threads have the same, unless there are many anyway.
+  const int64_t threads = IsWorthThreads(effort) ? ThreadsOfArena() : 1;
+  const int64_t wanted = count < 4 * threads ? threads / std::gcd(count, threads) : 1;
   const Cuts<T> cuts(first, wanted);
   const int64_t pieces = cuts.across * cuts.down;
   ForPieces(count * pieces, effort, [&](int64_t at) {

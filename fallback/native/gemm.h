@@ -10,6 +10,7 @@
 #include <new>
 #include <optional>
 
+#include "base/memory.h"
 #include "fallback/native/types.h"
 
 namespace weft::fallback::native {
@@ -43,6 +44,8 @@ void MultiplyHere(const Product<T>& product);
 // body(0) to body(count - 1), on all threads if `work` (multiply-adds of all together) is worth it.
 // They may Poll.
 void ForPieces(int64_t count, double work, const std::function<void(int64_t)>& body);
+// The same by ranges [from, to) of them, of which each thread has several.
+void ForRanges(int64_t count, double work, const std::function<void(int64_t, int64_t)>& body);
 
 // out[i] = start + the sum over all taps t of weights[t] * in[offsets[t] + i], for i in [0, count).
 // Whole vectors are read and written: kSlack elements behind the last one are there, too.
@@ -60,25 +63,23 @@ struct TapsCall {
 template <typename T>
 void SumTaps(const TapsCall<T>& call);
 
-// Memory that nobody has written, aligned as vectors are.
+// Memory of any contents, aligned as vectors are.
 template <typename T>
 class Scratch {
  public:
-  explicit Scratch(int64_t elems)
-      : data_(static_cast<T*>(::operator new[](Bytes(elems), std::align_val_t{64}))) {}
-  T* get() const { return data_.get(); }
+  explicit Scratch(int64_t elems) : data_(AllocateUnset(Bytes(elems))) {
+    if (data_ == nullptr) throw std::bad_alloc();
+  }
+  T* get() const { return static_cast<T*>(data_.get()); }
 
  private:
-  static size_t Bytes(int64_t elems) {
+  static int64_t Bytes(int64_t elems) {
     int64_t bytes = 0;
     if (elems < 0 || __builtin_mul_overflow(elems, int64_t{sizeof(T)}, &bytes))
       throw std::bad_alloc();
-    return static_cast<size_t>(bytes);
+    return bytes;
   }
-  struct Free {
-    void operator()(T* p) const { ::operator delete[](p, std::align_val_t{64}); }
-  };
-  std::unique_ptr<T, Free> data_;
+  std::shared_ptr<void> data_;
 };
 
 // Elements as they are computed with, one after another.
