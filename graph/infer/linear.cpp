@@ -1,8 +1,48 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "graph/infer/engine.h"
 
 namespace weft::graph::infer {
+
+namespace {
+
+// Input i, a scale or a zero point of a factor of which axis `summed` is summed over: one number,
+// one for each of its lines along that axis, or one for each line of each matrix of a batch.
+Status OfLines(Context& c, size_t i, const Extents& factor, size_t summed) {
+  const Extents* given = c.In(i);
+  if (!given) return {};
+  Extents lines = factor;
+  lines[summed] = Extent(1);
+  if (given->size() == 1 && factor.size() > 1)
+    lines = {factor[summed + 1 == factor.size() ? summed - 1 : summed + 1]};
+  const auto fits = [](const Extent& found, const Extent& line) {
+    return !found.IsConstant() || !line.IsConstant() || found.value() == 1 ||
+           found.value() == line.value();
+  };
+  if (given->empty() || (given->size() == lines.size() && std::ranges::equal(*given, lines, fits)))
+    return {};
+  return Invalid(fmt::format("input {}: found {}, expected one number or {}", i, c.Text(*given),
+                             c.Text(lines)));
+}
+
+// Of both factors, and of the result, which has one each.
+Status QuantizedLines(Context& c, const Extents& a, const Extents& b) {
+  const size_t summed_a = a.size() - 1, summed_b = b.size() < 2 ? 0 : b.size() - 2;
+  if (c.node.op == Op::kMatMulInteger) {
+    WEFT_TRY(OfLines(c, 2, a, summed_a));
+    return OfLines(c, 3, b, summed_b);
+  }
+  WEFT_TRY(OfLines(c, 1, a, summed_a));
+  WEFT_TRY(OfLines(c, 2, a, summed_a));
+  WEFT_TRY(OfLines(c, 4, b, summed_b));
+  WEFT_TRY(OfLines(c, 5, b, summed_b));
+  WEFT_TRY(OfLines(c, 6, {Extent(1)}, 0));
+  return OfLines(c, 7, {Extent(1)}, 0);
+}
+
+}  // namespace
 
 // NumPy's matmul: vectors gain an axis and lose it again, the axes before the last two broadcast.
 Status MatMulRule(Context& c) {
@@ -15,6 +55,7 @@ Status MatMulRule(Context& c) {
   const Extent inner_a = a->back(), inner_b = b->size() == 1 ? (*b)[0] : (*b)[b->size() - 2];
   WEFT_TRY(c.Same(inner_a, inner_b,
                   fmt::format("the inner extents of {} and {}", c.Text(*a), c.Text(*b))));
+  if (c.node.op != Op::kMatMul) WEFT_TRY(QuantizedLines(c, *a, *b));
   const Extents batch_a(a->begin(),
                         a->end() - static_cast<int64_t>(std::min<size_t>(a->size(), 2)));
   const Extents batch_b(b->begin(),

@@ -434,8 +434,12 @@ Status ExpandSame(Expansion& e) {
 // Its places may have 32 bits.
 Status ExpandGatherND(Expansion& e) {
   WEFT_TRY(e.Counts(2, 2));
+  WEFT_TRY(e.Only({}));
+  if (const auto dtype = e.Known(e.In(1)).dtype;
+      dtype && *dtype != Dtype::kI32 && *dtype != Dtype::kI64)
+    return Invalid(fmt::format("input 1 (indices) is {}, expected i32 or i64", DtypeName(*dtype)));
   WEFT_TRY(const ValueId places, e.Make(Op::kCast, {e.In(1)}, "places", {{"to", int64_t{7}}}));
-  return e.Finish(Op::kGatherND, {e.In(0), places}, e.node().attributes);
+  return e.Finish(Op::kGatherND, {e.In(0), places});
 }
 
 // The amounts may be a matrix of one row.

@@ -72,8 +72,8 @@ Result<ValueId> Bias(Expansion& e, ValueId mask, ValueId added, ValueId like) {
 namespace {
 
 // The mask of [batch, keys] that a list says: how many keys each batch has, those of a past too.
-// An Attention's may have the first key of each behind them; a MultiHeadAttention's is also one of
-// sums, of which the lengths are all that counts here.
+// Behind them an Attention's may have the first key of each; and either's may have sums, twice
+// batch + 1 and once batch + 1, of which nothing counts here.
 Result<ValueId> MaskOfLengths(Expansion& e, ValueId list, ValueId key, ValueId past) {
   Formula f(e);
   const auto extent_of = [&](ValueId x, int64_t axis) {
@@ -81,17 +81,22 @@ Result<ValueId> MaskOfLengths(Expansion& e, ValueId list, ValueId key, ValueId p
   };
   const ValueId batch = extent_of(key, 0), front = e.Ints("front", {0});
   const auto column = [&](ValueId bounds) {
-    return f.Do(Op::kUnsqueeze, {f.Do(Op::kSlice, {bounds, front, batch}), e.Ints("behind", {1})});
+    const ValueId each = f.Do(Op::kReshape, {f.Do(Op::kSlice, {bounds, front, batch}), batch});
+    return f.Do(Op::kUnsqueeze, {each, e.Ints("behind", {1})});
   };
+  const bool may_have_starts = e.node().op_name != "MultiHeadAttention";
+  const auto count = KnownExtent(e, list, 0, "lengths"), batches = KnownExtent(e, key, 0, "a key");
+  const bool is_known = count.ok() && batches.ok();
+  const bool has_starts = may_have_starts && (!is_known || *count == 2 * *batches);
+  if (is_known && !has_starts && *count != *batches && *count != 3 * *batches + 2)
+    return Invalid(fmt::format("a list of {} masks nothing of a batch of {}", *count, *batches));
   ValueId total = extent_of(key, 1);
   if (past.valid()) total = f.Add(total, extent_of(past, 2));
   WEFT_TRY(f.status());
   WEFT_TRY(const ValueId place, Counting(e, total, "place"));
   const ValueId numbers = f.Cast(list, Dtype::kI64);
   ValueId inside = f.Do(Op::kLess, {place, column(numbers)});
-  const auto count = KnownExtent(e, list, 0, "lengths"), batches = KnownExtent(e, key, 0, "a key");
-  const bool has_lengths_alone = count.ok() && batches.ok() && *count == *batches;
-  if (e.node().op_name == "MultiHeadAttention" || has_lengths_alone) {
+  if (!has_starts) {
     WEFT_TRY(f.status());
     return inside;
   }
@@ -99,7 +104,9 @@ Result<ValueId> MaskOfLengths(Expansion& e, ValueId list, ValueId key, ValueId p
   const ValueId starts = f.Do(Op::kSlice, {numbers, batch, twice}),
                 zeros = f.Do(Op::kConstantOfShape, {batch},
                              {{"value", TensorOfInts(std::vector<int64_t>{0})}});
-  const ValueId first = f.Do(Op::kConcat, {starts, zeros}, {{"axis", int64_t{0}}});
+  const ValueId are_starts = f.Cast(f.Do(Op::kEqual, {extent_of(list, 0), twice}), Dtype::kI64);
+  const ValueId first =
+      f.Mul(f.Do(Op::kConcat, {starts, zeros}, {{"axis", int64_t{0}}}), are_starts);
   inside = f.Do(Op::kAnd, {inside, f.Do(Op::kGreaterOrEqual, {place, column(first)})});
   WEFT_TRY(f.status());
   return inside;
@@ -161,9 +168,10 @@ Status ExpandMultiHeadAttention(Expansion& e) {
 Status ExpandPackedAttention(Expansion& e) {
   const bool quantized = e.node().op_name == "QAttention";
   WEFT_TRY(e.Counts(quantized ? 5 : 2, quantized ? 9 : 7, 2));
-  e.DropUnused({"do_rotary", "past_present_share_buffer", "rotary_embedding_dim"});
-  WEFT_TRY(
-      e.Only({"mask_filter_value", "num_heads", "qkv_hidden_sizes", "scale", "unidirectional"}));
+  e.DropUnused({"do_rotary"});
+  // Of no use without turns and without a buffer that the past lies in.
+  WEFT_TRY(e.Only({"mask_filter_value", "num_heads", "past_present_share_buffer",
+                   "qkv_hidden_sizes", "rotary_embedding_dim", "scale", "unidirectional"}));
   WEFT_TRY(quantized ? Status() : e.Absent(6, "a past in a larger buffer"));
   WEFT_TRY(const int64_t heads, Heads(e, "num_heads"));
   std::vector<int64_t> sizes = IntsAttr(e.node(), "qkv_hidden_sizes");
@@ -194,6 +202,9 @@ Status ExpandPackedAttention(Expansion& e) {
     }
   }
   ValueId mask = e.In(quantized ? 5 : 3);
+  // A column stands for no mask: what adds the same to all keys changes nothing.
+  if (mask.valid() && e.RankOf(mask) == 2)
+    if (const auto width = KnownExtent(e, mask, 1, "a mask"); width.ok() && *width == 1) mask = {};
   if (mask.valid() && e.RankOf(mask) == 1) {
     WEFT_TRY(mask, MaskOfLengths(e, mask, qkv[1], past[0]));
   }

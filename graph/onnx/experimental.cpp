@@ -12,6 +12,13 @@ namespace {
 
 constexpr std::string_view kFloats = "T=f16|f32|f64";
 
+// That input 0 is [n, c, h, w], if its rank is known.
+Status IsImages(Expansion& e) {
+  if (const auto rank = e.RankOf(e.In(0)); rank && rank != 4)
+    return Invalid(fmt::format("input 0 has rank {}, expected 4", *rank));
+  return {};
+}
+
 // alpha * x + beta
 Status ExpandAffine(Expansion& e) {
   WEFT_TRY(e.Obeys("X:T", "Y:T", kFloats, "alpha:f beta:f"));
@@ -28,12 +35,15 @@ Status ExpandConstantFill(Expansion& e) {
                    "dtype:i extra_shape:I input_as_shape:i shape:I value:f"));
   const Node& node = e.node();
   const int64_t type = IntAttr(node, "dtype", DtypeToOnnx(Dtype::kF32));
+  const auto types = {Dtype::kF32, Dtype::kI32, Dtype::kI64, Dtype::kBool};
   const auto dtype =
-      type > 0 && type < 1000 ? DtypeFromOnnx(static_cast<int32_t>(type)) : std::nullopt;
-  if (!dtype || *dtype == Dtype::kString)
-    return Invalid(fmt::format("attribute \"dtype\" is {}, no type of numbers", type));
+      std::ranges::find(types, type, [](Dtype one) { return int64_t{DtypeToOnnx(one)}; });
+  if (dtype == types.end())
+    return Invalid(fmt::format("attribute \"dtype\" is {}, no type of a constant", type));
   const bool has_shape = FindAttribute(node, "shape") != nullptr;
   if (has_shape == e.Has(0)) return Invalid("expected an input or the attribute \"shape\"");
+  if (has_shape && (FindAttribute(node, "extra_shape") || IntAttr(node, "input_as_shape", 0) != 0))
+    return Invalid("attributes of a shape that an input says, but there is no input");
   Formula f(e);
   ValueId shape;
   if (has_shape) {
@@ -61,8 +71,13 @@ Status ExpandCrop(Expansion& e) {
     return Invalid("attribute \"border\" is not 4 widths");
   if (!(size.empty() || size.size() == 2) || std::ranges::any_of(size, bad))
     return Invalid("attribute \"scale\" is not a height and a width");
-  if (const auto rank = e.RankOf(e.In(0)); rank && rank != 4)
-    return Invalid(fmt::format("input 0 has rank {}, expected 4", *rank));
+  WEFT_TRY(IsImages(e));
+  for (size_t i = 0; i < 2; ++i) {
+    const auto extent = KnownExtent(e, e.In(0), 2 + i, "an image");
+    const int64_t before = border[1 - i], behind = border[3 - i];
+    if (extent.ok() && *extent < before + (size.empty() ? behind : size[i]))
+      return Invalid(fmt::format("found {} at axis {}, too few to crop", *extent, 2 + i));
+  }
   const int64_t left = border[0], top = border[1];
   const auto before = [](int64_t n) { return n == 0 ? std::numeric_limits<int64_t>::max() : -n; };
   const std::vector<int64_t> ends = size.empty()
@@ -82,11 +97,15 @@ Status ExpandDynamicSlice(Expansion& e) {
 // scale * x + the bias of its channel
 Status ExpandImageScaler(Expansion& e) {
   WEFT_TRY(e.Obeys("input:T", "output:T", kFloats, "bias:F scale:f"));
+  WEFT_TRY(IsImages(e));
   const ValueId x = e.In(0);
+  const auto count = KnownExtent(e, x, 1, "an image");
   Formula f(e);
   ValueId y = f.Mul(x, f.Number(FloatAttr(e.node(), "scale", 1), x));
   if (const Attribute* bias = FindAttribute(e.node(), "bias")) {
     const auto& list = std::get<std::vector<float>>(bias->value);
+    if (count.ok() && *count != std::ssize(list))
+      return Invalid(fmt::format("found {} biases for {} channels", list.size(), *count));
     Tensor channels(Dtype::kF32, {std::ssize(list), 1, 1});
     for (size_t c = 0; c < list.size(); ++c) SetElem(channels, static_cast<int64_t>(c), list[c]);
     y = f.Add(y, f.Do(Op::kCastLike, {e.Constant("bias", std::move(channels)), x}));
@@ -97,8 +116,7 @@ Status ExpandImageScaler(Expansion& e) {
 // Over the batch and the images, and over the channels if `across_channels` says so.
 Status ExpandMeanVariance(Expansion& e) {
   WEFT_TRY(e.Obeys("input:T", "output:T", kFloats, "across_channels:i normalize_variance:i"));
-  if (const auto rank = e.RankOf(e.In(0)); rank && rank != 4)
-    return Invalid(fmt::format("input 0 has rank {}, expected 4", *rank));
+  WEFT_TRY(IsImages(e));
   std::vector<int64_t> axes = {0, 2, 3};
   if (IntAttr(e.node(), "across_channels", 0) != 0) axes.push_back(1);
   if (IntAttr(e.node(), "normalize_variance", 1) != 0)

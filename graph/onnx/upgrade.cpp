@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <ranges>
 
@@ -360,10 +361,14 @@ class Upgrade {
     const ValueId x = e.In(0);
     if (!by_channel && e.RankOf(x) != 2) {
       if (trains) return Unsupported("training statistics of each place are not supported");
-      const ValueId epsilon = f.Number(FloatAttr(node_, "epsilon", 1e-5F), x);
-      const ValueId deviation = f.Do(Op::kSqrt, {f.Add(e.In(4), epsilon)});
-      const ValueId normal = f.Div(f.Sub(x, e.In(3)), deviation);
-      WEFT_TRY(f.Finish(f.Add(f.Mul(normal, e.In(1)), e.In(2))));
+      WEFT_TRY(AreOfPlaces(e));
+      const bool is_half = e.Known(x).dtype == Dtype::kF16;
+      const auto in = [&](size_t i) { return is_half ? f.Cast(e.In(i), Dtype::kF32) : e.In(i); };
+      const ValueId epsilon = f.Number(FloatAttr(node_, "epsilon", 1e-5F), in(4));
+      const ValueId deviation = f.Do(Op::kSqrt, {f.Add(in(4), epsilon)});
+      const ValueId normal = f.Div(f.Sub(in(0), in(3)), deviation);
+      const ValueId y = f.Add(f.Mul(normal, in(1)), in(2));
+      WEFT_TRY(f.Finish(is_half ? f.Cast(y, Dtype::kF16) : y));
     } else if (trains) {
       std::vector<ValueId> outputs = node_.outputs;
       if (outputs.size() > 3) outputs.resize(3);
@@ -379,6 +384,22 @@ class Upgrade {
       return {};
     }
     return SavedStatistics(e);
+  }
+
+  // That inputs 1 to 4 have the shape of an image.
+  static Status AreOfPlaces(Expansion& e) {
+    const auto x = e.Known(e.In(0)).shape;
+    for (size_t i = 1; i <= 4; ++i) {
+      const auto given = e.Known(e.In(i)).shape;
+      if (!x || x->empty() || !given) continue;
+      const auto differ = [](Extent a, Extent b) {
+        return a.IsConstant() && b.IsConstant() && a.value() != b.value();
+      };
+      if (given->size() + 1 != x->size() ||
+          !std::equal(given->begin(), given->end(), x->begin() + 1, std::not_fn(differ)))
+        return Invalid(fmt::format("input {} has not the shape of an image of input 0", i));
+    }
+    return {};
   }
 
   // Outputs 3 and 4: mean and variance of each channel of this batch.

@@ -375,7 +375,9 @@ def test_heads_with_a_mask(weft):
     agree(weft, 'MultiHeadAttention', [packed(5, 4, 8, 0), rand(2, 4, 6, 8), rand(2, 4, 6, 8, seed=1)], num_heads=4)
 
 
-@pytest.mark.parametrize('mask', [None, np.int32([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]), np.int32([3, 5])])
+@pytest.mark.parametrize('mask', [
+    None, np.int32([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]), np.int32([3, 5]), np.int32([3, 5, 1, 0]), np.int32([3, 4, 0, 3, 7, 0, 4, 8]),
+    np.int32([[0], [1]])])
 def test_attention_with_its_weights(weft, mask):
     agree(weft, 'Attention', [rand(2, 5, 12), rand(12, 48), rand(48), mask], fixed=(1, 2), num_heads=4)
 
@@ -460,6 +462,9 @@ def test_attention_on_quantized_rows(weft, past):
     ('GroupQueryAttention', [rand(1, 2, 8)] * 3 + [None, None, np.int32([1]), np.array(2, np.int32), *[None] * 5, rand(1)],
      {'num_heads': 2, 'kv_num_heads': 1}, 4, 'quantized cache'),
     ('Attention', [rand(1, 2, 8), rand(8, 25)], {'num_heads': 2}, 3, '25 columns'),
+    ('Attention', [rand(2, 4, 8), rand(8, 24), None, np.int32([3])], {'num_heads': 2}, 3, 'a list of 1 masks nothing of a batch of 2'),
+    ('MultiHeadAttention', [rand(2, 4, 8)] * 3 + [None, np.int32([3, 4, 0, 0])], {'num_heads': 2}, 3, 'a list of 4'),
+    ('GatherND', [rand(3, 4), rand(1, 2)], {}, 3, 'input 1 (indices) is f32'),
     ('QLinearAdd', [rand(3)], {}, 3, 'input 1 is absent'),
     ('Gelu', [rand(3)] * 3, {}, 3, 'at most 2')])
 def test_what_is_wrong_names_the_node(weft, op, inputs, attributes, code, said):

@@ -286,6 +286,15 @@ def test_zero_points_of_each_matrix_of_a_batch(kind, rows, columns, constants):
     assert abs(WeftRep(model).run(given)[0].astype(int) - y).max() <= 1  # halves may be rounded the other way
 
 
+@pytest.mark.parametrize('constants', [[], [2, 3]])
+@pytest.mark.parametrize('rows, columns, at', [
+    ((2, 3, 8), (), 2), ((9,), (), 2), ((3, 3, 1), (), 2), ((3, 1), (), 2), ((0,), (), 2), ((), (2, 8, 1), 3), ((), (4,), 3)])
+def test_zero_points_of_other_lines_are_refused(rows, columns, at, constants):
+    operands = [np.ones(s, np.uint8) for s in ((2, 3, 8), (2, 8, 5), rows, columns)]
+    with pytest.raises(weft.Error, match=f'input {at}: found .*, expected one number or'):
+        agree(None, 'MatMulInteger', 10, operands, constants, 6)
+
+
 def test_numbers_of_nothing_have_no_range():
     x = np.zeros((0, 3), np.float32)
     graph = helper.make_graph([helper.make_node('DynamicQuantizeLinear', ['x'], ['y', 'scale', 'zero'])], 'g',

@@ -80,7 +80,9 @@ def test_tensors_of_one_value(operands, attributes, shape):
     ('Crop', {'border': [1, 2]}, 'not 4 widths'), ('Crop', {'border': [1, -2, 0, 0]}, 'not 4 widths'),
     ('Crop', {'border': [0] * 4, 'scale': [3]}, 'not a height and a width'), ('Crop', {}, 'border'),
     ('ParametricSoftplus', {'alpha': 1.0}, 'beta'), ('ConstantFill', {'shape': [2]}, 'expected an input or'),
-    ('ConstantFill', {'dtype': 8}, 'no type of numbers'), ('ImageScaler', {'bias': 3}, 'bias')])
+    ('ConstantFill', {'dtype': 8}, 'no type of a constant'), ('ConstantFill', {'dtype': 17}, 'no type of a constant'),
+    ('ImageScaler', {'bias': 3}, 'bias'), ('ImageScaler', {'bias': [1.0]}, 'found 1 biases for 3 channels'),
+    ('Crop', {'border': [0, 3, 0, 3]}, 'found 5 at axis 2'), ('Crop', {'border': [2, 1, 0, 0], 'scale': [4, 6]}, 'found 7 at axis 3')])
 def test_wrong_attributes(op, attributes, said):
     refused(said, *model_of(op, 7, [IMAGES], **attributes))
 
@@ -100,6 +102,21 @@ def test_statistics_of_each_place(shape):
     expected = (x - mean) / np.sqrt(variance + np.float32(1e-3)) * scale + bias
     operands = [x, *(np.ascontiguousarray(s) for s in (scale, bias, mean, variance))]
     agree([expected], *model_of('BatchNormalization', 7, operands, spatial=0, epsilon=1e-3))
+
+
+@pytest.mark.parametrize('shape', [(4,), (1,), (3, 1, 4), (5, 3, 4, 4)])
+def test_statistics_of_each_place_are_images(shape):
+    refused('not the shape of an image', *model_of('BatchNormalization', 7, [rand(1, 3, 4, 4), *[rand(*shape)] * 4], spatial=0))
+
+
+def test_statistics_of_each_place_in_halves():
+    x = np.ones((2, 1, 2), np.float16)
+    operands = [x, *(np.full((1, 2), v, np.float16) for v in (1, 0, 0, 0))]
+    agree([np.full(x.shape, 1e4, np.float16)], *model_of('BatchNormalization', 7, operands, spatial=0, epsilon=1e-8))
+
+
+def test_extents_of_an_input_want_an_input():
+    refused('there is no input', *model_of('ConstantFill', 7, [], shape=[2], extra_shape=[3]))
 
 
 def test_statistics_of_a_test_stay_what_they_are():
