@@ -16,7 +16,8 @@ struct TileCall {
   const T* a = nullptr;
   const T* b = nullptr;
   int64_t b_row = 0;
-  int64_t next = 0;  // how far on in B the next tile reads; 0: it need not be fetched early
+  const T* next = nullptr;  // rows of B to be fetched early, one in `next_every` steps; or none
+  int64_t next_every = 1;
   T* c = nullptr;
   int64_t c_row = 0;
   const T* bias = nullptr;
@@ -221,8 +222,13 @@ class Run {
             const T* b, int64_t b_row) {
     const int64_t height = std::min(rows, i1_ - i), width = std::min(vecs * best_.lanes, j1_ - j);
     TileCall<T> call{.k = p1 - p0, .a = a, .b = b, .b_row = b_row, .c = C(i, j), .c_row = p_.c_row};
-    // Where rows of B are far apart, the hardware does not see what comes.
-    if (p_.b != nullptr && b_row == p_.b_row && i == i0_) call.next = vecs * best_.lanes;
+    // Where rows of B are far apart, the hardware does not see what comes: each of the tiles that
+    // meet these columns fetches its part of the next ones, evenly, as memory can give them.
+    if (p_.b != nullptr && b_row == p_.b_row) {
+      call.next_every = (i1_ - i0_ + best_.most_rows - 1) / best_.most_rows;
+      const int64_t part = (call.k + call.next_every - 1) / call.next_every;
+      call.next = b + (i - i0_) / best_.most_rows * part * b_row + vecs * best_.lanes;
+    }
     const T* bias = p_.bias == nullptr ? nullptr : p_.bias + i;
     if (height == rows && width == vecs * best_.lanes) {
       call.bias = bias;
