@@ -248,7 +248,7 @@ class Parser {
     const Token at = lex_.Peek();
     WEFT_TRY(auto op, lex_.ExpectName());
     if (at.kind == TokenKind::kString) {
-      const size_t colons = op.rfind("::");
+      const size_t colons = op.find("::");
       if (colons == std::string::npos) return lex_.ErrorAt(at, "expected \"domain::Operator\"");
       node.domain = op.substr(0, colons);
       node.op_name = op.substr(colons + 2);

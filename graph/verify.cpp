@@ -128,6 +128,8 @@ class Verifier {
       defined_[Index(output)] = true;
     }
     WEFT_TRY(CheckAttributes(node));
+    if (node.op == Op::kUnknown && node.domain.find(':') != std::string::npos)
+      return Invalid(fmt::format("the domain {} holds a colon", PrintString(node.domain)));
     if (node.op == Op::kUnknown) return {};
     if (!node.domain.empty())
       return Invalid(fmt::format("operator {} is known and has the domain {}", OpName(node.op),

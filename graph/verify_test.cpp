@@ -38,6 +38,12 @@ TEST(Verify, EachRule) {
   ExpectBroken([](Graph& g) { g.nodes[0].outputs.clear(); }, "found 0 outputs");
   ExpectBroken([](Graph& g) { SetAttribute(g.nodes[0], "alpha", 1.0f); }, "unknown attribute");
   ExpectBroken([](Graph& g) { g.nodes[0].domain = "x"; }, "known and has the domain");
+  ExpectBroken(
+      [](Graph& g) {
+        g.nodes[0].op = Op::kUnknown;
+        g.nodes[0].domain = "a:";
+      },
+      "holds a colon");
   ExpectBroken([](Graph& g) { g.symbols[0].max = 0; }, "range");
   ExpectBroken([](Graph& g) { g[g.inputs[0]].shape = {{SymbolId(7)}}; }, "unknown extent");
   ExpectBroken([](Graph& g) { g.values.push_back({.name = "k", .kind = ValueKind::kCaptured}); },

@@ -375,6 +375,8 @@ Result<ValueId> Builder::NewOutput(Scope& scope, const std::string& name) {
 Status Builder::PlainNode(onnx::NodeProto& proto, Scope& scope) {
   const std::string domain = DomainOf(proto.domain());
   const auto import = scope.opsets->find(domain);
+  if (domain.find(':') != std::string::npos)  // which ends it where operators are named
+    return Invalid(fmt::format("domain {} holds a colon", PrintString(domain)));
   WEFT_TRY(Charge(scope, sizeof(Node) + domain.size() + proto.op_type().size() +
                              proto.name().size() + sizeof(ValueId) * proto.input().size()));
   Node node{.domain = domain, .op_name = proto.op_type(), .name = proto.name()};

@@ -165,6 +165,10 @@ TEST(HostileModels, Versions) {
   model = ReluModel();
   model.mutable_graph()->mutable_node(0)->set_domain("com.x");
   ExpectRefused(model, "\"com.x\" is not imported");
+  model.add_opset_import()->set_domain("com.x:");
+  model.mutable_opset_import(1)->set_version(1);
+  model.mutable_graph()->mutable_node(0)->set_domain("com.x:");
+  ExpectRefused(model, "\"com.x:\" holds a colon");
   for (int64_t ir : {0, 2, 99}) {
     model = ReluModel();
     model.set_ir_version(ir);
