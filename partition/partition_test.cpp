@@ -545,24 +545,29 @@ Graph Fan(size_t readers) {
   return graph;
 }
 
-// Four times the nodes take four times the time, not sixteen times. In processor time, with room
-// for a busy machine.
+// Four times the nodes take four times the time, not sixteen times. In processor time, the best of
+// some, with room for a busy machine.
 TEST(Partition, TimeGrowsWithTheNodes) {
-  const auto seconds = [](const Graph& graph) {
-    const NodeComprehensions comprehensions = ComprehensionsOf(graph);
-    RooflinePricer pricer(Target{});
-    double best = 1e9;
-    for (int repeat = 0; repeat < 2; ++repeat) {
+  struct Timed {
+    explicit Timed(const Graph& g) : graph(g), comprehensions(ComprehensionsOf(g)) {}
+    void Run() {
+      RooflinePricer pricer(Target{});
       const std::clock_t begin = std::clock();
       EXPECT_TRUE(Partition(graph, comprehensions, {}, pricer, {.vendor = false}).ok());
       best = std::min(best, static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
     }
-    return best;
+    Graph graph;
+    NodeComprehensions comprehensions;
+    double best = 1e9;
   };
   for (const auto& network : {DeepNetwork, Fan}) {
-    const double small = seconds(network(2'500)), large = seconds(network(10'000));
-    EXPECT_LT(large, 9 * small);
-    EXPECT_LT(large, 10);
+    Timed small(network(2'500)), large(network(10'000));
+    for (int turn = 0; turn < 6 && (turn < 2 || large.best >= 9 * small.best); ++turn) {
+      small.Run();
+      large.Run();
+    }
+    EXPECT_LT(large.best, 9 * small.best);
+    EXPECT_LT(large.best, 10);
   }
 }
 
