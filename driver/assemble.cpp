@@ -74,15 +74,6 @@ class Assembler {
     return Sha256(graph::Print(model, unused)).Hex();
   }
 
-  Status NoTensor(const graph::Value& value) const {
-    if (value.producer.valid() && graph_[value.producer].op == graph::Op::kUnknown)
-      return Unsupported(fmt::format("{}: nothing here knows the operator",
-                                     graph::Describe(graph_, value.producer)))
-          .Try("replace the operator, or export the model with standard ones");
-    return Unsupported("what it holds, a sequence or an optional, is what a run decides")
-        .At(fmt::format("value {}", PrintString(value.name)));
-  }
-
   Layout LayoutOf(ValueId v) const {
     return partition::LayoutOf(module_.grouping.layouts, graph_, v);
   }
@@ -105,7 +96,9 @@ class Assembler {
     const auto shape = graph::StaticShape(value);
     if (!shape && !is_open_[v.index] && value.kind == ValueKind::kInput)
       return UnknownExtents(value.name);
-    if (!value.dtype) return NoTensor(value);
+    if (!value.dtype)
+      return Unsupported("what it holds, a sequence or an optional, is what a run decides")
+          .At(fmt::format("value {}", PrintString(value.name)));
     if (!shape && !is_open_[v.index])
       return Unsupported(fmt::format("the extents of \"{}\" are not known", value.name))
           .Try("give all input shapes with --shape or --dim");

@@ -44,7 +44,7 @@ TEST(CarriedSums, AreNotUsedInTheirLoop) {
   ASSERT_TRUE(used.ok()) << used.status().ToString();
   const auto choices = ParseChoices("net: cluster t y z | order n b", "test");
   ASSERT_TRUE(choices.ok()) << choices.status().ToString();
-  const ScheduleRequest request{.program = &*used, .target = WidestHere()};
+  const ScheduleRequest request{.program = &*used, .target = Widest()};
   const auto scheduled = Schedule(request, &choices->at(0));
   EXPECT_FALSE(scheduled.ok());
   EXPECT_NE(scheduled.status().ToString().find("a sum that is used in the loop"), std::string::npos)

@@ -46,7 +46,7 @@ TEST(Copies, ProposalsComputeTheMeaning) {
     const auto program = Compile(text, sizes);
     ASSERT_TRUE(program.ok()) << program.status().ToString();
     for (const int32_t threads : {1, 2}) {
-      Target target = WidestHere();
+      Target target = Widest();
       target.threads = threads;
       // So that a copy is made in blocks.
       target.l2_bytes = 8192;
@@ -81,7 +81,7 @@ TEST(Copies, AnyChoiceComputesTheMeaning) {
       "cluster y | pack b ba\n",
       "test");
   ASSERT_TRUE(choices.ok()) << choices.status().ToString();
-  const ScheduleRequest request{.program = &*program, .target = WidestHere()};
+  const ScheduleRequest request{.program = &*program, .target = Widest()};
   for (size_t c = 0; c < choices->size(); ++c) {
     const Choice& choice = choices->at(c);
     // The last one's blocks of z read other blocks of the copy; b and its mirror image share loops
@@ -104,7 +104,7 @@ TEST(Copies, ComeBeforeTheirReaders) {
     d(i) = b(i) * c(i)
   })");
   ASSERT_TRUE(program.ok()) << program.status().ToString();
-  const ScheduleRequest request{.program = &*program, .target = WidestHere()};
+  const ScheduleRequest request{.program = &*program, .target = Widest()};
   const std::vector<std::string> operands = {"b"};
   const CopiedRequest copied = WithCopies(request, operands);
   ASSERT_EQ(copied.program->statements.size(), 3u);

@@ -65,7 +65,7 @@ TEST(Gathers, ProductsOfRowsHaveTiles) {
       y(b, p, q) +=! t(i(b, l), p) * u(j(b, l), q)
     })");
   ASSERT_TRUE(program.ok()) << program.status().ToString();
-  const ScheduleRequest request{.program = &*program, .target = WidestHere()};
+  const ScheduleRequest request{.program = &*program, .target = Widest()};
   const auto choices = Propose(request, 2);
   ASSERT_TRUE(choices.yes());
   EXPECT_NE(Print(choices->at(0)).find("unroll p"), std::string::npos) << Print(choices->at(0));

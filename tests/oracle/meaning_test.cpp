@@ -19,7 +19,7 @@ using namespace polyhedral;  // NOLINT: what is tested
 void ExpectMeaning(const std::string& statements) {
   const auto program = Compile("def f(float(6, 4) x, float(6, 4) z) -> (y) {" + statements + "}");
   ASSERT_TRUE(program.ok()) << program.status().ToString();
-  const ScheduleRequest request{.program = &*program, .target = WidestHere()};
+  const ScheduleRequest request{.program = &*program, .target = Widest()};
   const auto choices = Propose(request, 3);
   ASSERT_TRUE(choices.yes());
   std::vector<Choice> all = *choices;
@@ -146,7 +146,7 @@ TEST(Segments, ComputeTheMeaning) {
       std::vector<Tensor> inputs = tc::RandomInputs(*program, 1);
       constexpr int64_t kOffsets[] = {0, 4, 4, 3, 5, 9};
       for (int64_t i = 0; i < 6; ++i) SetElemInt(inputs[1], i, kOffsets[i]);
-      const ScheduleRequest request{.program = &*program, .target = WidestHere()};
+      const ScheduleRequest request{.program = &*program, .target = Widest()};
       auto choices = *Propose(request, 3);
       choices.push_back(IdentityChoice(request));
       for (const Choice& choice : choices) {
@@ -165,7 +165,7 @@ TEST(Segments, KeepToTheirBlocks) {
     u(i, j, k, l) +=! t(p, j, k, l) where i in 0:1, j in 0:4, k in 0:9, l in 0:2, p in off(i):off(i + 1) max 4
     y(i, j, k, l) +=! u(i, j, k, p) * w(p, l) where i in 0:1, j in 0:4, k in 0:9, l in 0:5, p in 0:2 })");
   ASSERT_TRUE(program.ok()) << program.status().ToString();
-  const ScheduleRequest request{.program = &*program, .target = WidestHere()};
+  const ScheduleRequest request{.program = &*program, .target = Widest()};
   const auto proposed = Propose(request, 3);
   for (const Choice& choice : *proposed) {
     const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choice);
@@ -179,7 +179,7 @@ TEST(Segments, OfNothing) {
     y(i, d) +=! x(j, d) where j in off(i):off(i + 1) max 4, d in 0:3 })");
   ASSERT_TRUE(program.ok()) << program.status().ToString();
   const std::vector<Tensor> inputs = {Tensor(Dtype::kF32, {0, 3}), Tensor(Dtype::kI32, {3})};
-  const ScheduleRequest request{.program = &*program, .target = WidestHere()};
+  const ScheduleRequest request{.program = &*program, .target = Widest()};
   const auto proposed = Propose(request, 3);
   for (const Choice& choice : *proposed) {
     const Status status = RunChoice(*program, inputs, choice);
@@ -202,7 +202,7 @@ TEST(Strides, ComputeTheMeaning) {
   for (const std::string& text : texts) {
     const auto program = Compile(text);
     ASSERT_TRUE(program.ok()) << program.status().ToString();
-    const ScheduleRequest request{.program = &*program, .target = WidestHere()};
+    const ScheduleRequest request{.program = &*program, .target = Widest()};
     auto choices = *Propose(request, 3);
     choices.push_back(IdentityChoice(request));
     for (const Choice& choice : choices) {
@@ -230,7 +230,7 @@ TEST(Subscripts, ThatLeaveTheirTensorAreFaults) {
     const auto program = Compile(
         fmt::format("def f(float({}) x) -> (y) {{ y(i) = {} where i in 0:12 }}", rows, value));
     if (!program.ok()) return program.status().ToString();
-    const auto scheduled = Schedule({.program = &*program, .target = WidestHere()}, nullptr, {});
+    const auto scheduled = Schedule({.program = &*program, .target = Widest()}, nullptr, {});
     if (!scheduled.ok()) return scheduled.status().ToString();
     std::vector<float> x(static_cast<size_t>(rows) + 1), y(12);
     std::vector<void*> operands = {x.data(), y.data()};
@@ -258,7 +258,7 @@ TEST(Segments, EndTheirLoops) {
         "y(i, d) +=! x(j, d) where " +
         where + " }");
     EXPECT_TRUE(program.ok()) << program.status().ToString();
-    const ScheduleRequest request{.program = &*program, .target = WidestHere()};
+    const ScheduleRequest request{.program = &*program, .target = Widest()};
     std::string text;
     for (const Choice& choice : {Propose(request, 1)->front(), IdentityChoice(request)}) {
       const auto scheduled = Schedule(request, &choice);
@@ -279,7 +279,7 @@ TEST(Segments, FaultsAreReported) {
   const auto program = Compile(R"(def rows(float(9) x, int32(3) off) -> (y) {
     y(i) +=! x(j) where j in off(i):off(i + 1) max 4 })");
   ASSERT_TRUE(program.ok()) << program.status().ToString();
-  const ScheduleRequest request{.program = &*program, .target = WidestHere()};
+  const ScheduleRequest request{.program = &*program, .target = Widest()};
   const auto scheduled = Schedule(request);
   ASSERT_TRUE(scheduled.ok()) << scheduled.status().ToString();
   struct {

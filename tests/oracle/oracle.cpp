@@ -125,7 +125,7 @@ Status Compare(const Case& c, const polyhedral::ScheduleRequest& request,
   return {};
 }
 
-Target WidestHere() {
+Target Widest() {
   for (const Isa isa : {Isa::kX86V4Bf16, Isa::kX86V4Vnni, Isa::kX86V4})
     if (HostRuns(isa)) return {.isa = isa, .threads = 2};
   return {.threads = 2};
@@ -138,7 +138,7 @@ Status RunChoice(const tc::Program& program, const std::vector<Tensor>& inputs,
   const bool flushes = std::ranges::any_of(choice.clusters, &Cluster::dot_flushes);
   const ScheduleRequest request{.program = &program,
                                 .constants = std::move(constants),
-                                .target = flushes ? Bf16() : WidestHere()};
+                                .target = flushes ? Bf16() : Widest()};
   auto tree = BuildSchedule(request, choice);
   if (!tree.yes())
     return Internal(std::string(ReasonName(tree.refusal().reason)) + ": " + tree.refusal().detail);

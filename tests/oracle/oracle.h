@@ -41,7 +41,7 @@ Status Compare(const Case& c, const polyhedral::ScheduleRequest& request,
 
 // The one with the widest vectors that this machine runs, and the one with products of bfloat16,
 // whose code is compiled and interpreted everywhere.
-Target WidestHere();
+Target Widest();
 Target Bf16();
 
 // Builds, checks and lowers a choice, and compares it with the meaning of its program.

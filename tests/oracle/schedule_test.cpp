@@ -18,7 +18,7 @@ TEST(RandomPrograms, IdentityComputesTheMeaning) {
   int failures = 0;
   for (uint64_t seed = 1; seed <= 300 && failures < 5; ++seed) {
     const tc::Program program = tc::RandomProgram(seed);
-    const ScheduleRequest request{.program = &program, .target = WidestHere()};
+    const ScheduleRequest request{.program = &program, .target = Widest()};
     const Status status = RunChoice(program, tc::RandomInputs(program, seed),
                                     IdentityChoice(request), {}, seed % 4 == 0);
     EXPECT_TRUE(status.ok()) << "seed " << seed << "\n"
@@ -32,7 +32,7 @@ TEST(RandomPrograms, HalfBytesToo) {
   int failures = 0;
   for (uint64_t seed = 1; seed <= 200 && failures < 5; ++seed) {
     const tc::Program program = tc::RandomProgram(seed, {.nibbles = true});
-    const ScheduleRequest request{.program = &program, .target = WidestHere()};
+    const ScheduleRequest request{.program = &program, .target = Widest()};
     const auto choices = Propose(request, 2);
     const Choice choice =
         choices.yes() && seed % 2 == 0 ? choices->front() : IdentityChoice(request);
@@ -55,7 +55,7 @@ TEST(RandomPrograms, ProposalsComputeTheMeaning) {
     }
     const ScheduleRequest request{.program = &program,
                                   .constants = constants,
-                                  .target = halves ? Bf16() : WidestHere(),
+                                  .target = halves ? Bf16() : Widest(),
                                   .flushes = halves};
     const auto choices = Propose(request, 3);
     ASSERT_TRUE(choices.yes()) << choices.refusal().detail;
@@ -76,7 +76,7 @@ TEST(RandomPrograms, LegalChoicesComputeTheMeaning) {
   for (uint64_t seed = 1; seed <= 900 && failures < 5; ++seed) {
     const bool halves = seed % 3 == 0;
     const tc::Program program = tc::RandomProgram(seed / 3 + 1, {.halves = halves});
-    const ScheduleRequest request{.program = &program, .target = halves ? Bf16() : WidestHere()};
+    const ScheduleRequest request{.program = &program, .target = halves ? Bf16() : Widest()};
     const Choice choice = RandomChoice(request, seed);
     const auto tree = BuildSchedule(request, choice);
     if (!tree.yes()) {
@@ -126,7 +126,7 @@ tc::Program Chain() {
 }
 
 std::string WhyIllegal(const tc::Program& program, std::string_view choice) {
-  const ScheduleRequest request{.program = &program, .target = WidestHere()};
+  const ScheduleRequest request{.program = &program, .target = Widest()};
   const auto choices = ParseChoices(choice, "test");
   EXPECT_TRUE(choices.ok()) << choices.status().ToString();
   const auto tree = BuildSchedule(request, choices->at(0));
@@ -220,7 +220,7 @@ TEST(Legality, RefusesWhatDoesNotFit) {
 // A tree that someone edited is read as it stands: here the loops of c change places.
 TEST(Tree, EditsAreObeyed) {
   const tc::Program program = Chain();
-  const ScheduleRequest request{.program = &program, .target = WidestHere()};
+  const ScheduleRequest request{.program = &program, .target = Widest()};
   const Choice choice = IdentityChoice(request);
   ScheduleTree tree = *BuildSchedule(request, choice);
   const std::string before = "[{ c[i, j, k] -> [(j)] }, { c[i, j, k] -> [(k)] }]";
@@ -258,7 +258,7 @@ TEST(Tuples, TheFirstWins) {
       }})",
                                                length, value));
       ASSERT_TRUE(program.ok()) << program.status().ToString();
-      const ScheduleRequest request{.program = &*program, .target = WidestHere()};
+      const ScheduleRequest request{.program = &*program, .target = Widest()};
       const auto choices = Propose(request, 2);
       for (const Choice& choice : *choices) {
         const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choice);
@@ -276,7 +276,7 @@ TEST(Tuples, APaddedTapMayBeTheFirst) {
       where w in 0:9, s in 0:3
   })");
   ASSERT_TRUE(program.ok()) << program.status().ToString();
-  const ScheduleRequest request{.program = &*program, .target = WidestHere()};
+  const ScheduleRequest request{.program = &*program, .target = Widest()};
   const auto choices = Propose(request, 3);
   for (const Choice& choice : *choices) {
     const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choice);
@@ -320,7 +320,7 @@ TEST(Recurrence, KeepsItsOrder) {
     h(t, i) = tanh(x(t, i) + s(t, i)) where t in 0:5, i in 0:6
   })");
   ASSERT_TRUE(program.ok()) << program.status().ToString();
-  const ScheduleRequest request{.program = &*program, .target = WidestHere()};
+  const ScheduleRequest request{.program = &*program, .target = Widest()};
   const auto choices = Propose(request, 2);
   for (const Choice& choice : *choices) {
     const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choice);
@@ -344,7 +344,7 @@ TEST(Recurrence, SequencesRunByThemselves) {
         read));
     ASSERT_TRUE(program.ok()) << program.status().ToString();
     for (const int64_t l1_bytes : {64, 32 << 10}) {  // weights are large, or not
-      Target target = WidestHere();
+      Target target = Widest();
       target.l1_bytes = l1_bytes;
       const auto choices = Propose({.program = &*program, .target = target}, 3);
       ASSERT_TRUE(choices.yes());
@@ -403,7 +403,7 @@ TEST(Params, OpenRows) {
   })";
   const auto program = Compile(kText, {}, {"B"});
   ASSERT_TRUE(program.ok()) << program.status().ToString();
-  const ScheduleRequest request{.program = &*program, .constants = {"w"}, .target = WidestHere()};
+  const ScheduleRequest request{.program = &*program, .constants = {"w"}, .target = Widest()};
   const auto scheduled = Schedule(request);
   ASSERT_TRUE(scheduled.ok()) << scheduled.status().ToString();
   for (const int64_t rows : {0, 1, 7}) {
@@ -435,8 +435,7 @@ TEST(Contractions, AllRemainders) {
       })",
                                    {{"M", m}, {"N", n}, {"K", 9}});
       ASSERT_TRUE(program.ok()) << program.status().ToString();
-      const ScheduleRequest request{
-          .program = &*program, .constants = {"b"}, .target = WidestHere()};
+      const ScheduleRequest request{.program = &*program, .constants = {"b"}, .target = Widest()};
       const auto choices = Propose(request, 1);
       for (const Choice& choice : *choices) {
         const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choice, {"b"});
@@ -464,8 +463,7 @@ TEST(Contractions, SmallNumbers) {
                         a, b, sum);
         const auto program = Compile(text, {{"M", 14}, {"N", n}, {"K", k}});
         ASSERT_TRUE(program.ok()) << program.status().ToString();
-        const ScheduleRequest request{
-            .program = &*program, .constants = {"b"}, .target = WidestHere()};
+        const ScheduleRequest request{.program = &*program, .constants = {"b"}, .target = Widest()};
         const auto choices = Propose(request, 2);
         EXPECT_EQ((*choices)[0].clusters[0].dot_axis, k > 1 ? "k" : "");
         for (const Choice& choice : *choices) {
@@ -566,7 +564,7 @@ TEST(Temporaries, LieAlongTheirLanes) {
     EXPECT_TRUE(choice.ok()) << choice.status().ToString();
     const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choice->at(0));
     EXPECT_TRUE(status.ok()) << status.ToString();
-    const ScheduleRequest request{.program = &*program, .target = WidestHere()};
+    const ScheduleRequest request{.program = &*program, .target = Widest()};
     const auto scheduled = Schedule(request, &choice->at(0));
     if (!scheduled.ok()) return scheduled.status().ToString();
     const auto named = [](const loops::Buffer& b) { return b.name == "t"; };
@@ -611,7 +609,7 @@ TEST(Rows, SoftmaxNormPoolAttention) {
   for (const std::string& text : texts) {
     const auto program = Compile(text);
     ASSERT_TRUE(program.ok()) << program.status().ToString();
-    const ScheduleRequest request{.program = &*program, .target = WidestHere()};
+    const ScheduleRequest request{.program = &*program, .target = Widest()};
     const auto choices = Propose(request, 2);
     for (const Choice& choice : *choices) {
       const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choice);
@@ -652,7 +650,7 @@ TEST(Contractions, PrefetchTheNextPanel) {
                                           ", j 16 | parallel j | unroll i | vector j 16 | "
                                           "pack b Ba16b | prefetch b",
                                       "test");
-    const ScheduleRequest request{.program = &*program, .constants = {"b"}, .target = WidestHere()};
+    const ScheduleRequest request{.program = &*program, .constants = {"b"}, .target = Widest()};
     const auto scheduled = Schedule(request, &choices->at(0));
     return scheduled.ok() ? loops::Print(scheduled->nest) : scheduled.status().ToString();
   };
@@ -676,7 +674,7 @@ TEST(Contractions, PrefetchFarAheadOfSmallPanels) {
       "gemv: cluster t y | order i n | tile n 16 | parallel i n | inner b j | vector n 16 | "
       "pack W Ba16b | prefetch W",
       "test");
-  const ScheduleRequest request{.program = &*program, .constants = {"W"}, .target = WidestHere()};
+  const ScheduleRequest request{.program = &*program, .constants = {"W"}, .target = Widest()};
   const auto scheduled = Schedule(request, &choices->at(0));
   ASSERT_TRUE(scheduled.ok()) << scheduled.status().ToString();
   const std::string nest = loops::Print(scheduled->nest);
@@ -737,7 +735,7 @@ TEST(Contractions, SumsOfRowsAreJoined) {
         const Status status =
             RunChoice(*program, tc::RandomInputs(*program, 1), choices->at(0), {});
         EXPECT_TRUE(status.ok()) << text << Print(choices->at(0)) << status.ToString();
-        const ScheduleRequest request{.program = &*program, .target = WidestHere()};
+        const ScheduleRequest request{.program = &*program, .target = Widest()};
         const auto scheduled = Schedule(request, &choices->at(0));
         joined +=
             scheduled.ok() && loops::Print(scheduled->nest).find("_sums") != std::string::npos;
@@ -787,7 +785,7 @@ TEST(Contractions, Convolutions) {
         place("n", "k", "h", "w") + ") + b(k), 0.0)\n}";
     auto program = Compile(text, {{"C", v.in}, {"K", v.out}, {"H", v.size}, {"R", v.kernel}});
     ASSERT_TRUE(program.ok()) << program.status().ToString() << text;
-    const ScheduleRequest request{.program = &*program, .constants = {"W"}, .target = WidestHere()};
+    const ScheduleRequest request{.program = &*program, .constants = {"W"}, .target = Widest()};
     const auto choices = Propose(request, 2);
     for (const Choice& choice : *choices) {
       const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choice, {"W"});
