@@ -116,8 +116,9 @@ class Cutter {
     const Node& node = graph_[n];
     const std::vector<ValueId>& reads = reads_[static_cast<size_t>(n.index)];
     if (std::ranges::any_of(reads, [&](ValueId id) { return IsLate(id); })) return true;
+    if (node.op == Op::kUnknown) return false;  // no run brings what it lacks
     // Sequences have no steps of their own: they go once all extents are known, or never.
-    if (is_open_ && node.op != Op::kUnknown && HasSequences(node, reads)) return true;
+    if (is_open_ && HasSequences(node, reads)) return true;
     if (HoldsPlans(node.op) || IsControl(node.op)) return false;
     // What is made now and has no type is a sequence, or made by what nobody knows: no run tells.
     if (std::ranges::any_of(reads, [&](ValueId id) { return !graph_[id].dtype; })) return false;
