@@ -101,9 +101,11 @@ class Plan:
 
     def run(self, inputs):
         """Runs on a dict by name, or a list in order; gives a dict of outputs by name. Arrays that are
-        C-contiguous and of the right type are read where they are; nothing is ever cast. Types that NumPy
-        lacks may come as those of ml_dtypes. Strings come as arrays of str, or of bytes of UTF-8, of any of NumPy's
-        types for them, and go as arrays of the type object that hold str."""
+        C-contiguous and of the right type are read where they are; nothing is ever cast. bfloat16 and
+        integers of 4 bits may come as those of ml_dtypes. Of other types that NumPy lacks a plan has a byte for each
+        element and does not know what they are: give `array.view(numpy.uint8)`, or `array.astype(numpy.int8)` of int2.
+        Strings come as arrays of str, or of bytes of UTF-8, of any of NumPy's types for them, and go as arrays of the
+        type object that hold str."""
         arrays = self._arrays(inputs)
         shapes = tuple(a.shape for a in arrays)
         index = self._by_shapes.get(shapes)
