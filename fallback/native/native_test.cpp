@@ -263,6 +263,11 @@ TEST(Reduce, ArgAndCumulative) {
   ExpectTensor(Eval("CumSum", {F32({3}, {1, 2, 3}), I64({0})},
                     {{"exclusive", int64_t{1}}, {"reverse", int64_t{1}}}),
                {3}, {5, 3, 0});
+  ExpectTensor(Eval("CumProd", {F32({2, 3}, {1, 2, 3, 4, 5, 6}), I64({-1})}), {2, 3},
+               {1, 2, 6, 4, 20, 120});
+  ExpectTensor(Eval("CumProd", {F32({2, 2}, {1, 2, 3, 4}), I64({0})},
+                    {{"exclusive", int64_t{1}}, {"reverse", int64_t{1}}}),
+               {2, 2}, {3, 4, 1, 1});
 }
 
 TEST(Shape, Arithmetic) {

@@ -220,25 +220,26 @@ Status RunArgReduce(const Args& args) {
   return known ? Status() : NoSuchType(args, in.dtype);
 }
 
-Status RunCumSum(const Args& args) {
+Status RunCumulate(const Args& args) {
   WEFT_TRY(args.Need(2));
   const In& in = args[0];
   WEFT_TRY(int64_t axis, args.Int(1));
   WEFT_TRY(axis, args.Axis(axis, in.rank()));
   WEFT_TRY(const Out out, args.Output(0, in.dtype, in.shape));
   const bool exclusive = args.Int("exclusive", 0) != 0, reverse = args.Int("reverse", 0) != 0;
+  const Kind kind = args.call.op == "CumProd" ? Kind::kProd : Kind::kSum;
   const int64_t extent = in.shape[axis], stride = Strides(in.shape)[axis];
   const int64_t rows = extent == 0 ? 0 : in.elems / extent;
   const bool known = ByType(in.dtype, [&]<typename T>() {
     using W = Wide<T>;
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t base = r / stride * stride * extent + r % stride;
-      W sum = 0;
+      W result = Start<T>(kind);
       for (int64_t k = 0; k < extent; ++k) {
         const int64_t at = base + (reverse ? extent - 1 - k : k) * stride;
-        const W before = sum;
-        sum = Wrapping<W>(Kind::kSum, sum, static_cast<W>(in.as<T>()[at]));
-        out.as<T>()[at] = To<T>(exclusive ? before : sum);
+        const W before = result;
+        result = Wrapping<W>(kind, result, static_cast<W>(in.as<T>()[at]));
+        out.as<T>()[at] = To<T>(exclusive ? before : result);
       }
     }
   });
