@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "graph/edit.h"
@@ -48,11 +49,21 @@ bool OnlyMoves(Op op) {
 
 class Lowering {
  public:
-  explicit Lowering(Graph& graph) : graph_(graph), names_(graph) {}
+  explicit Lowering(Graph& graph, const Names* around = nullptr)
+      : graph_(graph), names_(graph, around) {}
 
-  Status Run() {
+  // Whether anything changed. What a subgraph captures has the same type there.
+  Result<bool> Run() {
+    bool changed = false;
+    for (const Node& node : graph_.nodes) {
+      for (const auto& inner : Subgraphs(node)) {
+        WEFT_TRY(const bool inside, Lowering(*inner, &names_).Run());
+        changed |= inside;
+      }
+    }
     for (const Value& value : graph_.values) dtypes_.push_back(value.dtype);
-    if (std::ranges::none_of(dtypes_, [](const auto& d) { return d && IsCode(*d); })) return {};
+    if (std::ranges::none_of(dtypes_, [](const auto& d) { return d && IsCode(*d); }))
+      return changed;
     std::vector<Node> nodes = std::move(graph_.nodes);
     graph_.nodes.clear();
     for (Node& node : nodes) {
@@ -67,7 +78,7 @@ class Lowering {
       if (value.kind == ValueKind::kConstant)
         value.constant = value.constant.ReadAs(*value.dtype, value.constant.shape());
     }
-    return InferShapes(graph_);
+    return true;
   }
 
  private:
@@ -88,7 +99,7 @@ class Lowering {
 
   Status One() {
     const bool reads = HasCode(node_->inputs), writes = HasCode(node_->outputs);
-    if (!reads && !writes) return Keep();
+    if ((!reads && !writes) || !Subgraphs(*node_).empty()) return Keep();
     switch (node_->op) {
       case Op::kCast:
       case Op::kCastLike:
@@ -228,33 +239,32 @@ class Lowering {
   }
 
   // A scale or zero point in f32, with the axes of x: one number, one for each element of an axis,
-  // or one for each block of them. Inference has seen that they fit.
+  // or one for each block of them. Inference has seen that they fit, as far as extents are known.
   Result<ValueId> Aligned(ValueId parameter) {
-    const auto x = StaticShape(graph_[In(0)]), p = StaticShape(graph_[parameter]);
-    if (!x || !p) return Unsupported("the shapes of its operands are not known");
+    const auto x = graph_[In(0)].shape, p = graph_[parameter].shape;
+    if (!p) return Unsupported("the rank of its scale or zero point is not known");
     const ValueId numbers = Decoded(parameter);
+    if (std::ranges::all_of(*p, [](const Extent& e) { return e.IsConstant() && e.value() == 1; }))
+      return p->empty() ? numbers : Add(Op::kReshape, {numbers, Ints({})});
+    if (!x) return Unsupported("the rank of what it converts is not known");
     const auto rank = static_cast<int64_t>(x->size());
-    WEFT_TRY(const int64_t elems, CountElems(*p));
-    if (elems == 1) return Add(Op::kReshape, {numbers, Ints({})});
     int64_t axis = IntAttr(*node_, "axis", 1);
     if (axis < 0) axis += rank;
-    const auto at = static_cast<size_t>(axis);
+    if (axis >= rank) return Add(Op::kReshape, {numbers, Ints({})});  // a run sees that it is one
     const int64_t block = IntAttr(*node_, "block_size", 0);
     if (block == 0) {
       Shape shape(x->size(), 1);
-      shape[at] = (*p)[0];
+      shape[static_cast<size_t>(axis)] = -1;
       return Add(Op::kReshape, {numbers, Ints(shape)});
     }
-    const int64_t width = std::min(block, (*x)[at]);  // of a block; the last may be cut
-    Shape column = *p, wide = *p, whole = *p;
-    column.insert(column.begin() + axis + 1, 1);
-    wide.insert(wide.begin() + axis + 1, width);
-    whole[at] *= width;
-    const ValueId as_column = Add(Op::kReshape, {numbers, Ints(column)});
-    const ValueId spread =
-        Add(Op::kReshape, {Add(Op::kExpand, {as_column, Ints(wide)}), Ints(whole)});
-    if (whole == *x) return spread;
-    return Add(Op::kSlice, {spread, Ints({0}), Ints({(*x)[at]}), Ints({axis})});
+    // 0, 1, 2… along the axis: the running sum of ones, whose extent inference knows by name.
+    const ValueId extent = Add(Op::kShape, {In(0)}, {{"start", axis}, {"end", axis + 1}});
+    const ValueId ones =
+        Add(Op::kConstantOfShape, {extent}, {{"value", TensorOfInts(std::array{int64_t{1}})}});
+    const ValueId places =
+        Add(Op::kCumSum, {ones, Scalar(Dtype::kI64, 0)}, {{"exclusive", int64_t{1}}});
+    const ValueId blocks = Add(Op::kDiv, {places, Scalar(Dtype::kI64, static_cast<double>(block))});
+    return Add(Op::kGather, {numbers, blocks}, {{"axis", axis}});
   }
 
   Status Dequantize() {
@@ -301,6 +311,9 @@ class Lowering {
 
 }  // namespace
 
-Status LowerCodes(Graph& graph) { return Lowering(graph).Run(); }
+Status LowerCodes(Graph& graph) {
+  WEFT_TRY(const bool changed, Lowering(graph).Run());
+  return changed ? InferShapes(graph) : Status();
+}
 
 }  // namespace weft::graph

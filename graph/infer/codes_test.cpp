@@ -59,23 +59,49 @@ TEST(LowerCodes, MovesStayAndConstantsFollow) {
   EXPECT_NE(found.find("input 0"), std::string::npos) << found;  // ONNX does not allow it
 }
 
+// What a branch captures is bytes there, too.
+TEST(LowerCodes, Subgraphs) {
+  Graph g = Parsed(
+      "graph g (c: bool[], x: f8e4m3fn[2]) -> (y) {\ny = If(c) {else_branch = graph1, "
+      "then_branch = graph2}\nsubgraph graph1 g1 () -> (a) {\ncaptured x: f8e4m3fn[2]\n"
+      "a = Cast(x) {to = 19}\n}\nsubgraph graph2 g2 () -> (b) {\ncaptured x: f8e4m3fn[2]\n"
+      "f = Cast(x) {to = 1}\nh = Add(f, f)\nb = Cast(h) {to = 19}\n}\n}");
+  ASSERT_TRUE(InferShapes(g).ok());
+  ASSERT_TRUE(LowerCodes(g).ok());
+  ASSERT_TRUE(VerifyShapes(g).ok());
+  ASSERT_EQ(OpsOf(g), "If");
+  EXPECT_EQ(TypeOf(g, "y"), "u8[2]");
+  const auto branches = Subgraphs(g.nodes[0]);
+  EXPECT_EQ(OpsOf(*branches[0]), "DecodeFloat EncodeFloat");
+  EXPECT_EQ(OpsOf(*branches[1]), "DecodeFloat Add EncodeFloat");
+  for (const auto& branch : branches) EXPECT_EQ(TypeOf(*branch, "x"), "u8[2]");
+}
+
 TEST(LowerCodes, Quantization) {
   EXPECT_EQ(
       Lowered("x: f32[2, 4], s: f32[4], z: f8e4m3fn[4]", "y = QuantizeLinear(x, s, z) {axis = 1}"),
       "Reshape Div DecodeFloat Reshape Add EncodeFloat u8[2, 4]");
   EXPECT_EQ(Lowered("x: f8e4m3fn[2, 4], s: f32[2, 2]",
                     "y = DequantizeLinear(x, s) {axis = 1, block_size = 2}"),
-            "DecodeFloat Reshape Expand Reshape Mul f32[2, 4]");
+            "DecodeFloat Shape ConstantOfShape CumSum Div Gather Mul f32[2, 4]");
   EXPECT_EQ(Lowered("x: f32[4], s: f32[], z: i2[]", "y = QuantizeLinear(x, s, z)"),
-            "Reshape Div Round Cast Reshape Add Clip Cast i8[4]");
+            "Div Round Cast Add Clip Cast i8[4]");
   EXPECT_EQ(Lowered("x: f4e2m1[5], s: f32[3]",  // the last block is cut
                     "y = DequantizeLinear(x, s) {axis = 0, block_size = 2}"),
-            "DecodeFloat Reshape Expand Reshape Slice Mul f32[5]");
+            "DecodeFloat Shape ConstantOfShape CumSum Div Gather Mul f32[5]");
   EXPECT_EQ(Lowered("x: f8e4m3fn[2, 4], s: f32[2, 1]",
                     "y = DequantizeLinear(x, s) {axis = 1, block_size = 9}"),
-            "DecodeFloat Reshape Expand Reshape Mul f32[2, 4]");
+            "DecodeFloat Shape ConstantOfShape CumSum Div Gather Mul f32[2, 4]");
   EXPECT_EQ(Lowered("x: i8[2, 4], s: f8e8m0[4]", "y = DequantizeLinear(x, s) {output_dtype = 10}"),
             "Cast DecodeFloat Reshape Mul Cast f16[2, 4]");
+  // Extents may be what a run brings.
+  EXPECT_EQ(Lowered("x: f32[n, 4], s: f32[4]",
+                    "symbol n in 1:9\ny = QuantizeLinear(x, s) {output_dtype = 17}"),
+            "Reshape Div EncodeFloat u8[n, 4]");
+  EXPECT_EQ(Lowered("x: f8e4m3fn[n, m], s: f32[n, k]",
+                    "symbol n in 1:9\nsymbol m in 1:9\nsymbol k in 1:9\n"
+                    "y = DequantizeLinear(x, s) {axis = 1, block_size = 2}"),
+            "DecodeFloat Shape ConstantOfShape CumSum Div Gather Mul f32[n, m]");
   const std::string found = Lowered("x: f8e4m3fn[2, 4], s: f32[3]", "y = DequantizeLinear(x, s)");
   EXPECT_NE(found.find("expected a scalar or [4]"), std::string::npos) << found;
 }
