@@ -71,6 +71,14 @@ Result<ValueId> Bias(Expansion& e, ValueId mask, ValueId added, ValueId like) {
 
 namespace {
 
+// How many keys there are, those of a past too: [1].
+Result<ValueId> AllKeys(Expansion& e, ValueId key, ValueId past) {
+  WEFT_TRY(const ValueId here, ExtentOf(e, key, 1, "keys"));
+  if (!past.valid()) return here;
+  WEFT_TRY(const ValueId before, ExtentOf(e, past, 2, "before"));
+  return e.Make(Op::kAdd, {here, before}, "all_keys");
+}
+
 // The mask of [batch, keys] that a list says: how many keys each batch has, those of a past too.
 // Behind them an Attention's may have the first key of each; and either's may have sums, twice
 // batch + 1 and once batch + 1, of which nothing counts here.
@@ -90,9 +98,7 @@ Result<ValueId> MaskOfLengths(Expansion& e, ValueId list, ValueId key, ValueId p
   const bool has_starts = may_have_starts && (!is_known || *count == 2 * *batches);
   if (is_known && !has_starts && *count != *batches && *count != 3 * *batches + 2)
     return Invalid(fmt::format("a list of {} masks nothing of a batch of {}", *count, *batches));
-  ValueId total = extent_of(key, 1);
-  if (past.valid()) total = f.Add(total, extent_of(past, 2));
-  WEFT_TRY(f.status());
+  WEFT_TRY(const ValueId total, AllKeys(e, key, past));
   WEFT_TRY(const ValueId place, Counting(e, total, "place"));
   const ValueId numbers = f.Cast(list, Dtype::kI64);
   ValueId inside = f.Do(Op::kLess, {place, column(numbers)});
@@ -203,8 +209,17 @@ Status ExpandPackedAttention(Expansion& e) {
   }
   ValueId mask = e.In(quantized ? 5 : 3);
   // A column stands for no mask: what adds the same to all keys changes nothing.
-  if (mask.valid() && e.RankOf(mask) == 2)
-    if (const auto width = KnownExtent(e, mask, 1, "a mask"); width.ok() && *width == 1) mask = {};
+  if (mask.valid() && e.RankOf(mask) == 2) {
+    if (const auto width = KnownExtent(e, mask, 1, "a mask"); !width.ok()) {
+      WEFT_TRY(const ValueId extent, ExtentOf(e, mask, 1, "width"));
+      WEFT_TRY(const ValueId keys, AllKeys(e, qkv[1], past[0]));
+      const ValueId is_column = f.Do(Op::kEqual, {extent, e.Ints("column", {1})});
+      mask = f.Do(Op::kOr, {f.Cast(mask, Dtype::kBool), f.Do(Op::kExpand, {is_column, keys})});
+      WEFT_TRY(f.status());
+    } else if (*width == 1) {
+      mask = {};
+    }
+  }
   if (mask.valid() && e.RankOf(mask) == 1) {
     WEFT_TRY(mask, MaskOfLengths(e, mask, qkv[1], past[0]));
   }
