@@ -7,10 +7,10 @@
 
 namespace weft::graph {
 
-// Makes every value of a code type (base/dtype.def) one of u8, or i8 for i2: inputs and outputs,
-// too, whose bytes mean what the model says. Needs inferred types and leaves them inferred.
-// Conversions become the operators below, or integer arithmetic; an operator that computes with
-// codes is refused.
+// Makes every value of a code type (base/dtype.def), in subgraphs too, one of u8, or i8 for i2:
+// inputs and outputs as well, whose bytes mean what the model says. Needs inferred types and leaves
+// them inferred. Conversions become the operators below, or integer arithmetic; an operator that
+// computes with codes is refused.
 //
 // DecodeFloat(x: u8) {format} -> f32: the number that the code is, exactly. `format` is its
 // TensorProto.DataType.

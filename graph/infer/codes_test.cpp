@@ -83,15 +83,15 @@ TEST(LowerCodes, Quantization) {
       "Reshape Div DecodeFloat Reshape Add EncodeFloat u8[2, 4]");
   EXPECT_EQ(Lowered("x: f8e4m3fn[2, 4], s: f32[2, 2]",
                     "y = DequantizeLinear(x, s) {axis = 1, block_size = 2}"),
-            "DecodeFloat Shape ConstantOfShape CumSum Div Gather Mul f32[2, 4]");
+            "DecodeFloat Reshape Expand Reshape Mul f32[2, 4]");
   EXPECT_EQ(Lowered("x: f32[4], s: f32[], z: i2[]", "y = QuantizeLinear(x, s, z)"),
             "Div Round Cast Add Clip Cast i8[4]");
   EXPECT_EQ(Lowered("x: f4e2m1[5], s: f32[3]",  // the last block is cut
                     "y = DequantizeLinear(x, s) {axis = 0, block_size = 2}"),
-            "DecodeFloat Shape ConstantOfShape CumSum Div Gather Mul f32[5]");
+            "DecodeFloat Reshape Expand Reshape Slice Mul f32[5]");
   EXPECT_EQ(Lowered("x: f8e4m3fn[2, 4], s: f32[2, 1]",
                     "y = DequantizeLinear(x, s) {axis = 1, block_size = 9}"),
-            "DecodeFloat Shape ConstantOfShape CumSum Div Gather Mul f32[2, 4]");
+            "DecodeFloat Reshape Expand Reshape Mul f32[2, 4]");
   EXPECT_EQ(Lowered("x: i8[2, 4], s: f8e8m0[4]", "y = DequantizeLinear(x, s) {output_dtype = 10}"),
             "Cast DecodeFloat Reshape Mul Cast f16[2, 4]");
   // Extents may be what a run brings.
@@ -102,6 +102,11 @@ TEST(LowerCodes, Quantization) {
                     "symbol n in 1:9\nsymbol m in 1:9\nsymbol k in 1:9\n"
                     "y = DequantizeLinear(x, s) {axis = 1, block_size = 2}"),
             "DecodeFloat Shape ConstantOfShape CumSum Div Gather Mul f32[n, m]");
+  for (const char* axis : {"-9", "-1000000", "7"})  // of no number but one
+    EXPECT_EQ(Lowered("x: f32[n, 4], s: f32[k]", std::string("symbol n in 1:9\nsymbol k in 1:9\n") +
+                                                     "y = QuantizeLinear(x, s) {axis = " + axis +
+                                                     ", output_dtype = 17}"),
+              "Reshape Div EncodeFloat u8[n, 4]");
   const std::string found = Lowered("x: f8e4m3fn[2, 4], s: f32[3]", "y = DequantizeLinear(x, s)");
   EXPECT_NE(found.find("expected a scalar or [4]"), std::string::npos) << found;
 }

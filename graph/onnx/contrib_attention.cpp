@@ -79,15 +79,28 @@ Result<ValueId> AllKeys(Expansion& e, ValueId key, ValueId past) {
   return e.Make(Op::kAdd, {here, before}, "all_keys");
 }
 
+// A mask of [batch, keys], or none for a column, which stands for no mask: what adds the same to
+// all keys changes nothing. Where a run says which it is, a column lets all keys through.
+Result<ValueId> UnlessColumn(Expansion& e, ValueId mask, ValueId key, ValueId past) {
+  if (const auto width = KnownExtent(e, mask, 1, "a mask"); width.ok())
+    return *width == 1 ? ValueId() : mask;
+  WEFT_TRY(const ValueId width, ExtentOf(e, mask, 1, "width"));
+  WEFT_TRY(const ValueId keys, AllKeys(e, key, past));
+  Formula f(e);
+  const ValueId is_column = f.Do(Op::kEqual, {width, e.Ints("column", {1})});
+  const ValueId seen =
+      f.Do(Op::kOr, {f.Cast(mask, Dtype::kBool), f.Do(Op::kExpand, {is_column, keys})});
+  WEFT_TRY(f.status());
+  return seen;
+}
+
 // The mask of [batch, keys] that a list says: how many keys each batch has, those of a past too.
 // Behind them an Attention's may have the first key of each; and either's may have sums, twice
 // batch + 1 and once batch + 1, of which nothing counts here.
 Result<ValueId> MaskOfLengths(Expansion& e, ValueId list, ValueId key, ValueId past) {
   Formula f(e);
-  const auto extent_of = [&](ValueId x, int64_t axis) {
-    return f.Do(Op::kShape, {x}, {{"end", axis + 1}, {"start", axis}});
-  };
-  const ValueId batch = extent_of(key, 0), front = e.Ints("front", {0});
+  WEFT_TRY(const ValueId batch, ExtentOf(e, key, 0, "batch"));
+  const ValueId front = e.Ints("front", {0});
   const auto column = [&](ValueId bounds) {
     const ValueId each = f.Do(Op::kReshape, {f.Do(Op::kSlice, {bounds, front, batch}), batch});
     return f.Do(Op::kUnsqueeze, {each, e.Ints("behind", {1})});
@@ -110,7 +123,8 @@ Result<ValueId> MaskOfLengths(Expansion& e, ValueId list, ValueId key, ValueId p
   const ValueId starts = f.Do(Op::kSlice, {numbers, batch, twice}),
                 zeros = f.Do(Op::kConstantOfShape, {batch},
                              {{"value", TensorOfInts(std::vector<int64_t>{0})}});
-  const ValueId are_starts = f.Cast(f.Do(Op::kEqual, {extent_of(list, 0), twice}), Dtype::kI64);
+  WEFT_TRY(const ValueId given, ExtentOf(e, list, 0, "given"));
+  const ValueId are_starts = f.Cast(f.Do(Op::kEqual, {given, twice}), Dtype::kI64);
   const ValueId first =
       f.Mul(f.Do(Op::kConcat, {starts, zeros}, {{"axis", int64_t{0}}}), are_starts);
   inside = f.Do(Op::kAnd, {inside, f.Do(Op::kGreaterOrEqual, {place, column(first)})});
@@ -208,17 +222,8 @@ Status ExpandPackedAttention(Expansion& e) {
     }
   }
   ValueId mask = e.In(quantized ? 5 : 3);
-  // A column stands for no mask: what adds the same to all keys changes nothing.
   if (mask.valid() && e.RankOf(mask) == 2) {
-    if (const auto width = KnownExtent(e, mask, 1, "a mask"); !width.ok()) {
-      WEFT_TRY(const ValueId extent, ExtentOf(e, mask, 1, "width"));
-      WEFT_TRY(const ValueId keys, AllKeys(e, qkv[1], past[0]));
-      const ValueId is_column = f.Do(Op::kEqual, {extent, e.Ints("column", {1})});
-      mask = f.Do(Op::kOr, {f.Cast(mask, Dtype::kBool), f.Do(Op::kExpand, {is_column, keys})});
-      WEFT_TRY(f.status());
-    } else if (*width == 1) {
-      mask = {};
-    }
+    WEFT_TRY(mask, UnlessColumn(e, mask, qkv[1], past[0]));
   }
   if (mask.valid() && e.RankOf(mask) == 1) {
     WEFT_TRY(mask, MaskOfLengths(e, mask, qkv[1], past[0]));
