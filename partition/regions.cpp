@@ -205,8 +205,18 @@ class Selection {
 
 }  // namespace
 
+// One after the other, each against the best of those before: two groupings have smaller regions
+// than all at once, where one that makes a single group of the network leaves a single region.
 Grouping SelectByRegion(const graph::Graph& graph, std::span<const PricedGrouping> groupings) {
-  return Selection(graph, groupings).Run();
+  std::vector<PricedGrouping> all(groupings.begin(), groupings.end());
+  PricedGrouping best = all[0];
+  for (const PricedGrouping& next : groupings) {
+    const PricedGrouping both[] = {std::move(best), next};
+    best = {Selection(graph, both).Run(), {}};
+    for (const Group& group : best.grouping.groups) best.us.push_back(group.us);
+  }
+  all.push_back(std::move(best));  // among them all, for its rivals
+  return Selection(graph, all).TakeWhole(all.size() - 1, "");
 }
 
 Grouping TakeWhole(const graph::Graph& graph, std::span<const PricedGrouping> groupings,

@@ -20,9 +20,10 @@ struct PricedGrouping {
   std::vector<double> us;  // by group, measured
 };
 
-// Per region the cheapest, the earlier grouping on a tie; what was not taken is a rival of the
-// groups that were, with its time. Regions whose best choices would wait for each other in a circle
-// keep the choice of the grouping that is cheapest as a whole.
+// Per region of the best so far and the next grouping the cheaper of the two, the earlier on a tie:
+// so in a region of all groupings at least the cheapest of them. What was not taken there is a
+// rival of the groups that were, with its time. Regions whose best choices would wait for each
+// other in a circle keep the choice of the one that is cheaper as a whole.
 Grouping SelectByRegion(const graph::Graph& graph, std::span<const PricedGrouping> groupings);
 // One of the groupings in every region; `why` it is better as a whole stands with its rivals.
 Grouping TakeWhole(const graph::Graph& graph, std::span<const PricedGrouping> groupings,

@@ -57,6 +57,30 @@ TEST(Regions, EachTakesItsCheapest) {
   EXPECT_TRUE(Verify(best, graph).ok());
 }
 
+// What makes a single group of the network leaves a single region, but not between the others.
+TEST(Regions, OneGroupOfAllHidesNothing) {
+  const graph::Graph graph = Chain();
+  const PricedGrouping groupings[] = {
+      {{.name = "v", .groups = {Of("ab", kVendor, {0, 1}), Of("cd", kVendor, {2, 3})}}, {5, 9}},
+      {{.name = "o", .groups = {Of("all", kOwn, {0, 1, 2, 3})}}, {20}},
+      {{.name = "n",
+        .groups = {Of("a", kVendor, {0}), Of("b", kVendor, {1}), Of("c", kVendor, {2}),
+                   Of("d", kOwn, {3})}},
+       {3, 3, 3, 3}}};
+  const Grouping best = SelectByRegion(graph, groupings);
+  ASSERT_EQ(best.groups.size(), 3U);
+  EXPECT_EQ(best.groups[0].name, "ab");  // 5 < 3 + 3
+  EXPECT_EQ(best.groups[1].name, "c");   // 3 + 3 < 9
+  EXPECT_EQ(best.groups[2].name, "d");
+  for (const Group& group : best.groups) {  // of all nodes: 5 + 3 + 3 < 12 < 14 < 20
+    ASSERT_EQ(group.rivals.size(), 3U);
+    EXPECT_EQ(group.rivals[0].us, 14);
+    EXPECT_EQ(group.rivals[1].us, 20);
+    EXPECT_EQ(group.rivals[2].us, 12);
+  }
+  EXPECT_TRUE(Verify(best, graph).ok());
+}
+
 TEST(Regions, ATieStaysWithTheEarlier) {
   const graph::Graph graph = Chain();
   const PricedGrouping vendor{{.name = "v", .groups = {Of("all", kVendor, {0, 1, 2, 3})}}, {5}};

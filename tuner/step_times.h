@@ -23,7 +23,9 @@ struct TurnOptions {
 Result<std::vector<std::vector<std::vector<double>>>> TimeSteps(
     std::span<executor::BoundRun* const> runs, const TurnOptions& options);
 
-// As a whole, not step by step: [run][round].
+// As a whole, not step by step: [run][round]. Those that may be the fastest go on, without the
+// others between them, until their medians are known to a hundredth or half a second has passed;
+// but only if that is more rounds than all have had.
 Result<std::vector<std::vector<double>>> TimeRuns(std::span<executor::BoundRun* const> runs,
                                                   const TurnOptions& options);
 
