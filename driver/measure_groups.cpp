@@ -77,10 +77,12 @@ class Measurement {
   // comes a second time, since a library's epilogue may be slower than a step of its own.
   Status OpenArms() {
     using Force = PartitionOptions::Force;
-    const bool any = options_.partition.force == Force::kNone;
-    WEFT_TRY(AddArm("vendor", {.force = Force::kVendor}));
-    WEFT_TRY(AddArm("call by call", {.force = Force::kVendor, .fuse = false}));
-    if (!any) return {};
+    const PartitionOptions& may = options_.partition;
+    if (may.vendor && may.force != Force::kOwn) {
+      WEFT_TRY(AddArm("vendor", {.force = Force::kVendor}));
+      WEFT_TRY(AddArm("call by call", {.force = Force::kVendor, .fuse = false}));
+    }
+    if (may.force == Force::kVendor) return {};
     WEFT_TRY(AddArm("own", {.force = Force::kOwn}));
     WEFT_TRY(AddArm("plain", {.force = Force::kOwn, .variants = false}));
     if (options_.target.kind == TargetKind::kCpu) {  // a device has no blocks, nor kinds of tiles

@@ -26,6 +26,11 @@ TuningRecord Exactly(double us) {
   return {.median_us = us, .low_us = us, .high_us = us, .samples = 9};
 }
 
+// Eight channels a group: lanes along the width with rows of channels or of the image.
+constexpr const char* kGrouped =
+    "graph g (x: f32[1, 64, 14, 14], w: f32[64, 8, 3, 3]) -> (y) {\n"
+    "y = Conv(x, w) {group = 8, pads = [1, 1, 1, 1]}\n}";
+
 class MeasureTest : public testing::CacheTest {
  protected:
   void SetUp() override {
@@ -55,8 +60,10 @@ class MeasureTest : public testing::CacheTest {
     db_->Store(NetworkKey(GraphText(module), module.target, *keys), Exactly(network_us));
   }
 
-  Module Measured(double budget_s, const std::atomic<bool>* stop = nullptr) {
+  Module Measured(double budget_s, const std::atomic<bool>* stop = nullptr,
+                  Force force = Force::kNone) {
     BuildOptions options = Options();
+    options.partition.force = force;
     options.budget_s = budget_s;
     options.tuning = db_.get();
     options.cache = &*cache_;
@@ -88,11 +95,8 @@ TEST_F(MeasureTest, RecordsDecide) {
   EXPECT_EQ(ByRecords(), Implementation::kVendor);
 }
 
-// Eight channels a group: lanes along the width with rows of channels or of the image.
 TEST_F(MeasureTest, TheModelIsNotTrustedWithKindsOfTiles) {
-  network_ =
-      "graph g (x: f32[1, 64, 14, 14], w: f32[64, 8, 3, 3]) -> (y) {\n"
-      "y = Conv(x, w) {group = 8, pads = [1, 1, 1, 1]}\n}";
+  network_ = kGrouped;
   ASSERT_NE(Forced(Force::kOwn, 1).choices, Forced(Force::kOwn).choices);
   for (const int32_t best : {0, 1}) {
     Plant(Force::kVendor, 50, 60);
@@ -100,6 +104,23 @@ TEST_F(MeasureTest, TheModelIsNotTrustedWithKindsOfTiles) {
     Plant(Force::kOwn, best == 1 ? 20 : 40, best == 1 ? 30 : 50, 1);
     EXPECT_EQ(ByRecords(), Implementation::kOwn);
     EXPECT_EQ(Measured(10).grouping.groups[0].kind, best);
+  }
+}
+
+// Where own kernels are forced they are what is chosen from, whatever is on record of calls.
+TEST_F(MeasureTest, OwnKernelsAreMeasuredWhereTheyAreForced) {
+  network_ = kGrouped;
+  Plant(Force::kVendor, 1, 1);
+  for (const int32_t best : {0, 1}) {
+    for (const int32_t kind : {0, 1}) {
+      const double us = kind == best ? 20 : 50;
+      Plant(Force::kOwn, us, us, kind);
+    }
+    const partition::Group group = Measured(10, nullptr, Force::kOwn).grouping.groups[0];
+    EXPECT_EQ(group.implementation, Implementation::kOwn);
+    EXPECT_EQ(group.kind, best);
+    EXPECT_TRUE(group.measured);
+    EXPECT_EQ(group.us, 20);
   }
 }
 

@@ -175,9 +175,9 @@ Status MakeGroups(Module& module, const BuildOptions& options) {
   WEFT_TRY(module.grouping,
            partition::Partition(module.graph, module.comprehensions, options.target, pricer, how));
   if (how.strict) WEFT_TRY(RefuseNativeSteps(module));
-  // Without a library, or with own kernels or calls forced, there is nothing to choose between.
-  if (options.budget_s > 0 && how.vendor && how.fuse && how.force != Force::kOwn &&
-      how.force != Force::kCalls) {
+  // There is nothing to choose between where calls are forced, nor on a device without its library.
+  const bool chooses = !is_cuda || (how.vendor && how.force != Force::kOwn);
+  if (options.budget_s > 0 && chooses && how.fuse && how.force != Force::kCalls) {
     const Status here = FindHere(options.target);
     if (MayNotEnd(module.graph))
       WEFT_LOG(kWarning, "driver",
