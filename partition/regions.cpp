@@ -210,7 +210,7 @@ class Selection {
 Grouping SelectByRegion(const graph::Graph& graph, std::span<const PricedGrouping> groupings) {
   std::vector<PricedGrouping> all(groupings.begin(), groupings.end());
   PricedGrouping best = all[0];
-  for (const PricedGrouping& next : groupings) {
+  for (const PricedGrouping& next : groupings.subspan(1)) {
     const PricedGrouping both[] = {std::move(best), next};
     best = {Selection(graph, both).Run(), {}};
     for (const Group& group : best.grouping.groups) best.us.push_back(group.us);

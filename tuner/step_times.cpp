@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include "tuner/measure.h"
 
@@ -26,19 +27,15 @@ MeasureOptions Rounds(int64_t rounds, const TurnOptions& options) {
   return {.runs = rounds, .warmup = 0, .seed = options.seed, .stop = options.stop};
 }
 
-// Those that may be the fastest, as far as their intervals tell; what a round of them takes, in
-// microseconds, each run once before it counts.
-double FindRivals(std::span<const std::vector<double>> samples, std::vector<size_t>& rivals) {
+// The places of those that may be the fastest, as far as their intervals tell.
+std::vector<size_t> FindRivals(std::span<const std::vector<double>> samples) {
   std::vector<Summary> summaries;
   for (std::vector<double> of_arm : samples) summaries.push_back(Summarize(of_arm));
   const double limit = std::ranges::min_element(summaries, {}, &Summary::p50)->high;
-  double round_us = 0;
-  for (size_t k = 0; k < summaries.size(); ++k) {
-    if (summaries[k].low > limit) continue;
-    rivals.push_back(k);
-    round_us += 2 * summaries[k].p50;
-  }
-  return round_us;
+  std::vector<size_t> rivals;
+  for (size_t k = 0; k < summaries.size(); ++k)
+    if (summaries[k].low <= limit) rivals.push_back(k);
+  return rivals;
 }
 
 }  // namespace
@@ -76,14 +73,17 @@ Result<std::vector<std::vector<double>>> TimeRuns(std::span<executor::BoundRun* 
   for (executor::BoundRun* run : runs) arms.push_back(Warmed({"", [run] { return run->Timed(); }}));
   WEFT_TRY(const int64_t rounds, AffordableRounds(arms, options));
   WEFT_TRY(auto samples, Interleave(arms, Rounds(std::max<int64_t>(rounds, 1), options)));
-  std::vector<size_t> rivals;
-  const double round_us = FindRivals(samples, rivals);
+  const std::vector<size_t> rivals = FindRivals(samples);
+  std::vector<Arm> race;
+  double race_us = 0;  // of as many rounds; each runs once before it counts
+  for (const size_t k : rivals) {
+    race.push_back(arms[k]);
+    race_us += 2 * std::accumulate(samples[k].begin(), samples[k].end(), 0.0);
+  }
   const double left = options.seconds - std::chrono::duration<double>(Clock::now() - begin).count();
   const double seconds = std::min(left, kRaceSeconds);
-  const bool tells_more = seconds * 1e6 > round_us * static_cast<double>(samples[0].size());
-  if (rivals.size() < 2 || !tells_more || (options.stop && *options.stop)) return samples;
-  std::vector<Arm> race;
-  for (const size_t k : rivals) race.push_back(arms[k]);
+  if (rivals.size() < 2 || seconds * 1e6 <= race_us || (options.stop && *options.stop))
+    return samples;
   WEFT_TRY(
       auto times,
       Interleave(
