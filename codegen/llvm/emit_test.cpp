@@ -324,13 +324,38 @@ TEST(Emit, ChoosesInstructionsForSumsOfProducts) {
   const auto has = [](const std::string& text, const char* what) {
     return text.find(what) != std::string::npos;
   };
-  EXPECT_TRUE(has(code(Isa::kX86V3, "u8", 2, ""), "avx2.pmadd.wd"));
+  const auto count = [](const std::string& text, int lanes, const char* name) {
+    int calls = 0;
+    const std::string call = fmt::format("call <{} x i32> @llvm.x86.{}(", lanes, name);
+    for (size_t at = text.find(call); at != text.npos; at = text.find(call, at + 1)) ++calls;
+    return calls;
+  };
+  EXPECT_EQ(count(code(Isa::kX86V3, "u8", 2, ""), 8, "avx2.pmadd.wd"), 2);  // 16 lanes
   EXPECT_TRUE(has(code(Isa::kX86V4, "i16", 2, ""), "avx512.pmaddw.d.512"));
   EXPECT_TRUE(has(code(Isa::kX86V4Vnni, "i16", 2, ""), "avx512.vpdpwssd.512"));
   EXPECT_TRUE(has(code(Isa::kX86V4Vnni, "u8", 4, ""), "avx512.vpdpbusd.512"));
-  EXPECT_FALSE(has(code(Isa::kX86V4Vnni, "i8", 4, ""), "vpdp"));  // bytes of both signs only
-  EXPECT_FALSE(has(code(Isa::kX86V3, "u8", 4, ""), "pmadd"));
-  EXPECT_FALSE(has(code(Isa::kX86V3, "u8", 2, "{k - 1 >= 0}"), "pmadd"));
+  // Steps that don't fit are multiplied one by one.
+  const std::string both_signed = code(Isa::kX86V4Vnni, "i8", 4, "");
+  EXPECT_FALSE(has(both_signed, "vpdpbusd"));
+  EXPECT_EQ(count(both_signed, 16, "avx512.vpdpwssd.512"), 4);
+  EXPECT_EQ(count(code(Isa::kX86V3, "u8", 4, ""), 8, "avx2.pmadd.wd"), 8);
+  EXPECT_EQ(count(code(Isa::kX86V3, "u8", 2, "{k - 1 >= 0}"), 8, "avx2.pmadd.wd"), 4);
+}
+
+// Products of 32 bits of what 16 hold, step by step, at the ends of all types.
+TEST(Emit, MultipliesSmallNumbers) {
+  for (const char* x : {"u8", "i8", "i16", "u16", "i32"}) {
+    for (const char* w : {"i8", "u8", "i16"}) {
+      for (const int lanes : {3, 8, 21}) {
+        Check(fmt::format(
+                  "loops k (x: in {0}[5, {2}], w: in {1}[5, {2}], y: out i32[{2}]) {{ "
+                  "single {{ vector v = 0:{2} {{ y[v] = 7:i32 }} for k = 0:5 {{ vector v = "
+                  "0:{2} {{ y[v] = y[v] + (cast(x[k, v]):i32 * cast(w[k, v]):i32) }} }} }} }}",
+                  x, w, lanes),
+              {.sizes = {1}, .wild = true});
+      }
+    }
+  }
 }
 
 // Lanes at the edge of a padded window keep what they had: with mask registers in the same

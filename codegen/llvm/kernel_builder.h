@@ -60,6 +60,8 @@ class KernelBuilder {
                        const Chunk& chunk, const Mask& mask);
   llvm::Value* PairOf(const loops::Expr& load, const loops::Stmt& loop, const Chunk& chunk,
                       const Mask& mask);
+  llvm::Value* AddSmallProduct(const loops::Expr& sum, const Chunk& chunk, const Mask& mask,
+                               std::map<loops::ExprId, LaneValue>& known);
   llvm::Value* AddFloats(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
   llvm::Value* AddIntegers(llvm::Value* sum, llvm::Value* a, llvm::Value* b, bool quads,
                            unsigned width);

@@ -9,6 +9,9 @@
 // the accumulator as well, and VPDPBUSD does so for four products of an unsigned and a signed byte
 // (Intel's Software Developer's Manual, volume 2). None of them saturates what is a sum of 32 bits.
 //
+// A single step is a pair whose other product is 0: VPMADDWD takes half as long as VPMULLD, or
+// less.
+//
 // Products of bfloat16 are added up in their order, by the same FMAs: but neighbouring steps share
 // their loads, as one is the upper half of 32 bits and the other the lower. Where the nest says
 // that subnormal numbers are dropped and the upper half comes first, VDPBF16PS does both at once:
@@ -182,6 +185,34 @@ Value* KernelBuilder::AddIntegers(Value* sum, Value* a, Value* b, bool quads, un
   return b_.CreateAdd(sum,
                       b_.CreateIntrinsic(instruction.id, {},
                                          {b_.CreateBitCast(a, pairs), b_.CreateBitCast(b, pairs)}));
+}
+
+// Lanes of sum + a * b, all of 32 bits, where 16 with a sign hold a and b. Null for anything else.
+Value* KernelBuilder::AddSmallProduct(const loops::Expr& sum, const Chunk& chunk, const Mask& mask,
+                                      std::map<ExprId, LaneValue>& known) {
+  const auto is = [](const loops::Expr& e, ScalarOp op) {
+    return e.kind == ExprKind::kOp && e.op == op && e.dtype == Dtype::kI32;
+  };
+  const bool fits = chunk.width == 4 || chunk.width == 8 || chunk.width == 16;
+  if (!fits || !is(sum, ScalarOp::kAdd) || !is(nest_[sum.args[1]], ScalarOp::kMul)) return nullptr;
+  const auto from = [&](ExprId id) { return nest_[nest_[id].args[0]].dtype; };
+  const auto is_small = [&](ExprId id) {
+    if (!is(nest_[id], ScalarOp::kCast)) return false;
+    return from(id) == Dtype::kI16 || from(id) == Dtype::kI8 || from(id) == Dtype::kU8;
+  };
+  std::vector<ExprId> factors = nest_[sum.args[1]].args;
+  if (!std::ranges::all_of(factors, is_small)) return nullptr;
+  // The upper half of the second factor must be 0. Weights are bytes, read once for many products.
+  if (SizeBytes(from(factors[0])) < SizeBytes(from(factors[1])) || from(factors[0]) == Dtype::kU8)
+    std::swap(factors[0], factors[1]);
+  const auto evaluate = [&](ExprId id) { return Evaluate(id, chunk, mask, known); };
+  const LaneValue old = evaluate(sum.args[0]), a = evaluate(factors[0]);
+  LaneValue b = evaluate(factors[1]);
+  if (!old.is_vector && !a.is_vector && !b.is_vector) return nullptr;
+  if (from(factors[1]) != Dtype::kU8)
+    b.value = b_.CreateAnd(b.value, llvm::ConstantInt::get(b.value->getType(), 0xFFFF));
+  const auto lanes = [&](const LaneValue& value) { return memory_.Splat(value, chunk); };
+  return AddIntegers(lanes(old), lanes(a), lanes(b), /*quads=*/false, chunk.width);
 }
 
 bool KernelBuilder::DotProduct(const Stmt& loop) {

@@ -98,6 +98,8 @@ LaneValue KernelBuilder::Evaluate(ExprId id, const Chunk& chunk, const Mask& mas
     result = AffineValue(e, chunk);
   } else if (e.kind == ExprKind::kLoad) {
     result = memory_.Load(e, chunk, mask);
+  } else if (Value* added = AddSmallProduct(e, chunk, mask, known)) {
+    result = {added, true};
   } else {
     std::vector<LaneValue> parts;
     for (ExprId arg : e.args) parts.push_back(Evaluate(arg, chunk, mask, known));
