@@ -249,6 +249,13 @@ class Blocker {
     return bytes;
   }
 
+  bool ReadsCopy(const Contraction& contraction) const {
+    const auto is_copy = [&](tc::ExprId read) {
+      return request_.copies.contains(program_[program_[read].tensor].name);
+    };
+    return is_copy(contraction.x) || is_copy(contraction.w);
+  }
+
   // A block of a contraction still has rows and columns for a tile of registers, or all there are:
   // places that move one factor only, and that the loads of the other are used again for.
   bool FillsTiles(size_t first, size_t last, const std::vector<Along>& axes) const {
@@ -258,22 +265,27 @@ class Blocker {
       const tc::Statement& s = view.At(view.anchor);
       const auto contraction = AsContraction(program_, s);
       if (!contraction) continue;
+      const int64_t vector = request_.target.VectorBytes() / SizeBytes(s.accumulate);
       int64_t all[2] = {1, 1}, block[2] = {1, 1};  // of what moves x, of what moves w
       for (const int32_t i : contraction->kept) {
         const std::string& axis = view.axes[view.anchor][static_cast<size_t>(i)];
-        const bool by_x = Uses(group, view.anchor, contraction->x, axis);
-        if (by_x == Uses(group, view.anchor, contraction->w, axis)) continue;
+        const bool by_x = Uses(group, view.anchor, contraction->x, axis),
+                   by_w = Uses(group, view.anchor, contraction->w, axis);
         const int64_t extent = std::max<int64_t>(1, Extent(group, axis));
         int64_t size = extent;
         for (const Along& along : axes) {
           const Tile& tile = along[group - first];
           if (tile.axis == axis) size = std::min(size, tile.sizes[0]);
         }
+        // Lanes along what moves both factors are why one of them is copied.
+        if (by_x && by_w && ReadsCopy(*contraction) && size < extent && size % vector != 0)
+          return false;
+        if (by_x == by_w) continue;
         if (!by_x && size < extent) return false;  // columns are lanes of packed panels: whole ones
         all[by_x ? 0 : 1] *= extent;
         block[by_x ? 0 : 1] *= size;
       }
-      const int64_t lanes = int64_t{2} * request_.target.VectorBytes() / SizeBytes(s.accumulate);
+      const int64_t lanes = 2 * vector;
       // Which of the two lanes run along is decided later: either may be the shorter one.
       const auto fills = [&](int64_t rows, int64_t columns) {
         return block[0] >= std::min(all[0], rows) && block[1] >= std::min(all[1], columns);

@@ -19,8 +19,9 @@ class LoopMaker {
     const std::vector<std::string> names = StatementNames(o_.program);
     for (const int32_t s : o_.view.statements) cluster_.statements.push_back(names[s]);
     FillOrder(swap_order);
-    AddPack(tile_.lane, tile_.shape.lanes, choice);
-    if (tile_.row >= 0) AddPack(tile_.row, tile_.shape.rows, choice);
+    if (tile_.copies) AddPack(o_.Copied(tile_.lane), tile_.lane, tile_.shape.lanes, choice);
+    AddPack(LaneOperand(), tile_.lane, tile_.shape.lanes, choice);
+    if (tile_.row >= 0) AddPack(o_.Streamed(tile_.row), tile_.row, tile_.shape.rows, choice);
     AddPacksOfOthers(choice);
     return cluster_;
   }
@@ -216,9 +217,8 @@ class LoopMaker {
 
   // [axes that move both operands][blocks][other kept axes][reduction axes in their order][places
   // in a block], of the operand that the index moves: in the order of the loops.
-  void AddPack(int32_t index, int64_t block, Choice& choice) const {
-    const tc::ExprId read = o_.Uses(o_.c.w, index) ? o_.c.w : o_.c.x;
-    const bool copy = index == tile_.lane && tile_.copies;
+  void AddPack(tc::ExprId read, int32_t index, int64_t block, Choice& choice) const {
+    const bool copy = index == tile_.lane && tile_.copies && read == o_.Copied(index);
     if (!copy && !o_.Packable(read, index)) return;
     const std::string& name = o_.program[o_.program[read].tensor].name;
     const std::string& tensor = copy ? o_.view.request->copies.at(name) : name;
@@ -293,9 +293,9 @@ class LoopMaker {
 
 }  // namespace
 
-int NearKinds(const ClusterView& view) {
+Kinds NearKinds(const ClusterView& view) {
   const auto contraction = AsContraction(view.program(), view.At(view.anchor));
-  return contraction ? NearKinds(Operands(view, *contraction)) : 0;
+  return contraction ? NearKinds(Operands(view, *contraction)) : Kinds{};
 }
 
 std::optional<Cluster> ContractionCluster(const ClusterView& view, int variant, Choice& choice) {

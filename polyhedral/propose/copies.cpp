@@ -63,10 +63,11 @@ CopyBlocks BlocksOfCopy(const ClusterView& copy, const ClusterView& contraction,
   };
   // Axes that move both operands: nothing of the copy is used again across them.
   const auto both = AsContraction(program, s);
-  for (const int32_t i : both->kept)
-    if (Uses(program, both->x, i) && Uses(program, both->w, i)) add(static_cast<size_t>(i), 1);
-  // Then as many lanes as the cache holds beside what passes by.
   const std::string& lane = loops.lanes[0].axis;
+  for (const int32_t i : both->kept)
+    if (axes[i] != lane && Uses(program, both->x, i) && Uses(program, both->w, i))
+      add(static_cast<size_t>(i), 1);
+  // Then as many lanes as the cache holds beside what passes by.
   int64_t tile = loops.lanes[0].sizes[0];
   for (const Tile& t : loops.tiles)
     if (t.axis == lane) tile = t.sizes[0];

@@ -8,8 +8,9 @@ namespace weft::polyhedral {
 namespace {
 
 // Cycles for an element of an operand that is copied: transposed in registers and stored, and
-// loaded again from a cache that is farther away. Below so many uses the loops of rows do better.
-constexpr double kCopied = 0.3, kLeastUses = 16;
+// loaded again from a cache that is farther away. Below so many uses the loops of rows do better;
+// where lanes take each channel by itself, these mask or gather what a window reads of a row.
+constexpr double kCopied = 0.3, kLeastUses = 16, kLeastUsesOfChannels = 2;
 
 }  // namespace
 
@@ -97,8 +98,23 @@ bool Operands::IsCopy(tc::ExprId read) const {
 }
 
 bool Operands::TakesCopy(tc::ExprId read, int32_t index) const {
-  return IsCopy(read) && Uses(read, index) && AxisOf(read, index) >= 0 &&
-         CopyCycles(read) * kLeastUses < kCopied * Steps();
+  if (!IsCopy(read) || !Uses(read, index) || AxisOf(read, index) < 0) return false;
+  const auto uses_pay = [&](double least) { return CopyCycles(read) * least < kCopied * Steps(); };
+  if (!MovesBoth(index)) return uses_pay(kLeastUses);
+  const auto laid_out =
+      view.request->layouts.find(view.request->copies.at(program[program[read].tensor].name));
+  const bool lies = laid_out != view.request->layouts.end() &&
+                    laid_out->second.axes.back().axis == AxisOf(read, index);
+  const bool near = Bytes(read) * Vector() <= view.request->target.l2_bytes * Extent(index);
+  return !lies && near && Extent(index) >= Vector() && uses_pay(kLeastUsesOfChannels);
+}
+
+tc::ExprId Operands::Copied(int32_t lane) const {
+  for (const tc::ExprId read : {c.w, c.x}) {
+    const tc::ExprId other = read == c.w ? c.x : c.w;
+    if (TakesCopy(read, lane) && (!Uses(other, lane) || Streams(other, lane))) return read;
+  }
+  return {};
 }
 
 double Operands::CopyCycles(tc::ExprId read) const {

@@ -49,6 +49,9 @@ struct Operands {
   // A copy of an operand is packed likewise, which costs something.
   bool IsCopy(tc::ExprId read) const;
   bool TakesCopy(tc::ExprId read, int32_t index) const;
+  // The operand of which lanes along the index read a copy, if they may; an index that moves both
+  // needs the other to be loaded as it lies. Not valid: none.
+  tc::ExprId Copied(int32_t lane) const;
   double CopyCycles(tc::ExprId read) const;  // for an element of the result
   // Each step of the sum reads the operand in another page, as in long rows of a matrix.
   bool LeapsPages(tc::ExprId read, int32_t lane) const;

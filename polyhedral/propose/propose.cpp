@@ -11,6 +11,7 @@ struct Variant {
   int number = 0;
   bool fuse = true;    // statements that may share a cluster do
   bool block = false;  // clusters that may share blocks do
+  bool copy = true;    // operands that a contraction might rather have in another order are copied
 };
 
 // The clusters of a program, group by group, and what concerns all of them.
@@ -112,7 +113,8 @@ class ChoiceMaker {
 // First with copies of all operands that a contraction might rather have in another order; then
 // with those that one asked for.
 Choice MakeChoice(const ScheduleRequest& request, const Variant& variant) {
-  std::vector<std::string> operands = CopyCandidates(request);
+  std::vector<std::string> operands;
+  if (variant.copy) operands = CopyCandidates(request);
   while (!operands.empty()) {
     const CopiedRequest copied = WithCopies(request, operands);
     Choice choice = ChoiceMaker(copied.request, variant).Run();
@@ -123,6 +125,26 @@ Choice MakeChoice(const ScheduleRequest& request, const Variant& variant) {
     if (operands.size() == before) return choice;
   }
   return ChoiceMaker(request, variant).Run();
+}
+
+Kinds KindsOf(const ScheduleRequest& request) {
+  Kinds all;
+  for (const StatementGroup& group : GroupStatements(request, true)) {
+    if (group.loop) continue;
+    const Kinds own = NearKinds(View(request, group.statements));
+    all = {.count = std::max(all.count, own.count), .copies = all.copies || own.copies};
+  }
+  return all;
+}
+
+// The kinds where copies may be made, if one of them makes one. They come before the others, for
+// which nothing is copied.
+int KindsWithCopies(const ScheduleRequest& request) {
+  const std::vector<std::string> operands = CopyCandidates(request);
+  if (operands.empty()) return 0;
+  const CopiedRequest copied = WithCopies(request, operands);
+  const Kinds kinds = KindsOf(copied.request);
+  return kinds.copies ? kinds.count : 0;
 }
 
 }  // namespace
@@ -161,14 +183,16 @@ Verdict<std::vector<Choice>> Propose(const ScheduleRequest& request, int count) 
 }
 
 std::vector<Choice> ProposeKind(const ScheduleRequest& request, int kind) {
-  return {MakeChoice(request, {.number = 2 * kind, .block = true}),
-          MakeChoice(request, {.number = 2 * kind})};
+  const int copied = KindsWithCopies(request);
+  const bool copy = copied == 0 || kind < copied;
+  const int number = 2 * (kind < copied ? kind : kind - copied);
+  return {MakeChoice(request, {.number = number, .block = true, .copy = copy}),
+          MakeChoice(request, {.number = number, .copy = copy})};
 }
 
 bool HasKind(const ScheduleRequest& request, int kind) {
-  return std::ranges::any_of(GroupStatements(request, true), [&](const StatementGroup& group) {
-    return !group.loop && NearKinds(View(request, group.statements)) > kind;
-  });
+  const int copied = KindsWithCopies(request), others = KindsOf(request).count;
+  return kind < (copied > 0 ? copied + std::max(1, others) : others);  // rows, where there is none
 }
 
 }  // namespace weft::polyhedral

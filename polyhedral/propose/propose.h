@@ -76,8 +76,12 @@ std::vector<StatementGroup> GroupStatements(const ScheduleRequest& request, bool
 
 // The loops of a cluster. `variant` 0 is the best guess; larger ones vary tile and order.
 std::optional<Cluster> ContractionCluster(const ClusterView& view, int variant, Choice& choice);
-// How many kinds of register tiles may be the fastest for its contraction; 0 if it is none.
-int NearKinds(const ClusterView& view);
+// The kinds of register tiles that may be the fastest for its contraction; none if it is none.
+struct Kinds {
+  int count = 0;
+  bool copies = false;  // one of them has lanes along an axis of both operands, over a copy of one
+};
+Kinds NearKinds(const ClusterView& view);
 std::optional<Cluster> DotCluster(const ClusterView& view);
 // What DotCluster's loops take for an element of the result, as RankTiles counts cycles; infinity
 // if there are none.

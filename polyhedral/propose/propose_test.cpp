@@ -51,6 +51,39 @@ TEST(Propose, ALongWalkLeavesWorkForTheTeam) {
   EXPECT_NE(wide.find("tile j 128"), std::string::npos) << wide;
 }
 
+// Each channel by itself, in images with channels first: lanes along channels, of a copy in blocks
+// of whole vectors that the cache holds.
+TEST(Propose, LanesOfChannelsReadACopy) {
+  const tc::Program program = Parse(
+      "def f(float(1, 96, 60, 60) x, float(96, 1, 5, 5) w) -> (y) {"
+      " y(n, c, i, j) +=! x(n, c, 2 * i + r, 2 * j + s) * w(c, 0, r, s) where i in 0:28, j in 0:28 "
+      "}");
+  const std::vector<std::string> constants = {"w"};
+  ScheduleRequest request{.program = &program, .constants = constants};
+  request.target = {.threads = 1, .l2_bytes = 1 << 19};
+  request.target.isa = Isa::kX86V3;
+  const auto choices = Propose(request, 1);
+  ASSERT_TRUE(choices.yes());
+  const std::string first = Print((*choices)[0]);
+  EXPECT_NE(first.find("cluster x_packed | block i1 16"), std::string::npos) << first;
+  EXPECT_NE(first.find("vector c"), std::string::npos) << first;
+  EXPECT_TRUE(HasKind(request, 1));  // rows of the image where it lies
+  const std::string rows = Print(ProposeKind(request, 1)[0]);
+  EXPECT_EQ(rows.find("packed"), std::string::npos) << rows;
+  // Channels that lie side by side already are loaded as they are.
+  request.layouts["x"] = *ParseLayout("acdb");
+  const auto last = Propose(request, 1);
+  ASSERT_TRUE(last.yes());
+  EXPECT_EQ(Print((*last)[0]).find("x_packed"), std::string::npos) << Print((*last)[0]);
+  EXPECT_NE(Print((*last)[0]).find("vector c"), std::string::npos) << Print((*last)[0]);
+  request.layouts.clear();
+  // One vector of channels alone is more than this cache.
+  request.target.l2_bytes = 1 << 16;
+  const auto few = Propose(request, 1);
+  ASSERT_TRUE(few.yes());
+  EXPECT_EQ(Print((*few)[0]).find("x_packed"), std::string::npos) << Print((*few)[0]);
+}
+
 // Groups of eight channels in images with channels last: lanes of one group, which all read the
 // same element, or of two groups.
 TEST(Propose, TilesComeInKinds) {

@@ -12,8 +12,9 @@ namespace {
 constexpr double kScattered = 3;
 // The same where rows of the tile lie side by side instead: they are transposed in registers.
 constexpr double kTransposed = 0.5;
-// Lanes along a padded axis mask what they load at both ends.
-constexpr double kMasked = 1.25;
+// Lanes along a padded axis mask what they load at both ends: with registers for masks, and with
+// vectors of them and a blend for each step.
+constexpr double kMasked = 1.25, kBlended = 2;
 // Steps that each read another page wait for its translation, and for lines of one set.
 constexpr double kLeaping = 1.12;
 
@@ -96,7 +97,7 @@ void AddTiles(const Operands& o, const OperandMoves& moves, int32_t lane, int32_
   const int64_t m = row >= 0 ? o.Extent(row) : 1, n = o.Extent(lane),
                 group = RowsOfGroup(o, lane, row);
   const int64_t most = target.VectorRegisters() / (UnrollsTaps(o, lane) ? 2 : 1);
-  const double padded = o.IsWindow(lane) ? kMasked : 1;
+  const double padded = !o.IsWindow(lane) ? 1 : target.HasAvx512() ? kMasked : kBlended;
   for (const TileShape& tile : RankTiles(target, moves, m, n, width, most)) {
     const bool ends = o.view.DividesBlock(o.axes[lane], tile.lanes) &&
                       (row < 0 || o.view.DividesBlock(o.axes[row], tile.rows)) &&
@@ -106,12 +107,12 @@ void AddTiles(const Operands& o, const OperandMoves& moves, int32_t lane, int32_
     double steps = tile.cycles * o.Steps() * padded / static_cast<double>(m * n);
     const double store = StoreCycles(o, lane, row, tile.rows);
     if (o.LeapsPages(o.Broadcast(lane), lane)) steps *= kLeaping;
-    if (o.Streams(streamed, lane)) {
+    if (o.Streams(o.c.x, lane) && o.Streams(o.c.w, lane)) {
       const double leaps = o.LeapsPages(streamed, lane) ? kLeaping : 1;
       options.push_back({lane, row, tile, steps * leaps + store, false});
     }
-    if (o.TakesCopy(streamed, lane))
-      options.push_back({lane, row, tile, steps + store + o.CopyCycles(streamed), true});
+    if (const tc::ExprId copied = o.Copied(lane); copied.valid())
+      options.push_back({lane, row, tile, steps + store + o.CopyCycles(copied), true});
   }
 }
 
@@ -178,7 +179,7 @@ std::vector<RegisterTile> RegisterTiles(const Operands& o) {
   for (const int32_t lane : o.c.kept) {
     if (!o.IsShared(lane)) continue;
     const auto streams = [&](tc::ExprId read) {
-      return o.Streams(read, lane) || (read == o.Streamed(lane) && o.TakesCopy(read, lane));
+      return o.Streams(read, lane) || read == o.Copied(lane);
     };
     if (o.Extent(lane) < 2 || !streams(o.c.x) || !streams(o.c.w)) continue;
     if (!o.Uses(o.c.x, lane) && !o.Uses(o.c.w, lane)) continue;
@@ -210,12 +211,16 @@ std::optional<RegisterTile> ChooseRegisterTile(const Operands& o, int rank) {
   return pick;
 }
 
-int NearKinds(const Operands& o) {
+Kinds NearKinds(const Operands& o) {
   std::vector<RegisterTile> options = RegisterTiles(o);
-  const size_t kinds = BestOfKindsFirst(o, options);
-  return static_cast<int>(
-      std::count_if(options.begin(), options.begin() + static_cast<std::ptrdiff_t>(kinds),
-                    [&](const RegisterTile& t) { return t.cycles <= kNear * options[0].cycles; }));
+  const size_t all = BestOfKindsFirst(o, options);
+  Kinds near;
+  for (size_t k = 0; k < all; ++k) {
+    if (options[k].cycles > kNear * options[0].cycles) continue;
+    ++near.count;
+    near.copies |= options[k].copies && o.MovesBoth(options[k].lane);
+  }
+  return near;
 }
 
 }  // namespace weft::polyhedral

@@ -24,8 +24,8 @@ struct RegisterTile {
 // lanes that can be loaded.
 std::optional<RegisterTile> ChooseRegisterTile(const Operands& operands, int rank);
 
-// How many kinds have a best tile that the model takes for about as fast as the best of all.
-int NearKinds(const Operands& operands);
+// Those whose best tile the model takes for about as fast as the best of all.
+Kinds NearKinds(const Operands& operands);
 
 // No operand stays where it is along the lanes, so that nothing is loaded for several of them: but
 // neighbouring taps of neighbouring places are the same element, and stay in registers if all are
