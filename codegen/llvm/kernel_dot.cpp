@@ -9,8 +9,7 @@
 // the accumulator as well, and VPDPBUSD does so for four products of an unsigned and a signed byte
 // (Intel's Software Developer's Manual, volume 2). None of them saturates what is a sum of 32 bits.
 //
-// A single step is a pair whose other product is 0: VPMADDWD takes half as long as VPMULLD, or
-// less.
+// A single step is a pair whose other product is 0, since VPMADDWD is cheaper than VPMULLD.
 //
 // Products of bfloat16 are added up in their order, by the same FMAs: but neighbouring steps share
 // their loads, as one is the upper half of 32 bits and the other the lower. Where the nest says
@@ -35,6 +34,10 @@ using loops::ExprKind;
 using loops::LoopNest;
 using loops::Stmt;
 
+bool FitsSignedHalf(Dtype dtype) {
+  return dtype == Dtype::kI16 || dtype == Dtype::kI8 || dtype == Dtype::kU8;
+}
+
 // A load of a bfloat16, or that below a cast to 32 bits of a bfloat16 or an integer that 16 bits
 // with a sign hold, if all iterations of the loop have the same guards.
 const loops::Expr* Narrow(const LoopNest& nest, ExprId id, Var step) {
@@ -43,9 +46,7 @@ const loops::Expr* Narrow(const LoopNest& nest, ExprId id, Var step) {
   if (!bare && (cast.kind != ExprKind::kOp || cast.op != ScalarOp::kCast)) return nullptr;
   const loops::Expr& load = bare ? cast : nest[cast.args[0]];
   const bool fits =
-      bare || cast.dtype == Dtype::kF32
-          ? load.dtype == Dtype::kBF16
-          : load.dtype == Dtype::kI16 || load.dtype == Dtype::kI8 || load.dtype == Dtype::kU8;
+      bare || cast.dtype == Dtype::kF32 ? load.dtype == Dtype::kBF16 : FitsSignedHalf(load.dtype);
   if (load.kind != ExprKind::kLoad || !fits) return nullptr;
   const auto moves = [step](const Affine& guard) { return guard.Uses(step); };
   return std::ranges::any_of(load.guards, moves) ? nullptr : &load;
@@ -197,8 +198,7 @@ Value* KernelBuilder::AddSmallProduct(const loops::Expr& sum, const Chunk& chunk
   if (!fits || !is(sum, ScalarOp::kAdd) || !is(nest_[sum.args[1]], ScalarOp::kMul)) return nullptr;
   const auto from = [&](ExprId id) { return nest_[nest_[id].args[0]].dtype; };
   const auto is_small = [&](ExprId id) {
-    if (!is(nest_[id], ScalarOp::kCast)) return false;
-    return from(id) == Dtype::kI16 || from(id) == Dtype::kI8 || from(id) == Dtype::kU8;
+    return is(nest_[id], ScalarOp::kCast) && FitsSignedHalf(from(id));
   };
   std::vector<ExprId> factors = nest_[sum.args[1]].args;
   if (!std::ranges::all_of(factors, is_small)) return nullptr;

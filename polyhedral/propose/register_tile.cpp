@@ -97,21 +97,22 @@ void AddTiles(const Operands& o, const OperandMoves& moves, int32_t lane, int32_
   const int64_t m = row >= 0 ? o.Extent(row) : 1, n = o.Extent(lane),
                 group = RowsOfGroup(o, lane, row);
   const int64_t most = target.VectorRegisters() / (UnrollsTaps(o, lane) ? 2 : 1);
+  const bool streams = o.Streams(o.c.x, lane) && o.Streams(o.c.w, lane);
+  const tc::ExprId streamed = o.Streamed(lane), copied = o.Copied(lane);
   const double padded = !o.IsWindow(lane) ? 1 : target.HasAvx512() ? kMasked : kBlended;
   for (const TileShape& tile : RankTiles(target, moves, m, n, width, most)) {
     const bool ends = o.view.DividesBlock(o.axes[lane], tile.lanes) &&
                       (row < 0 || o.view.DividesBlock(o.axes[row], tile.rows)) &&
                       (group == 1 || group % tile.rows == 0);
     if (!ends || !fits(tile.lanes)) continue;
-    const tc::ExprId streamed = o.Streamed(lane);
     double steps = tile.cycles * o.Steps() * padded / static_cast<double>(m * n);
     const double store = StoreCycles(o, lane, row, tile.rows);
     if (o.LeapsPages(o.Broadcast(lane), lane)) steps *= kLeaping;
-    if (o.Streams(o.c.x, lane) && o.Streams(o.c.w, lane)) {
+    if (streams) {
       const double leaps = o.LeapsPages(streamed, lane) ? kLeaping : 1;
       options.push_back({lane, row, tile, steps * leaps + store, false});
     }
-    if (const tc::ExprId copied = o.Copied(lane); copied.valid())
+    if (copied.valid())
       options.push_back({lane, row, tile, steps + store + o.CopyCycles(copied), true});
   }
 }
