@@ -18,9 +18,9 @@ namespace {
 constexpr int64_t kBlock = 4096;
 
 // y[i] = op(x[i], z[i])
-loops::LoopNest ElementwiseNest(ScalarOp op, Dtype dtype) {
+loops::LoopNest ElementwiseNest(ScalarOp op, Dtype dtype, bool has_ldexp) {
   using loops::Access;
-  loops::LoopNest nest{.name = "f"};
+  loops::LoopNest nest{.name = "f", .has_ldexp = has_ldexp};
   const auto buffer = [&](std::string name, Access access) {
     return AddBuffer(nest, {.name = std::move(name),
                             .dtype = dtype,
@@ -124,8 +124,8 @@ struct Worst {
 };
 
 template <typename T, typename Wide, typename Next>
-Worst Sweep(ScalarOp op, Dtype dtype, int64_t blocks, Next next) {
-  const loops::LoopNest nest = ElementwiseNest(op, dtype);
+Worst Sweep(ScalarOp op, Dtype dtype, int64_t blocks, Next next, bool has_ldexp = false) {
+  const loops::LoopNest nest = ElementwiseNest(op, dtype, has_ldexp);
   EXPECT_TRUE(loops::Verify(nest).ok()) << loops::Verify(nest).ToString();
   const Result<MachineCode> code = EmitMachineCode(nest, Target{});
   EXPECT_TRUE(code.ok());
@@ -204,6 +204,40 @@ TEST(Math, DoubleSweep) {
     if (std::getenv("WEFT_TEST_VERBOSE"))
       fmt::print("f64 {} {:.2f}\n", ScalarName(limit.op), worst.ulps);
   }
+}
+
+// The two forms of exp give the same bits: the results of one are the arguments that the other's
+// are held against.
+TEST(Math, FormsOfExpAgree) {
+  const auto kernel_of = [](Dtype dtype, bool has_ldexp) {
+    const loops::LoopNest nest = ElementwiseNest(ScalarOp::kExp, dtype, has_ldexp);
+    const Result<MachineCode> code = EmitMachineCode(nest, Target{});
+    EXPECT_TRUE(code.ok());
+    return *LoadKernel(*code, nest.name);
+  };
+  const auto agree = [&]<typename T>(Dtype dtype, int64_t blocks, T, auto next) {
+    const LoadedKernel forms[] = {kernel_of(dtype, false), kernel_of(dtype, true)};
+    std::vector<T> x(kBlock), unused(kBlock),
+        y[2] = {std::vector<T>(kBlock), std::vector<T>(kBlock)};
+    for (int64_t block = 0; block < blocks; ++block) {
+      for (T& value : x) value = next();
+      for (int f = 0; f < 2; ++f) {
+        void* buffers[] = {x.data(), unused.data(), y[f].data()};
+        const KernelArgs args = {.buffers = buffers};
+        forms[f].function(&args, 0, 1);
+      }
+      for (int64_t i = 0; i < kBlock; ++i) {
+        const bool same = y[0][i] == y[1][i] || (std::isnan(y[0][i]) && std::isnan(y[1][i]));
+        ASSERT_TRUE(same) << "exp(" << x[i] << ") = " << y[0][i] << " or " << y[1][i];
+      }
+    }
+  };
+  uint32_t pattern = 0;
+  agree(Dtype::kF32, 768, 0.0F, [&] { return std::bit_cast<float>(pattern += 1361); });
+  std::mt19937_64 random(7);
+  std::uniform_real_distribution<double> near(-800, 800);
+  agree(Dtype::kF64, 64, 0.0,
+        [&] { return random() % 4 == 0 ? std::bit_cast<double>(random()) : near(random); });
 }
 
 TEST(Math, SpecialValuesOfPow) {

@@ -169,6 +169,9 @@ struct LoopNest {
   std::vector<Expr> exprs;           // children before parents
   std::vector<Stmt> stmts;
   std::vector<StmtId> body;
+  // Whether the processor has an instruction for kLdexp: of two forms that give the same bits, math
+  // is expanded to the faster.
+  bool has_ldexp = false;
 
   const Buffer& operator[](BufferId id) const { return buffers[id.index]; }
   const Expr& operator[](ExprId id) const { return exprs[id.index]; }

@@ -2,15 +2,15 @@
 //
 // AddOp calls ExpandMath for every operation of class Math, so a nest never holds one. The
 // expansions (range reduction, Horner polynomials by fma, exponent arithmetic by bit operations)
-// are the same for every vector width and target. NaN, infinities, signed zeros and subnormal
-// results are kept.
+// are the same for every vector width; exp has one form more, with the same bits, for processors
+// that have kLdexp. NaN, infinities, signed zeros and subnormal results are kept.
 //
 // Largest errors in ulps of the result, over bit patterns from one end of the type to the other,
 // which codegen/llvm/math_test.cpp measures and bounds:
 //
-//   f32   exp 0.94, log 0.80, tanh 2.47, erf 3.35, sigmoid 2.17, expm1 1.33, asin 2.16, acos 1.04,
+//   f32   exp 0.94, log 0.80, tanh 2.47, erf 3.35, sigmoid 1.99, expm1 1.33, asin 2.16, acos 1.04,
 //         atan 1.52; all others, computed in f64, 0.50
-//   f64   exp 0.94, log 0.77, tanh 2.45, erf 1.6, sigmoid 2.06, pow 2.99, asin 3.25; others below 3
+//   f64   exp 0.94, log 0.77, tanh 2.45, erf 1.6, sigmoid 1.95, pow 2.99, asin 3.25; others below 3
 //
 // sin, cos and tan give NaN from |x| = 2^52 on.
 #pragma once

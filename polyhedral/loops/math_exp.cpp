@@ -1,4 +1,5 @@
 // exp and its relatives. Range reduction by Cody and Waite's two-part ln 2 with fma.
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -31,6 +32,8 @@ const FloatFormat& FormatOf(Value x) {
 }
 
 namespace {
+
+constexpr double kLn2 = 0.69314718055994531;
 
 bool IsDouble(Value x) { return x.dtype() == Dtype::kF64; }
 
@@ -76,20 +79,47 @@ Value WithSign(Value magnitude, Value sign) {
   return Or(magnitude.Bits(), And(bits, IntLiteral(bits, sign_bit))).Real();
 }
 
-ExpParts SplitExp(Value x) {
-  const FloatFormat& f = FormatOf(x);
-  const Value shifted = Fma(x, 1.4426950408889634, x.Of(f.magic));
-  const Value n = shifted - f.magic, bits = shifted.Bits();
-  const Value r = Fma(n, -f.ln2_lo, Fma(n, -f.ln2_hi, x));
-  return {bits - IntLiteral(bits, f.magic_bits), Fma(r * r, ExpTail(r), r)};
+namespace {
+
+// x = n ln 2 + r, |r| <= ln 2 / 2, and n plus an offset in the low bits of `shifted`.
+struct Reduced {
+  Value shifted, n, r;
+};
+
+Value Magic(Value x, int64_t offset) {
+  return x.Of(FormatOf(x).magic + static_cast<double>(offset));
 }
 
-ExpParts SplitExp(Value x, Value tail) {
+Reduced Reduce(Value x, Value magic) {
   const FloatFormat& f = FormatOf(x);
-  const Value shifted = Fma(x, 1.4426950408889634, x.Of(f.magic));
-  const Value n = shifted - f.magic, bits = shifted.Bits();
-  const Value r = Fma(n, -f.ln2_lo, Fma(n, -f.ln2_hi, x) + tail);
-  return {bits - IntLiteral(bits, f.magic_bits), Fma(r * r, ExpTail(r), r)};
+  const Value shifted = Fma(x, 1.4426950408889634, magic), n = shifted - magic;
+  return {shifted, n, Fma(n, -f.ln2_lo, Fma(n, -f.ln2_hi, x))};
+}
+
+// 2^(n + offset), whose exponent's field the offset of the magic number makes of n: 0 if the field
+// is 0, infinite if it is the largest.
+Value PowerOf(const Reduced& reduced) {
+  return Shl(reduced.shifted.Bits(), FormatOf(reduced.n).fraction_bits).Real();
+}
+
+// exp(r), in a form that loses nothing to the last addition.
+Value ExpOf(Value r) { return Fma(Fma(ExpTail(r), r, r.Of(1.0)), r, r.Of(1.0)); }
+
+ExpParts PartsOf(const Reduced& reduced) {
+  const FloatFormat& f = FormatOf(reduced.n);
+  const Value bits = reduced.shifted.Bits(), r = reduced.r;
+  return {bits - IntLiteral(bits, f.magic_bits + f.bias), Fma(r * r, ExpTail(r), r)};
+}
+
+}  // namespace
+
+// With the bias in the magic number, PowerOfTwo has nothing to add.
+ExpParts SplitExp(Value x) { return PartsOf(Reduce(x, Magic(x, FormatOf(x).bias))); }
+
+ExpParts SplitExp(Value x, Value tail) {
+  Reduced reduced = Reduce(x, Magic(x, FormatOf(x).bias));
+  reduced.r = reduced.r + tail;
+  return PartsOf(reduced);
 }
 
 Value PowerOfTwo(Value n) {
@@ -97,18 +127,36 @@ Value PowerOfTwo(Value n) {
   return Shl(n + IntLiteral(n, f.bias), f.fraction_bits).Real();
 }
 
+namespace {
+
+// By kLdexp, where that is one instruction.
+Value ExpByLdexp(Value x) {
+  const Value vanishes = x < (IsDouble(x) ? -746.0 : -104.0), zero = x.Of(0.0);
+  const Value kept = Select(vanishes, zero, AtMost(IsDouble(x) ? 710.0 : 89.0, x));
+  const Reduced reduced = Reduce(kept, Magic(x, 0));
+  return Select(vanishes, zero, Ldexp(ExpOf(reduced.r), reduced.n));
+}
+
+// By two factors, the second of which is a constant for either sign of x: 2^(n + k) 2^-k below 0,
+// where the last product rounds what is subnormal, and 2^(n - 1) 2 above, since 2^128 is no f32.
+// The least n that is let through makes the first factor 0.
+Value ExpByShift(Value x) {
+  const FloatFormat& f = FormatOf(x);
+  const int64_t k = f.fraction_bits + 1;
+  const double least = -static_cast<double>(f.bias + k) * kLn2;
+  const Value bits = x.Bits(), below = bits < IntLiteral(bits, 0);
+  const Value kept = AtLeast(least, AtMost(IsDouble(x) ? 710.0 : 89.0, x));
+  const Reduced reduced = Reduce(kept, Select(below, Magic(x, f.bias + k), Magic(x, f.bias - 1)));
+  const Value rest = Select(below, x.Of(std::ldexp(1.0, -static_cast<int>(k))), x.Of(2.0));
+  return ExpOf(reduced.r) * PowerOf(reduced) * rest;
+}
+
+}  // namespace
+
 // Where the result is 0, as of keys that a mask hides, nothing may be scaled down to it: a
 // processor that leaves underflow to its microcode takes six times as long for a softmax. f32: 0.9
 // ulp.
-Value Exp(Value x) {
-  const FloatFormat& f = FormatOf(x);
-  const Value vanishes = x < (IsDouble(x) ? -746.0 : -104.0), zero = x.Of(0.0);
-  const Value kept = Select(vanishes, zero, AtMost(IsDouble(x) ? 710.0 : 89.0, x));
-  const Value n = Fma(kept, 1.4426950408889634, x.Of(f.magic)) - f.magic;
-  const Value r = Fma(n, -f.ln2_lo, Fma(n, -f.ln2_hi, kept));
-  const Value result = Ldexp(Fma(Fma(ExpTail(r), r, x.Of(1.0)), r, x.Of(1.0)), n);
-  return Select(vanishes, zero, result);
-}
+Value Exp(Value x) { return x.nest().has_ldexp ? ExpByLdexp(x) : ExpByShift(x); }
 
 Value Expm1(Value x) {
   const double high = IsDouble(x) ? 710.0 : 89.0, enough = IsDouble(x) ? 60.0 : 40.0;
@@ -119,10 +167,16 @@ Value Expm1(Value x) {
   return Select(x == 0.0, x, result);  // -0
 }
 
-// exp(-|x|) can't overflow, and where x < 0 it is the numerator. f32: 2.0 ulp.
+// s / (s + s exp(-x)) with s = 2^-fraction_bits, so that s exp(-x) is infinite where the result is
+// 0, and nothing but the quotient is subnormal where that is. f32: 2.0 ulp.
 Value Sigmoid(Value x) {
-  const Value e = Exp(-Abs(x));
-  return Select(x >= 0.0, e.Of(1.0), e) / (e + 1.0);
+  const FloatFormat& f = FormatOf(x);
+  const auto k = static_cast<double>(f.fraction_bits), bias = static_cast<double>(f.bias);
+  // From where the exponent's field is 0, that of a factor 0, to where it is the largest.
+  const Value kept = AtLeast(-(bias + 1 + k) * kLn2, AtMost((bias - k) * kLn2, x));
+  const Reduced reduced = Reduce(-kept, Magic(x, f.bias - f.fraction_bits));
+  const Value s = x.Of(std::ldexp(1.0, -static_cast<int>(f.fraction_bits)));
+  return s / Fma(ExpOf(reduced.r), PowerOf(reduced), s);
 }
 
 // em / (em + 2) with em = exp(2|x|) - 1. f32: 2.2 ulp.

@@ -14,6 +14,7 @@ class Value {
  public:
   Value(LoopNest& nest, ExprId id) : nest_(&nest), id_(id) {}
   ExprId id() const { return id_; }
+  const LoopNest& nest() const { return *nest_; }
   Dtype dtype() const { return (*nest_)[id_].dtype; }
 
   // A literal of this value's type.
