@@ -8,9 +8,7 @@
 
 namespace weft::polyhedral {
 
-int64_t ClusterView::Extent(const std::string& axis) const {
-  for (const Tile& block : blocks)
-    if (block.axis == axis) return block.sizes[0];
+int64_t ClusterView::WholeExtent(const std::string& axis) const {
   for (size_t k = 0; k < statements.size(); ++k) {
     for (size_t i = 0; i < axes[k].size(); ++i) {
       if (axes[k][i] != axis) continue;
@@ -21,9 +19,17 @@ int64_t ClusterView::Extent(const std::string& axis) const {
   return 0;
 }
 
+int64_t ClusterView::Extent(const std::string& axis) const {
+  for (const Tile& block : blocks)
+    if (block.axis == axis) return block.sizes[0];
+  return WholeExtent(axis);
+}
+
 bool ClusterView::DividesBlock(const std::string& axis, int64_t size) const {
-  return std::ranges::all_of(
-      blocks, [&](const Tile& block) { return block.axis != axis || block.sizes[0] % size == 0; });
+  return std::ranges::all_of(blocks, [&](const Tile& block) {
+    return block.axis != axis || block.sizes[0] % size == 0 ||
+           block.sizes[0] >= WholeExtent(axis);  // the only one
+  });
 }
 
 bool ClusterView::IsShared(const std::string& axis) const {
@@ -187,7 +193,7 @@ class Grouper {
         group, [&](int32_t g) { return !IsPointwise(program_.statements[g]); });
     const bool pointwise = lone == 0 && IsPointwise(statement);
     if (pointwise) return SameDomains(view) || ShareAllButShort(view);
-    return Rows(view) >= request_.target.threads;
+    return Tasks(view) >= request_.target.threads;
   }
 
   // A sum over some of the places of the contraction before it, such as one of the blocks of its
@@ -241,15 +247,16 @@ class Grouper {
     return true;
   }
 
-  // How many iterations the shared band has, less the axis that lanes will run along.
-  int64_t Rows(const ClusterView& view) const {
+  // How many tasks the shared band has: its iterations, where those of the axis that lanes run
+  // along come by whole vectors.
+  int64_t Tasks(const ClusterView& view) const {
     const std::string lane = LaneAxis(view, Switches(view));
-    int64_t rows = view.shared.empty() ? 0 : 1;
+    int64_t tasks = view.shared.empty() ? 0 : 1;
     for (const std::string& axis : view.shared) {
-      const int64_t extent = view.Extent(axis);
-      rows *= axis == lane ? 1 : extent > 0 ? extent : 64;
+      const int64_t extent = view.Extent(axis) > 0 ? view.Extent(axis) : 64;
+      tasks *= axis == lane ? std::max<int64_t>(1, extent / loops::kMostLanes) : extent;
     }
-    return rows;
+    return tasks;
   }
 
   const ScheduleRequest& request_;

@@ -25,8 +25,9 @@ struct ClusterView {
 
   const tc::Program& program() const { return *request->program; }
   const tc::Statement& At(size_t k) const { return program().statements[statements[k]]; }
-  int64_t Extent(
-      const std::string& axis) const;  // of the first statement that has it; 0 if symbolic
+  // Of a block, or of the first statement that has the axis; 0 if symbolic.
+  int64_t Extent(const std::string& axis) const;
+  int64_t WholeExtent(const std::string& axis) const;  // whatever the blocks
   bool IsShared(const std::string& axis) const;
   // Tiles of this size end where the blocks of the axis do, if it has any.
   bool DividesBlock(const std::string& axis, int64_t size) const;

@@ -144,6 +144,17 @@ TEST(Propose, RowsOfATeamShareALoop) {
   EXPECT_NE(norm.find("cluster s r y |"), std::string::npos) << norm;
 }
 
+// Where rows are summed up, the columns by whole vectors.
+TEST(Propose, ColumnsOfATeamShareALoop) {
+  const std::string softmax =
+      "def f(float(64, 512) x) -> (y) { m(j) max=! x(i, j)  e(i, j) = exp(x(i, j) - m(j))"
+      "  s(j) +=! e(i, j)  y(i, j) = e(i, j) / s(j) }";
+  const std::string few = First(softmax, {.threads = 8});
+  EXPECT_NE(few.find("cluster m e s y |"), std::string::npos) << few;
+  const std::string many = First(softmax, {.threads = 16});
+  EXPECT_EQ(many.find("cluster m e s y |"), std::string::npos) << many;
+}
+
 // A window that skips elements is nothing to have lanes along.
 TEST(Propose, LanesFollowTheResultOfAWindow) {
   const std::string depthwise = First(
@@ -321,6 +332,21 @@ TEST(Propose, BlocksHoldEveryContraction) {
                   " o(i, j) +=! " +
                   value + " * w(r, j) where i in 0:512 }"))
         << value;
+}
+
+// Tiles end where blocks do, but one block ends where all does: 49 rows need not come by sevens.
+TEST(Propose, OneBlockLeavesTilesTheirSize) {
+  const tc::Program program = Parse(
+      "def f(float(49, 768) x, float(192, 768) v, float(768, 192) w) -> (y) {"
+      " s(i, k) +=! x(i, c) * v(k, c)  y(i, k) +=! s(i, c) * w(k, c) }");
+  const std::vector<std::string> constants = {"v", "w"};
+  ScheduleRequest request{.program = &program, .constants = constants};
+  request.target = {.isa = Isa::kX86V3, .threads = 1, .l2_bytes = 1 << 19};
+  const auto choices = Propose(request, 1);
+  ASSERT_TRUE(choices.yes());
+  const std::string chain = Print((*choices)[0]);
+  EXPECT_NE(chain.find("block i 49"), std::string::npos) << chain;
+  EXPECT_EQ(chain.find("tile i 7"), std::string::npos) << chain;
 }
 
 // The channels of a group read the same elements: as rows of a tile where pictures lie along lanes,
