@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <new>
 
 #include "base/text.h"
@@ -199,13 +200,27 @@ Status Executor::State::PrepareArena() {
   return {};
 }
 
+namespace {
+
+// Operations and bytes that one thread is through with in a microsecond where it is fast.
+constexpr double kWorkPerUs = 1e5;
+
+// How long one thread takes for a step, at least; without end where that is not known.
+double AloneUs(const plan::Step& step) {
+  const double work = static_cast<double>(step.flops) + static_cast<double>(step.bytes);
+  if (work == 0) return std::numeric_limits<double>::infinity();
+  return std::max(work / kWorkPerUs, step.measured ? step.us : 0);  // that was by the whole team
+}
+
+}  // namespace
+
 Status Executor::State::PrepareStep(const plan::Specialization& s, size_t at, Specialized& ready) {
   const plan::Step& step = s.steps[at];
   ReadyStep r{.step = at,
               .first = ready.operand_of.size(),
               .inputs = step.inputs.size(),
               .outputs = step.outputs.size()};
-  if (__builtin_add_overflow(step.flops, step.bytes, &r.work)) r.work = INT64_MAX;
+  r.alone_us = AloneUs(step);
   for (BufferId id : step.inputs) ready.operand_of.push_back(id);
   for (BufferId id : step.outputs) ready.operand_of.push_back(id);
   if (step.kind == StepKind::kOwn && !ready.on_device) {

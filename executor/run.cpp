@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <limits>
 #include <new>
 
 #include "base/float_mode.h"
@@ -17,17 +16,10 @@ bool IsSet(const int32_t& flag) { return __atomic_load_n(&flag, __ATOMIC_RELAXED
 bool IsSet(const KernelFault& fault) { return __atomic_load_n(&fault.code, __ATOMIC_RELAXED) != 0; }
 
 constexpr size_t kNever = SIZE_MAX;
-// Operations and bytes that one thread is through with in a microsecond where it is fast.
-constexpr double kWorkPerUs = 1e5;
-
-// How long one thread takes for all of them, at least; without end where that is not known.
 double AloneUs(std::span<const ReadyStep> steps) {
-  double work = 0;
-  for (const ReadyStep& step : steps) {
-    if (step.work == 0) return std::numeric_limits<double>::infinity();
-    work += static_cast<double>(step.work);
-  }
-  return work / kWorkPerUs;
+  double us = 0;
+  for (const ReadyStep& step : steps) us += step.alone_us;
+  return us;
 }
 
 // What the ranks of a stretch share.

@@ -32,7 +32,7 @@ struct ReadyStep {
   size_t step = 0;                            // in the specialization
   KernelFunction function = nullptr;          // own
   fallback::PreparedCall* call = nullptr;     // vendor, native
-  int64_t work = 0;                           // operations and bytes; 0: not known
+  double alone_us = 0;                        // what one thread takes, at least
   size_t first = 0, inputs = 0, outputs = 0;  // its place in the table of operands
   KernelArgs args{};
   KernelFault fault{};  // a slot of its own, so that a fault names its kernel

@@ -33,8 +33,9 @@ struct Arm {
   std::string name;
   std::function<Result<double>()> run;  // one turn; its microseconds
 };
-// A turn is one run. With `warm`, runs of 0.1 ms, one at least, go before it and are not counted:
-// no arm pays for what the arm before left in the caches, or for waking its threads.
+// A turn is one run. With `warm`, runs of 0.1 ms go before it and are not counted, one at least,
+// and two if they are short: no arm pays for what the arm before left in the caches, or for waking
+// its threads, which a short run leaves to the next one (docs/decisions/0014).
 Arm TimedArm(std::string name, std::function<Status()> run, bool warm = false);
 Arm Warmed(Arm arm);  // the same, for an arm that times itself
 
