@@ -245,6 +245,33 @@ TEST(Partition, PricesWhatPassesThroughMemory) {
   EXPECT_GT(fed, 2 * direct);
 }
 
+// A library's activation takes as long as ours, and a filter of one channel a group leaves much of
+// the peak to either, more of it to us.
+TEST(Partition, PricesActivationsAndGroupsOfCalls) {
+  const auto price = [](int64_t groups, const char* post_ops) {
+    const auto call = fallback::ParseCall(
+        fmt::format(
+            "onednn.convolution(src = x: f32[1, 256, 28, 28] abcd, weights = w: f32[256, {}, "
+            "3, 3] abcd) -> (dst = y: f32[1, 256, 28, 28] abcd) {{dilations = [1, 1], group = "
+            "{}, pads = [1, 1, 1, 1], strides = [1, 1]{}}}",
+            256 / groups, groups, post_ops),
+        "test", BlobStore());
+    EXPECT_TRUE(call.ok()) << call.status().ToString();
+    return RooflinePricer(Target{}).Call(*call).us;
+  };
+  EXPECT_GT(price(256, ", post = [swish(1, 0)]"), 1.5 * price(256, ", post = [relu]"));
+  const auto own = [](const char* text) {
+    const auto defs = tc::ParseDefs(text, "test");
+    const auto program = tc::Bind(defs->at(0), {});
+    EXPECT_TRUE(program.ok()) << program.status().ToString();
+    return RooflinePricer(Target{}).Own(*program, false).us;
+  };
+  EXPECT_GT(price(256, ""),
+            1.5 * own("def g(float(256, 30, 30) x, float(256, 3, 3) w) -> (y) {\n"
+                      "  @contraction y(c, i, j) +=! x(c, i + r, j + s) * w(c, r, s)"
+                      " where i in 0:28, j in 0:28\n}"));
+}
+
 // Two nodes may bear one name: what one reads of the other is looked at all the same.
 TEST(Partition, NamesakesAreTwo) {
   Graph graph = Parsed(

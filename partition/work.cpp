@@ -1,6 +1,7 @@
 #include "partition/work.h"
 
 #include <algorithm>
+#include <string_view>
 #include <vector>
 
 namespace weft::partition {
@@ -23,6 +24,26 @@ double MathCalls(const tc::Program& p) {
     calls += instances * static_cast<double>(functions);
   }
   return calls;
+}
+
+double ColumnsOfGroup(const tc::Program& p, const tc::Statement& s) {
+  const std::vector<tc::ExprId> reads = tc::Reads(p, s);
+  if (!tc::Contracts(s) || reads.size() != 2) return 0;
+  const auto moves = [&](size_t read, size_t index) {
+    return std::ranges::any_of(p[reads[read]].args, [&](tc::ExprId sub) {
+      const auto e = tc::AsAffine(p, sub);
+      return !e || e->Uses(static_cast<Var>(index));
+    });
+  };
+  double alone[2] = {1, 1}, groups = 1;  // places that move one operand only, and both
+  for (size_t i = 0; i < s.indices.size(); ++i) {
+    const Affine extent = s.indices[i].hi - s.indices[i].lo;
+    if (s.indices[i].reduction || !extent.IsConstant()) continue;
+    const bool x = moves(0, i), w = moves(1, i);
+    double& places = x && w ? groups : alone[x ? 0 : 1];
+    if (x || w) places *= std::max(1.0, static_cast<double>(extent.constant()));
+  }
+  return groups > 1 ? std::min(alone[0], alone[1]) : 0;
 }
 
 double StagedBytes(const tc::Program& p) {
@@ -49,6 +70,23 @@ double StagedBytes(const tc::Program& p) {
   return bytes;
 }
 
+namespace {
+
+// Of oneDNN's names for functions of an element, those that are no few instructions.
+bool IsMathKind(std::string_view kind) {
+  constexpr std::string_view kKinds[] = {"sigmoid", "tanh", "gelu_erf", "gelu_tanh",
+                                         "swish",   "mish", "exp"};
+  return std::ranges::find(kKinds, kind) != std::end(kKinds);
+}
+
+int64_t MathOfResult(const fallback::LibraryCall& call) {
+  const bool own = call.op == "softmax" || IsMathKind(StringAttr(call, "algorithm", ""));
+  return own + std::ranges::count_if(
+                   call.post_ops, [](const fallback::PostOp& op) { return IsMathKind(op.kind); });
+}
+
+}  // namespace
+
 CallWork WorkOf(const fallback::LibraryCall& call) {
   CallWork work;
   const auto count = [](const fallback::CallOperand& o) {
@@ -65,10 +103,18 @@ CallWork WorkOf(const fallback::LibraryCall& call) {
   const fallback::CallOperand* weights = fallback::FindOperand(call, "weights");
   if (call.op == "convolution" && weights && weights->shape.size() > 1)
     work.depth = count(*weights) / static_cast<double>(std::max<int64_t>(1, weights->shape[0]));
+  else if (const auto* src = fallback::FindOperand(call, "src");
+           call.op == "deconvolution" && src && weights && work.results > 0)
+    work.depth = count(*src) * count(*weights) /
+                 static_cast<double>(std::max<int64_t>(1, weights->shape[0])) / work.results;
   else if (call.op == "matmul" && weights && weights->shape.size() > 1)
     work.depth = static_cast<double>(weights->shape[weights->shape.size() - 2]);
   work.flops =
       2 * work.results * work.depth + work.results * static_cast<double>(call.post_ops.size());
+  work.math = work.results * static_cast<double>(MathOfResult(call));
+  const int64_t groups = IntAttr(call, "group", 1);
+  if (groups > 1 && !call.outputs.empty() && call.outputs[0].shape.size() > 1)
+    work.columns = static_cast<double>(call.outputs[0].shape[1] / groups);
   return work;
 }
 

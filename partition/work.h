@@ -9,6 +9,10 @@ namespace weft::partition {
 // Evaluations of functions that are no single instruction, such as exp.
 double MathCalls(const tc::Program& program);
 
+// Of a sum of products with groups of its own (as of a grouped convolution), how many results of a
+// group read the same elements of one operand, of that with fewer; 0 if it is no such sum.
+double ColumnsOfGroup(const tc::Program& program, const tc::Statement& statement);
+
 // Bytes written and read again of temporaries that are made for a contraction, or by one in another
 // order than they are used in: no loop holds them while they live.
 double StagedBytes(const tc::Program& program);
@@ -17,6 +21,8 @@ struct CallWork {
   double flops = 0, bytes = 0;
   double results = 0;  // elements
   double depth = 1;    // summands of one of them; 1 where it is no sum of products
+  double math = 0;     // evaluations of functions, as above
+  double columns = 0;  // of a group, as above
 };
 CallWork WorkOf(const fallback::LibraryCall& call);
 

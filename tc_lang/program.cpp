@@ -251,18 +251,22 @@ std::optional<GuardedValue> AsGuarded(const Program& program, ExprId value) {
   return out;
 }
 
+int64_t Flops(const Program& program, const Statement& s) {
+  int64_t instances = 1;
+  for (const Index& index : s.indices) {
+    instances =
+        SaturatingMul(instances, std::max<int64_t>(0, AtOnes(program, index.hi - index.lo)));
+  }
+  int64_t each = FlopsOf(program, s.value);
+  if (s.companion_value.valid()) each += FlopsOf(program, s.companion_value);
+  if (s.assign != Assign::kSet && IsFloat(s.accumulate)) ++each;
+  return SaturatingMul(instances, each);
+}
+
 int64_t Flops(const Program& program) {
   int64_t total = 0;
   for (const Statement& s : program.statements) {
-    int64_t instances = 1;
-    for (const Index& index : s.indices) {
-      instances =
-          SaturatingMul(instances, std::max<int64_t>(0, AtOnes(program, index.hi - index.lo)));
-    }
-    int64_t each = FlopsOf(program, s.value);
-    if (s.companion_value.valid()) each += FlopsOf(program, s.companion_value);
-    if (s.assign != Assign::kSet && IsFloat(s.accumulate)) ++each;
-    const int64_t flops = SaturatingMul(instances, each);
+    const int64_t flops = Flops(program, s);
     total = total > std::numeric_limits<int64_t>::max() - flops
                 ? std::numeric_limits<int64_t>::max()
                 : total + flops;

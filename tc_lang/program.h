@@ -144,6 +144,7 @@ std::optional<GuardedValue> AsGuarded(const Program& program, ExprId value);
 // Floating point operations of one run (multiply-add counts 2, math functions 1), and the bytes of
 // all inputs and outputs, each once. Params count as 1.
 int64_t Flops(const Program& program);
+int64_t Flops(const Program& program, const Statement& statement);
 int64_t OperandBytes(const Program& program);
 std::optional<Shape> StaticExtents(const TensorDecl& tensor);
 
