@@ -42,6 +42,18 @@ bool ReadsPlainMemory(Op op) {
   }
 }
 
+// Of batch and channels there is one axis each, of places two or three.
+bool IsImage(const graph::Value& value) {
+  return value.shape && (value.shape->size() == 4 || value.shape->size() == 5);
+}
+
+Layout ChannelsLast(size_t rank) {
+  std::vector<int32_t> order(rank);
+  std::iota(order.begin(), order.end(), 0);
+  std::rotate(order.begin() + 1, order.begin() + 2, order.end());
+  return Layout::Permuted(order);
+}
+
 // Those whose input and output axes correspond, so that one layout suits both.
 bool KeepsAxes(const graph::Graph& graph, const graph::Node& node) {
   if (IsImageOp(node.op)) return true;
@@ -81,9 +93,8 @@ bool KeepsAxes(const graph::Graph& graph, const graph::Node& node) {
     case Op::kQuantizeLinear:
     case Op::kDequantizeLinear:
     case Op::kReduceMean:
-      return std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) {
-        return !v.valid() || (graph[v].shape && graph[v].shape->size() == 4);
-      });
+      return std::all_of(node.outputs.begin(), node.outputs.end(),
+                         [&](ValueId v) { return !v.valid() || IsImage(graph[v]); });
     default:
       return false;
   }
@@ -117,24 +128,23 @@ class LayoutPlanner {
     }
     for (ValueId v : graph_.outputs) plain[v.index] = true;
     std::map<ValueId, Layout> layouts;
-    const Layout channels_last = Layout::Permuted(std::vector<int32_t>{0, 2, 3, 1});
     for (size_t v = 0; v < parent_.size(); ++v)
       if (IsCandidate(ValueId(v)) && image[Root(static_cast<int32_t>(v))] && !plain[v])
-        layouts[ValueId(v)] = channels_last;
+        layouts[ValueId(v)] = ChannelsLast(graph_.values[v].shape->size());
     return layouts;
   }
 
  private:
   bool IsCandidate(ValueId v) const {
     const graph::Value& value = graph_[v];
-    return value.kind == graph::ValueKind::kComputed && value.shape && value.shape->size() == 4 &&
-           graph::StaticShape(value);
+    return value.kind == graph::ValueKind::kComputed && IsImage(value) && graph::StaticShape(value);
   }
 
   // Of one pixel, where channels last and plain are the same.
   bool IsPointImage(ValueId v) const {
     const auto shape = graph::StaticShape(graph_[v]);
-    return shape && shape->size() == 4 && (*shape)[2] == 1 && (*shape)[3] == 1;
+    return shape && IsImage(graph_[v]) &&
+           std::all_of(shape->begin() + 2, shape->end(), [](int64_t e) { return e == 1; });
   }
 
   int32_t Root(int32_t v) {
@@ -144,15 +154,18 @@ class LayoutPlanner {
 
   void Join(const graph::Node& node) {
     int32_t first = -1;
+    size_t rank = 0;
     const auto add = [&](ValueId v) {
       if (!v.valid() || !IsCandidate(v)) return;
+      if (rank == 0) rank = graph_[v].shape->size();
+      if (graph_[v].shape->size() != rank) return;
       const int32_t root = Root(v.index);
       if (first < 0) first = root;
       parent_[std::max(first, root)] = std::min(first, root);
       first = std::min(first, root);
     };
-    for (ValueId v : node.inputs) add(v);
     for (ValueId v : node.outputs) add(v);
+    for (ValueId v : node.inputs) add(v);
   }
 
   void Mark(const std::vector<ValueId>& values, std::vector<bool>& image) {

@@ -427,6 +427,19 @@ TEST(Partition, ImagesHaveChannelsLastInside) {
   EXPECT_FALSE(SamePlaces(plain, last, {1, 4, 1, 2}));
 }
 
+// Volumes likewise; an image that is broadcast over one is of another kind.
+TEST(Partition, VolumesHaveChannelsLastInside) {
+  const Graph graph = Parsed(
+      "graph g (x: f32[1, 4, 6, 8, 8], w: f32[4, 4, 3, 3, 3], v: f32[4, 4, 1, 1], "
+      "z: f32[4, 4, 6, 6]) -> (y) {\na = Conv(x, w)\np = Conv(z, v)\nq = Relu(p)\nb = Add(a, q)\n"
+      "y = Tanh(b)\n}");
+  const auto layouts = PlanLayouts(graph);
+  EXPECT_EQ(Print(layouts.at(graph::FindValue(graph, "a"))), "acdeb");
+  EXPECT_EQ(Print(layouts.at(graph::FindValue(graph, "b"))), "acdeb");
+  EXPECT_EQ(Print(layouts.at(graph::FindValue(graph, "p"))), "acdb");
+  EXPECT_EQ(layouts.size(), 4u);
+}
+
 TEST(Partition, VerifyFindsWrongGroupings) {
   const Graph graph = Parsed(kChain);
   const Grouping right = *Grouped(graph, Square());
