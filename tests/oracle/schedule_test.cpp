@@ -681,6 +681,24 @@ TEST(Contractions, PrefetchFarAheadOfSmallPanels) {
   EXPECT_NE(nest.find("prefetch W at 2048*n0 + 128*b + 16*j + 1024"), std::string::npos) << nest;
 }
 
+// Two panels of 32 KiB may be more than the cache holds: where one row walks over them, it is what
+// comes 16 KiB later.
+TEST(Contractions, PrefetchNearInLargePanels) {
+  const auto program = Compile(R"(def gemv(float(1, 512) x, float(512, 64) W) -> (y) {
+    @contraction y(i, n) +=! x(i, k) * W(k, n)
+  })");
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const auto choices = ParseChoices(
+      "gemv: cluster y | order i n | tile n 16 | parallel i n | inner k | vector n 16 | "
+      "pack W Ba16b | prefetch W",
+      "test");
+  const ScheduleRequest request{.program = &*program, .constants = {"W"}, .target = Widest()};
+  const auto scheduled = Schedule(request, &choices->at(0));
+  ASSERT_TRUE(scheduled.ok()) << scheduled.status().ToString();
+  const std::string nest = loops::Print(scheduled->nest);
+  EXPECT_NE(nest.find("prefetch W at 8192*n0 + 16*k + 4096"), std::string::npos) << nest;
+}
+
 // What passes through the caches once, be it no constant: while one tile of the result takes its
 // panel, that of the next is fetched, evenly.
 TEST(Contractions, PrefetchWhatIsPassedOnce) {
