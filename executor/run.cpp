@@ -16,6 +16,8 @@ bool IsSet(const int32_t& flag) { return __atomic_load_n(&flag, __ATOMIC_RELAXED
 bool IsSet(const KernelFault& fault) { return __atomic_load_n(&fault.code, __ATOMIC_RELAXED) != 0; }
 
 constexpr size_t kNever = SIZE_MAX;
+
+// How long one thread takes for all of them, at least; without end where that is not known.
 double AloneUs(std::span<const ReadyStep> steps) {
   double us = 0;
   for (const ReadyStep& step : steps) us += step.alone_us;

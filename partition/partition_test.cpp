@@ -226,20 +226,21 @@ TEST(Partition, TakesTheCheapestAlternative) {
   EXPECT_EQ(names({.fuse = false, .vendor = false, .variants = false}).back(), all[0].name);
 }
 
+double OwnUs(const char* text) {
+  const auto defs = tc::ParseDefs(text, "test");
+  EXPECT_TRUE(defs.ok()) << defs.status().ToString();
+  const auto program = tc::Bind(defs->at(0), {});
+  EXPECT_TRUE(program.ok()) << program.status().ToString();
+  return RooflinePricer(Target{}).Own(*program, false).us;
+}
+
 // What a contraction is fed from passes through memory: two such tensors of 8 MB cost more than
 // the multiply-adds that they save.
 TEST(Partition, PricesWhatPassesThroughMemory) {
-  const auto price = [](const char* text) {
-    const auto defs = tc::ParseDefs(text, "test");
-    EXPECT_TRUE(defs.ok()) << defs.status().ToString();
-    const auto program = tc::Bind(defs->at(0), {});
-    EXPECT_TRUE(program.ok()) << program.status().ToString();
-    return RooflinePricer(Target{}).Own(*program, false).us;
-  };
-  const double fed = price(
+  const double fed = OwnUs(
       "def g(float(2000, 1000) x, float(1000, 4) w) -> (y) {\n"
       "  @pointwise a(i, k) = x(i, k) * 2.0\n  @contraction y(i, j) +=! a(i, k) * w(k, j)\n}");
-  const double direct = price(
+  const double direct = OwnUs(
       "def g(float(2000, 1000) x, float(1000, 4) w) -> (y) {\n"
       "  @contraction y(i, j) +=! x(i, k) * w(k, j)\n}");
   EXPECT_GT(fed, 2 * direct);
@@ -260,16 +261,10 @@ TEST(Partition, PricesActivationsAndGroupsOfCalls) {
     return RooflinePricer(Target{}).Call(*call).us;
   };
   EXPECT_GT(price(256, ", post = [swish(1, 0)]"), 1.5 * price(256, ", post = [relu]"));
-  const auto own = [](const char* text) {
-    const auto defs = tc::ParseDefs(text, "test");
-    const auto program = tc::Bind(defs->at(0), {});
-    EXPECT_TRUE(program.ok()) << program.status().ToString();
-    return RooflinePricer(Target{}).Own(*program, false).us;
-  };
   EXPECT_GT(price(256, ""),
-            1.5 * own("def g(float(256, 30, 30) x, float(256, 3, 3) w) -> (y) {\n"
-                      "  @contraction y(c, i, j) +=! x(c, i + r, j + s) * w(c, r, s)"
-                      " where i in 0:28, j in 0:28\n}"));
+            1.5 * OwnUs("def g(float(256, 30, 30) x, float(256, 3, 3) w) -> (y) {\n"
+                        "  @contraction y(c, i, j) +=! x(c, i + r, j + s) * w(c, r, s)"
+                        " where i in 0:28, j in 0:28\n}"));
 }
 
 // Two nodes may bear one name: what one reads of the other is looked at all the same.

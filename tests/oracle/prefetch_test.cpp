@@ -8,20 +8,25 @@ namespace {
 
 using namespace polyhedral;  // NOLINT: what is tested
 
+// Printed, of a comprehension whose second operand is a constant.
+std::string NestOf(const char* text, const std::string& choice, const char* constant) {
+  const auto program = Compile(text);
+  EXPECT_TRUE(program.ok()) << program.status().ToString();
+  const auto choices = ParseChoices(choice, "test");
+  const ScheduleRequest request{.program = &*program, .constants = {constant}, .target = Widest()};
+  const auto scheduled = Schedule(request, &choices->at(0));
+  return scheduled.ok() ? loops::Print(scheduled->nest) : scheduled.status().ToString();
+}
+
 // What is fetched ahead is the panel after this one, a piece in each turn of the rows.
 TEST(Contractions, PrefetchTheNextPanel) {
-  const auto program = Compile(R"(def gemm(float(48, 64) a, float(64, 32) b) -> (y) {
-    @contraction y(i, j) +=! a(i, k) * b(k, j)
-  })");
-  ASSERT_TRUE(program.ok()) << program.status().ToString();
-  const auto nest = [&](const std::string& tile) {
-    const auto choices = ParseChoices("gemm: cluster y | order j i | tile i " + tile +
-                                          ", j 16 | parallel j | unroll i | vector j 16 | "
-                                          "pack b Ba16b | prefetch b",
-                                      "test");
-    const ScheduleRequest request{.program = &*program, .constants = {"b"}, .target = Widest()};
-    const auto scheduled = Schedule(request, &choices->at(0));
-    return scheduled.ok() ? loops::Print(scheduled->nest) : scheduled.status().ToString();
+  const auto nest = [](const std::string& tile) {
+    return NestOf(R"(def gemm(float(48, 64) a, float(64, 32) b) -> (y) {
+      @contraction y(i, j) +=! a(i, k) * b(k, j)
+    })",
+                  "gemm: cluster y | order j i | tile i " + tile +
+                      ", j 16 | parallel j | unroll i | vector j 16 | pack b Ba16b | prefetch b",
+                  "b");
   };
   // 8 turns of 64 steps for a panel of 1024 elements, then 24: each piece is fetched by one.
   EXPECT_NE(nest("6").find("prefetch b at 1024*j0 + 128*i0 + 2*k + 1024"), std::string::npos)
@@ -33,38 +38,27 @@ TEST(Contractions, PrefetchTheNextPanel) {
 // A panel of 512 bytes is over before the next one has come: the one 4 KiB later is fetched. One
 // row walks over it once.
 TEST(Contractions, PrefetchFarAheadOfSmallPanels) {
-  const auto program =
-      Compile(R"(def gemv(float(1, 128) x, float(128, 32) W, float(16, 32) S) -> (y) {
+  const std::string nest = NestOf(
+      R"(def gemv(float(1, 128) x, float(128, 32) W, float(16, 32) S) -> (y) {
     @contraction t(i, b, n) +=! x(i, 8*b + j) * W(8*b + j, n) where i in 0:1, b in 0:16, j in 0:8
     @reduction y(i, n) +=! t(i, b, n) * S(b, n)
-  })");
-  ASSERT_TRUE(program.ok()) << program.status().ToString();
-  const auto choices = ParseChoices(
+  })",
       "gemv: cluster t y | order i n | tile n 16 | parallel i n | inner b j | vector n 16 | "
       "pack W Ba16b | prefetch W",
-      "test");
-  const ScheduleRequest request{.program = &*program, .constants = {"W"}, .target = Widest()};
-  const auto scheduled = Schedule(request, &choices->at(0));
-  ASSERT_TRUE(scheduled.ok()) << scheduled.status().ToString();
-  const std::string nest = loops::Print(scheduled->nest);
+      "W");
   EXPECT_NE(nest.find("prefetch W at 2048*n0 + 128*b + 16*j + 1024"), std::string::npos) << nest;
 }
 
 // Two panels of 32 KiB may be more than the cache holds: where one row walks over them, it is what
 // comes 16 KiB later.
 TEST(Contractions, PrefetchNearInLargePanels) {
-  const auto program = Compile(R"(def gemv(float(1, 512) x, float(512, 64) W) -> (y) {
+  const std::string nest = NestOf(
+      R"(def gemv(float(1, 512) x, float(512, 64) W) -> (y) {
     @contraction y(i, n) +=! x(i, k) * W(k, n)
-  })");
-  ASSERT_TRUE(program.ok()) << program.status().ToString();
-  const auto choices = ParseChoices(
+  })",
       "gemv: cluster y | order i n | tile n 16 | parallel i n | inner k | vector n 16 | "
       "pack W Ba16b | prefetch W",
-      "test");
-  const ScheduleRequest request{.program = &*program, .constants = {"W"}, .target = Widest()};
-  const auto scheduled = Schedule(request, &choices->at(0));
-  ASSERT_TRUE(scheduled.ok()) << scheduled.status().ToString();
-  const std::string nest = loops::Print(scheduled->nest);
+      "W");
   EXPECT_NE(nest.find("prefetch W at 8192*n0 + 16*k + 4096"), std::string::npos) << nest;
 }
 
