@@ -13,26 +13,38 @@ constexpr size_t kLine = 64;
 constexpr size_t kLeastPhased = kLeastPhasedBytes;
 constexpr size_t kResultPhase = 3072;
 constexpr size_t kHugePage = size_t{1} << 21;  // of x86-64 and of most arm64 kernels
+constexpr size_t kBehind = kReadableBehindBytes;
+constexpr size_t kPage = 4096;
+
+// A page that was never written has no entry in the tables that a processor could keep.
+void TouchPages(void* begin, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += kPage) static_cast<volatile char*>(begin)[at] = 0;
+  static_cast<volatile char*>(begin)[bytes - 1] = 0;
+}
 
 std::shared_ptr<void> FromHeap(size_t bytes) {
-  const size_t align = bytes < kLeastPhased ? kLine : size_t{kPhasePeriodBytes};
-  const size_t whole = (bytes / kLine + 1) * kLine;
+  const bool is_large = bytes >= kLeastPhased;
+  const size_t align = is_large ? size_t{kPhasePeriodBytes} : kLine;
+  const size_t whole = (bytes / kLine + 1) * kLine + (is_large ? kBehind : 0);
   size_t padded = whole + align;
   void* block = std::calloc(padded, 1);
   if (block == nullptr) return nullptr;
   std::shared_ptr<void> owner(block, std::free);
-  return {owner, std::align(align, whole, block, padded)};
+  void* const first = std::align(align, whole, block, padded);
+  if (is_large) TouchPages(static_cast<char*>(first) + bytes, kBehind);
+  return {owner, first};
 }
 
 std::shared_ptr<void> FromKernel(size_t bytes) {
-  const size_t mapped = bytes + kHugePage;  // there is a boundary of a huge page within
+  const size_t mapped = bytes + kBehind + kHugePage;  // of which a boundary is within
   void* memory =
       ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
   std::shared_ptr<void> owner(memory, [mapped](void* p) { ::munmap(p, mapped); });
   size_t space = mapped;
-  void* first = std::align(kHugePage, bytes, memory, space);
+  void* first = std::align(kHugePage, bytes + kBehind, memory, space);
   ::madvise(first, bytes, MADV_HUGEPAGE);  // where there are none, small ones do
+  TouchPages(static_cast<char*>(first) + bytes, kBehind);
   return {owner, first};
 }
 

@@ -1,6 +1,7 @@
 #include "base/memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cinttypes>
@@ -9,6 +10,7 @@
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <vector>
 
 namespace weft {
 namespace {
@@ -29,6 +31,23 @@ TEST(AllocateZeroed, AlignedZeroedAndWritable) {
 TEST(AllocateZeroed, LargeOnesBeginAHugePage) {
   const auto memory = AllocateZeroed(int64_t{1} << 22);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.get()) % (1U << 21), 0U);
+}
+
+// Whoever fetches ahead finds pages behind a block: those that were never written count as absent.
+TEST(Allocate, PagesFollowALargeBlock) {
+  constexpr uintptr_t kPage = 4096;
+  for (const int64_t bytes : {int64_t{32} << 10, int64_t{131'072}, int64_t{2'097'152 - 64},
+                              int64_t{2'097'152}, int64_t{9'000'001}}) {
+    for (const auto& block : {AllocateZeroed(bytes), AllocateUnset(bytes)}) {
+      const auto end = reinterpret_cast<uintptr_t>(block.get()) + static_cast<uintptr_t>(bytes);
+      const uintptr_t first = end / kPage * kPage;
+      std::vector<unsigned char> present((end + kReadableBehindBytes - 1 - first) / kPage + 1);
+      ASSERT_EQ(::mincore(reinterpret_cast<void*>(first), present.size() * kPage, present.data()),
+                0);
+      EXPECT_TRUE(std::ranges::all_of(present, [](unsigned char p) { return (p & 1) != 0; }))
+          << bytes;
+    }
+  }
 }
 
 // A result never begins a little behind an input.
