@@ -73,7 +73,7 @@ def load(arm, model, inputs, threads, device='cpu'):
                   'DYNAMIC_QUANTIZATION_GROUP_SIZE': 0}
         compiled = core.compile_model(network, 'CPU', config)
         request = compiled.create_infer_request()
-        names = [o.get_any_name() for o in compiled.outputs]
+        names = [o.get_any_name() for o in network.outputs]  # compiled ones also have other values' names
 
         def run():
             request.infer(inputs, share_inputs=True)
