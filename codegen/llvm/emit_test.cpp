@@ -40,6 +40,33 @@ TEST(Emit, CopiesAndAdds) {
       "v = 0:8 { y[8*i + v, r] = x[r, 8*i + v] } } } }");
 }
 
+// What waits for itself, operation by operation, is emitted for four registers in turns; what is
+// short for one after the other.
+TEST(Emit, LongChainsOfRegistersTakeTurns) {
+  const auto nest = [](int products, int lanes) {
+    std::string value = "y[v]";
+    for (int i = 0; i < products; ++i) value = fmt::format("fma({}, x[v], 1.5)", value);
+    return fmt::format(
+        "loops k (x: in f32[{0}], y: inout f32[{0}]) {{ single {{ vector v = 0:{0} {{ y[v] = {1} "
+        "}} "
+        "}} }}",
+        lanes, value);
+  };
+  const auto stores_before_last_product = [&](int products) {
+    const auto ir = EmitLlvmIr(Nest(nest(products, 48)), {.isa = Isa::kX86V3}, false);
+    EXPECT_TRUE(ir.ok());
+    const std::string before = ir->substr(0, ir->rfind("call <8 x float> @llvm.fma"));
+    int stores = 0;
+    for (size_t at = 0; (at = before.find("store <8 x float>", at)) != std::string::npos; ++at)
+      ++stores;
+    return stores;
+  };
+  EXPECT_EQ(stores_before_last_product(3), 5);   // of six registers
+  EXPECT_EQ(stores_before_last_product(14), 4);  // those that took turns
+  Check(nest(3, 43));
+  Check(nest(14, 43));
+}
+
 TEST(Emit, TailsOfVectorsStayInside) {
   for (int lanes : {1, 2, 3, 5, 6, 7, 11, 14, 16, 23, 64}) {
     for (const char* type : {"f32", "f64", "u8", "i16", "f16", "bf16", "i64"}) {
