@@ -21,9 +21,9 @@ inline constexpr int64_t kLeastPhasedBytes = int64_t{32} << 10, kPhasePeriodByte
 inline constexpr int64_t kReadableBehindBytes = int64_t{16} << 10;
 
 // Zeroed and aligned to 64 bytes, or to 4096 from 32 KiB on; null when there is none. A large block
-// costs nothing until it is written, and lies in huge pages where the kernel grants them: streaming
-// weights through pages of 4 KiB misses the TLB at each, stops the hardware's prefetchers at each,
-// and faults once for each.
+// costs nothing until it is written, but for the pages behind it, and lies in huge pages where the
+// kernel grants them: streaming weights through pages of 4 KiB misses the TLB at each, stops the
+// hardware's prefetchers at each, and faults once for each.
 std::shared_ptr<void> AllocateZeroed(int64_t bytes);
 // Any contents, for results: what is written as a whole before it is read; from 32 KiB on it begins
 // 3072 bytes behind a multiple of 4096. Large blocks that were given back are handed out again,

@@ -89,7 +89,8 @@ def get_models(names):
         script(maker, '--out', str(MODELS), *wanted)
     if 'gcn' in names and not (MODELS / 'gcn.npz').exists():
         script('citations', '--out', str(MODELS / 'gcn.npz'))
-    if 'magika' in names:  # which looks them up: of other numbers it makes rows of zeros, whose normalization is noise
+    if 'magika' in names and not (MODELS / 'magika.npz').exists():
+        # It looks bytes up: of other numbers it makes rows of zeros, whose normalization is noise.
         values = np.random.default_rng(0).integers(0, 256, (1, 2048), dtype=np.int32)
         np.savez(MODELS / 'magika.npz', bytes=values)
     if 'ppocr_det' in names:

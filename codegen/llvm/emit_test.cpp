@@ -47,9 +47,8 @@ TEST(Emit, LongChainsOfRegistersTakeTurns) {
     std::string value = "y[v]";
     for (int i = 0; i < products; ++i) value = fmt::format("fma({}, x[v], 1.5)", value);
     return fmt::format(
-        "loops k (x: in f32[{0}], y: inout f32[{0}]) {{ single {{ vector v = 0:{0} {{ y[v] = {1} "
-        "}} "
-        "}} }}",
+        "loops k (x: in f32[{0}], y: inout f32[{0}]) {{ single {{ vector v = 0:{0} {{ "
+        "y[v] = {1} }} }} }}",
         lanes, value);
   };
   const auto stores_before_last_product = [&](int products) {

@@ -68,8 +68,8 @@ bool KernelBuilder::ReadsElsewhere(const Stmt& store) const {
 }
 
 void KernelBuilder::Assign(const Stmt& s) {
-  const bool all_first = chunks_.size() > 1 && ReadsElsewhere(s);
-  const std::vector<ExprId> operations = OperationsOf(s.value);
+  const bool several = chunks_.size() > 1, all_first = several && ReadsElsewhere(s);
+  const std::vector<ExprId> operations = several ? OperationsOf(s.value) : std::vector{s.value};
   const size_t together = operations.size() > 1 ? kTogether : 1;
   std::vector<LaneValue> values(chunks_.size());
   std::vector<Mask> masks(chunks_.size());

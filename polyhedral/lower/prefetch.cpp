@@ -4,6 +4,8 @@
 #include <optional>
 #include <set>
 
+#include "base/memory.h"
+
 namespace weft::polyhedral::lower {
 namespace {
 
@@ -13,6 +15,8 @@ using loops::LoopKind;
 // of 1 KiB: 12.0 GB/s when the next one is fetched, 14.0 two ahead, 17.1 four ahead, 17.3 from
 // eight to 64 ahead.
 constexpr int64_t kLeastAheadBytes = 4096, kMostAheadBytes = 16384;
+// So what is fetched straight ahead may run over the end of its operand at no cost.
+static_assert(kMostAheadBytes <= kReadableBehindBytes);
 
 int64_t ElemsOfLine(Dtype dtype) {
   constexpr int64_t kLineBits = 512;  // of a cache
