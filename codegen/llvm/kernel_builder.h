@@ -76,7 +76,6 @@ class KernelBuilder {
   bool HoldsLoop(const std::vector<loops::StmtId>& body) const;
   unsigned LaneBytes(const std::vector<loops::StmtId>& body) const;
   unsigned ValueBytes(loops::ExprId id, std::vector<bool>& seen) const;
-  std::vector<loops::ExprId> OperationsOf(loops::ExprId value) const;
   bool ReadsElsewhere(const loops::Stmt& store) const;
 
   // Values.

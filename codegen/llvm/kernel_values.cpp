@@ -32,21 +32,43 @@ Mask KernelBuilder::ActiveMask(const Chunk& chunk) {
   return mask;
 }
 
+namespace {
+
 // What is computed for a value, operands first, where that is long; else the value alone.
-std::vector<ExprId> KernelBuilder::OperationsOf(ExprId value) const {
-  std::vector<bool> used(nest_.exprs.size());
+std::vector<ExprId> OperationsOf(const loops::LoopNest& nest, ExprId value) {
+  std::vector<bool> used(nest.exprs.size());
   used[value.index] = true;
   size_t count = 0;
   for (int32_t i = value.index; i >= 0; --i) {  // operands stand before
     if (!used[i]) continue;
-    for (const ExprId arg : nest_.exprs[i].args) used[arg.index] = true;
-    count += nest_.exprs[i].kind == ExprKind::kOp;
+    for (const ExprId arg : nest.exprs[i].args) used[arg.index] = true;
+    count += nest.exprs[i].kind == ExprKind::kOp;
   }
   if (count < kLongChain) return {value};
   std::vector<ExprId> operations;
   for (int32_t i = 0; i <= value.index; ++i)
     if (used[i]) operations.emplace_back(i);
   return operations;
+}
+
+bool MultipliesAndAdds(const loops::LoopNest& nest, const Stmt& s) {
+  const loops::Expr& value = nest[s.value];
+  return value.kind == ExprKind::kOp && value.op == ScalarOp::kFma &&
+         std::ranges::any_of(value.args, [&](ExprId arg) {
+           return nest[arg].kind == ExprKind::kLoad && nest[arg].buffer == s.buffer;
+         });
+}
+
+}  // namespace
+
+bool IsOrdered(const loops::LoopNest& nest) {
+  bool ordered = false;
+  for (const Stmt& s : nest.stmts) {
+    if (s.kind != loops::StmtKind::kStore) continue;
+    if (MultipliesAndAdds(nest, s)) return false;
+    ordered = ordered || OperationsOf(nest, s.value).size() > 1;
+  }
+  return ordered;
 }
 
 // True if the value reads other elements of the buffer that the store writes: all lanes must be
@@ -69,7 +91,8 @@ bool KernelBuilder::ReadsElsewhere(const Stmt& store) const {
 
 void KernelBuilder::Assign(const Stmt& s) {
   const bool several = chunks_.size() > 1, all_first = several && ReadsElsewhere(s);
-  const std::vector<ExprId> operations = several ? OperationsOf(s.value) : std::vector{s.value};
+  const std::vector<ExprId> operations =
+      several ? OperationsOf(nest_, s.value) : std::vector{s.value};
   const size_t together = operations.size() > 1 ? kTogether : 1;
   std::vector<LaneValue> values(chunks_.size());
   std::vector<Mask> masks(chunks_.size());
