@@ -42,28 +42,47 @@ TEST(Emit, CopiesAndAdds) {
 
 // What waits for itself, operation by operation, is emitted for four registers in turns; what is
 // short for one after the other.
+// The stores that stand before the last product of `nest`'s code.
+static int StoresBeforeLastProduct(std::string_view nest) {
+  const auto ir = EmitLlvmIr(Nest(nest), {.isa = Isa::kX86V3}, false);
+  EXPECT_TRUE(ir.ok());
+  const std::string before = ir->substr(0, ir->rfind("call <8 x float> @llvm.fma"));
+  int stores = 0;
+  for (size_t at = 0; (at = before.find("store <8 x float>", at)) != std::string::npos; ++at)
+    ++stores;
+  return stores;
+}
+
+static std::string Chain(std::string value, int products) {
+  for (int i = 0; i < products; ++i) value = fmt::format("fma({}, x[v], 1.5)", value);
+  return value;
+}
+
 TEST(Emit, LongChainsOfRegistersTakeTurns) {
   const auto nest = [](int products, int lanes) {
-    std::string value = "y[v]";
-    for (int i = 0; i < products; ++i) value = fmt::format("fma({}, x[v], 1.5)", value);
     return fmt::format(
         "loops k (x: in f32[{0}], y: inout f32[{0}]) {{ single {{ vector v = 0:{0} {{ "
         "y[v] = {1} }} }} }}",
-        lanes, value);
+        lanes, Chain("y[v]", products));
   };
-  const auto stores_before_last_product = [&](int products) {
-    const auto ir = EmitLlvmIr(Nest(nest(products, 48)), {.isa = Isa::kX86V3}, false);
-    EXPECT_TRUE(ir.ok());
-    const std::string before = ir->substr(0, ir->rfind("call <8 x float> @llvm.fma"));
-    int stores = 0;
-    for (size_t at = 0; (at = before.find("store <8 x float>", at)) != std::string::npos; ++at)
-      ++stores;
-    return stores;
-  };
-  EXPECT_EQ(stores_before_last_product(3), 5);   // of six registers
-  EXPECT_EQ(stores_before_last_product(14), 4);  // those that took turns
+  EXPECT_EQ(StoresBeforeLastProduct(nest(3, 64)), 7);   // of eight registers
+  EXPECT_EQ(StoresBeforeLastProduct(nest(14, 64)), 6);  // those that took turns
   Check(nest(3, 43));
   Check(nest(14, 43));
+}
+
+TEST(Emit, RowsOfLongChainsTakeTurns) {
+  const auto nest = [](std::string_view to, std::string from) {
+    return fmt::format(
+        "loops k (x: in f32[24], y: inout f32[4, 24], z: inout f32[24], w: inout f32[24, 4]) {{ "
+        "single {{ unroll r = 0:4 {{ vector v = 0:24 {{ {} = {} }} }} }} }}",
+        to, Chain(std::move(from), 14));
+  };
+  const std::string rows = nest("y[r, v]", "z[v]"), columns = nest("y[r, v]", "w[v, r]"),
+                    turned = nest("w[v, r]", "y[r, v]"), sum = nest("z[v]", "(z[v] + y[r, v])");
+  EXPECT_EQ(StoresBeforeLastProduct(rows), 6);  // two rows of three registers before two
+  EXPECT_EQ(StoresBeforeLastProduct(sum), 9);   // each row wants what the last one stored
+  for (const std::string& text : {rows, columns, turned, sum}) Check(text);
 }
 
 TEST(Emit, TailsOfVectorsStayInside) {

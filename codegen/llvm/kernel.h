@@ -17,10 +17,6 @@ std::unique_ptr<llvm::Module> BuildModule(const loops::LoopNest& nest, const Tar
                                           llvm::LLVMContext& context,
                                           const llvm::TargetMachine& machine);
 
-// Whether the order of the function's instructions is as good as a scheduler's: long functions of
-// some registers in turns, and no products added up, whose operands a scheduler loads ahead.
-bool IsOrdered(const loops::LoopNest& nest);
-
 // The processor and its features, as LLVM names them: never the host's.
 std::string_view CpuName(Isa isa);
 std::string_view CpuFeatures(Isa isa);

@@ -76,7 +76,10 @@ class KernelBuilder {
   bool HoldsLoop(const std::vector<loops::StmtId>& body) const;
   unsigned LaneBytes(const std::vector<loops::StmtId>& body) const;
   unsigned ValueBytes(loops::ExprId id, std::vector<bool>& seen) const;
-  bool ReadsElsewhere(const loops::Stmt& store) const;
+  bool TakesTurns(const loops::Stmt& rows) const;
+  void EnterRow(int64_t row);
+  void KeepOrder();
+  bool Reads(loops::ExprId value, loops::BufferId buffer, const std::vector<Affine>* except) const;
 
   // Values.
   LaneValue Evaluate(loops::ExprId id, const Chunk& chunk, const Mask& mask,
@@ -103,6 +106,11 @@ class KernelBuilder {
   llvm::Function* function_ = nullptr;
   llvm::Value *args_ = nullptr, *rank_ = nullptr, *size_ = nullptr, *cancel_ = nullptr;
   std::vector<Chunk> chunks_ = {Chunk{}};
+  struct Rows {  // of an unrolled loop, that one statement takes at once
+    const loops::Stmt* loop = nullptr;
+    Affine lo;
+    int64_t count = 1;
+  } rows_;
   bool in_vector_ = false;
   bool polled_ = false;  // an outer loop looks at the cancel flag
   struct Copy {          // which iteration of a round of an innermost loop is being emitted

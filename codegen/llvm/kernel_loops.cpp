@@ -319,8 +319,14 @@ void KernelBuilder::UnrolledLoop(const Stmt& s) {
   scope_.ranges().Push(s);
   if (!DotProduct(s)) {
     const Affine lo = scope_.Resolve(s.lo[0]);
+    const bool in_turns = trip > 1 && TakesTurns(s);
     memory_.OpenUnrolled(s);
-    for (int64_t i = 0; i < trip; ++i) {
+    if (in_turns) {
+      rows_ = {.loop = &s, .lo = lo, .count = trip};
+      Body(s.body);
+      rows_ = {};
+    }
+    for (int64_t i = 0; !in_turns && i < trip; ++i) {
       memory_.Iteration(i);
       scope_.Substitute(s.var, lo + i * s.step);
       Body(s.body);

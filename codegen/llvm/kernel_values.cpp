@@ -20,8 +20,9 @@ using loops::Stmt;
 
 // A function is a chain of operations that wait for each other. A processor looks ahead of it as
 // far as it has room for what waits: on Zen 1 erf took 47 cycles for each register where its
-// operations take 22. So those of some registers are emitted in turns.
-constexpr size_t kLongChain = 12, kTogether = 4;
+// operations take 22. So those of some registers are emitted in turns: of four it takes 36, of six
+// 31, and of twelve there are too few registers.
+constexpr size_t kLongChain = 12, kTogether = 6;
 
 Mask KernelBuilder::ActiveMask(const Chunk& chunk) {
   Mask mask;
@@ -51,30 +52,38 @@ std::vector<ExprId> OperationsOf(const loops::LoopNest& nest, ExprId value) {
   return operations;
 }
 
-bool MultipliesAndAdds(const loops::LoopNest& nest, const Stmt& s) {
-  const loops::Expr& value = nest[s.value];
-  return value.kind == ExprKind::kOp && value.op == ScalarOp::kFma &&
-         std::ranges::any_of(value.args, [&](ExprId arg) {
-           return nest[arg].kind == ExprKind::kLoad && nest[arg].buffer == s.buffer;
-         });
-}
-
 }  // namespace
 
-bool IsOrdered(const loops::LoopNest& nest) {
-  bool ordered = false;
-  for (const Stmt& s : nest.stmts) {
-    if (s.kind != loops::StmtKind::kStore) continue;
-    if (MultipliesAndAdds(nest, s)) return false;
-    ordered = ordered || OperationsOf(nest, s.value).size() > 1;
-  }
-  return ordered;
+// The rows of an unrolled loop around one long function are registers of it, too, if no row waits
+// for another's result.
+bool KernelBuilder::TakesTurns(const Stmt& rows) const {
+  if (rows.body.size() != 1 || in_vector_) return false;
+  const Stmt& lanes = nest_[rows.body[0]];
+  if (lanes.kind != loops::StmtKind::kFor || lanes.loop != loops::LoopKind::kVector ||
+      lanes.body.size() != 1 || !lanes.lo[0].IsConstant())
+    return false;
+  const Stmt& s = nest_[lanes.body[0]];
+  return s.kind == loops::StmtKind::kStore && OperationsOf(nest_, s.value).size() > 1 &&
+         !Reads(s.value, s.buffer, nullptr);
 }
 
-// True if the value reads other elements of the buffer that the store writes: all lanes must be
-// read first.
-bool KernelBuilder::ReadsElsewhere(const Stmt& store) const {
-  std::vector<ExprId> todo = {store.value};
+void KernelBuilder::EnterRow(int64_t row) {
+  memory_.Iteration(row);
+  scope_.Substitute(rows_.loop->var, rows_.lo + row * rows_.loop->step);
+}
+
+// A label, past which LLVM's scheduler moves nothing: for fewer live registers it would put one
+// register's chain after the other's again.
+void KernelBuilder::KeepOrder() {
+  llvm::LLVMContext& context = module_.getContext();
+  llvm::Value* nothing = llvm::MetadataAsValue::get(context, llvm::MDNode::get(context, {}));
+  b_.CreateIntrinsic(llvm::Intrinsic::codeview_annotation, {}, {nothing});
+}
+
+// Whether the value is computed from the buffer, other than at this index.
+bool KernelBuilder::Reads(ExprId value, loops::BufferId buffer,
+                          const std::vector<Affine>* except) const {
+  std::vector<ExprId> todo = {value};
   std::vector<bool> seen(nest_.exprs.size());
   while (!todo.empty()) {
     const ExprId id = todo.back();
@@ -82,7 +91,7 @@ bool KernelBuilder::ReadsElsewhere(const Stmt& store) const {
     if (seen[id.index]) continue;
     seen[id.index] = true;
     const loops::Expr& e = nest_[id];
-    if (e.kind == ExprKind::kLoad && e.buffer == store.buffer && e.index != store.index)
+    if (e.kind == ExprKind::kLoad && e.buffer == buffer && (!except || e.index != *except))
       return true;
     todo.insert(todo.end(), e.args.begin(), e.args.end());
   }
@@ -90,25 +99,32 @@ bool KernelBuilder::ReadsElsewhere(const Stmt& store) const {
 }
 
 void KernelBuilder::Assign(const Stmt& s) {
-  const bool several = chunks_.size() > 1, all_first = several && ReadsElsewhere(s);
+  const size_t count = chunks_.size() * static_cast<size_t>(rows_.count);
+  const auto chunk = [&](size_t i) -> const Chunk& {
+    if (rows_.loop != nullptr) EnterRow(static_cast<int64_t>(i / chunks_.size()));
+    return chunks_[i % chunks_.size()];
+  };
+  // Where other lanes' results are read, they are before any is stored.
+  const bool all_first = count > 1 && Reads(s.value, s.buffer, &s.index);
   const std::vector<ExprId> operations =
-      several ? OperationsOf(nest_, s.value) : std::vector{s.value};
+      count > 1 ? OperationsOf(nest_, s.value) : std::vector{s.value};
   const size_t together = operations.size() > 1 ? kTogether : 1;
-  std::vector<LaneValue> values(chunks_.size());
-  std::vector<Mask> masks(chunks_.size());
-  for (size_t first = 0; first < chunks_.size(); first += together) {
-    const size_t end = std::min(first + together, chunks_.size());
+  std::vector<LaneValue> values(count);
+  std::vector<Mask> masks(count);
+  for (size_t first = 0; first < count; first += together) {
+    const size_t end = std::min(first + together, count);
     std::vector<std::map<ExprId, LaneValue>> known(end - first);
-    for (size_t c = first; c < end; ++c) masks[c] = ActiveMask(chunks_[c]);
-    for (const ExprId operation : operations)
-      for (size_t c = first; c < end; ++c)
-        if (!masks[c].never)
-          values[c] = Evaluate(operation, chunks_[c], masks[c], known[c - first]);
-    for (size_t c = first; !all_first && c < end; ++c)
-      if (!masks[c].never) memory_.Store(s, chunks_[c], masks[c], values[c]);
+    for (size_t i = first; i < end; ++i) masks[i] = ActiveMask(chunk(i));
+    for (const ExprId operation : operations) {
+      for (size_t i = first; i < end; ++i)
+        if (!masks[i].never) values[i] = Evaluate(operation, chunk(i), masks[i], known[i - first]);
+      if (together > 1 && nest_[operation].kind == ExprKind::kOp) KeepOrder();
+    }
+    for (size_t i = first; !all_first && i < end; ++i)
+      if (!masks[i].never) memory_.Store(s, chunk(i), masks[i], values[i]);
   }
-  for (size_t c = 0; all_first && c < chunks_.size(); ++c)
-    if (!masks[c].never) memory_.Store(s, chunks_[c], masks[c], values[c]);
+  for (size_t i = 0; all_first && i < count; ++i)
+    if (!masks[i].never) memory_.Store(s, chunk(i), masks[i], values[i]);
 }
 
 // Whether a value of f32 is one that this type of 16 bits holds, so that nothing is left to round.
