@@ -74,14 +74,24 @@ class KernelBuilder {
   int64_t Unpolled(const std::vector<loops::StmtId>& body);
   bool IsLong(const loops::Stmt& s, int64_t trips, int64_t once) const;
   bool HoldsLoop(const std::vector<loops::StmtId>& body) const;
+  int64_t LanesOf(const loops::Stmt& vector_loop) const;  // that fill a register
+  int64_t RegistersOf(const loops::Stmt& vector_loop) const {
+    const int64_t lanes = LanesOf(vector_loop);
+    return (loops::ConstantTrip(vector_loop) + lanes - 1) / lanes;
+  }
   unsigned LaneBytes(const std::vector<loops::StmtId>& body) const;
   unsigned ValueBytes(loops::ExprId id, std::vector<bool>& seen) const;
-  bool TakesTurns(const loops::Stmt& rows) const;
+  bool TakesTurns(const loops::Stmt& loop) const;
+  void InTurns(const loops::Stmt& s, const Affine& first, int64_t count);
   void EnterRow(int64_t row);
   void KeepOrder();
   bool Reads(loops::ExprId value, loops::BufferId buffer, const std::vector<Affine>* except) const;
 
-  // Values.
+  // Values. A function is a chain of operations that wait for each other. A processor looks ahead
+  // of it as far as it has room for what waits: on Zen 1 erf took 47 cycles for each register where
+  // its operations take 22. So those of some registers are emitted in turns: of four it takes 36,
+  // of six 31, and twelve are too many for the processor's own registers.
+  static constexpr int64_t kTogether = 6;
   LaneValue Evaluate(loops::ExprId id, const Chunk& chunk, const Mask& mask,
                      std::map<loops::ExprId, LaneValue>& known);
   bool Holds(Dtype half, loops::ExprId id, int depth = 8) const;
@@ -106,9 +116,9 @@ class KernelBuilder {
   llvm::Function* function_ = nullptr;
   llvm::Value *args_ = nullptr, *rank_ = nullptr, *size_ = nullptr, *cancel_ = nullptr;
   std::vector<Chunk> chunks_ = {Chunk{}};
-  struct Rows {  // of an unrolled loop, that one statement takes at once
+  struct Rows {  // iterations of a loop that one statement takes at once
     const loops::Stmt* loop = nullptr;
-    Affine lo;
+    Affine first;
     int64_t count = 1;
   } rows_;
   bool in_vector_ = false;

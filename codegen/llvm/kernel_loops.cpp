@@ -184,10 +184,13 @@ bool KernelBuilder::SharesReads(const Stmt& loop, int64_t copies, const std::vec
 // How many iterations of an innermost loop become one: so many that what the loop itself costs
 // (counting, addresses, a prefetch of what lies in one line) is little beside them. A thread that
 // shares its core issues in every other cycle only, which does not hide that cost. But copies that
-// share what they read would keep it in registers that accumulators need.
+// share what they read would keep it in registers that accumulators need. Of a long function, so
+// many that the registers of all take turns without a rest.
 int64_t KernelBuilder::CopiesOf(const Stmt& s, int64_t trip) const {
   constexpr int64_t kWork = 192, kMost = 8;
   if (trip < 2 || HoldsLoop(s.body) || HoldsBarrier(s.body)) return 1;
+  if (TakesTurns(s))
+    return std::min(trip, kTogether / std::gcd(kTogether, RegistersOf(nest_[s.body[0]])));
   const int64_t most = std::clamp<int64_t>(kWork / std::max<int64_t>(1, WorkOf(s.body)), 1, kMost);
   int64_t best = std::min(trip, most);
   for (int64_t copies = best; copies > most / 2; --copies)
@@ -198,6 +201,7 @@ int64_t KernelBuilder::CopiesOf(const Stmt& s, int64_t trip) const {
 
 // `copies` iterations from `first` on.
 void KernelBuilder::Copies(const Stmt& s, const Affine& first, int64_t copies) {
+  if (copies > 1 && TakesTurns(s)) return InTurns(s, first, copies);
   for (int64_t i = 0; i < copies; ++i) {
     copy_ = {.loop = &s, .number = i};
     scope_.Substitute(s.var, first + i * s.step);
@@ -321,11 +325,7 @@ void KernelBuilder::UnrolledLoop(const Stmt& s) {
     const Affine lo = scope_.Resolve(s.lo[0]);
     const bool in_turns = trip > 1 && TakesTurns(s);
     memory_.OpenUnrolled(s);
-    if (in_turns) {
-      rows_ = {.loop = &s, .lo = lo, .count = trip};
-      Body(s.body);
-      rows_ = {};
-    }
+    if (in_turns) InTurns(s, lo, trip);
     for (int64_t i = 0; !in_turns && i < trip; ++i) {
       memory_.Iteration(i);
       scope_.Substitute(s.var, lo + i * s.step);
@@ -357,11 +357,15 @@ unsigned KernelBuilder::LaneBytes(const std::vector<StmtId>& body) const {
   return bytes;
 }
 
+int64_t KernelBuilder::LanesOf(const Stmt& vector_loop) const {
+  return target_.VectorBytes() / LaneBytes(vector_loop.body);
+}
+
 // Full registers, then one in which not all lanes count, or a narrower one.
 void KernelBuilder::VectorLoop(const Stmt& s) {
   const int64_t trip = loops::ConstantTrip(s);
   if (trip == 0) return;
-  const int64_t full = target_.VectorBytes() / LaneBytes(s.body);
+  const int64_t full = LanesOf(s);
   chunks_.clear();
   for (int64_t first = 0; first < trip; first += full) {
     Chunk chunk{.first = first, .active = std::min(full, trip - first), .number = chunks_.size()};

@@ -18,11 +18,7 @@ using loops::ExprId;
 using loops::ExprKind;
 using loops::Stmt;
 
-// A function is a chain of operations that wait for each other. A processor looks ahead of it as
-// far as it has room for what waits: on Zen 1 erf took 47 cycles for each register where its
-// operations take 22. So those of some registers are emitted in turns: of four it takes 36, of six
-// 31, and of twelve there are too few registers.
-constexpr size_t kLongChain = 12, kTogether = 6;
+constexpr size_t kLongChain = 12;  // operations of a function whose registers take turns
 
 Mask KernelBuilder::ActiveMask(const Chunk& chunk) {
   Mask mask;
@@ -54,11 +50,11 @@ std::vector<ExprId> OperationsOf(const loops::LoopNest& nest, ExprId value) {
 
 }  // namespace
 
-// The rows of an unrolled loop around one long function are registers of it, too, if no row waits
-// for another's result.
-bool KernelBuilder::TakesTurns(const Stmt& rows) const {
-  if (rows.body.size() != 1 || in_vector_) return false;
-  const Stmt& lanes = nest_[rows.body[0]];
+// Whether iterations of a loop around one long function are registers of it, too: if none waits for
+// another's result.
+bool KernelBuilder::TakesTurns(const Stmt& loop) const {
+  if (loop.body.size() != 1 || in_vector_) return false;
+  const Stmt& lanes = nest_[loop.body[0]];
   if (lanes.kind != loops::StmtKind::kFor || lanes.loop != loops::LoopKind::kVector ||
       lanes.body.size() != 1 || !lanes.lo[0].IsConstant())
     return false;
@@ -67,9 +63,16 @@ bool KernelBuilder::TakesTurns(const Stmt& rows) const {
          !Reads(s.value, s.buffer, nullptr);
 }
 
+// So many iterations from `first` on of a loop that takes turns.
+void KernelBuilder::InTurns(const Stmt& s, const Affine& first, int64_t count) {
+  rows_ = {.loop = &s, .first = first, .count = count};
+  Body(s.body);
+  rows_ = {};
+}
+
 void KernelBuilder::EnterRow(int64_t row) {
-  memory_.Iteration(row);
-  scope_.Substitute(rows_.loop->var, rows_.lo + row * rows_.loop->step);
+  if (rows_.loop->loop == loops::LoopKind::kUnroll) memory_.Iteration(row);
+  scope_.Substitute(rows_.loop->var, rows_.first + row * rows_.loop->step);
 }
 
 // A label, past which LLVM's scheduler moves nothing: for fewer live registers it would put one
@@ -108,7 +111,7 @@ void KernelBuilder::Assign(const Stmt& s) {
   const bool all_first = count > 1 && Reads(s.value, s.buffer, &s.index);
   const std::vector<ExprId> operations =
       count > 1 ? OperationsOf(nest_, s.value) : std::vector{s.value};
-  const size_t together = operations.size() > 1 ? kTogether : 1;
+  const size_t together = operations.size() > 1 ? static_cast<size_t>(kTogether) : 1;
   std::vector<LaneValue> values(count);
   std::vector<Mask> masks(count);
   for (size_t first = 0; first < count; first += together) {

@@ -89,4 +89,8 @@ ExprId ExpandMath(LoopNest& nest, ScalarOp op, Dtype dtype, std::span<const Expr
   return Expand(op, x.Cast(Dtype::kF64), y.Cast(Dtype::kF64)).Cast(Dtype::kF32).id();
 }
 
+ExprId ExpandExpBelowZero(LoopNest& nest, ExprId arg) {
+  return Exp(Value(nest, arg), /*at_most_zero=*/true).id();
+}
+
 }  // namespace weft::loops

@@ -2,8 +2,9 @@
 //
 // AddOp calls ExpandMath for every operation of class Math, so a nest never holds one. The
 // expansions (range reduction, Horner polynomials by fma, exponent arithmetic by bit operations)
-// are the same for every vector width; exp has one form more, with the same bits, for processors
-// that have kLdexp. NaN, infinities, signed zeros and subnormal results are kept.
+// are the same for every vector width; exp has forms more, with the same bits, for processors that
+// have kLdexp and for arguments that are at most 0. NaN, infinities, signed zeros and subnormal
+// results are kept.
 //
 // Largest errors in ulps of the result, over bit patterns from one end of the type to the other,
 // which codegen/llvm/math_test.cpp measures and bounds:
@@ -23,5 +24,8 @@ namespace weft::loops {
 
 // op is of class Math and args are of dtype f32 or f64. Returns the expression of its value.
 ExprId ExpandMath(LoopNest& nest, ScalarOp op, Dtype dtype, std::span<const ExprId> args);
+
+// exp of an f32 or f64 known to be at most 0, or NaN: the same bits by fewer operations.
+ExprId ExpandExpBelowZero(LoopNest& nest, ExprId arg);
 
 }  // namespace weft::loops

@@ -130,24 +130,30 @@ Value PowerOfTwo(Value n) {
 namespace {
 
 // By kLdexp, where that is one instruction.
-Value ExpByLdexp(Value x) {
+Value ExpByLdexp(Value x, bool at_most_zero) {
   const Value vanishes = x < (IsDouble(x) ? -746.0 : -104.0), zero = x.Of(0.0);
-  const Value kept = Select(vanishes, zero, AtMost(IsDouble(x) ? 710.0 : 89.0, x));
-  const Reduced reduced = Reduce(kept, Magic(x, 0));
+  const Value bounded = at_most_zero ? x : AtMost(IsDouble(x) ? 710.0 : 89.0, x);
+  const Reduced reduced = Reduce(Select(vanishes, zero, bounded), Magic(x, 0));
   return Select(vanishes, zero, Ldexp(ExpOf(reduced.r), reduced.n));
 }
 
 // By two factors, the second of which is a constant for either sign of x: 2^(n + k) 2^-k below 0,
 // where the last product rounds what is subnormal, and 2^(n - 1) 2 above, since 2^128 is no f32.
-// The least n that is let through makes the first factor 0.
-Value ExpByShift(Value x) {
+// The least n that is let through makes the first factor 0. Of 0 both give 1.
+Value ExpByShift(Value x, bool at_most_zero) {
   const FloatFormat& f = FormatOf(x);
   const int64_t k = f.fraction_bits + 1;
   const double least = -static_cast<double>(f.bias + k) * kLn2;
+  const Value offset_below = Magic(x, f.bias + k),
+              rest_below = x.Of(std::ldexp(1.0, -static_cast<int>(k)));
+  if (at_most_zero) {
+    const Reduced reduced = Reduce(AtLeast(least, x), offset_below);
+    return ExpOf(reduced.r) * PowerOf(reduced) * rest_below;
+  }
   const Value bits = x.Bits(), below = bits < IntLiteral(bits, 0);
   const Value kept = AtLeast(least, AtMost(IsDouble(x) ? 710.0 : 89.0, x));
-  const Reduced reduced = Reduce(kept, Select(below, Magic(x, f.bias + k), Magic(x, f.bias - 1)));
-  const Value rest = Select(below, x.Of(std::ldexp(1.0, -static_cast<int>(k))), x.Of(2.0));
+  const Reduced reduced = Reduce(kept, Select(below, offset_below, Magic(x, f.bias - 1)));
+  const Value rest = Select(below, rest_below, x.Of(2.0));
   return ExpOf(reduced.r) * PowerOf(reduced) * rest;
 }
 
@@ -156,7 +162,9 @@ Value ExpByShift(Value x) {
 // Where the result is 0, as of keys that a mask hides, nothing may be scaled down to it: a
 // processor that leaves underflow to its microcode takes six times as long for a softmax. f32: 0.9
 // ulp.
-Value Exp(Value x) { return x.nest().has_ldexp ? ExpByLdexp(x) : ExpByShift(x); }
+Value Exp(Value x, bool at_most_zero) {
+  return x.nest().has_ldexp ? ExpByLdexp(x, at_most_zero) : ExpByShift(x, at_most_zero);
+}
 
 Value Expm1(Value x) {
   const double high = IsDouble(x) ? 710.0 : 89.0, enough = IsDouble(x) ? 60.0 : 40.0;

@@ -36,7 +36,7 @@ struct LogParts {
 };
 LogParts SplitLog(Value x);
 
-Value Exp(Value x);
+Value Exp(Value x, bool at_most_zero = false);
 Value Expm1(Value x);
 Value Sigmoid(Value x);
 Value Tanh(Value x);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "polyhedral/loops/math.h"
 #include "polyhedral/lower/emit.h"
 
 namespace weft::polyhedral::lower {
@@ -11,6 +12,52 @@ using loops::ExprId;
 namespace {
 
 bool IsFmaType(Dtype dtype) { return dtype == Dtype::kF32 || dtype == Dtype::kF64; }
+
+const tc::Statement* OnlyWriter(const tc::Program& program, tc::TensorId tensor) {
+  const auto writes = [&](const tc::Statement& s) {
+    return s.target == tensor || s.companion == tensor;
+  };
+  const auto first = std::ranges::find_if(program.statements, writes);
+  if (first == program.statements.end()) return nullptr;
+  return std::ranges::count_if(program.statements, writes) == 1 ? &*first : nullptr;
+}
+
+// Whether `e` is x - m, of an element x and the largest of elements that x is one of: what softmax
+// takes the exponential of.
+bool IsBelowMaximum(const tc::Program& program, const tc::Statement& s, const tc::Expr& e) {
+  if (e.kind != tc::ExprKind::kOp || e.op != ScalarOp::kSub) return false;
+  const tc::Expr &x = program[e.args[0]], &m = program[e.args[1]];
+  if (x.kind != tc::ExprKind::kRead || m.kind != tc::ExprKind::kRead) return false;
+  const tc::Statement* largest = OnlyWriter(program, m.tensor);
+  if (!largest || largest->target != m.tensor || largest->assign != tc::Assign::kMax ||
+      !largest->init)
+    return false;
+  const tc::Expr& of = program[largest->value];
+  const bool written_once =
+      program[x.tensor].role == tc::Role::kInput || OnlyWriter(program, x.tensor) != nullptr;
+  if (of.kind != tc::ExprKind::kRead || of.tensor != x.tensor || !written_once ||
+      largest->accumulate != x.dtype || m.dtype != x.dtype)
+    return false;
+  // The index of s that stands for each index of the maximum: along a reduction any with the same
+  // range, else the one by which m is read.
+  std::vector<int32_t> stands(largest->indices.size(), -1);
+  const auto position = [&](tc::ExprId id) {
+    return program[id].kind == tc::ExprKind::kIndex ? program[id].position : -1;
+  };
+  for (size_t axis = 0; axis < m.args.size(); ++axis) {
+    const int32_t to = position(largest->subscripts[axis]), from = position(m.args[axis]);
+    if (to < 0 || from < 0) return false;
+    stands[to] = from;
+  }
+  for (size_t axis = 0; axis < x.args.size(); ++axis) {
+    const int32_t to = position(of.args[axis]), from = position(x.args[axis]);
+    if (to < 0 || from < 0) return false;
+    const tc::Index &any = largest->indices[to], &one = s.indices[from];
+    if (stands[to] < 0 && any.lo == one.lo && any.hi == one.hi) stands[to] = from;
+    if (stands[to] != from) return false;
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -70,6 +117,9 @@ ExprId Values::Op(const tc::Expr& e, const Guards& guards) {
     return Sum(e, guards);
   std::vector<ExprId> args;
   for (const tc::ExprId arg : e.args) args.push_back(Value(arg, guards));
+  if (e.op == ScalarOp::kExp && IsFmaType(e.dtype) &&
+      IsBelowMaximum(program_, program_.statements[active_->unit->statement], program_[e.args[0]]))
+    return loops::ExpandExpBelowZero(nest_, args[0]);
   if (e.op == ScalarOp::kCast && nest_[args[0]].dtype == e.dtype) return args[0];
   return loops::AddOp(nest_, e.op, e.dtype, std::move(args));
 }
