@@ -163,9 +163,11 @@ Verdict<LegalGroup> CheckGroup(const tc::Extracted& group, const graph::Graph& g
   if (static_cast<int64_t>(arguments) > options.max_arguments)
     return Refusal{Reason::kTooManyArguments,
                    fmt::format("{} > {}", arguments, options.max_arguments)};
+  const auto runs_in_blocks = [&] {
+    return options.join && RunsInBlocks(group, graph, layouts, target);
+  };
   if (contractions > 1) {
-    if (options.join && RunsInBlocks(group, graph, layouts, target))
-      return LegalGroup{.in_blocks = true};
+    if (runs_in_blocks()) return LegalGroup{.in_blocks = true};
     return Refusal{Reason::kTwoContractions, fmt::format("{} contractions", contractions)};
   }
 
@@ -179,8 +181,12 @@ Verdict<LegalGroup> CheckGroup(const tc::Extracted& group, const graph::Graph& g
           if (auto ok =
                   CheckRead(p, p.statements[s], consumer, p[id],
                             fmt::format("{{{}}} by {{{}}}", group.part_of[s], group.part_of[c]));
-              !ok.yes())
+              !ok.yes()) {
+            // Blocks of a batch hold whole rows of what the contraction reads, or makes.
+            if (ok.refusal().reason == Reason::kNoCommonSpace && runs_in_blocks())
+              return LegalGroup{.in_blocks = true};
             return ok.refusal();
+          }
     if (!tc::Reduces(consumer)) continue;
     if (reduction && KeptExtents(p.statements[*reduction]) != KeptExtents(consumer))
       return Refusal{Reason::kReductionMismatch,

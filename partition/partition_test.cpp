@@ -142,6 +142,21 @@ TEST(Partition, JoinsContractionsThatRunInBlocks) {
   EXPECT_EQ(Grouped(graph(4096), Square())->groups.size(), 3U);
 }
 
+// Of a batch, blocks hold all that a contraction reads of what feeds it.
+TEST(Partition, JoinsWhatABatchOfContractionsReads) {
+  const auto graph = [](const std::string& x, const std::string& order) {
+    return Parsed(
+        fmt::format("graph g (x: f32[{}]) -> (b) {{\n"
+                    "a = Transpose(x) {{perm = [{}]}}\nb = MatMul(x, a)\n}}",
+                    x, order));
+  };
+  EXPECT_EQ(Grouped(graph("512, 27, 64", "0, 2, 1"))->groups.size(), 1U);
+  EXPECT_EQ(Grouped(graph("512, 27, 64", "0, 2, 1"), Flat(), {.join = false, .vendor = false})
+                ->groups.size(),
+            2U);
+  EXPECT_EQ(Grouped(graph("512, 27", "1, 0"))->groups.size(), 2U);  // no batch
+}
+
 TEST(Partition, TwoContractions) {
   // Windows overlap; large weights would be read again for every block.
   EXPECT_EQ(ReasonsOf(Grouped(Parsed(

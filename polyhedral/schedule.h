@@ -64,8 +64,8 @@ Verdict<std::vector<Choice>> Propose(const ScheduleRequest& request, int count =
 std::vector<Choice> ProposeKind(const ScheduleRequest& request, int kind);
 // Whether a contraction has such a kind, about as fast as the first by the model.
 bool HasKind(const ScheduleRequest& request, int kind);
-// Whether the first proposal runs all contractions of the program in the same blocks, so that what
-// they hand on stays in the caches of whoever runs the block.
+// Whether the first proposal runs all contractions of the program in the same blocks, or the only
+// one with all else, so that what is handed on stays in the caches of whoever runs the block.
 bool RunsInBlocks(const ScheduleRequest& request);
 // Every statement in its own cluster in text order, nothing tiled: always legal, always there.
 Choice IdentityChoice(const ScheduleRequest& request);

@@ -160,6 +160,9 @@ bool RunsInBlocks(const ScheduleRequest& request) {
       std::find_if(groups.rbegin(), groups.rend(), contracts).base() - groups.begin();
   const std::vector<BlockedCluster> blocked = BlockClusters(request, groups);
   const auto follows = [](const BlockedCluster& cluster) { return cluster.then; };
+  // One alone runs in blocks with what feeds it and what it feeds.
+  if (first + 1 == behind)
+    return !blocked[0].blocks.empty() && std::all_of(blocked.begin() + 1, blocked.end(), follows);
   return first < behind && !blocked[first].blocks.empty() &&
          std::all_of(blocked.begin() + first + 1, blocked.begin() + behind, follows);
 }
