@@ -38,7 +38,7 @@ polyhedral::ScheduleRequest RequestFor(tc::Extracted& group, const graph::Graph&
 
 // How a legal group runs.
 struct LegalGroup {
-  bool in_blocks = false;  // several contractions, one after another in each block
+  bool in_blocks = false;  // its contractions, with what is between them or beside a lone one
 };
 
 // Whether a group of so many statements, some of them contractions, is small enough.

@@ -154,7 +154,12 @@ TEST(Partition, JoinsWhatABatchOfContractionsReads) {
   EXPECT_EQ(Grouped(graph("512, 27, 64", "0, 2, 1"), Flat(), {.join = false, .vendor = false})
                 ->groups.size(),
             2U);
-  EXPECT_EQ(Grouped(graph("512, 27", "1, 0"))->groups.size(), 2U);  // no batch
+  EXPECT_EQ(Grouped(graph("512, 27", "1, 0"))->groups.size(), 2U);         // no batch
+  EXPECT_EQ(Grouped(graph("65536, 4, 2", "0, 2, 1"))->groups.size(), 2U);  // better along it
+  EXPECT_EQ(Grouped(Parsed("graph g (x: f32[8192, 16, 13], w: f32[8192, 13, 16]) -> (b) {\n"
+                           "a = Sigmoid(x)\nb = MatMul(a, w)\n}"))
+                ->groups.size(),
+            2U);
 }
 
 TEST(Partition, TwoContractions) {

@@ -40,8 +40,6 @@ TEST(Emit, CopiesAndAdds) {
       "v = 0:8 { y[8*i + v, r] = x[r, 8*i + v] } } } }");
 }
 
-// What waits for itself, operation by operation, is emitted for four registers in turns; what is
-// short for one after the other.
 // The stores that stand before the last product of `nest`'s code.
 static int StoresBeforeLastProduct(std::string_view nest) {
   const auto ir = EmitLlvmIr(Nest(nest), {.isa = Isa::kX86V3}, false);
@@ -58,6 +56,8 @@ static std::string Chain(std::string value, int products) {
   return value;
 }
 
+// What waits for itself is emitted operation by operation for six registers in turns; what is short
+// for one after the other.
 TEST(Emit, LongChainsOfRegistersTakeTurns) {
   const auto nest = [](int products, int lanes) {
     return fmt::format(

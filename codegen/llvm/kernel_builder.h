@@ -87,10 +87,12 @@ class KernelBuilder {
   void KeepOrder();
   bool Reads(loops::ExprId value, loops::BufferId buffer, const std::vector<Affine>* except) const;
 
-  // Values. A function is a chain of operations that wait for each other. A processor looks ahead
-  // of it as far as it has room for what waits: on Zen 1 erf took 47 cycles for each register where
-  // its operations take 22. So those of some registers are emitted in turns: of four it takes 36,
-  // of six 31, and twelve are too many for the processor's own registers.
+  // Values.
+
+  // A function is a chain of operations that wait for each other. A processor looks ahead of it as
+  // far as it has room for what waits: on Zen 1 erf took 47 cycles for each register where its
+  // operations take 22. So those of some registers are emitted in turns: of four it takes 36, of
+  // six 31, and twelve are too many for the processor's own registers.
   static constexpr int64_t kTogether = 6;
   LaneValue Evaluate(loops::ExprId id, const Chunk& chunk, const Mask& mask,
                      std::map<loops::ExprId, LaneValue>& known);

@@ -185,12 +185,15 @@ bool KernelBuilder::SharesReads(const Stmt& loop, int64_t copies, const std::vec
 // (counting, addresses, a prefetch of what lies in one line) is little beside them. A thread that
 // shares its core issues in every other cycle only, which does not hide that cost. But copies that
 // share what they read would keep it in registers that accumulators need. Of a long function, so
-// many that the registers of all take turns without a rest.
+// many that the registers of a round take turns without a rest, if that is not too much code.
 int64_t KernelBuilder::CopiesOf(const Stmt& s, int64_t trip) const {
   constexpr int64_t kWork = 192, kMost = 8;
   if (trip < 2 || HoldsLoop(s.body) || HoldsBarrier(s.body)) return 1;
-  if (TakesTurns(s))
-    return std::min(trip, kTogether / std::gcd(kTogether, RegistersOf(nest_[s.body[0]])));
+  if (TakesTurns(s)) {
+    const int64_t registers = RegistersOf(nest_[s.body[0]]);
+    const int64_t copies = kTogether / std::gcd(kTogether, registers);
+    return copies * registers <= 2 * kTogether ? std::min(trip, copies) : 1;
+  }
   const int64_t most = std::clamp<int64_t>(kWork / std::max<int64_t>(1, WorkOf(s.body)), 1, kMost);
   int64_t best = std::min(trip, most);
   for (int64_t copies = best; copies > most / 2; --copies)

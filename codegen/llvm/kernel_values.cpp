@@ -76,14 +76,14 @@ void KernelBuilder::EnterRow(int64_t row) {
 }
 
 // A label, past which LLVM's scheduler moves nothing: for fewer live registers it would put one
-// register's chain after the other's again.
+// register's chain after the other's again. It is local to the object and leaves nothing in it.
 void KernelBuilder::KeepOrder() {
   llvm::LLVMContext& context = module_.getContext();
   llvm::Value* nothing = llvm::MetadataAsValue::get(context, llvm::MDNode::get(context, {}));
   b_.CreateIntrinsic(llvm::Intrinsic::codeview_annotation, {}, {nothing});
 }
 
-// Whether the value is computed from the buffer, other than at this index.
+// Whether the value is computed from the buffer: from any of it, or other than at this index.
 bool KernelBuilder::Reads(ExprId value, loops::BufferId buffer,
                           const std::vector<Affine>* except) const {
   std::vector<ExprId> todo = {value};
@@ -121,7 +121,7 @@ void KernelBuilder::Assign(const Stmt& s) {
     for (const ExprId operation : operations) {
       for (size_t i = first; i < end; ++i)
         if (!masks[i].never) values[i] = Evaluate(operation, chunk(i), masks[i], known[i - first]);
-      if (together > 1 && nest_[operation].kind == ExprKind::kOp) KeepOrder();
+      if (end - first > 1 && nest_[operation].kind == ExprKind::kOp) KeepOrder();
     }
     for (size_t i = first; !all_first && i < end; ++i)
       if (!masks[i].never) memory_.Store(s, chunk(i), masks[i], values[i]);

@@ -23,7 +23,8 @@ const tc::Statement* OnlyWriter(const tc::Program& program, tc::TensorId tensor)
 }
 
 // Whether `e` is x - m, of an element x and the largest of elements that x is one of: what softmax
-// takes the exponential of.
+// takes the exponential of. It is at most 0 or NaN: m is complete where it is read, or the program
+// is refused (E0504).
 bool IsBelowMaximum(const tc::Program& program, const tc::Statement& s, const tc::Expr& e) {
   if (e.kind != tc::ExprKind::kOp || e.op != ScalarOp::kSub) return false;
   const tc::Expr &x = program[e.args[0]], &m = program[e.args[1]];

@@ -342,6 +342,8 @@ class Blocker {
       if (!near(larger) || counts(larger) < wanted) break;
       axes = std::move(larger);
     }
+    // One that became the whole axis says nothing, and tiles of registers would have to divide it.
+    if (axes.size() > 1 && CountOf(last, axes.back().back()) == 1) axes.pop_back();
     if (counts(axes) < wanted || !FillsTiles(first, last, axes)) return false;
     const double again = ReadAgain(first, last, axes);
     const auto rounds = static_cast<double>(CountOf(last, axes.back().back()) - 1);
