@@ -300,8 +300,8 @@ class Blocker {
   static constexpr int64_t kTiles = 48, kHalves = 8;
 
   // All axes along which the last group has blocks. The last of them is that along which most is
-  // read again; if anything is, it grows until what passes through a block is all that half of the
-  // second-level cache holds.
+  // read again; it grows until what passes through a block is all that half of the second-level
+  // cache holds.
   bool TryRegion(size_t first, size_t last, std::vector<BlockedCluster>& all) const {
     const bool contracts = std::any_of(
         views_.begin() + static_cast<ptrdiff_t>(first),
@@ -333,8 +333,7 @@ class Blocker {
       const int64_t step = size < kHalves * unit ? 1 : size < kTiles * unit ? kHalves : kTiles;
       return size + step * unit;
     };
-    const bool grows = ReadAgain(first, last, axes) > 0;
-    for (int64_t size = next(unit); grows && size < next(extent); size = next(size)) {
+    for (int64_t size = next(unit); size < next(extent); size = next(size)) {
       auto along = BlocksAlong(first, last, axis, std::min(size, extent));
       if (!along) continue;
       std::vector<Along> larger = axes;
