@@ -1,4 +1,6 @@
 // Convolutions. A padded tap is no tap: it is read through a guard and adds nothing.
+#include <algorithm>
+
 #include "tc_lang/ops/families.h"
 #include "tc_lang/ops/indexing.h"
 
@@ -46,14 +48,11 @@ void FromOutputs(Writer& w, Windows& win) {
   }
 }
 
-}  // namespace
-
-void ConvTranspose(Writer& w) {
-  const Operand x = w.In(0), filter = w.In(1), y = w.Out();
-  Windows win;
-  const Ints kernel = w.Extents(filter, 2);
+// The axes of a transposed convolution, whose filter is `kernel`.
+std::vector<WindowAxis> TransposedAxes(Writer& w, const Operand& x, const Operand& y,
+                                       const Ints& kernel) {
+  std::vector<WindowAxis> axes;
   const size_t n = kernel.size();
-  if (n == 0 || x.dims.size() != n + 2) return w.Refuse(fmt::format("{} spatial axes", n));
   const Ints strides = w.IntsOr("strides", 1, n), dilations = w.IntsOr("dilations", 1, n);
   const Ints pads = w.IntsOr("pads", 0, 2 * n), extra = w.IntsOr("output_padding", 0, n);
   const std::string mode = graph::StringAttr(w.node, "auto_pad", "NOTSET");
@@ -71,16 +70,86 @@ void ConvTranspose(Writer& w) {
     // What is less than nothing is shared out alike: rows of zeros on both sides.
     const int64_t half = FloorDiv(total, 2);
     if (fitted) a.pad_lo = mode == "SAME_UPPER" ? half : total - half;
-    win.axes.push_back(a);
+    axes.push_back(a);
   }
-  FromOutputs(w, win);
+  return axes;
+}
+
+// Outputs with one residue (o + pad_lo) mod stride take every stride-th tap and neighbouring
+// inputs: with o + pad_lo = stride * i + j they take input i - u through tap stride * u + j. So
+// each residue is a convolution of stride 1 (Shi et al., Is the deconvolution layer the same as a
+// convolutional layer?, 2016, section 2), and no product is by a zero between two inputs.
+struct Residues {
+  Windows win;        // `out` are indices of y; `tap`, `at` and `guards` those of the sums
+  Subs sums, from_y;  // subscripts of the sums: where they are made, and of what becomes y's
+};
+
+Residues MakeResidues(Writer& w, const std::vector<WindowAxis>& axes) {
+  Residues r;
+  r.win.axes = axes;
+  for (WindowAxis& a : r.win.axes) a.kernel = (a.kernel - 1) / a.stride + 1;
+  r.win.out = OutIndices(w, axes);
+  r.win.tap = TapIndices(w, r.win.axes);
+  // Residues stand before places, so that a row of sums takes a row of inputs.
+  Subs places, place_of_y;
+  for (size_t k = 0; k < axes.size(); ++k) {
+    const WindowAxis& a = axes[k];
+    const int64_t first = FloorDiv(a.pad_lo, a.stride), skipped = a.pad_lo - a.stride * first;
+    const int64_t count = (a.out - 1 + skipped) / a.stride + 1;
+    const int64_t last_tap = r.win.axes[k].kernel - 1;
+    const std::string place = w.Range(fmt::format("i{}", k), count);
+    const std::string at =
+        Sum({{1, place}, {last_tap == 0 ? 0 : -a.dilation, r.win.tap[k]}}, first);
+    if (first < last_tap * a.dilation) r.win.guards.push_back(at + " >= 0");
+    if (first + count > a.in) r.win.guards.push_back(fmt::format("{} < {}", at, a.in));
+    r.win.at.push_back(at);
+    places.push_back(place);
+    const std::string o = Sum({{1, r.win.out[k]}}, skipped);
+    place_of_y.push_back(a.stride == 1 ? o : fmt::format("({}) / {}", o, a.stride));
+    if (a.stride == 1) continue;
+    const std::string residue = w.Range(fmt::format("j{}", k), a.stride);
+    r.win.tap[k] = Sum({{last_tap == 0 ? 0 : a.stride, r.win.tap[k]}, {1, residue}});
+    if (a.kernel % a.stride != 0)
+      r.win.guards.push_back(fmt::format("{} < {}", r.win.tap[k], a.kernel));
+    r.sums.push_back(residue);
+    r.from_y.push_back(fmt::format("({}) % {}", o, a.stride));
+  }
+  r.sums = Concat(r.sums, places);
+  r.from_y = Concat(r.from_y, place_of_y);
+  return r;
+}
+
+}  // namespace
+
+void ConvTranspose(Writer& w) {
+  const Operand x = w.In(0), filter = w.In(1), y = w.Out();
+  const Ints kernel = w.Extents(filter, 2);
+  if (kernel.empty() || x.dims.size() != kernel.size() + 2)
+    return w.Refuse(fmt::format("{} spatial axes", kernel.size()));
+  Windows win;
+  win.axes = TransposedAxes(w, x, y, kernel);
   const Channels c = MakeChannels(w, w.Extent(x, 1), w.Extent(y, 1), true);
   if (!w.ok()) return;
   w.Range("n", x.dims[0]);
-  const std::string product = fmt::format("{} * {}", w.At(x, Concat({"n", c.in}, win.at)),
-                                          w.At(filter, Concat(c.filter, win.tap)));
-  SumWithBias(w, "convolution", y, Concat({"n", c.out}, win.out),
-              Guarded(win.guards, product, Lit(y.dtype, 0)));
+  const auto product = [&](const Windows& at) {
+    const std::string term = fmt::format("{} * {}", w.At(x, Concat({"n", c.in}, at.at)),
+                                         w.At(filter, Concat(c.filter, at.tap)));
+    return Guarded(at.guards, term, Lit(y.dtype, 0));
+  };
+  const auto strided = [](const WindowAxis& a) { return a.stride > 1; };
+  const auto sparse = [](const WindowAxis& a) { return a.stride > 1 && a.dilation > 1; };
+  // Four spatial axes have no names for all these indices.
+  if (kernel.size() <= 3 && std::ranges::any_of(win.axes, strided) &&
+      std::ranges::none_of(win.axes, sparse)) {
+    const Residues r = MakeResidues(w, win.axes);
+    const Operand sums = w.Temp("residues", y.dtype);
+    w.Reduce("convolution", sums, Concat({"n", c.out}, r.sums), "+=!", product(r.win));
+    std::string value = w.At(sums, Concat({"n", c.out}, r.from_y));
+    if (w.Has(2)) value += " + " + w.At(w.In(2), {c.out});
+    return w.Set("pointwise", y, Concat({"n", c.out}, r.win.out), value);
+  }
+  FromOutputs(w, win);
+  SumWithBias(w, "convolution", y, Concat({"n", c.out}, win.out), product(win));
 }
 
 // Blocks that overlap are added up. The input has an axis for what is in a block, and one for its

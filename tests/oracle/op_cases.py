@@ -122,7 +122,16 @@ def convolutions(c):
             ('grouped', (1, 4, 4, 4), (4, 3, 3, 3), dict(group=2, strides=[2, 2])),
             ('depthwise', (1, 4, 4, 4), (4, 1, 3, 3), dict(group=4, pads=[1, 1, 1, 1])),
             ('dilated', (1, 2, 5, 5), (2, 2, 3, 3), dict(dilations=[2, 2], strides=[2, 1])),
-            ('row', (1, 2, 6), (2, 3, 4), dict(strides=[3]))]:
+            ('row', (1, 2, 6), (2, 3, 4), dict(strides=[3])),
+            ('wide', (2, 16, 9, 13), (16, 24, 4, 4), dict(strides=[2, 2], pads=[1, 1, 1, 1])),
+            ('narrow', (1, 16, 9, 32), (16, 3, 4, 4), dict(strides=[2, 2], pads=[1, 1, 1, 1])),
+            ('cut', (1, 3, 6, 7), (3, 2, 5, 7), dict(strides=[2, 3], pads=[3, 5, 4, 6])),
+            ('gaps', (1, 3, 4, 5), (3, 2, 1, 2), dict(strides=[3, 2], output_padding=[2, 1])),
+            ('one_way', (1, 3, 6, 7), (3, 2, 3, 3), dict(strides=[1, 2], dilations=[2, 1], pads=[1, 1, 2, 0])),
+            ('volume', (1, 2, 3, 4, 5), (2, 3, 2, 3, 4), dict(strides=[2, 1, 3], pads=[0, 1, 2, 1, 1, 0])),
+            ('vocoder', (1, 12, 21), (12, 8, 16), dict(strides=[8], pads=[4, 4])),
+            ('by_channel', (1, 5, 7, 6), (5, 1, 4, 4), dict(group=5, strides=[2, 2], pads=[1, 1, 1, 1])),
+            ('four_axes', (1, 2, 2, 3, 2, 3), (2, 2, 2, 2, 2, 2), dict(strides=[2, 1, 2, 2]))]:
         c.add(f'conv_transpose_{name}', 'ConvTranspose',
               [rand(*x, seed=name), rand(*filter_, seed=name),
                rand(filter_[1] * attributes.get('group', 1), seed='b')], by_runtime=True, **attributes)
