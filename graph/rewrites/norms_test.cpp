@@ -1,4 +1,4 @@
-// layernorm_from_parts, rmsnorm_from_parts, conv_batchnorm, conv_scale.
+// layernorm_from_parts, rmsnorm_from_parts, conv_pads, conv_batchnorm, conv_scale.
 
 #include "graph/testing.h"
 
@@ -121,6 +121,77 @@ TEST(ConvScale, AnotherAxisStays) {
   ExpectBecomes(std::string(kConv) +
                     "k: f32[3] = const(1, 2, 3)\nc = Conv(x, w) {group = 2}\ny = Add(c, k)\n}",
                 "Conv Add");
+}
+
+constexpr const char* kRow =
+    "graph g (x: f32[2, 1, 5]) -> (y) {\nw: f32[2, 1, 3] = const(1, 2, 3, -1, 0.5, 2)\n";
+
+// The pads of what is left, a Conv alone. (tests/e2e/simplify_test.py compares results.)
+void ExpectConvPads(const std::string& text, const std::vector<int64_t>& pads) {
+  Graph after = Parsed(text);
+  const Status status = Simplify(after, Refuse);
+  ASSERT_TRUE(status.ok()) << status.ToString();
+  ASSERT_EQ(OpsOf(after), "Conv") << Printed(after);
+  EXPECT_EQ(IntsAttr(after.nodes[0], "pads"), pads);
+}
+
+TEST(ConvPads, ZerosOfAPad) {
+  ExpectConvPads(std::string(kRow) +
+                     "p: i64[6] = const(0, 0, 2, 0, 0, 0)\nz = Pad(x, p)\n"
+                     "y = Conv(z, w) {pads = [0, 1]}\n}",
+                 {2, 1});
+}
+TEST(ConvPads, ZerosAlongTheAxesThatAreNamed) {
+  ExpectConvPads(std::string(kRow) +
+                     "p: i64[2] = const(1, 2)\nnought: f32[] = const(0)\naxis: i64[1] = const(-1)\n"
+                     "z = Pad(x, p, nought, axis)\ny = Conv(z, w) {strides = [2]}\n}",
+                 {1, 2});
+}
+TEST(ConvPads, RowsThatASliceCutsOff) {  // a causal filter
+  ExpectConvPads(
+      std::string(kRow) +
+          "from: i64[1] = const(0)\nto: i64[1] = const(-4)\naxis: i64[1] = const(2)\n"
+          "c = Conv(x, w) {pads = [4, 4], dilations = [2]}\ny = Slice(c, from, to, axis)\n}",
+      {4, 0});
+}
+std::string OpsAfter(const std::string& text) {
+  Graph graph = Parsed(text);
+  const Status status = Simplify(graph, Refuse);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  return OpsOf(graph);
+}
+
+TEST(ConvPads, RowsOfAnyLength) {
+  const auto cut = [](const std::string& from) {
+    return OpsAfter(
+        "graph g (x: f32[1, 1, t]) -> (y) {\nsymbol t in 1:64\nw: f32[1, 1, 3] = const(1, 2, 3)\n"
+        "from: i64[1] = const(" +
+        from +
+        ")\nto: i64[1] = const(-1)\naxis: i64[1] = const(2)\nc = Conv(x, w) {pads = [2, 1]}\n"
+        "y = Slice(c, from, to, axis)\n}");
+  };
+  EXPECT_EQ(cut("0"), "Conv");
+  EXPECT_EQ(cut("1"), "Conv Slice");  // of one element the Slice leaves nothing
+}
+TEST(ConvPads, OthersStay) {
+  const auto ops = [](const std::string& text) { return OpsAfter(std::string(kRow) + text + "}"); };
+  const auto padded = [&](const std::string& pads, const std::string& value = "0") {
+    return ops("p: i64[6] = const(" + pads + ")\nv: f32[] = const(" + value +
+               ")\nz = Pad(x, p, v)\ny = Conv(z, w)\n");
+  };
+  EXPECT_EQ(padded("0, 0, 2, 0, 0, 0"), "Conv");
+  EXPECT_EQ(padded("0, 0, 2, 0, 0, 0", "1"), "Pad Conv");
+  EXPECT_EQ(padded("0, 0, 3, 0, 0, 0"), "Pad Conv");
+  EXPECT_EQ(padded("1, 0, 0, 0, 0, 0"), "Pad Conv");
+  EXPECT_EQ(padded("0, 0, 2, 0, 0, -1"), "Pad Conv");
+  const auto cut = [&](const std::string& axis, const std::string& attributes) {
+    return ops("from: i64[1] = const(0)\nto: i64[1] = const(-1)\naxis: i64[1] = const(" + axis +
+               ")\nc = Conv(x, w) {" + attributes + "}\ny = Slice(c, from, to, axis)\n");
+  };
+  EXPECT_EQ(cut("2", "pads = [1, 1]"), "Conv");
+  EXPECT_EQ(cut("1", "pads = [1, 1]"), "Conv Slice");
+  EXPECT_EQ(cut("2", "pads = [1, 0]"), "Conv Slice");
+  EXPECT_EQ(cut("2", "pads = [1, 1], strides = [2]"), "Conv Slice");
 }
 
 }  // namespace

@@ -143,6 +143,27 @@ def test_kernels_that_only_a_run_knows(weft, op):
         agree(weft, model, {'x': np.resize(X, (1, 2, 9)), 'w': np.resize(X * X, (2, 2, k))}, plan='m.plan')
 
 
+ROW, FILTER = np.resize(X, (1, 2, 9)), np.resize(X * X, (3, 2, 3))
+# name -> nodes that make y of a row of 9, the constants
+BORDERS = {
+    'zeros_of_a_pad': ([node('Pad', ['x', 'p', 'z'], ['c']), node('Conv', ['c', 'w'], ['y'], pads=[0, 1])], {'p': I64([0, 0, 2, 0, 0, 0]), 'z': F(0)}),
+    'zeros_along_an_axis': ([node('Pad', ['x', 'p', '', 'a'], ['c']), node('Conv', ['c', 'w'], ['y'], strides=[2], auto_pad='VALID')],
+                            {'p': I64([1, 2]), 'a': I64([-1])}),
+    'rows_cut_off': ([node('Conv', ['x', 'w'], ['c'], pads=[4, 4], dilations=[2]), node('Slice', ['c', 's', 'e', 'a'], ['y'])],
+                     {'s': I64([1]), 'e': I64([-4]), 'a': I64([2])}),
+    'rows_counted_from_the_end': ([node('Conv', ['x', 'w'], ['c'], pads=[2, 2]), node('Slice', ['c', 's', 'e', 'a'], ['y'])],
+                                  {'s': I64([-10]), 'e': I64([100]), 'a': I64([-1])}),
+}
+
+
+@pytest.mark.parametrize('length', [9, 't'])
+@pytest.mark.parametrize('name', BORDERS)
+def test_borders_of_convolutions(weft, name, length):
+    nodes, constants = BORDERS[name]
+    model = saved(weft, nodes, [('x', T.FLOAT, [1, 2, length])], [('y', T.FLOAT, None)], constants | {'w': FILTER})
+    agree(weft, model, {'x': ROW})
+
+
 def test_a_bias_that_may_be_one_number(weft):
     model = saved(weft, [node('NonZero', ['c'], ['places']), node('Squeeze', ['places', 'axis'], ['p']), node('Gather', ['c', 'p'], ['b']),
                          node('Gemm', ['x', 'w', 'b'], ['y'])],
