@@ -42,9 +42,9 @@ bool ReadsPlainMemory(Op op) {
   }
 }
 
-// Of batch and channels there is one axis each, of places two or three.
+// Of batch and channels there is one axis each, of places one to three.
 bool IsImage(const graph::Value& value) {
-  return value.shape && (value.shape->size() == 4 || value.shape->size() == 5);
+  return value.shape && value.shape->size() >= 3 && value.shape->size() <= 5;
 }
 
 Layout ChannelsLast(size_t rank) {
@@ -118,8 +118,10 @@ class LayoutPlanner {
       }
     std::vector<bool> plain(parent_.size(), false);
     for (const graph::Node& node : graph_.nodes)
-      if (ReadsPlainMemory(node.op) && !node.inputs.empty() && node.inputs[0].valid())
+      if (ReadsPlainMemory(node.op) && !node.inputs.empty() && node.inputs[0].valid()) {
         plain[node.inputs[0].index] = !IsPointImage(node.inputs[0]);
+        if (IsRow(node.outputs[0])) plain[node.outputs[0].index] = true;
+      }
     for (size_t n = 0; n < wants_plain_.size(); ++n) {
       if (!wants_plain_[n]) continue;
       for (const auto* values : {&graph_.nodes[n].inputs, &graph_.nodes[n].outputs})
@@ -139,6 +141,10 @@ class LayoutPlanner {
     const graph::Value& value = graph_[v];
     return value.kind == graph::ValueKind::kComputed && IsImage(value) && graph::StaticShape(value);
   }
+
+  // With one axis of places. A row that a reshape makes is normalized as a whole before and after,
+  // where an image has been shuffled: statements that run along memory keep doing so.
+  bool IsRow(ValueId v) const { return IsCandidate(v) && graph_[v].shape->size() == 3; }
 
   // Of one pixel, where channels last and plain are the same.
   bool IsPointImage(ValueId v) const {

@@ -8,13 +8,13 @@
 
 namespace weft::partition {
 
-// Channels last (acdb, acdeb) for images: values of rank 4 and 5 that convolutions and pooling read
-// or write, and what elementwise operators connect with them. Lanes then run along channels, taps
-// outside of the image fall away as whole vectors, and vendor kernels take the same layout, so that
-// nothing is transposed between the two. Inputs and outputs of the network stay plain; so do values
-// that a reshape reads as plain memory, and operands of nodes that `wants_plain` names (by node;
-// empty: none), which are no kernels. Every kernel reads and writes each operand in its own layout,
-// so a change of layout costs no pass over memory.
+// Channels last (acb, acdb, acdeb) for images: values of rank 3 to 5 that convolutions and pooling
+// read or write, and what elementwise operators connect with them. Lanes then run along channels,
+// taps outside of the image fall away as whole vectors, and vendor kernels take the same layout, so
+// that nothing is transposed between the two. Inputs and outputs of the network stay plain; so do
+// values that a reshape reads as plain memory, rows that it makes, and operands of nodes that
+// `wants_plain` names (by node; empty: none), which are no kernels. Every kernel reads and writes
+// each operand in its own layout, so a change of layout costs no pass over memory.
 std::map<graph::ValueId, Layout> PlanLayouts(const graph::Graph& graph,
                                              const std::vector<bool>& wants_plain = {});
 

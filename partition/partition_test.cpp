@@ -455,6 +455,18 @@ TEST(Partition, VolumesHaveChannelsLastInside) {
   EXPECT_EQ(layouts.size(), 4u);
 }
 
+// Rows too, but for those that a reshape makes, which are read as they lie.
+TEST(Partition, RowsHaveChannelsLastInside) {
+  const Graph graph = Parsed(
+      "graph g (x: f32[1, 4, 8], w: f32[4, 4, 3]) -> (y) {\na = Conv(x, w)\nb = Relu(a)\n"
+      "s: i64[3] = const(1, 1, -1)\nt: i64[3] = const(1, 4, -1)\nc = Reshape(b, s)\n"
+      "d = Tanh(c)\ne = Reshape(d, t)\nf = Conv(e, w)\ny = Relu(f)\n}");
+  const auto layouts = PlanLayouts(graph);
+  EXPECT_EQ(Print(layouts.at(graph::FindValue(graph, "a"))), "acb");
+  EXPECT_EQ(Print(layouts.at(graph::FindValue(graph, "f"))), "acb");
+  EXPECT_EQ(layouts.size(), 2u);
+}
+
 TEST(Partition, VerifyFindsWrongGroupings) {
   const Graph graph = Parsed(kChain);
   const Grouping right = *Grouped(graph, Square());
