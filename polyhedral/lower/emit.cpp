@@ -376,7 +376,9 @@ class Emitter {
     }
     loop.lo = {piece.lo};
     if (piece.hi < kOpen) loop.hi = {piece.hi + 1};
-    if (kind != LoopKind::kVector) MovingBounds(v, actives, piece, loop);
+    // Written out, each iteration asks whether it is there, and stays at a place that is known.
+    const bool few = kind == LoopKind::kUnroll && piece.hi - piece.lo < kMostUnrolled;
+    if (kind != LoopKind::kVector && !few) MovingBounds(v, actives, piece, loop);
     if (end) loop.hi.push_back(*end);
     if (loop.hi.empty()) {
       status_ = Unsupported(fmt::format("the range of {} has no end that is known", plan_[v].name));
