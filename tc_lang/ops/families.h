@@ -53,6 +53,7 @@ void Einsum(Writer& w);
 
 // pooling.cpp
 void MaxPool(Writer& w);
+void MaxPoolByAxis(Writer& w);
 void AveragePool(Writer& w);
 void LpPool(Writer& w);
 void GlobalAveragePool(Writer& w);

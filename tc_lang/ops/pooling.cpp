@@ -102,6 +102,37 @@ void MaxPool(Writer& w) {
   w.Pick("window", p.y, w.Out(1), p.at, "max=!", value, flat);
 }
 
+// A window's maximum is that of its rows' maxima: along one axis after another it compares the sum
+// of their taps, not the product, and stores what it has in between.
+void MaxPoolByAxis(Writer& w) {
+  const Pool p = MakePool(w);
+  if (!w.ok()) return;
+  if (w.HasOut(1)) return w.Refuse("where the maximum lies is asked for too");
+  std::vector<size_t> axes;  // those along which a window moves, or is more than one element
+  int64_t product = 1, sum = 0;
+  for (size_t k = p.win.axes.size(); k-- > 0;) {
+    const WindowAxis& a = p.win.axes[k];
+    product *= a.kernel;
+    sum += a.kernel;
+    if (p.win.at[k] != p.win.out[k]) axes.push_back(k);
+  }
+  if (product < 2 * sum) return w.Refuse("a window of few elements");
+  Operand from = p.x;
+  Subs at = p.at;
+  for (const size_t k : axes) at[k + 2] = w.Range(fmt::format("i{}", k), p.win.axes[k].in);
+  for (const size_t k : axes) {
+    Subs read = at, guards;
+    read[k + 2] = p.win.at[k];
+    at[k + 2] = p.win.out[k];
+    for (const std::string& guard : p.win.guards)
+      if (guard.starts_with(p.win.at[k] + " ")) guards.push_back(guard);
+    const bool last = k == axes.back();
+    const Operand to = last ? p.y : w.Temp(fmt::format("along{}", k), p.y.dtype);
+    w.Reduce("window", to, at, "max=!", Guarded(guards, w.At(from, read), Lowest(p.x.dtype)));
+    from = to;
+  }
+}
+
 void AveragePool(Writer& w) {
   const Pool p = MakePool(w);
   if (!w.ok()) return;

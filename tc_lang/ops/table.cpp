@@ -113,6 +113,7 @@ constexpr Entry kTable[] = {
     {Op::kMatMulInteger, {"bytes", MatMulIntegerBytes}},
     {Op::kMax, {"direct", Variadic}},
     {Op::kMaxPool, {"direct", MaxPool}},
+    {Op::kMaxPool, {"by_axis", MaxPoolByAxis}},
     {Op::kMean, {"direct", Variadic}},
     {Op::kMeanVarianceNormalization, {"two_pass", MeanVarianceNormalization}},
     {Op::kMelWeightMatrix, {"direct", MelWeightMatrix}},

@@ -235,6 +235,16 @@ def pools(c):
     c.add('conv_of_four_axes', 'Conv', [rand(1, 2, 3, 4, 3, 4), rand(3, 2, 2, 1, 2, 3)], pads=[1, 0, 0, 1] * 2, by_runtime=True)
     c.add('average_pool_of_four_axes', 'AveragePool', [rand(1, 2, 3, 4, 3, 4)], kernel_shape=[2, 2, 1, 3])
     c.add('max_pool_solid', 'MaxPool', [rand(1, 2, 4, 5, 6)], kernel_shape=[2, 2, 3], by_runtime=True)
+    # Windows with more elements than their axes have taps twice: along one axis after another.
+    for name, shape, attributes in [
+            ('same', (2, 3, 9, 7), dict(kernel_shape=[5, 5], pads=[2, 2, 2, 2])),
+            ('strided', (1, 2, 14, 15), dict(kernel_shape=[5, 4], strides=[2, 3], pads=[1, 2, 3, 1], dilations=[1, 2])),
+            ('ceil', (1, 2, 13, 14), dict(kernel_shape=[6, 4], strides=[4, 4], ceil_mode=1)),
+            ('skipping', (1, 2, 6, 5, 7), dict(kernel_shape=[1, 5, 5], strides=[2, 1, 1], pads=[0, 2, 1, 0, 2, 2])),
+            ('solid', (1, 2, 5, 6, 7), dict(kernel_shape=[3, 3, 3], pads=[1, 1, 1, 1, 1, 1]))]:
+        c.add(f'max_pool_wide_{name}', 'MaxPool', [rand(*shape)], by_runtime=True, **attributes)
+    c.add('max_pool_wide_i8', 'MaxPool', [whole(1, 2, 9, 9, low=-120, high=120, dtype=np.int8)], kernel_shape=[5, 5],
+          pads=[2, 2, 2, 2], by_runtime=True)
     c.add('max_pool_u8', 'MaxPool', [whole(1, 2, 5, 5, low=0, high=250, dtype=np.uint8)], kernel_shape=[2, 2],
           pads=[1, 1, 0, 0], by_runtime=True)
     c.add('max_pool_f16', 'MaxPool', [rand(1, 2, 5, 5).astype(np.float16)], kernel_shape=[3, 3], pads=[1, 1, 1, 1])
