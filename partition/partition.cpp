@@ -56,7 +56,7 @@ class Partitioner {
     // same layouts, whoever is forced.
     if (target_.kind != TargetKind::kCuda || !options_.vendor)
       layouts_ = PlanLayouts(graph_, takes_plain);
-    WEFT_TRY(Singles singles, ClassifyNodes(facts_, nodes_, layouts_, pricer_, options_));
+    WEFT_TRY(Singles singles, ClassifyNodes(facts_, nodes_, layouts_, pricer_, options_, target_));
     kind_ = std::move(singles.kind);
     alternative_ = std::move(singles.alternative);
     left_out_ = std::move(singles.left_out);

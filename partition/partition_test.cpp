@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <ctime>
 #include <random>
@@ -13,6 +14,7 @@
 #include "graph/edit.h"
 #include "graph/infer.h"
 #include "partition/layouts.h"
+#include "partition/work.h"
 #include "tc_lang/bind.h"
 
 namespace weft::partition {
@@ -226,7 +228,7 @@ TEST(Partition, NotConvex) {
 TEST(Partition, TakesTheCheapestAlternative) {
   struct ByText : Flat {
     Price Own(const tc::Program& p, bool) override {
-      return {.us = 1e6 - static_cast<double>(tc::Print(p).size())};
+      return {.us = 1e6 * std::pow(0.9, static_cast<double>(tc::Print(p).size()) / 10)};
     }
   };
   const Graph graph = Parsed(kSoftmax);
@@ -244,6 +246,38 @@ TEST(Partition, TakesTheCheapestAlternative) {
   ASSERT_NE(cheapest, all[0].name);
   EXPECT_EQ(names({.fuse = false, .vendor = false}).back(), cheapest);
   EXPECT_EQ(names({.fuse = false, .vendor = false, .variants = false}).back(), all[0].name);
+}
+
+// Prices that the model does not tell apart leave the plainest.
+TEST(Partition, TakesThePlainestOfEqualAlternatives) {
+  struct Nearly : Flat {
+    double us = 100;
+    Price Own(const tc::Program&, bool) override { return {.us = us *= 0.99}; }
+  };
+  const Graph graph = Parsed(kSoftmax);
+  const auto grouping = Grouped(graph, Nearly(), {.fuse = false, .vendor = false});
+  EXPECT_EQ(grouping->groups.back().members.back().alternative,
+            ComprehensionsOf(graph).of[1][0].name);
+}
+
+// Lanes at fractions of an index read one by one, unless they lie along another axis or are told
+// apart by a residue.
+TEST(Partition, CountsGatheredReads) {
+  const auto gathered = [](const char* value, const char* layout) {
+    const auto defs = tc::ParseDefs(
+        fmt::format("def f(float(4, 8) x) -> (y) {{\n  y(i, j) = {} where i in 0:4, j in 0:16\n}}",
+                    value),
+        "test");
+    EXPECT_TRUE(defs.ok()) << defs.status().ToString();
+    const auto program = tc::Bind(defs->at(0), {});
+    EXPECT_TRUE(program.ok()) << program.status().ToString();
+    return GatheredReads(*program, {{"y", *ParseLayout(layout)}});
+  };
+  EXPECT_EQ(gathered("x(i, j / 2)", "ab"), 64);
+  EXPECT_EQ(gathered("x(i, j / 2) + x(i, (j + 1) / 3)", "ab"), 128);
+  EXPECT_EQ(gathered("x(i, j / 2)", "ba"), 0);
+  EXPECT_EQ(gathered("j % 2 == 0 ? x(i, j / 2) : 0.0", "ab"), 0);
+  EXPECT_EQ(gathered("x(i, i) + x(i, min(j, 7))", "ab"), 0);
 }
 
 double OwnUs(const char* text) {

@@ -24,7 +24,7 @@ struct Singles {
 // node on its own is taken: what is fused to it later costs all of them alike.
 Result<Singles> ClassifyNodes(const GraphFacts& facts, const NodeComprehensions& nodes,
                               const std::map<graph::ValueId, Layout>& layouts, Pricer& pricer,
-                              const PartitionOptions& options);
+                              const PartitionOptions& options, const Target& target);
 
 // Whether the nodes of each group can be done as it says, a text perhaps: its alternatives exist, a
 // view's node moves nothing, a nested plan's holds plans. What a library's call and a native can do

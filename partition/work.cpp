@@ -26,6 +26,53 @@ double MathCalls(const tc::Program& p) {
   return calls;
 }
 
+namespace {
+
+bool TakesFractions(const tc::Program& p, tc::ExprId e, Var index) {
+  const auto affine = tc::AsAffine(p, e);
+  return affine && std::ranges::any_of(affine->terms(), [&](const Affine::Term& t) {
+           return t.dividend && t.dividend->Uses(index);
+         });
+}
+
+// Whether a value is chosen by a residue of the index, as an output of Winograd's tiles is: loops
+// write its residues out, so that no lane reads by itself.
+bool ChoosesByResidue(const tc::Program& p, tc::ExprId e, Var index, bool in_condition = false) {
+  if (in_condition && TakesFractions(p, e, index)) return true;
+  const tc::Expr& expr = p[e];
+  for (size_t a = 0; a < expr.args.size(); ++a) {
+    const bool condition = expr.kind == tc::ExprKind::kOp && expr.op == ScalarOp::kSelect && a == 0;
+    if (ChoosesByResidue(p, expr.args[a], index, in_condition || condition)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+double GatheredReads(const tc::Program& p, const std::map<std::string, Layout>& layouts) {
+  double elements = 0;
+  for (const tc::Statement& s : p.statements) {
+    const auto lies = layouts.find(p[s.target].name);
+    if (s.subscripts.empty()) continue;
+    const size_t inner =
+        lies == layouts.end() ? s.subscripts.size() - 1 : lies->second.axes.back().axis;
+    const auto along = tc::AsAffine(p, s.subscripts[inner]);
+    const std::optional<Var> lane = along ? along->AsVar() : std::nullopt;
+    if (!lane || ChoosesByResidue(p, s.value, *lane)) continue;
+    double instances = 1;
+    for (const tc::Index& i : s.indices)
+      if (i.lo.IsConstant() && i.hi.IsConstant())
+        instances *= static_cast<double>(i.hi.constant() - i.lo.constant());
+    for (const tc::ExprId read : tc::Reads(p, s)) {
+      if (p[p[read].tensor].role == tc::Role::kLiteral) continue;
+      const bool gathers = std::ranges::any_of(
+          p[read].args, [&](tc::ExprId sub) { return TakesFractions(p, sub, *lane); });
+      if (gathers) elements += instances;
+    }
+  }
+  return elements;
+}
+
 double ColumnsOfGroup(const tc::Program& p, const tc::Statement& s) {
   const std::vector<tc::ExprId> reads = tc::Reads(p, s);
   if (!tc::Contracts(s) || reads.size() != 2) return 0;

@@ -1,6 +1,10 @@
 // How much there is to do: what the price models count.
 #pragma once
 
+#include <map>
+#include <string>
+
+#include "base/layout.h"
 #include "fallback/call.h"
 #include "tc_lang/program.h"
 
@@ -16,6 +20,11 @@ double ColumnsOfGroup(const tc::Program& program, const tc::Statement& statement
 // Bytes written and read again of temporaries that are made for a contraction, or by one in another
 // order than they are used in: no loop holds them while they live.
 double StagedBytes(const tc::Program& program);
+
+// Elements that statements read one by one, since lanes along their results take them from places
+// that do not lie side by side: at fractions of an index. Tensors lie as `layouts` says by name,
+// others plain.
+double GatheredReads(const tc::Program& program, const std::map<std::string, Layout>& layouts);
 
 struct CallWork {
   double flops = 0, bytes = 0;

@@ -295,6 +295,23 @@ class Blocker {
     return true;
   }
 
+  // A block of other statements has lanes for a vector, or all there are.
+  bool FillsLanes(size_t first, size_t last, const std::vector<Along>& axes) const {
+    for (size_t group = first; group <= last; ++group) {
+      const ClusterView& view = views_[group];
+      const tc::Statement& s = view.At(view.anchor);
+      if (AsContraction(program_, s)) continue;
+      const int64_t vector = request_.target.VectorBytes() / SizeBytes(s.accumulate);
+      const std::string lane = LaneAxis(view, Switches(view));
+      for (const Along& along : axes) {
+        const Tile& tile = along[group - first];
+        if (tile.axis == lane && tile.sizes[0] < std::min(vector, Extent(group, lane)))
+          return false;
+      }
+    }
+    return true;
+  }
+
   // So many rows are whole register tiles of every kind, and so many lanes whole vectors; or
   // halves.
   static constexpr int64_t kTiles = 48, kHalves = 8;
@@ -343,7 +360,8 @@ class Blocker {
     }
     // One that became the whole axis says nothing, and tiles of registers would have to divide it.
     if (axes.size() > 1 && CountOf(last, axes.back().back()) == 1) axes.pop_back();
-    if (counts(axes) < wanted || !FillsTiles(first, last, axes)) return false;
+    if (counts(axes) < wanted || !FillsTiles(first, last, axes) || !FillsLanes(first, last, axes))
+      return false;
     const double again = ReadAgain(first, last, axes);
     const auto rounds = static_cast<double>(CountOf(last, axes.back().back()) - 1);
     if (again > half && again * rounds > 2 * passed) return false;

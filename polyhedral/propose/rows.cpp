@@ -237,6 +237,36 @@ int32_t AlongInput(const ClusterView& view, const tc::Statement& s) {
   return along;
 }
 
+// A temporary that is given no layout lies along its lanes: along this index of the statement that
+// writes it, if all who read it have lanes along the same axis, and it is a factor of none.
+bool ReadersLieAlong(const ClusterView& view, int32_t writer, int32_t index) {
+  const tc::Program& program = view.program();
+  const tc::Statement& w = program.statements[writer];
+  const tc::TensorDecl& target = program[w.target];
+  if (target.role != tc::Role::kTemporary || view.request->layouts.contains(target.name))
+    return false;
+  const auto variable = [&](tc::ExprId e) {
+    const auto affine = tc::AsAffine(program, e);
+    return affine ? affine->AsVar().value_or(-1) : -1;
+  };
+  const auto axis = std::ranges::find(w.subscripts, index, variable) - w.subscripts.begin();
+  if (axis == std::ssize(w.subscripts)) return false;
+  bool is_read = false;
+  for (int32_t k = writer + 1; k < static_cast<int32_t>(program.statements.size()); ++k) {
+    const tc::Statement& s = program.statements[k];
+    for (const tc::ExprId read : tc::Reads(program, s)) {
+      if (program[read].tensor != w.target) continue;
+      const int32_t at = variable(program[read].args[static_cast<size_t>(axis)]);
+      if (at < 0 || s.indices[at].reduction || AsContraction(program, s)) return false;
+      const bool along = ContiguousIndex(*view.request, s, s.target, s.subscripts) == at &&
+                         program[s.target].role == tc::Role::kOutput;
+      if (!along && !ReadersLieAlong(view, k, at)) return false;
+      is_read = true;
+    }
+  }
+  return is_read;
+}
+
 }  // namespace
 
 std::string LaneAxis(const ClusterView& view, const std::map<std::string, int64_t>& switches,
@@ -259,10 +289,13 @@ std::string LaneAxis(const ClusterView& view, const std::map<std::string, int64_
     const bool reduces = in >= 0 && s.indices[in].reduction;
     // Lanes that choose between values differ; what is unrolled does not.
     const bool chooses = out >= 0 && switches.contains(view.axes[k][out]);
-    const int32_t lane = reduces || (chooses && in != out) ? in
-                         : chooses                         ? -1
-                         : out >= 0                        ? out
-                                                           : in;
+    int32_t lane = out >= 0 ? out : in;
+    if (reduces || (chooses && in != out))
+      lane = in;
+    else if (chooses)
+      lane = -1;
+    else if (in >= 0 && ReadersLieAlong(view, view.statements[k], in))
+      lane = in;
     if (lane < 0) continue;
     const std::string& axis = view.axes[k][lane];
     if (view.Extent(axis) >= least) return axis;

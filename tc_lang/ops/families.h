@@ -144,6 +144,7 @@ void SoftmaxCrossEntropyLoss(Writer& w);
 
 // resize.cpp
 void Resize(Writer& w);
+void ResizeByAxis(Writer& w);
 
 // quantize.cpp
 void QuantizeLinear(Writer& w);

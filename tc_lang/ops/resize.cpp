@@ -189,34 +189,51 @@ std::string Blend(Writer& w, const Operand& x, std::span<const LinearAxis> axes,
   return value;
 }
 
+// What the node asks for: which axes of x are sampled anew, from outside in, and how.
+struct Resizing {
+  Operand x, y;
+  Subs i;  // of y
+  ResampleRule rule;
+  std::vector<Resampled> axes;
+};
+
+Resizing MakeResizing(Writer& w) {
+  Resizing r{w.In(0), w.Out(), {}, RuleOf(w), {}};
+  Ints axes = w.Axes(graph::IntsAttr(w.node, "axes"), r.x.rank());
+  if (axes.empty()) {
+    axes.resize(r.x.dims.size());
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  const bool crop = r.rule.coordinates == "tf_crop_and_resize";
+  const std::vector<double> scales = Scales(w, r.x, axes);
+  const std::vector<double> roi = crop ? Reals(w, 1) : std::vector<double>();
+  if (crop && w.ok() && roi.size() != 2 * axes.size()) {
+    w.Refuse(fmt::format("found {} ends of regions, expected {}", roi.size(), 2 * axes.size()));
+    return r;
+  }
+  r.i = w.Indices("i", r.y.dims);
+  for (size_t k = 0; k < axes.size() && w.ok(); ++k) {
+    const auto axis = static_cast<size_t>(axes[k]);
+    if (r.x.dims[axis] == r.y.dims[axis] && std::fabs(scales[k] - 1) < 1e-9 && !crop) continue;
+    const int64_t in = w.Extent(r.x, axes[k]), out = w.Extent(r.y, axes[k]);
+    if (in == 0 || out == 0) continue;
+    std::optional<Resample> along = MakeResample(r.rule, in, out, scales[k], crop ? roi[k] : 0,
+                                                 crop ? roi[axes.size() + k] : 1);
+    if (!along) {
+      w.Refuse(fmt::format("axis {} takes too large a table", axis));
+      return r;
+    }
+    r.axes.push_back(
+        MakeResampled(axis, r.i[axis], r.rule, *std::move(along), scales[k], r.x.dtype));
+  }
+  std::ranges::sort(r.axes, {}, &Resampled::axis);
+  return r;
+}
+
 }  // namespace
 
 void Resize(Writer& w) {
-  const Operand x = w.In(0), y = w.Out();
-  Ints axes = w.Axes(graph::IntsAttr(w.node, "axes"), x.rank());
-  if (axes.empty()) {
-    axes.resize(x.dims.size());
-    std::iota(axes.begin(), axes.end(), 0);
-  }
-  const ResampleRule rule = RuleOf(w);
-  const bool crop = rule.coordinates == "tf_crop_and_resize";
-  const std::vector<double> scales = Scales(w, x, axes);
-  const std::vector<double> roi = crop ? Reals(w, 1) : std::vector<double>();
-  if (crop && w.ok() && roi.size() != 2 * axes.size())
-    return w.Refuse(
-        fmt::format("found {} ends of regions, expected {}", roi.size(), 2 * axes.size()));
-  const Subs i = w.Indices("i", y.dims);
-  std::vector<Resampled> resampled;
-  for (size_t k = 0; k < axes.size() && w.ok(); ++k) {
-    const auto axis = static_cast<size_t>(axes[k]);
-    if (x.dims[axis] == y.dims[axis] && std::fabs(scales[k] - 1) < 1e-9 && !crop) continue;
-    const int64_t in = w.Extent(x, axes[k]), out = w.Extent(y, axes[k]);
-    if (in == 0 || out == 0) continue;
-    std::optional<Resample> along =
-        MakeResample(rule, in, out, scales[k], crop ? roi[k] : 0, crop ? roi[axes.size() + k] : 1);
-    if (!along) return w.Refuse(fmt::format("axis {} takes too large a table", axis));
-    resampled.push_back(MakeResampled(axis, i[axis], rule, *std::move(along), scales[k], x.dtype));
-  }
+  const auto& [x, y, i, rule, resampled] = MakeResizing(w);
   if (!w.ok()) return;
   constexpr size_t kMostBlended = 2;  // axes; each takes four times the reads
   const bool linear = std::ranges::all_of(resampled, IsLinear);
@@ -251,6 +268,36 @@ void Resize(Writer& w) {
                         Lit(y.dtype, w.Float("extrapolation_value", 0)));
   }
   w.Set(table ? "gather" : "copy", y, i, value);
+}
+
+// One axis after another: an element takes as many neighbours as the axes have, not their product,
+// and rows are blended lane by lane before lanes look for neighbours in a row.
+void ResizeByAxis(Writer& w) {
+  const Resizing r = MakeResizing(w);
+  if (!w.ok()) return;
+  const auto blends = [](const Resampled& a) { return a.rule.taps > 1 && a.rule.outside.empty(); };
+  if (r.axes.size() < 2 || !IsFloat(r.x.dtype) || !std::ranges::all_of(r.axes, blends))
+    return w.Refuse("nothing to blend along a second axis");
+  Operand from = r.x;
+  Subs at = r.i;
+  for (const Resampled& along : r.axes)
+    at[along.axis] = w.Range(fmt::format("j{}", along.axis), along.rule.in);
+  for (const Resampled& along : r.axes) {
+    const bool last = &along == &r.axes.back();
+    const Operand to = last ? r.y : w.Temp(fmt::format("along{}", along.axis), r.y.dtype);
+    Subs read = at;
+    at[along.axis] = along.i;
+    if (IsLinear(along)) {
+      const LinearAxis axis = MakeLinear(w, along);
+      const std::string value = Blend(w, from, std::span(&axis, 1), read);
+      w.Set("pointwise", to, at, SizeBytes(to.dtype) < 4 ? Cast(to.dtype, value) : value);
+    } else {
+      const Tap tap = MakeTap(w, along);
+      read[along.axis] = tap.at;
+      w.Reduce("window", to, at, "+=!", fmt::format("{} * {}", tap.weight, w.At(from, read)));
+    }
+    from = to;
+  }
 }
 
 }  // namespace weft::tc::ops

@@ -151,6 +151,7 @@ constexpr Entry kTable[] = {
     {Op::kRelu, {"direct", Activation}},
     {Op::kReshape, {"direct", Reshape}},
     {Op::kResize, {"direct", Resize}},
+    {Op::kResize, {"by_axis", ResizeByAxis}},
     {Op::kReverseSequence, {"direct", ReverseSequence}},
     {Op::kRoiAlign, {"direct", RoiAlign}},
     {Op::kRotaryEmbedding, {"direct", RotaryEmbedding}},

@@ -472,6 +472,10 @@ def resizes(c):
     for mode in ('nearest', 'linear', 'cubic'):
         c.add(f'resize_scales_{mode}', 'Resize', [rand(1, 1, 4, 4), None, np.array([1, 1, 1.6, 2.3], np.float32)],
               mode=mode)
+    for mode in ('linear', 'cubic'):  # along one axis after another too
+        c.add(f'resize_volume_{mode}', 'Resize', [rand(1, 2, 3, 4, 5), None, np.array([1, 1, 2, 1.5, 2.4], np.float32)], mode=mode)
+        c.add(f'resize_wide_{mode}', 'Resize', [rand(2, 9, 7, 13), None, None, np.array([2, 9, 15, 40], np.int64)], mode=mode,
+              coordinate_transformation_mode='align_corners')
     c.add('resize_i32', 'Resize', [whole(1, 1, 3, 3), None, np.array([1, 1, 2, 2], np.float32)], mode='nearest')
     c.add('resize_antialias', 'Resize', [rand(1, 1, 9, 8), None, None, np.array([1, 1, 4, 5], np.int64)], mode='linear',
           antialias=1)
