@@ -161,7 +161,7 @@ constexpr Limit kLimits[] = {
     {ScalarOp::kSin, 0.6, 2},   {ScalarOp::kCos, 0.6, 2},     {ScalarOp::kTan, 0.6, 4},
     {ScalarOp::kAsin, 3, 4},    {ScalarOp::kAcos, 3, 4},      {ScalarOp::kAtan, 3, 3},
     {ScalarOp::kSinh, 0.6, 4},  {ScalarOp::kCosh, 0.6, 3},    {ScalarOp::kAsinh, 0.6, 4},
-    {ScalarOp::kAcosh, 0.6, 4}, {ScalarOp::kAtanh, 0.6, 4},   {ScalarOp::kLog1p, 0.6, 3},
+    {ScalarOp::kAcosh, 0.6, 4}, {ScalarOp::kAtanh, 0.6, 4},   {ScalarOp::kLog1p, 2, 3},
     {ScalarOp::kPow, 0.6, 4}};
 
 constexpr float kEnds[] = {-0.0F, 1, -1, 0.5F, -0.5F, INFINITY, -INFINITY, NAN};

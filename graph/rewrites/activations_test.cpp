@@ -99,6 +99,19 @@ TEST(HardSwish, FromHardSigmoid) {
   ExpectBecomes("a = HardSigmoid(x) {alpha = 0.16666667, beta = 0.5}\ny = Mul(a, x)", "HardSwish");
   ExpectBecomes("a = HardSigmoid(x) {alpha = 0.2, beta = 0.5}\ny = Mul(a, x)", "HardSigmoid Mul");
 }
+TEST(Mish, FromSoftplus) {
+  const auto ops = [](const std::string& text) {
+    Graph graph = Parsed("graph g (x: f32[2, 3]) -> (y) {\n" + text + "}");
+    EXPECT_TRUE(Simplify(graph, Refuse).ok());
+    return OpsOf(graph);
+  };
+  EXPECT_EQ(ops("a = Softplus(x)\nb = Tanh(a)\ny = Mul(x, b)\n"), "Mish");
+  EXPECT_EQ(ops("a = Softplus(x)\nb = Tanh(a)\ny = Mul(b, x)\n"), "Mish");
+  EXPECT_EQ(ops("a = Softplus(x)\nb = Tanh(a)\nc = Mul(x, b)\ny = Add(c, a)\n"),
+            "Softplus Tanh Mul Add");
+  EXPECT_EQ(ops("n = Neg(x)\na = Softplus(n)\nb = Tanh(a)\ny = Mul(x, b)\n"),
+            "Neg Softplus Tanh Mul");
+}
 TEST(Swish, FromSigmoid) {
   ExpectBecomes("a = Sigmoid(x)\ny = Mul(x, a)", "Swish");
   ExpectBecomes(std::string(kNumbers) + "b = Mul(x, q)\na = Sigmoid(b)\ny = Mul(a, x)", "Swish");

@@ -75,9 +75,9 @@ Value Expand(ScalarOp op, Value x, Value y) {
 // f64.
 bool HasSingle(ScalarOp op) {
   return op == ScalarOp::kExp || op == ScalarOp::kExpm1 || op == ScalarOp::kSigmoid ||
-         op == ScalarOp::kTanh || op == ScalarOp::kLog || op == ScalarOp::kErf ||
-         op == ScalarOp::kSin || op == ScalarOp::kCos || op == ScalarOp::kAsin ||
-         op == ScalarOp::kAcos || op == ScalarOp::kAtan;
+         op == ScalarOp::kTanh || op == ScalarOp::kLog || op == ScalarOp::kLog1p ||
+         op == ScalarOp::kErf || op == ScalarOp::kSin || op == ScalarOp::kCos ||
+         op == ScalarOp::kAsin || op == ScalarOp::kAcos || op == ScalarOp::kAtan;
 }
 
 }  // namespace

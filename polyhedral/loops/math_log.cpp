@@ -62,11 +62,10 @@ Value Log(Value x) {
   return LogOfAny(x, IsDouble(x) ? DoubleLog(parts) : SingleLog(parts));
 }
 
-// log(u) with u = 1 + x, and to first order what the sum lost.
+// log(u) with u = 1 + x, and to first order what the sum lost. f32: 1.5 ulp.
 Value Log1p(Value x) {
-  const Value u = x + 1.0, lost = (x - (u - 1.0)) / u;
-  const Value sum = Log(u) + lost;
-  return Select(u == 1.0, x, Select((u > 0.0) && (u < kInf), sum, Log(u)));
+  const Value u = x + 1.0, lost = (x - (u - 1.0)) / u, log = Log(u);
+  return Select(u == 1.0, x, Select((u > 0.0) && (u < kInf), log + lost, log));
 }
 
 Value Asinh(Value x) {

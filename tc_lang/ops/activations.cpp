@@ -20,14 +20,19 @@ struct Formula {
   std::string_view text;
 };
 
-// max(x, 0) + log1p(exp(-|x|)) is log(1 + exp(x)) without overflow.
+// max(x, 0) + log1p(exp(-|x|)) is log(1 + exp(x)) without overflow; its tanh is n / (n + 2) with
+// n = e^x (e^x + 2), which is 1 in every type from x = 40 on.
 constexpr Formula kFormulas[] = {
     {Op::kCelu, {"alpha", 1.0F}, {}, "max({x}, 0.0) + min({p} * expm1({x} / {p}), 0.0)"},
     {Op::kElu, {"alpha", 1.0F}, {}, "{x} < 0.0 ? {p} * expm1({x}) : {x}"},
     {Op::kHardSigmoid, {"alpha", 0.2F}, {"beta", 0.5F}, "max(min({x} * {p} + {q}, 1.0), 0.0)"},
     {Op::kHardSwish, {}, {}, "{x} * max(min({x} * 0.16666666666666667 + 0.5, 1.0), 0.0)"},
     {Op::kLeakyRelu, {"alpha", 0.01F}, {}, "{x} < 0.0 ? {p} * {x} : {x}"},
-    {Op::kMish, {}, {}, "{x} * tanh(max({x}, 0.0) + log1p(exp(-abs({x}))))"},
+    {Op::kMish,
+     {},
+     {},
+     "{x} * (exp(min({x}, 40.0)) * (exp(min({x}, 40.0)) + 2.0) / "
+     "(exp(min({x}, 40.0)) * (exp(min({x}, 40.0)) + 2.0) + 2.0))"},
     {Op::kSelu,
      {"alpha", 1.67326319217681884765625F},
      {"gamma", 1.05070102214813232421875F},
