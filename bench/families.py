@@ -130,6 +130,28 @@ def square_convs(prefix, *options):
     return {f'{prefix}_alone_64x56': conv(64, 64, 56, kernel=3, count=1, options=options), **rows}
 
 
+def transposed(inner, outer, *extents, kernel, stride, more=0):
+    """Each extent times the stride."""
+    n, pad = len(extents), (kernel - stride + more) // 2
+
+    def body(g, x):
+        weights = g.normal([inner, outer, *[kernel] * n], (inner * (kernel / stride) ** n) ** -0.5)
+        return g.Relu(g.ConvTranspose(x, weights, g.normal([outer], 0.1), kernel_shape=[kernel] * n, strides=[stride] * n,
+                                      pads=[pad] * 2 * n, output_padding=[more] * n))
+    return row(body, (1, inner, *extents))
+
+
+def row_conv(inner, outer, length, kernel, stride=1, dilation=1, count=1):
+    """Along the only axis of an image; where sizes let it be, `count` in a row."""
+    pad = (kernel - 1) * dilation // 2
+
+    def layer(g, x):
+        weights = g.normal([outer, inner, kernel], (inner * kernel / 2) ** -0.5)
+        return g.Relu(g.Conv(x, weights, g.normal([outer], 0.1), kernel_shape=[kernel], strides=[stride],
+                             dilations=[dilation], pads=[pad] * 2))
+    return chain(layer, (1, inner, length), count)
+
+
 # ---- integers of a byte ----
 ROUNDED = ('--atol', '8')  # where a sum falls between two bytes either is right, and four layers pass it on
 ACTIVATION_ZERO = np.array(117, np.uint8)
@@ -269,6 +291,22 @@ FAMILIES = {
         (5, 240, 28, 1), (5, 480, 14, 1), (5, 72, 56, 2), (5, 672, 14, 2))},
     'grouped': {f'group{width}_{c}x{size}': conv(c, c, size, kernel=3, group=c // width) for width, c, size in (
         (4, 128, 56), (8, 256, 28), (16, 512, 14), (4, 128, 28), (8, 256, 14), (16, 256, 28))},  # ResNeXt's first
+    'transposed': {  # of U-Nets, generators of pictures, vocoders
+        'up2_512x256x16': transposed(512, 256, 16, 16, kernel=2, stride=2),
+        'up2_128x64x64': transposed(128, 64, 64, 64, kernel=2, stride=2),
+        'up4_64x32x40': transposed(64, 32, 40, 40, kernel=4, stride=2),
+        'up4_64x3x40': transposed(64, 3, 40, 40, kernel=4, stride=2),
+        'up3_128x64x30': transposed(128, 64, 30, 30, kernel=3, stride=2, more=1),
+        'up16_512x256x40': transposed(512, 256, 40, kernel=16, stride=8),
+        'up4_64x32x2560': transposed(64, 32, 2560, kernel=4, stride=2),
+    },
+    'row': {  # of speech and of signals
+        'row3_512x1600_s2': row_conv(512, 512, 1600, 3, stride=2),
+        'row15_12x64x4096_s2': row_conv(12, 64, 4096, 15, stride=2),
+        'row15_128x512': row_conv(128, 128, 512, 15, count=CHAIN),
+        'row3_64x1024_d8': row_conv(64, 64, 1024, 3, dilation=8, count=CHAIN),
+        'row7_80x256x100': row_conv(80, 256, 100, 7),
+    },
     'attention': {f'attention_{length}': attention(length) for length in (32, 128, 512)},
     'softmax': {
         **sized('softmax', lambda g, x: g.Softmax(x, axis=-1), *ROWS_OF),
@@ -290,6 +328,7 @@ FAMILIES = {
     'pooling': {
         **sized('max_pool', max_pool, *POOLED),
         **sized('average_pool', average_pool, *POOLED),
+        **sized('max_pool_wide', lambda g, x: g.MaxPool(x, kernel_shape=[5, 5], pads=[2] * 4), *POOLED),
         **sized('global_pool', lambda g, x: g.GlobalAveragePool(x), *POOLED),
     },
     'layout': {
@@ -303,6 +342,9 @@ FAMILIES = {
         **sized('resize_nearest', functools.partial(resize, mode='nearest', nearest_mode='floor',
                                                     coordinate_transformation_mode='asymmetric'), *GROWN),
         **sized('resize_linear', functools.partial(resize, mode='linear'), *GROWN),
+        **sized('resize_corners', functools.partial(resize, mode='linear', coordinate_transformation_mode='align_corners'),
+                *GROWN),
+        **sized('resize_cubic', functools.partial(resize, mode='cubic'), *GROWN),
     },
     'gemv_chain': {**{f'gemv4_{k}': gemm(1, *[k] * 5) for k in (256, 512, 1024)},
                    'gemv2_4096_dram': gemm(1, *[4096] * 3)},

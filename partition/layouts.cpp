@@ -119,7 +119,7 @@ class LayoutPlanner {
     std::vector<bool> plain(parent_.size(), false);
     for (const graph::Node& node : graph_.nodes)
       if (ReadsPlainMemory(node.op) && !node.inputs.empty() && node.inputs[0].valid()) {
-        plain[node.inputs[0].index] = !IsPointImage(node.inputs[0]);
+        if (!IsPointImage(node.inputs[0])) plain[node.inputs[0].index] = true;
         if (IsRow(node.outputs[0])) plain[node.outputs[0].index] = true;
       }
     for (size_t n = 0; n < wants_plain_.size(); ++n) {

@@ -60,14 +60,14 @@ double PriceOf(const tc::Alternative& a, const std::map<ValueId, Layout>& layout
          (gathers ? kGatheredUs * GatheredReads(a.program, by_name) / cores : 0);
 }
 
-// The cheapest of a node's alternatives, sooner an earlier one, which is plainer, than one that is
-// about as cheap; the others are noted.
+// The first, which is the plainest, of a node's alternatives that are about as cheap as any; the
+// others are noted.
 size_t Cheapest(NodeId node, const std::vector<tc::Alternative>& alternatives,
                 const std::vector<double>& us, std::vector<Refused>& left_out) {
   constexpr double kClearly = 0.975;
-  size_t best = 0;
-  for (size_t a = 1; a < us.size(); ++a)
-    if (us[a] < kClearly * us[best]) best = a;
+  const double least = *std::ranges::min_element(us);
+  const size_t best =
+      std::ranges::find_if(us, [&](double u) { return kClearly * u <= least; }) - us.begin();
   for (size_t a = 0; a < us.size(); ++a)
     if (a != best)
       left_out.push_back(

@@ -1,5 +1,6 @@
 // Zeros around an image that a node of its own adds, and rows of a convolution over such zeros that
-// a Slice cuts off again (causal filters are exported so), become the convolution's own pads.
+// a Slice cuts off again (causal filters are exported so), become the convolution's own pads, at
+// which no product is made: a weight that is infinite makes no NaN of a zero there.
 
 #include <algorithm>
 
@@ -33,7 +34,7 @@ std::optional<Windows> WindowsOf(const Graph& graph, const Node& conv) {
   return windows;
 }
 
-// With borders added; nothing where a pad would be negative, or a window would lie on no element.
+// With borders added; nothing where a pad would be negative, or more than a window reaches.
 std::optional<Windows> With(Windows windows, const Borders& borders) {
   const size_t n = windows.reach.size();
   if (borders.size() != n) return std::nullopt;

@@ -205,6 +205,40 @@ TEST(Propose, LanesGoAcrossShortRows) {
   EXPECT_NE(softmax(16).find("vector j 16"), std::string::npos) << softmax(16);
 }
 
+// A temporary lies along the lanes of those who read it: of images with channels last, channels.
+TEST(Propose, TemporariesLieAsTheirReadersDo) {
+  const tc::Program program = Parse(
+      "def f(float(1, 32, 16, 16) x) -> (y) {"
+      " t(n, c, h, j) = 0.5 * x(n, c, h / 2, j) where h in 0:32, j in 0:16"
+      " y(n, c, h, w) = t(n, c, h, w / 2) + t(n, c, h, (w + 1) / 2)"
+      "   where h in 0:32, w in 0:31 }");
+  const Layout last = Layout::Permuted(std::vector<int32_t>{0, 2, 3, 1});
+  const auto vectors = [&](std::map<std::string, Layout> layouts) {
+    const auto choices =
+        Propose({.program = &program, .layouts = std::move(layouts), .target = {.threads = 1}}, 1);
+    EXPECT_TRUE(choices.yes());
+    std::string lanes;
+    for (const Cluster& cluster : (*choices)[0].clusters) lanes += cluster.lanes[0].axis;
+    return lanes;
+  };
+  EXPECT_EQ(vectors({{"x", last}, {"y", last}}), "cc");
+  EXPECT_EQ(vectors({}), "jw");
+  EXPECT_EQ(vectors({{"x", last}}), "jw");
+}
+
+// Twelve steps, each of which reads the one before it five times: as many walks as there are reads,
+// not as there are ways back.
+TEST(Propose, LongChainsTakeNoLongerThanTheirText) {
+  std::string text = "def f(float(64, 64) t0) -> (t12) {";
+  for (int k = 1; k <= 12; ++k) {
+    const std::string before = "t" + std::to_string(k - 1) + "(i, j)";
+    text += " t" + std::to_string(k) + "(i, j) = " + before + " * (" + before + " + " + before +
+            ") / (" + before + " + " + before + ")";
+  }
+  const std::string chain = First(text + " }", {.threads = 1});
+  EXPECT_NE(chain.find("vector"), std::string::npos) << chain;
+}
+
 TEST(Propose, RecurrencesRunSideBySide) {
   const std::string scan = First(
       "def f(float(64, 512) x) -> (y) {"

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "polyhedral/axes.h"
@@ -237,34 +238,34 @@ int32_t AlongInput(const ClusterView& view, const tc::Statement& s) {
   return along;
 }
 
-// A temporary that is given no layout lies along its lanes: along this index of the statement that
-// writes it, if all who read it have lanes along the same axis, and it is a factor of none.
-bool ReadersLieAlong(const ClusterView& view, int32_t writer, int32_t index) {
+// The index of a statement along which all who read its result have their lanes, from the outputs
+// on; -1 if there is none. A temporary that is given no layout lies along its lanes, unless it is a
+// factor of a contraction, which sees to its own.
+int32_t AlongReaders(const ClusterView& view, int32_t writer) {
   const tc::Program& program = view.program();
-  const tc::Statement& w = program.statements[writer];
-  const tc::TensorDecl& target = program[w.target];
-  if (target.role != tc::Role::kTemporary || view.request->layouts.contains(target.name))
-    return false;
-  const auto variable = [&](tc::ExprId e) {
-    const auto affine = tc::AsAffine(program, e);
-    return affine ? affine->AsVar().value_or(-1) : -1;
-  };
-  const auto axis = std::ranges::find(w.subscripts, index, variable) - w.subscripts.begin();
-  if (axis == std::ssize(w.subscripts)) return false;
-  bool is_read = false;
-  for (int32_t k = writer + 1; k < static_cast<int32_t>(program.statements.size()); ++k) {
+  const auto count = static_cast<int32_t>(program.statements.size());
+  std::vector<int32_t> lanes(program.statements.size(), -1);
+  for (int32_t k = count; k-- > writer;) {
     const tc::Statement& s = program.statements[k];
-    for (const tc::ExprId read : tc::Reads(program, s)) {
-      if (program[read].tensor != w.target) continue;
-      const int32_t at = variable(program[read].args[static_cast<size_t>(axis)]);
-      if (at < 0 || s.indices[at].reduction || AsContraction(program, s)) return false;
-      const bool along = ContiguousIndex(*view.request, s, s.target, s.subscripts) == at &&
-                         program[s.target].role == tc::Role::kOutput;
-      if (!along && !ReadersLieAlong(view, k, at)) return false;
-      is_read = true;
+    const tc::TensorDecl& target = program[s.target];
+    if (target.role == tc::Role::kOutput && k > writer)
+      lanes[k] = ContiguousIndex(*view.request, s, s.target, s.subscripts);
+    if (target.role != tc::Role::kTemporary || view.request->layouts.contains(target.name))
+      continue;
+    std::set<int32_t> axes;
+    for (int32_t r = k + 1; r < count; ++r) {
+      const tc::Statement& reader = program.statements[r];
+      for (const tc::ExprId read : tc::Reads(program, reader)) {
+        if (program[read].tensor != s.target) continue;
+        const bool lies = lanes[r] >= 0 && !AsContraction(program, reader);
+        axes.insert(lies ? AxisOf(program, read, lanes[r]) : -1);
+      }
     }
+    if (axes.size() != 1 || *axes.begin() < 0) continue;
+    const auto along = tc::AsAffine(program, s.subscripts[static_cast<size_t>(*axes.begin())]);
+    lanes[k] = along ? along->AsVar().value_or(-1) : -1;
   }
-  return is_read;
+  return lanes[writer];
 }
 
 }  // namespace
@@ -294,7 +295,7 @@ std::string LaneAxis(const ClusterView& view, const std::map<std::string, int64_
       lane = in;
     else if (chooses)
       lane = -1;
-    else if (in >= 0 && ReadersLieAlong(view, view.statements[k], in))
+    else if (in >= 0 && in == AlongReaders(view, view.statements[k]))
       lane = in;
     if (lane < 0) continue;
     const std::string& axis = view.axes[k][lane];

@@ -108,13 +108,13 @@ void MaxPoolByAxis(Writer& w) {
   const Pool p = MakePool(w);
   if (!w.ok()) return;
   if (w.HasOut(1)) return w.Refuse("where the maximum lies is asked for too");
-  std::vector<size_t> axes;  // those along which a window moves, or is more than one element
+  std::vector<size_t> axes;  // along which an output is not the element at its own place
   int64_t product = 1, sum = 0;
   for (size_t k = p.win.axes.size(); k-- > 0;) {
     const WindowAxis& a = p.win.axes[k];
     product *= a.kernel;
     sum += a.kernel;
-    if (p.win.at[k] != p.win.out[k]) axes.push_back(k);
+    if (a.kernel != 1 || a.stride != 1 || a.pad_lo != 0 || a.pad_hi != 0) axes.push_back(k);
   }
   if (product < 2 * sum) return w.Refuse("a window of few elements");
   Operand from = p.x;

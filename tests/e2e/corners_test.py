@@ -179,6 +179,15 @@ def test_an_error_names_the_index_that_was_given(wrong, op, given, least, axis, 
         WeftRep(model, force=force).run(given)
 
 
+@pytest.mark.parametrize('before, after', [(0, 1), (1, 0)])
+def test_wide_windows_beside_an_axis_of_pads_alone(before, after):
+    """Along which a window is one element, and some of them lie outside."""
+    x = np.random.default_rng(3).standard_normal((1, 2, 3, 9, 9)).astype(np.float32)
+    padded = np.pad(x, [(0, 0), (0, 0), (before, after), (2, 2), (2, 2)], constant_values=-np.inf)
+    expected = np.lib.stride_tricks.sliding_window_view(padded, (5, 5), axis=(3, 4)).max((-1, -2))
+    agree(expected, 'MaxPool', 22, [x], kernel_shape=[1, 5, 5], pads=[before, 2, 2, after, 2, 2])
+
+
 @pytest.mark.parametrize('mode', ['SAME_UPPER', 'SAME_LOWER'])
 @pytest.mark.parametrize('kernel, stride, dilation, more', [(1, 2, 1, 0), (1, 3, 1, 0), (2, 3, 1, 0), (1, 4, 1, 0), (1, 3, 1, 1), (2, 4, 2, 0),
                                                            (3, 2, 1, 0), (4, 3, 1, 0)])

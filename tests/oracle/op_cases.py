@@ -241,6 +241,7 @@ def pools(c):
             ('strided', (1, 2, 14, 15), dict(kernel_shape=[5, 4], strides=[2, 3], pads=[1, 2, 3, 1], dilations=[1, 2])),
             ('ceil', (1, 2, 13, 14), dict(kernel_shape=[6, 4], strides=[4, 4], ceil_mode=1)),
             ('skipping', (1, 2, 6, 5, 7), dict(kernel_shape=[1, 5, 5], strides=[2, 1, 1], pads=[0, 2, 1, 0, 2, 2])),
+            ('longer', (1, 2, 6, 9, 9), dict(kernel_shape=[2, 5, 5], pads=[0, 2, 2, 1, 2, 2])),
             ('solid', (1, 2, 5, 6, 7), dict(kernel_shape=[3, 3, 3], pads=[1, 1, 1, 1, 1, 1]))]:
         c.add(f'max_pool_wide_{name}', 'MaxPool', [rand(*shape)], by_runtime=True, **attributes)
     c.add('max_pool_wide_i8', 'MaxPool', [whole(1, 2, 9, 9, low=-120, high=120, dtype=np.int8)], kernel_shape=[5, 5],
