@@ -6,13 +6,21 @@
 
 namespace weft::partition {
 
+namespace {
+
+double Instances(const tc::Statement& s) {
+  double instances = 1;
+  for (const tc::Index& i : s.indices)  // a symbolic extent counts as one
+    if (i.lo.IsConstant() && i.hi.IsConstant())
+      instances *= static_cast<double>(i.hi.constant() - i.lo.constant());
+  return instances;
+}
+
+}  // namespace
+
 double MathCalls(const tc::Program& p) {
   double calls = 0;
   for (const tc::Statement& s : p.statements) {
-    double instances = 1;
-    for (const tc::Index& i : s.indices)
-      if (i.lo.IsConstant() && i.hi.IsConstant())
-        instances *= static_cast<double>(i.hi.constant() - i.lo.constant());
     int64_t functions = 0;
     std::vector<tc::ExprId> todo{s.value};
     while (!todo.empty()) {
@@ -21,7 +29,7 @@ double MathCalls(const tc::Program& p) {
       functions += e.kind == tc::ExprKind::kOp && IsMath(e.op);
       todo.insert(todo.end(), e.args.begin(), e.args.end());
     }
-    calls += instances * static_cast<double>(functions);
+    calls += Instances(s) * static_cast<double>(functions);
   }
   return calls;
 }
@@ -59,15 +67,11 @@ double GatheredReads(const tc::Program& p, const std::map<std::string, Layout>& 
     const auto along = tc::AsAffine(p, s.subscripts[inner]);
     const std::optional<Var> lane = along ? along->AsVar() : std::nullopt;
     if (!lane || ChoosesByResidue(p, s.value, *lane)) continue;
-    double instances = 1;
-    for (const tc::Index& i : s.indices)
-      if (i.lo.IsConstant() && i.hi.IsConstant())
-        instances *= static_cast<double>(i.hi.constant() - i.lo.constant());
     for (const tc::ExprId read : tc::Reads(p, s)) {
       if (p[p[read].tensor].role == tc::Role::kLiteral) continue;
       const bool gathers = std::ranges::any_of(
           p[read].args, [&](tc::ExprId sub) { return TakesFractions(p, sub, *lane); });
-      if (gathers) elements += instances;
+      if (gathers) elements += Instances(s);
     }
   }
   return elements;

@@ -78,7 +78,7 @@ std::vector<WindowAxis> TransposedAxes(Writer& w, const Operand& x, const Operan
 // Outputs with one residue (o + pad_lo) mod stride take every stride-th tap and neighbouring
 // inputs: with o + pad_lo = stride * i + j they take input i - u through tap stride * u + j. So
 // each residue is a convolution of stride 1 (Shi et al., Is the deconvolution layer the same as a
-// convolutional layer?, 2016, section 2), and no product is by a zero between two inputs.
+// convolutional layer?, 2016), and no product is by a zero between two inputs.
 struct Residues {
   Windows win;        // `out` are indices of y; `tap`, `at` and `guards` those of the sums
   Subs sums, from_y;  // subscripts of the sums: where they are made, and of what becomes y's
