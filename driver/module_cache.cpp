@@ -59,7 +59,7 @@ std::optional<Module> FindModule(const Module& opened, const std::string& key,
   // The entry names constants by their hashes: those of the network, and what was made of them.
   graph::Graph graph = opened.graph;
   if (MayUseWinograd(options)) tc::PrepareConstants(graph, options.winograd, true);
-  if (HasDotProducts(options.target.isa)) tc::PrepareSums(graph);
+  PrepareBytes(graph, options.target);
   tc::PrepareDequantized(graph);
   HashConstants(graph);
   BlobStore blobs;

@@ -50,6 +50,12 @@ void DropLongOnes(const std::string& op, Verdict<std::vector<tc::Alternative>>& 
                            fmt::format("{} > {}", least, polyhedral::kMostStatements)};
 }
 
+void PrepareBytes(graph::Graph& graph, const Target& target) {
+  const bool quads = HasDotProducts(target.isa);
+  if (quads) tc::PrepareSums(graph);
+  if (target.kind == TargetKind::kCpu) tc::PrepareFilterRows(graph, quads ? 4 : 2);
+}
+
 Status MakeComprehensions(Module& module, const BuildOptions& options) {
   auto& c = module.comprehensions;
   if (MayUseWinograd(options)) {
@@ -62,7 +68,7 @@ Status MakeComprehensions(Module& module, const BuildOptions& options) {
         if (p.refusal) c.left_out[n].emplace(p.alternative, *p.refusal);
     }
   }
-  if (HasDotProducts(options.target.isa)) tc::PrepareSums(module.graph);
+  PrepareBytes(module.graph, options.target);
   tc::PrepareDequantized(module.graph);
   c.of.assign(module.graph.nodes.size(), {});
   c.refusals.assign(module.graph.nodes.size(), std::nullopt);

@@ -41,6 +41,8 @@ Result<const Noun*> Held(const std::map<std::string, Noun>& nouns, const std::st
 
 // Whether convolutions get that alternative: not on CUDA, nor where the library does them all.
 bool MayUseWinograd(const BuildOptions& options);
+// Adds the forms of constant bytes that the target's products take.
+void PrepareBytes(graph::Graph& graph, const Target& target);
 // Why no kernel of our own computes a native group.
 std::string WhyNative(const Module& module, const partition::Group& group);
 

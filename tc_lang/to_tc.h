@@ -37,6 +37,10 @@ std::vector<Prepared> PrepareConstants(graph::Graph& graph, Winograd winograd, b
 // that is reduced. Where they are there, ToTc gives the alternative "bytes".
 void PrepareSums(graph::Graph& graph);
 
+// Adds constant filters of bytes with few channels as rows of taps and channels, for instructions
+// that add up so many `steps` of a sum at once. Where they are there, ToTc takes them.
+void PrepareFilterRows(graph::Graph& graph, int64_t steps);
+
 // Adds the weights of products with dequantized ones as float32, where products have more than a
 // few rows. Where they are there, ToTc gives the alternative "folded".
 void PrepareDequantized(graph::Graph& graph);

@@ -57,7 +57,10 @@ size_t Operands::Innermost(const tc::Expr& read) const {
 bool Operands::Adjacent(tc::ExprId read, int32_t index) const {
   const tc::Expr& e = program[read];
   const auto inner = tc::AsAffine(program, e.args[Innermost(e)]);
-  return inner && inner->AsVar() == index;
+  if (!inner || inner->AsVar() == index) return inner.has_value();
+  // Taps of a window side by side, that leave none over.
+  const Affine places = *inner - Affine::OfVar(index);
+  return !places.Uses(index) && Extent(index) % 2 == 0;
 }
 
 int64_t Operands::Bytes(tc::ExprId read) const {

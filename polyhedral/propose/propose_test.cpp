@@ -206,6 +206,25 @@ TEST(Propose, LanesGoAcrossShortRows) {
 }
 
 // A temporary lies along the lanes of those who read it: of images with channels last, channels.
+// Three colours side by side are no lanes; what is read side by side is.
+TEST(Propose, AFewElementsAreWrittenApart) {
+  const std::string first =
+      First("def f(float(3, 4096) x) -> (y) { y(i, c) = sqrt(x(c, i)) }", {.threads = 1});
+  EXPECT_NE(first.find("vector i"), std::string::npos) << first;
+}
+
+// Pairs of taps and channels of an image's row, which lie side by side.
+TEST(Propose, TapsSideBySideAreMultipliedInPairs) {
+  const auto rows = [](int64_t taps) {
+    return First(fmt::format("def f(int16(64, 256) x, int8({0}, 16) w) -> (y) {{ y(h, i, k) +=! "
+                             "int32(x(h, 6 * i + e)) * int32(w(e, k)) where i in 0:32 }}",
+                             taps),
+                 {.threads = 1});
+  };
+  EXPECT_NE(rows(22).find("dot e"), std::string::npos) << rows(22);
+  EXPECT_EQ(rows(21).find("dot"), std::string::npos) << rows(21);
+}
+
 TEST(Propose, TemporariesLieAsTheirReadersDo) {
   const tc::Program program = Parse(
       "def f(float(1, 32, 16, 16) x) -> (y) {"

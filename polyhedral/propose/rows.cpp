@@ -297,6 +297,8 @@ std::string LaneAxis(const ClusterView& view, const std::map<std::string, int64_
       lane = -1;
     else if (in >= 0 && in == AlongReaders(view, view.statements[k]))
       lane = in;
+    else if (in >= 0 && lane >= 0 && view.Extent(view.axes[k][lane]) < least)
+      lane = in;  // a few elements side by side, as an image's three colours, are written apart
     if (lane < 0) continue;
     const std::string& axis = view.axes[k][lane];
     if (view.Extent(axis) >= least) return axis;

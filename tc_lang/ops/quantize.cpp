@@ -126,14 +126,130 @@ Convolution MakeConvolution(Writer& w, size_t x, size_t filter) {
   return conv;
 }
 
-// The same over the windows and channels of a convolution, whose x has one zero point and whose
-// filter has one or one a channel. Pairs of products lie along channels, so those are innermost.
+// Which input is a product's factor that may be constant; -1 if the operator is no such product.
+int FactorOf(graph::Op op) {
+  if (op == graph::Op::kMatMulInteger || op == graph::Op::kConvInteger) return 1;
+  return op == graph::Op::kQLinearMatMul || op == graph::Op::kQLinearConv ? 3 : -1;
+}
+
+bool TakesFilter(graph::Op op) {
+  return op == graph::Op::kConvInteger || op == graph::Op::kQLinearConv;
+}
+
+// Where an image that was copied with its padding is written and read.
+struct Padded {
+  Subs at;       // its elements, as x's axes lie
+  Subs inside;   // what they are of x
+  Subs guards;   // if they are in it
+  Subs taps;     // what a product reads of it
+};
+
+// `places`: along the last axis, 0 for as many as its windows take.
+Padded MakePadded(Writer& w, const Convolution& conv, int64_t places = 0) {
+  const auto& [x, filter, y, win, c] = conv;
+  Padded p;
+  Dims dims{x.dims[0], x.dims[1]};
+  p.taps = {"n", c.in};
+  for (size_t i = 0; i < win.axes.size(); ++i) {
+    const WindowAxis& a = win.axes[i];
+    dims.emplace_back((a.out - 1) * a.stride + (a.kernel - 1) * a.dilation + 1);
+    p.taps.push_back(Sum({{a.stride, win.out[i]}, {a.kernel == 1 ? 0 : a.dilation, win.tap[i]}}));
+  }
+  if (places > 0) dims.back() = places;
+  p.at = w.Indices("j", dims);
+  p.inside = p.at;
+  for (size_t i = 0; i < win.axes.size(); ++i) {
+    const WindowAxis& a = win.axes[i];
+    std::string& place = p.inside[i + 2];
+    place = Sum({{1, place}}, -a.pad_lo);
+    if (a.pad_lo > 0) p.guards.push_back(place + " >= 0");
+    if (dims[i + 2].value - a.pad_lo > a.in)
+      p.guards.push_back(fmt::format("{} < {}", place, a.in));
+  }
+  return p;
+}
+
+// ---- few channels ----
+//
+// Instructions multiply two or four bytes that lie side by side, and channels that are fewer leave
+// them idle. In a row of an image with channels last, those of the next place follow, so a row of
+// a filter is one sum over both.
+
+constexpr int64_t kFewChannels = 3;
+const char* const kFilterRows = "filter_rows";
+
+bool HasRows(const graph::Node& node, const Shape& filter) {
+  const std::vector<int64_t> dilations = IntsAttr(node, "dilations");
+  return IntAttr(node, "group", 1) == 1 && filter[1] <= kFewChannels && filter.back() > 1 &&
+         (dilations.empty() || dilations.back() == 1);
+}
+
+// The filter [outs, ins, …, taps] as [outs, …, taps * ins], with zeros up to a multiple of `steps`.
+Tensor FilterRows(const Tensor& filter, int64_t steps) {
+  const Shape& shape = filter.shape();
+  const int64_t ins = shape[1], taps = shape.back(),
+                length = (taps * ins + steps - 1) / steps * steps;
+  Shape of_rows = shape;
+  of_rows.erase(of_rows.begin() + 1);
+  of_rows.back() = length;
+  Tensor rows(filter.dtype(), of_rows);
+  const int64_t lines = filter.elems() / std::max<int64_t>(1, shape[0] * ins * taps);
+  const std::byte* const from = filter.raw().data();
+  auto* const to = rows.mutable_as<std::byte>();
+  for (int64_t e = 0; e < filter.elems(); ++e) {
+    const int64_t tap = e % taps, line = e / taps % lines, in = e / (taps * lines) % ins,
+                  out = e / (taps * lines * ins);
+    to[(out * lines + line) * length + tap * ins + in] = from[e];
+  }
+  return rows;
+}
+
+// The sum of products of the image's bytes, `value` of each and `padding` around them, with the
+// filter's rows; "" if there are none.
+template <typename Value>
+std::string RowConvolution(Writer& w, const Convolution& conv, Dtype dtype, const Value& value,
+                           const std::string& padding) {
+  const graph::ValueId filter = w.node.inputs[FactorOf(w.node.op)];
+  const auto form = w.graph.forms.find({filter, kFilterRows});
+  if (form == w.graph.forms.end()) return "";
+  const Shape& shape = w.graph[filter].constant.shape();
+  if (!HasRows(w.node, shape)) return "";
+  const int64_t ins = shape[1], length = w.graph[form->second].constant.shape().back();
+  const WindowAxis& last = conv.win.axes.back();
+  const int64_t elements = (last.out - 1) * last.stride * ins + length;
+  const Padded p = MakePadded(w, conv, (elements + ins - 1) / ins);
+  Subs stored = p.at, taps = p.taps, weights = Concat({conv.c.out}, conv.win.tap);
+  stored.erase(stored.begin() + 1);
+  taps.erase(taps.begin() + 1);
+  stored.back() = Sum({{ins, p.at.back()}, {1, p.at[1]}});
+  const std::string in_row = w.Range("e", length);
+  taps.back() = Sum({{last.stride * ins, conv.win.out.back()}, {1, in_row}});
+  weights.back() = in_row;
+  const Operand rows = w.Temp("rows", dtype), sum = w.Temp("conv", Dtype::kI32);
+  w.Set("pointwise", rows, stored, Guarded(p.guards, value(p.inside), padding));
+  const Subs out = Concat({"n", conv.c.out}, conv.win.out);
+  w.Reduce("convolution", sum, out, "+=!",
+           Product(w.At(rows, taps), w.At(w.Value(form->second), weights)));
+  return w.At(sum, out);
+}
+
+// As CentredProduct, over the windows and channels of a convolution, whose x has one zero point and
+// whose filter has one or one a channel. Pairs of products lie along channels, so those are
+// innermost.
 std::string CentredConvolution(Writer& w, const Convolution& conv, size_t zero_x,
                                size_t zero_filter) {
   const auto& [x, filter, y, win, c] = conv;
+  const std::string zero = Shifts(w, zero_x) ? Each(w, zero_x, "0") : "";
+  if (!Shifts(w, zero_filter)) {
+    const auto less_zero = [&, &x = x](const Subs& i) {
+      const std::string byte = Cast(Dtype::kI16, w.At(x, i));
+      return zero.empty() ? byte : byte + " - " + Cast(Dtype::kI16, zero);
+    };
+    const std::string sum = RowConvolution(w, conv, Dtype::kI16, less_zero, LitInt(Dtype::kI16, 0));
+    if (!sum.empty()) return sum;
+  }
   Subs i = w.Indices("i", x.dims);
-  const Operand centred =
-      Centred(w, x, i, ChannelsLast(i), Shifts(w, zero_x) ? Each(w, zero_x, "0") : "");
+  const Operand centred = Centred(w, x, i, ChannelsLast(i), zero);
   const Subs at = Concat({"n", c.out}, win.out), tap = Concat(c.filter, win.tap);
   std::string weight = w.At(filter, tap);
   if (Shifts(w, zero_filter)) {
@@ -152,16 +268,6 @@ std::string CentredConvolution(Writer& w, const Convolution& conv, size_t zero_x
 }
 
 // ---- by bytes ----
-
-// Which input is a product's factor that may be constant; -1 if the operator is no such product.
-int FactorOf(graph::Op op) {
-  if (op == graph::Op::kMatMulInteger || op == graph::Op::kConvInteger) return 1;
-  return op == graph::Op::kQLinearMatMul || op == graph::Op::kQLinearConv ? 3 : -1;
-}
-
-bool TakesFilter(graph::Op op) {
-  return op == graph::Op::kConvInteger || op == graph::Op::kQLinearConv;
-}
 
 // What sums of a factor are called: over all but the channels of a filter, or the columns of a
 // matrix.
@@ -237,30 +343,18 @@ std::string ByteConvolution(Writer& w, const Convolution& conv, size_t zero_x, s
   const auto& [x, filter, y, win, c] = conv;
   if (!WantsBytes(w, x, zero_filter)) return "";
   const std::string zero = ZeroOf(w, x, zero_x, "0");
-  Dims dims{x.dims[0], x.dims[1]};
-  Subs taps{"n", c.in}, guards;
-  for (size_t i = 0; i < win.axes.size(); ++i) {
-    const WindowAxis& a = win.axes[i];
-    dims.emplace_back((a.out - 1) * a.stride + (a.kernel - 1) * a.dilation + 1);
-    taps.push_back(Sum({{a.stride, win.out[i]}, {a.kernel == 1 ? 0 : a.dilation, win.tap[i]}}));
-  }
-  const Subs at = w.Indices("j", dims);
-  Subs inside = at;
-  for (size_t i = 0; i < win.axes.size(); ++i) {
-    const WindowAxis& a = win.axes[i];
-    std::string& place = inside[i + 2];
-    place = Sum({{1, place}}, -a.pad_lo);
-    if (a.pad_lo > 0) guards.push_back(place + " >= 0");
-    if (dims[i + 2].value - a.pad_lo > a.in) guards.push_back(fmt::format("{} < {}", place, a.in));
-  }
+  const auto byte = [&, &x = x](const Subs& i) { return Cast(Dtype::kU8, Shifted(x, w.At(x, i))); };
+  const std::string padding =
+      Cast(Dtype::kU8, zero.empty() ? LitInt(Dtype::kI32, 0) : zero);
+  const std::string by_rows = RowConvolution(w, conv, Dtype::kU8, byte, padding);
+  if (!by_rows.empty()) return LessZero(w, by_rows, zero, {c.out});
+  const Padded p = MakePadded(w, conv);
   const Operand padded = w.Temp("padded", Dtype::kU8);
-  const std::string value =
-      Guarded(guards, Shifted(x, w.At(x, inside)), zero.empty() ? LitInt(Dtype::kI32, 0) : zero);
-  w.Set("pointwise", padded, ChannelsLast(at), Cast(Dtype::kU8, value));
+  w.Set("pointwise", padded, ChannelsLast(p.at), Guarded(p.guards, byte(p.inside), padding));
   const Operand sum = w.Temp("conv", Dtype::kI32);
   const Subs out = Concat({"n", c.out}, win.out);
   w.Reduce("convolution", sum, out, "+=!",
-           Product(w.At(padded, ChannelsLast(taps)), w.At(filter, Concat(c.filter, win.tap))));
+           Product(w.At(padded, ChannelsLast(p.taps)), w.At(filter, Concat(c.filter, win.tap))));
   return LessZero(w, w.At(sum, out), zero, {c.out});
 }
 
@@ -377,6 +471,22 @@ void PrepareSums(graph::Graph& graph) {
     if (sums.valid()) continue;
     sums = graph::AddConstant(graph, names.Fresh(graph[factor].name + "_sums"),
                               ops::SumUp(constant, is_filter));
+  }
+}
+
+void PrepareFilterRows(graph::Graph& graph, int64_t steps) {
+  graph::Names names(graph);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const graph::Node& node = graph.nodes[n];
+    if (!ops::TakesFilter(node.op)) continue;
+    const graph::ValueId filter = node.inputs[ops::FactorOf(node.op)];
+    if (graph[filter].kind != graph::ValueKind::kConstant) continue;
+    const Tensor constant = graph[filter].constant;
+    if (constant.shape().size() < 3 || !ops::HasRows(node, constant.shape())) continue;
+    graph::ValueId& rows = graph.forms[{filter, ops::kFilterRows}];
+    if (rows.valid()) continue;
+    rows = graph::AddConstant(graph, names.Fresh(graph[filter].name + "_rows"),
+                              ops::FilterRows(constant, steps));
   }
 }
 

@@ -150,8 +150,8 @@ TEST(Quantized, ProductsWithDequantizedWeights) {
 }
 
 TEST(Quantized, Convolutions) {
-  int by_bytes = 0;
-  for (uint64_t seed = 0; seed < 120; ++seed) {
+  int by_bytes = 0, by_rows = 0;
+  for (uint64_t seed = 0; seed < 160; ++seed) {
     Case c(seed);
     const int64_t group = c.Pick(1, 2), ins = group * c.Pick(1, 3), outs = group * c.Pick(1, 3);
     const int64_t size = c.Pick(4, 6), tap = c.Pick(1, 3), stride = c.Pick(1, 2),
@@ -181,6 +181,8 @@ TEST(Quantized, Convolutions) {
     graph[y].shape = {{2, outs, high, wide}};
     graph.outputs = {y};
     PrepareSums(graph);
+    if (c.Pick(0, 1)) PrepareFilterRows(graph, c.Pick(0, 1) ? 2 : 4);
+    for (const auto& form : graph.forms) by_rows += form.first.second == "filter_rows";
     const auto results = Results(graph, x);
     by_bytes += results.contains("bytes");
     const auto expected = [&](int64_t b, int64_t k, int64_t h, int64_t v) {
@@ -205,6 +207,26 @@ TEST(Quantized, Convolutions) {
     }
   }
   EXPECT_GT(by_bytes, 20);
+  EXPECT_GT(by_rows, 20);
+}
+
+// Channels of a place lie side by side, those of the next behind them, and zeros at the end.
+TEST(Quantized, RowsOfAFilter) {
+  Graph graph;
+  Tensor w(Dtype::kI8, {1, 2, 2, 3});
+  for (int64_t e = 0; e < w.elems(); ++e) SetElemInt(w, e, e);  // 6 * channel + 3 * line + tap
+  const auto filter = graph::AddConstant(graph, "w", w);
+  const auto x = graph::AddInput(graph, "x", Dtype::kU8, {1, 2, 4, 5});
+  const auto y = graph::AddNode(graph, graph::Op::kConvInteger, {x, filter}, "y");
+  graph[y].dtype = Dtype::kI32;
+  graph[y].shape = {{1, 1, 3, 3}};
+  graph.outputs = {y};
+  PrepareFilterRows(graph, 4);
+  const Tensor& rows = graph[graph.forms.at({filter, "filter_rows"})].constant;
+  EXPECT_EQ(rows.shape(), (Shape{1, 2, 8}));
+  std::vector<int64_t> elements;
+  for (int64_t e = 0; e < rows.elems(); ++e) elements.push_back(ElemAsInt(rows, e));
+  EXPECT_EQ(elements, (std::vector<int64_t>{0, 6, 1, 7, 2, 8, 0, 0, 3, 9, 4, 10, 5, 11, 0, 0}));
 }
 
 // One scale of rank 1 is for the whole tensor, which need not have the default axis.

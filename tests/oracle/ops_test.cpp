@@ -80,6 +80,7 @@ TEST(OpsOracle, EveryCaseMatches) {
     }
     PrepareConstants(*graph, Winograd::kAlways);
     PrepareSums(*graph);
+    PrepareFilterRows(*graph, 4);
     PrepareDequantized(*graph);
     auto alternatives = ToTc(*graph, graph::NodeId(graph->nodes.size() - 1));
     if (!alternatives.yes()) {
