@@ -338,6 +338,55 @@ TEST(IntegerProducts, OfMatrices) {
             "DequantizeLinear DequantizeLinear Gemm");
 }
 
+// `body` makes y of d, integers with the scale a and zero point p as numbers.
+Graph Quantized(std::string_view body, std::string_view more = "", std::string_view scale = "0.5") {
+  return Simplified(fmt::format(
+      "graph g (x: u8[1, 4, 6, 6], r: f32[1, 4, 6, 6]) -> (y{}) {{\na: f32[] = const({})\n"
+      "b: f32[] = const(0.25)\np: u8[] = const(128)\nd = DequantizeLinear(x, a, p)\n{}\n}}",
+      more, scale, body));
+}
+
+TEST(IntegerMoves, BetweenTheSameConversions) {
+  constexpr char kPool[] = "MaxPool(t) {kernel_shape = [3, 3]}\ny = QuantizeLinear(m, a, p)";
+  const Graph g = Quantized(fmt::format("t = Transpose(d) {{perm = [0, 1, 3, 2]}}\nm = {}", kPool));
+  EXPECT_EQ(OpsOf(g), "Transpose MaxPool");
+  EXPECT_EQ(TypeOf(g, "y"), "u8[1, 4, 4, 4]");
+  EXPECT_EQ(OpsOf(Quantized("y = QuantizeLinear(d, a, p)")), "Identity");
+  // All parts or none.
+  EXPECT_EQ(OpsOf(Quantized("s, t = Split(d) {axis = 1}\nq = QuantizeLinear(s, a, p)\n"
+                            "e = DequantizeLinear(q, a, p)\nf = Relu(e)\nu = Relu(t)\n"
+                            "c = Concat(f, u) {axis = 1}\ny = QuantizeLinear(c, a, p)")),
+            "DequantizeLinear Split QuantizeLinear DequantizeLinear Relu Relu Concat QuantizeLinear");
+  EXPECT_EQ(OpsOf(Quantized("s, t = Split(d) {axis = 1}\ny = QuantizeLinear(s, a, p)\n"
+                            "z = QuantizeLinear(t, a, p)",
+                            ", z")),
+            "Split");
+  EXPECT_EQ(OpsOf(Quantized("q = QuantizeLinear(r, a, p)\ne = DequantizeLinear(q, a, p)\n"
+                            "c = Concat(d, e) {axis = 1}\ny = QuantizeLinear(c, a, p)")),
+            "QuantizeLinear Concat");
+}
+
+TEST(IntegerMoves, WhatIsNotTheSameStays) {
+  constexpr char kKept[] = "DequantizeLinear Transpose QuantizeLinear";
+  const auto transposed = [](std::string_view to, std::string_view scale = "0.5") {
+    return OpsOf(Quantized(fmt::format("t = Transpose(d) {{perm = [0, 1, 3, 2]}}\ny = {}", to), "",
+                           scale));
+  };
+  EXPECT_EQ(transposed("QuantizeLinear(t, a, p)"), "Transpose");
+  EXPECT_EQ(transposed("QuantizeLinear(t, b, p)"), kKept);
+  EXPECT_EQ(transposed("QuantizeLinear(t, a)"), kKept);
+  EXPECT_EQ(transposed("QuantizeLinear(t, a) {output_dtype = 3}"), kKept);
+  // Where a product may be infinite or subnormal, and where larger integers are smaller numbers.
+  EXPECT_EQ(transposed("QuantizeLinear(t, a, p)", "1e38"), kKept);
+  EXPECT_EQ(transposed("QuantizeLinear(t, a, p)", "1e-40"), kKept);
+  EXPECT_EQ(transposed("QuantizeLinear(t, a, p)", "-0.5"), kKept);
+  EXPECT_EQ(OpsOf(Quantized("c = Concat(d, r) {axis = 1}\ny = QuantizeLinear(c, a, p)")),
+            "DequantizeLinear Concat QuantizeLinear");
+  EXPECT_EQ(OpsOf(Quantized("m = AveragePool(d) {kernel_shape = [3, 3]}\n"
+                            "y = QuantizeLinear(m, a, p)")),
+            "DequantizeLinear AveragePool QuantizeLinear");
+}
+
 TEST(Simplify, AnyOrderOfNodesGivesTheSameGraph) {
   const std::string head = "graph g (x: f32[2, 2]) -> (y) {\nw: f32[] = const(3)\n";
   const Graph a = Simplified(head +
