@@ -526,6 +526,33 @@ TEST(Emit, Casts) {
   }
 }
 
+// What is quantized is clamped and rounded by an addition, where the result has 16 bits at most.
+TEST(Emit, RoundsToIntegersByAddition) {
+  const auto nest = [](const char* zero, const char* to, std::string_view value) {
+    return fmt::format(
+        "loops k (x: in f32[61], a: in i8[61], z: in {0}[], y: out {1}[61]) {{ single {{ vector "
+        "v = 0:61 {{ y[v] = cast({2}):{1} }} }} }}",
+        zero, to, value);
+  };
+  const auto adds = [&](const char* zero, const char* to, std::string_view value) {
+    const auto ir = EmitLlvmIr(Nest(nest(zero, to, value)), {.isa = Isa::kX86V3}, false);
+    return ir.ok() && ir->find("fptosi <8 x float>") == std::string::npos;
+  };
+  constexpr const char* kWhole[] = {"round(x[v] * 64.0) + cast(z[]):f32", "round(x[v] / 0.01)",
+                                    "round(cast(a[v]):f32 * 0.5) + cast(z[]):f32",  // ties
+                                    "round(x[v] * 64.0) + cast(a[v]):f32"};
+  for (const char* type : {"u8", "i8", "u16", "i16"}) {
+    for (const char* value : kWhole) {
+      EXPECT_TRUE(adds(type, type, value)) << type << " " << value;
+      for (uint64_t seed = 1; seed < 4; ++seed)
+        Check(nest(type, type, value), {.seed = seed, .sizes = {1}, .wild = true});
+    }
+  }
+  EXPECT_FALSE(adds("i8", "i8", "round(x[v]) + x[v]"));
+  EXPECT_FALSE(adds("i32", "i8", "round(x[v]) + cast(z[]):f32"));
+  EXPECT_FALSE(adds("i8", "i32", "round(x[v]) + cast(z[]):f32"));
+}
+
 // Loops that would run for hours look at the flag, the innermost among them; those that are over
 // in no time do not.
 TEST(Emit, LongLoopsCanBeStopped) {

@@ -61,6 +61,8 @@ class Ops {
   llvm::Value* BitsOf16(Dtype dtype, llvm::Value* value);   // f32 -> i16
   llvm::Value* FloatOf16(Dtype dtype, llvm::Value* bits);   // i16 -> f32
   llvm::Value* FloatToInt(Dtype to, llvm::Value* value);
+  llvm::Value* RoundedToInt(Dtype to, llvm::Value* value);
+  llvm::Value* SmallInteger(llvm::Value* value);
   struct Nibbles {
     Dtype dtype = Dtype::kI4;
     llvm::Value* lanes = nullptr;  // i32

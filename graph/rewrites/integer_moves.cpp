@@ -1,8 +1,8 @@
 // What only moves dequantized integers, and quantizes them as they were, moves the integers:
 //   QuantizeLinear(Transpose(DequantizeLinear(x, s, z)), s, z) = Transpose(x),
-// and so for all that picks elements, for windows' maxima, since larger integers are larger numbers,
-// and for what stands between several of them. A quotient by s of an integer times s is within half
-// of that integer, so the pair of conversions gives it back.
+// and so for all that picks elements, for windows' maxima, since larger integers are larger
+// numbers, and for what stands between several of them. A quotient by s of an integer times s is
+// within half of that integer, so the pair of conversions gives it back.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -24,8 +24,8 @@ std::optional<Quantization> QuantizationOf(const Graph& graph, const Node& node,
   const ValueId scale = InputAt(node, 1), zero = InputAt(node, 2);
   const auto dtype = graph[integers].dtype;
   const auto s = ScalarOf(graph, scale), z = zero.valid() ? ScalarOf(graph, zero) : 0;
-  const bool is_small = dtype == Dtype::kU8 || dtype == Dtype::kI8 || dtype == Dtype::kU16 ||
-                        dtype == Dtype::kI16;
+  const bool is_small =
+      dtype == Dtype::kU8 || dtype == Dtype::kI8 || dtype == Dtype::kU16 || dtype == Dtype::kI16;
   // Numbers of 16 bits times a scale, and quotients by it, are neither infinite nor subnormal.
   if (!is_small || !s || !z || graph[scale].dtype != Dtype::kF32 || *s < 0x1p-100 || *s > 0x1p100)
     return std::nullopt;
@@ -88,7 +88,8 @@ class Mover {
     const Node node = r_.graph[id];
     if (node.op == Op::kDequantizeLinear) {
       const auto found = QuantizationOf(r_.graph, node, node.inputs[0]);
-      if (found && found == wanted_[At(node.outputs[0])]) known_[At(node.outputs[0])] = node.inputs[0];
+      if (found && found == wanted_[At(node.outputs[0])])
+        known_[At(node.outputs[0])] = node.inputs[0];
     } else if (node.op == Op::kQuantizeLinear) {
       const ValueId integers = known_[At(node.inputs[0])];
       const auto own = QuantizationOf(r_.graph, node, node.outputs[0]);

@@ -353,10 +353,11 @@ TEST(IntegerMoves, BetweenTheSameConversions) {
   EXPECT_EQ(TypeOf(g, "y"), "u8[1, 4, 4, 4]");
   EXPECT_EQ(OpsOf(Quantized("y = QuantizeLinear(d, a, p)")), "Identity");
   // All parts or none.
-  EXPECT_EQ(OpsOf(Quantized("s, t = Split(d) {axis = 1}\nq = QuantizeLinear(s, a, p)\n"
-                            "e = DequantizeLinear(q, a, p)\nf = Relu(e)\nu = Relu(t)\n"
-                            "c = Concat(f, u) {axis = 1}\ny = QuantizeLinear(c, a, p)")),
-            "DequantizeLinear Split QuantizeLinear DequantizeLinear Relu Relu Concat QuantizeLinear");
+  EXPECT_EQ(
+      OpsOf(Quantized("s, t = Split(d) {axis = 1}\nq = QuantizeLinear(s, a, p)\n"
+                      "e = DequantizeLinear(q, a, p)\nf = Relu(e)\nu = Relu(t)\n"
+                      "c = Concat(f, u) {axis = 1}\ny = QuantizeLinear(c, a, p)")),
+      "DequantizeLinear Split QuantizeLinear DequantizeLinear Relu Relu Concat QuantizeLinear");
   EXPECT_EQ(OpsOf(Quantized("s, t = Split(d) {axis = 1}\ny = QuantizeLinear(s, a, p)\n"
                             "z = QuantizeLinear(t, a, p)",
                             ", z")),
@@ -369,8 +370,8 @@ TEST(IntegerMoves, BetweenTheSameConversions) {
 TEST(IntegerMoves, WhatIsNotTheSameStays) {
   constexpr char kKept[] = "DequantizeLinear Transpose QuantizeLinear";
   const auto transposed = [](std::string_view to, std::string_view scale = "0.5") {
-    return OpsOf(Quantized(fmt::format("t = Transpose(d) {{perm = [0, 1, 3, 2]}}\ny = {}", to), "",
-                           scale));
+    return OpsOf(
+        Quantized(fmt::format("t = Transpose(d) {{perm = [0, 1, 3, 2]}}\ny = {}", to), "", scale));
   };
   EXPECT_EQ(transposed("QuantizeLinear(t, a, p)"), "Transpose");
   EXPECT_EQ(transposed("QuantizeLinear(t, b, p)"), kKept);

@@ -138,10 +138,10 @@ bool TakesFilter(graph::Op op) {
 
 // Where an image that was copied with its padding is written and read.
 struct Padded {
-  Subs at;       // its elements, as x's axes lie
-  Subs inside;   // what they are of x
-  Subs guards;   // if they are in it
-  Subs taps;     // what a product reads of it
+  Subs at;      // its elements, as x's axes lie
+  Subs inside;  // what they are of x
+  Subs guards;  // if they are in it
+  Subs taps;    // what a product reads of it
 };
 
 // `places`: along the last axis, 0 for as many as its windows take.
@@ -344,8 +344,7 @@ std::string ByteConvolution(Writer& w, const Convolution& conv, size_t zero_x, s
   if (!WantsBytes(w, x, zero_filter)) return "";
   const std::string zero = ZeroOf(w, x, zero_x, "0");
   const auto byte = [&, &x = x](const Subs& i) { return Cast(Dtype::kU8, Shifted(x, w.At(x, i))); };
-  const std::string padding =
-      Cast(Dtype::kU8, zero.empty() ? LitInt(Dtype::kI32, 0) : zero);
+  const std::string padding = Cast(Dtype::kU8, zero.empty() ? LitInt(Dtype::kI32, 0) : zero);
   const std::string by_rows = RowConvolution(w, conv, Dtype::kU8, byte, padding);
   if (!by_rows.empty()) return LessZero(w, by_rows, zero, {c.out});
   const Padded p = MakePadded(w, conv);
