@@ -148,18 +148,20 @@ int64_t AtOnes(const Program& program, const Affine& e) {
   return e.Eval(ones);
 }
 
-int64_t FlopsOf(const Program& program, ExprId id) {
+// Of integers only products count, and those only where they are `summed`: the rest are subscripts,
+// conditions and what unpacks small numbers.
+int64_t FlopsOf(const Program& program, ExprId id, bool summed) {
   const Expr& e = program[id];
-  if (e.kind != ExprKind::kOp) return 0;  // subscripts are integers
-  if (e.op == ScalarOp::kSelect) {        // one of its values is wanted
-    return FlopsOf(program, e.args[0]) +
-           std::max(FlopsOf(program, e.args[1]), FlopsOf(program, e.args[2]));
+  if (e.kind != ExprKind::kOp) return 0;
+  if (e.op == ScalarOp::kSelect) {  // one of its values is wanted
+    return FlopsOf(program, e.args[0], summed) +
+           std::max(FlopsOf(program, e.args[1], summed), FlopsOf(program, e.args[2], summed));
   }
   int64_t flops = 0;
-  for (ExprId arg : e.args) flops += FlopsOf(program, arg);
+  for (ExprId arg : e.args) flops += FlopsOf(program, arg, summed);
   const bool moves = e.op == ScalarOp::kCast || e.op == ScalarOp::kBitcast;
-  if (!IsFloat(e.dtype) || moves) return flops;
-  return flops + (e.op == ScalarOp::kFma ? 2 : 1);
+  const bool counts = IsFloat(e.dtype) ? !moves : summed && e.op == ScalarOp::kMul;
+  return flops + (!counts ? 0 : e.op == ScalarOp::kFma ? 2 : 1);
 }
 
 }  // namespace
@@ -257,9 +259,10 @@ int64_t Flops(const Program& program, const Statement& s) {
     instances =
         SaturatingMul(instances, std::max<int64_t>(0, AtOnes(program, index.hi - index.lo)));
   }
-  int64_t each = FlopsOf(program, s.value);
-  if (s.companion_value.valid()) each += FlopsOf(program, s.companion_value);
-  if (s.assign != Assign::kSet && IsFloat(s.accumulate)) ++each;
+  const bool summed = s.assign != Assign::kSet;
+  int64_t each = FlopsOf(program, s.value, summed);
+  if (s.companion_value.valid()) each += FlopsOf(program, s.companion_value, summed);
+  if (summed) ++each;
   return SaturatingMul(instances, each);
 }
 

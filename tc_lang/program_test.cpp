@@ -73,6 +73,11 @@ TEST(Program, FlopsAndBytes) {
   EXPECT_EQ(Flops(Bound("def f(float(8) A) -> (C) {"
                         " C(m) = m % 2 == 0 ? A(m) + 1.0 : exp(A(m)) * 2.0 }")),
             16);
+  // Products of bytes that are summed up are work; what places and unpacks integers is none.
+  EXPECT_EQ(Flops(Bound("def f(uint8(8, 4) A, int8(4, 2) B) -> (C) {"
+                        " C(m, n) +=! int32(A(m, k)) * int32(B(k, n)) }")),
+            2 * 8 * 4 * 2);
+  EXPECT_EQ(Flops(Bound("def f(uint8(8) A) -> (C) { C(m) = int32(A(m)) * 2 - 1 }")), 0);
 }
 
 TEST(Program, TagsComeFromTheAccesses) {
