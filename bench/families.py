@@ -164,14 +164,15 @@ def integer_matmul(m, k, n):
     return row(body, (m, k), dtype='int32', inputs='uint8')
 
 
-def quantized_conv(inner, outer, size, kernel=1, group=1):
+def quantized_conv(inner, outer, size, kernel=1, group=1, stride=1, pad=None):
     """As static quantization writes it, a scale for all channels; a chain where sizes let it be one."""
+    pad = kernel // 2 if pad is None else pad
     def layer(g, x):
         weights = g.rng.integers(-127, 128, (outer, inner // group, kernel, kernel)).astype(np.int8)
         scale = 1 / (74 * (inner // group * kernel * kernel) ** 0.5)  # keeps the spread of what flows through
         return g.QLinearConv(x, np.float32(0.02), ACTIVATION_ZERO, weights, np.float32(scale), np.int8(0),
                              np.float32(0.02), ACTIVATION_ZERO, g.rng.integers(-99, 99, outer).astype(np.int32),
-                             pads=[kernel // 2] * 4, group=group)
+                             pads=[pad] * 4, strides=[stride] * 2, group=group)
     count = CHAIN if inner == outer else 1
     return chain(layer, (1, inner, size, size), count, dtype='uint8', inputs='uint8', options=ROUNDED)
 
@@ -269,6 +270,9 @@ FAMILIES = {
         **{f'qconv3_{c}x{size}': quantized_conv(c, c, size, kernel=3) for c, size in ((64, 56), (256, 14))},
         **{f'qconv1_{i}x{o}x{size}': quantized_conv(i, o, size) for i, o, size in ((64, 256, 56), (1024, 256, 14))},
         **{f'qdw3_{c}x{size}': quantized_conv(c, c, size, kernel=3, group=c) for c, size in ((144, 56), (576, 14))},
+        'qfirst_7x7': quantized_conv(3, 64, 224, kernel=7, stride=2),
+        'qfirst_3x3': quantized_conv(3, 32, 224, kernel=3, stride=2),
+        'qpatches_16x16': quantized_conv(3, 192, 224, kernel=16, stride=16, pad=0),
     },
     'int4': {
         **{f'int4_{m}x4096_b32': matmul_nbits(m, *[4096] * (count + 1)) for m, count in (
