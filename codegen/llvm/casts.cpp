@@ -19,6 +19,17 @@ namespace {
 bool Is16(Dtype dtype) { return dtype == Dtype::kF16 || dtype == Dtype::kBF16; }
 bool IsSigned(Dtype dtype) { return KindOf(dtype) == DtypeKind::kSigned; }
 
+// Whether floats are integers of 16 bits that were cast.
+bool AreSmallIntegers(Value* value) {
+  using namespace llvm::PatternMatch;
+  Value *splat = nullptr, *integer = nullptr;
+  if (match(value, m_Shuffle(m_InsertElt(m_Value(), m_Value(splat), m_ZeroInt()), m_Value(),
+                             m_ZeroMask())))
+    value = splat;
+  return (match(value, m_SIToFP(m_Value(integer))) || match(value, m_UIToFP(m_Value(integer)))) &&
+         integer->getType()->getScalarSizeInBits() <= 16;
+}
+
 }  // namespace
 
 Value* Ops::Cast(Dtype from, Dtype to, Value* value) {
@@ -49,17 +60,6 @@ Value* Ops::Cast(Dtype from, Dtype to, Value* value) {
   return RoundTo16(to, RoundToOdd(convert(Like(b_.getDoubleTy(), value))));
 }
 
-// Numbers of 16 bits as floats, the same in all lanes; null for anything else.
-Value* Ops::SmallInteger(Value* value) {
-  using namespace llvm::PatternMatch;
-  Value *splat = nullptr, *integer = nullptr;
-  if (match(value, m_Shuffle(m_InsertElt(m_Value(), m_Value(splat), m_ZeroInt()), m_Value())))
-    value = splat;
-  const bool is_signed = match(value, m_SIToFP(m_Value(integer)));
-  if (!is_signed && !match(value, m_UIToFP(m_Value(integer)))) return nullptr;
-  return integer->getType()->getScalarSizeInBits() <= 16 ? value : nullptr;
-}
-
 // A cast to numbers of 16 bits of round(x) + zero, or of round(x), as quantizing ends: null for
 // anything else. Between 2^23 and 2^24 floats are integers, so adding 1.5 * 2^23 to what is clamped
 // before rounds it and leaves the integer in the lowest bits. Rounding and truncating share a unit
@@ -73,7 +73,7 @@ Value* Ops::RoundedToInt(Dtype to, Value* value) {
   const auto rounded = m_Intrinsic<llvm::Intrinsic::roundeven>(m_Value(x));
   if (!match(value, rounded)) {
     if (!match(value, m_FAdd(rounded, m_Value(zero)))) return nullptr;
-    if (SmallInteger(zero) == nullptr) return nullptr;
+    if (!AreSmallIntegers(zero)) return nullptr;
   }
   Type* type = value->getType();
   const auto real = [&](double number) -> Value* { return llvm::ConstantFP::get(type, number); };
@@ -86,7 +86,7 @@ Value* Ops::RoundedToInt(Dtype to, Value* value) {
   clamped = b_.CreateSelect(b_.CreateFCmpOLT(clamped, high), clamped, high);
   Type* bits = Like(b_.getInt32Ty(), value);
   const auto bits_of = [&](Value* number) { return b_.CreateBitCast(number, bits); };
-  // The zero point's share of the bits, which is the same in all iterations.
+  // The bits less the zero point's, most often the same in all iterations.
   Value* offset = bits_of(zero ? b_.CreateFSub(real(kIntegers), zero) : real(kIntegers));
   Value* result = b_.CreateSub(bits_of(b_.CreateFAdd(clamped, real(kIntegers))), offset);
   if (is_signed) result = b_.CreateSelect(b_.CreateFCmpUNO(x, x), IntOf(result, 0), result);
@@ -96,9 +96,9 @@ Value* Ops::RoundedToInt(Dtype to, Value* value) {
 // Truncates, saturates, NaN = 0: clamped first, as LLVM's own saturating conversions go lane by
 // lane.
 Value* Ops::FloatToInt(Dtype to, Value* value) {
-  if (Value* rounded = RoundedToInt(to, value)) return rounded;
   if (to == Dtype::kBool)
     return b_.CreateFCmpUNE(value, llvm::ConstantFP::get(value->getType(), 0.0));
+  if (Value* rounded = RoundedToInt(to, value)) return rounded;
   const bool is_signed = IsSigned(to), is_double = value->getType()->getScalarType()->isDoubleTy();
   const auto bits = static_cast<int>(Bits(to));
   const auto real = [&](double x) { return llvm::ConstantFP::get(value->getType(), x); };

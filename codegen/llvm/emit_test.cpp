@@ -548,6 +548,7 @@ TEST(Emit, RoundsToIntegersByAddition) {
         Check(nest(type, type, value), {.seed = seed, .sizes = {1}, .wild = true});
     }
   }
+  Check(nest("i8", "bool", "round(x[v])"), {.sizes = {1}, .wild = true});
   EXPECT_FALSE(adds("i8", "i8", "round(x[v]) + x[v]"));
   EXPECT_FALSE(adds("i32", "i8", "round(x[v]) + cast(z[]):f32"));
   EXPECT_FALSE(adds("i8", "i32", "round(x[v]) + cast(z[]):f32"));

@@ -62,7 +62,6 @@ class Ops {
   llvm::Value* FloatOf16(Dtype dtype, llvm::Value* bits);   // i16 -> f32
   llvm::Value* FloatToInt(Dtype to, llvm::Value* value);
   llvm::Value* RoundedToInt(Dtype to, llvm::Value* value);
-  llvm::Value* SmallInteger(llvm::Value* value);
   struct Nibbles {
     Dtype dtype = Dtype::kI4;
     llvm::Value* lanes = nullptr;  // i32

@@ -19,16 +19,19 @@ struct Quantization {
   bool operator==(const Quantization&) const = default;
 };
 
-// Of a QuantizeLinear or DequantizeLinear whose integers are `integers`.
-std::optional<Quantization> QuantizationOf(const Graph& graph, const Node& node, ValueId integers) {
+// Of a QuantizeLinear or DequantizeLinear between `integers` and `real` numbers.
+std::optional<Quantization> QuantizationOf(const Graph& graph, const Node& node, ValueId integers,
+                                           ValueId real) {
   const ValueId scale = InputAt(node, 1), zero = InputAt(node, 2);
   const auto dtype = graph[integers].dtype;
   const auto s = ScalarOf(graph, scale), z = zero.valid() ? ScalarOf(graph, zero) : 0;
   const bool is_small =
       dtype == Dtype::kU8 || dtype == Dtype::kI8 || dtype == Dtype::kU16 || dtype == Dtype::kI16;
+  const int64_t precision = IntAttr(node, "precision", 0);
+  const bool is_f32 = graph[scale].dtype == Dtype::kF32 && graph[real].dtype == Dtype::kF32 &&
+                      (precision == 0 || precision == DtypeToOnnx(Dtype::kF32));
   // Numbers of 16 bits times a scale, and quotients by it, are neither infinite nor subnormal.
-  if (!is_small || !s || !z || graph[scale].dtype != Dtype::kF32 || *s < 0x1p-100 || *s > 0x1p100)
-    return std::nullopt;
+  if (!is_small || !is_f32 || !s || !z || *s < 0x1p-100 || *s > 0x1p100) return std::nullopt;
   return Quantization{*dtype, *s, *z};
 }
 
@@ -66,6 +69,11 @@ bool Moves(const Node& node) {
 
 size_t MovedInputs(const Node& node) { return node.op == Op::kConcat ? node.inputs.size() : 1; }
 
+// What a value of real numbers is made of.
+struct Integers {
+  ValueId values, scale, zero;
+};
+
 class Mover {
  public:
   explicit Mover(Rewriter& r) : r_(r), wanted_(r.graph.values.size()), known_(wanted_.size()) {}
@@ -74,7 +82,7 @@ class Mover {
   void Want(const Node& node) {
     if (node.op == Op::kQuantizeLinear) {
       auto& wanted = wanted_[At(node.inputs[0])];
-      if (!wanted) wanted = QuantizationOf(r_.graph, node, node.outputs[0]);
+      if (!wanted) wanted = QuantizationOf(r_.graph, node, node.outputs[0], node.inputs[0]);
     } else if (const auto out = Moves(node) ? WantedOf(node) : std::nullopt) {
       for (size_t i = 0; i < MovedInputs(node); ++i) {
         auto& wanted = wanted_[At(node.inputs[i])];
@@ -87,13 +95,14 @@ class Mover {
   void Move(NodeId id) {
     const Node node = r_.graph[id];
     if (node.op == Op::kDequantizeLinear) {
-      const auto found = QuantizationOf(r_.graph, node, node.inputs[0]);
-      if (found && found == wanted_[At(node.outputs[0])])
-        known_[At(node.outputs[0])] = node.inputs[0];
+      const ValueId real = node.outputs[0];
+      const auto found = QuantizationOf(r_.graph, node, node.inputs[0], real);
+      if (found && found == wanted_[At(real)])
+        known_[At(real)] = {node.inputs[0], node.inputs[1], InputAt(node, 2)};
     } else if (node.op == Op::kQuantizeLinear) {
-      const ValueId integers = known_[At(node.inputs[0])];
-      const auto own = QuantizationOf(r_.graph, node, node.outputs[0]);
-      if (!integers.valid() || !own || own != wanted_[At(node.inputs[0])]) return;
+      const ValueId real = node.inputs[0], integers = known_[At(real)].values;
+      const auto own = QuantizationOf(r_.graph, node, node.outputs[0], real);
+      if (!integers.valid() || !own || own != wanted_[At(real)]) return;
       if (!r_.Replace(node.outputs[0], integers)) r_.Become(id, Op::kIdentity, {integers});
     } else if (Moves(node)) {
       MoveAll(id, node);
@@ -117,27 +126,36 @@ class Mover {
 
   void MoveAll(NodeId id, Node node) {
     const auto out = WantedOf(node);
+    // ONNX has no MaxPool of 16 bits.
     if (!out || (node.op == Op::kMaxPool && SizeBytes(out->dtype) > 1)) return;
+    const Integers first = known_[At(node.inputs[0])];
     for (size_t i = 0; i < MovedInputs(node); ++i) {
-      const ValueId integers = known_[At(node.inputs[i])];
+      const ValueId integers = known_[At(node.inputs[i])].values;
       if (!integers.valid() || wanted_[At(node.inputs[i])] != out) return;
       node.inputs[i] = integers;
     }
+    const std::vector<ValueId> reals = node.outputs;
     for (ValueId& v : node.outputs) {
       if (!v.valid()) continue;
-      const ValueId real = v;
-      v = r_.NewComputed(r_.graph[real].name + "_integers");
+      const Value real = r_.graph[v];
+      v = r_.NewComputed(real.name + "_integers");
       r_.graph[v].dtype = out->dtype;
-      r_.graph[v].shape = r_.graph[real].shape;
-      known_[At(real)] = v;
+      r_.graph[v].shape = real.shape;
     }
+    const std::vector<ValueId> moved = node.outputs;
     node.name.clear();
     r_.InsertNode(id, std::move(node));
+    for (size_t i = 0; i < reals.size(); ++i) {
+      if (!reals[i].valid()) continue;
+      known_[At(reals[i])] = {moved[i], first.scale, first.zero};
+      r_.Replace(reals[i], r_.Insert(id, Op::kDequantizeLinear, {moved[i], first.scale, first.zero},
+                                     r_.graph[reals[i]].name, reals[i]));
+    }
   }
 
   Rewriter& r_;
   std::vector<std::optional<Quantization>> wanted_;
-  std::vector<ValueId> known_;  // as integers
+  std::vector<Integers> known_;
 };
 
 }  // namespace

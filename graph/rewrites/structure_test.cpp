@@ -367,6 +367,15 @@ TEST(IntegerMoves, BetweenTheSameConversions) {
             "QuantizeLinear Concat");
 }
 
+// They are moved once, also where somebody reads real numbers.
+TEST(IntegerMoves, GiveRealNumbersToo) {
+  EXPECT_EQ(OpsOf(Quantized("m = MaxPool(d) {kernel_shape = [3, 3]}\n"
+                            "t = Transpose(m) {perm = [0, 1, 3, 2]}\ny = QuantizeLinear(t, a, p)\n"
+                            "z = Relu(t)",
+                            ", z")),
+            "MaxPool Transpose DequantizeLinear Relu");
+}
+
 TEST(IntegerMoves, WhatIsNotTheSameStays) {
   constexpr char kKept[] = "DequantizeLinear Transpose QuantizeLinear";
   const auto transposed = [](std::string_view to, std::string_view scale = "0.5") {
@@ -381,6 +390,12 @@ TEST(IntegerMoves, WhatIsNotTheSameStays) {
   EXPECT_EQ(transposed("QuantizeLinear(t, a, p)", "1e38"), kKept);
   EXPECT_EQ(transposed("QuantizeLinear(t, a, p)", "1e-40"), kKept);
   EXPECT_EQ(transposed("QuantizeLinear(t, a, p)", "-0.5"), kKept);
+  // Sixteen bits of a real number do not give the integer back.
+  EXPECT_EQ(OpsOf(Quantized("h = DequantizeLinear(x, a, p) {output_dtype = 10}\n"
+                            "t = Transpose(h) {perm = [0, 1, 3, 2]}\n"
+                            "y = QuantizeLinear(t, a, p)")),
+            kKept);
+  EXPECT_EQ(transposed("QuantizeLinear(t, a, p) {precision = 10}"), kKept);
   EXPECT_EQ(OpsOf(Quantized("c = Concat(d, r) {axis = 1}\ny = QuantizeLinear(c, a, p)")),
             "DequantizeLinear Concat QuantizeLinear");
   EXPECT_EQ(OpsOf(Quantized("m = AveragePool(d) {kernel_shape = [3, 3]}\n"

@@ -58,7 +58,6 @@ bool Operands::Adjacent(tc::ExprId read, int32_t index) const {
   const tc::Expr& e = program[read];
   const auto inner = tc::AsAffine(program, e.args[Innermost(e)]);
   if (!inner || inner->AsVar() == index) return inner.has_value();
-  // Taps of a window side by side, that leave none over.
   const Affine places = *inner - Affine::OfVar(index);
   return !places.Uses(index) && Extent(index) % 2 == 0;
 }

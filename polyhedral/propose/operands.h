@@ -33,7 +33,8 @@ struct Operands {
   int64_t StepsToMove(tc::ExprId read, int32_t index) const;
   // Moves a read together with another index.
   bool IsWindow(int32_t index) const;
-  // The innermost axis of a read's subscripts, and whether it is this index.
+  // The innermost axis of a read's subscripts, and whether pairs of the index's steps lie side by
+  // side along it: the index alone, or as taps of a window, if they are even in number.
   size_t Innermost(const tc::Expr& read) const;
   bool Adjacent(tc::ExprId read, int32_t index) const;
   // Bytes of the places that are read: strides skip some.

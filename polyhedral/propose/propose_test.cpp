@@ -205,7 +205,6 @@ TEST(Propose, LanesGoAcrossShortRows) {
   EXPECT_NE(softmax(16).find("vector j 16"), std::string::npos) << softmax(16);
 }
 
-// A temporary lies along the lanes of those who read it: of images with channels last, channels.
 // Three colours side by side are no lanes; what is read side by side is.
 TEST(Propose, AFewElementsAreWrittenApart) {
   const std::string first =
@@ -225,6 +224,7 @@ TEST(Propose, TapsSideBySideAreMultipliedInPairs) {
   EXPECT_EQ(rows(21).find("dot"), std::string::npos) << rows(21);
 }
 
+// A temporary lies along the lanes of those who read it: of images with channels last, channels.
 TEST(Propose, TemporariesLieAsTheirReadersDo) {
   const tc::Program program = Parse(
       "def f(float(1, 32, 16, 16) x) -> (y) {"

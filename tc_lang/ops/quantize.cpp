@@ -156,7 +156,7 @@ Padded MakePadded(Writer& w, const Convolution& conv, int64_t places = 0) {
     p.taps.push_back(Sum({{a.stride, win.out[i]}, {a.kernel == 1 ? 0 : a.dilation, win.tap[i]}}));
   }
   if (places > 0) dims.back() = places;
-  p.at = w.Indices("j", dims);
+  p.at = w.Indices("k", dims);  // an axis of four has i0 and j0
   p.inside = p.at;
   for (size_t i = 0; i < win.axes.size(); ++i) {
     const WindowAxis& a = win.axes[i];
@@ -180,8 +180,8 @@ const char* const kFilterRows = "filter_rows";
 
 bool HasRows(const graph::Node& node, const Shape& filter) {
   const std::vector<int64_t> dilations = IntsAttr(node, "dilations");
-  return IntAttr(node, "group", 1) == 1 && filter[1] <= kFewChannels && filter.back() > 1 &&
-         (dilations.empty() || dilations.back() == 1);
+  return IntAttr(node, "group", 1) == 1 && filter[1] >= 1 && filter[1] <= kFewChannels &&
+         filter.back() > 1 && (dilations.empty() || dilations.back() == 1);
 }
 
 // The filter [outs, ins, …, taps] as [outs, …, taps * ins], with zeros up to a multiple of `steps`.
@@ -234,8 +234,8 @@ std::string RowConvolution(Writer& w, const Convolution& conv, Dtype dtype, cons
 }
 
 // As CentredProduct, over the windows and channels of a convolution, whose x has one zero point and
-// whose filter has one or one a channel. Pairs of products lie along channels, so those are
-// innermost.
+// whose filter has one or one a channel. Where a row of the filter is no sum, pairs of products lie
+// along channels, so those are innermost.
 std::string CentredConvolution(Writer& w, const Convolution& conv, size_t zero_x,
                                size_t zero_filter) {
   const auto& [x, filter, y, win, c] = conv;
@@ -248,12 +248,12 @@ std::string CentredConvolution(Writer& w, const Convolution& conv, size_t zero_x
     const std::string sum = RowConvolution(w, conv, Dtype::kI16, less_zero, LitInt(Dtype::kI16, 0));
     if (!sum.empty()) return sum;
   }
-  Subs i = w.Indices("i", x.dims);
+  Subs i = w.Indices("k", x.dims);
   const Operand centred = Centred(w, x, i, ChannelsLast(i), zero);
   const Subs at = Concat({"n", c.out}, win.out), tap = Concat(c.filter, win.tap);
   std::string weight = w.At(filter, tap);
   if (Shifts(w, zero_filter)) {
-    Subs j = w.Indices("j", filter.dims), stored = j;
+    Subs j = w.Indices("k", filter.dims), stored = j;
     std::rotate(stored.begin(), stored.begin() + 1, stored.end());
     const Operand shifted = Centred(w, filter, j, stored, Each(w, zero_filter, j[0]));
     Subs taps = tap;

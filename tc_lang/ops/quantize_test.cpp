@@ -229,6 +229,28 @@ TEST(Quantized, RowsOfAFilter) {
   EXPECT_EQ(elements, (std::vector<int64_t>{0, 6, 1, 7, 2, 8, 0, 0, 3, 9, 4, 10, 5, 11, 0, 0}));
 }
 
+// Four axes of ones but for the last two, whose sums are those of two axes; and of no channels.
+TEST(Quantized, RowsOfFourAxesAndOfNone) {
+  const auto sums = [](const Shape& x, const Shape& w, const Shape& y) {
+    Case c(7);
+    Graph graph;
+    const Tensor image = c.Bytes(Dtype::kU8, x);
+    const auto in = graph::AddInput(graph, "x", Dtype::kU8, {x.begin(), x.end()});
+    const auto filter = graph::AddConstant(graph, "w", c.Bytes(Dtype::kI8, w));
+    const auto out = graph::AddNode(graph, graph::Op::kConvInteger, {in, filter}, "y");
+    graph[out].dtype = Dtype::kI32;
+    graph[out].shape = {{y.begin(), y.end()}};
+    graph.outputs = {out};
+    PrepareFilterRows(graph, 2);
+    EXPECT_EQ(graph.forms.size(), w[1] > 0 ? 1U : 0U);
+    return Results(graph, image).at("direct");
+  };
+  const auto two = sums({1, 2, 6, 7}, {3, 2, 3, 4}, {1, 3, 4, 4});
+  EXPECT_EQ(sums({1, 2, 1, 1, 6, 7}, {3, 2, 1, 1, 3, 4}, {1, 3, 1, 1, 4, 4}), two);
+  EXPECT_EQ(sums({1, 2, 6, 1, 1, 7}, {3, 2, 3, 1, 1, 4}, {1, 3, 4, 1, 1, 4}), two);
+  EXPECT_EQ(sums({1, 0, 5, 5}, {4, 0, 3, 3}, {1, 4, 3, 3}), std::vector<int32_t>(36));
+}
+
 // One scale of rank 1 is for the whole tensor, which need not have the default axis.
 TEST(Quantized, ScaleOfOneElement) {
   Tensor numbers(Dtype::kI32, {3}), scale(Dtype::kF32, {1}), zero(Dtype::kI32, {});
