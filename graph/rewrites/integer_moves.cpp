@@ -1,11 +1,11 @@
 // What only moves dequantized integers, and quantizes them as they were, moves the integers:
 //   QuantizeLinear(Transpose(DequantizeLinear(x, s, z)), s, z) = Transpose(x),
 // and so for all that picks elements, for windows' maxima, since larger integers are larger
-// numbers, and for what stands between several of them. A quotient by s of an integer times s is
-// within half of that integer, so the pair of conversions gives it back.
-#include <algorithm>
-#include <cmath>
+// numbers, and for what stands between several of them. In float32 a quotient by s of an integer of
+// 16 bits times s is within half of that integer, so the pair of conversions gives it back. Who
+// else reads the real numbers has them from the moved integers.
 #include <optional>
+#include <vector>
 
 #include "graph/rewrites/rewriter.h"
 

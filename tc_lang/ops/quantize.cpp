@@ -74,14 +74,18 @@ bool Shifts(const Writer& w, size_t k) {
   return std::ranges::any_of(zero->raw(), [](std::byte byte) { return byte != std::byte(0); });
 }
 
+// A byte less its zero point, if it has one, as 16 bits.
+std::string LessZero16(const std::string& byte, const std::string& zero) {
+  const std::string value = Cast(Dtype::kI16, byte);
+  return zero.empty() ? value : value + " - " + Cast(Dtype::kI16, zero);
+}
+
 // x less its zero point, in 16 bits, which hold it: instructions multiply pairs of those. `subs`
 // are indices over x, `stored` the same in the order in which the result has them.
 Operand Centred(Writer& w, const Operand& x, const Subs& subs, const Subs& stored,
                 const std::string& zero) {
   const Operand centred = w.Temp("centred", Dtype::kI16);
-  std::string value = Cast(Dtype::kI16, w.At(x, subs));
-  if (!zero.empty()) value += " - " + Cast(Dtype::kI16, zero);
-  w.Set("pointwise", centred, stored, value);
+  w.Set("pointwise", centred, stored, LessZero16(w.At(x, subs), zero));
   return centred;
 }
 
@@ -241,10 +245,7 @@ std::string CentredConvolution(Writer& w, const Convolution& conv, size_t zero_x
   const auto& [x, filter, y, win, c] = conv;
   const std::string zero = Shifts(w, zero_x) ? Each(w, zero_x, "0") : "";
   if (!Shifts(w, zero_filter)) {
-    const auto less_zero = [&, &x = x](const Subs& i) {
-      const std::string byte = Cast(Dtype::kI16, w.At(x, i));
-      return zero.empty() ? byte : byte + " - " + Cast(Dtype::kI16, zero);
-    };
+    const auto less_zero = [&, &x = x](const Subs& i) { return LessZero16(w.At(x, i), zero); };
     const std::string sum = RowConvolution(w, conv, Dtype::kI16, less_zero, LitInt(Dtype::kI16, 0));
     if (!sum.empty()) return sum;
   }
