@@ -7,33 +7,10 @@
 #include <optional>
 #include <vector>
 
-#include "graph/rewrites/rewriter.h"
+#include "graph/rewrites/quantization.h"
 
 namespace weft::graph {
 namespace {
-
-// Of one number each.
-struct Quantization {
-  Dtype dtype = Dtype::kU8;
-  double scale = 0, zero = 0;
-  bool operator==(const Quantization&) const = default;
-};
-
-// Of a QuantizeLinear or DequantizeLinear between `integers` and `real` numbers.
-std::optional<Quantization> QuantizationOf(const Graph& graph, const Node& node, ValueId integers,
-                                           ValueId real) {
-  const ValueId scale = InputAt(node, 1), zero = InputAt(node, 2);
-  const auto dtype = graph[integers].dtype;
-  const auto s = ScalarOf(graph, scale), z = zero.valid() ? ScalarOf(graph, zero) : 0;
-  const bool is_small =
-      dtype == Dtype::kU8 || dtype == Dtype::kI8 || dtype == Dtype::kU16 || dtype == Dtype::kI16;
-  const int64_t precision = IntAttr(node, "precision", 0);
-  const bool is_f32 = graph[scale].dtype == Dtype::kF32 && graph[real].dtype == Dtype::kF32 &&
-                      (precision == 0 || precision == DtypeToOnnx(Dtype::kF32));
-  // Numbers of 16 bits times a scale, and quotients by it, are neither infinite nor subnormal.
-  if (!is_small || !is_f32 || !s || !z || *s < 0x1p-100 || *s > 0x1p100) return std::nullopt;
-  return Quantization{*dtype, *s, *z};
-}
 
 bool IsNearest(const Node& node) {
   return StringAttr(node, "mode", "nearest") == "nearest" && IntAttr(node, "antialias", 0) == 0 &&

@@ -403,6 +403,77 @@ TEST(IntegerMoves, WhatIsNotTheSameStays) {
             "DequantizeLinear AveragePool QuantizeLinear");
 }
 
+// `body` makes y of c, sums of products times 0.5 and 1 plus 3 and 4, and of d and e, bytes as
+// numbers.
+Graph Requantized(std::string_view body) {
+  return Simplified(fmt::format(
+      "graph g (x: u8[5, 2], v: u8[5, 2], r: f32[5, 2]) -> (y) {{\nw: i8[2, 2] = const(1, 2, 3, "
+      "4)\n"
+      "s: f32[2] = const(0.5, 1.0)\nb: f32[2] = const(3.0, 4.0)\na: f32[] = const(0.75)\n"
+      "f: f32[] = const(0.25)\ni: f32[] = const(0.3)\nh: f32[] = const(0.1)\nu: f32[] = "
+      "const(0.2)\n"
+      "p: u8[] = const(128)\nq: u8[] = const(0)\n"
+      "d = DequantizeLinear(x, a, p)\ne = DequantizeLinear(v, a, p)\nt = DequantizeLinear(x, h)\n"
+      "z = MatMulInteger(x, w)\nn = Cast(z) {{to = 1}}\nm = Mul(n, s)\nc = Add(m, b)\n{}\n}}",
+      body));
+}
+
+// Element i of a constant operand of the first node of an operator.
+double Operand(const Graph& g, Op op, size_t input, int64_t i = 0) {
+  const auto node = std::ranges::find(g.nodes, op, &Node::op);
+  return node == g.nodes.end() ? NAN : ElemAsDouble(g[node->inputs[input]].constant, i);
+}
+
+TEST(Requantize, ConstantsTakeTheScale) {
+  const Graph g = Requantized("o = LeakyRelu(c)\ny = QuantizeLinear(o, f, p)");
+  ASSERT_EQ(OpsOf(g), "MatMulInteger Cast Mul Add LeakyRelu QuantizeLinear");
+  EXPECT_EQ(Operand(g, Op::kMul, 1, 0), 2.0);
+  EXPECT_EQ(Operand(g, Op::kMul, 1, 1), 4.0);
+  EXPECT_EQ(Operand(g, Op::kAdd, 1, 1), 16.0);
+  EXPECT_EQ(Operand(g, Op::kQuantizeLinear, 1), 1.0);
+  const Graph sum = Requantized("o = Add(c, d)\ny = QuantizeLinear(o, f, p)");
+  EXPECT_EQ(Operand(sum, Op::kDequantizeLinear, 1), 3.0);
+  EXPECT_EQ(Operand(sum, Op::kMul, 1, 0), 2.0);
+  EXPECT_EQ(Operand(sum, Op::kQuantizeLinear, 1), 1.0);
+}
+
+// Bytes alone, where no value of theirs comes out otherwise.
+TEST(Requantize, BytesTakeTheScaleWhereNothingChanges) {
+  const auto scale = [](std::string_view body) {
+    return Operand(Requantized(body), Op::kQuantizeLinear, 1);
+  };
+  EXPECT_EQ(scale("o = Add(d, e)\ny = QuantizeLinear(o, f, p)"), 1.0);
+  // 0.1f / 0.2f is a half, and half of an odd number is even or odd as its product was rounded.
+  EXPECT_FLOAT_EQ(static_cast<float>(scale("y = QuantizeLinear(t, u)")), 0.2f);
+  EXPECT_EQ(scale("y = QuantizeLinear(t, i)"), 1.0);
+}
+
+TEST(Requantize, WhatElseIsReadStays) {
+  const auto scale = [](std::string_view body) {
+    return Operand(Requantized(body), Op::kQuantizeLinear, 1);
+  };
+  EXPECT_EQ(scale("o = Add(c, r)\ny = QuantizeLinear(o, f, p)"), 0.25);
+  EXPECT_EQ(scale("o = Sigmoid(c)\ny = QuantizeLinear(o, f, p)"), 0.25);
+  EXPECT_EQ(scale("o = Mul(r, s)\ny = QuantizeLinear(o, f, p)"), 0.25);
+  EXPECT_EQ(scale("j = QuantizeLinear(c, f, p)\nk = DequantizeLinear(j, a, p)\ny = Add(c, k)"),
+            0.25);
+}
+
+// What is less than the least integer or more than the largest is bounded by the conversion.
+TEST(Requantize, BoundsBeforeItsOwnGo) {
+  const auto ops = [](std::string_view body) { return OpsOf(Requantized(body)); };
+  constexpr char kBare[] = "DequantizeLinear QuantizeLinear";
+  EXPECT_EQ(ops("o = Relu(d)\ny = QuantizeLinear(o, i, q)"), kBare);
+  EXPECT_EQ(ops("o = Relu(d)\ny = QuantizeLinear(o, i, p)"),
+            "DequantizeLinear Relu QuantizeLinear");
+  EXPECT_EQ(ops("l: f32[] = const(0.0)\nk: f32[] = const(76.5)\no = Clip(d, l, k)\n"
+                "y = QuantizeLinear(o, i, q)"),
+            kBare);
+  EXPECT_EQ(ops("l: f32[] = const(0.0)\nk: f32[] = const(76.0)\no = Clip(d, l, k)\n"
+                "y = QuantizeLinear(o, i, q)"),
+            "DequantizeLinear Clip QuantizeLinear");
+}
+
 TEST(Simplify, AnyOrderOfNodesGivesTheSameGraph) {
   const std::string head = "graph g (x: f32[2, 2]) -> (y) {\nw: f32[] = const(3)\n";
   const Graph a = Simplified(head +

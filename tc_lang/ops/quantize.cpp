@@ -35,6 +35,11 @@ std::string ZeroAt(Writer& w, const Operand& x, const Subs& i) {
   return w.At(w.In(2), ScaleSubs(w, w.In(2), x, i));
 }
 
+// A scale that divides nothing.
+bool IsOne(const Tensor* scale) {
+  return scale != nullptr && scale->elems() == 1 && ElemAsDouble(*scale, 0) == 1;
+}
+
 // Input k: one number, one for each line of a matrix or each channel, or one for each line of each
 // matrix of a batch, at the subscripts `lines`.
 std::string Each(Writer& w, size_t k, const std::string& line, const Subs& lines = {}) {
@@ -411,8 +416,10 @@ void QuantizeLinear(Writer& w) {
   if (!IsInteger(y.dtype))
     return w.Refuse(fmt::format("quantized values of type {}", DtypeName(y.dtype)));
   const Subs i = w.Indices("i", y.dims), at = ScaleSubs(w, scale, x, i);
-  std::string value = fmt::format("round({} / {})", Cast(Dtype::kF32, x.dtype, w.At(x, i)),
-                                  Cast(Dtype::kF32, scale.dtype, w.At(scale, at)));
+  std::string value = Cast(Dtype::kF32, x.dtype, w.At(x, i));
+  if (!IsOne(w.Constant(1)))
+    value = fmt::format("{} / {}", value, Cast(Dtype::kF32, scale.dtype, w.At(scale, at)));
+  value = fmt::format("round({})", value);
   if (w.Has(2)) value += " + " + Cast(Dtype::kF32, ZeroAt(w, x, i));
   w.Set("pointwise", y, i, Cast(y.dtype, value));  // a cast saturates
 }
