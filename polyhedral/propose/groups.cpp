@@ -132,32 +132,99 @@ class Grouper {
       : request_(request), program_(*request.program) {}
 
   std::vector<StatementGroup> Run(bool fuse) {
-    std::vector<StatementGroup> groups;
     const auto steps = tc::Steps(program_);
     std::vector<tc::Step> order;
     if (steps.ok()) order = *steps;
-    bool closed = true;  // the last group takes no more
     for (const tc::Step& step : order) {
-      if (step.first != step.last) {
-        StatementGroup& group = groups.emplace_back();
-        for (size_t s = step.first; s <= step.last; ++s)
-          group.statements.push_back(static_cast<int32_t>(s));
-        group.loop = closed = true;
+      if (step.first == step.last) {
+        Add(static_cast<int32_t>(step.first), fuse);
         continue;
       }
-      const auto s = static_cast<int32_t>(step.first);
-      if (!closed && fuse && Joins(groups.back().statements, s)) {
-        groups.back().statements.push_back(s);
-        continue;
-      }
-      const auto recurs = tc::RecurrenceIndices(program_, program_.statements[s]);
-      closed = !recurs.ok() || !recurs->empty();
-      groups.push_back({.statements = {s}, .loop = closed});
+      StatementGroup& group = groups_.emplace_back();
+      for (size_t s = step.first; s <= step.last; ++s)
+        group.statements.push_back(static_cast<int32_t>(s));
+      group.loop = closed_ = true;
     }
-    return groups;
+    for (const int32_t s : waiting_) Append(s, fuse);
+    return std::move(groups_);
   }
 
  private:
+  void Add(int32_t s, bool fuse) {
+    const std::vector<int32_t> operands = WaitingFor(s);
+    if (Takes(operands, s, fuse)) {
+      auto& statements = groups_.back().statements;
+      statements.insert(statements.end(), operands.begin(), operands.end());
+      statements.push_back(s);
+    } else if (!operands.empty() && Takes({}, s, fuse)) {
+      for (const int32_t operand : operands)
+        groups_.insert(groups_.end() - 1, {.statements = {operand}});
+      groups_.back().statements.push_back(s);
+    } else if (fuse && Waits(s)) {
+      return waiting_.push_back(s);
+    } else {
+      for (const int32_t operand : operands) Append(operand, fuse);
+      Append(s, fuse);
+    }
+    std::erase_if(waiting_, [&](int32_t w) { return std::ranges::count(operands, w) > 0; });
+  }
+
+  void Append(int32_t s, bool fuse) {
+    if (Takes({}, s, fuse)) return groups_.back().statements.push_back(s);
+    const auto recurs = tc::RecurrenceIndices(program_, program_.statements[s]);
+    closed_ = !recurs.ok() || !recurs->empty();
+    groups_.push_back({.statements = {s}, .loop = closed_});
+  }
+
+  bool Takes(const std::vector<int32_t>& operands, int32_t s, bool fuse) const {
+    return !closed_ && fuse && Joins(groups_.back().statements, operands, s);
+  }
+
+  // Of the statements that wait, those whose values s needs.
+  std::vector<int32_t> WaitingFor(int32_t s) const {
+    std::vector<int32_t> needed;
+    std::vector<int32_t> users = {s};
+    for (size_t w = waiting_.size(); w-- > 0;) {
+      const auto reads = [&](int32_t user) { return Reads(user, waiting_[w]); };
+      if (std::ranges::none_of(users, reads)) continue;
+      users.push_back(waiting_[w]);
+      needed.insert(needed.begin(), waiting_[w]);
+    }
+    return needed;
+  }
+
+  // Whether one statement reads what another makes.
+  bool Reads(int32_t user, int32_t maker) const {
+    const tc::Statement& made = program_.statements[maker];
+    return std::ranges::any_of(
+        tc::Reads(program_, program_.statements[user]), [&](tc::ExprId read) {
+          return program_[read].tensor == made.target || program_[read].tensor == made.companion;
+        });
+  }
+
+  // Whether s may run as late as its first reader, whose loops it may share: an operand of what
+  // follows a contraction is best computed there, rather than stored before and loaded again.
+  bool Waits(int32_t s) const {
+    const tc::Statement& statement = program_.statements[s];
+    const auto recurs = tc::RecurrenceIndices(program_, statement);
+    if (!IsPointwise(statement) || !recurs.ok() || !recurs->empty()) return false;
+    if (program_[statement.target].role != tc::Role::kTemporary) return false;
+    if (!groups_.empty() && std::ranges::any_of(groups_.back().statements,
+                                                [&](int32_t maker) { return Reads(s, maker); }))
+      return false;
+    const auto writers = [&](tc::TensorId tensor) {
+      return std::ranges::count(program_.statements, tensor, &tc::Statement::target);
+    };
+    const bool written_again =
+        std::ranges::any_of(tc::Reads(program_, statement),
+                            [&](tc::ExprId read) { return writers(program_[read].tensor) > 1; });
+    if (written_again || writers(statement.target) > 1) return false;
+    const auto count = static_cast<int32_t>(program_.statements.size());
+    for (int32_t user = 0; user < count; ++user)
+      if (Reads(user, s) && (user < s || !IsPointwise(program_.statements[user]))) return false;
+    return true;
+  }
+
   bool Touches(const std::vector<int32_t>& group, int32_t s) const {
     for (const tc::ExprId read : tc::Reads(program_, program_.statements[s])) {
       for (const int32_t g : group) {
@@ -172,11 +239,14 @@ class Grouper {
     return false;
   }
 
-  bool Joins(const std::vector<int32_t>& group, int32_t s) const {
+  // Whether s shares the loops of a group, and so do `operands` of its own right before it.
+  bool Joins(const std::vector<int32_t>& group, const std::vector<int32_t>& operands,
+             int32_t s) const {
     if (!Touches(group, s)) return false;
-    std::vector<int32_t> both = group;
-    both.push_back(s);
-    const ClusterView view = View(request_, both);
+    std::vector<int32_t> all = group;
+    all.insert(all.end(), operands.begin(), operands.end());
+    all.push_back(s);
+    const ClusterView view = View(request_, all);
     const tc::Statement& statement = program_.statements[s];
     const bool anchored = AsContraction(program_, view.At(view.anchor)).has_value() &&
                           view.statements[view.anchor] != s;
@@ -185,8 +255,11 @@ class Grouper {
       // An epilogue: every value it makes, it makes from the anchor's value at the same place.
       size_t kept = 0;
       for (const tc::Index& i : view.At(view.anchor).indices) kept += !i.reduction;
-      return IsPointwise(statement) && view.shared.size() == kept &&
-             statement.indices.size() == kept;
+      const auto is_at_place = [&](int32_t other) {
+        return program_.statements[other].indices.size() == kept;
+      };
+      return IsPointwise(statement) && view.shared.size() == kept && is_at_place(s) &&
+             std::ranges::all_of(operands, is_at_place);
     }
     if (AsContraction(program_, statement)) return false;
     const size_t lone = std::ranges::count_if(
@@ -261,6 +334,9 @@ class Grouper {
 
   const ScheduleRequest& request_;
   const tc::Program& program_;
+  std::vector<StatementGroup> groups_;
+  bool closed_ = true;            // the last group takes no more
+  std::vector<int32_t> waiting_;  // see Waits
 };
 
 }  // namespace

@@ -67,7 +67,7 @@ std::map<std::string, int64_t> Switches(const ClusterView& view);
 std::string LaneAxis(const ClusterView& view, const std::map<std::string, int64_t>& switches,
                      int64_t least = 4);
 
-// Statements that share a cluster, in text order.
+// Statements that share a cluster, in the order in which they run.
 struct StatementGroup {
   std::vector<int32_t> statements;
   bool loop = false;  // a recurrence, which runs as it is written

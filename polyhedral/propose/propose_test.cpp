@@ -427,5 +427,25 @@ TEST(Propose, LiteralTensorsDoNotChooseLanes) {
   EXPECT_NE(table.find("vector j"), std::string::npos) << table;
 }
 
+// What an epilogue reads besides the sums is computed beside them, wherever its statements stand;
+// what has another shape, or another reader, before.
+TEST(Propose, OperandsOfAnEpilogueAreMadeThere) {
+  const auto clusters = [](std::string_view operands, std::string_view sum) {
+    return First("def f(float(64, 64) x, float(64, 64) w, uint8(64, 64) r, float s) -> (y) { " +
+                     std::string(operands) +
+                     " z(i, j) +=! x(i, k) * w(k, j) y(i, j) = max(z(i, j) + " + std::string(sum) +
+                     ", 0.0) }",
+                 {.threads = 1, .l2_bytes = 1 << 20});
+  };
+  const auto starts = [](const std::string& choice, std::string_view clusters) {
+    EXPECT_EQ(choice.rfind("f: cluster " + std::string(clusters) + " |", 0), 0u) << choice;
+  };
+  starts(clusters("d(i, j) = float(r(i, j)) e(i, j) = d(i, j) * s", "e(i, j)"), "z d e y");
+  const std::string row = clusters("d(j) = float(r(0, j)) * s", "d(j)");
+  starts(row, "d");
+  EXPECT_NE(row.find("cluster z y |"), std::string::npos) << row;
+  starts(clusters("d(i, j) = float(r(i, j)) e(i) +=! d(i, j)", "d(i, j) * e(i)"), "d e");
+}
+
 }  // namespace
 }  // namespace weft::polyhedral
