@@ -202,13 +202,23 @@ class Grouper {
         });
   }
 
+  // Whether what it reads lies along another axis than what it writes: vectors are transposed, in
+  // loops of its own.
+  bool Turns(const tc::Statement& s) const {
+    const int32_t along = ContiguousIndex(request_, s, s.target, s.subscripts);
+    return std::ranges::any_of(tc::Reads(program_, s), [&](tc::ExprId read) {
+      return Uses(program_, read, along) &&
+             ContiguousIndex(request_, s, program_[read].tensor, program_[read].args) != along;
+    });
+  }
+
   // Whether s may run as late as its first reader, whose loops it may share: an operand of what
   // follows a contraction is best computed there, rather than stored before and loaded again.
   bool Waits(int32_t s) const {
     const tc::Statement& statement = program_.statements[s];
     const auto recurs = tc::RecurrenceIndices(program_, statement);
     if (!IsPointwise(statement) || !recurs.ok() || !recurs->empty()) return false;
-    if (program_[statement.target].role != tc::Role::kTemporary) return false;
+    if (program_[statement.target].role != tc::Role::kTemporary || Turns(statement)) return false;
     if (!groups_.empty() && std::ranges::any_of(groups_.back().statements,
                                                 [&](int32_t maker) { return Reads(s, maker); }))
       return false;

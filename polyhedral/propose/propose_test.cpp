@@ -428,7 +428,7 @@ TEST(Propose, LiteralTensorsDoNotChooseLanes) {
 }
 
 // What an epilogue reads besides the sums is computed beside them, wherever its statements stand;
-// what has another shape, or another reader, before.
+// what has another shape or reader, or lies across, before.
 TEST(Propose, OperandsOfAnEpilogueAreMadeThere) {
   const auto clusters = [](std::string_view operands, std::string_view sum) {
     return First("def f(float(64, 64) x, float(64, 64) w, uint8(64, 64) r, float s) -> (y) { " +
@@ -444,6 +444,7 @@ TEST(Propose, OperandsOfAnEpilogueAreMadeThere) {
   const std::string row = clusters("d(j) = float(r(0, j)) * s", "d(j)");
   starts(row, "d");
   EXPECT_NE(row.find("cluster z y |"), std::string::npos) << row;
+  starts(clusters("d(i, j) = float(r(j, i))", "d(i, j)"), "d");
   starts(clusters("d(i, j) = float(r(i, j)) e(i) +=! d(i, j)", "d(i, j) * e(i)"), "d e");
 }
 
