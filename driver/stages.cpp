@@ -14,6 +14,7 @@
 #include "fallback/device.h"
 #include "fallback/execute.h"
 #include "graph/edit.h"
+#include "graph/widen.h"
 #include "partition/candidate.h"
 #include "partition/layouts.h"
 #include "partition/singles.h"
@@ -50,7 +51,11 @@ void DropLongOnes(const std::string& op, Verdict<std::vector<tc::Alternative>>& 
                            fmt::format("{} > {}", least, polyhedral::kMostStatements)};
 }
 
-void PrepareBytes(graph::Graph& graph, const Target& target) {
+void PrepareNarrow(graph::Graph& graph, const Target& target) {
+  if (target.kind == TargetKind::kCpu) {
+    graph::WidenProducts(graph, Dtype::kF16);
+    if (!HasBfloatProducts(target.isa)) graph::WidenProducts(graph, Dtype::kBF16);
+  }
   const bool quads = HasDotProducts(target.isa);
   if (quads) tc::PrepareSums(graph);
   if (target.kind == TargetKind::kCpu) tc::PrepareFilterRows(graph, quads ? 4 : 2);
@@ -58,6 +63,7 @@ void PrepareBytes(graph::Graph& graph, const Target& target) {
 
 Status MakeComprehensions(Module& module, const BuildOptions& options) {
   auto& c = module.comprehensions;
+  PrepareNarrow(module.graph, options.target);
   if (MayUseWinograd(options)) {
     for (const tc::Prepared& p : tc::PrepareConstants(module.graph, options.winograd)) {
       if (p.error_ratio)
@@ -68,7 +74,6 @@ Status MakeComprehensions(Module& module, const BuildOptions& options) {
         if (p.refusal) c.left_out[n].emplace(p.alternative, *p.refusal);
     }
   }
-  PrepareBytes(module.graph, options.target);
   tc::PrepareDequantized(module.graph);
   c.of.assign(module.graph.nodes.size(), {});
   c.refusals.assign(module.graph.nodes.size(), std::nullopt);

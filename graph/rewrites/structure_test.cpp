@@ -7,6 +7,7 @@
 
 #include "graph/infer.h"
 #include "graph/testing.h"
+#include "graph/widen.h"
 
 namespace weft::graph {
 namespace {
@@ -472,6 +473,28 @@ TEST(Requantize, BoundsBeforeItsOwnGo) {
   EXPECT_EQ(ops("l: f32[] = const(0.0)\nk: f32[] = const(76.0)\no = Clip(d, l, k)\n"
                 "y = QuantizeLinear(o, i, q)"),
             "DequantizeLinear Clip QuantizeLinear");
+}
+
+// Each element is converted once, constants here; a matrix for few rows stays as it is.
+TEST(WidenProducts, SumsOfNarrowFloatsAreOfFloat32) {
+  const auto widened = [](std::string_view type, int rows, std::string_view body) {
+    Graph g =
+        Simplified(fmt::format("graph g (x: {0}[{1}, 2], v: {0}[2, 2]) -> (y) {{\nw: {0}[2, 2] = "
+                               "const(1.5, 2, 3, 4)\n{2}\n}}",
+                               type, rows, body));
+    WidenProducts(g, Dtype::kF16);
+    return g;
+  };
+  constexpr char kTwice[] = "a = MatMul(x, w)\nb = MatMul(x, v)\ny = Add(a, b)";
+  const Graph g = widened("f16", 8, kTwice);
+  EXPECT_EQ(OpsOf(g), "Cast MatMul Cast Cast MatMul Cast Add");
+  EXPECT_EQ(TypeOf(g, "y"), "f16[8, 2]");
+  EXPECT_EQ(g[g.nodes[1].outputs[0]].dtype, Dtype::kF32);
+  EXPECT_EQ(g[g.nodes[1].inputs[1]].constant.dtype(), Dtype::kF32);
+  EXPECT_EQ(ElemAsDouble(g[g.nodes[1].inputs[1]].constant, 0), 1.5);
+  EXPECT_EQ(OpsOf(widened("f16", 3, kTwice)), "MatMul Cast Cast MatMul Cast Add");
+  EXPECT_EQ(OpsOf(widened("bf16", 8, kTwice)), "MatMul MatMul Add");
+  EXPECT_EQ(OpsOf(widened("f16", 8, "y = Gemm(x, v) {alpha = 0.5}")), "Cast Cast Gemm Cast");
 }
 
 TEST(Simplify, AnyOrderOfNodesGivesTheSameGraph) {
