@@ -16,7 +16,7 @@
 namespace weft::graph {
 namespace {
 
-constexpr int kDeepest = 16;
+constexpr int kMostNodes = 64;
 constexpr size_t kMostBytes = 2;  // whose values are all tried, 2^16 of them
 
 double Lowest(Dtype dtype) {
@@ -31,9 +31,9 @@ class Chain {
   Chain(Rewriter& r, double scale) : r_(r), scale_(scale) {}
 
   // Whether it is free to compute v / scale instead of v.
-  bool Takes(ValueId v, int depth = 0) {
+  bool Takes(ValueId v) {
     const Value& value = r_.graph[v];
-    if (depth > kDeepest || value.dtype != Dtype::kF32) return false;
+    if (++nodes_ > kMostNodes || value.dtype != Dtype::kF32) return false;
     if (value.kind == ValueKind::kConstant) return TakesNumbers(v);
     const Node* node = r_.Def(v);
     if (!node) return false;
@@ -44,12 +44,12 @@ class Chain {
         return TakesProduct(*node);
       case Op::kAdd:
       case Op::kSub:
-        return Takes(node->inputs[0], depth + 1) && Takes(node->inputs[1], depth + 1);
+        return Takes(node->inputs[0]) && Takes(node->inputs[1]);
       case Op::kRelu:
       case Op::kLeakyRelu:
       case Op::kClip:
-        return std::ranges::all_of(
-            node->inputs, [&](ValueId input) { return !input.valid() || Takes(input, depth + 1); });
+        return std::ranges::all_of(node->inputs,
+                                   [&](ValueId input) { return !input.valid() || Takes(input); });
       default:
         return false;
     }
@@ -57,20 +57,18 @@ class Chain {
 
   bool HasProduct() const { return has_product_; }
 
-  // Whether to / scale rounds to the same integer either way, whatever the bytes are.
+  // Whether v / scale rounds to the same integer either way, whatever the bytes are.
   bool KeepsIntegers(ValueId v, const Quantization& to) {
     if (!is_scalar_ || bytes_.empty() || bytes_.size() > kMostBytes) return false;
-    const int64_t second = bytes_.size() < 2 ? 1 : 256;
-    for (int64_t i = 0; i < 256 * second; ++i) {
-      for (size_t k = 0; k < bytes_.size(); ++k) {
-        const int64_t byte = k == 0 ? i % 256 : i / 256;
-        at_[k] = r_.graph[bytes_[k]].dtype == Dtype::kI8 ? byte - 128 : byte;
+    const int64_t others = bytes_.size() < 2 ? 1 : kLanes;
+    for (first_ = 0; first_ < others; ++first_) {
+      // Between one rounding for each operation and less, as a target likes it.
+      const Lanes<float> meant = Of<float>(v, false), strict = Of<float>(v, true);
+      const Lanes<double> exact = Of<double>(v, true);
+      for (size_t i = 0; i < kLanes; ++i) {
+        const double integer = Saturated(meant[i] / static_cast<float>(scale_), to);
+        if (Saturated(strict[i], to) != integer || Saturated(exact[i], to) != integer) return false;
       }
-      // Between two and one rounding an operation, as a target likes it.
-      const auto meant = std::nearbyint(Of<float>(v, false) / static_cast<float>(scale_));
-      if (!Same(meant, std::nearbyint(Of<float>(v, true)), to) ||
-          !Same(meant, std::nearbyint(Of<double>(v, true)), to))
-        return false;
     }
     return true;
   }
@@ -137,52 +135,74 @@ class Chain {
     return r_.NewConstant(r_.graph[v].name, std::move(scaled));
   }
 
-  // The value at the bytes at_, or that value over the scale, as Scaled() computes it.
+  // For each value of the last of the bytes.
+  static constexpr int64_t kLanes = 256;
   template <typename Real>
-  Real Of(ValueId v, bool scaled) const {
+  using Lanes = std::array<Real, kLanes>;
+
+  // The value where the first of two bytes is the first_ that there is, or that value over the
+  // scale, as Scaled() computes it.
+  template <typename Real>
+  Lanes<Real> Of(ValueId v, bool scaled) const {
     const auto number = [&](ValueId id) {
       const double x = ElemAsDouble(r_.graph[id].constant, 0);
       return static_cast<Real>(static_cast<float>(scaled ? x / scale_ : x));
     };
-    if (IsConstant(v)) return number(v);
+    Lanes<Real> lanes;
+    if (IsConstant(v)) {
+      lanes.fill(number(v));
+      return lanes;
+    }
     const Node& node = *r_.Def(v);
-    const auto operand = [&](size_t k) { return Of<Real>(node.inputs[k], scaled); };
+    const auto change = [&](auto f) {
+      for (Real& x : lanes) x = f(x);
+      return lanes;
+    };
+    const auto combine = [&](ValueId other, auto f) {
+      const Lanes<Real> y = Of<Real>(other, scaled);
+      for (size_t i = 0; i < kLanes; ++i) lanes[i] = f(lanes[i], y[i]);
+      return lanes;
+    };
+    if (node.op == Op::kDequantizeLinear) {
+      const Real factor = number(node.inputs[1]);
+      const ValueId zero = InputAt(node, 2);
+      int64_t least = zero.valid() ? -ElemAsInt(r_.graph[zero].constant, 0) : 0;
+      if (r_.graph[node.inputs[0]].dtype == Dtype::kI8) least -= 128;
+      const bool varies = node.inputs[0] == bytes_.back();
+      for (int64_t i = 0; i < kLanes; ++i)
+        lanes[static_cast<size_t>(i)] = static_cast<Real>(least + (varies ? i : first_)) * factor;
+      return lanes;
+    }
+    lanes = Of<Real>(node.inputs[0], scaled);
     switch (node.op) {
-      case Op::kDequantizeLinear: {
-        const auto place = std::ranges::find(bytes_, node.inputs[0]) - bytes_.begin();
-        const ValueId zero = InputAt(node, 2);
-        const int64_t z = zero.valid() ? ElemAsInt(r_.graph[zero].constant, 0) : 0;
-        return static_cast<Real>(at_[static_cast<size_t>(place)] - z) * number(node.inputs[1]);
-      }
       case Op::kAdd:
-        return operand(0) + operand(1);
+        return combine(node.inputs[1], [](Real x, Real y) { return x + y; });
       case Op::kSub:
-        return operand(0) - operand(1);
+        return combine(node.inputs[1], [](Real x, Real y) { return x - y; });
       case Op::kRelu:
-        return std::max(operand(0), Real(0));
+        return change([](Real x) { return std::max(x, Real(0)); });
       case Op::kLeakyRelu: {
-        const Real x = operand(0);
-        return x < 0 ? x * static_cast<Real>(FloatAttr(node, "alpha", 0.01f)) : x;
+        const auto alpha = static_cast<Real>(FloatAttr(node, "alpha", 0.01f));
+        return change([&](Real x) { return x < 0 ? x * alpha : x; });
       }
       default: {  // a Clip
-        Real x = operand(0);
-        if (InputAt(node, 1).valid()) x = std::max(x, operand(1));
-        return InputAt(node, 2).valid() ? std::min(x, operand(2)) : x;
+        const ValueId low = InputAt(node, 1), high = InputAt(node, 2);
+        if (low.valid()) combine(low, [](Real x, Real y) { return std::max(x, y); });
+        if (high.valid()) combine(high, [](Real x, Real y) { return std::min(x, y); });
+        return lanes;
       }
     }
   }
 
-  static bool Same(double a, double b, const Quantization& to) {
-    const auto saturated = [&](double x) {
-      return std::clamp(x + to.zero, Lowest(to.dtype), Highest(to.dtype));
-    };
-    return saturated(a) == saturated(b);
+  static double Saturated(double x, const Quantization& to) {
+    return std::clamp(std::nearbyint(x) + to.zero, Lowest(to.dtype), Highest(to.dtype));
   }
 
   Rewriter& r_;
   double scale_;
   std::vector<ValueId> bytes_;
-  std::array<int64_t, kMostBytes> at_{};
+  int64_t first_ = 0;
+  int nodes_ = 0;
   bool is_scalar_ = true;  // all constants are, and the integers are bytes
   bool has_product_ = false;
 };
@@ -198,6 +218,7 @@ ValueId WithoutBounds(const Rewriter& r, ValueId v, const Quantization& to) {
   };
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   while (const Node* node = r.Def(v)) {
+    if (r.Uses(v) != 1 || r.IsOutput(v)) break;  // it is there anyway
     std::optional<double> low = 0, high = kInfinity;
     if (node->op == Op::kClip) {
       low = bound(*node, 1, -kInfinity);

@@ -473,6 +473,9 @@ TEST(Requantize, BoundsBeforeItsOwnGo) {
   EXPECT_EQ(ops("l: f32[] = const(0.0)\nk: f32[] = const(76.0)\no = Clip(d, l, k)\n"
                 "y = QuantizeLinear(o, i, q)"),
             "DequantizeLinear Clip QuantizeLinear");
+  EXPECT_EQ(ops("o = Relu(d)\nk = QuantizeLinear(o, i, q)\nl = DequantizeLinear(k, a, p)\n"
+                "y = Add(o, l)"),
+            "DequantizeLinear Relu QuantizeLinear DequantizeLinear Add");
 }
 
 // Each element is converted once, constants here; a matrix for few rows stays as it is.
