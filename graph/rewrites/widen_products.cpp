@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "graph/rewrites/rewriter.h"
 
@@ -88,6 +89,10 @@ class Widener {
 
 }  // namespace
 
-void WidenProducts(Graph& graph, Dtype narrow) { Widener(graph, narrow).Run(); }
+// Most networks have none, and each start asks.
+void WidenProducts(Graph& graph, Dtype narrow) {
+  if (std::ranges::count(graph.values, std::optional(narrow), &Value::dtype) > 0)
+    Widener(graph, narrow).Run();
+}
 
 }  // namespace weft::graph
