@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include <algorithm>
 #include <array>
@@ -29,6 +33,7 @@ constexpr auto kIsas = std::to_array<IsaRow>({
     {Isa::kX86V4, TargetKind::kCpu, "x86-64-v4"},
     {Isa::kX86V4Vnni, TargetKind::kCpu, "x86-64-v4-vnni"},
     {Isa::kX86V4Bf16, TargetKind::kCpu, "x86-64-v4-bf16"},
+    {Isa::kX86V4Amx, TargetKind::kCpu, "x86-64-v4-amx"},
     {Isa::kSm80, TargetKind::kCuda, "sm_80"},
     {Isa::kSm90, TargetKind::kCuda, "sm_90"},
     {Isa::kSm100, TargetKind::kCuda, "sm_100"},
@@ -75,7 +80,8 @@ void ReadCaches(Target& target) {
 
 Result<Isa> ParseIsa(TargetKind kind, std::string_view name) {
   if (kind == TargetKind::kCpu && (name.empty() || name == "native")) {
-    for (const Isa isa : {Isa::kX86V4Bf16, Isa::kX86V4Vnni, Isa::kX86V4, Isa::kX86V3})
+    for (const Isa isa :
+         {Isa::kX86V4Amx, Isa::kX86V4Bf16, Isa::kX86V4Vnni, Isa::kX86V4, Isa::kX86V3})
       if (HostRuns(isa)) return isa;
     return Unsupported("this processor lacks AVX2 and FMA (x86-64-v3)").Try("cpu:x86-64-v3");
   }
@@ -172,6 +178,24 @@ int32_t UsableThreads() {
   return std::max(1, static_cast<int32_t>(std::ceil(*quota)));
 }
 
+namespace {
+
+#if defined(__x86_64__)
+// AMX-BF16, AMX-TILE and AMX-INT8, if Linux lets this process use them: its tiles are 8 KB that are
+// saved at each switch of threads, so each process must ask (arch/x86/xstate in Linux's
+// documentation). Machines without the request refuse it.
+bool HasMatrixRegisters() {
+  constexpr unsigned kInstructions = 1u << 22 | 1u << 24 | 1u << 25;  // of EDX, leaf 7
+  constexpr long kAskForState = 0x1023, kTileData = 18;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  return (edx & kInstructions) == kInstructions &&
+         ::syscall(SYS_arch_prctl, kAskForState, kTileData) == 0;
+}
+#endif
+
+}  // namespace
+
 bool HostRuns(Isa isa) {
 #if defined(__x86_64__)
   if (isa == Isa::kX86V3) return __builtin_cpu_supports("x86-64-v3");
@@ -180,6 +204,10 @@ bool HostRuns(Isa isa) {
     return __builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512vnni");
   if (isa == Isa::kX86V4Bf16)
     return HostRuns(Isa::kX86V4Vnni) && __builtin_cpu_supports("avx512bf16");
+  if (isa == Isa::kX86V4Amx) {
+    static const bool runs = HostRuns(Isa::kX86V4Bf16) && HasMatrixRegisters();
+    return runs;
+  }
 #endif
   return false;
 }

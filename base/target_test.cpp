@@ -14,8 +14,8 @@ namespace {
 namespace fs = std::filesystem;
 
 TEST(Target, ReadsBack) {
-  for (Isa isa : {Isa::kX86V3, Isa::kX86V4, Isa::kX86V4Vnni, Isa::kX86V4Bf16, Isa::kSm80,
-                  Isa::kSm90, Isa::kSm100}) {
+  for (Isa isa : {Isa::kX86V3, Isa::kX86V4, Isa::kX86V4Vnni, Isa::kX86V4Bf16, Isa::kX86V4Amx,
+                  Isa::kSm80, Isa::kSm90, Isa::kSm100}) {
     Target target = {
         .kind = isa < Isa::kSm80 ? TargetKind::kCpu : TargetKind::kCuda, .isa = isa, .threads = 7};
     EXPECT_EQ(*ParseTarget(Print(target)), target) << Print(target);
@@ -41,6 +41,8 @@ TEST(Target, Host) {
   EXPECT_GE(host->l2_bytes, host->l1_bytes);
   EXPECT_EQ(ParseTarget("cpu:x86-64-v3")->isa, Isa::kX86V3);
   EXPECT_FALSE(HostRuns(Isa::kSm90));
+  EXPECT_LE(HostRuns(Isa::kX86V4Amx), HostRuns(Isa::kX86V4Bf16));
+  EXPECT_LE(HostRuns(Isa::kX86V4Bf16), HostRuns(Isa::kX86V4Vnni));
   EXPECT_FALSE(DeviceName().empty());
   EXPECT_EQ(DeviceName().find('\n'), std::string::npos);
 }
@@ -56,7 +58,7 @@ TEST(Target, Refuses) {
   }
   EXPECT_EQ(ParseTarget("cpu:avx9").status().what(),
             "found target cpu:\"avx9\", expected one of cpu:x86-64-v3, cpu:x86-64-v4, "
-            "cpu:x86-64-v4-vnni, cpu:x86-64-v4-bf16");
+            "cpu:x86-64-v4-vnni, cpu:x86-64-v4-bf16, cpu:x86-64-v4-amx");
 }
 
 TEST(Target, ThreadsFollowTheAffinityMask) {

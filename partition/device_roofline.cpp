@@ -109,6 +109,7 @@ DeviceFigures FiguresOf(Isa isa) {
     case Isa::kX86V4:
     case Isa::kX86V4Vnni:
     case Isa::kX86V4Bf16:
+    case Isa::kX86V4Amx:
       break;
   }
   WEFT_CHECK(false, "isa {} is no device's", static_cast<int>(isa));

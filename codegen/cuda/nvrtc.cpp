@@ -153,6 +153,7 @@ std::string_view CudaArchitecture(Isa isa) {
     case Isa::kX86V4:
     case Isa::kX86V4Vnni:
     case Isa::kX86V4Bf16:
+    case Isa::kX86V4Amx:
       break;
   }
   return "";

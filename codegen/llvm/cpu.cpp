@@ -8,11 +8,14 @@ namespace weft::codegen {
 std::string_view CpuName(Isa isa) {
   if (isa == Isa::kX86V3) return "haswell";
   if (isa == Isa::kX86V4) return "skylake-avx512";
-  return isa == Isa::kX86V4Vnni ? "cascadelake" : "cooperlake";
+  return isa == Isa::kX86V4Vnni ? "cascadelake" : "cooperlake";  // AMX is a feature of it
 }
 
 std::string_view CpuFeatures(Isa isa) {
   // Without what a machine of that level may lack.
+  if (isa == Isa::kX86V4Amx)
+    return "-rtm,-adx,-rdseed,-pku,-clwb,-xsavec,-xsaves,-aes,-pclmul,-fsgsbase,-invpcid,-"
+           "rdrnd,+amx-tile,+amx-int8,+amx-bf16";
   if (isa != Isa::kX86V3)
     return "-rtm,-adx,-rdseed,-pku,-clwb,-xsavec,-xsaves,-aes,-pclmul,-fsgsbase,-invpcid,-"
            "rdrnd";

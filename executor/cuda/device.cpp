@@ -26,6 +26,7 @@ int32_t MajorOf(Isa isa) {
     case Isa::kX86V4:
     case Isa::kX86V4Vnni:
     case Isa::kX86V4Bf16:
+    case Isa::kX86V4Amx:
       break;
   }
   return 0;

@@ -126,7 +126,7 @@ Status Compare(const Case& c, const polyhedral::ScheduleRequest& request,
 }
 
 Target Widest() {
-  for (const Isa isa : {Isa::kX86V4Bf16, Isa::kX86V4Vnni, Isa::kX86V4})
+  for (const Isa isa : {Isa::kX86V4Amx, Isa::kX86V4Bf16, Isa::kX86V4Vnni, Isa::kX86V4})
     if (HostRuns(isa)) return {.isa = isa, .threads = 2};
   return {.threads = 2};
 }

@@ -19,7 +19,7 @@ int64_t Count() {
 }
 
 Target Best() {
-  for (const Isa isa : {Isa::kX86V4Vnni, Isa::kX86V4}) {
+  for (const Isa isa : {Isa::kX86V4Amx, Isa::kX86V4Vnni, Isa::kX86V4}) {
     if (HostRuns(isa)) return {.isa = isa, .threads = 2};
   }
   return {.isa = Isa::kX86V3, .threads = 2};
