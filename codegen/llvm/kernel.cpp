@@ -42,6 +42,7 @@ void KernelBuilder::Build() {
   for (int32_t p = 0; p < nest_.params; ++p) scope_.Bind(p, values[p]);
   Body(nest_.body);
   if (streams_) b_.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
+  if (palette_) b_.CreateIntrinsic(llvm::Intrinsic::x86_tilerelease, {}, {});
   b_.CreateRetVoid();
   scope_.RemoveAnchors();
   for (llvm::Function& f : module_) {
@@ -57,9 +58,21 @@ void KernelBuilder::Build() {
   }
 }
 
+namespace {
+
+bool IsSerialLoop(const Stmt& s) { return s.kind == StmtKind::kFor && s.loop == LoopKind::kSerial; }
+
+}  // namespace
+
 void KernelBuilder::Body(const std::vector<StmtId>& body) {
   std::vector<const Stmt*> lets;
-  for (StmtId id : body) {
+  for (size_t i = 0; i < body.size(); ++i) {
+    const StmtId id = body[i];
+    if (i + 1 < body.size() && IsSerialLoop(nest_[body[i + 1]]) &&
+        MatrixProduct(nest_[body[i + 1]], &nest_[id])) {
+      ++i;
+      continue;
+    }
     Statement(id);
     if (nest_[id].kind == StmtKind::kLet) lets.push_back(&nest_[id]);
   }

@@ -1,6 +1,6 @@
 // The walk over a nest that emits its function: statements (kernel.cpp), loops (kernel_loops.cpp),
-// what statements compute (kernel_values.cpp) and sums of products of small numbers
-// (kernel_dot.cpp).
+// what statements compute (kernel_values.cpp) and sums of products of small numbers, in each lane
+// (kernel_dot.cpp) or as matrices (kernel_matrix.cpp).
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -8,6 +8,7 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -65,9 +66,26 @@ class KernelBuilder {
   llvm::Value* AddFloats(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
   llvm::Value* AddIntegers(llvm::Value* sum, llvm::Value* a, llvm::Value* b, bool quads,
                            unsigned width);
-  template <typename F>
+  // Loops around a sum of products of bytes, over tiles; false if they are none. `first`, if there
+  // is one, stands before them and must set the sums to zero.
+  bool MatrixProduct(const loops::Stmt& loop, const loops::Stmt* first = nullptr);
+  struct MatrixSum;
+  bool OpenMatrixSum(const loops::Stmt& loop, MatrixSum& p) const;
+  std::optional<MatrixSum> AsMatrixSum(const loops::Stmt& loop);
+  bool MoveApart(loops::BufferId buffer, const std::vector<Affine>& index, const loops::Stmt* one,
+                 const loops::Stmt* other) const;
+  bool FactorsLie(MatrixSum& p);
+  bool SumsLie(MatrixSum& p) const;
+  Affine OffsetIn(const MatrixSum& p, loops::BufferId buffer, const std::vector<Affine>& index,
+                  int64_t m, int64_t n, int64_t s = 0, const Affine& q = 0) const;
+  void UseTiles(const MatrixSum& p, int64_t quads);
+  bool ClearsSums(const MatrixSum& p, const loops::Stmt& first) const;
+  void Tile(llvm::Intrinsic::ID move, int64_t tile, loops::BufferId buffer, const Affine& at,
+            int64_t stride);
+  void MultiplyTiles(const MatrixSum& p, const Affine& q);
+  void MatrixLoops(const MatrixSum& p, size_t depth, int64_t first, int64_t quads, int64_t times);
   void CountedLoop(llvm::Value* begin, llvm::Value* end, int64_t step, bool runs, bool poll,
-                   F body);
+                   llvm::function_ref<void(llvm::Value*)> body);
   llvm::Value* BoundValue(const std::vector<Affine>& list, bool largest);
   void PollCancel(llvm::BasicBlock* exit);
   bool HoldsBarrier(const std::vector<loops::StmtId>& body) const;
@@ -135,6 +153,8 @@ class KernelBuilder {
     bool negated;
   };
   std::vector<LaneIf> lane_ifs_;
+  std::vector<std::array<uint8_t, 64>> palettes_;  // shapes of tiles that are used
+  llvm::Value* palette_ = nullptr;                 // where the number of the last one is kept
 };
 
 }  // namespace weft::codegen

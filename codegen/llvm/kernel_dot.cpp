@@ -24,6 +24,7 @@
 #include <optional>
 
 #include "codegen/llvm/kernel_builder.h"
+#include "codegen/llvm/sum_of_products.h"
 
 namespace weft::codegen {
 namespace {
@@ -52,12 +53,7 @@ const loops::Expr* Narrow(const LoopNest& nest, ExprId id, Var step) {
   return std::ranges::any_of(load.guards, moves) ? nullptr : &load;
 }
 
-struct SumOfProducts {
-  const Stmt* store = nullptr;
-  ExprId sum;  // loads what was there
-  const loops::Expr *a = nullptr, *b = nullptr;
-  bool flushes = false;
-};
+}  // namespace
 
 std::optional<SumOfProducts> AsSumOfProducts(const LoopNest& nest, const Stmt& loop) {
   if (loop.body.size() != 1) return std::nullopt;
@@ -93,6 +89,8 @@ std::optional<SumOfProducts> AsSumOfProducts(const LoopNest& nest, const Stmt& l
   if (!sum.a || !sum.b || aliases) return std::nullopt;
   return sum;
 }
+
+namespace {
 
 // A load of the same places whose two steps come in the opposite order.
 loops::Expr Backwards(loops::Expr load, const Stmt& loop) {

@@ -36,9 +36,8 @@ Value* KernelBuilder::BoundValue(const std::vector<Affine>& list, bool largest) 
 }
 
 // Head-tested once, then tested at the end of each iteration. body(value of the counter).
-template <typename F>
 void KernelBuilder::CountedLoop(Value* begin, Value* end, int64_t step, bool runs, bool poll,
-                                F body) {
+                                llvm::function_ref<void(Value*)> body) {
   BasicBlock *before = b_.GetInsertBlock(), *head = Block("loop"), *exit = Block("done");
   if (runs) {
     b_.CreateBr(head);
@@ -250,6 +249,7 @@ bool KernelBuilder::IsFetched(const Stmt& prefetch) const {
 void KernelBuilder::SerialLoop(const Stmt& s) {
   const int64_t trip = loops::ConstantTrip(s);
   if (trip == 0) return;
+  if (MatrixProduct(s)) return;
   scope_.ranges().Push(s);
   if (const int64_t copies = CopiesOf(s, trip); copies > 1) {
     LoopOfCopies(s, trip, copies);

@@ -50,6 +50,9 @@ class MemoryEmitter {
   void Iteration(int64_t number) { unrolled_.back().at = number; }
   void CloseUnrolled();
   llvm::Value* Splat(LaneValue value, const Chunk& chunk);
+  // Elements from a buffer's first, as it lies in memory, and the address of one.
+  Affine Offset(loops::BufferId id, const std::vector<Affine>& index) const;
+  llvm::Value* PointerTo(loops::BufferId id, const Affine& offset);
   // A pointer to 64 zero bytes.
   llvm::Value* zeros() const { return zeros_; }
 
@@ -64,12 +67,10 @@ class MemoryEmitter {
   void OpenRegister(size_t id, int32_t lane_axis);
   void MakeAliasScopes();
   bool IsRegister(loops::BufferId id) const { return nest_[id].space == loops::Space::kRegister; }
-  Affine Offset(loops::BufferId id, const std::vector<Affine>& index) const;
   llvm::Type* ElementType(loops::BufferId id) const;
   llvm::Value* FromElement(loops::BufferId id, llvm::Value* value);
   llvm::Value* ToElement(loops::BufferId id, llvm::Value* value);
   llvm::Align AlignAt(loops::BufferId id, const Affine& offset) const;
-  llvm::Value* PointerTo(loops::BufferId id, const Affine& offset);
   void Annotate(llvm::Instruction* access, loops::BufferId id);
   llvm::Value* TailMask(const Chunk& chunk);
   bool EndsRow(const loops::Stmt& store, const Chunk& chunk) const;
