@@ -335,14 +335,6 @@ class Placer {
     const tc::TensorDecl& target = program_[s.target];
     const View& view = storage_.views[s.target.index];
     AccumulatorBuffer result;
-    const Space space = nest_[view.buffer].space;
-    const bool near = space == Space::kRegister || (acc.blocked && space == Space::kCache);
-    if (acc.blocked) PlaceTile(s, acc, result);
-    if (near && s.init && s.accumulate == target.dtype && acc.lanes < 0 && !s.companion.valid()) {
-      result.is_target = true;
-      storage_.accumulators[statement] = result;
-      return;
-    }
     Block block{.bytes = SizeBytes(s.accumulate)};
     for (const Var v : acc.axes.at(Part::kUpdate)) AddAxis(v, block);
     if (acc.lanes >= 0) {
@@ -350,6 +342,16 @@ class Placer {
       result.lanes = block.shape.back().constant();
     }
     result.offset = block.offset;
+    // Sums that wait in a cache anyway do so where they are wanted.
+    const Space space = nest_[view.buffer].space;
+    const bool near = space == Space::kRegister ||
+                      (space == Space::kCache && (acc.blocked || !FitsRegisters(block)));
+    if (acc.blocked) PlaceTile(s, acc, result);
+    if (near && s.init && s.accumulate == target.dtype && acc.lanes < 0 && !s.companion.valid()) {
+      result.is_target = true;
+      storage_.accumulators[statement] = result;
+      return;
+    }
     const auto add = [&](std::string_view suffix, Dtype dtype) {
       return AddBlock(target.name + std::string(suffix), dtype, block);
     };
@@ -379,13 +381,17 @@ class Placer {
     block.constant &= Constant(Affine::OfVar(v));
   }
 
+  bool FitsRegisters(const Block& block) const {
+    return block.constant && block.bytes <= RegisterBytes();
+  }
+
   loops::BufferId AddBlock(std::string name, Dtype dtype, const Block& block) {
-    const bool registers = block.constant && block.bytes <= RegisterBytes();
-    return loops::AddBuffer(nest_, {.name = std::move(name),
-                                    .dtype = dtype,
-                                    .shape = block.shape,
-                                    .layout = Layout::Plain(block.shape.size()),
-                                    .space = registers ? Space::kRegister : Space::kCache});
+    return loops::AddBuffer(nest_,
+                            {.name = std::move(name),
+                             .dtype = dtype,
+                             .shape = block.shape,
+                             .layout = Layout::Plain(block.shape.size()),
+                             .space = FitsRegisters(block) ? Space::kRegister : Space::kCache});
   }
 
   void PlaceTile(const tc::Statement& s, const Accumulator& acc, AccumulatorBuffer& result) {
