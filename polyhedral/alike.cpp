@@ -39,6 +39,7 @@ void RenameAxes(Cluster& cluster, const tc::Program& from, const tc::Program& to
     for (std::string& axis : *axes) Rename(axis, names);
   for (auto* const tiles : {&cluster.blocks, &cluster.tiles, &cluster.lanes})
     for (Tile& tile : *tiles) Rename(tile.axis, names);
+  Rename(cluster.together, names);
   Rename(cluster.dot_axis, names);
 }
 

@@ -16,6 +16,18 @@ using Members = std::vector<Affine>;  // of one statement
 
 Refusal Unfit(std::string what) { return {Reason::kChoiceDoesNotFit, std::move(what)}; }
 
+// One after another: filters, of which a lone one is not needed.
+TreeNode InOrder(std::vector<TreeNode> filters) {
+  if (filters.size() == 1) {
+    std::vector<TreeNode>& below = filters[0].children;
+    return below.empty() ? TreeNode{} : std::move(below[0]);
+  }
+  TreeNode sequence;
+  if (!filters.empty()) sequence.kind = TreeNode::Kind::kSequence;
+  sequence.children = std::move(filters);
+  return sequence;
+}
+
 class ClusterBuilder {
  public:
   ClusterBuilder(const tc::Program& program, const Cluster& cluster,
@@ -51,10 +63,10 @@ class ClusterBuilder {
     if (statements_.size() == 1) {
       below = Inner(0);
     } else {
-      below.kind = TreeNode::Kind::kSequence;
-      for (size_t k = 0; k < statements_.size(); ++k) {
-        below.children.push_back(Filter({statements_[k]}, Inner(k)));
-      }
+      const size_t end = cluster_.together.empty() ? statements_.size() : BehindSums();
+      std::vector<TreeNode> steps = Steps(0, end);
+      if (end < statements_.size()) steps.push_back(Together(end));
+      below = {.kind = TreeNode::Kind::kSequence, .children = std::move(steps)};
     }
     if (cluster_.order.empty()) return below;
     TreeNode band{.kind = TreeNode::Kind::kBand, .permutable = true};
@@ -106,6 +118,12 @@ class ClusterBuilder {
       if (cluster_.dot_flushes && Sizes(dot).back() != 2)
         return Unfit(
             fmt::format("{} points of {} are flushed, expected 2", Sizes(dot).back(), dot));
+    }
+    if (const std::string& together = cluster_.together; !together.empty()) {
+      if (!IsShared(together) || Sizes(together).size() != 1 || cluster_.LanesOf(together) > 0 ||
+          together == cluster_.dot_axis || !cluster_.shares.empty())
+        return Unfit(fmt::format("the points of {} are no loop around statements", together));
+      if (BehindSums() == 0) return Unfit("no statement sums before those that run together");
     }
     if (!cluster_.blocks.empty() && cluster_.parallel > 0)
       return Unfit("a cluster with blocks is parallel along them only");
@@ -226,22 +244,21 @@ class ClusterBuilder {
   void AddPoints(size_t k, int32_t i, const std::string& axis, Loops& loops) const {
     const auto& sizes = Sizes(axis);
     if ((IsShared(axis) || BlockSize(axis) == 1) && sizes.empty()) return;
-    const Affine index = Floor(i, axis, 1);
-    const Affine base = sizes.empty() ? Affine(0) : Floor(i, axis, sizes.back()) * sizes.back();
+    if (RunsTogether(k, axis)) return;
+    const Affine index = Floor(i, axis, 1), point = Point(i, axis);
     const bool unroll = std::ranges::count(cluster_.unroll, axis) > 0;
     Members& into = unroll ? loops.points : loops.serial;
     if (axis == cluster_.dot_axis) {
-      const Affine point = index - base;
       loops.dots.push_back(cluster_.dot_flushes ? Affine(1) - point : point);
       return;
     }
     const int64_t lanes = OwnLanes(k, axis);
     if (lanes == 0) {
-      into.push_back(index - base);
+      into.push_back(point);
       return;
     }
     if (PointExtent(k, i, sizes) <= lanes) {
-      loops.lanes.push_back(index - base);
+      loops.lanes.push_back(point);
       return;
     }
     // floor(points / lanes): the lanes divide the tile.
@@ -249,7 +266,48 @@ class ClusterBuilder {
         sizes.empty() ? Affine(0) : Floor(i, axis, sizes.back()) * (sizes.back() / lanes);
     const Affine block = Floor(i, axis, lanes) - above;
     into.push_back(block);
-    loops.lanes.push_back(index - base - block * lanes);
+    loops.lanes.push_back(point - block * lanes);
+  }
+
+  std::vector<TreeNode> Steps(size_t first, size_t end) const {
+    std::vector<TreeNode> steps;
+    for (size_t k = first; k < end; ++k) steps.push_back(Filter({statements_[k]}, Inner(k)));
+    return steps;
+  }
+
+  // The first statement behind the last one that sums.
+  size_t BehindSums() const {
+    size_t first = statements_.size();
+    while (first > 0 && !tc::Reduces(program_.statements[statements_[first - 1]])) --first;
+    return first;
+  }
+
+  bool RunsTogether(size_t k, const std::string& axis) const {
+    return !axis.empty() && axis == cluster_.together && k >= BehindSums();
+  }
+
+  // The statements from `first` on, by the points of an axis.
+  TreeNode Together(size_t first) const {
+    TreeNode band{.kind = TreeNode::Kind::kBand, .coincident = {false}};
+    auto& member = band.members.emplace_back();
+    std::vector<int32_t> members;
+    for (size_t k = first; k < statements_.size(); ++k) {
+      const int32_t i = IndexOn(k, cluster_.together);
+      members.push_back(statements_[k]);
+      member[statements_[k]] = i < 0 ? Affine(0) : Point(i, cluster_.together);
+    }
+    std::vector<TreeNode> steps = Steps(first, statements_.size());
+    TreeNode below = InOrder(std::move(steps));
+    if (below.kind != TreeNode::Kind::kLeaf) band.children.push_back(std::move(below));
+    std::ranges::sort(members);
+    return Filter(std::move(members), std::move(band));
+  }
+
+  // An index's place in the innermost tile of its axis.
+  Affine Point(int32_t i, const std::string& axis) const {
+    const auto& sizes = Sizes(axis);
+    const Affine index = Floor(i, axis, 1);
+    return sizes.empty() ? index : index - Floor(i, axis, sizes.back()) * sizes.back();
   }
 
   // Mentions of an axis in `inner` are its loops in order; the last is all that remain.
@@ -324,18 +382,6 @@ Verdict<std::vector<std::vector<int32_t>>> Assign(const tc::Program& program,
     if (!seen[s]) return Unfit(fmt::format("statement {} is in no cluster", names[s]));
   }
   return clusters;
-}
-
-// One after another: filters, of which a lone one is not needed.
-TreeNode InOrder(std::vector<TreeNode> filters) {
-  if (filters.size() == 1) {
-    std::vector<TreeNode>& below = filters[0].children;
-    return below.empty() ? TreeNode{} : std::move(below[0]);
-  }
-  TreeNode sequence;
-  if (!filters.empty()) sequence.kind = TreeNode::Kind::kSequence;
-  sequence.children = std::move(filters);
-  return sequence;
 }
 
 // Clusters that share blocks, or one that has none, below a filter.

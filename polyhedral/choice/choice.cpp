@@ -35,6 +35,7 @@ void PrintCluster(const Cluster& cluster, std::string& text) {
   }
   if (!cluster.inner.empty()) text += " | inner" + Names(cluster.inner);
   if (!cluster.shares.empty()) text += " | share" + Names(cluster.shares);
+  if (!cluster.together.empty()) text += " | together " + PrintName(cluster.together);
   if (!cluster.unroll.empty()) text += " | unroll" + Names(cluster.unroll);
   PrintTiles("vector", cluster.lanes, text);
   if (!cluster.dot_axis.empty()) text += " | dot " + PrintName(cluster.dot_axis);
@@ -99,6 +100,10 @@ class Parser {
     if (word == "block") return Blocks(cluster);
     if (word == "tile") return Tiles(cluster.tiles);
     if (word == "vector") return Lanes(cluster);
+    if (word == "together") {
+      WEFT_TRY(cluster.together, lexer_.ExpectName());
+      return {};
+    }
     if (word == "dot") {
       WEFT_TRY(cluster.dot_axis, lexer_.ExpectName());
       cluster.dot_flushes = AtName() && lexer_.Accept("flush");
@@ -121,7 +126,7 @@ class Parser {
     } else {
       return lexer_.ErrorAt(
           at, fmt::format("found {}, expected cluster, then, block, order, tile, parallel, inner, "
-                          "share, unroll, vector, dot, pack, prefetch, stream or map",
+                          "share, together, unroll, vector, dot, pack, prefetch, stream or map",
                           word));
     }
     return {};

@@ -28,7 +28,9 @@
 //   share     axes of inner loops that the team shares out in each iteration of `order`, of each
 //             statement the outermost, unless it sums along it; the others run on one rank, and
 //             ranks wait for one another between statements
-//   unroll    inner axes that are expanded
+//   together  an axis of `order` whose points the statements behind the last sum go through as one
+//             loop: what passes between them is a row of their tile, not all of it
+//   unroll    inner axes that are expanded, but that loop
 //   vector    the inner axis along lanes, and how many lanes
 //   dot       a tiled reduced axis whose points each lane takes by itself, as instructions do that
 //             sum up several products; with `flush` as VDPBF16PS does, the second of two first and
@@ -76,6 +78,7 @@ struct Cluster {
   int32_t parallel = 0;  // the first so many of `order`
   std::vector<std::string> inner;
   std::vector<std::string> shares;
+  std::string together;  // empty: none
   std::vector<std::string> unroll;
   std::vector<Tile> lanes;  // axes of vectors, how many lanes each; a statement takes its first
   std::string dot_axis;     // its points lie inside the lanes; empty: none

@@ -7,7 +7,8 @@ namespace {
 
 constexpr std::string_view kText =
     "conv1_relu1: cluster conv1 relu1 | order n h w k | tile w 6, k 64 16 | parallel n h | "
-    "inner c r s w k | unroll w | vector k 16 | dot c | cluster pool1 | order n c | pack w1 "
+    "inner c r s w k | together w | unroll w | vector k 16 | dot c | cluster pool1 | order n c | "
+    "pack w1 "
     "Acdb64a, b "
     "acdb+16 | prefetch w1 | stream y | "
     "map tiles 64 128 16 8 4\n"
@@ -24,6 +25,7 @@ TEST(Choice, RoundTrips) {
   EXPECT_EQ((*choices)[0].clusters[0].tiles[1].sizes, (std::vector<int64_t>{64, 16}));
   EXPECT_EQ((*choices)[0].clusters[0].dot_axis, "c");
   EXPECT_FALSE((*choices)[0].clusters[0].dot_flushes);
+  EXPECT_EQ((*choices)[0].clusters[0].together, "w");
   EXPECT_EQ((*choices)[1].clusters[0].shares, (std::vector<std::string>{"k", "j"}));
   EXPECT_TRUE((*choices)[1].clusters[1].dot_flushes);
   EXPECT_EQ((*choices)[0].packs.size(), 2u);

@@ -75,6 +75,9 @@ class Maker {
     }
     cluster.parallel = static_cast<int32_t>(Below(static_cast<int64_t>(cluster.order.size()) + 1));
     AddDot(cluster);
+    for (const Tile& tile : cluster.tiles)
+      if (tile.sizes.size() == 1 && std::ranges::count(cluster.order, tile.axis) > 0 && Chance(30))
+        cluster.together = tile.axis;
     return cluster;
   }
 
