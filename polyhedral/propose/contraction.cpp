@@ -1,6 +1,7 @@
 // Contractions and convolutions: the loops around a tile of accumulators.
 #include <algorithm>
 
+#include "polyhedral/loops/matrix_tiles.h"
 #include "polyhedral/propose/propose.h"
 #include "polyhedral/propose/register_tile.h"
 #include "polyhedral/tree.h"
@@ -19,8 +20,8 @@ class LoopMaker {
     const std::vector<std::string> names = StatementNames(o_.program);
     for (const int32_t s : o_.view.statements) cluster_.statements.push_back(names[s]);
     FillOrder(swap_order);
-    if (tile_.copies) AddPack(o_.Copied(tile_.lane), tile_.lane, tile_.shape.lanes, choice);
-    AddPack(LaneOperand(), tile_.lane, tile_.shape.lanes, choice);
+    if (tile_.copies) AddPack(o_.Copied(tile_.lane), tile_.lane, LanesOfPanel(), choice);
+    AddPack(LaneOperand(), tile_.lane, LanesOfPanel(), choice);
     if (tile_.row >= 0) AddPack(o_.Streamed(tile_.row), tile_.row, tile_.shape.rows, choice);
     AddPacksOfOthers(choice);
     return cluster_;
@@ -29,6 +30,22 @@ class LoopMaker {
  private:
   tc::ExprId LaneOperand() const { return o_.Streamed(tile_.lane); }
   tc::ExprId RowOperand() const { return o_.Broadcast(tile_.lane); }
+
+  // Lanes that lie side by side in the lanes' operand: a register's, where that is a matrix.
+  int64_t LanesOfPanel() const {
+    constexpr int64_t kOfMatrix = loops::MatrixTiles::kLanes;
+    return tile_.matrix && tile_.shape.lanes % kOfMatrix == 0 ? kOfMatrix : tile_.shape.lanes;
+  }
+
+  // The sums of matrices are too many for registers: what follows takes a row of them at a time,
+  // but if results lie side by side along rows, which are transposed then, all at once.
+  bool RunsTogether() const {
+    return tile_.matrix && o_.OutputLane() == tile_.lane &&
+           o_.view.anchor + 1 < o_.view.statements.size() &&
+           std::none_of(o_.view.statements.begin() + static_cast<ptrdiff_t>(o_.view.anchor) + 1,
+                        o_.view.statements.end(),
+                        [&](int32_t s) { return tc::Reduces(o_.program.statements[s]); });
+  }
 
   // Bytes of the lanes' operand that one tile of lanes walks over.
   int64_t PanelBytes() const {
@@ -94,6 +111,7 @@ class LoopMaker {
           cluster_.order.push_back(o_.axes[i]);
       }
       cluster_.unroll.push_back(o_.axes[tile_.row]);
+      if (RunsTogether()) cluster_.together = o_.axes[tile_.row];
       cluster_.tiles.push_back({o_.axes[tile_.row], {tile_.shape.rows}});
       if (blocked)
         cluster_.tiles.back().sizes.insert(cluster_.tiles.back().sizes.begin(),
@@ -189,7 +207,7 @@ class LoopMaker {
   // lines, which have to stay until the last of them passed.
   static constexpr int64_t kBlock = 384, kLeastBlock = 32, kRowsPerBlock = 16;
   bool Blocks() const {
-    if (o_.c.reduced.size() != 1 || tile_.row < 0) return false;
+    if (o_.c.reduced.size() != 1 || tile_.row < 0 || tile_.matrix) return false;
     const int64_t steps = o_.Extent(o_.c.reduced[0]);
     const bool near = PanelBytes() <= L1() && (!RowsShareLines() || steps * RowBytes() <= L1());
     return !near && steps >= 2 * BlockSize() && o_.Extent(tile_.row) >= 4 * tile_.shape.rows &&
@@ -256,9 +274,10 @@ class LoopMaker {
   // 0.75 to 0.79 of the speed; where an element has four bits, converting it takes longer.
   bool IsFetched(tc::ExprId read) const {
     const Target& target = o_.view.request->target;
+    // Rows of one matrix pass at once, so that nothing is left to do while its successor comes.
+    const bool once = tile_.row < 0 || (tile_.matrix && o_.Extent(tile_.row) <= tile_.shape.rows);
     return target.kind == TargetKind::kCpu &&
-           (tile_.row >= 0 || o_.Bytes(read) >= target.l3_bytes / 2 ||
-            SharesBytes(o_.program[read].dtype));
+           (!once || o_.Bytes(read) >= target.l3_bytes / 2 || SharesBytes(o_.program[read].dtype));
   }
 
   // What later statements read of constants along the lanes, in the order of their loops.

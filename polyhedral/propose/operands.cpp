@@ -78,6 +78,14 @@ int64_t Operands::Bytes(tc::ExprId read) const {
   return bits / 8;
 }
 
+int32_t Operands::OutputLane() const {
+  const tc::Statement& last = view.At(view.statements.size() - 1);
+  const int32_t out = ContiguousIndex(*view.request, last, last.target, last.subscripts);
+  if (out < 0) return -1;
+  const auto found = std::ranges::find(axes, view.axes.back()[out]);
+  return found == axes.end() ? -1 : static_cast<int32_t>(found - axes.begin());
+}
+
 bool Operands::Streams(tc::ExprId read, int32_t index) const {
   if (!Uses(read, index) || Packable(read, index)) return true;
   const tc::Expr& e = program[read];

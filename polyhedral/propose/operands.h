@@ -40,6 +40,9 @@ struct Operands {
   // Bytes of the places that are read: strides skip some.
   int64_t Bytes(tc::ExprId read) const;
 
+  // The index along which the last statement's results lie side by side; -1 if there is none.
+  int32_t OutputLane() const;
+
   // The operand that is loaded in vectors if lanes are along this index, and the other.
   tc::ExprId Streamed(int32_t lane) const { return Uses(c.w, lane) ? c.w : c.x; }
   tc::ExprId Broadcast(int32_t lane) const { return Uses(c.w, lane) ? c.x : c.w; }

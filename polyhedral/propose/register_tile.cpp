@@ -4,6 +4,8 @@
 #include <set>
 #include <tuple>
 
+#include "polyhedral/loops/matrix_tiles.h"
+
 namespace weft::polyhedral {
 namespace {
 
@@ -42,14 +44,6 @@ int32_t RowFor(const Operands& o, int32_t lane) {
   return row;
 }
 
-int32_t OutputLane(const Operands& o) {
-  const tc::Statement& last = o.view.At(o.view.statements.size() - 1);
-  const int32_t out = ContiguousIndex(*o.view.request, last, last.target, last.subscripts);
-  if (out < 0) return -1;
-  const auto found = std::ranges::find(o.axes, o.view.axes.back()[out]);
-  return found == o.axes.end() ? -1 : static_cast<int32_t>(found - o.axes.begin());
-}
-
 // Rows of a group of channels read the same elements of what the lanes move along.
 int64_t RowsOfGroup(const Operands& o, int32_t lane, int32_t row) {
   return row >= 0 ? o.StepsToMove(o.Streamed(lane), row) : 1;
@@ -81,7 +75,7 @@ OperandMoves MovesOf(const Operands& o, int32_t lane, int32_t row) {
 
 // Cycles for an element.
 double StoreCycles(const Operands& o, int32_t lane, int32_t row, int64_t rows) {
-  const int32_t output = OutputLane(o);
+  const int32_t output = o.OutputLane();
   if (lane == output) return 1 / static_cast<double>(o.Vector());
   if (row < 0 || row != output) return kScattered;
   const tc::TensorDecl& out = o.program[o.view.At(o.view.statements.size() - 1).target];
@@ -117,6 +111,42 @@ void AddTiles(const Operands& o, const OperandMoves& moves, int32_t lane, int32_
   }
 }
 
+// Whether quads of steps of a sum of bytes lie as instructions for matrices want them: those of
+// the rows' operand as they are, those of the lanes' after packing.
+bool MultipliesMatrices(const Operands& o, int32_t lane, int32_t row) {
+  const auto is_byte = [&](tc::ExprId read) {
+    return o.program[read].dtype == Dtype::kI8 || o.program[read].dtype == Dtype::kU8;
+  };
+  const tc::ExprId rows = o.Broadcast(lane);
+  const int32_t along = o.ReductionOrder(lane).back();
+  const int64_t extent = o.Extent(along);
+  return HasMatrixProducts(o.view.request->target.isa) && o.IsNarrow() && is_byte(o.c.x) &&
+         is_byte(o.c.w) && !UnrollsTaps(o, lane) && !o.MovesBoth(lane) &&
+         (row < 0 || (!o.MovesBoth(row) && !o.Packable(rows, row))) && o.Adjacent(rows, along) &&
+         extent >= loops::MatrixTiles::kQuad &&
+         o.view.DividesBlock(o.axes[along], loops::MatrixTiles::kQuad);
+}
+
+void AddMatrixTiles(const Operands& o, int32_t lane, int32_t row,
+                    std::vector<RegisterTile>& options) {
+  if (!MultipliesMatrices(o, lane, row)) return;
+  const int64_t m = row >= 0 ? o.Extent(row) : 1, n = o.Extent(lane),
+                quads = o.Extent(o.ReductionOrder(lane).back()) / loops::MatrixTiles::kQuad;
+  const double steps = o.Steps();
+  const auto taps = static_cast<int64_t>(steps) / o.Extent(o.ReductionOrder(lane).back());
+  const tc::ExprId copied = o.Copied(lane);
+  const bool packs = o.Packable(o.Streamed(lane), lane);
+  if (!packs && !copied.valid()) return;
+  for (const TileShape& tile : RankMatrixTiles(m, n, quads, taps)) {
+    const bool ends = o.view.DividesBlock(o.axes[lane], tile.lanes) &&
+                      (row < 0 || o.view.DividesBlock(o.axes[row], tile.rows));
+    if (!ends) continue;
+    const double cycles = tile.cycles * steps / static_cast<double>(m * n) +
+                          StoreCycles(o, lane, row, tile.rows) + (packs ? 0 : o.CopyCycles(copied));
+    options.push_back({lane, row, tile, cycles, !packs, true});
+  }
+}
+
 void AddOptions(const Operands& o, int32_t lane, int32_t row, std::vector<RegisterTile>& options) {
   OperandMoves moves = MovesOf(o, lane, row);
   const int64_t steps = o.StepsToMove(o.c.x, lane);
@@ -128,6 +158,7 @@ void AddOptions(const Operands& o, int32_t lane, int32_t row, std::vector<Regist
     moves.x_loads = 3;  // a row and its permutation, which has one port
   }
   AddTiles(o, moves, lane, row, o.Vector(), [](int64_t) { return true; }, options);
+  AddMatrixTiles(o, lane, row, options);
 }
 
 // Eight elements of four bits that lie side by side are one load for each lane.
@@ -152,9 +183,9 @@ void ChooseDot(const Operands& o, RegisterTile& tile) {
   const int32_t steps_along = o.ReductionOrder(tile.lane).back();
   const bool packed = tile.row >= 0 && o.Packable(o.Broadcast(tile.lane), tile.row);
   if (!o.Flushes() && !packed && !o.Adjacent(o.Broadcast(tile.lane), steps_along)) return;
-  const bool bytes = HasDotProducts(o.view.request->target.isa) &&
-                     ((lanes.dtype == Dtype::kI8 && rows.dtype == Dtype::kU8) ||
-                      (lanes.dtype == Dtype::kU8 && rows.dtype == Dtype::kI8));
+  const bool bytes = tile.matrix || (HasDotProducts(o.view.request->target.isa) &&
+                                     ((lanes.dtype == Dtype::kI8 && rows.dtype == Dtype::kU8) ||
+                                      (lanes.dtype == Dtype::kU8 && rows.dtype == Dtype::kI8)));
   const int64_t extent = o.Extent(steps_along), steps = bytes && extent >= 4 ? 4 : 2;
   if (extent < steps || !o.view.DividesBlock(o.axes[steps_along], steps)) return;
   tile.dot = steps_along;
@@ -164,11 +195,12 @@ void ChooseDot(const Operands& o, RegisterTile& tile) {
 // Tiles of one kind differ little, and the model is surer about them than about kinds: the best of
 // each kind first. How many kinds there are.
 size_t BestOfKindsFirst(const Operands& o, std::vector<RegisterTile>& options) {
-  using Kind = std::tuple<int32_t, int32_t, bool, bool>;
+  using Kind = std::tuple<int32_t, int32_t, bool, bool, bool>;
   std::set<Kind> seen;
   std::ranges::stable_partition(options, [&](const RegisterTile& t) {
     const int64_t steps = o.StepsToMove(o.c.x, t.lane);
-    return seen.insert({t.lane, t.row, t.copies, steps > 1 && t.shape.lanes <= steps}).second;
+    const bool shares = steps > 1 && t.shape.lanes <= steps;
+    return seen.insert({t.lane, t.row, t.copies, t.matrix, shares}).second;
   });
   return seen.size();
 }
@@ -176,7 +208,7 @@ size_t BestOfKindsFirst(const Operands& o, std::vector<RegisterTile>& options) {
 // All tiles there are, by cycles.
 std::vector<RegisterTile> RegisterTiles(const Operands& o) {
   std::vector<RegisterTile> options;
-  const int32_t output = OutputLane(o);
+  const int32_t output = o.OutputLane();
   for (const int32_t lane : o.c.kept) {
     if (!o.IsShared(lane)) continue;
     const auto streams = [&](tc::ExprId read) {

@@ -14,6 +14,7 @@ struct RegisterTile {
   TileShape shape;
   double cycles = 0;    // of the whole statement, for an element of its result
   bool copies = false;  // the lanes' operand
+  bool matrix = false;  // a block of tiles of a processor that multiplies matrices
   // Instructions take several steps of this reduced index at once; -1: one.
   int32_t dot = -1;
   int64_t dot_steps = 1;

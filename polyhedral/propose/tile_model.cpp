@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "polyhedral/loops/loop_nest.h"
+#include "polyhedral/loops/matrix_tiles.h"
 
 namespace weft::polyhedral {
 namespace {
@@ -63,6 +64,63 @@ std::vector<TileShape> RankTiles(const Target& target, const OperandMoves& moves
     return t.cycles * (1 + 0.02 / static_cast<double>(t.rows * t.lanes));
   });
   return tiles;
+}
+
+namespace {
+
+// Cycles of a block of sums by matrices (measured on a Xeon with AMX): a product of tiles is 16,
+// of which three wait for the one before them if they add to the same sums; a tile of a factor
+// comes from the second cache now and then; one of sums is stored and loaded again in 32, and the
+// palette changes in 180.
+double MatrixCycles(const loops::MatrixTiles& tiles, int64_t quads, int64_t taps) {
+  constexpr double kProduct = 16, kLatency = 52, kFactor = 4, kMoved = 32, kBlock = 20;
+  const int64_t at_once = loops::MatrixTiles::QuadsAtOnce(quads), rest = quads % at_once != 0;
+  const auto sums = static_cast<double>(tiles.sums());
+  const double step = std::max(kProduct * sums, kLatency) +
+                      kFactor * static_cast<double>(tiles.row_tiles() + tiles.lane_tiles());
+  return static_cast<double>((quads / at_once + rest) * taps) * step + kBlock +
+         static_cast<double>(1 + rest) * kMoved * sums;
+}
+
+// The part of an axis in blocks of at most this size, if they are about equal.
+int64_t Even(int64_t extent, int64_t most) {
+  const int64_t parts = (extent + most - 1) / most;
+  return (extent + parts - 1) / parts;
+}
+
+}  // namespace
+
+std::vector<TileShape> RankMatrixTiles(int64_t m, int64_t n, int64_t quads, int64_t taps) {
+  using loops::MatrixTiles;
+  constexpr double kPalette = 180;
+  const auto sizes = [](int64_t extent, int64_t part, int64_t most) {
+    std::vector<int64_t> found;
+    for (int64_t size = part; size <= most; size += part) {
+      for (const int64_t s : {std::min(size, extent), Even(extent, size)})
+        if (std::ranges::find(found, s) == found.end()) found.push_back(s);
+    }
+    return found;
+  };
+  std::vector<TileShape> ranked;
+  for (const int64_t rows : sizes(m, MatrixTiles::kRows, 4 * MatrixTiles::kRows)) {
+    for (const int64_t lanes : sizes(n, MatrixTiles::kLanes, loops::kMostLanes)) {
+      if (!MatrixTiles{rows, lanes}.Fit()) continue;
+      double cycles = 0;
+      const auto add = [&](int64_t r, int64_t l, int64_t count) {
+        if (r > 0 && l > 0)
+          cycles += static_cast<double>(count) * MatrixCycles({r, l}, quads, taps);
+      };
+      add(rows, lanes, (m / rows) * (n / lanes));
+      add(m % rows, lanes, n / lanes);
+      add(rows, n % lanes, m / rows);
+      add(m % rows, n % lanes, 1);
+      if (n % lanes != 0) cycles += 2 * kPalette * static_cast<double>(m / rows);
+      // A step of the others is a quad, too.
+      ranked.push_back({rows, lanes, cycles / static_cast<double>(quads * taps)});
+    }
+  }
+  std::ranges::stable_sort(ranked, {}, &TileShape::cycles);
+  return ranked;
 }
 
 }  // namespace weft::polyhedral
