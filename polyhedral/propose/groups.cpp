@@ -140,6 +140,11 @@ class Grouper {
         Add(static_cast<int32_t>(step.first), fuse);
         continue;
       }
+      for (size_t s = step.first; s <= step.last; ++s) {
+        const std::vector<int32_t> operands = WaitingFor(static_cast<int32_t>(s));
+        for (const int32_t operand : operands) Append(operand, fuse);
+        Forget(operands);
+      }
       StatementGroup& group = groups_.emplace_back();
       for (size_t s = step.first; s <= step.last; ++s)
         group.statements.push_back(static_cast<int32_t>(s));
@@ -152,11 +157,17 @@ class Grouper {
  private:
   void Add(int32_t s, bool fuse) {
     const std::vector<int32_t> operands = WaitingFor(s);
+    if (fuse && operands.empty() && Widens(program_.statements[s]) && CanWait(s)) {
+      waiting_.push_back(s);
+      return;
+    }
     if (Takes(operands, s, fuse)) {
       auto& statements = groups_.back().statements;
       statements.insert(statements.end(), operands.begin(), operands.end());
       statements.push_back(s);
-    } else if (!operands.empty() && Takes({}, s, fuse)) {
+    } else if (!operands.empty() &&
+               std::ranges::none_of(operands, [&](int32_t o) { return ReadsLast(o); }) &&
+               Takes({}, s, fuse)) {
       for (const int32_t operand : operands)
         groups_.insert(groups_.end() - 1, {.statements = {operand}});
       groups_.back().statements.push_back(s);
@@ -166,7 +177,17 @@ class Grouper {
       for (const int32_t operand : operands) Append(operand, fuse);
       Append(s, fuse);
     }
+    Forget(operands);
+  }
+
+  void Forget(const std::vector<int32_t>& operands) {
     std::erase_if(waiting_, [&](int32_t w) { return std::ranges::count(operands, w) > 0; });
+  }
+
+  // Whether a statement reads what the last group makes.
+  bool ReadsLast(int32_t s) const {
+    const auto reads = [&](int32_t maker) { return Reads(s, maker); };
+    return !groups_.empty() && std::ranges::any_of(groups_.back().statements, reads);
   }
 
   void Append(int32_t s, bool fuse) {
@@ -214,14 +235,25 @@ class Grouper {
 
   // Whether s may run as late as its first reader, whose loops it may share: an operand of what
   // follows a contraction is best computed there, rather than stored before and loaded again.
-  bool Waits(int32_t s) const {
+  bool Waits(int32_t s) const { return !ReadsLast(s) && CanWait(s); }
+
+  // Whether its values take more bytes than what it makes them from, so that they had better be
+  // made by whoever reads them.
+  bool Widens(const tc::Statement& s) const {
+    int64_t widest = 0;
+    for (const tc::ExprId read : tc::Reads(program_, s)) {
+      bool each = true;
+      for (int32_t i = 0; i < std::ssize(s.indices); ++i) each &= Uses(program_, read, i);
+      if (each) widest = std::max<int64_t>(widest, Bits(program_[read].dtype));
+    }
+    return !s.indices.empty() && widest > 0 && widest < Bits(program_[s.target].dtype);
+  }
+
+  bool CanWait(int32_t s) const {
     const tc::Statement& statement = program_.statements[s];
     const auto recurs = tc::RecurrenceIndices(program_, statement);
     if (!IsPointwise(statement) || !recurs.ok() || !recurs->empty()) return false;
     if (program_[statement.target].role != tc::Role::kTemporary || Turns(statement)) return false;
-    if (!groups_.empty() && std::ranges::any_of(groups_.back().statements,
-                                                [&](int32_t maker) { return Reads(s, maker); }))
-      return false;
     const auto writers = [&](tc::TensorId tensor) {
       return std::ranges::count(program_.statements, tensor, &tc::Statement::target);
     };
@@ -252,7 +284,10 @@ class Grouper {
   // Whether s shares the loops of a group, and so do `operands` of its own right before it.
   bool Joins(const std::vector<int32_t>& group, const std::vector<int32_t>& operands,
              int32_t s) const {
-    if (!Touches(group, s)) return false;
+    const auto brings = [&](int32_t operand) {
+      return Widens(program_.statements[operand]) && Touches(group, operand);
+    };
+    if (!Touches(group, s) && std::ranges::none_of(operands, brings)) return false;
     std::vector<int32_t> all = group;
     all.insert(all.end(), operands.begin(), operands.end());
     all.push_back(s);

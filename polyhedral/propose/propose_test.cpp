@@ -1,4 +1,5 @@
 // What the first proposal is, where that is what a kind of group depends on for its speed.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -446,6 +447,75 @@ TEST(Propose, OperandsOfAnEpilogueAreMadeThere) {
   EXPECT_NE(row.find("cluster z y |"), std::string::npos) << row;
   starts(clusters("d(i, j) = float(r(j, i))", "d(i, j)"), "d");
   starts(clusters("d(i, j) = float(r(i, j)) e(i) +=! d(i, j)", "d(i, j) * e(i)"), "d e");
+}
+
+// Bytes are multiplied as matrices where the processor has them: tiles of 16 rows and 16 lanes, of
+// weights in panels of as many; what follows the sums takes a row at a time, unless the results lie
+// across.
+TEST(Propose, BytesAreMultipliedAsMatrices) {
+  const auto first = [](std::string_view x, std::string_view shape, const char* layout, Isa isa) {
+    const tc::Program program = Parse(fmt::format(
+        "def f({}({}, 256) x, int8(256, 128) w, float(128) s) -> (y) {{"
+        " z(i, j) +=! int32(x(i, k)) * int32(w(k, j)) y(i, j) = float(z(i, j)) * s(j) }}",
+        x, shape));
+    const ScheduleRequest request{.program = &program,
+                                  .layouts = {{"y", *ParseLayout(layout)}},
+                                  .constants = {"w"},
+                                  .target = {.isa = isa, .threads = 1}};
+    const auto choices = Propose(request, 1);
+    return choices.yes() ? Print((*choices)[0]) : std::string();
+  };
+  const auto says = [](const std::string& choice, std::string_view what) {
+    return choice.find(what) != std::string::npos;
+  };
+  for (const char* type : {"uint8", "int8"}) {
+    const std::string many = first(type, "128", "ab", Isa::kX86V4Amx);
+    EXPECT_TRUE(says(many, "tile i 32, j 32, k 4") && says(many, "dot k")) << many;
+    EXPECT_TRUE(says(many, "together i") && says(many, "pack w BA16b4a")) << many;
+    EXPECT_TRUE(says(many, "prefetch w")) << many;
+  }
+  const std::string few = first("uint8", "14", "ab", Isa::kX86V4Amx);
+  EXPECT_TRUE(says(few, "tile i 14, j 64, k 4") && !says(few, "prefetch")) << few;
+  EXPECT_FALSE(says(first("uint8", "128", "ba", Isa::kX86V4Amx), "together"));
+  const std::string lanes = first("uint8", "128", "ab", Isa::kX86V4Vnni);
+  EXPECT_TRUE(says(lanes, "dot k") && !says(lanes, "together")) << lanes;
+  EXPECT_FALSE(says(first("int16", "128", "ab", Isa::kX86V4Amx), "together"));
+}
+
+// What has more bytes than what it is made from is made where it is read.
+TEST(Propose, WhatWidensWaitsForItsReader) {
+  const std::string choice = First(
+      "def f(float(64, 64) x, float(64, 64) w, float(64, 64) v) -> (y) {"
+      " a(i, j) +=! x(i, k) * w(k, j) b(i, j) = uint8(a(i, j)) c(i, j) = float(b(i, j))"
+      " d(i, j) +=! x(i, k) * v(k, j) y(i, j) = d(i, j) + c(i, j) }",
+      {.threads = 1, .l2_bytes = 1 << 20});
+  EXPECT_EQ(choice.rfind("f: cluster a b |", 0), 0u) << choice;
+  EXPECT_NE(choice.find(" d c y |"), std::string::npos) << choice;
+}
+
+// What waits comes before whoever reads it, and behind what it reads: every proposal is legal.
+TEST(Propose, WhatWaitsComesInOrder) {
+  for (const char* text :
+       {"def f(float(24, 64) a, float(64, 40) b) -> (r) { s(i, j) +=! a(i, k) * b(k, j)"
+        " z(i, j) = uint8(s(i, j)) w(j) = float(z(0, j)) r(i, j) = float(z(i, j)) + w(j) }",
+        "def f(float(8, 64) a, float(64, 32) b, float(32) h0) -> (h) {"
+        " s(i, j) +=! a(i, k) * b(k, j) z(i, j) = uint8(s(i, j)) w(i, j) = float(z(i, j))"
+        " g(t, j) = (t > 0 ? h(t - 1, j) : h0(j)) * 0.5 where t in 0:8"
+        " h(t, j) = g(t, j) + w(t, j) }",
+        "def f(uint8(8, 32) x, float(32) h0) -> (h) { w(i, j) = float(x(i, j))"
+        " g(t, j) = (t > 0 ? h(t - 1, j) : h0(j)) * 0.5 where t in 0:8"
+        " h(t, j) = g(t, j) + w(t, j) }"}) {
+    const tc::Program program = Parse(text);
+    const ScheduleRequest request{.program = &program, .target = {.threads = 2}};
+    const auto choices = Propose(request, 6);
+    ASSERT_TRUE(choices.yes());
+    for (const Choice& choice : *choices) {
+      const auto tree = BuildSchedule(request, choice);
+      ASSERT_TRUE(tree.yes()) << Print(choice);
+      const auto legal = CheckLegal(request, *tree);
+      EXPECT_TRUE(legal.yes()) << Print(choice) << legal.refusal().detail;
+    }
+  }
 }
 
 }  // namespace
