@@ -426,6 +426,21 @@ TEST(Partition, CallsWithoutComprehensions) {
   }
 }
 
+TEST(Partition, SmallNumbersAreMultipliedSeveralAtOnce) {
+  const auto at_once = [](Isa isa, Dtype a, Dtype b) { return ProductsAtOnce(isa, a, b); };
+  for (const Isa isa : {Isa::kX86V3, Isa::kX86V4, Isa::kX86V4Vnni, Isa::kX86V4Amx}) {
+    EXPECT_EQ(at_once(isa, Dtype::kF32, Dtype::kF32), 1);
+    EXPECT_EQ(at_once(isa, Dtype::kI16, Dtype::kI8), 2);
+    EXPECT_EQ(at_once(isa, Dtype::kI32, Dtype::kI8), 1);
+  }
+  EXPECT_EQ(at_once(Isa::kX86V4, Dtype::kU8, Dtype::kI8), 2);
+  EXPECT_EQ(at_once(Isa::kX86V4Vnni, Dtype::kU8, Dtype::kI8), 4);
+  EXPECT_EQ(at_once(Isa::kX86V4Vnni, Dtype::kI8, Dtype::kI8), 2);
+  EXPECT_GT(at_once(Isa::kX86V4Amx, Dtype::kI8, Dtype::kI8), 4);
+  EXPECT_EQ(at_once(Isa::kX86V4Vnni, Dtype::kBF16, Dtype::kBF16), 1);
+  EXPECT_EQ(at_once(Isa::kX86V4Bf16, Dtype::kBF16, Dtype::kBF16), 2);
+}
+
 TEST(Partition, LibraryWhereItsArithmeticIsAllowed) {
   const Graph graph =
       Parsed("graph g (x: bf16[16, 64], w: bf16[64, 32]) -> (a) {\na = MatMul(x, w)\n}");

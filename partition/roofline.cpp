@@ -57,7 +57,8 @@ Price RooflinePricer::Own(const tc::Program& program, bool in_blocks) {
   if (target_.kind == TargetKind::kCuda) return OwnOnDevice(target_.isa, program);
   double flops = kMathFlops * MathCalls(program) / kOwnEfficiency;
   for (const tc::Statement& s : program.statements)
-    flops += static_cast<double>(tc::Flops(program, s)) / OwnEfficiency(ColumnsOfGroup(program, s));
+    flops += static_cast<double>(tc::Flops(program, s)) /
+             (OwnEfficiency(ColumnsOfGroup(program, s)) * ProductsAtOnce(target_.isa, program, s));
   const double staged = StagedBytes(program);
   const double cores = std::clamp(target_.threads, 1, 2);
   const double passed = in_blocks ? kExposed * staged / kL2BytesPerUs : staged / kStagedBytesPerUs;
@@ -68,8 +69,9 @@ Price RooflinePricer::Own(const tc::Program& program, bool in_blocks) {
 Price RooflinePricer::Call(const fallback::LibraryCall& call) {
   if (target_.kind == TargetKind::kCuda) return CallOnDevice(target_.isa, call);
   const CallWork work = WorkOf(call);
-  const double flops =
-      kMathFlops * work.math / kLibraryEfficiency + work.flops / LibraryEfficiency(work.columns);
+  const double flops = kMathFlops * work.math / kLibraryEfficiency +
+                       work.flops / (LibraryEfficiency(work.columns) *
+                                     ProductsAtOnce(target_.isa, work.factors[0], work.factors[1]));
   return {.us = kLibraryCallUs + Roof(target_, flops, work.bytes)};
 }
 

@@ -60,14 +60,23 @@ double PriceOf(const tc::Alternative& a, const std::map<ValueId, Layout>& layout
          (gathers ? kGatheredUs * GatheredReads(a.program, by_name) / cores : 0);
 }
 
-// The first, which is the plainest, of a node's alternatives that are about as cheap as any; the
-// others are noted.
+// Of a node's alternatives that are about as cheap as any the one with the most products at once,
+// since fewer instructions leave more room for what the model doesn't count; of those the first,
+// which is the plainest. The others are noted.
 size_t Cheapest(NodeId node, const std::vector<tc::Alternative>& alternatives,
-                const std::vector<double>& us, std::vector<Refused>& left_out) {
+                const std::vector<double>& us, const Target& target,
+                std::vector<Refused>& left_out) {
   constexpr double kClearly = 0.975;
   const double least = *std::ranges::min_element(us);
-  const size_t best =
-      std::ranges::find_if(us, [&](double u) { return kClearly * u <= least; }) - us.begin();
+  const auto at_once = [&](size_t a) {
+    double most = 1;
+    for (const tc::Statement& s : alternatives[a].program.statements)
+      most = std::max(most, ProductsAtOnce(target.isa, alternatives[a].program, s));
+    return most;
+  };
+  size_t best = us.size();
+  for (size_t a = 0; a < us.size(); ++a)
+    if (kClearly * us[a] <= least && (best == us.size() || at_once(a) > at_once(best))) best = a;
   for (size_t a = 0; a < us.size(); ++a)
     if (a != best)
       left_out.push_back(
@@ -112,7 +121,7 @@ Result<Singles> ClassifyNodes(const GraphFacts& facts, const NodeComprehensions&
       std::vector<double> us;
       for (const tc::Alternative& a : nodes.of[i])
         us.push_back(PriceOf(a, layouts, pricer, target));
-      singles.alternative[i] = Cheapest(node, nodes.of[i], us, singles.left_out);
+      singles.alternative[i] = Cheapest(node, nodes.of[i], us, target, singles.left_out);
     }
   }
   if (!impossible.empty())

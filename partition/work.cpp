@@ -97,6 +97,24 @@ double ColumnsOfGroup(const tc::Program& p, const tc::Statement& s) {
   return groups > 1 ? std::min(alone[0], alone[1]) : 0;
 }
 
+double ProductsAtOnce(Isa isa, Dtype a, Dtype b) {
+  // Half of what AMX does at its peak: tiles have to be loaded, too.
+  constexpr double kByMatrices = 16, kQuads = 4, kPairs = 2;
+  const auto byte = [](Dtype d) { return d == Dtype::kI8 || d == Dtype::kU8; };
+  const auto small = [&](Dtype d) { return byte(d) || d == Dtype::kI16; };
+  if (a == Dtype::kBF16 && b == Dtype::kBF16) return HasBfloatProducts(isa) ? kPairs : 1;
+  if (!small(a) || !small(b)) return 1;
+  if (!byte(a) || !byte(b)) return kPairs;
+  if (HasMatrixProducts(isa)) return kByMatrices;
+  return HasDotProducts(isa) && a != b ? kQuads : kPairs;
+}
+
+double ProductsAtOnce(Isa isa, const tc::Program& p, const tc::Statement& s) {
+  const std::vector<tc::ExprId> reads = tc::Reads(p, s);
+  if (!tc::Contracts(s) || reads.size() != 2) return 1;
+  return ProductsAtOnce(isa, p[reads[0]].dtype, p[reads[1]].dtype);
+}
+
 double StagedBytes(const tc::Program& p) {
   const auto is_plain = [&](tc::ExprId sub) {
     const auto e = tc::AsAffine(p, sub);
@@ -163,6 +181,10 @@ CallWork WorkOf(const fallback::LibraryCall& call) {
   work.flops =
       2 * work.results * work.depth + work.results * static_cast<double>(call.post_ops.size());
   work.math = work.results * static_cast<double>(MathOfResult(call));
+  if (const auto* src = fallback::FindOperand(call, "src"); src && weights) {
+    work.factors[0] = src->dtype;
+    work.factors[1] = weights->dtype;
+  }
   const int64_t groups = IntAttr(call, "group", 1);
   if (groups > 1 && !call.outputs.empty() && call.outputs[0].shape.size() > 1)
     work.columns = static_cast<double>(call.outputs[0].shape[1] / groups);

@@ -4,7 +4,9 @@
 #include <map>
 #include <string>
 
+#include "base/dtype.h"
 #include "base/layout.h"
+#include "base/target.h"
 #include "fallback/call.h"
 #include "tc_lang/program.h"
 
@@ -16,6 +18,13 @@ double MathCalls(const tc::Program& program);
 // Of a sum of products with groups of its own (as of a grouped convolution), how many results of a
 // group read the same elements of one operand, of that with fewer; 0 if it is no such sum.
 double ColumnsOfGroup(const tc::Program& program, const tc::Statement& statement);
+
+// How many products of these types (i8, u8, i16, bf16) a processor adds up while it does one of
+// f32, at its peak; 1 for others. Instructions take two or four steps of a sum at once, and
+// matrices.
+double ProductsAtOnce(Isa isa, Dtype a, Dtype b);
+// The same of a statement that is a sum of products; 1 for others.
+double ProductsAtOnce(Isa isa, const tc::Program& program, const tc::Statement& statement);
 
 // Bytes written and read again of temporaries that are made for a contraction, or by one in another
 // order than they are used in: no loop holds them while they live.
@@ -32,6 +41,7 @@ struct CallWork {
   double depth = 1;    // summands of one of them; 1 where it is no sum of products
   double math = 0;     // evaluations of functions, as above
   double columns = 0;  // of a group, as above
+  Dtype factors[2] = {Dtype::kF32, Dtype::kF32};
 };
 CallWork WorkOf(const fallback::LibraryCall& call);
 
