@@ -14,6 +14,8 @@ using graph::NodeId;
 using graph::ValueId;
 
 constexpr size_t kMostNodes = 16;       // of a window
+constexpr size_t kFewNodes = 64;        // of a graph: there is time for windows of more
+constexpr size_t kMostOfFewNodes = 24;  // of a window of these
 constexpr size_t kMostAround = 256;     // of a set that a window grows through
 constexpr size_t kMostColumns = 1'000;  // of a window; where there are more, some
 constexpr size_t kMostIdeals = 20'000;  // of a window; where there are more, it stays as it is
@@ -62,6 +64,7 @@ void Windows::Improve(Clusters& clusters) {
 // read is where they all would meet the same few of the others: its own window has those.
 Windows::Window Windows::Around(int32_t seed, const Clusters& clusters, MergeOrder& order) const {
   Window window{.sets = {seed}};
+  const size_t most = ranks_.size() <= kFewNodes ? kMostOfFewNodes : kMostNodes;
   size_t count = clusters.Members(seed).size();
   const auto first_of = [&](int32_t set) {
     const auto rank = [&](NodeId n) { return ranks_[n.index]; };
@@ -74,10 +77,10 @@ Windows::Window Windows::Around(int32_t seed, const Clusters& clusters, MergeOrd
     std::vector<int32_t> around;
     for (const auto* sets : {&readers, &producers})
       for (const int32_t s : *sets)
-        if (count + clusters.Members(s).size() <= kMostNodes) around.push_back(s);
+        if (count + clusters.Members(s).size() <= most) around.push_back(s);
     std::ranges::sort(around, {}, [&](int32_t s) { return ranks_[first_of(s).index]; });
     for (const int32_t s : around) {
-      if (count + clusters.Members(s).size() > kMostNodes || std::ranges::count(window.sets, s) > 0)
+      if (count + clusters.Members(s).size() > most || std::ranges::count(window.sets, s) > 0)
         continue;
       window.sets.push_back(s);
       if (order.PathAround(window.sets))
