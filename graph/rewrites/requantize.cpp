@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -57,20 +59,23 @@ class Chain {
 
   bool HasProduct() const { return has_product_; }
 
-  // Whether v / scale rounds to the same integer either way, whatever the bytes are.
+  // Whether v / scale rounds to the same integer either way, whatever the bytes are: with the
+  // nearest quotients of the bytes' scales, or with others close by.
   bool KeepsIntegers(ValueId v, const Quantization& to) {
     if (!is_scalar_ || bytes_.empty() || bytes_.size() > kMostBytes) return false;
-    const int64_t others = bytes_.size() < 2 ? 1 : kLanes;
-    for (first_ = 0; first_ < others; ++first_) {
-      // Between one rounding for each operation and less, as a target likes it.
-      const Lanes<float> meant = Of<float>(v, false), strict = Of<float>(v, true);
-      const Lanes<double> exact = Of<double>(v, true);
-      for (size_t i = 0; i < kLanes; ++i) {
-        const double integer = Saturated(meant[i] / static_cast<float>(scale_), to);
-        if (Saturated(strict[i], to) != integer || Saturated(exact[i], to) != integer) return false;
+    constexpr int kFarthest = 3;  // floats
+    for (int far = 0; far <= kFarthest; ++far) {
+      for (int a = -far; a <= far; ++a) {
+        for (int b = -far; b <= far; ++b) {
+          const bool tried = std::max(std::abs(a), std::abs(b)) < far;
+          if (tried || (factors_.size() < 2 && b != 0)) continue;
+          nudges_[factors_.front()] = a;
+          if (factors_.size() > 1) nudges_[factors_.back()] = b;
+          if (KeepsEach(v, to)) return true;
+        }
       }
     }
-    return true;
+    return false;
   }
 
   // v / scale, before the node `at`.
@@ -113,6 +118,8 @@ class Chain {
     const auto dtype = r_.graph[node.inputs[0]].dtype;
     is_scalar_ = is_scalar_ && SizeBytes(*dtype) == 1;
     if (std::ranges::find(bytes_, node.inputs[0]) == bytes_.end()) bytes_.push_back(node.inputs[0]);
+    if (std::ranges::find(factors_, node.inputs[1]) == factors_.end())
+      factors_.push_back(node.inputs[1]);
     return TakesNumbers(node.inputs[1]);
   }
 
@@ -131,7 +138,7 @@ class Chain {
     const Tensor& numbers = r_.graph[v].constant;
     Tensor scaled(Dtype::kF32, numbers.shape());
     for (int64_t i = 0; i < numbers.elems(); ++i)
-      scaled.mutable_as<float>()[i] = static_cast<float>(ElemAsDouble(numbers, i) / scale_);
+      scaled.mutable_as<float>()[i] = Quotient(v, ElemAsDouble(numbers, i));
     return r_.NewConstant(r_.graph[v].name, std::move(scaled));
   }
 
@@ -146,7 +153,7 @@ class Chain {
   Lanes<Real> Of(ValueId v, bool scaled) const {
     const auto number = [&](ValueId id) {
       const double x = ElemAsDouble(r_.graph[id].constant, 0);
-      return static_cast<Real>(static_cast<float>(scaled ? x / scale_ : x));
+      return static_cast<Real>(scaled ? Quotient(id, x) : static_cast<float>(x));
     };
     Lanes<Real> lanes;
     if (IsConstant(v)) {
@@ -194,13 +201,38 @@ class Chain {
     }
   }
 
+  bool KeepsEach(ValueId v, const Quantization& to) {
+    const int64_t others = bytes_.size() < 2 ? 1 : kLanes;
+    for (first_ = 0; first_ < others; ++first_) {
+      // Between one rounding for each operation and less, as a target likes it.
+      const Lanes<float> meant = Of<float>(v, false), strict = Of<float>(v, true);
+      const Lanes<double> exact = Of<double>(v, true);
+      for (size_t i = 0; i < kLanes; ++i) {
+        const double integer = Saturated(meant[i] / static_cast<float>(scale_), to);
+        if (Saturated(strict[i], to) != integer || Saturated(exact[i], to) != integer) return false;
+      }
+    }
+    return true;
+  }
+
+  // x over the scale, so many floats off the nearest.
+  float Quotient(ValueId v, double x) const {
+    auto quotient = static_cast<float>(x / scale_);
+    const auto it = nudges_.find(v);
+    const int by = it == nudges_.end() ? 0 : it->second;
+    for (int i = 0; i < std::abs(by); ++i)
+      quotient = std::nextafter(quotient, by < 0 ? -1.0f : std::numeric_limits<float>::max());
+    return quotient;
+  }
+
   static double Saturated(double x, const Quantization& to) {
     return std::clamp(std::nearbyint(x) + to.zero, Lowest(to.dtype), Highest(to.dtype));
   }
 
   Rewriter& r_;
   double scale_;
-  std::vector<ValueId> bytes_;
+  std::vector<ValueId> bytes_, factors_;  // what is dequantized, and by what
+  std::map<ValueId, int> nudges_;         // floats that a quotient is off the nearest
   int64_t first_ = 0;
   int nodes_ = 0;
   bool is_scalar_ = true;  // all constants are, and the integers are bytes
@@ -234,19 +266,48 @@ ValueId WithoutBounds(const Rewriter& r, ValueId v, const Quantization& to) {
   return v;
 }
 
+// The operands of a QuantizeLinear of v by scale 1 instead, if v can be computed over its scale.
+std::optional<std::vector<ValueId>> Over(Rewriter& r, NodeId id, const Quantization& to,
+                                         ValueId v) {
+  std::vector<ValueId> inputs = r.graph[id].inputs;
+  inputs[0] = v;
+  Chain chain(r, to.scale);
+  if (!chain.Takes(v) || !(chain.HasProduct() || chain.KeepsIntegers(v, to))) return std::nullopt;
+  if (to.scale == 1) return inputs;
+  inputs[0] = chain.Scaled(id, v);
+  const Value scale = r.graph[inputs[1]];
+  Tensor one(Dtype::kF32, scale.constant.shape());
+  one.mutable_as<float>()[0] = 1;
+  inputs[1] = r.NewConstant(scale.name + "_one", std::move(one));
+  return inputs;
+}
+
+// The largest of some numbers, none of which is a NaN, rounds to the largest of their integers,
+// which take less room.
+bool MovesBeforePool(Rewriter& r, NodeId id, const Quantization& to) {
+  const Node node = r.graph[id];
+  const ValueId pooled = node.inputs[0];
+  const Node* found = r.Def(pooled, Op::kMaxPool);
+  if (!found || r.Uses(pooled) != 1 || r.IsOutput(pooled)) return false;
+  if (found->outputs.size() > 1 && found->outputs[1].valid()) return false;
+  const Node pool = *found;
+  const auto inputs = Over(r, id, to, WithoutBounds(r, pool.inputs[0], to));
+  if (!inputs) return false;
+  const ValueId integers = r.Insert(id, Op::kQuantizeLinear, *inputs, r.graph[pooled].name,
+                                    pool.inputs[0], node.attributes);
+  r.graph[integers].dtype = to.dtype;
+  r.Become(id, Op::kMaxPool, {integers}, pool.attributes);
+  return true;
+}
+
 void Match(Rewriter& r, NodeId id) {
   const Node node = r.graph[id];
   const auto to = QuantizationOf(r.graph, node, node.outputs[0], node.inputs[0]);
-  if (!to) return;
+  if (!to || MovesBeforePool(r, id, *to)) return;
   std::vector<ValueId> inputs = node.inputs;
   inputs[0] = WithoutBounds(r, inputs[0], *to);
-  Chain chain(r, to->scale);
-  if (to->scale != 1 && chain.Takes(inputs[0]) &&
-      (chain.HasProduct() || chain.KeepsIntegers(inputs[0], *to))) {
-    inputs[0] = chain.Scaled(id, inputs[0]);
-    inputs[1] = r.NewConstant(r.graph[node.inputs[1]].name + "_one",
-                              Tensor(Dtype::kF32, r.graph[node.inputs[1]].constant.shape()));
-    r.graph[inputs[1]].constant.mutable_as<float>()[0] = 1;
+  if (to->scale != 1) {
+    if (const auto over = Over(r, id, *to, inputs[0])) inputs = *over;
   }
   if (inputs[0] != node.inputs[0]) r.Become(id, Op::kQuantizeLinear, inputs, node.attributes);
 }

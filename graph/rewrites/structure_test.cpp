@@ -449,6 +449,42 @@ TEST(Requantize, BytesTakeTheScaleWhereNothingChanges) {
   EXPECT_EQ(scale("y = QuantizeLinear(t, i)"), 1.0);
 }
 
+// Where the nearest quotients of the scales change an integer, others close by may not.
+TEST(Requantize, BytesTakeOtherScalesNearby) {
+  int nearest = 0, nearby = 0, none = 0;
+  for (int i = 1; i < 40; ++i) {
+    const float left = 0.0123f + 0.00071f * static_cast<float>(i), to = 0.0371f;
+    const Graph g = Requantized(
+        fmt::format("k: f32[] = const({})\nl: f32[] = const({})\nj = DequantizeLinear(x, k, p)\n"
+                    "o = Add(j, e)\ny = QuantizeLinear(o, l, p)",
+                    left, to));
+    const auto over = [to](float scale) { return static_cast<float>(double{scale} / double{to}); };
+    int off = 0;  // how many scales are
+    for (const Node& node : g.nodes) {
+      if (node.op != Op::kDequantizeLinear) continue;
+      const auto scale = static_cast<float>(ElemAsDouble(g[node.inputs[1]].constant, 0));
+      off += scale != over(left) && scale != over(0.75f);
+    }
+    const bool divides = Operand(g, Op::kQuantizeLinear, 1) != 1.0;
+    ++(divides ? none : off == 0 ? nearest : nearby);
+  }
+  EXPECT_GT(nearest, 0);
+  EXPECT_GT(nearby, 0);
+  EXPECT_LT(none, nearest);
+}
+
+TEST(Requantize, MovesBeforeAPool) {
+  const auto ops = [](std::string_view pooled) {
+    return OpsOf(Requantized(fmt::format(
+        "j: i64[3] = const(1, 5, 2)\nk = Reshape(x, j)\nl = DequantizeLinear(k, a, p)\ng = "
+        "Reshape(r, j)\nn1 = Relu({})\no = MaxPool(n1) {{kernel_shape = [2]}}\ny = "
+        "QuantizeLinear(o, f, q)",
+        pooled)));
+  };
+  EXPECT_EQ(ops("l"), "Reshape DequantizeLinear QuantizeLinear MaxPool");
+  EXPECT_EQ(ops("g"), "Reshape Relu MaxPool QuantizeLinear");  // may be a NaN
+}
+
 TEST(Requantize, WhatElseIsReadStays) {
   const auto scale = [](std::string_view body) {
     return Operand(Requantized(body), Op::kQuantizeLinear, 1);
