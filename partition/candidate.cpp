@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tc_lang/coalesce.h"
+#include "tc_lang/copies.h"
 
 namespace weft::partition {
 namespace {
@@ -140,6 +141,9 @@ polyhedral::ScheduleRequest RequestFor(tc::Extracted& group, const graph::Graph&
   };
   note(tc::Inputs(program), group.inputs);
   note(tc::Outputs(program), group.outputs);
+  const std::vector<size_t> dropped = tc::DropCopies(program, request.layouts);
+  for (size_t i = dropped.size(); i-- > 0;)
+    group.part_of.erase(group.part_of.begin() + static_cast<std::ptrdiff_t>(dropped[i]));
   tc::Coalesce(program, request.layouts, request.constants);
   return request;
 }

@@ -30,8 +30,9 @@ struct GraphFacts {
 Result<tc::Extracted> ExtractMembers(const GraphFacts& facts, const NodeComprehensions& nodes,
                                      std::span<const Member> members, const std::string& name);
 
-// What the schedule of a group is made for: its program, whose neighbouring axes are joined here
-// where they can be, and what the graph knows of its operands. Points at the group's program.
+// What the schedule of a group is made for: its program, without copies that the layouts of its
+// operands make needless and with neighbouring axes joined where they can be, and what the graph
+// knows of its operands. Points at the group's program.
 polyhedral::ScheduleRequest RequestFor(tc::Extracted& group, const graph::Graph& graph,
                                        const std::map<graph::ValueId, Layout>& layouts,
                                        const Target& target);

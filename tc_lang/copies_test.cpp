@@ -1,0 +1,64 @@
+#include "tc_lang/copies.h"
+
+#include <gtest/gtest.h>
+
+#include "tc_lang/bind.h"
+#include "tc_lang/interpret.h"
+#include "tc_lang/testing/random_programs.h"
+
+namespace weft::tc {
+namespace {
+
+Program Parsed(const std::string& text) {
+  const auto defs = ParseDefs(text, "test.tc");
+  EXPECT_TRUE(defs.ok()) << defs.status().ToString();
+  const auto program = Bind(defs->at(0), {});
+  EXPECT_TRUE(program.ok()) << program.status().ToString();
+  return *program;
+}
+
+// How many statements are left of a sum over what `copy` makes of x, whose layout is given; the
+// program must compute the same.
+size_t Left(const std::string& copy, const char* layout, const std::string& x = "uint8(2, 3, 5)",
+            const std::string& read = "t(n, h, c)") {
+  Program program =
+      Parsed("def f(" + x + " x, int8(4, 3) w) -> (y) {\n" + copy + "\ny(n, o, h) +=! int32(" +
+             read + ") * int32(w(o, c)) where n in 0:2, h in 0:5, c in 0:3\n}");
+  const std::vector<Tensor> inputs = RandomInputs(program, 1);
+  const auto before = Interpret(program, inputs, {});
+  std::map<std::string, Layout> layouts;
+  if (*layout != '\0') layouts["x"] = *ParseLayout(layout);
+  const size_t statements = program.statements.size();
+  const std::vector<size_t> dropped = DropCopies(program, layouts);
+  EXPECT_EQ(dropped.size(), statements - program.statements.size());
+  const Status verified = Verify(program);
+  EXPECT_TRUE(verified.ok()) << verified.ToString();
+  const auto after = Interpret(program, inputs, {});
+  EXPECT_TRUE(before.ok() && after.ok());
+  EXPECT_TRUE(std::ranges::equal((*before)[0].raw(), (*after)[0].raw())) << Print(program);
+  return program.statements.size();
+}
+
+TEST(DropCopies, WhatLiesThatWayAlready) {
+  constexpr char kCopy[] = "t(n, h, c) = x(n, c, h)";
+  EXPECT_EQ(Left(kCopy, "acb"), 1u);
+  EXPECT_EQ(Left("t(n, h, c) = uint8(int32(x(n, c, h)))", "acb"), 1u);
+  EXPECT_EQ(
+      Left("t(n, h, c) = x(n, c, h) where n in 0:2, c in 0:3, h in 0:5", "acb", "uint8(2, 3, 7)"),
+      1u);
+  EXPECT_EQ(Left("t(n, h, c) = x(n, h, c, 0)", "", "uint8(2, 5, 3, 1)"), 1u);
+  EXPECT_EQ(Left("u(n, h, c) = x(n, c, h)\nt(n, h, c) = u(n, h, c)", "acb"), 1u);
+}
+
+TEST(DropCopies, WhatIsNeededStays) {
+  EXPECT_EQ(Left("t(n, h, c) = x(n, c, h)", ""), 2u);       // another order
+  EXPECT_EQ(Left("t(n, h, c) = x(n, c, h)", "acB2b"), 2u);  // blocks
+  EXPECT_EQ(Left("t(n, h, c) = x(n, c, 4 - h) where h in 0:5", "acb"), 2u);
+  EXPECT_EQ(Left("t(n, h, c) = x(n, c, h + 1) where h in 0:5", "acb", "uint8(2, 3, 6)"), 2u);
+  EXPECT_EQ(Left("t(n, h, c) = uint8(float(x(n, c, h)))", "acb"), 2u);
+  EXPECT_EQ(Left("t(n, h, c) = int8(x(n, c, h))", "acb"), 2u);
+  EXPECT_EQ(Left("t(n, h, c) = (h > 0 ? x(n, c, h) : uint8(7))", "acb"), 2u);
+}
+
+}  // namespace
+}  // namespace weft::tc
