@@ -57,7 +57,7 @@ void PrepareNarrow(graph::Graph& graph, const Target& target) {
     if (!HasBfloatProducts(target.isa)) graph::WidenProducts(graph, Dtype::kBF16);
   }
   const bool quads = HasDotProducts(target.isa);
-  if (quads) tc::PrepareSums(graph);
+  if (quads) tc::PrepareSums(graph, HasMatrixProducts(target.isa));
   if (target.kind == TargetKind::kCpu) tc::PrepareFilterRows(graph, quads ? 4 : 2);
 }
 

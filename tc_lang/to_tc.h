@@ -33,9 +33,10 @@ struct Prepared {
 // those that are wanted are known to keep to the bound, so none is left out.
 std::vector<Prepared> PrepareConstants(graph::Graph& graph, Winograd winograd, bool judged = false);
 
-// Adds the sums of constant signed bytes that quantized products and convolutions take, over all
-// that is reduced. Where they are there, ToTc gives the alternative "bytes".
-void PrepareSums(graph::Graph& graph);
+// Adds the sums of constant signed bytes that quantized products and convolutions take, over
+// all that is reduced. Where they are there, ToTc gives the alternative "bytes". `any_sign`: for
+// instructions that multiply bytes of any sign; else the other factor is made unsigned.
+void PrepareSums(graph::Graph& graph, bool any_sign = false);
 
 // Adds constant filters of bytes with few channels as rows of taps and channels, for instructions
 // that add up so many `steps` of a sum at once. Where they are there, ToTc takes them.

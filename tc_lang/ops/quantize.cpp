@@ -275,14 +275,24 @@ std::string CentredConvolution(Writer& w, const Convolution& conv, size_t zero_x
 
 // ---- by bytes ----
 
-// What sums of a factor are called: over all but the channels of a filter, or the columns of a
-// matrix.
-std::string SumsName(bool is_filter) { return is_filter ? "filter_sums" : "column_sums"; }
+// What sums of a factor are called, over all but the channels of a filter or the columns of a
+// matrix: where instructions multiply bytes of any sign, or unsigned by signed ones only.
+std::string SumsName(bool is_filter, bool any_sign) {
+  return std::string(is_filter ? "filter_sums" : "column_sums") + (any_sign ? "_any_sign" : "");
+}
 
-graph::ValueId SumsOf(const graph::Graph& graph, const graph::Node& node) {
-  const auto found =
-      graph.forms.find({node.inputs[FactorOf(node.op)], SumsName(TakesFilter(node.op))});
-  return found == graph.forms.end() ? graph::ValueId() : found->second;
+struct Sums {
+  graph::ValueId of_factor;  // not valid: none were prepared
+  bool any_sign = false;
+};
+
+Sums SumsOf(const graph::Graph& graph, const graph::Node& node) {
+  for (const bool any_sign : {true, false}) {
+    const auto found = graph.forms.find(
+        {node.inputs[FactorOf(node.op)], SumsName(TakesFilter(node.op), any_sign)});
+    if (found != graph.forms.end()) return {found->second, any_sign};
+  }
+  return {};
 }
 
 Tensor SumUp(const Tensor& factor, bool is_filter) {
@@ -300,27 +310,34 @@ Tensor SumUp(const Tensor& factor, bool is_filter) {
   return sums;
 }
 
-// As unsigned bytes: shifted by 128 if x is signed, and so is its zero point.
-std::string Shifted(const Operand& x, const std::string& e) {
+// Whether x is shifted by 128, and so is its zero point, to have no sign.
+bool LosesSign(Writer& w, const Operand& x) {
+  return x.dtype == Dtype::kI8 && !SumsOf(w.graph, w.node).any_sign;
+}
+
+// What bytes are multiplied.
+Dtype ByteType(Writer& w, const Operand& x) { return LosesSign(w, x) ? Dtype::kU8 : x.dtype; }
+
+std::string Shifted(Writer& w, const Operand& x, const std::string& e) {
   const std::string value = Cast(Dtype::kI32, e);
-  return x.dtype == Dtype::kI8 ? value + " + 128" : value;
+  return LosesSign(w, x) ? value + " + 128" : value;
 }
 
 std::string ZeroOf(Writer& w, const Operand& x, size_t k, const std::string& line,
                    const Subs& lines = {}) {
-  std::string shift = x.dtype == Dtype::kI8 ? "128" : "";
-  if (!Shifts(w, k)) return shift;
-  return "(" + Shifted(x, Each(w, k, line, lines)) + ")";
+  if (!Shifts(w, k)) return LosesSign(w, x) ? "128" : "";
+  return "(" + Shifted(w, x, Each(w, k, line, lines)) + ")";
 }
 
 // sum - zero * sums
 std::string LessZero(Writer& w, const std::string& sum, const std::string& zero, const Subs& at) {
   if (zero.empty()) return sum;
-  return fmt::format("({} - {} * {})", sum, zero, w.At(w.Value(SumsOf(w.graph, w.node)), at));
+  const Operand sums = w.Value(SumsOf(w.graph, w.node).of_factor);
+  return fmt::format("({} - {} * {})", sum, zero, w.At(sums, at));
 }
 
 bool WantsBytes(Writer& w, const Operand& x, size_t zero_factor) {
-  if (!SumsOf(w.graph, w.node).valid())
+  if (!SumsOf(w.graph, w.node).of_factor.valid())
     w.Refuse("no sums of the constant factor that were prepared");
   if (Shifts(w, zero_factor)) w.Refuse("a constant factor with a zero point");
   if (x.dtype != Dtype::kI8 && x.dtype != Dtype::kU8) w.Refuse("a factor that is no bytes");
@@ -331,10 +348,10 @@ bool WantsBytes(Writer& w, const Operand& x, size_t zero_factor) {
 std::string ByteProduct(Writer& w, const MatrixProduct& p, size_t zero_a, size_t zero_b) {
   if (!WantsBytes(w, p.a, zero_b)) return "";
   Operand a = p.a;
-  if (a.dtype == Dtype::kI8) {
+  if (LosesSign(w, p.a)) {
     a = w.Temp("bytes", Dtype::kU8);
     const Subs i = w.Indices("j", p.a.dims);
-    w.Set("pointwise", a, i, Cast(Dtype::kU8, Shifted(p.a, w.At(p.a, i))));
+    w.Set("pointwise", a, i, Cast(Dtype::kU8, Shifted(w, p.a, w.At(p.a, i))));
   }
   const Operand sum = w.Temp("product", Dtype::kI32);
   w.Reduce("contraction", sum, p.at, "+=!", Product(w.At(a, p.at_a), w.At(p.b, p.at_b)));
@@ -349,12 +366,13 @@ std::string ByteConvolution(Writer& w, const Convolution& conv, size_t zero_x, s
   const auto& [x, filter, y, win, c] = conv;
   if (!WantsBytes(w, x, zero_filter)) return "";
   const std::string zero = ZeroOf(w, x, zero_x, "0");
-  const auto byte = [&, &x = x](const Subs& i) { return Cast(Dtype::kU8, Shifted(x, w.At(x, i))); };
-  const std::string padding = Cast(Dtype::kU8, zero.empty() ? LitInt(Dtype::kI32, 0) : zero);
-  const std::string by_rows = RowConvolution(w, conv, Dtype::kU8, byte, padding);
+  const Dtype type = ByteType(w, x);
+  const auto byte = [&, &x = x](const Subs& i) { return Cast(type, Shifted(w, x, w.At(x, i))); };
+  const std::string padding = Cast(type, zero.empty() ? LitInt(Dtype::kI32, 0) : zero);
+  const std::string by_rows = RowConvolution(w, conv, type, byte, padding);
   if (!by_rows.empty()) return LessZero(w, by_rows, zero, {c.out});
   const Padded p = MakePadded(w, conv);
-  const Operand padded = w.Temp("padded", Dtype::kU8);
+  const Operand padded = w.Temp("padded", type);
   w.Set("pointwise", padded, ChannelsLast(p.at), Guarded(p.guards, byte(p.inside), padding));
   const Operand sum = w.Temp("conv", Dtype::kI32);
   const Subs out = Concat({"n", c.out}, win.out);
@@ -465,7 +483,7 @@ void QLinearConvBytes(Writer& w) { LinearConvolution(w, ByteConvolution); }
 
 namespace weft::tc {
 
-void PrepareSums(graph::Graph& graph) {
+void PrepareSums(graph::Graph& graph, bool any_sign) {
   graph::Names names(graph);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const int at = ops::FactorOf(graph.nodes[n].op);
@@ -474,7 +492,7 @@ void PrepareSums(graph::Graph& graph) {
     const bool is_filter = ops::TakesFilter(graph.nodes[n].op);
     const Tensor constant = graph[factor].constant;
     if (constant.dtype() != Dtype::kI8 || constant.shape().size() < (is_filter ? 3 : 1)) continue;
-    graph::ValueId& sums = graph.forms[{factor, ops::SumsName(is_filter)}];
+    graph::ValueId& sums = graph.forms[{factor, ops::SumsName(is_filter, any_sign)}];
     if (sums.valid()) continue;
     sums = graph::AddConstant(graph, names.Fresh(graph[factor].name + "_sums"),
                               ops::SumUp(constant, is_filter));
