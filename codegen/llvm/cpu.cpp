@@ -13,13 +13,11 @@ std::string_view CpuName(Isa isa) {
 
 std::string_view CpuFeatures(Isa isa) {
   // Without what a machine of that level may lack.
-  if (isa == Isa::kX86V4Amx)
-    return "-rtm,-adx,-rdseed,-pku,-clwb,-xsavec,-xsaves,-aes,-pclmul,-fsgsbase,-invpcid,-"
-           "rdrnd,+amx-tile,+amx-int8,+amx-bf16";
-  if (isa != Isa::kX86V3)
-    return "-rtm,-adx,-rdseed,-pku,-clwb,-xsavec,-xsaves,-aes,-pclmul,-fsgsbase,-invpcid,-"
-           "rdrnd";
-  return "-rtm,-aes,-pclmul,-fsgsbase,-invpcid,-rdrnd";
+  constexpr std::string_view kAmx =
+      "-rtm,-adx,-rdseed,-pku,-clwb,-xsavec,-xsaves,-aes,-pclmul,-fsgsbase,-invpcid,-rdrnd"
+      ",+amx-tile,+amx-int8,+amx-bf16";
+  if (isa == Isa::kX86V3) return "-rtm,-aes,-pclmul,-fsgsbase,-invpcid,-rdrnd";
+  return HasMatrixProducts(isa) ? kAmx : kAmx.substr(0, kAmx.find(",+amx"));
 }
 
 }  // namespace weft::codegen
