@@ -52,7 +52,9 @@ def compare(model, arms, *options, env=None):
         return said
     why = said.get('error', {}).get('what', 'nothing said')
     unable = [arm for arm in arms if arm in PEERS and done.returncode == UNSUPPORTED and why.startswith(arm + ' ')]
-    raise Failed(f'{" ".join(command)} exits {done.returncode}: {why}', *unable)
+    # Results are kept, and say it by paths of the tree.
+    failure = f'{" ".join(command)} exits {done.returncode}: {why}'
+    raise Failed(failure.replace(f'{ROOT}/', ''), *unable)
 
 
 def measure(model, threads, seconds, *options):
