@@ -26,7 +26,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
 #include "codegen/llvm/kernel_builder.h"
 #include "codegen/llvm/sum_of_products.h"
 #include "polyhedral/loops/matrix_tiles.h"
@@ -49,12 +48,10 @@ struct KernelBuilder::MatrixSum {
   const Stmt* store = nullptr;
   loops::MatrixTiles tiles;
   int64_t quads = 0;
-  int64_t row_stride = 0, quad_stride = 0,
-          sum_stride = 0;  // of a and b in bytes, of sums in theirs
+  int64_t row_stride = 0, quad_stride = 0, sum_stride = 0;  // bytes: of a, of b, of the sums
 };
 
-// The distance of successive elements of `offset` as a variable goes from 0 to `count`; nullopt if
-// they are not at equal ones.
+// The distance of successive offsets at(0) to at(count - 1); nullopt if they differ.
 template <typename At>
 static std::optional<int64_t> StrideOf(int64_t count, At at) {
   if (count == 1) return 0;

@@ -111,37 +111,38 @@ void AddTiles(const Operands& o, const OperandMoves& moves, int32_t lane, int32_
   }
 }
 
-// Whether quads of steps of a sum of bytes lie as instructions for matrices want them: those of
-// the rows' operand as they are, those of the lanes' after packing.
-bool MultipliesMatrices(const Operands& o, int32_t lane, int32_t row) {
+// Whether quads of steps along a reduced index of a sum of bytes lie as instructions for matrices
+// want them: those of the rows' operand as they are, those of the lanes' after packing. Guards are
+// for single lanes and rows.
+bool MultipliesMatrices(const Operands& o, int32_t lane, int32_t row, int32_t along) {
   const auto is_byte = [&](tc::ExprId read) {
     return o.program[read].dtype == Dtype::kI8 || o.program[read].dtype == Dtype::kU8;
   };
   const tc::ExprId rows = o.Broadcast(lane);
-  const int32_t along = o.ReductionOrder(lane).back();
-  const int64_t extent = o.Extent(along);
-  return HasMatrixProducts(o.view.request->target.isa) && o.IsNarrow() && is_byte(o.c.x) &&
-         is_byte(o.c.w) && !UnrollsTaps(o, lane) && !o.MovesBoth(lane) &&
-         (row < 0 || (!o.MovesBoth(row) && !o.Packable(rows, row))) && o.Adjacent(rows, along) &&
-         extent >= loops::MatrixTiles::kQuad &&
+  if (!HasMatrixProducts(o.view.request->target.isa) || !o.IsNarrow()) return false;
+  if (!is_byte(o.c.x) || !is_byte(o.c.w) || tc::AsGuarded(o.program, o.s.value)) return false;
+  const bool moves_rows =
+      row < 0 || (o.Extent(row) > 0 && !o.Uses(o.Streamed(lane), row) && !o.Packable(rows, row));
+  return moves_rows && !o.MovesBoth(lane) && o.Adjacent(rows, along) &&
+         o.Extent(along) >= loops::MatrixTiles::kQuad &&
          o.view.DividesBlock(o.axes[along], loops::MatrixTiles::kQuad);
 }
 
 void AddMatrixTiles(const Operands& o, int32_t lane, int32_t row,
                     std::vector<RegisterTile>& options) {
-  if (!MultipliesMatrices(o, lane, row)) return;
-  const int64_t m = row >= 0 ? o.Extent(row) : 1, n = o.Extent(lane),
-                quads = o.Extent(o.ReductionOrder(lane).back()) / loops::MatrixTiles::kQuad;
-  const double steps = o.Steps();
-  const auto taps = static_cast<int64_t>(steps) / o.Extent(o.ReductionOrder(lane).back());
+  const int32_t along = o.ReductionOrder(lane).back();
+  if (!MultipliesMatrices(o, lane, row, along)) return;
   const tc::ExprId copied = o.Copied(lane);
   const bool packs = o.Packable(o.Streamed(lane), lane);
   if (!packs && !copied.valid()) return;
-  for (const TileShape& tile : RankMatrixTiles(m, n, quads, taps)) {
+  const int64_t m = row >= 0 ? o.Extent(row) : 1, n = o.Extent(lane);
+  const double taps = o.Steps() / static_cast<double>(o.Extent(along));
+  for (const TileShape& tile :
+       RankMatrixTiles(m, n, o.Extent(along) / loops::MatrixTiles::kQuad, taps)) {
     const bool ends = o.view.DividesBlock(o.axes[lane], tile.lanes) &&
                       (row < 0 || o.view.DividesBlock(o.axes[row], tile.rows));
     if (!ends) continue;
-    const double cycles = tile.cycles * steps / static_cast<double>(m * n) +
+    const double cycles = tile.cycles * o.Steps() / static_cast<double>(m * n) +
                           StoreCycles(o, lane, row, tile.rows) + (packs ? 0 : o.CopyCycles(copied));
     options.push_back({lane, row, tile, cycles, !packs, true});
   }

@@ -72,13 +72,13 @@ namespace {
 // of which three wait for the one before them if they add to the same sums; a tile of a factor
 // comes from the second cache now and then; one of sums is stored and loaded again in 32, and the
 // palette changes in 180.
-double MatrixCycles(const loops::MatrixTiles& tiles, int64_t quads, int64_t taps) {
+double MatrixCycles(const loops::MatrixTiles& tiles, int64_t quads, double taps) {
   constexpr double kProduct = 16, kLatency = 52, kFactor = 4, kMoved = 32, kBlock = 20;
   const int64_t at_once = loops::MatrixTiles::QuadsAtOnce(quads), rest = quads % at_once != 0;
   const auto sums = static_cast<double>(tiles.sums());
   const double step = std::max(kProduct * sums, kLatency) +
                       kFactor * static_cast<double>(tiles.row_tiles() + tiles.lane_tiles());
-  return static_cast<double>((quads / at_once + rest) * taps) * step + kBlock +
+  return static_cast<double>(quads / at_once + rest) * taps * step + kBlock +
          static_cast<double>(1 + rest) * kMoved * sums;
 }
 
@@ -90,7 +90,7 @@ int64_t Even(int64_t extent, int64_t most) {
 
 }  // namespace
 
-std::vector<TileShape> RankMatrixTiles(int64_t m, int64_t n, int64_t quads, int64_t taps) {
+std::vector<TileShape> RankMatrixTiles(int64_t m, int64_t n, int64_t quads, double taps) {
   using loops::MatrixTiles;
   constexpr double kPalette = 180;
   const auto sizes = [](int64_t extent, int64_t part, int64_t most) {
@@ -116,7 +116,7 @@ std::vector<TileShape> RankMatrixTiles(int64_t m, int64_t n, int64_t quads, int6
       add(m % rows, n % lanes, 1);
       if (n % lanes != 0) cycles += 2 * kPalette * static_cast<double>(m / rows);
       // A step of the others is a quad, too.
-      ranked.push_back({rows, lanes, cycles / static_cast<double>(quads * taps)});
+      ranked.push_back({rows, lanes, cycles / (static_cast<double>(quads) * taps)});
     }
   }
   std::ranges::stable_sort(ranked, {}, &TileShape::cycles);

@@ -34,6 +34,6 @@ std::vector<TileShape> RankTiles(const Target& target, const OperandMoves& moves
 
 // The same for a processor that multiplies matrices of bytes: blocks of tiles (see
 // loops/matrix_tiles.h), of sums of `quads` quads of steps, `taps` times.
-std::vector<TileShape> RankMatrixTiles(int64_t m, int64_t n, int64_t quads, int64_t taps);
+std::vector<TileShape> RankMatrixTiles(int64_t m, int64_t n, int64_t quads, double taps);
 
 }  // namespace weft::polyhedral
