@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/memory.h"
 
 namespace weft {
 namespace {
@@ -100,6 +101,27 @@ Result<Tensor> BlobStore::Get(std::string_view hash, Dtype dtype, Shape shape) c
   if (elems > INT64_MAX / SizeBytes(dtype) || StorageBytes(dtype, elems) != bytes.bytes())
     return wrong_size();
   return bytes.ReadAs(dtype, std::move(shape));
+}
+
+void BlobStore::LieTogether() {
+  const auto place = [](int64_t end, int64_t bytes) {
+    const int64_t align = bytes < kLeastPhasedBytes ? 64 : kPhasePeriodBytes;
+    return (end + align - 1) / align * align;
+  };
+  int64_t end = 0;
+  for (const auto& [hash, blob] : blobs_)
+    if (blob.bytes() < kHugePageBytes) end = place(end, blob.bytes()) + blob.bytes();
+  if (end < kHugePageBytes) return;
+  const std::shared_ptr<void> block = AllocateZeroed(end);
+  if (!block) return;
+  end = 0;
+  for (auto& [hash, blob] : blobs_) {
+    if (blob.bytes() >= kHugePageBytes) continue;
+    std::byte* const at = static_cast<std::byte*>(block.get()) + place(end, blob.bytes());
+    std::ranges::copy(blob.raw(), at);
+    end = place(end, blob.bytes()) + blob.bytes();
+    blob = Tensor::Borrow(Dtype::kU8, {blob.bytes()}, block, at);
+  }
 }
 
 Status BlobStore::Save(const std::string& directory) const {

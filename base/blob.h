@@ -25,6 +25,9 @@ class BlobStore {
   Result<Tensor> Bytes(std::string_view hash) const;
   // Everything that `other` holds.
   void Add(const BlobStore& other) { blobs_.insert(other.blobs_.begin(), other.blobs_.end()); }
+  // Moves the blobs that are too small for huge pages of their own into one block that has them.
+  // Without memory for it they stay where they are.
+  void LieTogether();
   // Hex hashes, sorted.
   std::vector<std::string> Hashes() const;
   size_t size() const { return blobs_.size(); }

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/memory.h"
 
 namespace weft {
 namespace {
@@ -91,6 +93,28 @@ TEST_F(BlobTest, NothingIsStoredOfNothing) {
   ASSERT_TRUE(store.Save(directory_).ok());
   EXPECT_FALSE(fs::exists(directory_));
   EXPECT_EQ(BlobStore::Load(hash, directory_)->size(), 0u);
+}
+
+TEST_F(BlobTest, SmallOnesLieTogetherInHugePages) {
+  BlobStore store;
+  std::vector<std::string> hashes;
+  for (const int64_t bytes : {100, 40 << 10, 1500 << 10, 1 << 20, 3 << 20}) {
+    Tensor blob(Dtype::kU8, {bytes});
+    std::fill_n(blob.mutable_as<uint8_t>(), bytes, static_cast<uint8_t>(bytes % 251));
+    hashes.push_back(store.Put(blob));
+  }
+  const std::byte* const large = store.Bytes(hashes.back())->raw().data();
+  store.LieTogether();
+  EXPECT_EQ(store.Bytes(hashes.back())->raw().data(), large);
+  std::vector<uintptr_t> places;
+  for (const std::string& hash : hashes) {
+    const Tensor blob = *store.Bytes(hash);
+    EXPECT_EQ(BlobStore().Put(blob), hash);
+    const auto at = reinterpret_cast<uintptr_t>(blob.raw().data());
+    EXPECT_EQ(at % (blob.bytes() < kLeastPhasedBytes ? 64 : kPhasePeriodBytes), 0u);
+    if (blob.bytes() < kHugePageBytes) places.push_back(at);
+  }
+  EXPECT_LT(std::ranges::max(places) - std::ranges::min(places), size_t{3} << 20);
 }
 
 TEST_F(BlobTest, DamageIsSeen) {

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kLine = 64;
 constexpr size_t kLeastPhased = kLeastPhasedBytes;
 constexpr size_t kResultPhase = 3072;
-constexpr size_t kHugePage = size_t{1} << 21;  // of x86-64 and of most arm64 kernels
+constexpr size_t kHugePage = kHugePageBytes;
 constexpr size_t kBehind = kReadableBehindBytes;
 constexpr size_t kPage = 4096;
 

@@ -20,6 +20,9 @@ inline constexpr int64_t kLeastPhasedBytes = int64_t{32} << 10, kPhasePeriodByte
 // each large block there are pages that were written.
 inline constexpr int64_t kReadableBehindBytes = int64_t{16} << 10;
 
+// Of x86-64 and of most arm64 kernels. Blocks from this size on lie in such pages.
+inline constexpr int64_t kHugePageBytes = int64_t{2} << 20;
+
 // Zeroed and aligned to 64 bytes, or to 4096 from 32 KiB on; null when there is none. A large block
 // costs nothing until it is written, but for the pages behind it, and lies in huge pages where the
 // kernel grants them: streaming weights through pages of 4 KiB misses the TLB at each, stops the

@@ -58,6 +58,7 @@ class Assembler {
       spec().outputs.push_back(b);
     }
     PackWeights();
+    plan_.blobs.LieTogether();
     WEFT_TRY(plan::PlanMemory(spec()));
     WEFT_TRY(plan::Verify(plan_));
     return std::move(plan_);
