@@ -5,7 +5,6 @@
 //   choice
 //                                       in the text form: that instead of the first proposal
 #include <fmt/format.h>
-#include <immintrin.h>
 #include <time.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "base/memory.h"
+#include "bench/kernels/peaks.h"
 #include "codegen/llvm/emit.h"
 #include "codegen/llvm/load_for_test.h"
 #include "polyhedral/schedule.h"
@@ -26,10 +26,8 @@
 namespace weft {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-double Seconds(Clock::time_point since) {
-  return std::chrono::duration<double>(Clock::now() - since).count();
-}
+using bench::Clock;
+using bench::Seconds;
 
 // Time of this thread on a core: on a shared machine a kernel of many milliseconds would else be
 // charged for its neighbours. Too coarse for short ones, whose best run is undisturbed.
@@ -39,39 +37,10 @@ double CoreSeconds() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-// Independent chains of multiply-adds enough for the latency of two units; operations per second.
-#define WEFT_PEAK(name, isa, vector, set1, fma, lanes)                       \
-  __attribute__((target(isa))) double name() {                               \
-    constexpr int64_t kRounds = 20000;                                       \
-    vector sum[12], x = set1(0.999F);                                        \
-    _Pragma("GCC unroll 12") for (auto& s : sum) s = set1(1.0F);             \
-    _Pragma("GCC unroll 12") for (auto& s : sum) asm volatile("" : "+v"(s)); \
-    const auto start = Clock::now();                                         \
-    for (int64_t i = 0; i < kRounds; ++i) {                                  \
-      _Pragma("GCC unroll 12") for (auto& s : sum) s = fma(x, s, x);         \
-      asm volatile("" : "+v"(x));                                            \
-    }                                                                        \
-    const double seconds = Seconds(start);                                   \
-    _Pragma("GCC unroll 12") for (auto& s : sum) asm volatile("" ::"v"(s));  \
-    return static_cast<double>(kRounds) * 12 * 2 * (lanes) / seconds;        \
-  }
-WEFT_PEAK(PeakV3, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps, 8)
-WEFT_PEAK(PeakV4, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps, 16)
-__attribute__((target("avx512f,avx512bf16"))) __m512 DotBf16(__m512 x, __m512 sum, __m512) {
-  const auto pairs = reinterpret_cast<__m512bh>(x);
-  return _mm512_dpbf16_ps(sum, pairs, pairs);
-}
-WEFT_PEAK(PeakBf16, "avx512f,avx512bf16", __m512, _mm512_set1_ps, DotBf16, 32)
-
 struct Case {
   std::string name, text;
   bool bf16 = false;
 };
-
-double PeakOf(const Case& c, const Target& target) {
-  if (c.bf16 && HasBfloatProducts(target.isa)) return PeakBf16();
-  return target.HasAvx512() ? PeakV4() : PeakV3();
-}
 
 std::string Matmul(int m, int n, int k, std::string_view type = "float") {
   return fmt::format(
@@ -200,7 +169,7 @@ Status Run(const Case& c, const Target& target, bool verbose, const char* choice
   double best = 0, peak = 0;
   std::vector<double> warms, colds;
   for (const auto begin = Clock::now(); Seconds(begin) < 1.0;) {
-    peak = std::max(peak, PeakOf(c, target));
+    peak = std::max(peak, bench::Peak(c.bf16 ? Dtype::kBF16 : Dtype::kF32, target.isa));
     start = Clock::now();
     const double core = CoreSeconds();
     for (int i = 0; i < calls; ++i) kernel.function(&args, 0, 1);

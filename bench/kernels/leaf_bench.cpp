@@ -1,167 +1,186 @@
-// How near a register-tile contraction comes to the peak of the machine's multipliers, both
-// measured in the same run, in turns: on a shared machine only their ratio means something.
+// How near bare leaves, contractions of register tiles whose operands lie in the first cache, come
+// to the peak of the machine's multipliers, by type and instruction set.
+//
+//   leaf_bench [FILE]   with a file: the machine code of the first leaf goes there, for objdump
 #include <fmt/format.h>
-#include <immintrin.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
-#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
 
+#include "base/file.h"
+#include "base/memory.h"
+#include "bench/kernels/peaks.h"
 #include "codegen/llvm/emit.h"
 #include "codegen/llvm/load_for_test.h"
 
 namespace weft {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using bench::Clock;
+using bench::Seconds;
 
-double Seconds(Clock::time_point since) {
-  return std::chrono::duration<double>(Clock::now() - since).count();
-}
-
-constexpr int64_t kPeakRounds = 20000;
-
-// 12 independent chains of multiply-add fill the latency of two units. Gives operations per second.
-__attribute__((target("avx2,fma"))) double MeasurePeak() {
-  __m256 sum[12];
-#pragma GCC unroll 12
-  for (auto& s : sum) s = _mm256_set1_ps(1.0F);
-#pragma GCC unroll 12
-  for (auto& s : sum) asm volatile("" : "+x"(s));  // unknown to the compiler, so chains stay apart
-  __m256 x = _mm256_set1_ps(0.999F);
-  const auto start = Clock::now();
-  for (int64_t i = 0; i < kPeakRounds; ++i) {
-#pragma GCC unroll 12
-    for (auto& s : sum) s = _mm256_fmadd_ps(x, s, x);
-    asm volatile("" : "+x"(x));
-  }
-  const double seconds = Seconds(start);
-#pragma GCC unroll 12
-  for (auto& s : sum) asm volatile("" ::"x"(s));
-  return static_cast<double>(kPeakRounds) * 12 * 16 / seconds;
-}
-
-// The same of VDPBF16PS, which takes two multiply-adds for each of 16 lanes.
-__attribute__((target("avx512f,avx512bf16"))) double MeasureBf16Peak() {
-  __m512 sum[12];
-  __m512i pairs = _mm512_set1_epi16(0x3f7f);  // 0.996
-#pragma GCC unroll 12
-  for (auto& s : sum) s = _mm512_set1_ps(1.0F);
-#pragma GCC unroll 12
-  for (auto& s : sum) asm volatile("" : "+v"(s));
-  const auto start = Clock::now();
-  for (int64_t i = 0; i < kPeakRounds; ++i) {
-#pragma GCC unroll 12
-    for (auto& s : sum) s = _mm512_dpbf16_ps(s, (__m512bh)pairs, (__m512bh)pairs);
-    asm volatile("" : "+v"(pairs));
-  }
-  const double seconds = Seconds(start);
-#pragma GCC unroll 12
-  for (auto& s : sum) asm volatile("" ::"v"(s));
-  return static_cast<double>(kPeakRounds) * 12 * 64 / seconds;
-}
-
+// Tiles of rows by columns, one behind another, each of which sums up `depth` steps. One trip of
+// the loop over steps takes `at_once` of them.
 struct Leaf {
-  int rows, columns, depth, tiles, unroll;
-  bool bf16 = false;  // pairs, and unrolled by as many
+  Isa isa;
+  Dtype dtype;
+  int rows, columns, depth, at_once;
+
+  static constexpr int kTiles = 2;
+  int64_t all_rows() const { return int64_t{rows} * kTiles; }
 };
 
-std::string Bf16LeafText(const Leaf& leaf) {
+// What sums up lies in registers, from zero on and then to c.
+std::string InRegisters(const Leaf& leaf, std::string_view operands, std::string_view add) {
   return fmt::format(
-      R"(loops leaf (a: in bf16[{m}, {k}], b: in bf16[{k}, {n}] layout "Ab2a" align 64, c: out f32[{m}, {n}]) {{
+      R"(loops leaf ({operands}, c: out f32[{m}, {n}]) {{
   reg acc: f32[{mr}, {n}]
   parallel i = 0:{m}:{mr} {{
     unroll r = 0:{mr} {{ vector v = 0:{n} {{ acc[r, v] = 0.0 }} }}
-    for k0 = 0:{pairs} {{
-      unroll r = 0:{mr} {{ vector v = 0:{n} {{ unroll k = 0:2 {{
-        acc[r, v] = fma_flush(a[i + r, 2*k0 + 1 - k], b[2*k0 + 1 - k, v], acc[r, v]) }} }} }} }}
+    for k0 = 0:{trips} {{ {add} }}
     unroll r = 0:{mr} {{ vector v = 0:{n} {{ c[i + r, v] = acc[r, v] }} }} }} }})",
-      fmt::arg("m", leaf.rows * leaf.tiles), fmt::arg("k", leaf.depth), fmt::arg("n", leaf.columns),
-      fmt::arg("mr", leaf.rows), fmt::arg("pairs", leaf.depth / 2));
+      fmt::arg("operands", operands), fmt::arg("add", add), fmt::arg("m", leaf.all_rows()),
+      fmt::arg("n", leaf.columns), fmt::arg("mr", leaf.rows),
+      fmt::arg("trips", leaf.depth / leaf.at_once));
 }
 
-std::string LeafText(const Leaf& leaf) {
+std::string Singles(const Leaf& leaf) {
+  return InRegisters(
+      leaf,
+      fmt::format("a: in f32[{0}, {1}], b: in f32[{1}, {2}] align 64", leaf.all_rows(), leaf.depth,
+                  leaf.columns),
+      fmt::format("unroll k = {0}*k0:{0}*k0 + {0} {{ unroll r = 0:{1} {{ vector v = 0:{2} {{ "
+                  "acc[r, v] = fma(a[i + r, k], b[k, v], acc[r, v]) }} }} }}",
+                  leaf.at_once, leaf.rows, leaf.columns));
+}
+
+// VDPBF16PS takes pairs of steps, the second one first.
+std::string Pairs(const Leaf& leaf) {
+  return InRegisters(
+      leaf,
+      fmt::format("a: in bf16[{0}, {1}], b: in bf16[{1}, {2}] layout \"Ab2a\" align 64",
+                  leaf.all_rows(), leaf.depth, leaf.columns),
+      fmt::format("unroll r = 0:{} {{ vector v = 0:{} {{ unroll k = 0:2 {{ "
+                  "acc[r, v] = fma_flush(a[i + r, 2*k0 + 1 - k], b[2*k0 + 1 - k, v], acc[r, v]) "
+                  "}} }} }}",
+                  leaf.rows, leaf.columns));
+}
+
+// VPDPBUSD takes quads of steps, AMX 16 quads of 16 rows and columns.
+std::string Quads(const Leaf& leaf) {
+  const bool in_matrices = HasMatrixProducts(leaf.isa);
   return fmt::format(
-      R"(loops leaf (a: in f32[{m}, {k}], b: in f32[{k}, {n}] align 64, c: out f32[{m}, {n}]) {{
-  reg acc: f32[{mr}, {n}]
+      R"(loops leaf (a: in u8[{m}, {k}], b: in i8[{k}, {n}] layout "{layout}" align 64, c: out i32[{m}, {n}]) {{
+  {reg}
   parallel i = 0:{m}:{mr} {{
-    unroll r = 0:{mr} {{ vector v = 0:{n} {{ acc[r, v] = 0.0 }} }}
-    for k0 = 0:{k}:{u} {{ unroll k = k0:k0 + {u} {{
-      unroll r = 0:{mr} {{ vector v = 0:{n} {{ acc[r, v] = fma(a[i + r, k], b[k, v], acc[r, v]) }} }} }} }}
-    unroll r = 0:{mr} {{ vector v = 0:{n} {{ c[i + r, v] = acc[r, v] }} }} }} }})",
-      fmt::arg("m", leaf.rows * leaf.tiles), fmt::arg("k", leaf.depth), fmt::arg("n", leaf.columns),
-      fmt::arg("mr", leaf.rows), fmt::arg("u", leaf.unroll));
+    unroll r = 0:{mr} {{ vector v = 0:{n} {{ {sum} = 0:i32 }} }}
+    for k = 0:{quads} {{ unroll r1 = 0:{mr} {{ vector v1 = 0:{n} {{ unroll s = 0:4 {{
+      {sum1} = {sum1} + (cast(a[i + r1, 4*k + s]):i32 * cast(b[4*k + s, v1]):i32) }} }} }} }}
+    {store} }} }})",
+      fmt::arg("m", leaf.all_rows()), fmt::arg("n", leaf.columns), fmt::arg("mr", leaf.rows),
+      fmt::arg("k", leaf.depth), fmt::arg("quads", leaf.depth / 4),
+      fmt::arg("layout", in_matrices ? "BA16b4a" : "Ab4a"),
+      fmt::arg("reg",
+               in_matrices ? "" : fmt::format("reg acc: i32[{}, {}]", leaf.rows, leaf.columns)),
+      fmt::arg("sum", in_matrices ? "c[i + r, v]" : "acc[r, v]"),
+      fmt::arg("sum1", in_matrices ? "c[i + r1, v1]" : "acc[r1, v1]"),
+      fmt::arg("store", in_matrices
+                            ? ""
+                            : fmt::format("unroll r2 = 0:{} {{ vector v2 = 0:{} {{ c[i + r2, v2] = "
+                                          "acc[r2, v2] }} }}",
+                                          leaf.rows, leaf.columns)));
 }
 
-void* Filled(Dtype dtype, size_t elems) {
-  void* data = std::aligned_alloc(64, (elems * SizeBytes(dtype) + 63) / 64 * 64);
-  for (size_t i = 0; i < elems; ++i) {
-    StoreScalar(dtype, data, static_cast<int64_t>(i),
-                ScalarOf(dtype, static_cast<double>(i % 7) - 3));
+std::string TextOf(const Leaf& leaf) {
+  switch (leaf.dtype) {
+    case Dtype::kBF16:
+      return Pairs(leaf);
+    case Dtype::kU8:
+      return Quads(leaf);
+    default:
+      return Singles(leaf);
   }
+}
+
+std::shared_ptr<void> Filled(Dtype dtype, int64_t elems) {
+  std::shared_ptr<void> data = AllocateZeroed(elems * SizeBytes(dtype));
+  for (int64_t i = 0; i < elems; ++i)
+    StoreScalar(dtype, data.get(), i, ScalarOf(dtype, static_cast<double>(i % 7)));
   return data;
 }
 
-int Run(const Leaf& leaf, const Target& target) {
-  const Result<loops::LoopNest> nest =
-      loops::Parse(leaf.bf16 ? Bf16LeafText(leaf) : LeafText(leaf), "leaf");
-  if (!nest.ok() || !loops::Verify(*nest).ok())
-    return fmt::print("{}\n", nest.status().ToString()), 1;
-  double compile = 1e9;
-  Result<codegen::MachineCode> code = Internal("not compiled");
-  for (int i = 0; i < 5; ++i) {
-    const auto start = Clock::now();
-    code = codegen::EmitMachineCode(*nest, target);
-    compile = std::min(compile, Seconds(start));
+double Median(std::vector<double> all) {
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+  std::ranges::nth_element(all, middle);
+  return *middle;
+}
+
+Status Run(const Leaf& leaf, const char* file) {
+  WEFT_TRY(const loops::LoopNest nest, loops::Parse(TextOf(leaf), "leaf"));
+  WEFT_TRY(loops::Verify(nest));
+  WEFT_TRY(const codegen::MachineCode code, codegen::EmitMachineCode(nest, {.isa = leaf.isa}));
+  if (file != nullptr)
+    return WriteFileAtomically(file, {reinterpret_cast<const char*>(code.shared_object.data()),
+                                      code.shared_object.size()});
+  WEFT_TRY(const codegen::LoadedKernel kernel, codegen::LoadKernel(code, "leaf"));
+  std::vector<std::shared_ptr<void>> memory;
+  std::vector<void*> buffers;
+  for (const loops::BufferId id : loops::Operands(nest)) {
+    const int64_t elems = nest[id].shape[0].constant() * nest[id].shape[1].constant();
+    buffers.push_back(memory.emplace_back(Filled(nest[id].dtype, elems)).get());
   }
-  if (!code.ok()) return fmt::print("{}\n", code.status().ToString()), 1;
-  const Result<codegen::LoadedKernel> kernel = codegen::LoadKernel(*code, "leaf");
-  const int64_t m = leaf.rows * leaf.tiles;
-  const Dtype dtype = leaf.bf16 ? Dtype::kBF16 : Dtype::kF32;
-  void* buffers[] = {Filled(dtype, m * leaf.depth), Filled(dtype, leaf.depth * leaf.columns),
-                     Filled(Dtype::kF32, m * leaf.columns)};
-  const KernelArgs args = {.buffers = buffers};
-  double best = 0, peak = 0;
-  const double flops = 2.0 * static_cast<double>(m) * leaf.depth * leaf.columns;
-  const int calls = std::max(1, static_cast<int>(2e6 / flops));
-  for (int round = 0; round < 400; ++round) {
-    peak = std::max(peak, leaf.bf16 ? MeasureBf16Peak() : MeasurePeak());
+  const KernelArgs args = {.buffers = buffers.data()};
+  std::vector<double> speeds, peaks, parts;
+  const double ops = 2.0 * static_cast<double>(leaf.all_rows()) * leaf.depth * leaf.columns;
+  const int calls = std::max(1, static_cast<int>(2e7 / ops));
+  for (int round = 0; round < 401; ++round) {
+    peaks.push_back(bench::Peak(leaf.dtype, leaf.isa));
     const auto start = Clock::now();
-    for (int i = 0; i < calls; ++i) kernel->function(&args, 0, 1);
-    best = std::max(best, flops * calls / Seconds(start));
+    for (int i = 0; i < calls; ++i) kernel.function(&args, 0, 1);
+    speeds.push_back(ops * calls / Seconds(start));
+    parts.push_back(speeds.back() / peaks.back());
   }
-  fmt::print(
-      "{} {}x{} depth {} unroll {}: {:6.1f} GF/s, {:5.1f} % of {:.1f}; compiled in {:.1f} ms\n",
-      DtypeName(dtype), leaf.rows, leaf.columns, leaf.depth, leaf.unroll, best / 1e9,
-      100 * best / peak, peak / 1e9, compile * 1e3);
-  for (void* buffer : buffers) std::free(buffer);
-  return 0;
+  fmt::print("{:30} {:4} {:>2}x{} depth {:4}, {} at once: {:6.1f} Gop/s, {:5.1f} % of {:.1f}\n",
+             Print(Target{.isa = leaf.isa}), DtypeName(leaf.dtype), leaf.rows, leaf.columns,
+             leaf.depth, leaf.at_once, Median(speeds) / 1e9, 100 * Median(parts),
+             Median(peaks) / 1e9);
+  return {};
 }
 
 }  // namespace
 }  // namespace weft
 
 int main(int argc, char** argv) {
-  const weft::Target target{};
-  if (argc > 1) {  // the object, for objdump
-    const auto nest = weft::loops::Parse(weft::LeafText({6, 16, 256, 8, 1}), "leaf");
-    const auto code = weft::codegen::EmitMachineCode(*nest, target);
-    std::FILE* file = std::fopen(argv[1], "wb");
-    std::fwrite(code->shared_object.data(), 1, code->shared_object.size(), file);
-    std::fclose(file);
-    return 0;
-  }
-  for (const weft::Leaf& leaf :
-       {weft::Leaf{6, 16, 256, 8, 1}, weft::Leaf{6, 16, 256, 8, 2}, weft::Leaf{6, 16, 256, 8, 4},
-        weft::Leaf{6, 16, 64, 8, 1}, weft::Leaf{4, 24, 256, 8, 1}, weft::Leaf{5, 16, 256, 8, 1},
-        weft::Leaf{6, 14, 256, 8, 1}}) {
-    if (weft::Run(leaf, target) != 0) return 1;
-  }
-  const weft::Target bf16{.isa = weft::Isa::kX86V4Bf16};
-  for (const weft::Leaf& leaf :
-       {weft::Leaf{6, 64, 256, 8, 2, true}, weft::Leaf{8, 48, 256, 8, 2, true},
-        weft::Leaf{12, 32, 256, 8, 2, true}, weft::Leaf{6, 64, 768, 8, 2, true}}) {
-    if (weft::HostRuns(bf16.isa) && weft::Run(leaf, bf16) != 0) return 1;
+  using weft::Dtype;
+  using weft::Isa;
+  for (const weft::Leaf& leaf : {
+           weft::Leaf{Isa::kX86V3, Dtype::kF32, 6, 16, 256, 1},
+           {Isa::kX86V3, Dtype::kF32, 6, 16, 256, 4},
+           {Isa::kX86V3, Dtype::kF32, 6, 16, 64, 1},
+           {Isa::kX86V3, Dtype::kF32, 4, 24, 256, 1},
+           {Isa::kX86V3, Dtype::kF32, 5, 16, 256, 1},
+           {Isa::kX86V3, Dtype::kF32, 6, 14, 256, 1},
+           {Isa::kX86V4, Dtype::kF32, 6, 64, 128, 1},
+           {Isa::kX86V4, Dtype::kF32, 8, 48, 128, 1},
+           {Isa::kX86V4, Dtype::kF32, 12, 32, 128, 1},
+           {Isa::kX86V4, Dtype::kF32, 13, 32, 128, 1},
+           {Isa::kX86V4, Dtype::kF32, 12, 32, 64, 1},
+           {Isa::kX86V4Bf16, Dtype::kBF16, 6, 64, 256, 2},
+           {Isa::kX86V4Bf16, Dtype::kBF16, 8, 48, 256, 2},
+           {Isa::kX86V4Bf16, Dtype::kBF16, 12, 32, 256, 2},
+           {Isa::kX86V4Vnni, Dtype::kU8, 6, 64, 256, 4},
+           {Isa::kX86V4Vnni, Dtype::kU8, 8, 48, 256, 4},
+           {Isa::kX86V4Vnni, Dtype::kU8, 12, 32, 256, 4},
+           {Isa::kX86V4Amx, Dtype::kU8, 32, 32, 256, 4},
+           {Isa::kX86V4Amx, Dtype::kU8, 32, 32, 768, 4},
+           {Isa::kX86V4Amx, Dtype::kU8, 16, 64, 256, 4},
+       }) {
+    if (!weft::HostRuns(leaf.isa)) continue;
+    if (const weft::Status status = weft::Run(leaf, argc > 1 ? argv[1] : nullptr); !status.ok())
+      return fmt::print("{}\n", status.ToString()), 1;
+    if (argc > 1) return 0;
   }
 }
