@@ -1,4 +1,5 @@
-// Reads at places that are data. A negative index counts from the end.
+// Reads at places that are data. A negative index counts from the end; where a constant has none,
+// none is looked for.
 #include "tc_lang/ops/families.h"
 
 namespace weft::tc::ops {
@@ -19,6 +20,16 @@ bool AsSlice(const Tensor* constant, int64_t extent, int64_t& first, int64_t& st
   return true;
 }
 
+// The place that input 1, the indices, gives at `subs`.
+std::string PlaceAt(Writer& w, const Operand& index, const Subs& subs, int64_t extent) {
+  const Tensor* constant = w.Constant(1);
+  bool from_end = constant == nullptr;
+  for (int64_t i = 0; !from_end && i < constant->elems(); ++i)
+    from_end = ElemAsInt(*constant, i) < 0;
+  const std::string place = w.At(index, subs);
+  return from_end ? FromEnd(place, extent) : place;
+}
+
 }  // namespace
 
 // y(outer, at, inner) = x(outer, index(at), inner)
@@ -35,7 +46,7 @@ void Gather(Writer& w) {
   if (slice)
     from.push_back(Sum({{step, mid == inner ? "0" : *mid}}, first));
   else
-    from.push_back(FromEnd(w.At(index, Subs(mid, inner)), extent));
+    from.push_back(PlaceAt(w, index, Subs(mid, inner), extent));
   from.insert(from.end(), inner, i.end());
   w.Set(slice ? "copy" : "gather", y, i, w.At(x, from));
 }
@@ -47,7 +58,7 @@ void GatherElements(Writer& w) {
   if (!w.ok()) return;
   const Subs i = w.Indices("i", y.dims);
   Subs from = i;
-  from[static_cast<size_t>(axis)] = FromEnd(w.At(index, i), extent);
+  from[static_cast<size_t>(axis)] = PlaceAt(w, index, i, extent);
   w.Set("gather", y, i, w.At(x, from));
 }
 
@@ -63,7 +74,7 @@ void GatherND(Writer& w) {
   Subs from(i.begin(), i.begin() + batch);
   for (int64_t k = 0; k < depth; ++k) {
     const Subs at = Concat(Subs(i.begin(), inner), {std::to_string(k)});
-    from.push_back(FromEnd(w.At(index, at), w.Extent(x, batch + k)));
+    from.push_back(PlaceAt(w, index, at, w.Extent(x, batch + k)));
   }
   from.insert(from.end(), inner, i.end());
   w.Set("gather", y, i, w.At(x, from));

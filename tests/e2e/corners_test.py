@@ -311,3 +311,22 @@ def test_numbers_of_nothing_have_no_range():
                               [helper.make_tensor_value_info(n, t, None) for n, t in (('y', 2), ('scale', 1), ('zero', 2))])
     y, scale, _ = WeftRep(helper.make_model(graph, opset_imports=[helper.make_opsetid('', 11)], ir_version=8)).run({'x': x})
     assert y.shape == (0, 3) and scale == 0
+
+
+@pytest.mark.parametrize('constants', [[1], []])
+@pytest.mark.parametrize('indices', [[5, 0, 3, 3], [5, -1, 0, -6], [[2], [0]], [-6, -6]])
+def test_looks_up_what_is_known_and_what_is_not(indices, constants):
+    """Constant indices of which none counts from the end, some do, all do; and those of a run."""
+    x, at = np.random.default_rng(0).standard_normal((3, 6, 4)).astype(np.float32), np.array(indices)
+    agree(None, 'Gather', 13, [x, at], constants=constants, axis=1)
+    agree(None, 'GatherElements', 13, [x, np.broadcast_to(at.reshape(1, -1, 1), (3, at.size, 4)).copy()],
+          constants=constants, axis=1)
+    agree(np.stack([x[:, i] for i in at.reshape(-1)], 1), 'GatherND', 13,
+          [x, np.broadcast_to(at.reshape(1, -1, 1), (3, at.size, 1)).copy()], constants=constants, batch_dims=1)
+
+
+@pytest.mark.parametrize('wrong', [6, -7])
+def test_a_constant_index_outside_is_an_error(wrong):
+    x = np.zeros((3, 6, 4), np.float32)
+    with pytest.raises(Exception, match='index|within|outside|range'):
+        agree(np.zeros(0, np.float32), 'Gather', 13, [x, np.array([0, wrong, 3])], constants=[1], axis=1)
