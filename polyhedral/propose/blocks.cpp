@@ -85,6 +85,14 @@ class Blocker {
         break;
       }
     }
+    for (size_t first = 0; first < groups_.size();) {
+      size_t end = first + 1;
+      while (all[first].blocks.empty() && end < groups_.size() && all[end].blocks.empty() &&
+             AddsPart(first, end))
+        ++end;
+      if (end - first > 1) BlockParts(first, end, all);
+      first = end;
+    }
     return all;
   }
 
@@ -193,6 +201,17 @@ class Blocker {
       if (along && FillsTiles(first, last, {*along})) return along;
     }
     return std::nullopt;
+  }
+
+  // Bytes of what is made elsewhere and read by several groups.
+  double CommonBytes(size_t first, size_t last) const {
+    double bytes = 0;
+    for (const tc::TensorId input : tc::Inputs(program_)) {
+      int64_t readers = 0;
+      for (size_t group = first; group <= last; ++group) readers += ReadsIn(group, group, input);
+      if (readers > 1) bytes += Bytes(program_[input]);
+    }
+    return bytes;
   }
 
   // Of temporaries that pass from group to group.
@@ -318,7 +337,7 @@ class Blocker {
 
   // All axes along which the last group has blocks. The last of them is that along which most is
   // read again; it grows until what passes through a block is all that half of the second-level
-  // cache holds.
+  // cache holds, or of the first-level one if that holds a block and nothing is read again at all.
   bool TryRegion(size_t first, size_t last, std::vector<BlockedCluster>& all) const {
     const bool contracts = std::any_of(
         views_.begin() + static_cast<ptrdiff_t>(first),
@@ -342,6 +361,13 @@ class Blocker {
       return passed / static_cast<double>(counts(of)) <= half;
     };
     if (!near(axes)) return false;
+    const double touched = passed + CommonBytes(first, last);
+    const auto nearest = static_cast<double>(request_.target.l1_bytes) / 2;
+    const bool in_nearest = ReadAgain(first, last, {axes.back()}) == 0 &&
+                            touched <= nearest * static_cast<double>(counts(axes));
+    const auto fits = [&](const std::vector<Along>& of) {
+      return in_nearest ? touched <= nearest * static_cast<double>(counts(of)) : near(of);
+    };
     const std::string axis = axes.back().back().axis;
     const int64_t unit = axes.back().back().sizes[0], extent = Extent(last, axis);
     // At least so many blocks that the team has work.
@@ -355,7 +381,7 @@ class Blocker {
       if (!along) continue;
       std::vector<Along> larger = axes;
       larger.back() = *std::move(along);
-      if (!near(larger) || counts(larger) < wanted) break;
+      if (!fits(larger) || counts(larger) < wanted) break;
       axes = std::move(larger);
     }
     // One that became the whole axis says nothing, and tiles of registers would have to divide it.
@@ -370,6 +396,71 @@ class Blocker {
       for (const Along& along : axes) all[group].blocks.push_back(along[group - first]);
     }
     return true;
+  }
+
+  // What the last statement of a group writes.
+  tc::TensorId Made(size_t group) const {
+    return views_[group].At(views_[group].statements.size() - 1).target;
+  }
+
+  // Whether the group writes another part of what that of `first` writes, and reads nothing that is
+  // made between them.
+  bool AddsPart(size_t first, size_t group) const {
+    if (Made(group) != Made(first)) return false;
+    const ClusterView& view = views_[group];
+    for (size_t k = 0; k < view.statements.size(); ++k)
+      for (const tc::ExprId read : tc::Reads(program_, view.At(k)))
+        if (MakesIn(first, group - 1, program_[read].tensor)) return false;
+    return true;
+  }
+
+  // How many leading axes of a tensor all of its parts have as a whole.
+  size_t WholeAxes(size_t first, size_t end) const {
+    const tc::TensorDecl& made = program_[Made(first)];
+    for (size_t axis = 0; axis < made.extents.size(); ++axis)
+      for (size_t group = first; group < end; ++group) {
+        const auto tile = AlongAxis(group, axis, 1);
+        if (!tile || Affine(Extent(group, tile->axis)) != made.extents[axis]) return axis;
+      }
+    return made.extents.size();
+  }
+
+  // So much of an axis of what the group writes.
+  std::optional<Tile> AlongAxis(size_t group, size_t axis, int64_t size) const {
+    const ClusterView& view = views_[group];
+    const size_t k = view.statements.size() - 1;
+    const auto e = tc::AsAffine(program_, view.At(k).subscripts[axis]);
+    const auto var = e ? e->AsVar() : std::nullopt;
+    if (!var || view.At(k).indices[static_cast<size_t>(*var)].lo != Affine(0)) return std::nullopt;
+    Tile tile{view.axes[k][static_cast<size_t>(*var)], {size}};
+    return FitsAll(group, tile) ? std::optional(tile) : std::nullopt;
+  }
+
+  // Parts of rows, as those of a concatenation, go through the same rows together: else each would
+  // pass through all the memory of the result.
+  void BlockParts(size_t first, size_t end, std::vector<BlockedCluster>& all) const {
+    constexpr double kNear = 16 << 10;
+    const tc::TensorDecl& made = program_[Made(first)];
+    const size_t whole = WholeAxes(first, end);
+    double row = Bytes(made);
+    for (size_t axis = 0; axis < whole; ++axis)
+      row /= static_cast<double>(made.extents[axis].constant());
+    std::vector<std::pair<size_t, int64_t>> sizes;  // by axis of what is made
+    int64_t blocks = 1;
+    for (size_t axis = whole; axis-- > 0;) {
+      const int64_t extent = made.extents[axis].constant();
+      const auto size = std::clamp<int64_t>(static_cast<int64_t>(kNear / row), 1, extent);
+      row *= static_cast<double>(size);
+      if (size == extent && sizes.empty()) continue;
+      sizes.insert(sizes.begin(), {axis, size});
+      blocks *= (extent + size - 1) / size;
+    }
+    if (blocks < std::max(2, 2 * request_.target.threads)) return;
+    for (size_t group = first; group < end; ++group) {
+      all[group].then = group > first;
+      for (const auto& [axis, size] : sizes)
+        all[group].blocks.push_back(*AlongAxis(group, axis, size));
+    }
   }
 
   const ScheduleRequest& request_;

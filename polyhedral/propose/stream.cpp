@@ -32,10 +32,31 @@ bool BeginsLines(const ScheduleRequest& request, const tc::TensorDecl& tensor) {
          (row + rows.row_pad_elems) * SizeBytes(tensor.dtype) % kLineBytes == 0;
 }
 
+// Bytes of a tensor that one look-up may find its place in: those of the axes from the first on
+// that it looks up. What lies there for other indices of the axes before comes later.
+double LookedUpBytes(const tc::Program& program, const tc::Statement& s, tc::TensorId t) {
+  double most = 0;
+  for (const tc::ExprId read : tc::Reads(program, s)) {
+    const tc::Expr& e = program[read];
+    if (e.tensor != t) continue;
+    double bytes = Bytes(program[t]);
+    for (size_t axis = 0; axis < e.args.size(); ++axis) {
+      if (!tc::Reads(program, e.args[axis]).empty()) {
+        most = std::max(most, bytes);
+        break;
+      }
+      const Affine& extent = program[t].extents[axis];
+      if (extent.IsConstant()) bytes /= static_cast<double>(extent.constant());
+    }
+  }
+  return most;
+}
+
 // A table too large for a core's own caches, of which a statement looks up rows.
 bool IsTable(const ClusterView& view, size_t k, tc::TensorId t) {
-  return Bytes(view.program()[t]) > static_cast<double>(view.request->target.l2_bytes) &&
-         LooksUp(view.program(), view.At(k), t);
+  return LooksUp(view.program(), view.At(k), t) &&
+         LookedUpBytes(view.program(), view.At(k), t) >
+             static_cast<double>(view.request->target.l2_bytes);
 }
 
 // Where a sum reads t, if the panel of t that a tile of its results takes may lie in one piece.
