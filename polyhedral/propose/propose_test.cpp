@@ -85,6 +85,82 @@ TEST(Propose, LanesOfChannelsReadACopy) {
   EXPECT_EQ(Print((*few)[0]).find("x_packed"), std::string::npos) << Print((*few)[0]);
 }
 
+// Parts of a concatenation go through some rows together, those of an image's pixels at once; where
+// the parts are rows themselves, one after another.
+TEST(Propose, PartsOfRowsGoTogether) {
+  const std::string columns = First(
+      "def f(float(2048, 64) a, float(2048, 32) b) -> (y) {"
+      " y(i, j) = a(i, j) where i in 0:2048, j in 0:64"
+      " y(i, j) = b(i, j - 64) where i in 0:2048, j in 64:96 }",
+      {.threads = 2});
+  EXPECT_NE(columns.find("cluster y | block i 42 |"), std::string::npos) << columns;
+  EXPECT_NE(columns.find("then y_2 | block i 42 |"), std::string::npos) << columns;
+  const std::string pixels = First(
+      "def f(float(8, 40, 40, 300) a, float(8, 40, 40, 300) b) -> (y) {"
+      " y(n, h, w, c) = a(n, h, w, c) where n in 0:8, h in 0:40, w in 0:40, c in 0:300"
+      " y(n, h, w, c) = b(n, h, w, c - 300) where n in 0:8, h in 0:40, w in 0:40, c in 300:600 }",
+      {.threads = 1});
+  EXPECT_NE(pixels.find("then y_2 | block n 1, h 1, w 6 |"), std::string::npos) << pixels;
+  const std::string rows = First(
+      "def f(float(64, 2048) a, float(32, 2048) b) -> (y) {"
+      " y(i, j) = a(i, j) where i in 0:64, j in 0:2048"
+      " y(i, j) = b(i - 64, j) where i in 64:96, j in 0:2048 }",
+      {.threads = 1});
+  EXPECT_EQ(rows.find("block"), std::string::npos) << rows;
+  // The second part is made of the first.
+  const std::string chain = First(
+      "def f(float(2048, 64) a) -> (y) {"
+      " y(i, j) = a(i, j) where i in 0:2048, j in 0:64"
+      " y(i, j) = y(i, j - 64) where i in 0:2048, j in 64:96 }",
+      {.threads = 1});
+  EXPECT_EQ(chain.find("block"), std::string::npos) << chain;
+}
+
+// Nothing is used again from one matrix of a batch to the next: so many at once as the nearest
+// cache holds with what is made of them.
+TEST(Propose, BatchesPassThroughTheNearestCache) {
+  constexpr char kGram[] =
+      "def f(float(2048, 27, 64) x) -> (y) {"
+      " t(b, d, i) = x(b, i, d) where b in 0:2048, d in 0:64, i in 0:27"
+      " y(b, i, j) +=! x(b, i, d) * t(b, d, j) where b in 0:2048, i in 0:27, j in 0:27, d in 0:64 "
+      "}";
+  const std::string one = First(kGram, {.threads = 1, .l1_bytes = 32 << 10}, Isa::kX86V4);
+  EXPECT_NE(one.find("block b 1 |"), std::string::npos) << one;
+  const std::string few = First(kGram, {.threads = 1, .l1_bytes = 128 << 10}, Isa::kX86V4);
+  EXPECT_NE(few.find("block b 4 |"), std::string::npos) << few;
+}
+
+// A panel that the nearest cache does not keep is read by fewer tiles of more rows.
+TEST(Propose, FarPanelsWantRows) {
+  const auto conv = [](int channels) {
+    const tc::Program program = Parse(fmt::format(
+        "def f(float(58, 58, {0}) x, float(3, 3, {0}, 64) w) -> (y) {{"
+        " y(i, j, k) +=! x(i + r, j + s, c) * w(r, s, c, k) where i in 0:56, j in 0:56 }}",
+        channels));
+    const std::vector<std::string> constants = {"w"};
+    const ScheduleRequest request{
+        .program = &program,
+        .constants = constants,
+        .target = {.isa = Isa::kX86V4, .threads = 1, .l1_bytes = 48 << 10}};
+    const auto choices = Propose(request, 1);
+    return choices.yes() ? Print((*choices)[0]) : "refused";
+  };
+  EXPECT_NE(conv(8).find("tile j 4, k 64"), std::string::npos) << conv(8);
+  EXPECT_NE(conv(64).find("tile j 14, k 32"), std::string::npos) << conv(64);
+}
+
+// A row of what is looked up passes by and is in the cache; a table is not.
+TEST(Propose, LookUpsInARowAreNotFetched) {
+  const auto fetches = [](const std::string& text) {
+    return First(text, {.threads = 1, .l2_bytes = 1 << 20}).find("prefetch x") != std::string::npos;
+  };
+  EXPECT_FALSE(
+      fetches("def f(float(2048, 729) x, int64(351) at) -> (y) { y(i, j) = x(i, at(j)) where i in "
+              "0:2048 }"));
+  EXPECT_TRUE(fetches(
+      "def f(float(20480, 64) x, int64(351) at) -> (y) { y(i, j) = x(at(i), j) where j in 0:64 }"));
+}
+
 // Groups of eight channels in images with channels last: lanes of one group, which all read the
 // same element, or of two groups.
 TEST(Propose, TilesComeInKinds) {

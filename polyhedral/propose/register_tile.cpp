@@ -1,6 +1,7 @@
 #include "polyhedral/propose/register_tile.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -19,6 +20,9 @@ constexpr double kTransposed = 0.5;
 constexpr double kMasked = 1.25, kBlended = 2;
 // Steps that each read another page wait for its translation, and for lines of one set.
 constexpr double kLeaping = 1.12;
+
+// Long sums of many rows are cut into blocks of about so many steps (contraction.cpp).
+constexpr int64_t kSumBlock = 384, kManyRows = 32;
 
 // What the model may err by between kinds of tiles.
 constexpr double kNear = 1.6;
@@ -64,6 +68,13 @@ OperandMoves MovesOf(const Operands& o, int32_t lane, int32_t row) {
     return row >= 0 && o.Uses(read, row) && !shares;
   };
   OperandMoves moves{o.Uses(o.c.x, lane), by_row(o.c.x), o.Uses(o.c.w, lane), by_row(o.c.w)};
+  if (moves.x_lanes != moves.w_lanes && o.Packable(o.Streamed(lane), lane)) {
+    moves.steps = o.Steps();
+    moves.lane_bytes = SizeBytes(o.program[o.Streamed(lane)].dtype);
+    if (o.c.reduced.size() == 1 && row >= 0 && o.Extent(row) >= kManyRows &&
+        moves.steps >= 2 * kSumBlock)
+      moves.block = kSumBlock;
+  }
   if (o.IsNarrow() && IsFloat(o.s.accumulate) && !o.Flushes())
     moves.parts = 2, moves.spare = 3;  // halves
   if (o.Flushes())
@@ -197,11 +208,21 @@ void ChooseDot(const Operands& o, RegisterTile& tile) {
 // each kind first. How many kinds there are.
 size_t BestOfKindsFirst(const Operands& o, std::vector<RegisterTile>& options) {
   using Kind = std::tuple<int32_t, int32_t, bool, bool, bool>;
-  std::set<Kind> seen;
-  std::ranges::stable_partition(options, [&](const RegisterTile& t) {
+  const auto kind_of = [&](const RegisterTile& t) {
     const int64_t steps = o.StepsToMove(o.c.x, t.lane);
     const bool shares = steps > 1 && t.shape.lanes <= steps;
-    return seen.insert({t.lane, t.row, t.copies, t.matrix, shares}).second;
+    return Kind{t.lane, t.row, t.copies, t.matrix, shares};
+  };
+  std::map<Kind, double> least;
+  for (const RegisterTile& t : options) {
+    double& cycles = least.try_emplace(kind_of(t), t.cycles).first->second;
+    cycles = std::min(cycles, t.cycles);
+  }
+  std::set<Kind> seen;
+  const auto others = std::ranges::stable_partition(
+      options, [&](const RegisterTile& t) { return seen.insert(kind_of(t)).second; });
+  std::stable_sort(options.begin(), others.begin(), [&](const auto& a, const auto& b) {
+    return least.at(kind_of(a)) < least.at(kind_of(b));
   });
   return seen.size();
 }
@@ -225,7 +246,11 @@ std::vector<RegisterTile> RegisterTiles(const Operands& o) {
         AddOptions(o, lane, i, options);
     }
   }
-  std::ranges::stable_sort(options, {}, &RegisterTile::cycles);
+  for (RegisterTile& t : options) {
+    const int64_t rows = t.row >= 0 ? o.Extent(t.row) : 1;
+    t.far = t.shape.far * o.Steps() / static_cast<double>(rows * o.Extent(t.lane));
+  }
+  std::ranges::stable_sort(options, {}, [](const RegisterTile& t) { return t.cycles + t.far; });
   return options;
 }
 

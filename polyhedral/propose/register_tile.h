@@ -18,11 +18,12 @@ struct RegisterTile {
   // Instructions take several steps of this reduced index at once; -1: one.
   int32_t dot = -1;
   int64_t dot_steps = 1;
+  double far = 0;  // cycles, as above, of waiting for the second cache
 };
 
 // By cycles: the best first, then the best of each other kind (what lanes and rows run along, how
-// lanes are loaded), then all others. The `rank`-th of them, or the last; none if no index has
-// lanes that can be loaded.
+// lanes are loaded), then all others. Only tiles of one kind are told apart by how they wait. The
+// `rank`-th of them, or the last; none if no index has lanes that can be loaded.
 std::optional<RegisterTile> ChooseRegisterTile(const Operands& operands, int rank);
 
 // Those whose best tile the model takes for about as fast as the best of all.

@@ -10,6 +10,10 @@ namespace {
 
 constexpr double kStep = 0.25;  // cycles that a step of the loop costs beside its work
 constexpr double kLatency = 5;  // of a multiply-add, four, and what is lost where all wait for it
+constexpr double kFar = 0.25;   // of a line's way from the second cache, that work doesn't hide
+constexpr double kRow = 40;     // of a row's first lines, likewise
+constexpr double kKept = 0.8;   // of the nearest cache, what a panel may take
+constexpr double kLineBytes = 64;
 constexpr double kTail = 0.02;  // of all, for a tail: other code, that is compiled and fetched
 
 // The mean of a core of its own and one that a second thread shares, where instructions are issued
@@ -25,17 +29,29 @@ double Cycles(const OperandMoves& moves, int64_t rows, int64_t vectors) {
   return (alone + std::max(alone, shared)) / 2 + kStep;
 }
 
-double Total(const OperandMoves& moves, TileShape tile, int64_t m, int64_t n, int64_t vector) {
-  const auto vectors = [&](int64_t lanes) { return (lanes + vector - 1) / vector; };
+// What of a step is spent waiting for the second cache: for a panel that the nearest one does not
+// keep, and for rows where the processor does not see that they come.
+double Far(const Target& target, const OperandMoves& moves, int64_t rows, int64_t lanes) {
+  const auto bytes = static_cast<double>(lanes * moves.lane_bytes);
+  const bool is_near = moves.steps * bytes <= kKept * static_cast<double>(target.l1_bytes);
+  const double panel = is_near ? 0 : kFar * bytes / kLineBytes;
+  return panel + (moves.block > 0
+                      ? kRow * static_cast<double>(rows) / static_cast<double>(moves.block)
+                      : 0);
+}
+
+// The sum of `cost`, of rows and lanes, over all tiles of an output.
+template <typename F>
+double Total(TileShape tile, int64_t m, int64_t n, F cost) {
   const int64_t tail_rows = m % tile.rows, tail_lanes = n % tile.lanes;
   const int64_t full_rows = m / tile.rows, full_lanes = n / tile.lanes;
   const auto times = [](int64_t count, double cycles) {
     return static_cast<double>(count) * cycles;
   };
-  double total = times(full_rows, times(full_lanes, Cycles(moves, tile.rows, vectors(tile.lanes))));
-  if (tail_rows) total += times(full_lanes, Cycles(moves, tail_rows, vectors(tile.lanes)));
-  if (tail_lanes) total += times(full_rows, Cycles(moves, tile.rows, vectors(tail_lanes)));
-  if (tail_rows && tail_lanes) total += Cycles(moves, tail_rows, vectors(tail_lanes));
+  double total = times(full_rows, times(full_lanes, cost(tile.rows, tile.lanes)));
+  if (tail_rows) total += times(full_lanes, cost(tail_rows, tile.lanes));
+  if (tail_lanes) total += times(full_rows, cost(tile.rows, tail_lanes));
+  if (tail_rows && tail_lanes) total += cost(tail_rows, tail_lanes);
   return total * (1 + kTail * ((tail_rows ? 1 : 0) + (tail_lanes ? 1 : 0)));
 }
 
@@ -50,18 +66,22 @@ std::vector<TileShape> RankTiles(const Target& target, const OperandMoves& moves
     // A broadcast that serves vectors of two widths lives until both are done, which spills more.
     const int64_t last = std::min(n, nv * vector) % vector;
     const bool narrow = nv > 1 && last > 0 && last <= vector / 2;
-    const int64_t fit = registers == 32 ? (narrow ? 22 : 26) : (narrow ? 10 : 12);
+    const int64_t fit = registers == 32 ? (narrow ? 22 : 28) : (narrow ? 10 : 12);
     const int64_t vectors = std::min({fit, registers - nv * moves.parts - moves.spare, most});
     for (int64_t rows = 1; rows <= std::min(vectors / nv, m); ++rows) {
       TileShape tile{rows, std::min(n, nv * vector)};
       if (tile.lanes > loops::kMostLanes) continue;
-      tile.cycles = Total(moves, tile, m, n, vector);
+      tile.cycles = Total(tile, m, n, [&](int64_t r, int64_t lanes) {
+        return Cycles(moves, r, (lanes + vector - 1) / vector);
+      });
+      tile.far =
+          Total(tile, m, n, [&](int64_t r, int64_t lanes) { return Far(target, moves, r, lanes); });
       tiles.push_back(tile);
     }
   }
   // Among equals the larger: fewer iterations around it.
   std::ranges::stable_sort(tiles, {}, [](const TileShape& t) {
-    return t.cycles * (1 + 0.02 / static_cast<double>(t.rows * t.lanes));
+    return (t.cycles + t.far) * (1 + 0.02 / static_cast<double>(t.rows * t.lanes));
   });
   return tiles;
 }

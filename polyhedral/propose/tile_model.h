@@ -17,18 +17,22 @@ namespace weft::polyhedral {
 struct TileShape {
   int64_t rows = 1, lanes = 1;  // lanes in elements
   double cycles = 0;            // of one step of the reduction, over the whole output
+  double far = 0;               // likewise, of waiting for the second cache
 };
 
 // How the two operands move, how many instructions load either, and what else wants registers:
 // `parts` for each vector of lanes that is loaded, `spare` for a broadcast and for products before
-// they are added.
+// they are added. A tile's lanes take a panel of `steps` times so many bytes for each; its rows
+// begin anew after so many steps, if they are cut into blocks.
 struct OperandMoves {
   bool x_lanes = false, x_rows = false, w_lanes = false, w_rows = false;
   int64_t x_loads = 1, w_loads = 1, parts = 1, spare = 1;
+  double steps = 0;
+  int64_t lane_bytes = 0, block = 0;
 };
 
-// Tiles for an output of m rows and n elements along lanes, best first; `vector` elements a
-// register, at most `most` of which are accumulators.
+// Tiles for an output of m rows and n elements along lanes, best first, the wait counted; `vector`
+// elements a register, at most `most` of which are accumulators.
 std::vector<TileShape> RankTiles(const Target& target, const OperandMoves& moves, int64_t m,
                                  int64_t n, int64_t vector, int64_t most);
 
