@@ -404,14 +404,19 @@ class Blocker {
   }
 
   // Whether the group writes another part of what that of `first` writes, and reads nothing that is
-  // made between them.
+  // made between them. Contractions want tiles of more rows than a block of parts has.
   bool AddsPart(size_t first, size_t group) const {
-    if (Made(group) != Made(first)) return false;
+    if (Made(group) != Made(first) || Contracts(first) || Contracts(group)) return false;
     const ClusterView& view = views_[group];
     for (size_t k = 0; k < view.statements.size(); ++k)
       for (const tc::ExprId read : tc::Reads(program_, view.At(k)))
         if (MakesIn(first, group - 1, program_[read].tensor)) return false;
     return true;
+  }
+
+  bool Contracts(size_t group) const {
+    return std::ranges::any_of(views_[group].statements,
+                               [&](int32_t s) { return tc::Contracts(program_.statements[s]); });
   }
 
   // How many leading axes of a tensor all of its parts have as a whole.
@@ -445,6 +450,7 @@ class Blocker {
     double row = Bytes(made);
     for (size_t axis = 0; axis < whole; ++axis)
       row /= static_cast<double>(made.extents[axis].constant());
+    if (!(row > 0)) return;                         // there is nothing to write
     std::vector<std::pair<size_t, int64_t>> sizes;  // by axis of what is made
     int64_t blocks = 1;
     for (size_t axis = whole; axis-- > 0;) {

@@ -107,6 +107,13 @@ TEST(Propose, PartsOfRowsGoTogether) {
       " y(i, j) = b(i - 64, j) where i in 64:96, j in 0:2048 }",
       {.threads = 1});
   EXPECT_EQ(rows.find("block"), std::string::npos) << rows;
+  // Few rows are no tile of registers.
+  const std::string products = First(
+      "def f(float(512, 64) a, float(64, 1024) w, float(512, 1024) b) -> (y) {"
+      " y(i, j) +=! a(i, k) * w(k, j) where i in 0:512, j in 0:1024"
+      " y(i, j) = b(i, j - 1024) where i in 0:512, j in 1024:2048 }",
+      {.threads = 1});
+  EXPECT_EQ(products.find("block"), std::string::npos) << products;
   // The second part is made of the first.
   const std::string chain = First(
       "def f(float(2048, 64) a) -> (y) {"
