@@ -24,6 +24,9 @@ constexpr double kLeaping = 1.12;
 // Long sums of many rows are cut into blocks of about so many steps (contraction.cpp).
 constexpr int64_t kSumBlock = 384, kManyRows = 32;
 
+// What a panel of another width has to gain.
+constexpr double kOtherPanel = 0.05;
+
 // What the model may err by between kinds of tiles.
 constexpr double kNear = 1.6;
 
@@ -204,25 +207,34 @@ void ChooseDot(const Operands& o, RegisterTile& tile) {
   tile.dot_steps = steps;
 }
 
+// What lanes and rows run along, whether lanes are copied, multiplied as matrices, read one
+// element.
+using Kind = std::tuple<int32_t, int32_t, bool, bool, bool>;
+Kind KindOf(const Operands& o, const RegisterTile& t) {
+  const int64_t steps = o.StepsToMove(o.c.x, t.lane);
+  return {t.lane, t.row, t.copies, t.matrix, steps > 1 && t.shape.lanes <= steps};
+}
+
+// Of each kind the tile of the fewest cycles, waits apart.
+std::map<Kind, RegisterTile> LeastOfKinds(const Operands& o,
+                                          const std::vector<RegisterTile>& options) {
+  std::map<Kind, RegisterTile> least;
+  for (const RegisterTile& t : options) {
+    RegisterTile& best = least.try_emplace(KindOf(o, t), t).first->second;
+    if (t.cycles < best.cycles) best = t;
+  }
+  return least;
+}
+
 // Tiles of one kind differ little, and the model is surer about them than about kinds: the best of
 // each kind first. How many kinds there are.
 size_t BestOfKindsFirst(const Operands& o, std::vector<RegisterTile>& options) {
-  using Kind = std::tuple<int32_t, int32_t, bool, bool, bool>;
-  const auto kind_of = [&](const RegisterTile& t) {
-    const int64_t steps = o.StepsToMove(o.c.x, t.lane);
-    const bool shares = steps > 1 && t.shape.lanes <= steps;
-    return Kind{t.lane, t.row, t.copies, t.matrix, shares};
-  };
-  std::map<Kind, double> least;
-  for (const RegisterTile& t : options) {
-    double& cycles = least.try_emplace(kind_of(t), t.cycles).first->second;
-    cycles = std::min(cycles, t.cycles);
-  }
+  const std::map<Kind, RegisterTile> least = LeastOfKinds(o, options);
   std::set<Kind> seen;
   const auto others = std::ranges::stable_partition(
-      options, [&](const RegisterTile& t) { return seen.insert(kind_of(t)).second; });
+      options, [&](const RegisterTile& t) { return seen.insert(KindOf(o, t)).second; });
   std::stable_sort(options.begin(), others.begin(), [&](const auto& a, const auto& b) {
-    return least.at(kind_of(a)) < least.at(kind_of(b));
+    return least.at(KindOf(o, a)).cycles < least.at(KindOf(o, b)).cycles;
   });
   return seen.size();
 }
@@ -249,6 +261,12 @@ std::vector<RegisterTile> RegisterTiles(const Operands& o) {
   for (RegisterTile& t : options) {
     const int64_t rows = t.row >= 0 ? o.Extent(t.row) : 1;
     t.far = t.shape.far * o.Steps() / static_cast<double>(rows * o.Extent(t.lane));
+  }
+  // A product's number of rows is often that of a run: plans for others share panels of one width.
+  if (o.c.reduced.size() == 1) {
+    const std::map<Kind, RegisterTile> least = LeastOfKinds(o, options);
+    for (RegisterTile& t : options)
+      if (t.shape.lanes != least.at(KindOf(o, t)).shape.lanes) t.far += kOtherPanel * t.cycles;
   }
   std::ranges::stable_sort(options, {}, [](const RegisterTile& t) { return t.cycles + t.far; });
   return options;
