@@ -117,9 +117,10 @@ void BlobStore::LieTogether() {
   end = 0;
   for (auto& [hash, blob] : blobs_) {
     if (blob.bytes() >= kHugePageBytes) continue;
-    std::byte* const at = static_cast<std::byte*>(block.get()) + place(end, blob.bytes());
+    const int64_t begin = place(end, blob.bytes());
+    std::byte* const at = static_cast<std::byte*>(block.get()) + begin;
     std::ranges::copy(blob.raw(), at);
-    end = place(end, blob.bytes()) + blob.bytes();
+    end = begin + blob.bytes();
     blob = Tensor::Borrow(Dtype::kU8, {blob.bytes()}, block, at);
   }
 }

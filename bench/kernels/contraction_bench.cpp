@@ -183,11 +183,7 @@ Status Run(const Case& c, const Target& target, bool verbose, const char* choice
     }
     colds.push_back(flops * calls / Seconds(start));
   }
-  const auto median = [](std::vector<double>& all) {
-    std::ranges::nth_element(all, all.begin() + static_cast<int64_t>(all.size() / 2));
-    return all[all.size() / 2];
-  };
-  const double warm = median(warms), cold = median(colds);
+  const double warm = bench::Median(warms), cold = bench::Median(colds);
   fmt::print(
       "{:28} {:7.1f} GF/s {:6.1f} % of {:.1f}, median {:5.1f} %, cold {:5.1f} %   schedule {:5.1f} "
       "ms (isl {:4.1f}), "

@@ -20,6 +20,7 @@ namespace weft {
 namespace {
 
 using bench::Clock;
+using bench::Median;
 using bench::Seconds;
 
 // Tiles of rows by columns, one behind another, each of which sums up `depth` steps. One trip of
@@ -110,12 +111,6 @@ std::shared_ptr<void> Filled(Dtype dtype, int64_t elems) {
   for (int64_t i = 0; i < elems; ++i)
     StoreScalar(dtype, data.get(), i, ScalarOf(dtype, static_cast<double>(i % 7)));
   return data;
-}
-
-double Median(std::vector<double> all) {
-  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
-  std::ranges::nth_element(all, middle);
-  return *middle;
 }
 
 Status Run(const Leaf& leaf, const char* file) {

@@ -9,7 +9,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <cstring>
+#include <vector>
 
 #include "base/dtype.h"
 #include "base/target.h"
@@ -19,6 +19,12 @@ namespace weft::bench {
 using Clock = std::chrono::steady_clock;
 inline double Seconds(Clock::time_point since) {
   return std::chrono::duration<double>(Clock::now() - since).count();
+}
+
+inline double Median(std::vector<double> all) {
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+  std::ranges::nth_element(all, middle);
+  return *middle;
 }
 
 // `add` is one instruction, of as many multiply-adds as `products` says; operations per second.

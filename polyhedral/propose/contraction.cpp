@@ -205,7 +205,7 @@ class LoopMaker {
   // cache while rows pass by; the accumulators of those rows wait in the cache meanwhile. A panel
   // that fits is best read whole, unless rows lie side by side: then tiles of rows share cache
   // lines, which have to stay until the last of them passed.
-  static constexpr int64_t kBlock = 384, kLeastBlock = 32, kRowsPerBlock = 16;
+  static constexpr int64_t kLeastBlock = 32, kRowsPerBlock = 16;
   bool Blocks() const {
     if (o_.c.reduced.size() != 1 || tile_.row < 0 || tile_.matrix) return false;
     const int64_t steps = o_.Extent(o_.c.reduced[0]);
@@ -215,9 +215,9 @@ class LoopMaker {
   }
 
   int64_t BlockSize() const {
-    if (!RowsShareLines()) return kBlock;
+    if (!RowsShareLines()) return kSumBlock;
     const int64_t most = L1() * 2 / 5 / RowBytes() / kLeastBlock * kLeastBlock;
-    return std::clamp(most, kLeastBlock, kBlock);
+    return std::clamp(most, kLeastBlock, kSumBlock);
   }
 
   // Of the row operand, for one step of the reduction and the rows of a block.

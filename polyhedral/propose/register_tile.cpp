@@ -21,8 +21,8 @@ constexpr double kMasked = 1.25, kBlended = 2;
 // Steps that each read another page wait for its translation, and for lines of one set.
 constexpr double kLeaping = 1.12;
 
-// Long sums of many rows are cut into blocks of about so many steps (contraction.cpp).
-constexpr int64_t kSumBlock = 384, kManyRows = 32;
+// From here on there are rows enough for blocks of a sum (contraction.cpp), whatever the tile.
+constexpr int64_t kManyRows = 32;
 
 // What a panel of another width has to gain.
 constexpr double kOtherPanel = 0.05;

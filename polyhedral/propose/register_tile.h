@@ -9,6 +9,9 @@
 
 namespace weft::polyhedral {
 
+// Long sums of many rows are cut into blocks of about so many steps.
+inline constexpr int64_t kSumBlock = 384;
+
 struct RegisterTile {
   int32_t lane = -1, row = -1;  // indices; no row: -1
   TileShape shape;

@@ -33,7 +33,8 @@ bool BeginsLines(const ScheduleRequest& request, const tc::TensorDecl& tensor) {
 }
 
 // Bytes of a tensor that one look-up may find its place in: those of the axes from the first on
-// that it looks up. What lies there for other indices of the axes before comes later.
+// that it looks up; 0 if there is none. What lies there for other indices of the axes before comes
+// later.
 double LookedUpBytes(const tc::Program& program, const tc::Statement& s, tc::TensorId t) {
   double most = 0;
   for (const tc::ExprId read : tc::Reads(program, s)) {
@@ -54,9 +55,8 @@ double LookedUpBytes(const tc::Program& program, const tc::Statement& s, tc::Ten
 
 // A table too large for a core's own caches, of which a statement looks up rows.
 bool IsTable(const ClusterView& view, size_t k, tc::TensorId t) {
-  return LooksUp(view.program(), view.At(k), t) &&
-         LookedUpBytes(view.program(), view.At(k), t) >
-             static_cast<double>(view.request->target.l2_bytes);
+  return LookedUpBytes(view.program(), view.At(k), t) >
+         static_cast<double>(view.request->target.l2_bytes);
 }
 
 // Where a sum reads t, if the panel of t that a tile of its results takes may lie in one piece.
