@@ -141,6 +141,8 @@ Worst Sweep(ScalarOp op, Dtype dtype, int64_t blocks, Next next) {
     kernel->function(&args, 0, 1);
     for (int64_t i = 0; i < kBlock; ++i) {
       const Wide exact = Reference<T, Wide>(op, x[i], z[i]);
+      // What would be subnormal is 0, see FormsOfExpAgree.
+      if (op == ScalarOp::kExp && exact < std::numeric_limits<T>::min() && y[i] == 0) continue;
       const double ulps = Ulps<T, Wide>(y[i], exact);
       if (ulps > worst.ulps)
         worst = {ulps, static_cast<double>(x[i]), static_cast<double>(z[i]),
@@ -208,7 +210,7 @@ TEST(Math, DoubleSweep) {
   }
 }
 
-// On all arguments that they are for, the four forms of exp give the same bits.
+// On all arguments that they are for, the four forms of exp give the same bits, none subnormal.
 TEST(Math, FormsOfExpAgree) {
   const auto kernel_of = [](Dtype dtype, bool has_ldexp, bool below_zero) {
     const loops::LoopNest nest = ElementwiseNest(ScalarOp::kExp, dtype, has_ldexp, below_zero);
@@ -230,6 +232,7 @@ TEST(Math, FormsOfExpAgree) {
       }
       for (int64_t i = 0; i < kBlock; ++i) {
         for (int f = 1; f < (x[i] > 0 ? 2 : 4); ++f) {
+          ASSERT_TRUE(y[f][i] == 0 || !(y[f][i] < std::numeric_limits<T>::min())) << x[i];
           const bool same = y[0][i] == y[f][i] || (std::isnan(y[0][i]) && std::isnan(y[f][i]));
           ASSERT_TRUE(same) << "exp(" << x[i] << ") = " << y[0][i] << " or " << y[f][i];
         }
