@@ -369,6 +369,10 @@ Scalar EvalScalar(ScalarOp op, Dtype operand, Dtype result, std::span<const Scal
     s.f32 = FmaFlush(a.f32, b.f32, c.f32);
     return s;
   }
+  if (op == ScalarOp::kAddFlush) {  // what is subnormal is exact: there is no border to look at
+    s.f32 = FlushOperand(FlushOperand(a.f32) + FlushOperand(b.f32));
+    return s;
+  }
   if (IsFloat(operand)) {
     const bool wide = operand == Dtype::kF64;
     if (op == ScalarOp::kIsNan) {

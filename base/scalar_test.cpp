@@ -145,6 +145,20 @@ TEST(Scalar, FmaFlushTakesSubnormalNumbersForZeros) {
   EXPECT_TRUE(std::isnan(flush(infinity, 0x1p-130F, 1)));
 }
 
+TEST(Scalar, AddFlushTakesSubnormalNumbersForZeros) {
+  const auto flush = [](float a, float b) {
+    const Scalar args[] = {F(a), F(b)};
+    return EvalScalar(ScalarOp::kAddFlush, Dtype::kF32, Dtype::kF32, args).f32;
+  };
+  EXPECT_EQ(flush(0x1p-126F, 0x1p-127F), 0x1p-126F);
+  EXPECT_EQ(flush(0x1.8p-126F, -0x1p-126F), 0);
+  EXPECT_TRUE(std::signbit(flush(-0x1.8p-126F, 0x1p-126F)));
+  EXPECT_TRUE(std::signbit(flush(-0x1p-130F, -0.0F)));
+  EXPECT_FALSE(std::signbit(flush(-0x1p-130F, 0.0F)));
+  EXPECT_EQ(flush(0x1p-126F, 0x1p-126F), 0x1p-125F);
+  EXPECT_TRUE(std::isnan(flush(INFINITY, -INFINITY)));
+}
+
 TEST(Scalar, LdexpRoundsOnce) {
   const auto scaled = [](float a, float b) {
     const Scalar args[] = {F(a), F(b)};

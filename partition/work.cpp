@@ -99,19 +99,34 @@ double ColumnsOfGroup(const tc::Program& p, const tc::Statement& s) {
 
 double ProductsAtOnce(Isa isa, Dtype a, Dtype b) {
   // Half of what AMX does at its peak: tiles have to be loaded, too.
-  constexpr double kByMatrices = 16, kQuads = 4, kPairs = 2;
+  constexpr double kByMatrices = 16, kHalvesByMatrices = 8, kQuads = 4, kPairs = 2;
   const auto byte = [](Dtype d) { return d == Dtype::kI8 || d == Dtype::kU8; };
   const auto small = [&](Dtype d) { return byte(d) || d == Dtype::kI16; };
-  if (a == Dtype::kBF16 && b == Dtype::kBF16) return HasBfloatProducts(isa) ? kPairs : 1;
+  if (a == Dtype::kBF16 && b == Dtype::kBF16) {
+    if (HasMatrixProducts(isa)) return kHalvesByMatrices;
+    return HasBfloatProducts(isa) ? kPairs : 1;
+  }
   if (!small(a) || !small(b)) return 1;
   if (!byte(a) || !byte(b)) return kPairs;
   if (HasMatrixProducts(isa)) return kByMatrices;
   return HasDotProducts(isa) && a != b ? kQuads : kPairs;
 }
 
+// Whether a statement multiplies matrices: rows of one factor are sums, and there are no guards.
+static bool HasRows(const tc::Program& p, const tc::Statement& s,
+                    const std::vector<tc::ExprId>& reads) {
+  const auto is_row = [&](tc::ExprId read) {
+    const auto inner = p[read].args.empty() ? std::nullopt : tc::AsAffine(p, p[read].args.back());
+    const auto index = inner ? inner->AsVar() : std::nullopt;
+    return index && s.indices[*index].reduction;
+  };
+  return !tc::AsGuarded(p, s.value) && std::ranges::any_of(reads, is_row);
+}
+
 double ProductsAtOnce(Isa isa, const tc::Program& p, const tc::Statement& s) {
   const std::vector<tc::ExprId> reads = tc::Reads(p, s);
   if (!tc::Contracts(s) || reads.size() != 2) return 1;
+  if (HasMatrixProducts(isa) && !HasRows(p, s, reads)) isa = Isa::kX86V4Bf16;
   return ProductsAtOnce(isa, p[reads[0]].dtype, p[reads[1]].dtype);
 }
 

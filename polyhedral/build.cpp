@@ -115,9 +115,11 @@ class ClusterBuilder {
       if (!known(dot)) return Unfit(fmt::format("the cluster has no axis {}", dot));
       if (Sizes(dot).empty() || cluster_.LanesOf(dot) > 0)
         return Unfit(fmt::format("the points of {} are no dot product: it is not tiled", dot));
-      if (cluster_.dot_flushes && Sizes(dot).back() != 2)
+      const int64_t points = Sizes(dot).back();
+      if (cluster_.dot_flushes && (points % 2 != 0 || points > kMostFlushed))
         return Unfit(
-            fmt::format("{} points of {} are flushed, expected 2", Sizes(dot).back(), dot));
+            fmt::format("{} points of {} are flushed, expected 2, or an even number up to {}",
+                        points, dot, kMostFlushed));
     }
     if (const std::string& together = cluster_.together; !together.empty()) {
       if (!IsShared(together) || Sizes(together).size() != 1 || cluster_.LanesOf(together) > 0 ||
@@ -249,7 +251,9 @@ class ClusterBuilder {
     const bool unroll = std::ranges::count(cluster_.unroll, axis) > 0;
     Members& into = unroll ? loops.points : loops.serial;
     if (axis == cluster_.dot_axis) {
-      loops.dots.push_back(cluster_.dot_flushes ? Affine(1) - point : point);
+      // VDPBF16PS adds the second of two first.
+      const bool backwards = cluster_.dot_flushes && sizes.back() == 2;
+      loops.dots.push_back(backwards ? Affine(1) - point : point);
       return;
     }
     const int64_t lanes = OwnLanes(k, axis);
@@ -335,7 +339,8 @@ class ClusterBuilder {
     TreeNode node;
     if (!loops.dots.empty()) {
       node = Mark("unroll", Band(s, loops.dots, std::move(node)));
-      if (cluster_.dot_flushes) node = Mark("flush", std::move(node));
+      const bool apart = Sizes(cluster_.dot_axis).back() > 2;
+      if (cluster_.dot_flushes) node = Mark(apart ? "flush apart" : "flush", std::move(node));
     }
     if (!loops.lanes.empty()) node = Mark("vector", Band(s, loops.lanes, std::move(node)));
     if (!loops.points.empty()) node = Mark("unroll", Band(s, loops.points, std::move(node)));

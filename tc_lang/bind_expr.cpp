@@ -62,8 +62,8 @@ bool IsBuiltin(std::string_view name) {
   if (name == "infinity" || name == "nan" || name == "within" || name.starts_with("bitcast_"))
     return true;
   const std::optional<ScalarOp> op = ParseScalarFunction(name);
-  constexpr ScalarOp kOfLoops[] = {ScalarOp::kSelect, ScalarOp::kCast, ScalarOp::kBitcast,
-                                   ScalarOp::kFmaFlush, ScalarOp::kLdexp};
+  constexpr ScalarOp kOfLoops[] = {ScalarOp::kSelect,   ScalarOp::kCast,     ScalarOp::kBitcast,
+                                   ScalarOp::kFmaFlush, ScalarOp::kAddFlush, ScalarOp::kLdexp};
   return op && std::ranges::count(kOfLoops, *op) == 0;
 }
 

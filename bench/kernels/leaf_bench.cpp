@@ -58,8 +58,25 @@ std::string Singles(const Leaf& leaf) {
                   leaf.at_once, leaf.rows, leaf.columns));
 }
 
+// TDPBF16PS takes 32 steps, even and odd ones apart.
+std::string Matrices(const Leaf& leaf) {
+  return fmt::format(
+      R"(loops leaf (a: in bf16[{m}, {k}], b: in bf16[{k}, {n}] layout "BA16b2a" align 64, c: out f32[{m}, {n}]) {{
+  reg p: f32[2, {n}]
+  parallel i = 0:{m}:{mr} {{
+    unroll r = 0:{mr} {{ vector v = 0:{n} {{ c[i + r, v] = 0.0 }} }}
+    for k = 0:{blocks} {{ unroll r1 = 0:{mr} {{ vector v1 = 0:{n} {{
+      p[0, v1] = 0.0 p[1, v1] = 0.0
+      unroll s = 0:32 {{
+        p[s mod 2, v1] = fma_flush(a[i + r1, 32*k + s], b[32*k + s, v1], p[s mod 2, v1]) }}
+      c[i + r1, v1] = add_flush(c[i + r1, v1], add_flush(p[0, v1], p[1, v1])) }} }} }} }} }})",
+      fmt::arg("m", leaf.all_rows()), fmt::arg("n", leaf.columns), fmt::arg("mr", leaf.rows),
+      fmt::arg("k", leaf.depth), fmt::arg("blocks", leaf.depth / 32));
+}
+
 // VDPBF16PS takes pairs of steps, the second one first.
 std::string Pairs(const Leaf& leaf) {
+  if (HasMatrixProducts(leaf.isa)) return Matrices(leaf);
   return InRegisters(
       leaf,
       fmt::format("a: in bf16[{0}, {1}], b: in bf16[{1}, {2}] layout \"Ab2a\" align 64",
@@ -169,6 +186,9 @@ int main(int argc, char** argv) {
            {Isa::kX86V4Vnni, Dtype::kU8, 6, 64, 256, 4},
            {Isa::kX86V4Vnni, Dtype::kU8, 8, 48, 256, 4},
            {Isa::kX86V4Vnni, Dtype::kU8, 12, 32, 256, 4},
+           {Isa::kX86V4Amx, Dtype::kBF16, 32, 32, 128, 32},
+           {Isa::kX86V4Amx, Dtype::kBF16, 32, 32, 384, 32},
+           {Isa::kX86V4Amx, Dtype::kBF16, 16, 64, 128, 32},
            {Isa::kX86V4Amx, Dtype::kU8, 32, 32, 256, 4},
            {Isa::kX86V4Amx, Dtype::kU8, 32, 32, 768, 4},
            {Isa::kX86V4Amx, Dtype::kU8, 16, 64, 256, 4},

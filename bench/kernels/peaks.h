@@ -51,8 +51,10 @@ WEFT_PEAK(PeakVnni, "avx512f,avx512vnni", __m512i, _mm512_set1_epi8(63),
           _mm512_dpbusd_epi32(s, x, x), 64)
 #undef WEFT_PEAK
 
-// Four sums of 16 by 16, and factors of 16 by 64 that stay where they are.
-__attribute__((target("amx-tile,amx-int8"))) inline double PeakAmx() {
+// Four sums of 16 by 16, and factors of 16 by 64 bytes, or halves of bfloat16, that stay where they
+// are.
+template <bool kHalves>
+__attribute__((target("amx-tile,amx-int8,amx-bf16"))) double PeakAmx() {
   constexpr int64_t kRounds = 5000;
   std::array<uint8_t, 64> palette = {1};
   for (size_t tile = 0; tile < 6; ++tile) {
@@ -72,20 +74,28 @@ __attribute__((target("amx-tile,amx-int8"))) inline double PeakAmx() {
   _tile_loadd(5, factor.data(), 64);
   const auto start = Clock::now();
   for (int64_t i = 0; i < kRounds; ++i) {
-    _tile_dpbusd(0, 4, 5);
-    _tile_dpbusd(1, 4, 5);
-    _tile_dpbusd(2, 4, 5);
-    _tile_dpbusd(3, 4, 5);
+    if constexpr (kHalves) {
+      _tile_dpbf16ps(0, 4, 5);
+      _tile_dpbf16ps(1, 4, 5);
+      _tile_dpbf16ps(2, 4, 5);
+      _tile_dpbf16ps(3, 4, 5);
+    } else {
+      _tile_dpbusd(0, 4, 5);
+      _tile_dpbusd(1, 4, 5);
+      _tile_dpbusd(2, 4, 5);
+      _tile_dpbusd(3, 4, 5);
+    }
   }
   const double seconds = Seconds(start);
   _tile_release();
-  return static_cast<double>(kRounds) * 4 * 2 * (16 * 16 * 64) / seconds;
+  return static_cast<double>(kRounds) * 4 * 2 * (16 * 16 * (kHalves ? 32 : 64)) / seconds;
 }
 
 // Of what a contraction of such numbers is made of on such a target.
 inline double Peak(Dtype dtype, Isa isa) {
-  if (dtype == Dtype::kU8 && HasMatrixProducts(isa)) return PeakAmx();
+  if (dtype == Dtype::kU8 && HasMatrixProducts(isa)) return PeakAmx<false>();
   if (dtype == Dtype::kU8 && HasDotProducts(isa)) return PeakVnni();
+  if (dtype == Dtype::kBF16 && HasMatrixProducts(isa)) return PeakAmx<true>();
   if (dtype == Dtype::kBF16 && HasBfloatProducts(isa)) return PeakBf16();
   return isa == Isa::kX86V3 ? PeakV3() : PeakV4();
 }

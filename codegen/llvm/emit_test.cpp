@@ -445,6 +445,56 @@ TEST(Emit, MultipliesMatricesOfBytes) {
       Check(MatrixNest(x, w, 20, 40, 17, "7:i32"), {.sizes = {1}, .wild = true}, {Isa::kX86V4Amx});
 }
 
+// Of bfloat16, in blocks of `steps`. `between` stands between the two sums and their sum.
+std::string BfloatMatrixNest(int rows, int lanes, int blocks, int steps, std::string_view start,
+                             std::string_view between = "") {
+  return fmt::format(
+      "loops k (x: in bf16[3, {0}, {4}], w: in bf16[3, {4}, {1}] layout \"aBc2b\", "
+      "y: out f32[{0}, {1}], z: out f32[{1}]) {{ reg p: f32[2, {1}] single {{ "
+      "vector n0 = 0:{1} {{ z[n0] = 0.0 }} "
+      "unroll m0 = 0:{0} {{ vector n0 = 0:{1} {{ y[m0, n0] = {5} }} }} "
+      "for r = 0:3 {{ for k = 0:{2} {{ unroll m = 0:{0} {{ vector n = 0:{1} {{ "
+      "p[0, n] = 0.0 p[1, n] = 0.0 unroll s = 0:{3} {{ p[s mod 2, n] = "
+      "fma_flush(x[r, m, {3}*k + s], w[r, {3}*k + s, n], p[s mod 2, n]) }} {6} "
+      "y[m, n] = add_flush(y[m, n], add_flush(p[0, n], p[1, n])) }} }} }} }} }} }}",
+      rows, lanes, blocks, steps, blocks * steps, start, between);
+}
+
+TEST(Emit, MultipliesMatricesOfBfloat) {
+  const auto count = [](const std::string& nest, std::string_view name) {
+    const auto ir = EmitLlvmIr(Nest(nest), {.isa = Isa::kX86V4Amx}, false);
+    EXPECT_TRUE(ir.ok()) << ir.status().ToString();
+    const std::string call = fmt::format("call void @llvm.x86.{}(", name);
+    int calls = 0;
+    for (size_t at = ir->find(call); at != ir->npos; at = ir->find(call, at + 1)) ++calls;
+    return calls;
+  };
+  EXPECT_EQ(count(BfloatMatrixNest(32, 32, 4, 32, "0.0"), "tdpbf16ps"), 4);
+  EXPECT_EQ(count(BfloatMatrixNest(32, 32, 4, 32, "0.0"), "tilezero"), 4);
+  EXPECT_EQ(count(BfloatMatrixNest(32, 32, 4, 32, "0.0"), "tileloadd64"), 4);  // of the factors
+  EXPECT_EQ(count(BfloatMatrixNest(32, 32, 4, 32, "-0.0"), "tileloadd64"), 8);
+  EXPECT_EQ(count(BfloatMatrixNest(7, 20, 2, 6, "0.0"), "tdpbf16ps"), 2);
+  EXPECT_EQ(count(BfloatMatrixNest(7, 20, 2, 5, "0.0"), "tdpbf16ps"), 0);   // half a pair
+  EXPECT_EQ(count(BfloatMatrixNest(7, 20, 2, 34, "0.0"), "tdpbf16ps"), 0);  // beyond a tile
+  // The two sums are read.
+  const std::string read = BfloatMatrixNest(7, 20, 2, 6, "0.0", "z[n] = p[1, n]");
+  EXPECT_EQ(count(read, "tdpbf16ps"), 0);
+  Check(read, {.sizes = {1}, .wild = true}, {Isa::kX86V4Amx});
+  std::string later = BfloatMatrixNest(7, 20, 2, 6, "0.0");
+  EXPECT_EQ(count(later, "tdpbf16ps"), 2);
+  later.insert(later.size() - 3, "vector n1 = 0:20 { z[n1] = p[1, n1] } ");
+  EXPECT_EQ(count(later, "tdpbf16ps"), 0);
+  Check(later, {.sizes = {1}, .wild = true}, {Isa::kX86V4Amx});
+  for (const int rows : {1, 16, 29, 64}) {
+    for (const int lanes : {9, 16, 37, 64}) {
+      for (const int steps : {2, 18, 32})
+        for (uint64_t seed = 1; seed <= 3; ++seed)
+          Check(BfloatMatrixNest(rows, lanes, 3, steps, rows % 2 ? "0.0" : "0.5"),
+                {.seed = seed, .sizes = {1}, .wild = true}, {Isa::kX86V4Amx});
+    }
+  }
+}
+
 // What lies otherwise than tiles are loaded is summed up in lanes.
 TEST(Emit, MatricesLieInRows) {
   const auto multiplies = [](std::string_view x, std::string_view w, std::string_view guard,

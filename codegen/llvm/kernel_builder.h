@@ -14,6 +14,7 @@
 
 #include "base/target.h"
 #include "codegen/llvm/memory.h"
+#include "codegen/llvm/sum_of_products.h"
 
 namespace weft::codegen {
 
@@ -66,11 +67,12 @@ class KernelBuilder {
   llvm::Value* AddFloats(llvm::Value* sum, llvm::Value* a, llvm::Value* b);
   llvm::Value* AddIntegers(llvm::Value* sum, llvm::Value* a, llvm::Value* b, bool quads,
                            unsigned width);
-  // Loops around a sum of products of bytes, over tiles; false if they are none. `first`, if there
-  // is one, stands before them and must set the sums to zero.
+  // Loops around a sum of products of bytes or bfloat16, over tiles; false if they are none.
+  // `first`, if there is one, stands before them and must set the sums to zero.
   bool MatrixProduct(const loops::Stmt& loop, const loops::Stmt* first = nullptr);
   struct MatrixSum;
   bool OpenMatrixSum(const loops::Stmt& loop, MatrixSum& p) const;
+  std::optional<SumOfProducts> SumIn(MatrixSum& p) const;
   std::optional<MatrixSum> AsMatrixSum(const loops::Stmt& loop);
   bool MoveApart(loops::BufferId buffer, const std::vector<Affine>& index, const loops::Stmt* one,
                  const loops::Stmt* other) const;
@@ -83,7 +85,7 @@ class KernelBuilder {
   void Tile(llvm::Intrinsic::ID move, int64_t tile, loops::BufferId buffer, const Affine& at,
             int64_t stride);
   void MultiplyTiles(const MatrixSum& p, const Affine& q);
-  void MatrixLoops(const MatrixSum& p, size_t depth, int64_t first, int64_t quads, int64_t times);
+  void MatrixLoops(const MatrixSum& p, size_t depth, int64_t first, int64_t at_once, int64_t times);
   void CountedLoop(llvm::Value* begin, llvm::Value* end, int64_t step, bool runs, bool poll,
                    llvm::function_ref<void(llvm::Value*)> body);
   llvm::Value* BoundValue(const std::vector<Affine>& list, bool largest);

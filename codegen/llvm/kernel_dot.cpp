@@ -21,6 +21,7 @@
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "codegen/llvm/kernel_builder.h"
@@ -55,6 +56,12 @@ const loops::Expr* Narrow(const LoopNest& nest, ExprId id, Var step) {
 
 }  // namespace
 
+bool IsZero(const loops::Expr& e) {
+  if (e.kind != ExprKind::kLiteral) return false;
+  if (e.dtype == Dtype::kF32) return e.literal.f32 == 0 && !std::signbit(e.literal.f32);
+  return IsInteger(e.dtype) && e.literal.i == 0;
+}
+
 std::optional<SumOfProducts> AsSumOfProducts(const LoopNest& nest, const Stmt& loop) {
   if (loop.body.size() != 1) return std::nullopt;
   const Stmt& store = nest[loop.body[0]];
@@ -88,6 +95,80 @@ std::optional<SumOfProducts> AsSumOfProducts(const LoopNest& nest, const Stmt& l
       sum.a && sum.b && (sum.a->buffer == store.buffer || sum.b->buffer == store.buffer);
   if (!sum.a || !sum.b || aliases) return std::nullopt;
   return sum;
+}
+
+namespace {
+
+// Whether what touches a buffer stands in loops over lanes that begin with a store to it.
+bool StaysInLanes(const LoopNest& nest, loops::BufferId buffer) {
+  const auto reads = [&](const auto& self, ExprId id) -> bool {
+    const loops::Expr& e = nest[id];
+    return (e.kind == ExprKind::kLoad && e.buffer == buffer) ||
+           std::ranges::any_of(e.args, [&](ExprId arg) { return self(self, arg); });
+  };
+  const auto stays = [&](const auto& self, loops::StmtId id) -> bool {
+    const Stmt& s = nest[id];
+    if (s.kind == loops::StmtKind::kStore && s.buffer == buffer) return false;
+    if (s.value.valid() && reads(reads, s.value)) return false;
+    const bool lanes = s.kind == loops::StmtKind::kFor && s.loop == loops::LoopKind::kVector;
+    if (lanes && !s.body.empty() && nest[s.body[0]].buffer == buffer) return true;
+    const auto inside = [&](loops::StmtId inner) { return self(self, inner); };
+    return std::ranges::all_of(s.body, inside) && std::ranges::all_of(s.otherwise, inside);
+  };
+  return std::ranges::all_of(nest.body, [&](loops::StmtId id) { return stays(stays, id); });
+}
+
+}  // namespace
+
+std::optional<SumApart> AsSumApart(const LoopNest& nest, const Stmt& lanes) {
+  using loops::StmtKind;
+  if (lanes.body.size() != 4) return std::nullopt;
+  const auto at = [&](size_t i) -> const Stmt& { return nest[lanes.body[i]]; };
+  const auto is_store = [](const Stmt& s) { return s.kind == StmtKind::kStore && !s.stream; };
+  const Stmt &even = at(0), &odd = at(1), &steps = at(2), &join = at(3);
+  if (!is_store(even) || !is_store(odd) || !is_store(join) || steps.kind != StmtKind::kFor ||
+      steps.loop != loops::LoopKind::kUnroll || steps.body.size() != 1)
+    return std::nullopt;
+  const Stmt& add = nest[steps.body[0]];
+  const loops::BufferId apart = even.buffer;
+  if (nest[apart].space != loops::Space::kRegister || even.index.size() != 2) return std::nullopt;
+  const Affine lane = even.index[1];
+  const auto in = [&](const Stmt& s, const Affine& parity) {
+    return is_store(s) && s.buffer == apart && s.index == std::vector<Affine>{parity, lane};
+  };
+  const auto loads = [&](ExprId id, loops::BufferId buffer, const std::vector<Affine>& index) {
+    const loops::Expr& e = nest[id];
+    return e.kind == ExprKind::kLoad && e.buffer == buffer && e.index == index && e.guards.empty();
+  };
+  const auto adds = [&](ExprId id) {
+    return nest[id].kind == ExprKind::kOp && nest[id].op == ScalarOp::kAddFlush;
+  };
+  const Affine step = Affine::OfVar(steps.var), parity = Mod(step, 2);
+  if (!in(even, 0) || !in(odd, 1) || !IsZero(nest[even.value]) || !IsZero(nest[odd.value]) ||
+      lane - Affine::OfVar(lanes.var) != (lane - Affine::OfVar(lanes.var)).constant())
+    return std::nullopt;
+  const loops::Expr& product = nest[add.value];
+  if (!in(add, parity) || product.kind != ExprKind::kOp || product.op != ScalarOp::kFmaFlush ||
+      !loads(product.args[2], apart, {parity, lane}) || steps.step != 1 ||
+      loops::ConstantTrip(steps) < 1 || steps.lo[0] != Affine(0))
+    return std::nullopt;
+  if (!adds(join.value) || !adds(nest[join.value].args[1])) return std::nullopt;
+  const ExprId old = nest[join.value].args[0];
+  const std::vector<ExprId>& both = nest[nest[join.value].args[1]].args;
+  if (!loads(both[0], apart, {0, lane}) || !loads(both[1], apart, {1, lane}) ||
+      !loads(old, join.buffer, join.index) || !StaysInLanes(nest, apart))
+    return std::nullopt;
+  const auto factor = [&](size_t i) -> const loops::Expr* {
+    const loops::Expr& load = nest[product.args[i]];
+    const bool fits = load.kind == ExprKind::kLoad && load.guards.empty() &&
+                      load.buffer != join.buffer && load.buffer != apart;
+    return fits ? &load : nullptr;
+  };
+  SumApart found{.sum = {.store = &join, .sum = old, .a = factor(0), .b = factor(1)},
+                 .steps = &steps};
+  found.sum.flushes = true;
+  if (!found.sum.a || !found.sum.b) return std::nullopt;
+  return found;
 }
 
 namespace {

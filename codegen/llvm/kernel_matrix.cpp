@@ -1,4 +1,4 @@
-// Sums of products of bytes, a matrix at once.
+// Sums of products of bytes and of bfloat16, a matrix at once.
 //
 // AMX has eight registers that are matrices, tiles of up to 16 rows of 64 bytes, and one
 // instruction that adds to a tile of 16 by 16 sums of 32 bits the product of 16 rows of 64 bytes
@@ -13,6 +13,17 @@
 // to the last. Sums modulo 2^32 are the same in every order. A tile's rows, 16 numbers m, lie
 // anywhere at equal distances; 64 steps of k follow each other in them. Columns are 16 numbers n,
 // of each of which four steps lie side by side, and after them those of the next n.
+//
+// TDPBF16PS does so with 32 steps of bfloat16, of which two lie side by side. It rounds, so that
+// the nest says in which order: even and odd steps are summed up from zero each, then both, and
+// what comes out is added to the sum.
+//
+//   for r … { for k = 0:2 {
+//     unroll m = 0:32 { vector n = 0:32 {
+//       p[0, n] = 0.0; p[1, n] = 0.0
+//       unroll s = 0:32 {
+//         p[s % 2, n] = fma_flush(x[m.., r, 32*k + s], w[r, 32*k + s, n], p[s % 2, n]) }
+//       y[m, n] = add_flush(y[m, n], add_flush(p[0, n], p[1, n])) } } } }
 //
 // The shapes of tiles are a state of the processor that takes long to change. It is set where a
 // product needs another than the last one did.
@@ -47,8 +58,12 @@ struct KernelBuilder::MatrixSum {
   const loops::Expr *a = nullptr, *b = nullptr;                    // moved by rows, by lanes
   const Stmt* store = nullptr;
   loops::MatrixTiles tiles;
-  int64_t quads = 0;
+  int64_t trip = 0;     // of the loop over steps
+  int64_t quads = 1;    // of each iteration: 32 bits of a row of a
+  int64_t at_once = 1;  // how many iterations one instruction takes
   int64_t row_stride = 0, quad_stride = 0, sum_stride = 0;  // bytes: of a, of b, of the sums
+
+  int64_t OfQuad() const { return 4 / SizeBytes(a->dtype); }  // steps
 };
 
 // The distance of successive offsets at(0) to at(count - 1); nullopt if they differ.
@@ -80,30 +95,49 @@ bool KernelBuilder::OpenMatrixSum(const Stmt& loop, MatrixSum& p) const {
   }
   const auto enters = [&](LoopKind kind, const Stmt*& into) {
     if (body == nullptr || body->kind != StmtKind::kFor || body->loop != kind) return false;
-    if (loops::ConstantTrip(*body) < 1 || body->body.size() != 1 || body->step != 1) return false;
-    into = std::exchange(body, &nest_[body->body[0]]);
+    if (loops::ConstantTrip(*body) < 1 || body->step != 1) return false;
+    const bool one = body->body.size() == 1;
+    into = std::exchange(body, one ? &nest_[body->body[0]] : nullptr);
     return true;
   };
   enters(LoopKind::kUnroll, p.rows);
-  return enters(LoopKind::kVector, p.lanes) && enters(LoopKind::kUnroll, p.steps);
+  if (!enters(LoopKind::kVector, p.lanes)) return false;
+  enters(LoopKind::kUnroll, p.steps);
+  return true;
+}
+
+// The sum that is added to in the loops, and its factors.
+std::optional<SumOfProducts> KernelBuilder::SumIn(MatrixSum& p) const {
+  const int64_t trip = loops::ConstantTrip(*p.around.back());
+  p.trip = trip;
+  if (p.steps != nullptr) {
+    const auto is_byte = [](const loops::Expr& e) {
+      return (e.dtype == Dtype::kI8 || e.dtype == Dtype::kU8) && e.guards.empty();
+    };
+    const auto sum = AsSumOfProducts(nest_, *p.steps);
+    const bool bytes = sum && nest_[sum->sum].dtype == Dtype::kI32 && is_byte(*sum->a) &&
+                       is_byte(*sum->b) && loops::ConstantTrip(*p.steps) == MatrixTiles::kQuad;
+    if (!bytes || trip < 1) return std::nullopt;
+    p.at_once = MatrixTiles::QuadsAtOnce(trip);
+    return sum;
+  }
+  const auto apart = AsSumApart(nest_, *p.lanes);
+  if (!apart || trip < 1) return std::nullopt;
+  p.steps = apart->steps;
+  const int64_t steps = loops::ConstantTrip(*p.steps);
+  p.quads = steps / 2;
+  if (steps % 2 != 0 || p.quads > MatrixTiles::kMostQuads) return std::nullopt;
+  return apart->sum;
 }
 
 std::optional<KernelBuilder::MatrixSum> KernelBuilder::AsMatrixSum(const Stmt& loop) {
   MatrixSum p;
   if (!HasMatrixProducts(target_.isa) || in_vector_ || !OpenMatrixSum(loop, p)) return std::nullopt;
-  const Stmt& k = *p.around.back();
-  const auto sum = AsSumOfProducts(nest_, *p.steps);
-  const int64_t trip = loops::ConstantTrip(k);
-  if (!sum || loops::ConstantTrip(*p.steps) != MatrixTiles::kQuad || trip < 1 ||
-      !k.lo[0].IsConstant() || nest_[sum->sum].dtype != Dtype::kI32)
-    return std::nullopt;
-  const auto is_byte = [](const loops::Expr& e) {
-    return (e.dtype == Dtype::kI8 || e.dtype == Dtype::kU8) && e.guards.empty();
-  };
-  if (!is_byte(*sum->a) || !is_byte(*sum->b)) return std::nullopt;
+  if (!p.around.back()->lo[0].IsConstant()) return std::nullopt;
+  const auto sum = SumIn(p);
+  if (!sum) return std::nullopt;
   p.store = sum->store;
   p.tiles = {p.rows == nullptr ? 1 : loops::ConstantTrip(*p.rows), loops::ConstantTrip(*p.lanes)};
-  p.quads = trip;
   if (!p.tiles.Fit()) return std::nullopt;
   const auto uses = [](const std::vector<Affine>& index, const Stmt* s) {
     return s != nullptr &&
@@ -120,7 +154,7 @@ std::optional<KernelBuilder::MatrixSum> KernelBuilder::AsMatrixSum(const Stmt& l
   return FactorsLie(p) && SumsLie(p) ? std::optional(p) : std::nullopt;
 }
 
-// Where an element lies, of row m, lane n and step s of quad q.
+// Where an element lies, of row m, lane n and step s of iteration q.
 Affine KernelBuilder::OffsetIn(const MatrixSum& p, loops::BufferId buffer,
                                const std::vector<Affine>& index, int64_t m, int64_t n, int64_t s,
                                const Affine& q) const {
@@ -152,27 +186,32 @@ bool KernelBuilder::FactorsLie(MatrixSum& p) {
   const auto at = [&](const loops::Expr& load, int64_t m, int64_t n, int64_t s) {
     return OffsetIn(p, load.buffer, load.index, m, n, s, Affine::OfVar(q));
   };
-  const auto steps = [&](const loops::Expr& load) {
-    return StrideOf(MatrixTiles::kQuad, [&](int64_t s) { return at(load, 0, 0, s); });
+  const int64_t of_quad = p.OfQuad(), steps = of_quad * p.quads;
+  const auto within = [&](const loops::Expr& load, int64_t count, int64_t by) {
+    return StrideOf(count, [&](int64_t s) { return at(load, 0, 0, s * by); });
   };
+  // Of the quads that one instruction takes, from iteration to iteration or within one.
   const auto quads = [&](const loops::Expr& load) -> std::optional<int64_t> {
+    if (p.at_once == 1) return within(load, p.quads, of_quad);
     const Affine offset = at(load, 0, 0, 0);
     const int64_t stride = offset.CoefficientOf(q);
     if ((offset - Affine::OfVar(q, stride)).Uses(q)) return std::nullopt;
     return stride;
   };
+  const int64_t size = SizeBytes(p.a->dtype);
   for (int64_t j = 0; j < p.tiles.lane_tiles(); ++j) {
     const int64_t lanes = p.tiles.LanesOf(j);
     const auto by_lanes =
         StrideOf(lanes, [&](int64_t n) { return at(*p.b, 0, MatrixTiles::kLanes * j + n, 0); });
-    if (lanes > 1 && by_lanes != MatrixTiles::kQuad) return false;
+    if (lanes > 1 && by_lanes != of_quad) return false;
   }
   const auto by_rows = StrideOf(p.tiles.rows, [&](int64_t m) { return at(*p.a, m, 0, 0); });
   const auto by_quads = quads(*p.b);
-  if (steps(*p.a) != 1 || steps(*p.b) != 1 || quads(*p.a) != MatrixTiles::kQuad) return false;
+  if (within(*p.a, steps, 1) != 1 || within(*p.b, of_quad, 1) != 1) return false;
+  if (p.at_once > 1 && quads(*p.a) != of_quad) return false;
   if (!by_rows || *by_rows < 0 || !by_quads || *by_quads < 0) return false;
-  p.row_stride = *by_rows;
-  p.quad_stride = *by_quads;
+  p.row_stride = *by_rows * size;
+  p.quad_stride = *by_quads * size;
   return true;
 }
 
@@ -234,12 +273,16 @@ void KernelBuilder::Tile(llvm::Intrinsic::ID move, int64_t tile, loops::BufferId
                       b_.getInt64(static_cast<uint64_t>(stride))});
 }
 
-// The products of some quads of steps, from q on: every tile of a with every tile of b.
+static llvm::Intrinsic::ID ProductOf(Dtype a, Dtype b) {
+  const bool a_signed = a == Dtype::kI8, b_signed = b == Dtype::kI8;
+  if (a == Dtype::kBF16) return llvm::Intrinsic::x86_tdpbf16ps;
+  return a_signed ? (b_signed ? llvm::Intrinsic::x86_tdpbssd : llvm::Intrinsic::x86_tdpbsud)
+                  : (b_signed ? llvm::Intrinsic::x86_tdpbusd : llvm::Intrinsic::x86_tdpbuud);
+}
+
+// The products of some iterations, from q on: every tile of a with every tile of b.
 void KernelBuilder::MultiplyTiles(const MatrixSum& p, const Affine& q) {
-  const bool a_signed = p.a->dtype == Dtype::kI8, b_signed = p.b->dtype == Dtype::kI8;
-  const llvm::Intrinsic::ID multiply =
-      a_signed ? (b_signed ? llvm::Intrinsic::x86_tdpbssd : llvm::Intrinsic::x86_tdpbsud)
-               : (b_signed ? llvm::Intrinsic::x86_tdpbusd : llvm::Intrinsic::x86_tdpbuud);
+  const llvm::Intrinsic::ID multiply = ProductOf(p.a->dtype, p.b->dtype);
   const auto load = [&](int64_t tile, const loops::Expr& from, int64_t m, int64_t n,
                         int64_t stride) {
     Tile(llvm::Intrinsic::x86_tileloadd64, tile, from.buffer,
@@ -258,9 +301,9 @@ void KernelBuilder::MultiplyTiles(const MatrixSum& p, const Affine& q) {
   }
 }
 
-// The loops around, from the `depth`-th on, then `times` products of `quads` quads from the
-// `first`-th quad on.
-void KernelBuilder::MatrixLoops(const MatrixSum& p, size_t depth, int64_t first, int64_t quads,
+// The loops around, from the `depth`-th on, then `times` products of `at_once` iterations from the
+// `first`-th on.
+void KernelBuilder::MatrixLoops(const MatrixSum& p, size_t depth, int64_t first, int64_t at_once,
                                 int64_t times) {
   const Stmt& s = *p.around[depth];
   if (depth + 1 < p.around.size()) {
@@ -271,7 +314,7 @@ void KernelBuilder::MatrixLoops(const MatrixSum& p, size_t depth, int64_t first,
     CountedLoop(BoundValue(s.lo, true), BoundValue(s.hi, false), s.step, trip > 0, false,
                 [&](Value* counter) {
                   scope_.Bind(s.var, counter, multiple);
-                  MatrixLoops(p, depth + 1, first, quads, times);
+                  MatrixLoops(p, depth + 1, first, at_once, times);
                 });
     scope_.ranges().Pop(s);
     return;
@@ -279,7 +322,7 @@ void KernelBuilder::MatrixLoops(const MatrixSum& p, size_t depth, int64_t first,
   const auto body = [&](const Affine& q) {
     MultiplyTiles(p, q);
     const Copy around = copy_;
-    for (int64_t i = 0; i < quads && !p.fetches.empty(); ++i) {
+    for (int64_t i = 0; i < at_once && !p.fetches.empty(); ++i) {
       copy_ = {.loop = &s, .number = i};
       scope_.Substitute(s.var, s.lo[0] + (q + i) * s.step);
       for (const Stmt* fetch : p.fetches)
@@ -291,13 +334,13 @@ void KernelBuilder::MatrixLoops(const MatrixSum& p, size_t depth, int64_t first,
   Stmt round = s;
   round.var = scope_.NewVar();
   round.lo = {first};
-  round.hi = {first + times * quads};
-  round.step = quads;
+  round.hi = {first + times * at_once};
+  round.step = at_once;
   scope_.ranges().Push(round);
   CountedLoop(b_.getInt64(static_cast<uint64_t>(first)),
-              b_.getInt64(static_cast<uint64_t>(first + times * quads)), quads, true, false,
+              b_.getInt64(static_cast<uint64_t>(first + times * at_once)), at_once, true, false,
               [&](Value* counter) {
-                scope_.Bind(round.var, counter, std::gcd(first, quads));
+                scope_.Bind(round.var, counter, std::gcd(first, at_once));
                 body(Affine::OfVar(round.var));
               });
   scope_.ranges().Pop(round);
@@ -313,8 +356,7 @@ bool KernelBuilder::ClearsSums(const MatrixSum& p, const Stmt& first) const {
   const Stmt *rows = enters(LoopKind::kUnroll), *lanes = enters(LoopKind::kVector);
   if (lanes == nullptr || (rows == nullptr) != (p.rows == nullptr)) return false;
   if (s->kind != StmtKind::kStore || s->buffer != p.store->buffer) return false;
-  const loops::Expr& value = nest_[s->value];
-  if (value.kind != loops::ExprKind::kLiteral || value.literal.i != 0) return false;
+  if (!IsZero(nest_[s->value])) return false;
   const auto alike = [](const Stmt* a, const Stmt* b) {
     return a == nullptr || (a->lo == b->lo && a->hi == b->hi && a->step == b->step);
   };
@@ -348,16 +390,15 @@ bool KernelBuilder::MatrixProduct(const Stmt& loop, const Stmt* first) {
   const auto clear = [&](int64_t tile, const Affine&) {
     b_.CreateIntrinsic(llvm::Intrinsic::x86_tilezero, {}, {b_.getInt8(static_cast<uint8_t>(tile))});
   };
-  const int64_t at_once = MatrixTiles::QuadsAtOnce(p->quads), times = p->quads / at_once,
-                rest = p->quads % at_once;
-  const auto part = [&](int64_t from, int64_t quads, int64_t count) {
-    if (quads == 0 || count == 0) return;
-    UseTiles(*p, quads);
+  const int64_t at_once = p->at_once, times = p->trip / at_once, rest = p->trip % at_once;
+  const auto part = [&](int64_t from, int64_t iterations, int64_t count) {
+    if (iterations == 0 || count == 0) return;
+    UseTiles(*p, iterations * p->quads);
     if (first != nullptr && from == 0)
       each_sum(clear);
     else
       each_sum(load);
-    MatrixLoops(*p, 0, from, quads, count);
+    MatrixLoops(*p, 0, from, iterations, count);
     each_sum(store);
   };
   part(0, at_once, times);

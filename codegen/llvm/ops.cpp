@@ -186,6 +186,8 @@ Value* Ops::FloatOp(ScalarOp op, Dtype dtype, std::span<Value* const> args) {
       break;
     case ScalarOp::kFmaFlush:
       return FmaFlush(a, args[1], b);
+    case ScalarOp::kAddFlush:
+      return Flush(b_.CreateFAdd(Flush(a), Flush(b)));
     case ScalarOp::kLdexp:
       return Ldexp(a, b);
     default:
@@ -226,6 +228,16 @@ Value* Ops::FmaFlush(Value* a, Value* b, Value* sum) {
   };
   Value* minus_zero = llvm::ConstantInt::get(bits, uint64_t{1} << 31);
   return AddPairs(sum, b_.CreateOr(lower(a), minus_zero), lower(b));
+}
+
+// f32, subnormal numbers as zeros of their sign.
+Value* Ops::Flush(Value* a) {
+  Type* integer = Like(b_.getInt32Ty(), a);
+  const auto constant = [&](uint32_t mask) { return llvm::ConstantInt::get(integer, mask); };
+  Value *bits = b_.CreateBitCast(a, integer),
+        *tiny = b_.CreateICmpEQ(b_.CreateAnd(bits, constant(0x7F800000)), constant(0)),
+        *zero = b_.CreateBitCast(b_.CreateAnd(bits, constant(0x80000000)), a->getType());
+  return b_.CreateSelect(tiny, zero, a);
 }
 
 // In two factors: the first product is exact, so that the second rounds once wherever it lands.

@@ -46,6 +46,7 @@ class Ops {
   llvm::Constant* IntOf(llvm::Value* like, int64_t value) const;
   llvm::Value* FloatOp(ScalarOp op, Dtype dtype, std::span<llvm::Value* const> args);
   llvm::Value* FmaFlush(llvm::Value* a, llvm::Value* b, llvm::Value* sum);
+  llvm::Value* Flush(llvm::Value* a);
   llvm::Value* Ldexp(llvm::Value* a, llvm::Value* b);
   llvm::Value* Scalef(llvm::Value* a, llvm::Value* b);
   llvm::Value* FloatMinMax(ScalarOp op, llvm::Value* a, llvm::Value* b);

@@ -33,8 +33,9 @@
 //   unroll    inner axes that are expanded, but that loop
 //   vector    the inner axis along lanes, and how many lanes
 //   dot       a tiled reduced axis whose points each lane takes by itself, as instructions do that
-//             sum up several products; with `flush` as VDPBF16PS does, the second of two first and
-//             subnormal numbers as zeros
+//             sum up several products; with `flush` subnormal numbers are zeros, and of two the
+//             second comes first, as in VDPBF16PS, of more even and odd ones are summed up apart,
+//             as in TDPBF16PS
 //
 // Of the group:
 //   pack      operands that are stored in another layout: constants once, when the plan is built;
@@ -55,6 +56,8 @@
 #include "base/status.h"
 
 namespace weft::polyhedral {
+
+inline constexpr int64_t kMostFlushed = 32;  // points of a dot product, steps of TDPBF16PS
 
 struct Tile {
   std::string axis;

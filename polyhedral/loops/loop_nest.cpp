@@ -202,7 +202,7 @@ size_t TypedBy(ScalarOp op) {
 
 bool Flushes(const LoopNest& nest) {
   return std::ranges::any_of(nest.exprs, [](const Expr& e) {
-    return e.kind == ExprKind::kOp && e.op == ScalarOp::kFmaFlush;
+    return e.kind == ExprKind::kOp && (e.op == ScalarOp::kFmaFlush || e.op == ScalarOp::kAddFlush);
   });
 }
 

@@ -204,7 +204,7 @@ Affine ElementOffset(const Buffer& buffer, const std::vector<Affine>& index);
 std::vector<StmtId> ParallelBand(const LoopNest& nest, StmtId outermost);
 // Which operand an operation has the type of, where its text gives none.
 size_t TypedBy(ScalarOp op);
-// Whether it multiplies as VDPBF16PS does, which only some targets have.
+// Whether it adds as VDPBF16PS or TDPBF16PS does, which only some targets have.
 bool Flushes(const LoopNest& nest);
 // The parts of a nest between barriers of the whole grid, each with all of its buffers: itself, if
 // it has none.

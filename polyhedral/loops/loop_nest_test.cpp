@@ -301,6 +301,11 @@ TEST(LoopNest, FlushedProductsAreOfBfloat16) {
   for (const char* value : {"fma_flush(w[i], x[i], w[i])", "fma_flush(x[i], w[i], w[i])",
                             "cast(fma_flush(x[i], x[i], x[i])):f32"})
     EXPECT_NE(ErrorOf(store(value)).find("types of fma_flush"), std::string::npos) << value;
+  const LoopNest sum = MustParse(store("add_flush(w[i], w[i])"));
+  EXPECT_EQ(Verify(sum).ToString(), Status().ToString());
+  EXPECT_TRUE(Flushes(sum));
+  for (const char* value : {"cast(add_flush(x[i], x[i])):f32", "add_flush(w[i], x[i])"})
+    EXPECT_NE(ErrorOf(store(value)).find("types of add_flush"), std::string::npos) << value;
 }
 
 TEST(LoopNest, ErrorsSayWhere) {

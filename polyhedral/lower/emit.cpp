@@ -323,13 +323,24 @@ class Emitter {
 
   // Lanes need one unit, a constant number of them, and nothing that only some lanes would do.
   bool CanBeVector(Var v, const std::vector<Active>& actives, Interval hull) {
-    if (actives.size() != 1 || hull.hi == kOpen || hull.hi - hull.lo >= loops::kMostLanes)
-      return false;
-    for (const Constraint& c : actives[0].open) {
-      if (c.limit != Limit::kDomain || !c.e.Uses(v)) continue;
-      if (LinearIn(c.e, v).a == 0 || !SurelyIn(c.e, v, hull)) return false;
-    }
-    return !GathersIn(v, *actives[0].unit);
+    if (hull.hi == kOpen || hull.hi - hull.lo >= loops::kMostLanes) return false;
+    // Steps that are summed up apart stand between the start and the end of that.
+    const auto is_step = [](const Active& active) {
+      const Part part = active.unit->part;
+      return part == Part::kApart || part == Part::kUpdate || part == Part::kJoin;
+    };
+    const bool alone =
+        actives.size() == 1 || (std::ranges::all_of(actives, is_step) &&
+                                std::ranges::none_of(actives, [&](const Active& active) {
+                                  return active.unit->statement != actives[0].unit->statement;
+                                }));
+    return alone && std::ranges::all_of(actives, [&](const Active& active) {
+             for (const Constraint& c : active.open) {
+               if (c.limit != Limit::kDomain || !c.e.Uses(v)) continue;
+               if (LinearIn(c.e, v).a == 0 || !SurelyIn(c.e, v, hull)) return false;
+             }
+             return !GathersIn(v, *active.unit);
+           });
   }
 
   Stmts EmitLoop(const Step& step, std::vector<Active>& actives) {
@@ -358,6 +369,16 @@ class Emitter {
     if (!body.empty() && !in_parallel_ && HoldsParallel(loop))
       body.push_back(loops::AddStmt(nest_, {.kind = StmtKind::kBarrier}));
     return body;
+  }
+
+  // The only unit that reads what its statement does.
+  static std::optional<Active> OnlyReader(const std::vector<Active>& actives) {
+    std::optional<Active> reader;
+    for (const Active& active : actives) {
+      if (active.unit->part == Part::kApart || active.unit->part == Part::kJoin) continue;
+      if (std::exchange(reader, active)) return std::nullopt;
+    }
+    return reader;
   }
 
   Stmts Piece(const Step& step, std::vector<Active> actives, Var v, LoopKind kind, Interval piece) {
@@ -398,8 +419,7 @@ class Emitter {
     const Var outer = vector_;
     if (kind == LoopKind::kVector) vector_ = v;
     std::optional<Active> alone;  // a unit for which something may be fetched ahead
-    if (kind == LoopKind::kSerial && actives.size() == 1 && !plan_.prefetches.empty())
-      alone = actives[0];
+    if (kind == LoopKind::kSerial && !plan_.prefetches.empty()) alone = OnlyReader(actives);
     loop.body = Iteration(step, std::move(actives));
     vector_ = outer;
     if (alone && !loop.body.empty()) {

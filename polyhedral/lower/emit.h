@@ -121,6 +121,10 @@ class Values {
   loops::StmtId Store(loops::BufferId buffer, std::vector<Affine> index, loops::ExprId value);
   Stmts Init();
   Stmts Move();
+  std::pair<loops::BufferId, std::vector<Affine>> SumPlace();
+  std::vector<Affine> ApartIndex(Affine parity) const;
+  Stmts StartApart();
+  Stmts JoinApart();
   Stmts Update();
   Stmts Finish();
   loops::ExprId Nothing();

@@ -46,8 +46,12 @@ Stmts Values::Leaf(const Active& active) {
     case Part::kLoad:
     case Part::kSpill:
       return Move();
+    case Part::kApart:
+      return StartApart();
     case Part::kUpdate:
       return Update();
+    case Part::kJoin:
+      return JoinApart();
     case Part::kFinish:
       return Finish();
   }
@@ -133,21 +137,58 @@ ExprId Values::Combine(tc::Assign assign, Dtype dtype, ExprId a, ExprId b) {
   return loops::AddOp(nest_, op, dtype, {a, b});
 }
 
+// Where the sum of an update is.
+std::pair<loops::BufferId, std::vector<Affine>> Values::SumPlace() {
+  const Unit& unit = *active_->unit;
+  const AccumulatorBuffer& acc = storage_.accumulators.at(unit.statement);
+  const View& view = storage_.views[Statement().target.index];
+  if (plan_.accumulators.at(unit.statement).blocked) return {acc.tile, TileIndex(unit)};
+  if (acc.is_target) return {view.buffer, TargetIndex(view)};
+  return {acc.buffer, AccumulatorIndex(unit, true)};
+}
+
+// Of the sums of even and of odd steps, in all lanes.
+std::vector<Affine> Values::ApartIndex(Affine parity) const {
+  const AccumulatorBuffer& acc = storage_.accumulators.at(active_->unit->statement);
+  std::vector<Affine> index{std::move(parity)};
+  for (size_t i = 0; i < acc.apart_lanes.size(); ++i)
+    index.push_back(scope_.Place(Affine::OfVar(acc.apart_lanes[i]) - acc.apart_offset[i]));
+  return index;
+}
+
+Stmts Values::StartApart() {
+  const AccumulatorBuffer& acc = storage_.accumulators.at(active_->unit->statement);
+  const auto clear = [&](int64_t parity) {
+    return Store(acc.apart, ApartIndex(parity), loops::AddLiteral(nest_, Dtype::kF32, 0));
+  };
+  return {clear(0), clear(1)};
+}
+
+Stmts Values::JoinApart() {
+  const AccumulatorBuffer& acc = storage_.accumulators.at(active_->unit->statement);
+  const auto add = [&](ExprId a, ExprId b) {
+    return loops::AddOp(nest_, ScalarOp::kAddFlush, Dtype::kF32, {a, b});
+  };
+  const auto sum = [&](int64_t parity) {
+    return loops::AddLoad(nest_, acc.apart, ApartIndex(parity));
+  };
+  const auto [buffer, index] = SumPlace();
+  return {Store(buffer, index, add(loops::AddLoad(nest_, buffer, index), add(sum(0), sum(1))))};
+}
+
 Stmts Values::Update() {
   const tc::Statement& s = Statement();
   const Unit& unit = *active_->unit;
   const AccumulatorBuffer& acc = storage_.accumulators.at(unit.statement);
-  const View& view = storage_.views[s.target.index];
   Guards guards;  // padding that only single lanes can tell
   for (const Constraint& c : active_->open) {
     if (c.limit == Limit::kGuard) guards.push_back(c.e);
   }
   if (s.companion.valid()) return CompanionUpdate(Value(unit.value, guards), guards);
-  const bool blocked = plan_.accumulators.at(unit.statement).blocked;
-  const loops::BufferId buffer = blocked ? acc.tile : acc.is_target ? view.buffer : acc.buffer;
-  const std::vector<Affine> index = blocked         ? TileIndex(unit)
-                                    : acc.is_target ? TargetIndex(view)
-                                                    : AccumulatorIndex(unit, true);
+  const Var apart = plan_.accumulators.at(unit.statement).apart;
+  const auto [buffer, index] =
+      apart >= 0 ? std::pair(acc.apart, ApartIndex(Mod(scope_.Place(Affine::OfVar(apart)), 2)))
+                 : SumPlace();
   const ExprId old = loops::AddLoad(nest_, buffer, index);
   const tc::Expr& e = program_[unit.value];
   const bool fma = s.assign == tc::Assign::kSum && e.kind == tc::ExprKind::kOp &&

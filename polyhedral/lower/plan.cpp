@@ -22,7 +22,7 @@ using Kind = TreeNode::Kind;
 
 // What the marks above a band say about its members.
 struct Marks {
-  bool unroll = false, vector = false, flush = false;
+  bool unroll = false, vector = false, flush = false, apart = false;
   int32_t parallel = 0;
   std::vector<std::string> labels;
 };
@@ -31,7 +31,7 @@ struct Marks {
 struct Link {
   Affine e;
   loops::LoopKind kind = loops::LoopKind::kSerial;
-  bool parallel = false, flush = false;
+  bool parallel = false, flush = false, apart = false;
   std::vector<std::string> labels;  // stand before this loop
 };
 
@@ -78,13 +78,16 @@ class Builder {
         marks.vector = true;
       } else if (text == "flush") {
         marks.flush = true;
+      } else if (text == "flush apart") {
+        marks.flush = marks.apart = true;
       } else if (text.starts_with("parallel ")) {
         std::from_chars(text.data() + 9, text.data() + text.size(), marks.parallel);
       } else if (text.starts_with("leaf")) {
         marks.labels.emplace_back(text);
       } else {
         return Invalid(fmt::format(
-            "found mark \"{}\", expected parallel, unroll, vector, flush or leaf", text));
+            "found mark \"{}\", expected parallel, unroll, vector, flush, flush apart or leaf",
+            text));
       }
       node = node->children.empty() ? nullptr : &node->children[0];
     }
@@ -97,6 +100,7 @@ class Builder {
       Link link{.e = s >= 0 ? band.members[m].at(s) : Affine(0)};
       link.parallel = static_cast<int32_t>(m) < marks.parallel;
       link.flush = marks.flush;
+      link.apart = marks.apart;
       if (marks.unroll) link.kind = loops::LoopKind::kUnroll;
       if (marks.vector && m + 1 == band.members.size()) link.kind = loops::LoopKind::kVector;
       if (m == 0) link.labels = marks.labels;
@@ -257,7 +261,9 @@ class Builder {
     for (const Link& link : outer) outer_dims.push_back(Extend(s, link, path));
 
     Accumulator& acc = plan_.accumulators[s];
-    const size_t cut = BlockedAt(s, rest);
+    // Matrices add to all sums where they are.
+    const bool apart = std::ranges::any_of(links, &Link::apart);
+    const size_t cut = apart ? 0 : BlockedAt(s, rest);
     acc.blocked = cut > 0;
     const std::vector<Link> blocks(rest.begin(), rest.begin() + cut),
         tile(rest.begin() + cut, rest.end());
@@ -296,7 +302,11 @@ class Builder {
         return Unsupported("a tuple reduction whose companion is no growing index along lanes");
       LimitLanes(acc);
     }
-    update = Chain(tile, update_dims, std::move(update));
+    if (apart) {
+      WEFT_TRY(update, SumsApart(s, tile, update_dims, update_path, std::move(update)));
+    } else {
+      update = Chain(tile, update_dims, std::move(update));
+    }
     if (acc.blocked) {
       Step around{.kind = Step::Kind::kSequence};
       WEFT_TRY(Step load, Edge(s, Part::kLoad, block_path, tile));
@@ -337,6 +347,48 @@ class Builder {
     WEFT_TRY(sum.finish, Edge(s, Part::kFinish, before, links));
     carried_.push_back(std::move(sum));
     return Chain(links, dims, std::move(update));
+  }
+
+  // The loops around an update whose innermost steps are summed up apart, even and odd ones.
+  Result<Step> SumsApart(int32_t s, std::vector<Link> links, std::vector<Var> dims,
+                         std::vector<Member> path, Step update) {
+    if (links.empty() || !links.back().apart || !Reduces(s, links.back().e))
+      return Unsupported("sums apart of steps that are not the innermost");
+    Accumulator& acc = plan_.accumulators[s];
+    acc.apart = dims.back();
+    for (const Part part : {Part::kApart, Part::kJoin}) {
+      acc.axes[part] = acc.axes[Part::kUpdate];
+      acc.tile[part] = acc.tile[Part::kUpdate];
+    }
+    Step sums{.kind = Step::Kind::kSequence};
+    path.pop_back();
+    WEFT_TRY(Step start, MakeUnit(s, Part::kApart, path));
+    WEFT_TRY(Step join, MakeUnit(s, Part::kJoin, path));
+    LimitToSteps(acc.apart, plan_.units[update.unit], {start.unit, join.unit});
+    sums.children.push_back(std::move(start));
+    sums.children.push_back(Chain({links.back()}, {dims.back()}, std::move(update)));
+    sums.children.push_back(std::move(join));
+    links.pop_back();
+    dims.pop_back();
+    return Chain(links, dims, std::move(sums));
+  }
+
+  // Where an update has no step at all, nothing starts or is joined.
+  void LimitToSteps(Var dim, const Unit& update, std::initializer_list<int32_t> units) {
+    Plan probe = plan_;
+    InferRanges(probe);
+    const Interval steps = probe[dim].range;
+    std::vector<Constraint> some;  // step is there
+    for (const Constraint& c : update.constraints) {
+      const int64_t by = c.e.CoefficientOf(dim);
+      const Affine rest = c.e - Affine::OfVar(dim, by);
+      if (c.limit == Limit::kDomain && !rest.Uses(dim))
+        some.push_back({rest + by * (by > 0 ? steps.hi : steps.lo)});
+    }
+    for (const int32_t u : units) {
+      std::vector<Constraint>& all = plan_.units[u].constraints;
+      all.insert(all.end(), some.begin(), some.end());
+    }
   }
 
   Status MakeFlush(Unit& unit) {

@@ -8,8 +8,8 @@
 // surely hold.
 //
 // A reduction falls into *units*: init of its accumulators, update, and finish, which stores them;
-// a blocked one also loads and spills a tile of them. Everything else is one unit. Units stand at
-// the leaves.
+// a blocked one also loads and spills a tile of them, and one whose even and odd steps are summed
+// up apart starts and joins those two sums. Everything else is one unit. Units stand at the leaves.
 //
 // Variables: 0 .. params-1 are the program's params, then dimension d is Var(params + d).
 #pragma once
@@ -37,7 +37,7 @@ struct Constraint {
   Limit limit = Limit::kDomain;
 };
 
-enum class Part : uint8_t { kWhole, kInit, kLoad, kUpdate, kSpill, kFinish };
+enum class Part : uint8_t { kWhole, kInit, kLoad, kApart, kUpdate, kJoin, kSpill, kFinish };
 
 struct Unit {
   int32_t statement = 0;
@@ -49,7 +49,7 @@ struct Unit {
   tc::ExprId value;       // what is stored or added; the inside of a guarded value
   Var along = -1;         // kUpdate: the dimension whose loop ends where `length`, a segment's that
   tc::ExprId length;      // is read, does; -1: none
-  bool flushes = false;   // kUpdate: products are added as VDPBF16PS does
+  bool flushes = false;   // kUpdate: products are added as VDPBF16PS or TDPBF16PS does
 };
 
 struct Dim {
@@ -84,6 +84,9 @@ struct Accumulator {
   std::map<Part, std::vector<Var>> axes;  // the same axes, in each unit that uses the accumulators
   std::map<Part, std::vector<Var>> tile;  // the axes of the tile; empty: not blocked
   bool blocked = false;
+  // The innermost dimension, if products are added as TDPBF16PS does: its even and odd steps from
+  // zero each, then those two, then the sum of both to what was there; -1: they are not.
+  Var apart = -1;
   Var lanes = -1, init_lanes = -1;  // the reduced vector dimension in update and init
 };
 

@@ -73,9 +73,9 @@ class Placer {
     for (const tc::ExprId sub : s.subscripts) {
       if (unit.part != Part::kUpdate) reads(sub);
     }
-    const bool around =
-        unit.part == Part::kUpdate || unit.part == Part::kLoad || unit.part == Part::kSpill;
-    if (!around && (unit.part != Part::kInit || !s.init)) {
+    const bool whole =
+        unit.part == Part::kWhole || unit.part == Part::kInit || unit.part == Part::kFinish;
+    if (whole && (unit.part != Part::kInit || !s.init)) {
       Add(u, cluster, s.target, s.subscripts, true);
       if (s.companion.valid()) Add(u, cluster, s.companion, s.subscripts, true);
     }
@@ -347,6 +347,7 @@ class Placer {
     const bool near = space == Space::kRegister ||
                       (space == Space::kCache && (acc.blocked || !FitsRegisters(block)));
     if (acc.blocked) PlaceTile(s, acc, result);
+    if (acc.apart >= 0) PlaceApart(s, acc, result);
     if (near && s.init && s.accumulate == target.dtype && acc.lanes < 0 && !s.companion.valid()) {
       result.is_target = true;
       storage_.accumulators[statement] = result;
@@ -399,6 +400,17 @@ class Placer {
     for (const Var v : acc.tile.at(Part::kUpdate)) AddAxis(v, block);
     result.tile_offset = block.offset;
     result.tile = AddBlock(program_[s.target].name + "_tile", s.accumulate, block);
+  }
+
+  void PlaceApart(const tc::Statement& s, const Accumulator& acc, AccumulatorBuffer& result) {
+    Block block{.shape = {2}, .bytes = 2 * SizeBytes(s.accumulate)};
+    for (const Var v : acc.axes.at(Part::kUpdate)) {
+      if (plan_[v].kind != LoopKind::kVector) continue;
+      result.apart_lanes.push_back(v);
+      result.apart_offset.push_back(plan_[v].range.lo);
+      AddAxis(v, block);
+    }
+    result.apart = AddBlock(program_[s.target].name + "_apart", s.accumulate, block);
   }
 
   const ScheduleRequest& request_;

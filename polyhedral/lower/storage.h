@@ -34,6 +34,9 @@ struct AccumulatorBuffer {
   bool is_target = false;  // the target's own view serves as accumulator
   loops::BufferId tile;    // of a blocked reduction: [axes of Accumulator::tile]
   std::vector<int64_t> tile_offset;
+  loops::BufferId apart;  // of even and odd steps: [2, lanes]
+  std::vector<Var> apart_lanes;
+  std::vector<int64_t> apart_offset;
 };
 
 struct Storage {

@@ -263,7 +263,7 @@ class LoopMaker {
     }
     for (const int32_t i : reduction) place(o_.AxisOf(read, i));
     layout.axes.push_back({inner, blocked ? block : 0});
-    if (dot >= 0) layout.axes.push_back({dot, tile_.dot_steps});
+    if (dot >= 0) layout.axes.push_back({dot, tile_.packed_steps});
     choice.packs.push_back({tensor, layout});
     // Only the lanes' panels follow one another; each waits for the memory if nobody asks for it.
     if (index == tile_.lane && blocked && !copy && IsFetched(read))

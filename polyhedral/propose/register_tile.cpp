@@ -125,21 +125,34 @@ void AddTiles(const Operands& o, const OperandMoves& moves, int32_t lane, int32_
   }
 }
 
-// Whether quads of steps along a reduced index of a sum of bytes lie as instructions for matrices
-// want them: those of the rows' operand as they are, those of the lanes' after packing. Guards are
-// for single lanes and rows.
-bool MultipliesMatrices(const Operands& o, int32_t lane, int32_t row, int32_t along) {
+// Steps of a sum of bytes or bfloat16 that make up 32 bits of a matrix's row; 0: of none.
+int64_t StepsOfQuad(const Operands& o) {
   const auto is_byte = [&](tc::ExprId read) {
     return o.program[read].dtype == Dtype::kI8 || o.program[read].dtype == Dtype::kU8;
   };
+  if (!HasMatrixProducts(o.view.request->target.isa) || !o.IsNarrow()) return 0;
+  if (o.Flushes()) return 2;
+  return is_byte(o.c.x) && is_byte(o.c.w) ? 4 : 0;
+}
+
+// Steps that a dot product of a matrix takes: of bytes, whose order is free, those of 32 bits.
+int64_t DotOfMatrix(const Operands& o, int32_t along) {
+  const int64_t steps = StepsOfQuad(o);
+  return o.Flushes() ? steps * loops::MatrixTiles::QuadsAtOnce(o.Extent(along) / steps) : steps;
+}
+
+// Whether those along a reduced index lie as instructions for matrices want them: those of the
+// rows' operand as they are, those of the lanes' after packing. Guards are for single lanes and
+// rows.
+bool MultipliesMatrices(const Operands& o, int32_t lane, int32_t row, int32_t along) {
+  const int64_t steps = StepsOfQuad(o);
   const tc::ExprId rows = o.Broadcast(lane);
-  if (!HasMatrixProducts(o.view.request->target.isa) || !o.IsNarrow()) return false;
-  if (!is_byte(o.c.x) || !is_byte(o.c.w) || tc::AsGuarded(o.program, o.s.value)) return false;
+  if (steps == 0 || tc::AsGuarded(o.program, o.s.value)) return false;
+  if (o.Flushes() && o.Extent(along) % steps != 0) return false;
   const bool moves_rows =
       row < 0 || (o.Extent(row) > 0 && !o.Uses(o.Streamed(lane), row) && !o.Packable(rows, row));
-  return moves_rows && !o.MovesBoth(lane) && o.Adjacent(rows, along) &&
-         o.Extent(along) >= loops::MatrixTiles::kQuad &&
-         o.view.DividesBlock(o.axes[along], loops::MatrixTiles::kQuad);
+  return moves_rows && !o.MovesBoth(lane) && o.Adjacent(rows, along) && o.Extent(along) >= steps &&
+         o.view.DividesBlock(o.axes[along], DotOfMatrix(o, along));
 }
 
 void AddMatrixTiles(const Operands& o, int32_t lane, int32_t row,
@@ -151,8 +164,7 @@ void AddMatrixTiles(const Operands& o, int32_t lane, int32_t row,
   if (!packs && !copied.valid()) return;
   const int64_t m = row >= 0 ? o.Extent(row) : 1, n = o.Extent(lane);
   const double taps = o.Steps() / static_cast<double>(o.Extent(along));
-  for (const TileShape& tile :
-       RankMatrixTiles(m, n, o.Extent(along) / loops::MatrixTiles::kQuad, taps)) {
+  for (const TileShape& tile : RankMatrixTiles(m, n, o.Extent(along) / StepsOfQuad(o), taps)) {
     const bool ends = o.view.DividesBlock(o.axes[lane], tile.lanes) &&
                       (row < 0 || o.view.DividesBlock(o.axes[row], tile.rows));
     if (!ends) continue;
@@ -188,23 +200,29 @@ void ChooseNibbles(const Operands& o, RegisterTile& tile) {
     return;
   if (o.Extent(along) % kOfLane != 0 || !o.view.DividesBlock(o.axes[along], kOfLane)) return;
   tile.dot = along;
-  tile.dot_steps = kOfLane;
+  tile.dot_steps = tile.packed_steps = kOfLane;
 }
 
 void ChooseDot(const Operands& o, RegisterTile& tile) {
+  if (tile.matrix) {
+    tile.dot = o.ReductionOrder(tile.lane).back();
+    tile.dot_steps = DotOfMatrix(o, tile.dot);
+    tile.packed_steps = StepsOfQuad(o);
+    return;
+  }
   const tc::Expr &lanes = o.program[o.Streamed(tile.lane)],
                  &rows = o.program[o.Broadcast(tile.lane)];
   if (!o.IsNarrow() || UnrollsTaps(o, tile.lane)) return;
   const int32_t steps_along = o.ReductionOrder(tile.lane).back();
   const bool packed = tile.row >= 0 && o.Packable(o.Broadcast(tile.lane), tile.row);
   if (!o.Flushes() && !packed && !o.Adjacent(o.Broadcast(tile.lane), steps_along)) return;
-  const bool bytes = tile.matrix || (HasDotProducts(o.view.request->target.isa) &&
-                                     ((lanes.dtype == Dtype::kI8 && rows.dtype == Dtype::kU8) ||
-                                      (lanes.dtype == Dtype::kU8 && rows.dtype == Dtype::kI8)));
+  const bool bytes = HasDotProducts(o.view.request->target.isa) &&
+                     ((lanes.dtype == Dtype::kI8 && rows.dtype == Dtype::kU8) ||
+                      (lanes.dtype == Dtype::kU8 && rows.dtype == Dtype::kI8));
   const int64_t extent = o.Extent(steps_along), steps = bytes && extent >= 4 ? 4 : 2;
   if (extent < steps || !o.view.DividesBlock(o.axes[steps_along], steps)) return;
   tile.dot = steps_along;
-  tile.dot_steps = steps;
+  tile.dot_steps = tile.packed_steps = steps;
 }
 
 // What lanes and rows run along, whether lanes are copied, multiplied as matrices, read one

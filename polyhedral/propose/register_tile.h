@@ -21,7 +21,8 @@ struct RegisterTile {
   // Instructions take several steps of this reduced index at once; -1: one.
   int32_t dot = -1;
   int64_t dot_steps = 1;
-  double far = 0;  // cycles, as above, of waiting for the second cache
+  int64_t packed_steps = 1;  // that lie side by side where an operand is packed
+  double far = 0;            // cycles, as above, of waiting for the second cache
 };
 
 // By cycles: the best first, then the best of each other kind (what lanes and rows run along, how

@@ -29,6 +29,22 @@ void Conv(Writer& w) {
               Guarded(win.guards, product, Lit(y.dtype, 0)));
 }
 
+// Instructions that multiply matrices of bfloat16 want rows of channels, and no guards around them:
+// the image is copied so, with its padding.
+void ConvChannelsLast(Writer& w) {
+  const Convolution conv = MakeConvolution(w, 0, 1);
+  if (!w.ok()) return;
+  if (conv.x.dtype != Dtype::kBF16 || conv.filter.dtype != Dtype::kBF16)
+    return w.Refuse("factors that are no bfloat16");
+  const PaddedImage p = PadImage(w, conv);
+  const Operand image = w.Copy("image", conv.x.dtype);
+  w.Set("pointwise", image, ChannelsLast(p.at),
+        Guarded(p.guards, w.At(conv.x, p.inside), Lit(conv.x.dtype, 0)));
+  SumWithBias(w, TagOf(conv.win), conv.y, Concat({"n", conv.c.out}, conv.win.out),
+              fmt::format("{} * {}", w.At(image, ChannelsLast(p.taps)),
+                          w.At(conv.filter, Concat(conv.c.filter, conv.win.tap))));
+}
+
 namespace {
 
 // Output o takes input i through tap t where o = i * stride + t * dilation - pad_lo, so

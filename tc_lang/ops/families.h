@@ -39,6 +39,7 @@ void PRelu(Writer& w);
 
 // convolution.cpp
 void Conv(Writer& w);
+void ConvChannelsLast(Writer& w);
 void ConvTranspose(Writer& w);
 void Col2Im(Writer& w);
 

@@ -122,4 +122,41 @@ Channels MakeChannels(Writer& w, int64_t ins, int64_t outs, bool transposed) {
   return c;
 }
 
+Convolution MakeConvolution(Writer& w, size_t x, size_t filter) {
+  Convolution conv{w.In(x), w.In(filter), w.Out(), {}, {}};
+  conv.win = MakeWindows(w, conv.x, conv.y, w.Extents(conv.filter, 2));
+  conv.c = MakeChannels(w, w.Extent(conv.x, 1), w.Extent(conv.y, 1), false);
+  if (w.ok()) w.Range("n", conv.x.dims[0]);
+  return conv;
+}
+
+Subs ChannelsLast(Subs i) {
+  std::rotate(i.begin() + 1, i.begin() + 2, i.end());
+  return i;
+}
+
+PaddedImage PadImage(Writer& w, const Convolution& conv, int64_t places) {
+  const auto& [x, filter, y, win, c] = conv;
+  PaddedImage p;
+  Dims dims{x.dims[0], x.dims[1]};
+  p.taps = {"n", c.in};
+  for (size_t i = 0; i < win.axes.size(); ++i) {
+    const WindowAxis& a = win.axes[i];
+    dims.emplace_back((a.out - 1) * a.stride + (a.kernel - 1) * a.dilation + 1);
+    p.taps.push_back(Sum({{a.stride, win.out[i]}, {a.kernel == 1 ? 0 : a.dilation, win.tap[i]}}));
+  }
+  if (places > 0) dims.back() = places;
+  p.at = w.Indices("k", dims);  // an axis of four has i0 and j0
+  p.inside = p.at;
+  for (size_t i = 0; i < win.axes.size(); ++i) {
+    const WindowAxis& a = win.axes[i];
+    std::string& place = p.inside[i + 2];
+    place = Sum({{1, place}}, -a.pad_lo);
+    if (a.pad_lo > 0) p.guards.push_back(place + " >= 0");
+    if (dims[i + 2].value - a.pad_lo > a.in)
+      p.guards.push_back(fmt::format("{} < {}", place, a.in));
+  }
+  return p;
+}
+
 }  // namespace weft::tc::ops

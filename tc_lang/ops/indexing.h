@@ -43,6 +43,27 @@ Channels MakeChannels(Writer& w, int64_t ins, int64_t outs, bool transposed);
 void SumWithBias(Writer& w, std::string_view tag, const Operand& y, const Subs& at,
                  const std::string& product, size_t bias = 2);
 
+// A convolution whose input x and filter are inputs of the node.
+struct Convolution {
+  Operand x, filter, y;
+  Windows win;
+  Channels c;
+};
+Convolution MakeConvolution(Writer& w, size_t x, size_t filter);
+
+// Subscripts of an image whose channels lie innermost.
+Subs ChannelsLast(Subs i);
+
+// Where an image that was copied with its padding is written and read.
+struct PaddedImage {
+  Subs at;      // its elements, as x's axes lie
+  Subs inside;  // what they are of x
+  Subs guards;  // if they are in it
+  Subs taps;    // what a product reads of it
+};
+// `places`: along the last axis, 0 for as many as its windows take.
+PaddedImage PadImage(Writer& w, const Convolution& conv, int64_t places = 0);
+
 // y(…, m, n) from a(…, m, k) and b(…, k, n), as MatMul has them.
 struct MatrixProduct {
   Operand a, b, y;

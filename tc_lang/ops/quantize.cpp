@@ -116,25 +116,6 @@ std::string CentredProduct(Writer& w, const MatrixProduct& p, size_t zero_a, siz
   return fmt::format("({} - {})", w.At(sum, p.at), Product(w.At(rows, at), zero));
 }
 
-Subs ChannelsLast(Subs i) {
-  std::rotate(i.begin() + 1, i.begin() + 2, i.end());
-  return i;
-}
-
-struct Convolution {
-  Operand x, filter, y;
-  Windows win;
-  Channels c;
-};
-
-Convolution MakeConvolution(Writer& w, size_t x, size_t filter) {
-  Convolution conv{w.In(x), w.In(filter), w.Out(), {}, {}};
-  conv.win = MakeWindows(w, conv.x, conv.y, w.Extents(conv.filter, 2));
-  conv.c = MakeChannels(w, w.Extent(conv.x, 1), w.Extent(conv.y, 1), false);
-  if (w.ok()) w.Range("n", conv.x.dims[0]);
-  return conv;
-}
-
 // Which input is a product's factor that may be constant; -1 if the operator is no such product.
 int FactorOf(graph::Op op) {
   if (op == graph::Op::kMatMulInteger || op == graph::Op::kConvInteger) return 1;
@@ -143,39 +124,6 @@ int FactorOf(graph::Op op) {
 
 bool TakesFilter(graph::Op op) {
   return op == graph::Op::kConvInteger || op == graph::Op::kQLinearConv;
-}
-
-// Where an image that was copied with its padding is written and read.
-struct Padded {
-  Subs at;      // its elements, as x's axes lie
-  Subs inside;  // what they are of x
-  Subs guards;  // if they are in it
-  Subs taps;    // what a product reads of it
-};
-
-// `places`: along the last axis, 0 for as many as its windows take.
-Padded MakePadded(Writer& w, const Convolution& conv, int64_t places = 0) {
-  const auto& [x, filter, y, win, c] = conv;
-  Padded p;
-  Dims dims{x.dims[0], x.dims[1]};
-  p.taps = {"n", c.in};
-  for (size_t i = 0; i < win.axes.size(); ++i) {
-    const WindowAxis& a = win.axes[i];
-    dims.emplace_back((a.out - 1) * a.stride + (a.kernel - 1) * a.dilation + 1);
-    p.taps.push_back(Sum({{a.stride, win.out[i]}, {a.kernel == 1 ? 0 : a.dilation, win.tap[i]}}));
-  }
-  if (places > 0) dims.back() = places;
-  p.at = w.Indices("k", dims);  // an axis of four has i0 and j0
-  p.inside = p.at;
-  for (size_t i = 0; i < win.axes.size(); ++i) {
-    const WindowAxis& a = win.axes[i];
-    std::string& place = p.inside[i + 2];
-    place = Sum({{1, place}}, -a.pad_lo);
-    if (a.pad_lo > 0) p.guards.push_back(place + " >= 0");
-    if (dims[i + 2].value - a.pad_lo > a.in)
-      p.guards.push_back(fmt::format("{} < {}", place, a.in));
-  }
-  return p;
 }
 
 // ---- few channels ----
@@ -226,7 +174,7 @@ std::string RowConvolution(Writer& w, const Convolution& conv, Dtype dtype, cons
   const int64_t ins = shape[1], length = w.graph[form->second].constant.shape().back();
   const WindowAxis& last = conv.win.axes.back();
   const int64_t elements = (last.out - 1) * last.stride * ins + length;
-  const Padded p = MakePadded(w, conv, (elements + ins - 1) / ins);
+  const PaddedImage p = PadImage(w, conv, (elements + ins - 1) / ins);
   Subs stored = p.at, taps = p.taps, weights = Concat({conv.c.out}, conv.win.tap);
   stored.erase(stored.begin() + 1);
   taps.erase(taps.begin() + 1);
@@ -371,7 +319,7 @@ std::string ByteConvolution(Writer& w, const Convolution& conv, size_t zero_x, s
   const std::string padding = Cast(type, zero.empty() ? LitInt(Dtype::kI32, 0) : zero);
   const std::string by_rows = RowConvolution(w, conv, type, byte, padding);
   if (!by_rows.empty()) return LessZero(w, by_rows, zero, {c.out});
-  const Padded p = MakePadded(w, conv);
+  const PaddedImage p = PadImage(w, conv);
   const Operand padded = w.Temp("padded", type);
   w.Set("pointwise", padded, ChannelsLast(p.at), Guarded(p.guards, byte(p.inside), padding));
   const Operand sum = w.Temp("conv", Dtype::kI32);

@@ -44,6 +44,7 @@ constexpr Entry kTable[] = {
     {Op::kConcat, {"direct", ConcatAlong}},
     {Op::kConstantOfShape, {"direct", ConstantOfShape}},
     {Op::kConv, {"direct", Conv}},
+    {Op::kConv, {"channels_last", ConvChannelsLast}},
     {Op::kConv, {"winograd", ConvWinograd}},
     {Op::kConv, {"winograd4", ConvWinograd4}},
     {Op::kConvInteger, {"direct", ConvInteger}},

@@ -241,11 +241,17 @@ std::string Writer::AtAligned(const Operand& x, const Subs& subs, const Dims& di
 }
 
 Operand Writer::Temp(std::string_view suffix, Dtype dtype) {
+  const bool widens = SizeBytes(dtype) == 2 && IsFloat(dtype);
+  Operand t = Copy(suffix, widens ? Dtype::kF32 : dtype);
+  if (widens) wide_names_.insert(t.name);
+  return t;
+}
+
+Operand Writer::Copy(std::string_view suffix, Dtype dtype) {
   Operand t;
   const std::string base = HasOut(0) ? Out(0).name : "t";
   t.name = Fresh(fmt::format("{}{}{}", base, base.ends_with('_') ? "" : "_", suffix));
-  t.dtype = SizeBytes(dtype) == 2 && IsFloat(dtype) ? Dtype::kF32 : dtype;
-  if (t.dtype != dtype) wide_names_.insert(t.name);
+  t.dtype = dtype;
   return t;
 }
 

@@ -113,6 +113,7 @@ class Writer {
 
   // Names and statements.
   Operand Temp(std::string_view suffix, Dtype dtype);  // named after the first output; at least f32
+  Operand Copy(std::string_view suffix, Dtype dtype);  // likewise, of values of just this type
   void Declare(const Operand& temp, const Dims& dims);  // where a recurrence reads it first
   Operand Const(std::string_view suffix, Dtype dtype, const Ints& shape,
                 std::span<const double> elements);

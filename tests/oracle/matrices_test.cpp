@@ -1,4 +1,4 @@
-// Sums of products of bytes as matrices, and statements that take their rows.
+// Sums of products of bytes and bfloat16 as matrices, and statements that take their rows.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -55,6 +55,60 @@ TEST(Contractions, MatricesOfBytes) {
     @pointwise y(h, w, o) = float(s(h, w, o)) * 0.5
   })";
   for (const int64_t c : {20, 64}) check(kWindows, {{"C", c}, {"N", 40}}, "abc");
+}
+
+// The same of bfloat16, in blocks of 32 steps, with a rest or without, of wild numbers too.
+TEST(Contractions, MatricesOfBfloat) {
+  const auto check = [](const std::string& text, const std::map<std::string, int64_t>& sizes,
+                        const char* layout, bool matrices) {
+    const auto program = Compile(text, sizes);
+    ASSERT_TRUE(program.ok()) << program.status().ToString();
+    const ScheduleRequest request{.program = &*program,
+                                  .layouts = {{"y", *ParseLayout(layout)}},
+                                  .constants = {"b"},
+                                  .target = {.isa = Isa::kX86V4Amx, .threads = 2},
+                                  .flushes = true};
+    std::vector<Tensor> inputs = tc::RandomInputs(*program, 1), wild = inputs;
+    constexpr double kOdd[] = {1.2e-19, -0.9e-19, -0.0, 1e-40, -3e-39};
+    for (Tensor& t : wild)
+      for (int64_t i = 0; i < t.elems(); i += 5) SetElem(t, i, kOdd[i / 5 % 3]);
+    SetElem(wild[0], 3, INFINITY);
+    SetElem(wild[0], wild[0].elems() - 1, NAN);
+    const auto choices = Propose(request, 3);
+    ASSERT_TRUE(choices.yes());
+    for (size_t c = 0; c < choices->size(); ++c) {
+      const Choice& choice = (*choices)[c];
+      const auto scheduled = Schedule(request, &choice);
+      ASSERT_TRUE(scheduled.ok()) << Print(choice) << scheduled.status().ToString();
+      for (const auto* data : {&inputs, &wild}) {
+        const Status status =
+            Compare({.program = &*program, .inputs = *data}, request, scheduled->nest);
+        EXPECT_TRUE(status.ok()) << text << Print(choice) << status.ToString();
+      }
+      const auto ir = codegen::EmitLlvmIr(scheduled->nest, request.target, false);
+      ASSERT_TRUE(ir.ok());
+      if (c > 0) continue;
+      EXPECT_EQ(ir->find("call void @llvm.x86.tdpbf16ps") != ir->npos, matrices) << Print(choice);
+    }
+  };
+  constexpr const char* kProduct =
+      R"(def gemm(bfloat16(M, K) a, bfloat16(K, N) b, float(N) c) -> (y) {
+    @contraction s(i, j) +=! float(a(i, k)) * float(b(k, j))
+    @pointwise   y(i, j) = bfloat16(max(s(i, j) + c(j), 0.0))
+  })";
+  for (const int64_t m : {16, 37, 70}) {
+    for (const int64_t n : {30, 90}) {
+      for (const int64_t k : {75, 96, 130})
+        check(kProduct, {{"M", m}, {"N", n}, {"K", k}}, m == 37 ? "ba" : "ab", k % 2 == 0);
+    }
+  }
+  constexpr const char* kWindows =
+      R"(def conv(bfloat16(19, 41, C) x, bfloat16(N, 3, 3, C) b) -> (y) {
+    @convolution s(h, w, o) +=! float(x(h + r, 2 * w + q, c)) * float(b(o, r, q, c))
+        where h in 0:17, w in 0:20
+    @pointwise y(h, w, o) = s(h, w, o) * 0.5
+  })";
+  for (const int64_t c : {20, 64}) check(kWindows, {{"C", c}, {"N", 40}}, "abc", true);
 }
 
 // Statements behind a sum that share the loop over its rows: some lack the axis, or lanes; what

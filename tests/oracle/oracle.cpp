@@ -131,7 +131,10 @@ Target Widest() {
   return {.threads = 2};
 }
 
-Target Bf16() { return {.isa = Isa::kX86V4Bf16, .threads = 2}; }
+Target Bf16() {
+  const bool matrices = HostRuns(Isa::kX86V4Amx);
+  return {.isa = matrices ? Isa::kX86V4Amx : Isa::kX86V4Bf16, .threads = 2};
+}
 
 Status RunChoice(const tc::Program& program, const std::vector<Tensor>& inputs,
                  const Choice& choice, std::vector<std::string> constants, bool machine) {

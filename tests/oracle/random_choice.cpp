@@ -81,13 +81,14 @@ class Maker {
     return cluster;
   }
 
-  // Points of a tile inside the lanes; of two, mostly flushed, which only bfloat16 can be.
+  // Points of a tile inside the lanes; of an even number, mostly flushed, which only bfloat16 can
+  // be.
   void AddDot(Cluster& cluster) {
     for (Tile& tile : cluster.tiles) {
       if (cluster.LanesOf(tile.axis) > 0 || !Chance(30)) continue;
       if (tile.sizes.size() == 1 && Chance(50)) tile.sizes[0] = 2;
       cluster.dot_axis = tile.axis;
-      cluster.dot_flushes = halves_ && tile.sizes.back() == 2 && Chance(80);
+      cluster.dot_flushes = halves_ && tile.sizes.back() % 2 == 0 && Chance(80);
       return;
     }
   }

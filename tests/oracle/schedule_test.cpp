@@ -535,9 +535,16 @@ TEST(Contractions, FlushingIsForPairsOfBfloatOnItsTarget) {
             std::string::npos);
   EXPECT_NE(why("float", kPairs, Bf16()).find("y is no sum of products of bfloat16"),
             std::string::npos);
-  EXPECT_NE(why("bfloat16", "f: cluster y | order i | tile k 4 | inner k j | dot k flush", Bf16())
-                .find("4 points of k are flushed, expected 2"),
-            std::string::npos);
+  const auto points = [&](int count) {
+    return why("bfloat16",
+               fmt::format("f: cluster y | order i | tile k {} | inner k j | dot k flush", count),
+               Bf16());
+  };
+  EXPECT_EQ(points(4), "");
+  EXPECT_EQ(points(32), "");
+  for (const int count : {1, 3, 34})
+    EXPECT_NE(points(count).find(fmt::format("{} points of k are flushed, expected 2", count)),
+              std::string::npos);
   const auto program = Compile(
       "def f(bfloat16(4, 8) a, bfloat16(8, 16) b) -> (y) {\n"
       "  @contraction y(i, j) +=! float(a(i, k)) * float(b(k, j))\n}");
