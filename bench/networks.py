@@ -27,6 +27,7 @@ def image(shape):
 
 
 ONE = dims(batch=1)
+BF16_TOLERANCE = '0.05'  # of the scale: of random weights, factors of eight bits
 FAMILIES = {
     'large CNNs': {
         'ResNet-18': ('resnet18', ONE), 'ResNet-50': ('resnet50', ONE), 'VGG-16': ('vgg16', ONE)},
@@ -159,7 +160,8 @@ def main():
     results, bad = [], []
     for name, (family, model, binding) in rows.items():
         for threads in args.threads:
-            options = [*binding, *(['--allow', args.allow] if args.allow else [])]
+            options = [*binding, *(['--allow', args.allow] if args.allow else []),
+                       *(['--tolerance', BF16_TOLERANCE] if 'bf16' in (args.allow or '') else [])]
             try:
                 result = arms.measure(MODELS / f'{model}.onnx', threads, args.seconds, *options)
             except arms.Failed as why:

@@ -42,10 +42,11 @@ std::string ModuleKey(const Module& module, const BuildOptions& options) {
   hasher.Add(fmt::format(
       "open {} force {} fuse {} join {} strict {} vendor {} statements {} in blocks {} arguments "
       "{} "
-      "flushes {} loses_nan {} variants {} budget {} winograd {} streams {}",
+      "flushes {} loses_nan {} variants {} budget {} winograd {} streams {} bfloat16 {}",
       options.open_inputs, static_cast<int>(p.force), p.fuse, p.join, p.strict, p.vendor,
       p.max_statements, p.max_statements_in_blocks, p.max_arguments, p.flushes, p.loses_nan,
-      p.variants, options.budget_s, static_cast<int>(options.winograd), options.streams));
+      p.variants, options.budget_s, static_cast<int>(options.winograd), options.streams,
+      options.bfloat16));
   if (options.tuning) hasher.Add(options.tuning->BestChoices());
   for (const auto& [group, choice] : options.forced_choices)
     hasher.Add(group).Add(polyhedral::Print(choice));
@@ -58,7 +59,7 @@ std::optional<Module> FindModule(const Module& opened, const std::string& key,
   if (!bytes) return std::nullopt;
   // The entry names constants by their hashes: those of the network, and what was made of them.
   graph::Graph graph = opened.graph;
-  PrepareNarrow(graph, options.target);
+  PrepareNarrow(graph, options);
   if (MayUseWinograd(options)) tc::PrepareConstants(graph, options.winograd, true);
   tc::PrepareDequantized(graph);
   HashConstants(graph);

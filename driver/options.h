@@ -52,6 +52,8 @@ struct BuildOptions {
   bool brief = false;
   bool streams = true;  // outputs may be stored past the caches, which wants whole lines
   tc::Winograd winograd = tc::Winograd::kWithinBound;
+  // Products of float32 may be those of bfloat16 where the target has instructions for them.
+  bool bfloat16 = false;
   const FileCache* cache = nullptr;
   int64_t max_bytes = 0;  // that a run may take (executor/executor.h); 0: any number
   TuningDb* tuning = nullptr;

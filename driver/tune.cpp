@@ -263,7 +263,7 @@ class Tuning {
     WEFT_TRY(const auto before, runs[0]->Outputs());
     WEFT_TRY(const auto tuned, runs[1]->Outputs());
     const Way ways[] = {{arm.name, before}, {"tuned", tuned}};
-    WEFT_TRY(CheckAgreement(opened_.graph, inputs, ways));
+    WEFT_TRY(CheckAgreement(arm.module.graph, inputs, ways));
     for (size_t g = 0; g < arm.module.grouping.groups.size(); ++g) {  // steps are groups
       const auto key = keys_.find({&arm, arm.module.grouping.groups[g].name});
       if (key == keys_.end()) continue;

@@ -70,6 +70,14 @@ No CallMatcher::Halves(const graph::Node& node) {
   return std::nullopt;
 }
 
+No CallMatcher::Factors(const graph::Node& node) {
+  if (auto no = Halves(node)) return no;
+  if (auto no = Input("src", node.inputs[0])) return no;
+  if (auto no = Input("weights", node.inputs[1], true)) return no;
+  if (node.outputs[0].valid() && graph_[node.outputs[0]].dtype == Dtype::kF32) dtype_ = Dtype::kF32;
+  return std::nullopt;
+}
+
 No CallMatcher::Output(graph::ValueId id) {
   if (!id.valid()) return Refuse(Reason::kPatternUnknownToLibrary, "the result has no name");
   if (auto no = Input("dst", id)) return no;
@@ -186,9 +194,7 @@ No CallMatcher::Window(const graph::Node& node, std::span<const int64_t> kernel)
 
 No CallMatcher::Convolution(const graph::Node& node) {
   call_.op = "convolution";
-  if (auto no = Halves(node)) return no;
-  if (auto no = Input("src", node.inputs[0])) return no;
-  if (auto no = Input("weights", node.inputs[1], true)) return no;
+  if (auto no = Factors(node)) return no;
   if (graph::InputAt(node, 2).valid()) {
     if (auto no = Input("bias", node.inputs[2])) return no;
   }
@@ -263,9 +269,7 @@ No CallMatcher::Deconvolution(const graph::Node& node) {
 
 No CallMatcher::Gemm(const graph::Node& node) {
   call_.op = "matmul";
-  if (auto no = Halves(node)) return no;
-  if (auto no = Input("src", node.inputs[0])) return no;
-  if (auto no = Input("weights", node.inputs[1], true)) return no;
+  if (auto no = Factors(node)) return no;
   const graph::ValueId c = graph::InputAt(node, 2);
   const float alpha = graph::FloatAttr(node, "alpha", 1), beta = graph::FloatAttr(node, "beta", 1);
   if (auto no = Output(node.outputs[0])) return no;
@@ -279,9 +283,7 @@ No CallMatcher::Gemm(const graph::Node& node) {
 
 No CallMatcher::MatMul(const graph::Node& node) {
   call_.op = "matmul";
-  if (auto no = Halves(node)) return no;
-  if (auto no = Input("src", node.inputs[0])) return no;
-  if (auto no = Input("weights", node.inputs[1], true)) return no;
+  if (auto no = Factors(node)) return no;
   if (auto no = Output(node.outputs[0])) return no;
   return Multiplied();
 }

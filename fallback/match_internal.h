@@ -27,8 +27,8 @@ std::string Origin(const graph::Graph& graph, graph::NodeId node);
 // A library's call that grows: the anchor first, then one epilogue node after the other. After a
 // refusal the matcher is spent. Libraries take extents here that are known and not zero, and f32;
 // oneDNN also bfloat16 in products and convolutions, whose sums are f32 and rounded once, behind
-// the epilogue; and bytes, by operators of their own (match_bytes.cpp). What is written down is
-// what oneDNN can do; other libraries do less (TakesOnDevice).
+// the epilogue, if their result is no f32; and bytes, by operators of their own (match_bytes.cpp).
+// What is written down is what oneDNN can do; other libraries do less (TakesOnDevice).
 class CallMatcher {
  public:
   CallMatcher(const graph::Graph& graph, Library library, const LayoutOf& layout,
@@ -77,6 +77,8 @@ class CallMatcher {
   No Multiplied();
   // Settles the type of all operands by that of the first.
   No Halves(const graph::Node& node);
+  // Both, and the type of the rest: that of the result, which of halves may be f32.
+  No Factors(const graph::Node& node);
 
   // Operands. `packs`: in a layout of the library's own if it is constant.
   No Input(std::string role, graph::ValueId value, bool packs = false);

@@ -1,4 +1,4 @@
-// For targets that multiply float32 only.
+// What type of number is multiplied, where it is another than the network says.
 #pragma once
 
 #include "base/dtype.h"
@@ -11,5 +11,10 @@ namespace weft::graph {
 // converted once instead of once for each product that it is in, and constants are converted here.
 // A matrix of which each element is in few products stays: it costs more to read than to convert.
 void WidenProducts(Graph& graph, Dtype narrow);
+
+// Convolutions and products of float32 with long sums become those of bfloat16, whose sums and
+// results are still float32: the factors are rounded, constants here. That changes results by some
+// 2^-8 of their scale, and somebody must have allowed it.
+void NarrowProducts(Graph& graph);
 
 }  // namespace weft::graph

@@ -45,8 +45,8 @@ bool Builder::OfBytes() const {
          IsByte(call_.inputs[Index("src")].dtype);
 }
 
-// f32 everywhere; in products and convolutions also bfloat16, if all of it is; or bytes, with sums
-// and a bias of 32 bits.
+// f32 everywhere; in products and convolutions also bfloat16, if both factors are; or bytes, with
+// sums and a bias of 32 bits.
 bool Builder::Takes(const CallOperand& operand) const {
   const bool multiplies = call_.op == "convolution" || call_.op == "matmul";
   if (OfBytes()) {
@@ -59,7 +59,9 @@ bool Builder::Takes(const CallOperand& operand) const {
     return operand.role == "src_zero" && IsByte(operand.dtype) && elems.ok() && *elems == 1;
   }
   const bool halves = multiplies && Has("src") && call_.inputs[Index("src")].dtype == Dtype::kBF16;
-  return operand.dtype == (halves ? Dtype::kBF16 : Dtype::kF32);
+  const bool factor = operand.role == "src" || operand.role == "weights";
+  if (operand.dtype == Dtype::kF32) return !halves || !factor;
+  return operand.dtype == Dtype::kBF16 && halves;
 }
 
 // "src_zero" is an attribute where it is known, else an operand.

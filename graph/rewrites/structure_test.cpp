@@ -536,6 +536,35 @@ TEST(WidenProducts, SumsOfNarrowFloatsAreOfFloat32) {
   EXPECT_EQ(OpsOf(widened("f16", 8, "y = Gemm(x, v) {alpha = 0.5}")), "Cast Cast Gemm Cast");
 }
 
+// Each factor is rounded once, constants here; short sums stay as they are, and so do results.
+TEST(NarrowProducts, FactorsAreRoundedAndSumsAreNot) {
+  const auto narrowed = [](int depth, std::string_view body) {
+    Graph g = Simplified(fmt::format(
+        "graph g (x: f32[3, {0}], v: f32[{0}, 2], i: f32[1, {0}, 4, 4], f: f32[2, {0}, 1, 1]) -> "
+        "(y) {{\nw: f32[{0}, 2] = const({1})\n{2}\n}}",
+        depth, fmt::join(std::vector<double>(2 * static_cast<size_t>(depth), 1.00390625), ", "),
+        body));
+    NarrowProducts(g);
+    const Status verified = Verify(g);
+    EXPECT_TRUE(verified.ok()) << verified.ToString();
+    return g;
+  };
+  constexpr char kTwice[] = "a = MatMul(x, w)\nb = MatMul(x, v)\ny = Add(a, b)";
+  const Graph g = narrowed(16, kTwice);
+  EXPECT_EQ(OpsOf(g), "Cast MatMul Cast MatMul Add");
+  EXPECT_EQ(TypeOf(g, "y"), "f32[3, 2]");
+  EXPECT_EQ(TypeOf(g, "a"), "f32[3, 2]");
+  const Tensor& weights = g[g.nodes[1].inputs[1]].constant;
+  EXPECT_EQ(weights.dtype(), Dtype::kBF16);
+  EXPECT_EQ(ElemAsDouble(weights, 0), 1);  // half a unit, to even
+  EXPECT_EQ(OpsOf(narrowed(15, kTwice)), "MatMul MatMul Add");
+  EXPECT_EQ(OpsOf(narrowed(16, "y = Conv(i, f)")), "Cast Cast Conv");
+  EXPECT_EQ(OpsOf(narrowed(15, "y = Conv(i, f)")), "Conv");
+  EXPECT_EQ(OpsOf(narrowed(16, "y = Gemm(v, x) {transA = 1, transB = 1}")), "Cast Cast Gemm");
+  EXPECT_EQ(OpsOf(narrowed(16, "c = Cast(x) {to = 16}\nd = Cast(v) {to = 16}\ny = MatMul(c, d)")),
+            "Cast Cast MatMul");
+}
+
 TEST(Simplify, AnyOrderOfNodesGivesTheSameGraph) {
   const std::string head = "graph g (x: f32[2, 2]) -> (y) {\nw: f32[] = const(3)\n";
   const Graph a = Simplified(head +

@@ -1,0 +1,69 @@
+#include <algorithm>
+#include <map>
+
+#include "graph/rewrites/rewriter.h"
+#include "graph/widen.h"
+
+namespace weft::graph {
+namespace {
+
+// Instructions sum up some neighbouring products at once; shorter sums leave them idle, and it
+// costs more to round their factors.
+constexpr int64_t kLeastSum = 16;
+
+class Narrower {
+ public:
+  explicit Narrower(Graph& graph) : r_(graph) {}
+
+  void Run() {
+    const size_t count = r_.graph.nodes.size();
+    for (size_t n = 0; n < count; ++n)
+      if (NodeId id(n); Multiplies(r_.graph[id])) Narrow(id);
+    r_.Finish();
+  }
+
+ private:
+  bool Multiplies(const Node& node) const {
+    if (node.op != Op::kConv && node.op != Op::kMatMul && node.op != Op::kGemm) return false;
+    const auto is_float = [&](size_t i) { return r_.graph[node.inputs[i]].dtype == Dtype::kF32; };
+    if (!is_float(0) || !is_float(1)) return false;
+    const auto shape = StaticShape(r_.graph[node.inputs[node.op == Op::kConv ? 1 : 0]]);
+    if (!shape || shape->empty()) return false;
+    if (node.op == Op::kConv) return shape->size() > 1 && (*shape)[1] >= kLeastSum;
+    const bool turned = node.op == Op::kGemm && IntAttr(node, "transA", 0) != 0;
+    return (turned ? shape->front() : shape->back()) >= kLeastSum;
+  }
+
+  void Narrow(NodeId id) {
+    for (size_t i = 0; i < 2; ++i) {
+      const ValueId narrow = Rounded(id, r_.graph[id].inputs[i]);
+      r_.graph[id].inputs[i] = narrow;
+    }
+  }
+
+  ValueId Rounded(NodeId at, ValueId v) {
+    ValueId& narrow = narrow_[v.index];
+    if (narrow.valid()) return narrow;
+    const std::string name = r_.graph[v].name + "_bf16";
+    if (r_.graph[v].kind == ValueKind::kConstant)
+      return narrow = r_.NewConstant(name, Converted(r_.graph[v].constant));
+    narrow = r_.Insert(at, Op::kCast, {v}, name, v, {{"to", int64_t{DtypeToOnnx(Dtype::kBF16)}}});
+    r_.graph[narrow].dtype = Dtype::kBF16;
+    return narrow;
+  }
+
+  static Tensor Converted(const Tensor& wide) {
+    Tensor narrow(Dtype::kBF16, wide.shape());
+    for (int64_t i = 0; i < wide.elems(); ++i) SetElem(narrow, i, ElemAsDouble(wide, i));
+    return narrow;
+  }
+
+  Rewriter r_;
+  std::map<int32_t, ValueId> narrow_;  // by value
+};
+
+}  // namespace
+
+void NarrowProducts(Graph& graph) { Narrower(graph).Run(); }
+
+}  // namespace weft::graph
