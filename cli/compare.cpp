@@ -95,6 +95,7 @@ Result<std::vector<Tensor>> Reference(const Flags& flags, const Session& session
                                       const Subject& own, const std::vector<Tensor>& inputs,
                                       driver::Rounding rounding) {
   driver::BuildOptions options = session.options;
+  options.bfloat16 = false;  // of the network as it is
   if (IsPlanFile(flags.model))
     return Unsupported("a plan alone has no reference").Try("compare the model instead");
   const auto specs = InputsOf(own);

@@ -59,7 +59,7 @@ std::optional<Module> FindModule(const Module& opened, const std::string& key,
   if (!bytes) return std::nullopt;
   // The entry names constants by their hashes: those of the network, and what was made of them.
   graph::Graph graph = opened.graph;
-  PrepareNarrow(graph, options);
+  PrepareNarrow(graph, options.target);
   if (MayUseWinograd(options)) tc::PrepareConstants(graph, options.winograd, true);
   tc::PrepareDequantized(graph);
   HashConstants(graph);

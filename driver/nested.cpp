@@ -129,7 +129,6 @@ std::shared_ptr<Kept> Keep(const Target& target, const BuildOptions& options) {
   mine.partition = options.partition;
   mine.streams = options.streams;
   mine.winograd = options.winograd;
-  mine.bfloat16 = options.bfloat16;
   mine.specialize = options.specialize;
   if (options.cache) kept->cache = *options.cache;
   mine.cache = kept->cache ? &*kept->cache : nullptr;

@@ -16,6 +16,7 @@
 #include "graph/infer.h"
 #include "graph/onnx/import.h"
 #include "graph/simplify.h"
+#include "graph/widen.h"
 
 namespace weft::driver {
 namespace {
@@ -97,6 +98,9 @@ Status Prepare(graph::Graph& graph, const BuildOptions& options) {
   WEFT_TRY(graph::LowerCodes(graph));
   WEFT_TRY(graph::Simplify(graph, EvaluateNode));
   if (graph::ExpandSequences(graph)) WEFT_TRY(graph::Simplify(graph, EvaluateNode));
+  // Before parts are cut out that are built when they run: what was allowed goes with them.
+  if (options.bfloat16 && options.partition.flushes && HasBfloatProducts(options.target.isa))
+    graph::NarrowProducts(graph);
   return {};
 }
 

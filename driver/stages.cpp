@@ -51,11 +51,8 @@ void DropLongOnes(const std::string& op, Verdict<std::vector<tc::Alternative>>& 
                            fmt::format("{} > {}", least, polyhedral::kMostStatements)};
 }
 
-void PrepareNarrow(graph::Graph& graph, const BuildOptions& options) {
-  const Target& target = options.target;
+void PrepareNarrow(graph::Graph& graph, const Target& target) {
   if (target.kind == TargetKind::kCpu) {
-    if (options.bfloat16 && options.partition.flushes && HasBfloatProducts(target.isa))
-      graph::NarrowProducts(graph);
     graph::WidenProducts(graph, Dtype::kF16);
     if (!HasBfloatProducts(target.isa)) graph::WidenProducts(graph, Dtype::kBF16);
   }
@@ -66,7 +63,7 @@ void PrepareNarrow(graph::Graph& graph, const BuildOptions& options) {
 
 Status MakeComprehensions(Module& module, const BuildOptions& options) {
   auto& c = module.comprehensions;
-  PrepareNarrow(module.graph, options);
+  PrepareNarrow(module.graph, options.target);
   if (MayUseWinograd(options)) {
     for (const tc::Prepared& p : tc::PrepareConstants(module.graph, options.winograd)) {
       if (p.error_ratio)

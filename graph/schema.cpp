@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/dtypes.h"
+#include "graph/widen.h"
 
 namespace weft::graph {
 namespace {
@@ -212,6 +213,7 @@ Status CheckAgainst(const Schema& schema, const Node& node) {
   WEFT_TRY(CheckOperands("output", node.outputs, schema.min_outputs, schema.max_outputs,
                          schema.outputs));
   for (const Attribute& attribute : node.attributes) {
+    if (attribute.name == kSumType) continue;  // of no schema: inference knows
     const auto known = std::ranges::find(schema.attributes, attribute.name, &SchemaAttribute::name);
     if (known == schema.attributes.end()) {
       return Invalid(fmt::format("unknown attribute \"{}\"", attribute.name));

@@ -1,6 +1,8 @@
 // What type of number is multiplied, where it is another than the network says.
 #pragma once
 
+#include <string_view>
+
 #include "base/dtype.h"
 #include "graph/graph.h"
 
@@ -11,6 +13,10 @@ namespace weft::graph {
 // converted once instead of once for each product that it is in, and constants are converted here.
 // A matrix of which each element is in few products stays: it costs more to read than to convert.
 void WidenProducts(Graph& graph, Dtype narrow);
+
+// Of a convolution or product of bfloat16 whose result is float32: that type. No attribute of
+// ONNX's.
+inline constexpr std::string_view kSumType = "out_dtype";
 
 // Convolutions and products of float32 with long sums become those of bfloat16, whose sums and
 // results are still float32: the factors are rounded, constants here. That changes results by some

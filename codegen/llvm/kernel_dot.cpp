@@ -99,28 +99,8 @@ std::optional<SumOfProducts> AsSumOfProducts(const LoopNest& nest, const Stmt& l
 
 namespace {
 
-// Whether what touches a buffer stands in loops over lanes that begin with a store to it.
-bool StaysInLanes(const LoopNest& nest, loops::BufferId buffer) {
-  const auto reads = [&](const auto& self, ExprId id) -> bool {
-    const loops::Expr& e = nest[id];
-    return (e.kind == ExprKind::kLoad && e.buffer == buffer) ||
-           std::ranges::any_of(e.args, [&](ExprId arg) { return self(self, arg); });
-  };
-  const auto stays = [&](const auto& self, loops::StmtId id) -> bool {
-    const Stmt& s = nest[id];
-    if (s.kind == loops::StmtKind::kStore && s.buffer == buffer) return false;
-    if (s.value.valid() && reads(reads, s.value)) return false;
-    const bool lanes = s.kind == loops::StmtKind::kFor && s.loop == loops::LoopKind::kVector;
-    if (lanes && !s.body.empty() && nest[s.body[0]].buffer == buffer) return true;
-    const auto inside = [&](loops::StmtId inner) { return self(self, inner); };
-    return std::ranges::all_of(s.body, inside) && std::ranges::all_of(s.otherwise, inside);
-  };
-  return std::ranges::all_of(nest.body, [&](loops::StmtId id) { return stays(stays, id); });
-}
-
-}  // namespace
-
-std::optional<SumApart> AsSumApart(const LoopNest& nest, const Stmt& lanes) {
+// A sum apart but for what may happen to its two sums elsewhere.
+std::optional<SumApart> SumApartIn(const LoopNest& nest, const Stmt& lanes) {
   using loops::StmtKind;
   if (lanes.body.size() != 4) return std::nullopt;
   const auto at = [&](size_t i) -> const Stmt& { return nest[lanes.body[i]]; };
@@ -156,7 +136,7 @@ std::optional<SumApart> AsSumApart(const LoopNest& nest, const Stmt& lanes) {
   const ExprId old = nest[join.value].args[0];
   const std::vector<ExprId>& both = nest[nest[join.value].args[1]].args;
   if (!loads(both[0], apart, {0, lane}) || !loads(both[1], apart, {1, lane}) ||
-      !loads(old, join.buffer, join.index) || !StaysInLanes(nest, apart))
+      !loads(old, join.buffer, join.index) || join.buffer == apart)
     return std::nullopt;
   const auto factor = [&](size_t i) -> const loops::Expr* {
     const loops::Expr& load = nest[product.args[i]];
@@ -165,10 +145,40 @@ std::optional<SumApart> AsSumApart(const LoopNest& nest, const Stmt& lanes) {
     return fits ? &load : nullptr;
   };
   SumApart found{.sum = {.store = &join, .sum = old, .a = factor(0), .b = factor(1)},
-                 .steps = &steps};
+                 .steps = &steps,
+                 .apart = apart};
   found.sum.flushes = true;
   if (!found.sum.a || !found.sum.b) return std::nullopt;
   return found;
+}
+
+// Whether all that touches the two sums of one sum apart are sums apart, which leave nothing to
+// each other.
+bool StaysInSums(const LoopNest& nest, loops::BufferId apart) {
+  const auto reads = [&](const auto& self, ExprId id) -> bool {
+    const loops::Expr& e = nest[id];
+    return (e.kind == ExprKind::kLoad && e.buffer == apart) ||
+           std::ranges::any_of(e.args, [&](ExprId arg) { return self(self, arg); });
+  };
+  const auto stays = [&](const auto& self, loops::StmtId id) -> bool {
+    const Stmt& s = nest[id];
+    if (s.kind == loops::StmtKind::kStore && s.buffer == apart) return false;
+    if (s.value.valid() && reads(reads, s.value)) return false;
+    if (s.kind == loops::StmtKind::kFor && s.loop == loops::LoopKind::kVector) {
+      const auto sum = SumApartIn(nest, s);
+      if (sum && sum->apart == apart) return true;
+    }
+    const auto inside = [&](loops::StmtId inner) { return self(self, inner); };
+    return std::ranges::all_of(s.body, inside) && std::ranges::all_of(s.otherwise, inside);
+  };
+  return std::ranges::all_of(nest.body, [&](loops::StmtId id) { return stays(stays, id); });
+}
+
+}  // namespace
+
+std::optional<SumApart> AsSumApart(const LoopNest& nest, const Stmt& lanes) {
+  auto found = SumApartIn(nest, lanes);
+  return found && StaysInSums(nest, found->apart) ? found : std::nullopt;
 }
 
 namespace {

@@ -107,6 +107,16 @@ TEST(Matrices, OfBfloat) {
   later.insert(later.size() - 3, "vector n1 = 0:20 { z[n1] = p[1, n1] } ");
   EXPECT_EQ(count(later, "tdpbf16ps"), 0);
   Check(later, {.sizes = {1}, .wild = true}, {Isa::kX86V4Amx});
+  // Another loop begins with a store to one of them, or the sum is one of them.
+  std::string after = BfloatMatrixNest(7, 20, 2, 6, "0.0");
+  after.insert(after.size() - 3, "vector n1 = 0:20 { p[0, n1] = 5.0 z[n1] = p[1, n1] } ");
+  EXPECT_EQ(count(after, "tdpbf16ps"), 0);
+  Check(after, {.sizes = {1}, .wild = true}, {Isa::kX86V4Amx});
+  std::string onto = BfloatMatrixNest(1, 20, 2, 6, "0.0");
+  constexpr std::string_view kSum = "y[m, n] = add_flush(y[m, n]";
+  onto.replace(onto.find(kSum), kSum.size(), "p[0, n] = add_flush(p[0, n]");
+  EXPECT_EQ(count(onto, "tdpbf16ps"), 0);
+  Check(onto, {.sizes = {1}, .wild = true}, {Isa::kX86V4Amx});
   for (const int rows : {1, 16, 64}) {
     for (const int lanes : {9, 37, 64}) {
       for (const int steps : {2, 32})

@@ -26,6 +26,7 @@ std::optional<SumOfProducts> AsSumOfProducts(const loops::LoopNest& nest, const 
 struct SumApart {
   SumOfProducts sum;
   const loops::Stmt* steps = nullptr;
+  loops::BufferId apart;  // the two registers of each lane
 };
 std::optional<SumApart> AsSumApart(const loops::LoopNest& nest, const loops::Stmt& lanes);
 

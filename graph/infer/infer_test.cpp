@@ -143,6 +143,13 @@ TEST(Infer, Linear) {
       Y("x: f32[b, 8, h], z: f32[b, h, 5]", "y = Einsum(x, z) {equation = \"bij, bjk -> bik\"}"),
       "f32[b, 8, 5]");
   EXPECT_EQ(Y("x: f32[2, 3, 4]", "y = Einsum(x) {equation = \"...ij->...ji\"}"), "f32[2, 4, 3]");
+  // Sums of bfloat16 that stay float32.
+  EXPECT_EQ(Y("x: bf16[2, 3], z: bf16[3, 4]", "y = MatMul(x, z) {out_dtype = 1}"), "f32[2, 4]");
+  EXPECT_EQ(Y("x: bf16[2, 3], z: bf16[3, 4], b: f32[4]", "y = Gemm(x, z, b) {out_dtype = 1}"),
+            "f32[2, 4]");
+  ExpectError("x: f32[2, 3], z: f32[3, 4]", "y = MatMul(x, z) {out_dtype = 1}", "input 0 is f32");
+  ExpectError("x: bf16[2, 3], z: bf16[3, 4]", "y = MatMul(x, z) {out_dtype = 10}", "says float32");
+  ExpectError("x: bf16[2, 3]", "y = Relu(x) {out_dtype = 1}", "is for products");
   ExpectError("x: f32[2, 3], z: f32[4, 5]", "y = MatMul(x, z)", "inner extents");
   ExpectError("x: f32[2, 3], z: f32[3, 4], k: f32[3]", "y = Gemm(x, z, k)", "input 2");
   ExpectError("x: f32[2, 3]", "y = Einsum(x) {equation = \"ijk->i\"}", "gives it 3 axes");

@@ -4,6 +4,8 @@
 
 #include <bit>
 
+#include "graph/widen.h"
+
 namespace weft::graph::infer {
 namespace {
 
@@ -16,9 +18,27 @@ std::optional<Dtype> TypeOfVariable(Context& c, const Schema& schema, std::strin
   return std::nullopt;
 }
 
+// Products of bfloat16 may say that their sums stay float32, and with them all but the factors.
+bool KeepsSums(const Context& c) { return FindAttribute(c.node, kSumType) != nullptr; }
+
+Status CheckKeptSums(Context& c) {
+  const bool multiplies =
+      c.node.op == Op::kConv || c.node.op == Op::kMatMul || c.node.op == Op::kGemm;
+  if (!multiplies || c.Int(kSumType, 0) != DtypeToOnnx(Dtype::kF32))
+    return Invalid(fmt::format("attribute \"{}\" is for products, and says float32", kSumType));
+  for (size_t i = 0; i < c.node.inputs.size(); ++i) {
+    const Dtype wanted = i < 2 ? Dtype::kBF16 : Dtype::kF32;
+    if (c.Type(i).value_or(wanted) != wanted)
+      return Invalid(fmt::format("input {} is {}, expected {} beside \"{}\"", i,
+                                 DtypeName(*c.Type(i)), DtypeName(wanted), kSumType));
+  }
+  return {};
+}
+
 }  // namespace
 
 Status CheckTypes(Context& c, const Schema& schema) {
+  if (KeepsSums(c)) return CheckKeptSums(c);
   for (size_t i = 0; i < c.node.inputs.size(); ++i) {
     const SchemaOperand* operand = schema.Input(i);
     const auto dtype = c.Type(i);
@@ -38,6 +58,10 @@ Status CheckTypes(Context& c, const Schema& schema) {
 }
 
 Status SetTypes(Context& c, const Schema& schema) {
+  if (KeepsSums(c)) {
+    c.OutType(0, Dtype::kF32);
+    return {};
+  }
   for (size_t i = 0; i < c.node.outputs.size(); ++i) {
     const SchemaOperand* operand = schema.Output(i);
     if (!operand || !c.node.outputs[i].valid() || operand->mixed) continue;

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "graph/onnx/builder.h"
 #include "graph/onnx/tensors.h"
+#include "graph/widen.h"
 
 namespace weft::graph {
 namespace {
@@ -75,6 +76,9 @@ Status Builder::Attributes(onnx::NodeProto& proto, Node& node, Scope& scope) {
     if (name.empty()) return Invalid("an attribute has no name");
     if (!seen.insert(name).second)
       return Invalid(fmt::format("attribute {} is given twice", PrintString(name)));
+    const std::string& op = proto.op_type();
+    if (name == kSumType && (op == "Conv" || op == "MatMul" || op == "Gemm"))  // no file says that
+      return Invalid(fmt::format("unknown attribute {}", PrintString(name)));
     const auto in_attribute = [&](Status status) {
       return std::move(status).Because(fmt::format("in attribute {}", PrintString(name)));
     };

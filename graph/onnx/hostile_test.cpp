@@ -230,6 +230,8 @@ TEST(HostileModels, SubgraphsSeeOnlyWhatIsBefore) {
 }
 
 TEST(HostileModels, Attributes) {
+  ExpectRefused(ModelOf({NodeP("MatMul", {"x", "x"}, {"y"}, {IntA("out_dtype", 1)})}),
+                "unknown attribute");
   ExpectRefused(ModelOf({NodeP("Relu", {"x"}, {"y"}, {IntA("k", 1)})}), "unknown attribute \"k\"");
   ExpectRefused(ModelOf({NodeP("Softmax", {"x"}, {"y"}, {FloatA("axis", 1)})}),
                 "is a float, expected an integer");

@@ -27,18 +27,23 @@ class Narrower {
     if (node.op != Op::kConv && node.op != Op::kMatMul && node.op != Op::kGemm) return false;
     const auto is_float = [&](size_t i) { return r_.graph[node.inputs[i]].dtype == Dtype::kF32; };
     if (!is_float(0) || !is_float(1)) return false;
-    const auto shape = StaticShape(r_.graph[node.inputs[node.op == Op::kConv ? 1 : 0]]);
-    if (!shape || shape->empty()) return false;
-    if (node.op == Op::kConv) return shape->size() > 1 && (*shape)[1] >= kLeastSum;
+    const auto& shape = r_.graph[node.inputs[node.op == Op::kConv ? 1 : 0]].shape;
+    if (!shape || shape->size() < (node.op == Op::kConv ? 2U : 1U)) return false;
     const bool turned = node.op == Op::kGemm && IntAttr(node, "transA", 0) != 0;
-    return (turned ? shape->front() : shape->back()) >= kLeastSum;
+    const Extent summed = node.op == Op::kConv ? (*shape)[1]
+                          : turned             ? shape->front()
+                                               : shape->back();
+    return summed.IsConstant() && summed.value() >= kLeastSum;
   }
 
   void Narrow(NodeId id) {
-    for (size_t i = 0; i < 2; ++i) {
-      const ValueId narrow = Rounded(id, r_.graph[id].inputs[i]);
-      r_.graph[id].inputs[i] = narrow;
-    }
+    const Node node = r_.graph[id];
+    std::vector<ValueId> inputs = node.inputs;
+    for (size_t i = 0; i < 2; ++i) inputs[i] = Rounded(id, inputs[i]);
+    std::vector<Attribute> attributes = node.attributes;
+    attributes.push_back({std::string(kSumType), int64_t{DtypeToOnnx(Dtype::kF32)}});
+    std::ranges::sort(attributes, {}, &Attribute::name);
+    r_.Become(id, node.op, std::move(inputs), std::move(attributes));
   }
 
   ValueId Rounded(NodeId at, ValueId v) {

@@ -129,8 +129,8 @@ Value PowerOfTwo(Value n) {
 
 namespace {
 
-// Whether exp(x) would be subnormal.
-Value Vanishes(Value x) { return x < (1 - static_cast<double>(FormatOf(x).bias)) * kLn2; }
+// Whether exp(x) would be subnormal. In f32 the nearest number to -126 ln 2 is below it.
+Value Vanishes(Value x) { return x < (IsDouble(x) ? -1022 * kLn2 : -87.33654F); }
 
 // By kLdexp, where that is one instruction.
 Value ExpByLdexp(Value x, bool at_most_zero) {

@@ -355,6 +355,7 @@ class Builder {
     if (links.empty() || !links.back().apart || !Reduces(s, links.back().e))
       return Unsupported("sums apart of steps that are not the innermost");
     Accumulator& acc = plan_.accumulators[s];
+    if (acc.lanes >= 0) return Unsupported("sums apart in each of the lanes of a sum");
     acc.apart = dims.back();
     for (const Part part : {Part::kApart, Part::kJoin}) {
       acc.axes[part] = acc.axes[Part::kUpdate];

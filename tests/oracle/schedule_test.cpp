@@ -542,6 +542,13 @@ TEST(Contractions, FlushingIsForPairsOfBfloatOnItsTarget) {
   };
   EXPECT_EQ(points(4), "");
   EXPECT_EQ(points(32), "");
+  const auto twice = Compile(R"(def f(bfloat16(4, 8, 5) a, bfloat16(8, 5, 3) b) -> (y) {
+    @contraction y(i, j) +=! float(a(i, k, l)) * float(b(k, l, j))
+  })");
+  const auto laned = ParseChoices(
+      "f: cluster y | order i j | tile k 4 | inner k l | vector l 5 | dot k flush", "test");
+  const auto summed = Schedule({.program = &*twice, .target = Bf16()}, &laned->at(0));
+  EXPECT_NE(summed.status().what().find("sums apart in each of the lanes"), std::string::npos);
   for (const int count : {1, 3, 34})
     EXPECT_NE(points(count).find(fmt::format("{} points of k are flushed, expected 2", count)),
               std::string::npos);
