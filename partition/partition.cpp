@@ -65,7 +65,9 @@ class Partitioner {
       Grow();
       ImproveByWindows();
     }
+    TakeViews();
     if (options_.vendor && options_.force != PartitionOptions::Force::kOwn) OfferToLibraries();
+    TakeViews();  // whose neighbours a library took
     if (calls) TakeNatives();
     return Collect();
   }
@@ -286,6 +288,16 @@ class Partitioner {
   void Reconsider(int32_t set) {
     for (const int32_t r : sets_.Readers(set)) Consider(set, r);
     for (const int32_t p : sets_.Producers(set)) Consider(p, set);
+  }
+
+  // Transposes that nothing was fused with, and that move nothing.
+  void TakeViews() {
+    for (size_t i = 0; i < kind_.size(); ++i) {
+      const NodeId node(i);
+      if (kind_[i] == Implementation::kOwn && graph_[node].op == graph::Op::kTranspose &&
+          sets_.Members(sets_.Of(node)).size() == 1 && IsView(facts_, layouts_, node))
+        kind_[i] = Implementation::kView;
+    }
   }
 
   // Each set of nodes that a library could do: kept by the library where that is cheaper.

@@ -23,21 +23,40 @@ bool IsReshape(Op op) {
          op == Op::kIdentity;
 }
 
-// Reshapes of plain tensors move nothing, unless their result must be memory of its own. Strings
-// are no memory that could be shared.
+// Whether a transpose leaves each element where it is, since the layouts of both sides say so.
+bool TurnsLayouts(const graph::Graph& graph, const std::map<ValueId, Layout>& layouts,
+                  const graph::Node& node) {
+  const auto shape = graph::StaticShape(graph[node.inputs[0]]);
+  const auto perm = graph::IntsAttr(node, "perm");
+  Layout turned = LayoutOf(layouts, graph, node.outputs[0]);
+  if (!shape || perm.size() != shape->size() || turned.rank() != perm.size()) return false;
+  for (Layout::Axis& a : turned.axes)
+    a.axis = static_cast<int32_t>(perm[static_cast<size_t>(a.axis)]);
+  return SamePlaces(LayoutOf(layouts, graph, node.inputs[0]), turned, *shape);
+}
+
+}  // namespace
+
+// Strings are no memory that could be shared.
 bool IsView(const GraphFacts& facts, const std::map<ValueId, Layout>& layouts, NodeId id) {
   const graph::Node& node = facts.graph[id];
-  if (!IsReshape(node.op) || node.inputs.empty() || !node.inputs[0].valid()) return false;
+  const bool turns = node.op == Op::kTranspose;
+  if (!IsReshape(node.op) && !turns) return false;
+  if (node.inputs.empty() || !node.inputs[0].valid()) return false;
   if (facts.graph[node.inputs[0]].dtype == Dtype::kString) return false;
+  if (facts.is_output[node.outputs[0].index] ||
+      facts.graph[node.inputs[0]].kind == graph::ValueKind::kConstant)
+    return false;
+  if (turns) return TurnsLayouts(facts.graph, layouts, node);
   const auto is_plain = [&](ValueId v) {
     const auto shape = graph::StaticShape(facts.graph[v]);
     return shape &&
            SamePlaces(LayoutOf(layouts, facts.graph, v), Layout::Plain(shape->size()), *shape);
   };
-  return !facts.is_output[node.outputs[0].index] &&
-         facts.graph[node.inputs[0]].kind != graph::ValueKind::kConstant &&
-         is_plain(node.inputs[0]) && is_plain(node.outputs[0]);
+  return is_plain(node.inputs[0]) && is_plain(node.outputs[0]);
 }
+
+namespace {
 
 // What an element takes that a lane reads by itself, of one core.
 constexpr double kGatheredUs = 1.0 / 3000;
@@ -107,7 +126,7 @@ Result<Singles> ClassifyNodes(const GraphFacts& facts, const NodeComprehensions&
     const NodeId node(i);
     if (graph::HoldsPlans(facts.graph[node].op)) {
       singles.kind[i] = Implementation::kPlan;
-    } else if (IsView(facts, layouts, node)) {
+    } else if (IsReshape(facts.graph[node].op) && IsView(facts, layouts, node)) {
       singles.kind[i] = Implementation::kView;
     } else if (nodes.of[i].empty()) {
       singles.kind[i] = Implementation::kNative;
@@ -152,8 +171,8 @@ Status VerifyMember(const Group& group, const Member& m, const Grouping& groupin
     case Implementation::kView:
       if (IsView(facts, grouping.layouts, m.node)) return {};
       return Invalid(
-          "found a view, expected a node that moves nothing: a reshape, in plain memory "
-          "that is neither constant nor an output");
+          "found a view, expected a node that moves nothing: a reshape in plain memory, or a "
+          "transpose of layouts, of what is neither constant nor an output");
     case Implementation::kPlan:
       if (graph::HoldsPlans(op)) return {};
       return Invalid("found a nested plan, expected a node that holds one");

@@ -19,6 +19,11 @@ struct Singles {
   std::vector<Refused> left_out;     // the other alternatives
 };
 
+// Whether a node moves nothing, and its result may be the same memory: a reshape in plain memory,
+// or a transpose between layouts that lie alike.
+bool IsView(const GraphFacts& facts, const std::map<graph::ValueId, Layout>& layouts,
+            graph::NodeId node);
+
 // Own where there is a comprehension, else native; reshapes that move nothing are views. Nodes that
 // nothing can do are an error that lists them all. Of several alternatives the cheapest for the
 // node on its own is taken: what is fused to it later costs all of them alike.

@@ -7,22 +7,6 @@
 namespace weft::graph {
 namespace {
 
-bool IsReshape(const Node* node) {
-  return node && (node->op == Op::kReshape || node->op == Op::kFlatten ||
-                  node->op == Op::kSqueeze || node->op == Op::kUnsqueeze);
-}
-
-// The output's extents as a constant; one symbol may be left to -1, if no extent is zero.
-std::optional<std::vector<int64_t>> ShapeFor(const Value& value) {
-  if (!value.shape) return std::nullopt;
-  std::vector<int64_t> shape;
-  for (const Extent& extent : *value.shape)
-    shape.push_back(extent.IsConstant() ? extent.value() : -1);
-  const auto open = std::ranges::count(shape, -1);
-  if (open > 1 || (open == 1 && std::ranges::count(shape, 0) > 0)) return std::nullopt;
-  return shape;
-}
-
 // Whether all that comes in can be given this shape, so that nobody misses the check. What both
 // have goes; of the rest, what stands for -1 takes what the constants leave.
 bool NeverFails(const Graph& graph, const Node& node) {
@@ -70,8 +54,9 @@ Result<int> compose_reshapes(Graph& graph, const Evaluator&) {
     const bool is_said = node.op == Op::kReshape && ConstantInts(graph, node, 1);
     if (!is_said && !NeverFails(graph, node)) continue;
     const ValueId x = before->inputs[0], y = node.outputs[0];
-    const auto shape = ShapeFor(graph[y]);
-    if (!shape || !graph[x].shape) continue;
+    if (!graph[x].shape || !graph[y].shape) continue;
+    const auto shape = AsReshapesTo(*graph[y].shape);
+    if (!shape) continue;
     const ValueId constant = r.NewConstant(graph[y].name + "_shape", TensorOfInts(*shape));
     r.Become(NodeId(n), Op::kReshape, {x, constant}, {{"allowzero", int64_t{1}}});
   }

@@ -243,6 +243,19 @@ bool IsPlainGemm(const Node& node) {
          FloatAttr(node, "beta", 1) == 1;
 }
 
+bool IsReshape(const Node* node) {
+  return node && (node->op == Op::kReshape || node->op == Op::kFlatten ||
+                  node->op == Op::kSqueeze || node->op == Op::kUnsqueeze);
+}
+
+std::optional<std::vector<int64_t>> AsReshapesTo(const std::vector<Extent>& extents) {
+  std::vector<int64_t> shape;
+  for (const Extent& extent : extents) shape.push_back(extent.IsConstant() ? extent.value() : -1);
+  const auto open = std::ranges::count(shape, -1);
+  if (open > 1 || (open == 1 && std::ranges::count(shape, 0) > 0)) return std::nullopt;
+  return shape;
+}
+
 bool SameShape(const Graph& graph, ValueId a, ValueId b) {
   return a.valid() && b.valid() && graph[a].shape && graph[b].shape &&
          *graph[a].shape == *graph[b].shape && graph[a].dtype && graph[a].dtype == graph[b].dtype;

@@ -77,6 +77,11 @@ bool Near(double found, double meant, std::optional<Dtype> dtype);
 bool FitsAttribute(double number, std::optional<Dtype> dtype);
 bool IsPlainGemm(const Node& node);  // a product and a sum: no factors, and A as it is
 bool SameShape(const Graph& graph, ValueId a, ValueId b);  // both known and equal
+// Reshape, Flatten, Squeeze and Unsqueeze; false of none.
+bool IsReshape(const Node* node);
+// Extents as Reshape's constant with `allowzero` has them; one symbol may be left to -1, if no
+// extent is zero.
+std::optional<std::vector<int64_t>> AsReshapesTo(const std::vector<Extent>& extents);
 // op(other, scalar), in either order if the operator commutes.
 std::optional<std::pair<ValueId, double>> WithScalar(const Rewriter& r, ValueId id, Op op);
 // A product taken apart: Mul of anything, Div by numbers. value = coefficient * product of factors.

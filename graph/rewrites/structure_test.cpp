@@ -536,6 +536,49 @@ TEST(WidenProducts, SumsOfNarrowFloatsAreOfFloat32) {
   EXPECT_EQ(OpsOf(widened("f16", 8, "y = Gemm(x, v) {alpha = 0.5}")), "Cast Cast Gemm Cast");
 }
 
+// Tokens and images: a transpose goes to the side with more axes, if axes that are split or joined
+// move together.
+TEST(TransposesOfImages, GoWhereThereAreMoreAxes) {
+  const auto ops = [](const std::string& body) { return OpsOf(Simplified(body)); };
+  const std::string head = "graph g (x: f32[2, 12, 5]) -> (y) {\n";
+  const Graph g = Simplified(head +
+                             "s: i64[4] = const(0, 0, 3, 4)\nt = Transpose(x) {perm = [0, 2, "
+                             "1]}\nr = Reshape(t, s)\ny = Relu(r)\n}");
+  EXPECT_EQ(OpsOf(g), "Reshape Transpose Relu");
+  EXPECT_EQ(TypeOf(g, "r"), "f32[2, 5, 3, 4]");
+  EXPECT_EQ(graph::IntsAttr(g.nodes[1], "perm"), (std::vector<int64_t>{0, 3, 1, 2}));
+  EXPECT_EQ(ops(head + "s: i64[4] = const(2, 1, 5, 12)\nt = Transpose(x) {perm = [0, 2, 1]}\n"
+                       "r = Reshape(t, s)\ny = Relu(r)\n}"),
+            "Reshape Transpose Relu");
+  // 5 and 12 are apart in x.
+  EXPECT_EQ(ops(head + "s: i64[4] = const(2, 10, 2, 3)\nt = Transpose(x) {perm = [0, 2, 1]}\n"
+                       "r = Reshape(t, s)\ny = Relu(r)\n}"),
+            "Transpose Relu Reshape");
+  const std::string image = "graph g (x: f32[2, 5, 3, 4]) -> (y) {\ns: i64[3] = const(2, 5, 12)\n";
+  const Graph back = Simplified(image +
+                                "t = Reshape(x, s)\nr = Transpose(t) {perm = [0, 2, 1]}\n"
+                                "y = Relu(r)\n}");
+  EXPECT_EQ(OpsOf(back), "Transpose Relu Reshape");
+  EXPECT_EQ(graph::IntsAttr(back.nodes[0], "perm"), (std::vector<int64_t>{0, 2, 3, 1}));
+  // The reshape is read twice.
+  EXPECT_EQ(ops(image + "t = Reshape(x, s)\nr = Transpose(t) {perm = [0, 2, 1]}\nu = ReduceSum(r) "
+                        "{keepdims = 0}\nv = ReduceSum(t) {keepdims = 0}\ny = Add(u, v)\n}"),
+            "Reshape Transpose ReduceSum ReduceSum Add");
+}
+
+TEST(ActivationsFirst, StandBeforeViews) {
+  const auto ops = [](const std::string& body) {
+    return OpsOf(Simplified("graph g (x: f32[2, 12]) -> (y) {\ns: i64[3] = const(2, 3, 4)\n" +
+                            body + "\n}"));
+  };
+  EXPECT_EQ(ops("a = Sqrt(x)\nr = Reshape(a, s)\ny = Gelu(r)"), "Sqrt Gelu Reshape");
+  EXPECT_EQ(ops("a = Sqrt(x)\nr = Reshape(a, s)\nb = Relu(r)\ny = Tanh(b)"),
+            "Sqrt Relu Tanh Reshape");
+  EXPECT_EQ(ops("a = Sqrt(x)\nr = Reshape(a, s)\nb = Relu(r)\ny = Add(b, r)"),
+            "Sqrt Reshape Relu Add");
+  EXPECT_EQ(ops("r = Reshape(x, s)\ny = Relu(r)"), "Reshape Relu");  // nothing made it
+}
+
 // Each factor is rounded once, constants here; short sums stay as they are, and so do results.
 TEST(NarrowProducts, FactorsAreRoundedAndSumsAreNot) {
   const auto narrowed = [](int depth, std::string_view body) {
