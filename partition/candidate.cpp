@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "tc_lang/coalesce.h"
@@ -92,6 +93,38 @@ bool RunsInBlocks(tc::Extracted group, const graph::Graph& graph,
   return polyhedral::RunsInBlocks(RequestFor(group, graph, layouts, target));
 }
 
+bool Contracts(const tc::Alternative& part) {
+  return std::ranges::any_of(part.program.statements, tc::Contracts);
+}
+
+// Parts in the order in which they stand: what only lays out an operand of contractions, as the
+// transpose of attention's values, goes in front of all of them. It is made as a whole, and between
+// two it would keep them out of the same blocks.
+std::vector<size_t> LayOutFirst(std::span<const tc::Alternative* const> parts) {
+  const auto makes = [](const tc::Alternative& part, ValueId v) {
+    return std::ranges::count(part.outputs, v) > 0;
+  };
+  const auto lays_out = [&](const tc::Alternative& part) {
+    const auto is_made = [&](ValueId v) {
+      return std::ranges::any_of(parts, [&](const auto* p) { return makes(*p, v); });
+    };
+    const auto reads = [&](const tc::Alternative* p) {
+      return std::ranges::any_of(part.outputs,
+                                 [&](ValueId v) { return std::ranges::count(p->inputs, v) > 0; });
+    };
+    return std::ranges::none_of(part.program.statements, tc::Reduces) &&
+           std::ranges::none_of(part.inputs, is_made) && std::ranges::any_of(parts, reads) &&
+           std::ranges::all_of(parts, [&](const auto* p) { return !reads(p) || Contracts(*p); });
+  };
+  std::vector<size_t> order(parts.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto first = std::ranges::find_if(parts, [](const auto* part) { return Contracts(*part); });
+  const auto behind = static_cast<size_t>(first - parts.begin());
+  std::ranges::stable_partition(
+      order, [&](size_t part) { return part > behind && lays_out(*parts[part]); });
+  return order;
+}
+
 }  // namespace
 
 GraphFacts::GraphFacts(const graph::Graph& g)
@@ -113,6 +146,9 @@ Result<tc::Extracted> ExtractMembers(const GraphFacts& facts, const NodeComprehe
           .At(graph::Describe(facts.graph, m.node));
     parts.push_back(&*it);
   }
+  const std::vector<size_t> order = LayOutFirst(parts);
+  std::vector<const tc::Alternative*> ordered;
+  for (const size_t part : order) ordered.push_back(parts[part]);
   std::vector<ValueId> kept;
   for (const Member& m : members)
     for (ValueId v : facts.graph[m.node].outputs) {
@@ -122,7 +158,9 @@ Result<tc::Extracted> ExtractMembers(const GraphFacts& facts, const NodeComprehe
                                                   [&](NodeId r) { return !inside.contains(r); }))
         kept.push_back(v);
     }
-  return tc::Extract(facts.graph, parts, kept, name);
+  WEFT_TRY(tc::Extracted extracted, tc::Extract(facts.graph, ordered, kept, name));
+  for (size_t& part : extracted.part_of) part = order[part];
+  return extracted;
 }
 
 polyhedral::ScheduleRequest RequestFor(tc::Extracted& group, const graph::Graph& graph,

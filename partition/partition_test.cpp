@@ -164,6 +164,20 @@ TEST(Partition, JoinsWhatABatchOfContractionsReads) {
             2U);
 }
 
+// Attention, whatever the place of the values' transpose among the nodes.
+TEST(Partition, LaysOutOperandsFirst) {
+  const auto groups = [](const char* before, const char* between) {
+    const auto grouping = Grouped(Parsed(
+        fmt::format("graph g (q: f32[4, 256, 64], k: f32[4, 64, 256], v: f32[4, 64, 256]) -> (y) "
+                    "{{\n{}s = MatMul(q, k)\np = Softmax(s)\n{}y = MatMul(p, t)\n}}",
+                    before, between)));
+    return grouping->groups.size();
+  };
+  constexpr const char* kTranspose = "t = Transpose(v) {perm = [0, 2, 1]}\n";
+  EXPECT_EQ(groups(kTranspose, ""), 1U);
+  EXPECT_EQ(groups("", kTranspose), 1U);
+}
+
 TEST(Partition, TwoContractions) {
   // Windows overlap; large weights would be read again for every block.
   EXPECT_EQ(ReasonsOf(Grouped(Parsed(
@@ -489,6 +503,20 @@ TEST(Partition, ImagesHaveChannelsLastInside) {
   const Layout plain = Layout::Plain(4), last = Layout::Permuted(std::vector<int32_t>{0, 2, 3, 1});
   EXPECT_TRUE(SamePlaces(plain, last, {1, 4, 1, 1}));
   EXPECT_FALSE(SamePlaces(plain, last, {1, 4, 1, 2}));
+}
+
+// Where channels last lie as the transpose has them, it moves nothing.
+TEST(Partition, TransposesOfLayoutsAreViews) {
+  const auto kind = [](const char* perm) {
+    const Graph graph = Parsed(
+        fmt::format("graph g (x: f32[1, 4, 8, 8], w: f32[4, 4, 1, 1]) -> (y) {{\na = Conv(x, w)\n"
+                    "b = Transpose(a) {{perm = [{}]}}\ny = Tanh(b)\n}}",
+                    perm));
+    const auto grouping = Grouped(graph, Square());
+    return std::string(ImplementationName(grouping->groups.at(1).implementation));
+  };
+  EXPECT_EQ(kind("0, 2, 3, 1"), "view");
+  EXPECT_EQ(kind("0, 3, 2, 1"), "own");
 }
 
 // Volumes likewise; an image that is broadcast over one is of another kind.
