@@ -3,6 +3,7 @@
 #include "fallback/execute.h"
 #include "fallback/match_internal.h"
 #include "fallback/native/refusals.h"
+#include "graph/widen.h"
 
 namespace weft::fallback {
 namespace {
@@ -47,6 +48,8 @@ Verdict<LibraryCall> MatchNative(const graph::Graph& graph, graph::NodeId id) {
   if (node.op == graph::Op::kUnknown || !HasNative(call.op)) {
     return Refuse(Reason::kOpUnknownToLibrary, "{}", node.op_name.empty() ? call.op : node.op_name);
   }
+  if (graph::FindAttribute(node, graph::kSumType) != nullptr)
+    return Refuse(Reason::kDtypeUnknownToLibrary, "sums of bfloat16 that stay float32");
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     call.inputs.push_back({.role = fmt::format("in{}", i)});
     if (auto no = Fill(graph, node.inputs[i], call.inputs.back())) return *std::move(no);

@@ -110,6 +110,8 @@ def test_float32_is_multiplied_as_bfloat16_if_that_is_allowed(weft, network, her
         narrow = weft.run(model, {'x': x}, *form, *ALLOWED)['y']
         assert narrow.dtype == np.float32
         assert 1e-4 * scale < np.abs(narrow - exact).max() < 2e-2 * scale
+    calls = weft.run(model, {'x': x}, *here[:2], '--force', 'calls', '--budget', '0', *ALLOWED, env={'WEFT_ONEDNN': 'none'})['y']
+    assert 1e-4 * scale < np.abs(calls - exact).max() < 2e-2 * scale
     kept = weft.run(model, {'x': x}, *here, *EXACT)['y']
     assert np.abs(kept - exact).max() < 1e-5 * scale
 
