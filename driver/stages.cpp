@@ -59,6 +59,7 @@ void PrepareNarrow(graph::Graph& graph, const Target& target) {
   const bool quads = HasDotProducts(target.isa);
   if (quads) tc::PrepareSums(graph, HasMatrixProducts(target.isa));
   if (target.kind == TargetKind::kCpu) tc::PrepareFilterRows(graph, quads ? 4 : 2);
+  tc::PrepareTables(graph);
 }
 
 Status MakeComprehensions(Module& module, const BuildOptions& options) {

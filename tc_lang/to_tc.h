@@ -42,6 +42,10 @@ void PrepareSums(graph::Graph& graph, bool any_sign = false);
 // that add up so many `steps` of a sum at once. Where they are there, ToTc takes them.
 void PrepareFilterRows(graph::Graph& graph, int64_t steps);
 
+// Adds the tables of cosines and sines of Fourier transforms. Where they are there, ToTc takes
+// them; otherwise each run makes them.
+void PrepareTables(graph::Graph& graph);
+
 // Adds the weights of products with dequantized ones as float32, where products have more than a
 // few rows. Where they are there, ToTc gives the alternative "folded".
 void PrepareDequantized(graph::Graph& graph);

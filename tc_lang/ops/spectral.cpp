@@ -2,14 +2,19 @@
 // they give.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numbers>
+#include <optional>
 
+#include "graph/edit.h"
 #include "tc_lang/ops/families.h"
 
 namespace weft::tc::ops {
 namespace {
 
-constexpr int64_t kLargestTable = int64_t{1} << 24;  // elements
+constexpr int64_t kLargestTable = int64_t{1} << 24;     // elements
+constexpr int64_t kLargestConstant = int64_t{1} << 22;  // elements of one that is made beforehand
+const char* const kTable = "transform_table";
 
 // How numbers of `ins` parts (1: real ones, 2: complex ones) at places n become others at places k.
 struct Transform {
@@ -17,6 +22,10 @@ struct Transform {
   int64_t from = 1, to = 1;              // places that are read and made
   int64_t ins = 1, outs = 2;             // parts
   bool inverse = false, halved = false;  // halved: n runs over half of what is symmetric
+
+  auto operator<=>(const Transform&) const = default;
+  // Part d of the input adds to part o of the output with a minus.
+  bool Subtracts(int64_t o, int64_t d) const { return o != d && (o < d) == inverse; }
 };
 
 // The table of e^(-+2 pi j k n / size), as what part d of the input adds to part o of the output:
@@ -24,6 +33,12 @@ struct Transform {
 Operand Table(Writer& w, const Transform& t, Dtype dtype, const std::string& factor) {
   w.Range("k", t.to);
   w.Range("e", t.from);
+  if (const auto form = w.graph.forms.find({w.node.outputs[0], kTable});
+      form != w.graph.forms.end()) {
+    w.Range("o", t.outs);
+    w.Range("d", t.ins);
+    return w.Value(form->second);
+  }
   const auto number = [](int64_t v) { return Lit(Dtype::kF64, static_cast<double>(v)); };
   const std::string angle =
       fmt::format("double((k * e) % {}) * {}", t.size,
@@ -35,9 +50,8 @@ Operand Table(Writer& w, const Transform& t, Dtype dtype, const std::string& fac
   const Operand table = w.Temp("table", dtype);
   for (int64_t o = 0; o < t.outs; ++o) {
     for (int64_t d = 0; d < t.ins; ++d) {
-      const bool minus = o != d && (o < d) == t.inverse;
-      std::string value =
-          fmt::format("{}{}({}){}", minus ? "-" : "", o == d ? "cos" : "sin", angle, scale);
+      std::string value = fmt::format("{}{}({}){}", t.Subtracts(o, d) ? "-" : "",
+                                      o == d ? "cos" : "sin", angle, scale);
       if (table.dtype != Dtype::kF64) value = Cast(table.dtype, value);
       w.Set("pointwise", table, {std::to_string(o), std::to_string(d), "k", "e"}, value + factor);
     }
@@ -59,9 +73,8 @@ bool Fits(Writer& w, const Transform& t) {
   return fits;
 }
 
-}  // namespace
-
-void Dft(Writer& w) {
+// What the node says, with the axis that it is along.
+std::optional<std::pair<Transform, int64_t>> DftOf(Writer& w) {
   const Operand x = w.In(0), y = w.Out();
   const Ints given = w.Has(2) ? w.ConstInts(2) : Ints{-2};
   const int64_t axis = given.size() == 1 ? w.Axis(given[0], x.rank()) : 0;
@@ -75,13 +88,47 @@ void Dft(Writer& w) {
   t.halved = onesided && t.inverse;
   if (w.Has(1)) {
     const Ints length = w.ConstInts(1);
-    if (!w.ok() || length.size() != 1) return w.Refuse("no length");
+    if (!w.ok() || length.size() != 1) {
+      w.Refuse("no length");
+      return std::nullopt;
+    }
     t.size = length[0];
   } else if (onesided) {
     t.size = t.inverse ? 2 * (t.from - 1) : t.from;
   }
   t.from = std::min(t.from, t.halved ? t.size / 2 + 1 : t.size);
-  if (!w.ok() || !Fits(w, t)) return;
+  if (!w.ok() || !Fits(w, t)) return std::nullopt;
+  return std::pair(t, axis);
+}
+
+// The table's elements, rounded once: the same numbers.
+Tensor TableOf(const Transform& t, Dtype dtype) {
+  Tensor table(dtype, {t.outs, t.ins, t.to, t.from});
+  const double angle = 2 * std::numbers::pi / static_cast<double>(t.size);
+  int64_t at = 0;
+  for (int64_t o = 0; o < t.outs; ++o) {
+    for (int64_t d = 0; d < t.ins; ++d) {
+      for (int64_t k = 0; k < t.to; ++k) {
+        for (int64_t e = 0; e < t.from; ++e) {
+          const double a = static_cast<double>(k * e % t.size) * angle;
+          double value = (o == d ? std::cos(a) : std::sin(a)) * (t.Subtracts(o, d) ? -1 : 1);
+          if (t.halved && e != 0 && 2 * e != t.size) value *= 2;
+          if (t.inverse) value /= static_cast<double>(t.size);
+          SetElem(table, at++, value);
+        }
+      }
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
+void Dft(Writer& w) {
+  const Operand x = w.In(0), y = w.Out();
+  const auto found = DftOf(w);
+  if (!found) return;
+  const auto& [t, axis] = *found;
   const Operand table = Table(w, t, x.dtype, "");
   Subs to, from;
   for (int64_t k = 0; k + 1 < x.rank(); ++k) {
@@ -152,3 +199,29 @@ void MelWeightMatrix(Writer& w) {
 }
 
 }  // namespace weft::tc::ops
+
+namespace weft::tc {
+
+void PrepareTables(graph::Graph& graph) {
+  graph::Names names(graph);
+  std::map<std::pair<ops::Transform, Dtype>, graph::ValueId> known;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (graph.nodes[n].op != graph::Op::kDFT) continue;
+    ops::Writer w(graph, graph::NodeId(n));
+    const auto found = ops::DftOf(w);
+    if (!found) continue;
+    const ops::Transform& t = found->first;
+    const Dtype dtype = w.In(0).dtype;
+    if ((dtype != Dtype::kF32 && dtype != Dtype::kF64) ||
+        t.from * t.to * t.ins * t.outs > ops::kLargestConstant)
+      continue;
+    const graph::ValueId y = graph.nodes[n].outputs[0];
+    graph::ValueId& table = known[{t, dtype}];
+    if (!table.valid())
+      table =
+          graph::AddConstant(graph, names.Fresh(graph[y].name + "_table"), ops::TableOf(t, dtype));
+    graph.forms[{y, ops::kTable}] = table;
+  }
+}
+
+}  // namespace weft::tc
