@@ -62,6 +62,7 @@ std::optional<Module> FindModule(const Module& opened, const std::string& key,
   PrepareNarrow(graph, options.target);
   if (MayUseWinograd(options)) tc::PrepareConstants(graph, options.winograd, true);
   tc::PrepareDequantized(graph);
+  tc::PrepareTables(graph);
   HashConstants(graph);
   BlobStore blobs;
   graph::Print(graph, blobs);

@@ -59,7 +59,6 @@ void PrepareNarrow(graph::Graph& graph, const Target& target) {
   const bool quads = HasDotProducts(target.isa);
   if (quads) tc::PrepareSums(graph, HasMatrixProducts(target.isa));
   if (target.kind == TargetKind::kCpu) tc::PrepareFilterRows(graph, quads ? 4 : 2);
-  tc::PrepareTables(graph);
 }
 
 Status MakeComprehensions(Module& module, const BuildOptions& options) {
@@ -76,6 +75,7 @@ Status MakeComprehensions(Module& module, const BuildOptions& options) {
     }
   }
   tc::PrepareDequantized(module.graph);
+  tc::PrepareTables(module.graph);
   c.of.assign(module.graph.nodes.size(), {});
   c.refusals.assign(module.graph.nodes.size(), std::nullopt);
   const fallback::Uses uses(module.graph);

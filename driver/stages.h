@@ -42,7 +42,7 @@ Result<const Noun*> Held(const std::map<std::string, Noun>& nouns, const std::st
 // Whether convolutions get that alternative: not on CUDA, nor where the library does them all.
 bool MayUseWinograd(const BuildOptions& options);
 // Makes of products of narrow numbers what the target multiplies: float32 of 16-bit floats, and the
-// forms that it takes of constant bytes; and tables of transforms.
+// forms that it takes of constant bytes.
 void PrepareNarrow(graph::Graph& graph, const Target& target);
 // Why no kernel of our own computes a native group.
 std::string WhyNative(const Module& module, const partition::Group& group);

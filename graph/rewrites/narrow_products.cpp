@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <map>
 
 #include "graph/rewrites/rewriter.h"
 #include "graph/widen.h"
@@ -39,32 +38,15 @@ class Narrower {
   void Narrow(NodeId id) {
     const Node node = r_.graph[id];
     std::vector<ValueId> inputs = node.inputs;
-    for (size_t i = 0; i < 2; ++i) inputs[i] = Rounded(id, inputs[i]);
+    for (size_t i = 0; i < 2; ++i) inputs[i] = narrow_.Of(id, inputs[i]);
     std::vector<Attribute> attributes = node.attributes;
     attributes.push_back({std::string(kSumType), int64_t{DtypeToOnnx(Dtype::kF32)}});
     std::ranges::sort(attributes, {}, &Attribute::name);
     r_.Become(id, node.op, std::move(inputs), std::move(attributes));
   }
 
-  ValueId Rounded(NodeId at, ValueId v) {
-    ValueId& narrow = narrow_[v.index];
-    if (narrow.valid()) return narrow;
-    const std::string name = r_.graph[v].name + "_bf16";
-    if (r_.graph[v].kind == ValueKind::kConstant)
-      return narrow = r_.NewConstant(name, Converted(r_.graph[v].constant));
-    narrow = r_.Insert(at, Op::kCast, {v}, name, v, {{"to", int64_t{DtypeToOnnx(Dtype::kBF16)}}});
-    r_.graph[narrow].dtype = Dtype::kBF16;
-    return narrow;
-  }
-
-  static Tensor Converted(const Tensor& wide) {
-    Tensor narrow(Dtype::kBF16, wide.shape());
-    for (int64_t i = 0; i < wide.elems(); ++i) SetElem(narrow, i, ElemAsDouble(wide, i));
-    return narrow;
-  }
-
   Rewriter r_;
-  std::map<int32_t, ValueId> narrow_;  // by value
+  Conversion narrow_{r_, Dtype::kBF16, "_bf16"};
 };
 
 }  // namespace

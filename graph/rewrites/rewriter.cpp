@@ -243,6 +243,21 @@ bool IsPlainGemm(const Node& node) {
          FloatAttr(node, "beta", 1) == 1;
 }
 
+ValueId Conversion::Of(NodeId at, ValueId v) {
+  ValueId& converted = known_[v.index];
+  if (converted.valid()) return converted;
+  const std::string name = r_.graph[v].name + suffix_;
+  if (r_.graph[v].kind == ValueKind::kConstant) {
+    const Tensor& from = r_.graph[v].constant;
+    Tensor tensor(to_, from.shape());
+    for (int64_t i = 0; i < from.elems(); ++i) SetElem(tensor, i, ElemAsDouble(from, i));
+    return converted = r_.NewConstant(name, std::move(tensor));
+  }
+  converted = r_.Insert(at, Op::kCast, {v}, name, v, {{"to", int64_t{DtypeToOnnx(to_)}}});
+  r_.graph[converted].dtype = to_;
+  return converted;
+}
+
 bool IsReshape(const Node* node) {
   return node && (node->op == Op::kReshape || node->op == Op::kFlatten ||
                   node->op == Op::kSqueeze || node->op == Op::kUnsqueeze);

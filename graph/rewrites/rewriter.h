@@ -63,6 +63,21 @@ class Rewriter {
   int changes_ = 0;
 };
 
+// Values as another type of float, each converted once: constants here, others by a Cast in front
+// of the node that asks first. Their names end in `suffix`.
+class Conversion {
+ public:
+  Conversion(Rewriter& rewriter, Dtype to, std::string_view suffix)
+      : r_(rewriter), to_(to), suffix_(suffix) {}
+  ValueId Of(NodeId at, ValueId v);
+
+ private:
+  Rewriter& r_;
+  const Dtype to_;
+  const std::string suffix_;
+  std::unordered_map<int32_t, ValueId> known_;  // by value
+};
+
 // Captured values of a subgraph get the names that the graph around it now uses, by those it used.
 void RenameCaptured(Graph& graph, const std::unordered_map<std::string, std::string>& renames);
 

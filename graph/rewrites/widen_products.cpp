@@ -1,7 +1,6 @@
 #include "graph/widen.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 
 #include "graph/rewrites/rewriter.h"
@@ -10,13 +9,6 @@ namespace weft::graph {
 namespace {
 
 constexpr int64_t kFewProducts = 4;
-
-Tensor Widened(const Tensor& narrow) {
-  Tensor wide(Dtype::kF32, narrow.shape());
-  auto* const to = wide.mutable_as<float>();
-  for (int64_t i = 0; i < narrow.elems(); ++i) to[i] = static_cast<float>(ElemAsDouble(narrow, i));
-  return wide;
-}
 
 class Widener {
  public:
@@ -63,7 +55,7 @@ class Widener {
   void Widen(NodeId id) {
     const Node node = r_.graph[id];
     std::vector<ValueId> inputs;
-    for (const ValueId v : node.inputs) inputs.push_back(v.valid() ? Wide(id, v) : v);
+    for (const ValueId v : node.inputs) inputs.push_back(v.valid() ? wide_.Of(id, v) : v);
     const ValueId y = node.outputs[0];
     const ValueId wide =
         r_.Insert(id, node.op, inputs, r_.graph[y].name + "_wide", y, node.attributes);
@@ -71,20 +63,9 @@ class Widener {
     r_.Become(id, Op::kCast, {wide}, {{"to", int64_t{DtypeToOnnx(narrow_)}}});
   }
 
-  ValueId Wide(NodeId at, ValueId v) {
-    ValueId& wide = wide_[v.index];
-    if (wide.valid()) return wide;
-    const std::string name = r_.graph[v].name + "_wide";
-    if (r_.graph[v].kind == ValueKind::kConstant)
-      return wide = r_.NewConstant(name, Widened(r_.graph[v].constant));
-    wide = r_.Insert(at, Op::kCast, {v}, name, v, {{"to", int64_t{DtypeToOnnx(Dtype::kF32)}}});
-    r_.graph[wide].dtype = Dtype::kF32;
-    return wide;
-  }
-
   Rewriter r_;
   const Dtype narrow_;
-  std::map<int32_t, ValueId> wide_;  // by value
+  Conversion wide_{r_, Dtype::kF32, "_wide"};
 };
 
 }  // namespace

@@ -357,10 +357,7 @@ class Builder {
     Accumulator& acc = plan_.accumulators[s];
     if (acc.lanes >= 0) return Unsupported("sums apart in each of the lanes of a sum");
     acc.apart = dims.back();
-    for (const Part part : {Part::kApart, Part::kJoin}) {
-      acc.axes[part] = acc.axes[Part::kUpdate];
-      acc.tile[part] = acc.tile[Part::kUpdate];
-    }
+    for (const Part part : {Part::kApart, Part::kJoin}) acc.axes[part] = acc.axes[Part::kUpdate];
     Step sums{.kind = Step::Kind::kSequence};
     path.pop_back();
     WEFT_TRY(Step start, MakeUnit(s, Part::kApart, path));

@@ -203,10 +203,12 @@ void MelWeightMatrix(Writer& w) {
 namespace weft::tc {
 
 void PrepareTables(graph::Graph& graph) {
+  const auto is_dft = [](const graph::Node& node) { return node.op == graph::Op::kDFT; };
+  if (std::ranges::none_of(graph.nodes, is_dft)) return;  // most networks, and each start asks
   graph::Names names(graph);
   std::map<std::pair<ops::Transform, Dtype>, graph::ValueId> known;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    if (graph.nodes[n].op != graph::Op::kDFT) continue;
+    if (!is_dft(graph.nodes[n])) continue;
     ops::Writer w(graph, graph::NodeId(n));
     const auto found = ops::DftOf(w);
     if (!found) continue;
