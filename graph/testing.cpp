@@ -116,6 +116,20 @@ Array Gemm(const Node& node, const Array& a, const Array& b, const Array* bias,
   return out;
 }
 
+// A matrix behind any number of rows.
+Array MatMul(const Array& a, const Array& b, const Shape& shape) {
+  Array out{shape, {}};
+  const auto inner = static_cast<size_t>(b.shape[0]), columns = static_cast<size_t>(b.shape[1]);
+  for (size_t i = 0; i < a.data.size(); i += inner) {
+    for (size_t j = 0; j < columns; ++j) {
+      double sum = 0;
+      for (size_t k = 0; k < inner; ++k) sum += a.data[i + k] * b.data[k * columns + j];
+      out.data.push_back(sum);
+    }
+  }
+  return out;
+}
+
 Array Normalized(const Node& node, const std::vector<const Array*>& in, bool centered) {
   const Array& x = *in[0];
   const int64_t axes = -IntAttr(node, "axis", -1);
@@ -198,6 +212,10 @@ Array Step(const Node& node, const std::vector<const Array*>& in, const Shape& s
       return BatchNorm(node, in);
     case Op::kGemm:
       return Gemm(node, *in[0], *in[1], in.size() > 2 ? in[2] : nullptr, shape);
+    case Op::kMatMul:
+      return MatMul(*in[0], *in[1], shape);
+    case Op::kReshape:
+      return {shape, in[0]->data};
     case Op::kConv:
       return PointwiseConv(*in[0], *in[1], in.size() > 2 ? in[2] : nullptr,
                            IntAttr(node, "group", 1));

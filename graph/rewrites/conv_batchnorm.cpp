@@ -37,7 +37,9 @@ Result<int> conv_batchnorm(Graph& graph, const Evaluator&) {
     const Node& node = graph.nodes[n];
     if (node.op != Op::kBatchNormalization) continue;
     const auto affine = Normalization(graph, node);
-    if (affine) FoldAffine(r, NodeId(n), node.inputs[0], *affine);
+    if (!affine || FoldAffine(r, NodeId(n), node.inputs[0], *affine)) continue;
+    const auto& shape = graph[node.outputs[0]].shape;
+    if (shape && shape->size() == 2) FoldIntoColumns(r, NodeId(n), node.inputs[0], *affine);
   }
   return r.Finish();
 }

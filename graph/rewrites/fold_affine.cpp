@@ -60,6 +60,25 @@ bool IsInRange(double a, double b, double c, Dtype dtype) {
   return value <= most && (value >= least || !is_product);
 }
 
+// What adds a constant to each column of a value of `columns` columns, taken off: the value behind
+// which it stands and the constant, in f64. Zeros if nothing does.
+std::pair<ValueId, std::vector<double>> BiasOfColumns(const Rewriter& r, ValueId id,
+                                                      size_t columns) {
+  std::vector<double> bias(columns, 0.0);
+  const Node* add = r.Def(id, Op::kAdd);
+  for (size_t k = 0; add != nullptr && k < 2; ++k) {
+    const Tensor* constant = ConstantOf(r.graph, add->inputs[1 - k]);
+    const ValueId sum = add->inputs[k];
+    if (!constant || !r.OnlyUser(sum).valid() || !SameShape(r.graph, sum, id)) continue;
+    const auto elems = static_cast<size_t>(constant->elems());
+    if (elems != 1 && (elems != columns || constant->shape().back() != constant->elems())) continue;
+    for (size_t i = 0; i < columns; ++i)
+      bias[i] = ElemAsDouble(*constant, elems == 1 ? 0 : static_cast<int64_t>(i));
+    return {sum, std::move(bias)};
+  }
+  return {id, std::move(bias)};
+}
+
 }  // namespace
 
 const Node* LinearBefore(const Rewriter& r, ValueId id) {
@@ -114,6 +133,60 @@ bool FoldAffine(Rewriter& r, NodeId id, ValueId input, const PerChannel& affine)
   merged.inputs[2] = r.NewConstant(name + "_bias", std::move(shifted));
   graph[id] = std::move(merged);
   r.Changed();
+  return true;
+}
+
+bool FoldIntoColumns(Rewriter& r, NodeId id, ValueId input, const PerChannel& affine) {
+  Graph& graph = r.graph;
+  const size_t columns = affine.scale.size();
+  const auto keeps_columns = [&](ValueId v) {
+    const auto& shape = graph[v].shape;
+    return shape && !shape->empty() && shape->back() == Extent(static_cast<int64_t>(columns));
+  };
+  const ValueId y = graph[id].outputs[0];
+  const Node* reshape = r.Def(input);
+  const bool is_reshaped = IsReshape(reshape);
+  const ValueId end = is_reshaped ? reshape->inputs[0] : input;
+  if (r.OnlyUser(input) != id || !r.OnlyUser(end).valid() || !keeps_columns(end) ||
+      !keeps_columns(y))
+    return false;
+  const auto [product, bias] = BiasOfColumns(r, end, columns);
+  const Node* matmul = r.Def(product, Op::kMatMul);
+  const Tensor* w = matmul ? ConstantOf(graph, matmul->inputs[1]) : nullptr;
+  if (!w || (w->dtype() != Dtype::kF32 && w->dtype() != Dtype::kF64) || w->shape().size() != 2)
+    return false;
+
+  Tensor scaled(w->dtype(), w->shape()), shifted(w->dtype(), {w->shape()[1]});
+  for (int64_t i = 0; i < w->elems(); ++i) {
+    const double factor = affine.scale[static_cast<size_t>(i) % columns],
+                 weight = ElemAsDouble(*w, i);
+    if (!IsInRange(weight, factor, 0, w->dtype())) return false;
+    SetElem(scaled, i, weight * factor);
+  }
+  for (size_t i = 0; i < columns; ++i) {
+    if (!IsInRange(bias[i], affine.scale[i], affine.shift[i], w->dtype())) return false;
+    SetElem(shifted, static_cast<int64_t>(i), bias[i] * affine.scale[i] + affine.shift[i]);
+  }
+  const auto shape = is_reshaped ? AsReshapesTo(*graph[y].shape) : std::vector<int64_t>{};
+  if (!shape) return false;
+  const std::string name = graph[y].name;
+  const ValueId x = matmul->inputs[0];
+  const ValueId weights = r.NewConstant(name + "_weights", std::move(scaled));
+  const ValueId shifts = r.NewConstant(name + "_bias", std::move(shifted));
+  const auto as_product = graph[end].shape;
+  const auto insert = [&](Op op, std::vector<ValueId> inputs, std::string_view suffix) {
+    const ValueId made = r.Insert(id, op, std::move(inputs), name + std::string(suffix), y);
+    graph[made].shape = as_product;
+    return made;
+  };
+  const ValueId sums = insert(Op::kMatMul, {x, weights}, "_product");
+  if (!is_reshaped) {
+    r.Become(id, Op::kAdd, {sums, shifts});
+    return true;
+  }
+  const ValueId normal = insert(Op::kAdd, {sums, shifts}, "_columns");
+  const ValueId constant = r.NewConstant(name + "_shape", TensorOfInts(*shape));
+  r.Become(id, Op::kReshape, {normal, constant}, {{"allowzero", int64_t{1}}});
   return true;
 }
 

@@ -1,5 +1,5 @@
 // A scale and a shift of each output channel, carried by the weights and the bias of the
-// convolution or Gemm before it. Computed in f64 and rounded once.
+// convolution, Gemm or MatMul before it. Computed in f64 and rounded once.
 #pragma once
 
 #include "graph/rewrites/rewriter.h"
@@ -16,5 +16,9 @@ const Node* LinearBefore(const Rewriter& r, ValueId id);
 int64_t ChannelsOf(const Graph& graph, const Node& linear);  // of the output; 0 if unknown
 // The node, which computes scale * input + shift, becomes the linear node itself.
 bool FoldAffine(Rewriter& r, NodeId id, ValueId input, const PerChannel& affine);
+// The same of a MatMul with a constant matrix and perhaps a bias, whose columns are the channels of
+// `input`, with or without a reshape that keeps them between. The sum behind the product has the
+// shift.
+bool FoldIntoColumns(Rewriter& r, NodeId id, ValueId input, const PerChannel& affine);
 
 }  // namespace weft::graph

@@ -110,6 +110,44 @@ TEST(ConvBatchNorm, Gemm) {
       "shift, mean, var)\n}",
       "Gemm");
 }
+constexpr const char* kRows =
+    "graph g (x: f32[2, 3, 2]) -> (y) {\nw: f32[2, 2] = const(1, 2, 3, 4)\nb: f32[2] = const(0.5, "
+    "1)\n"
+    "scale: f32[2] = const(1.5, 0.25)\nshift: f32[2] = const(1, 2)\nmean: f32[2] = const(0.3, "
+    "-0.2)\nvar: f32[2] = const(0.9, 2)\nrows: i64[2] = const(-1, 2)\npairs: i64[2] = const(3, 4)\n"
+    "four: f32[4] = const(1, 2, 3, 4)\n";
+
+TEST(MatMulBatchNorm, BehindAReshapeThatKeepsColumns) {
+  ExpectBecomes(std::string(kRows) +
+                    "p = MatMul(x, w)\nf = Reshape(p, rows)\n"
+                    "y = BatchNormalization(f, scale, shift, mean, var)\n}",
+                "MatMul Add Reshape");
+}
+TEST(MatMulBatchNorm, TakesABias) {
+  ExpectBecomes(std::string(kRows) +
+                    "p = MatMul(x, w)\nq = Add(b, p)\nf = Reshape(q, rows)\n"
+                    "y = BatchNormalization(f, scale, shift, mean, var)\n}",
+                "MatMul Add Reshape");
+}
+TEST(MatMulBatchNorm, AlikeWithoutAReshape) {
+  std::string text = kRows;
+  text.replace(text.find("[2, 3, 2]"), 9, "[3, 2]");
+  ExpectBecomes(text + "p = MatMul(x, w)\ny = BatchNormalization(p, scale, shift, mean, var)\n}",
+                "MatMul Add");
+}
+TEST(MatMulBatchNorm, OtherColumnsStay) {
+  ExpectBecomes(std::string(kRows) +
+                    "p = MatMul(x, w)\nf = Reshape(p, pairs)\n"
+                    "y = BatchNormalization(f, four, four, four, four)\n}",
+                "MatMul Reshape BatchNormalization");
+}
+TEST(MatMulBatchNorm, ReadTwiceStaysApart) {
+  ExpectBecomes(std::string(kRows) +
+                    "p = MatMul(x, w)\nf = Reshape(p, rows)\n"
+                    "n = BatchNormalization(f, scale, shift, mean, var)\ny = Add(n, f)\n}",
+                "MatMul Reshape BatchNormalization Add");
+}
+
 TEST(ConvScale, BiasAndLearnedScale) {
   ExpectBecomes(std::string(kConv) +
                     "k: f32[1, 2, 1, 1] = const(2, 3)\nl: f32[] = const(0.5)\nm: f32[2, 1, 1] = "
