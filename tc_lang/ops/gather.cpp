@@ -1,23 +1,21 @@
 // Reads at places that are data. A negative index counts from the end; where a constant has none,
 // none is looked for.
+#include "base/affine_ints.h"
 #include "tc_lang/ops/families.h"
 
 namespace weft::tc::ops {
 namespace {
 
-// The indices as `first + step * j`, if they are a constant list of that form.
-bool AsSlice(const Tensor* constant, int64_t extent, int64_t& first, int64_t& step) {
-  if (constant == nullptr || constant->elems() == 0 || constant->shape().size() > 1) return false;
-  const auto at = [&](int64_t i) {
-    const int64_t index = ElemAsInt(*constant, i);
-    return index < 0 ? index + extent : index;
-  };
-  first = at(0);
-  step = constant->elems() > 1 ? at(1) - first : 0;
+// The indices as `first + sum of step * j`, if they are a constant of that form.
+std::optional<AffineInts> AsSlice(const Tensor* constant, int64_t extent) {
+  if (constant == nullptr) return std::nullopt;
+  std::vector<int64_t> indices;
   for (int64_t i = 0; i < constant->elems(); ++i) {
-    if (at(i) != first + i * step || at(i) < 0 || at(i) >= extent) return false;
+    const int64_t index = ElemAsInt(*constant, i);
+    indices.push_back(index < 0 ? index + extent : index);
+    if (indices.back() < 0 || indices.back() >= extent) return std::nullopt;
   }
-  return true;
+  return AffineIntsOf(indices, constant->shape());
 }
 
 // The place that input 1, the indices, gives at `subs`.
@@ -41,12 +39,15 @@ void Gather(Writer& w) {
   const Subs i = w.Indices("i", y.dims);
   const auto mid = i.begin() + axis, inner = mid + index.rank();
   Subs from(i.begin(), mid);
-  int64_t first = 0, step = 0;
-  const bool slice = AsSlice(w.Constant(1), extent, first, step);
-  if (slice)
-    from.push_back(Sum({{step, mid == inner ? "0" : *mid}}, first));
-  else
+  const auto slice = AsSlice(w.Constant(1), extent);
+  if (slice) {
+    std::vector<std::pair<int64_t, std::string>> terms;
+    for (size_t a = 0; a < slice->steps.size(); ++a)
+      terms.emplace_back(slice->steps[a], mid[static_cast<ptrdiff_t>(a)]);
+    from.push_back(Sum(terms, slice->first));
+  } else {
     from.push_back(PlaceAt(w, index, Subs(mid, inner), extent));
+  }
   from.insert(from.end(), inner, i.end());
   w.Set(slice ? "copy" : "gather", y, i, w.At(x, from));
 }

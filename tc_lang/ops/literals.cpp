@@ -75,7 +75,7 @@ std::string Join(std::span<const std::string> parts, std::string_view separator)
   return fmt::format("{}", fmt::join(parts, separator));
 }
 
-std::string Sum(std::initializer_list<std::pair<int64_t, std::string>> terms, int64_t constant) {
+std::string Sum(const std::vector<std::pair<int64_t, std::string>>& terms, int64_t constant) {
   std::string out;
   const auto add = [&out](int64_t factor, const std::string& text) {
     if (out.empty())

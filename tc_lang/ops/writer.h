@@ -65,7 +65,7 @@ std::string Lowest(Dtype dtype);  // what max=! starts from
 std::string Highest(Dtype dtype);
 std::string Join(std::span<const std::string> parts, std::string_view separator);
 // "2*h + r - 1", leaving out what adds nothing.
-std::string Sum(std::initializer_list<std::pair<int64_t, std::string>> terms, int64_t constant = 0);
+std::string Sum(const std::vector<std::pair<int64_t, std::string>>& terms, int64_t constant = 0);
 // An index that counts from the end if it is negative. What is too far from it stays as it is, so
 // that an error names the index that was given.
 std::string FromEnd(const std::string& index, int64_t extent);
