@@ -81,6 +81,24 @@ std::pair<ValueId, std::vector<double>> BiasOfColumns(const Rewriter& r, ValueId
 
 }  // namespace
 
+std::optional<PerChannel> AffineOfNormalization(const Graph& graph, const Node& bn) {
+  const Tensor* in[4];  // scale, bias, mean, variance
+  for (size_t i = 0; i < 4; ++i) {
+    in[i] = ConstantOf(graph, InputAt(bn, i + 1));
+    if (!in[i] || in[i]->shape() != in[0]->shape()) return std::nullopt;
+  }
+  if (IntAttr(bn, "training_mode", 0) != 0 || bn.outputs.size() > 1) return std::nullopt;
+  const double epsilon = FloatAttr(bn, "epsilon", 1e-5f);
+  PerChannel out;
+  for (int64_t i = 0; i < in[0]->elems(); ++i) {
+    const double scale = ElemAsDouble(*in[0], i) / std::sqrt(ElemAsDouble(*in[3], i) + epsilon);
+    if (!std::isfinite(scale)) return std::nullopt;
+    out.scale.push_back(scale);
+    out.shift.push_back(ElemAsDouble(*in[1], i) - ElemAsDouble(*in[2], i) * scale);
+  }
+  return out;
+}
+
 const Node* LinearBefore(const Rewriter& r, ValueId id) {
   const Node* linear = r.Def(id);
   if (!linear ||

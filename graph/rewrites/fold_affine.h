@@ -10,6 +10,8 @@ struct PerChannel {
   std::vector<double> scale, shift;
 };
 
+// What a batch normalization with constant statistics is; none of another one.
+std::optional<PerChannel> AffineOfNormalization(const Graph& graph, const Node& bn);
 // The Conv, ConvTranspose or Gemm that makes a value for one reader, if its weights are constant
 // f32 or f64.
 const Node* LinearBefore(const Rewriter& r, ValueId id);
