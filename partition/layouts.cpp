@@ -122,6 +122,12 @@ class LayoutPlanner {
         if (!IsPointImage(node.inputs[0])) plain[node.inputs[0].index] = true;
         if (IsRow(node.outputs[0])) plain[node.outputs[0].index] = true;
       }
+    for (const graph::Node& node : graph_.nodes) {
+      if (node.op != Op::kMatMul) continue;
+      for (const auto* values : {&node.inputs, &node.outputs})
+        for (ValueId v : *values)
+          if (IsManyMatrices(v)) plain[v.index] = true;
+    }
     for (size_t n = 0; n < wants_plain_.size(); ++n) {
       if (!wants_plain_[n]) continue;
       for (const auto* values : {&graph_.nodes[n].inputs, &graph_.nodes[n].outputs})
@@ -145,6 +151,10 @@ class LayoutPlanner {
   // With one axis of places. A row that a reshape makes is normalized as a whole before and after,
   // where an image has been shuffled: statements that run along memory keep doing so.
   bool IsRow(ValueId v) const { return IsCandidate(v) && graph_[v].shape->size() == 3; }
+
+  // Channels of an image in a product are matrices of their own: with channels last no row of one
+  // would lie in one piece.
+  bool IsManyMatrices(ValueId v) const { return IsCandidate(v) && graph_[v].shape->size() > 3; }
 
   // Of one pixel, where channels last and plain are the same.
   bool IsPointImage(ValueId v) const {

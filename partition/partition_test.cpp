@@ -505,6 +505,17 @@ TEST(Partition, ImagesHaveChannelsLastInside) {
   EXPECT_FALSE(SamePlaces(plain, last, {1, 4, 1, 2}));
 }
 
+// Of a product of matrices channels are matrices of their own, which lie in one piece each.
+TEST(Partition, MatricesOfChannelsArePlain) {
+  const Graph graph = Parsed(
+      "graph g (x: f32[1, 4, 8, 8], w: f32[4, 4, 1, 1]) -> (y) {\na = Conv(x, w)\nb = Conv(a, w)\n"
+      "c = MatMul(b, b)\nd = Relu(c)\ny = Conv(d, w)\n}");
+  const auto layouts = PlanLayouts(graph);
+  EXPECT_EQ(Print(layouts.at(graph::FindValue(graph, "a"))), "acdb");
+  EXPECT_EQ(Print(layouts.at(graph::FindValue(graph, "d"))), "acdb");
+  EXPECT_EQ(layouts.size(), 2u);
+}
+
 // Where channels last lie as the transpose has them, it moves nothing.
 TEST(Partition, TransposesOfLayoutsAreViews) {
   const auto kind = [](const char* perm) {
