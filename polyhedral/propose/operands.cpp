@@ -147,6 +147,30 @@ bool Operands::LeapsPages(tc::ExprId read, int32_t lane) const {
   return leap >= kPage;
 }
 
+int64_t Operands::BytesBetween(tc::ExprId read, int32_t index) const {
+  const tc::Expr& e = program[read];
+  const tc::TensorDecl& tensor = program[e.tensor];
+  const auto shape = tc::StaticExtents(tensor);
+  if (!shape || SharesBytes(tensor.dtype)) return 0;
+  const auto found = view.request->layouts.find(tensor.name);
+  const Layout layout =
+      found == view.request->layouts.end() ? Layout::Plain(shape->size()) : found->second;
+  const std::vector<int64_t> strides = PhysicalStrides(layout, *shape);
+  int64_t elements = 0;
+  for (size_t place = 0; place < layout.axes.size(); ++place) {
+    const auto sub = tc::AsAffine(program, e.args[static_cast<size_t>(layout.axes[place].axis)]);
+    if (!sub || !sub->Uses(index)) continue;
+    const int64_t step = sub->CoefficientOf(index);
+    int64_t moved = 0;
+    if (step == 0 || layout.axes[place].block != 0 ||
+        __builtin_mul_overflow(step, strides[place], &moved) ||
+        __builtin_add_overflow(elements, moved, &elements))
+      return 0;
+  }
+  int64_t bytes = 0;
+  return __builtin_mul_overflow(elements, SizeBytes(tensor.dtype), &bytes) ? 0 : std::abs(bytes);
+}
+
 double Operands::Steps() const {
   double steps = 1;
   for (const int32_t i : c.reduced) steps *= static_cast<double>(std::max<int64_t>(1, Extent(i)));

@@ -60,6 +60,9 @@ struct Operands {
   // Each step of the sum reads the operand in another page, as in long rows of a matrix.
   bool LeapsPages(tc::ExprId read, int32_t lane) const;
 
+  // Bytes from what the read takes at one step of the index to the next; 0 if they differ.
+  int64_t BytesBetween(tc::ExprId read, int32_t index) const;
+
   double Steps() const;  // of the whole sum
   // Reduced indices, outermost first: that along which the broadcast operand is contiguous last.
   std::vector<int32_t> ReductionOrder(int32_t lane) const;

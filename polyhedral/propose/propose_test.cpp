@@ -52,6 +52,30 @@ TEST(Propose, ALongWalkLeavesWorkForTheTeam) {
   EXPECT_NE(wide.find("tile j 128"), std::string::npos) << wide;
 }
 
+// Rows that are a page apart lie in one set of the nearest cache: no more of them than it has ways.
+TEST(Propose, RowsAPageApartAreFew) {
+  const auto rows = [](int channels, int64_t l1_bytes) {
+    const tc::Program program =
+        Parse(fmt::format("def f(float(1, 200, {0}) x, float(512, 3, {0}) w) -> (y) {{ y(n, i, k) "
+                          "+=! x(n, 2 * i + r, c) * "
+                          "w(k, r, c) where i in 0:98 }}",
+                          channels));
+    const std::vector<std::string> constants = {"w"};
+    ScheduleRequest request{.program = &program, .constants = constants};
+    request.target = {.threads = 1, .l1_bytes = l1_bytes};
+    request.target.isa = Isa::kX86V4;
+    const auto choices = Propose(request, 1);
+    if (!choices.yes()) return int64_t{0};
+    const std::string text = Print((*choices)[0]);
+    const size_t at = text.find("tile i ");
+    return at == std::string::npos ? int64_t{0}
+                                   : static_cast<int64_t>(std::stoi(text.substr(at + 7)));
+  };
+  EXPECT_GT(rows(480, 32 << 10), 8);
+  EXPECT_LE(rows(512, 32 << 10), 8);
+  EXPECT_GT(rows(512, 64 << 10), 8);
+}
+
 // Each channel by itself, in images with channels first: lanes along channels, of a copy in blocks
 // of whole vectors that the cache holds.
 TEST(Propose, LanesOfChannelsReadACopy) {

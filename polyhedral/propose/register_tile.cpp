@@ -78,6 +78,8 @@ OperandMoves MovesOf(const Operands& o, int32_t lane, int32_t row) {
         moves.steps >= 2 * kSumBlock)
       moves.block = kSumBlock;
   }
+  if (row >= 0 && !o.Packable(o.Broadcast(lane), row))
+    moves.row_bytes = o.BytesBetween(o.Broadcast(lane), row);
   if (o.IsNarrow() && IsFloat(o.s.accumulate) && !o.Flushes())
     moves.parts = 2, moves.spare = 3;  // halves
   if (o.Flushes())

@@ -1,6 +1,7 @@
 #include "polyhedral/propose/tile_model.h"
 
 #include <algorithm>
+#include <array>
 
 #include "polyhedral/loops/loop_nest.h"
 #include "polyhedral/loops/matrix_tiles.h"
@@ -12,7 +13,8 @@ constexpr double kStep = 0.25;  // cycles that a step of the loop costs beside i
 constexpr double kLatency = 5;  // of a multiply-add, four, and what is lost where all wait for it
 constexpr double kFar = 0.25;   // of a line's way from the second cache, that work doesn't hide
 constexpr double kRow = 40;     // of a row's first lines, likewise
-constexpr double kKept = 0.8;   // of the nearest cache, what a panel may take
+constexpr double kPushedOut = 0.5;  // of a row, likewise (a convolution of 512 channels on Zen 4)
+constexpr double kKept = 0.8;       // of the nearest cache, what a panel may take
 constexpr double kLineBytes = 64;
 constexpr double kTail = 0.02;  // of all, for a tail: other code, that is compiled and fetched
 
@@ -29,15 +31,31 @@ double Cycles(const OperandMoves& moves, int64_t rows, int64_t vectors) {
   return (alone + std::max(alone, shared)) / 2 + kStep;
 }
 
+// Rows whose lines the nearest cache can't hold at a time, since its sets have a way for each of
+// fewer: all that are a multiple of a page apart lie in one set.
+int64_t Crowded(const Target& target, const OperandMoves& moves, int64_t rows) {
+  constexpr int64_t kPage = 4096, kSets = kPage / static_cast<int64_t>(kLineBytes);
+  const int64_t ways = target.l1_bytes / kPage;
+  if (moves.row_bytes < static_cast<int64_t>(kLineBytes)) return 0;
+  std::array<int64_t, kSets> lines{};
+  for (int64_t r = 0; r < rows; ++r)
+    ++lines[static_cast<size_t>(moves.row_bytes % kPage * r / static_cast<int64_t>(kLineBytes) %
+                                kSets)];
+  int64_t crowded = 0;
+  for (const int64_t count : lines) crowded += count > ways ? count : 0;
+  return crowded;
+}
+
 // What of a step is spent waiting for the second cache: for a panel that the nearest one does not
-// keep, and for rows where the processor does not see that they come.
+// keep, for rows where the processor does not see that they come, and for those that push each
+// other out.
 double Far(const Target& target, const OperandMoves& moves, int64_t rows, int64_t lanes) {
   const auto bytes = static_cast<double>(lanes * moves.lane_bytes);
   const bool is_near = moves.steps * bytes <= kKept * static_cast<double>(target.l1_bytes);
   const double panel = is_near ? 0 : kFar * bytes / kLineBytes;
-  return panel + (moves.block > 0
-                      ? kRow * static_cast<double>(rows) / static_cast<double>(moves.block)
-                      : 0);
+  const double begun =
+      moves.block > 0 ? kRow * static_cast<double>(rows) / static_cast<double>(moves.block) : 0;
+  return panel + begun + kPushedOut * static_cast<double>(Crowded(target, moves, rows));
 }
 
 // The sum of `cost`, of rows and lanes, over all tiles of an output.

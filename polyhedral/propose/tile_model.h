@@ -28,7 +28,7 @@ struct OperandMoves {
   bool x_lanes = false, x_rows = false, w_lanes = false, w_rows = false;
   int64_t x_loads = 1, w_loads = 1, parts = 1, spare = 1;
   double steps = 0;
-  int64_t lane_bytes = 0, block = 0;
+  int64_t lane_bytes = 0, block = 0, row_bytes = 0;
 };
 
 // Tiles for an output of m rows and n elements along lanes, best first, the wait counted; `vector`
