@@ -6,16 +6,24 @@
 namespace weft::tc::ops {
 namespace {
 
-// The indices as `first + sum of step * j`, if they are a constant of that form.
-std::optional<AffineInts> AsSlice(const Tensor* constant, int64_t extent) {
+// The place at `subs` that a constant gives, if its elements grow by a fixed step along each axis:
+// those of every `columns`-th one from `column` on, where the last axis holds so many.
+std::optional<std::string> AffinePlace(const Tensor* constant, const Subs& subs, int64_t extent,
+                                       int64_t columns = 1, int64_t column = 0) {
   if (constant == nullptr) return std::nullopt;
-  std::vector<int64_t> indices;
-  for (int64_t i = 0; i < constant->elems(); ++i) {
-    const int64_t index = ElemAsInt(*constant, i);
-    indices.push_back(index < 0 ? index + extent : index);
-    if (indices.back() < 0 || indices.back() >= extent) return std::nullopt;
+  std::vector<int64_t> places;
+  for (int64_t i = column; i < constant->elems(); i += columns) {
+    const int64_t place = ElemAsInt(*constant, i);
+    places.push_back(place < 0 ? place + extent : place);
+    if (places.back() < 0 || places.back() >= extent) return std::nullopt;
   }
-  return AffineIntsOf(indices, constant->shape());
+  const Shape& shape = constant->shape();
+  const auto affine = AffineIntsOf(
+      places, Shape(shape.begin(), shape.begin() + static_cast<ptrdiff_t>(subs.size())));
+  if (!affine) return std::nullopt;
+  std::vector<std::pair<int64_t, std::string>> terms;
+  for (size_t a = 0; a < subs.size(); ++a) terms.emplace_back(affine->steps[a], subs[a]);
+  return Sum(terms, affine->first);
 }
 
 // The place that input 1, the indices, gives at `subs`.
@@ -39,15 +47,9 @@ void Gather(Writer& w) {
   const Subs i = w.Indices("i", y.dims);
   const auto mid = i.begin() + axis, inner = mid + index.rank();
   Subs from(i.begin(), mid);
-  const auto slice = AsSlice(w.Constant(1), extent);
-  if (slice) {
-    std::vector<std::pair<int64_t, std::string>> terms;
-    for (size_t a = 0; a < slice->steps.size(); ++a)
-      terms.emplace_back(slice->steps[a], mid[static_cast<ptrdiff_t>(a)]);
-    from.push_back(Sum(terms, slice->first));
-  } else {
-    from.push_back(PlaceAt(w, index, Subs(mid, inner), extent));
-  }
+  const Subs at(mid, inner);
+  const auto slice = AffinePlace(w.Constant(1), at, extent);
+  from.push_back(slice ? *slice : PlaceAt(w, index, at, extent));
   from.insert(from.end(), inner, i.end());
   w.Set(slice ? "copy" : "gather", y, i, w.At(x, from));
 }
@@ -59,8 +61,9 @@ void GatherElements(Writer& w) {
   if (!w.ok()) return;
   const Subs i = w.Indices("i", y.dims);
   Subs from = i;
-  from[static_cast<size_t>(axis)] = PlaceAt(w, index, i, extent);
-  w.Set("gather", y, i, w.At(x, from));
+  const auto slice = AffinePlace(w.Constant(1), i, extent);
+  from[static_cast<size_t>(axis)] = slice ? *slice : PlaceAt(w, index, i, extent);
+  w.Set(slice ? "copy" : "gather", y, i, w.At(x, from));
 }
 
 // The last axis of the indices holds one subscript a place, after `batch_dims` axes in common.
@@ -73,12 +76,16 @@ void GatherND(Writer& w) {
   if (!w.ok()) return;
   const auto inner = i.begin() + index.rank() - 1;
   Subs from(i.begin(), i.begin() + batch);
+  bool gathers = false;
   for (int64_t k = 0; k < depth; ++k) {
-    const Subs at = Concat(Subs(i.begin(), inner), {std::to_string(k)});
-    from.push_back(PlaceAt(w, index, at, w.Extent(x, batch + k)));
+    const Subs at(i.begin(), inner);
+    const int64_t extent = w.Extent(x, batch + k);
+    const auto slice = AffinePlace(w.Constant(1), at, extent, depth, k);
+    from.push_back(slice ? *slice : PlaceAt(w, index, Concat(at, {std::to_string(k)}), extent));
+    gathers |= !slice;
   }
   from.insert(from.end(), inner, i.end());
-  w.Set("gather", y, i, w.At(x, from));
+  w.Set(gathers ? "gather" : "copy", y, i, w.At(x, from));
 }
 
 // The first lengths(batch) steps backwards, the rest as they are.

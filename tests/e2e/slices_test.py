@@ -143,6 +143,23 @@ def test_gather_of_windows(weft, axis, indices):
     assert (weft.run(path, {'x': x}, '--budget', '0')['y'] == np.take(x, indices, axis)).all()
 
 
+DIAGONALS = np.arange(9)[:, None] - np.arange(9) + 8  # as distances from one place to another
+
+
+@pytest.mark.parametrize('places', [DIAGONALS, DIAGONALS - 17, np.minimum(DIAGONALS, 9)])
+def test_gather_of_diagonals(weft, places):
+    x, indices = random(3, 9, 17), np.broadcast_to(places, (3, 9, 9)).astype(np.int64)
+    path = model(weft, lambda g, x: g.GatherElements(x, indices.copy(), axis=2), x=x)
+    assert (weft.run(path, {'x': x}, '--budget', '0')['y'] == np.take_along_axis(x, indices, 2)).all()
+
+
+@pytest.mark.parametrize('rows, columns', [([1, 2, 3], [0, 2, 4]), ([1, 2, 3], [4, 0, 2]), ([-1, -2, -3], [3, 3, 3])])
+def test_gather_of_tuples(weft, rows, columns):
+    x, indices = random(6, 5, 4), np.stack([rows, columns], -1).astype(np.int64)
+    path = model(weft, lambda g, x: g.GatherND(x, indices), x=x)
+    assert (weft.run(path, {'x': x}, '--budget', '0')['y'] == x[rows, columns]).all()
+
+
 def test_windows_are_fused(weft):
     """An unfolded image is a part of the product that reads it."""
     x, k = random(1, 8, 14, 14), random(16, 72)
