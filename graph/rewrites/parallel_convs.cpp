@@ -63,8 +63,15 @@ std::optional<Branch> BranchOf(const Rewriter& r, ValueId id) {
   };
   out.strides = or_all("strides", spatial, 1);
   const auto dilations = or_all("dilations", spatial, 1), pads = or_all("pads", 2 * spatial, 0);
-  for (size_t a = 0; a < spatial; ++a)
-    out.windows.push_back({-pads[a], out.weights->shape()[a + 2], dilations[a], pads[spatial + a]});
+  if (dilations.size() != spatial || pads.size() != 2 * spatial) return std::nullopt;
+  const auto is_small = [](int64_t v) { return v >= 0 && v <= INT32_MAX; };
+  for (size_t a = 0; a < spatial; ++a) {
+    const int64_t taps = out.weights->shape()[a + 2];
+    const bool fits = is_small(taps) && is_small(dilations[a]) && is_small(taps * dilations[a]) &&
+                      is_small(pads[a]) && is_small(pads[spatial + a]);
+    if (!fits || taps == 0 || dilations[a] == 0) return std::nullopt;
+    out.windows.push_back({-pads[a], taps, dilations[a], pads[spatial + a]});
+  }
   return out;
 }
 
@@ -135,7 +142,7 @@ void Merge(Rewriter& r, NodeId id) {
   if (!conv.weights) return;
   const Shape& shape = conv.weights->shape();
   const int64_t channels = shape[0], each = shape[1], groups = conv.groups;
-  if (groups < 1 || channels % groups != 0) return;
+  if (groups < 1 || channels < 1 || each < 1 || channels % groups != 0) return;
   std::vector<Window> windows;
   int64_t taps = 1, taps_apart = 0;
   for (size_t i = 0; i < a->windows.size(); ++i) {

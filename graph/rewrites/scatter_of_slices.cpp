@@ -24,6 +24,12 @@ struct Range {
 
 using Box = std::vector<Range>;  // by axis of the data
 
+// None if the axis does not hold it.
+std::optional<Range> RangeIn(int64_t extent, int64_t begin, int64_t size) {
+  if (begin < 0 || size < 1 || begin > extent || size > extent - begin) return std::nullopt;
+  return Range{begin, begin + size};
+}
+
 // What is joined of more parts is taken as a whole: a chain of n would have n * n / 2 of them.
 constexpr size_t kMostParts = 512;
 
@@ -72,8 +78,9 @@ class Assigner {
     Box box;
     for (size_t a = 0; a < extents.size(); ++a) {
       if (extents[a] > 1 && affine->steps[a] != (a == k ? 1 : 0)) return std::nullopt;
-      const int64_t begin = a == k ? affine->first : 0;
-      box.push_back({begin, begin + extents[a]});
+      const auto range = RangeIn((*shape)[a], a == k ? affine->first : 0, extents[a]);
+      if (!range) return std::nullopt;
+      box.push_back(*range);
     }
     return box;
   }
@@ -107,7 +114,9 @@ class Assigner {
         size = places[p];
         next = p + 1;
       }
-      box.push_back({affine->first, affine->first + size});
+      const auto range = RangeIn((*shape)[a], affine->first, size);
+      if (!range) return std::nullopt;
+      box.push_back(*range);
     }
     // Along an axis of the indices that no place follows, updates would meet.
     for (; next < places.size(); ++next)
@@ -173,10 +182,9 @@ class Assigner {
     Shape sizes;
     std::vector<size_t> open;  // axes on which the box isn't everything
     for (size_t a = 0; a < shape.size(); ++a) {
-      const Range& range = (*box)[a];
-      if (range.begin < 0 || range.size() <= 0 || range.end > shape[a]) return;
-      sizes.push_back(range.size());
-      if (range.size() != shape[a]) open.push_back(a);
+      sizes.push_back((*box)[a].size());
+      if (sizes.back() == 0) return;
+      if (sizes.back() != shape[a]) open.push_back(a);
     }
     const auto elems = [](const Shape& s) {
       return std::accumulate(s.begin(), s.end(), int64_t{1}, std::multiplies<>());
