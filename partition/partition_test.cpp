@@ -328,6 +328,7 @@ TEST(Partition, PricesActivationsAndGroupsOfCalls) {
     EXPECT_TRUE(call.ok()) << call.status().ToString();
     return RooflinePricer(Target{}).Call(*call).us;
   };
+  EXPECT_GT(price(128, ""), 3 * price(256, ""));  // two columns each: no vector of channels
   EXPECT_GT(price(256, ", post = [swish(1, 0)]"), 1.5 * price(256, ", post = [relu]"));
   EXPECT_GT(price(256, ""),
             1.5 * OwnUs("def g(float(256, 30, 30) x, float(256, 3, 3) w) -> (y) {\n"

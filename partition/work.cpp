@@ -203,6 +203,8 @@ CallWork WorkOf(const fallback::LibraryCall& call) {
   const int64_t groups = IntAttr(call, "group", 1);
   if (groups > 1 && !call.outputs.empty() && call.outputs[0].shape.size() > 1)
     work.columns = static_cast<double>(call.outputs[0].shape[1] / groups);
+  if (weights && weights->shape.size() > 1)
+    work.depth_of_group = static_cast<double>(weights->shape[1]);
   return work;
 }
 

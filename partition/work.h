@@ -37,10 +37,11 @@ double GatheredReads(const tc::Program& program, const std::map<std::string, Lay
 
 struct CallWork {
   double flops = 0, bytes = 0;
-  double results = 0;  // elements
-  double depth = 1;    // summands of one of them; 1 where it is no sum of products
-  double math = 0;     // evaluations of functions, as above
-  double columns = 0;  // of a group, as above
+  double results = 0;         // elements
+  double depth = 1;           // summands of one of them; 1 where it is no sum of products
+  double math = 0;            // evaluations of functions, as above
+  double columns = 0;         // of a group, as above
+  double depth_of_group = 0;  // channels that one of the groups takes
   Dtype factors[2] = {Dtype::kF32, Dtype::kF32};
 };
 CallWork WorkOf(const fallback::LibraryCall& call);

@@ -36,8 +36,7 @@ const Tensor* ConstantFloats(const Graph& graph, ValueId id) {
 std::optional<Branch> BranchOf(const Rewriter& r, ValueId id) {
   const Graph& graph = r.graph;
   const Node* node = r.Def(id);
-  if (!node || !r.OnlyUser(id).valid() || !graph[id].shape || graph[id].shape->size() < 3)
-    return std::nullopt;
+  if (!node || !graph[id].shape || graph[id].shape->size() < 3) return std::nullopt;
   const size_t spatial = graph[id].shape->size() - 2;
   Branch out{.input = node->inputs[0]};
   if (node->op == Op::kBatchNormalization) {
@@ -48,7 +47,8 @@ std::optional<Branch> BranchOf(const Rewriter& r, ValueId id) {
     out.strides.assign(spatial, 1);
     return out;
   }
-  if (node->op != Op::kConv || StringAttr(*node, "auto_pad", "NOTSET") != "NOTSET")
+  if (node->op != Op::kConv || !r.OnlyUser(id).valid() ||
+      StringAttr(*node, "auto_pad", "NOTSET") != "NOTSET")
     return std::nullopt;
   out.weights = ConstantFloats(graph, node->inputs[1]);
   const bool has_bias = InputAt(*node, 2).valid();

@@ -7,6 +7,7 @@
 // and another reads t(14*(h/4) + w/4), two of p's iterations belong to eight of h's. Windows that
 // overlap have no such blocks.
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "polyhedral/propose/propose.h"
@@ -275,6 +276,13 @@ class Blocker {
     return is_copy(contraction.x) || is_copy(contraction.w);
   }
 
+  bool LiesAlong(const tc::Statement& s, const Contraction& contraction, int32_t index) const {
+    return std::ranges::any_of(std::array{contraction.x, contraction.w}, [&](tc::ExprId read) {
+      const tc::Expr& e = program_[read];
+      return ContiguousIndex(request_, s, e.tensor, e.args) == index;
+    });
+  }
+
   // A block of a contraction still has rows and columns for a tile of registers, or all there are:
   // places that move one factor only, and that the loads of the other are used again for.
   bool FillsTiles(size_t first, size_t last, const std::vector<Along>& axes) const {
@@ -296,8 +304,10 @@ class Blocker {
           const Tile& tile = along[group - first];
           if (tile.axis == axis) size = std::min(size, tile.sizes[0]);
         }
-        // Lanes along what moves both factors are why one of them is copied.
-        if (by_x && by_w && ReadsCopy(*contraction) && size < extent && size % vector != 0)
+        // Lanes along what moves both factors are why one of them is copied, and all there are
+        // where channels lie side by side.
+        if (by_x && by_w && (ReadsCopy(*contraction) || LiesAlong(s, *contraction, i)) &&
+            size < extent && size % vector != 0)
           return false;
         if (by_x == by_w) continue;
         if (!by_x && size < extent) return false;  // columns are lanes of packed panels: whole ones

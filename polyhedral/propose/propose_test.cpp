@@ -52,6 +52,26 @@ TEST(Propose, ALongWalkLeavesWorkForTheTeam) {
   EXPECT_NE(wide.find("tile j 128"), std::string::npos) << wide;
 }
 
+// Where channels lie side by side lanes run along them: no block has a part of a vector of them.
+TEST(Propose, BlocksOfChannelsAreWholeVectors) {
+  const tc::Program program = Parse(
+      "def f(float(1, 48, 32, 32) x, float(48, 3, 3) v, float(48, 3, 3) w) -> (y) {"
+      " t(n, c, i, j) +=! x(n, c, i + r, j + s) * v(c, r, s) where i in 0:30, j in 0:30"
+      " y(n, c, i, j) +=! t(n, c, i + r, j + s) * w(c, r, s) where i in 0:28, j in 0:28 }");
+  const std::vector<std::string> constants = {"v", "w"};
+  ScheduleRequest request{.program = &program, .constants = constants};
+  request.target = {.threads = 1};
+  request.target.isa = Isa::kX86V4;
+  const auto first = [&] {
+    const auto choices = Propose(request, 1);
+    return choices.yes() ? Print((*choices)[0]) : std::string("refused");
+  };
+  EXPECT_NE(first().find("block c 4 "), std::string::npos) << first();
+  for (const char* name : {"x", "t", "y"}) request.layouts[name] = *ParseLayout("acdb");
+  EXPECT_EQ(first().find("block c 4 "), std::string::npos) << first();
+  EXPECT_NE(first().find("vector c"), std::string::npos) << first();
+}
+
 // Rows that are a page apart lie in one set of the nearest cache: no more of them than it has ways.
 TEST(Propose, RowsAPageApartAreFew) {
   const auto rows = [](int channels, int64_t l1_bytes) {

@@ -43,6 +43,7 @@ SUMS = {
     'other_groups': (lambda g, x: g.Add(conv(g, x, 6, (3, 3), group=2, pads=[1] * 4), conv(g, x, 6, (1, 1))), 2),
     'wider': (lambda g, x: g.Add(conv(g, x, 8, (1, 1)), conv(g, g.Relu(x), 8, (1, 1))), 2),
     'read_twice': (lambda g, x: (lambda c: g.Mul(g.Add(c, conv(g, x, 6, (3, 3), pads=[1] * 4)), c))(conv(g, x, 6, (1, 1))), 2),
+    'norm_read_twice': (lambda g, x: (lambda n: g.Mul(g.Sub(g.Add(conv(g, x, 6, (3, 3), pads=[1] * 4), n), n), g.Relu(x)))(norm(g, x)), 1),
     'twice_the_same': (lambda g, x: (lambda c: g.Add(c, c))(conv(g, x, 6, (1, 1))), 1),
     'broadcast': (lambda g, x: g.Add(conv(g, x, 4, (9, 10)), conv(g, x, 4, (1, 1))), 2),
 }
