@@ -9,12 +9,14 @@ namespace {
 using graph::Op;
 using graph::ValueId;
 
+bool IsConvolution(Op op) {
+  return op == Op::kConv || op == Op::kConvTranspose || op == Op::kConvInteger ||
+         op == Op::kQLinearConv;
+}
+
 bool IsImageOp(Op op) {
+  if (IsConvolution(op)) return true;
   switch (op) {
-    case Op::kConv:
-    case Op::kConvTranspose:
-    case Op::kConvInteger:
-    case Op::kQLinearConv:
     case Op::kMaxPool:
     case Op::kAveragePool:
     case Op::kGlobalAveragePool:
@@ -139,6 +141,7 @@ class LayoutPlanner {
     for (size_t v = 0; v < parent_.size(); ++v)
       if (IsCandidate(ValueId(v)) && image[Root(static_cast<int32_t>(v))] && !plain[v])
         layouts[ValueId(v)] = ChannelsLast(graph_.values[v].shape->size());
+    DropIslands(layouts);
     return layouts;
   }
 
@@ -182,6 +185,30 @@ class LayoutPlanner {
     };
     for (ValueId v : node.outputs) add(v);
     for (ValueId v : node.inputs) add(v);
+  }
+
+  // Between plain values what no convolution and no transpose touches has nothing of channels last:
+  // it would be laid out on the way in, and again on the way out.
+  void DropIslands(std::map<ValueId, Layout>& layouts) {
+    std::iota(parent_.begin(), parent_.end(), 0);
+    const auto each = [&](const graph::Node& node, const auto& visit) {
+      for (const auto* values : {&node.inputs, &node.outputs})
+        for (ValueId v : *values)
+          if (v.valid() && layouts.contains(v)) visit(v.index);
+    };
+    for (const graph::Node& node : graph_.nodes) {
+      int32_t first = -1;
+      if (!KeepsAxes(graph_, node)) continue;
+      each(node, [&](int32_t v) {
+        if (first < 0) first = Root(v);
+        parent_[Root(v)] = first;
+      });
+    }
+    std::vector<bool> wanted(parent_.size(), false);
+    for (const graph::Node& node : graph_.nodes)
+      if (IsConvolution(node.op) || node.op == Op::kTranspose)
+        each(node, [&](int32_t v) { wanted[Root(v)] = true; });
+    std::erase_if(layouts, [&](const auto& item) { return !wanted[Root(item.first.index)]; });
   }
 
   void Mark(const std::vector<ValueId>& values, std::vector<bool>& image) {

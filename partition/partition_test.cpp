@@ -517,6 +517,21 @@ TEST(Partition, MatricesOfChannelsArePlain) {
   EXPECT_EQ(layouts.size(), 2u);
 }
 
+// A window between reshapes, far from convolutions, is read as it lies.
+TEST(Partition, IslandsBetweenReshapesArePlain) {
+  const auto layouts_of = [](const std::string& nodes) {
+    return PlanLayouts(
+        Parsed("graph g (x: f32[1, 4, 64], z: f32[1, 4, 8, 8], w: f32[4, 4, 1, 1]) -> (y) {\n"
+               "s: i64[4] = const(1, 4, 8, 8)\nt: i64[3] = const(1, 4, 64)\n"
+               "a = Reshape(x, s)\nb = Add(a, z)\n" +
+               nodes + "e = Reshape(d, t)\ny = Tanh(e)\n}"));
+  };
+  const std::string pads = "{kernel_shape = [3, 3], pads = [1, 1, 1, 1]}\n";
+  EXPECT_TRUE(layouts_of("c = AveragePool(b) " + pads + "d = Sub(c, b)\n").empty());
+  EXPECT_FALSE(
+      layouts_of("c = Conv(b, w)\nf = AveragePool(c) " + pads + "d = Sub(f, b)\n").empty());
+}
+
 // Where channels last lie as the transpose has them, it moves nothing.
 TEST(Partition, TransposesOfLayoutsAreViews) {
   const auto kind = [](const char* perm) {
