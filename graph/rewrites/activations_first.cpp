@@ -44,15 +44,17 @@ Result<int> activations_first(Graph& graph, const Evaluator&) {
     const Node* reshape = r.Def(t);
     if (!IsReshape(reshape) || r.OnlyUser(t) != id || !graph[y].shape) continue;
     const ValueId x = reshape->inputs[0];
-    const auto shape = AsReshapesTo(*graph[y].shape);
-    if (!shape || !graph[x].shape || graph[x].kind != ValueKind::kComputed) continue;
+    if (!graph[x].shape || graph[x].kind != ValueKind::kComputed) continue;
     const std::string name = graph[y].name + "_first";
-    const ValueId constant = r.NewConstant(name + "_shape", TensorOfInts(*shape));
+    Node moved = *reshape;
     std::vector<ValueId> inputs = node.inputs;
     inputs[0] = x;
     const ValueId active = r.Insert(id, node.op, std::move(inputs), name, y, node.attributes);
     graph[active].shape = graph[x].shape;
-    r.Become(id, Op::kReshape, {active, constant}, {{"allowzero", int64_t{1}}});
+    moved.inputs[0] = active;
+    moved.outputs = {y};
+    graph[id] = std::move(moved);
+    r.Changed();
   }
   return r.Finish();
 }

@@ -185,8 +185,6 @@ bool FoldIntoColumns(Rewriter& r, NodeId id, ValueId input, const PerChannel& af
     if (!IsInRange(bias[i], affine.scale[i], affine.shift[i], w->dtype())) return false;
     SetElem(shifted, static_cast<int64_t>(i), bias[i] * affine.scale[i] + affine.shift[i]);
   }
-  const auto shape = is_reshaped ? AsReshapesTo(*graph[y].shape) : std::vector<int64_t>{};
-  if (!shape) return false;
   const std::string name = graph[y].name;
   const ValueId x = matmul->inputs[0];
   const ValueId weights = r.NewConstant(name + "_weights", std::move(scaled));
@@ -203,8 +201,11 @@ bool FoldIntoColumns(Rewriter& r, NodeId id, ValueId input, const PerChannel& af
     return true;
   }
   const ValueId normal = insert(Op::kAdd, {sums, shifts}, "_columns");
-  const ValueId constant = r.NewConstant(name + "_shape", TensorOfInts(*shape));
-  r.Become(id, Op::kReshape, {normal, constant}, {{"allowzero", int64_t{1}}});
+  Node moved = *r.Def(input);
+  moved.inputs[0] = normal;
+  moved.outputs = {y};
+  graph[id] = std::move(moved);
+  r.Changed();
   return true;
 }
 

@@ -75,6 +75,12 @@ std::optional<Branch> BranchOf(const Rewriter& r, ValueId id) {
   return out;
 }
 
+// How many taps two windows have in common, whose steps agree.
+int64_t Common(const Window& a, const Window& b, int64_t step) {
+  const int64_t first = std::max(a.first, b.first), last = std::min(a.last(), b.last());
+  return first > last ? 0 : (last - first) / step + 1;
+}
+
 // The window that has the taps of both, if their steps agree.
 std::optional<Window> Around(const Window& a, const Window& b) {
   const int64_t step = a.count > 1 ? a.step : b.step;
@@ -144,18 +150,19 @@ void Merge(Rewriter& r, NodeId id) {
   const int64_t channels = shape[0], each = shape[1], groups = conv.groups;
   if (groups < 1 || channels < 1 || each < 1 || channels % groups != 0) return;
   std::vector<Window> windows;
-  int64_t taps = 1, taps_apart = 0;
+  int64_t taps = 1, common = 1, taps_apart = 0;
   for (size_t i = 0; i < a->windows.size(); ++i) {
     const auto around = Around(a->windows[i], b->windows[i]);
     if (!around || __builtin_mul_overflow(taps, around->count, &taps)) return;
     windows.push_back(*around);
+    common *= Common(a->windows[i], b->windows[i], around->step);
   }
   for (const Branch* branch : {&*a, &*b}) {
     int64_t own = 1;
     for (const Window& w : branch->windows) own *= w.count;
     taps_apart += own;
     if (branch->weights == nullptr) {  // as many channels go in as come out
-      if (each * groups != channels || each != channels / groups ||
+      if (each != channels / groups ||
           static_cast<int64_t>(branch->affine.scale.size()) != channels)
         return;
     } else if (branch->groups != groups || branch->weights->dtype() != conv.weights->dtype() ||
@@ -164,7 +171,8 @@ void Merge(Rewriter& r, NodeId id) {
       return;
     }
   }
-  if (taps > taps_apart) return;  // more products than before
+  // A tap of neither would be work for nothing, and no number of an infinite element.
+  if (taps != taps_apart - common) return;
 
   std::vector<double> weights(static_cast<size_t>(channels * each * taps)),
       bias(static_cast<size_t>(channels));

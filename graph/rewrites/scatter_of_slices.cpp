@@ -30,7 +30,8 @@ std::optional<Range> RangeIn(int64_t extent, int64_t begin, int64_t size) {
   return Range{begin, begin + size};
 }
 
-// What is joined of more parts is taken as a whole: a chain of n would have n * n / 2 of them.
+// What would make a join of more parts is taken as a whole: a chain of n would have n * n / 2 of
+// them.
 constexpr size_t kMostParts = 512;
 
 class Assigner {
@@ -130,7 +131,10 @@ class Assigner {
     if (part.size() == 0) return;
     const auto joined = joined_.find(v);
     const Node* concat = joined != joined_.end() && joined->second == axis ? r_.Def(v) : nullptr;
-    if (concat != nullptr && concat->inputs.size() > kMostParts) concat = nullptr;
+    // What others read is there as a whole.
+    if (concat != nullptr &&
+        (!r_.OnlyUser(v).valid() || concat->inputs.size() + operands.size() > kMostParts))
+      concat = nullptr;
     const int64_t extent = (*StaticShape(r_.graph[v]))[axis];
     if (concat != nullptr) {
       Range place;

@@ -159,7 +159,8 @@ int64_t Operands::BytesBetween(tc::ExprId read, int32_t index) const {
   int64_t elements = 0;
   for (size_t place = 0; place < layout.axes.size(); ++place) {
     const auto sub = tc::AsAffine(program, e.args[static_cast<size_t>(layout.axes[place].axis)]);
-    if (!sub || !sub->Uses(index)) continue;
+    if (!sub) return 0;
+    if (!sub->Uses(index)) continue;
     const int64_t step = sub->CoefficientOf(index);
     int64_t moved = 0;
     if (step == 0 || layout.axes[place].block != 0 ||

@@ -35,7 +35,8 @@ SUMS = {
     'groups': (lambda g, x: g.Add(conv(g, x, 6, (3, 3), group=3, pads=[1] * 4), norm(g, x)), 1),
     'depthwise': (lambda g, x: g.Sub(g.Add(conv(g, x, 6, (5, 3), group=6, pads=[2, 1, 2, 1]), conv(g, x, 6, (1, 3), group=6, pads=[0, 1, 0, 1])), norm(g, x)), 1),
     'strides': (lambda g, x: g.Add(conv(g, x, 4, (3, 3), pads=[1] * 4, strides=[2, 2]), conv(g, x, 4, (1, 1), strides=[2, 2])), 1),
-    'shifted': (lambda g, x: g.Add(conv(g, x, 4, (3, 4), pads=[2, 0, 0, 3]), conv(g, x, 4, (3, 2), pads=[1, 0, 1, 1])), 1),
+    'shifted': (lambda g, x: g.Add(conv(g, x, 4, (3, 4), pads=[2, 0, 0, 3]), conv(g, x, 4, (3, 2), pads=[1, 0, 1, 1])), 2),
+    'behind_each_other': (lambda g, x: g.Add(conv(g, x, 4, (2, 3), pads=[2, 1, 0, 1]), conv(g, x, 4, (2, 3), pads=[1, 1, 1, 1])), 1),
     'dilated': (lambda g, x: g.Add(conv(g, x, 4, (3, 3), pads=[2] * 4, dilations=[2, 2]), conv(g, x, 4, (1, 1))), 1),
     'dilated_between': (lambda g, x: g.Add(conv(g, x, 4, (3, 3), pads=[2] * 4, dilations=[2, 2]), conv(g, x, 4, (3, 3), pads=[1] * 4)), 2),
     'a_cross': (lambda g, x: g.Add(conv(g, x, 4, (1, 5), pads=[0, 2, 0, 2]), conv(g, x, 4, (5, 1), pads=[2, 0, 2, 0])), 2),
@@ -75,3 +76,18 @@ def test_sums_beyond_the_type(weft):
     g.save(str(path))
     x = np.full((1, 1, 4, 4), 0.25, np.float32)
     assert np.allclose(weft.run(path, {'x': x}, '--budget', '0')['y'], 1.5e38)
+
+
+@pytest.mark.parametrize('behind', [norm, lambda g, x: g.Relu(x)])
+def test_what_goes_in_front_of_a_reshape_leaves_its_error(weft, behind):
+    """An axis of one element, as the plan's ranges allow, that has two when it is run."""
+    g = Builder('rows', opset=18)
+    product = g.MatMul(g.input('x', ['batch', 'rows', 5]), random(5, 6))
+    g.output('y', behind(g, g.Squeeze(product, np.array([0]))), [])
+    path = weft.folder / 'rows.onnx'
+    g.save(str(path))
+    weft('build', path, '--budget', '0', '-o', 'rows.plan')
+    np.savez(weft.folder / 'one.npz', x=random(1, 4, 5))
+    np.savez(weft.folder / 'two.npz', x=random(2, 4, 5))
+    weft('run', 'rows.plan', '--inputs', 'one.npz', '-o', 'y.npz')
+    weft('run', 'rows.plan', '--inputs', 'two.npz', '-o', 'y.npz', code=3)

@@ -131,6 +131,25 @@ def test_boxes_that_overlap(weft):
     assert (y == first + second).all()
 
 
+def test_states_that_are_all_read(weft):
+    """Each is there as a whole, so that the next takes it as it is."""
+    x, steps = random(8, 4), random(6, 4)
+
+    def build(g, x, steps):
+        sums = []
+        for t in range(6):
+            x = g.ScatterND(x, np.array([[t + 1]]), g.Slice(steps, np.array([t]), np.array([t + 1]), np.array([0])))
+            sums.append(g.ReduceSum(x, np.array([0])))
+        return g.Concat(*sums, axis=0)
+    expected, state = [], x.copy()
+    for t in range(6):
+        state[t + 1] = steps[t]
+        expected.append(state.sum(0))
+    path = model(weft, build, x=x, steps=steps)
+    assert np.allclose(weft.run(path, {'x': x, 'steps': steps}, '--budget', '0')['y'], expected, atol=1e-5)
+    assert max(line.count(',') for line in operators(weft, path).splitlines() if ' = Concat(' in line and 'x_part' in line) <= 4
+
+
 def windows(size, width, stride):
     return np.arange(0, size - width + 1, stride)[:, None] + np.arange(width)
 
