@@ -148,6 +148,28 @@ TEST(MatMulBatchNorm, ReadTwiceStaysApart) {
                 "MatMul Reshape BatchNormalization Add");
 }
 
+TEST(ParallelConvs, SumsAndDifferences) {
+  const std::string head = std::string(kConv) + "v: f32[2, 2, 1, 1] = const(0.5, -1, 2, 0.25)\n";
+  ExpectBecomes(
+      head + "c = Conv(x, w, b) {group = 2}\nd = Conv(x, v) {group = 2}\ny = Add(c, d)\n}", "Conv");
+  ExpectBecomes(
+      head + "c = Conv(x, w) {group = 2}\nd = Conv(x, v, b) {group = 2}\ny = Sub(c, d)\n}", "Conv");
+}
+TEST(ParallelConvs, ANormalizationOfTheSameValue) {
+  ExpectBecomes(
+      "graph g (x: f32[2, 2, 3, 3]) -> (y) {\nw: f32[2, 2, 1, 1] = const(1, 2, 3, 4)\n"
+      "scale: f32[2] = const(1.5, 0.25)\nshift: f32[2] = const(1, 2)\nmean: f32[2] = const(0.3, "
+      "-0.2)\nvar: f32[2] = const(0.9, 2)\nc = Conv(x, w)\n"
+      "n = BatchNormalization(x, scale, shift, mean, var)\nd = Sub(n, c)\ny = Add(d, n)\n}",
+      "Conv");
+}
+TEST(ParallelConvs, OtherValuesAndStridesStay) {
+  ExpectBecomes(
+      std::string(kConv) +
+          "r = Relu(x)\nc = Conv(x, w) {group = 2}\nd = Conv(r, w) {group = 2}\ny = Add(c, d)\n}",
+      "Conv Relu Conv Add");
+}
+
 TEST(ConvScale, BiasAndLearnedScale) {
   ExpectBecomes(std::string(kConv) +
                     "k: f32[1, 2, 1, 1] = const(2, 3)\nl: f32[] = const(0.5)\nm: f32[2, 1, 1] = "

@@ -33,6 +33,37 @@ TEST(FoldConstants, ShapeArithmetic) {
   EXPECT_EQ(TypeOf(g, "y"), "f32[2, 12]");
 }
 
+TEST(ScatterOfSlices, BoxesAreJoined) {
+  const auto ops = [](const std::string& indices) {
+    return OpsOf(Simplified("graph g (x: f32[4, 3], u: f32[2, 3]) -> (y) {\ni: i64[2, 1] = const(" +
+                            indices + ")\ny = ScatterND(x, i, u)\n}"));
+  };
+  EXPECT_EQ(ops("1, 2"), "Slice Slice Concat");
+  EXPECT_EQ(ops("-4, -3"), "Slice Concat");
+  EXPECT_EQ(ops("2, 1"), "ScatterND");
+  EXPECT_EQ(ops("1, 3"), "ScatterND");
+  EXPECT_EQ(ops("3, 4"), "ScatterND");
+  EXPECT_EQ(ops("9223372036854775807, -9223372036854775808"), "ScatterND");
+}
+TEST(ScatterOfSlices, OneJoinOfALoopUnlessItsStatesAreRead) {
+  const auto ops = [](const std::string& read) {
+    return OpsOf(
+        Simplified("graph g (x: f32[2, 3], u: f32[1, 3], v: f32[1, 3]) -> (y) {\n"
+                   "i: i64[1, 1] = const(0)\nj: i64[1, 1] = const(1)\n"
+                   "s = ScatterND(x, i, u)\nt = ScatterND(s, j, v)\n" +
+                   read + "}"));
+  };
+  EXPECT_EQ(ops("y = Relu(t)\n"), "Concat Relu");
+  EXPECT_EQ(ops("y = Add(t, s)\n"), "Slice Concat Slice Concat Add");
+}
+TEST(ScatterOfSlices, OfElements) {
+  const Graph g = Simplified(
+      "graph g (x: f32[2, 4], u: f32[2, 2]) -> (y) {\ni: i64[2, 2] = const(1, 2, 1, 2)\n"
+      "y = ScatterElements(x, i, u) {axis = 1}\n}");
+  EXPECT_EQ(OpsOf(g), "Slice Slice Concat");
+  EXPECT_EQ(TypeOf(g, "y"), "f32[2, 4]");
+}
+
 TEST(FoldConstants, AsksTheEvaluator) {
   int calls = 0;
   const Evaluator evaluate = [&](const Graph& graph, const Node& node,
