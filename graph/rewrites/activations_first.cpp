@@ -46,15 +46,11 @@ Result<int> activations_first(Graph& graph, const Evaluator&) {
     const ValueId x = reshape->inputs[0];
     if (!graph[x].shape || graph[x].kind != ValueKind::kComputed) continue;
     const std::string name = graph[y].name + "_first";
-    Node moved = *reshape;
     std::vector<ValueId> inputs = node.inputs;
     inputs[0] = x;
     const ValueId active = r.Insert(id, node.op, std::move(inputs), name, y, node.attributes);
     graph[active].shape = graph[x].shape;
-    moved.inputs[0] = active;
-    moved.outputs = {y};
-    graph[id] = std::move(moved);
-    r.Changed();
+    r.BecomeLike(id, *reshape, active);
   }
   return r.Finish();
 }

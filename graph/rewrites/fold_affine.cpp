@@ -79,6 +79,17 @@ std::pair<ValueId, std::vector<double>> BiasOfColumns(const Rewriter& r, ValueId
   return {id, std::move(bias)};
 }
 
+// scale * bias + shift, if the type holds each.
+std::optional<Tensor> ShiftedBias(const std::vector<double>& bias, const PerChannel& affine,
+                                  Dtype dtype) {
+  Tensor shifted(dtype, {static_cast<int64_t>(bias.size())});
+  for (size_t i = 0; i < bias.size(); ++i) {
+    if (!IsInRange(bias[i], affine.scale[i], affine.shift[i], dtype)) return std::nullopt;
+    SetElem(shifted, static_cast<int64_t>(i), bias[i] * affine.scale[i] + affine.shift[i]);
+  }
+  return shifted;
+}
+
 }  // namespace
 
 std::optional<PerChannel> AffineOfNormalization(const Graph& graph, const Node& bn) {
@@ -135,12 +146,8 @@ bool FoldAffine(Rewriter& r, NodeId id, ValueId input, const PerChannel& affine)
     if (!IsInRange(weight, factor, 0, w->dtype())) return false;
     SetElem(scaled, i, weight * factor);
   }
-  Tensor shifted(w->dtype(), {shape->channels});
-  for (int64_t i = 0; i < shape->channels; ++i) {
-    const auto k = static_cast<size_t>(i);
-    if (!IsInRange((*bias)[k], affine.scale[k], affine.shift[k], w->dtype())) return false;
-    SetElem(shifted, i, (*bias)[k] * affine.scale[k] + affine.shift[k]);
-  }
+  auto shifted = ShiftedBias(*bias, affine, w->dtype());
+  if (!shifted) return false;
   Node merged = *linear;
   merged.outputs = graph[id].outputs;
   std::erase_if(merged.attributes,
@@ -148,7 +155,7 @@ bool FoldAffine(Rewriter& r, NodeId id, ValueId input, const PerChannel& affine)
   merged.inputs.resize(3);
   const std::string name = graph[merged.outputs[0]].name;
   merged.inputs[1] = r.NewConstant(name + "_weights", std::move(scaled));
-  merged.inputs[2] = r.NewConstant(name + "_bias", std::move(shifted));
+  merged.inputs[2] = r.NewConstant(name + "_bias", std::move(*shifted));
   graph[id] = std::move(merged);
   r.Changed();
   return true;
@@ -174,21 +181,19 @@ bool FoldIntoColumns(Rewriter& r, NodeId id, ValueId input, const PerChannel& af
   if (!w || (w->dtype() != Dtype::kF32 && w->dtype() != Dtype::kF64) || w->shape().size() != 2)
     return false;
 
-  Tensor scaled(w->dtype(), w->shape()), shifted(w->dtype(), {w->shape()[1]});
+  Tensor scaled(w->dtype(), w->shape());
   for (int64_t i = 0; i < w->elems(); ++i) {
     const double factor = affine.scale[static_cast<size_t>(i) % columns],
                  weight = ElemAsDouble(*w, i);
     if (!IsInRange(weight, factor, 0, w->dtype())) return false;
     SetElem(scaled, i, weight * factor);
   }
-  for (size_t i = 0; i < columns; ++i) {
-    if (!IsInRange(bias[i], affine.scale[i], affine.shift[i], w->dtype())) return false;
-    SetElem(shifted, static_cast<int64_t>(i), bias[i] * affine.scale[i] + affine.shift[i]);
-  }
+  auto shifted = ShiftedBias(bias, affine, w->dtype());
+  if (!shifted) return false;
   const std::string name = graph[y].name;
   const ValueId x = matmul->inputs[0];
   const ValueId weights = r.NewConstant(name + "_weights", std::move(scaled));
-  const ValueId shifts = r.NewConstant(name + "_bias", std::move(shifted));
+  const ValueId shifts = r.NewConstant(name + "_bias", std::move(*shifted));
   const auto as_product = graph[end].shape;
   const auto insert = [&](Op op, std::vector<ValueId> inputs, std::string_view suffix) {
     const ValueId made = r.Insert(id, op, std::move(inputs), name + std::string(suffix), y);
@@ -200,12 +205,7 @@ bool FoldIntoColumns(Rewriter& r, NodeId id, ValueId input, const PerChannel& af
     r.Become(id, Op::kAdd, {sums, shifts});
     return true;
   }
-  const ValueId normal = insert(Op::kAdd, {sums, shifts}, "_columns");
-  Node moved = *r.Def(input);
-  moved.inputs[0] = normal;
-  moved.outputs = {y};
-  graph[id] = std::move(moved);
-  r.Changed();
+  r.BecomeLike(id, *reshape, insert(Op::kAdd, {sums, shifts}, "_columns"));
   return true;
 }
 

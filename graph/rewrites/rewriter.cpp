@@ -152,6 +152,14 @@ void Rewriter::Become(NodeId id, Op op, std::vector<ValueId> inputs,
   ++changes_;
 }
 
+void Rewriter::BecomeLike(NodeId id, const Node& other, ValueId first) {
+  Node copy = other;
+  copy.inputs[0] = first;
+  copy.outputs = graph[id].outputs;
+  graph[id] = std::move(copy);
+  ++changes_;
+}
+
 void Rewriter::FixSubgraphs(const std::vector<std::string>& old_names) {
   std::unordered_map<std::string, std::string> renames;
   for (size_t i = 0; i < old_names.size(); ++i) {

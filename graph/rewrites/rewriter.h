@@ -43,6 +43,9 @@ class Rewriter {
   // The node becomes another one with the same outputs.
   void Become(NodeId id, Op op, std::vector<ValueId> inputs,
               std::vector<Attribute> attributes = {});
+  // The node becomes a copy of another one, of another first operand: what it asks of its operands
+  // stays as it was, its errors at run time with it.
+  void BecomeLike(NodeId id, const Node& other, ValueId first);
   void Changed() { ++changes_; }
   Names& names();
 
