@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/affine.h"
+
 namespace weft::driver::reference {
 namespace {
 
@@ -46,6 +48,16 @@ int64_t Product(const Shape& shape, size_t from, size_t to) {
   return p;
 }
 
+// y[i] += scale * x[i * stride] for i in [first, end).
+__attribute__((target_clones("default", "avx2", "avx512f"))) void AddScaled(
+    const double* x, int64_t stride, double scale, double* y, int64_t first, int64_t end) {
+  if (stride == 1) {
+    for (int64_t i = first; i < end; ++i) y[i] += scale * x[i];
+  } else {
+    for (int64_t i = first; i < end; ++i) y[i] += scale * x[i * stride];
+  }
+}
+
 // x: [N, C, spatial…], w: [K, C/group, kernel…], y: [N, K, out…]. For each tap, one pass over the
 // output row of the innermost axis: fast enough for whole networks, and nothing that could be
 // wrong.
@@ -87,25 +99,50 @@ Tensor Convolve(const graph::Node& node, const Tensor& x, const Tensor& w, const
             if (!inside) continue;
             const int64_t shift =
                 tap % w.shape()[n + 1] * win.dilations[n - 1] - win.begin_pads[n - 1];
-            for (int64_t i = 0; i < row; ++i) {
-              const int64_t j = i * win.strides[n - 1] + shift;
-              if (j >= 0 && j < in_row)
-                plane[r * row + i] += kernel[tap] * image[source * in_row + j];
-            }
+            const int64_t stride = win.strides[n - 1];
+            const int64_t first = shift < 0 ? -FloorDiv(shift, stride) : 0;
+            const int64_t end = std::min(row, -FloorDiv(shift - in_row, stride));
+            AddScaled(image + source * in_row + shift, stride, kernel[tap], plane + r * row, first,
+                      end);
           }
       }
     }
   return y;
 }
 
-// C[m, n] += A[m, k] * B[k, n], rows of B scaled and added: unit stride throughout.
-void Multiply(const double* a, int64_t a_row, int64_t a_col, const double* b, int64_t b_row,
-              int64_t b_col, double* c, int64_t m, int64_t n, int64_t k, double alpha) {
-  for (int64_t i = 0; i < m; ++i)
-    for (int64_t l = 0; l < k; ++l) {
-      const double s = alpha * a[i * a_row + l * a_col];
-      for (int64_t j = 0; j < n; ++j) c[i * n + j] += s * b[l * b_row + j * b_col];
+// C[m, n] += alpha * A[m, k] * B[k, n], where rows of C lie `c_row` apart: rows of B scaled and
+// added to four of C at a time, a strip of columns that the first cache holds after the other. Each
+// element adds up its products in the order of k.
+__attribute__((target_clones("default", "avx2", "avx512f"))) void Multiply(
+    const double* a, int64_t a_row, int64_t a_col, const double* b, int64_t b_row, double* c,
+    int64_t c_row, int64_t m, int64_t n, int64_t k, double alpha) {
+  constexpr int64_t kRows = 4, kColumns = 256;
+  for (int64_t j0 = 0; j0 < n; j0 += kColumns) {
+    const int64_t columns = std::min(kColumns, n - j0);
+    for (int64_t i = 0; i < m; i += kRows) {
+      // Rows past the last repeat it, and are dropped.
+      double sums[kRows][kColumns];
+      const double* row[kRows];
+      for (int64_t r = 0; r < kRows; ++r) {
+        const int64_t at = std::min(i + r, m - 1);
+        row[r] = a + at * a_row;
+        std::copy_n(c + at * c_row + j0, columns, sums[r]);
+      }
+      for (int64_t l = 0; l < k; ++l) {
+        const double* from = b + l * b_row + j0;
+        const double s0 = alpha * row[0][l * a_col], s1 = alpha * row[1][l * a_col],
+                     s2 = alpha * row[2][l * a_col], s3 = alpha * row[3][l * a_col];
+        for (int64_t j = 0; j < columns; ++j) {
+          sums[0][j] += s0 * from[j];
+          sums[1][j] += s1 * from[j];
+          sums[2][j] += s2 * from[j];
+          sums[3][j] += s3 * from[j];
+        }
+      }
+      for (int64_t r = 0; r < std::min(kRows, m - i); ++r)
+        std::copy_n(sums[r], columns, c + (i + r) * c_row + j0);
     }
+  }
 }
 
 Tensor MatMul(const Tensor& a, const Tensor& b) {
@@ -133,8 +170,8 @@ Tensor MatMul(const Tensor& a, const Tensor& b) {
       sa *= ap[d];
       sb *= bp[d];
     }
-    Multiply(a.as<double>() + ia * m * k, k, 1, b.as<double>() + ib * k * n, n, 1,
-             c.mutable_as<double>() + i * m * n, m, n, k, 1);
+    Multiply(a.as<double>() + ia * m * k, k, 1, b.as<double>() + ib * k * n, n,
+             c.mutable_as<double>() + i * m * n, n, m, n, k, 1);
   }
   if (vector_b) full.pop_back();
   if (vector_a) full.erase(full.end() - (vector_b ? 1 : 2));
@@ -154,8 +191,15 @@ Tensor Gemm(const graph::Node& node, const Tensor& a, const Tensor& b, const Ten
       for (int64_t j = 0; j < n; ++j)
         out[i * n + j] = beta * bias->as<double>()[(s[0] > 1 ? i * s[1] : 0) + (s[1] > 1 ? j : 0)];
   }
-  Multiply(a.as<double>(), ta ? 1 : a.shape()[1], ta ? a.shape()[1] : 1, b.as<double>(),
-           tb ? 1 : b.shape()[1], tb ? b.shape()[1] : 1, out, m, n, k, alpha);
+  Tensor turned;  // rows of B have unit stride
+  if (tb) {
+    turned = Tensor(Dtype::kF64, {k, n});
+    for (int64_t l = 0; l < k; ++l)
+      for (int64_t j = 0; j < n; ++j)
+        turned.mutable_as<double>()[l * n + j] = b.as<double>()[j * k + l];
+  }
+  Multiply(a.as<double>(), ta ? 1 : k, ta ? m : 1, (tb ? turned : b).as<double>(), n, out, n, m, n,
+           k, alpha);
   return c;
 }
 
