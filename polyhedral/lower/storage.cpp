@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 namespace weft::polyhedral::lower {
@@ -198,9 +199,42 @@ class Placer {
             fmt::format("temporary {} has an extent that is known only at run time", Decl(t).name));
       }
     }
+    if (buffer.space != Space::kRegister && request_.target.kind == TargetKind::kCpu)
+      SpreadRows(buffer);
     view.buffer = loops::AddBuffer(nest_, std::move(buffer));
     storage_.views[t] = std::move(view);
     return {};
+  }
+
+  // Rows a multiple of a page apart, or of an even part of one, would share a few sets of the
+  // nearest cache, which then holds as many of them as it has ways: planes of 64x64 that a
+  // convolution reads channel by channel. An unused row inside each spreads them.
+  void SpreadRows(Buffer& buffer) const {
+    constexpr int64_t kPage = 4096, kLine = 64, kMostOverhead = 8;
+    const int64_t ways = request_.target.l1_bytes / kPage, size = SizeBytes(buffer.dtype);
+    const std::vector<Layout::Axis>& axes = buffer.layout.axes;
+    if (std::ranges::any_of(axes, [](const Layout::Axis& a) { return a.block != 0; })) return;
+    const auto extent = [&](size_t place) { return buffer.shape[axes[place].axis].constant(); };
+    const auto bytes_of = [&](size_t place) {
+      int64_t bytes = size;
+      for (size_t inner = place + 1; inner < axes.size(); ++inner) bytes *= extent(inner);
+      return bytes;
+    };
+    const auto crowds = [&](size_t place) {
+      const int64_t starts = kPage / std::gcd(bytes_of(place), kPage);  // of rows, within a page
+      const int64_t row = std::max(kLine, size * extent(axes.size() - 1));
+      return starts * row < kPage && extent(place) > ways * starts;
+    };
+    for (size_t place = axes.size(); place-- > 0;) {
+      if (!crowds(place)) continue;
+      for (size_t inner = axes.size(); inner-- > place + 1;) {
+        const Affine kept = buffer.shape[axes[inner].axis];
+        const int64_t more = bytes_of(inner) >= kLine ? 1 : kLine / bytes_of(inner);
+        buffer.shape[axes[inner].axis] = kept + Affine(more);
+        if (!crowds(place) && more * kMostOverhead <= kept.constant()) break;
+        buffer.shape[axes[inner].axis] = kept;
+      }
+    }
   }
 
   // The axis that all lanes run along is the innermost, so that they lie side by side.
