@@ -322,8 +322,14 @@ class Grouper {
     if (view.statements.size() != 2 || statement.assign != tc::Assign::kSum) return false;
     if (statement.companion.valid() || view.shared.empty()) return false;
     std::set<std::string> made, taken(view.axes[1].begin(), view.axes[1].end());
-    for (size_t i = 0; i < anchor.indices.size(); ++i)
-      if (!anchor.indices[i].reduction) made.insert(view.axes[0][i]);
+    const Contraction contraction = *AsContraction(program_, anchor);
+    for (const int32_t i : contraction.kept) {
+      const std::string& axis = view.axes[0][static_cast<size_t>(i)];
+      made.insert(axis);
+      // What it adds up along rows or columns of a tile would leave one of them.
+      const bool both = Uses(program_, contraction.x, i) && Uses(program_, contraction.w, i);
+      if (!view.IsShared(axis) && !both) return false;
+    }
     if (made != taken) return false;
     for (const tc::ExprId read : tc::Reads(program_, statement)) {
       if (program_[read].tensor != anchor.target) continue;

@@ -609,6 +609,17 @@ TEST(Propose, BytesAreMultipliedAsMatrices) {
   EXPECT_FALSE(says(first("int16", "128", "ab", Isa::kX86V4Amx), "together"));
 }
 
+// Squares of a row are added up behind the tiles that make it: taken from a tile at once they would
+// leave it without columns.
+TEST(Propose, SumsOfRowsLeaveTilesTheirColumns) {
+  const std::string choice = First(
+      "def f(float(64, 256) x, float(256, 128) w) -> (y) {"
+      " a(i, j) +=! x(i, k) * w(k, j) q(i) +=! a(i, j) * a(i, j) y(i, j) = a(i, j) * q(i) }",
+      {.threads = 1, .l2_bytes = 1 << 20});
+  EXPECT_EQ(choice.rfind("f: cluster a |", 0), 0u) << choice;
+  EXPECT_NE(choice.find("| vector j"), std::string::npos) << choice;
+}
+
 // What has more bytes than what it is made from is made where it is read.
 TEST(Propose, WhatWidensWaitsForItsReader) {
   const std::string choice = First(
