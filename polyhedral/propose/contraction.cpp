@@ -68,7 +68,10 @@ class LoopMaker {
     places = std::max<int64_t>(1, places / tile_.shape.rows);
     const int64_t outside = lane_bytes + (row_bytes > half ? panels * row_bytes : row_bytes);
     const int64_t inside = row_bytes + (lane_bytes > half ? places * lane_bytes : lane_bytes);
-    return outside < inside;
+    if (outside != inside) return outside < inside;
+    // Both come from memory once: what passes from the second cache to the nearest decides.
+    const bool kept = PanelBytes() <= L1() * 4 / 5 || Blocks();
+    return panels * row_bytes + (kept ? 1 : places) * lane_bytes < row_bytes + places * lane_bytes;
   }
 
   // Whether an axis that leaves the rows' operand where it is should go round inside the loop over
