@@ -122,6 +122,34 @@ bool Uses(const tc::Program& program, tc::ExprId read, int32_t index) {
   });
 }
 
+int32_t BesideLookups(const ScheduleRequest& request, const tc::Statement& s, int64_t least) {
+  const tc::Program& program = *request.program;
+  if (request.target.kind != TargetKind::kCpu) return -1;  // threads look up each for itself
+  const int32_t out = ContiguousIndex(request, s, s.target, s.subscripts);
+  const auto is_table = [&](tc::ExprId read) {
+    return program[program[read].tensor].role == tc::Role::kLiteral;
+  };
+  const auto looks_up = [&](tc::ExprId read, int32_t index) {
+    return std::ranges::any_of(program[read].args, [&](tc::ExprId sub) {
+      return !tc::AsAffine(program, sub) && Mentions(program, sub, index) &&
+             !std::ranges::all_of(tc::Reads(program, sub), is_table);
+    });
+  };
+  int32_t beside = -1;
+  int64_t longest = least - 1;
+  for (const tc::ExprId read : tc::Reads(program, s)) {
+    if (out < 0 || !looks_up(read, out)) continue;
+    for (int32_t i = 0; i < std::ssize(s.indices); ++i) {
+      const Affine extent = s.indices[i].hi - s.indices[i].lo;
+      if (i == out || s.indices[i].reduction || !extent.IsConstant()) continue;
+      if (!Uses(program, read, i) || looks_up(read, i) || extent.constant() <= longest) continue;
+      beside = i;
+      longest = extent.constant();
+    }
+  }
+  return beside;
+}
+
 namespace {
 
 bool IsPointwise(const tc::Statement& s) { return s.assign == tc::Assign::kSet && !tc::Reduces(s); }
@@ -306,12 +334,22 @@ class Grouper {
       return IsPointwise(statement) && view.shared.size() == kept && is_at_place(s) &&
              std::ranges::all_of(operands, is_at_place);
     }
-    if (AsContraction(program_, statement)) return false;
+    if (AsContraction(program_, statement) || LooksUpAcross(view, s)) return false;
     const size_t lone = std::ranges::count_if(
         group, [&](int32_t g) { return !IsPointwise(program_.statements[g]); });
     const bool pointwise = lone == 0 && IsPointwise(statement);
     if (pointwise) return SameDomains(view) || ShareAllButShort(view);
     return Tasks(view) >= request_.target.threads;
+  }
+
+  // Whether the lanes of s are along an axis that the others, which make the places where it looks
+  // something up, do not have.
+  bool LooksUpAcross(const ClusterView& view, int32_t s) const {
+    const tc::Statement& statement = program_.statements[s];
+    const int64_t vector =
+        request_.target.VectorBytes() / SizeBytes(program_[statement.target].dtype);
+    const int32_t beside = BesideLookups(request_, statement, vector);
+    return beside >= 0 && !view.IsShared(view.axes.back()[static_cast<size_t>(beside)]);
   }
 
   // A sum over some of the places of the contraction before it, such as one of the blocks of its

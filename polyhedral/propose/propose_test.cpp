@@ -639,6 +639,22 @@ TEST(Propose, PanelsStayInTheNearestCache) {
   EXPECT_NE(first(512).find("order i j"), std::string::npos) << first(512);
 }
 
+// Where each point of an image is looked up, lanes are along its channels, which share the lookup:
+// in loops apart from those that make the places. A table is no lookup.
+TEST(Propose, LookupsAreSharedByLanes) {
+  const auto sample = [](int channels, std::string_view at) {
+    return First(fmt::format("def f(float({}, 400) x, float(1000) g) -> (y) {{"
+                             " p(i) = int32(floor(g(i) * 2.0))"
+                             " y(c, i) = x(c, within({}, 0, 400)) * g(i) where i in 0:1000 }}",
+                             channels, at),
+                 {.threads = 1}, Isa::kX86V4);
+  };
+  const std::string many = sample(32, "p(i)");
+  EXPECT_NE(many.find("cluster y | order i c"), std::string::npos) << many;
+  EXPECT_NE(many.find("vector c 32"), std::string::npos) << many;
+  EXPECT_EQ(sample(3, "p(i)").find("vector c"), std::string::npos) << sample(3, "p(i)");
+}
+
 // What has more bytes than what it is made from is made where it is read.
 TEST(Propose, WhatWidensWaitsForItsReader) {
   const std::string choice = First(

@@ -35,7 +35,7 @@ TEST(Gathers, LaterRowsAreFetchedAhead) {
            {"y(b, d) +=! t(within(i(b, l), 0, 90), d)", "prefetch near t"},
            {"y(b, d) +=! w(b, l) > 0.0 ? t(i(b, l), d) : 0.0", ""},
            {"y(b) +=! t(i(b, l), 3)", "prefetch near t at 40*at_1 + 3"},
-           {"y(b, d, l) = t(i(b, l), d)", "prefetch near t"}}) {
+           {"y(b, l) = t(i(b, l), 3)", "prefetch near t"}}) {
     const auto program = Compile(fmt::format(
         "def f(float(90, 40) t, int32(5, 20) i, int32(90) p, float(5, 20) w) -> (y) {{ {} }}",
         body));
