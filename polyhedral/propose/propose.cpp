@@ -176,7 +176,8 @@ bool MovesWhatOneContracts(const ScheduleRequest& request) {
 
 }  // namespace
 
-bool RunsInBlocks(const ScheduleRequest& request) {
+bool RunsInBlocks(const ScheduleRequest& given) {
+  const ScheduleRequest request = WithTemporaries(given);
   const auto groups = GroupStatements(request, true);
   const auto contracts = [&](const StatementGroup& group) {
     return std::ranges::any_of(
@@ -195,10 +196,11 @@ bool RunsInBlocks(const ScheduleRequest& request) {
          std::all_of(blocked.begin() + first + 1, blocked.begin() + behind, follows);
 }
 
-Verdict<std::vector<Choice>> Propose(const ScheduleRequest& request, int count) {
-  if (request.program->statements.size() > kMostStatements) {
-    return Refusal{Reason::kTooManyStatements, std::to_string(request.program->statements.size())};
+Verdict<std::vector<Choice>> Propose(const ScheduleRequest& given, int count) {
+  if (given.program->statements.size() > kMostStatements) {
+    return Refusal{Reason::kTooManyStatements, std::to_string(given.program->statements.size())};
   }
+  const ScheduleRequest request = WithTemporaries(given);
   std::vector<Choice> choices;
   const auto add = [&](Choice choice) {
     if (std::ranges::count(choices, choice) == 0) choices.push_back(std::move(choice));
@@ -213,7 +215,8 @@ Verdict<std::vector<Choice>> Propose(const ScheduleRequest& request, int count) 
   return choices;
 }
 
-std::vector<Choice> ProposeKind(const ScheduleRequest& request, int kind) {
+std::vector<Choice> ProposeKind(const ScheduleRequest& given, int kind) {
+  const ScheduleRequest request = WithTemporaries(given);
   const int copied = KindsWithCopies(request);
   const bool copy = copied == 0 || kind < copied;
   const int number = 2 * (kind < copied ? kind : kind - copied);
@@ -221,7 +224,8 @@ std::vector<Choice> ProposeKind(const ScheduleRequest& request, int kind) {
           MakeChoice(request, {.number = number, .copy = copy})};
 }
 
-bool HasKind(const ScheduleRequest& request, int kind) {
+bool HasKind(const ScheduleRequest& given, int kind) {
+  const ScheduleRequest request = WithTemporaries(given);
   const int copied = KindsWithCopies(request), others = KindsOf(request).count;
   return kind < (copied > 0 ? copied + std::max(1, others) : others);  // rows, where there is none
 }

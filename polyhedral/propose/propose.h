@@ -38,6 +38,11 @@ ClusterView View(const ScheduleRequest& request, std::vector<int32_t> statements
 // 0 if an extent is symbolic. Extents are a model's: their product need not be an integer's.
 double Bytes(const tc::TensorDecl& tensor);
 
+// With layouts of temporaries, which proposals go by and schedules do not: a temporary lies along
+// the lanes that run along it (lower/storage.h), and those of its readers are along what the
+// results are contiguous along.
+ScheduleRequest WithTemporaries(const ScheduleRequest& request);
+
 // Sum of products of two reads, one of which is used again for several results: what is loaded for
 // one sum only makes rows to reduce.
 struct Contraction {

@@ -238,36 +238,6 @@ int32_t AlongInput(const ClusterView& view, const tc::Statement& s) {
   return along;
 }
 
-// The index of a statement along which all who read its result have their lanes, from the outputs
-// on; -1 if there is none. A temporary that is given no layout lies along its lanes, unless it is a
-// factor of a contraction, which sees to its own.
-int32_t AlongReaders(const ClusterView& view, int32_t writer) {
-  const tc::Program& program = view.program();
-  const auto count = static_cast<int32_t>(program.statements.size());
-  std::vector<int32_t> lanes(program.statements.size(), -1);
-  for (int32_t k = count; k-- > writer;) {
-    const tc::Statement& s = program.statements[k];
-    const tc::TensorDecl& target = program[s.target];
-    if (target.role == tc::Role::kOutput && k > writer)
-      lanes[k] = ContiguousIndex(*view.request, s, s.target, s.subscripts);
-    if (target.role != tc::Role::kTemporary || view.request->layouts.contains(target.name))
-      continue;
-    std::set<int32_t> axes;
-    for (int32_t r = k + 1; r < count; ++r) {
-      const tc::Statement& reader = program.statements[r];
-      for (const tc::ExprId read : tc::Reads(program, reader)) {
-        if (program[read].tensor != s.target) continue;
-        const bool lies = lanes[r] >= 0 && !AsContraction(program, reader);
-        axes.insert(lies ? AxisOf(program, read, lanes[r]) : -1);
-      }
-    }
-    if (axes.size() != 1 || *axes.begin() < 0) continue;
-    const auto along = tc::AsAffine(program, s.subscripts[static_cast<size_t>(*axes.begin())]);
-    lanes[k] = along ? along->AsVar().value_or(-1) : -1;
-  }
-  return lanes[writer];
-}
-
 }  // namespace
 
 std::string LaneAxis(const ClusterView& view, const std::map<std::string, int64_t>& switches,
@@ -300,8 +270,6 @@ std::string LaneAxis(const ClusterView& view, const std::map<std::string, int64_
       lane = in;
     else if (chooses)
       lane = -1;
-    else if (in >= 0 && in == AlongReaders(view, view.statements[k]))
-      lane = in;
     else if (in >= 0 && lane >= 0 && view.Extent(view.axes[k][lane]) < least)
       lane = in;  // a few elements side by side, as an image's three colours, are written apart
     if (lane < 0) continue;

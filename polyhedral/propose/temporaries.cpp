@@ -1,0 +1,70 @@
+// Where temporaries will lie, as far as those who read them tell.
+#include <algorithm>
+#include <set>
+
+#include "polyhedral/propose/propose.h"
+
+namespace weft::polyhedral {
+namespace {
+
+class Guesser {
+ public:
+  explicit Guesser(const ScheduleRequest& request)
+      : request_(request), program_(*request.program), lanes_(program_.statements.size(), -1) {}
+
+  // From the results on: a statement's lanes are along what its target is contiguous along.
+  std::map<std::string, Layout> Run() {
+    std::map<std::string, Layout> guesses;
+    for (size_t k = program_.statements.size(); k-- > 0;) {
+      const tc::Statement& s = program_.statements[k];
+      const tc::TensorDecl& target = program_[s.target];
+      const bool open =
+          target.role == tc::Role::kTemporary && !request_.layouts.contains(target.name);
+      if (!open) {
+        lanes_[k] = ContiguousIndex(request_, s, s.target, s.subscripts);
+        continue;
+      }
+      const int32_t axis = AxisOfReaders(s.target, k);
+      if (axis < 0) continue;
+      const auto along = tc::AsAffine(program_, s.subscripts[static_cast<size_t>(axis)]);
+      lanes_[k] = along ? along->AsVar().value_or(-1) : -1;
+      const size_t rank = target.extents.size();
+      if (static_cast<size_t>(axis) + 1 == rank) continue;
+      Layout layout = Layout::Plain(rank);
+      const auto inner = layout.axes.begin() + axis;
+      std::rotate(inner, inner + 1, layout.axes.end());
+      guesses.emplace(target.name, std::move(layout));
+    }
+    return guesses;
+  }
+
+ private:
+  // The one axis along which readers behind statement k have lanes; who reduces, which it may do
+  // along lanes, and who reads the same element in all lanes has no say. -1: none, or several.
+  int32_t AxisOfReaders(tc::TensorId tensor, size_t k) const {
+    std::set<int32_t> axes;
+    for (size_t r = k + 1; r < program_.statements.size(); ++r) {
+      const tc::Statement& reader = program_.statements[r];
+      if (lanes_[r] < 0 || tc::Reduces(reader)) continue;
+      for (const tc::ExprId read : tc::Reads(program_, reader)) {
+        if (program_[read].tensor != tensor || !Uses(program_, read, lanes_[r])) continue;
+        axes.insert(AxisOf(program_, read, lanes_[r]));
+      }
+    }
+    return axes.size() == 1 ? *axes.begin() : -1;
+  }
+
+  const ScheduleRequest& request_;
+  const tc::Program& program_;
+  std::vector<int32_t> lanes_;  // by statement, an index of it; -1: not known
+};
+
+}  // namespace
+
+ScheduleRequest WithTemporaries(const ScheduleRequest& request) {
+  ScheduleRequest guessed = request;
+  if (request.target.kind == TargetKind::kCpu) guessed.layouts.merge(Guesser(request).Run());
+  return guessed;
+}
+
+}  // namespace weft::polyhedral
