@@ -339,7 +339,17 @@ class Grouper {
         group, [&](int32_t g) { return !IsPointwise(program_.statements[g]); });
     const bool pointwise = lone == 0 && IsPointwise(statement);
     if (pointwise) return SameDomains(view) || ShareAllButShort(view);
-    return Tasks(view) >= request_.target.threads;
+    return Tasks(view) >= request_.target.threads && IsNear(view, s);
+  }
+
+  // Whether what s makes in an iteration of the loops that it shares is still near when the next
+  // statement wants it: else it does better in loops that it shares with those that come after it.
+  bool IsNear(const ClusterView& view, int32_t s) const {
+    double made = Bytes(program_[program_.statements[s].target]), iterations = 1;
+    for (const std::string& axis : view.shared)
+      iterations *= static_cast<double>(std::max<int64_t>(1, view.Extent(axis)));
+    const int64_t cache = iterations > 1 ? request_.target.l2_bytes : request_.target.l1_bytes;
+    return made / iterations <= static_cast<double>(cache) / 2;
   }
 
   // Whether the lanes of s are along an axis that the others, which make the places where it looks

@@ -655,6 +655,29 @@ TEST(Propose, LookupsAreSharedByLanes) {
   EXPECT_EQ(sample(3, "p(i)").find("vector c"), std::string::npos) << sample(3, "p(i)");
 }
 
+// Where results have their channels side by side, temporaries on the way to them do: lanes are
+// along channels in the sums over pictures, too. What shares loops with such sums is near, the
+// chain that goes through all of a picture has loops of its own.
+TEST(Propose, TemporariesLieAlongTheirReaders) {
+  const tc::Program program = Parse(
+      "def f(float(1, 64, 56, 56) x) -> (y) { t(n, c, i, j) = x(n, c, i, j) * 2.0"
+      " s(n, c) +=! t(n, c, i, j) * t(n, c, i, j) q(n, c) = sqrt(s(n, c)) m(n) +=! q(n, c)"
+      " u(n, c, i, j) = t(n, c, i, j) * q(n, c) v(n, c, i, j) = u(n, c, i, j) * m(n)"
+      " y(n, c, i, j) = v(n, c, i, j) + x(n, c, i, j) }");
+  ScheduleRequest request{.program = &program};
+  request.target = {.threads = 1, .l1_bytes = 32 << 10, .l2_bytes = 1 << 20};
+  const auto first = [&] {
+    const auto choices = Propose(request, 1);
+    return choices.yes() ? Print((*choices)[0]) : std::string("refused");
+  };
+  EXPECT_NE(first().find("vector j"), std::string::npos) << first();
+  EXPECT_NE(first().find("cluster u v y |"), std::string::npos) << first();
+  for (const char* name : {"x", "y"}) request.layouts[name] = *ParseLayout("acdb");
+  EXPECT_NE(first().find("vector c"), std::string::npos) << first();
+  EXPECT_EQ(first().find("vector j"), std::string::npos) << first();
+  EXPECT_NE(first().find("cluster u v y |"), std::string::npos) << first();
+}
+
 // What has more bytes than what it is made from is made where it is read.
 TEST(Propose, WhatWidensWaitsForItsReader) {
   const std::string choice = First(
