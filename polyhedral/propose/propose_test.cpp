@@ -678,6 +678,26 @@ TEST(Propose, TemporariesLieAlongTheirReaders) {
   EXPECT_NE(first().find("cluster u v y |"), std::string::npos) << first();
 }
 
+// So do what a depthwise convolution reads and what it makes for a pointwise one: the first has its
+// lanes along them, the second adds up along them.
+TEST(Propose, OperandsOfConvolutionsLieAlongChannels) {
+  const tc::Program program = Parse(
+      "def f(float(1, 64, 30, 30) x, float(64, 3, 3) w, float(96, 64) v) -> (y) {"
+      " t(n, c, i, j) = max(x(n, c, i, j), 0.0)"
+      " d(n, c, i, j) +=! t(n, c, i + r, j + s) * w(c, r, s) where i in 0:28, j in 0:28"
+      " y(n, k, i, j) +=! d(n, c, i, j) * v(k, c) }");
+  const std::vector<std::string> constants = {"v", "w"};
+  ScheduleRequest request{.program = &program, .constants = constants};
+  request.target = {.threads = 1};
+  for (const char* name : {"x", "y"}) request.layouts[name] = *ParseLayout("acdb");
+  const auto choices = Propose(request, 1);
+  ASSERT_TRUE(choices.yes());
+  const std::string choice = Print((*choices)[0]);
+  EXPECT_NE(choice.find("vector c"), std::string::npos) << choice;
+  EXPECT_NE(choice.find("vector k"), std::string::npos) << choice;
+  EXPECT_EQ(choice.find("vector j"), std::string::npos) << choice;
+}
+
 // What has more bytes than what it is made from is made where it is read.
 TEST(Propose, WhatWidensWaitsForItsReader) {
   const std::string choice = First(

@@ -39,16 +39,42 @@ class Guesser {
   }
 
  private:
-  // The one axis along which readers behind statement k have lanes; who reduces, which it may do
-  // along lanes, and who reads the same element in all lanes has no say. -1: none, or several.
+  // Whether a read goes along an axis only to reduce it, which may be done along lanes; a window
+  // goes on with what is kept.
+  bool ReducesAxis(const tc::Statement& s, tc::ExprId read) const {
+    return std::ranges::any_of(program_[read].args, [&](tc::ExprId sub) {
+      bool reduces = false, keeps = false;
+      for (int32_t i = 0; i < std::ssize(s.indices); ++i)
+        if (const auto e = tc::AsAffine(program_, sub); !e || e->Uses(i))
+          (s.indices[i].reduction ? reduces : keeps) = true;
+      return reduces && !keeps;
+    });
+  }
+
+  // The axis along which statement r would have what it reads contiguous: that of its lanes, unless
+  // it reduces one. The factor of a contraction that is the same in all lanes is taken along the
+  // sum. -1: it has no say.
+  int32_t Wanted(size_t r, tc::ExprId read) const {
+    const tc::Statement& s = program_.statements[r];
+    if (Uses(program_, read, lanes_[r]))
+      return ReducesAxis(s, read) ? -1 : AxisOf(program_, read, lanes_[r]);
+    if (!AsContraction(program_, s)) return -1;
+    int32_t axis = -1;
+    for (int32_t i = 0; i < std::ssize(s.indices); ++i)
+      if (s.indices[i].reduction && AxisOf(program_, read, i) >= 0)
+        axis = AxisOf(program_, read, i);
+    return axis;
+  }
+
+  // The one axis that readers behind statement k want. -1: none, or several.
   int32_t AxisOfReaders(tc::TensorId tensor, size_t k) const {
     std::set<int32_t> axes;
     for (size_t r = k + 1; r < program_.statements.size(); ++r) {
       const tc::Statement& reader = program_.statements[r];
-      if (lanes_[r] < 0 || tc::Reduces(reader)) continue;
+      if (lanes_[r] < 0) continue;
       for (const tc::ExprId read : tc::Reads(program_, reader)) {
-        if (program_[read].tensor != tensor || !Uses(program_, read, lanes_[r])) continue;
-        axes.insert(AxisOf(program_, read, lanes_[r]));
+        if (program_[read].tensor != tensor) continue;
+        if (const int32_t axis = Wanted(r, read); axis >= 0) axes.insert(axis);
       }
     }
     return axes.size() == 1 ? *axes.begin() : -1;
