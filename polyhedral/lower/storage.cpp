@@ -214,6 +214,7 @@ class Placer {
     const int64_t ways = request_.target.l1_bytes / kPage, size = SizeBytes(buffer.dtype);
     const std::vector<Layout::Axis>& axes = buffer.layout.axes;
     if (std::ranges::any_of(axes, [](const Layout::Axis& a) { return a.block != 0; })) return;
+    if (std::ranges::count(buffer.shape, Affine(0)) > 0) return;
     const auto extent = [&](size_t place) { return buffer.shape[axes[place].axis].constant(); };
     const auto bytes_of = [&](size_t place) {
       int64_t bytes = size;

@@ -52,6 +52,7 @@ TEST(Temporaries, PlanesAPageApartAreSpread) {
   EXPECT_EQ(extent(32, 64), 65);
   EXPECT_EQ(extent(4, 64), 64);
   EXPECT_EQ(extent(32, 65), 65);
+  EXPECT_EQ(extent(32, 0), 0);
 }
 
 }  // namespace
