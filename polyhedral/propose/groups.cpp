@@ -129,8 +129,8 @@ int32_t BesideLookups(const ScheduleRequest& request, const tc::Statement& s, in
   const auto is_table = [&](tc::ExprId read) {
     return program[program[read].tensor].role == tc::Role::kLiteral;
   };
-  const auto looks_up = [&](tc::ExprId read, int32_t index) {
-    return std::ranges::any_of(program[read].args, [&](tc::ExprId sub) {
+  const auto lookups = [&](tc::ExprId read, int32_t index) {
+    return std::ranges::count_if(program[read].args, [&](tc::ExprId sub) {
       return !tc::AsAffine(program, sub) && Mentions(program, sub, index) &&
              !std::ranges::all_of(tc::Reads(program, sub), is_table);
     });
@@ -138,11 +138,14 @@ int32_t BesideLookups(const ScheduleRequest& request, const tc::Statement& s, in
   int32_t beside = -1;
   int64_t longest = least - 1;
   for (const tc::ExprId read : tc::Reads(program, s)) {
-    if (out < 0 || !looks_up(read, out)) continue;
+    if (out < 0 || lookups(read, out) == 0) continue;
+    const bool several = lookups(read, out) > 1;
+    const int32_t along = ContiguousIndex(request, s, program[read].tensor, program[read].args);
     for (int32_t i = 0; i < std::ssize(s.indices); ++i) {
       const Affine extent = s.indices[i].hi - s.indices[i].lo;
       if (i == out || s.indices[i].reduction || !extent.IsConstant()) continue;
-      if (!Uses(program, read, i) || looks_up(read, i) || extent.constant() <= longest) continue;
+      if (!Uses(program, read, i) || lookups(read, i) > 0 || extent.constant() <= longest) continue;
+      if (!several && i != along) continue;
       beside = i;
       longest = extent.constant();
     }

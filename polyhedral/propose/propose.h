@@ -62,10 +62,11 @@ int32_t AxisOf(const tc::Program& program, tc::ExprId read, int32_t index);
 // Whether an index moves a read, be it through a subscript that is loaded.
 bool Uses(const tc::Program& program, tc::ExprId read, int32_t index);
 
-// Of a statement whose results lie side by side along an index that moves a subscript that is
-// loaded, so that lanes along it would each look up a place of its own: the longest kept index of
+// Of a statement whose results lie side by side along an index that moves subscripts which are
+// loaded, so that lanes along it would each look up a place of their own: the longest kept index of
 // at least `least` elements that moves what is read there and no such subscript, as the channels of
-// an image that is sampled at points; -1 if there is none.
+// an image that is sampled at points; -1 if there is none. One lookup costs less than elements that
+// lie apart: then only an index along which those that are read lie side by side.
 int32_t BesideLookups(const ScheduleRequest& request, const tc::Statement& s, int64_t least);
 
 // Indices on which a statement's value is chosen, `i == 0 ? a : b` or `h % 2 == 0 ? a : b`: the

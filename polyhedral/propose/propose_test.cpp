@@ -640,19 +640,26 @@ TEST(Propose, PanelsStayInTheNearestCache) {
 }
 
 // Where each point of an image is looked up, lanes are along its channels, which share the lookup:
-// in loops apart from those that make the places. A table is no lookup.
+// in loops apart from those that make the places. For one lookup only where they lie side by side.
 TEST(Propose, LookupsAreSharedByLanes) {
   const auto sample = [](int channels, std::string_view at) {
-    return First(fmt::format("def f(float({}, 400) x, float(1000) g) -> (y) {{"
+    return First(fmt::format("def f(float({}, 20, 20) x, float(1000) g) -> (y) {{"
                              " p(i) = int32(floor(g(i) * 2.0))"
-                             " y(c, i) = x(c, within({}, 0, 400)) * g(i) where i in 0:1000 }}",
+                             " y(c, i) = x(c, {}) * g(i) where i in 0:1000 }}",
                              channels, at),
                  {.threads = 1}, Isa::kX86V4);
   };
-  const std::string many = sample(32, "p(i)");
+  const std::string places = "within(p(i), 0, 20), within(p(i) + 1, 0, 20)";
+  const std::string many = sample(32, places);
   EXPECT_NE(many.find("cluster y | order i c"), std::string::npos) << many;
   EXPECT_NE(many.find("vector c 32"), std::string::npos) << many;
-  EXPECT_EQ(sample(3, "p(i)").find("vector c"), std::string::npos) << sample(3, "p(i)");
+  EXPECT_EQ(sample(3, places).find("vector c"), std::string::npos) << sample(3, places);
+  const std::string one = sample(32, "within(p(i), 0, 20), 3");
+  EXPECT_EQ(one.find("vector c"), std::string::npos) << one;
+  const std::string rows =
+      First("def f(float(90, 40) t, int32(50) i) -> (y) { y(d, l) = t(within(i(l), 0, 90), d) }",
+            {.threads = 1}, Isa::kX86V4);
+  EXPECT_NE(rows.find("vector d"), std::string::npos) << rows;
 }
 
 // Where results have their channels side by side, temporaries on the way to them do: lanes are
