@@ -70,8 +70,12 @@ class LoopMaker {
     const int64_t inside = row_bytes + (lane_bytes > half ? places * lane_bytes : lane_bytes);
     if (outside != inside) return outside < inside;
     // Both come from memory once: what passes from the second cache to the nearest decides.
-    const bool kept = PanelBytes() <= L1() * 4 / 5 || Blocks();
-    return panels * row_bytes + (kept ? 1 : places) * lane_bytes < row_bytes + places * lane_bytes;
+    const auto near = [&](int64_t bytes) { return bytes <= L1() * 4 / 5; };
+    const bool kept = near(PanelBytes()) || Blocks();
+    const int64_t with_lanes =
+                      (kept ? 1 : places) * lane_bytes + (near(row_bytes) ? 1 : panels) * row_bytes,
+                  with_rows = row_bytes + (near(lane_bytes) ? 1 : places) * lane_bytes;
+    return with_lanes < with_rows;
   }
 
   // Whether an axis that leaves the rows' operand where it is should go round inside the loop over
