@@ -194,9 +194,10 @@ Tensor Gemm(const graph::Node& node, const Tensor& a, const Tensor& b, const Ten
   Tensor turned;  // rows of B have unit stride
   if (tb) {
     turned = Tensor(Dtype::kF64, {k, n});
-    for (int64_t l = 0; l < k; ++l)
-      for (int64_t j = 0; j < n; ++j)
-        turned.mutable_as<double>()[l * n + j] = b.as<double>()[j * k + l];
+    const double* from = b.as<double>();
+    double* to = turned.mutable_as<double>();
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t l = 0; l < k; ++l) to[l * n + j] = from[j * k + l];
   }
   Multiply(a.as<double>(), ta ? 1 : k, ta ? m : 1, (tb ? turned : b).as<double>(), n, out, n, m, n,
            k, alpha);
