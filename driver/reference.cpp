@@ -81,6 +81,7 @@ class Reference {
     for (size_t v = 0; v < graph_.values.size(); ++v)
       if (graph_.values[v].kind == graph::ValueKind::kConstant)
         values_[v] = Widen(graph_.values[v].constant);
+    const std::vector<size_t> last_readers = LastReaders();
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       terms_ = 0;
       if (rounding_ == Rounding::kJittered && graph_.nodes[n].op == graph::Op::kQuantizeLinear) {
@@ -90,6 +91,8 @@ class Reference {
       }
       if (rounding_ == Rounding::kEachValue) Round(graph_.nodes[n]);
       if (rounding_ == Rounding::kJittered) Jitter(graph_.nodes[n]);
+      for (ValueId v : graph_.nodes[n].inputs)
+        if (v.valid() && last_readers[v.index] == n) values_[v.index] = Tensor();
     }
     std::vector<Tensor> outputs;
     for (ValueId v : graph_.outputs) outputs.push_back(values_[v.index]);
@@ -97,6 +100,17 @@ class Reference {
   }
 
  private:
+  // By value, the last node that reads it: then it goes, since all of a network's in double
+  // precision may be more than there is memory for. Results stay.
+  std::vector<size_t> LastReaders() const {
+    std::vector<size_t> last(graph_.values.size(), SIZE_MAX);
+    for (size_t n = 0; n < graph_.nodes.size(); ++n)
+      for (ValueId v : graph_.nodes[n].inputs)
+        if (v.valid()) last[v.index] = n;
+    for (ValueId v : graph_.outputs) last[v.index] = SIZE_MAX;
+    return last;
+  }
+
   void Round(const graph::Node& node) {
     for (ValueId v : node.outputs) {
       if (!v.valid() || !graph_[v].dtype) continue;
