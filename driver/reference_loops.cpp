@@ -110,12 +110,12 @@ Tensor Convolve(const graph::Node& node, const Tensor& x, const Tensor& w, const
   return y;
 }
 
-// C[m, n] += alpha * A[m, k] * B[k, n], where rows of C lie `c_row` apart: rows of B scaled and
-// added to four of C at a time, a strip of columns that the first cache holds after the other. Each
-// element adds up its products in the order of k.
+// C[m, n] += alpha * A[m, k] * B[k, n]: rows of B scaled and added to four of C at a time, a strip
+// of columns that the first cache holds after the other. Each element adds up its products in the
+// order of k.
 __attribute__((target_clones("default", "avx2", "avx512f"))) void Multiply(
     const double* a, int64_t a_row, int64_t a_col, const double* b, int64_t b_row, double* c,
-    int64_t c_row, int64_t m, int64_t n, int64_t k, double alpha) {
+    int64_t m, int64_t n, int64_t k, double alpha) {
   constexpr int64_t kRows = 4, kColumns = 256;
   for (int64_t j0 = 0; j0 < n; j0 += kColumns) {
     const int64_t columns = std::min(kColumns, n - j0);
@@ -126,7 +126,7 @@ __attribute__((target_clones("default", "avx2", "avx512f"))) void Multiply(
       for (int64_t r = 0; r < kRows; ++r) {
         const int64_t at = std::min(i + r, m - 1);
         row[r] = a + at * a_row;
-        std::copy_n(c + at * c_row + j0, columns, sums[r]);
+        std::copy_n(c + at * n + j0, columns, sums[r]);
       }
       for (int64_t l = 0; l < k; ++l) {
         const double* from = b + l * b_row + j0;
@@ -140,7 +140,7 @@ __attribute__((target_clones("default", "avx2", "avx512f"))) void Multiply(
         }
       }
       for (int64_t r = 0; r < std::min(kRows, m - i); ++r)
-        std::copy_n(sums[r], columns, c + (i + r) * c_row + j0);
+        std::copy_n(sums[r], columns, c + (i + r) * n + j0);
     }
   }
 }
@@ -171,7 +171,7 @@ Tensor MatMul(const Tensor& a, const Tensor& b) {
       sb *= bp[d];
     }
     Multiply(a.as<double>() + ia * m * k, k, 1, b.as<double>() + ib * k * n, n,
-             c.mutable_as<double>() + i * m * n, n, m, n, k, 1);
+             c.mutable_as<double>() + i * m * n, m, n, k, 1);
   }
   if (vector_b) full.pop_back();
   if (vector_a) full.erase(full.end() - (vector_b ? 1 : 2));
@@ -199,8 +199,8 @@ Tensor Gemm(const graph::Node& node, const Tensor& a, const Tensor& b, const Ten
     for (int64_t j = 0; j < n; ++j)
       for (int64_t l = 0; l < k; ++l) to[l * n + j] = from[j * k + l];
   }
-  Multiply(a.as<double>(), ta ? 1 : k, ta ? m : 1, (tb ? turned : b).as<double>(), n, out, n, m, n,
-           k, alpha);
+  Multiply(a.as<double>(), ta ? 1 : k, ta ? m : 1, (tb ? turned : b).as<double>(), n, out, m, n, k,
+           alpha);
   return c;
 }
 

@@ -39,8 +39,8 @@ ClusterView View(const ScheduleRequest& request, std::vector<int32_t> statements
 double Bytes(const tc::TensorDecl& tensor);
 
 // With layouts of temporaries, which proposals go by and schedules do not: a temporary lies along
-// the lanes that run along it (lower/storage.h), and those of its readers are along what the
-// results are contiguous along.
+// the lanes that run along it (lower/storage.h). Going back from the results, those are along the
+// axis that its readers would have contiguous.
 ScheduleRequest WithTemporaries(const ScheduleRequest& request);
 
 // Sum of products of two reads, one of which is used again for several results: what is loaded for

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "polyhedral/axes.h"
@@ -242,15 +241,15 @@ int32_t AlongInput(const ClusterView& view, const tc::Statement& s) {
 
 std::string LaneAxis(const ClusterView& view, const std::map<std::string, int64_t>& switches,
                      int64_t least) {
-  // Of those that write along most axes, since one with fewer has little to do, the last; sooner
-  // one that sums up rows than what becomes of a row's sum.
-  std::vector<size_t> order;
-  for (size_t k = view.statements.size(); k-- > 0;) order.push_back(k);
   const int64_t vector = view.request->target.VectorBytes() / ElementBytes(view);
   for (size_t k = 0; k < view.statements.size(); ++k) {
     const int32_t beside = BesideLookups(*view.request, view.At(k), vector);
     if (beside >= 0 && view.IsShared(view.axes[k][beside])) return view.axes[k][beside];
   }
+  // Of those that write along most axes, since one with fewer has little to do, the last; sooner
+  // one that sums up rows than what becomes of a row's sum.
+  std::vector<size_t> order;
+  for (size_t k = view.statements.size(); k-- > 0;) order.push_back(k);
   std::ranges::stable_sort(order, std::greater(), [&](size_t k) {
     const tc::Statement& s = view.At(k);
     const auto kept = std::ranges::count(s.indices, false, &tc::Index::reduction);

@@ -43,10 +43,10 @@ class Guesser {
   // goes on with what is kept.
   bool ReducesAxis(const tc::Statement& s, tc::ExprId read) const {
     return std::ranges::any_of(program_[read].args, [&](tc::ExprId sub) {
+      const auto e = tc::AsAffine(program_, sub);
       bool reduces = false, keeps = false;
       for (int32_t i = 0; i < std::ssize(s.indices); ++i)
-        if (const auto e = tc::AsAffine(program_, sub); !e || e->Uses(i))
-          (s.indices[i].reduction ? reduces : keeps) = true;
+        if (!e || e->Uses(i)) (s.indices[i].reduction ? reduces : keeps) = true;
       return reduces && !keeps;
     });
   }
@@ -61,8 +61,8 @@ class Guesser {
     if (!AsContraction(program_, s)) return -1;
     int32_t axis = -1;
     for (int32_t i = 0; i < std::ssize(s.indices); ++i)
-      if (s.indices[i].reduction && AxisOf(program_, read, i) >= 0)
-        axis = AxisOf(program_, read, i);
+      if (const int32_t along = AxisOf(program_, read, i); s.indices[i].reduction && along >= 0)
+        axis = along;
     return axis;
   }
 
