@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "polyhedral/lower/barriers.h"
 #include "polyhedral/lower/prefetch.h"
 
 namespace weft::polyhedral::lower {
@@ -43,32 +44,6 @@ bool Contains(const std::vector<int32_t>& list, int32_t x) {
   return std::ranges::count(list, x) > 0;
 }
 
-// Which statements of two steps share a tensor that one of them writes.
-bool Depend(const Plan& plan, const Step& before, const Step& after) {
-  const tc::Program& program = *plan.program;
-  const auto written = [&](const Step& step) {
-    std::set<tc::TensorId> set;
-    for (const int32_t u : step.units) {
-      const tc::Statement& s = program.statements[plan.units[u].statement];
-      set.insert(s.target);
-      if (s.companion.valid()) set.insert(s.companion);
-    }
-    return set;
-  };
-  const auto read = [&](const Step& step) {
-    std::set<tc::TensorId> set = written(step);
-    for (const int32_t u : step.units) {
-      const tc::Statement& s = program.statements[plan.units[u].statement];
-      for (const tc::ExprId r : tc::Reads(program, s)) set.insert(program[r].tensor);
-    }
-    return set;
-  };
-  const auto meet = [](const auto& a, const auto& b) {
-    return std::ranges::any_of(a, [&](tc::TensorId t) { return b.contains(t); });
-  };
-  return meet(written(before), read(after)) || meet(read(before), written(after));
-}
-
 bool HoldsParallel(const Step& step) {
   if (step.kind == Step::Kind::kParallel) return true;
   return std::ranges::any_of(step.children, HoldsParallel);
@@ -76,8 +51,9 @@ bool HoldsParallel(const Step& step) {
 
 class Emitter {
  public:
-  Emitter(const Plan& plan, const Storage& storage, loops::LoopNest& nest)
-      : plan_(plan),
+  Emitter(const Target& target, const Plan& plan, const Storage& storage, loops::LoopNest& nest)
+      : ranks_(target.kind == TargetKind::kCpu),
+        plan_(plan),
         storage_(storage),
         nest_(nest),
         scope_(plan),
@@ -94,11 +70,11 @@ class Emitter {
   }
 
   // Steps of which ranks share some out, one after another: what is not shared out is left to one
-  // rank, and a barrier stands before what depends on something since the last one.
+  // rank, and a barrier stands before what needs one since the last one.
   template <typename BodyOf>
   Stmts InTurn(const std::vector<Step>& steps, BodyOf body_of) {
     Stmts all;
-    std::vector<const Step*> since;  // the last barrier
+    std::vector<Turn> since;  // the last barrier
     for (const Step& step : steps) {
       Stmts body = body_of(step);
       if (body.empty()) continue;
@@ -106,11 +82,13 @@ class Emitter {
         Stmt single{.kind = StmtKind::kSingle, .body = std::move(body)};
         body = {loops::AddStmt(nest_, std::move(single))};
       }
-      if (std::ranges::any_of(since, [&](const Step* s) { return Depend(plan_, *s, step); })) {
+      const Turn turn{&step, body};
+      if (std::ranges::any_of(since, [&](const Turn& t) { return NeedBarrier(t, turn); })) {
         all.push_back(loops::AddStmt(nest_, {.kind = StmtKind::kBarrier}));
         since.clear();
       }
-      since.push_back(&step);
+      since.push_back(turn);
+      for (const loops::StmtId id : body) turns_[id] = turn;
       all.insert(all.end(), body.begin(), body.end());
     }
     return all;
@@ -358,9 +336,42 @@ class Emitter {
     Stmts all;
     for (const Interval& piece : pieces) {
       const Stmts some = Piece(step, actives, v, kind, piece);
+      if (!all.empty() && !some.empty() && !in_parallel_ && HoldsParallel(step) &&
+          !EndsWithBarrier(all.back()))
+        all.push_back(loops::AddStmt(nest_, {.kind = StmtKind::kBarrier}));
       all.insert(all.end(), some.begin(), some.end());
     }
     return all;
+  }
+
+  // A step of those that ranks run in turn, and what was written for it.
+  struct Turn {
+    const Step* step = nullptr;
+    Stmts body;
+  };
+
+  // The loop over a range that ranks share in a way known here, if that is all of a turn.
+  const Stmt* SharedLoop(const Turn& turn) const {
+    const Stmts* body = &turn.body;
+    while (body->size() == 1 && nest_[body->front()].kind == StmtKind::kMark)
+      body = &nest_[body->front()].body;
+    if (body->size() != 1) return nullptr;
+    const Stmt& s = nest_[body->front()];
+    const bool parallel = s.kind == StmtKind::kFor && s.loop == LoopKind::kParallel;
+    const bool constant =
+        s.lo.size() == 1 && s.hi.size() == 1 && s.lo[0].IsConstant() && s.hi[0].IsConstant();
+    return parallel && constant ? &s : nullptr;
+  }
+
+  bool IsSingle(const Turn& turn) const {
+    return nest_[turn.body.front()].kind == StmtKind::kSingle;
+  }
+
+  bool NeedBarrier(const Turn& before, const Turn& after) const {
+    if (ranks_ && IsSingle(before) && IsSingle(after)) return false;  // both are rank 0's
+    const Stmt *a = SharedLoop(before), *b = SharedLoop(after);
+    const bool same = ranks_ && a && b && a->lo == b->lo && a->hi == b->hi;
+    return lower::NeedBarrier(plan_, storage_, *before.step, *after.step, same);
   }
 
   // What ranks shared out in one iteration is there in the next.
@@ -369,6 +380,30 @@ class Emitter {
     if (!body.empty() && !in_parallel_ && HoldsParallel(loop))
       body.push_back(loops::AddStmt(nest_, {.kind = StmtKind::kBarrier}));
     return body;
+  }
+
+  bool EndsWithBarrier(loops::StmtId id) const {
+    const Stmt& s = nest_[id];
+    return s.kind == StmtKind::kBarrier ||
+           (s.kind == StmtKind::kFor && !s.body.empty() && EndsWithBarrier(s.body.back()));
+  }
+
+  // Takes the barrier at the end of a loop's body away if what stands behind the last one inside
+  // needs none before what stands in front of the first one, an iteration later.
+  void DropLastBarrier(Stmts& body) const {
+    const auto is_barrier = [&](loops::StmtId id) { return nest_[id].kind == StmtKind::kBarrier; };
+    if (body.empty() || !is_barrier(body.back())) return;
+    const auto last = body.end() - 1;
+    const auto first_inside = std::find_if(body.begin(), last, is_barrier);
+    const auto last_inside =
+        std::find_if(std::make_reverse_iterator(last), body.rend(), is_barrier).base();
+    const bool need = std::any_of(last_inside, last, [&](loops::StmtId from) {
+      return std::any_of(body.begin(), first_inside, [&](loops::StmtId to) {
+        return !turns_.contains(from) || !turns_.contains(to) ||
+               NeedBarrier(turns_.at(from), turns_.at(to));
+      });
+    });
+    if (!need) body.pop_back();
   }
 
   // The only unit that reads what its statement does.
@@ -421,6 +456,7 @@ class Emitter {
     std::optional<Active> alone;  // a unit for which something may be fetched ahead
     if (kind == LoopKind::kSerial && !plan_.prefetches.empty()) alone = OnlyReader(actives);
     loop.body = Iteration(step, std::move(actives));
+    DropLastBarrier(loop.body);
     vector_ = outer;
     if (alone && !loop.body.empty()) {
       Stmts ahead = PrefetchPanels(plan_, storage_, scope_, *alone->unit, v, nest_);
@@ -532,11 +568,13 @@ class Emitter {
     return otherwise;
   }
 
+  const bool ranks_;  // share parallel loops; on a GPU blocks do
   const Plan& plan_;
   const Storage& storage_;
   loops::LoopNest& nest_;
   Scope scope_;
   Values values_;
+  std::map<loops::StmtId, Turn> turns_;
   Var vector_ = -1;  // the dimension whose lanes are being written
   bool in_parallel_ = false;
   int64_t leaves_ = 0;
@@ -587,7 +625,7 @@ Result<loops::LoopNest> Emit(const ScheduleRequest& request, const Plan& plan) {
   nest.has_ldexp = request.target.HasAvx512();
   WEFT_TRY(const Storage storage, PlaceValues(request, plan, nest));
   nest.body = FillLiterals(plan, storage, nest);
-  Emitter emitter(plan, storage, nest);
+  Emitter emitter(request.target, plan, storage, nest);
   const Stmts body =
       emitter.InTurn(plan.clusters, [&](const Step& step) { return emitter.Cluster(step); });
   if (!emitter.status().ok()) return emitter.status();

@@ -393,6 +393,38 @@ TEST(Recurrence, StepsAreSharedOut) {
   EXPECT_EQ(WhyIllegal(*scan, "f: cluster y | order t"), "legal");
 }
 
+// A barrier stands in a step only where a rank touches what another one does: not between loops
+// that give each of them the same places, nor behind the last one of a step if what begins the next
+// goes on with those. The interpreter finds whatever then meets unguarded.
+TEST(Recurrence, RanksWaitForOthersOnly) {
+  const auto barriers = [](std::string_view state, std::string_view gate) {
+    const auto cell = Compile(fmt::format(
+        R"(def rnn(float(7, 12) x, float(24, 12) u) -> (h) {{
+          b(t, j) = t > 0 ? h(t - 1, {}) : 0.0 where t in 0:7, j in 0:12
+          s(t, i) +=! b(t, j) * u(i, j) where t in 0:7
+          c(t, j) = {} where t in 0:7, j in 0:12
+          h(t, j) = tanh(c(t, j)) + x(t, j) where t in 0:7, j in 0:12
+        }})",
+        state, gate));
+    EXPECT_TRUE(cell.ok()) << cell.status().ToString();
+    const auto choices = ParseChoices(
+        "rnn: cluster b s c h | order t | inner i j | share i j | vector i 4, j 4", "test");
+    const Status status = RunChoice(*cell, tc::RandomInputs(*cell, 1), choices->at(0));
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    const ScheduleRequest request{.program = &*cell, .target = Widest()};
+    const auto nest = Lower(request, choices->at(0), *BuildSchedule(request, choices->at(0)));
+    const std::string text = loops::Print(*nest);
+    int count = 0;
+    for (size_t at = text.find("= 1:7"); (at = text.find("    barrier", at)) != text.npos; ++at)
+      ++count;
+    return count;
+  };
+  const std::string_view halves = "s(t, j) * s(t, j + 12)";
+  EXPECT_EQ(barriers("j", halves), 2);          // around the sum, which reads all of b
+  EXPECT_EQ(barriers("11 - j", halves), 3);     // b reads what others made in the step before
+  EXPECT_EQ(barriers("j", "s(t, 11 - j)"), 2);  // one rank goes from c to the next b alone
+}
+
 // The outermost extent is known only at run time; temporaries live within one row of it.
 TEST(Params, OpenRows) {
   constexpr std::string_view kText = R"(def net(float(B, 9) x, float(9, 21) w, float(21) b) -> (y) {
