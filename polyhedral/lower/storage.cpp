@@ -128,8 +128,10 @@ class Placer {
     std::vector<Var> used;
     index.CollectVars(used);
     return std::ranges::all_of(used, [&](Var v) {
-      return plan_.IsDim(v) &&
-             (plan_[v].kind == LoopKind::kUnroll || plan_[v].kind == LoopKind::kVector);
+      if (!plan_.IsDim(v)) return false;
+      const bool once =
+          plan_[v].kind == LoopKind::kSerial && plan_[v].range.lo == plan_[v].range.hi;
+      return once || plan_[v].kind == LoopKind::kUnroll || plan_[v].kind == LoopKind::kVector;
     });
   }
 

@@ -18,10 +18,12 @@ tc::Program Parse(const std::string& text) {
   return *program;
 }
 
-std::string First(const std::string& text, Target target, Isa isa = Isa::kX86V3) {
+std::string First(const std::string& text, Target target, Isa isa = Isa::kX86V3,
+                  std::vector<std::string> constants = {}) {
   const tc::Program program = Parse(text);
   target.isa = isa;
-  const auto choices = Propose({.program = &program, .target = target}, 1);
+  const auto choices =
+      Propose({.program = &program, .constants = std::move(constants), .target = target}, 1);
   return choices.yes() ? Print((*choices)[0]) : std::string(ReasonName(choices.refusal().reason));
 }
 
@@ -420,10 +422,37 @@ TEST(Propose, LongStepsAreSharedOut) {
                      " h(t, j) = tanh(x(t, j) + s(t, j)) where t in 0:64 }",
                  {.threads = threads});
   };
-  EXPECT_NE(cell("512", 2).find("order t | inner k e | share k e | vector"), std::string::npos)
+  EXPECT_NE(
+      cell("512", 2).find("order t | tile k 64 32 | inner k e k | share k e | unroll k | vector"),
+      std::string::npos)
       << cell("512", 2);
   EXPECT_EQ(cell("512", 1).find("share"), std::string::npos) << cell("512", 1);
   EXPECT_EQ(cell("128", 2).find("share"), std::string::npos) << cell("128", 2);
+}
+
+// Sums of one row go by two blocks of lanes, unless some rank would get more of them than the
+// others; what two statements read is packed once, for both.
+TEST(Propose, SumsOfOneRowAreOfTwoBlocks) {
+  const auto cell = [](int64_t size, int32_t threads) {
+    return First(fmt::format(R"(def f(float(64, {0}) x, float(2, {0}, {0}) w) -> (h, g) {{
+                     b(t, j) = t > 0 ? h(t - 1, j) : 0.0 where t in 0:64, j in 0:{0}
+                     s(t, k) +=! b(t, e) * w(0, k, e) where t in 0:64
+                     h(t, j) = tanh(x(t, j) + s(t, j)) where t in 0:64
+                     c(t, j) = t > 0 ? g(t - 1, j) : 0.0 where t in 0:64, j in 0:{0}
+                     r(t, k) +=! c(t, e) * w(1, k, e) where t in 0:64
+                     g(t, j) = tanh(x(t, j) + r(t, j)) where t in 0:64 }})",
+                             size),
+                 {.threads = threads}, Isa::kX86V3, {"w"});
+  };
+  for (const char* cluster : {"cluster b s h | order t | ", "cluster c r g | order t | "}) {
+    const std::string two = cell(256, 1), uneven = cell(192, 2), few = cell(48, 1);
+    EXPECT_NE(two.find(std::string(cluster) + "tile k 64 32 | inner k e k | unroll k | vector"),
+              std::string::npos)
+        << two;
+    EXPECT_NE(uneven.find(std::string(cluster) + "vector k 32"), std::string::npos) << uneven;
+    EXPECT_NE(few.find(std::string(cluster) + "vector k 32"), std::string::npos) << few;
+  }
+  EXPECT_NE(cell(256, 1).find("pack w Bac64b"), std::string::npos) << cell(256, 1);
 }
 
 // Sequences of a batch have nothing to do with each other, so the team shares them out; where each
