@@ -35,7 +35,8 @@ void RenameAxes(Cluster& cluster, const tc::Program& from, const tc::Program& to
   Names names;
   for (size_t k = 0; k < old.size(); ++k)
     for (size_t i = 0; i < old[k].size(); ++i) names.emplace(old[k][i], now[k][i]);
-  for (auto* const axes : {&cluster.order, &cluster.inner, &cluster.shares, &cluster.unroll})
+  for (auto* const axes :
+       {&cluster.order, &cluster.inner, &cluster.shares, &cluster.turns, &cluster.unroll})
     for (std::string& axis : *axes) Rename(axis, names);
   for (auto* const tiles : {&cluster.blocks, &cluster.tiles, &cluster.lanes})
     for (Tile& tile : *tiles) Rename(tile.axis, names);

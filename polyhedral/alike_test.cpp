@@ -102,13 +102,14 @@ TEST(Alike, SharesOfARecurrence) {
                         " where s in 0:8, e in 0:64 }");
   const ScheduleRequest request{.program = &program, .target = {.threads = 2}},
       like{.program = &other, .target = {.threads = 2}};
-  const auto choices =
-      ParseChoices("f: cluster h | order t | tile j 16 | inner j | share j | vector j 16", "test");
+  const auto choices = ParseChoices(
+      "f: cluster h | order t | tile j 16 | inner j | share j | turn j | vector j 16", "test");
   ASSERT_TRUE(choices.ok()) << choices.status().ToString();
   ASSERT_TRUE(BuildSchedule(request, choices->at(0)).yes());
   const auto renamed = InNamesOf(like, request, choices->at(0));
   ASSERT_TRUE(renamed.yes()) << renamed.refusal().detail;
   EXPECT_EQ(renamed->clusters[0].shares, std::vector<std::string>{"e"});
+  EXPECT_EQ(renamed->clusters[0].turns, std::vector<std::string>{"e"});
   EXPECT_TRUE(BuildSchedule(like, *renamed).yes());
 }
 

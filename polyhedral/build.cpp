@@ -106,8 +106,8 @@ class ClusterBuilder {
     const auto tiled = names_of(cluster_.tiles), blocked = names_of(cluster_.blocks),
                lanes = names_of(cluster_.lanes);
     const std::vector<const std::vector<std::string>*> lists = {
-        &cluster_.order, &cluster_.inner, &cluster_.shares, &cluster_.unroll, &tiled,
-        &blocked,        &lanes};
+        &cluster_.order,  &cluster_.inner, &cluster_.shares, &cluster_.turns,
+        &cluster_.unroll, &tiled,          &blocked,         &lanes};
     for (const auto* names : lists) {
       if (auto refusal = check(*names, names == &cluster_.inner)) return refusal;
     }
@@ -321,7 +321,7 @@ class ClusterBuilder {
       if (std::ranges::count(order, axis) == 0) order.push_back(axis);
     }
     Loops loops;
-    std::string outermost;  // the axis of the first loop
+    std::vector<std::string> of;  // the axes of the serial loops
     std::map<std::string, size_t> placed;
     for (size_t m = 0; m < order.size(); ++m) {
       const std::string& axis = order[m];
@@ -333,7 +333,7 @@ class ClusterBuilder {
       const size_t end = last ? tiles.size() : std::min(tiles.size(), next + 1);
       for (; next < end; ++next) loops.serial.push_back(tiles[next]);
       if (last) AddPoints(k, i, axis, loops);
-      if (outermost.empty() && !loops.serial.empty()) outermost = axis;
+      of.resize(loops.serial.size(), axis);
     }
     const int32_t s = statements_[k];
     TreeNode node;
@@ -345,11 +345,27 @@ class ClusterBuilder {
     if (!loops.lanes.empty()) node = Mark("vector", Band(s, loops.lanes, std::move(node)));
     if (!loops.points.empty()) node = Mark("unroll", Band(s, loops.points, std::move(node)));
     if (!loops.serial.empty()) node = Band(s, loops.serial, std::move(node));
-    const int32_t shared = IndexOn(k, outermost);
-    const bool sums = shared >= 0 && program_.statements[s].indices[shared].reduction;
-    if (sums || std::ranges::count(cluster_.shares, outermost) == 0) return node;
+    if (of.empty() || program_.statements[s].indices[IndexOn(k, of[0])].reduction) return node;
+    const size_t shared = std::ranges::count(cluster_.shares, of[0]) > 0 ? 1 : 0;
+    const bool turns = std::ranges::count(cluster_.turns, of[0]) > 0;
+    if (turns && of.size() > shared && of[shared] == of[0]) node = Turning(std::move(node), shared);
+    if (shared == 0) return node;
     node.coincident[0] = true;
     return Mark("parallel 1", std::move(node));
+  }
+
+  // A band one of whose loops turns: from there on it is a band of its own.
+  static TreeNode Turning(TreeNode node, size_t at) {
+    TreeNode turning = node;
+    turning.members.erase(turning.members.begin(), turning.members.begin() + at);
+    turning.coincident.erase(turning.coincident.begin(), turning.coincident.begin() + at);
+    turning.coincident[0] = true;
+    turning = Mark("turn", std::move(turning));
+    if (at == 0) return turning;
+    node.members.resize(at);
+    node.coincident.resize(at);
+    node.children = {std::move(turning)};
+    return node;
   }
 
   static TreeNode Band(int32_t s, const Members& members, TreeNode below) {

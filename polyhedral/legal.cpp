@@ -46,7 +46,7 @@ class Walk {
  private:
   struct Marks {
     int32_t parallel = 0;
-    bool vector = false;
+    bool vector = false, turn = false;
   };
 
   // Variables of the set: indices of `from`, indices of `to`, params.
@@ -108,6 +108,7 @@ class Walk {
       case Kind::kMark:
         if (node.mark.starts_with("parallel ")) marks.parallel = std::atoi(node.mark.c_str() + 9);
         if (node.mark == "vector") marks.vector = true;
+        if (node.mark == "turn") marks.turn = true;
         return Child(node, std::move(pairs), marks);
       case Kind::kBand:
         return Band(node, std::move(pairs), marks);
@@ -158,7 +159,8 @@ class Walk {
         const Answer back = IsNever(pairs.Where(-untiled - 1), name + " takes it backwards");
         if (back != Answer::kLegal) return back;
       }
-      const bool parallel = static_cast<int32_t>(m) < marks.parallel;
+      // A loop that turns keeps no order, as one that is shared out.
+      const bool parallel = static_cast<int32_t>(m) < marks.parallel || (m == 0 && marks.turn);
       const bool lanes = marks.vector && m + 1 == node.members.size() && !same_cell && !joined_;
       // Equal untiled members are the common case: then the tiles are equal too.
       const std::optional<bool> equal = pairs.WhereNot(untiled).IsEmpty();

@@ -46,6 +46,7 @@ Affine ToAffine(isl_aff* aff);
 Affine FloorOf(isl_aff* division) {
   const Ptr<isl_aff> owned(division);
   const int64_t denominator = Number(isl_aff_get_denominator_val(division));
+  if (denominator < 1) return 0;  // isl gave up on the way: the session says why
   const Ptr<isl_aff> whole(isl_aff_scale_val(
       isl_aff_copy(division), isl_val_int_from_si(isl_aff_get_ctx(division), denominator)));
   return FloorDiv(ToAffine(whole.get()), denominator);

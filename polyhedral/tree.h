@@ -12,6 +12,8 @@
 //   filter    only the statements named go on below
 //   mark      a note on the band below; the ones that Lower understands are
 //               parallel N   the first N members are one range, split over the team
+//               turn         the first member runs backwards in every other iteration of the loop
+//                            around it
 //               unroll       every member is expanded
 //               vector       the last member runs along lanes
 //               leaf TEXT    a label on the generated code

@@ -35,6 +35,7 @@ void PrintCluster(const Cluster& cluster, std::string& text) {
   }
   if (!cluster.inner.empty()) text += " | inner" + Names(cluster.inner);
   if (!cluster.shares.empty()) text += " | share" + Names(cluster.shares);
+  if (!cluster.turns.empty()) text += " | turn" + Names(cluster.turns);
   if (!cluster.together.empty()) text += " | together " + PrintName(cluster.together);
   if (!cluster.unroll.empty()) text += " | unroll" + Names(cluster.unroll);
   PrintTiles("vector", cluster.lanes, text);
@@ -116,6 +117,8 @@ class Parser {
       cluster.inner = std::move(names);
     } else if (word == "share") {
       cluster.shares = std::move(names);
+    } else if (word == "turn") {
+      cluster.turns = std::move(names);
     } else if (word == "unroll") {
       cluster.unroll = std::move(names);
     } else if (word == "parallel") {
@@ -125,9 +128,10 @@ class Parser {
       cluster.parallel = static_cast<int32_t>(names.size());
     } else {
       return lexer_.ErrorAt(
-          at, fmt::format("found {}, expected cluster, then, block, order, tile, parallel, inner, "
-                          "share, together, unroll, vector, dot, pack, prefetch, stream or map",
-                          word));
+          at,
+          fmt::format("found {}, expected cluster, then, block, order, tile, parallel, inner, "
+                      "share, turn, together, unroll, vector, dot, pack, prefetch, stream or map",
+                      word));
     }
     return {};
   }

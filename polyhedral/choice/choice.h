@@ -28,6 +28,10 @@
 //   share     axes of inner loops that the team shares out in each iteration of `order`, of each
 //             statement the outermost, unless it sums along it; the others run on one rank, and
 //             ranks wait for one another between statements
+//   turn      axes of inner loops: the outermost, or the one below it where the team shares that,
+//   runs
+//             backwards in every other iteration of the loop around it, on a CPU: what one read
+//             last is still near when the next begins
 //   together  an axis of `order` whose points the statements behind the last sum go through as one
 //             loop: what passes between them is a row of their tile, not all of it
 //   unroll    inner axes that are expanded, but that loop
@@ -81,6 +85,7 @@ struct Cluster {
   int32_t parallel = 0;  // the first so many of `order`
   std::vector<std::string> inner;
   std::vector<std::string> shares;
+  std::vector<std::string> turns;
   std::string together;  // empty: none
   std::vector<std::string> unroll;
   std::vector<Tile> lanes;  // axes of vectors, how many lanes each; a statement takes its first

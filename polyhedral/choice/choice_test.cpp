@@ -12,7 +12,8 @@ constexpr std::string_view kText =
     "Acdb64a, b "
     "acdb+16 | prefetch w1 | stream y | "
     "map tiles 64 128 16 8 4\n"
-    "\"odd name\": cluster y | order t | inner k j | share k j | unroll k | cluster y | dot k "
+    "\"odd name\": cluster y | order t | inner k j | share k j | turn k | unroll k | cluster y | "
+    "dot k "
     "flush\n"
     "flush: cluster y | dot k | map rows 256\n";
 
@@ -27,6 +28,7 @@ TEST(Choice, RoundTrips) {
   EXPECT_FALSE((*choices)[0].clusters[0].dot_flushes);
   EXPECT_EQ((*choices)[0].clusters[0].together, "w");
   EXPECT_EQ((*choices)[1].clusters[0].shares, (std::vector<std::string>{"k", "j"}));
+  EXPECT_EQ((*choices)[1].clusters[0].turns, std::vector<std::string>{"k"});
   EXPECT_TRUE((*choices)[1].clusters[1].dot_flushes);
   EXPECT_EQ((*choices)[0].packs.size(), 2u);
   EXPECT_EQ((*choices)[0].prefetches, std::vector<std::string>{"w1"});

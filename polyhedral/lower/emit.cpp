@@ -451,6 +451,13 @@ class Emitter {
     loop.var = loops::AddVar(nest_, plan_[v].name);
     loop.loop = kind;
     scope_.Bind(v, Affine::OfVar(loop.var), piece);
+    std::optional<loops::StmtId> turned;
+    constexpr int64_t kMany = int64_t{1} << 40;
+    if (ranks_ && kind == LoopKind::kSerial && plan_[v].turns && around_ >= 0 && fixed &&
+        piece.lo >= 0 && piece.hi < kMany)
+      turned = Turned(v, loop.var, piece);
+    const Var around = around_;
+    if (kind == LoopKind::kSerial) around_ = loop.var;
     const Var outer = vector_;
     if (kind == LoopKind::kVector) vector_ = v;
     std::optional<Active> alone;  // a unit for which something may be fetched ahead
@@ -458,6 +465,7 @@ class Emitter {
     loop.body = Iteration(step, std::move(actives));
     DropLastBarrier(loop.body);
     vector_ = outer;
+    around_ = around;
     if (alone && !loop.body.empty()) {
       Stmts ahead = PrefetchPanels(plan_, storage_, scope_, *alone->unit, v, nest_);
       if (fixed && piece.hi < kOpen) {
@@ -469,7 +477,19 @@ class Emitter {
     }
     scope_.Release(v);
     if (loop.body.empty()) return {};
+    if (turned) loop.body.insert(loop.body.begin(), *turned);
     return {loops::AddStmt(nest_, std::move(loop))};
+  }
+
+  // Of a loop that turns, the place that its counter stands for: counted from the end where the
+  // counter of the loop around it is odd.
+  loops::StmtId Turned(Var v, Var counter, Interval piece) {
+    const Affine odd = Mod(Affine::OfVar(around_), 2);
+    const Affine place = odd * (piece.lo + piece.hi) - Affine::OfVar(counter);
+    const loops::ExprId down = loops::AddAffine(nest_, Dtype::kI64, place),
+                        up = loops::AddAffine(nest_, Dtype::kI64, Affine(0) - place);
+    const loops::ExprId value = loops::AddOp(nest_, ScalarOp::kMax, Dtype::kI64, {down, up});
+    return Named(v, value, piece, piece.hi + 1);
   }
 
   // One range for several dimensions: t = (d0 * n1 + d1) * n2 + d2.
@@ -532,12 +552,17 @@ class Emitter {
   }
 
   loops::StmtId Digit(Var v, Affine value, Interval hull, const Affine& extent) {
+    return Named(v, loops::AddAffine(nest_, Dtype::kI64, std::move(value)), hull, extent + hull.lo);
+  }
+
+  // Binds a dimension to a name of its own for a value in the range, whose end is given.
+  loops::StmtId Named(Var v, loops::ExprId value, Interval range, Affine end) {
     Stmt let{.kind = StmtKind::kLet, .buffer = loops::BufferId(0)};
     let.var = loops::AddVar(nest_, plan_[v].name);
-    let.lo = {hull.lo};
-    let.hi = {extent + hull.lo};
-    let.value = loops::AddAffine(nest_, Dtype::kI64, std::move(value));
-    scope_.Bind(v, Affine::OfVar(let.var), hull);
+    let.lo = {range.lo};
+    let.hi = {std::move(end)};
+    let.value = value;
+    scope_.Bind(v, Affine::OfVar(let.var), range);
     return loops::AddStmt(nest_, std::move(let));
   }
 
@@ -575,6 +600,7 @@ class Emitter {
   Scope scope_;
   Values values_;
   std::map<loops::StmtId, Turn> turns_;
+  Var around_ = -1;  // the counter of the innermost serial loop
   Var vector_ = -1;  // the dimension whose lanes are being written
   bool in_parallel_ = false;
   int64_t leaves_ = 0;

@@ -22,7 +22,7 @@ using Kind = TreeNode::Kind;
 
 // What the marks above a band say about its members.
 struct Marks {
-  bool unroll = false, vector = false, flush = false, apart = false;
+  bool unroll = false, vector = false, flush = false, apart = false, turn = false;
   int32_t parallel = 0;
   std::vector<std::string> labels;
 };
@@ -31,7 +31,7 @@ struct Marks {
 struct Link {
   Affine e;
   loops::LoopKind kind = loops::LoopKind::kSerial;
-  bool parallel = false, flush = false, apart = false;
+  bool parallel = false, flush = false, apart = false, turns = false;
   std::vector<std::string> labels;  // stand before this loop
 };
 
@@ -76,6 +76,8 @@ class Builder {
         marks.unroll = true;
       } else if (text == "vector") {
         marks.vector = true;
+      } else if (text == "turn") {
+        marks.turn = true;
       } else if (text == "flush") {
         marks.flush = true;
       } else if (text == "flush apart") {
@@ -85,9 +87,10 @@ class Builder {
       } else if (text.starts_with("leaf")) {
         marks.labels.emplace_back(text);
       } else {
-        return Invalid(fmt::format(
-            "found mark \"{}\", expected parallel, unroll, vector, flush, flush apart or leaf",
-            text));
+        return Invalid(
+            fmt::format("found mark \"{}\", expected parallel, turn, unroll, vector, flush, flush "
+                        "apart or leaf",
+                        text));
       }
       node = node->children.empty() ? nullptr : &node->children[0];
     }
@@ -101,6 +104,7 @@ class Builder {
       link.parallel = static_cast<int32_t>(m) < marks.parallel;
       link.flush = marks.flush;
       link.apart = marks.apart;
+      link.turns = marks.turn && m == 0;
       if (marks.unroll) link.kind = loops::LoopKind::kUnroll;
       if (marks.vector && m + 1 == band.members.size()) link.kind = loops::LoopKind::kVector;
       if (m == 0) link.labels = marks.labels;
@@ -462,6 +466,7 @@ class Builder {
   Var Extend(int32_t s, const Link& link, std::vector<Member>& path) {
     std::map<int32_t, Affine> member{{s, link.e}};
     path.push_back({link.e, NewDim(NameOf(member, {s}), link.kind)});
+    plan_[path.back().dim].turns = link.turns;
     return path.back().dim;
   }
 

@@ -55,7 +55,8 @@ struct Unit {
 struct Dim {
   std::string name;
   loops::LoopKind kind = loops::LoopKind::kSerial;
-  Interval range;  // over all its units
+  Interval range;      // over all its units
+  bool turns = false;  // backwards in every other iteration of the loop around it
 };
 // Open ends are those of Affine::Bounds, which stay open whatever is added: B - 1 has no end
 // either.

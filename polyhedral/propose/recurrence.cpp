@@ -216,13 +216,40 @@ void ShareSteps(const ClusterView& view, Cluster& cluster) {
     products += step;
   }
   if (products < kWorthwhile) return;
+  std::vector<std::string> outermost;
   for (const Tile& lanes : cluster.lanes) {
     if (std::ranges::count(cluster.order, lanes.axis) > 0) continue;
     cluster.shares.push_back(lanes.axis);
-    const auto at = std::ranges::find(cluster.inner, lanes.axis);  // the outermost of its loops
-    if (at != cluster.inner.end()) cluster.inner.erase(at);
+    if (std::ranges::count(cluster.inner, lanes.axis) == 0) outermost.push_back(lanes.axis);
   }
-  cluster.inner.insert(cluster.inner.begin(), cluster.shares.begin(), cluster.shares.end());
+  cluster.inner.insert(cluster.inner.begin(), outermost.begin(), outermost.end());
+}
+
+// Weights of which a core's second cache can't hold its part go by backwards in every other step:
+// what was read last is still there then, where it would be gone before its turn came.
+void TurnLongSteps(const ClusterView& view, Cluster& cluster) {
+  const tc::Program& program = view.program();
+  const Target& target = view.request->target;
+  for (size_t k = 0; k < view.statements.size(); ++k) {
+    const auto c = AsContraction(program, view.At(k));
+    const int32_t lane =
+        ContiguousIndex(*view.request, view.At(k), view.At(k).target, view.At(k).subscripts);
+    if (!c || lane < 0) continue;
+    const std::string& axis = view.axes[k][lane];
+    const auto tile = std::ranges::find(cluster.tiles, axis, &Tile::axis);
+    const auto loop = std::ranges::find(cluster.inner, axis);
+    if (tile == cluster.tiles.end() || loop == cluster.inner.end()) continue;
+    const bool shared = std::ranges::count(cluster.shares, axis) > 0;
+    const int64_t ranks = shared ? target.threads : 1, block = tile->sizes[0],
+                  part = (view.Extent(axis) + block * ranks - 1) / (block * ranks) * block;
+    const double bytes =
+        std::max(Bytes(program[program[c->x].tensor]), Bytes(program[program[c->w].tensor]));
+    if (bytes / static_cast<double>(ranks) < 0.75 * static_cast<double>(target.l2_bytes)) continue;
+    cluster.turns.push_back(axis);
+    if (!shared || part == block) continue;
+    tile->sizes.insert(tile->sizes.begin(), part);
+    cluster.inner.insert(loop, axis);
+  }
 }
 
 }  // namespace
@@ -243,10 +270,12 @@ void AddAsWritten(const ScheduleRequest& request, const std::vector<int32_t>& st
     if (!steps) continue;
     added.order.insert(added.order.begin(), outer.begin(), outer.end());
     added.parallel = static_cast<int32_t>(outer.size());
-    if (outer.empty())
+    if (outer.empty()) {
       ShareSteps(view, added);
-    else
+      TurnLongSteps(view, added);
+    } else {
       ShareWeights(view, outer[0], added);
+    }
   }
 }
 

@@ -154,4 +154,17 @@ Status RunChoice(const tc::Program& program, const std::vector<Tensor>& inputs,
   return {};
 }
 
+std::string WhyIllegal(const tc::Program& program, std::string_view choice) {
+  const ScheduleRequest request{.program = &program, .target = Widest()};
+  const auto choices = ParseChoices(choice, "test");
+  if (!choices.ok()) return choices.status().ToString();
+  const auto tree = BuildSchedule(request, choices->at(0));
+  if (!tree.yes())
+    return std::string(ReasonName(tree.refusal().reason)) + " " + tree.refusal().detail;
+  const auto legal = CheckLegal(request, *tree);
+  return legal.yes()
+             ? "legal"
+             : std::string(ReasonName(legal.refusal().reason)) + " " + legal.refusal().detail;
+}
+
 }  // namespace weft::oracle

@@ -49,4 +49,7 @@ Status RunChoice(const tc::Program& program, const std::vector<Tensor>& inputs,
                  const polyhedral::Choice& choice, std::vector<std::string> constants = {},
                  bool machine = true);
 
+// "legal", or the reason and words of the refusal.
+std::string WhyIllegal(const tc::Program& program, std::string_view choice);
+
 }  // namespace weft::oracle

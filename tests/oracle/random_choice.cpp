@@ -66,6 +66,7 @@ class Maker {
       if (!in_order || (!cluster.tiles.empty() && cluster.tiles.back().axis == a))
         cluster.inner.push_back(a);
       if (Chance(25)) cluster.unroll.push_back(a);
+      if (Chance(15)) cluster.turns.push_back(a);
     }
     for (int chance = 70; Chance(chance); chance = 20) {
       Tile lanes{all[Below(static_cast<int64_t>(all.size()))], {1 + Below(8)}};
