@@ -314,6 +314,23 @@ TEST(Partition, PricesWhatPassesThroughMemory) {
   EXPECT_GT(fed, 2 * direct);
 }
 
+// Two wide groups cost what one product of as many multiply-adds does, however their index is
+// written, where single columns cost more.
+TEST(Partition, PricesGroupsByTheirColumns) {
+  const auto grouped = [](int64_t columns) {
+    return OwnUs(fmt::format("def g(float(196, {}) x, float(512, 128) w) -> (y) {{\n"
+                             "  @contraction y(i, k) +=! x(i, 128*(k/{}) + c) * w(k, c)"
+                             " where i in 0:196, k in 0:512, c in 0:128\n}}",
+                             128 * 512 / columns, columns)
+                     .c_str());
+  };
+  const double apart = OwnUs(
+      "def g(float(196, 2, 128) x, float(2, 256, 128) w) -> (y) {\n"
+      "  @contraction y(i, g, k) +=! x(i, g, c) * w(g, k, c)\n}");
+  EXPECT_NEAR(grouped(256), apart, 0.02 * apart);
+  EXPECT_GT(grouped(1), 1.5 * apart);
+}
+
 // A library's activation takes as long as ours, and a filter of one channel a group leaves much of
 // the peak to either, more of it to us.
 TEST(Partition, PricesActivationsAndGroupsOfCalls) {

@@ -1,6 +1,7 @@
 // The price model that needs no measurement: a roofline with cache levels.
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "partition/device_roofline.h"
 #include "partition/partition.h"
@@ -14,6 +15,9 @@ namespace {
 constexpr double kCyclesPerUs = 3000;
 constexpr double kL2BytesPerUs = 80'000, kL3BytesPerUs = 40'000, kDramBytesPerUs = 15'000;
 constexpr double kMathFlops = 40;  // a polynomial, as multiply-adds that run at the peak
+// An operation of a reduction that is no sum of products, likewise: each loads an element of its
+// own, mostly across two lines, so that a vector of them takes a cycle.
+constexpr double kOfReduction = 4;
 // What passes through memory between statements: stored and read in passes of their own, that
 // nothing overlaps (fitted to Winograd's transforms from 16 to 512 channels).
 constexpr double kStagedBytesPerUs = 15'000;
@@ -60,10 +64,16 @@ double Roof(const Target& t, double flops_at_peak, double bytes) {
 
 Price RooflinePricer::Own(const tc::Program& program, bool in_blocks) {
   if (target_.kind == TargetKind::kCuda) return OwnOnDevice(target_.isa, program);
-  double flops = kMathFlops * MathCalls(program) / kOwnEfficiency;
-  for (const tc::Statement& s : program.statements)
-    flops += static_cast<double>(tc::Flops(program, s)) /
-             (OwnEfficiency(ColumnsOfGroup(program, s)) * ProductsAtOnce(target_.isa, program, s));
+  // By what part of the peak they reach: whole numbers, whose sums don't depend on their order.
+  std::map<double, double> operations{{kOwnEfficiency, kMathFlops * MathCalls(program)}};
+  for (const tc::Statement& s : program.statements) {
+    const double part =
+        OwnEfficiency(ColumnsOfGroup(program, s)) * ProductsAtOnce(target_.isa, program, s);
+    operations[part] += (tc::Reduces(s) && !tc::Contracts(s) ? kOfReduction : 1) *
+                        static_cast<double>(tc::Flops(program, s));
+  }
+  double flops = 0;
+  for (const auto& [part, count] : operations) flops += count / part;
   const double staged = StagedBytes(program);
   const double cores = std::clamp(target_.threads, 1, 2);
   const double passed = in_blocks ? kExposed * staged / kL2BytesPerUs : staged / kStagedBytesPerUs;

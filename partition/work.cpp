@@ -4,6 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "polyhedral/access.h"
+
 namespace weft::partition {
 
 namespace {
@@ -80,19 +82,21 @@ double GatheredReads(const tc::Program& p, const std::map<std::string, Layout>& 
 double ColumnsOfGroup(const tc::Program& p, const tc::Statement& s) {
   const std::vector<tc::ExprId> reads = tc::Reads(p, s);
   if (!tc::Contracts(s) || reads.size() != 2) return 0;
-  const auto moves = [&](size_t read, size_t index) {
-    return std::ranges::any_of(p[reads[read]].args, [&](tc::ExprId sub) {
-      const auto e = tc::AsAffine(p, sub);
-      return !e || e->Uses(static_cast<Var>(index));
-    });
-  };
   double alone[2] = {1, 1}, groups = 1;  // places that move one operand only, and both
   for (size_t i = 0; i < s.indices.size(); ++i) {
     const Affine extent = s.indices[i].hi - s.indices[i].lo;
     if (s.indices[i].reduction || !extent.IsConstant()) continue;
-    const bool x = moves(0, i), w = moves(1, i);
-    double& places = x && w ? groups : alone[x ? 0 : 1];
-    if (x || w) places *= std::max(1.0, static_cast<double>(extent.constant()));
+    const auto places = std::max(1.0, static_cast<double>(extent.constant()));
+    const auto index = static_cast<int32_t>(i);
+    const int64_t x = polyhedral::StepsToMove(p, reads[0], index),
+                  w = polyhedral::StepsToMove(p, reads[1], index);
+    if (x == 0 || w == 0) {
+      if (x != w) alone[x > 0 ? 0 : 1] *= places;
+      continue;
+    }
+    const double columns = std::min(places, static_cast<double>(std::max(x, w)));
+    alone[x < w ? 0 : 1] *= columns;
+    groups *= places / columns;
   }
   return groups > 1 ? std::min(alone[0], alone[1]) : 0;
 }

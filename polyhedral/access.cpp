@@ -113,4 +113,18 @@ double WindowRedundancy(const AccessClass& access, const tc::Statement& statemen
   return redundancy;
 }
 
+int64_t StepsToMove(const tc::Program& program, tc::ExprId read, int32_t index) {
+  int64_t steps = 0;
+  for (const tc::ExprId sub : program[read].args) {
+    const auto e = tc::AsAffine(program, sub);
+    if (!e) continue;
+    for (const Affine::Term& t : e->terms()) {
+      if (t.dividend ? !t.dividend->Uses(index) : t.var != index) continue;
+      if (!t.dividend || t.dividend->AsVar() != index || steps > 0) return 1;
+      steps = t.divisor;
+    }
+  }
+  return steps;
+}
+
 }  // namespace weft::polyhedral

@@ -36,6 +36,21 @@ TEST(Access, WindowsSplitsAndMerges) {
       (Kinds{"window", "merge", "broadcast", "split", "slice", "opaque", "broadcast"}));
 }
 
+TEST(Access, StepsBetweenElements) {
+  const auto program = tc::Parse(
+      "def f(float(60, 4) a, int32(48) g) -> (y) {"
+      " y(i, j) = a(i / 8, j) + a(i / 8 + j / 24, 0) + a(i + j / 8, 1) + a(i / 8 + i / 16, 2) +"
+      " a(g(i), 3) where i in 0:48, j in 0:4 }",
+      "test");
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  std::vector<int64_t> steps;
+  for (const tc::ExprId read : tc::Reads(*program, program->statements[0].value)) {
+    if ((*program)[read].args.size() < 2) continue;  // what is looked up
+    for (const int32_t index : {0, 1}) steps.push_back(StepsToMove(*program, read, index));
+  }
+  EXPECT_EQ(steps, (std::vector<int64_t>{8, 1, 8, 24, 1, 8, 1, 0, 0, 0}));
+}
+
 TEST(Access, RedundancyOfWindows) {
   const auto program = tc::Parse(
       "def f(float(58, 58) a, float(3, 3) w) -> (y) {\n"

@@ -27,20 +27,6 @@ int32_t Operands::AxisAlong(tc::ExprId read, int32_t index) const {
   return -1;
 }
 
-int64_t Operands::StepsToMove(tc::ExprId read, int32_t index) const {
-  int64_t steps = 0;
-  for (const tc::ExprId sub : program[read].args) {
-    const auto e = tc::AsAffine(program, sub);
-    if (!e || !e->Uses(index)) continue;
-    for (const Affine::Term& t : e->terms()) {
-      if (t.dividend ? !t.dividend->Uses(index) : t.var != index) continue;
-      if (!t.dividend || t.dividend->AsVar() != index || steps > 0) return 1;
-      steps = t.divisor;
-    }
-  }
-  return std::max<int64_t>(1, steps);
-}
-
 bool Operands::IsWindow(int32_t index) const {
   for (const tc::ExprId read : {c.x, c.w}) {
     if (Uses(read, index) && AxisOf(read, index) < 0) return true;

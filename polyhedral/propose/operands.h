@@ -4,6 +4,9 @@
 // An index is one of the anchor statement; a read is one of the contraction's two.
 #pragma once
 
+#include <algorithm>
+
+#include "polyhedral/access.h"
 #include "polyhedral/propose/propose.h"
 
 namespace weft::polyhedral {
@@ -30,7 +33,9 @@ struct Operands {
   // extent on, and which no other index moves by less.
   int32_t AxisAlong(tc::ExprId read, int32_t index) const;
   // d if the index moves the read once in d steps, by floor(index / d) and nothing else; else 1.
-  int64_t StepsToMove(tc::ExprId read, int32_t index) const;
+  int64_t StepsToMove(tc::ExprId read, int32_t index) const {
+    return std::max<int64_t>(1, polyhedral::StepsToMove(program, read, index));
+  }
   // Moves a read together with another index.
   bool IsWindow(int32_t index) const;
   // The innermost axis of a read's subscripts, and whether pairs of the index's steps lie side by
