@@ -360,7 +360,9 @@ class Emitter {
     const bool parallel = s.kind == StmtKind::kFor && s.loop == LoopKind::kParallel;
     const bool constant =
         s.lo.size() == 1 && s.hi.size() == 1 && s.lo[0].IsConstant() && s.hi[0].IsConstant();
-    return parallel && constant ? &s : nullptr;
+    // Loops directly inside one another are one range.
+    const bool whole = parallel && loops::ParallelBand(nest_, body->front()).size() == 1;
+    return whole && constant ? &s : nullptr;
   }
 
   bool IsSingle(const Turn& turn) const {

@@ -103,20 +103,23 @@ void MaxPool(Writer& w) {
 }
 
 // A window's maximum is that of its rows' maxima: along one axis after another it compares the sum
-// of their taps, not the product, and stores what it has in between.
+// of their taps, not the product, and stores what it has in between. Windows that leave places out
+// have to save half of it.
 void MaxPoolByAxis(Writer& w) {
   const Pool p = MakePool(w);
   if (!w.ok()) return;
   if (w.HasOut(1)) return w.Refuse("where the maximum lies is asked for too");
   std::vector<size_t> axes;  // along which an output is not the element at its own place
   int64_t product = 1, sum = 0;
+  bool dense = true;  // a window at each place
   for (size_t k = p.win.axes.size(); k-- > 0;) {
     const WindowAxis& a = p.win.axes[k];
     product *= a.kernel;
     sum += a.kernel;
+    dense &= a.stride == 1;
     if (a.kernel != 1 || a.stride != 1 || a.pad_lo != 0 || a.pad_hi != 0) axes.push_back(k);
   }
-  if (product < 2 * sum) return w.Refuse("a window of few elements");
+  if (product < (dense ? sum + 1 : 2 * sum)) return w.Refuse("a window of few elements");
   Operand from = p.x;
   Subs at = p.at;
   for (const size_t k : axes) at[k + 2] = w.Range(fmt::format("i{}", k), p.win.axes[k].in);
