@@ -74,7 +74,7 @@ class Emitter {
   template <typename BodyOf>
   Stmts InTurn(const std::vector<Step>& steps, BodyOf body_of) {
     Stmts all;
-    std::vector<Turn> since;  // the last barrier
+    std::vector<Written> since;  // the last barrier
     for (const Step& step : steps) {
       Stmts body = body_of(step);
       if (body.empty()) continue;
@@ -82,13 +82,13 @@ class Emitter {
         Stmt single{.kind = StmtKind::kSingle, .body = std::move(body)};
         body = {loops::AddStmt(nest_, std::move(single))};
       }
-      const Turn turn{&step, body};
-      if (std::ranges::any_of(since, [&](const Turn& t) { return NeedBarrier(t, turn); })) {
+      const Written now{&step, body};
+      if (std::ranges::any_of(since, [&](const Written& w) { return NeedBarrier(w, now); })) {
         all.push_back(loops::AddStmt(nest_, {.kind = StmtKind::kBarrier}));
         since.clear();
       }
-      since.push_back(turn);
-      for (const loops::StmtId id : body) turns_[id] = turn;
+      since.push_back(now);
+      for (const loops::StmtId id : body) written_[id] = now;
       all.insert(all.end(), body.begin(), body.end());
     }
     return all;
@@ -344,15 +344,15 @@ class Emitter {
     return all;
   }
 
-  // A step of those that ranks run in turn, and what was written for it.
-  struct Turn {
+  // A step of those that ranks run one after another, and what was written for it.
+  struct Written {
     const Step* step = nullptr;
     Stmts body;
   };
 
-  // The loop over a range that ranks share in a way known here, if that is all of a turn.
-  const Stmt* SharedLoop(const Turn& turn) const {
-    const Stmts* body = &turn.body;
+  // The loop over a range that ranks share in a way known here, if that is all of a step.
+  const Stmt* SharedLoop(const Written& written) const {
+    const Stmts* body = &written.body;
     while (body->size() == 1 && nest_[body->front()].kind == StmtKind::kMark)
       body = &nest_[body->front()].body;
     if (body->size() != 1) return nullptr;
@@ -365,11 +365,11 @@ class Emitter {
     return whole && constant ? &s : nullptr;
   }
 
-  bool IsSingle(const Turn& turn) const {
-    return nest_[turn.body.front()].kind == StmtKind::kSingle;
+  bool IsSingle(const Written& written) const {
+    return nest_[written.body.front()].kind == StmtKind::kSingle;
   }
 
-  bool NeedBarrier(const Turn& before, const Turn& after) const {
+  bool NeedBarrier(const Written& before, const Written& after) const {
     if (ranks_ && IsSingle(before) && IsSingle(after)) return false;  // both are rank 0's
     const Stmt *a = SharedLoop(before), *b = SharedLoop(after);
     const bool same = ranks_ && a && b && a->lo == b->lo && a->hi == b->hi;
@@ -401,8 +401,8 @@ class Emitter {
         std::find_if(std::make_reverse_iterator(last), body.rend(), is_barrier).base();
     const bool need = std::any_of(last_inside, last, [&](loops::StmtId from) {
       return std::any_of(body.begin(), first_inside, [&](loops::StmtId to) {
-        return !turns_.contains(from) || !turns_.contains(to) ||
-               NeedBarrier(turns_.at(from), turns_.at(to));
+        return !written_.contains(from) || !written_.contains(to) ||
+               NeedBarrier(written_.at(from), written_.at(to));
       });
     });
     if (!need) body.pop_back();
@@ -601,7 +601,7 @@ class Emitter {
   loops::LoopNest& nest_;
   Scope scope_;
   Values values_;
-  std::map<loops::StmtId, Turn> turns_;
+  std::map<loops::StmtId, Written> written_;
   Var around_ = -1;  // the counter of the innermost serial loop
   Var vector_ = -1;  // the dimension whose lanes are being written
   bool in_parallel_ = false;
