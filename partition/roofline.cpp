@@ -15,9 +15,6 @@ namespace {
 constexpr double kCyclesPerUs = 3000;
 constexpr double kL2BytesPerUs = 80'000, kL3BytesPerUs = 40'000, kDramBytesPerUs = 15'000;
 constexpr double kMathFlops = 40;  // a polynomial, as multiply-adds that run at the peak
-// An operation of a reduction that is no sum of products, likewise: each loads an element of its
-// own, mostly across two lines, so that a vector of them takes a cycle.
-constexpr double kOfReduction = 4;
 // What passes through memory between statements: stored and read in passes of their own, that
 // nothing overlaps (fitted to Winograd's transforms from 16 to 512 channels).
 constexpr double kStagedBytesPerUs = 15'000;
@@ -69,8 +66,7 @@ Price RooflinePricer::Own(const tc::Program& program, bool in_blocks) {
   for (const tc::Statement& s : program.statements) {
     const double part =
         OwnEfficiency(ColumnsOfGroup(program, s)) * ProductsAtOnce(target_.isa, program, s);
-    operations[part] += (tc::Reduces(s) && !tc::Contracts(s) ? kOfReduction : 1) *
-                        static_cast<double>(tc::Flops(program, s));
+    operations[part] += static_cast<double>(tc::Flops(program, s));
   }
   double flops = 0;
   for (const auto& [part, count] : operations) flops += count / part;

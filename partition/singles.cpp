@@ -60,6 +60,9 @@ namespace {
 
 // What an element takes that a lane reads by itself, of one core.
 constexpr double kGatheredUs = 1.0 / 3000;
+// What a register of elements takes that are compared with what a window found so far: each is
+// loaded again, mostly across two lines, so that there is one in a cycle.
+constexpr double kComparedUs = 1.0 / 3000;
 
 // An alternative's price where its operands lie as they do in the network.
 double PriceOf(const tc::Alternative& a, const std::map<ValueId, Layout>& layouts, Pricer& pricer,
@@ -75,8 +78,12 @@ double PriceOf(const tc::Alternative& a, const std::map<ValueId, Layout>& layout
   note(tc::Outputs(a.program), a.outputs);
   const bool gathers = target.kind == TargetKind::kCpu;
   const double cores = std::clamp(target.threads, 1, 2);
-  return pricer.Own(a.program, false).us +
-         (gathers ? kGatheredUs * GatheredReads(a.program, by_name) / cores : 0);
+  const double lanes = target.VectorBytes() / 4.0;
+  return pricer.Own(a.program, false).us + (gathers
+                                                ? (kGatheredUs * GatheredReads(a.program, by_name) +
+                                                   kComparedUs * ComparedReads(a.program) / lanes) /
+                                                      cores
+                                                : 0);
 }
 
 // Of a node's alternatives that are about as cheap as any the one with the most products at once,

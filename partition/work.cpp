@@ -79,6 +79,18 @@ double GatheredReads(const tc::Program& p, const std::map<std::string, Layout>& 
   return elements;
 }
 
+double ComparedReads(const tc::Program& p) {
+  double elements = 0;
+  for (const tc::Statement& s : p.statements) {
+    if (s.assign != tc::Assign::kMax && s.assign != tc::Assign::kMin) continue;
+    const bool overlap = std::ranges::any_of(tc::Reads(p, s), [&](tc::ExprId read) {
+      return polyhedral::Classify(p, s, p[read].args).kind == polyhedral::AccessKind::kWindow;
+    });
+    if (overlap) elements += Instances(s);
+  }
+  return elements;
+}
+
 double ColumnsOfGroup(const tc::Program& p, const tc::Statement& s) {
   const std::vector<tc::ExprId> reads = tc::Reads(p, s);
   if (!tc::Contracts(s) || reads.size() != 2) return 0;

@@ -15,6 +15,9 @@ namespace weft::partition {
 // Evaluations of functions that are no single instruction, such as exp.
 double MathCalls(const tc::Program& program);
 
+// Elements that are compared with what a window has found so far, where windows overlap.
+double ComparedReads(const tc::Program& program);
+
 // Of a sum of products with groups of its own (as of a grouped convolution), how many results of a
 // group read the same elements of one operand, of that with fewer; 0 if it is no such sum.
 double ColumnsOfGroup(const tc::Program& program, const tc::Statement& statement);
