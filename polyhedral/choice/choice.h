@@ -27,11 +27,10 @@
 //             tile loops may stand several times: its loops in turn, the last all that remain
 //   share     axes of inner loops that the team shares out in each iteration of `order`, of each
 //             statement the outermost, unless it sums along it; the others run on one rank, and
-//             ranks wait for one another between statements
+//             ranks wait where one needs what another made
 //   turn      axes of inner loops: the outermost, or the one below it where the team shares that,
-//   runs
-//             backwards in every other iteration of the loop around it, on a CPU: what one read
-//             last is still near when the next begins
+//             goes backwards in every other iteration of the loop around it, on a CPU: what was
+//             read last is still near when the next begins
 //   together  an axis of `order` whose points the statements behind the last sum go through as one
 //             loop: what passes between them is a row of their tile, not all of it
 //   unroll    inner axes that are expanded, but that loop

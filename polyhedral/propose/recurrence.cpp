@@ -46,10 +46,11 @@ class LoopLanes {
     if (!Packs(s, lane, block, view_.Extent(axis))) return;
     cluster_.lanes.push_back({axis, {lanes}});
     if (outside) cluster_.tiles.push_back({axis, {lanes}});
-    if (block > lanes) {
-      cluster_.inner.push_back(axis);
+    if (block > lanes) {  // blocks outside of all that several statements may sum along
+      cluster_.inner.insert(cluster_.inner.begin(), axis);
       for (size_t i = 0; i < s.indices.size(); ++i)
-        if (s.indices[i].reduction) cluster_.inner.push_back(view_.axes[k][i]);
+        if (s.indices[i].reduction && std::ranges::count(cluster_.inner, view_.axes[k][i]) == 0)
+          cluster_.inner.push_back(view_.axes[k][i]);
       cluster_.inner.push_back(axis);
       cluster_.tiles.push_back({axis, {block, lanes}});
       cluster_.unroll.push_back(axis);
@@ -238,7 +239,9 @@ void TurnLongSteps(const ClusterView& view, Cluster& cluster) {
     const std::string& axis = view.axes[k][lane];
     const auto tile = std::ranges::find(cluster.tiles, axis, &Tile::axis);
     const auto loop = std::ranges::find(cluster.inner, axis);
-    if (tile == cluster.tiles.end() || loop == cluster.inner.end()) continue;
+    if (tile == cluster.tiles.end() || loop == cluster.inner.end() ||
+        std::ranges::count(cluster.turns, axis) > 0)  // of another statement
+      continue;
     const bool shared = std::ranges::count(cluster.shares, axis) > 0;
     const int64_t ranks = shared ? target.threads : 1, block = tile->sizes[0],
                   part = (view.Extent(axis) + block * ranks - 1) / (block * ranks) * block;

@@ -154,5 +154,36 @@ TEST(Recurrence, LoopsTurn) {
   EXPECT_NE(WhyIllegal(*rows, "f: cluster y | order t | turn k"), "legal");
 }
 
+// Two sums in a step, over the same axis, with results along one axis or along two: each has its
+// blocks outside of its sum, and what turns does so once.
+TEST(Recurrence, SumsOfOneStep) {
+  for (const char* last : {"q(t, j)", "q(t, 255 - j)"}) {
+    const auto cell = Compile(fmt::format(
+        R"(def two(float(4, 256) x, float(256, 256) u, float(256, 256) v) -> (h) {{
+          b(t, j) = t > 0 ? h(t - 1, j) : 0.0 where t in 0:4, j in 0:256
+          p(t, k) +=! b(t, e) * u(e, k) where t in 0:4
+          q(t, k) +=! b(t, e) * v(e, k) where t in 0:4
+          h(t, j) = tanh(x(t, j) + p(t, j) + {}) where t in 0:4, j in 0:256
+        }})",
+        last));
+    ASSERT_TRUE(cell.ok()) << cell.status().ToString();
+    for (const int32_t threads : {1, 2}) {
+      Target target = Widest();
+      target.threads = threads;
+      target.l2_bytes = 64 << 10;
+      const auto choices = Propose({.program = &*cell, .target = target}, 1);
+      ASSERT_TRUE(choices.yes());
+      const std::string text = Print(choices->at(0));
+      EXPECT_NE(text.find("turn k"), std::string::npos) << text;
+      const Status status = RunChoice(*cell, tc::RandomInputs(*cell, 1), choices->at(0));
+      EXPECT_TRUE(status.ok()) << text << status.ToString();
+      const ScheduleRequest request{.program = &*cell, .target = target};
+      const auto nest = Lower(request, choices->at(0), *BuildSchedule(request, choices->at(0)));
+      for (const loops::Buffer& buffer : nest->buffers)  // sums wait in registers
+        EXPECT_FALSE(buffer.name.ends_with("_tile")) << loops::Print(*nest);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace weft::oracle
