@@ -76,14 +76,12 @@ double PriceOf(const tc::Alternative& a, const std::map<ValueId, Layout>& layout
   };
   note(tc::Inputs(a.program), a.inputs);
   note(tc::Outputs(a.program), a.outputs);
-  const bool gathers = target.kind == TargetKind::kCpu;
-  const double cores = std::clamp(target.threads, 1, 2);
-  const double lanes = target.VectorBytes() / 4.0;
-  return pricer.Own(a.program, false).us + (gathers
-                                                ? (kGatheredUs * GatheredReads(a.program, by_name) +
-                                                   kComparedUs * ComparedReads(a.program) / lanes) /
-                                                      cores
-                                                : 0);
+  const double us = pricer.Own(a.program, false).us;
+  if (target.kind != TargetKind::kCpu) return us;
+  const double cores = std::clamp(target.threads, 1, 2), lanes = target.VectorBytes() / 4.0;
+  return us + (kGatheredUs * GatheredReads(a.program, by_name) +
+               kComparedUs / lanes * ComparedReads(a.program)) /
+                  cores;
 }
 
 // Of a node's alternatives that are about as cheap as any the one with the most products at once,
