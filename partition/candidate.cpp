@@ -125,6 +125,12 @@ std::vector<size_t> LayOutFirst(std::span<const tc::Alternative* const> parts) {
   return order;
 }
 
+// Of statements that are gone, by the places that they had.
+void Forget(const std::vector<size_t>& gone, std::vector<size_t>& part_of) {
+  for (size_t i = gone.size(); i-- > 0;)
+    part_of.erase(part_of.begin() + static_cast<std::ptrdiff_t>(gone[i]));
+}
+
 }  // namespace
 
 GraphFacts::GraphFacts(const graph::Graph& g)
@@ -160,6 +166,7 @@ Result<tc::Extracted> ExtractMembers(const GraphFacts& facts, const NodeComprehe
     }
   WEFT_TRY(tc::Extracted extracted, tc::Extract(facts.graph, ordered, kept, name));
   for (size_t& part : extracted.part_of) part = order[part];
+  Forget(tc::ForwardLookups(extracted.program), extracted.part_of);
   return extracted;
 }
 
@@ -179,11 +186,15 @@ polyhedral::ScheduleRequest RequestFor(tc::Extracted& group, const graph::Graph&
   };
   note(tc::Inputs(program), group.inputs);
   note(tc::Outputs(program), group.outputs);
-  const std::vector<size_t> dropped = tc::DropCopies(program, request.layouts);
-  for (size_t i = dropped.size(); i-- > 0;)
-    group.part_of.erase(group.part_of.begin() + static_cast<std::ptrdiff_t>(dropped[i]));
+  Forget(tc::DropCopies(program, request.layouts), group.part_of);
   tc::Coalesce(program, request.layouts, request.constants);
   return request;
+}
+
+size_t CountTargets(const tc::Program& program) {
+  std::set<tc::TensorId> targets;
+  for (const tc::Statement& s : program.statements) targets.insert(s.target);
+  return targets.size();
 }
 
 std::optional<Refusal> CheckSize(size_t statements, size_t contractions,
@@ -199,8 +210,11 @@ Verdict<LegalGroup> CheckGroup(const tc::Extracted& group, const graph::Graph& g
                                const PartitionOptions& options) {
   const tc::Program& p = group.program;
   const auto contractions = std::ranges::count_if(p.statements, tc::Contracts);
-  if (auto no = CheckSize(p.statements.size(), static_cast<size_t>(contractions), options))
+  if (auto no = CheckSize(CountTargets(p), static_cast<size_t>(contractions), options))
     return *std::move(no);
+  if (p.statements.size() > polyhedral::kMostStatements)
+    return Refusal{Reason::kTooManyStatements,
+                   fmt::format("{} > {}", p.statements.size(), polyhedral::kMostStatements)};
   const auto arguments = tc::Inputs(p).size() + tc::Outputs(p).size();
   if (static_cast<int64_t>(arguments) > options.max_arguments)
     return Refusal{Reason::kTooManyArguments,

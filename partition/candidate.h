@@ -42,7 +42,9 @@ struct LegalGroup {
   bool in_blocks = false;  // its contractions, with what is between them or beside a lone one
 };
 
-// Whether a group of so many statements, some of them contractions, is small enough.
+// How many tensors statements make: the parts of a concatenation are one.
+size_t CountTargets(const tc::Program& program);
+// Whether a group that makes so many tensors, some of them by contractions, is small enough.
 std::optional<Refusal> CheckSize(size_t statements, size_t contractions,
                                  const PartitionOptions& options);
 

@@ -20,6 +20,7 @@
 #include "partition/ranks.h"
 #include "partition/singles.h"
 #include "partition/windows.h"
+#include "tc_lang/copies.h"
 
 namespace weft::partition {
 namespace {
@@ -101,7 +102,7 @@ class Partitioner {
       size_t statements = 0, contractions = 0;
       for (const NodeId n : nodes) {
         const tc::Program& part = nodes_.of[n.index][alternative_[n.index]].program;
-        statements += part.statements.size();
+        if (!tc::MayForward(part)) statements += CountTargets(part);
         contractions += static_cast<size_t>(std::ranges::count_if(part.statements, tc::Contracts));
       }
       if (auto no = CheckSize(statements, contractions, options_)) return *std::move(no);

@@ -45,10 +45,14 @@ struct ScheduleTree {
 };
 
 struct ScheduleLimits {
-  int64_t isl_operations = 300'000;
+  int64_t isl_operations = 300'000;  // of a dozen statements; more have as many more
   // A backstop for a machine so busy that operations take ages: what is decided by it differs from
   // run to run, so the quota has to be what stops isl.
   int32_t isl_milliseconds = 2000;
+
+  int64_t OperationsFor(const tc::Program& program) const {
+    return isl_operations * std::max<int64_t>(12, std::ssize(program.statements)) / 12;
+  }
 };
 
 // Of a program that is scheduled, and not only run as it is written.

@@ -1,7 +1,9 @@
 #include "tc_lang/copies.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <utility>
 
 namespace weft::tc {
 namespace {
@@ -36,6 +38,18 @@ std::optional<std::vector<int32_t>> IndicesOf(const Program& p, const std::vecto
   return indices;
 }
 
+void EraseTensor(Program& program, TensorId gone) {
+  const auto shift = [gone](TensorId& id) {
+    if (id.valid() && id.index > gone.index) --id.index;
+  };
+  for (Expr& e : program.exprs) shift(e.tensor);
+  for (Statement& s : program.statements) {
+    shift(s.target);
+    shift(s.companion);
+  }
+  program.tensors.erase(program.tensors.begin() + gone.index);
+}
+
 class Dropper {
  public:
   Dropper(Program& program, const std::map<std::string, Layout>& layouts)
@@ -53,7 +67,7 @@ class Dropper {
     if (!to || !from || !InOrder(*copied, *to, *from)) return false;
     Redirect(s.target, *copied, *to, *from);
     program_.statements.erase(program_.statements.begin() + static_cast<std::ptrdiff_t>(place));
-    Erase(s.target);
+    EraseTensor(program_, s.target);
     return true;
   }
 
@@ -90,23 +104,177 @@ class Dropper {
     }
   }
 
-  void Erase(TensorId gone) {
-    const auto shift = [gone](TensorId& id) {
-      if (id.valid() && id.index > gone.index) --id.index;
-    };
-    for (Expr& e : program_.exprs) shift(e.tensor);
-    for (Statement& s : program_.statements) {
-      shift(s.target);
-      shift(s.companion);
-    }
-    program_.tensors.erase(program_.tensors.begin() + gone.index);
-  }
-
   Program& program_;
   const std::map<std::string, Layout>& layouts_;
 };
 
+// A read, in whatever integer type: of a statement that computes nothing.
+bool Moves(const Program& p, const Statement& s) {
+  return s.assign == Assign::kSet && !Reduces(s) && Copied(p, s) != nullptr;
+}
+
+class Forwarder {
+ public:
+  explicit Forwarder(Program& program) : program_(program) {}
+
+  // Makes the readers of what the statement moves move it themselves.
+  bool Forward(size_t place) {
+    const Statement& s = program_.statements[place];
+    const auto axes = AxesOf(s);
+    if (!axes || !MayForward(place)) return false;
+    source_ = program_[s.value];
+    axis_of_ = *axes;
+    const TensorId gone = s.target;
+    for (size_t reader = place + 1; reader < program_.statements.size(); ++reader) {
+      Statement& other = program_.statements[reader];
+      if (ReadsOf(other, gone) == 0) continue;
+      other.value = Rewritten(other.value, gone);
+      other.tag = Classify(program_, other);
+    }
+    program_.statements.erase(program_.statements.begin() + static_cast<std::ptrdiff_t>(place));
+    DropUnused();
+    EraseTensor(program_, gone);
+    return true;
+  }
+
+ private:
+  // By index of a statement the axis of its target that is this index, if each axis is one.
+  std::optional<std::vector<size_t>> AxesOf(const Statement& s) const {
+    const auto indices = IndicesOf(program_, s.subscripts);
+    if (!indices || indices->size() != s.indices.size()) return std::nullopt;
+    std::vector<size_t> axes(s.indices.size());
+    for (size_t axis = 0; axis < axes.size(); ++axis) {
+      if ((*indices)[axis] < 0) return std::nullopt;
+      axes[static_cast<size_t>((*indices)[axis])] = axis;
+    }
+    return axes;
+  }
+
+  int64_t ReadsOf(const Statement& s, TensorId tensor) const {
+    return std::ranges::count_if(Reads(program_, s),
+                                 [&](ExprId read) { return program_[read].tensor == tensor; });
+  }
+
+  bool MayForward(size_t place) const {
+    const Statement& s = program_.statements[place];
+    const Expr& value = program_[s.value];
+    const auto made = [&](TensorId tensor) {
+      return std::ranges::count(program_.statements, tensor, &Statement::target);
+    };
+    if (!Moves(program_, s) || value.kind != ExprKind::kRead) return false;
+    if (program_[s.target].role != Role::kTemporary || made(s.target) > 1) return false;
+    if (std::ranges::any_of(Reads(program_, s), [&](ExprId r) { return made(program_[r].tensor); }))
+      return false;
+    const bool looks_up =
+        std::ranges::any_of(value.args, [&](ExprId sub) { return !AsAffine(program_, sub); });
+    int64_t readers = 0;
+    for (const Statement& other : program_.statements) {
+      if (ReadsOf(other, s.target) == 0) continue;
+      if (!Moves(program_, other) || !MayTake(other, s, looks_up)) return false;
+      ++readers;
+    }
+    return readers > 0 && (readers == 1 || !looks_up);
+  }
+
+  // Whether another statement reads the moved value where indices say; what was looked up as its
+  // value, and what was not, to look something up by.
+  bool MayTake(const Statement& other, const Statement& s, bool looks_up) const {
+    const Expr* const value = Copied(program_, other);
+    if ((value->tensor == s.target) != looks_up) return false;
+    return std::ranges::all_of(Reads(program_, other), [&](ExprId read) {
+      const Expr& e = program_[read];
+      return e.tensor != s.target || std::ranges::all_of(e.args, [&](ExprId sub) {
+               return AsAffine(program_, sub) && program_[sub].dtype == IndexType(s.value);
+             });
+    });
+  }
+
+  // Of the indices below an expression, which all have one type.
+  Dtype IndexType(ExprId id) const {
+    const Expr& e = program_[id];
+    if (e.kind == ExprKind::kIndex) return e.dtype;
+    for (const ExprId arg : e.args)
+      if (const Dtype below = IndexType(arg); below != Dtype::kBool) return below;
+    return Dtype::kBool;  // there are none
+  }
+
+  // The expression, with what is moved in the place of reads of `gone`.
+  ExprId Rewritten(ExprId id, TensorId gone) {
+    Expr e = program_[id];
+    for (ExprId& arg : e.args) arg = Rewritten(arg, gone);
+    if (e.kind != ExprKind::kRead || e.tensor != gone) return Add(std::move(e));
+    Expr moved = source_;
+    for (ExprId& sub : moved.args) sub = At(sub, e.args);
+    return Add(std::move(moved));
+  }
+
+  // An expression over the moving statement's indices, at these places of its target.
+  ExprId At(ExprId id, const std::vector<ExprId>& places) {
+    Expr e = program_[id];
+    if (e.kind == ExprKind::kIndex) return places[axis_of_[static_cast<size_t>(e.position)]];
+    for (ExprId& arg : e.args) arg = At(arg, places);
+    return Add(std::move(e));
+  }
+
+  ExprId Add(Expr e) {
+    program_.exprs.push_back(std::move(e));
+    return ExprId(program_.exprs.size() - 1);
+  }
+
+  // Expressions that no statement has any more.
+  void DropUnused() {
+    std::vector<bool> used(program_.exprs.size());
+    const auto use = [&](ExprId id) {
+      if (id.valid()) used[static_cast<size_t>(id.index)] = true;
+    };
+    for (const Statement& s : program_.statements) {
+      std::ranges::for_each(s.subscripts, use);
+      use(s.value);
+      use(s.companion_value);
+    }
+    for (size_t i = used.size(); i-- > 0;)
+      if (used[i]) std::ranges::for_each(program_.exprs[i].args, use);
+    std::vector<ExprId> place(used.size());
+    std::vector<Expr> kept;
+    const auto move = [&](ExprId& id) {
+      if (id.valid()) id = place[static_cast<size_t>(id.index)];
+    };
+    for (size_t i = 0; i < used.size(); ++i) {
+      if (!used[i]) continue;
+      std::ranges::for_each(program_.exprs[i].args, move);
+      place[i] = ExprId(kept.size());
+      kept.push_back(std::move(program_.exprs[i]));
+    }
+    program_.exprs = std::move(kept);
+    for (Statement& s : program_.statements) {
+      std::ranges::for_each(s.subscripts, move);
+      move(s.value);
+      move(s.companion_value);
+    }
+  }
+
+  Program& program_;
+  Expr source_;                  // what is moved
+  std::vector<size_t> axis_of_;  // of what is made, by index of who moves it
+};
+
 }  // namespace
+
+bool MayForward(const Program& program) {
+  return program.statements.size() == 1 && Moves(program, program.statements[0]);
+}
+
+std::vector<size_t> ForwardLookups(Program& program) {
+  std::vector<size_t> gone;
+  Forwarder forwarder(program);
+  for (size_t place = 0; place < program.statements.size();) {
+    if (forwarder.Forward(place))
+      gone.push_back(place + gone.size());
+    else
+      ++place;
+  }
+  return gone;
+}
 
 std::vector<size_t> DropCopies(Program& program, const std::map<std::string, Layout>& layouts) {
   std::vector<size_t> dropped;

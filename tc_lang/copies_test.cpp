@@ -60,5 +60,49 @@ TEST(DropCopies, WhatIsNeededStays) {
   EXPECT_EQ(Left("t(n, h, c) = (h > 0 ? x(n, c, h) : uint8(7))", "acb"), 2u);
 }
 
+// How many statements are left of a program that must compute the same.
+size_t LeftOf(const std::string& text) {
+  Program program = Parsed(text);
+  const std::vector<Tensor> inputs = RandomInputs(program, 1);
+  const auto before = Interpret(program, inputs, {});
+  const size_t statements = program.statements.size();
+  const std::vector<size_t> gone = ForwardLookups(program);
+  EXPECT_EQ(gone.size(), statements - program.statements.size());
+  const Status verified = Verify(program);
+  EXPECT_TRUE(verified.ok()) << verified.ToString();
+  const auto after = Interpret(program, inputs, {});
+  EXPECT_TRUE(before.ok() && after.ok());
+  EXPECT_TRUE(std::ranges::equal((*before)[0].raw(), (*after)[0].raw())) << Print(program);
+  return program.statements.size();
+}
+
+constexpr char kTables[] = "def f(float(9, 4) a, float(9, 4) b, int32(6, 2) at) -> (y) {\n";
+
+TEST(ForwardLookups, WhatIsJoinedIsLookedUpThere) {
+  const std::string columns = "c(i) = at(i, 0)\nd(i) = at(i, 1)\n",
+                    rows = "u(i, k) = a(bit_and(c(i), 7), k)\nv(i, k) = b(bit_and(d(i), 7), k)\n",
+                    joined =
+                        "y(i, p, k) = u(i, k) where i in 0:6, p in 0:1, k in 0:4\n"
+                        "y(i, p, k) = v(i, k) where i in 0:6, p in 1:2, k in 0:4\n}";
+  EXPECT_EQ(LeftOf(kTables + columns + rows + joined), 2u);
+  // In another order of axes, and at other places.
+  EXPECT_EQ(LeftOf(kTables + std::string("u(k, i) = a(bit_and(at(i, 1), 7), k)\n"
+                                         "y(k, i) = u(3 - k, i) where k in 0:4, i in 0:6\n}")),
+            1u);
+}
+
+TEST(ForwardLookups, WhatIsComputedWithStays) {
+  const std::string row = "u(i, k) = a(bit_and(at(i, 0), 7), k)\n";
+  EXPECT_EQ(LeftOf(kTables + row + "y(i, k) = u(i, k) + 1.0\n}"), 2u);
+  EXPECT_EQ(LeftOf(kTables + row + "y(i) +=! u(i, k)\n}"), 2u);
+  // Twice looked up is once too often.
+  EXPECT_EQ(LeftOf(kTables + row +
+                   "y(i, p, k) = u(i, k) where i in 0:6, p in 0:1, k in 0:4\n"
+                   "y(i, p, k) = u(i, 3 - k) where i in 0:6, p in 1:2, k in 0:4\n}"),
+            3u);
+  // A copy of what is not looked up is for DropCopies.
+  EXPECT_EQ(LeftOf(kTables + std::string("u(k, i) = a(i, k)\ny(i, k) = u(k, i)\n}")), 2u);
+}
+
 }  // namespace
 }  // namespace weft::tc

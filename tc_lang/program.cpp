@@ -150,6 +150,45 @@ int64_t AtOnes(const Program& program, const Affine& e) {
 
 // Of integers only products count, and those only where they are `summed`: the rest are subscripts,
 // conditions and what unpacks small numbers.
+int64_t SaturatingAdd(int64_t a, int64_t b) {
+  return a > std::numeric_limits<int64_t>::max() - b ? std::numeric_limits<int64_t>::max() : a + b;
+}
+
+int64_t Instances(const Program& program, const Statement& s) {
+  int64_t instances = 1;
+  for (const Index& index : s.indices)
+    instances =
+        SaturatingMul(instances, std::max<int64_t>(0, AtOnes(program, index.hi - index.lo)));
+  return instances;
+}
+
+int64_t ElementsOf(const Program& program, const TensorDecl& tensor) {
+  int64_t elems = 1;
+  for (const Affine& extent : tensor.extents) elems = SaturatingMul(elems, AtOnes(program, extent));
+  return elems;
+}
+
+// By tensor how many elements come when all reads come for theirs, again or for the first time:
+// where a read stays at one place of the last axis, with what lies in the same line there.
+std::vector<int64_t> ElementsAsked(const Program& program) {
+  constexpr int64_t kLineBytes = 64;
+  std::vector<int64_t> asked(program.tensors.size(), 0);
+  for (const Statement& s : program.statements) {
+    for (const ExprId read : Reads(program, s)) {
+      const Expr& e = program[read];
+      const TensorDecl& tensor = program[e.tensor];
+      int64_t elems = Instances(program, s);
+      const auto last = e.args.empty() ? std::nullopt : AsAffine(program, e.args.back());
+      if (last && last->IsConstant())
+        elems = SaturatingMul(elems, std::clamp<int64_t>(AtOnes(program, tensor.extents.back()), 1,
+                                                         kLineBytes / SizeBytes(tensor.dtype)));
+      int64_t& all = asked[static_cast<size_t>(e.tensor.index)];
+      all = SaturatingAdd(all, elems);
+    }
+  }
+  return asked;
+}
+
 int64_t FlopsOf(const Program& program, ExprId id, bool summed) {
   const Expr& e = program[id];
   if (e.kind != ExprKind::kOp) return 0;
@@ -254,41 +293,30 @@ std::optional<GuardedValue> AsGuarded(const Program& program, ExprId value) {
 }
 
 int64_t Flops(const Program& program, const Statement& s) {
-  int64_t instances = 1;
-  for (const Index& index : s.indices) {
-    instances =
-        SaturatingMul(instances, std::max<int64_t>(0, AtOnes(program, index.hi - index.lo)));
-  }
   const bool summed = s.assign != Assign::kSet;
   int64_t each = FlopsOf(program, s.value, summed);
   if (s.companion_value.valid()) each += FlopsOf(program, s.companion_value, summed);
   if (summed) ++each;
-  return SaturatingMul(instances, each);
+  return SaturatingMul(Instances(program, s), each);
 }
 
 int64_t Flops(const Program& program) {
   int64_t total = 0;
-  for (const Statement& s : program.statements) {
-    const int64_t flops = Flops(program, s);
-    total = total > std::numeric_limits<int64_t>::max() - flops
-                ? std::numeric_limits<int64_t>::max()
-                : total + flops;
-  }
+  for (const Statement& s : program.statements) total = SaturatingAdd(total, Flops(program, s));
   return total;
 }
 
 int64_t OperandBytes(const Program& program) {
+  const std::vector<int64_t> asked = ElementsAsked(program);
   int64_t total = 0;
-  for (const TensorDecl& tensor : program.tensors) {
+  for (size_t t = 0; t < program.tensors.size(); ++t) {
+    const TensorDecl& tensor = program.tensors[t];
     if (tensor.role != Role::kInput && tensor.role != Role::kOutput) continue;
-    int64_t elems = 1;
-    for (const Affine& extent : tensor.extents)
-      elems = SaturatingMul(elems, AtOnes(program, extent));
-    const int64_t bytes = SharesBytes(tensor.dtype) ? StorageBytes(tensor.dtype, elems)
-                                                    : SaturatingMul(elems, SizeBytes(tensor.dtype));
-    total = total > std::numeric_limits<int64_t>::max() - bytes
-                ? std::numeric_limits<int64_t>::max()
-                : total + bytes;
+    int64_t elems = ElementsOf(program, tensor);
+    if (tensor.role == Role::kInput) elems = std::min(elems, asked[t]);
+    total = SaturatingAdd(total, SharesBytes(tensor.dtype)
+                                     ? StorageBytes(tensor.dtype, elems)
+                                     : SaturatingMul(elems, SizeBytes(tensor.dtype)));
   }
   return total;
 }

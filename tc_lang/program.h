@@ -142,7 +142,8 @@ struct GuardedValue {
 };
 std::optional<GuardedValue> AsGuarded(const Program& program, ExprId value);
 // Operations of one run on floats, and of sums of integers (a multiply-add counts 2, a math
-// function 1), and the bytes of all inputs and outputs, each once. Params count as 1.
+// function 1), and the bytes of all inputs and outputs, each once: of a table no more than what is
+// looked up in it. Params count as 1.
 int64_t Flops(const Program& program);
 int64_t Flops(const Program& program, const Statement& statement);
 int64_t OperandBytes(const Program& program);

@@ -69,6 +69,12 @@ TEST(Program, FlopsAndBytes) {
       Bound("def f(float(8, 4) A, float(4, 2) B) -> (C) { C(m, n) +=! A(m, k) * B(k, n) }");
   EXPECT_EQ(Flops(p), 2 * 8 * 4 * 2);
   EXPECT_EQ(OperandBytes(p), 4 * (8 * 4 + 4 * 2 + 8 * 2));
+  // Of a table what is looked up; of a column the lines that it lies in.
+  EXPECT_EQ(OperandBytes(Bound("def f(float(900, 4) A, int32(8) at) -> (C) {"
+                               " C(m, k) = A(at(m), k) }")),
+            4 * (8 * 4 + 8 + 8 * 4));
+  EXPECT_EQ(OperandBytes(Bound("def f(float(8, 900) A) -> (C) { C(m) = A(m, 7) }")),
+            4 * (8 * 16 + 8));
   EXPECT_EQ(Flops(Bound("def f(float(8) A) -> (C) { C(m) = exp(A(m) - 1.0) }")), 16);
   EXPECT_EQ(Flops(Bound("def f(float(8) A) -> (C) {"
                         " C(m) = m % 2 == 0 ? A(m) + 1.0 : exp(A(m)) * 2.0 }")),

@@ -179,6 +179,34 @@ TEST(ComposeReshapes, Chain) {
   EXPECT_EQ(TypeOf(g, "y"), "f32[b, 12]");
 }
 
+TEST(ReshapesOfParts, VectorsAreJoinedAlongAnAxisOfTheirOwn) {
+  const auto simplified = [](const std::string& body, const char* axis = "1") {
+    return Simplified(
+        "graph g (x: f32[b, 8], z: f32[b, 4], t: f32[9, 4], at: i64[b, 5]) -> (y) {\n"
+        "symbol b\n" +
+        body + "j = Concat(x, v) {axis = " + axis +
+        "}\ns: i64[3] = const(-1, 3, 4)\ny = Reshape(j, s)\n}");
+  };
+  const Graph g = simplified("v = Identity(z)\n");
+  EXPECT_EQ(OpsOf(g), "Reshape Reshape Concat");
+  EXPECT_EQ(TypeOf(g, "y"), "f32[b, 3, 4]");
+  // Of what is looked up the places are reshaped, and what they are looked up with.
+  EXPECT_EQ(OpsOf(simplified("k: i64[] = const(2)\nc = Gather(at, k) {axis = 1}\n"
+                             "v = Gather(t, c) {axis = 0}\n")),
+            "Gather Gather Reshape Concat");
+  // A row that others read, too, stays one.
+  EXPECT_EQ(OpsOf(simplified("v = Relu(z)\n")), "Relu Reshape Reshape Concat");
+  // Parts that end within a vector, and those along another axis, stay as they are.
+  EXPECT_EQ(OpsOf(Simplified("graph g (x: f32[2, 6], z: f32[2, 6]) -> (y) {\n"
+                             "j = Concat(x, z) {axis = 1}\n"
+                             "s: i64[3] = const(2, 3, 4)\ny = Reshape(j, s)\n}")),
+            "Concat Reshape");
+  EXPECT_EQ(OpsOf(Simplified("graph g (x: f32[2, 6], z: f32[2, 6]) -> (y) {\n"
+                             "j = Concat(x, z) {axis = 0}\n"
+                             "s: i64[3] = const(4, 3, 2)\ny = Reshape(j, s)\n}")),
+            "Concat Reshape");
+}
+
 constexpr const char* kIf =
     "graph g (x: f32[2, 3]) -> (y) {\nk: f32[] = const(2)\ns = Shape(x)\nz = Size(s)\ntwo: i64[] = "
     "const(2)\n"

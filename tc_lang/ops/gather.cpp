@@ -26,6 +26,29 @@ std::optional<std::string> AffinePlace(const Tensor* constant, const Subs& subs,
   return Sum(terms, affine->first);
 }
 
+// Successive indices that count up by one.
+struct Run {
+  int64_t begin = 0, end = 0, place = 0;  // of indices; of the first of them
+};
+
+// The runs that constant indices along one axis consist of, if those are long and few: the pairs
+// below the diagonal of a matrix, say, row by row.
+std::vector<Run> RunsOf(const Tensor* constant, int64_t extent) {
+  constexpr int64_t kMostRuns = 32, kLeastLength = 4;
+  if (constant == nullptr || constant->shape().size() != 1) return {};
+  std::vector<Run> runs;
+  for (int64_t i = 0; i < constant->elems(); ++i) {
+    const int64_t index = ElemAsInt(*constant, i), place = index < 0 ? index + extent : index;
+    if (place < 0 || place >= extent) return {};
+    const bool goes_on = !runs.empty() && place - runs.back().place == i - runs.back().begin;
+    if (!goes_on) runs.push_back({i, i, place});
+    runs.back().end = i + 1;
+    if (std::ssize(runs) > kMostRuns) return {};
+  }
+  if (constant->elems() < kLeastLength * std::ssize(runs)) return {};
+  return runs;
+}
+
 // The place that input 1, the indices, gives at `subs`.
 std::string PlaceAt(Writer& w, const Operand& index, const Subs& subs, int64_t extent) {
   const Tensor* constant = w.Constant(1);
@@ -49,6 +72,15 @@ void Gather(Writer& w) {
   Subs from(i.begin(), mid);
   const Subs at(mid, inner);
   const auto slice = AffinePlace(w.Constant(1), at, extent);
+  const std::vector<Run> runs =
+      slice || inner != i.end() ? std::vector<Run>{} : RunsOf(w.Constant(1), extent);
+  for (const Run& run : runs) {
+    w.Range(at[0], run.end, run.begin);
+    from.push_back(Sum({{1, at[0]}}, run.place - run.begin));
+    w.Set("copy", y, i, w.At(x, from));
+    from.pop_back();
+  }
+  if (!runs.empty()) return;
   from.push_back(slice ? *slice : PlaceAt(w, index, at, extent));
   from.insert(from.end(), inner, i.end());
   w.Set(slice ? "copy" : "gather", y, i, w.At(x, from));
