@@ -60,9 +60,8 @@ std::optional<Module> FindModule(const Module& opened, const std::string& key,
   // The entry names constants by their hashes: those of the network, and what was made of them.
   graph::Graph graph = opened.graph;
   PrepareNarrow(graph, options.target);
-  if (MayUseWinograd(options)) tc::PrepareConstants(graph, options.winograd, true);
-  tc::PrepareDequantized(graph);
-  tc::PrepareTables(graph);
+  if (MayUseVariants(options)) tc::PrepareConstants(graph, options.winograd, true);
+  PrepareForms(graph, options);
   HashConstants(graph);
   BlobStore blobs;
   graph::Print(graph, blobs);

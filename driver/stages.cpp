@@ -30,7 +30,7 @@ using partition::GraphFacts;
 using partition::Group;
 using partition::Implementation;
 
-bool MayUseWinograd(const BuildOptions& options) {
+bool MayUseVariants(const BuildOptions& options) {
   return options.target.kind == TargetKind::kCpu && options.winograd != tc::Winograd::kNever &&
          options.partition.force != partition::PartitionOptions::Force::kVendor &&
          options.partition.force != partition::PartitionOptions::Force::kCalls;
@@ -51,6 +51,15 @@ void DropLongOnes(const std::string& op, Verdict<std::vector<tc::Alternative>>& 
                            fmt::format("{} > {}", least, polyhedral::kMostStatements)};
 }
 
+void PrepareForms(graph::Graph& graph, const BuildOptions& options) {
+  tc::PrepareDequantized(graph);
+  tc::PrepareTables(graph);
+  // Unpacking takes a dozen instructions for a register of weights: without registers of 16 lanes
+  // that is longer than weights take to come.
+  if (MayUseVariants(options) && options.partition.variants && options.target.HasAvx512())
+    tc::PrepareCompressed(graph, options.target.l3_bytes);
+}
+
 void PrepareNarrow(graph::Graph& graph, const Target& target) {
   if (target.kind == TargetKind::kCpu) {
     graph::WidenProducts(graph, Dtype::kF16);
@@ -64,7 +73,7 @@ void PrepareNarrow(graph::Graph& graph, const Target& target) {
 Status MakeComprehensions(Module& module, const BuildOptions& options) {
   auto& c = module.comprehensions;
   PrepareNarrow(module.graph, options.target);
-  if (MayUseWinograd(options)) {
+  if (MayUseVariants(options)) {
     for (const tc::Prepared& p : tc::PrepareConstants(module.graph, options.winograd)) {
       if (p.error_ratio)
         WEFT_LOG(kInfo, "driver", "{}: {} has {:.2f} times the error{}",
@@ -74,8 +83,7 @@ Status MakeComprehensions(Module& module, const BuildOptions& options) {
         if (p.refusal) c.left_out[n].emplace(p.alternative, *p.refusal);
     }
   }
-  tc::PrepareDequantized(module.graph);
-  tc::PrepareTables(module.graph);
+  PrepareForms(module.graph, options);
   c.of.assign(module.graph.nodes.size(), {});
   c.refusals.assign(module.graph.nodes.size(), std::nullopt);
   const fallback::Uses uses(module.graph);

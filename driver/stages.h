@@ -39,8 +39,11 @@ Result<const Noun*> Held(const std::map<std::string, Noun>& nouns, const std::st
       .At(fmt::format("group {}", group));
 }
 
-// Whether convolutions get that alternative: not on CUDA, nor where the library does them all.
-bool MayUseWinograd(const BuildOptions& options);
+// Whether nodes get alternatives that make NaN of infinite inputs, as Winograd's of a convolution:
+// not with `--allow none`, nor on CUDA, nor where the library does them all.
+bool MayUseVariants(const BuildOptions& options);
+// Adds the forms of constants that alternatives take, whose rounding is no matter of choice.
+void PrepareForms(graph::Graph& graph, const BuildOptions& options);
 // Makes of products of narrow numbers what the target multiplies: float32 of 16-bit floats, and the
 // forms that it takes of constant bytes.
 void PrepareNarrow(graph::Graph& graph, const Target& target);

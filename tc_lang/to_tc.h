@@ -50,6 +50,10 @@ void PrepareTables(graph::Graph& graph);
 // few rows. Where they are there, ToTc gives the alternative "folded".
 void PrepareDequantized(graph::Graph& graph);
 
+// Adds the weights of products with few rows in 28 bits each, if they all take at least so many
+// bytes: more than a cache holds. Where they are there, ToTc gives the alternative "compressed".
+void PrepareCompressed(graph::Graph& graph, int64_t least_bytes);
+
 struct Alternative {
   std::string name;  // "direct"; unique within the node
   Program program;

@@ -44,6 +44,17 @@ class Scope {
   Interval Range(const Affine& e) const {
     return e.Bounds([this](Var v) { return Range(v); });
   }
+  // Without quotients that are always 0, such as those of lanes by their number.
+  Affine Simplified(const Affine& e) const {
+    Affine out = e;
+    for (const Affine::Term& t : e.terms()) {
+      if (!t.dividend) continue;
+      const Interval dividend = Range(*t.dividend);
+      if (dividend.lo >= 0 && dividend.hi < t.divisor)
+        out = out - FloorDiv(*t.dividend, t.divisor) * t.coefficient;
+    }
+    return out;
+  }
   // Over the nest's variables; all dimensions of e must be bound.
   Affine Place(const Affine& e) const {
     return e.Substitute(

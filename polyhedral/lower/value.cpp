@@ -256,7 +256,7 @@ std::vector<Affine> Values::Subscripts(tc::ExprId read, const std::vector<tc::Ex
   std::vector<std::pair<size_t, Var>> lets;
   for (size_t axis = 0; axis < subscripts.size(); ++axis) {
     if (const auto e = SubscriptOf(program_, subscripts[axis], active_->unit->index)) {
-      over_dims[axis] = *e;
+      over_dims[axis] = scope_.Simplified(*e);
     } else {
       lets.emplace_back(axis, active_->lets.at({read.index, axis}));
     }

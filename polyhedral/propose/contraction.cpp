@@ -22,6 +22,9 @@ class LoopMaker {
     FillOrder(swap_order);
     if (tile_.copies) AddPack(o_.Copied(tile_.lane), tile_.lane, LanesOfPanel(), choice);
     AddPack(LaneOperand(), tile_.lane, LanesOfPanel(), choice);
+    if (LaneOperand() == o_.c.w)
+      for (const tc::ExprId beside : o_.c.beside_w)
+        AddPack(beside, tile_.lane, LanesOfPanel(), choice);
     if (tile_.row >= 0) AddPack(o_.Streamed(tile_.row), tile_.row, tile_.shape.rows, choice);
     AddPacksOfOthers(choice);
     return cluster_;
@@ -284,7 +287,8 @@ class LoopMaker {
     // Rows of one matrix pass at once, so that nothing is left to do while its successor comes.
     const bool once = tile_.row < 0 || (tile_.matrix && o_.Extent(tile_.row) <= tile_.shape.rows);
     return target.kind == TargetKind::kCpu &&
-           (!once || o_.Bytes(read) >= target.l3_bytes / 2 || SharesBytes(o_.program[read].dtype));
+           (!once || o_.Bytes(read) >= target.l3_bytes / 2 || SharesBytes(o_.program[read].dtype) ||
+            !o_.c.beside_w.empty());
   }
 
   // What later statements read of constants along the lanes, in the order of their loops.

@@ -63,6 +63,16 @@ void CollectOuterReads(const tc::Program& program, tc::ExprId id, std::vector<tc
   for (const tc::ExprId arg : e.args) CollectOuterReads(program, arg, out);
 }
 
+// Whether two reads of tensors of one shape have the same subscripts, affine ones.
+bool AtSamePlace(const tc::Program& program, tc::ExprId a, tc::ExprId b) {
+  const tc::Expr &x = program[a], &y = program[b];
+  if (program[x.tensor].extents != program[y.tensor].extents) return false;
+  return std::ranges::equal(x.args, y.args, [&](tc::ExprId i, tc::ExprId j) {
+    const auto e = tc::AsAffine(program, i);
+    return e && e == tc::AsAffine(program, j);
+  });
+}
+
 bool Mentions(const tc::Program& program, tc::ExprId id, int32_t index) {
   const tc::Expr& e = program[id];
   if (e.kind == tc::ExprKind::kIndex) return e.position == index;
@@ -79,8 +89,16 @@ std::optional<Contraction> AsContraction(const tc::Program& program, const tc::S
   if (e.kind != tc::ExprKind::kOp || e.op != ScalarOp::kMul) return std::nullopt;
   std::vector<tc::ExprId> reads;
   CollectOuterReads(program, value, reads);
-  if (reads.size() != 2) return std::nullopt;
+  if (reads.size() < 2) return std::nullopt;
   Contraction c{.x = reads[0], .w = reads[1]};
+  if (reads.size() > 2 && Reads(program, e.args[0]).size() > 1) return std::nullopt;
+  for (const tc::ExprId read : std::span(reads).subspan(2)) {
+    if (!AtSamePlace(program, c.w, read)) return std::nullopt;
+    const auto is_same = [&](tc::ExprId other) {
+      return program[other].tensor == program[read].tensor;
+    };
+    if (!is_same(c.w) && std::ranges::none_of(c.beside_w, is_same)) c.beside_w.push_back(read);
+  }
   for (size_t i = 0; i < s.indices.size(); ++i) {
     (s.indices[i].reduction ? c.reduced : c.kept).push_back(static_cast<int32_t>(i));
   }

@@ -73,6 +73,8 @@ int32_t Operands::OutputLane() const {
 }
 
 bool Operands::Streams(tc::ExprId read, int32_t index) const {
+  const auto streams = [&](tc::ExprId beside) { return Streams(beside, index); };
+  if (read == c.w && !std::ranges::all_of(c.beside_w, streams)) return false;
   if (!Uses(read, index) || Packable(read, index)) return true;
   const tc::Expr& e = program[read];
   if (ContiguousIndex(*view.request, s, e.tensor, e.args) == index) return true;
@@ -108,6 +110,7 @@ bool Operands::TakesCopy(tc::ExprId read, int32_t index) const {
 tc::ExprId Operands::Copied(int32_t lane) const {
   for (const tc::ExprId read : {c.w, c.x}) {
     const tc::ExprId other = read == c.w ? c.x : c.w;
+    if (read == c.w && !c.beside_w.empty()) continue;  // one copy is not all of the factor
     if (TakesCopy(read, lane) && (!Uses(other, lane) || Streams(other, lane))) return read;
   }
   return {};

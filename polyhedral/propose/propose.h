@@ -44,9 +44,11 @@ double Bytes(const tc::TensorDecl& tensor);
 ScheduleRequest WithTemporaries(const ScheduleRequest& request);
 
 // Sum of products of two reads, one of which is used again for several results: what is loaded for
-// one sum only makes rows to reduce.
+// one sum only makes rows to reduce. The second factor may be made of several tensors, read at the
+// same place.
 struct Contraction {
   tc::ExprId x, w;                     // reads
+  std::vector<tc::ExprId> beside_w;    // of other tensors
   std::vector<int32_t> kept, reduced;  // indices of the statement
 };
 std::optional<Contraction> AsContraction(const tc::Program& program,

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "polyhedral/access.h"
 #include "polyhedral/axes.h"
 #include "polyhedral/lower/plan.h"
 #include "polyhedral/propose/propose.h"
@@ -278,6 +279,30 @@ std::string LaneAxis(const ClusterView& view, const std::map<std::string, int64_
   return "";
 }
 
+namespace {
+
+// How many lanes look something up at one place, where whole registers of them do: that is looked
+// up before, once for all. A great number where none do.
+int64_t LanesOfLookup(const ClusterView& view, const std::string& lane, int64_t vector) {
+  const tc::Program& program = view.program();
+  int64_t least = INT64_MAX;
+  for (size_t k = 0; k < view.statements.size(); ++k) {
+    const auto index =
+        static_cast<int32_t>(std::ranges::find(view.axes[k], lane) - view.axes[k].begin());
+    for (const tc::ExprId read : tc::Reads(program, view.At(k)))
+      for (const tc::ExprId sub : program[read].args) {
+        if (tc::AsAffine(program, sub)) continue;
+        for (const tc::ExprId place : tc::Reads(program, sub)) {
+          const int64_t steps = StepsToMove(program, place, index);
+          if (steps > 1 && steps % vector == 0) least = std::min(least, steps);
+        }
+      }
+  }
+  return least;
+}
+
+}  // namespace
+
 Cluster RowCluster(const ClusterView& view, int variant) {
   const tc::Program& program = view.program();
   const std::vector<std::string> names = StatementNames(program);
@@ -306,7 +331,7 @@ Cluster RowCluster(const ClusterView& view, int variant) {
   if (!lane.empty()) {
     const bool wide = variant % 2 == 0 && cluster.unroll.empty();
     const int64_t most = std::min(loops::kMostLanes, vector * (wide ? 4 : 1));
-    int64_t lanes = std::min(most, view.Extent(lane));
+    int64_t lanes = std::min({most, view.Extent(lane), LanesOfLookup(view, lane, vector)});
     while (!view.DividesBlock(lane, lanes)) --lanes;
     if (view.IsShared(lane)) {
       std::vector<std::string> walk;

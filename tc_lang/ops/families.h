@@ -152,6 +152,7 @@ void QuantizeLinear(Writer& w);
 void DequantizeLinear(Writer& w);
 void DecodeFloat(Writer& w);
 void EncodeFloat(Writer& w);
+void MatMulCompressed(Writer& w);  // compressed.cpp; Gemm too
 void DequantizeMatMul(Writer& w);
 void DequantizeMatMulFolded(Writer& w);
 void DynamicQuantizeLinear(Writer& w);

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tc_lang/testing/random_programs.h"
 #include "tests/oracle/oracle.h"
 
@@ -69,6 +71,56 @@ TEST(Gathers, ProductsOfRowsHaveTiles) {
   const auto choices = Propose(request, 2);
   ASSERT_TRUE(choices.yes());
   EXPECT_NE(Print(choices->at(0)).find("unroll p"), std::string::npos) << Print(choices->at(0));
+  for (const Choice& choice : *choices) {
+    const Status status = RunChoice(*program, Inputs(*program, 50), choice);
+    EXPECT_TRUE(status.ok()) << Print(choice) << status.ToString();
+  }
+}
+
+// A factor of several tensors, as a weight whose bits lie apart: all are packed alike and fetched.
+TEST(Gathers, FactorsOfSeveralTensors) {
+  const auto program = Compile(R"(
+    def f(float(2, 384) x, uint16(384, 80) low, int8(384, 80) high, uint4(384, 80) code) -> (y) {
+      y(m, n) +=! x(m, k) * bitcast_float(bit_or(bit_or(int32(low(k, n)), bit_and(shl(int32(high(k, n)), 16), -2139095041)),
+                                                 int32(code(k, n)) > 0 ? shl(int32(code(k, n)) + 108, 23) : 0))
+    })");
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const std::vector<std::string> weights = {"low", "high", "code"};
+  for (const Target& target : {Widest(), Target{.isa = Isa::kX86V3}}) {
+    const ScheduleRequest request{.program = &*program, .constants = weights, .target = target};
+    const auto choices = Propose(request, 2);
+    ASSERT_TRUE(choices.yes());
+    const Choice& choice = choices->at(0);
+    for (const std::string& weight : weights) {
+      EXPECT_EQ(std::ranges::count(choice.packs, weight, &Pack::tensor), 1) << Print(choice);
+      EXPECT_EQ(std::ranges::count(choice.prefetches, weight), 1) << Print(choice);
+    }
+    const auto scheduled = Schedule(request, &choice);
+    ASSERT_TRUE(scheduled.ok()) << scheduled.status().ToString();
+    const std::string nest = loops::Print(scheduled->nest);
+    EXPECT_NE(nest.find("prefetch near code"), std::string::npos) << nest;
+    for (const Choice& other : *choices) {
+      const Status status = RunChoice(*program, Inputs(*program, 50), other, weights);
+      EXPECT_TRUE(status.ok()) << Print(other) << status.ToString();
+    }
+  }
+}
+
+// Where a register of lanes looks up one place, it is looked up before them.
+TEST(Gathers, LanesThatShareAPlace) {
+  const auto program = Compile(R"(
+    def f(float(2, 50) x, int32(5, 6) at, float(5, 83) rest) -> (y) {
+      y(m, n) +=! x(m, at(e, n / 16)) * rest(e, n)
+    })");
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const Target target{.isa = Isa::kX86V4};
+  const ScheduleRequest request{.program = &*program, .target = target};
+  const auto choices = Propose(request, 2);
+  ASSERT_TRUE(choices.yes());
+  const auto scheduled = Schedule(request, &choices->at(0));
+  ASSERT_TRUE(scheduled.ok()) << scheduled.status().ToString();
+  const std::string nest = loops::Print(scheduled->nest);
+  EXPECT_NE(nest.find("= at[e_1, n0] in 0:50"), std::string::npos) << nest;
   for (const Choice& choice : *choices) {
     const Status status = RunChoice(*program, Inputs(*program, 50), choice);
     EXPECT_TRUE(status.ok()) << Print(choice) << status.ToString();
