@@ -202,7 +202,8 @@ Verdict<bool> CheckLegal(const ScheduleRequest& request, const ScheduleTree& tre
   const auto ordered = ReadTree(request, tree, limits);
   if (!ordered.yes()) return ordered.refusal();
   const tc::Program& program = *ordered->copied.request.program;
-  const affine::Session session(limits.OperationsFor(*request.program), limits.isl_milliseconds);
+  const ScheduleLimits most = limits.For(*request.program);
+  const affine::Session session(most.isl_operations, most.isl_milliseconds);
   const Scop scop = Analyze(program);
   for (const Dependence& d : scop.dependences) {
     Walk walk(session, program, d);

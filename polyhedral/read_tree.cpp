@@ -258,7 +258,8 @@ Verdict<OrderedProgram> ReadTree(const ScheduleRequest& request, const ScheduleT
                                  const ScheduleLimits& limits) {
   if (!IsShallow(tree.text))
     return Refusal{Reason::kChoiceDoesNotFit, "the tree is nested too deep"};
-  const affine::Session session(limits.OperationsFor(*request.program), limits.isl_milliseconds);
+  const ScheduleLimits most = limits.For(*request.program);
+  const affine::Session session(most.isl_operations, most.isl_milliseconds);
   const Ptr<isl_schedule> schedule(isl_schedule_read_from_str(session.ctx(), tree.text.c_str()));
   if (auto failure = session.failure()) return *failure;
   if (!schedule) return Refusal{Reason::kIslError, "the text is no schedule tree"};

@@ -44,14 +44,16 @@ struct ScheduleTree {
   std::string text;
 };
 
-struct ScheduleLimits {
-  int64_t isl_operations = 300'000;  // of a dozen statements; more have as many more
+struct ScheduleLimits {  // of a dozen statements; more have as many more
+  int64_t isl_operations = 300'000;
   // A backstop for a machine so busy that operations take ages: what is decided by it differs from
   // run to run, so the quota has to be what stops isl.
   int32_t isl_milliseconds = 2000;
 
-  int64_t OperationsFor(const tc::Program& program) const {
-    return isl_operations * std::max<int64_t>(12, std::ssize(program.statements)) / 12;
+  ScheduleLimits For(const tc::Program& program) const {
+    const int64_t statements = std::max<int64_t>(12, std::ssize(program.statements));
+    return {isl_operations * statements / 12,
+            static_cast<int32_t>(isl_milliseconds * statements / 12)};
   }
 };
 

@@ -176,17 +176,44 @@ class Forwarder {
     return readers > 0 && (readers == 1 || !looks_up);
   }
 
-  // Whether another statement reads the moved value where indices say; what was looked up as its
-  // value, and what was not, to look something up by.
+  // Whether another statement moves all that was looked up, each element once and in the order in
+  // which it lies: nothing is looked up again, and no place goes unchecked that was checked. Or
+  // what was not looked up is read to look something up by.
   bool MayTake(const Statement& other, const Statement& s, bool looks_up) const {
     const Expr* const value = Copied(program_, other);
     if ((value->tensor == s.target) != looks_up) return false;
+    if (looks_up && !TakesAll(other, *value)) return false;
     return std::ranges::all_of(Reads(program_, other), [&](ExprId read) {
       const Expr& e = program_[read];
       return e.tensor != s.target || std::ranges::all_of(e.args, [&](ExprId sub) {
                return AsAffine(program_, sub) && program_[sub].dtype == IndexType(s.value);
              });
     });
+  }
+
+  // Whether the indices of a statement, but those that stay where they are, run through a tensor
+  // from end to end, axis by axis in their order.
+  bool TakesAll(const Statement& s, const Expr& read) const {
+    const std::vector<Affine>& extents = program_[read.tensor].extents;
+    std::vector<Var> runs;
+    for (size_t axis = 0; axis < read.args.size(); ++axis) {
+      const auto e = AsAffine(program_, read.args[axis]);
+      if (!e) return false;
+      if (e->IsConstant() && extents[axis] == Affine(1)) continue;
+      if (e->terms().size() != 1 || e->terms()[0].dividend || e->terms()[0].coefficient != 1)
+        return false;
+      const Var v = e->terms()[0].var;
+      const Index& index = s.indices[static_cast<size_t>(v)];
+      if (!runs.empty() && v <= runs.back()) return false;
+      if (index.lo + e->constant() != Affine(0) || index.hi + e->constant() != extents[axis])
+        return false;
+      runs.push_back(v);
+    }
+    for (Var v = 0; v < static_cast<Var>(s.indices.size()); ++v) {
+      const Index& index = s.indices[static_cast<size_t>(v)];
+      if (index.hi - index.lo != Affine(1) && std::ranges::count(runs, v) == 0) return false;
+    }
+    return true;
   }
 
   // Of the indices below an expression, which all have one type.

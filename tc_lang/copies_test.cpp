@@ -85,10 +85,16 @@ TEST(ForwardLookups, WhatIsJoinedIsLookedUpThere) {
                         "y(i, p, k) = u(i, k) where i in 0:6, p in 0:1, k in 0:4\n"
                         "y(i, p, k) = v(i, k) where i in 0:6, p in 1:2, k in 0:4\n}";
   EXPECT_EQ(LeftOf(kTables + columns + rows + joined), 2u);
-  // In another order of axes, and at other places.
-  EXPECT_EQ(LeftOf(kTables + std::string("u(k, i) = a(bit_and(at(i, 1), 7), k)\n"
-                                         "y(k, i) = u(3 - k, i) where k in 0:4, i in 0:6\n}")),
-            1u);
+}
+
+// Each element is looked up once, and its place is checked, whether or not it is moved on.
+TEST(ForwardLookups, PartsAndCopiesAreNot) {
+  const std::string row = std::string(kTables) + "u(i, k) = a(bit_and(at(i, 0), 7), k)\n";
+  EXPECT_EQ(LeftOf(row + "y(i, k) = u(i + 1, k) where i in 0:5, k in 0:4\n}"), 2u);
+  EXPECT_EQ(LeftOf(row + "y(i, k) = u(i, 3 - k) where i in 0:6, k in 0:4\n}"), 2u);
+  EXPECT_EQ(LeftOf(row + "y(k, i) = u(i, k)\n}"), 2u);
+  EXPECT_EQ(LeftOf(row + "y(q, i, k) = u(i, k) where q in 0:3\n}"), 2u);
+  EXPECT_EQ(LeftOf(row + "y(q, i, k) = u(i - 2, k) where q in 4:5, i in 2:8, k in 0:4\n}"), 1u);
 }
 
 TEST(ForwardLookups, WhatIsComputedWithStays) {

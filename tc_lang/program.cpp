@@ -168,22 +168,31 @@ int64_t ElementsOf(const Program& program, const TensorDecl& tensor) {
   return elems;
 }
 
-// By tensor how many elements come when all reads come for theirs, again or for the first time:
-// where a read stays at one place of the last axis, with what lies in the same line there.
+// Elements between the places that a read visits along the last axis, which are in one line if it
+// is a step of one; many if no step is known.
+int64_t StepAlongLine(const Program& program, const Expr& read) {
+  constexpr int64_t kMany = 1 << 20;
+  if (read.args.empty()) return 1;
+  const auto last = AsAffine(program, read.args.back());
+  if (!last || last->IsConstant()) return kMany;
+  int64_t step = kMany;
+  for (const Affine::Term& t : last->terms())
+    step = std::min(step, t.coefficient > 0 ? t.coefficient : std::max(-kMany, t.coefficient) * -1);
+  return std::max<int64_t>(1, step);
+}
+
+// By tensor how many elements come when all reads come for theirs, again or for the first time,
+// with what lies in the same line beside them.
 std::vector<int64_t> ElementsAsked(const Program& program) {
   constexpr int64_t kLineBytes = 64;
   std::vector<int64_t> asked(program.tensors.size(), 0);
   for (const Statement& s : program.statements) {
     for (const ExprId read : Reads(program, s)) {
       const Expr& e = program[read];
-      const TensorDecl& tensor = program[e.tensor];
-      int64_t elems = Instances(program, s);
-      const auto last = e.args.empty() ? std::nullopt : AsAffine(program, e.args.back());
-      if (last && last->IsConstant())
-        elems = SaturatingMul(elems, std::clamp<int64_t>(AtOnes(program, tensor.extents.back()), 1,
-                                                         kLineBytes / SizeBytes(tensor.dtype)));
+      const int64_t line = kLineBytes / SizeBytes(program[e.tensor].dtype);
+      const int64_t beside = std::clamp<int64_t>(StepAlongLine(program, e), 1, line);
       int64_t& all = asked[static_cast<size_t>(e.tensor.index)];
-      all = SaturatingAdd(all, elems);
+      all = SaturatingAdd(all, SaturatingMul(Instances(program, s), beside));
     }
   }
   return asked;

@@ -75,6 +75,10 @@ TEST(Program, FlopsAndBytes) {
             4 * (8 * 4 + 8 + 8 * 4));
   EXPECT_EQ(OperandBytes(Bound("def f(float(8, 900) A) -> (C) { C(m) = A(m, 7) }")),
             4 * (8 * 16 + 8));
+  EXPECT_EQ(OperandBytes(Bound("def f(float(900) A, int32(8) at) -> (C) { C(m) = A(at(m)) }")),
+            4 * (8 * 16 + 8 + 8));
+  EXPECT_EQ(OperandBytes(Bound("def f(float(900) A) -> (C) { C(m) = A(3 * m) where m in 0:9 }")),
+            4 * (9 * 3 + 9));
   EXPECT_EQ(Flops(Bound("def f(float(8) A) -> (C) { C(m) = exp(A(m) - 1.0) }")), 16);
   EXPECT_EQ(Flops(Bound("def f(float(8) A) -> (C) {"
                         " C(m) = m % 2 == 0 ? A(m) + 1.0 : exp(A(m)) * 2.0 }")),

@@ -72,7 +72,8 @@ class Parts {
       return Insert(Op::kGather, {data, at}, value, shape, {{"axis", int64_t{0}}});
     }
     const bool is_one = r_.graph[index].kind == ValueKind::kConstant && places->empty();
-    if (!is_one || (axis != rank - 1 && axis != -1) || shape.back() != Extent(1))
+    if (!is_one || (axis != rank - 1 && axis != -1) || shape.back() != Extent(1) ||
+        shape.size() != from->size())
       return std::nullopt;
     const ValueId at = r_.NewConstant(  // a column, as a matrix of one
         r_.graph[index].name + "_column", TensorOfInts({{ElemAsInt(r_.graph[index].constant, 0)}}));

@@ -196,6 +196,12 @@ TEST(ReshapesOfParts, VectorsAreJoinedAlongAnAxisOfTheirOwn) {
             "Gather Gather Reshape Concat");
   // A row that others read, too, stays one.
   EXPECT_EQ(OpsOf(simplified("v = Relu(z)\n")), "Relu Reshape Reshape Concat");
+  // A column that would get more than one axis is reshaped as any other part.
+  EXPECT_EQ(OpsOf(Simplified("graph g (d: f32[b, 8, 5], z: f32[b, 8]) -> (y) {\nsymbol b\n"
+                             "k: i64[] = const(2)\nc = Gather(d, k) {axis = 2}\n"
+                             "j = Concat(c, z) {axis = 1}\n"
+                             "s: i64[4] = const(-1, 8, 2, 1)\ny = Reshape(j, s)\n}")),
+            "Gather Reshape Reshape Concat");
   // Parts that end within a vector, and those along another axis, stay as they are.
   EXPECT_EQ(OpsOf(Simplified("graph g (x: f32[2, 6], z: f32[2, 6]) -> (y) {\n"
                              "j = Concat(x, z) {axis = 1}\n"

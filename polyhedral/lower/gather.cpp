@@ -67,10 +67,15 @@ bool Values::IsNamed(const tc::Expr& read, size_t axis, const Taken& taken,
 }
 
 void Values::CollectIndices(tc::ExprId e, const Unit& unit, std::vector<Affine>& out) const {
-  if (const auto subscript = SubscriptOf(program_, e, unit.index))
-    return out.push_back(scope_.Simplified(*subscript));
   if (program_[e].kind == tc::ExprKind::kIndex) out.push_back(unit.index[program_[e].position]);
-  for (const tc::ExprId arg : program_[e].args) CollectIndices(arg, unit, out);
+  for (const tc::ExprId arg : program_[e].args) {
+    const bool is_subscript = program_[e].kind == tc::ExprKind::kRead;
+    const auto at = is_subscript ? SubscriptOf(program_, arg, unit.index) : std::nullopt;
+    if (at)
+      out.push_back(scope_.Simplified(*at));  // as Subscripts has it
+    else
+      CollectIndices(arg, unit, out);
+  }
 }
 
 std::vector<Values::Gathered> Values::FindGathered(const Unit& unit) const {

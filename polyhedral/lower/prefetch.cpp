@@ -249,11 +249,7 @@ Stmts PrefetchRows(const Plan& plan, const Storage& storage, Scope& scope, Value
 
 namespace {
 
-// The reads whose tensors are to be fetched ahead, one of each. Where a number is made of several
-// tensors, instructions that unpack it fill the window in which a processor finds the next loads:
-// all of them are fetched into the nearest cache, and share what may be there ahead. Measured on
-// Zen 5, weights of 28 bits in three tensors, GB/s: 36 not fetched, 38 into the second cache, 41 to
-// 42 from 7 KiB ahead in all into the nearest, of 42 that memory brings.
+// The reads whose tensors are to be fetched ahead, one of each.
 std::vector<tc::ExprId> Fetched(const Plan& plan, const Unit& unit) {
   const tc::Program& program = *plan.program;
   std::vector<tc::ExprId> reads;
@@ -280,9 +276,16 @@ Stmts PrefetchPanels(const Plan& plan, const Storage& storage, const Scope& scop
     return stmts;
   const tc::Program& program = *plan.program;
   const std::vector<tc::ExprId> fetched = Fetched(plan, unit);
+  // Where a number is made of several tensors of few bits, instructions that unpack it fill the
+  // window in which a processor finds the next loads: all of them are fetched into the nearest
+  // cache, as many elements ahead. Measured on Zen 5, weights of 28 bits in three tensors, GB/s: 36
+  // not fetched, 38 into the second cache, 41 to 42 into the nearest, of 42 that memory brings.
   int64_t widest = 1;
-  for (const tc::ExprId read : fetched)
+  bool unpacks = false;
+  for (const tc::ExprId read : fetched) {
     widest = std::max<int64_t>(widest, Bits(program[read].dtype));
+    unpacks |= fetched.size() > 1 && Bits(program[read].dtype) < 32;
+  }
   for (const tc::ExprId read : fetched) {
     const tc::TensorId tensor = program[read].tensor;
     std::vector<Affine> index;
@@ -296,14 +299,15 @@ Stmts PrefetchPanels(const Plan& plan, const Storage& storage, const Scope& scop
     const Affine offset = loops::ElementOffset(nest[buffer], index);
     const int64_t bits = Bits(nest[buffer].dtype);
     const auto ahead = Panel(plan, unit, offset)
-                           .Ahead(bits, KnownElems(nest[buffer]), kMostAheadBytes * bits / widest);
+                           .Ahead(bits, KnownElems(nest[buffer]),
+                                  unpacks ? kMostAheadBytes * bits / widest : kMostAheadBytes);
     if (!ahead || !scope.Bound(ahead->at)) continue;
     const int64_t line = ElemsOfLine(nest[buffer].dtype);
     for (int64_t first = 0; first < ahead->elems; first += line)
       stmts.push_back(loops::AddStmt(nest, {.kind = loops::StmtKind::kPrefetch,
                                             .buffer = buffer,
                                             .index = {scope.Place(ahead->at + first)},
-                                            .near = ahead->straight && fetched.size() > 1}));
+                                            .near = ahead->straight && unpacks}));
   }
   return stmts;
 }

@@ -178,7 +178,7 @@ std::vector<int32_t> Operands::ReductionOrder(int32_t lane) const {
 bool Operands::IsNarrow() const {
   const Dtype x = program[c.x].dtype, w = program[c.w].dtype;
   const auto fits = [](Dtype d) { return d == Dtype::kI16 || d == Dtype::kI8 || d == Dtype::kU8; };
-  if (view.request->target.kind != TargetKind::kCpu) return false;
+  if (view.request->target.kind != TargetKind::kCpu || !c.beside_w.empty()) return false;
   if (s.accumulate == Dtype::kF32) return x == Dtype::kBF16 && w == Dtype::kBF16;
   return s.accumulate == Dtype::kI32 && fits(x) && fits(w);
 }

@@ -194,7 +194,7 @@ void AddOptions(const Operands& o, int32_t lane, int32_t row, std::vector<Regist
 void ChooseNibbles(const Operands& o, RegisterTile& tile) {
   constexpr int64_t kOfLane = 8;
   const int32_t along = o.ReductionOrder(tile.lane).back();
-  if (o.view.request->target.kind != TargetKind::kCpu ||
+  if (o.view.request->target.kind != TargetKind::kCpu || !o.c.beside_w.empty() ||
       !SharesBytes(o.program[o.Streamed(tile.lane)].dtype))
     return;
   if (!o.Packable(o.Streamed(tile.lane), tile.lane) ||

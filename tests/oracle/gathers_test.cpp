@@ -127,5 +127,22 @@ TEST(Gathers, LanesThatShareAPlace) {
   }
 }
 
+// What else is computed with the lanes' index is not looked up before them.
+TEST(Gathers, LanesThatComputeAPlace) {
+  for (const char* const body : {"y(m, n) = x(m, at(n / 16) + n / 16) where m in 0:2, n in 0:83",
+                                 "y(m, n) = o(m, n) + (at(m) + n / 16 > 4 ? x(m, at(m)) : 0.0)"}) {
+    const auto program = Compile(
+        fmt::format("def f(float(2, 50) x, int32(6) at, float(2, 83) o) -> (y) {{ {} }}", body));
+    ASSERT_TRUE(program.ok()) << program.status().ToString();
+    const ScheduleRequest request{.program = &*program, .target = Target{.isa = Isa::kX86V4}};
+    const auto choices = Propose(request, 6);
+    ASSERT_TRUE(choices.yes());
+    for (const Choice& choice : *choices) {
+      const Status status = RunChoice(*program, Inputs(*program, 40), choice);
+      EXPECT_TRUE(status.ok()) << Print(choice) << status.ToString();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace weft::oracle
