@@ -19,13 +19,14 @@ def random(*shape):
     return RANDOM.standard_normal(shape).astype(np.float32)
 
 
-def layers(weft, rows=1):
+def layers(weft, rows=1, kind=np.float32):
     """A chain of products and what it gives for an input: weights as they are, transposed, and with an odd number of columns."""
     g = Builder('layers', opset=18)
     x = random(rows, 384)
     weights = [random(384, 512) / 20, random(333, 512) / 20, random(333, 600) / 20]
     biases = [random(512), random(333)]
     weights[0][7, ::3] *= 2.0 ** -40
+    weights = [w.astype(kind).astype(np.float32) for w in weights]
     y = g.Relu(g.Gemm(g.input('x', list(x.shape)), g.weight(weights[0], 'w0'), g.weight(biases[0], 'b0')))
     y = g.Tanh(g.Gemm(y, g.weight(weights[1], 'w1'), g.weight(biases[1], 'b1'), transB=1))
     g.output('y', g.MatMul(y, g.weight(weights[2], 'w2')), [])
@@ -59,6 +60,17 @@ def test_the_same_numbers(weft, rows, threads):
     assert within(weft.run(path, inputs, *options)['y'], expected, 1e-5)
     weft('build', path, *options, '-o', 'layers.plan')
     assert within(weft.run('layers.plan', inputs)['y'], expected, 1e-5)
+
+
+@pytest.mark.skipif(not WIDE, reason='needs a processor with AVX-512')
+@pytest.mark.parametrize('kind', ['float16', 'bfloat16'])
+def test_weights_that_were_of_sixteen_bits(weft, kind):
+    if kind == 'bfloat16':
+        kind = pytest.importorskip('ml_dtypes', reason='numpy has no bfloat16').bfloat16
+    path, inputs, expected = layers(weft, kind=kind)
+    options = '--target', SMALL_CACHE, '--force', 'own', '--budget', '0'
+    assert alternatives(weft, path, '--target', SMALL_CACHE) == 3
+    assert within(weft.run(path, inputs, *options)['y'], expected, 1e-5)
 
 
 @pytest.mark.skipif(not WIDE, reason='needs a processor with AVX-512')
