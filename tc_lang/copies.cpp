@@ -285,17 +285,12 @@ class Forwarder {
   std::vector<size_t> axis_of_;  // of what is made, by index of who moves it
 };
 
-}  // namespace
-
-bool MayForward(const Program& program) {
-  return program.statements.size() == 1 && Moves(program, program.statements[0]);
-}
-
-std::vector<size_t> ForwardLookups(Program& program) {
+// Has statement after statement erased, where `erase` does so; the places that they had.
+template <typename F>
+std::vector<size_t> EraseInTurn(const Program& program, F erase) {
   std::vector<size_t> gone;
-  Forwarder forwarder(program);
   for (size_t place = 0; place < program.statements.size();) {
-    if (forwarder.Forward(place))
+    if (erase(place))
       gone.push_back(place + gone.size());
     else
       ++place;
@@ -303,16 +298,20 @@ std::vector<size_t> ForwardLookups(Program& program) {
   return gone;
 }
 
+}  // namespace
+
+bool MayForward(const Program& program) {
+  return program.statements.size() == 1 && Moves(program, program.statements[0]);
+}
+
+std::vector<size_t> ForwardLookups(Program& program) {
+  Forwarder forwarder(program);
+  return EraseInTurn(program, [&](size_t place) { return forwarder.Forward(place); });
+}
+
 std::vector<size_t> DropCopies(Program& program, const std::map<std::string, Layout>& layouts) {
-  std::vector<size_t> dropped;
   Dropper dropper(program, layouts);
-  for (size_t place = 0; place < program.statements.size();) {
-    if (dropper.Drop(place))
-      dropped.push_back(place + dropped.size());
-    else
-      ++place;
-  }
-  return dropped;
+  return EraseInTurn(program, [&](size_t place) { return dropper.Drop(place); });
 }
 
 }  // namespace weft::tc

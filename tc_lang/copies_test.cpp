@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "tc_lang/bind.h"
 #include "tc_lang/interpret.h"
 #include "tc_lang/testing/random_programs.h"
@@ -17,26 +19,30 @@ Program Parsed(const std::string& text) {
   return *program;
 }
 
-// How many statements are left of a sum over what `copy` makes of x, whose layout is given; the
-// program must compute the same.
-size_t Left(const std::string& copy, const char* layout, const std::string& x = "uint8(2, 3, 5)",
-            const std::string& read = "t(n, h, c)") {
-  Program program =
-      Parsed("def f(" + x + " x, int8(4, 3) w) -> (y) {\n" + copy + "\ny(n, o, h) +=! int32(" +
-             read + ") * int32(w(o, c)) where n in 0:2, h in 0:5, c in 0:3\n}");
+// How many statements are left of a program, which must compute the same, when some are erased.
+size_t LeftBy(const std::function<std::vector<size_t>(Program&)>& erase, const std::string& text) {
+  Program program = Parsed(text);
   const std::vector<Tensor> inputs = RandomInputs(program, 1);
   const auto before = Interpret(program, inputs, {});
-  std::map<std::string, Layout> layouts;
-  if (*layout != '\0') layouts["x"] = *ParseLayout(layout);
   const size_t statements = program.statements.size();
-  const std::vector<size_t> dropped = DropCopies(program, layouts);
-  EXPECT_EQ(dropped.size(), statements - program.statements.size());
+  const std::vector<size_t> gone = erase(program);
+  EXPECT_EQ(gone.size(), statements - program.statements.size());
   const Status verified = Verify(program);
   EXPECT_TRUE(verified.ok()) << verified.ToString();
   const auto after = Interpret(program, inputs, {});
   EXPECT_TRUE(before.ok() && after.ok());
   EXPECT_TRUE(std::ranges::equal((*before)[0].raw(), (*after)[0].raw())) << Print(program);
   return program.statements.size();
+}
+
+// The same of a sum over what `copy` makes of x, whose layout is given.
+size_t Left(const std::string& copy, const char* layout, const std::string& x = "uint8(2, 3, 5)",
+            const std::string& read = "t(n, h, c)") {
+  std::map<std::string, Layout> layouts;
+  if (*layout != '\0') layouts["x"] = *ParseLayout(layout);
+  return LeftBy([&](Program& program) { return DropCopies(program, layouts); },
+                "def f(" + x + " x, int8(4, 3) w) -> (y) {\n" + copy + "\ny(n, o, h) +=! int32(" +
+                    read + ") * int32(w(o, c)) where n in 0:2, h in 0:5, c in 0:3\n}");
 }
 
 TEST(DropCopies, WhatLiesThatWayAlready) {
@@ -60,21 +66,7 @@ TEST(DropCopies, WhatIsNeededStays) {
   EXPECT_EQ(Left("t(n, h, c) = (h > 0 ? x(n, c, h) : uint8(7))", "acb"), 2u);
 }
 
-// How many statements are left of a program that must compute the same.
-size_t LeftOf(const std::string& text) {
-  Program program = Parsed(text);
-  const std::vector<Tensor> inputs = RandomInputs(program, 1);
-  const auto before = Interpret(program, inputs, {});
-  const size_t statements = program.statements.size();
-  const std::vector<size_t> gone = ForwardLookups(program);
-  EXPECT_EQ(gone.size(), statements - program.statements.size());
-  const Status verified = Verify(program);
-  EXPECT_TRUE(verified.ok()) << verified.ToString();
-  const auto after = Interpret(program, inputs, {});
-  EXPECT_TRUE(before.ok() && after.ok());
-  EXPECT_TRUE(std::ranges::equal((*before)[0].raw(), (*after)[0].raw())) << Print(program);
-  return program.statements.size();
-}
+size_t LeftOf(const std::string& text) { return LeftBy(ForwardLookups, text); }
 
 constexpr char kTables[] = "def f(float(9, 4) a, float(9, 4) b, int32(6, 2) at) -> (y) {\n";
 
