@@ -11,7 +11,7 @@
 //
 //   y[m, n] = Σ_k x[m, k] * w'[k, n] + Σ_e x[m, row[e, n / 16]] * rest[e, n]
 //
-// An input that is not finite may give NaN where w alone would give an infinity.
+// An infinite input in a row that is listed may give NaN where w alone would give an infinity.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -160,6 +160,10 @@ class Listed {
   std::pair<Tensor, Tensor> RowsAndRest(int64_t columns) const {
     const int64_t panels = std::ssize(rows_);
     Tensor rows(Dtype::kI32, {most_, panels}), rest(Dtype::kF32, {most_, columns});
+    // Shorter lists go on with a row that is listed anyway: what is infinite elsewhere meets no
+    // zero.
+    const auto some = std::ranges::find_if(rows_, [](const auto& r) { return !r.empty(); });
+    if (some != rows_.end()) std::fill_n(rows.mutable_as<int32_t>(), rows.elems(), some->front());
     for (int64_t panel = 0; panel < panels; ++panel)
       for (int64_t e = 0; e < std::ssize(rows_[static_cast<size_t>(panel)]); ++e)
         rows.mutable_as<int32_t>()[e * panels + panel] =

@@ -172,6 +172,23 @@ TEST(Compressed, WhatIsNoneStaysAsItIs) {
   EXPECT_FALSE(Product(1, wide).Compressed());
 }
 
+// What is infinite is so in all results, but in a row that is listed.
+TEST(Compressed, InfiniteInputs) {
+  const Draw normal = Normal(3);
+  const Product product(1, [&](int64_t row, int64_t column) {
+    const float w = normal(row, column);
+    return row == 7 && column == 3 ? 0x1p-60f : w + (w < 0 ? -1.0f : 1.0f);
+  });
+  EXPECT_GT(product.Compressed()->inputs.size(), 5u);  // one is listed
+  for (const int64_t row : {0, 100}) {
+    Tensor x(Dtype::kF32, {1, kSteps});
+    x.mutable_as<float>()[row] = std::numeric_limits<float>::infinity();
+    const Tensor y = product.Run(x);
+    for (int64_t column = 0; column < kColumns; ++column)
+      ASSERT_TRUE(std::isinf(y.as<float>()[column])) << "row " << row << ", column " << column;
+  }
+}
+
 // All weights may be zero, or one of them anything.
 TEST(Compressed, ZerosAndOneThatIsNot) {
   for (const float odd : {0.0f, 1.0f, -0x1p-140f, std::numeric_limits<float>::max()}) {
