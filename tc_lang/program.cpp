@@ -148,8 +148,6 @@ int64_t AtOnes(const Program& program, const Affine& e) {
   return e.Eval(ones);
 }
 
-// Of integers only products count, and those only where they are `summed`: the rest are subscripts,
-// conditions and what unpacks small numbers.
 int64_t SaturatingAdd(int64_t a, int64_t b) {
   return a > std::numeric_limits<int64_t>::max() - b ? std::numeric_limits<int64_t>::max() : a + b;
 }
@@ -198,6 +196,8 @@ std::vector<int64_t> ElementsAsked(const Program& program) {
   return asked;
 }
 
+// Of integers only products count, and those only where they are `summed`: the rest are subscripts,
+// conditions and what unpacks small numbers.
 int64_t FlopsOf(const Program& program, ExprId id, bool summed) {
   const Expr& e = program[id];
   if (e.kind != ExprKind::kOp) return 0;

@@ -17,14 +17,14 @@ def random(*shape):
     return RANDOM.standard_normal(shape).astype(np.float32)
 
 
-def interaction(weft, tables, batch, bag=False, shared=False):
+def interaction(weft, tables, batch, open_batch=False, shared=False):
     """Its path, inputs and result: a dense vector beside one of each table, and the products below the diagonal."""
     width, size = 32, len(tables) + 1
     dense, places = random(batch, width), RANDOM.integers(-ROWS, ROWS, (batch, len(tables)))
     below, left = np.tril_indices(size, -1)
     g = Builder('interaction', opset=18)
-    x = g.input('dense', ['batch' if bag else batch, width])
-    at = g.input('places', ['batch' if bag else batch, len(tables)], 'int64')
+    x = g.input('dense', ['batch' if open_batch else batch, width])
+    at = g.input('places', ['batch' if open_batch else batch, len(tables)], 'int64')
     rows = [g.Gather(g.weight(table, f'table_{k}'), g.Gather(at, np.array(k, np.int64), axis=1), axis=0)
             for k, table in enumerate(tables)]
     stacked = g.Reshape(g.Concat(x, *rows, axis=1), np.array([-1, size, width], np.int64))
@@ -64,7 +64,7 @@ def test_rows_that_are_read_elsewhere_too(weft):
 
 
 def test_open_batches(weft):
-    path, inputs, expected = interaction(weft, [random(ROWS, 32) for _ in range(6)], 9, bag=True)
+    path, inputs, expected = interaction(weft, [random(ROWS, 32) for _ in range(6)], 9, open_batch=True)
     assert within(weft.run(path, inputs, '--budget', '0')['y'], expected)
 
 
