@@ -706,5 +706,43 @@ TEST(Simplify, LongChain) {
             std::chrono::seconds(60));  // quadratic time would take longer
 }
 
+std::string Halves(size_t count) {
+  std::string list = "const(0.5";
+  for (size_t i = 1; i < count; ++i) list += ", 0.5";
+  return list + ")\n";
+}
+
+// Of x, and of z with as many channels and four times as many places.
+std::string OpsOfPlaces(const std::string& body) {
+  return OpsOf(Simplified(
+      "graph g (x: f32[n, 32, 4, 6], z: f32[n, 32, 8, 12]) -> (y) {\nsymbol n\n"
+      "v: f32[1, 64, 1, 1] = " +
+      Halves(64) + "w: f32[1, 32, 1, 1] = " + Halves(32) + "u: f32[32, 32, 1, 1] = " +
+      Halves(1024) + "b: f32[1] = const(2)\ndouble: f32[4] = const(1, 1, 2, 2)\n" + body + "}"));
+}
+
+TEST(ProductsOfPlaces, GoInFrontOfAResize) {
+  const std::string large = "r = Resize(x, _, double)\n";
+  EXPECT_EQ(OpsOfPlaces(large + "y = Conv(r, w)\n"), "Conv Resize");
+  EXPECT_EQ(OpsOfPlaces(large + "y = Conv(r, w, b)\n"), "Conv Resize Add");
+  const std::string joined = large + "j = Concat(r, z) {axis = 1}\n";
+  EXPECT_EQ(OpsOfPlaces(joined + "y = Conv(j, v, b)\n"), "Conv Conv Resize Add");
+  EXPECT_EQ(OpsOfPlaces(joined + "c = Conv(j, v, b)\nd = Conv(j, v)\ny = Mul(c, d)\n"),
+            "Conv Conv Resize Add Conv Add Mul");
+  EXPECT_EQ(OpsOfPlaces(joined + "c = Conv(j, v, b)\nd = Relu(j)\ny = Concat(c, d) {axis = 1}\n"),
+            "Resize Concat Conv Relu Concat");
+  EXPECT_EQ(OpsOfPlaces(large + "y = Conv(r, w) {strides = [2, 2]}\n"), "Resize Conv");
+}
+TEST(ProductsOfPlaces, GoBehindAnAveragePool) {
+  const auto pooled = [](const std::string& attributes) {
+    return OpsOfPlaces("c = Conv(x, u)\ny = AveragePool(c) {kernel_shape = [2, 2]" + attributes +
+                       "}\n");
+  };
+  EXPECT_EQ(pooled(", strides = [2, 2]"), "AveragePool Conv");
+  EXPECT_EQ(pooled(""), "Conv AveragePool");
+  EXPECT_EQ(pooled(", strides = [2, 2], pads = [1, 1, 1, 1]"), "Conv AveragePool");
+  EXPECT_EQ(pooled(", strides = [2, 2], ceil_mode = 1"), "Conv AveragePool");
+}
+
 }  // namespace
 }  // namespace weft::graph
