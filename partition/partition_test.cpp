@@ -464,6 +464,7 @@ TEST(Partition, SmallNumbersAreMultipliedSeveralAtOnce) {
     EXPECT_EQ(at_once(isa, Dtype::kF32, Dtype::kF32), 1);
     EXPECT_EQ(at_once(isa, Dtype::kI16, Dtype::kI8), 2);
     EXPECT_EQ(at_once(isa, Dtype::kI32, Dtype::kI8), 1);
+    EXPECT_LT(at_once(isa, Dtype::kF32, Dtype::kI4), 1);
   }
   EXPECT_EQ(at_once(Isa::kX86V4, Dtype::kU8, Dtype::kI8), 2);
   EXPECT_EQ(at_once(Isa::kX86V4Vnni, Dtype::kU8, Dtype::kI8), 4);

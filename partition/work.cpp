@@ -116,12 +116,15 @@ double ColumnsOfGroup(const tc::Program& p, const tc::Statement& s) {
 double ProductsAtOnce(Isa isa, Dtype a, Dtype b) {
   // Half of what AMX does at its peak: tiles have to be loaded, too.
   constexpr double kByMatrices = 16, kHalvesByMatrices = 8, kQuads = 4, kPairs = 2;
+  // Weights that share a byte are taken apart for each few rows (docs/decisions/0008).
+  constexpr double kTakenApart = 0.65;
   const auto byte = [](Dtype d) { return d == Dtype::kI8 || d == Dtype::kU8; };
   const auto small = [&](Dtype d) { return byte(d) || d == Dtype::kI16; };
   if (a == Dtype::kBF16 && b == Dtype::kBF16) {
     if (HasMatrixProducts(isa)) return kHalvesByMatrices;
     return HasBfloatProducts(isa) ? kPairs : 1;
   }
+  if (SharesBytes(a) || SharesBytes(b)) return kTakenApart;
   if (!small(a) || !small(b)) return 1;
   if (!byte(a) || !byte(b)) return kPairs;
   if (HasMatrixProducts(isa)) return kByMatrices;
