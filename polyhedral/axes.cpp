@@ -1,6 +1,8 @@
 #include "polyhedral/axes.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "polyhedral/tree.h"
 
@@ -12,7 +14,8 @@ using Names = std::vector<std::string>;
 struct Access {
   tc::TensorId tensor;
   bool write = false;
-  std::vector<int32_t> index;  // per axis of the tensor: a plain index, or -1
+  std::vector<int32_t> index;                 // per axis of the tensor: a plain index, or -1
+  std::vector<std::optional<Affine>> places;  // what is none
 };
 
 std::vector<Access> AccessesOf(const tc::Program& program, const tc::Statement& s) {
@@ -22,6 +25,7 @@ std::vector<Access> AccessesOf(const tc::Program& program, const tc::Statement& 
     for (const tc::ExprId e : subscripts) {
       const auto affine = tc::AsAffine(program, e);
       access.index.push_back(affine ? affine->AsVar().value_or(-1) : -1);
+      access.places.push_back(access.index.back() < 0 ? affine : std::nullopt);
     }
     return access;
   };
@@ -119,18 +123,46 @@ class Aligner {
       for (const Access& y : accesses_[to]) {
         if (x.tensor != y.tensor || (flow && !x.write && !y.write)) continue;
         for (size_t axis = 0; axis < x.index.size(); ++axis) {
-          if (x.index[axis] < 0 || y.index[axis] < 0) continue;
-          const std::string& name = axes_[from][x.index[axis]];
-          std::string& other = axes_[to][y.index[axis]];
-          if (name.empty() || !other.empty() || std::ranges::count(axes_[to], name) > 0) continue;
-          const tc::Index &i = At(from).indices[x.index[axis]], &j = At(to).indices[y.index[axis]];
-          if (!(i.lo == j.lo) || !(i.hi == j.hi)) continue;
-          other = name;
-          changed = true;
+          auto pair = std::pair(x.index[axis], y.index[axis]);
+          if (x.places[axis] && y.places[axis])
+            pair = OpenPair(*x.places[axis], from, *y.places[axis], to);
+          changed |=
+              pair.first >= 0 && pair.second >= 0 && CarryIndex(from, pair.first, to, pair.second);
         }
       }
     }
     return changed;
+  }
+
+  bool CarryIndex(size_t from, int32_t i, size_t to, int32_t j) {
+    const std::string& name = axes_[from][i];
+    std::string& other = axes_[to][j];
+    if (name.empty() || !other.empty() || std::ranges::count(axes_[to], name) > 0) return false;
+    const tc::Index &own = At(from).indices[i], &theirs = At(to).indices[j];
+    if (!(own.lo == theirs.lo) || !(own.hi == theirs.hi)) return false;
+    other = name;
+    return true;
+  }
+
+  // Of two places that are the same sum of indices, such as channel 4 g + c, the pair of indices
+  // that is left when all others are known to run along the same axes; (-1, -1) if there is none.
+  std::pair<int32_t, int32_t> OpenPair(const Affine& a, size_t of_a, const Affine& b,
+                                       size_t of_b) const {
+    constexpr std::pair<int32_t, int32_t> kNone{-1, -1};
+    std::vector<Var> of_x, of_y;
+    a.CollectVars(of_x);
+    b.CollectVars(of_y);
+    if (a.constant() != b.constant() || of_x.size() != of_y.size()) return kNone;
+    std::pair<int32_t, int32_t> open = kNone;
+    for (const Var v : of_x) {
+      const auto same = [&](Var u) { return b.CoefficientOf(u) == a.CoefficientOf(v); };
+      if (std::ranges::count_if(of_y, same) != 1) return kNone;
+      const Var u = *std::ranges::find_if(of_y, same);
+      if (!axes_[of_b][u].empty() && axes_[of_a][v] == axes_[of_b][u]) continue;
+      if (open != kNone) return kNone;
+      open = {static_cast<int32_t>(v), static_cast<int32_t>(u)};
+    }
+    return open;
   }
 
   const tc::Program& program_;

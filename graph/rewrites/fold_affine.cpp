@@ -110,6 +110,24 @@ std::optional<PerChannel> AffineOfNormalization(const Graph& graph, const Node& 
   return out;
 }
 
+std::optional<std::vector<double>> ByChannel(const Graph& graph, ValueId id, size_t rank,
+                                             size_t channel_axis, int64_t channels) {
+  const Tensor* constant = ConstantOf(graph, id);
+  if (!constant || constant->dtype() == Dtype::kString || constant->shape().size() > rank)
+    return std::nullopt;
+  const Shape& shape = constant->shape();
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const size_t axis = rank - shape.size() + i;
+    if (shape[i] != 1 && (axis != channel_axis || shape[i] != channels)) return std::nullopt;
+  }
+  std::vector<double> numbers;
+  for (int64_t i = 0; i < channels; ++i) {
+    numbers.push_back(ElemAsDouble(*constant, constant->elems() == 1 ? 0 : i));
+    if (!std::isfinite(numbers.back())) return std::nullopt;
+  }
+  return numbers;
+}
+
 const Node* LinearBefore(const Rewriter& r, ValueId id) {
   const Node* linear = r.Def(id);
   if (!linear ||

@@ -10,6 +10,10 @@ struct PerChannel {
   std::vector<double> scale, shift;
 };
 
+// A constant that is one number, or one for each of the channels along an axis of a value of this
+// rank, as so many finite numbers; none of another one.
+std::optional<std::vector<double>> ByChannel(const Graph& graph, ValueId id, size_t rank,
+                                             size_t channel_axis, int64_t channels);
 // What a batch normalization with constant statistics is; none of another one.
 std::optional<PerChannel> AffineOfNormalization(const Graph& graph, const Node& bn);
 // The Conv, ConvTranspose or Gemm that makes a value for one reader, if its weights are constant

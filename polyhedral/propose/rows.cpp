@@ -127,6 +127,21 @@ void AddTransposedRows(const ClusterView& view, const std::string& axis, Cluster
   cluster.unroll.push_back(axis);
 }
 
+// Whether some statement sums up along other axes for so long that it does not matter how few lanes
+// are added up in the end.
+bool WalksOn(const ClusterView& view, const std::string& lane) {
+  constexpr int64_t kLong = 32;
+  for (size_t k = 0; k < view.statements.size(); ++k) {
+    if (std::ranges::count(view.axes[k], lane) == 0) continue;
+    int64_t steps = 1;
+    for (size_t i = 0; i < view.axes[k].size(); ++i)
+      if (view.axes[k][i] != lane && view.At(k).indices[i].reduction)
+        steps *= std::min(kLong, std::max<int64_t>(1, view.Extent(view.axes[k][i])));
+    if (steps >= kLong) return true;
+  }
+  return false;
+}
+
 // An axis across short rows, along which each lane takes a row: no sum crosses lanes then, and with
 // all elements of a row unrolled registers transpose what is read and written. Below two vectors a
 // row that gains (softmax 1.3 to 3 times, argmax 4 and more), up to four it may.
@@ -135,6 +150,7 @@ std::string AcrossRows(const ClusterView& view, const std::string& lane, int64_t
   const int64_t length = view.Extent(lane);
   const bool is_short = length < 2 * vector;
   if (view.IsShared(lane) || length > 4 * vector || is_short != (variant % 2 == 0)) return "";
+  if (WalksOn(view, lane)) return "";
   const auto found = std::find_if(view.shared.rbegin(), view.shared.rend(), [&](const auto& axis) {
     return view.Extent(axis) >= vector && view.DividesBlock(axis, vector);
   });
@@ -301,6 +317,26 @@ int64_t LanesOfLookup(const ClusterView& view, const std::string& lane, int64_t 
   return least;
 }
 
+// A statement without the axis of the others' lanes, as one that is summed up by channel before
+// groups are, has lanes along one of its own.
+void AddOwnLanes(const ClusterView& view, int64_t most, Cluster& cluster) {
+  for (size_t k = 0; k < view.statements.size(); ++k) {
+    const auto has = [&](const Tile& lanes) {
+      return std::ranges::count(view.axes[k], lanes.axis) > 0;
+    };
+    if (view.At(k).companion.valid() || std::ranges::any_of(cluster.lanes, has)) continue;
+    ClusterView alone = view;
+    alone.statements = {view.statements[k]};
+    alone.axes = {view.axes[k]};
+    const std::string lane = LaneAxis(alone, Switches(alone));
+    if (lane.empty() || view.IsShared(lane) || std::ranges::count(cluster.unroll, lane) > 0)
+      continue;
+    int64_t lanes = std::min(most, view.Extent(lane));
+    while (!view.DividesBlock(lane, lanes)) --lanes;
+    cluster.lanes.push_back({lane, {lanes}});
+  }
+}
+
 }  // namespace
 
 Cluster RowCluster(const ClusterView& view, int variant) {
@@ -350,6 +386,7 @@ Cluster RowCluster(const ClusterView& view, int variant) {
     });
     if (view.IsShared(lane) || !ordered) {
       cluster.lanes = {{lane, {lanes}}};
+      AddOwnLanes(view, most, cluster);
     }
   }
   cluster.parallel = ParallelPrefix(view, cluster);

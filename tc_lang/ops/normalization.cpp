@@ -7,12 +7,13 @@ namespace weft::tc::ops {
 namespace {
 
 // Where the statistics are taken: `from` reads x with the reduced axes as reduction indices, `kept`
-// holds one statistic for `count` elements.
+// holds one statistic for `count` elements. Along `parts` sums are taken of their own first.
 struct Statistics {
   Operand x;
   Dtype dtype = Dtype::kF32;
   Subs from, kept;
   int64_t count = 1;
+  Subs parts = {};
 };
 
 std::string Real(const Statistics& s) {
@@ -24,9 +25,21 @@ struct Moments {
   Operand mean, inverse;  // 1 / sqrt(variance + epsilon)
 };
 
+Operand SumOf(Writer& w, const Statistics& s, const std::string& name, const std::string& term) {
+  const Operand sum = w.Temp(name, s.dtype);
+  if (s.parts.empty()) {
+    w.Reduce("reduction", sum, s.kept, "+=!", term);
+    return sum;
+  }
+  const Operand part = w.Temp(name + "_by_channel", s.dtype);
+  const Subs at = Concat(s.kept, s.parts);
+  w.Reduce("reduction", part, at, "+=!", term);
+  w.Reduce("reduction", sum, s.kept, "+=!", w.At(part, at));
+  return sum;
+}
+
 Operand Mean(Writer& w, const Statistics& s) {
-  const Operand sum = w.Temp("sum", s.dtype), mean = w.Temp("mean", s.dtype);
-  w.Reduce("reduction", sum, s.kept, "+=!", w.At(s.x, s.from));
+  const Operand sum = SumOf(w, s, "sum", w.At(s.x, s.from)), mean = w.Temp("mean", s.dtype);
   w.Set("pointwise", mean, s.kept, fmt::format("{} / {}", w.At(sum, s.kept), Real(s)));
   return mean;
 }
@@ -40,9 +53,9 @@ Operand InverseOf(Writer& w, const Statistics& s, const Operand& squares, double
 }
 
 Moments TwoPass(Writer& w, const Statistics& s, double epsilon) {
-  const Operand mean = Mean(w, s), squares = w.Temp("squares", s.dtype);
+  const Operand mean = Mean(w, s);
   const std::string centred = fmt::format("({} - {})", w.At(s.x, s.from), w.At(mean, s.kept));
-  w.Reduce("reduction", squares, s.kept, "+=!", fmt::format("{0} * {0}", centred));
+  const Operand squares = SumOf(w, s, "squares", fmt::format("{0} * {0}", centred));
   return {mean, InverseOf(w, s, squares, epsilon)};
 }
 
@@ -84,6 +97,8 @@ void FinishLayer(Writer& w, const Tail& t, const Moments& m) {
 }
 
 // The planes of x: statistics over all axes but the first and, one by one or in groups, the second.
+// Of a group each channel has sums first: channels that lie side by side are then added up in
+// lanes.
 Statistics MakePlanes(Writer& w, const Operand& x, int64_t groups) {
   Statistics s{x, x.dtype, {}, {}, 1};
   const int64_t channels = w.Extent(x, 1);
@@ -97,6 +112,7 @@ Statistics MakePlanes(Writer& w, const Operand& x, int64_t groups) {
   s.kept = {w.Range("n", x.dims[0]), w.Range(size == 1 ? "c" : "g", groups)};
   s.from = {"n", size == 1 ? "c" : Sum({{size, "g"}, {1, w.Range("c", size)}})};
   s.count = size;
+  if (size > 1 && x.rank() > 2) s.parts = {"c"};
   for (int64_t axis = 2; axis < x.rank(); ++axis) {
     s.count *= w.Extent(x, axis);
     s.from.push_back(w.Range(fmt::format("k{}", axis), x.dims[static_cast<size_t>(axis)]));
@@ -104,12 +120,48 @@ Statistics MakePlanes(Writer& w, const Operand& x, int64_t groups) {
   return s;
 }
 
+// Groups of so few channels that those of one would leave lanes without work: all channels are
+// summed up side by side, and what is computed of a group is spread over its channels.
+void NormalizeFewChannels(Writer& w, int64_t groups, double epsilon) {
+  const Operand x = w.In(0), y = w.Out(), scale = w.In(1), bias = w.In(2);
+  const int64_t size = w.Extent(x, 1) / groups;
+  Subs from{w.Range("n", x.dims[0]), w.Range("c", x.dims[1])};
+  int64_t count = size;
+  for (int64_t axis = 2; axis < x.rank(); ++axis) {
+    count *= w.Extent(x, axis);
+    from.push_back(w.Range(fmt::format("k{}", axis), x.dims[static_cast<size_t>(axis)]));
+  }
+  w.Range("g", groups);
+  w.Range("e", size);
+  const Subs channel{"n", "c"}, group{"n", "g"}, part{"n", Sum({{size, "g"}, {1, "e"}})},
+      own{"n", fmt::format("c / {}", size)};
+  const auto by_group = [&](const std::string& name, const std::string& term) {
+    const Operand each = w.Temp(name + "_by_channel", x.dtype), sum = w.Temp(name, x.dtype);
+    w.Reduce("reduction", each, channel, "+=!", term);
+    w.Reduce("reduction", sum, group, "+=!", w.At(each, part));
+    return fmt::format("{} / {}", w.At(sum, own), Real({.x = x, .dtype = x.dtype, .count = count}));
+  };
+  const Operand mean = w.Temp("mean", x.dtype), factor = w.Temp("factor", x.dtype);
+  w.Set("pointwise", mean, channel, by_group("sum", w.At(x, from)));
+  const std::string centred = fmt::format("({} - {})", w.At(x, from), w.At(mean, channel));
+  w.Set("pointwise", factor, channel,
+        fmt::format("{} / sqrt({} + {})", w.At(scale, {"c"}),
+                    by_group("squares", fmt::format("{0} * {0}", centred)), Lit(x.dtype, epsilon)));
+  w.Set("pointwise", y, from,
+        fmt::format("{} * {} + {}", centred, w.At(factor, channel), w.At(bias, {"c"})));
+}
+
 // scale and bias are inputs 1 and 2, one a channel.
 void NormalizePlanes(Writer& w, int64_t groups) {
+  constexpr int64_t kFew = 16;
   const Operand x = w.In(0), y = w.Out(), scale = w.In(1), bias = w.In(2);
   const Statistics s = MakePlanes(w, x, groups);
   if (!w.ok()) return;
-  const Moments m = TwoPass(w, s, w.Float("epsilon", 1e-5F));
+  const double epsilon = w.Float("epsilon", 1e-5F);
+  if (const int64_t size = groups > 0 ? w.Extent(x, 1) / groups : 0;
+      size > 1 && size < kFew && x.rank() > 2)
+    return NormalizeFewChannels(w, groups, epsilon);
+  const Moments m = TwoPass(w, s, epsilon);
   const std::string value =
       fmt::format("({} - {}) * {} * {} + {}", w.At(x, s.from), w.At(m.mean, s.kept),
                   w.At(m.inverse, s.kept), w.At(scale, {s.from[1]}), w.At(bias, {s.from[1]}));
