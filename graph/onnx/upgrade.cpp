@@ -98,8 +98,10 @@ class Upgrade {
         if (opset_ < 21) WEFT_TRY(OldGroupNorm());
         break;
       case Op::kLoop:
-        for (const auto& body : Subgraphs(node_))
+        for (const auto& body : Subgraphs(node_)) {
+          for (size_t i = 0; i < body->inputs.size() && i < 2; ++i) FromScalar(*body, i);
           if (!body->inputs.empty()) CountTrips(*body, (*body)[body->inputs[0]].name);
+        }
         break;
       case Op::kRoiAlign:
         if (opset_ < 16)
@@ -417,6 +419,32 @@ class Upgrade {
     const ValueId off = f.Sub(e.In(0), mean_of(e.In(0), 1));
     WEFT_TRY(f.Finish(mean_of(e.In(0), 0), 3));
     return f.Finish(mean_of(f.Mul(off, off), 0), 4);
+  }
+
+  // The number of a trip and the condition are scalars. A body that declares one of them as a list
+  // of one, as torch's older exporter does, makes that of the scalar.
+  void FromScalar(Graph& body, size_t input) {
+    const ValueId list = body.inputs[input];
+    const auto shape = StaticShape(body[list]);
+    if (!shape || *shape != Shape{1}) return;
+    Names names(body, &draft_.names);
+    const std::string name = body[list].name;
+    const Value scalar{.name = names.Fresh(name + "_scalar"),
+                       .kind = ValueKind::kInput,
+                       .dtype = body[list].dtype,
+                       .shape = std::vector<Extent>{}};
+    const int64_t one[] = {1};
+    const ValueId extents = AddConstant(body, names.Fresh(name + "_shape"), TensorOfInts(one));
+    body.inputs[input] = ValueId(body.values.size());
+    body.values.push_back(scalar);
+    for (Value& value : body.values)
+      if (value.producer.valid()) ++value.producer.index;
+    body[list].kind = ValueKind::kComputed;
+    body[list].producer = NodeId(size_t{0});
+    body.nodes.insert(body.nodes.begin(), {.op = Op::kReshape,
+                                           .op_name = "Reshape",
+                                           .inputs = {body.inputs[input], extents},
+                                           .outputs = {list}});
   }
 
   // Upsample is Resize with the first coordinate rule there was.

@@ -141,6 +141,25 @@ def test_trips_that_an_input_counts(weft):
         agree(weft, model, {'x': x, 'n': np.int64(n)}, [x * (max(n, 0) + 1), rows])
 
 
+@pytest.mark.parametrize('counted', [True, False])
+def test_a_body_that_declares_lists_of_one(weft, counted):
+    """torch's older exporter gives a trip's number a shape of [1], and slices from that element on."""
+    body = graph('body', [node('Gather', ['from', 'i'], ['first'], axis=0), node('Add', ['first', 'two'], ['last']),
+                          node('Slice', ['x', 'first', 'last', 'axis'], ['part']), node('Squeeze', ['c', 'zero'], ['more'])],
+                 [('i', T.INT64, [1]), ('c', T.BOOL, [1])], [('more', T.BOOL, []), ('part', T.FLOAT, [5, 2])])
+    nodes = [node('Loop', ['n', 'go'], ['y'], body=body)]
+    constants = {'from': np.array([6, 0, 3]), 'two': np.array([2]), 'axis': np.array([1]), 'zero': np.array([0]), 'go': np.array(True)}
+    inputs = [('x', T.FLOAT, [5, 8])]
+    if counted:
+        inputs.append(('n', T.INT64, []))
+    else:
+        constants['n'] = np.array(3)
+    model = saved(weft, nodes, inputs, [('y', T.FLOAT, [None, 5, 2])], constants)
+    for trips in (3, 1) if counted else (3,):
+        expected = [np.stack([X[:, k:k + 2] for k in (6, 0, 3)[:trips]])]
+        agree(weft, model, {'x': X, **({'n': np.array(trips)} if counted else {})}, expected)
+
+
 def test_rows_of_no_trip_have_their_rank(weft):
     body = graph('body', [node('NonZero', ['x'], ['row']), node('Identity', ['c'], ['on'])],
                  [('i', T.INT64, []), ('c', T.BOOL, [])], [('on', T.BOOL, []), ('row', T.INT64, [2, None])])
