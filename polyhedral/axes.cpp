@@ -1,6 +1,7 @@
 #include "polyhedral/axes.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -14,8 +15,8 @@ using Names = std::vector<std::string>;
 struct Access {
   tc::TensorId tensor;
   bool write = false;
-  std::vector<int32_t> index;                 // per axis of the tensor: a plain index, or -1
-  std::vector<std::optional<Affine>> places;  // what is none
+  std::vector<int32_t> index;               // per axis of the tensor: a plain index, or -1
+  std::vector<std::optional<Affine>> sums;  // where it is no plain index, but affine
 };
 
 std::vector<Access> AccessesOf(const tc::Program& program, const tc::Statement& s) {
@@ -25,7 +26,7 @@ std::vector<Access> AccessesOf(const tc::Program& program, const tc::Statement& 
     for (const tc::ExprId e : subscripts) {
       const auto affine = tc::AsAffine(program, e);
       access.index.push_back(affine ? affine->AsVar().value_or(-1) : -1);
-      access.places.push_back(access.index.back() < 0 ? affine : std::nullopt);
+      access.sums.push_back(access.index.back() < 0 ? affine : std::nullopt);
     }
     return access;
   };
@@ -124,8 +125,7 @@ class Aligner {
         if (x.tensor != y.tensor || (flow && !x.write && !y.write)) continue;
         for (size_t axis = 0; axis < x.index.size(); ++axis) {
           auto pair = std::pair(x.index[axis], y.index[axis]);
-          if (x.places[axis] && y.places[axis])
-            pair = OpenPair(*x.places[axis], from, *y.places[axis], to);
+          if (x.sums[axis] && y.sums[axis]) pair = OpenPair(*x.sums[axis], from, *y.sums[axis], to);
           changed |=
               pair.first >= 0 && pair.second >= 0 && CarryIndex(from, pair.first, to, pair.second);
         }
@@ -152,17 +152,19 @@ class Aligner {
     std::vector<Var> of_x, of_y;
     a.CollectVars(of_x);
     b.CollectVars(of_y);
-    if (a.constant() != b.constant() || of_x.size() != of_y.size()) return kNone;
+    std::map<Var, Var> partners;  // by their coefficients
     std::pair<int32_t, int32_t> open = kNone;
     for (const Var v : of_x) {
       const auto same = [&](Var u) { return b.CoefficientOf(u) == a.CoefficientOf(v); };
       if (std::ranges::count_if(of_y, same) != 1) return kNone;
       const Var u = *std::ranges::find_if(of_y, same);
+      partners[v] = u;
       if (!axes_[of_b][u].empty() && axes_[of_a][v] == axes_[of_b][u]) continue;
       if (open != kNone) return kNone;
       open = {static_cast<int32_t>(v), static_cast<int32_t>(u)};
     }
-    return open;
+    const auto renamed = a.TrySubstitute([&](Var v) { return Affine::OfVar(partners.at(v)); });
+    return renamed == b ? open : kNone;
   }
 
   const tc::Program& program_;

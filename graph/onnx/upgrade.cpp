@@ -99,8 +99,8 @@ class Upgrade {
         break;
       case Op::kLoop:
         for (const auto& body : Subgraphs(node_)) {
-          for (size_t i = 0; i < body->inputs.size() && i < 2; ++i) FromScalar(*body, i);
           if (!body->inputs.empty()) CountTrips(*body, (*body)[body->inputs[0]].name);
+          for (size_t i = 0; i < body->inputs.size() && i < 2; ++i) FromScalar(*body, i);
         }
         break;
       case Op::kRoiAlign:

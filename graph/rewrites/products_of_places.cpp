@@ -19,10 +19,12 @@
 namespace weft::graph {
 namespace {
 
-// Of fewer channels the products cost no more than resizing or pooling something else.
+// What is multiplied less often costs less than what is resized or pooled instead, with this many
+// channels to sum over (to make, of a pooling) and not many times as many that are resized (pooled)
+// as were before.
 constexpr int64_t kFewestChannels = 32;
-constexpr int64_t kMostPooled = 4;  // channels, for one of those that were
-constexpr double kLeastGrowth = 2;  // of the number of places
+constexpr int64_t kMostResized = 2, kMostPooled = 4;  // times as many
+constexpr double kLeastGrowth = 2;                    // of the number of places
 
 bool AreAll(const std::vector<int64_t>& list, int64_t value) {
   return std::ranges::all_of(list, [value](int64_t v) { return v == value; });
@@ -80,13 +82,14 @@ std::vector<size_t> AxesOf(const Node& resize, size_t rank) {
   return axes;
 }
 
-// Whether a node makes an image larger, whose channels it leaves as they are, and whether its
-// operands say so whatever they are of.
+// Whether a node makes an image larger by blending few elements for each, and does the same to each
+// channel; its operands are constants, which can be made anew for another number of channels.
 bool Enlarges(const Graph& graph, const Node& resize) {
   const auto &from = graph[resize.inputs[0]].shape, &to = graph[resize.outputs[0]].shape;
   if (!from || !to || from->size() < 3 || from->size() != to->size()) return false;
   if (StringAttr(resize, "coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize" ||
       StringAttr(resize, "keep_aspect_ratio_policy", "stretch") != "stretch" ||
+      StringAttr(resize, "mode", "nearest") == "cubic" || IntAttr(resize, "antialias", 0) != 0 ||
       (*from)[0] != (*to)[0] || (*from)[1] != (*to)[1])
     return false;
   const Tensor *scales = ConstantAt(graph, resize, 2), *sizes = ConstantAt(graph, resize, 3);
@@ -188,7 +191,8 @@ class Mover {
       const Channels own{channels, (*shape)[1].value()};
       channels += own.count;
       const Node* resize = r_.Def(part, Op::kResize);
-      const bool moves = resize && own.count >= kFewestChannels && !r_.IsOutput(part) &&
+      const bool moves = resize && own.count >= kFewestChannels &&
+                         weights.shape()[0] <= kMostResized * own.count && !r_.IsOutput(part) &&
                          r_.Uses(part) == readers && Enlarges(graph, *resize);
       (moves ? enlarged : kept).push_back(part);
       (moves ? of_enlarged : of_kept).push_back(own);

@@ -96,22 +96,21 @@ void FinishLayer(Writer& w, const Tail& t, const Moments& m) {
   if (w.HasOut(2)) w.Set("copy", w.Out(2), t.kept, w.At(m.inverse, t.outer));
 }
 
-// The planes of x: statistics over all axes but the first and, one by one or in groups, the second.
-// Of a group each channel has sums first: channels that lie side by side are then added up in
-// lanes.
-Statistics MakePlanes(Writer& w, const Operand& x, int64_t groups) {
-  Statistics s{x, x.dtype, {}, {}, 1};
+// How many channels a group has: 1 where there are no channels.
+int64_t SizeOfGroups(Writer& w, const Operand& x, int64_t groups) {
   const int64_t channels = w.Extent(x, 1);
-  const bool none = channels == 0;
-  if (x.rank() < 2 || (!none && (groups < 1 || channels % groups != 0))) {
+  if (x.rank() < 2 || (channels > 0 && (groups < 1 || channels % groups != 0)))
     w.Refuse(fmt::format("{} groups of {} channels", groups, channels));
-    return s;
-  }
-  if (none) groups = 0;  // groups of no channels are none
-  const int64_t size = none ? 1 : channels / groups;
-  s.kept = {w.Range("n", x.dims[0]), w.Range(size == 1 ? "c" : "g", groups)};
+  return channels == 0 || !w.ok() ? 1 : channels / groups;
+}
+
+// The planes of x: statistics over all axes but the first and, one by one or `size` together, the
+// second. Of a group each channel has sums first: channels that lie side by side are then added up
+// in lanes.
+Statistics MakePlanes(Writer& w, const Operand& x, int64_t size) {
+  Statistics s{.x = x, .dtype = x.dtype, .count = size};
+  s.kept = {w.Range("n", x.dims[0]), w.Range(size == 1 ? "c" : "g", w.Extent(x, 1) / size)};
   s.from = {"n", size == 1 ? "c" : Sum({{size, "g"}, {1, w.Range("c", size)}})};
-  s.count = size;
   if (size > 1 && x.rank() > 2) s.parts = {"c"};
   for (int64_t axis = 2; axis < x.rank(); ++axis) {
     s.count *= w.Extent(x, axis);
@@ -122,45 +121,40 @@ Statistics MakePlanes(Writer& w, const Operand& x, int64_t groups) {
 
 // Groups of so few channels that those of one would leave lanes without work: all channels are
 // summed up side by side, and what is computed of a group is spread over its channels.
-void NormalizeFewChannels(Writer& w, int64_t groups, double epsilon) {
+void NormalizeFewChannels(Writer& w, int64_t size, double epsilon) {
   const Operand x = w.In(0), y = w.Out(), scale = w.In(1), bias = w.In(2);
-  const int64_t size = w.Extent(x, 1) / groups;
-  Subs from{w.Range("n", x.dims[0]), w.Range("c", x.dims[1])};
-  int64_t count = size;
-  for (int64_t axis = 2; axis < x.rank(); ++axis) {
-    count *= w.Extent(x, axis);
-    from.push_back(w.Range(fmt::format("k{}", axis), x.dims[static_cast<size_t>(axis)]));
-  }
-  w.Range("g", groups);
+  Statistics s = MakePlanes(w, x, 1);  // of channels
+  s.count *= size;
+  w.Range("g", w.Extent(x, 1) / size);
   w.Range("e", size);
-  const Subs channel{"n", "c"}, group{"n", "g"}, part{"n", Sum({{size, "g"}, {1, "e"}})},
+  const Subs group{"n", "g"}, part{"n", Sum({{size, "g"}, {1, "e"}})},
       own{"n", fmt::format("c / {}", size)};
-  const auto by_group = [&](const std::string& name, const std::string& term) {
-    const Operand each = w.Temp(name + "_by_channel", x.dtype), sum = w.Temp(name, x.dtype);
-    w.Reduce("reduction", each, channel, "+=!", term);
+  // The average over a channel's group.
+  const auto average = [&](const std::string& name, const std::string& term) {
+    const Operand each = w.Temp(name + "_by_channel", s.dtype), sum = w.Temp(name, s.dtype);
+    w.Reduce("reduction", each, s.kept, "+=!", term);
     w.Reduce("reduction", sum, group, "+=!", w.At(each, part));
-    return fmt::format("{} / {}", w.At(sum, own), Real({.x = x, .dtype = x.dtype, .count = count}));
+    return fmt::format("{} / {}", w.At(sum, own), Real(s));
   };
-  const Operand mean = w.Temp("mean", x.dtype), factor = w.Temp("factor", x.dtype);
-  w.Set("pointwise", mean, channel, by_group("sum", w.At(x, from)));
-  const std::string centred = fmt::format("({} - {})", w.At(x, from), w.At(mean, channel));
-  w.Set("pointwise", factor, channel,
-        fmt::format("{} / sqrt({} + {})", w.At(scale, {"c"}),
-                    by_group("squares", fmt::format("{0} * {0}", centred)), Lit(x.dtype, epsilon)));
-  w.Set("pointwise", y, from,
-        fmt::format("{} * {} + {}", centred, w.At(factor, channel), w.At(bias, {"c"})));
+  const Operand mean = w.Temp("mean", s.dtype), factor = w.Temp("factor", s.dtype);
+  w.Set("pointwise", mean, s.kept, average("sum", w.At(x, s.from)));
+  const std::string centred = fmt::format("({} - {})", w.At(x, s.from), w.At(mean, s.kept)),
+                    variance = average("squares", fmt::format("{0} * {0}", centred));
+  w.Set("pointwise", factor, s.kept,
+        fmt::format("{} / sqrt({} + {})", w.At(scale, {"c"}), variance, Lit(s.dtype, epsilon)));
+  w.Set("pointwise", y, s.from,
+        fmt::format("{} * {} + {}", centred, w.At(factor, s.kept), w.At(bias, {"c"})));
 }
 
 // scale and bias are inputs 1 and 2, one a channel.
 void NormalizePlanes(Writer& w, int64_t groups) {
   constexpr int64_t kFew = 16;
   const Operand x = w.In(0), y = w.Out(), scale = w.In(1), bias = w.In(2);
-  const Statistics s = MakePlanes(w, x, groups);
+  const int64_t size = SizeOfGroups(w, x, groups);
   if (!w.ok()) return;
   const double epsilon = w.Float("epsilon", 1e-5F);
-  if (const int64_t size = groups > 0 ? w.Extent(x, 1) / groups : 0;
-      size > 1 && size < kFew && x.rank() > 2)
-    return NormalizeFewChannels(w, groups, epsilon);
+  if (size > 1 && size < kFew && x.rank() > 2) return NormalizeFewChannels(w, size, epsilon);
+  const Statistics s = MakePlanes(w, x, size);
   const Moments m = TwoPass(w, s, epsilon);
   const std::string value =
       fmt::format("({} - {}) * {} * {} + {}", w.At(x, s.from), w.At(m.mean, s.kept),
