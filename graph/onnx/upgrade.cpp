@@ -437,14 +437,13 @@ class Upgrade {
     const ValueId extents = AddConstant(body, names.Fresh(name + "_shape"), TensorOfInts(one));
     body.inputs[input] = ValueId(body.values.size());
     body.values.push_back(scalar);
-    for (Value& value : body.values)
-      if (value.producer.valid()) ++value.producer.index;
     body[list].kind = ValueKind::kComputed;
-    body[list].producer = NodeId(size_t{0});
-    body.nodes.insert(body.nodes.begin(), {.op = Op::kReshape,
-                                           .op_name = "Reshape",
-                                           .inputs = {body.inputs[input], extents},
-                                           .outputs = {list}});
+    std::vector<NodeId> order{AddNode(body, {.op = Op::kReshape,
+                                             .op_name = "Reshape",
+                                             .inputs = {body.inputs[input], extents},
+                                             .outputs = {list}})};
+    for (size_t n = 0; n + 1 < body.nodes.size(); ++n) order.emplace_back(n);
+    Reorder(body, order);
   }
 
   // Upsample is Resize with the first coordinate rule there was.

@@ -6,10 +6,6 @@
 namespace weft::graph {
 namespace {
 
-const Tensor* ConstantOf(const Graph& graph, ValueId id) {
-  return id.valid() && graph[id].kind == ValueKind::kConstant ? &graph[id].constant : nullptr;
-}
-
 // The output channel of element i of the weights, by operator.
 struct Weights {
   int64_t groups = 1, channels = 0;  // channels of the output
@@ -106,6 +102,15 @@ std::optional<PerChannel> AffineOfNormalization(const Graph& graph, const Node& 
     if (!std::isfinite(scale)) return std::nullopt;
     out.scale.push_back(scale);
     out.shift.push_back(ElemAsDouble(*in[1], i) - ElemAsDouble(*in[2], i) * scale);
+  }
+  return out;
+}
+
+std::optional<Tensor> Rounded(const std::vector<double>& values, Dtype dtype, const Shape& shape) {
+  Tensor out(dtype, shape);
+  for (size_t i = 0; i < values.size(); ++i) {
+    SetElem(out, static_cast<int64_t>(i), values[i]);
+    if (!std::isfinite(ElemAsDouble(out, static_cast<int64_t>(i)))) return std::nullopt;
   }
   return out;
 }

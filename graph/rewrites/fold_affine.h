@@ -10,6 +10,8 @@ struct PerChannel {
   std::vector<double> scale, shift;
 };
 
+// Numbers as a tensor, if its type holds every one of them.
+std::optional<Tensor> Rounded(const std::vector<double>& values, Dtype dtype, const Shape& shape);
 // A constant that is one number, or one for each of the channels along an axis of a value of this
 // rank, as so many finite numbers; none of another one.
 std::optional<std::vector<double>> ByChannel(const Graph& graph, ValueId id, size_t rank,

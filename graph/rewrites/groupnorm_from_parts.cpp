@@ -4,9 +4,6 @@
 //   Reshape(InstanceNormalization(Reshape(x, [n, groups, -1])), shape of x) [* scale] [+ bias]
 //
 // With a group for each channel it is an instance normalization that has this scale and this bias.
-#include <algorithm>
-#include <cmath>
-
 #include "graph/rewrites/fold_affine.h"
 
 namespace weft::graph {
@@ -64,16 +61,6 @@ void FollowAffine(const Rewriter& r, Groups& norm, PerChannel& affine) {
   }
 }
 
-std::optional<Tensor> AsFloats(const std::vector<double>& numbers) {
-  Tensor out(Dtype::kF32, {static_cast<int64_t>(numbers.size())});
-  std::ranges::transform(numbers, out.mutable_as<float>(),
-                         [](double v) { return static_cast<float>(v); });
-  const float* from = out.as<float>();
-  if (!std::all_of(from, from + numbers.size(), [](float v) { return std::isfinite(v); }))
-    return std::nullopt;
-  return out;
-}
-
 void Match(Rewriter& r, NodeId id) {
   Graph& graph = r.graph;
   const Node core = graph[id];
@@ -90,7 +77,9 @@ void Match(Rewriter& r, NodeId id) {
   }
   FollowAffine(r, *norm, affine);
   if (norm->last == id) return;
-  auto scales = AsFloats(affine.scale), shifts = AsFloats(affine.shift);
+  const Shape shape{norm->channels};
+  auto scales = Rounded(affine.scale, Dtype::kF32, shape),
+       shifts = Rounded(affine.shift, Dtype::kF32, shape);
   if (!scales || !shifts) return;
   const std::string name = graph[graph[norm->last].outputs[0]].name;
   std::vector<ValueId> inputs{norm->x, r.NewConstant(name + "_scale", *std::move(scales)),

@@ -156,24 +156,23 @@ std::string OpsAfter(const std::string& text) {
 }
 
 // Groups of an x [n, 6, h, 5], as exporters write them.
-std::string OpsOfGroups(const std::string& groups, const std::string& behind) {
+std::string OpsOfGroups(const std::string& behind) {
   return OpsAfter(
       "graph g (x: f32[n, 6, h, 5]) -> (y) {\nsymbol n\nsymbol h\n"
-      "one: f32[2] = const(1, 1)\nnone: f32[2] = const(0, 0.5)\nrows: i64[3] = const(0, " +
-      groups +
-      ", -1)\nimage: i64[4] = const(0, 6, -1, 5)\nw: f32[6, 1, 1] = const(1, 2, 3, 4, 5, 6)\n"
+      "one: f32[2] = const(1, 1)\nnone: f32[2] = const(0, 0.5)\nrows: i64[3] = const(0, 2, -1)\n"
+      "image: i64[4] = const(0, 6, -1, 5)\nw: f32[6, 1, 1] = const(1, 2, 3, 4, 5, 6)\n"
       "b: f32[1, 6, 1, 1] = const(1, 2, 3, 4, 5, 6)\nv: f32[5] = const(1, 2, 3, 4, 5)\n"
       "a = Reshape(x, rows)\nc = InstanceNormalization(a, one, none)\nd = Reshape(c, image)\n" +
       behind + "}");
 }
 
 TEST(GroupnormFromParts, WithScaleAndBias) {
-  EXPECT_EQ(OpsOfGroups("2", "e = Mul(w, d)\ny = Add(e, b)\n"), "GroupNormalization");
-  EXPECT_EQ(OpsOfGroups("2", "y = Relu(d)\n"), "GroupNormalization Relu");
-  EXPECT_EQ(OpsOfGroups("2", "e = Mul(w, d)\ny = Add(e, v)\n"), "GroupNormalization Add");
+  EXPECT_EQ(OpsOfGroups("e = Mul(w, d)\ny = Add(e, b)\n"), "GroupNormalization");
+  EXPECT_EQ(OpsOfGroups("y = Relu(d)\n"), "GroupNormalization Relu");
+  EXPECT_EQ(OpsOfGroups("e = Mul(w, d)\ny = Add(e, v)\n"), "GroupNormalization Add");
 }
 TEST(GroupnormFromParts, ReadTwiceStaysApart) {
-  EXPECT_EQ(OpsOfGroups("2", "e = Mul(w, d)\ny = Add(e, d)\n"), "GroupNormalization Mul Add");
+  EXPECT_EQ(OpsOfGroups("e = Mul(w, d)\ny = Add(e, d)\n"), "GroupNormalization Mul Add");
 }
 TEST(GroupnormFromParts, OfOneChannelEach) {
   EXPECT_EQ(OpsAfter("graph g (x: f32[n, 2, 5]) -> (y) {\nsymbol n\nw: f32[2] = const(1, 2)\n"

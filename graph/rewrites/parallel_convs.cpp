@@ -28,9 +28,9 @@ struct Branch {
 };
 
 const Tensor* ConstantFloats(const Graph& graph, ValueId id) {
-  if (!id.valid() || graph[id].kind != ValueKind::kConstant) return nullptr;
-  const Tensor& tensor = graph[id].constant;
-  return tensor.dtype() == Dtype::kF32 || tensor.dtype() == Dtype::kF64 ? &tensor : nullptr;
+  const Tensor* tensor = ConstantOf(graph, id);
+  const bool is_wide = tensor && (tensor->dtype() == Dtype::kF32 || tensor->dtype() == Dtype::kF64);
+  return is_wide ? tensor : nullptr;
 }
 
 std::optional<Branch> BranchOf(const Rewriter& r, ValueId id) {
@@ -126,16 +126,6 @@ void Accumulate(const Branch& branch, double sign, const std::vector<Window>& wi
           sign * ElemAsDouble(*branch.weights, static_cast<int64_t>(row * own_taps + tap));
     }
   }
-}
-
-// The sum as a tensor, if its type holds every number of it.
-std::optional<Tensor> Rounded(const std::vector<double>& values, Dtype dtype, const Shape& shape) {
-  Tensor out(dtype, shape);
-  for (size_t i = 0; i < values.size(); ++i) {
-    SetElem(out, static_cast<int64_t>(i), values[i]);
-    if (!std::isfinite(ElemAsDouble(out, static_cast<int64_t>(i)))) return std::nullopt;
-  }
-  return out;
 }
 
 void Merge(Rewriter& r, NodeId id) {

@@ -32,15 +32,10 @@ bool AreAll(const std::vector<int64_t>& list, int64_t value) {
 
 bool IsWide(std::optional<Dtype> dtype) { return dtype == Dtype::kF32 || dtype == Dtype::kF64; }
 
-const Tensor* ConstantAt(const Graph& graph, const Node& node, size_t i) {
-  const ValueId id = InputAt(node, i);
-  return id.valid() && graph[id].kind == ValueKind::kConstant ? &graph[id].constant : nullptr;
-}
-
 // A convolution that multiplies each place of an image with one constant matrix.
 bool IsProductOfPlaces(const Graph& graph, const Node& node) {
   if (node.op != Op::kConv || !IsWide(graph[node.inputs[0]].dtype)) return false;
-  const Tensor* weights = ConstantAt(graph, node, 1);
+  const Tensor* weights = ConstantOf(graph, InputAt(node, 1));
   if (!weights || !IsWide(weights->dtype()) || weights->shape().size() < 3) return false;
   const Shape& shape = weights->shape();
   return shape[0] > 0 &&
@@ -92,7 +87,8 @@ bool Enlarges(const Graph& graph, const Node& resize) {
       StringAttr(resize, "mode", "nearest") == "cubic" || IntAttr(resize, "antialias", 0) != 0 ||
       (*from)[0] != (*to)[0] || (*from)[1] != (*to)[1])
     return false;
-  const Tensor *scales = ConstantAt(graph, resize, 2), *sizes = ConstantAt(graph, resize, 3);
+  const Tensor *scales = ConstantOf(graph, InputAt(resize, 2)),
+               *sizes = ConstantOf(graph, InputAt(resize, 3));
   const auto axes = AxesOf(resize, from->size());
   if (!scales == !sizes || (scales ? scales : sizes)->elems() != static_cast<int64_t>(axes.size()))
     return false;
@@ -149,7 +145,7 @@ class Mover {
     if (!found || r_.OnlyUser(image) != id || !IsProductOfPlaces(r_.graph, *found)) return;
     const Node conv = *found;
     const ValueId x = conv.inputs[0], y = pool.outputs[0];
-    const Shape weights = ConstantAt(r_.graph, conv, 1)->shape();
+    const Shape weights = ConstantOf(r_.graph, InputAt(conv, 1))->shape();
     if (!r_.graph[y].shape || weights[0] < kFewestChannels || weights[1] > kMostPooled * weights[0])
       return;
     auto shape = *r_.graph[y].shape;
@@ -180,7 +176,7 @@ class Mover {
   void Split(NodeId id, const std::vector<ValueId>& parts, size_t readers) {
     Graph& graph = r_.graph;
     const Node conv = graph[id];
-    const Tensor weights = *ConstantAt(graph, conv, 1);
+    const Tensor weights = *ConstantOf(graph, InputAt(conv, 1));
     const ValueId bias = InputAt(conv, 2);
     std::vector<ValueId> kept, enlarged;
     std::vector<Channels> of_kept, of_enlarged;
@@ -240,7 +236,7 @@ class Mover {
     auto inputs = resize.inputs;
     const int64_t channels = weights.shape()[0];
     inputs[0] = Product(at, conv, resize.inputs[0], std::move(weights), {});
-    if (const Tensor* listed = ConstantAt(r_.graph, resize, 3)) {
+    if (const Tensor* listed = ConstantOf(r_.graph, InputAt(resize, 3))) {
       Tensor sizes = *listed;
       const auto axes = AxesOf(resize, r_.graph[part].shape->size());
       const auto of_channels = std::ranges::find(axes, size_t{1}) - axes.begin();

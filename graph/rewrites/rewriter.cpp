@@ -279,6 +279,10 @@ std::optional<std::vector<int64_t>> AsReshapesTo(const std::vector<Extent>& exte
   return shape;
 }
 
+const Tensor* ConstantOf(const Graph& graph, ValueId id) {
+  return id.valid() && graph[id].kind == ValueKind::kConstant ? &graph[id].constant : nullptr;
+}
+
 bool SameShape(const Graph& graph, ValueId a, ValueId b) {
   return a.valid() && b.valid() && graph[a].shape && graph[b].shape &&
          *graph[a].shape == *graph[b].shape && graph[a].dtype && graph[a].dtype == graph[b].dtype;

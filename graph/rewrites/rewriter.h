@@ -85,6 +85,7 @@ class Conversion {
 void RenameCaptured(Graph& graph, const std::unordered_map<std::string, std::string>& renames);
 
 // Patterns.
+const Tensor* ConstantOf(const Graph& graph, ValueId id);  // null of an absent or another value
 std::optional<double> ScalarOf(const Graph& graph, ValueId id);  // a constant of one element
 // The elements of a sequence, if they are known.
 std::optional<std::vector<ValueId>> ElementsOf(const Rewriter& r, ValueId id);
