@@ -223,10 +223,26 @@ class Grouper {
     } else if (fuse && Waits(s)) {
       return waiting_.push_back(s);
     } else {
-      for (const int32_t operand : operands) Append(operand, fuse);
-      Append(s, fuse);
+      Gather(operands, s, fuse);
     }
     Forget(operands);
+  }
+
+  // s and what waits for it, where the last group takes them not together: those right before it
+  // that have its iterations begin a group with it (each of them may read what no other reads).
+  void Gather(const std::vector<int32_t>& operands, int32_t s, bool fuse) {
+    std::vector<int32_t> all = operands;
+    all.push_back(s);
+    const auto is_alike = [&](size_t from) {
+      const std::vector<int32_t> rest(all.begin() + static_cast<int64_t>(from), all.end());
+      const auto is_pointwise = [&](int32_t k) { return IsPointwise(program_.statements[k]); };
+      return std::ranges::all_of(rest, is_pointwise) && SameDomains(View(request_, rest));
+    };
+    size_t k = 0;
+    for (; k + 1 < all.size() && !(fuse && is_alike(k)); ++k) Append(all[k], fuse);
+    if (k + 1 == all.size()) return Append(s, fuse);
+    groups_.push_back({.statements = {all.begin() + static_cast<int64_t>(k), all.end()}});
+    closed_ = false;
   }
 
   void Forget(const std::vector<int32_t>& operands) {

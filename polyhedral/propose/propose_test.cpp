@@ -745,6 +745,17 @@ TEST(Propose, WhatWidensWaitsForItsReader) {
   EXPECT_NE(choice.find(" d c y |"), std::string::npos) << choice;
 }
 
+// What waits for one reader and is made over its iterations shares its loops, where there is no
+// group yet that takes it.
+TEST(Propose, WhatWaitsBeginsAGroup) {
+  const std::string gate = First(
+      "def f(float(64, 64) a, float(64, 64) b, float(64) c) -> (y) { d(j) = exp(c(j))"
+      " s(i, j) = sigmoid(a(i, j)) t(i, j) = tanh(b(i, j)) y(i, j) = s(i, j) * t(i, j) + d(j) }",
+      {.threads = 1});
+  EXPECT_EQ(gate.rfind("f: cluster d |", 0), 0u) << gate;
+  EXPECT_NE(gate.find("| cluster s t y |"), std::string::npos) << gate;
+}
+
 // What waits comes before whoever reads it, and behind what it reads: every proposal is legal.
 TEST(Propose, WhatWaitsComesInOrder) {
   for (const char* text :
