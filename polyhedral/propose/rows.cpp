@@ -150,7 +150,9 @@ std::string AcrossRows(const ClusterView& view, const std::string& lane, int64_t
   const int64_t length = view.Extent(lane);
   const bool is_short = length < 2 * vector;
   if (view.IsShared(lane) || length > 4 * vector || is_short != (variant % 2 == 0)) return "";
-  if (WalksOn(view, lane)) return "";
+  bool sums = false;
+  for (size_t k = 0; k < view.statements.size(); ++k) sums |= IsReduced(view, k, lane);
+  if (!sums || WalksOn(view, lane)) return "";
   const auto found = std::find_if(view.shared.rbegin(), view.shared.rend(), [&](const auto& axis) {
     return view.Extent(axis) >= vector && view.DividesBlock(axis, vector);
   });
