@@ -1,7 +1,7 @@
 """Whole networks: weft's measured plan beside its library-only and own-only plans, onnxruntime, OpenVINO and torch.
 
     ./dev bench networks [--threads 1 2] [--family NAME ...] [--only NAME ...] [--allow LIST] [--seconds 20]
-                         [--save FILE.json] [--agreement]
+                         [--save FILE.json] [--agreement | --errors 5]
 
 All arms of a row run in turns in one `weft compare`, on the same inputs; a figure is a ratio of medians with its 95 %
 interval. Machines differ from day to day, so ratios are what to read. `best peer` is weft's speed against the fastest of
@@ -117,6 +117,27 @@ def agreement():
                 sys.exit(f'{name}: outside the tolerance')
 
 
+def errors(rows, inputs, save):
+    """Errors against double precision as geometric means over generated inputs: rounding alone makes each vary by a few
+    times from input to input. Last how many times the least of a peer's is weft's."""
+    peers = [arm for arm in arms.PEERS if arm in arms.ARMS]
+    print(f'Largest error as a part of the output\'s scale: geometric means over {inputs} inputs\n')
+    arms.heading('network', 'weft', *peers, 'of the least')
+    kept = []
+    for name, (family, model, binding) in rows.items():
+        found = {}
+        for seed in range(inputs):
+            result = arms.measure(MODELS / f'{model}.onnx', 1, 0.1, *binding, '--seed', str(seed))
+            for arm, accuracy in result['accuracy'].items():
+                found.setdefault(arm, []).append(accuracy['max_rel'])
+        means = {arm: math.exp(sum(math.log(max(e, 1e-9)) for e in each) / len(each)) for arm, each in found.items()}
+        least = min((means[arm] for arm in peers if arm in means), default=math.nan)
+        arms.line(name, *(f'{means[arm]:.1e}' if arm in means else '-' for arm in ('weft', *peers)),
+                  f'{means["weft"] / least:.2f}')
+        kept.append({'family': family, 'network': name, 'errors': found, 'env': result['env']})
+        arms.save(save, kept)
+
+
 def best_peer(result):
     """(weft's speed against it, its name) for the fastest peer that ran; none: (nan, -)."""
     return min(((result['speedup'][arm][1], arm) for arm in arms.PEERS if arm in result['speedup']), default=(math.nan, '-'))
@@ -148,6 +169,7 @@ def main():
                         help='; '.join(FAMILIES))
     parser.add_argument('--allow', metavar='LIST', help='as of weft build; nothing else than the default if absent')
     parser.add_argument('--agreement', action='store_true', help='errors at two shapes each instead of speed')
+    parser.add_argument('--errors', type=int, metavar='N', help='errors over N generated inputs each instead of speed')
     args = parser.parse_args()
     if args.agreement:
         get_models({model for _, model, _ in AGREEMENT})
@@ -155,6 +177,8 @@ def main():
     rows = {name: (family, *network) for family in args.family for name, network in FAMILIES[family].items()
             if not args.only or name in args.only}
     get_models({model for _, model, _ in rows.values()})
+    if args.errors:
+        return errors(rows, args.errors, args.save)
     print(arms.NOTE + '\n')
     arms.heading('network', 'threads', 'weft ms', *arms.COLUMNS, 'best peer')
     results, bad = [], []
