@@ -280,5 +280,30 @@ TEST(ConvPads, OthersStay) {
   EXPECT_EQ(cut("2", "pads = [1, 1], strides = [2]"), "Conv Slice");
 }
 
+// The filter's extents and the pads of what is left.
+void ExpectConvTaps(const std::string& x, const std::string& conv, const Shape& filter,
+                    const std::vector<int64_t>& pads) {
+  Graph after = Parsed("graph g (x: f32[" + x + "]) -> (y) {\n" + conv + "\n}");
+  const Status status = Simplify(after, Refuse);
+  ASSERT_TRUE(status.ok()) << status.ToString();
+  ASSERT_EQ(OpsOf(after), "Conv") << Printed(after);
+  EXPECT_EQ(after[after.nodes[0].inputs[1]].constant.shape(), filter);
+  EXPECT_EQ(IntsAttr(after.nodes[0], "pads"), pads);
+}
+
+TEST(ConvTaps, ThoseThatMeetPadsAloneGo) {
+  const std::string row = "w: f32[1, 1, 3] = const(1, 2, 3)\ny = Conv(x, w) ";
+  ExpectConvTaps("1, 1, 1", row + "{pads = [1, 1]}", {1, 1, 1}, {0, 0});
+  ExpectConvTaps("1, 1, 5", row + "{pads = [5, 5], dilations = [5]}", {1, 1, 1}, {0, 0});
+  ExpectConvTaps("1, 1, 6", row + "{pads = [5, 5], dilations = [5]}", {1, 1, 3}, {5, 5});
+  ExpectConvTaps("1, 1, 3", row + "{pads = [2, 0]}", {1, 1, 3}, {2, 0});
+  ExpectConvTaps("1, 1, 2", row + "{pads = [2, 0]}", {1, 1, 2}, {1, 0});
+  ExpectConvTaps("1, 1, 2", row + "{pads = [1, 1], strides = [2]}", {1, 1, 2}, {0, 1});
+  ExpectConvTaps("1, 1, 1, 2",
+                 "w: f32[1, 1, 3, 2] = const(1, 2, 3, 4, 5, 6)\n"
+                 "y = Conv(x, w) {pads = [1, 0, 1, 1]}",
+                 {1, 1, 1, 2}, {0, 0, 0, 1});
+}
+
 }  // namespace
 }  // namespace weft::graph

@@ -151,6 +151,8 @@ BORDERS = {
                             {'p': I64([1, 2]), 'a': I64([-1])}),
     'rows_cut_off': ([node('Conv', ['x', 'w'], ['c'], pads=[4, 4], dilations=[2]), node('Slice', ['c', 's', 'e', 'a'], ['y'])],
                      {'s': I64([1]), 'e': I64([-4]), 'a': I64([2])}),
+    'taps_beyond_the_row': ([node('Conv', ['x', 'w'], ['y'], pads=[10, 9], dilations=[9])], {}),
+    'taps_beyond_one_end': ([node('Conv', ['x', 'w'], ['y'], pads=[5, 0], dilations=[5], strides=[7])], {}),
     'rows_counted_from_the_end': ([node('Conv', ['x', 'w'], ['c'], pads=[2, 2]), node('Slice', ['c', 's', 'e', 'a'], ['y'])],
                                   {'s': I64([-10]), 'e': I64([100]), 'a': I64([-1])}),
 }
