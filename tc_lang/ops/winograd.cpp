@@ -1,6 +1,7 @@
 // Convolutions with filters of three taps, along one axis or two, by Winograd's minimal filtering,
 // see winograd_form.h. Four statements, where tile (p, q) makes outputs m p to m p + m - 1 of rows,
-// m q and so on of columns:
+// m q and so on of columns. An axis in front of those, a volume's depth, stays as it is: its taps
+// are summed up as channels are, of the same tiles for each.
 //
 //   s = B^T d      along columns, where d is the tile's input; not where only one axis has taps
 //   v = s B        along rows; tiles are one axis from here on, so that there are (m + 2)^2 matrix
@@ -34,8 +35,8 @@ bool HasTileForm(const graph::Graph& graph, const graph::Node& node) {
   if (filter.kind != graph::ValueKind::kConstant || filter.dtype != Dtype::kF32) return false;
   const Shape& shape = filter.constant.shape();
   const auto in = graph::StaticShape(graph[x]);
-  if (shape.size() < 3 || shape.size() > 4 || !in || in->size() != shape.size()) return false;
-  const auto taps = std::span(shape).subspan(2);
+  if (shape.size() < 3 || shape.size() > 5 || !in || in->size() != shape.size()) return false;
+  const auto taps = std::span(shape).subspan(shape.size() == 5 ? 3 : 2);
   const bool fits = std::ranges::all_of(taps, [](int64_t n) { return n == 1 || n == 3; }) &&
                     std::ranges::count(taps, 3) > 0;
   return fits && ones("strides") && ones("dilations") && graph::IntAttr(node, "group", 1) == 1 &&
@@ -147,10 +148,10 @@ struct Place {
   const char* index = nullptr;
 };
 
-// An input of a tile; zero where it lies outside of the image.
-std::string TileInput(Writer& w, const Operand& x, const std::vector<Tiling>& axes,
+// An input of a tile, of what `subscripts` say in front; zero where it lies outside of the image.
+std::string TileInput(Writer& w, const Operand& x, Subs subscripts, const std::vector<Tiling>& axes,
                       const std::vector<Place>& places) {
-  Subs guards, subscripts = {"n", "c"};
+  Subs guards;
   for (size_t i = 0; i < axes.size(); ++i) {
     const Place& place = places[i];
     const int64_t pad = axes[i].window.pad_lo, in = axes[i].window.in, outs = axes[i].outs();
@@ -166,9 +167,10 @@ std::string TileInput(Writer& w, const Operand& x, const std::vector<Tiling>& ax
   return "(" + Guarded(guards, w.At(x, subscripts), Lit(x.dtype, 0)) + ")";
 }
 
-// The place of A^T m A along `down` and `across`, of the tile that it belongs to.
+// The place of A^T m A along `down` and `across`, of the tile that it belongs to; `at`: subscripts
+// of m behind those of a tile's products.
 std::string TileOutput(Writer& w, const Operand& m, const Tiling* down, const Tiling& across,
-                       const std::string& tile) {
+                       const Subs& at) {
   const Matrix one = {{1}}, &down_lines = down ? down->form.output : one;
   std::vector<std::string> by_row;
   for (const auto& down_line : down_lines) {
@@ -176,7 +178,7 @@ std::string TileOutput(Writer& w, const Operand& m, const Tiling* down, const Ti
     for (int64_t j = 0; j < across.ins(); ++j) {
       std::vector<std::string> products;
       for (size_t i = 0; i < down_line.size(); ++i)
-        products.push_back(w.At(m, {std::to_string(i), std::to_string(j), "n", tile, "k"}));
+        products.push_back(w.At(m, Concat({std::to_string(i), std::to_string(j)}, at)));
       by_column.push_back(Line(down_line, products));
     }
     by_row.push_back(Choice(fmt::format("{} % {}", across.at, across.outs()),
@@ -193,10 +195,12 @@ void ConvTiled(Writer& w, const WinogradForm& form) {
   const Windows win = MakeWindows(w, x, y, {filters.begin() + 2, filters.end()});
   if (!w.ok()) return;
   const TileForms forms = FormsAlong(form, filters);
+  const size_t count = win.axes.size();
   std::vector<Tiling> axes;
-  if (win.axes.size() == 2) axes.push_back({forms.down, win.axes[0], win.out[0]});
+  if (count >= 2) axes.push_back({forms.down, win.axes[count - 2], win.out[count - 2]});
   axes.push_back({forms.across, win.axes.back(), win.out.back()});
-  const Tiling *down = axes.size() == 2 ? &axes[0] : nullptr, &across = axes.back();
+  const Tiling *down = count >= 2 ? &axes[0] : nullptr, &across = axes.back();
+  const bool deep = count == 3;
   const int64_t rows = down ? down->tiles() : 1, columns = across.tiles();
   w.Range("i", u.dims[0]);
   w.Range("j", u.dims[1]);
@@ -207,6 +211,17 @@ void ConvTiled(Writer& w, const WinogradForm& form) {
   w.Range("t", rows * columns);
   w.Range("c", w.Extent(x, 1));
   w.Range("k", w.Extent(y, 1));
+  Subs images = {"n"}, outs = {"n"}, inside;  // of tiles, of their outputs; where both are
+  std::string image, tap;  // along the depth: an output's input, and the tap that takes it there
+  if (deep) {
+    const WindowAxis& depth = win.axes[0];
+    tap = depth.kernel == 1 ? "0" : w.Range("r", depth.kernel);
+    image = Sum({{1, win.out[0]}, {depth.kernel == 1 ? 0 : 1, tap}}, -depth.pad_lo);
+    if (depth.pad_lo > 0) inside.push_back(image + " >= 0");
+    if (depth.pad_hi > 0) inside.push_back(fmt::format("{} < {}", image, depth.in));
+    images.push_back(w.Range("l", depth.in));
+    outs.push_back(win.out[0]);
+  }
   const Operand v = w.Temp("tiles", y.dtype), m = w.Temp("products", y.dtype);
   const std::string tile = Sum({{down ? columns : 0, "p"}, {1, "q"}});
   // The inputs of a tile along one of its axes.
@@ -216,31 +231,37 @@ void ConvTiled(Writer& w, const WinogradForm& form) {
       std::vector<Place> places;
       if (down) places.push_back({"p", &axis == down ? a : 0});
       places.push_back({"q", &axis == &across ? a : 0, across_index});
-      inputs.push_back(TileInput(w, x, axes, places));
+      inputs.push_back(TileInput(w, x, deep ? Subs{"n", "c", "l"} : Subs{"n", "c"}, axes, places));
     }
     return inputs;
   };
   if (down == nullptr || down->ins() == 1) {
-    w.Set("pointwise", v, {"i", "j", "n", tile, "c"},
+    w.Set("pointwise", v, Concat(Concat({"i", "j"}, images), {tile, "c"}),
           Choice("j", Lines(across.form.input, inputs_along(across, nullptr))));
   } else if (across.ins() == 1) {
-    w.Set("pointwise", v, {"i", "j", "n", tile, "c"},
+    w.Set("pointwise", v, Concat(Concat({"i", "j"}, images), {tile, "c"}),
           Choice("i", Lines(down->form.input, inputs_along(*down, nullptr))));
   } else {
     const Operand s = w.Temp("columns", y.dtype);
-    w.Set("pointwise", s, {"i", "e", "n", "p", "q", "c"},
+    w.Set("pointwise", s, Concat(Concat({"i", "e"}, images), {"p", "q", "c"}),
           Choice("i", Lines(down->form.input, inputs_along(*down, "e"))));
     std::vector<std::string> sums;
     for (int64_t a = 0; a < across.ins(); ++a)
-      sums.push_back(w.At(s, {"i", std::to_string(a), "n", "p", "q", "c"}));
-    w.Set("pointwise", v, {"i", "j", "n", tile, "c"}, Choice("j", Lines(across.form.input, sums)));
+      sums.push_back(w.At(s, Concat(Concat({"i", std::to_string(a)}, images), {"p", "q", "c"})));
+    w.Set("pointwise", v, Concat(Concat({"i", "j"}, images), {tile, "c"}),
+          Choice("j", Lines(across.form.input, sums)));
   }
-  w.Reduce(
-      "contraction", m, {"i", "j", "n", "t", "k"}, "+=!",
-      fmt::format("{} * {}", w.At(v, {"i", "j", "n", "t", "c"}), w.At(u, {"i", "j", "k", "c"})));
+  const Subs taken = deep ? Subs{"n", image} : Subs{"n"};
+  Subs filter = {"i", "j", "k", "c"};
+  if (deep) filter.push_back(tap);
+  w.Reduce("contraction", m, Concat(Concat({"i", "j"}, outs), {"t", "k"}), "+=!",
+           Guarded(inside,
+                   fmt::format("{} * {}", w.At(v, Concat(Concat({"i", "j"}, taken), {"t", "c"})),
+                               w.At(u, filter)),
+                   Lit(m.dtype, 0)));
   const std::string from =
       down ? fmt::format("{}*({}) + {}", columns, down->Tile(), across.Tile()) : across.Tile();
-  std::string value = TileOutput(w, m, down, across, from);
+  std::string value = TileOutput(w, m, down, across, Concat(outs, {from, "k"}));
   if (w.Has(2)) value += " + " + w.At(w.In(2), {"k"});
   Subs at = {"n", "k"};
   at.insert(at.end(), win.out.begin(), win.out.end());

@@ -143,15 +143,17 @@ std::span<const WinogradForm> WinogradForms() {
 
 TileForms FormsAlong(const WinogradForm& form, const Shape& filters) {
   static const WinogradForm one{.input = {{1}}, .filter = {{1}}, .output = {{1}}};
-  const bool plane = filters.size() == 4;
-  return {plane && filters[2] == 3 ? form : one, filters.back() == 3 ? form : one};
+  const bool plane = filters.size() >= 4;
+  return {plane && filters[filters.size() - 2] == 3 ? form : one, filters.back() == 3 ? form : one};
 }
 
 Tensor TransformFilters(const WinogradForm& form, const Tensor& filters) {
   const auto [down, across] = FormsAlong(form, filters.shape());
-  const int64_t pairs = filters.shape()[0] * filters.shape()[1];
   const auto rows = static_cast<int64_t>(down.ins()), columns = static_cast<int64_t>(across.ins());
-  Tensor out(Dtype::kF32, {rows, columns, filters.shape()[0], filters.shape()[1]});
+  Shape shape{rows, columns, filters.shape()[0], filters.shape()[1]};
+  if (filters.shape().size() == 5) shape.push_back(filters.shape()[2]);
+  const auto pairs = filters.elems() / static_cast<int64_t>(down.taps() * across.taps());
+  Tensor out(Dtype::kF32, shape);
   const auto* g = static_cast<const float*>(filters.data());
   auto* to = static_cast<float*>(out.mutable_data());
   for (int64_t pair = 0; pair < pairs; ++pair) {
@@ -172,7 +174,8 @@ double ErrorRatio(const WinogradForm& form, const Tensor& filters, const Tensor&
   const TileForms forms = FormsAlong(form, filters.shape());
   const auto& [down, across] = forms;
   const size_t taps = down.taps() * across.taps();
-  const int64_t outs = filters.shape()[0], ins = filters.shape()[1], pairs = outs * ins;
+  const int64_t outs = filters.shape()[0], pairs = filters.elems() / static_cast<int64_t>(taps),
+                ins = pairs / outs;  // of each plane of a filter
   const auto* g = static_cast<const float*>(filters.data());
   const auto* u = static_cast<const float*>(transformed.data());
   std::mt19937 random(1);

@@ -31,14 +31,16 @@ struct WinogradForm {
 // products along each axis and rounds several times worse.
 std::span<const WinogradForm> WinogradForms();
 
-// How a form does filters [K, C, 3], [K, C, 3, 3], [K, C, 1, 3] or [K, C, 3, 1]; `down` of the
-// first is that of one tap.
+// How a form does filters [K, C, 3], [K, C, 3, 3], [K, C, 1, 3] or [K, C, 3, 1], or those of
+// volumes, with an axis of any taps in front of the last two; `down` of the first is that of one
+// tap.
 struct TileForms {
   const WinogradForm &down, &across;
 };
 TileForms FormsAlong(const WinogradForm& form, const Shape& filters);
 
-// [down.ins, across.ins, K, C] of filters, in double precision until the end.
+// [down.ins, across.ins, K, C] of filters, and [down.ins, across.ins, K, C, R] of those with R taps
+// in front, in double precision until the end.
 Tensor TransformFilters(const WinogradForm& form, const Tensor& filters);
 
 // The error of the form over that of a direct convolution, root mean square, over filters drawn

@@ -61,6 +61,30 @@ TEST(Winograd, PreparesFiltersOfThreeByThree) {
   EXPECT_EQ(u.shape(), (Shape{4, 4, 5, 4}));
 }
 
+// A volume's depth has taps of its own, which tiles are summed over.
+TEST(Winograd, PreparesFiltersOfVolumes) {
+  const auto transformed = [](const Shape& filter) {
+    Graph graph;
+    const auto x = graph::AddInput(graph, "x", Dtype::kF32, {1, 4, 6, 9, 8});
+    Tensor w(Dtype::kF32, filter);
+    std::mt19937 random(1);
+    for (int64_t i = 0; i < w.elems(); ++i)
+      static_cast<float*>(w.mutable_data())[i] = std::normal_distribution<float>()(random);
+    const auto y =
+        graph::AddNode(graph, graph::Op::kConv, {x, graph::AddConstant(graph, "w", w)}, "y");
+    graph[y].dtype = Dtype::kF32;
+    graph[y].shape = {{1, 5, 7 - filter[2], 10 - filter[3], 9 - filter[4]}};
+    graph.outputs = {y};
+    PrepareConstants(graph, Winograd::kWithinBound);
+    const Names names = AlternativesOf(graph);
+    return names == Names{"direct", "winograd"} ? graph.values.back().constant.shape() : Shape{};
+  };
+  EXPECT_EQ(transformed({5, 4, 3, 3, 3}), (Shape{4, 4, 5, 4, 3}));
+  EXPECT_EQ(transformed({5, 4, 1, 3, 3}), (Shape{4, 4, 5, 4, 1}));
+  EXPECT_EQ(transformed({5, 4, 2, 1, 3}), (Shape{1, 4, 5, 4, 2}));
+  EXPECT_EQ(transformed({5, 4, 3, 1, 1}), Shape{});
+}
+
 using Rows = std::vector<std::vector<double>>;
 
 Rows Times(const Rows& a, const Rows& b) {
@@ -83,7 +107,8 @@ TEST(Winograd, MatricesConvolve) {
   std::mt19937 random(1);
   std::normal_distribution<double> normal;
   for (const WinogradForm& form : WinogradForms()) {
-    for (const Shape& filters : {Shape{1, 1, 3, 3}, {1, 1, 1, 3}, {1, 1, 3, 1}, {1, 1, 3}}) {
+    for (const Shape& filters :
+         {Shape{1, 1, 3, 3}, {1, 1, 1, 3}, {1, 1, 3, 1}, {1, 1, 3}, {1, 1, 1, 3, 3}}) {
       const auto [down, across] = FormsAlong(form, filters);
       Rows d(down.ins(), std::vector<double>(across.ins())),
           g(down.taps(), std::vector<double>(across.taps()));
@@ -128,8 +153,8 @@ TEST(Winograd, LeavesOtherConvolutionsAlone) {
   EXPECT_TRUE(prepares(ConvOf(Tensor(Dtype::kF32, {4, 4, 1, 3}))));
   EXPECT_FALSE(prepares(ConvOf(Tensor(Dtype::kF32, {4, 4, 1, 1}))));
   EXPECT_FALSE(prepares(ConvOf(Tensor(Dtype::kF32, {4, 4, 2, 3}))));
-  EXPECT_FALSE(prepares(ConvOf(Tensor(Dtype::kF32, {4, 4, 3}))));  // of an image
-  EXPECT_FALSE(prepares(ConvOf(Tensor(Dtype::kF32, {4, 4, 3, 3, 3}))));
+  EXPECT_FALSE(prepares(ConvOf(Tensor(Dtype::kF32, {4, 4, 3}))));        // of an image
+  EXPECT_FALSE(prepares(ConvOf(Tensor(Dtype::kF32, {4, 4, 3, 3, 3}))));  // of a volume
   EXPECT_FALSE(prepares(ConvOf(Tensor(Dtype::kF64, {4, 4, 3, 3}))));
   Graph never = ConvOf(RandomFilter(4, 4));
   EXPECT_TRUE(PrepareConstants(never, Winograd::kNever).empty());
