@@ -85,22 +85,23 @@ double PriceOf(const tc::Alternative& a, const std::map<ValueId, Layout>& layout
 }
 
 // Of a node's alternatives that are about as cheap as any the one with the most products at once,
-// since fewer instructions leave more room for what the model doesn't count; of those the first,
-// which is the plainest. The others are noted.
+// then with the fewest functions, since fewer instructions leave more room for what the model
+// doesn't count; of those the first, which is the plainest. The others are noted.
 size_t Cheapest(NodeId node, const std::vector<tc::Alternative>& alternatives,
                 const std::vector<double>& us, const Target& target,
                 std::vector<Refused>& left_out) {
   constexpr double kClearly = 0.975;
   const double least = *std::ranges::min_element(us);
-  const auto at_once = [&](size_t a) {
-    double most = 1;
-    for (const tc::Statement& s : alternatives[a].program.statements)
-      most = std::max(most, ProductsAtOnce(target.isa, alternatives[a].program, s));
-    return most;
+  const auto ease = [&](size_t a) {
+    const tc::Program& program = alternatives[a].program;
+    double at_once = 1;
+    for (const tc::Statement& s : program.statements)
+      at_once = std::max(at_once, ProductsAtOnce(target.isa, program, s));
+    return std::pair(at_once, -MathCalls(program));
   };
   size_t best = us.size();
   for (size_t a = 0; a < us.size(); ++a)
-    if (kClearly * us[a] <= least && (best == us.size() || at_once(a) > at_once(best))) best = a;
+    if (kClearly * us[a] <= least && (best == us.size() || ease(a) > ease(best))) best = a;
   for (size_t a = 0; a < us.size(); ++a)
     if (a != best)
       left_out.push_back(

@@ -35,11 +35,19 @@ int64_t KnownElems(const loops::Buffer& buffer) {
 // What no loop walks over again is a panel if it lies in one piece.
 class Panel {
  public:
-  Panel(const Plan& plan, const Unit& unit, const Affine& offset) : plan_(plan), offset_(offset) {
-    size_t rows = unit.dims.size();
-    while (rows > 0 && !IsRow(unit.dims[rows - 1])) --rows;
-    size_t at = rows > 0 ? rows : Reduced(unit);
-    while (at > 0 && !(Loops(unit.dims[at - 1]) && offset_.Uses(unit.dims[at - 1]))) --at;
+  // What `chooser` chooses, where another unit's panel is walked over too; -1: its own.
+  Panel(const Plan& plan, const Unit& unit, const Affine& offset, Var chooser = -1)
+      : plan_(plan), offset_(offset) {
+    size_t at = 0;
+    if (chooser >= 0) {
+      while (at < unit.dims.size() && unit.dims[at] != chooser) ++at;
+      if (at++ == unit.dims.size() || !offset_.Uses(chooser)) return;
+    } else {
+      size_t rows = unit.dims.size();
+      while (rows > 0 && !IsRow(unit.dims[rows - 1])) --rows;
+      at = rows > 0 ? rows : Reduced(unit);
+      while (at > 0 && !(Loops(unit.dims[at - 1]) && offset_.Uses(unit.dims[at - 1]))) --at;
+    }
     if (at == 0) return;
     chooser_ = unit.dims[at - 1];
     for (size_t i = at; i < unit.dims.size(); ++i) {
@@ -49,6 +57,8 @@ class Panel {
       (!offset.Uses(v) && steps_.empty() ? rows_ : steps_).push_back(v);
     }
   }
+
+  Var chooser() const { return chooser_; }
 
   // Where in memory to look ahead, over dimensions, and how many elements from there on until the
   // next step; nullopt if no panel follows another. `elems` of the operand; 0: unknown.
@@ -71,6 +81,9 @@ class Panel {
     }) - here;
     if (!size.IsConstant() || size.constant() <= 0) return std::nullopt;
     const int64_t panel = size.constant(), turns = Count(rows_), steps = Count(steps_);
+    // A strip of a matrix: each of its rows continues as the next one's.
+    if (rows_.empty() && walked_ == panel * steps && steps > 1)
+      return Piece{.at = Walked() + panel, .elems = panel};
     if (rows_.empty() && (walked_ < panel || walked_ >= 2 * panel)) return std::nullopt;
     // Elements per step; and how many turns fetch the same piece when there are more than enough.
     const int64_t same = std::max<int64_t>(1, turns * steps / panel);
@@ -249,6 +262,68 @@ Stmts PrefetchRows(const Plan& plan, const Storage& storage, Scope& scope, Value
 
 namespace {
 
+std::optional<Affine> OffsetOf(const Plan& plan, const Storage& storage, const Unit& unit,
+                               tc::ExprId read, const loops::LoopNest& nest) {
+  const tc::Expr& e = (*plan.program)[read];
+  std::vector<Affine> index;
+  for (const tc::ExprId sub : e.args) {
+    const auto at = SubscriptOf(*plan.program, sub, unit.index);
+    if (!at) return std::nullopt;
+    index.push_back(*at);
+  }
+  return loops::ElementOffset(nest[storage.views[e.tensor.index].buffer], index);
+}
+
+// How much is computed of each element: operations, a polynomial as many of them.
+int64_t Computed(const tc::Program& program, tc::ExprId id) {
+  const tc::Expr& e = program[id];
+  int64_t count = e.kind != tc::ExprKind::kOp ? 0 : IsMath(e.op) ? 16 : 1;
+  if (e.kind == tc::ExprKind::kRead) return count;
+  for (const tc::ExprId arg : e.args) count += Computed(program, arg);
+  return count;
+}
+
+// Several units may walk over one panel one after the other, as the passes of a softmax do. Memory
+// brings its successor while one of them computes, so that is for the one which computes most, and
+// rather for one that stores no result: what is asked for in a pass that only reads waits for
+// memory there, and memory for the others afterwards. Measured on Zen 5 with rows of 4 KB, us: 1478
+// in the pass of the exponentials, 1993 in that of the results, 2455 in that of the maxima.
+// Which dimension chooses the panels that `unit` is to fetch the successors of; -1: none.
+Var FetchesPanelOf(const Plan& plan, const Storage& storage, const Unit& unit, tc::TensorId tensor,
+                   const loops::LoopNest& nest) {
+  const tc::Program& program = *plan.program;
+  const auto read_of = [&](const Unit& u) {
+    const std::vector<tc::ExprId> reads = tc::Reads(program, u.value);
+    const auto found = std::ranges::find(reads, tensor, [&](auto r) { return program[r].tensor; });
+    return found == reads.end() ? tc::ExprId() : *found;
+  };
+  const auto chooser_of = [&](const Unit& u) -> Var {
+    const tc::ExprId read = u.part == Part::kUpdate ? read_of(u) : tc::ExprId();
+    const auto offset =
+        read.valid() ? OffsetOf(plan, storage, u, read, nest) : std::optional<Affine>();
+    return offset ? Panel(plan, u, *offset).chooser() : -1;
+  };
+  Var chooser = chooser_of(unit);
+  for (const Unit& other : plan.units) {
+    if (chooser >= 0) break;
+    const Var v = chooser_of(other);
+    if (std::ranges::count(unit.dims, v) > 0) chooser = v;
+  }
+  if (chooser < 0) return -1;
+  const auto rank = [&](const Unit& u) {
+    const tc::TensorId made = program.statements[u.statement].target;
+    const bool passes = u.part == Part::kWhole && program[made].role == tc::Role::kOutput;
+    return std::pair(!passes, Computed(program, u.value));
+  };
+  for (const Unit& other : plan.units) {
+    if (&other == &unit || (other.part != Part::kWhole && other.part != Part::kUpdate)) continue;
+    if (!read_of(other).valid() || std::ranges::count(other.dims, chooser) == 0) continue;
+    if (other.part == Part::kUpdate && chooser_of(other) != chooser) continue;
+    if (rank(other) > rank(unit) || (rank(other) == rank(unit) && &other < &unit)) return -1;
+  }
+  return chooser;
+}
+
 // The reads whose tensors are to be fetched ahead, one of each.
 std::vector<tc::ExprId> Fetched(const Plan& plan, const Unit& unit) {
   const tc::Program& program = *plan.program;
@@ -272,7 +347,8 @@ Stmts PrefetchPanels(const Plan& plan, const Storage& storage, const Scope& scop
     return !scope.Bound(v) && plan[v].kind != LoopKind::kUnroll &&
            plan[v].kind != LoopKind::kVector;
   });
-  if (unit.part != Part::kUpdate || !last || plan[innermost].kind != LoopKind::kSerial)
+  if ((unit.part != Part::kUpdate && unit.part != Part::kWhole) || !last ||
+      plan[innermost].kind != LoopKind::kSerial)
     return stmts;
   const tc::Program& program = *plan.program;
   const std::vector<tc::ExprId> fetched = Fetched(plan, unit);
@@ -288,17 +364,12 @@ Stmts PrefetchPanels(const Plan& plan, const Storage& storage, const Scope& scop
   }
   for (const tc::ExprId read : fetched) {
     const tc::TensorId tensor = program[read].tensor;
-    std::vector<Affine> index;
-    for (const tc::ExprId sub : program[read].args) {
-      const auto e = SubscriptOf(program, sub, unit.index);
-      if (!e) break;
-      index.push_back(*e);
-    }
-    if (index.size() != program[read].args.size()) continue;
+    const auto offset = OffsetOf(plan, storage, unit, read, nest);
+    const Var chooser = offset ? FetchesPanelOf(plan, storage, unit, tensor, nest) : -1;
+    if (chooser < 0) continue;
     const loops::BufferId buffer = storage.views[tensor.index].buffer;
-    const Affine offset = loops::ElementOffset(nest[buffer], index);
     const int64_t bits = Bits(nest[buffer].dtype);
-    const auto ahead = Panel(plan, unit, offset)
+    const auto ahead = Panel(plan, unit, *offset, chooser)
                            .Ahead(bits, KnownElems(nest[buffer]),
                                   unpacks ? kMostAheadBytes * bits / widest : kMostAheadBytes);
     if (!ahead || !scope.Bound(ahead->at)) continue;

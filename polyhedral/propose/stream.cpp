@@ -59,7 +59,8 @@ bool IsTable(const ClusterView& view, size_t k, tc::TensorId t) {
          static_cast<double>(view.request->target.l2_bytes);
 }
 
-// Where a sum reads t, if the panel of t that a tile of its results takes may lie in one piece.
+// Where a sum reads t, if the panel of t that a tile of its results takes may lie in one piece, or
+// the cluster's other statements walk over it too.
 tc::ExprId SummedRead(const ClusterView& view, const tc::Statement& s, tc::TensorId t) {
   const tc::Program& program = view.program();
   if (!tc::Reduces(s)) return {};
@@ -68,7 +69,12 @@ tc::ExprId SummedRead(const ClusterView& view, const tc::Statement& s, tc::Tenso
   if (read == reads.end()) return {};
   const int32_t along = ContiguousIndex(*view.request, s, t, program[*read].args);
   const bool rows = along >= 0 && s.indices[along].reduction;
-  return rows || AsContraction(program, s) ? *read : tc::ExprId();
+  int32_t readers = 0;
+  for (size_t k = 0; k < view.statements.size(); ++k) {
+    const std::vector<tc::ExprId> others = tc::Reads(program, view.At(k));
+    readers += std::ranges::any_of(others, [&](auto r) { return program[r].tensor == t; });
+  }
+  return rows || readers > 1 || AsContraction(program, s) ? *read : tc::ExprId();
 }
 
 // An operand that is summed up, of which each tile of the result takes a panel of its own: it

@@ -65,15 +65,17 @@ TEST(Contractions, PrefetchNearInLargePanels) {
   EXPECT_NE(nest.find("prefetch W at 8192*n0 + 16*k + 4096"), std::string::npos) << nest;
 }
 
+std::string Proposed(const char* text) {
+  const auto program = Compile(text);
+  const ScheduleRequest request{.program = &*program, .target = {.isa = Isa::kX86V4}};
+  const auto scheduled = Schedule(request);
+  return scheduled.ok() ? loops::Print(scheduled->nest) : scheduled.status().ToString();
+}
+
 // What passes through the caches once, be it no constant: while one tile of the result takes its
 // panel, that of the next is fetched, evenly.
 TEST(Contractions, PrefetchWhatIsPassedOnce) {
-  const auto nest = [](const char* text) {
-    const auto program = Compile(text);
-    const ScheduleRequest request{.program = &*program, .target = {.isa = Isa::kX86V4}};
-    const auto scheduled = Schedule(request);
-    return scheduled.ok() ? loops::Print(scheduled->nest) : scheduled.status().ToString();
-  };
+  const auto nest = Proposed;
   // 6 rows of 1024 in 64 steps of 16 lanes.
   const std::string product = nest(R"(def gemv(float(16384, 1024) a, float(1024) x) -> (y) {
     y(i) +=! a(i, k) * x(k)
@@ -91,6 +93,35 @@ TEST(Contractions, PrefetchWhatIsPassedOnce) {
       << rows;
   const std::string columns = nest(R"(def sum(float(16384, 1024) a) -> (y) { y(k) +=! a(i, k) })");
   EXPECT_EQ(columns.find("prefetch"), std::string::npos) << columns;
+}
+
+// Of several passes over one panel the one that computes most fetches the next, rather one that
+// stores no result.
+TEST(Passes, TheLongestFetches) {
+  const auto fetching = [](const std::string& nest, std::string_view made) {
+    size_t count = 0;
+    for (size_t at = 0; (at = nest.find("prefetch a at", at)) != std::string::npos; ++at) ++count;
+    const size_t first = nest.find("prefetch a at"), store = nest.find("] = ", first);
+    const size_t line = nest.rfind('\n', store) + 1;
+    EXPECT_NE(nest.substr(line, store - line).find(made), std::string::npos) << nest;
+    return count;
+  };
+  const std::string rows = Proposed(R"(def softmax(float(16384, 1024) a) -> (y) {
+    m(i) max=! a(i, k)  e(i, k) = exp(a(i, k) - m(i))  s(i) +=! e(i, k)  y(i, k) = e(i, k) / s(i)
+  })");
+  EXPECT_EQ(fetching(rows, "e["), 4u) << rows;  // lines of a vector
+  const std::string again = Proposed(R"(def softmax(float(16384, 1024) a) -> (y) {
+    m(i) max=! a(i, k)  s(i) +=! exp(a(i, k) - m(i))  y(i, k) = exp(a(i, k) - m(i)) / s(i)
+  })");
+  EXPECT_EQ(fetching(again, "s_acc["), 4u) << again;
+}
+
+// Strips of a matrix, too: each row of one is continued by that of the next.
+TEST(Passes, StripsAreFetchedByRows) {
+  const std::string strips = Proposed(R"(def softmax(float(512, 16384) a) -> (y) {
+    m(j) max=! a(k, j)  s(j) +=! exp(a(k, j) - m(j))  y(k, j) = exp(a(k, j) - m(j)) / s(j)
+  })");
+  EXPECT_NE(strips.find("prefetch a at 64*j0 + 16384*k_1 + 64"), std::string::npos) << strips;
 }
 
 }  // namespace
