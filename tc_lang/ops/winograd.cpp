@@ -24,6 +24,23 @@ namespace {
 
 constexpr double kErrorBound = 2;  // of the direct form's
 
+// Which spatial axis of a volume's filter has no tiles: the first, unless that has three taps and
+// one behind it has a single tap.
+size_t WholeAxis(const Shape& filter) {
+  if (filter[2] == 3 && filter[3] == 1) return 1;
+  return filter[2] == 3 && filter[4] == 1 ? 2 : 0;
+}
+
+// A filter with the axes of its tiles last. One that moves has a single tap: elements stay in
+// order.
+Shape TilesLast(Shape filter) {
+  if (filter.size() == 5) {
+    const auto whole = filter.begin() + 2 + static_cast<int64_t>(WholeAxis(filter));
+    std::rotate(filter.begin() + 2, whole, whole + 1);
+  }
+  return filter;
+}
+
 // What a convolution must be. The same answer whether or not its filter was prepared.
 bool HasTileForm(const graph::Graph& graph, const graph::Node& node) {
   const auto ones = [&](std::string_view name) {
@@ -33,9 +50,10 @@ bool HasTileForm(const graph::Graph& graph, const graph::Node& node) {
   if (node.op != graph::Op::kConv || !x.valid() || !w.valid()) return false;
   const graph::Value& filter = graph[w];
   if (filter.kind != graph::ValueKind::kConstant || filter.dtype != Dtype::kF32) return false;
-  const Shape& shape = filter.constant.shape();
   const auto in = graph::StaticShape(graph[x]);
-  if (shape.size() < 3 || shape.size() > 5 || !in || in->size() != shape.size()) return false;
+  const size_t rank = filter.constant.shape().size();
+  if (rank < 3 || rank > 5 || !in || in->size() != rank) return false;
+  const Shape shape = TilesLast(filter.constant.shape());
   const auto taps = std::span(shape).subspan(shape.size() == 5 ? 3 : 2);
   const bool fits = std::ranges::all_of(taps, [](int64_t n) { return n == 1 || n == 3; }) &&
                     std::ranges::count(taps, 3) > 0;
@@ -72,7 +90,8 @@ std::vector<Prepared> PrepareConstants(graph::Graph& graph, Winograd winograd, b
   InParallel(count, [&](size_t i) {
     const WinogradForm& form = forms[i % forms.size()];
     const graph::ValueId value = filters[i / forms.size()];
-    const Tensor& filter = std::as_const(graph)[value].constant;
+    const Tensor& given = std::as_const(graph)[value].constant;
+    const Tensor filter = given.Reshaped(TilesLast(given.shape()));
     transformed[i] = TransformFilters(form, filter);
     all[i] = {.nodes = nodes_of.at(value), .alternative = std::string(form.alternative)};
     if (winograd != Winograd::kWithinBound || judged) return;
@@ -148,11 +167,13 @@ struct Place {
   const char* index = nullptr;
 };
 
-// An input of a tile, of what `subscripts` say in front; zero where it lies outside of the image.
-std::string TileInput(Writer& w, const Operand& x, Subs subscripts, const std::vector<Tiling>& axes,
+// An input of a tile; zero where it lies outside of the image. `whole`: the axis that has no tiles,
+// along which an input's index is l; behind the last if there is none.
+std::string TileInput(Writer& w, const Operand& x, const std::vector<Tiling>& axes, size_t whole,
                       const std::vector<Place>& places) {
-  Subs guards;
+  Subs guards, subscripts = {"n", "c"};
   for (size_t i = 0; i < axes.size(); ++i) {
+    if (i == whole) subscripts.push_back("l");
     const Place& place = places[i];
     const int64_t pad = axes[i].window.pad_lo, in = axes[i].window.in, outs = axes[i].outs();
     const std::string at = place.index ? Sum({{outs, place.tile}, {1, place.index}}, -pad)
@@ -164,6 +185,7 @@ std::string TileInput(Writer& w, const Operand& x, Subs subscripts, const std::v
       guards.push_back(fmt::format("{} < {}", at, in));
     subscripts.push_back(at);
   }
+  if (whole == axes.size()) subscripts.push_back("l");
   return "(" + Guarded(guards, w.At(x, subscripts), Lit(x.dtype, 0)) + ")";
 }
 
@@ -194,13 +216,16 @@ void ConvTiled(Writer& w, const WinogradForm& form) {
   const Shape& filters = w.graph[w.node.inputs[1]].constant.shape();
   const Windows win = MakeWindows(w, x, y, {filters.begin() + 2, filters.end()});
   if (!w.ok()) return;
-  const TileForms forms = FormsAlong(form, filters);
-  const size_t count = win.axes.size();
-  std::vector<Tiling> axes;
-  if (count >= 2) axes.push_back({forms.down, win.axes[count - 2], win.out[count - 2]});
-  axes.push_back({forms.across, win.axes.back(), win.out.back()});
-  const Tiling *down = count >= 2 ? &axes[0] : nullptr, &across = axes.back();
+  const TileForms forms = FormsAlong(form, TilesLast(filters));
+  const size_t count = win.axes.size(), whole = count == 3 ? WholeAxis(filters) : count;
   const bool deep = count == 3;
+  std::vector<Tiling> axes;
+  for (size_t i = 0; i < count; ++i) {
+    if (i == whole) continue;
+    const bool last = axes.size() + 1 == std::min<size_t>(count, 2);
+    axes.push_back({last ? forms.across : forms.down, win.axes[i], win.out[i]});
+  }
+  const Tiling *down = count >= 2 ? &axes[0] : nullptr, &across = axes.back();
   const int64_t rows = down ? down->tiles() : 1, columns = across.tiles();
   w.Range("i", u.dims[0]);
   w.Range("j", u.dims[1]);
@@ -212,15 +237,16 @@ void ConvTiled(Writer& w, const WinogradForm& form) {
   w.Range("c", w.Extent(x, 1));
   w.Range("k", w.Extent(y, 1));
   Subs images = {"n"}, outs = {"n"}, inside;  // of tiles, of their outputs; where both are
-  std::string image, tap;  // along the depth: an output's input, and the tap that takes it there
+  std::string image,
+      tap;  // along the whole axis: an output's input, and the tap that takes it there
   if (deep) {
-    const WindowAxis& depth = win.axes[0];
+    const WindowAxis& depth = win.axes[whole];
     tap = depth.kernel == 1 ? "0" : w.Range("r", depth.kernel);
-    image = Sum({{1, win.out[0]}, {depth.kernel == 1 ? 0 : 1, tap}}, -depth.pad_lo);
+    image = Sum({{1, win.out[whole]}, {depth.kernel == 1 ? 0 : 1, tap}}, -depth.pad_lo);
     if (depth.pad_lo > 0) inside.push_back(image + " >= 0");
     if (depth.pad_hi > 0) inside.push_back(fmt::format("{} < {}", image, depth.in));
     images.push_back(w.Range("l", depth.in));
-    outs.push_back(win.out[0]);
+    outs.push_back(win.out[whole]);
   }
   const Operand v = w.Temp("tiles", y.dtype), m = w.Temp("products", y.dtype);
   const std::string tile = Sum({{down ? columns : 0, "p"}, {1, "q"}});
@@ -231,7 +257,7 @@ void ConvTiled(Writer& w, const WinogradForm& form) {
       std::vector<Place> places;
       if (down) places.push_back({"p", &axis == down ? a : 0});
       places.push_back({"q", &axis == &across ? a : 0, across_index});
-      inputs.push_back(TileInput(w, x, deep ? Subs{"n", "c", "l"} : Subs{"n", "c"}, axes, places));
+      inputs.push_back(TileInput(w, x, axes, deep ? whole : axes.size() + 1, places));
     }
     return inputs;
   };

@@ -82,7 +82,11 @@ TEST(Winograd, PreparesFiltersOfVolumes) {
   EXPECT_EQ(transformed({5, 4, 3, 3, 3}), (Shape{4, 4, 5, 4, 3}));
   EXPECT_EQ(transformed({5, 4, 1, 3, 3}), (Shape{4, 4, 5, 4, 1}));
   EXPECT_EQ(transformed({5, 4, 2, 1, 3}), (Shape{1, 4, 5, 4, 2}));
-  EXPECT_EQ(transformed({5, 4, 3, 1, 1}), Shape{});
+  EXPECT_EQ(transformed({5, 4, 3, 1, 1}), (Shape{4, 1, 5, 4, 1}));
+  EXPECT_EQ(transformed({5, 4, 3, 1, 3}), (Shape{4, 4, 5, 4, 1}));
+  EXPECT_EQ(transformed({5, 4, 3, 3, 1}), (Shape{4, 4, 5, 4, 1}));
+  EXPECT_EQ(transformed({5, 4, 1, 1, 1}), Shape{});
+  EXPECT_EQ(transformed({5, 4, 3, 2, 3}), Shape{});
 }
 
 using Rows = std::vector<std::vector<double>>;
