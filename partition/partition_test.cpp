@@ -334,19 +334,23 @@ TEST(Partition, PricesGroupsByTheirColumns) {
 // A library's activation takes as long as ours, and a filter of one channel a group leaves much of
 // the peak to either, more of it to us.
 TEST(Partition, PricesActivationsAndGroupsOfCalls) {
-  const auto price = [](int64_t groups, const char* post_ops) {
+  const auto price = [](int64_t groups, const char* post_ops, const char* layout = "acdb") {
     const auto call = fallback::ParseCall(
         fmt::format(
-            "onednn.convolution(src = x: f32[1, 256, 28, 28] abcd, weights = w: f32[256, {}, "
-            "3, 3] abcd) -> (dst = y: f32[1, 256, 28, 28] abcd) {{dilations = [1, 1], group = "
-            "{}, pads = [1, 1, 1, 1], strides = [1, 1]{}}}",
-            256 / groups, groups, post_ops),
+            "onednn.convolution(src = x: f32[1, 256, 28, 28] {0}, weights = w: f32[256, {1}, "
+            "3, 3] abcd) -> (dst = y: f32[1, 256, 28, 28] {0}) {{dilations = [1, 1], group = "
+            "{2}, pads = [1, 1, 1, 1], strides = [1, 1]{3}}}",
+            layout, 256 / groups, groups, post_ops),
         "test", BlobStore());
     EXPECT_TRUE(call.ok()) << call.status().ToString();
     return RooflinePricer(Target{}).Call(*call).us;
   };
   EXPECT_GT(price(128, ""), 3 * price(256, ""));  // two columns each: no vector of channels
   EXPECT_GT(price(256, ", post = [swish(1, 0)]"), 1.5 * price(256, ", post = [relu]"));
+  // Between plain images, windows of a channel are copied and functions computed one by one.
+  EXPECT_GT(price(256, "", "abcd"), 4 * price(256, ""));
+  EXPECT_GT(price(1, ", post = [tanh]", "abcd"), price(1, ", post = [relu]", "abcd") + 1000);
+  EXPECT_EQ(price(1, ", post = [relu]", "abcd"), price(1, ", post = [relu]"));
   EXPECT_GT(price(256, ""),
             1.5 * OwnUs("def g(float(256, 30, 30) x, float(256, 3, 3) w) -> (y) {\n"
                         "  @contraction y(c, i, j) +=! x(c, i + r, j + s) * w(c, r, s)"

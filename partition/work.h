@@ -45,8 +45,12 @@ struct CallWork {
   double math = 0;            // evaluations of functions, as above
   double columns = 0;         // of a group, as above
   double depth_of_group = 0;  // channels that one of the groups takes
+  double alone = 0;           // functions of results that are computed one by one, see WorkOf
+  double unfolded = 0;        // elements of windows that are copied before they are multiplied
   Dtype factors[2] = {Dtype::kF32, Dtype::kF32};
 };
+// oneDNN convolves images that lie plain on both sides by way of matrices of windows, and what
+// follows is then done by element, unless it is a ReLU or a sum; behind deconvolutions always.
 CallWork WorkOf(const fallback::LibraryCall& call);
 
 }  // namespace weft::partition

@@ -197,10 +197,11 @@ std::vector<int64_t> ElementsAsked(const Program& program) {
 }
 
 // Of integers only products count, and those only where they are `summed`: the rest are subscripts,
-// conditions and what unpacks small numbers.
+// conditions and what unpacks small numbers. A guard's places, such as 2 * h + r, are no products.
 int64_t FlopsOf(const Program& program, ExprId id, bool summed) {
   const Expr& e = program[id];
   if (e.kind != ExprKind::kOp) return 0;
+  if (IsCompare(e.op) && !IsFloat(program[e.args[0]].dtype)) return 0;
   if (e.op == ScalarOp::kSelect) {  // one of its values is wanted
     return FlopsOf(program, e.args[0], summed) +
            std::max(FlopsOf(program, e.args[1], summed), FlopsOf(program, e.args[2], summed));

@@ -69,6 +69,10 @@ TEST(Program, FlopsAndBytes) {
       Bound("def f(float(8, 4) A, float(4, 2) B) -> (C) { C(m, n) +=! A(m, k) * B(k, n) }");
   EXPECT_EQ(Flops(p), 2 * 8 * 4 * 2);
   EXPECT_EQ(OperandBytes(p), 4 * (8 * 4 + 4 * 2 + 8 * 2));
+  EXPECT_EQ(Flops(Bound("def f(float(8) A, float(3) B) -> (C) {"
+                        " C(m) +=! 2 * m + k >= 1 ? A(2 * m + k - 1) * B(k) : 0.0"
+                        " where m in 0:4, k in 0:3 }")),
+            2 * 4 * 3);  // places are no products
   // Of a table what is looked up; of a column the lines that it lies in.
   EXPECT_EQ(OperandBytes(Bound("def f(float(900, 4) A, int32(8) at) -> (C) {"
                                " C(m, k) = A(at(m), k) }")),
