@@ -82,7 +82,8 @@ class Panel {
     if (!size.IsConstant() || size.constant() <= 0) return std::nullopt;
     const int64_t panel = size.constant(), turns = Count(rows_), steps = Count(steps_);
     // A strip of a matrix: each of its rows continues as the next one's.
-    if (rows_.empty() && walked_ == panel * steps && steps > 1)
+    if (rows_.empty() && walked_ == panel * steps && steps > 1 &&
+        2 * panel * bits <= kMostAheadBytes * 8)
       return Piece{.at = Walked() + panel, .elems = panel};
     if (rows_.empty() && (walked_ < panel || walked_ >= 2 * panel)) return std::nullopt;
     // Elements per step; and how many turns fetch the same piece when there are more than enough.
@@ -292,6 +293,7 @@ int64_t Computed(const tc::Program& program, tc::ExprId id) {
 Var FetchesPanelOf(const Plan& plan, const Storage& storage, const Unit& unit, tc::TensorId tensor,
                    const loops::LoopNest& nest) {
   const tc::Program& program = *plan.program;
+  const loops::Buffer& buffer = nest[storage.views[tensor.index].buffer];
   const auto read_of = [&](const Unit& u) {
     const std::vector<tc::ExprId> reads = tc::Reads(program, u.value);
     const auto found = std::ranges::find(reads, tensor, [&](auto r) { return program[r].tensor; });
@@ -315,9 +317,18 @@ Var FetchesPanelOf(const Plan& plan, const Storage& storage, const Unit& unit, t
     const bool passes = u.part == Part::kWhole && program[made].role == tc::Role::kOutput;
     return std::pair(!passes, Computed(program, u.value));
   };
+  const auto may_fetch = [&](const Unit& u) {
+    const tc::ExprId read = read_of(u);
+    const auto offset =
+        read.valid() ? OffsetOf(plan, storage, u, read, nest) : std::optional<Affine>();
+    const auto bits = Bits(buffer.dtype);
+    return offset && Panel(plan, u, *offset, chooser)
+                         .Ahead(bits, KnownElems(buffer), kMostAheadBytes)
+                         .has_value();
+  };
   for (const Unit& other : plan.units) {
     if (&other == &unit || (other.part != Part::kWhole && other.part != Part::kUpdate)) continue;
-    if (!read_of(other).valid() || std::ranges::count(other.dims, chooser) == 0) continue;
+    if (std::ranges::count(other.dims, chooser) == 0 || !may_fetch(other)) continue;
     if (other.part == Part::kUpdate && chooser_of(other) != chooser) continue;
     if (rank(other) > rank(unit) || (rank(other) == rank(unit) && &other < &unit)) return -1;
   }
