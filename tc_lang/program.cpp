@@ -201,7 +201,7 @@ std::vector<int64_t> ElementsAsked(const Program& program) {
 int64_t FlopsOf(const Program& program, ExprId id, bool summed) {
   const Expr& e = program[id];
   if (e.kind != ExprKind::kOp) return 0;
-  if (IsCompare(e.op) && !IsFloat(program[e.args[0]].dtype)) return 0;
+  summed &= !IsCompare(e.op);
   if (e.op == ScalarOp::kSelect) {  // one of its values is wanted
     return FlopsOf(program, e.args[0], summed) +
            std::max(FlopsOf(program, e.args[1], summed), FlopsOf(program, e.args[2], summed));

@@ -228,15 +228,17 @@ class Grouper {
     Forget(operands);
   }
 
-  // s and what waits for it, where the last group takes them not together: those right before it
-  // that have its iterations begin a group with it (each of them may read what no other reads).
+  // s and what waits for it, which the last group does not take together: those right before s that
+  // have its iterations begin a group with it, though none of them reads what another one does.
   void Gather(const std::vector<int32_t>& operands, int32_t s, bool fuse) {
     std::vector<int32_t> all = operands;
     all.push_back(s);
     const auto is_alike = [&](size_t from) {
       const std::vector<int32_t> rest(all.begin() + static_cast<int64_t>(from), all.end());
-      const auto is_pointwise = [&](int32_t k) { return IsPointwise(program_.statements[k]); };
-      return std::ranges::all_of(rest, is_pointwise) && SameDomains(View(request_, rest));
+      const auto is_free = [&](int32_t k) {
+        return IsPointwise(program_.statements[k]) && !Recurs(k);
+      };
+      return std::ranges::all_of(rest, is_free) && SameDomains(View(request_, rest));
     };
     size_t k = 0;
     for (; k + 1 < all.size() && !(fuse && is_alike(k)); ++k) Append(all[k], fuse);
@@ -257,9 +259,13 @@ class Grouper {
 
   void Append(int32_t s, bool fuse) {
     if (Takes({}, s, fuse)) return groups_.back().statements.push_back(s);
-    const auto recurs = tc::RecurrenceIndices(program_, program_.statements[s]);
-    closed_ = !recurs.ok() || !recurs->empty();
+    closed_ = Recurs(s);
     groups_.push_back({.statements = {s}, .loop = closed_});
+  }
+
+  bool Recurs(int32_t s) const {
+    const auto indices = tc::RecurrenceIndices(program_, program_.statements[s]);
+    return !indices.ok() || !indices->empty();
   }
 
   bool Takes(const std::vector<int32_t>& operands, int32_t s, bool fuse) const {
@@ -316,8 +322,7 @@ class Grouper {
 
   bool CanWait(int32_t s) const {
     const tc::Statement& statement = program_.statements[s];
-    const auto recurs = tc::RecurrenceIndices(program_, statement);
-    if (!IsPointwise(statement) || !recurs.ok() || !recurs->empty()) return false;
+    if (!IsPointwise(statement) || Recurs(s)) return false;
     if (program_[statement.target].role != tc::Role::kTemporary || Turns(statement)) return false;
     const auto writers = [&](tc::TensorId tensor) {
       return std::ranges::count(program_.statements, tensor, &tc::Statement::target);
