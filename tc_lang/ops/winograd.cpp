@@ -236,9 +236,10 @@ void ConvTiled(Writer& w, const WinogradForm& form) {
   w.Range("t", rows * columns);
   w.Range("c", w.Extent(x, 1));
   w.Range("k", w.Extent(y, 1));
-  Subs images = {"n"}, outs = {"n"}, inside;  // of tiles, of their outputs; where both are
-  std::string image,
-      tap;  // along the whole axis: an output's input, and the tap that takes it there
+  Subs images = {"n"}, outs = {"n"};  // that tiles are of, and their outputs
+  // Along the axis that has no tiles: an output's input, the tap that takes it, where it is one.
+  std::string image, tap;
+  Subs inside;
   if (deep) {
     const WindowAxis& depth = win.axes[whole];
     tap = depth.kernel == 1 ? "0" : w.Range("r", depth.kernel);
@@ -250,6 +251,7 @@ void ConvTiled(Writer& w, const WinogradForm& form) {
   }
   const Operand v = w.Temp("tiles", y.dtype), m = w.Temp("products", y.dtype);
   const std::string tile = Sum({{down ? columns : 0, "p"}, {1, "q"}});
+  const Subs of_tile = Concat(Concat({"i", "j"}, images), {tile, "c"});
   // The inputs of a tile along one of its axes.
   const auto inputs_along = [&](const Tiling& axis, const char* across_index) {
     std::vector<std::string> inputs;
@@ -262,10 +264,10 @@ void ConvTiled(Writer& w, const WinogradForm& form) {
     return inputs;
   };
   if (down == nullptr || down->ins() == 1) {
-    w.Set("pointwise", v, Concat(Concat({"i", "j"}, images), {tile, "c"}),
+    w.Set("pointwise", v, of_tile,
           Choice("j", Lines(across.form.input, inputs_along(across, nullptr))));
   } else if (across.ins() == 1) {
-    w.Set("pointwise", v, Concat(Concat({"i", "j"}, images), {tile, "c"}),
+    w.Set("pointwise", v, of_tile,
           Choice("i", Lines(down->form.input, inputs_along(*down, nullptr))));
   } else {
     const Operand s = w.Temp("columns", y.dtype);
@@ -274,8 +276,7 @@ void ConvTiled(Writer& w, const WinogradForm& form) {
     std::vector<std::string> sums;
     for (int64_t a = 0; a < across.ins(); ++a)
       sums.push_back(w.At(s, Concat(Concat({"i", std::to_string(a)}, images), {"p", "q", "c"})));
-    w.Set("pointwise", v, Concat(Concat({"i", "j"}, images), {tile, "c"}),
-          Choice("j", Lines(across.form.input, sums)));
+    w.Set("pointwise", v, of_tile, Choice("j", Lines(across.form.input, sums)));
   }
   const Subs taken = deep ? Subs{"n", image} : Subs{"n"};
   Subs filter = {"i", "j", "k", "c"};
