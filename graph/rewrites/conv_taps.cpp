@@ -19,17 +19,15 @@ std::optional<std::vector<Axis>> AxesOf(const Graph& graph, const Node& conv) {
   const Tensor* filter = ConstantOf(graph, InputAt(conv, 1));
   if (!x || !y || !filter || SharesBytes(filter->dtype())) return std::nullopt;
   const size_t n = filter->shape().size() - 2;
-  const std::string mode = StringAttr(conv, "auto_pad", "NOTSET");
-  const bool padded = mode == "NOTSET";
-  if (x->size() != n + 2 || y->size() != n + 2 || (!padded && mode != "VALID")) return std::nullopt;
+  if (x->size() != n + 2 || y->size() != n + 2) return std::nullopt;
+  if (StringAttr(conv, "auto_pad", "NOTSET") != "NOTSET") return std::nullopt;
   const auto ints = [&](std::string_view name, size_t count, int64_t otherwise) {
     std::vector<int64_t> all = IntsAttr(conv, name);
     if (all.empty()) all.assign(count, otherwise);
     return all;
   };
-  std::vector<int64_t> pads = ints("pads", 2 * n, 0);
-  if (!padded) pads.assign(2 * n, 0);
-  const std::vector<int64_t> strides = ints("strides", n, 1), dilations = ints("dilations", n, 1);
+  const std::vector<int64_t> pads = ints("pads", 2 * n, 0), strides = ints("strides", n, 1),
+                             dilations = ints("dilations", n, 1);
   if (pads.size() != 2 * n || strides.size() != n || dilations.size() != n) return std::nullopt;
   std::vector<Axis> axes;
   for (size_t i = 0; i < n; ++i)
@@ -98,7 +96,6 @@ void Shorten(Rewriter& r, NodeId id) {
   for (const Cut& cut : cuts) pads.push_back(cut.axis.after);
   const Value& filter = r.graph[conv.inputs[1]];
   conv.inputs[1] = r.NewConstant(filter.name + "_met", Part(filter.constant, cuts));
-  std::erase_if(conv.attributes, [](const Attribute& a) { return a.name == "auto_pad"; });
   SetAttribute(conv, "kernel_shape", std::move(kernel));
   SetAttribute(conv, "pads", std::move(pads));
   r.graph[id] = std::move(conv);

@@ -294,15 +294,13 @@ Var FetchesPanelOf(const Plan& plan, const Storage& storage, const Unit& unit, t
                    const loops::LoopNest& nest) {
   const tc::Program& program = *plan.program;
   const loops::Buffer& buffer = nest[storage.views[tensor.index].buffer];
-  const auto read_of = [&](const Unit& u) {
-    const std::vector<tc::ExprId> reads = tc::Reads(program, u.value);
-    const auto found = std::ranges::find(reads, tensor, [&](auto r) { return program[r].tensor; });
-    return found == reads.end() ? tc::ExprId() : *found;
+  const auto offset_of = [&](const Unit& u) -> std::optional<Affine> {
+    for (const tc::ExprId read : tc::Reads(program, u.value))
+      if (program[read].tensor == tensor) return OffsetOf(plan, storage, u, read, nest);
+    return std::nullopt;
   };
   const auto chooser_of = [&](const Unit& u) -> Var {
-    const tc::ExprId read = u.part == Part::kUpdate ? read_of(u) : tc::ExprId();
-    const auto offset =
-        read.valid() ? OffsetOf(plan, storage, u, read, nest) : std::optional<Affine>();
+    const auto offset = u.part == Part::kUpdate ? offset_of(u) : std::nullopt;
     return offset ? Panel(plan, u, *offset).chooser() : -1;
   };
   Var chooser = chooser_of(unit);
@@ -318,12 +316,9 @@ Var FetchesPanelOf(const Plan& plan, const Storage& storage, const Unit& unit, t
     return std::pair(!passes, Computed(program, u.value));
   };
   const auto may_fetch = [&](const Unit& u) {
-    const tc::ExprId read = read_of(u);
-    const auto offset =
-        read.valid() ? OffsetOf(plan, storage, u, read, nest) : std::optional<Affine>();
-    const auto bits = Bits(buffer.dtype);
+    const auto offset = offset_of(u);
     return offset && Panel(plan, u, *offset, chooser)
-                         .Ahead(bits, KnownElems(buffer), kMostAheadBytes)
+                         .Ahead(Bits(buffer.dtype), KnownElems(buffer), kMostAheadBytes)
                          .has_value();
   };
   for (const Unit& other : plan.units) {

@@ -81,7 +81,10 @@ class Blocker {
     std::vector<BlockedCluster> all(groups_.size());
     for (size_t last = groups_.size(); last-- > 1;) {
       for (size_t first = 0; first < last; ++first) {
-        if (!TryRegion(first, last, NearBytes(), all) && !TryRegion(first, last, FarBytes(), all))
+        const bool is_far =
+            PassedBytes(first, last) > static_cast<double>(request_.target.l3_bytes);
+        if (!TryRegion(first, last, NearBytes(), all) &&
+            !(is_far && TryRegion(first, last, FarBytes(), all)))
           continue;
         last = first;  // the next region ends before this one
         break;
@@ -364,7 +367,6 @@ class Blocker {
         [&](const ClusterView& view) { return AsContraction(program_, view.At(view.anchor)); });
     const double passed = PassedBytes(first, last);
     if (!contracts || passed == 0) return false;
-    if (most > NearBytes() && passed <= static_cast<double>(request_.target.l3_bytes)) return false;
     std::vector<Along> axes;
     for (const std::string& axis : views_[last].shared)
       if (auto along = Smallest(first, last, axis)) axes.push_back(*std::move(along));

@@ -544,6 +544,19 @@ TEST(Propose, BlocksHoldEveryContraction) {
         << value;
 }
 
+// Of what the last cache does not hold together, it may hold blocks.
+TEST(Propose, BlocksMayBeForTheLastCache) {
+  const auto blocks = [](int64_t l3_bytes) {
+    const std::string choice = First(
+        "def f(float(512, 8) x, float(8, 8192) w, float(8192, 8) v) -> (y) {"
+        " s(i, j) +=! x(i, k) * w(k, j) y(i, l) +=! s(i, j) * v(j, l) }",
+        {.threads = 1, .l2_bytes = 1 << 16, .l3_bytes = l3_bytes});
+    return choice.find("block i ") != std::string::npos;
+  };
+  EXPECT_TRUE(blocks(4 << 20));
+  EXPECT_FALSE(blocks(64 << 20));
+}
+
 // Tiles end where blocks do, but one block ends where all does: 49 rows need not come by sevens.
 TEST(Propose, OneBlockLeavesTilesTheirSize) {
   const tc::Program program = Parse(
