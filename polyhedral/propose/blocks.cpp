@@ -197,13 +197,24 @@ class Blocker {
     return (Extent(group, tile.axis) + tile.sizes[0] - 1) / tile.sizes[0];
   }
 
+  // Whether one of the groups is a contraction and what goes with it.
+  bool HasAnchor(size_t first, size_t last) const {
+    return std::any_of(
+        views_.begin() + static_cast<ptrdiff_t>(first),
+        views_.begin() + static_cast<ptrdiff_t>(last) + 1,
+        [&](const ClusterView& view) { return AsContraction(program_, view.At(view.anchor)); });
+  }
+
   // The smallest blocks along an axis of the last group that are worth running.
   std::optional<Along> Smallest(size_t first, size_t last, const std::string& axis) const {
     constexpr int64_t kMostTries = 256;
     const int64_t extent = Extent(last, axis);
     for (int64_t size = 1; size < std::min(extent, kMostTries); ++size) {
       auto along = BlocksAlong(first, last, axis, size);
-      if (along && FillsTiles(first, last, {*along})) return along;
+      if (!along) continue;
+      if (HasAnchor(first, last) ? FillsTiles(first, last, {*along})
+                                 : FillsLanes(first, last, {*along}))
+        return along;
     }
     return std::nullopt;
   }
@@ -357,16 +368,24 @@ class Blocker {
     return static_cast<double>(request_.target.l3_bytes) / (8.0 * request_.target.threads);
   }
 
+  // Whether the last group turns around rows that one before it sums up and scales.
+  bool TurnsRows(size_t first, size_t last) const {
+    const auto sums = [&](const ClusterView& view) {
+      return std::ranges::any_of(
+          view.statements, [&](int32_t s) { return SumsRows(request_, program_.statements[s]); });
+    };
+    const auto begin = views_.begin() + static_cast<ptrdiff_t>(first);
+    return Turns(request_, views_[last].At(0)) &&
+           std::any_of(begin, views_.begin() + static_cast<ptrdiff_t>(last), sums);
+  }
+
   // All axes along which the last group has blocks. The last of them is that along which most is
   // read again; it grows until what passes through a block is all that `most` bytes hold, or half
   // of the first-level cache if that holds a block and nothing is read again at all.
   bool TryRegion(size_t first, size_t last, double most, std::vector<BlockedCluster>& all) const {
-    const bool contracts = std::any_of(
-        views_.begin() + static_cast<ptrdiff_t>(first),
-        views_.begin() + static_cast<ptrdiff_t>(last) + 1,
-        [&](const ClusterView& view) { return AsContraction(program_, view.At(view.anchor)); });
+    const bool contracts = HasAnchor(first, last);
     const double passed = PassedBytes(first, last);
-    if (!contracts || passed == 0) return false;
+    if ((!contracts && !TurnsRows(first, last)) || passed == 0) return false;
     std::vector<Along> axes;
     for (const std::string& axis : views_[last].shared)
       if (auto along = Smallest(first, last, axis)) axes.push_back(*std::move(along));
@@ -384,10 +403,11 @@ class Blocker {
     if (!near(axes)) return false;
     const double touched = passed + CommonBytes(first, last);
     const auto nearest = static_cast<double>(request_.target.l1_bytes) / 2;
-    const bool in_nearest = ReadAgain(first, last, {axes.back()}) == 0 &&
+    const bool in_nearest = (!contracts || ReadAgain(first, last, {axes.back()}) == 0) &&
                             touched <= nearest * static_cast<double>(counts(axes));
     const auto fits = [&](const std::vector<Along>& of) {
-      return in_nearest ? touched <= nearest * static_cast<double>(counts(of)) : near(of);
+      return in_nearest || !contracts ? touched <= nearest * static_cast<double>(counts(of))
+                                      : near(of);
     };
     const std::string axis = axes.back().back().axis;
     const int64_t unit = axes.back().back().sizes[0], extent = Extent(last, axis);
@@ -406,8 +426,9 @@ class Blocker {
       axes = std::move(larger);
     }
     // One that became the whole axis says nothing, and tiles of registers would have to divide it.
-    if (axes.size() > 1 && CountOf(last, axes.back().back()) == 1) axes.pop_back();
-    if (counts(axes) < wanted || !FillsTiles(first, last, axes) || !FillsLanes(first, last, axes))
+    if (CountOf(last, axes.back().back()) == 1) axes.pop_back();
+    if (axes.empty() || counts(axes) < wanted || !FillsTiles(first, last, axes) ||
+        !FillsLanes(first, last, axes))
       return false;
     const double again = ReadAgain(first, last, axes);
     const auto rounds = static_cast<double>(CountOf(last, axes.back().back()) - 1);

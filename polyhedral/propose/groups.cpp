@@ -8,7 +8,9 @@
 
 namespace weft::polyhedral {
 
-int64_t ClusterView::WholeExtent(const std::string& axis) const {
+int64_t ClusterView::Extent(const std::string& axis) const {
+  for (const Tile& block : blocks)
+    if (block.axis == axis) return block.sizes[0];
   for (size_t k = 0; k < statements.size(); ++k) {
     for (size_t i = 0; i < axes[k].size(); ++i) {
       if (axes[k][i] != axis) continue;
@@ -19,17 +21,9 @@ int64_t ClusterView::WholeExtent(const std::string& axis) const {
   return 0;
 }
 
-int64_t ClusterView::Extent(const std::string& axis) const {
-  for (const Tile& block : blocks)
-    if (block.axis == axis) return block.sizes[0];
-  return WholeExtent(axis);
-}
-
 bool ClusterView::DividesBlock(const std::string& axis, int64_t size) const {
-  return std::ranges::all_of(blocks, [&](const Tile& block) {
-    return block.axis != axis || block.sizes[0] % size == 0 ||
-           block.sizes[0] >= WholeExtent(axis);  // the only one
-  });
+  return std::ranges::all_of(
+      blocks, [&](const Tile& block) { return block.axis != axis || block.sizes[0] % size == 0; });
 }
 
 bool ClusterView::IsShared(const std::string& axis) const {
@@ -122,6 +116,36 @@ int32_t ContiguousIndex(const ScheduleRequest& request, const tc::Statement& s, 
     if (unit < 0 && e->AsVar() == v) unit = v;
   }
   return unit;
+}
+
+bool Turns(const ScheduleRequest& request, const tc::Statement& s) {
+  const tc::Program& program = *request.program;
+  const auto is_at_least = [&](int32_t index, int64_t extent) {
+    const Affine own = s.indices[index].hi - s.indices[index].lo;
+    return !own.IsConstant() || own.constant() >= extent;
+  };
+  const int32_t along = ContiguousIndex(request, s, s.target, s.subscripts);
+  if (along < 0 || !is_at_least(along, 2)) return false;
+  return std::ranges::any_of(tc::Reads(program, s), [&](tc::ExprId read) {
+    const int32_t in = ContiguousIndex(request, s, program[read].tensor, program[read].args);
+    return Uses(program, read, along) && in != along && (in < 0 || is_at_least(in, kNarrow));
+  });
+}
+
+bool SumsRows(const ScheduleRequest& request, const tc::Statement& s) {
+  const tc::Program& program = *request.program;
+  bool sums = false;
+  for (const tc::ExprId read : tc::Reads(program, s)) {
+    const tc::Expr& e = program[read];
+    const int32_t along = ContiguousIndex(request, s, e.tensor, e.args);
+    if (along >= 0 && s.indices[along].reduction) {
+      sums = true;
+      continue;
+    }
+    for (size_t i = 0; i < s.indices.size(); ++i)
+      if (s.indices[i].reduction && Uses(program, read, static_cast<int32_t>(i))) return false;
+  }
+  return sums;
 }
 
 int32_t AxisOf(const tc::Program& program, tc::ExprId read, int32_t index) {
@@ -294,16 +318,6 @@ class Grouper {
         });
   }
 
-  // Whether what it reads lies along another axis than what it writes: vectors are transposed, in
-  // loops of its own.
-  bool Turns(const tc::Statement& s) const {
-    const int32_t along = ContiguousIndex(request_, s, s.target, s.subscripts);
-    return std::ranges::any_of(tc::Reads(program_, s), [&](tc::ExprId read) {
-      return Uses(program_, read, along) &&
-             ContiguousIndex(request_, s, program_[read].tensor, program_[read].args) != along;
-    });
-  }
-
   // Whether s may run as late as its first reader, whose loops it may share: an operand of what
   // follows a contraction is best computed there, rather than stored before and loaded again.
   bool Waits(int32_t s) const { return !ReadsLast(s) && CanWait(s); }
@@ -323,7 +337,8 @@ class Grouper {
   bool CanWait(int32_t s) const {
     const tc::Statement& statement = program_.statements[s];
     if (!IsPointwise(statement) || Recurs(s)) return false;
-    if (program_[statement.target].role != tc::Role::kTemporary || Turns(statement)) return false;
+    if (program_[statement.target].role != tc::Role::kTemporary || Turns(request_, statement))
+      return false;
     const auto writers = [&](tc::TensorId tensor) {
       return std::ranges::count(program_.statements, tensor, &tc::Statement::target);
     };
@@ -381,7 +396,17 @@ class Grouper {
         group, [&](int32_t g) { return !IsPointwise(program_.statements[g]); });
     const bool pointwise = lone == 0 && IsPointwise(statement);
     if (pointwise) return SameDomains(view) || ShareAllButShort(view);
+    if (TurnsRows(group, s)) return false;
     return Tasks(view) >= request_.target.threads && IsNear(view, s);
+  }
+
+  // Whether s turns around what rows are made into that the group sums up: its lanes are not along
+  // the rows, and those of the sums are.
+  bool TurnsRows(const std::vector<int32_t>& group, int32_t s) const {
+    return request_.target.kind == TargetKind::kCpu && IsPointwise(program_.statements[s]) &&
+           Turns(request_, program_.statements[s]) && std::ranges::any_of(group, [&](int32_t g) {
+             return SumsRows(request_, program_.statements[g]);
+           });
   }
 
   // Whether what s makes in an iteration of the loops that it shares is still near when the next

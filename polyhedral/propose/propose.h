@@ -27,7 +27,6 @@ struct ClusterView {
   const tc::Statement& At(size_t k) const { return program().statements[statements[k]]; }
   // Of a block, or of the first statement that has the axis; 0 if symbolic.
   int64_t Extent(const std::string& axis) const;
-  int64_t WholeExtent(const std::string& axis) const;  // whatever the blocks
   bool IsShared(const std::string& axis) const;
   // Tiles of this size end where the blocks of the axis do, if it has any.
   bool DividesBlock(const std::string& axis, int64_t size) const;
@@ -58,6 +57,15 @@ std::optional<Contraction> AsContraction(const tc::Program& program,
 // innermost physical axis, when that moves by one with a single index of the statement; else -1.
 int32_t ContiguousIndex(const ScheduleRequest& request, const tc::Statement& statement,
                         tc::TensorId tensor, const std::vector<tc::ExprId>& subscripts);
+
+// Rows of fewer elements are not gone along: across them, what is loaded side by side is permuted.
+inline constexpr int64_t kNarrow = 4;
+
+// Whether what a statement reads lies along another axis than what it writes, in rows that are not
+// narrow: vectors are transposed, in loops of its own.
+bool Turns(const ScheduleRequest& request, const tc::Statement& s);
+// Whether it sums up what lies side by side, of everything that it reads along that axis.
+bool SumsRows(const ScheduleRequest& request, const tc::Statement& s);
 
 // The axis of a read that is this index and nothing else; -1 if there is none.
 int32_t AxisOf(const tc::Program& program, tc::ExprId read, int32_t index);

@@ -10,7 +10,9 @@ namespace {
 class Guesser {
  public:
   explicit Guesser(const ScheduleRequest& request)
-      : request_(request), program_(*request.program), lanes_(program_.statements.size(), -1) {}
+      : request_(request), program_(*request.program), lanes_(program_.statements.size(), -1) {
+    for (const tc::Statement& s : program_.statements) Follow(s);
+  }
 
   // From the results on: a statement's lanes are along what its target is contiguous along.
   std::map<std::string, Layout> Run() {
@@ -24,10 +26,11 @@ class Guesser {
         lanes_[k] = ContiguousIndex(request_, s, s.target, s.subscripts);
         continue;
       }
-      const int32_t axis = AxisOfReaders(s.target, k);
+      int32_t axis = AxisOfReaders(s.target, k);
       if (axis < 0) continue;
-      const auto along = tc::AsAffine(program_, s.subscripts[static_cast<size_t>(axis)]);
-      lanes_[k] = along ? along->AsVar().value_or(-1) : -1;
+      if (const int32_t along = RowsOf(s.target).axis; along >= 0 && ScalesRows(s)) axis = along;
+      const auto place = tc::AsAffine(program_, s.subscripts[static_cast<size_t>(axis)]);
+      lanes_[k] = place ? place->AsVar().value_or(-1) : -1;
       const size_t rank = target.extents.size();
       if (static_cast<size_t>(axis) + 1 == rank) continue;
       Layout layout = Layout::Plain(rank);
@@ -39,6 +42,72 @@ class Guesser {
   }
 
  private:
+  // How a tensor would lie if readers had no say: the axis along which what it is made of is
+  // contiguous; -1 if that is up to loops, as for a contraction. And whether it depends on sums
+  // along such an axis.
+  struct Rows {
+    int32_t axis = -1;
+    bool summed = false;
+  };
+
+  Rows RowsOf(tc::TensorId tensor) const {
+    if (const auto found = rows_.find(tensor); found != rows_.end()) return found->second;
+    const auto layout = request_.layouts.find(program_[tensor].name);
+    const auto rank = static_cast<int32_t>(program_[tensor].extents.size());
+    return {.axis = layout == request_.layouts.end() ? rank - 1 : layout->second.axes.back().axis};
+  }
+
+  // The index that is a subscript, but for an offset; -1: none.
+  int32_t IndexOf(tc::ExprId subscript) const {
+    const auto e = tc::AsAffine(program_, subscript);
+    return e ? (*e - e->constant()).AsVar().value_or(-1) : -1;
+  }
+
+  // The index that goes along the rows of what is read along most indices; -1: none.
+  int32_t AlongRows(const tc::Statement& s) const {
+    int32_t along = -1;
+    int64_t most = 0;
+    for (const tc::ExprId read : tc::Reads(program_, s)) {
+      const int32_t axis = RowsOf(program_[read].tensor).axis;
+      int64_t used = 0;
+      for (int32_t i = 0; i < std::ssize(s.indices); ++i) used += Uses(program_, read, i);
+      if (axis < 0 || used <= most) continue;
+      along = IndexOf(program_[read].args[static_cast<size_t>(axis)]);
+      most = used;
+    }
+    return along;
+  }
+
+  void Follow(const tc::Statement& s) {
+    const tc::TensorDecl& target = program_[s.target];
+    if (target.role != tc::Role::kTemporary || request_.layouts.contains(target.name)) return;
+    if (AsContraction(program_, s)) {
+      rows_[s.target] = {};
+      return;
+    }
+    const int32_t along = AlongRows(s);
+    Rows rows;
+    for (size_t sub = 0; along >= 0 && sub < s.subscripts.size(); ++sub)
+      if (IndexOf(s.subscripts[sub]) == along) rows.axis = static_cast<int32_t>(sub);
+    rows.summed = along >= 0 && s.indices[along].reduction;
+    for (const tc::ExprId read : tc::Reads(program_, s))
+      rows.summed |= RowsOf(program_[read].tensor).summed;
+    rows_[s.target] = rows;
+  }
+
+  // Whether s takes rows and what is one value for each of them, a sum along it, as norms do. Its
+  // lanes run along the row then, like those of the sum: turned around, for a reader that wants it
+  // along another axis, it is once, but what is summed up would be read across in every pass.
+  bool ScalesRows(const tc::Statement& s) const {
+    const int32_t along = AlongRows(s);
+    if (along < 0 || s.indices[along].reduction) return false;
+    const Affine extent = s.indices[along].hi - s.indices[along].lo;
+    if (extent.IsConstant() && extent.constant() < kNarrow) return false;
+    return std::ranges::any_of(tc::Reads(program_, s), [&](tc::ExprId read) {
+      return RowsOf(program_[read].tensor).summed && !Uses(program_, read, along);
+    });
+  }
+
   // Whether a read goes along an axis only to reduce it, which may be done along lanes; a window
   // goes on with what is kept.
   bool ReducesAxis(const tc::Statement& s, tc::ExprId read) const {
@@ -82,7 +151,8 @@ class Guesser {
 
   const ScheduleRequest& request_;
   const tc::Program& program_;
-  std::vector<int32_t> lanes_;  // by statement, an index of it; -1: not known
+  std::vector<int32_t> lanes_;         // by statement, an index of it; -1: not known
+  std::map<tc::TensorId, Rows> rows_;  // of temporaries
 };
 
 }  // namespace

@@ -39,9 +39,12 @@ TEST(Recurrence, SequencesRunByThemselves) {
         }})",
         read));
     ASSERT_TRUE(program.ok()) << program.status().ToString();
-    for (const int64_t l1_bytes : {64, 32 << 10}) {  // weights are large, or not
+    // The first cache holds the weights, or the second does, or none.
+    for (const auto& [l1_bytes, l2_bytes] :
+         {std::pair(32 << 10, 1 << 20), std::pair(64, 1 << 20), std::pair(64, 64)}) {
       Target target = Widest();
       target.l1_bytes = l1_bytes;
+      target.l2_bytes = l2_bytes;
       const auto choices = Propose({.program = &*program, .target = target}, 3);
       ASSERT_TRUE(choices.yes());
       for (const Choice& choice : *choices) {

@@ -562,6 +562,53 @@ TEST(Rows, SoftmaxNormPoolAttention) {
   }
 }
 
+// What is made of rows and stored across them, in blocks of rows: whole ones and a rest, rows of a
+// few vectors and of many, with a second axis, where two readers want it each way, and on a team.
+TEST(Rows, TurnedAround) {
+  std::vector<std::string> texts = {
+      R"(def two(float(37, 70) x) -> (y, z) {
+        s(i) +=! x(i, j)
+        t(i, j) = x(i, j) / s(i)
+        y(j, i) = t(i, j)
+        z(i, j) = t(i, j) + x(i, j)
+      })",
+      R"(def heads(float(3, 20, 5, 17) x) -> (y) {
+        m(n, i, h) max=! x(n, i, h, j)
+        e(n, i, h, j) = exp(x(n, i, h, j) - m(n, i, h))
+        s(n, i, h) +=! e(n, i, h, j)
+        p(n, i, h, j) = e(n, i, h, j) / s(n, i, h)
+        y(n, h, j, i) = p(n, i, h, j)
+      })",
+      R"(def mixer(float(19, 33) x, float(19, 21) w) -> (y) {
+        s(i) +=! x(i, j)
+        t(i, j) = x(i, j) - s(i) / 33.0
+        c(j, i) = t(i, j)
+        y(j, k) +=! c(j, i) * w(i, k)
+      })"};
+  for (const int columns : {2, 15, 33, 64, 100, 300})
+    texts.push_back(fmt::format(R"(def norm(float(61, {0}) x, float({0}) g) -> (y) {{
+        s(i) +=! x(i, j)
+        q(i) +=! (x(i, j) - s(i) / {0}.0) * (x(i, j) - s(i) / {0}.0)
+        t(i, j) = (x(i, j) - s(i) / {0}.0) / sqrt(q(i) + 0.00001) * g(j)
+        y(j, i) = t(i, j)
+      }})",
+                                columns));
+  for (const std::string& text : texts) {
+    const auto program = Compile(text);
+    ASSERT_TRUE(program.ok()) << program.status().ToString();
+    for (const int threads : {1, 2}) {
+      Target target = Widest();
+      target.threads = threads;
+      const auto choices = Propose({.program = &*program, .target = target}, 3);
+      ASSERT_TRUE(choices.yes());
+      for (const Choice& choice : *choices) {
+        const Status status = RunChoice(*program, tc::RandomInputs(*program, 1), choice);
+        EXPECT_TRUE(status.ok()) << Print(choice) << status.ToString();
+      }
+    }
+  }
+}
+
 // Blocks of a reduction, with loops over outputs between them: tiles are loaded and spilled.
 TEST(Contractions, BlockedReductions) {
   const auto program = Compile(R"(def gemm(float(23, 50) a, float(50, 37) b, float(37) c) -> (y) {

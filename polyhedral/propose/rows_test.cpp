@@ -1,0 +1,157 @@
+// Proposals for pointwise chains and reductions.
+#include <fmt/format.h>
+
+#include "polyhedral/propose/testing.h"
+
+namespace weft::polyhedral {
+namespace {
+
+constexpr char kColumns[] =
+    "def f(float(8, 1000, 1024) x) -> (y) { y(i, j) +=! x(i, k, j) where k in 0:1000 }";
+
+TEST(Propose, ALongWalkTakesWholeRows) {
+  const std::string far = First(kColumns, {.threads = 1, .l2_bytes = 1 << 20});
+  EXPECT_NE(far.find("tile j 1024 | parallel i j | inner k j"), std::string::npos) << far;
+  const std::string near = First(kColumns, {.threads = 1, .l2_bytes = 64 << 20});
+  EXPECT_NE(near.find("tile j 32"), std::string::npos) << near;
+  EXPECT_EQ(near.find("inner"), std::string::npos) << near;
+}
+
+// Also where each walk is short, but there are many. A window's columns lie along the lanes.
+TEST(Propose, WindowsInMemoryTakeWholeRows) {
+  constexpr char kWindows[] =
+      "def f(float(64, 256, 257) x) -> (y) { y(c, h, w) max=! x(c, 2 * h + r, 2 * w + s)"
+      " where h in 0:127, w in 0:128, r in 0:2, s in 0:3 }";
+  const std::string far = First(kWindows, {.threads = 1, .l2_bytes = 1 << 20});
+  EXPECT_NE(far.find("tile w 128 | parallel c | inner r w"), std::string::npos) << far;
+  const std::string near = First(kWindows, {.threads = 1, .l2_bytes = 64 << 20});
+  EXPECT_EQ(near.find("inner"), std::string::npos) << near;
+}
+
+TEST(Propose, ALongWalkLeavesWorkForTheTeam) {
+  const std::string wide = First(kColumns, {.threads = 16, .l2_bytes = 1 << 20});
+  EXPECT_NE(wide.find("tile j 128"), std::string::npos) << wide;
+}
+
+TEST(Propose, RowsOfATeamShareALoop) {
+  const std::string softmax = First(
+      "def f(float(1000, 1024) x) -> (y) { m(i) max=! x(i, j)  e(i, j) = exp(x(i, j) - m(i))"
+      "  s(i) +=! e(i, j)  y(i, j) = e(i, j) / s(i) }",
+      {.threads = 8});
+  EXPECT_NE(softmax.find("cluster m e s y |"), std::string::npos) << softmax;
+  const std::string norm = First(
+      "def f(float(1000, 1024) x) -> (y) { s(i) +=! x(i, j)"
+      "  r(i) = s(i) / 1024.0  y(i, j) = x(i, j) - r(i) }",
+      {.threads = 8});
+  EXPECT_NE(norm.find("cluster s r y |"), std::string::npos) << norm;
+}
+
+// Where rows are summed up, the columns by whole vectors.
+TEST(Propose, ColumnsOfATeamShareALoop) {
+  const std::string softmax =
+      "def f(float(64, 512) x) -> (y) { m(j) max=! x(i, j)  e(i, j) = exp(x(i, j) - m(j))"
+      "  s(j) +=! e(i, j)  y(i, j) = e(i, j) / s(j) }";
+  const std::string few = First(softmax, {.threads = 8});
+  EXPECT_NE(few.find("cluster m e s y |"), std::string::npos) << few;
+  const std::string many = First(softmax, {.threads = 16});
+  EXPECT_EQ(many.find("cluster m e s y |"), std::string::npos) << many;
+}
+
+// A window that skips elements is nothing to have lanes along.
+TEST(Propose, LanesFollowTheResultOfAWindow) {
+  const std::string depthwise = First(
+      "def f(float(72, 61, 61) x, float(72, 5, 5) w) -> (t, y) {"
+      " t(c, i, j) +=! x(c, 2 * i + r, 2 * j + s) * w(c, r, s) where i in 0:28, j in 0:28"
+      " y(c, i, j) = max(t(c, i, j), 0.0) where i in 0:28, j in 0:28 }",
+      {.threads = 1});
+  EXPECT_NE(depthwise.find("vector j 28"), std::string::npos) << depthwise;
+}
+
+TEST(Propose, SeveralPassesKeepTheirWalkNear) {
+  const std::string softmax = First(
+      "def f(float(8, 1000, 1024) x) -> (y) {"
+      " m(i, j) max=! x(i, k, j) where k in 0:1000"
+      " s(i, j) +=! exp(x(i, k, j) - m(i, j)) where k in 0:1000"
+      " y(i, k, j) = exp(x(i, k, j) - m(i, j)) / s(i, j) }",
+      {.threads = 1, .l2_bytes = 1 << 20});
+  EXPECT_NE(softmax.find("tile j 32"), std::string::npos) << softmax;
+}
+
+// What is read along another axis than it is written is transposed in registers, a tile at once.
+TEST(Propose, RowsThatLieAcrossAreUnrolled) {
+  const std::string across =
+      First("def f(float(512, 64) x) -> (y) { y(i, j) = x(j, i) }", {.threads = 1});
+  EXPECT_NE(across.find("tile i 16, j 8 | parallel i j | unroll i | vector j 8"), std::string::npos)
+      << across;
+  const std::string along =
+      First("def f(float(512, 64) x) -> (y) { y(i, j) = x(i, j) }", {.threads = 1});
+  EXPECT_EQ(along.find("unroll"), std::string::npos) << along;
+  const std::string scaled = First(
+      "def f(float(512, 64) x, float(512) s) -> (y) { y(i, j) = x(i, j) * s(i) }", {.threads = 1});
+  EXPECT_EQ(scaled.find("unroll"), std::string::npos) << scaled;
+}
+
+// Below two vectors a row, lanes take a row each; above, they go along it.
+TEST(Propose, LanesGoAcrossShortRows) {
+  const auto softmax = [](int64_t columns) {
+    return First("def f(float(1000, " + std::to_string(columns) +
+                     ") x) -> (y) { m(i) max=! x(i, j)  e(i, j) = exp(x(i, j) - m(i))"
+                     "  s(i) +=! e(i, j)  y(i, j) = e(i, j) / s(i) }",
+                 {.threads = 1});
+  };
+  for (const int64_t columns : {2, 7, 15}) {
+    const std::string across = softmax(columns);
+    EXPECT_NE(across.find("tile i 8 | parallel i | unroll j | vector i 8"), std::string::npos)
+        << across;
+  }
+  EXPECT_NE(softmax(16).find("vector j 16"), std::string::npos) << softmax(16);
+}
+
+// Three colours side by side are no lanes; what is read side by side is.
+TEST(Propose, AFewElementsAreWrittenApart) {
+  const std::string first =
+      First("def f(float(3, 4096) x) -> (y) { y(i, c) = sqrt(x(c, i)) }", {.threads = 1});
+  EXPECT_NE(first.find("vector i"), std::string::npos) << first;
+}
+
+// Two to four short rows at a time, as many as lie in half of the registers, since a row's sum is a
+// chain; long rows are a chain's length by themselves.
+TEST(Propose, ShortRowsGoTogether) {
+  const auto norm = [](int64_t columns) {
+    return First(fmt::format("def f(float(1000, {}) x) -> (y) {{ s(i) +=! x(i, j)"
+                             "  y(i, j) = x(i, j) - s(i) }}",
+                             columns),
+                 {.threads = 1}, Isa::kX86V4);
+  };
+  EXPECT_NE(norm(64).find("tile i 4 | parallel i | inner i j | unroll i | vector j 64"),
+            std::string::npos)
+      << norm(64);
+  EXPECT_NE(norm(100).find("tile i 2 | parallel i | inner i j | unroll i | vector j 64"),
+            std::string::npos)
+      << norm(100);
+  EXPECT_EQ(norm(200).find("unroll"), std::string::npos) << norm(200);
+}
+
+constexpr char kTurnedNorm[] =
+    "def f(float(96, 1024) x) -> (y) { s(i) +=! x(i, j)  t(i, j) = x(i, j) * s(i)"
+    "  y(j, i) = t(i, j) }";
+
+// What a norm makes of rows lies along them, and is turned around in loops of its own, some rows at
+// a time: summed up across the rows, all of them would be read with gaps.
+TEST(Propose, RowsAreTurnedBehindTheirSums) {
+  const std::string turned = First(kTurnedNorm, {.threads = 1}, Isa::kX86V4);
+  EXPECT_EQ(turned.rfind("f: cluster s t | block i 16 | order i | vector j 64", 0), 0u) << turned;
+  EXPECT_NE(
+      turned.find("| then y | block i 16 | order j i | tile j 16, i 16 | unroll j | vector i 16"),
+      std::string::npos)
+      << turned;
+  // Where the rows lie across from the start, nothing is turned.
+  const std::string across = First(
+      "def f(float(1024, 96) x) -> (y) { r(i, j) = x(j, i)  s(i) +=! r(i, j)"
+      "  t(i, j) = r(i, j) * s(i)  y(j, i) = t(i, j) }",
+      {.threads = 1}, Isa::kX86V4);
+  EXPECT_NE(across.find("cluster r s t y |"), std::string::npos) << across;
+}
+
+}  // namespace
+}  // namespace weft::polyhedral
