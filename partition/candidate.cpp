@@ -18,6 +18,7 @@ using graph::ValueId;
 // How a statement reads a tensor that an earlier one of the group wrote, subscript by subscript.
 enum class Relation : uint8_t {
   kPointwise,  // each subscript is an index of the left side, or constant
+  kShifted,    // some subscript is such an index and an offset, over all of the axis
   kReduced,    // some subscript is a reduction index: the whole axis is needed
   kWindow,     // some subscript is affine in more than one index, or scaled
   kOpaque,     // some subscript depends on data, or is a div/mod of indices
@@ -25,13 +26,22 @@ enum class Relation : uint8_t {
 
 Relation RelationOf(const tc::Program& p, const tc::Statement& s, const tc::Expr& read) {
   Relation worst = Relation::kPointwise;
-  for (tc::ExprId sub : read.args) {
-    const auto affine = tc::AsAffine(p, sub);
+  const auto covers = [&](const Affine& place, size_t axis) {
+    const auto index = (place - place.constant()).AsVar();
+    if (!index || s.indices[*index].reduction) return false;
+    const tc::Index& i = s.indices[*index];
+    return i.lo + place.constant() == Affine(0) &&
+           i.hi + place.constant() == p[read.tensor].extents[axis];
+  };
+  for (size_t axis = 0; axis < read.args.size(); ++axis) {
+    const auto affine = tc::AsAffine(p, read.args[axis]);
     Relation r = Relation::kOpaque;
     if (affine && affine->IsConstant())
       r = Relation::kPointwise;
     else if (affine && affine->AsVar())
       r = s.indices[*affine->AsVar()].reduction ? Relation::kReduced : Relation::kPointwise;
+    else if (affine && covers(*affine, axis))
+      r = Relation::kShifted;
     else if (affine && std::none_of(affine->terms().begin(), affine->terms().end(),
                                     [](const Affine::Term& t) { return t.dividend != nullptr; }))
       r = Relation::kWindow;
@@ -51,13 +61,29 @@ std::vector<int64_t> KeptExtents(const tc::Statement& s) {
   return kept;
 }
 
+// Whether a tensor is gone from a core's second cache before the last of it is made.
+bool OutgrowsCache(const tc::TensorDecl& tensor, const Target& target) {
+  double bytes = static_cast<double>(Bits(tensor.dtype)) / 8;
+  for (const int64_t extent : tc::StaticExtents(tensor).value_or(Shape{}))
+    bytes *= static_cast<double>(extent);
+  return bytes > static_cast<double>(target.l2_bytes);
+}
+
 // `pair`: the places of the members that they are of.
 Verdict<bool> CheckRead(const tc::Program& p, const tc::Statement& producer,
-                        const tc::Statement& consumer, const tc::Expr& read,
+                        const tc::Statement& consumer, const tc::Expr& read, const Target& target,
                         const std::string& pair) {
   switch (RelationOf(p, consumer, read)) {
     case Relation::kPointwise:
       return true;
+    case Relation::kShifted:
+      // A part of a concatenation, or one that is taken from a value, goes by in blocks with what
+      // reads it (rotated embeddings of 2048 tokens 1.3 to 1.8 times as fast). In the caches
+      // nothing is won, and a contraction's tiles would have to end where the parts do.
+      if (target.kind == TargetKind::kCpu && OutgrowsCache(p[read.tensor], target) &&
+          std::ranges::none_of(p.statements, tc::Contracts))
+        return true;
+      return Refusal{Reason::kHaloRedundancy, pair};
     case Relation::kOpaque:
       return Refusal{Reason::kOpaqueAccess, pair};
     case Relation::kWindow:
@@ -235,7 +261,7 @@ Verdict<LegalGroup> CheckGroup(const tc::Extracted& group, const graph::Graph& g
       for (size_t s = 0; s < c; ++s)
         if (p.statements[s].target == p[id].tensor && group.part_of[s] != group.part_of[c])
           if (auto ok =
-                  CheckRead(p, p.statements[s], consumer, p[id],
+                  CheckRead(p, p.statements[s], consumer, p[id], target,
                             fmt::format("{{{}}} by {{{}}}", group.part_of[s], group.part_of[c]));
               !ok.yes()) {
             // Blocks of a batch hold whole rows of what the contraction reads, or makes.

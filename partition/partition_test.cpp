@@ -1,8 +1,5 @@
 // Which nodes become one kernel, why others don't, and that neither depends on order or names.
-#include "partition/partition.h"
-
 #include <fmt/format.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,79 +9,13 @@
 #include <set>
 
 #include "graph/edit.h"
-#include "graph/infer.h"
 #include "partition/layouts.h"
+#include "partition/testing.h"
 #include "partition/work.h"
 #include "tc_lang/bind.h"
 
 namespace weft::partition {
 namespace {
-
-using graph::Graph;
-using graph::NodeId;
-using graph::ValueId;
-
-Graph Parsed(const std::string& text) {
-  auto graph = graph::ParseGraph(text, "test.graph", BlobStore());
-  EXPECT_TRUE(graph.ok()) << graph.status().ToString();
-  EXPECT_TRUE(graph::InferShapes(*graph).ok());
-  return *std::move(graph);
-}
-
-NodeComprehensions ComprehensionsOf(const Graph& graph) {
-  NodeComprehensions c{.of = std::vector<std::vector<tc::Alternative>>(graph.nodes.size()),
-                       .refusals = std::vector<std::optional<Refusal>>(graph.nodes.size())};
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    auto alternatives = tc::ToTc(graph, NodeId(i));
-    if (alternatives.yes())
-      c.of[i] = *std::move(alternatives);
-    else
-      c.refusals[i] = alternatives.refusal();
-  }
-  return c;
-}
-
-// Any kernel costs the same, so that all fuses that may.
-struct Flat : Pricer {
-  Price Own(const tc::Program&, bool) override { return {.us = 1}; }
-  Price Call(const fallback::LibraryCall&) override { return {.us = 100}; }
-};
-
-// A kernel costs the square of its statements, so that nothing fuses.
-struct Square : Flat {
-  Price Own(const tc::Program& p, bool) override {
-    return {.us = static_cast<double>(p.statements.size() * p.statements.size())};
-  }
-};
-
-Result<Grouping> Grouped(const Graph& graph, Pricer&& pricer = Flat(),
-                         const PartitionOptions& options = {.vendor = false},
-                         const Target& target = {}) {
-  auto grouping = Partition(graph, ComprehensionsOf(graph), target, pricer, options);
-  if (!grouping.ok()) return grouping;
-  const Status verified = Verify(*grouping, graph);
-  EXPECT_TRUE(verified.ok()) << verified.ToString();
-  auto again = ParseGrouping(Print(*grouping, graph), "again", graph);
-  EXPECT_TRUE(again.ok()) << again.status().ToString();
-  EXPECT_EQ(again.ok() ? Print(*again, graph) : "", Print(*grouping, graph));
-  return grouping;
-}
-
-// Of groups; what speaks of one node is about its alternatives.
-std::set<std::string> ReasonsOf(const Result<Grouping>& grouping) {
-  EXPECT_TRUE(grouping.ok()) << grouping.status().ToString();
-  std::set<std::string> reasons;
-  for (const Refused& r : grouping->refused)
-    if (r.nodes.size() > 1) reasons.emplace(ReasonName(r.refusal.reason));
-  return reasons;
-}
-
-const std::set<std::string> kNone;
-std::set<std::string> Only(std::string reason) { return {std::move(reason)}; }
-
-const std::string kChain =
-    "graph g (x: f32[4, 8]) -> (c) {\na = Relu(x)\nb = Exp(a)\nc = Tanh(b)\n}";
-const std::string kSoftmax = "graph g (x: f32[4, 1000]) -> (b) {\na = Relu(x)\nb = Softmax(a)\n}";
 
 TEST(Partition, FusesWhatIsLegalAndPays) {
   const auto fused = Grouped(Parsed(kChain));
@@ -128,114 +59,6 @@ TEST(Partition, SaysWhichAlternativesItLeft) {
   EXPECT_EQ(slower.refusal.reason, Reason::kEstimatedSlower);
   EXPECT_NE(slower.refusal.detail.find(" >= "), std::string::npos) << slower.refusal.detail;
   EXPECT_EQ(inaccurate.refusal, (Refusal{Reason::kInaccurate, "rough 3.00 > 2.00"}));
-}
-
-// Rows of the second product need the same rows of the first, and no others.
-TEST(Partition, JoinsContractionsThatRunInBlocks) {
-  const auto graph = [](int rows) {
-    return Parsed(
-        fmt::format("graph g (x: f32[{}, 64], v: f32[64, 64], w: f32[64, 64]) -> (c) {{\n"
-                    "a = MatMul(x, v)\nb = Relu(a)\nc = MatMul(b, w)\n}}",
-                    rows));
-  };
-  EXPECT_EQ(Grouped(graph(4096))->groups.size(), 1U);
-  EXPECT_EQ(Grouped(graph(4))->groups.size(), 2U);  // not worth a tile of registers each
-  EXPECT_EQ(Grouped(graph(4096), Flat(), {.join = false, .vendor = false})->groups.size(), 2U);
-  EXPECT_EQ(Grouped(graph(4096), Square())->groups.size(), 3U);
-}
-
-// Of a batch, blocks hold all that a contraction reads of what feeds it.
-TEST(Partition, JoinsWhatABatchOfContractionsReads) {
-  const auto graph = [](const std::string& x, const std::string& order) {
-    return Parsed(
-        fmt::format("graph g (x: f32[{}]) -> (b) {{\n"
-                    "a = Transpose(x) {{perm = [{}]}}\nb = MatMul(x, a)\n}}",
-                    x, order));
-  };
-  EXPECT_EQ(Grouped(graph("512, 27, 64", "0, 2, 1"))->groups.size(), 1U);
-  EXPECT_EQ(Grouped(graph("512, 27, 64", "0, 2, 1"), Flat(), {.join = false, .vendor = false})
-                ->groups.size(),
-            2U);
-  EXPECT_EQ(Grouped(graph("512, 27", "1, 0"))->groups.size(), 2U);         // no batch
-  EXPECT_EQ(Grouped(graph("65536, 4, 2", "0, 2, 1"))->groups.size(), 2U);  // better along it
-  EXPECT_EQ(Grouped(Parsed("graph g (x: f32[8192, 16, 13], w: f32[8192, 13, 16]) -> (b) {\n"
-                           "a = Sigmoid(x)\nb = MatMul(a, w)\n}"))
-                ->groups.size(),
-            2U);
-}
-
-// Attention, whatever the place of the values' transpose among the nodes.
-TEST(Partition, LaysOutOperandsFirst) {
-  const auto groups = [](const char* before, const char* between) {
-    const auto grouping = Grouped(Parsed(
-        fmt::format("graph g (q: f32[4, 256, 64], k: f32[4, 64, 256], v: f32[4, 64, 256]) -> (y) "
-                    "{{\n{}s = MatMul(q, k)\np = Softmax(s)\n{}y = MatMul(p, t)\n}}",
-                    before, between)));
-    return grouping->groups.size();
-  };
-  constexpr const char* kTranspose = "t = Transpose(v) {perm = [0, 2, 1]}\n";
-  EXPECT_EQ(groups(kTranspose, ""), 1U);
-  EXPECT_EQ(groups("", kTranspose), 1U);
-}
-
-TEST(Partition, TwoContractions) {
-  // Windows overlap; large weights would be read again for every block.
-  EXPECT_EQ(ReasonsOf(Grouped(Parsed(
-                "graph g (x: f32[1, 4, 9, 9], v: f32[4, 4, 3, 3], w: f32[4, 4, 3, 3]) -> (b) {\n"
-                "a = Conv(x, v)\nb = Conv(a, w)\n}"))),
-            Only("two_contractions"));
-  EXPECT_EQ(ReasonsOf(Grouped(
-                Parsed("graph g (x: f32[256, 64], v: f32[64, 4096], w: f32[4096, 64]) -> (b) {\n"
-                       "a = MatMul(x, v)\nb = MatMul(a, w)\n}"))),
-            Only("two_contractions"));
-}
-
-TEST(Partition, NoCommonSpace) {
-  EXPECT_EQ(ReasonsOf(Grouped(Parsed("graph g (x: f32[4, 8], v: f32[8, 8]) -> (b) {\n"
-                                     "a = MatMul(x, v)\nb = Softmax(a)\n}"))),
-            Only("no_common_space"));
-}
-
-TEST(Partition, HaloRedundancy) {
-  EXPECT_EQ(ReasonsOf(Grouped(Parsed("graph g (x: f32[1, 4, 8, 8]) -> (b) {\na = Relu(x)\n"
-                                     "b = MaxPool(a) {kernel_shape = [3, 3]}\n}"))),
-            Only("halo_redundancy"));
-}
-
-TEST(Partition, OpaqueAccess) {
-  EXPECT_EQ(ReasonsOf(Grouped(Parsed("graph g (x: f32[4, 8], i: i64[2]) -> (b) {\na = Relu(x)\n"
-                                     "b = Gather(a, i)\n}"))),
-            Only("opaque_access"));
-}
-
-TEST(Partition, ReductionMismatch) {
-  EXPECT_EQ(
-      ReasonsOf(Grouped(Parsed(
-          "graph g (x: f32[4, 8]) -> (b) {\nrow: i64[1] = const(1)\ncolumn: i64[1] = const(0)\n"
-          "a = ReduceSum(x, row)\nb = ReduceMax(a, column)\n}"))),
-      Only("reduction_mismatch"));
-}
-
-TEST(Partition, Limits) {
-  EXPECT_EQ(ReasonsOf(Grouped(Parsed(kChain), Flat(), {.vendor = false, .max_statements = 2})),
-            Only("too_many_statements"));
-  EXPECT_EQ(ReasonsOf(Grouped(Parsed("graph g (x: f32[4], y: f32[4], z: f32[4]) -> (b) {\n"
-                                     "a = Add(x, y)\nb = Add(a, z)\n}"),
-                              Flat(), {.vendor = false, .max_arguments = 3})),
-            Only("too_many_arguments"));
-  EXPECT_EQ(ReasonsOf(Grouped(Parsed(kSoftmax), Flat(), {.vendor = false}, {.l2_bytes = 4000})),
-            Only("footprint_too_large"));
-  EXPECT_EQ(ReasonsOf(Grouped(Parsed(kSoftmax))), kNone);
-}
-
-// a and y alone would close a cycle through the pooling between them.
-TEST(Partition, NotConvex) {
-  const auto grouping =
-      Grouped(Parsed("graph g (x: f32[1, 4, 8, 8]) -> (y) {\na = Relu(x)\n"
-                     "p = MaxPool(a) {kernel_shape = [3, 3], pads = [1, 1, 1, 1]}\n"
-                     "y = Add(a, p)\n}"));
-  EXPECT_TRUE(ReasonsOf(grouping).contains("not_convex"));
-  EXPECT_EQ(grouping->groups.size(), 2u);
 }
 
 // Of the forms of a softmax, here the one that takes most words; or else the first.
@@ -355,15 +178,6 @@ TEST(Partition, PricesActivationsAndGroupsOfCalls) {
             1.5 * OwnUs("def g(float(256, 30, 30) x, float(256, 3, 3) w) -> (y) {\n"
                         "  @contraction y(c, i, j) +=! x(c, i + r, j + s) * w(c, r, s)"
                         " where i in 0:28, j in 0:28\n}"));
-}
-
-// Two nodes may bear one name: what one reads of the other is looked at all the same.
-TEST(Partition, NamesakesAreTwo) {
-  Graph graph = Parsed(
-      "graph g (x: f32[1, 4, 9, 9]) -> (b) {\na = Exp(x)\n"
-      "b = MaxPool(a) {kernel_shape = [3, 3], pads = [1, 1, 1, 1]}\n}");
-  for (graph::Node& node : graph.nodes) node.name = "n";
-  EXPECT_EQ(ReasonsOf(Grouped(graph)), Only("halo_redundancy"));
 }
 
 TEST(Partition, Forced) {

@@ -114,43 +114,53 @@ Status RunTopK(const Args& args) {
   WEFT_TRY(const Out indices, args.Output(1, Dtype::kI64, shape));
   const bool largest = args.Int("largest", 1) != 0;
   const int64_t stride = Strides(in.shape)[axis], rows = k == 0 ? 0 : values.elems / k;
-  const bool known = ByType(in.dtype, [&]<typename T>() {
+  const auto select = [&]<typename T, typename Entry>() {
     using Key = decltype(SortKey(T{}));
-    struct Entry {
-      Key key;
-      int64_t index;
-    };
-    std::vector<Key> keys(extent);
-    std::vector<Entry> best(k);  // of the elements seen so far, the last in order first
-    const auto before = [](const Entry& a, const Entry& b) {
-      return a.key != b.key ? a.key < b.key : a.index < b.index;
-    };
+    constexpr int kIndexBits = 4 * sizeof(Entry);
+    const Key flip = largest ? ~Key{0} : 0;
+    std::vector<T> apart(stride == 1 ? 0 : extent);
+    std::vector<Entry> best(k);  // of the elements seen so far: keys, and below them indices
     for (int64_t r = 0; r < rows; ++r) {
       const T* x = in.as<T>() + r / stride * stride * extent + r % stride;
-      const Key flip = largest ? ~Key{0} : 0;
-      for (int64_t i = 0; i < extent; ++i) keys[i] = SortKey(x[i * stride]) ^ flip;
-      for (int64_t i = 0; i < k; ++i) best[i] = {keys[i], i};
-      std::make_heap(best.begin(), best.end(), before);
-      // Few of many are among the best: whole blocks are passed over.
+      for (int64_t i = 0; i < std::ssize(apart); ++i) apart[i] = x[i * stride];
+      const T* row = stride == 1 ? x : apart.data();
+      const auto entry = [&](int64_t i) {
+        return static_cast<Entry>(SortKey(row[i]) ^ flip) << kIndexBits | static_cast<Entry>(i);
+      };
+      for (int64_t i = 0; i < k; ++i) best[i] = entry(i);
+      if (k < extent) std::make_heap(best.begin(), best.end());
+      const auto take = [&](int64_t i) {
+        const Entry e = entry(i);
+        if (e > best.front()) return;
+        std::pop_heap(best.begin(), best.end());
+        best.back() = e;
+        std::push_heap(best.begin(), best.end());
+      };
+      // Few of many are among the best: whole blocks are passed over, by vectors.
       constexpr int64_t kBlock = 32;
-      for (int64_t block = k; block < extent; block += kBlock) {
-        const int64_t end = std::min(block + kBlock, extent);
-        bool any = false;
-        for (int64_t i = block; i < end; ++i) any |= keys[i] < best.front().key;
-        for (int64_t i = block; any && i < end; ++i) {
-          if (keys[i] >= best.front().key) continue;
-          std::pop_heap(best.begin(), best.end(), before);
-          best.back() = {keys[i], i};
-          std::push_heap(best.begin(), best.end(), before);
-        }
+      int64_t block = k;
+      for (; block + kBlock <= extent; block += kBlock) {
+        const auto limit = static_cast<Key>(best.front() >> kIndexBits);
+        Key any = 0;
+        for (int64_t i = 0; i < kBlock; ++i)
+          any |= static_cast<Key>((SortKey(row[block + i]) ^ flip) < limit);
+        for (int64_t i = block; any != 0 && i < block + kBlock; ++i) take(i);
       }
-      std::sort_heap(best.begin(), best.end(), before);
+      for (; block < extent; ++block) take(block);
+      std::sort(best.begin(), best.end());
       const int64_t to = r / stride * stride * k + r % stride;
       for (int64_t i = 0; i < k; ++i) {
-        values.as<T>()[to + i * stride] = x[best[i].index * stride];
-        indices.as<int64_t>()[to + i * stride] = best[i].index;
+        const auto from = static_cast<int64_t>(best[i] & ((Entry{1} << kIndexBits) - 1));
+        values.as<T>()[to + i * stride] = row[from];
+        indices.as<int64_t>()[to + i * stride] = from;
       }
     }
+  };
+  const bool known = ByType(in.dtype, [&]<typename T>() {
+    using Wide = unsigned __int128;
+    using Narrow = std::conditional_t<sizeof(SortKey(T{})) == 4, uint64_t, Wide>;
+    extent <= UINT32_MAX ? select.template operator()<T, Narrow>()
+                         : select.template operator()<T, Wide>();
   });
   return known ? Status() : NoSuchType(args, in.dtype);
 }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <set>
 
 #include "polyhedral/propose/propose.h"
 
@@ -232,13 +233,15 @@ class Blocker {
 
   // Of temporaries that pass from group to group.
   double PassedBytes(size_t first, size_t last) const {
-    double bytes = 0;
+    std::set<tc::TensorId> passed;
     for (size_t group = first; group < last; ++group) {
       for (size_t k = 0; k < views_[group].statements.size(); ++k) {
         const tc::TensorId made = views_[group].At(k).target;
-        if (ReadsIn(group + 1, last, made)) bytes += Bytes(program_[made]);
+        if (ReadsIn(group + 1, last, made)) passed.insert(made);
       }
     }
+    double bytes = 0;
+    for (const tc::TensorId tensor : passed) bytes += Bytes(program_[tensor]);
     return bytes;
   }
 
@@ -364,8 +367,29 @@ class Blocker {
   // worth it where all of it together would come from memory (tiles of 51 MB, 1.7 times as fast in
   // blocks of 2 to 7 MB).
   double NearBytes() const { return static_cast<double>(request_.target.l2_bytes) / 2; }
+  // What the second caches hold of the team, from one cluster to the next.
+  double HeldBytes() const {
+    return static_cast<double>(request_.target.l2_bytes) * request_.target.threads;
+  }
   double FarBytes() const {
     return static_cast<double>(request_.target.l3_bytes) / (8.0 * request_.target.threads);
+  }
+
+  // Whether the blocks' axes come first in every statement, so that a block is one piece of memory.
+  bool AreOuter(size_t first, size_t last, const std::vector<Along>& axes) const {
+    for (size_t group = first; group <= last; ++group) {
+      const auto is_blocked = [&](const std::string& axis) {
+        return std::ranges::any_of(
+            axes, [&](const Along& along) { return along[group - first].axis == axis; });
+      };
+      for (const std::vector<std::string>& own : views_[group].axes) {
+        const auto inner = std::ranges::find_if(own, [&](const std::string& axis) {
+          return !is_blocked(axis) && Extent(group, axis) != 1;
+        });
+        if (std::any_of(inner, own.end(), is_blocked)) return false;
+      }
+    }
+    return true;
   }
 
   // Whether the last group turns around rows that one before it sums up and scales.
@@ -379,19 +403,17 @@ class Blocker {
            std::any_of(begin, views_.begin() + static_cast<ptrdiff_t>(last), sums);
   }
 
-  // All axes along which the last group has blocks. The last of them is that along which most is
-  // read again; it grows until what passes through a block is all that `most` bytes hold, or half
-  // of the first-level cache if that holds a block and nothing is read again at all.
+  // With a contraction, all axes along which the last group has blocks; the last of them is that
+  // along which most is read again. It grows until what passes through a block is all that `most`
+  // bytes hold, or half of the first-level cache if that holds a block and nothing is read again at
+  // all. Without one, where rows are turned around, and where what passes would be gone from the
+  // second caches: along outer axes then, so that a block is one piece of memory.
   bool TryRegion(size_t first, size_t last, double most, std::vector<BlockedCluster>& all) const {
     const bool contracts = HasAnchor(first, last);
     const double passed = PassedBytes(first, last);
-    if ((!contracts && !TurnsRows(first, last)) || passed == 0) return false;
-    std::vector<Along> axes;
-    for (const std::string& axis : views_[last].shared)
-      if (auto along = Smallest(first, last, axis)) axes.push_back(*std::move(along));
-    if (axes.empty()) return false;
-    std::ranges::stable_sort(axes, {},
-                             [&](const Along& along) { return ReadAgain(first, last, {along}); });
+    if (passed == 0) return false;
+    const bool turns = !contracts && TurnsRows(first, last), follows = !contracts && !turns;
+    if (follows && passed <= HeldBytes()) return false;
     const auto counts = [&](const std::vector<Along>& of) {
       int64_t blocks = 1;
       for (const Along& along : of) blocks *= CountOf(last, along.back());
@@ -400,14 +422,27 @@ class Blocker {
     const auto near = [&](const std::vector<Along>& of) {
       return passed / static_cast<double>(counts(of)) <= most;
     };
-    if (!near(axes)) return false;
+    std::vector<Along> axes;
+    for (const std::string& axis : views_[last].shared) {
+      if (!contracts && !axes.empty() && near(axes)) break;  // what is left stays whole
+      auto along = Smallest(first, last, axis);
+      if (!along) continue;
+      axes.push_back(*std::move(along));
+      if (follows && !AreOuter(first, last, axes)) return false;
+    }
+    if (axes.empty() || !near(axes)) return false;
+    if (contracts)
+      std::ranges::stable_sort(axes, {},
+                               [&](const Along& along) { return ReadAgain(first, last, {along}); });
     const double touched = passed + CommonBytes(first, last);
     const auto nearest = static_cast<double>(request_.target.l1_bytes) / 2;
-    const bool in_nearest = (!contracts || ReadAgain(first, last, {axes.back()}) == 0) &&
-                            touched <= nearest * static_cast<double>(counts(axes));
+    const auto is_nearest = [&](const std::vector<Along>& of) {
+      return touched <= nearest * static_cast<double>(counts(of));
+    };
+    const bool in_nearest =
+        !contracts || (ReadAgain(first, last, {axes.back()}) == 0 && is_nearest(axes));
     const auto fits = [&](const std::vector<Along>& of) {
-      return in_nearest || !contracts ? touched <= nearest * static_cast<double>(counts(of))
-                                      : near(of);
+      return in_nearest ? is_nearest(of) : near(of);
     };
     const std::string axis = axes.back().back().axis;
     const int64_t unit = axes.back().back().sizes[0], extent = Extent(last, axis);

@@ -395,7 +395,8 @@ class Grouper {
     const size_t lone = std::ranges::count_if(
         group, [&](int32_t g) { return !IsPointwise(program_.statements[g]); });
     const bool pointwise = lone == 0 && IsPointwise(statement);
-    if (pointwise) return SameDomains(view) || ShareAllButShort(view);
+    if (pointwise)
+      return SameDomains(view) || (ShareAllButShort(view) && !Turns(request_, statement));
     if (TurnsRows(group, s)) return false;
     return Tasks(view) >= request_.target.threads && IsNear(view, s);
   }

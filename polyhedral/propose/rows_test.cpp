@@ -153,5 +153,34 @@ TEST(Propose, RowsAreTurnedBehindTheirSums) {
   EXPECT_NE(across.find("cluster r s t y |"), std::string::npos) << across;
 }
 
+// What passes from parts to what reads them whole goes by in blocks of rows, once it is more than
+// the second cache holds; not along an inner axis, where a block would lie in pieces.
+TEST(Propose, PartsAreReadWhileTheyAreNear) {
+  const auto gate = [](int64_t rows, const char* axes) {
+    return First(fmt::format("def f(float({0}, 64) a, float({0}, 64) b) -> (y) {{"
+                             " t({1}) = a(i, j) where i in 0:{0}, j in 0:64"
+                             " t({2}) = b(i, j) where i in 0:{0}, j in 0:64"
+                             " y(k, l) = t(k, l) * sigmoid(t(k, l)) }}",
+                             rows, axes, std::string(axes) == "i, j" ? "i, j + 64" : "j + 64, i"),
+                 {.threads = 1, .l2_bytes = 1 << 20});
+  };
+  EXPECT_NE(gate(4096, "i, j").find("| then y | block k 32 |"), std::string::npos)
+      << gate(4096, "i, j");
+  EXPECT_EQ(gate(1024, "i, j").find("then y"), std::string::npos) << gate(1024, "i, j");
+  EXPECT_EQ(gate(4096, "j, i").find("then y"), std::string::npos) << gate(4096, "j, i");
+}
+
+// Parts of four planes and what turns them around are no one loop over places: lanes go along rows.
+TEST(Propose, TurnedPartsHaveLoopsOfTheirOwn) {
+  const std::string turned = First(
+      "def f(float(1576, 2, 192) a) -> (y) {"
+      " t(i, c, j) = a(i, c, j) where i in 0:1576, c in 0:2, j in 0:192"
+      " t(i, c, j) = a(i, c - 2, j) where i in 0:1576, c in 2:4, j in 0:192"
+      " y(i, j, c) = t(i, c, j) }",
+      {.threads = 1, .l2_bytes = 1 << 20});
+  EXPECT_NE(turned.find("vector j"), std::string::npos) << turned;
+  EXPECT_EQ(turned.find("cluster t t_2 y"), std::string::npos) << turned;
+}
+
 }  // namespace
 }  // namespace weft::polyhedral
