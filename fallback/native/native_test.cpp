@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <random>
 
 #include "fallback/execute.h"
 
@@ -360,6 +362,43 @@ TEST(Gather, ReadsAndWritesAtIndices) {
   EXPECT_SAYS(ErrorOf("ScatterND", {Iota({2}), Make(Dtype::kI64, {1, 1}, {-3}), F32({1}, {0})}),
               "holds -3");
   EXPECT_SAYS(ErrorOf("ScatterElements", {Iota({2}), I64({2}), F32({1}, {0})}), "holds 2");
+}
+
+// Against a stable sort: blocks and rests, few of many and all, ties, zeros of both signs, NaN,
+// along either axis.
+TEST(Select, TopKOfManyElements) {
+  std::mt19937 random(1);
+  for (const Dtype dtype : {Dtype::kF32, Dtype::kF64, Dtype::kF16, Dtype::kI8, Dtype::kI64}) {
+    for (const int64_t extent : {1, 31, 33, 64, 65, 300}) {
+      for (const int64_t k : {int64_t{1}, extent / 2, extent}) {
+        const int64_t axis = random() % 2, largest = random() % 2;
+        const Shape shape = axis == 0 ? Shape{extent, 2} : Shape{2, extent};
+        const int64_t step = axis == 0 ? 2 : 1, apart = axis == 0 ? 1 : extent;
+        std::vector<double> x(2 * extent);
+        for (double& v : x) {
+          v = static_cast<double>(random() % 100) - 50;
+          if (IsFloat(dtype) && v == 7) v = std::nan("");
+          if (IsFloat(dtype) && v == 0 && random() % 2 == 0) v = -0.0;
+        }
+        const auto top = RunAll("TopK", {Make(dtype, shape, x), I64({k})},
+                                {{"axis", axis}, {"largest", largest}}, 2);
+        for (int64_t row = 0; row < 2; ++row) {
+          const auto at = [&](int64_t i) { return x[row * apart + i * step]; };
+          std::vector<int64_t> order(extent);
+          std::iota(order.begin(), order.end(), 0);
+          std::ranges::stable_sort(order, [&](int64_t a, int64_t b) {
+            const double u = std::isnan(at(a)) ? 1e9 : at(a), v = std::isnan(at(b)) ? 1e9 : at(b);
+            return largest != 0 ? u > v : u < v;
+          });
+          for (int64_t i = 0; i < k; ++i) {
+            const int64_t place = row * (axis == 0 ? 1 : k) + i * step;
+            ASSERT_EQ(Values(top[1])[place], static_cast<double>(order[i]))
+                << DtypeName(dtype) << " " << extent << " " << k << " " << axis << largest;
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(Select, DataDependentShapes) {
