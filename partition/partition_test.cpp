@@ -180,6 +180,24 @@ TEST(Partition, PricesActivationsAndGroupsOfCalls) {
                         " where i in 0:28, j in 0:28\n}"));
 }
 
+// One plain side is enough for functions behind a deconvolution to be computed one by one.
+TEST(Partition, PricesFunctionsOfDeconvolutions) {
+  const auto price = [](const char* from, const char* post_op) {
+    const auto call = fallback::ParseCall(
+        fmt::format("onednn.deconvolution(src = x: f32[1, 8, 84, 88] {}, weights = w: f32[8, 4, 2, "
+                    "2] abcd) -> (dst = y: f32[1, 4, 168, 176] abcd) {{dilations = [1, 1], group = "
+                    "1, pads = [0, 0, 0, 0], strides = [2, 2], post = [{}]}}",
+                    from, post_op),
+        "test", BlobStore());
+    EXPECT_TRUE(call.ok()) << call.status().ToString();
+    return RooflinePricer(Target{}).Call(*call).us;
+  };
+  for (const char* from : {"abcd", "acdb"}) {
+    EXPECT_GT(price(from, "relu"), 1000) << from;
+    EXPECT_GT(price(from, "mish"), 3 * price(from, "relu")) << from;
+  }
+}
+
 TEST(Partition, Forced) {
   const Graph graph =
       Parsed("graph g (x: f32[16, 64], w: f32[64, 32]) -> (a) {\na = MatMul(x, w)\n}");

@@ -193,9 +193,13 @@ bool IsPlainImage(const fallback::CallOperand* image) {
 }
 
 // Functions behind a deconvolution of plain images take three times as long as behind a
-// convolution.
+// convolution, those that are no few instructions four to twelve times.
 double FunctionsAlone(const fallback::LibraryCall& call) {
-  if (call.op == "deconvolution") return 3.0 * static_cast<double>(call.post_ops.size());
+  if (call.op == "deconvolution") {
+    double functions = 0;
+    for (const fallback::PostOp& op : call.post_ops) functions += IsMathKind(op.kind) ? 12 : 3;
+    return functions;
+  }
   return static_cast<double>(std::ranges::count_if(call.post_ops, [](const fallback::PostOp& op) {
     return op.kind != "relu" && op.kind != "sum" && !op.kind.starts_with("binary_");
   }));
@@ -239,9 +243,10 @@ CallWork WorkOf(const fallback::LibraryCall& call) {
     work.columns = static_cast<double>(call.outputs[0].shape[1] / groups);
   if (weights && weights->shape.size() > 1)
     work.depth_of_group = static_cast<double>(weights->shape[1]);
-  const bool convolves = call.op == "convolution" || call.op == "deconvolution";
-  if (convolves && IsPlainImage(fallback::FindOperand(call, "src")) &&
-      IsPlainImage(call.outputs.data())) {
+  const bool from_plain = IsPlainImage(fallback::FindOperand(call, "src")),
+             to_plain = IsPlainImage(call.outputs.data());
+  if ((call.op == "convolution" && from_plain && to_plain) ||
+      (call.op == "deconvolution" && (from_plain || to_plain))) {
     work.alone = work.results * FunctionsAlone(call);
     if (work.columns > 0) work.unfolded = work.results * work.depth / work.columns;
   }

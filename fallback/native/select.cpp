@@ -113,7 +113,8 @@ Status RunTopK(const Args& args) {
   WEFT_TRY(const Out values, args.Output(0, in.dtype, shape));
   WEFT_TRY(const Out indices, args.Output(1, Dtype::kI64, shape));
   const bool largest = args.Int("largest", 1) != 0;
-  const int64_t stride = Strides(in.shape)[axis], rows = k == 0 ? 0 : values.elems / k;
+  if (values.elems == 0) return {};
+  const int64_t stride = Strides(in.shape)[axis], rows = values.elems / k;
   const auto select = [&]<typename T, typename Entry>() {
     using Key = decltype(SortKey(T{}));
     constexpr int kIndexBits = 4 * sizeof(Entry);

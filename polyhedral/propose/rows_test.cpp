@@ -182,5 +182,22 @@ TEST(Propose, TurnedPartsHaveLoopsOfTheirOwn) {
   EXPECT_EQ(turned.find("cluster t t_2 y"), std::string::npos) << turned;
 }
 
+// Pairs that lie side by side are written by lanes along the axis around them; colours of pixels,
+// which lie beside one another, apart.
+TEST(Propose, LanesGoAroundPairs) {
+  const std::string pairs = First(
+      "def f(float(2, 128, 784) x) -> (y) { y(p, c, g) = x(g, c, p)"
+      " where p in 0:784, c in 0:128, g in 0:2 }",
+      {.threads = 1}, Isa::kX86V4);
+  EXPECT_NE(pairs.find("order p c | tile p 16, c 16 | parallel p | unroll p g | vector c 16"),
+            std::string::npos)
+      << pairs;
+  const std::string threes = First(
+      "def f(float(3, 128, 784) x) -> (y) { y(p, c, g) = x(g, c, p)"
+      " where p in 0:784, c in 0:128, g in 0:3 }",
+      {.threads = 1}, Isa::kX86V4);
+  EXPECT_NE(threes.find("unroll p | vector c 16"), std::string::npos) << threes;
+}
+
 }  // namespace
 }  // namespace weft::polyhedral

@@ -93,6 +93,7 @@ class Guesser {
     for (const tc::ExprId read : tc::Reads(program_, s))
       rows.summed |= RowsOf(program_[read].tensor).summed;
     rows_[s.target] = rows;
+    if (s.companion.valid()) rows_[s.companion] = rows;
   }
 
   // Whether s takes rows and what is one value for each of them, a sum along it, as norms do. Its

@@ -319,10 +319,17 @@ void Lrn(Writer& w) {
   const std::string guard = fmt::format("{0} >= 0 && {0} < {1}", from[1], channels);
   w.Reduce("window", sum, at, "+=!",
            fmt::format("({0} ? {1} * {1} : {2})", guard, w.At(x, from), Lit(y.dtype, 0)));
-  w.Set("pointwise", y, at,
-        fmt::format("{} / pow({} + {} * {}, {})", w.At(x, at), Lit(sum.dtype, w.Float("bias", 1)),
-                    Lit(sum.dtype, w.Float("alpha", 1e-4F) / static_cast<double>(size)),
-                    w.At(sum, at), Lit(sum.dtype, w.Float("beta", 0.75F))));
+  const double beta = w.Float("beta", 0.75F);
+  const std::string base = fmt::format(
+      "{} + {} * {}", Lit(sum.dtype, w.Float("bias", 1)),
+      Lit(sum.dtype, w.Float("alpha", 1e-4F) / static_cast<double>(size)), w.At(sum, at));
+  if (beta != 0.75) {
+    return w.Set("pointwise", y, at,
+                 fmt::format("{} / pow({}, {})", w.At(x, at), base, Lit(sum.dtype, beta)));
+  }
+  const Operand root = w.Temp("root", sum.dtype);  // of which a power of 3/2 is left
+  w.Set("pointwise", root, at, fmt::format("sqrt({})", base));
+  w.Set("pointwise", y, at, fmt::format("{0} / ({1} * sqrt({1}))", w.At(x, at), w.At(root, at)));
 }
 
 // A row of zeros stays one.

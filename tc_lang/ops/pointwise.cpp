@@ -170,6 +170,15 @@ void Pow(Writer& w) {
     return w.Set("pointwise", p.out, p.i, Join(factors, " * "));
   }
   const Dtype own = p.x.dtype, of_exponent = p.y.dtype;
+  // Unlike a root, a power of -0 has no sign and one of -inf is positive.
+  const std::string power_of_half =
+      fmt::format("({0} == {1} ? {2} : sqrt({0}) + {3})", p.a, Lit(own, -INFINITY),
+                  Lit(own, INFINITY), Lit(own, 0));
+  if (IsFloat(own) && exponent == 0.5) return w.Set("pointwise", p.out, p.i, power_of_half);
+  if (IsFloat(own) && exponent == -0.5)
+    return w.Set("pointwise", p.out, p.i, fmt::format("{} / {}", Lit(own, 1), power_of_half));
+  if (IsFloat(own) && exponent == -1)
+    return w.Set("pointwise", p.out, p.i, fmt::format("{} / {}", Lit(own, 1), p.a));
   const Dtype common = CommonType(own, of_exponent, constant);
   const std::string power = fmt::format("{}({}, {})", IsFloat(common) ? "pow" : "int_pow",
                                         Cast(common, own, p.a), Cast(common, of_exponent, p.b));

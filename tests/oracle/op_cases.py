@@ -326,6 +326,7 @@ def norms(c):
     c.add('group_norm', 'GroupNormalization', [rand(2, 6, 4, 5), rand(6), rand(6, seed='b')], num_groups=3)
     c.add('group_norm_each', 'GroupNormalization', [rand(2, 6, 7), rand(6), rand(6, seed='b')], num_groups=6)
     c.add('lrn', 'LRN', [rand(7, 7, 2, 3)], size=4, alpha=0.01, beta=0.5, bias=1.5)
+    c.add('lrn_by_roots', 'LRN', [rand(9, 9, 2, 2)], size=5, alpha=0.5, beta=0.75, bias=2.0)
     for p in (1, 2):
         c.add(f'lp_norm_{p}', 'LpNormalization', [rand(3, 4, 5)], axis=1, p=p, by_runtime=True)
 
@@ -443,7 +444,10 @@ def pointwise(c):
         c.add(f'mod_{fmod}', 'Mod', [np.array([7, -7, 7, -7], np.int32), np.array([3, 3, -3, -3], np.int32)], fmod=fmod)
     c.add('fmod_float', 'Mod', [np.array([7.5, -7.5], np.float32), np.array([2, 2], np.float32)], fmod=1)
     c.add('div_by_negative_zero', 'Div', [np.array([1, -1], np.float32), np.float32(-0.0)], folded=(1,))
-    for exponent in (0.5, 1, 2, 3, -1, 2.5):
+    for exponent in (0.5, -0.5, -1):
+        c.add(f'pow_{exponent}_of_edges'.replace('.', '_').replace('-', 'm'), 'Pow',
+              [np.array([0.0, -0.0, np.inf, np.nan, -4, 4, 1e-30, 3e38], np.float32), np.float32(exponent)], folded=(1,))
+    for exponent in (0.5, 1, 2, 3, -1, 2.5, -0.5):
         c.add(f'pow_{exponent}'.replace('.', '_').replace('-', 'm'), 'Pow', [rand(3, 4, low=0.1), np.float32(exponent)],
               folded=(1,))
     c.add('pow_ints', 'Pow', [whole(3, 4, low=1), whole(4, low=0, high=4, dtype=np.int64)])
