@@ -342,7 +342,22 @@ class Blocker {
     return true;
   }
 
-  // A block of other statements has lanes for a vector, or all there are.
+  // Whether the axis is that along which something lies that is turned around.
+  bool IsTurned(const ClusterView& view, const std::string& axis) const {
+    for (size_t k = 0; k < view.statements.size(); ++k) {
+      const tc::Statement& s = view.At(k);
+      if (tc::Reduces(s) || !Turns(request_, s)) continue;
+      for (const tc::ExprId read : tc::Reads(program_, s)) {
+        const tc::Expr& e = program_[read];
+        const int32_t in = ContiguousIndex(request_, s, e.tensor, e.args);
+        if (in >= 0 && view.axes[k][in] == axis) return true;
+      }
+    }
+    return false;
+  }
+
+  // A block of other statements has lanes for a vector, or all there are; and rows for one, if they
+  // are turned around.
   bool FillsLanes(size_t first, size_t last, const std::vector<Along>& axes) const {
     for (size_t group = first; group <= last; ++group) {
       const ClusterView& view = views_[group];
@@ -352,8 +367,9 @@ class Blocker {
       const std::string lane = LaneAxis(view, Switches(view));
       for (const Along& along : axes) {
         const Tile& tile = along[group - first];
-        if (tile.axis == lane && tile.sizes[0] < std::min(vector, Extent(group, lane)))
-          return false;
+        const bool is_row =
+            tile.axis == lane || (!HasAnchor(first, last) && IsTurned(view, tile.axis));
+        if (is_row && tile.sizes[0] < std::min(vector, Extent(group, tile.axis))) return false;
       }
     }
     return true;
@@ -392,15 +408,16 @@ class Blocker {
     return true;
   }
 
-  // Whether the last group turns around rows that one before it sums up and scales.
+  // Whether one group turns around rows that another one sums up.
   bool TurnsRows(size_t first, size_t last) const {
-    const auto sums = [&](const ClusterView& view) {
-      return std::ranges::any_of(
-          view.statements, [&](int32_t s) { return SumsRows(request_, program_.statements[s]); });
-    };
-    const auto begin = views_.begin() + static_cast<ptrdiff_t>(first);
-    return Turns(request_, views_[last].At(0)) &&
-           std::any_of(begin, views_.begin() + static_cast<ptrdiff_t>(last), sums);
+    bool sums = false, turns = false;
+    for (size_t group = first; group <= last; ++group)
+      for (const int32_t s : groups_[group].statements) {
+        const tc::Statement& statement = program_.statements[s];
+        sums |= SumsRows(request_, statement);
+        turns |= !tc::Reduces(statement) && Turns(request_, statement);
+      }
+    return sums && turns;
   }
 
   // With a contraction, all axes along which the last group has blocks; the last of them is that

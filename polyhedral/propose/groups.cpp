@@ -401,13 +401,16 @@ class Grouper {
     return Tasks(view) >= request_.target.threads && IsNear(view, s);
   }
 
-  // Whether s turns around what rows are made into that the group sums up: its lanes are not along
-  // the rows, and those of the sums are.
+  // Whether s turns around what rows are made into that the group sums up, or sums up rows that
+  // the group turns around: the lanes of one are not along the rows, and those of the other are.
   bool TurnsRows(const std::vector<int32_t>& group, int32_t s) const {
-    return request_.target.kind == TargetKind::kCpu && IsPointwise(program_.statements[s]) &&
-           Turns(request_, program_.statements[s]) && std::ranges::any_of(group, [&](int32_t g) {
-             return SumsRows(request_, program_.statements[g]);
-           });
+    if (request_.target.kind != TargetKind::kCpu) return false;
+    const auto sums = [&](int32_t k) { return SumsRows(request_, program_.statements[k]); };
+    const auto turns = [&](int32_t k) {
+      return IsPointwise(program_.statements[k]) && Turns(request_, program_.statements[k]);
+    };
+    return (turns(s) && std::ranges::any_of(group, sums)) ||
+           (sums(s) && std::ranges::any_of(group, turns));
   }
 
   // Whether what s makes in an iteration of the loops that it shares is still near when the next

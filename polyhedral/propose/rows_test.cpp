@@ -145,6 +145,15 @@ TEST(Propose, RowsAreTurnedBehindTheirSums) {
       turned.find("| then y | block i 16 | order j i | tile j 16, i 16 | unroll j | vector i 16"),
       std::string::npos)
       << turned;
+  // So are rows that are summed up behind it.
+  const std::string before = First(
+      "def f(float(1024, 96) x) -> (y) { r(i, j) = x(j, i)  s(i) +=! r(i, j)"
+      "  y(i, j) = r(i, j) * s(i) }",
+      {.threads = 1}, Isa::kX86V4);
+  EXPECT_EQ(before.rfind("f: cluster r | block i 16 | order i j | tile i 16, j 16", 0), 0u)
+      << before;
+  EXPECT_NE(before.find("| then s y | block i 16 | order i | vector j 64"), std::string::npos)
+      << before;
   // Where the rows lie across from the start, nothing is turned.
   const std::string across = First(
       "def f(float(1024, 96) x) -> (y) { r(i, j) = x(j, i)  s(i) +=! r(i, j)"

@@ -585,6 +585,12 @@ TEST(Rows, TurnedAround) {
         c(j, i) = t(i, j)
         y(j, k) +=! c(j, i) * w(i, k)
       })"};
+  texts.push_back(R"(def before(float(70, 37) x) -> (y) {
+    r(i, j) = x(j, i) + 1.0
+    m(i) max=! r(i, j)
+    s(i) +=! exp(r(i, j) - m(i))
+    y(i, j) = exp(r(i, j) - m(i)) / s(i)
+  })");
   texts.push_back(R"(def pairs(float(2, 19, 37) x) -> (y) { y(p, c, g) = x(g, c, p) })");
   for (const int columns : {2, 15, 33, 64, 100, 300})
     texts.push_back(fmt::format(R"(def norm(float(61, {0}) x, float({0}) g) -> (y) {{
