@@ -45,6 +45,7 @@ Relation RelationOf(const tc::Program& p, const tc::Statement& s, const tc::Expr
     else if (affine && std::none_of(affine->terms().begin(), affine->terms().end(),
                                     [](const Affine::Term& t) { return t.dividend != nullptr; }))
       r = Relation::kWindow;
+    // A part that is summed up is neither a whole row nor in its place.
     if (std::max(worst, r) == Relation::kReduced && std::min(worst, r) == Relation::kShifted)
       r = Relation::kWindow;
     worst = std::max(worst, r);

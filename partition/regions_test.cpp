@@ -1,19 +1,9 @@
 #include "partition/regions.h"
 
-#include <gtest/gtest.h>
-
-#include <string>
+#include "partition/testing.h"
 
 namespace weft::partition {
 namespace {
-
-using graph::NodeId;
-
-graph::Graph Parsed(const std::string& text) {
-  auto graph = graph::ParseGraph(text, "test", BlobStore());
-  EXPECT_TRUE(graph.ok()) << graph.status().ToString();
-  return graph.ok() ? std::move(*graph) : graph::Graph();
-}
 
 Group Of(std::string name, Implementation implementation, std::vector<int> nodes) {
   Group group{.name = std::move(name), .implementation = implementation};

@@ -69,7 +69,11 @@ class Blocker {
  public:
   Blocker(const ScheduleRequest& request, const Groups& groups)
       : request_(request), program_(*request.program), groups_(groups) {
-    for (const StatementGroup& group : groups) views_.push_back(View(request, group.statements));
+    for (const StatementGroup& group : groups) {
+      const ClusterView& view = views_.emplace_back(View(request, group.statements));
+      const bool contracts = AsContraction(program_, view.At(view.anchor)).has_value();
+      lanes_.push_back(contracts ? "" : LaneAxis(view, Switches(view)));
+    }
     for (size_t user = 0; user < groups.size(); ++user) {
       feeds_.emplace_back();
       for (size_t u = 0; u < groups[user].statements.size(); ++u)
@@ -209,12 +213,12 @@ class Blocker {
   // The smallest blocks along an axis of the last group that are worth running.
   std::optional<Along> Smallest(size_t first, size_t last, const std::string& axis) const {
     constexpr int64_t kMostTries = 256;
+    const bool contracts = HasAnchor(first, last);
     const int64_t extent = Extent(last, axis);
     for (int64_t size = 1; size < std::min(extent, kMostTries); ++size) {
       auto along = BlocksAlong(first, last, axis, size);
       if (!along) continue;
-      if (HasAnchor(first, last) ? FillsTiles(first, last, {*along})
-                                 : FillsLanes(first, last, {*along}))
+      if (contracts ? FillsTiles(first, last, {*along}) : FillsLanes(first, last, {*along}))
         return along;
     }
     return std::nullopt;
@@ -359,16 +363,15 @@ class Blocker {
   // A block of other statements has lanes for a vector, or all there are; and rows for one, if they
   // are turned around.
   bool FillsLanes(size_t first, size_t last, const std::vector<Along>& axes) const {
+    const bool contracts = HasAnchor(first, last);
     for (size_t group = first; group <= last; ++group) {
       const ClusterView& view = views_[group];
       const tc::Statement& s = view.At(view.anchor);
       if (AsContraction(program_, s)) continue;
       const int64_t vector = request_.target.VectorBytes() / SizeBytes(s.accumulate);
-      const std::string lane = LaneAxis(view, Switches(view));
       for (const Along& along : axes) {
         const Tile& tile = along[group - first];
-        const bool is_row =
-            tile.axis == lane || (!HasAnchor(first, last) && IsTurned(view, tile.axis));
+        const bool is_row = tile.axis == lanes_[group] || (!contracts && IsTurned(view, tile.axis));
         if (is_row && tile.sizes[0] < std::min(vector, Extent(group, tile.axis))) return false;
       }
     }
@@ -429,7 +432,7 @@ class Blocker {
     const bool contracts = HasAnchor(first, last);
     const double passed = PassedBytes(first, last);
     if (passed == 0) return false;
-    const bool turns = !contracts && TurnsRows(first, last), follows = !contracts && !turns;
+    const bool follows = !contracts && !TurnsRows(first, last);
     if (follows && passed <= HeldBytes()) return false;
     const auto counts = [&](const std::vector<Along>& of) {
       int64_t blocks = 1;
@@ -567,6 +570,7 @@ class Blocker {
   const tc::Program& program_;
   const Groups& groups_;
   std::vector<ClusterView> views_;
+  std::vector<std::string> lanes_;  // by group: the axis of its lanes, if it is no contraction
   std::vector<std::vector<std::vector<Feed>>> feeds_;  // by group and statement
 };
 

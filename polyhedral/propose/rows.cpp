@@ -270,10 +270,6 @@ int32_t AlongInput(const ClusterView& view, const tc::Statement& s) {
   return along;
 }
 
-}  // namespace
-
-namespace {
-
 // Where few elements lie side by side in what s writes, lanes along index `in`, as it reads, write
 // each by itself: next to one another, as colours of pixels, or lines apart. Then along the axis
 // around those few, whose lanes registers interleave (pairs of 128 for 784 pixels 24 times as
