@@ -166,6 +166,33 @@ OPS.update({
 })
 
 
+# ---- recurrences ----
+def recurrent(function, gates, states):
+    """ONNX's gate g of torch's order is gates[g], and torch has all directions' weights and results side by side."""
+    def call(node, x, w, r, b=None, lengths=None, *first):
+        directions, hidden, way = len(w), r.shape[-1], node.get('direction', 'forward')
+        node.refuse_if(lengths is not None, 'is told lengths')
+        node.refuse_if(len(first) > states, 'has peepholes')
+        node.refuse_if({'activations', 'clip', 'layout', 'input_forget'} & node.attributes.keys(), 'has a form of its own')
+        node.refuse_if(node.kind == 'GRU' and not node.get('linear_before_reset'), 'resets in front of its product')
+
+        def ordered(t):
+            return t.unflatten(0, (len(gates), hidden))[list(gates)].flatten(0, 1)
+        weights = [ordered(t) for d in range(directions)
+                   for t in (w[d], r[d], *(() if b is None else b[d].chunk(2)))]
+        first = [x.new_zeros(directions, x.shape[1], hidden) if i >= len(first) or first[i] is None else first[i]
+                 for i in range(states)]
+        y, *last = function(x.flip(0) if way == 'reverse' else x, first if states > 1 else first[0], weights,
+                            b is not None, 1, 0.0, False, way == 'bidirectional', False)
+        y = y.unflatten(2, (directions, hidden)).transpose(1, 2)
+        return (y.flip(0) if way == 'reverse' else y, *last)
+    return call
+
+
+OPS.update({'LSTM': recurrent(torch.lstm, (0, 2, 3, 1), 2), 'GRU': recurrent(torch.gru, (1, 0, 2), 1),
+            'RNN': recurrent(torch.rnn_tanh, (0,), 1)})
+
+
 # ---- normalization and reductions ----
 def softmax(node, x):
     function = torch.softmax if node.kind == 'Softmax' else torch.log_softmax

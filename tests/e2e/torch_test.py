@@ -71,11 +71,32 @@ def integer_models():
     }
 
 
+# ---- recurrences ----
+def recurrence(kind, gates, direction, bias=True, first=False):
+    states, ways, hidden = 2 if kind == 'LSTM' else 1, 2 if direction == 'bidirectional' else 1, 5
+    g = Builder(kind, opset=17)
+    x = g.input('x', [6, 'batch', 4])
+    weights = [g.normal([ways, gates * hidden, columns], 0.4) for columns in (4, hidden)]
+    weights.append(g.normal([ways, 2 * gates * hidden], 0.4) if bias else None)
+    given = [g.input(f'first{i}', [ways, 'batch', hidden]) for i in range(states)] if first else []
+    reset = {'linear_before_reset': 1} if kind == 'GRU' else {}
+    made = g.op(kind, x, *weights, *([None, *given] if given else []), outputs=1 + states, hidden_size=hidden,
+                direction=direction, **reset)
+    for i, value in enumerate(made):
+        g.output(f'y{i}', value)
+    return g
+
+
+RECURRENCES = {f'{kind}_{direction}'.lower(): functools.partial(recurrence, kind, gates, direction, **more)
+               for kind, gates in (('RNN', 1), ('GRU', 3), ('LSTM', 4))
+               for direction, more in (('forward', {'first': True}), ('reverse', {}), ('bidirectional', {'bias': False}))}
+
+
 # ---- against onnxruntime ----
 FIRST = [name for name in map(next, map(iter, families.FAMILIES.values()))
          if families.ROWS[name].inputs != 'bfloat16'  # which onnxruntime has no kernels for
          and not any(node.op_type == 'MatMulNBits' for node in families.make(name).graph.node)]  # nor torch a call
-FLOATS = {**SPELLINGS, **IMAGES, **TOKENS, **{name: functools.partial(families.make, name) for name in FIRST}}
+FLOATS = {**SPELLINGS, **IMAGES, **TOKENS, **RECURRENCES, **{name: functools.partial(families.make, name) for name in FIRST}}
 INTEGERS = integer_models()
 
 
