@@ -18,15 +18,17 @@ TEST(Emit, CopiesAndAdds) {
       "v = 0:8 { y[8*i + v, r] = x[r, 8*i + v] } } } }");
 }
 
+static int CountOf(std::string_view text, std::string_view what) {
+  int count = 0;
+  for (size_t at = 0; (at = text.find(what, at)) != std::string_view::npos; ++at) ++count;
+  return count;
+}
+
 // The stores that stand before the last product of `nest`'s code.
 static int StoresBeforeLastProduct(std::string_view nest) {
   const auto ir = EmitLlvmIr(Nest(nest), {.isa = Isa::kX86V3}, false);
   EXPECT_TRUE(ir.ok());
-  const std::string before = ir->substr(0, ir->rfind("call <8 x float> @llvm.fma"));
-  int stores = 0;
-  for (size_t at = 0; (at = before.find("store <8 x float>", at)) != std::string::npos; ++at)
-    ++stores;
-  return stores;
+  return CountOf(ir->substr(0, ir->rfind("call <8 x float> @llvm.fma")), "store <8 x float>");
 }
 
 static std::string Chain(std::string value, int products) {
@@ -218,6 +220,48 @@ TEST(Emit, LanesThatShareRows) {
       Check(text("x[3*v]", 3 * lanes - 2));
     }
   }
+}
+
+// Rows of a buffer that holds whole ones are loaded where they begin, and shared.
+TEST(Emit, LanesThatShareWholeRows) {
+  for (const int lanes : {8, 16, 31}) {
+    for (const std::string_view at : {"x[i, 2*v]", "x[i, 2*v + 1]", "x[i, 2*v + 2]", "x[3 - i, v]"})
+      Check(
+          fmt::format("loops k (x: in f32[4, 64], y: out f32[4, {0}]) {{ parallel i = 0:4 {{ "
+                      "vector v = 0:{0} {{ y[i, v] = {1} }} }} }}",
+                      lanes, at));
+  }
+  const auto ir = EmitLlvmIr(
+      Nest("loops k (x: in f32[4, 64], y: out f32[4, 16]) { parallel i = 0:4 { vector v = 0:16 { "
+           "y[i, v] = x[i, 2*v] + x[i, 2*v + 1] } } }"),
+      {.isa = Isa::kX86V4}, true);
+  ASSERT_TRUE(ir.ok());
+  EXPECT_EQ(CountOf(*ir, "load <16 x float>"), 2) << *ir;
+}
+
+// What lanes keep of several steps is mended at the end if any of these was NaN.
+TEST(Emit, ExtremesOfStepsStayNan) {
+  const auto nest = [](std::string_view type, std::string_view loop, std::string_view value) {
+    return fmt::format(
+        "loops k (x: in {0}[9, 43], y: inout {0}[43], z: inout {0}[9, 43]) {{ single {{ {1} r = "
+        "0:9 {{ vector v = 0:43 {{ {2} }} }} }} }}",
+        type, loop, value);
+  };
+  for (const std::string_view type : {"f32", "f64", "f16", "i32"}) {
+    for (const std::string_view loop : {"unroll", "for"}) {
+      for (const std::string_view value :
+           {"y[v] = max(y[v], x[r, v])", "y[v] = min(y[v], x[r, v])", "y[v] = max(x[r, v], y[v])",
+            "y[v] = max(y[v], x[r, v] + y[42 - v])", "z[r, v] = max(z[r, v], x[r, v])",
+            "y[v] = max(y[v], x[8 - r, v] * z[r, v])", "y[v] = max(y[v], x[r, v]{v + r - 4 >= 0})",
+            "y[v] = max(y[42 - v], x[r, v])"})
+        Check(nest(type, loop, value), {.seed = 3, .wild = true});
+    }
+  }
+  const auto ir = EmitLlvmIr(Nest(nest("f32", "unroll", "y[v] = max(y[v], x[r, v])")),
+                             {.isa = Isa::kX86V4}, false);
+  ASSERT_TRUE(ir.ok());
+  EXPECT_EQ(CountOf(*ir, "fcmp ord"), 15) << *ir;  // five for each of three registers
+  EXPECT_EQ(CountOf(*ir, "fcmp uno"), 0) << *ir;
 }
 
 // Products of small integers, added up two or four at a time: wherever they lie, whatever their

@@ -56,6 +56,10 @@ class KernelBuilder {
   void ParallelLoop(loops::StmtId id);
   void UnrolledLoop(const loops::Stmt& s);
   void VectorLoop(const loops::Stmt& s);
+  void InLanes(const loops::Stmt& s, llvm::function_ref<void()> body);
+  // `count` iterations of a loop around lanes, from `first` on, that keep the most extreme of what
+  // they find; false if it is none.
+  bool Extremes(const loops::Stmt& loop, const Affine& first, int64_t count);
   // An unrolled loop inside the lanes that sums up products of small numbers; false if it is none.
   bool DotProduct(const loops::Stmt& loop);
   llvm::Value* StepsOf(const loops::Expr& load, const loops::Stmt& loop, bool widen,

@@ -204,6 +204,7 @@ int64_t KernelBuilder::CopiesOf(const Stmt& s, int64_t trip) const {
 // `copies` iterations from `first` on.
 void KernelBuilder::Copies(const Stmt& s, const Affine& first, int64_t copies) {
   if (copies > 1 && TakesTurns(s)) return InTurns(s, first, copies);
+  if (copies > 1 && Extremes(s, first, copies)) return;
   for (int64_t i = 0; i < copies; ++i) {
     copy_ = {.loop = &s, .number = i};
     scope_.Substitute(s.var, first + i * s.step);
@@ -329,7 +330,8 @@ void KernelBuilder::UnrolledLoop(const Stmt& s) {
     const bool in_turns = trip > 1 && TakesTurns(s);
     memory_.OpenUnrolled(s);
     if (in_turns) InTurns(s, lo, trip);
-    for (int64_t i = 0; !in_turns && i < trip; ++i) {
+    const bool done = in_turns || (trip > 1 && Extremes(s, lo, trip));
+    for (int64_t i = 0; !done && i < trip; ++i) {
       memory_.Iteration(i);
       scope_.Substitute(s.var, lo + i * s.step);
       Body(s.body);
@@ -365,7 +367,7 @@ int64_t KernelBuilder::LanesOf(const Stmt& vector_loop) const {
 }
 
 // Full registers, then one in which not all lanes count, or a narrower one.
-void KernelBuilder::VectorLoop(const Stmt& s) {
+void KernelBuilder::InLanes(const Stmt& s, llvm::function_ref<void()> body) {
   const int64_t trip = loops::ConstantTrip(s);
   if (trip == 0) return;
   const int64_t full = LanesOf(s);
@@ -379,11 +381,15 @@ void KernelBuilder::VectorLoop(const Stmt& s) {
   in_vector_ = true;
   scope_.OpenLanes(s.var, s.lo[0], s.step);
   scope_.ranges().Push(s);
-  Body(s.body);
+  body();
   scope_.ranges().Pop(s);
   scope_.CloseLanes();
   in_vector_ = false;
   chunks_ = {Chunk{}};
+}
+
+void KernelBuilder::VectorLoop(const Stmt& s) {
+  InLanes(s, [&] { Body(s.body); });
 }
 
 }  // namespace weft::codegen

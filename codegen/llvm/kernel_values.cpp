@@ -130,6 +130,57 @@ void KernelBuilder::Assign(const Stmt& s) {
     if (!masks[i].never) memory_.Store(s, chunk(i), masks[i], values[i]);
 }
 
+// A maximum is one instruction if the operand that may be NaN is the one it falls back to, so what
+// is kept stays NaN. Whether one of the others is takes half an instruction each, as a comparison
+// looks at two; where each step mends its own, two.
+bool KernelBuilder::Extremes(const Stmt& loop, const Affine& first, int64_t count) {
+  const auto only = [&](const Stmt& s) -> const Stmt* {
+    return s.body.size() == 1 ? &nest_[s.body[0]] : nullptr;
+  };
+  const Stmt* lanes = only(loop);
+  if (lanes == nullptr || lanes->kind != loops::StmtKind::kFor ||
+      lanes->loop != loops::LoopKind::kVector || in_vector_)
+    return false;
+  const Stmt* store = only(*lanes);
+  if (store == nullptr || store->kind != loops::StmtKind::kStore) return false;
+  const loops::Expr& e = nest_[store->value];
+  const bool extreme =
+      e.kind == ExprKind::kOp && (e.op == ScalarOp::kMax || e.op == ScalarOp::kMin);
+  if (!extreme || (e.dtype != Dtype::kF32 && e.dtype != Dtype::kF64)) return false;
+  const loops::Expr& kept = nest_[e.args[0]];
+  const bool keeps = kept.kind == ExprKind::kLoad && kept.buffer == store->buffer &&
+                     kept.index == store->index && kept.guards.empty();
+  const auto moves = [&](const Affine& at) { return at.Uses(loop.var); };
+  if (!keeps || std::ranges::any_of(store->index, moves) ||
+      Reads(e.args[1], store->buffer, nullptr))
+    return false;
+  InLanes(*lanes, [&] {
+    for (const Chunk& chunk : chunks_) {
+      Value* most = memory_.Splat(memory_.Load(kept, chunk, {}), chunk);
+      Value *known = nullptr, *odd = nullptr;  // whether all were numbers; one not yet looked at
+      const auto look = [&](Value* a, Value* b) {
+        Value* numbers = b_.CreateFCmpORD(a, b);
+        known = known ? b_.CreateAnd(known, numbers) : numbers;
+      };
+      for (int64_t i = 0; i < count; ++i) {
+        if (loop.loop == loops::LoopKind::kUnroll) memory_.Iteration(i);
+        scope_.Substitute(loop.var, first + i * loop.step);
+        std::map<ExprId, LaneValue> parts;
+        Value* x = memory_.Splat(Evaluate(e.args[1], chunk, {}, parts), chunk);
+        Value* more =
+            e.op == ScalarOp::kMax ? b_.CreateFCmpOGT(x, most) : b_.CreateFCmpOLT(x, most);
+        most = b_.CreateSelect(more, x, most);
+        if (odd) look(odd, x);
+        odd = odd ? nullptr : x;
+      }
+      if (odd) look(odd, odd);
+      most = b_.CreateSelect(known, most, llvm::ConstantFP::getNaN(most->getType()));
+      memory_.Store(*store, chunk, {}, {most, true});
+    }
+  });
+  return true;
+}
+
 // Whether a value of f32 is one that this type of 16 bits holds, so that nothing is left to round.
 bool KernelBuilder::Holds(Dtype half, ExprId id, int depth) const {
   const loops::Expr& e = nest_[id];
@@ -220,61 +271,61 @@ void KernelBuilder::Let(const Stmt& s) {
   scope_.Bind(s.var, lanes[0]);
 }
 
-// `found`: the value and its two limits.
+// `found`: the value and its two limits. Of several lanes at fault the first is told.
 void KernelBuilder::Fault(const Stmt& let, const std::array<Value*, 3>& found, Value* inside,
                           const Chunk& chunk) {
-  const auto lane_of = [&](Value* v, int64_t lane) {
-    return chunk.width == 1 ? v : b_.CreateExtractElement(v, static_cast<uint64_t>(lane));
-  };
-  Value* all = lane_of(inside, 0);
-  for (int64_t lane = 1; lane < chunk.active; ++lane)
-    all = b_.CreateAnd(all, lane_of(inside, lane));
+  Value *fails = nullptr, *outside = nullptr;
+  if (chunk.width == 1) {
+    fails = b_.CreateNot(inside);
+  } else {
+    outside = b_.CreateBitCast(b_.CreateNot(inside), b_.getIntNTy(chunk.width));
+    const auto counts =
+        llvm::APInt::getLowBitsSet(chunk.width, static_cast<unsigned>(chunk.active));
+    outside = b_.CreateAnd(outside, llvm::ConstantInt::get(outside->getType(), counts));
+    fails = b_.CreateIsNotNull(outside);
+  }
   BasicBlock *fault = Block("fault"), *after = Block("inside");
   llvm::MDBuilder md(module_.getContext());
-  b_.CreateCondBr(all, after, fault, md.createBranchWeights(1 << 20, 1));
+  b_.CreateCondBr(fails, fault, after, md.createBranchWeights(1, 1 << 20));
   b_.SetInsertPoint(fault);
-  for (int64_t lane = 0; lane < chunk.active; ++lane) {
-    b_.CreateCall(FaultFunction(),
-                  {args_, lane_of(inside, lane), b_.getInt64(let.by_buffer ? 2 : 1),
-                   b_.getInt64(static_cast<uint64_t>(let.buffer.index)), lane_of(found[0], lane),
-                   lane_of(found[1], lane), lane_of(found[2], lane)});
-  }
+  Value* lane = outside ? b_.CreateIntrinsic(llvm::Intrinsic::cttz, {outside->getType()},
+                                             {outside, b_.getTrue()})
+                        : nullptr;
+  const auto of_lane = [&](Value* v) { return lane ? b_.CreateExtractElement(v, lane) : v; };
+  b_.CreateCall(FaultFunction(), {args_, b_.getInt64(let.by_buffer ? 2 : 1),
+                                  b_.getInt64(static_cast<uint64_t>(let.buffer.index)),
+                                  of_lane(found[0]), of_lane(found[1]), of_lane(found[2])});
   b_.CreateBr(after);
   b_.SetInsertPoint(after);
 }
 
-// void fault(args, inside, code, operand, found, lo, hi): the first to find something fills the
-// slot.
+// void fault(args, code, operand, found, lo, hi): the first to find something fills the slot.
 llvm::Function* KernelBuilder::FaultFunction() {
   if (llvm::Function* known = module_.getFunction("weft_fault")) return known;
   llvm::Type *ptr = b_.getPtrTy(), *i64 = b_.getInt64Ty();
-  auto* type = llvm::FunctionType::get(b_.getVoidTy(),
-                                       {ptr, b_.getInt1Ty(), i64, i64, i64, i64, i64}, false);
+  auto* type = llvm::FunctionType::get(b_.getVoidTy(), {ptr, i64, i64, i64, i64, i64}, false);
   auto* f = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, "weft_fault", module_);
   f->addFnAttr(llvm::Attribute::NoInline);
   f->addFnAttr(llvm::Attribute::Cold);
   const auto block = [&](const char* name) {
     return BasicBlock::Create(module_.getContext(), name, f);
   };
-  BasicBlock *entry = block("entry"), *claim = block("claim"), *fill = block("fill"),
-             *out = block("out");
-  llvm::IRBuilder<> b(entry);
-  b.CreateCondBr(f->getArg(1), out, claim);
-  b.SetInsertPoint(claim);
+  BasicBlock *claim = block("claim"), *fill = block("fill"), *out = block("out");
+  llvm::IRBuilder<> b(claim);
   Value* slot = b.CreateLoad(
       ptr, b.CreateGEP(b.getInt8Ty(), f->getArg(0), b.getInt64(offsetof(KernelArgs, fault))));
   auto* won =
-      b.CreateAtomicCmpXchg(slot, b.getInt64(0), f->getArg(2), llvm::Align(8),
+      b.CreateAtomicCmpXchg(slot, b.getInt64(0), f->getArg(1), llvm::Align(8),
                             llvm::AtomicOrdering::AcquireRelease, llvm::AtomicOrdering::Acquire);
   b.CreateCondBr(b.CreateExtractValue(won, 1), fill, out);
   b.SetInsertPoint(fill);
   const auto set = [&](size_t offset, Value* v) {
     b.CreateStore(v, b.CreateGEP(b.getInt8Ty(), slot, b.getInt64(offset)));
   };
-  set(offsetof(KernelFault, operand), f->getArg(3));
-  set(offsetof(KernelFault, found), f->getArg(4));
-  set(offsetof(KernelFault, lo), f->getArg(5));
-  set(offsetof(KernelFault, hi), f->getArg(6));
+  set(offsetof(KernelFault, operand), f->getArg(2));
+  set(offsetof(KernelFault, found), f->getArg(3));
+  set(offsetof(KernelFault, lo), f->getArg(4));
+  set(offsetof(KernelFault, hi), f->getArg(5));
   b.CreateBr(out);
   b.SetInsertPoint(out);
   b.CreateRetVoid();

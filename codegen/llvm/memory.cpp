@@ -235,11 +235,11 @@ Value* MemoryEmitter::LaneCondition(const Mask& mask, int64_t lane) {
   return AndMask(bit, mask.uniform);
 }
 
-// The first of `width` elements, counted from `base`, that begin where a multiple of their number
-// does and hold the elements from `first` to `last` of `base`, if none of them lies behind the
-// buffer's end; else a number above `first`.
-int64_t MemoryEmitter::WholeRow(BufferId id, const Affine& base, int64_t first, int64_t last,
-                                int64_t width) const {
+// The first of `rows` rows of `width` elements, counted from `base`, that begin where a multiple of
+// their number does and hold the elements from `first` to `last` of `base`, if none of them lies
+// behind the buffer's end; else a number above `first`.
+int64_t MemoryEmitter::WholeRows(BufferId id, const Affine& base, int64_t first, int64_t last,
+                                 int64_t width, int64_t rows) const {
   const int64_t none = first + 1, constant = base.constant();
   std::vector<Affine> end;
   for (const Affine& extent : nest_[id].shape) end.push_back(extent - 1);
@@ -247,7 +247,7 @@ int64_t MemoryEmitter::WholeRow(BufferId id, const Affine& base, int64_t first, 
   if (!size.IsConstant() || size.constant() % width != 0) return none;
   if (scope_.MultipleOf(base - constant) % width != 0) return none;
   const int64_t begin = FloorDiv(constant + first, width) * width;
-  return constant + last < begin + width ? begin - constant : none;
+  return constant + last < begin + rows * width ? begin - constant : none;
 }
 
 // Lanes that are a few elements apart, such as every second one or each one twice: one or two whole
@@ -274,16 +274,20 @@ Value* MemoryEmitter::LoadNear(BufferId id, const LaneForm& form, const Chunk& c
     first = FloorDiv(at + first, width) * width - at;
     last = FloorDiv(at + last, width) * width - at + width - 1;
   }
-  const int64_t span = last - first + 1;
+  int64_t span = last - first + 1;
   if (span > 2 * width) return nullptr;
-  // Where a whole register's place is the buffer's, all of it: loads beside it ask for the same.
-  const int64_t whole_row = WholeRow(id, form.base, first, last, width);
-  const bool is_whole = whole_row <= first;
-  if (is_whole) first = whole_row;
-  const Chunk row{.active = is_whole ? width : std::min(span, width), .width = chunk.width};
+  // Where whole registers' places are the buffer's, all of them: loads beside these ask for the
+  // same, and none of a register lies in two lines of a cache.
+  const int64_t rows = span > width ? 2 : 1;
+  const int64_t whole_rows = WholeRows(id, form.base, first, last, width, rows);
+  if (whole_rows <= first) {
+    first = whole_rows;
+    span = rows * width;
+  }
+  const Chunk row{.active = std::min(span, width), .width = chunk.width};
   const Mask all{.uniform = mask.uniform};
   Value* low = LoadRow(id, form.base + first, row, all);
-  Value* high = span > width ? LoadRow(id, form.base + (last + 1 - width), row, all) : low;
+  Value* high = span > width ? LoadRow(id, form.base + (first + span - width), row, all) : low;
   llvm::SmallVector<int, 64> picked(chunk.width, 0);
   for (int64_t lane = 0; lane < chunk.active; ++lane) {
     const int64_t at = form.diffs[lane] - first;

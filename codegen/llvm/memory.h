@@ -79,8 +79,8 @@ class MemoryEmitter {
                        llvm::Value* condition);
   llvm::Value* LoadRow(loops::BufferId id, const Affine& base, const Chunk& chunk,
                        const Mask& mask);
-  int64_t WholeRow(loops::BufferId id, const Affine& base, int64_t first, int64_t last,
-                   int64_t width) const;
+  int64_t WholeRows(loops::BufferId id, const Affine& base, int64_t first, int64_t last,
+                    int64_t width, int64_t rows) const;
   llvm::Value* LoadNear(loops::BufferId id, const LaneForm& form, const Chunk& chunk,
                         const Mask& mask);
   llvm::Value* LoadEach(loops::BufferId id, const Affine& offset,

@@ -40,7 +40,8 @@ Linear LinearIn(const Affine& e, Var v) {
   return {a, std::move(rest)};
 }
 
-bool Contains(const std::vector<int32_t>& list, int32_t x) {
+template <typename T>
+bool Contains(const std::vector<T>& list, const T& x) {
   return std::ranges::count(list, x) > 0;
 }
 
@@ -290,6 +291,19 @@ class Emitter {
     }
   }
 
+  // Whether lanes may each look up an index of their own. The length of a loop is one for all, and
+  // what is fetched ahead is so by a loop.
+  bool LanesLookUp(const Unit& unit) const {
+    return ranks_ && unit.along < 0 &&
+           std::ranges::none_of(
+               values_.FindGathered(unit),
+               [&](const auto& gathered) {
+                 const tc::Expr& read = (*plan_.program)[gathered.read];
+                 return read.kind == tc::ExprKind::kRead &&
+                        Contains(plan_.prefetches, (*plan_.program)[read.tensor].name);
+               });
+  }
+
   bool GathersIn(Var v, const Unit& unit) const {
     for (const auto& gathered : values_.FindGathered(unit)) {
       for (const Affine& e : gathered.needs) {
@@ -317,7 +331,7 @@ class Emitter {
                if (c.limit != Limit::kDomain || !c.e.Uses(v)) continue;
                if (LinearIn(c.e, v).a == 0 || !SurelyIn(c.e, v, hull)) return false;
              }
-             return !GathersIn(v, *active.unit);
+             return LanesLookUp(*active.unit) || !GathersIn(v, *active.unit);
            });
   }
 

@@ -127,6 +127,30 @@ TEST(Gathers, LanesThatShareAPlace) {
   }
 }
 
+// Lanes that look up places of their own do so together.
+TEST(Gathers, LanesWithPlacesOfTheirOwn) {
+  for (const char* const body :
+       {"y(m, n) = x(m, at(n)) * exp(o(m, n)) where m in 0:2",
+        "y(m, n) +=! at(n) > 2 ? x(m + r, at(n)) * o(m, n) : 0.0 where m in 0:2, r in 0:2",
+        "y(m) +=! x(m, at(n)) where m in 0:2"}) {
+    const auto program = Compile(
+        fmt::format("def f(float(4, 50) x, int32(83) at, float(2, 83) o) -> (y) {{ {} }}", body));
+    ASSERT_TRUE(program.ok()) << program.status().ToString();
+    const ScheduleRequest request{.program = &*program, .target = Target{.isa = Isa::kX86V4}};
+    const auto choices = Propose(request, 3);
+    ASSERT_TRUE(choices.yes());
+    for (const Choice& choice : *choices) {
+      const Status status = RunChoice(*program, Inputs(*program, 50), choice);
+      EXPECT_TRUE(status.ok()) << Print(choice) << status.ToString();
+    }
+    const auto scheduled = Schedule(request, &choices->at(0));
+    ASSERT_TRUE(scheduled.ok()) << scheduled.status().ToString();
+    const std::string nest = loops::Print(scheduled->nest);
+    const size_t let = nest.find("let at_1");
+    EXPECT_NE(nest.substr(0, let).rfind("vector n"), std::string::npos) << nest;
+  }
+}
+
 // What else is computed with the lanes' index is not looked up before them.
 TEST(Gathers, LanesThatComputeAPlace) {
   for (const char* const body : {"y(m, n) = x(m, at(n / 16) + n / 16) where m in 0:2, n in 0:83",
