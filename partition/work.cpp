@@ -238,13 +238,14 @@ CallWork WorkOf(const fallback::LibraryCall& call) {
     work.factors[0] = src->dtype;
     work.factors[1] = weights->dtype;
   }
+  const bool from_plain = IsPlainImage(fallback::FindOperand(call, "src")),
+             to_plain = IsPlainImage(call.outputs.data());
+  if (call.op == "pooling" && from_plain) work.bytes *= 2;  // turned around on the way in and out
   const int64_t groups = IntAttr(call, "group", 1);
   if (groups > 1 && !call.outputs.empty() && call.outputs[0].shape.size() > 1)
     work.columns = static_cast<double>(call.outputs[0].shape[1] / groups);
   if (weights && weights->shape.size() > 1)
     work.depth_of_group = static_cast<double>(weights->shape[1]);
-  const bool from_plain = IsPlainImage(fallback::FindOperand(call, "src")),
-             to_plain = IsPlainImage(call.outputs.data());
   if ((call.op == "convolution" && from_plain && to_plain) ||
       (call.op == "deconvolution" && (from_plain || to_plain))) {
     work.alone = work.results * FunctionsAlone(call);

@@ -113,6 +113,13 @@ double WindowRedundancy(const AccessClass& access, const tc::Statement& statemen
   return redundancy;
 }
 
+bool SlidesAlong(const tc::Statement& statement, const Subscript& subscript) {
+  const auto is_reduced = [&](int32_t i) { return statement.indices[i].reduction; };
+  return subscript.kind == SubscriptKind::kWindow &&
+         std::ranges::any_of(subscript.indices, is_reduced) &&
+         !std::ranges::all_of(subscript.indices, is_reduced);
+}
+
 int64_t StepsToMove(const tc::Program& program, tc::ExprId read, int32_t index) {
   int64_t steps = 0;
   for (const tc::ExprId sub : program[read].args) {

@@ -56,6 +56,9 @@ std::string_view AccessKindName(AccessKind kind);  // "window"
 // convolution's pixel.
 double WindowRedundancy(const AccessClass& access, const tc::Statement& statement);
 
+// Whether the windows that a statement reduces move along this subscript, and overlap.
+bool SlidesAlong(const tc::Statement& statement, const Subscript& subscript);
+
 // In how many consecutive values of an index a read stays at one element: 8 in x(k / 8, c), 1 where
 // each has its own; 0 if no subscript that is affine uses the index.
 int64_t StepsToMove(const tc::Program& program, tc::ExprId read, int32_t index);

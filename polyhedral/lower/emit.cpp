@@ -432,6 +432,18 @@ class Emitter {
     return reader;
   }
 
+  // What windows that stand still inside of loop v will read later on.
+  Stmts WindowsAhead(Var v, LoopKind kind, const std::vector<Active>& actives) {
+    Stmts ahead;
+    const bool loops = kind == LoopKind::kSerial || kind == LoopKind::kParallel;
+    if (!ranks_ || !loops || plan_.prefetches.empty()) return ahead;
+    for (const Active& active : actives) {
+      const Stmts lines = lower::PrefetchWindow(plan_, storage_, scope_, *active.unit, v, nest_);
+      ahead.insert(ahead.end(), lines.begin(), lines.end());
+    }
+    return ahead;
+  }
+
   Stmts Piece(const Step& step, std::vector<Active> actives, Var v, LoopKind kind, Interval piece) {
     Stmt loop{.kind = StmtKind::kFor};
     std::optional<Affine> end;  // of a segment
@@ -439,7 +451,9 @@ class Emitter {
       end = Affine::OfVar(actives[0].lets.at({actives[0].unit->length.index, 0}));
     if (piece.lo == piece.hi) {
       scope_.Bind(v, piece.lo, piece);
+      const Stmts windows = WindowsAhead(v, kind, actives);
       Stmts body = Iteration(step, std::move(actives));
+      if (!body.empty()) body.insert(body.begin(), windows.begin(), windows.end());
       scope_.Release(v);
       if (!end || body.empty()) return body;
       Stmt branch{
@@ -478,8 +492,10 @@ class Emitter {
     if (kind == LoopKind::kVector) vector_ = v;
     std::optional<Active> alone;  // a unit for which something may be fetched ahead
     if (kind == LoopKind::kSerial && !plan_.prefetches.empty()) alone = OnlyReader(actives);
+    const Stmts windows = WindowsAhead(v, kind, actives);
     loop.body = Iteration(step, std::move(actives));
     DropLastBarrier(loop.body);
+    if (!loop.body.empty()) loop.body.insert(loop.body.begin(), windows.begin(), windows.end());
     vector_ = outer;
     around_ = around;
     if (alone && !loop.body.empty()) {
@@ -585,7 +601,12 @@ class Emitter {
   // Pieces of parallel dimensions are told apart by conditions: every task is of equal weight.
   Stmts Branches(const Step& step, size_t k, std::vector<Active> actives,
                  const std::vector<Interval>& hulls) {
-    if (k == step.dims.size()) return Emit(step.children[0], std::move(actives));
+    if (k == step.dims.size()) {
+      Stmts body = WindowsAhead(step.dims.back(), LoopKind::kParallel, actives);
+      const Stmts rest = Emit(step.children[0], std::move(actives));
+      body.insert(body.end(), rest.begin(), rest.end());
+      return rest.empty() ? Stmts{} : body;
+    }
     const Var v = step.dims[k];
     const Affine value = scope_.Place(Affine::OfVar(v));
     const std::vector<Interval> pieces =

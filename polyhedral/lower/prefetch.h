@@ -1,5 +1,5 @@
-// Software prefetch: while one panel of an operand is used, the next one is fetched, and
-// while one row of a table is, a later one.
+// Software prefetch: while one panel of an operand is used, the next one is fetched, while one row
+// of a table is, a later one, and while a window stands in one place, what it will find farther on.
 #pragma once
 
 #include <vector>
@@ -24,5 +24,12 @@ struct SerialLoop {
 // checked as it is at its turn, so that a wrong one may be told of earlier.
 Stmts PrefetchRows(const Plan& plan, const Storage& storage, Scope& scope, Values& values,
                    const Active& active, const SerialLoop& loop, loops::LoopNest& nest);
+
+// The statements for the body of loop `around`, the last one outside of all that a window is
+// reduced over: of an operand that the schedule marks "prefetch", what the window reads for the
+// first time some rows later. Such a window reads most lines several times; each return to lines it
+// has seen ends what the processor's own prefetchers had begun.
+Stmts PrefetchWindow(const Plan& plan, const Storage& storage, const Scope& scope, const Unit& unit,
+                     Var around, loops::LoopNest& nest);
 
 }  // namespace weft::polyhedral::lower

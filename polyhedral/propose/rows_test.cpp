@@ -28,6 +28,26 @@ TEST(Propose, WindowsInMemoryTakeWholeRows) {
   EXPECT_EQ(near.find("inner"), std::string::npos) << near;
 }
 
+// Rows that one window leaves for another stay in the nearest cache; where those are too long, or
+// few planes for a team, strips do.
+TEST(Propose, WindowsAfterWindowsGoByRows) {
+  const auto text = [](int planes, int columns) {
+    return fmt::format(
+        "def f(float({0}, 260, {2}) x) -> (y) {{"
+        "  t(c, i, w) max=! x(c, i, w + s) where i in 0:260, w in 0:{1}, s in 0:5"
+        "  y(c, h, w) max=! t(c, h + r, w) where h in 0:256, w in 0:{1}, r in 0:5 }}",
+        planes, columns, columns + 4);
+  };
+  const Target one{.threads = 1, .l1_bytes = 48 << 10, .l2_bytes = 1 << 20};
+  const std::string rows = First(text(64, 256), one);
+  EXPECT_NE(rows.find("order c h | tile h 29 | parallel c"), std::string::npos) << rows;
+  const std::string wide = First(text(64, 4096), one);
+  EXPECT_NE(wide.find("order c w | tile w 32"), std::string::npos) << wide;
+  Target many = one;
+  many.threads = 32;
+  EXPECT_NE(First(text(64, 256), many).find("order c w | tile w 32"), std::string::npos);
+}
+
 TEST(Propose, ALongWalkLeavesWorkForTheTeam) {
   const std::string wide = First(kColumns, {.threads = 16, .l2_bytes = 1 << 20});
   EXPECT_NE(wide.find("tile j 128"), std::string::npos) << wide;

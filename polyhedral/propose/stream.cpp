@@ -2,6 +2,7 @@
 // fetched into them.
 #include <algorithm>
 
+#include "polyhedral/access.h"
 #include "polyhedral/axes.h"
 #include "polyhedral/propose/propose.h"
 
@@ -19,12 +20,15 @@ bool IsRead(const tc::Program& program, tc::TensorId tensor) {
   });
 }
 
+Layout LayoutOf(const ScheduleRequest& request, const tc::TensorDecl& tensor) {
+  const auto layout = request.layouts.find(tensor.name);
+  return layout != request.layouts.end() ? layout->second : Layout::Plain(tensor.extents.size());
+}
+
 // Rows that begin where a line does, so that no line is written in two parts.
 bool BeginsLines(const ScheduleRequest& request, const tc::TensorDecl& tensor) {
   if (tensor.extents.size() <= 1) return true;
-  const auto layout = request.layouts.find(tensor.name);
-  const Layout rows =
-      layout != request.layouts.end() ? layout->second : Layout::Plain(tensor.extents.size());
+  const Layout rows = LayoutOf(request, tensor);
   const Affine& extent = tensor.extents[static_cast<size_t>(rows.axes.back().axis)];
   int64_t row = rows.axes.back().block;
   if (row == 0) row = extent.IsConstant() ? extent.constant() : 0;
@@ -113,6 +117,29 @@ bool IsPassedOnce(const ClusterView& view, size_t k, const Cluster& cluster, tc:
          (bytes >= static_cast<double>(target.l3_bytes) / 2 || per_line >= kFewPerLine);
 }
 
+// What a window that multiplies nothing moves over: a line of it is read several times, and there
+// is little to do meanwhile. Measured on Zen 5, the speed of poolings of 3x3 with a prefetch: along
+// rows, 1.04 to 1.4 in the last cache, 1.2 to 1.4 in memory; beside channels, 0.93 and 1.08.
+// Windows that don't overlap read on where they are: 0.98 to 1.1 with one thread, 0.88 to 1.06 with
+// two.
+bool IsWindowed(const ClusterView& view, size_t k, tc::TensorId t) {
+  const tc::Program& program = view.program();
+  const tc::Statement& s = view.At(k);
+  const Target& target = view.request->target;
+  if (Bytes(program[t]) <= static_cast<double>(target.l2_bytes) || SharesBytes(program[t].dtype) ||
+      program[t].extents.empty() || AsContraction(program, s))
+    return false;
+  const bool in_memory = Bytes(program[t]) >= static_cast<double>(target.l3_bytes) / 2;
+  const auto along = static_cast<size_t>(LayoutOf(*view.request, program[t]).axes.back().axis);
+  return std::ranges::any_of(tc::Reads(program, s), [&](tc::ExprId read) {
+    if (program[read].tensor != t) return false;
+    const AccessClass access = Classify(program, s, program[read].args);
+    const auto slides = [&](const Subscript& at) { return SlidesAlong(s, at); };
+    return in_memory ? std::ranges::any_of(access.subscripts, slides)
+                     : slides(access.subscripts[along]);
+  });
+}
+
 }  // namespace
 
 void AddPrefetches(const ClusterView& view, const Cluster& cluster, Choice& choice) {
@@ -121,7 +148,8 @@ void AddPrefetches(const ClusterView& view, const Cluster& cluster, Choice& choi
   for (size_t k = 0; k < view.statements.size(); ++k) {
     for (const tc::TensorId t : tc::Inputs(program)) {
       const bool listed = std::ranges::count(choice.prefetches, program[t].name) > 0;
-      if (!listed && (IsTable(view, k, t) || IsPassedOnce(view, k, cluster, t)))
+      if (!listed &&
+          (IsTable(view, k, t) || IsPassedOnce(view, k, cluster, t) || IsWindowed(view, k, t)))
         choice.prefetches.push_back(program[t].name);
     }
   }

@@ -1,4 +1,5 @@
 // What a nest asks for ahead of its loads.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/oracle/oracle.h"
@@ -93,6 +94,30 @@ TEST(Contractions, PrefetchWhatIsPassedOnce) {
       << rows;
   const std::string columns = nest(R"(def sum(float(16384, 1024) a) -> (y) { y(k) +=! a(i, k) })");
   EXPECT_EQ(columns.find("prefetch"), std::string::npos) << columns;
+}
+
+// What a window reads for the first time 8 KiB farther on, once for all that it reads of a row; of
+// windows beside channels only if no cache holds what they move over.
+TEST(Windows, FetchRowsAhead) {
+  const std::string rows = Proposed(R"(def pool(float(64, 257, 258) x) -> (y) {
+    y(c, h, w) max=! x(c, 2 * h + r, 2 * w + s) where h in 0:128, w in 0:128, r in 0:3, s in 0:3
+  })");
+  // 4 steps of two rows, from the third that is read on.
+  EXPECT_NE(rows.find("prefetch near x at 66306*c + 516*h + 2322\n"), std::string::npos) << rows;
+  EXPECT_NE(rows.find("prefetch near x at 66306*c + 516*h + 2580\n"), std::string::npos) << rows;
+  const std::string apart = Proposed(R"(def pool(float(64, 256, 256) x) -> (y) {
+    y(c, h, w) max=! x(c, 2 * h + r, 2 * w + s) where h in 0:128, w in 0:128, r in 0:2, s in 0:2
+  })");
+  EXPECT_EQ(apart.find("prefetch"), std::string::npos) << apart;
+  const auto channels = [](int images) {
+    return Proposed(fmt::format(R"(def pool(float({}, 57, 57, 64) x) -> (y) {{
+      y(n, h, w, c) max=! x(n, 2 * h + r, 2 * w + s, c) where h in 0:28, w in 0:28, r in 0:3, s in 0:3
+    }})",
+                                images)
+                        .c_str());
+  };
+  EXPECT_EQ(channels(4).find("prefetch"), std::string::npos) << channels(4);
+  EXPECT_NE(channels(16).find("prefetch near x at "), std::string::npos) << channels(16);
 }
 
 // Of several passes over one panel the one that computes most fetches the next, rather one that
