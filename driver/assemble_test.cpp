@@ -94,7 +94,7 @@ TEST(Assemble, KernelsOfOneNameAreToldApart) {
 // Layers repeat: what is the same but for names is compiled once, and each step has its own.
 TEST(Assemble, LikeLayersShareAKernel) {
   const Module m = Planned(
-      "graph g (x: f32[1, 4, 9, 9], v: f32[4, 4, 3, 3], w: f32[4, 4, 3, 3], u: f32[4, 4, 5, 5])"
+      "graph g (x: f32[1, 8, 9, 9], v: f32[8, 8, 3, 3], w: f32[8, 8, 3, 3], u: f32[8, 8, 5, 5])"
       " -> (h) {\na = Conv(x, v) {pads = [1, 1, 1, 1]}\nb = Relu(a)\n"
       "c = Conv(b, w) {pads = [1, 1, 1, 1]}\nd = Relu(c)\n"
       "e = Conv(d, v) {pads = [1, 1, 1, 1]}\nf = Relu(e)\nh = Conv(f, u) {pads = [2, 2, 2, 2]}\n}");

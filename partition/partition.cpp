@@ -56,7 +56,8 @@ class Partitioner {
     // The libraries of a device want them plain. Where one may be called, all groupings have the
     // same layouts, whoever is forced.
     if (target_.kind != TargetKind::kCuda || !options_.vendor)
-      layouts_ = PlanLayouts(graph_, takes_plain);
+      layouts_ = PlanLayouts(graph_, takes_plain,
+                             calls || options_.force == PartitionOptions::Force::kVendor);
     WEFT_TRY(Singles singles, ClassifyNodes(facts_, nodes_, layouts_, pricer_, options_, target_));
     kind_ = std::move(singles.kind);
     alternative_ = std::move(singles.alternative);

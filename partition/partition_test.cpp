@@ -403,8 +403,8 @@ TEST(Partition, TransposesOfLayoutsAreViews) {
 // Volumes likewise; an image that is broadcast over one is of another kind.
 TEST(Partition, VolumesHaveChannelsLastInside) {
   const Graph graph = Parsed(
-      "graph g (x: f32[1, 4, 6, 8, 8], w: f32[4, 4, 3, 3, 3], v: f32[4, 4, 1, 1], "
-      "z: f32[4, 4, 6, 6]) -> (y) {\na = Conv(x, w)\np = Conv(z, v)\nq = Relu(p)\nb = Add(a, q)\n"
+      "graph g (x: f32[1, 8, 6, 8, 8], w: f32[8, 8, 3, 3, 3], v: f32[4, 4, 1, 1], "
+      "z: f32[8, 4, 6, 6]) -> (y) {\na = Conv(x, w)\np = Conv(z, v)\nq = Relu(p)\nb = Add(a, q)\n"
       "y = Tanh(b)\n}");
   const auto layouts = PlanLayouts(graph);
   EXPECT_EQ(Print(layouts.at(graph::FindValue(graph, "a"))), "acdeb");
@@ -416,13 +416,39 @@ TEST(Partition, VolumesHaveChannelsLastInside) {
 // Rows too, but for those that a reshape makes, which are read as they lie.
 TEST(Partition, RowsHaveChannelsLastInside) {
   const Graph graph = Parsed(
-      "graph g (x: f32[1, 4, 8], w: f32[4, 4, 3]) -> (y) {\na = Conv(x, w)\nb = Relu(a)\n"
-      "s: i64[3] = const(1, 1, -1)\nt: i64[3] = const(1, 4, -1)\nc = Reshape(b, s)\n"
+      "graph g (x: f32[1, 8, 8], w: f32[8, 8, 3]) -> (y) {\na = Conv(x, w)\nb = Relu(a)\n"
+      "s: i64[3] = const(1, 1, -1)\nt: i64[3] = const(1, 8, -1)\nc = Reshape(b, s)\n"
       "d = Tanh(c)\ne = Reshape(d, t)\nf = Conv(e, w)\ny = Relu(f)\n}");
   const auto layouts = PlanLayouts(graph);
   EXPECT_EQ(Print(layouts.at(graph::FindValue(graph, "a"))), "acb");
   EXPECT_EQ(Print(layouts.at(graph::FindValue(graph, "f"))), "acb");
   EXPECT_EQ(layouts.size(), 2u);
+}
+
+// Few channels fill no register: neither those that a convolution of windows makes, whose lanes are
+// along rows, nor those of an image. Libraries have channels last for all.
+TEST(Partition, ImagesOfFewChannelsArePlain) {
+  const auto layouts_of = [](int64_t channels, int64_t results, int64_t taps, int64_t size,
+                             bool by_library = false) {
+    const Graph graph =
+        Parsed(fmt::format("graph g (x: f32[1, {0}, {3}, {3}], w: f32[{0}, {0}, 1, 1], "
+                           "v: f32[{1}, {0}, {2}, {2}]) -> (y) {{\na = Conv(x, w)\nb = Relu(a)\n"
+                           "c = Conv(b, v)\ny = Tanh(c)\n}}",
+                           channels, results, taps, size));
+    const auto layouts = PlanLayouts(graph, {}, by_library);
+    std::string last;
+    for (const char* name : {"a", "b", "c"})
+      if (layouts.contains(graph::FindValue(graph, name))) last += name;
+    return last;
+  };
+  EXPECT_EQ(layouts_of(32, 8, 3, 9), "abc");
+  EXPECT_EQ(layouts_of(32, 4, 3, 9), "ac");
+  EXPECT_EQ(layouts_of(32, 3, 3, 9), "a");
+  EXPECT_EQ(layouts_of(32, 3, 3, 9, true), "abc");
+  EXPECT_EQ(layouts_of(32, 4, 1, 9), "abc");   // of points
+  EXPECT_EQ(layouts_of(32, 4, 3, 32), "abc");  // planes of whole pages
+  EXPECT_EQ(layouts_of(32, 4, 5, 32), "ac");
+  EXPECT_EQ(layouts_of(3, 8, 1, 9), "c");
 }
 
 TEST(Partition, VerifyFindsWrongGroupings) {

@@ -516,15 +516,25 @@ class Blocker {
                                [&](int32_t s) { return tc::Contracts(program_.statements[s]); });
   }
 
-  // How many leading axes of a tensor all of its parts have as a whole.
-  size_t WholeAxes(size_t first, size_t end) const {
+  // The axes of a tensor as they lie in memory, outermost first; none where they lie in blocks.
+  std::vector<size_t> AxesInMemory(const tc::TensorDecl& tensor) const {
+    std::vector<size_t> axes;
+    for (const auto& [axis, block] : LayoutOf(request_, tensor).axes) {
+      if (block != 0) return {};
+      axes.push_back(static_cast<size_t>(axis));
+    }
+    return axes;
+  }
+
+  // How many of these axes, the outermost, all parts of a tensor have as a whole.
+  size_t WholeAxes(size_t first, size_t end, const std::vector<size_t>& axes) const {
     const tc::TensorDecl& made = program_[Made(first)];
-    for (size_t axis = 0; axis < made.extents.size(); ++axis)
+    for (size_t i = 0; i < axes.size(); ++i)
       for (size_t group = first; group < end; ++group) {
-        const auto tile = AlongAxis(group, axis, 1);
-        if (!tile || Affine(Extent(group, tile->axis)) != made.extents[axis]) return axis;
+        const auto tile = AlongAxis(group, axes[i], 1);
+        if (!tile || Affine(Extent(group, tile->axis)) != made.extents[axes[i]]) return i;
       }
-    return made.extents.size();
+    return axes.size();
   }
 
   // So much of an axis of what the group writes.
@@ -543,14 +553,15 @@ class Blocker {
   void BlockParts(size_t first, size_t end, std::vector<BlockedCluster>& all) const {
     constexpr double kNear = 16 << 10;
     const tc::TensorDecl& made = program_[Made(first)];
-    const size_t whole = WholeAxes(first, end);
+    const std::vector<size_t> axes = AxesInMemory(made);
+    const size_t whole = WholeAxes(first, end, axes);
     double row = Bytes(made);
-    for (size_t axis = 0; axis < whole; ++axis)
-      row /= static_cast<double>(made.extents[axis].constant());
+    for (size_t i = 0; i < whole; ++i) row /= static_cast<double>(made.extents[axes[i]].constant());
     if (!(row > 0)) return;                         // there is nothing to write
     std::vector<std::pair<size_t, int64_t>> sizes;  // by axis of what is made
     int64_t blocks = 1;
-    for (size_t axis = whole; axis-- > 0;) {
+    for (size_t i = whole; i-- > 0;) {
+      const size_t axis = axes[i];
       const int64_t extent = made.extents[axis].constant();
       const auto size = std::clamp<int64_t>(static_cast<int64_t>(kNear / row), 1, extent);
       row *= static_cast<double>(size);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "polyhedral/access.h"
 #include "polyhedral/axes.h"
 #include "polyhedral/propose/propose.h"
 #include "polyhedral/tree.h"
@@ -101,12 +102,16 @@ std::optional<Contraction> AsContraction(const tc::Program& program, const tc::S
   return c;
 }
 
+Layout LayoutOf(const ScheduleRequest& request, const tc::TensorDecl& tensor) {
+  const auto layout = request.layouts.find(tensor.name);
+  return layout != request.layouts.end() ? layout->second : Layout::Plain(tensor.extents.size());
+}
+
 int32_t ContiguousIndex(const ScheduleRequest& request, const tc::Statement& s, tc::TensorId tensor,
                         const std::vector<tc::ExprId>& subscripts) {
   if (subscripts.empty()) return -1;
-  size_t innermost = subscripts.size() - 1;
-  const auto found = request.layouts.find((*request.program)[tensor].name);
-  if (found != request.layouts.end()) innermost = found->second.axes.back().axis;
+  const auto innermost =
+      static_cast<size_t>(LayoutOf(request, (*request.program)[tensor]).axes.back().axis);
   const auto e = tc::AsAffine(*request.program, subscripts[innermost]);
   if (!e) return -1;
   int32_t unit = -1;
@@ -138,12 +143,12 @@ bool SumsRows(const ScheduleRequest& request, const tc::Statement& s) {
   for (const tc::ExprId read : tc::Reads(program, s)) {
     const tc::Expr& e = program[read];
     const int32_t along = ContiguousIndex(request, s, e.tensor, e.args);
-    if (along >= 0 && s.indices[along].reduction) {
-      sums = true;
-      continue;
-    }
+    bool reduced = along >= 0 && s.indices[along].reduction;
     for (size_t i = 0; i < s.indices.size(); ++i)
-      if (s.indices[i].reduction && Uses(program, read, static_cast<int32_t>(i))) return false;
+      reduced |= s.indices[i].reduction && Uses(program, read, static_cast<int32_t>(i));
+    if (!reduced) continue;
+    if (along < 0 || (tc::Contracts(s) && !s.indices[along].reduction)) return false;
+    sums = true;
   }
   return sums;
 }

@@ -53,6 +53,9 @@ struct Contraction {
 std::optional<Contraction> AsContraction(const tc::Program& program,
                                          const tc::Statement& statement);
 
+// How a tensor lies: as the request says, else plain.
+Layout LayoutOf(const ScheduleRequest& request, const tc::TensorDecl& tensor);
+
 // The axis along which a tensor is contiguous under its layout in the request: the subscript of its
 // innermost physical axis, when that moves by one with a single index of the statement; else -1.
 int32_t ContiguousIndex(const ScheduleRequest& request, const tc::Statement& statement,
@@ -64,7 +67,8 @@ inline constexpr int64_t kNarrow = 4;
 // Whether what a statement reads lies along another axis than what it writes, in rows that are not
 // narrow: vectors are transposed, in loops of its own.
 bool Turns(const ScheduleRequest& request, const tc::Statement& s);
-// Whether it sums up what lies side by side, of everything that it reads along that axis.
+// Whether it sums up rows, of everything that it reads: each along itself or, but for products,
+// some across, with lanes along them.
 bool SumsRows(const ScheduleRequest& request, const tc::Statement& s);
 
 // The axis of a read that is this index and nothing else; -1 if there is none.

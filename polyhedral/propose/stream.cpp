@@ -20,11 +20,6 @@ bool IsRead(const tc::Program& program, tc::TensorId tensor) {
   });
 }
 
-Layout LayoutOf(const ScheduleRequest& request, const tc::TensorDecl& tensor) {
-  const auto layout = request.layouts.find(tensor.name);
-  return layout != request.layouts.end() ? layout->second : Layout::Plain(tensor.extents.size());
-}
-
 // Rows that begin where a line does, so that no line is written in two parts.
 bool BeginsLines(const ScheduleRequest& request, const tc::TensorDecl& tensor) {
   if (tensor.extents.size() <= 1) return true;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "polyhedral/access.h"
 #include "polyhedral/propose/propose.h"
 
 namespace weft::polyhedral {
@@ -28,7 +29,9 @@ class Guesser {
       }
       int32_t axis = AxisOfReaders(s.target, k);
       if (axis < 0) continue;
-      if (const int32_t along = RowsOf(s.target).axis; along >= 0 && ScalesRows(s)) axis = along;
+      if (const int32_t along = RowsOf(s.target).axis;
+          along >= 0 && (ScalesRows(s) || SumsAcross(s, along) || MeetsRows(s, axis)))
+        axis = along;
       const auto place = tc::AsAffine(program_, s.subscripts[static_cast<size_t>(axis)]);
       lanes_[k] = place ? place->AsVar().value_or(-1) : -1;
       const size_t rank = target.extents.size();
@@ -89,11 +92,54 @@ class Guesser {
     Rows rows;
     for (size_t sub = 0; along >= 0 && sub < s.subscripts.size(); ++sub)
       if (IndexOf(s.subscripts[sub]) == along) rows.axis = static_cast<int32_t>(sub);
+    if (along < 0) rows.axis = SlidAxis(s);
     rows.summed = along >= 0 && s.indices[along].reduction;
     for (const tc::ExprId read : tc::Reads(program_, s))
       rows.summed |= RowsOf(program_[read].tensor).summed;
     rows_[s.target] = rows;
     if (s.companion.valid()) rows_[s.companion] = rows;
+  }
+
+  // Whether s sums up rows that it reads, across or by windows, which leaves rows along this axis.
+  // Its lanes run along them: across them each would gather all that it sums up.
+  bool SumsAcross(const tc::Statement& s, int32_t axis) const {
+    const int32_t along = IndexOf(s.subscripts[static_cast<size_t>(axis)]);
+    if (along < 0 || !tc::Reduces(s) || tc::Contracts(s)) return false;
+    const Affine extent = s.indices[along].hi - s.indices[along].lo;
+    return !extent.IsConstant() || extent.constant() >= kNarrow;
+  }
+
+  // The axis of what s makes along which it slides windows along the rows of what it reads; -1:
+  // none.
+  int32_t SlidAxis(const tc::Statement& s) const {
+    if (!tc::Reduces(s) || tc::Contracts(s)) return -1;
+    for (const tc::ExprId read : tc::Reads(program_, s)) {
+      const int32_t rows = RowsOf(program_[read].tensor).axis;
+      if (rows < 0) continue;
+      const AccessClass access = Classify(program_, s, program_[read].args);
+      const Subscript& at = access.subscripts[static_cast<size_t>(rows)];
+      if (!SlidesAlong(s, at)) continue;
+      for (size_t sub = 0; sub < s.subscripts.size(); ++sub)
+        if (std::ranges::count(at.indices, IndexOf(s.subscripts[sub])) > 0)
+          return static_cast<int32_t>(sub);
+    }
+    return -1;
+  }
+
+  // Whether s computes from several tensors that lie along rows, and fewer that lie as its readers
+  // want its values, along `axis`: these are turned around once, behind it.
+  bool MeetsRows(const tc::Statement& s, int32_t axis) const {
+    if (tc::Reduces(s)) return false;
+    const int32_t rows = AlongRows(s), wanted = IndexOf(s.subscripts[static_cast<size_t>(axis)]);
+    int64_t along = 0, across = 0;
+    for (const tc::ExprId read : tc::Reads(program_, s)) {
+      const int32_t last = RowsOf(program_[read].tensor).axis;
+      if (last < 0 || !Uses(program_, read, wanted) || !Uses(program_, read, rows)) continue;
+      const int32_t index = IndexOf(program_[read].args[static_cast<size_t>(last)]);
+      along += index == rows;
+      across += index == wanted;
+    }
+    return rows >= 0 && wanted >= 0 && rows != wanted && along > across + 1;
   }
 
   // Whether s takes rows and what is one value for each of them, a sum along it, as norms do. Its
