@@ -64,6 +64,28 @@ TEST(ScatterOfSlices, OfElements) {
   EXPECT_EQ(TypeOf(g, "y"), "f32[2, 4]");
 }
 
+TEST(IndicesOfRows, NameRows) {
+  const auto ops = [](const std::string& indices, const std::string& body) {
+    return OpsOf(Simplified("graph g (x: f32[5, 4], u: f32[3, 4], i: i64[" + indices +
+                            "]) -> (y) {\ns: i64[2] = const(3, 4)\ne = Expand(i, s)\n" + body +
+                            "\n}"));
+  };
+  const std::string scatter = "y = ScatterElements(x, e, u) {axis = 0, reduction = \"add\"}";
+  EXPECT_EQ(ops("3, 1", scatter), "ScatterND");
+  EXPECT_EQ(ops("1, 4", scatter), "Expand ScatterElements");
+  EXPECT_EQ(ops("3, 1", "y = GatherElements(x, e)"), "Reshape Gather");
+  EXPECT_EQ(ops("1, 4", "y = GatherElements(x, e) {axis = 0}"), "Expand GatherElements");
+  const Graph columns = Simplified(
+      "graph g (x: f32[3, 9], i: i64[4]) -> (y) {\ns: i64[2] = const(3, 4)\ne = Expand(i, s)\n"
+      "y = GatherElements(x, e) {axis = -1}\n}");
+  EXPECT_EQ(OpsOf(columns), "Gather");
+  EXPECT_EQ(IntAttr(columns.nodes[0], "axis", 0), 1);
+  // Rows of x are longer than those of the indices.
+  EXPECT_EQ(OpsOf(Simplified("graph g (x: f32[5, 6], i: i64[3, 1]) -> (y) {\ns: i64[2] = const(3, "
+                             "4)\ne = Expand(i, s)\ny = GatherElements(x, e)\n}")),
+            "Expand GatherElements");
+}
+
 TEST(FoldConstants, AsksTheEvaluator) {
   int calls = 0;
   const Evaluator evaluate = [&](const Graph& graph, const Node& node,
