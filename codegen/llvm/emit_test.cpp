@@ -257,6 +257,12 @@ TEST(Emit, ExtremesOfStepsStayNan) {
         Check(nest(type, loop, value), {.seed = 3, .wild = true});
     }
   }
+  for (const std::string_view loop : {"unroll", "for"})  // lanes that move with the steps
+    Check(fmt::format(
+              "loops k (x: in f32[3, 64], y: inout f32[64]) {{ single {{ {} r = 0:3 {{ vector "
+              "v = r:r + 48 {{ y[v] = max(y[v], x[0, v]) }} }} }} }}",
+              loop),
+          {.seed = 3, .wild = true});
   const auto ir = EmitLlvmIr(Nest(nest("f32", "unroll", "y[v] = max(y[v], x[r, v])")),
                              {.isa = Isa::kX86V4}, false);
   ASSERT_TRUE(ir.ok());

@@ -151,7 +151,7 @@ bool KernelBuilder::Extremes(const Stmt& loop, const Affine& first, int64_t coun
   const bool keeps = kept.kind == ExprKind::kLoad && kept.buffer == store->buffer &&
                      kept.index == store->index && kept.guards.empty();
   const auto moves = [&](const Affine& at) { return at.Uses(loop.var); };
-  if (!keeps || std::ranges::any_of(store->index, moves) ||
+  if (!keeps || std::ranges::any_of(store->index, moves) || moves(lanes->lo[0]) ||
       Reads(e.args[1], store->buffer, nullptr))
     return false;
   InLanes(*lanes, [&] {
@@ -259,10 +259,11 @@ void KernelBuilder::Let(const Stmt& s) {
     Value *lo = scope_.EmitLanes(s.lo[0], chunk), *hi = scope_.EmitLanes(s.hi[0], chunk);
     Value* inside = b_.CreateAnd(b_.CreateICmpSGE(value, lo), b_.CreateICmpSLT(value, hi));
     Value* clamped = b_.CreateSelect(inside, value, lo);
-    Value* unused = nullptr;  // lanes that don't count can't be at fault
-    if (chunk.width > 1 && mask.lanes) unused = b_.CreateNot(mask.lanes);
-    if (chunk.width == 1 && mask.uniform) unused = b_.CreateNot(mask.uniform);
-    Fault(s, {value, lo, hi}, unused ? b_.CreateOr(inside, unused) : inside, chunk);
+    // Lanes that don't count can't be at fault.
+    if (mask.lanes) inside = b_.CreateOr(inside, b_.CreateNot(mask.lanes));
+    if (mask.uniform)
+      inside = b_.CreateOr(inside, memory_.Splat({b_.CreateNot(mask.uniform), false}, chunk));
+    if (!mask.never) Fault(s, {value, lo, hi}, inside, chunk);
     lanes.push_back(clamped);
   }
   scope_.ranges().Push(s);

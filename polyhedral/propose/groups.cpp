@@ -131,9 +131,22 @@ bool Turns(const ScheduleRequest& request, const tc::Statement& s) {
   };
   const int32_t along = ContiguousIndex(request, s, s.target, s.subscripts);
   if (along < 0 || !is_at_least(along, 2)) return false;
+  // Axes of one element lie anywhere: a vector by channel has them behind it.
+  const auto is_row = [&](const tc::Expr& read) {
+    const std::vector<Layout::Axis> axes = LayoutOf(request, program[read.tensor]).axes;
+    for (size_t place = axes.size(); place-- > 0;) {
+      const auto axis = static_cast<size_t>(axes[place].axis);
+      if (program[read.tensor].extents[axis] == Affine(1)) continue;
+      const auto e = tc::AsAffine(program, read.args[axis]);
+      return e && e->AsVar() == along;
+    }
+    return false;
+  };
   return std::ranges::any_of(tc::Reads(program, s), [&](tc::ExprId read) {
-    const int32_t in = ContiguousIndex(request, s, program[read].tensor, program[read].args);
-    return Uses(program, read, along) && in != along && (in < 0 || is_at_least(in, kNarrow));
+    const tc::Expr& e = program[read];
+    const int32_t in = ContiguousIndex(request, s, e.tensor, e.args);
+    return Uses(program, read, along) && in != along && !is_row(e) &&
+           (in < 0 || is_at_least(in, kNarrow));
   });
 }
 

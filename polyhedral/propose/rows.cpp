@@ -79,50 +79,39 @@ std::vector<std::string> LongWalk(const ClusterView& view, const std::string& la
 }
 
 // Where a window goes along rows, and then another over the rows that it left, as a pooling does
-// axis by axis: the axis of these rows, and how many of them at once, so that what is between the
-// two stays in the nearest cache. Strips of a few lanes would return to each row of memory for each
-// strip (5x5 in planes of 256x256 that no cache holds: 6.3 ms in strips, 4.4 so).
-std::optional<Tile> RowsBetween(const ClusterView& view, const Cluster& cluster,
-                                const std::string& lane) {
+// axis by axis: the axis of these rows, if all that is between the two stays in the second cache.
+// Strips of a few lanes would return to each row of memory for each strip (5x5 in planes of 256x256
+// that no cache holds: 6.3 ms in strips, 4.3 so).
+std::string RowsBetween(const ClusterView& view, const Cluster& cluster, const std::string& lane) {
   const tc::Program& program = view.program();
   const Target& target = view.request->target;
   double tasks = 1;
   for (const std::string& axis : cluster.order)
     tasks *= static_cast<double>(std::max<int64_t>(1, view.Extent(axis)));
   if (target.kind != TargetKind::kCpu || view.statements.size() < 2 || tasks < 4.0 * target.threads)
-    return std::nullopt;
+    return "";
   const tc::Statement &first = view.At(0), &then = view.At(1);
-  // The subscript of what statement k reads, or of `made`, along which its windows slide as `axis`
-  // of the statement moves them.
-  const auto slides = [&](size_t k, tc::TensorId made,
-                          const std::string& axis) -> std::optional<Subscript> {
+  // Whether windows of statement k slide along what it reads, or along `made`, as `axis` of the
+  // statement moves them.
+  const auto slides = [&](size_t k, tc::TensorId made, const std::string& axis) {
     const tc::Statement& s = view.At(k);
     const auto index =
         static_cast<int32_t>(std::ranges::find(view.axes[k], axis) - view.axes[k].begin());
     for (const tc::ExprId read : tc::Reads(program, s)) {
       if (made.valid() && program[read].tensor != made) continue;
       for (const Subscript& at : Classify(program, s, program[read].args).subscripts)
-        if (SlidesAlong(s, at) && std::ranges::count(at.indices, index) > 0) return at;
+        if (SlidesAlong(s, at) && std::ranges::count(at.indices, index) > 0) return true;
     }
-    return std::nullopt;
+    return false;
   };
-  if (!slides(0, {}, lane)) return std::nullopt;
+  if (!slides(0, {}, lane) ||
+      Bytes(program[first.target]) / tasks > static_cast<double>(target.l2_bytes) / 2)
+    return "";
   for (size_t i = 0; i < then.indices.size(); ++i) {
     const std::string& rows = view.axes[1][i];
-    const auto at = slides(1, first.target, rows);
-    if (then.indices[i].reduction || !at) continue;
-    int64_t halo = 0;
-    for (const int32_t r : at->indices)
-      if (then.indices[r].reduction) halo += view.Extent(view.axes[1][r]);
-    const int64_t row = view.Extent(lane) * SizeBytes(program[first.target].dtype);
-    const int64_t extent = view.Extent(rows);
-    if (row == 0 || extent == 0) return std::nullopt;
-    const int64_t most = target.l1_bytes * 3 / 4 / row - halo;
-    if (most < 2 * halo) return std::nullopt;
-    const int64_t pieces = (extent + most - 1) / most;
-    return Tile{rows, {(extent + pieces - 1) / pieces}};
+    if (!then.indices[i].reduction && slides(1, first.target, rows)) return rows;
   }
-  return std::nullopt;
+  return "";
 }
 
 // Of the lanes' axis, how much goes along with such a walk: as much as the nearest cache takes and
@@ -443,16 +432,15 @@ Cluster RowCluster(const ClusterView& view, int variant) {
   if (const std::string axis = lane.empty() ? "" : TransposedAxis(view, lane);
       !axis.empty() && cluster.unroll.empty())
     AddTransposedRows(view, axis, lane, cluster);
+  std::string between;
   if (!lane.empty()) {
     const bool wide = variant % 2 == 0 && cluster.unroll.empty();
     const int64_t most = std::min(loops::kMostLanes, vector * (wide ? 4 : 1));
     int64_t lanes = std::min({most, view.Extent(lane), LanesOfLookup(view, lane, vector)});
     while (!view.DividesBlock(lane, lanes)) --lanes;
-    const std::optional<Tile> between =
-        view.IsShared(lane) ? RowsBetween(view, cluster, lane) : std::nullopt;
-    if (between) {
-      cluster.order.push_back(between->axis);
-      cluster.tiles.push_back(*between);
+    between = view.IsShared(lane) ? RowsBetween(view, cluster, lane) : "";
+    if (!between.empty()) {
+      cluster.order.push_back(between);
     } else if (view.IsShared(lane)) {
       std::vector<std::string> walk;
       if (across.empty()) walk = LongWalk(view, lane);
@@ -481,6 +469,8 @@ Cluster RowCluster(const ClusterView& view, int variant) {
     }
   }
   cluster.parallel = ParallelPrefix(view, cluster);
+  if (!between.empty())  // rows of a plane are made before one another
+    cluster.parallel = std::min(cluster.parallel, static_cast<int32_t>(cluster.order.size()) - 1);
   return cluster;
 }
 

@@ -28,8 +28,8 @@ TEST(Propose, WindowsInMemoryTakeWholeRows) {
   EXPECT_EQ(near.find("inner"), std::string::npos) << near;
 }
 
-// Rows that one window leaves for another stay in the nearest cache; where those are too long, or
-// few planes for a team, strips do.
+// A plane of rows that one window leaves for another stays in the second cache; where it does not,
+// or planes are few for a team, strips do.
 TEST(Propose, WindowsAfterWindowsGoByRows) {
   const auto text = [](int planes, int columns) {
     return fmt::format(
@@ -38,9 +38,11 @@ TEST(Propose, WindowsAfterWindowsGoByRows) {
         "  y(c, h, w) max=! t(c, h + r, w) where h in 0:256, w in 0:{1}, r in 0:5 }}",
         planes, columns, columns + 4);
   };
-  const Target one{.threads = 1, .l1_bytes = 48 << 10, .l2_bytes = 1 << 20};
-  const std::string rows = First(text(64, 256), one);
-  EXPECT_NE(rows.find("order c h | tile h 29 | parallel c"), std::string::npos) << rows;
+  const Target one{.threads = 1, .l2_bytes = 1 << 20};
+  for (const int planes : {4, 64}) {
+    const std::string rows = First(text(planes, 256), one);
+    EXPECT_NE(rows.find("order c h | parallel c | vector w 32"), std::string::npos) << rows;
+  }
   const std::string wide = First(text(64, 4096), one);
   EXPECT_NE(wide.find("order c w | tile w 32"), std::string::npos) << wide;
   Target many = one;

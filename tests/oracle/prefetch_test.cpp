@@ -116,6 +116,15 @@ TEST(Windows, FetchRowsAhead) {
                                 images)
                         .c_str());
   };
+  // Where the rest of a place is looked up, or rows are long, nothing is.
+  const std::string looked_up = Proposed(R"(def pool(float(2000, 2002) x, int64(64) at) -> (y) {
+    y(i, w) max=! x(at(i), w + s) where i in 0:64, w in 0:2000, s in 0:3
+  })");
+  EXPECT_EQ(looked_up.find("prefetch near x at 2002*i"), std::string::npos) << looked_up;
+  const std::string lengthy = Proposed(R"(def pool(float(12, 1000002) x) -> (y) {
+    y(i, w) max=! x(i, w + s) where i in 0:12, w in 0:1000000, s in 0:3
+  })");
+  EXPECT_EQ(lengthy.find("prefetch"), std::string::npos) << lengthy;
   EXPECT_EQ(channels(4).find("prefetch"), std::string::npos) << channels(4);
   EXPECT_NE(channels(16).find("prefetch near x at "), std::string::npos) << channels(16);
 }
