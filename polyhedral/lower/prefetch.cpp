@@ -421,7 +421,7 @@ class Window {
         const auto [lo, hi] = plan_[v].range;
         const bool known = by != 0 && hi < kOpen && lo > kOpenLo && hi - lo < kMostSpan;
         spans_[a] = known ? std::min(kMostSpan, spans_[a] + std::abs(by) * (hi - lo)) : kMostSpan;
-        const Affine first = !known ? lo : by < 0 ? hi : lo;
+        const Affine first = known ? (by < 0 ? hi : lo) : 0;
         index_[a] = index_[a].Substitute([&](Var w) { return w == v ? first : Affine::OfVar(w); });
       }
     }

@@ -81,6 +81,11 @@ class Guesser {
     return along;
   }
 
+  bool IsNarrow(const tc::Statement& s, int32_t index) const {
+    const Affine extent = s.indices[index].hi - s.indices[index].lo;
+    return extent.IsConstant() && extent.constant() < kNarrow;
+  }
+
   void Follow(const tc::Statement& s) {
     const tc::TensorDecl& target = program_[s.target];
     if (target.role != tc::Role::kTemporary || request_.layouts.contains(target.name)) return;
@@ -104,9 +109,7 @@ class Guesser {
   // Its lanes run along them: across them each would gather all that it sums up.
   bool SumsAcross(const tc::Statement& s, int32_t axis) const {
     const int32_t along = IndexOf(s.subscripts[static_cast<size_t>(axis)]);
-    if (along < 0 || !tc::Reduces(s) || tc::Contracts(s)) return false;
-    const Affine extent = s.indices[along].hi - s.indices[along].lo;
-    return !extent.IsConstant() || extent.constant() >= kNarrow;
+    return along >= 0 && tc::Reduces(s) && !tc::Contracts(s) && !IsNarrow(s, along);
   }
 
   // The axis of what s makes along which it slides windows along the rows of what it reads; -1:
@@ -129,8 +132,9 @@ class Guesser {
   // Whether s computes from several tensors that lie along rows, and fewer that lie as its readers
   // want its values, along `axis`: these are turned around once, behind it.
   bool MeetsRows(const tc::Statement& s, int32_t axis) const {
-    if (tc::Reduces(s)) return false;
     const int32_t rows = AlongRows(s), wanted = IndexOf(s.subscripts[static_cast<size_t>(axis)]);
+    if (tc::Reduces(s) || rows < 0 || wanted < 0 || rows == wanted || IsNarrow(s, rows))
+      return false;
     int64_t along = 0, across = 0;
     for (const tc::ExprId read : tc::Reads(program_, s)) {
       const int32_t last = RowsOf(program_[read].tensor).axis;
@@ -139,7 +143,7 @@ class Guesser {
       along += index == rows;
       across += index == wanted;
     }
-    return rows >= 0 && wanted >= 0 && rows != wanted && along > across + 1;
+    return along > across + 1;
   }
 
   // Whether s takes rows and what is one value for each of them, a sum along it, as norms do. Its
@@ -147,9 +151,7 @@ class Guesser {
   // along another axis, it is once, but what is summed up would be read across in every pass.
   bool ScalesRows(const tc::Statement& s) const {
     const int32_t along = AlongRows(s);
-    if (along < 0 || s.indices[along].reduction) return false;
-    const Affine extent = s.indices[along].hi - s.indices[along].lo;
-    if (extent.IsConstant() && extent.constant() < kNarrow) return false;
+    if (along < 0 || s.indices[along].reduction || IsNarrow(s, along)) return false;
     return std::ranges::any_of(tc::Reads(program_, s), [&](tc::ExprId read) {
       return RowsOf(program_[read].tensor).summed && !Uses(program_, read, along);
     });
