@@ -1,7 +1,9 @@
 #include "plan/memory.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
+#include <tuple>
 
 #include "base/memory.h"
 
@@ -52,21 +54,11 @@ void SetLifetimes(Specialization& s) {
   for (Buffer& b : s.buffers) b.last_step = std::max(b.first_step, b.last_step);
 }
 
-}  // namespace
-
-Status PlanMemory(Specialization& s) {
-  SetLifetimes(s);
-  std::vector<size_t> order;
-  for (size_t i = 0; i < s.buffers.size(); ++i)
-    if (IsPlanned(s.buffers[i])) order.push_back(i);
-  // Big ones first: they are the hardest to place. Ties by lifetime, then by position.
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    const Buffer &x = s.buffers[a], &y = s.buffers[b];
-    if (x.bytes != y.bytes) return x.bytes > y.bytes;
-    return x.last_step - x.first_step > y.last_step - y.first_step;
-  });
+// Offsets for the buffers in this order, each at the tightest gap that holds it; how many bytes all
+// take.
+int64_t PlaceAll(Specialization& s, const std::vector<size_t>& order) {
   std::vector<const Buffer*> placed;  // by offset
-  s.arena_bytes = 0;
+  int64_t arena = 0;
   for (size_t i : order) {
     Buffer& b = s.buffers[i];
     const int64_t need = RoundUp(b.bytes);
@@ -81,12 +73,56 @@ Status PlanMemory(Specialization& s) {
       end = std::max(end, p->offset + RoundUp(p->bytes));
     }
     b.offset = best >= 0 ? best : Place(b, end);
-    s.arena_bytes = std::max(s.arena_bytes, b.offset + need);
+    arena = std::max(arena, b.offset + need);
     placed.insert(
         std::upper_bound(placed.begin(), placed.end(), &b,
                          [](const Buffer* x, const Buffer* y) { return x->offset < y->offset; }),
         &b);
   }
+  return arena;
+}
+
+}  // namespace
+
+Status PlanMemory(Specialization& s) {
+  SetLifetimes(s);
+  std::vector<size_t> planned;
+  for (size_t i = 0; i < s.buffers.size(); ++i)
+    if (IsPlanned(s.buffers[i])) planned.push_back(i);
+  // Big ones are the hardest to place, those that live long are in many others' way, and where all
+  // come as they are made the last one fits behind those that it follows. Which is best depends on
+  // the network.
+  using Key = std::tuple<int64_t, int64_t, int64_t>;
+  const std::array<Key (*)(const Buffer&), 4> keys = {
+      [](const Buffer& b) { return Key(-b.bytes, b.first_step - b.last_step, 0); },
+      [](const Buffer& b) { return Key(b.first_step - b.last_step, -b.bytes, b.first_step); },
+      [](const Buffer& b) { return Key(b.first_step, -b.bytes, b.first_step - b.last_step); },
+      [](const Buffer& b) { return Key(-b.last_step, -b.bytes, b.first_step - b.last_step); }};
+  constexpr int64_t kEffort = 1 << 22;  // buffers compared, after a first placement
+  constexpr int64_t kMostRounds = 64;
+  const auto count = static_cast<int64_t>(std::max<size_t>(1, planned.size()));
+  int64_t rounds = std::min(kMostRounds, kEffort / count / count);
+  const int64_t enough = MaximumLiveBytes(s) / 100 * 101;
+  std::vector<int64_t> offsets(s.buffers.size());
+  s.arena_bytes = INT64_MAX;
+  for (const auto key : keys) {
+    std::vector<size_t> order = planned;
+    std::ranges::stable_sort(order, {}, [&](size_t i) { return key(s.buffers[i]); });
+    // What ends last is placed sooner next time.
+    for (int64_t round = 0; round <= kMostRounds / 4; ++round) {
+      const int64_t arena = PlaceAll(s, order);
+      if (arena < s.arena_bytes) {
+        s.arena_bytes = arena;
+        for (size_t i : planned) offsets[i] = s.buffers[i].offset;
+      }
+      if (s.arena_bytes <= enough || --rounds < 0) break;
+      const auto last = std::ranges::max_element(
+          order, {}, [&](size_t i) { return s.buffers[i].offset + s.buffers[i].bytes; });
+      std::rotate(order.begin(), last, last + 1);
+    }
+    if (s.arena_bytes <= enough || rounds < 0) break;
+  }
+  for (size_t i : planned) s.buffers[i].offset = offsets[i];
   return {};
 }
 
