@@ -131,21 +131,23 @@ bool Turns(const ScheduleRequest& request, const tc::Statement& s) {
   };
   const int32_t along = ContiguousIndex(request, s, s.target, s.subscripts);
   if (along < 0 || !is_at_least(along, 2)) return false;
-  // Axes of one element lie anywhere: a vector by channel has them behind it.
+  // Whether it lies along the same axis after all, if at strides or fractions. Axes of one element
+  // lie anywhere: a vector by channel has them behind it.
   const auto is_row = [&](const tc::Expr& read) {
     const std::vector<Layout::Axis> axes = LayoutOf(request, program[read.tensor]).axes;
     for (size_t place = axes.size(); place-- > 0;) {
       const auto axis = static_cast<size_t>(axes[place].axis);
       if (program[read.tensor].extents[axis] == Affine(1)) continue;
       const auto e = tc::AsAffine(program, read.args[axis]);
-      return e && e->AsVar() == along;
+      return e ? e->Uses(along) : Mentions(program, read.args[axis], along);
     }
     return false;
   };
   return std::ranges::any_of(tc::Reads(program, s), [&](tc::ExprId read) {
     const tc::Expr& e = program[read];
     const int32_t in = ContiguousIndex(request, s, e.tensor, e.args);
-    return Uses(program, read, along) && in != along && !is_row(e) &&
+    const bool literal = program[e.tensor].role == tc::Role::kLiteral;
+    return !literal && Uses(program, read, along) && in != along && !is_row(e) &&
            (in < 0 || is_at_least(in, kNarrow));
   });
 }

@@ -230,5 +230,56 @@ TEST(Propose, LanesGoAroundPairs) {
   EXPECT_NE(threes.find("unroll p | vector c 16"), std::string::npos) << threes;
 }
 
+// Lanes along what is read, be it summed up across; who wants the sums in another order turns them
+// around once.
+TEST(Propose, SumsAcrossRowsKeepTheirLanes) {
+  const std::string columns = First(
+      "def f(float(96, 28, 32) x) -> (y) { s(c, w) +=! x(c, h, w)  y(w, c) = s(c, w) / 28.0 }",
+      {.threads = 1});
+  EXPECT_NE(columns.find("vector w 32 | cluster y |"), std::string::npos) << columns;
+  const std::string windows = First(
+      "def f(float(128, 216) x) -> (y) { s(c, w) +=! x(c, w + r) where w in 0:192, r in 0:25"
+      "  y(w, c) = s(c, w) / 25.0 }",
+      {.threads = 1});
+  EXPECT_NE(windows.find("vector w 32 | "), std::string::npos) << windows;
+  EXPECT_EQ(windows.find("cluster s y"), std::string::npos) << windows;
+  // As wanted already, and values that are by column only.
+  const std::string scaled = First(
+      "def f(float(96, 28, 32) x, float(96, 1) g) -> (y) {"
+      " s(c, w) +=! x(c, h, w)  y(c, w) = s(c, w) * g(c, 0) }",
+      {.threads = 1});
+  EXPECT_NE(scaled.find("cluster s y |"), std::string::npos) << scaled;
+}
+
+// What is made of several tensors along rows is turned around behind that, not in front.
+TEST(Propose, RowsThatMeetAreTurnedOnce) {
+  const auto text = [](const char* other, const char* at) {
+    return fmt::format(
+        "def f(float(28, 64, 96) x, float({}) b) -> (y) {{"
+        " s(i, j) +=! x(k, i, j)  t(i, j) = s(i, j) + b({})  y(j, i) = t(i, j) }}",
+        other, at);
+  };
+  const std::string rows = First(text("64, 96", "i, j"), {.threads = 1});
+  EXPECT_NE(rows.find("cluster s t |"), std::string::npos) << rows;
+  const std::string across = First(text("96, 64", "j, i"), {.threads = 1});
+  EXPECT_EQ(across.find("cluster s t |"), std::string::npos) << across;
+}
+
+// Parts of an image with channels last go through its rows, with lanes along channels.
+TEST(Propose, PartsGoThroughMemoryAsItLies) {
+  const tc::Program program = Parse(
+      "def f(float(1, 64, 96, 96) x) -> (y) {"
+      " y(n, c, h, w) = x(n, c, h, 1) where n in 0:1, c in 0:64, h in 0:96, w in 0:1"
+      " y(n, c, h, w) = x(n, c, h, w - 1) where n in 0:1, c in 0:64, h in 0:96, w in 1:97 }");
+  ScheduleRequest request{.program = &program, .target = {.isa = Isa::kX86V3, .threads = 1}};
+  request.layouts = {{"x", *ParseLayout("acdb")}, {"y", *ParseLayout("acdb")}};
+  const auto choices = Propose(request, 1);
+  ASSERT_TRUE(choices.yes());
+  const std::string first = Print((*choices)[0]);
+  EXPECT_NE(first.find("block n 1, h 1 | order n h w c | tile c 32 | vector c 32"),
+            std::string::npos)
+      << first;
+}
+
 }  // namespace
 }  // namespace weft::polyhedral
