@@ -173,7 +173,7 @@ def recurrent(function, gates, states):
         directions, hidden, way = len(w), r.shape[-1], node.get('direction', 'forward')
         node.refuse_if(lengths is not None, 'is told lengths')
         node.refuse_if(len(first) > states, 'has peepholes')
-        usual = [a.encode() for a in (('Sigmoid',) if len(gates) > 1 else ()) + ('Tanh',) * max(1, states)] * directions
+        usual = [a.encode() for a in (('Sigmoid',) if len(gates) > 1 else ()) + ('Tanh',) * states] * directions
         rare = node.get('layout') or node.get('input_forget') or 'clip' in node.attributes
         node.refuse_if(rare or node.get('activations', usual) != usual, 'has a form of its own')
         node.refuse_if(node.kind == 'GRU' and not node.get('linear_before_reset'), 'resets in front of its product')

@@ -10,8 +10,9 @@
 namespace weft::plan {
 
 // Sets first_step and last_step of every buffer from the steps, gives every kArena and kBounded
-// buffer an offset (64-byte aligned, big and long-lived first, lowest gap that fits) and sets
-// arena_bytes. Aliases extend the lifetime of what they share. Deterministic.
+// buffer an offset (64-byte aligned, the tightest gap that fits; of several orders the one whose
+// arena is smallest) and sets arena_bytes. Aliases extend the lifetime of what they share.
+// Deterministic.
 Status PlanMemory(Specialization& specialization);
 // The buffer whose memory this one is: itself, or what it is an alias of.
 BufferId OwnerOf(const Specialization& specialization, BufferId id);

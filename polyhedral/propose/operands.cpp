@@ -35,9 +35,7 @@ bool Operands::IsWindow(int32_t index) const {
 }
 
 size_t Operands::Innermost(const tc::Expr& read) const {
-  const auto found = view.request->layouts.find(program[read.tensor].name);
-  return found == view.request->layouts.end() ? read.args.size() - 1
-                                              : found->second.axes.back().axis;
+  return static_cast<size_t>(LayoutOf(*view.request, program[read.tensor]).axes.back().axis);
 }
 
 bool Operands::Adjacent(tc::ExprId read, int32_t index) const {
@@ -141,9 +139,7 @@ int64_t Operands::BytesBetween(tc::ExprId read, int32_t index) const {
   const tc::TensorDecl& tensor = program[e.tensor];
   const auto shape = tc::StaticExtents(tensor);
   if (!shape || SharesBytes(tensor.dtype)) return 0;
-  const auto found = view.request->layouts.find(tensor.name);
-  const Layout layout =
-      found == view.request->layouts.end() ? Layout::Plain(shape->size()) : found->second;
+  const Layout layout = LayoutOf(*view.request, tensor);
   const std::vector<int64_t> strides = PhysicalStrides(layout, *shape);
   int64_t elements = 0;
   for (size_t place = 0; place < layout.axes.size(); ++place) {

@@ -146,8 +146,11 @@ TEST(Gathers, LanesWithPlacesOfTheirOwn) {
     const auto scheduled = Schedule(request, &choices->at(0));
     ASSERT_TRUE(scheduled.ok()) << scheduled.status().ToString();
     const std::string nest = loops::Print(scheduled->nest);
-    const size_t let = nest.find("let at_1");
-    EXPECT_NE(nest.substr(0, let).rfind("vector n"), std::string::npos) << nest;
+    const size_t let = nest.find("let at");
+    ASSERT_NE(let, std::string::npos) << nest;
+    const size_t opens = nest.rfind('{', let),
+                 line = nest.rfind('\n', opens) + 1;  // the loop around
+    EXPECT_NE(nest.substr(line, opens - line).find("vector n"), std::string::npos) << nest;
   }
 }
 

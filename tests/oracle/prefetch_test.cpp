@@ -120,6 +120,7 @@ TEST(Windows, FetchRowsAhead) {
   const std::string looked_up = Proposed(R"(def pool(float(2000, 2002) x, int64(64) at) -> (y) {
     y(i, w) max=! x(at(i), w + s) where i in 0:64, w in 0:2000, s in 0:3
   })");
+  EXPECT_NE(looked_up.find("max("), std::string::npos) << looked_up;
   EXPECT_EQ(looked_up.find("prefetch near x at 2002*i"), std::string::npos) << looked_up;
   const std::string lengthy = Proposed(R"(def pool(float(12, 1000002) x) -> (y) {
     y(i, w) max=! x(i, w + s) where i in 0:12, w in 0:1000000, s in 0:3
