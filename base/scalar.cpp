@@ -129,7 +129,9 @@ T FloatOp(ScalarOp op, T a, T b, T c) {
     case ScalarOp::kFma:
       return std::fma(a, b, c);
     case ScalarOp::kLdexp:
-      return std::isnan(b) ? b : std::ldexp(a, static_cast<int>(std::clamp<T>(b, -8192, 8192)));
+      return std::isnan(b)
+                 ? b
+                 : std::ldexp(a, static_cast<int>(std::clamp<T>(std::floor(b), -8192, 8192)));
     default:
       return static_cast<T>(Math(op, static_cast<double>(a), static_cast<double>(b)));
   }
@@ -361,6 +363,7 @@ Scalar EvalScalar(ScalarOp op, Dtype operand, Dtype result, std::span<const Scal
   WEFT_CHECK(args.size() == static_cast<size_t>(ScalarArity(op)), "{} of {} operands",
              ScalarName(op), args.size());
   if (op == ScalarOp::kSelect) return args[0].i != 0 ? args[1] : args[2];
+  if (op == ScalarOp::kPick) return args[static_cast<size_t>(1 + (args[0].i & 15))];
   if (op == ScalarOp::kCast) return CastScalar(operand, result, args[0]);
   if (op == ScalarOp::kBitcast) return BitcastScalar(operand, result, args[0]);
   const Scalar a = args[0], b = args.size() > 1 ? args[1] : a, c = args.size() > 2 ? args[2] : a;

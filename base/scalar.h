@@ -24,6 +24,7 @@ enum class ScalarOp : uint8_t {
 std::string_view ScalarName(ScalarOp op);
 std::optional<ScalarOp> ParseScalarFunction(std::string_view name);  // those with a word for a name
 int32_t ScalarArity(ScalarOp op);
+inline constexpr int32_t kMostArity = 17;
 bool IsMath(ScalarOp op);     // expanded into primitives before loops are final
 bool IsCompare(ScalarOp op);  // gives bool
 

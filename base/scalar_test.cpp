@@ -165,10 +165,25 @@ TEST(Scalar, LdexpRoundsOnce) {
     return EvalScalar(ScalarOp::kLdexp, Dtype::kF32, Dtype::kF32, args).f32;
   };
   EXPECT_EQ(scaled(1.5F, 3), 12);
+  EXPECT_EQ(scaled(1.5F, 3.75F), 12);
+  EXPECT_EQ(scaled(1.5F, -0.25F), 0.75F);
   EXPECT_EQ(scaled(1.5F, -150), 0x1p-149F);
   EXPECT_EQ(scaled(1.25F, 128), std::numeric_limits<float>::infinity());
   EXPECT_EQ(scaled(-0x1p-149F, 254), -0x1p105F);
   EXPECT_TRUE(std::isnan(scaled(NAN, 1)) && std::isnan(scaled(1, NAN)));
+}
+
+TEST(Scalar, PickLooksAtFourBits) {
+  std::vector<Scalar> args = {I(0)};
+  for (int k = 0; k < 16; ++k) args.push_back(F(static_cast<float>(k)));
+  const auto picked = [&](int64_t number) {
+    args[0] = I(number);
+    return EvalScalar(ScalarOp::kPick, Dtype::kF32, Dtype::kF32, args).f32;
+  };
+  EXPECT_EQ(picked(0), 0);
+  EXPECT_EQ(picked(31), 15);
+  EXPECT_EQ(picked(-3), 13);
+  EXPECT_EQ(picked(INT32_MIN), 0);
 }
 
 TEST(Scalar, EveryTypeStoresWhatItLoads) {

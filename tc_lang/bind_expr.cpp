@@ -63,7 +63,8 @@ bool IsBuiltin(std::string_view name) {
     return true;
   const std::optional<ScalarOp> op = ParseScalarFunction(name);
   constexpr ScalarOp kOfLoops[] = {ScalarOp::kSelect,   ScalarOp::kCast,     ScalarOp::kBitcast,
-                                   ScalarOp::kFmaFlush, ScalarOp::kAddFlush, ScalarOp::kLdexp};
+                                   ScalarOp::kFmaFlush, ScalarOp::kAddFlush, ScalarOp::kLdexp,
+                                   ScalarOp::kPick};
   return op && std::ranges::count(kOfLoops, *op) == 0;
 }
 

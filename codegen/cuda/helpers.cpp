@@ -38,13 +38,19 @@ constexpr auto kHelpers = std::to_array<Helper>({
 }})"},
     {"weft_ldexp", "",
      R"({}double weft_ldexp(double a, double b) {{  // in two factors: the first product is exact
-  const long long n = (long long)b, half = n >> 1;
+  const long long n = (long long)floor(b), half = n >> 1;
   return a * __longlong_as_double((half + 1023) << 52) * __longlong_as_double((n - half + 1023) << 52);
 }})"},
     {"weft_ldexpf", "",
      R"({}float weft_ldexpf(float a, float b) {{  // in two factors: the first product is exact
-  const int n = (int)b, half = n >> 1;
+  const int n = (int)floorf(b), half = n >> 1;
   return a * __int_as_float((half + 127) << 23) * __int_as_float((n - half + 127) << 23);
+}})"},
+    {"weft_pick", "",
+     R"({}float weft_pick(int i, float a, float b, float c, float d, float e, float f, float g, float h,
+    float p, float q, float r, float s, float t, float u, float v, float w) {{
+  const float values[16] = {{a, b, c, d, e, f, g, h, p, q, r, s, t, u, v, w}};
+  return values[i & 15];
 }})"},
     {"weft_neg", "", R"(template <class T> {}T weft_neg(T a) {{
   return T(0ull - (unsigned long long)a);

@@ -199,6 +199,8 @@ std::string OpText(Helpers& helpers, ScalarOp op, Dtype operand, Dtype result,
       return BitcastText(helpers, operand, result, args[0]);
     case ScalarOp::kIsNan:
       return fmt::format("({} != {})", args[0], args[0]);
+    case ScalarOp::kPick:
+      return Call(helpers.Use("weft_pick"), args);
     case ScalarOp::kNot:
       return fmt::format("(!{})", args[0]);
     case ScalarOp::kAnd:

@@ -528,7 +528,12 @@ TEST(Emit, ScalarOperations) {
                                  fmt::format("min(0.0:{}, a[{{i}}])", type)});
     if (SizeBytes(*ParseDtype(type)) > 2) {
       values.push_back(
-          fmt::format("ldexp(a[{{i}}], round(fmin(fmax(b[{{i}}], -250.0:{0}), 250.0:{0})))", type));
+          fmt::format("ldexp(a[{{i}}], fmin(fmax(b[{{i}}], -250.0:{0}), 250.0:{0}))", type));
+    }
+    if (*ParseDtype(type) == Dtype::kF32) {
+      values.emplace_back(
+          "pick(bitcast(a[{i}]):i32, 0.0, 1.5, -2.0, 3.0, 4.0, 5.0, 6.0, -inf, 8.0, 9.0, 10.0, "
+          "11.0, 12.0, 13.0, 14.0, nan) + b[{i}]");
     }
     Check(EachValue(type, type, values), options);
     Check(EachValue(type, "bool", compares), options);

@@ -19,9 +19,9 @@ constexpr int64_t kBlock = 4096;
 
 // y[i] = op(x[i], z[i]); `below_zero`: exp of what is at most 0.
 loops::LoopNest ElementwiseNest(ScalarOp op, Dtype dtype, bool has_ldexp = false,
-                                bool below_zero = false) {
+                                bool below_zero = false, bool has_pick = false) {
   using loops::Access;
-  loops::LoopNest nest{.name = "f", .has_ldexp = has_ldexp};
+  loops::LoopNest nest{.name = "f", .has_ldexp = has_ldexp, .has_pick = has_pick};
   const auto buffer = [&](std::string name, Access access) {
     return AddBuffer(nest, {.name = std::move(name),
                             .dtype = dtype,
@@ -126,8 +126,8 @@ struct Worst {
 };
 
 template <typename T, typename Wide, typename Next>
-Worst Sweep(ScalarOp op, Dtype dtype, int64_t blocks, Next next) {
-  const loops::LoopNest nest = ElementwiseNest(op, dtype);
+Worst Sweep(ScalarOp op, Dtype dtype, int64_t blocks, Next next, bool has_pick = false) {
+  const loops::LoopNest nest = ElementwiseNest(op, dtype, false, false, has_pick);
   EXPECT_TRUE(loops::Verify(nest).ok()) << loops::Verify(nest).ToString();
   const Result<MachineCode> code = EmitMachineCode(nest, Target{});
   EXPECT_TRUE(code.ok());
@@ -172,21 +172,31 @@ bool IsPeriodic(ScalarOp op) {
   return op == ScalarOp::kSin || op == ScalarOp::kCos || op == ScalarOp::kTan;
 }
 
+// Bit patterns from one end to the other, in steps of a prime.
+void SweepSingle(const Limit& limit, bool has_pick) {
+  const auto next = [&](int64_t i, float& x, float& z) {
+    x = std::bit_cast<float>(static_cast<uint32_t>(i * 1361));
+    if (i < std::ssize(kEnds)) x = kEnds[i];
+    z = std::bit_cast<float>(static_cast<uint32_t>((i * 7919) % 0x42000000 | (i << 31)));
+    if (IsPeriodic(limit.op) && std::abs(x) >= 0x1p52F) x = 1;
+  };
+  const Worst worst = Sweep<float, double>(limit.op, Dtype::kF32, 768, next, has_pick);
+  EXPECT_LE(worst.ulps, limit.single)
+      << ScalarName(limit.op) << "(" << worst.x << ", " << worst.y << ") = " << worst.found;
+  if (std::getenv("WEFT_TEST_VERBOSE"))
+    fmt::print("f32 {} {:.2f}\n", ScalarName(limit.op), worst.ulps);
+}
+
 TEST(Math, SingleSweep) {
-  for (const Limit& limit : kLimits) {
-    // Bit patterns from one end to the other, in steps of a prime.
-    const Worst worst =
-        Sweep<float, double>(limit.op, Dtype::kF32, 768, [&](int64_t i, float& x, float& z) {
-          x = std::bit_cast<float>(static_cast<uint32_t>(i * 1361));
-          if (i < std::ssize(kEnds)) x = kEnds[i];
-          z = std::bit_cast<float>(static_cast<uint32_t>((i * 7919) % 0x42000000 | (i << 31)));
-          if (IsPeriodic(limit.op) && std::abs(x) >= 0x1p52F) x = 1;
-        });
-    EXPECT_LE(worst.ulps, limit.single)
-        << ScalarName(limit.op) << "(" << worst.x << ", " << worst.y << ") = " << worst.found;
-    if (std::getenv("WEFT_TEST_VERBOSE"))
-      fmt::print("f32 {} {:.2f}\n", ScalarName(limit.op), worst.ulps);
-  }
+  for (const Limit& limit : kLimits) SweepSingle(limit, false);
+}
+
+// What has a form by pieces, on this machine's vectors.
+TEST(Math, SweepByPick) {
+  SweepSingle({ScalarOp::kErf, 2.2, 0}, true);
+  SweepSingle({ScalarOp::kTanh, 1.6, 0}, true);
+  SweepSingle({ScalarOp::kExp, 1.1, 0}, true);
+  SweepSingle({ScalarOp::kSigmoid, 2.5, 0}, true);
 }
 
 TEST(Math, DoubleSweep) {
@@ -210,17 +220,20 @@ TEST(Math, DoubleSweep) {
   }
 }
 
-// On all arguments that they are for, the four forms of exp give the same bits, none subnormal.
+// On all arguments that they are for, the four forms of exp by polynomials give the same bits, and
+// so do the two by pieces, none subnormal.
 TEST(Math, FormsOfExpAgree) {
-  const auto kernel_of = [](Dtype dtype, bool has_ldexp, bool below_zero) {
-    const loops::LoopNest nest = ElementwiseNest(ScalarOp::kExp, dtype, has_ldexp, below_zero);
+  const auto kernel_of = [](Dtype dtype, bool has_ldexp, bool below_zero, bool has_pick) {
+    const loops::LoopNest nest =
+        ElementwiseNest(ScalarOp::kExp, dtype, has_ldexp, below_zero, has_pick);
     const Result<MachineCode> code = EmitMachineCode(nest, Target{});
     EXPECT_TRUE(code.ok());
     return *LoadKernel(*code, nest.name);
   };
-  const auto agree = [&]<typename T>(Dtype dtype, int64_t blocks, T, auto next) {
-    const LoadedKernel forms[] = {kernel_of(dtype, false, false), kernel_of(dtype, true, false),
-                                  kernel_of(dtype, false, true), kernel_of(dtype, true, true)};
+  const auto agree = [&]<typename T>(Dtype dtype, bool has_pick, int64_t blocks, T, auto next) {
+    const LoadedKernel forms[] = {
+        kernel_of(dtype, false, false, has_pick), kernel_of(dtype, true, false, has_pick),
+        kernel_of(dtype, false, true, has_pick), kernel_of(dtype, true, true, has_pick)};
     std::vector<T> x(kBlock), unused(kBlock), y[4];
     for (int64_t block = 0; block < blocks; ++block) {
       for (T& value : x) value = next();
@@ -239,14 +252,16 @@ TEST(Math, FormsOfExpAgree) {
       }
     }
   };
-  uint32_t pattern = 0;
-  agree(Dtype::kF32, 768, 0.0F, [&] {
-    pattern += 1361;
-    return pattern <= 8 * 1361 ? kEnds[pattern / 1361 - 1] : std::bit_cast<float>(pattern);
-  });
+  for (const bool has_pick : {false, true}) {
+    uint32_t pattern = 0;
+    agree(Dtype::kF32, has_pick, 768, 0.0F, [&] {
+      pattern += 1361;
+      return pattern <= 8 * 1361 ? kEnds[pattern / 1361 - 1] : std::bit_cast<float>(pattern);
+    });
+  }
   std::mt19937_64 random(7);
   std::uniform_real_distribution<double> near(-800, 800);
-  agree(Dtype::kF64, 64, 0.0,
+  agree(Dtype::kF64, false, 64, 0.0,
         [&] { return random() % 4 == 0 ? std::bit_cast<double>(random()) : near(random); });
 }
 

@@ -81,6 +81,8 @@ Value* Ops::Emit(ScalarOp op, Dtype operand, Dtype result, std::span<Value* cons
       return Bitcast(operand, result, args[0]);
     case ScalarOp::kIsNan:
       return b_.CreateFCmpUNO(args[0], args[0]);
+    case ScalarOp::kPick:
+      return Pick(args[0], args.subspan(1));
     case ScalarOp::kAnd:
       return b_.CreateAnd(args[0], args[1]);
     case ScalarOp::kOr:
@@ -248,7 +250,8 @@ Value* Ops::Ldexp(Value* a, Value* b) {
   const bool wide = a->getType()->getScalarType()->isDoubleTy();
   const double magic = wide ? 0x1.8p52 + 2 * 1023 : 0x1.8p23 + 2 * 127;
   Type* integer = Like(wide ? b_.getInt64Ty() : b_.getInt32Ty(), a);
-  Value* sum = b_.CreateFAdd(b, llvm::ConstantFP::get(b->getType(), magic));
+  Value* whole = b_.CreateUnaryIntrinsic(llvm::Intrinsic::floor, b);
+  Value* sum = b_.CreateFAdd(whole, llvm::ConstantFP::get(b->getType(), magic));
   Value *bits = b_.CreateBitCast(sum, integer), *half = b_.CreateAShr(bits, uint64_t{1});
   const auto power = [&](Value* field) {
     return b_.CreateBitCast(b_.CreateShl(field, uint64_t{wide ? 52U : 23U}), a->getType());
@@ -288,6 +291,53 @@ Value* Ops::Scalef(Value* a, Value* b) {
   SmallVector<int> all(lanes);
   std::iota(all.begin(), all.end(), 0);
   return b_.CreateShuffleVector(concatenateVectors(b_, parts), all);
+}
+
+// VPERMPS of AVX-512, register by register, which looks at no other bits of an index; else, and for
+// one value alone, a load from a table.
+Value* Ops::Pick(Value* number, std::span<Value* const> literals) {
+  using namespace llvm;
+  SmallVector<Constant*> values;
+  for (Value* literal : literals) {
+    auto* constant = cast<Constant>(literal);
+    values.push_back(constant->getType()->isVectorTy() ? constant->getSplatValue() : constant);
+  }
+  Constant* table = ConstantVector::get(values);
+  auto* type = dyn_cast<FixedVectorType>(number->getType());
+  const auto count = static_cast<unsigned>(values.size());
+  if (!type || !mask_registers_) return FromTable(number, table);
+  const unsigned lanes = type->getNumElements();
+  SmallVector<Value*> parts;
+  for (unsigned at = 0; at < lanes; at += count) {
+    SmallVector<int> places(count, -1);
+    for (unsigned k = 0; k < count && at + k < lanes; ++k) places[k] = static_cast<int>(at + k);
+    parts.push_back(b_.CreateIntrinsic(Intrinsic::x86_avx512_permvar_sf_512, {},
+                                       {table, b_.CreateShuffleVector(number, places)}));
+  }
+  SmallVector<int> all(lanes);
+  std::iota(all.begin(), all.end(), 0);
+  return b_.CreateShuffleVector(concatenateVectors(b_, parts), all);
+}
+
+Value* Ops::FromTable(Value* number, llvm::Constant* table) {
+  using namespace llvm;
+  GlobalVariable*& known = tables_[table];
+  if (!known) {
+    known = new GlobalVariable(module_, table->getType(), /*isConstant=*/true,
+                               GlobalValue::PrivateLinkage, table, "table");
+    known->setUnnamedAddr(GlobalValue::UnnamedAddr::Global);
+  }
+  Type* element = table->getType()->getScalarType();
+  const auto one = [&](Value* index) {
+    Value* at = b_.CreateZExt(b_.CreateAnd(index, uint64_t{15}), b_.getInt64Ty());
+    return b_.CreateLoad(element, b_.CreateInBoundsGEP(element, known, at));
+  };
+  auto* type = dyn_cast<FixedVectorType>(number->getType());
+  if (!type) return one(number);
+  Value* found = PoisonValue::get(FixedVectorType::get(element, type->getNumElements()));
+  for (uint64_t k = 0; k < type->getNumElements(); ++k)
+    found = b_.CreateInsertElement(found, one(b_.CreateExtractElement(number, k)), k);
+  return found;
 }
 
 // The select of an ordered comparison is one minps or maxps, which gives the operand that it does

@@ -49,6 +49,8 @@ class Ops {
   llvm::Value* Flush(llvm::Value* a);
   llvm::Value* Ldexp(llvm::Value* a, llvm::Value* b);
   llvm::Value* Scalef(llvm::Value* a, llvm::Value* b);
+  llvm::Value* Pick(llvm::Value* number, std::span<llvm::Value* const> literals);
+  llvm::Value* FromTable(llvm::Value* number, llvm::Constant* table);
   llvm::Value* FloatMinMax(ScalarOp op, llvm::Value* a, llvm::Value* b);
   llvm::Value* FloatRemainder(ScalarOp op, llvm::Value* a, llvm::Value* b);
   llvm::Value* IntOp(ScalarOp op, Dtype dtype, std::span<llvm::Value* const> args);
@@ -74,7 +76,8 @@ class Ops {
   llvm::Module& module_;
   bool mask_registers_;
   std::map<std::pair<llvm::Function*, llvm::Value*>, llvm::Value*> masks_;
-  std::map<llvm::Value*, Nibbles> nibbles_;  // what integers were loaded as
+  std::map<llvm::Constant*, llvm::GlobalVariable*> tables_;  // of Pick
+  std::map<llvm::Value*, Nibbles> nibbles_;                  // what integers were loaded as
 };
 
 // An internal function T fmod(T, T), made on first use: C's fmod, by subtracting shifted multiples.

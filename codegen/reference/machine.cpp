@@ -228,9 +228,10 @@ Status Machine::Evaluate(FlatValue& value, Scalar& result) {
       case ExprKind::kOp: {
         if (n.dtype == Dtype::kF32 && n.operand == Dtype::kF32 && FastF32(n, slots, slots[i]))
           break;
-        const Scalar args[] = {slots[n.args[0]], slots[n.args[1]], slots[n.args[2]]};
-        slots[i] =
-            EvalScalar(n.op, n.operand, n.dtype, {args, static_cast<size_t>(ScalarArity(n.op))});
+        const auto arity = static_cast<size_t>(ScalarArity(n.op));
+        std::array<Scalar, kMostArity> args;
+        for (size_t k = 0; k < arity; ++k) args[k] = slots[n.args[k]];
+        slots[i] = EvalScalar(n.op, n.operand, n.dtype, {args.data(), arity});
         break;
       }
     }

@@ -2,6 +2,7 @@
 // can stop at a barrier in the middle of loops and another one take over.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -49,7 +50,7 @@ struct Node {
   loops::ExprKind kind = loops::ExprKind::kLiteral;
   ScalarOp op = ScalarOp::kAdd;
   Dtype operand = Dtype::kF32, dtype = Dtype::kF32;
-  int32_t args[3] = {0, 0, 0};
+  std::array<int32_t, kMostArity> args{};
   Access access;         // kLoad
   FlatList guards;       // kLoad
   FlatAffine affine{0};  // kAffine

@@ -197,7 +197,7 @@ std::vector<StmtId> ParallelBand(const LoopNest& nest, StmtId outermost) {
 
 size_t TypedBy(ScalarOp op) {
   if (op == ScalarOp::kFmaFlush) return 2;
-  return op == ScalarOp::kSelect ? 1 : 0;
+  return op == ScalarOp::kSelect || op == ScalarOp::kPick ? 1 : 0;
 }
 
 bool Flushes(const LoopNest& nest) {

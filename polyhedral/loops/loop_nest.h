@@ -169,9 +169,9 @@ struct LoopNest {
   std::vector<Expr> exprs;           // children before parents
   std::vector<Stmt> stmts;
   std::vector<StmtId> body;
-  // Whether the processor has an instruction for kLdexp: of two forms that give the same bits, math
-  // is expanded to the faster.
-  bool has_ldexp = false;
+  // Whether the processor has an instruction for kLdexp, and for kPick: math is expanded to the
+  // form that is the fastest with what there is.
+  bool has_ldexp = false, has_pick = false;
 
   const Buffer& operator[](BufferId id) const { return buffers[id.index]; }
   const Expr& operator[](ExprId id) const { return exprs[id.index]; }

@@ -122,6 +122,12 @@ TEST(LoopNest, RefusesWhatNoKernelNeeds) {
   EXPECT_EQ(local("reg t: f32[20000]\n reg u: f32[20000]"), "ok");
   expect(local("cache t: f32[8] fold [-3]"), "negative");
 
+  const std::string ones = ", 1.0, 1.0, 1.0, 1.0, 1.0", most = ones + ones + ones;
+  EXPECT_EQ(body("y[0] = pick(cast(x[0]):i32, 1.0" + most + ")"), "ok");
+  expect(body("y[0] = pick(cast(x[0]):i32, y[1]" + most + ")"), "types");
+  expect(body("y[0] = pick(x[0], 1.0" + most + ")"), "types");
+  expect(body("y[0] = pick(cast(x[0]):i32" + most + ")"), "arguments");
+
   expect(body("let q = x[0] in 5:5 of y\n y[q + 1000] = 1.0"), "nothing may lie in the range");
   expect(body("let q = x[0] in 0:i of y\n y[q] = 1.0"), "nothing may lie in the range");
   EXPECT_EQ(body("let q = x[0] in 0:i + 1 of y\n y[q] = 1.0"), "ok");

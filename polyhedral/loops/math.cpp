@@ -17,6 +17,13 @@ Value IntLiteral(const Value& like, int64_t value) {
   return literal;
 }
 
+Value Pick(Value number, std::span<const float> literals) {
+  LoopNest& nest = *number.nest_;
+  std::vector<ExprId> args = {number.id()};
+  for (const float literal : literals) args.push_back(AddLiteral(nest, Dtype::kF32, literal));
+  return {nest, AddOp(nest, ScalarOp::kPick, Dtype::kF32, std::move(args))};
+}
+
 Value Polynomial(Value x, std::span<const double> c) {
   Value sum = x.Of(c.back());
   for (size_t i = c.size() - 1; i-- > 0;) sum = Fma(sum, x, c[i]);

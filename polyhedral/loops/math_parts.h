@@ -17,6 +17,7 @@ struct FloatFormat {
   double scale_bits;
 };
 const FloatFormat& FormatOf(Value x);
+bool ByTable(Value x);
 
 // exp(x) = 2^n (1 + p), n an integer of x's width. x must be in a range where n fits the exponent
 // twice over.
@@ -26,7 +27,9 @@ struct ExpParts {
 ExpParts SplitExp(Value x);
 ExpParts SplitExp(Value x, Value tail);  // of x + tail, tail tiny
 Value PowerOfTwo(Value n);               // for a normal result
-Value IntToFloat(Value n);               // |n| small
+// Whether exp(x) would be subnormal. In f32 the nearest number to -126 ln 2 is below it.
+Value Vanishes(Value x);
+Value IntToFloat(Value n);  // |n| small
 
 // The sign bit of `sign` on a non-negative magnitude.
 Value WithSign(Value magnitude, Value sign);
@@ -45,6 +48,11 @@ Value Cosh(Value x);
 Value Log(Value x);
 Value Log1p(Value x);
 Value Erf(Value x);
+// Of f32, by kPick: see math_table.cpp.
+Value ErfByTable(Value x);
+Value ExpByTable(Value x, bool at_most_zero);
+Value SigmoidByTable(Value x);
+Value TanhByTable(Value x);
 Value SinCos(Value x, bool cosine);
 Value Asin(Value x);
 Value Acos(Value x);

@@ -32,6 +32,7 @@ class Value {
   void SetInt(int64_t value) { nest_->exprs[id_.index].literal.i = value; }  // of a fresh literal
 
  private:
+  friend Value Pick(Value number, std::span<const float> literals);
   LoopNest* nest_;
   ExprId id_;
 };
@@ -65,6 +66,8 @@ inline Value Sqrt(Value a) { return a.Op(ScalarOp::kSqrt, a.dtype(), {}); }
 inline Value Select(Value c, Value a, Value b) {
   return c.Op(ScalarOp::kSelect, a.dtype(), {a, b});
 }
+// Of f32, by the low four bits of an i32.
+Value Pick(Value number, std::span<const float> literals);
 inline Value Shl(Value a, int64_t by) {
   return a.Op(ScalarOp::kShl, a.dtype(), {IntLiteral(a, by)});
 }

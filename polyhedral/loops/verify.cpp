@@ -42,6 +42,13 @@ bool TypesAgree(const LoopNest& nest, const Expr& e) {
     return type(0) == Dtype::kBF16 && type(1) == Dtype::kBF16 && type(2) == Dtype::kF32 &&
            e.dtype == Dtype::kF32;
   }
+  if (e.op == ScalarOp::kPick) {
+    const auto single = [&](ExprId arg) {
+      return nest[arg].kind == ExprKind::kLiteral && nest[arg].dtype == Dtype::kF32;
+    };
+    return type(0) == Dtype::kI32 && e.dtype == Dtype::kF32 &&
+           std::all_of(e.args.begin() + 1, e.args.end(), single);
+  }
   if (e.op == ScalarOp::kAddFlush && e.dtype != Dtype::kF32) return false;
   for (size_t i = select ? 2 : 1; i < e.args.size(); ++i) {
     if (type(i) != type(select ? 1 : 0)) return false;

@@ -685,7 +685,7 @@ Result<loops::LoopNest> Emit(const ScheduleRequest& request, const Plan& plan) {
   nest.origins = Origins(*plan.program);
   nest.vars = plan.program->params;
   nest.params = plan.params;
-  nest.has_ldexp = request.target.HasAvx512();
+  nest.has_ldexp = nest.has_pick = request.target.HasAvx512();
   WEFT_TRY(const Storage storage, PlaceValues(request, plan, nest));
   nest.body = FillLiterals(plan, storage, nest);
   Emitter emitter(request.target, plan, storage, nest);

@@ -240,6 +240,18 @@ TEST(CudaText, NoNameIsAWordOfTheLanguage) {
   }
 }
 
+// Which math is expanded to on CPUs that have them, and a nest as text may ask for anywhere.
+TEST(CudaText, ScalesAndPicks) {
+  const LoopNest nest = VerifiedNest(R"(loops k (i: in i32[4], x: in f32[4], y: out f32[4]) {
+    thread_x t = 0:4 { y[t] = ldexp(pick(i[t], 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0,
+      10.0, 11.0, 12.0, 13.0, 14.0, 15.0), x[t]) } })");
+  ExpectCompiles(nest);
+  std::vector<int32_t> i = {1, 19, -1, 5};
+  std::vector<float> x = {0.5F, -0.5F, 2, -3}, y(4);
+  EXPECT_EQ(CheckText(nest, {i.data(), x.data(), y.data()}), "");
+  EXPECT_EQ(y, (std::vector<float>{1, 1.5F, 60, 0.625F}));
+}
+
 TEST(CudaText, FourBitsAreStoredBesideTheirNeighbours) {
   const LoopNest nest = VerifiedNest(R"(loops k (x: in i32[7], y: out i4[7], z: out u4[8]) {
     block_x b = 0:1 { single {
