@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "base/check.h"
 #include "polyhedral/loops/math.h"
@@ -128,6 +130,27 @@ ExprId AddOp(LoopNest& nest, ScalarOp op, Dtype dtype, std::vector<ExprId> args)
     return ExpandIn(nest, Dtype::kF64, op, dtype, std::move(args));
   }
   return AddExpr(nest, {.kind = ExprKind::kOp, .dtype = dtype, .op = op, .args = std::move(args)});
+}
+
+void ShareOperations(LoopNest& nest) {
+  const auto key = [](const Expr& e, std::vector<ExprId> args) {
+    return std::tuple(e.kind, e.dtype, e.op, e.literal.i, e.buffer, e.index, e.guards,
+                      std::move(args));
+  };
+  std::vector<ExprId> first;  // the first expression equal to each, operands before
+  std::map<decltype(key(Expr{}, {})), ExprId> known;
+  const auto share = [&](ExprId& id) {
+    if (nest[first[id.index]].kind == ExprKind::kOp) id = first[id.index];
+  };
+  for (size_t i = 0; i < nest.exprs.size(); ++i) {
+    Expr& e = nest.exprs[i];
+    std::vector<ExprId> args;
+    for (const ExprId arg : e.args) args.push_back(first[arg.index]);
+    first.push_back(known.try_emplace(key(e, std::move(args)), ExprId(i)).first->second);
+    std::ranges::for_each(e.args, share);
+  }
+  for (Stmt& s : nest.stmts)
+    if (s.value.valid()) share(s.value);
 }
 
 StmtId AddStmt(LoopNest& nest, Stmt stmt) {

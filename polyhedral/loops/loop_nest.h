@@ -188,6 +188,9 @@ ExprId AddLoad(LoopNest& nest, BufferId buffer, std::vector<Affine> index,
 ExprId AddOp(LoopNest& nest, ScalarOp op, Dtype dtype,
              std::vector<ExprId> args);  // math is expanded
 StmtId AddStmt(LoopNest& nest, Stmt stmt);
+// Operations that are equal, down to what they load, become one: a formula that names a function of
+// its argument several times computes it once in a statement.
+void ShareOperations(LoopNest& nest);
 
 // Questions.
 std::vector<BufferId> Operands(const LoopNest& nest);

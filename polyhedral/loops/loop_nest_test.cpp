@@ -314,6 +314,18 @@ TEST(LoopNest, FlushedProductsAreOfBfloat16) {
     EXPECT_NE(ErrorOf(store(value)).find("types of add_flush"), std::string::npos) << value;
 }
 
+// Loads alone stay as they are: a nest reads better with them, and they cost nothing.
+TEST(LoopNest, SharesEqualOperations) {
+  LoopNest nest = MustParse(R"(loops k (x: in f32[8], y: out f32[8]) {
+    parallel i = 0:8 {
+      y[i] = sqrt(x[i] + 1.0) * (x[i] * sqrt(x[i] + 1.0)) - sqrt(x[i] + 2.0) } })");
+  ShareOperations(nest);
+  EXPECT_EQ(Verify(nest).ToString(), Status().ToString());
+  const std::string text = Print(nest);
+  EXPECT_NE(text.find("$0 = sqrt(x[i] + 1.0)"), std::string::npos) << text;
+  EXPECT_NE(text.find("y[i] = ($0 * (x[i] * $0)) - sqrt(x[i] + 2.0)"), std::string::npos) << text;
+}
+
 TEST(LoopNest, ErrorsSayWhere) {
   EXPECT_EQ(ErrorOf("loops k () {\n  y[0] = 1.0 }"), "test:2:3: unknown buffer y");
   EXPECT_EQ(ErrorOf("loops k (x: in f32[2], x: in f32[2]) {}"),

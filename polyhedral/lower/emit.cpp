@@ -699,6 +699,7 @@ Result<loops::LoopNest> Emit(const ScheduleRequest& request, const Plan& plan) {
       if (b.space == loops::Space::kRegister) b.space = loops::Space::kCache;
     }
   }
+  loops::ShareOperations(nest);
   return nest;
 }
 
