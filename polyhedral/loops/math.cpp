@@ -89,6 +89,12 @@ bool HasSingle(ScalarOp op) {
 
 }  // namespace
 
+bool HasPieces(ScalarOp op, Dtype dtype) {
+  const bool single = dtype == Dtype::kF32 || dtype == Dtype::kF16 || dtype == Dtype::kBF16;
+  return single && (op == ScalarOp::kExp || op == ScalarOp::kErf || op == ScalarOp::kSigmoid ||
+                    op == ScalarOp::kTanh);
+}
+
 ExprId ExpandMath(LoopNest& nest, ScalarOp op, Dtype dtype, std::span<const ExprId> args) {
   WEFT_CHECK(dtype == Dtype::kF32 || dtype == Dtype::kF64, "math in {}", DtypeName(dtype));
   Value x(nest, args.front()), y(nest, args.back());

@@ -27,6 +27,9 @@ namespace weft::loops {
 // op is of class Math and args are of dtype f32 or f64. Returns the expression of its value.
 ExprId ExpandMath(LoopNest& nest, ScalarOp op, Dtype dtype, std::span<const ExprId> args);
 
+// Whether an operation of class Math goes by pieces on values of this type where a nest has_pick.
+bool HasPieces(ScalarOp op, Dtype dtype);
+
 // exp of an f32 or f64 known to be at most 0, or NaN: the same bits by fewer operations.
 ExprId ExpandExpBelowZero(LoopNest& nest, ExprId arg);
 

@@ -12,16 +12,15 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 bool IsDouble(Value x) { return x.dtype() == Dtype::kF64; }
 
-// log(1 + f) for 1 + f in [sqrt(1/2), sqrt(2)), plus k ln 2.
-Value SingleLog(const LogParts& parts) {
-  const FloatFormat& format = FormatOf(parts.f);
-  const Value f = parts.f - 1.0, square = f * f;
+Value SingleLog(Value f, Value k) {
+  const FloatFormat& format = FormatOf(f);
+  const Value square = f * f;
   // Minimax for (log(1+f) - f + f^2/2) / f^3; 6e-9 of the result.
   constexpr double kC[] = {3.33333311e-1,  -2.500083651e-1, 2.00012969e-1, -1.662281071e-1,
                            1.419965544e-1, -1.316376022e-1, 1.27791514e-1, -7.647139943e-2};
   Value rest = Fma(square, f.Of(-0.5), f * square * Polynomial(f, kC));
-  rest = Fma(parts.k, format.ln2_lo, rest);
-  return Fma(parts.k, format.ln2_hi, f + rest);
+  rest = Fma(k, format.ln2_lo, rest);
+  return Fma(k, format.ln2_hi, f + rest);
 }
 
 // 2/3 + 2/5 t + 2/7 t^2 ...: (log((1+s)/(1-s)) - 2s) / s^3 with t = s^2, |s| < 0.172.
@@ -31,13 +30,16 @@ Value AtanhTail(Value t) {
   return Polynomial(t, c);
 }
 
-Value DoubleLog(const LogParts& parts) {
-  const FloatFormat& format = FormatOf(parts.f);
-  const Value f = parts.f - 1.0, s = f / (f + 2.0), t = s * s;
+Value DoubleLog(Value f, Value k) {
+  const FloatFormat& format = FormatOf(f);
+  const Value s = f / (f + 2.0), t = s * s;
   // 2s = f - s f, which keeps f exact.
   const Value rest = s * (t * AtanhTail(t) - f);
-  return Fma(parts.k, format.ln2_hi, f + Fma(parts.k, format.ln2_lo, rest));
+  return Fma(k, format.ln2_hi, f + Fma(k, format.ln2_lo, rest));
 }
+
+// log(1 + f) for 1 + f in [sqrt(1/2), sqrt(2)), plus k ln 2.
+Value LogOf(Value f, Value k) { return IsDouble(f) ? DoubleLog(f, k) : SingleLog(f, k); }
 
 // Right for zero, negative, infinite and NaN arguments, given the value for the others.
 Value LogOfAny(Value x, Value regular) {
@@ -59,13 +61,18 @@ LogParts SplitLog(Value x) {
 // f32: 1.2 ulp.
 Value Log(Value x) {
   const LogParts parts = SplitLog(x);
-  return LogOfAny(x, IsDouble(x) ? DoubleLog(parts) : SingleLog(parts));
+  return LogOfAny(x, LogOf(parts.f - 1.0, parts.k));
 }
 
-// log(u) with u = 1 + x, and to first order what the sum lost. f32: 1.5 ulp.
+// log(u) with u = 1 + x = 2^k (1 + f), where f comes from x and not from u, which was rounded; but
+// where x is so large that 1 is nothing to it, and 2^-k may be no normal number. f32: 1 ulp.
 Value Log1p(Value x) {
-  const Value u = x + 1.0, lost = (x - (u - 1.0)) / u, log = Log(u);
-  return Select(u == 1.0, x, Select((u > 0.0) && (u < kInf), log + lost, log));
+  constexpr double kLarge = 60;
+  const Value u = x + 1.0;
+  const LogParts parts = SplitLog(u);
+  const Value scale = (x.Of(1.0).Bits() - (u.Bits() - parts.f.Bits())).Real();
+  const Value f = Select(parts.k > kLarge, parts.f - 1.0, Fma(x, scale, scale - 1.0));
+  return Select(u == 1.0, x, LogOfAny(u, LogOf(f, parts.k)));
 }
 
 Value Asinh(Value x) {

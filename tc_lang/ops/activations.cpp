@@ -47,9 +47,10 @@ constexpr Formula kFormulas[] = {
     {Op::kThresholdedRelu, {"alpha", 1.0F}, {}, "{x} > {p} ? {x} : 0.0"}};
 
 constexpr std::string_view kGelu = "0.5 * {x} * (1.0 + erf({x} * 0.70710678118654752))";
-// Hendrycks and Gimpel, Gaussian error linear units, section 2: sqrt(2 / pi) = 0.79788...
+// Hendrycks and Gimpel, Gaussian error linear units, section 2: half of 1 + tanh(z) is the sigmoid
+// of 2 z, which loses nothing to a sum where it is near 0; 2 sqrt(2 / pi) = 1.59576...
 constexpr std::string_view kGeluTanh =
-    "0.5 * {x} * (1.0 + tanh(0.79788456080286536 * ({x} + 0.044715 * {x} * {x} * {x})))";
+    "{x} * sigmoid(1.5957691216057307 * ({x} + 0.044715 * {x} * {x} * {x}))";
 
 Formula FormulaOf(const graph::Node& node) {
   if (node.op == Op::kRelu) return {Op::kRelu, {}, {}, "max({x}, {zero})"};
