@@ -97,18 +97,21 @@ TEST(Partition, TakesTheEasiestOfEqualAlternatives) {
   EXPECT_EQ(grouping->groups.back().members.back().alternative, "stored");
 }
 
+tc::Program ProgramOf(const std::string& text) {
+  const auto defs = tc::ParseDefs(text, "test");
+  EXPECT_TRUE(defs.ok()) << defs.status().ToString();
+  const auto program = tc::Bind(defs->at(0), {});
+  EXPECT_TRUE(program.ok()) << program.status().ToString();
+  return *program;
+}
+
 // Lanes at fractions of an index read one by one, unless they lie along another axis or are told
 // apart by a residue.
 TEST(Partition, CountsGatheredReads) {
   const auto gathered = [](const char* value, const char* layout) {
-    const auto defs = tc::ParseDefs(
-        fmt::format("def f(float(4, 8) x) -> (y) {{\n  y(i, j) = {} where i in 0:4, j in 0:16\n}}",
-                    value),
-        "test");
-    EXPECT_TRUE(defs.ok()) << defs.status().ToString();
-    const auto program = tc::Bind(defs->at(0), {});
-    EXPECT_TRUE(program.ok()) << program.status().ToString();
-    return GatheredReads(*program, {{"y", *ParseLayout(layout)}});
+    const tc::Program program = ProgramOf(fmt::format(
+        "def f(float(4, 8) x) -> (y) {{\n  y(i, j) = {} where i in 0:4, j in 0:16\n}}", value));
+    return GatheredReads(program, {{"y", *ParseLayout(layout)}});
   };
   EXPECT_EQ(gathered("x(i, j / 2)", "ab"), 64);
   EXPECT_EQ(gathered("x(i, j / 2) + x(i, (j + 1) / 3)", "ab"), 128);
@@ -117,16 +120,21 @@ TEST(Partition, CountsGatheredReads) {
   EXPECT_EQ(gathered("x(i, i) + x(i, min(j, 7))", "ab"), 0);
 }
 
-double OwnUs(const char* text) {
-  const auto defs = tc::ParseDefs(text, "test");
-  EXPECT_TRUE(defs.ok()) << defs.status().ToString();
-  const auto program = tc::Bind(defs->at(0), {});
-  EXPECT_TRUE(program.ok()) << program.status().ToString();
-  return RooflinePricer(Target{}).Own(*program, false).us;
-}
+double OwnUs(const char* text) { return RooflinePricer(Target{}).Own(ProgramOf(text), false).us; }
 
 // What a contraction is fed from passes through memory: two such tensors of 8 MB cost more than
 // the multiply-adds that they save.
+TEST(Partition, CountsFunctionsOfEqualArgumentsOnce) {
+  const auto calls = [](std::string_view value) {
+    const tc::Program program =
+        ProgramOf(fmt::format("def f(float(100) x) -> (y) {{ y(i) = {} }}", value));
+    return std::pair(MathCalls(program), PiecewiseCalls(program));
+  };
+  EXPECT_EQ(calls("exp(x(i)) / (1.0 + exp(x(i)))"), std::pair(100., 100.));
+  EXPECT_EQ(calls("exp(x(i)) / (1.0 + exp(-x(i)))"), std::pair(200., 200.));
+  EXPECT_EQ(calls("tanh(log(x(i)))"), std::pair(200., 100.));
+}
+
 TEST(Partition, PricesWhatPassesThroughMemory) {
   const double fed = OwnUs(
       "def g(float(2000, 1000) x, float(1000, 4) w) -> (y) {\n"

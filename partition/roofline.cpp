@@ -14,7 +14,8 @@ namespace {
 // whatever is selected within a budget is measured. Bytes per microsecond and operations per cycle.
 constexpr double kCyclesPerUs = 3000;
 constexpr double kL2BytesPerUs = 80'000, kL3BytesPerUs = 40'000, kDramBytesPerUs = 15'000;
-constexpr double kMathFlops = 40;  // a polynomial, as multiply-adds that run at the peak
+// A function, as multiply-adds that run at the peak: a polynomial, and one by pieces.
+constexpr double kMathFlops = 40, kPiecewiseFlops = 24;
 // What passes through memory between statements: stored and read in passes of their own, that
 // nothing overlaps (fitted to Winograd's transforms from 16 to 512 channels).
 constexpr double kStagedBytesPerUs = 15'000;
@@ -65,7 +66,10 @@ double Roof(const Target& t, double flops_at_peak, double bytes) {
 Price RooflinePricer::Own(const tc::Program& program, bool in_blocks) {
   if (target_.kind == TargetKind::kCuda) return OwnOnDevice(target_.isa, program);
   // By what part of the peak they reach: whole numbers, whose sums don't depend on their order.
-  std::map<double, double> operations{{kOwnEfficiency, kMathFlops * MathCalls(program)}};
+  const double piecewise = target_.HasAvx512() ? PiecewiseCalls(program) : 0;
+  std::map<double, double> operations{
+      {kOwnEfficiency,
+       kMathFlops * (MathCalls(program) - piecewise) + kPiecewiseFlops * piecewise}};
   for (const tc::Statement& s : program.statements) {
     const double part =
         OwnEfficiency(ColumnsOfGroup(program, s)) * ProductsAtOnce(target_.isa, program, s);

@@ -15,7 +15,7 @@ using graph::ValueId;
 
 constexpr size_t kMostNodes = 16;       // of a window
 constexpr size_t kFewNodes = 64;        // of a graph: there is time for windows of more
-constexpr size_t kMostOfFewNodes = 24;  // of a window of these
+constexpr size_t kMostOfFewNodes = 28;  // of a window of these
 constexpr size_t kMostAround = 256;     // of a set that a window grows through
 constexpr size_t kMostColumns = 1'000;  // of a window; where there are more, some
 constexpr size_t kMostIdeals = 20'000;  // of a window; where there are more, it stays as it is

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "polyhedral/access.h"
+#include "polyhedral/loops/math.h"
 
 namespace weft::partition {
 
@@ -18,22 +19,34 @@ double Instances(const tc::Statement& s) {
   return instances;
 }
 
-}  // namespace
-
-double MathCalls(const tc::Program& p) {
+// Evaluations of the functions that `counts` says, those of equal arguments once
+// (ShareOperations).
+double Calls(const tc::Program& p, bool (*counts)(const tc::Expr&)) {
   double calls = 0;
   for (const tc::Statement& s : p.statements) {
-    int64_t functions = 0;
-    std::vector<tc::ExprId> todo{s.value};
+    std::vector<tc::ExprId> functions, todo{s.value};
     while (!todo.empty()) {
-      const tc::Expr& e = p[todo.back()];
+      const tc::ExprId id = todo.back();
+      const tc::Expr& e = p[id];
       todo.pop_back();
-      functions += e.kind == tc::ExprKind::kOp && IsMath(e.op);
+      const bool known = std::ranges::any_of(
+          functions, [&](tc::ExprId function) { return tc::Equal(p, function, p, id); });
+      if (e.kind == tc::ExprKind::kOp && counts(e) && !known) functions.push_back(id);
       todo.insert(todo.end(), e.args.begin(), e.args.end());
     }
-    calls += Instances(s) * static_cast<double>(functions);
+    calls += Instances(s) * static_cast<double>(functions.size());
   }
   return calls;
+}
+
+}  // namespace
+
+double MathCalls(const tc::Program& program) {
+  return Calls(program, [](const tc::Expr& e) { return IsMath(e.op); });
+}
+
+double PiecewiseCalls(const tc::Program& program) {
+  return Calls(program, [](const tc::Expr& e) { return loops::HasPieces(e.op, e.dtype); });
 }
 
 namespace {

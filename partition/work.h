@@ -14,6 +14,8 @@ namespace weft::partition {
 
 // Evaluations of functions that are no single instruction, such as exp.
 double MathCalls(const tc::Program& program);
+// Of these, those that go by pieces where a processor has kPick (polyhedral/loops/math.h).
+double PiecewiseCalls(const tc::Program& program);
 
 // Elements that are compared with what a window has found so far, where windows overlap.
 double ComparedReads(const tc::Program& program);

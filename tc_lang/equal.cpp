@@ -13,8 +13,10 @@ bool EqualLiteral(Dtype dtype, Scalar a, Scalar b) {
   return x == y && std::signbit(x) == std::signbit(y);
 }
 
+}  // namespace
+
 // Trees, not ids: where a node lies in the pool says nothing.
-bool EqualExpr(const Program& a, ExprId ia, const Program& b, ExprId ib) {
+bool Equal(const Program& a, ExprId ia, const Program& b, ExprId ib) {
   const Expr &x = a[ia], &y = b[ib];
   if (x.kind != y.kind || x.dtype != y.dtype || x.args.size() != y.args.size()) return false;
   switch (x.kind) {
@@ -34,14 +36,16 @@ bool EqualExpr(const Program& a, ExprId ia, const Program& b, ExprId ib) {
       if (x.op != y.op) return false;
   }
   for (size_t k = 0; k < x.args.size(); ++k) {
-    if (!EqualExpr(a, x.args[k], b, y.args[k])) return false;
+    if (!Equal(a, x.args[k], b, y.args[k])) return false;
   }
   return true;
 }
 
+namespace {
+
 bool EqualOptional(const Program& a, ExprId ia, const Program& b, ExprId ib) {
   if (!ia.valid() || !ib.valid()) return ia.valid() == ib.valid();
-  return EqualExpr(a, ia, b, ib);
+  return Equal(a, ia, b, ib);
 }
 
 bool EqualStatement(const Program& a, const Statement& x, const Program& b, const Statement& y) {
@@ -59,10 +63,9 @@ bool EqualStatement(const Program& a, const Statement& x, const Program& b, cons
       return false;
   }
   for (size_t k = 0; k < x.subscripts.size(); ++k) {
-    if (!EqualExpr(a, x.subscripts[k], b, y.subscripts[k])) return false;
+    if (!Equal(a, x.subscripts[k], b, y.subscripts[k])) return false;
   }
-  return EqualExpr(a, x.value, b, y.value) &&
-         EqualOptional(a, x.companion_value, b, y.companion_value);
+  return Equal(a, x.value, b, y.value) && EqualOptional(a, x.companion_value, b, y.companion_value);
 }
 
 bool EqualTensor(const TensorDecl& x, const TensorDecl& y) {

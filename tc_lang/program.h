@@ -176,6 +176,7 @@ std::string Print(const Program& program);
 Result<Program> Parse(std::string_view text, const std::string& file);  // one def in canonical form
 Status Verify(const Program& program);
 bool Equal(const Program& a, const Program& b);  // up to nothing: names count
+bool Equal(const Program& a, ExprId of_a, const Program& b, ExprId of_b);
 // The program with tensors, indices and params renamed by first use, provenance dropped and tags as
 // the accesses show them; every tensor keeps its id.
 Program Canonical(const Program& program);
