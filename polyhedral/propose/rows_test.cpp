@@ -113,6 +113,19 @@ TEST(Propose, RowsThatLieAcrossAreUnrolled) {
   EXPECT_EQ(scaled.find("unroll"), std::string::npos) << scaled;
 }
 
+// Of lines that come from memory four side by side are read one after the other.
+TEST(Propose, RowsFromMemoryAreReadSideBySide) {
+  const auto turned = [](int64_t l3_bytes) {
+    return First("def f(float(4096, 1024) x) -> (y) { y(i, j) = x(j, i) }",
+                 {.threads = 1, .l3_bytes = l3_bytes}, Isa::kX86V4);
+  };
+  const std::string far = turned(4 << 20), near = turned(64 << 20);
+  EXPECT_NE(far.find("order i j | tile i 64 16, j 16 | parallel i | inner i | unroll i | vector j"),
+            std::string::npos)
+      << far;
+  EXPECT_NE(near.find("tile i 16, j 16 |"), std::string::npos) << near;
+}
+
 // Below two vectors a row, lanes take a row each; above, they go along it.
 TEST(Propose, LanesGoAcrossShortRows) {
   const auto softmax = [](int64_t columns) {

@@ -150,21 +150,24 @@ void AddPrefetches(const ClusterView& view, const Cluster& cluster, Choice& choi
   }
 }
 
-void AddStreams(const ClusterView& view, const Cluster& cluster, Choice& choice) {
+bool PassesCaches(const ClusterView& view, const tc::Statement& s) {
   const tc::Program& program = view.program();
   const Target& target = view.request->target;
-  if (!view.request->streams || target.kind != TargetKind::kCpu || cluster.lanes.empty()) return;
-  if (tc::OperandBytes(program) < target.l3_bytes) return;
+  const tc::TensorDecl& out = program[s.target];
+  return view.request->streams && target.kind == TargetKind::kCpu &&
+         tc::OperandBytes(program) >= target.l3_bytes && out.role == tc::Role::kOutput &&
+         Bytes(out) >= static_cast<double>(target.l3_bytes) / 2 &&
+         BeginsLines(*view.request, out) && !IsRead(program, s.target);
+}
+
+void AddStreams(const ClusterView& view, const Cluster& cluster, Choice& choice) {
   for (size_t k = 0; k < view.statements.size(); ++k) {
     const tc::Statement& s = view.At(k);
-    const tc::TensorDecl& out = program[s.target];
-    if (out.role != tc::Role::kOutput || Bytes(out) < static_cast<double>(target.l3_bytes) / 2)
-      continue;
+    const tc::TensorDecl& out = view.program()[s.target];
     const int32_t lane = ContiguousIndex(*view.request, s, s.target, s.subscripts);
     const int64_t lanes = lane < 0 ? 0 : cluster.LanesOf(view.axes[k][lane]);
     const bool lines = lanes > 0 && lanes * SizeBytes(out.dtype) % kLineBytes == 0;
-    if (lines && BeginsLines(*view.request, out) && !IsRead(program, s.target))
-      choice.streams.push_back(out.name);
+    if (lines && PassesCaches(view, s)) choice.streams.push_back(out.name);
   }
 }
 
