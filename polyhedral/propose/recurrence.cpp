@@ -302,6 +302,22 @@ void TurnLongSteps(const ClusterView& view, Cluster& cluster) {
   }
 }
 
+// Rows whose steps lie side by side have no lanes, and each step waits for the one before: eight
+// rows take turns (running sums of 512 elements 4.5 times as fast).
+void AlternateRows(const ClusterView& view, Cluster& cluster) {
+  constexpr int64_t kRows = 8;
+  const Target& target = view.request->target;
+  const bool alone = view.statements.size() == 1 && cluster.inner.size() == 1 &&
+                     cluster.lanes.empty() && cluster.tiles.empty();
+  if (target.kind != TargetKind::kCpu || !alone || cluster.parallel == 0) return;
+  const std::string& axis = cluster.order[static_cast<size_t>(cluster.parallel) - 1];
+  const int64_t rows = std::min(kRows, view.Extent(axis) / std::max(1, target.threads));
+  if (cluster.parallel != static_cast<int32_t>(cluster.order.size()) || rows < 2) return;
+  cluster.tiles = {{axis, {rows}}};
+  cluster.inner.push_back(axis);
+  cluster.unroll = {axis};
+}
+
 }  // namespace
 
 void AddAsWritten(const ScheduleRequest& request, const std::vector<int32_t>& statements,
@@ -317,6 +333,7 @@ void AddAsWritten(const ScheduleRequest& request, const std::vector<int32_t>& st
     const std::vector<std::string> outer =
         steps ? IndependentAxes(view, added) : std::vector<std::string>{};
     LoopLanes(request, statements, added, choice).Add(steps && outer.empty());
+    AlternateRows(view, added);
     if (!steps) continue;
     if (outer.empty()) {
       ShareSteps(view, added);

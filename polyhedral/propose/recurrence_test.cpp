@@ -17,6 +17,23 @@ TEST(Propose, RecurrencesRunSideBySide) {
       << scan;
 }
 
+// Along what lies side by side there are no lanes: as many rows take turns as each rank has.
+TEST(Propose, RowsOfRunningSumsTakeTurns) {
+  const auto scan = [](int rows) {
+    return First(fmt::format("def f(float({0}, 512) x) -> (y) {{"
+                             " y(i, t) = x(i, t) where i in 0:{0}, t in 0:1"
+                             " y(i, t) = y(i, t - 1) + x(i, t) where i in 0:{0}, t in 1:512 }}",
+                             rows),
+                 {.threads = 2});
+  };
+  const std::string many = scan(64), few = scan(6), one = scan(2);
+  EXPECT_NE(many.find("order i | tile i 8 | parallel i | inner t i | unroll i"), std::string::npos)
+      << many;
+  EXPECT_NE(few.find("order i | tile i 3 | parallel i | inner t i | unroll i"), std::string::npos)
+      << few;
+  EXPECT_EQ(one.find("unroll"), std::string::npos) << one;
+}
+
 // Each statement of a loop has lanes: sums along their results, the others along the axis over
 // which the next step sums them up.
 TEST(Propose, StatementsOfALoopHaveLanesOfTheirOwn) {
