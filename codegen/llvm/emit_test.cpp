@@ -538,6 +538,19 @@ TEST(Emit, ScalarOperations) {
     Check(EachValue(type, type, values), options);
     Check(EachValue(type, "bool", compares), options);
   }
+  // Remainders of lanes all of which are numbers, some of them next to multiples.
+  for (const char* type : {"f32", "f64", "f16"}) {
+    const std::vector<std::string> remainders = {
+        "rem(a[{i}], b[{i}])",
+        fmt::format("rem(a[{{i}}] * 1000.0:{}, b[{{i}}])", type),
+        "a[{i}] % b[{i}]",
+        fmt::format("rem(b[{{i}}] * round(a[{{i}}] * 99.0:{}), b[{{i}}])", type),
+        "rem(b[{i}] / c[{i}], b[{i}])",
+        "rem(a[{i}] * a[{i}], b[{i}] * b[{i}])"};
+    for (int round = 0; round < 5; ++round)
+      Check(EachValue(type, type, remainders),
+            {.seed = static_cast<uint64_t>(round), .sizes = {1}});
+  }
   for (const char* type : {"i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64"}) {
     std::vector<std::string> values = both;
     values.insert(values.end(),

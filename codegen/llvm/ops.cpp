@@ -4,6 +4,7 @@
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsX86.h>
+#include <llvm/IR/MDBuilder.h>
 
 #include <algorithm>
 #include <bit>
@@ -355,24 +356,59 @@ Value* Ops::FloatMinMax(ScalarOp op, Value* a, Value* b) {
 }
 
 Value* Ops::FloatRemainder(ScalarOp op, Value* a, Value* b) {
-  llvm::Function* fmod = FmodFunction(module_, a->getType()->getScalarType());
-  Value* r = nullptr;
-  if (const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(a->getType())) {
-    r = llvm::PoisonValue::get(a->getType());
-    for (unsigned lane = 0; lane < vector->getNumElements(); ++lane) {
-      Value* of_lane =
-          b_.CreateCall(fmod, {b_.CreateExtractElement(a, lane), b_.CreateExtractElement(b, lane)});
-      r = b_.CreateInsertElement(r, of_lane, lane);
-    }
-  } else {
-    r = b_.CreateCall(fmod, {a, b});
-  }
+  const bool lanes = a->getType()->isVectorTy();
+  Value* r =
+      lanes ? RemainderOfLanes(a, b) : b_.CreateCall(FmodFunction(module_, a->getType()), {a, b});
   if (op == ScalarOp::kRem) return r;
   Value* zero = llvm::ConstantFP::get(a->getType(), 0.0);
   Value* differ = b_.CreateXor(b_.CreateFCmpOLT(r, zero), b_.CreateFCmpOLT(b, zero));
   Value* moved = b_.CreateSelect(differ, b_.CreateFAdd(r, b), r);
   Value* signed_zero = b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, zero, b);
   return b_.CreateSelect(b_.CreateFCmpOEQ(r, zero), signed_zero, moved);
+}
+
+// C's fmod where the quotient is a number that a double holds to the unit and a little more, so
+// that the rounded one is too large by at most 1: then a - n b is exact, and of the wrong sign if
+// it is. If there are other lanes, all are divided one by one.
+Value* Ops::RemainderOfLanes(Value* a, Value* b) {
+  using namespace llvm;
+  auto* type = cast<FixedVectorType>(a->getType());
+  Type* wide = VectorType::get(b_.getDoubleTy(), type->getElementCount());
+  const auto unary = [&](ID id, Value* x) { return b_.CreateUnaryIntrinsic(id, x); };
+  const auto as = [&](Type* to, Value* x) { return b_.CreateFPCast(x, to); };
+  Value *x = as(wide, a), *y = as(wide, b), *zero = ConstantFP::get(wide, 0.0);
+  Value* n = unary(Intrinsic::trunc, b_.CreateFDiv(x, y));
+  Value* rest = b_.CreateIntrinsic(Intrinsic::fma, {wide}, {b_.CreateFNeg(n), y, x});
+  Value* crosses =
+      b_.CreateOr(b_.CreateAnd(b_.CreateFCmpOLT(rest, zero), b_.CreateFCmpOGT(x, zero)),
+                  b_.CreateAnd(b_.CreateFCmpOGT(rest, zero), b_.CreateFCmpOLT(x, zero)));
+  Value* once = b_.CreateBinaryIntrinsic(Intrinsic::copysign, unary(Intrinsic::fabs, y), x);
+  rest = b_.CreateSelect(crosses, b_.CreateFAdd(rest, once), rest);
+  Value* quick = as(type, b_.CreateBinaryIntrinsic(Intrinsic::copysign, rest, x));
+  Value* known =
+      b_.CreateAnd(b_.CreateFCmpOLT(unary(Intrinsic::fabs, n), ConstantFP::get(wide, 0x1p52)),
+                   b_.CreateFCmpOLT(unary(Intrinsic::fabs, y), ConstantFP::getInfinity(wide)));
+
+  Function* function = b_.GetInsertBlock()->getParent();
+  BasicBlock *before = b_.GetInsertBlock(),
+             *slow = BasicBlock::Create(b_.getContext(), "rem", function),
+             *after = BasicBlock::Create(b_.getContext(), "after_rem", function);
+  b_.CreateCondBr(b_.CreateAndReduce(known), after, slow,
+                  MDBuilder(b_.getContext()).createBranchWeights(1 << 20, 1));
+  b_.SetInsertPoint(slow);
+  Value* one_by_one = PoisonValue::get(type);
+  Function* fmod = FmodFunction(module_, type->getElementType());
+  for (unsigned lane = 0; lane < type->getNumElements(); ++lane) {
+    Value* of_lane =
+        b_.CreateCall(fmod, {b_.CreateExtractElement(a, lane), b_.CreateExtractElement(b, lane)});
+    one_by_one = b_.CreateInsertElement(one_by_one, of_lane, lane);
+  }
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+  PHINode* r = b_.CreatePHI(type, 2);
+  r->addIncoming(quick, before);
+  r->addIncoming(one_by_one, slow);
+  return r;
 }
 
 Value* Ops::IntOp(ScalarOp op, Dtype dtype, std::span<Value* const> args) {

@@ -53,6 +53,7 @@ class Ops {
   llvm::Value* FromTable(llvm::Value* number, llvm::Constant* table);
   llvm::Value* FloatMinMax(ScalarOp op, llvm::Value* a, llvm::Value* b);
   llvm::Value* FloatRemainder(ScalarOp op, llvm::Value* a, llvm::Value* b);
+  llvm::Value* RemainderOfLanes(llvm::Value* a, llvm::Value* b);
   llvm::Value* IntOp(ScalarOp op, Dtype dtype, std::span<llvm::Value* const> args);
   llvm::Value* IntQuotient(bool is_signed, llvm::Value* a, llvm::Value* divisor);
   llvm::Value* IntDivide(ScalarOp op, bool is_signed, llvm::Value* a, llvm::Value* b);

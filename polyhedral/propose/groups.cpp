@@ -184,6 +184,23 @@ bool Uses(const tc::Program& program, tc::ExprId read, int32_t index) {
   });
 }
 
+namespace {
+
+// What lies where a read may look for the values of one index: along that, and what it looks up.
+double SampledBytes(const tc::Program& program, tc::ExprId read, int32_t index) {
+  const tc::Expr& e = program[read];
+  auto bytes = static_cast<double>(SizeBytes(e.dtype));
+  for (size_t axis = 0; axis < e.args.size(); ++axis) {
+    const Affine& extent = program[e.tensor].extents[axis];
+    const auto place = tc::AsAffine(program, e.args[axis]);
+    if ((!place || place->Uses(index)) && extent.IsConstant())
+      bytes *= static_cast<double>(extent.constant());
+  }
+  return bytes;
+}
+
+}  // namespace
+
 int32_t BesideLookups(const ScheduleRequest& request, const tc::Statement& s, int64_t least) {
   const tc::Program& program = *request.program;
   if (request.target.kind != TargetKind::kCpu) return -1;  // threads look up each for itself
@@ -207,7 +224,8 @@ int32_t BesideLookups(const ScheduleRequest& request, const tc::Statement& s, in
       const Affine extent = s.indices[i].hi - s.indices[i].lo;
       if (i == out || s.indices[i].reduction || !extent.IsConstant()) continue;
       if (!Uses(program, read, i) || lookups(read, i) > 0 || extent.constant() <= longest) continue;
-      if (!several && i != along) continue;
+      const bool near = SampledBytes(program, read, i) <= request.target.l1_bytes;
+      if (i != along && !(several && near)) continue;
       beside = i;
       longest = extent.constant();
     }

@@ -79,8 +79,8 @@ bool Uses(const tc::Program& program, tc::ExprId read, int32_t index);
 // Of a statement whose results lie side by side along an index that moves subscripts which are
 // loaded, so that lanes along it would each look up a place of their own: the longest kept index of
 // at least `least` elements that moves what is read there and no such subscript, as the channels of
-// an image that is sampled at points; -1 if there is none. One lookup costs less than elements that
-// lie apart: then only an index along which those that are read lie side by side.
+// an image that is sampled at points; -1 if there is none. Elements that lie apart cost more than
+// places of their own, unless a place is several lookups and the first-level cache holds them.
 int32_t BesideLookups(const ScheduleRequest& request, const tc::Statement& s, int64_t least);
 
 // Indices on which a statement's value is chosen, `i == 0 ? a : b` or `h % 2 == 0 ? a : b`: the

@@ -448,23 +448,27 @@ TEST(Propose, PanelsStayInTheNearestCache) {
   EXPECT_NE(first(512).find("order i j"), std::string::npos) << first(512);
 }
 
-// Where each point of an image is looked up, lanes are along its channels, which share the lookup:
-// in loops apart from those that make the places. For one lookup only where they lie side by side.
+// Where each point of an image is looked up, lanes are along its channels, which share the lookup,
+// if these lie side by side or all in the first cache: in loops apart from those that make the
+// places. Otherwise each lane looks up a point of its own.
 TEST(Propose, LookupsAreSharedByLanes) {
-  const auto sample = [](int channels, std::string_view at) {
-    return First(fmt::format("def f(float({}, 20, 20) x, float(1000) g) -> (y) {{"
+  const auto sample = [](std::string_view image, std::string_view read) {
+    return First(fmt::format("def f(float({}) x, float(1000) g) -> (y) {{"
                              " p(i) = int32(floor(g(i) * 2.0))"
-                             " y(c, i) = x(c, {}) * g(i) where i in 0:1000 }}",
-                             channels, at),
+                             " y(c, i) = x({}) * g(i) where i in 0:1000 }}",
+                             image, read),
                  {.threads = 1}, Isa::kX86V4);
   };
   const std::string places = "within(p(i), 0, 20), within(p(i) + 1, 0, 20)";
-  const std::string many = sample(32, places);
+  const std::string many = sample("20, 20, 32", places + ", c"),
+                    few = sample("20, 20, 3", places + ", c"),
+                    planes = sample("32, 100, 100", "c, " + places),
+                    small = sample("16, 20, 20", "c, " + places);
   EXPECT_NE(many.find("cluster y | order i c"), std::string::npos) << many;
   EXPECT_NE(many.find("vector c 32"), std::string::npos) << many;
-  EXPECT_EQ(sample(3, places).find("vector c"), std::string::npos) << sample(3, places);
-  const std::string one = sample(32, "within(p(i), 0, 20), 3");
-  EXPECT_EQ(one.find("vector c"), std::string::npos) << one;
+  EXPECT_EQ(few.find("vector c"), std::string::npos) << few;
+  EXPECT_EQ(planes.find("vector c"), std::string::npos) << planes;
+  EXPECT_NE(small.find("vector c 16"), std::string::npos) << small;
   const std::string rows =
       First("def f(float(90, 40) t, int32(50) i) -> (y) { y(d, l) = t(within(i(l), 0, 90), d) }",
             {.threads = 1}, Isa::kX86V4);

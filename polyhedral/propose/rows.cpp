@@ -398,6 +398,11 @@ int64_t LanesOfLookup(const ClusterView& view, const std::string& lane, int64_t 
   return least;
 }
 
+// Whether what comes along with an extreme element depends on the order in which they are compared.
+bool IsOrdered(const tc::Program& program, const tc::Statement& s) {
+  return s.companion.valid() && !FirstIsLeast(program, s);
+}
+
 // A statement without the axis of the others' lanes, as one that is summed up by channel before
 // groups are, has lanes along one of its own.
 void AddOwnLanes(const ClusterView& view, int64_t most, Cluster& cluster) {
@@ -405,7 +410,7 @@ void AddOwnLanes(const ClusterView& view, int64_t most, Cluster& cluster) {
     const auto has = [&](const Tile& lanes) {
       return std::ranges::count(view.axes[k], lanes.axis) > 0;
     };
-    if (view.At(k).companion.valid() || std::ranges::any_of(cluster.lanes, has)) continue;
+    if (IsOrdered(view.program(), view.At(k)) || std::ranges::any_of(cluster.lanes, has)) continue;
     ClusterView alone = view;
     alone.statements = {view.statements[k]};
     alone.axes = {view.axes[k]};
@@ -465,10 +470,8 @@ Cluster RowCluster(const ClusterView& view, int variant) {
         cluster.inner.push_back(lane);
       }
     }
-    const bool ordered = std::ranges::any_of(view.statements, [&](int32_t s) {
-      const tc::Statement& statement = program.statements[s];
-      return statement.companion.valid() && !FirstIsLeast(program, statement);
-    });
+    const bool ordered = std::ranges::any_of(
+        view.statements, [&](int32_t s) { return IsOrdered(program, program.statements[s]); });
     if (view.IsShared(lane) || !ordered) {
       cluster.lanes = {{lane, {lanes}}};
       AddOwnLanes(view, most, cluster);
