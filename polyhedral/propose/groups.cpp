@@ -415,6 +415,7 @@ class Grouper {
     all.insert(all.end(), operands.begin(), operands.end());
     all.push_back(s);
     const ClusterView view = View(request_, all);
+    if (ReadsElsewhere(view)) return false;
     const tc::Statement& statement = program_.statements[s];
     const bool anchored = AsContraction(program_, view.At(view.anchor)).has_value() &&
                           view.statements[view.anchor] != s;
@@ -437,6 +438,32 @@ class Grouper {
       return SameDomains(view) || (ShareAllButShort(view) && !Turns(request_, statement));
     if (TurnsRows(group, s)) return false;
     return Tasks(view) >= request_.target.threads && IsNear(view, s);
+  }
+
+  // Whether some statement reads what another one makes in other iterations of a loop that they
+  // would share, as a window along rows that were made one by one.
+  bool ReadsElsewhere(const ClusterView& view) const {
+    for (size_t from = 0; from < view.statements.size(); ++from)
+      for (size_t to = from + 1; to < view.statements.size(); ++to)
+        for (const tc::ExprId read : tc::Reads(program_, view.At(to)))
+          if (program_[read].tensor == view.At(from).target && IsElsewhere(view, from, to, read))
+            return true;
+    return false;
+  }
+
+  bool IsElsewhere(const ClusterView& view, size_t from, size_t to, tc::ExprId read) const {
+    const auto axis_of = [&](size_t k, tc::ExprId subscript) {
+      const auto place = tc::AsAffine(program_, subscript);
+      const auto index = place ? place->AsVar() : std::nullopt;
+      return index ? view.axes[k][*index] : std::string();
+    };
+    const tc::Statement& maker = view.At(from);
+    for (size_t a = 0; a < maker.subscripts.size(); ++a) {
+      const std::string made = axis_of(from, maker.subscripts[a]);
+      if (!made.empty() && view.IsShared(made) && axis_of(to, program_[read].args[a]) != made)
+        return true;
+    }
+    return false;
   }
 
   // Whether s turns around what rows are made into that the group sums up, or sums up rows that

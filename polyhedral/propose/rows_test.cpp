@@ -113,6 +113,21 @@ TEST(Propose, RowsThatLieAcrossAreUnrolled) {
   EXPECT_EQ(scaled.find("unroll"), std::string::npos) << scaled;
 }
 
+// A window along rows that another statement makes wants rows ahead of its own: what follows, whose
+// rows are those of the image that both read, has loops of its own.
+TEST(Propose, ReadersOfWindowsAreApart) {
+  const std::string pool = First(
+      "def f(float(64, 28, 28) x) -> (y) {"
+      " a(c, i, w) +=! w + s < 28 ? x(c, i, w + s) : 0.0 where c in 0:64, i in 0:28, w in 0:28, s "
+      "in 0:3"
+      " b(c, h, w) +=! h + r < 28 ? a(c, h + r, w) : 0.0 where c in 0:64, h in 0:28, w in 0:28, r "
+      "in 0:3"
+      " y(c, i, j) = b(c, i, j) - x(c, i, j) where c in 0:64, i in 0:28, j in 0:28 }",
+      {.threads = 1}, Isa::kX86V4);
+  EXPECT_EQ(pool.rfind("f: cluster a b | order c h | ", 0), 0u) << pool;
+  EXPECT_NE(pool.find("| cluster y | order c i j"), std::string::npos) << pool;
+}
+
 // Of lines that come from memory four side by side are read one after the other.
 TEST(Propose, RowsFromMemoryAreReadSideBySide) {
   const auto turned = [](int64_t l3_bytes) {
