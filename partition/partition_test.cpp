@@ -124,6 +124,21 @@ double OwnUs(const char* text) { return RooflinePricer(Target{}).Own(ProgramOf(t
 
 // What a contraction is fed from passes through memory: two such tensors of 8 MB cost more than
 // the multiply-adds that they save.
+// Maxima over windows compare each element wherever they overlap; sums load it at any place as fast
+// as elsewhere, unless lanes lie along the window.
+TEST(Partition, CountsReadsOfWindows) {
+  const auto reads = [](const char* assign, const char* layout) {
+    const tc::Program program = ProgramOf(fmt::format(
+        "def f(float(4, 10) x) -> (y) {{ y(c, i) {} x(c, i + k) where i in 0:8, k in 0:3 }}",
+        assign));
+    return WindowReads(program, {{"x", *ParseLayout(layout)}});
+  };
+  EXPECT_EQ(reads("+=!", "ab"), 96);
+  EXPECT_EQ(reads("+=!", "ba"), 0);
+  EXPECT_EQ(reads("max=!", "ab"), 96);
+  EXPECT_EQ(reads("max=!", "ba"), 96);
+}
+
 TEST(Partition, CountsFunctionsOfEqualArgumentsOnce) {
   const auto calls = [](std::string_view value) {
     const tc::Program program =

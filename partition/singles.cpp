@@ -60,9 +60,9 @@ namespace {
 
 // What an element takes that a lane reads by itself, of one core.
 constexpr double kGatheredUs = 1.0 / 3000;
-// What a register of elements takes that are compared with what a window found so far: each is
-// loaded again, mostly across two lines, so that there is one in a cycle.
-constexpr double kComparedUs = 1.0 / 3000;
+// What a register of elements takes that are compared with what a window found so far, or added to
+// it: each is loaded again, mostly across two lines, so that there is one in a cycle.
+constexpr double kWindowUs = 1.0 / 3000;
 
 // An alternative's price where its operands lie as they do in the network.
 double PriceOf(const tc::Alternative& a, const std::map<ValueId, Layout>& layouts, Pricer& pricer,
@@ -80,7 +80,7 @@ double PriceOf(const tc::Alternative& a, const std::map<ValueId, Layout>& layout
   if (target.kind != TargetKind::kCpu) return us;
   const double cores = std::clamp(target.threads, 1, 2), lanes = target.VectorBytes() / 4.0;
   return us + (kGatheredUs * GatheredReads(a.program, by_name) +
-               kComparedUs / lanes * ComparedReads(a.program)) /
+               kWindowUs / lanes * WindowReads(a.program, by_name)) /
                   cores;
 }
 

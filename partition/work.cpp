@@ -92,12 +92,18 @@ double GatheredReads(const tc::Program& p, const std::map<std::string, Layout>& 
   return elements;
 }
 
-double ComparedReads(const tc::Program& p) {
+double WindowReads(const tc::Program& p, const std::map<std::string, Layout>& layouts) {
   double elements = 0;
   for (const tc::Statement& s : p.statements) {
-    if (s.assign != tc::Assign::kMax && s.assign != tc::Assign::kMin) continue;
+    if (s.assign == tc::Assign::kSet || tc::Contracts(s)) continue;
     const bool overlap = std::ranges::any_of(tc::Reads(p, s), [&](tc::ExprId read) {
-      return polyhedral::Classify(p, s, p[read].args).kind == polyhedral::AccessKind::kWindow;
+      const polyhedral::AccessClass access = polyhedral::Classify(p, s, p[read].args);
+      if (s.assign != tc::Assign::kSum) return access.kind == polyhedral::AccessKind::kWindow;
+      const auto lies = layouts.find(p[p[read].tensor].name);
+      return !access.subscripts.empty() &&
+             polyhedral::SlidesAlong(s, lies == layouts.end()
+                                            ? access.subscripts.back()
+                                            : access.subscripts[lies->second.axes.back().axis]);
     });
     if (overlap) elements += Instances(s);
   }

@@ -17,8 +17,10 @@ double MathCalls(const tc::Program& program);
 // Of these, those that go by pieces where a processor has kPick (polyhedral/loops/math.h).
 double PiecewiseCalls(const tc::Program& program);
 
-// Elements that are compared with what a window has found so far, where windows overlap.
-double ComparedReads(const tc::Program& program);
+// Elements that are compared with what a window has found so far, where windows overlap, or added
+// to it, where they do along what lies side by side. Tensors lie as `layouts` says by name, others
+// plain.
+double WindowReads(const tc::Program& program, const std::map<std::string, Layout>& layouts);
 
 // Of a sum of products with groups of its own (as of a grouped convolution), how many results of a
 // group read the same elements of one operand, of that with fewer; 0 if it is no such sum.

@@ -55,6 +55,7 @@ void Einsum(Writer& w);
 // pooling.cpp
 void MaxPool(Writer& w);
 void MaxPoolByAxis(Writer& w);
+void AveragePoolByAxis(Writer& w);
 void AveragePool(Writer& w);
 void LpPool(Writer& w);
 void GlobalAveragePool(Writer& w);

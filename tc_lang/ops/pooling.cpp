@@ -102,13 +102,12 @@ void MaxPool(Writer& w) {
   w.Pick("window", p.y, w.Out(1), p.at, "max=!", value, flat);
 }
 
-// A window's maximum is that of its rows' maxima: along one axis after another it compares the sum
-// of their taps, not the product, and stores what it has in between. Windows that leave places out
-// have to save half of it.
-void MaxPoolByAxis(Writer& w) {
-  const Pool p = MakePool(w);
-  if (!w.ok()) return;
-  if (w.HasOut(1)) return w.Refuse("where the maximum lies is asked for too");
+namespace {
+
+// A window is reduced along one axis after another: the sum of their taps is computed, not the
+// product, and what is in between is stored. Windows that leave places out have to save half of it.
+void ReduceByAxis(Writer& w, const Pool& p, const Operand& result, std::string_view assign,
+                  const std::string& identity) {
   std::vector<size_t> axes;  // along which an output is not the element at its own place
   int64_t product = 1, sum = 0;
   bool dense = true;  // a window at each place
@@ -130,18 +129,26 @@ void MaxPoolByAxis(Writer& w) {
     for (const std::string& guard : p.win.guards)
       if (guard.starts_with(p.win.at[k] + " ")) guards.push_back(guard);
     const bool last = k == axes.back();
-    const Operand to = last ? p.y : w.Temp(fmt::format("along{}", k), p.y.dtype);
-    w.Reduce("window", to, at, "max=!", Guarded(guards, w.At(from, read), Lowest(p.x.dtype)));
+    const Operand to = last ? result : w.Temp(fmt::format("along{}", k), result.dtype);
+    w.Reduce("window", to, at, assign, Guarded(guards, w.At(from, read), identity));
     from = to;
   }
 }
 
-void AveragePool(Writer& w) {
+}  // namespace
+
+void MaxPoolByAxis(Writer& w) {
   const Pool p = MakePool(w);
   if (!w.ok()) return;
+  if (w.HasOut(1)) return w.Refuse("where the maximum lies is asked for too");
+  ReduceByAxis(w, p, p.y, "max=!", Lowest(p.x.dtype));
+}
+
+namespace {
+
+// The sum of each window over how many elements it has.
+void Average(Writer& w, const Pool& p, const Operand& sum) {
   const bool with_pads = w.Int("count_include_pad", 0) != 0;
-  const Operand sum = w.Temp("window", p.y.dtype);
-  w.Reduce("window", sum, p.at, "+=!", Guarded(p.win.guards, w.At(p.x, p.from), Lit(p.y.dtype, 0)));
   int64_t constant = 1;
   Subs counts;
   for (size_t i = 0; i < p.win.axes.size(); ++i) {
@@ -159,6 +166,25 @@ void AveragePool(Writer& w) {
     divisor = Cast(sum.dtype, Join(counts, " * "));
   }
   w.Set("pointwise", p.y, p.at, fmt::format("{} / {}", w.At(sum, p.at), divisor));
+}
+
+}  // namespace
+
+void AveragePool(Writer& w) {
+  const Pool p = MakePool(w);
+  if (!w.ok()) return;
+  const Operand sum = w.Temp("window", p.y.dtype);
+  w.Reduce("window", sum, p.at, "+=!", Guarded(p.win.guards, w.At(p.x, p.from), Lit(p.y.dtype, 0)));
+  Average(w, p, sum);
+}
+
+void AveragePoolByAxis(Writer& w) {
+  const Pool p = MakePool(w);
+  if (!w.ok()) return;
+  if (SizeBytes(p.y.dtype) < 4) return w.Refuse("sums along one axis would be rounded");
+  const Operand sum = w.Temp("window", p.y.dtype);
+  ReduceByAxis(w, p, sum, "+=!", Lit(p.y.dtype, 0));
+  if (w.ok()) Average(w, p, sum);
 }
 
 void LpPool(Writer& w) {

@@ -26,6 +26,7 @@ constexpr Entry kTable[] = {
     {Op::kAtanh, {"direct", Unary}},
     {Op::kAttention, {"direct", Attention}},
     {Op::kAveragePool, {"direct", AveragePool}},
+    {Op::kAveragePool, {"by_axis", AveragePoolByAxis}},
     {Op::kBatchNormalization, {"direct", BatchNormalization}},
     {Op::kBitCast, {"direct", BitCast}},
     {Op::kBitShift, {"direct", BitShift}},
