@@ -65,7 +65,7 @@ Value Log(Value x) {
 }
 
 // log(u) with u = 1 + x = 2^k (1 + f), where f comes from x and not from u, which was rounded; but
-// where x is so large that 1 is nothing to it, and 2^-k may be no normal number. f32: 1 ulp.
+// where x is so large that 1 is nothing to it, and 2^-k may be no normal number. f32: 1.5 ulp.
 Value Log1p(Value x) {
   constexpr double kLarge = 60;
   const Value u = x + 1.0;

@@ -20,7 +20,7 @@ Value PiecewisePolynomial(Value x, Value piece, std::span<const Row> c) {
   return sum;
 }
 
-// exp(x) = value * 2^floor(n), where n counts sixteenths of doublings and is `more` larger.
+// exp(x) * 2^more = value * 2^floor(n), where n is a whole number of sixteenths.
 struct Sixteenths {
   Value n, value;
 };
