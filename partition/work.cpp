@@ -29,9 +29,9 @@ double Calls(const tc::Program& p, bool (*counts)(const tc::Expr&)) {
       const tc::ExprId id = todo.back();
       const tc::Expr& e = p[id];
       todo.pop_back();
-      const bool known = std::ranges::any_of(
-          functions, [&](tc::ExprId function) { return tc::Equal(p, function, p, id); });
-      if (e.kind == tc::ExprKind::kOp && counts(e) && !known) functions.push_back(id);
+      const auto is_same = [&](tc::ExprId function) { return tc::Equal(p, function, p, id); };
+      if (e.kind == tc::ExprKind::kOp && counts(e) && std::ranges::none_of(functions, is_same))
+        functions.push_back(id);
       todo.insert(todo.end(), e.args.begin(), e.args.end());
     }
     calls += Instances(s) * static_cast<double>(functions.size());

@@ -1,6 +1,5 @@
 // Conversions between types, to and from 16 bits without a call to a library.
 #include <llvm/IR/Intrinsics.h>
-#include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/PatternMatch.h>
 
 #include <bit>
@@ -154,8 +153,7 @@ Value* Ops::FloatOfNibbles(const Nibbles& nibbles) {
     for (int64_t i = 0; i < 16; ++i)
       table.push_back(
           llvm::ConstantFP::get(b_.getFloatTy(), static_cast<double>(i >= 8 ? i - 2 * sign : i)));
-    return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_permvar_sf_512, {},
-                              {llvm::ConstantVector::get(table), shifted(nibbles.at)});
+    return Pick(shifted(nibbles.at), llvm::ConstantVector::get(table));
   }
   const int64_t at = nibbles.at > kHighest ? nibbles.at - kShift : nibbles.at;
   Value* lanes = shifted(nibbles.at - at);

@@ -23,12 +23,22 @@ namespace {
 bool Is16(Dtype dtype) { return dtype == Dtype::kF16 || dtype == Dtype::kBF16; }
 bool IsSigned(Dtype dtype) { return KindOf(dtype) == DtypeKind::kSigned; }
 
+// A constant, or that of which a vector of constants is made; null for anything else.
+llvm::Constant* ConstantOf(Value* value) {
+  auto* constant = llvm::dyn_cast<llvm::Constant>(value);
+  return constant && constant->getType()->isVectorTy() ? constant->getSplatValue() : constant;
+}
+
 // A floating-point constant (or a vector of one) that is not a NaN.
 bool IsNumber(Value* value) {
-  auto* constant = llvm::dyn_cast<llvm::Constant>(value);
-  if (constant && constant->getType()->isVectorTy()) constant = constant->getSplatValue();
-  const auto* fp = llvm::dyn_cast_or_null<llvm::ConstantFP>(constant);
+  const auto* fp = llvm::dyn_cast_or_null<llvm::ConstantFP>(ConstantOf(value));
   return fp && !fp->isNaN();
+}
+
+llvm::Constant* TableOf(std::span<Value* const> literals) {
+  llvm::SmallVector<llvm::Constant*> values;
+  for (Value* literal : literals) values.push_back(ConstantOf(literal));
+  return llvm::ConstantVector::get(values);
 }
 
 }  // namespace
@@ -83,7 +93,7 @@ Value* Ops::Emit(ScalarOp op, Dtype operand, Dtype result, std::span<Value* cons
     case ScalarOp::kIsNan:
       return b_.CreateFCmpUNO(args[0], args[0]);
     case ScalarOp::kPick:
-      return Pick(args[0], args.subspan(1));
+      return Pick(args[0], TableOf(args.subspan(1)));
     case ScalarOp::kAnd:
       return b_.CreateAnd(args[0], args[1]);
     case ScalarOp::kOr:
@@ -296,22 +306,16 @@ Value* Ops::Scalef(Value* a, Value* b) {
 
 // VPERMPS of AVX-512, register by register, which looks at no other bits of an index; else, and for
 // one value alone, a load from a table.
-Value* Ops::Pick(Value* number, std::span<Value* const> literals) {
+Value* Ops::Pick(Value* number, llvm::Constant* table) {
   using namespace llvm;
-  SmallVector<Constant*> values;
-  for (Value* literal : literals) {
-    auto* constant = cast<Constant>(literal);
-    values.push_back(constant->getType()->isVectorTy() ? constant->getSplatValue() : constant);
-  }
-  Constant* table = ConstantVector::get(values);
+  constexpr unsigned kCount = 16;
   auto* type = dyn_cast<FixedVectorType>(number->getType());
-  const auto count = static_cast<unsigned>(values.size());
-  if (!type || !mask_registers_) return FromTable(number, table);
+  if (!type || !mask_registers_) return Load(number, table);
   const unsigned lanes = type->getNumElements();
   SmallVector<Value*> parts;
-  for (unsigned at = 0; at < lanes; at += count) {
-    SmallVector<int> places(count, -1);
-    for (unsigned k = 0; k < count && at + k < lanes; ++k) places[k] = static_cast<int>(at + k);
+  for (unsigned at = 0; at < lanes; at += kCount) {
+    SmallVector<int> places(kCount, -1);
+    for (unsigned k = 0; k < kCount && at + k < lanes; ++k) places[k] = static_cast<int>(at + k);
     parts.push_back(b_.CreateIntrinsic(Intrinsic::x86_avx512_permvar_sf_512, {},
                                        {table, b_.CreateShuffleVector(number, places)}));
   }
@@ -320,7 +324,7 @@ Value* Ops::Pick(Value* number, std::span<Value* const> literals) {
   return b_.CreateShuffleVector(concatenateVectors(b_, parts), all);
 }
 
-Value* Ops::FromTable(Value* number, llvm::Constant* table) {
+Value* Ops::Load(Value* number, llvm::Constant* table) {
   using namespace llvm;
   GlobalVariable*& known = tables_[table];
   if (!known) {

@@ -49,8 +49,8 @@ class Ops {
   llvm::Value* Flush(llvm::Value* a);
   llvm::Value* Ldexp(llvm::Value* a, llvm::Value* b);
   llvm::Value* Scalef(llvm::Value* a, llvm::Value* b);
-  llvm::Value* Pick(llvm::Value* number, std::span<llvm::Value* const> literals);
-  llvm::Value* FromTable(llvm::Value* number, llvm::Constant* table);
+  llvm::Value* Pick(llvm::Value* number, llvm::Constant* table);
+  llvm::Value* Load(llvm::Value* number, llvm::Constant* table);
   llvm::Value* FloatMinMax(ScalarOp op, llvm::Value* a, llvm::Value* b);
   llvm::Value* FloatRemainder(ScalarOp op, llvm::Value* a, llvm::Value* b);
   llvm::Value* RemainderOfLanes(llvm::Value* a, llvm::Value* b);

@@ -90,7 +90,7 @@ bool HasSingle(ScalarOp op) {
 }  // namespace
 
 bool HasPieces(ScalarOp op, Dtype dtype) {
-  const bool single = dtype == Dtype::kF32 || dtype == Dtype::kF16 || dtype == Dtype::kBF16;
+  const bool single = IsFloat(dtype) && dtype != Dtype::kF64;
   return single && (op == ScalarOp::kExp || op == ScalarOp::kErf || op == ScalarOp::kSigmoid ||
                     op == ScalarOp::kTanh);
 }

@@ -31,7 +31,7 @@ const FloatFormat& FormatOf(Value x) {
   return SizeBytes(x.dtype()) == 4 ? kSingle : kDouble;
 }
 
-bool ByTable(Value x) { return x.dtype() == Dtype::kF32 && x.nest().has_pick; }
+bool GoesByPieces(Value x) { return x.dtype() == Dtype::kF32 && x.nest().has_pick; }
 
 namespace {
 
@@ -162,7 +162,7 @@ Value ExpByShift(Value x, bool at_most_zero) {
 // processor that leaves them to its microcode takes six times as long for a softmax, and seventy
 // times for the product behind it. f32: 0.9 ulp.
 Value Exp(Value x, bool at_most_zero) {
-  if (ByTable(x)) return ExpByTable(x, at_most_zero);
+  if (GoesByPieces(x)) return ExpByPieces(x, at_most_zero);
   return x.nest().has_ldexp ? ExpByLdexp(x, at_most_zero) : ExpByShift(x, at_most_zero);
 }
 
@@ -178,7 +178,7 @@ Value Expm1(Value x) {
 // s / (s + s exp(-x)) with s = 2^-fraction_bits, so that s exp(-x) is infinite where the result is
 // 0, and nothing but the quotient is subnormal where that is. f32: 2.0 ulp.
 Value Sigmoid(Value x) {
-  if (ByTable(x)) return SigmoidByTable(x);
+  if (GoesByPieces(x)) return SigmoidByPieces(x);
   const FloatFormat& f = FormatOf(x);
   const auto k = static_cast<double>(f.fraction_bits), bias = static_cast<double>(f.bias);
   // From where the exponent's field is 0, that of a factor 0, to where it is the largest.
@@ -190,7 +190,7 @@ Value Sigmoid(Value x) {
 
 // em / (em + 2) with em = exp(2|x|) - 1. f32: 2.2 ulp.
 Value Tanh(Value x) {
-  if (ByTable(x)) return TanhByTable(x);
+  if (GoesByPieces(x)) return TanhByPieces(x);
   const ExpParts e = SplitExp(AtMost(IsDouble(x) ? 44.0 : 20.0, Abs(x) * 2.0));
   const Value scale = PowerOfTwo(e.n);
   const Value em1 = Fma(scale, e.p, scale - 1.0);

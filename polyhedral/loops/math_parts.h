@@ -17,7 +17,7 @@ struct FloatFormat {
   double scale_bits;
 };
 const FloatFormat& FormatOf(Value x);
-bool ByTable(Value x);
+bool GoesByPieces(Value x);  // f32, where the nest has_pick
 
 // exp(x) = 2^n (1 + p), n an integer of x's width. x must be in a range where n fits the exponent
 // twice over.
@@ -48,11 +48,11 @@ Value Cosh(Value x);
 Value Log(Value x);
 Value Log1p(Value x);
 Value Erf(Value x);
-// Of f32, by kPick: see math_table.cpp.
-Value ErfByTable(Value x);
-Value ExpByTable(Value x, bool at_most_zero);
-Value SigmoidByTable(Value x);
-Value TanhByTable(Value x);
+// Of f32, by kPick: see math_pieces.cpp.
+Value ErfByPieces(Value x);
+Value ExpByPieces(Value x, bool at_most_zero);
+Value SigmoidByPieces(Value x);
+Value TanhByPieces(Value x);
 Value SinCos(Value x, bool cosine);
 Value Asin(Value x);
 Value Acos(Value x);

@@ -195,7 +195,7 @@ Value Acos(Value x) {
 }
 
 Value Erf(Value x) {
-  if (ByTable(x)) return ErfByTable(x);
+  if (GoesByPieces(x)) return ErfByPieces(x);
   if (x.dtype() == Dtype::kF32) return SingleErf(x);
   const Value a = Abs(x);
   return WithSign(Select(a < 1.0, ErfSmall(a), ErfLarge(a)), x);

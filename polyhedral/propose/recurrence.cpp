@@ -309,10 +309,11 @@ void AlternateRows(const ClusterView& view, Cluster& cluster) {
   const Target& target = view.request->target;
   const bool alone = view.statements.size() == 1 && cluster.inner.size() == 1 &&
                      cluster.lanes.empty() && cluster.tiles.empty();
-  if (target.kind != TargetKind::kCpu || !alone || cluster.parallel == 0) return;
-  const std::string& axis = cluster.order[static_cast<size_t>(cluster.parallel) - 1];
+  const bool shared_out = cluster.parallel > 0 && cluster.parallel == std::ssize(cluster.order);
+  if (target.kind != TargetKind::kCpu || !alone || !shared_out) return;
+  const std::string& axis = cluster.order.back();
   const int64_t rows = std::min(kRows, view.Extent(axis) / std::max(1, target.threads));
-  if (cluster.parallel != static_cast<int32_t>(cluster.order.size()) || rows < 2) return;
+  if (rows < 2) return;
   cluster.tiles = {{axis, {rows}}};
   cluster.inner.push_back(axis);
   cluster.unroll = {axis};

@@ -25,7 +25,8 @@ struct Sixteenths {
   Value n, value;
 };
 
-// x = k ln 2 / 16 + r: 2^(k / 16) apart from its whole doublings, times Taylor's polynomial of r.
+// x = k ln 2 + r, k in sixteenths: 2^k apart from its whole doublings, times Taylor's polynomial of
+// r.
 Sixteenths SplitInSixteenths(Value x, double more) {
   static constexpr Row kPowers = {1,           1.04427373F, 1.09050775F, 1.13878858F,
                                   1.18920708F, 1.24185777F, 1.29683959F, 1.35425556F,
@@ -34,17 +35,17 @@ Sixteenths SplitInSixteenths(Value x, double more) {
   constexpr double kSixteenths = 0x1.8p19;  // leaves them in the low bits
   const FloatFormat& f = FormatOf(x);
   const Value shifted = Fma(x, 1.4426950408889634, x.Of(kSixteenths + more));
-  const Value n = shifted - (kSixteenths + more);
-  const Value r = Fma(n, -f.ln2_lo, Fma(n, -f.ln2_hi, x));
+  const Value k = shifted - (kSixteenths + more);
+  const Value r = Fma(k, -f.ln2_lo, Fma(k, -f.ln2_hi, x));
   const Value em1 = Fma(r * r, Fma(r, 1.0 / 6, x.Of(0.5)), r);
   const Value power = Pick(shifted.Bits(), kPowers);
-  return {more == 0 ? n : shifted - kSixteenths, Fma(power, em1, power)};
+  return {shifted - kSixteenths, Fma(power, em1, power)};
 }
 
 }  // namespace
 
 // As Exp says. 1.1 ulp.
-Value ExpByTable(Value x, bool at_most_zero) {
+Value ExpByPieces(Value x, bool at_most_zero) {
   const Value vanishes = Vanishes(x), zero = x.Of(0.0);
   const Value bounded = at_most_zero ? x : AtMost(89.0, x);
   const Sixteenths e = SplitInSixteenths(Select(vanishes, zero, bounded), 0);
@@ -52,7 +53,7 @@ Value ExpByTable(Value x, bool at_most_zero) {
 }
 
 // As Sigmoid says, whose s this is, too; from x = 60 on exp(-x) no longer shows. 3.3 ulp.
-Value SigmoidByTable(Value x) {
+Value SigmoidByPieces(Value x) {
   const FloatFormat& f = FormatOf(x);
   const auto k = static_cast<double>(f.fraction_bits);
   constexpr double kInfinite = -105.0;  // s exp(-x) is, from there on
@@ -63,7 +64,7 @@ Value SigmoidByTable(Value x) {
 
 // Piece k: |x| within 1/8 of k/4. The last polynomial is 1 at its end, and so from there on. 2.2
 // ulp.
-Value ErfByTable(Value x) {
+Value ErfByPieces(Value x) {
   constexpr double kEnd = 0x1.effffep1;   // the last f32 before 3.875, which is nearer to 4
   constexpr double kQuarters = 0x1.8p21;  // leaves them in the low bits
   static constexpr Row kC[] = {
@@ -91,7 +92,7 @@ Value ErfByTable(Value x) {
 
 // Pieces end where |x| + 3/4 has another exponent or other first two bits behind it, so that they
 // grow with it: the last bits of the exponent and these two are the piece's number. 1.6 ulp.
-Value TanhByTable(Value x) {
+Value TanhByPieces(Value x) {
   constexpr double kEnd = 9.02, kOffset = 0.75;
   constexpr int64_t kFieldShift = 21;
   static constexpr Row kC[] = {
