@@ -25,28 +25,25 @@ int64_t Elems(std::span<const int64_t> shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
-// In this order, each at most once: a factor, a whole addend, an activation.
+// In this order, each at most once: a factor, a whole addend, ReLU.
 struct Epilogue {
   float alpha = 1;
   std::optional<size_t> addend;
-  Activation activation = Activation::kNone;
+  bool relu = false;
 };
 
 Verdict<Epilogue> EpilogueOf(const LibraryCall& call) {
   Epilogue e;
   for (size_t k = 0; k < call.post_ops.size(); ++k) {
     const PostOp& post = call.post_ops[k];
-    const bool ends = e.activation != Activation::kNone;
     const auto role = InputAt(call, fmt::format("post{}", k));
     if (post.kind == "linear" && k == 0 && post.beta == 0 && !FindOperand(call, "bias")) {
       e.alpha = post.alpha;
-    } else if (post.kind == "binary_add" && !ends && !e.addend && role &&
+    } else if (post.kind == "binary_add" && !e.relu && !e.addend && role &&
                call.inputs[*role].shape == call.outputs[0].shape) {
       e.addend = role;
-    } else if (post.kind == "relu" && !ends) {
-      e.activation = Activation::kRelu;
-    } else if (post.kind == "gelu_tanh" && !ends) {
-      e.activation = Activation::kGeluTanh;
+    } else if (post.kind == "relu" && !e.relu) {
+      e.relu = true;
     } else {
       return Refusal{Reason::kPatternUnknownToLibrary,
                      fmt::format("{} as post-op {}", post.kind, k)};
@@ -103,7 +100,7 @@ Verdict<Product> ProductOf(const LibraryCall& call) {
   if (!epilogue.yes()) return epilogue.refusal();
   p.alpha = epilogue->alpha;
   p.addend = epilogue->addend;
-  p.activation = epilogue->activation;
+  p.relu = epilogue->relu;
   p.bias = InputAt(call, "bias");
   if (p.bias) {
     const Shape& bias = call.inputs[*p.bias].shape;
@@ -149,10 +146,9 @@ Verdict<Convolution> ConvolutionOf(const LibraryCall& call) {
   }
   const auto epilogue = EpilogueOf(call);
   if (!epilogue.yes()) return epilogue.refusal();
-  if (epilogue->alpha != 1 || epilogue->activation == Activation::kGeluTanh)
-    return Refusal{Reason::kPatternUnknownToLibrary, "an epilogue other than ReLU"};
+  if (epilogue->alpha != 1) return Refusal{Reason::kPatternUnknownToLibrary, "a factor"};
   c.addend = epilogue->addend;
-  c.activation = epilogue->activation;
+  c.relu = epilogue->relu;
   c.bias = InputAt(call, "bias");
   if (c.bias && call.inputs[*c.bias].shape != Shape{c.w[0]}) return UnknownShapes(call);
   if (!c.bias && !call.post_ops.empty())

@@ -26,7 +26,7 @@ enum PreferenceAttribute : int {
   kAlignmentD = 8,
   kImplementations = 12,
 };
-enum Epilogue : uint32_t { kDefault = 1, kRelu = 2, kBias = 4, kGelu = 32 };  // flags, but kDefault
+enum Epilogue : uint32_t { kDefault = 1, kRelu = 2, kBias = 4 };  // flags, but kDefault
 // CUBLASLT_NUMERICAL_IMPL_FLAGS_…: fused multiply-adds of f32 operands into f32.
 inline constexpr uint64_t kPlainF32 = 0x01ull | 0x02ull << 8 | 0x08ull << 16;
 

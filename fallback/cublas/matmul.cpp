@@ -121,8 +121,7 @@ class Matmul : public DeviceCall {
     if (p.trans_a) WEFT_TRY(SetDesc(kDescTransB, int32_t{kTransposed}));
     uint32_t epilogue = 0;
     if (p.bias) epilogue |= kBias;
-    if (p.activation == Activation::kRelu) epilogue |= kRelu;
-    if (p.activation == Activation::kGeluTanh) epilogue |= kGelu;
+    if (p.relu) epilogue |= kRelu;
     WEFT_TRY(SetDesc(kDescEpilogue, epilogue ? epilogue : uint32_t{kDefault}));
     const auto matrix = [&](bool transposed, int64_t rows, int64_t columns, bool batches) {
       return transposed ? LayoutOf(columns, rows, batches) : LayoutOf(rows, columns, batches);

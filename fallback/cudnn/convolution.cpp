@@ -20,7 +20,7 @@ class GraphBuilder {
       : library_(library), c_(convolution) {}
 
   Result<std::vector<Descriptor>> Build() {
-    left_ = 1 + (c_.addend ? 1 : 0) + (c_.bias ? 1 : 0) + (c_.activation != Activation::kNone);
+    left_ = 1 + (c_.addend ? 1 : 0) + (c_.bias ? 1 : 0) + (c_.relu ? 1 : 0);
     WEFT_TRY(AddConvolution());
     if (c_.addend) {
       WEFT_TRY(const Descriptor z, Tensor(kAddend, c_.y));
@@ -32,7 +32,7 @@ class GraphBuilder {
       WEFT_TRY(const Descriptor bias, Tensor(kBias, shape));
       WEFT_TRY(AddPointwise(kAdd, &bias));
     }
-    if (c_.activation != Activation::kNone) WEFT_TRY(AddPointwise(kReluForward, nullptr));
+    if (c_.relu) WEFT_TRY(AddPointwise(kReluForward, nullptr));
     return std::move(operations_);
   }
 

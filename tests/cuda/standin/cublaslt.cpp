@@ -15,7 +15,7 @@
 namespace {
 
 enum Status : int { kOk = 0, kNotInitialized = 1, kInvalidValue = 7, kNotSupported = 15 };
-enum Epilogue : uint32_t { kDefault = 1, kRelu = 2, kBias = 4, kGelu = 32 };
+enum Epilogue : uint32_t { kDefault = 1, kRelu = 2, kBias = 4 };
 
 struct Layout {
   uint64_t rows, columns;
@@ -73,11 +73,7 @@ float ToTf32(float value) {
 
 float Ended(const Product& p, float value, uint64_t row) {
   if (p.desc.epilogue & kBias) value += static_cast<const float*>(p.desc.bias)[row];
-  if (p.desc.epilogue & kRelu) return value < 0 ? 0 : value;
-  if (p.desc.epilogue & kGelu)
-    return 0.5f * value *
-           (1 + std::tanh(0.7978845608f * (value + 0.044715f * value * value * value)));
-  return value;
+  return p.desc.epilogue & kRelu && value < 0 ? 0 : value;
 }
 
 void Run(void* argument) {
