@@ -40,14 +40,17 @@ std::string Heading(const LoopNest& nest, const Target& target) {
   return text;
 }
 
+// Nobody writes what is only read, as for LLVM (codegen/llvm/memory_buffers.cpp): it need not be
+// read again behind a store or a barrier. What is written may be what other threads read.
 std::string Parameters(const LoopNest& nest, const cuda::Names& names) {
   std::string text;
   for (size_t i = 0; i < nest.buffers.size(); ++i) {
     const Buffer& b = nest.buffers[i];
     if (b.access == Access::kLocal) continue;
-    text += fmt::format("{}{}* {},  // {}{}\n    ", b.access == Access::kIn ? "const " : "",
-                        cuda::MemoryType(b.dtype), names.buffers[i], DtypeName(b.dtype),
-                        b.layout.IsPlain() ? "" : " " + weft::Print(b.layout));
+    const bool is_in = b.access == Access::kIn;
+    text += fmt::format("{}{}*{} {},  // {}{}\n    ", is_in ? "const " : "",
+                        cuda::MemoryType(b.dtype), is_in ? " __restrict__" : "", names.buffers[i],
+                        DtypeName(b.dtype), b.layout.IsPlain() ? "" : " " + weft::Print(b.layout));
   }
   for (int32_t p = 0; p < nest.params; ++p) {
     text += fmt::format("long long {},\n    ", names.vars[static_cast<size_t>(p)]);

@@ -107,7 +107,7 @@ Result<std::vector<uint8_t>> ImageOf(const Nvrtc& nvrtc, Nvrtc::Program program)
 }
 
 Result<Cubin> Compile(const Nvrtc& nvrtc, const std::string& text, const std::string& file,
-                      std::string_view architecture, bool all_registers) {
+                      std::string_view architecture, std::span<const char* const> more) {
   Nvrtc::Program raw = nullptr;
   if (const int code = nvrtc.create(&raw, text.c_str(), file.c_str(), 0, nullptr, nullptr)) {
     return Internal(fmt::format("NVRTC: {}", nvrtc.error_string(code))).At(file);
@@ -122,7 +122,7 @@ Result<Cubin> Compile(const Nvrtc& nvrtc, const std::string& text, const std::st
                                       "--prec-div=true",
                                       "--prec-sqrt=true",
                                       "--device-as-default-execution-space"};
-  if (all_registers) options.push_back("--maxrregcount=255");
+  options.insert(options.end(), more.begin(), more.end());
   const int code = nvrtc.compile(raw, static_cast<int>(options.size()), options.data());
   const std::string log = LogOf(nvrtc, raw);
   if (code == kInvalidOption) {
@@ -174,12 +174,18 @@ Result<Cubin> CompileCuda(const std::string& text, const std::string& symbol,
   }
   WEFT_TRY(const Nvrtc* nvrtc, Library());
   const std::string file = symbol + ".cu";
-  WEFT_TRY(Cubin cubin, Compile(*nvrtc, text, file, architecture, false));
-  if (cubin.resources.local_accesses == 0) return cubin;
-  // By itself the assembler spills a little to fit more blocks. With all registers that a thread
-  // may have, what remains in local memory are arrays.
-  WEFT_TRY(Cubin wide, Compile(*nvrtc, text, file, architecture, true));
-  return wide.resources.local_accesses < cubin.resources.local_accesses ? wide : cubin;
+  // By itself the assembler spills a little to fit more blocks: then a thread may have all
+  // registers that there are. Of what a row has read it may keep too much: then it reads again.
+  // What remains in local memory are arrays.
+  constexpr const char* kMore[] = {"--maxrregcount=255", "--define-macro=__restrict__="};
+  Cubin best;
+  for (size_t more = 0; more <= std::size(kMore); ++more) {
+    WEFT_TRY(Cubin cubin, Compile(*nvrtc, text, file, architecture, std::span(kMore).first(more)));
+    if (more == 0 || cubin.resources.local_accesses < best.resources.local_accesses)
+      best = std::move(cubin);
+    if (best.resources.local_accesses == 0) break;
+  }
+  return best;
 }
 
 }  // namespace weft::codegen
