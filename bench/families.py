@@ -46,7 +46,7 @@ def make(name):
     body, shapes, _, dtype, inputs = ROWS[name]
     g = (Halves if inputs == 'bfloat16' else Builder)(name, seed=zlib.crc32(name.encode()))
     g.output('y', body(g, *(g.input(f'x{i}', list(shape), inputs) for i, shape in enumerate(shapes))), dtype=dtype)
-    return onnx.shape_inference.infer_shapes(g.model(), strict_mode=True)
+    return onnx.shape_inference.infer_shapes(g.model(), strict_mode=True, data_prop=True)
 
 
 def path(name, folder=arms.MODELS / 'kernels'):

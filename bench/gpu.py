@@ -9,6 +9,7 @@ between runs. onnxruntime's CUDA provider and torch (max-autotune, in plain f32)
 host waits for them, so they are held against what a host waits for weft.
 
 GB/s counts operands, results and constants of a row once, Gflop/s the multiply-adds of its products and convolutions;
+rows end in `_l2`, `_dram` (64 MB and more, which a GPU's caches hold in part) and `_hbm` (four times as much).
 `of copy` and `of peak` are shares of what the device copies and multiplies, measured in this run.
 """
 import argparse
@@ -33,6 +34,11 @@ ROWS_OF = {  # the kernels by what they are, and the families of bench/families.
     'attention': ('attention',)}
 KERNELS = {kind: {name: row for family in names for name, row in families.FAMILIES[family].items()}
            for kind, names in ROWS_OF.items()}
+for kind in ('pointwise', 'softmax', 'norms', 'reductions', 'transposes', 'pooling'):
+    # What does not fit into a CPU's caches, four times as large: several times what those of a GPU hold.
+    KERNELS[kind] |= {name.removesuffix('_dram') + '_hbm': row._replace(shapes=[(4 * first, *rest) for first, *rest in row.shapes])
+                      for name, row in KERNELS[kind].items() if name.endswith('_dram')}
+    families.ROWS |= KERNELS[kind]
 WHOLE = ('large CNNs', 'mobile CNNs', 'transformers', 'recommenders', 'OCR, detector, classifier', 'batches')
 NETWORKS = {name: network for family in WHOLE for name, network in networks.FAMILIES[family].items()}
 PLANS = ('own', 'vendor')
