@@ -79,6 +79,10 @@ Result<double> BoundRun::Timed() {
     const cuda::Scope scope(device);
     return device.Check(device.driver().record(event.get(), on_device_.stream.get()), "timing");
   };
+  // What is over sooner than the host has started it is timed behind another of its kind, so that
+  // the device need not wait for the host.
+  constexpr double kShort = 200;  // us
+  if (last_us_ < kShort) WEFT_TRY(Enqueue(nullptr));
   WEFT_TRY(record(on_device_.begin));
   WEFT_TRY(Enqueue(nullptr));
   WEFT_TRY(record(on_device_.end));
@@ -87,7 +91,7 @@ Result<double> BoundRun::Timed() {
   float ms = 0;
   WEFT_TRY(device.Check(
       device.driver().elapsed_ms(&ms, on_device_.begin.get(), on_device_.end.get()), "timing"));
-  return 1e3 * static_cast<double>(ms);
+  return last_us_ = 1e3 * static_cast<double>(ms);
 }
 
 Result<std::span<const Tensor>> BoundRun::Outputs() {

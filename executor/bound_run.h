@@ -50,6 +50,7 @@ class BoundRun {
   Result<OnDevice> ToDevice(std::shared_ptr<const cuda::Device> device,
                             std::span<const Tensor> inputs) const;
   OnDevice on_device_;  // without a device, if it runs on the host
+  double last_us_ = 0;  // there
 };
 
 }  // namespace weft::executor
