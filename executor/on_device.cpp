@@ -96,7 +96,7 @@ Status Executor::State::RunOnDevice(const plan::Specialization& s, Specialized& 
   const cuda::Handle stream = shared->device->stream.get();
   WEFT_TRY(EnqueueOnDevice(s, ready, stream, times));
   WEFT_TRY(ready.on_device->Wait(stream));
-  WEFT_TRY(FaultOnDevice(s, ready, stream));
+  WEFT_TRY(FaultOnDevice(s, ready));
   return CheckCancel();
 }
 
@@ -107,12 +107,11 @@ Status Executor::State::RunStepOnDevice(const plan::Specialization& s, size_t st
   const cuda::Handle stream = shared->device->stream.get();
   WEFT_TRY(ready.on_device->EnqueueStep(stream, step));
   WEFT_TRY(ready.on_device->Wait(stream));
-  return FaultOnDevice(s, ready, stream);
+  return FaultOnDevice(s, ready);
 }
 
-Status Executor::State::FaultOnDevice(const plan::Specialization& s, Specialized& ready,
-                                      cuda::Handle stream) {
-  WEFT_TRY(const auto found, ready.on_device->TakeFault(stream));
+Status Executor::State::FaultOnDevice(const plan::Specialization& s, Specialized& ready) {
+  const auto found = ready.on_device->TakeFault();
   if (!found) return {};
   ReadyStep step{.step = found->step};
   step.fault = found->fault;
@@ -162,7 +161,7 @@ Status Executor::Wait(size_t index, void* stream) {
   Specialized& ready = state_->specialized[index];
   cuda::Handle const on = stream ? stream : state_->shared->device->stream.get();
   WEFT_TRY(ready.on_device->Wait(on));
-  return state_->FaultOnDevice(plan().specializations[index], ready, on);
+  return state_->FaultOnDevice(plan().specializations[index], ready);
 }
 
 }  // namespace weft::executor

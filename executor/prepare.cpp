@@ -116,11 +116,13 @@ Status Executor::State::Prepare(const LoadOptions& options) {
 Status Executor::State::PrepareSpecialization(const plan::Specialization& s, Specialized& ready) {
   WEFT_TRY(PrepareWeights(s, ready));
   if (uses_device) {
-    WEFT_TRY(ready.on_device, cuda::DeviceRun::Prepare(shared->device, {.plan = plan,
-                                                                        .s = s,
-                                                                        .functions = functions,
-                                                                        .weights = ready.weights,
-                                                                        .depth = depth}));
+    WEFT_TRY(ready.on_device,
+             cuda::DeviceRun::Prepare(shared->device, {.plan = plan,
+                                                       .s = s,
+                                                       .functions = functions,
+                                                       .weights = ready.weights,
+                                                       .depth = depth,
+                                                       .cache = cache ? &*cache : nullptr}));
   }
   for (const plan::Buffer& b : s.buffers)
     ready.align.push_back(static_cast<size_t>(std::max<int64_t>(1, SizeBytes(b.dtype))));

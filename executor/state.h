@@ -178,7 +178,7 @@ struct Executor::State {
   Status EnqueueOnDevice(const plan::Specialization& s, Specialized& ready, cuda::Handle stream,
                          std::vector<StepTime>* times);
   Status RunStepOnDevice(const plan::Specialization& s, size_t step, Specialized& ready);
-  Status FaultOnDevice(const plan::Specialization& s, Specialized& ready, cuda::Handle stream);
+  Status FaultOnDevice(const plan::Specialization& s, Specialized& ready);
   // bind.cpp
   Status Bind(size_t specialization, std::span<const void* const> inputs,
               std::span<void* const> outputs, void* given_arena);

@@ -80,7 +80,9 @@ Result<std::shared_ptr<const Device>> Device::Open(Isa isa) {
   WEFT_TRY(const Driver* driver, LoadDriver());
   int ordinal = 0;
   WEFT_TRY(cuda::Check(*driver, driver->device(&ordinal, found.index), "opening a device"));
-  std::shared_ptr<Device> device(new Device(*driver, ordinal));
+  std::shared_ptr<Device> device(new Device(
+      *driver, ordinal,
+      fmt::format("{}, {}.{}, driver {}", found.name, found.major, found.minor, found.driver)));
   WEFT_TRY(device->Check(driver->retain(&device->context_, ordinal), "opening a device"));
   return std::shared_ptr<const Device>(std::move(device));
 }

@@ -81,6 +81,8 @@ class Device : public std::enable_shared_from_this<Device> {
 
   const Driver& driver() const { return driver_; }
   Handle context() const { return context_; }
+  // What tells it, and the driver, from others: "NVIDIA H200, 9.0, driver 13.0".
+  const std::string& identity() const { return identity_; }
   Status Check(int code, const char* what) const { return cuda::Check(driver_, code, what); }
 
   Result<Memory> Allocate(int64_t bytes, const char* what) const;  // of any contents
@@ -95,10 +97,12 @@ class Device : public std::enable_shared_from_this<Device> {
 
  private:
   friend class Scope;
-  Device(const Driver& driver, int ordinal) : driver_(driver), ordinal_(ordinal) {}
+  Device(const Driver& driver, int ordinal, std::string identity)
+      : driver_(driver), ordinal_(ordinal), identity_(std::move(identity)) {}
 
   const Driver& driver_;
   int ordinal_;
+  std::string identity_;
   Handle context_ = nullptr;
 };
 

@@ -107,21 +107,21 @@ Status DeviceRun::PrepareLaunches(const Parts& parts) {
     if (step.kind == StepKind::kOwn)
       launch.functions = parts.functions[step.kernel.index].handles;
     else
-      WEFT_TRY(PrepareCall(i, launch));
+      WEFT_TRY(PrepareCall(i, launch, parts.cache));
   }
   for (Launch& launch : launches_)
     for (Address& value : launch.values) launch.arguments.push_back(&value);
   return {};
 }
 
-Status DeviceRun::PrepareCall(size_t at, Launch& launch) {
+Status DeviceRun::PrepareCall(size_t at, Launch& launch, const FileCache* cache) {
   const plan::Step& step = s_.steps[at];
   auto call = fallback::PrepareOnDevice(step.call, device().context());
   if (!call.ok()) return std::move(call.status()).At("step " + PrintString(step.name));
   launch.call = *std::move(call);
   const auto [known, is_new] = session_->fastest.try_emplace(CanonicalText(step.call), 0);
   if (is_new) {
-    WEFT_TRY(known->second, FastestWay(session_->device, step.call, *launch.call));
+    WEFT_TRY(known->second, FastestWay(session_->device, step.call, *launch.call, cache));
   }
   launch.way = known->second;
   if (launch.way >= launch.call->Ways()) launch.way = 0;
@@ -158,8 +158,7 @@ Status DeviceRun::AllocateAll(const Parts& parts) {
   WEFT_TRY(scratch_, device().Allocate(scratch, "kernel scratch"));
   WEFT_TRY(nothing_, device().Allocate(0, "a buffer of no bytes"));
   const auto fault_bytes = static_cast<int64_t>(device_steps_.size() * sizeof(KernelFault));
-  WEFT_TRY(found_, device().AllocatePinned(fault_bytes, "faults"));
-  WEFT_TRY(faults_, device().Upload(found_.get(), fault_bytes, "faults"));
+  WEFT_TRY(faults_, device().AllocatePinned(fault_bytes, "faults"));
   return {};
 }
 
@@ -242,7 +241,9 @@ void DeviceRun::FillLaunches() {
     for (const auto* operands : {&step.inputs, &step.outputs})
       for (const BufferId id : *operands) *value++ = id.valid() ? address_[id.index] : 0;
     *value++ = scratch_.at();
-    *value = faults_.at() + slot * sizeof(KernelFault);
+    // Pinned memory has one address on both sides: CUDA C++ Programming Guide, "unified virtual
+    // address space".
+    *value = reinterpret_cast<Address>(&Faults()[slot]);
   }
 }
 
@@ -282,16 +283,9 @@ Status DeviceRun::EnqueueAction(const Action& action, Handle stream) {
                         "a copy from the device");
 }
 
-Status DeviceRun::ReadFaults(Handle stream) {
-  if (device_steps_.empty()) return {};
-  return device().Check(driver().to_host(found_.get(), faults_.at(),
-                                         device_steps_.size() * sizeof(KernelFault), stream),
-                        "a copy from the device");
-}
-
 Status DeviceRun::EnqueueAll(const Stretch& stretch, Handle stream) {
   for (size_t i = stretch.begin; i < stretch.end; ++i) WEFT_TRY(EnqueueAction(actions_[i], stream));
-  return ReadFaults(stream);
+  return {};
 }
 
 Status DeviceRun::Capture(Stretch& stretch) {
@@ -320,6 +314,9 @@ Status DeviceRun::EnqueueStretch(Stretch& stretch, Handle stream) {
 
 Status DeviceRun::EnqueueTimed(const Stretch& stretch, Handle stream,
                                std::vector<StepTime>& times) {
+  // Kernels take less than starting them does: behind a run of the same the device need not wait
+  // for the host. Only what the caller gave comes before the first stretch, and that stays.
+  if (stretch.begin == 0) WEFT_TRY(EnqueueAll(stretch, stream));
   std::vector<Owned> events;
   const auto mark = [&]() -> Status {
     WEFT_TRY(events.emplace_back(), device().NewEvent(/*timed=*/true));
@@ -330,7 +327,6 @@ Status DeviceRun::EnqueueTimed(const Stretch& stretch, Handle stream,
     WEFT_TRY(EnqueueAction(actions_[i], stream));
     WEFT_TRY(mark());
   }
-  WEFT_TRY(ReadFaults(stream));
   WEFT_TRY(Wait(stream));
   for (size_t i = stretch.begin; i < stretch.end; ++i) {
     if (actions_[i].kind != Action::Kind::kLaunch) continue;
@@ -371,7 +367,6 @@ Status DeviceRun::EnqueueStep(Handle stream, size_t step) {
   const Scope scope(device());
   WEFT_TRY(device().Check(driver().stream_waits(stream, session_->ended.get(), 0), "a stream"));
   WEFT_TRY(EnqueueLaunch(step, stream));
-  WEFT_TRY(ReadFaults(stream));
   return device().Check(driver().record(session_->ended.get(), stream), "a stream");
 }
 
@@ -394,25 +389,22 @@ Status DeviceRun::Wait(Handle stream) const {
   return device().Check(driver().wait_for_stream(stream), "running kernels");
 }
 
-bool DeviceRun::FoundFault() const {
-  const auto* found = static_cast<const KernelFault*>(found_.get());
-  return std::any_of(found, found + device_steps_.size(),
-                     [](const KernelFault& f) { return f.code != 0; });
+std::span<KernelFault> DeviceRun::Faults() const {
+  return {static_cast<KernelFault*>(faults_.get()), device_steps_.size()};
 }
 
-Result<std::optional<DeviceRun::Fault>> DeviceRun::TakeFault(Handle stream) {
-  auto* const found = static_cast<KernelFault*>(found_.get());
-  const auto at = std::find_if(found, found + device_steps_.size(),
-                               [](const KernelFault& f) { return f.code != 0; });
-  const auto slot = static_cast<size_t>(at - found);
-  if (slot == device_steps_.size()) return std::optional<Fault>();
-  const Fault fault{.step = device_steps_[slot], .fault = *at};
-  std::fill_n(found, device_steps_.size(), KernelFault{});
-  const Scope scope(device());
-  const size_t bytes = device_steps_.size() * sizeof(KernelFault);
-  WEFT_TRY(device().Check(driver().fill(faults_.at(), 0, bytes, stream), "faults"));
-  WEFT_TRY(Wait(stream));
-  return std::optional<Fault>(fault);
+bool DeviceRun::FoundFault() const {
+  return std::ranges::any_of(Faults(), [](const KernelFault& f) { return f.code != 0; });
+}
+
+std::optional<DeviceRun::Fault> DeviceRun::TakeFault() {
+  for (size_t slot = 0; slot < device_steps_.size(); ++slot) {
+    if (Faults()[slot].code == 0) continue;
+    const Fault fault{.step = device_steps_[slot], .fault = Faults()[slot]};
+    std::ranges::fill(Faults(), KernelFault{});
+    return fault;
+  }
+  return std::nullopt;
 }
 
 }  // namespace weft::executor::cuda

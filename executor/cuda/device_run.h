@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cache/file_cache.h"
 #include "base/tensor.h"
 #include "executor/cuda/device.h"
 #include "executor/cuda/transfers.h"
@@ -60,6 +61,7 @@ class DeviceRun {
     std::span<const Function> functions;                     // by the plan's kernels
     std::span<const std::shared_ptr<const Tensor>> weights;  // by buffer, null for what is none
     size_t depth = 0;                                        // of nested plans
+    const FileCache* cache = nullptr;                        // for what is measured once
   };
   static Result<std::unique_ptr<DeviceRun>> Prepare(std::shared_ptr<Session> session,
                                                     const Parts& parts);
@@ -80,7 +82,7 @@ class DeviceRun {
     size_t step = 0;
     KernelFault fault;
   };
-  Result<std::optional<Fault>> TakeFault(Handle stream);
+  std::optional<Fault> TakeFault();
 
  private:
   // A kernel, or a library's call.
@@ -106,7 +108,7 @@ class DeviceRun {
   const Device& device() const { return *session_->device; }
   const Driver& driver() const { return device().driver(); }
   Status PrepareLaunches(const Parts& parts);
-  Status PrepareCall(size_t step, Launch& launch);
+  Status PrepareCall(size_t step, Launch& launch, const FileCache* cache);
   Status AllocateAll(const Parts& parts);
   Status UploadWeights(const Parts& parts);
   Status CopyOverwritten(const Places& places);
@@ -119,7 +121,7 @@ class DeviceRun {
   Status EnqueueStretch(Stretch& stretch, Handle stream);
   Status EnqueueTimed(const Stretch& stretch, Handle stream, std::vector<StepTime>& times);
   Status Capture(Stretch& stretch);
-  Status ReadFaults(Handle stream);
+  std::span<KernelFault> Faults() const;
   bool FoundFault() const;
   Status CopyOutputs(Handle stream);
 
@@ -137,8 +139,8 @@ class DeviceRun {
   std::vector<Memory> staged_;  // by buffer: inputs and outputs of a caller on the host, inputs
                                 // that an output of one on the device would overwrite
   std::vector<Copy> before_;    // of such inputs to there, before each run
-  Memory arena_, scratch_, faults_, nothing_;
-  Bytes found_;  // the faults as they were last read, in pinned memory
+  Memory arena_, scratch_, nothing_;
+  Bytes faults_;  // by device step, pinned: kernels write where the host reads, no run copies them
   std::optional<Places> places_;
   std::vector<Address> address_;  // by buffer
 };

@@ -1,8 +1,15 @@
 #include "executor/cuda/fastest.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
+#include <string>
+#include <string_view>
 #include <vector>
+
+#include "base/hash.h"
+#include "fallback/execute.h"
 
 namespace weft::executor::cuda {
 namespace {
@@ -39,12 +46,9 @@ Result<Operands> Allocate(const Device& device, const fallback::LibraryCall& cal
   return o;
 }
 
-}  // namespace
-
-Result<size_t> FastestWay(const std::shared_ptr<const Device>& device,
-                          const fallback::LibraryCall& call, fallback::DeviceCall& ways) {
+Result<size_t> Measure(const std::shared_ptr<const Device>& device,
+                       const fallback::LibraryCall& call, fallback::DeviceCall& ways) {
   constexpr int kRuns = 5;  // behind one that warms up
-  if (ways.Ways() == 1) return size_t{0};
   WEFT_TRY(const Operands o, Allocate(*device, call, ways));
   WEFT_TRY(const Owned stream, device->NewStream());
   WEFT_TRY(const Owned begin, device->NewEvent(/*timed=*/true));
@@ -73,6 +77,33 @@ Result<size_t> FastestWay(const std::shared_ptr<const Device>& device,
     fastest = way;
   }
   if (least == std::numeric_limits<float>::infinity()) return why_not;
+  return fastest;
+}
+
+// The text of the cache's entry: an index alone would be another way where a library lists others.
+std::string Spell(const fallback::DeviceCall& ways, size_t way) {
+  return fmt::format("{} {}", way, ways.Name(way));
+}
+
+}  // namespace
+
+Result<size_t> FastestWay(const std::shared_ptr<const Device>& device,
+                          const fallback::LibraryCall& call, fallback::DeviceCall& ways,
+                          const FileCache* cache) {
+  constexpr std::string_view kWay = "way";
+  if (ways.Ways() == 1) return size_t{0};
+  const std::string key = Hasher()
+                              .Add(device->identity())
+                              .Add(fallback::LibraryVersion(call.library))
+                              .Add(fallback::CanonicalText(call))
+                              .Finish()
+                              .Hex();
+  if (cache)
+    if (const auto kept = cache->Get(kWay, key))
+      for (size_t way = 0; way < ways.Ways(); ++way)
+        if (std::ranges::equal(Spell(ways, way), *kept)) return way;
+  WEFT_TRY(const size_t fastest, Measure(device, call, ways));
+  if (cache) cache->Put(kWay, key, Spell(ways, fastest));
   return fastest;
 }
 

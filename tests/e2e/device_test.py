@@ -1,7 +1,9 @@
 """Plans for CUDA, run on a device that stands in for one (tests/cuda/standin): kernels on the CPU, streams and memory as strict
 as the driver's interface allows."""
+import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -280,6 +282,35 @@ def test_what_the_cache_lost_is_compiled_again(device):
         file.write_bytes(b'')
     error = device.json('run', 'digits.plan', '--cache-dir', 'cache', env={'WEFT_NVRTC': 'none'}, code=6)['error']
     assert 'NVRTC' in error['what']
+
+
+def test_the_way_of_a_call_is_measured_once(device):
+    """Which of a library's ways is the fastest; what is on record stays, unless it is none of the ways."""
+    cache = ('--cache-dir', 'ways')
+    device('build', product(device), *device.cuda, '--force', 'vendor', *ESTIMATED, '-o', 'm.plan', *cache)
+    x = {'x': np.random.default_rng(1).standard_normal((6, 8)).astype(np.float32)}
+
+    def taken():
+        device.run('m.plan', x, '--log', 'cuda=debug', *cache)
+        return re.search('cublasLt algorithm [0-9]+', device.said)[0]
+
+    def put(content):
+        file.write_bytes(content + hashlib.sha256(content).digest())
+
+    first = taken()
+    file, = (device.folder / 'ways').rglob('*.way')
+    kept = file.read_bytes()[:-32]
+    assert kept.decode().endswith(first)
+    ways = {b'%d cublasLt algorithm %d' % (at, of) for at in range(2) for of in (0x7001, 0x7002)} - {kept}
+    others = set()
+    for way in ways:
+        put(way)
+        others |= {taken()} if file.read_bytes()[:-32] == way else set()
+    assert others and others != {first}
+    for damage in (b'', b'7 cublasLt algorithm 1', b'\xff' * 1000):
+        put(damage)
+        taken()
+        assert file.read_bytes()[:-32] != damage
 
 
 def test_a_device_that_is_full(device):
