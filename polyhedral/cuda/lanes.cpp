@@ -196,24 +196,30 @@ void TakeLanes(LoopNest& nest, StmtId loop, int64_t lanes, const std::set<Buffer
   quads.body = std::move(body);
 }
 
-double AccessesAlong(const LoopNest& nest, const std::vector<StmtId>& body, Var v) {
-  const auto moves = [&](BufferId id, const std::vector<Affine>& index) {
-    return nest[id].access != loops::Access::kLocal &&
-           std::abs(loops::ElementOffset(nest[id], index).CoefficientOf(v)) == 1;
+Moves MovesOf(const LoopNest& nest, const std::vector<StmtId>& body, Var v) {
+  Moves moves;
+  const auto add = [&](BufferId id, const std::vector<Affine>& index) {
+    if (nest[id].access == loops::Access::kLocal) return;
+    const int64_t by = std::abs(loops::ElementOffset(nest[id], index).CoefficientOf(v));
+    moves.along += by == 1;
+    moves.across += by > 1;
   };
-  double count = 0;
   for (const StmtId id : body) {
     const Stmt& s = nest[id];
     if (s.value.valid())
       AnyBelow(nest, s.value, [&](const Expr& e) {
-        count += e.kind == ExprKind::kLoad && moves(e.buffer, e.index);
+        if (e.kind == ExprKind::kLoad) add(e.buffer, e.index);
         return false;
       });
-    if (s.kind == StmtKind::kStore) count += moves(s.buffer, s.index);
+    if (s.kind == StmtKind::kStore) add(s.buffer, s.index);
     const double times = s.kind == StmtKind::kFor ? static_cast<double>(TripOf(nest, id)) : 1;
-    count += times * (AccessesAlong(nest, s.body, v) + AccessesAlong(nest, s.otherwise, v));
+    for (const auto* inside : {&s.body, &s.otherwise}) {
+      const Moves more = MovesOf(nest, *inside, v);
+      moves.along += times * more.along;
+      moves.across += times * more.across;
+    }
   }
-  return count;
+  return moves;
 }
 
 bool CanMerge(const LoopNest& nest, const std::vector<StmtId>& loops) {

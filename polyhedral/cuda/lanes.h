@@ -27,8 +27,12 @@ void TakeLanes(loops::LoopNest& nest, loops::StmtId loop, int64_t lanes,
                const std::set<loops::BufferId>& own,
                const std::map<loops::BufferId, Affine>& resident = {});
 
-// How many accesses of operands move by one element with a variable, each as often as it happens.
-double AccessesAlong(const loops::LoopNest& nest, const std::vector<loops::StmtId>& body, Var v);
+// How many accesses of operands move with a variable, each as often as it happens.
+struct Moves {
+  double along = 0;   // by one element
+  double across = 0;  // by more
+};
+Moves MovesOf(const loops::LoopNest& nest, const std::vector<loops::StmtId>& body, Var v);
 
 // Perfectly nested loops, outermost first, that can be one; what stands in their place has their
 // variables as digits of its number, the last the fastest.

@@ -208,11 +208,11 @@ Mapped MapGrid(LoopNest nest, StmtId outermost, const std::vector<int64_t>& want
               cuda::Compact(nest));
 }
 
-// AccessesAlong threads of a grid, of one of them.
-double AlongGrid(LoopNest nest, StmtId outermost) {
+// Of one thread of a grid, with its neighbours.
+cuda::Moves MovesOfGrid(LoopNest nest, StmtId outermost) {
   std::vector<StmtId> band = loops::ParallelBand(nest, outermost);
   if (band.size() == 1) band = cuda::Split(nest, outermost);
-  return cuda::AccessesAlong(nest, nest[band.back()].body, nest[band.back()].var);
+  return cuda::MovesOf(nest, nest[band.back()].body, nest[band.back()].var);
 }
 
 std::optional<Mapped> TilesOf(const LoopNest& nest, StmtId outermost,
@@ -238,11 +238,13 @@ std::optional<Mapped> RowsOf(const LoopNest& nest, StmtId outermost,
   if (!rows || !loops::Verify(rows->nest).ok()) return std::nullopt;
   if (wanted.empty()) {
     if (rows->longest < kLongRow) return std::nullopt;
-    if (width >= kFewIterations && rows->along <= AlongGrid(nest, outermost)) return std::nullopt;
+    if (width >= kFewIterations && rows->moves.along <= MovesOfGrid(nest, outermost).along)
+      return std::nullopt;
   }
   Mapped mapped = Done(CudaMapping::kRows, wanted.empty() ? std::vector{rows->threads} : wanted,
                        width * rows->longest, std::move(rows->nest));
-  mapped.starved = rows->longest >= kMuchForABlock && (width <= kFewBlocks || rows->along == 0);
+  const bool is_across = rows->moves.along < rows->moves.across;
+  mapped.starved = rows->longest >= kMuchForABlock && (width <= kFewBlocks || is_across);
   return mapped;
 }
 

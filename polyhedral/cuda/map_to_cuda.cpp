@@ -1,6 +1,7 @@
 // Choices for a grid: everything that may run at once does, nothing is tiled.
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include "polyhedral/axes.h"
 #include "polyhedral/cuda/map.h"
@@ -61,6 +62,66 @@ Choice Wide(const ScheduleRequest& request, const std::vector<std::string>& name
   return choice;
 }
 
+// As Wide, but what reduces nothing waits for its first reader, and neighbours that reduce nothing
+// and have the same axes are one cluster: what one hands to the next stays in a register. nullopt
+// if there are none.
+std::optional<Choice> Joined(const ScheduleRequest& request, const Choice& wide,
+                             const std::vector<std::string>& names) {
+  const tc::Program& program = *request.program;
+  const auto numbers = [&](const Cluster& cluster) {
+    std::vector<int32_t> statements;
+    for (const std::string& name : cluster.statements)
+      statements.push_back(static_cast<int32_t>(std::ranges::find(names, name) - names.begin()));
+    return statements;
+  };
+  const auto is_pointwise = [&](const Cluster& cluster) {
+    return cluster.parallel > 0 && std::ssize(cluster.order) == cluster.parallel &&
+           cluster.inner.empty();
+  };
+  const auto reads = [&](const Cluster& reader, const Cluster& writer) {
+    const auto target = program.statements[static_cast<size_t>(numbers(writer)[0])].target;
+    return std::ranges::any_of(numbers(reader), [&](int32_t s) {
+      const auto all = tc::Reads(program, program.statements[static_cast<size_t>(s)]);
+      return std::ranges::any_of(all, [&](tc::ExprId e) { return program[e].tensor == target; });
+    });
+  };
+  std::vector<Cluster> order = wide.clusters;
+  for (auto at = order.end(); at != order.begin();) {
+    --at;
+    if (!is_pointwise(*at)) continue;
+    const auto reader =
+        std::find_if(at + 1, order.end(), [&](const Cluster& c) { return reads(c, *at); });
+    if (reader != order.end()) std::rotate(at, at + 1, reader);
+  }
+  // The clusters of a run as one; nullopt if they do not have all axes in common.
+  const auto join = [&](std::span<const Cluster> run) -> std::optional<Cluster> {
+    Cluster all{.parallel = run[0].parallel};
+    for (const Cluster& c : run)
+      all.statements.insert(all.statements.end(), c.statements.begin(), c.statements.end());
+    const std::vector<int32_t> statements = numbers(all);
+    const auto axes = ClusterAxes(program, statements);
+    all.order = SharedAxes(program, statements, axes);
+    if (std::ssize(all.order) != all.parallel) return std::nullopt;
+    RunAlongMemory(request, program.statements[static_cast<size_t>(statements.back())], axes.back(),
+                   all);
+    return all;
+  };
+  Choice joined{.group = wide.group};
+  for (size_t at = 0; at < order.size();) {
+    const auto is_alike = [&](const Cluster& c) {
+      return is_pointwise(c) && c.parallel == order[at].parallel;
+    };
+    const auto rest = std::span(order).subspan(at);
+    auto count = static_cast<size_t>(std::ranges::find_if_not(rest, is_alike) - rest.begin());
+    std::optional<Cluster> run;
+    while (count > 1 && !(run = join(rest.first(count)))) --count;
+    joined.clusters.push_back(run ? *std::move(run) : order[at]);
+    at += std::max<size_t>(count, 1);
+  }
+  if (joined.clusters.size() == order.size() || joined.clusters.size() == 1) return std::nullopt;
+  return joined;
+}
+
 // Constant factors of products, laid out with an axis that only they have as the fastest: threads
 // of a row run along it.
 std::vector<Pack> PacksOfFactors(const ScheduleRequest& request) {
@@ -110,7 +171,9 @@ Result<CudaScheduled> MapToCuda(const ScheduleRequest& request, const ScheduleLi
   const std::vector<std::string> names = StatementNames(program);
   std::vector<Choice> choices;
   if (auto fused = Fused(request, names)) choices.push_back(*std::move(fused));
-  choices.push_back(Wide(request, names));
+  const Choice wide = Wide(request, names);
+  if (auto joined = Joined(request, wide, names)) choices.push_back(*std::move(joined));
+  choices.push_back(wide);
   CudaScheduled best;
   best.mapped.width = 0;
   const auto attempt = [&](const Choice& choice, bool must_check) -> Status {

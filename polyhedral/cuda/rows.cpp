@@ -74,7 +74,7 @@ class Mapper {
     for (size_t i = 0; i < nest_.buffers.size(); ++i) Promote(BufferId(i));
     const int64_t bytes = loops::TeamScratchBytes(nest_);
     if (bytes > kSharedBytes && bytes > kMostScratch / rows) return std::nullopt;
-    return Rows{.nest = Compact(nest_), .longest = longest_, .threads = threads_, .along = along_};
+    return Rows{.nest = Compact(nest_), .longest = longest_, .threads = threads_, .moves = moves_};
   }
 
  private:
@@ -152,7 +152,9 @@ class Mapper {
         if (!work) work = AsThreads(id);
         if (work) {
           longest_ = std::max(longest_, work->trip);
-          along_ += AccessesAlong(nest_, {id}, nest_[work->loops.back()].var);
+          const Moves moves = MovesOf(nest_, {id}, nest_[work->loops.back()].var);
+          moves_.along += moves.along;
+          moves_.across += moves.across;
           work->lanes = std::min(most_.lanes.value_or(kDeviceAlign),
                                  LanesAlong(nest_, work->loops.back(), work->own));
           works_.emplace(id, *std::move(work));
@@ -522,7 +524,7 @@ class Mapper {
   std::set<BufferId> replicated_;  // of those, what all compute
   std::set<BufferId> resident_;    // and what each has a part of
   int64_t longest_ = 1;
-  double along_ = 0;
+  Moves moves_;
   int reductions_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "polyhedral/cuda/lanes.h"
 #include "polyhedral/loops/loop_nest.h"
 
 namespace weft::polyhedral::cuda {
@@ -17,7 +18,7 @@ struct Rows {
   loops::LoopNest nest;
   int64_t longest = 1;  // of the loops inside that became threads
   int64_t threads = 1;
-  double along = 0;  // AccessesAlong its threads
+  Moves moves;  // with its threads
 };
 
 // The body of an iteration falls into pieces, with barriers between those that depend on each

@@ -73,7 +73,7 @@ std::optional<LongSum> AsLongSum(LoopNest& nest, StmtId range) {
 
 int64_t PartsWanted(const LoopNest& nest, const LongSum& l) {
   const std::vector<StmtId> body = {l.sum.loops[0]};
-  const auto along = [&](StmtId loop) { return AccessesAlong(nest, body, nest[loop].var); };
+  const auto along = [&](StmtId loop) { return MovesOf(nest, body, nest[loop].var).along; };
   return PartsToFill(l.width, l.summands, along(l.band.back()) > along(l.sum.loops.back()));
 }
 

@@ -149,6 +149,19 @@ TEST(CudaLaunches, RangesThatHandValuesOn) {
   EXPECT_EQ(loops::LaunchesOf(nest).size(), 3U);
 }
 
+// As rows, a block for each channel, threads would read with strides. What comes first is wanted last,
+// and what reduces nothing hands on in registers.
+TEST(CudaLaunches, GatesOfChannelsThatLieLast) {
+  const loops::LoopNest nest =
+      Mapped(R"(def gate(float(P, C) x, float(H, C) z, float(C, K) w, float(K) g) -> (y) {
+      wide(p, c) = z(p / 2, c) where p in 0:P
+      s(c) +=! w(c, k) * g(k)
+      scaled(p, c) = x(p, c) * s(c)
+      y(p, c) = scaled(p, c) + wide(p, c) })",
+             {{"P", 16400}, {"C", 96}, {"H", 8200}, {"K", 24}}, CudaMapping::kLaunches);
+  EXPECT_EQ(loops::LaunchesOf(nest).size(), 2U);
+}
+
 TEST(CudaLaunches, AsManyAsAreWanted) {
   const Result<tc::Program> program =
       oracle::Compile("def total(float(N) x) -> (s) { s +=! x(i) }", {{"N", 1 << 19}});
