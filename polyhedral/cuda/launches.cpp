@@ -1,5 +1,6 @@
 #include "polyhedral/cuda/launches.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "polyhedral/cuda/rewrite.h"
 #include "polyhedral/cuda/sums.h"
 #include "polyhedral/cuda/touches.h"
+#include "polyhedral/loops/ranges.h"
 
 namespace weft::polyhedral::cuda {
 
@@ -44,6 +46,77 @@ bool TakeRanges(LoopNest& nest, const std::vector<StmtId>& body, std::vector<Stm
     }
   }
   return true;
+}
+
+bool HasLoops(const LoopNest& nest, const std::vector<StmtId>& body) {
+  return std::ranges::any_of(body, [&](StmtId id) {
+    const Stmt& s = nest[id];
+    return s.kind == StmtKind::kFor || HasLoops(nest, s.body) || HasLoops(nest, s.otherwise);
+  });
+}
+
+// No element that one of them writes is the other's.
+bool AreApart(const LoopNest& nest, StmtId a, StmtId b) {
+  std::vector<StmtId> binders;
+  const auto range = [&](Var v) { return RangeOf(nest, binders, v); };
+  Binders(nest, {a, b}, binders);
+  const auto meet = [&](const Touch& t, const Touch& u) {
+    if (t.buffer != u.buffer || !(t.is_write || u.is_write)) return false;
+    for (size_t axis = 0; axis < t.index.size(); ++axis) {
+      const Interval x = t.index[axis].Bounds(range), y = u.index[axis].Bounds(range);
+      if (x.hi < y.lo || y.hi < x.lo) return false;
+    }
+    return true;
+  };
+  const std::vector<Touch> touches = TouchesOf(nest, {a});
+  return std::ranges::none_of(TouchesOf(nest, {b}), [&](const Touch& t) {
+    return std::ranges::any_of(touches, [&](const Touch& u) { return meet(t, u); });
+  });
+}
+
+// Ranges that are to be one.
+struct Neighbours {
+  std::vector<StmtId> ranges;
+  int64_t most = 0, all = 0;  // iterations of the longest, and together; 0 of what stays alone
+};
+
+// A range over one loop between constants, without loops inside, that takes no longer than
+// starting it does: about 1 us.
+std::optional<int64_t> FlatTrip(const LoopNest& nest, StmtId range) {
+  const Stmt& s = nest[range];
+  const int64_t trip = loops::ConstantTrip(s);
+  constexpr int64_t kMost = int64_t{1} << 18;
+  const bool is_flat = loops::ParallelBand(nest, range).size() == 1 && trip > 0 && trip <= kMost &&
+                       s.step == 1 && s.lo.size() == 1 && s.lo[0].IsConstant() &&
+                       !HasLoops(nest, s.body);
+  return is_flat ? std::optional(trip) : std::nullopt;
+}
+
+bool Takes(const LoopNest& nest, const Neighbours& n, StmtId range, int64_t trip) {
+  const int64_t most = std::max(n.most, trip);
+  const auto count = static_cast<int64_t>(n.ranges.size()) + 1;
+  const bool is_full = 2 * (n.all + trip) >= count * most;  // few threads have nothing to do
+  return is_full &&
+         std::ranges::all_of(n.ranges, [&](StmtId r) { return AreApart(nest, r, range); });
+}
+
+StmtId Merged(LoopNest& nest, const Neighbours& n) {
+  if (n.ranges.size() == 1) return n.ranges[0];
+  Stmt all = nest[n.ranges[0]];
+  all.lo = {0}, all.hi = {n.most};
+  all.body.clear();
+  for (const StmtId range : n.ranges) {
+    const Stmt s = nest[range];
+    std::vector<StmtId> body =
+        Rewriter(nest, {{s.var, s.lo[0] + Affine::OfVar(all.var)}}).Copy(std::vector(s.body));
+    const int64_t trip = loops::ConstantTrip(s);
+    if (trip < n.most)
+      body = {loops::AddStmt(nest, {.kind = StmtKind::kIf,
+                                    .conditions = {Affine(trip - 1) - Affine::OfVar(all.var)},
+                                    .body = std::move(body)})};
+    all.body.insert(all.body.end(), body.begin(), body.end());
+  }
+  return loops::AddStmt(nest, std::move(all));
 }
 
 // Operands and what launches hand on, by their names in the launches: among the buffers of all
@@ -123,6 +196,30 @@ class Appender {
 };
 
 }  // namespace
+
+LoopNest SideBySide(const LoopNest& nest) {
+  LoopNest joined = nest;
+  std::vector<StmtId> found;
+  if (!TakeRanges(joined, nest.body, found)) return nest;
+  std::vector<Neighbours> all;
+  for (const StmtId id : found) {
+    const auto trip = FlatTrip(joined, id);
+    if (!all.empty() && trip && all.back().all > 0 && Takes(joined, all.back(), id, *trip)) {
+      Neighbours& n = all.back();
+      n.ranges.push_back(id);
+      n.most = std::max(n.most, *trip), n.all += *trip;
+    } else {
+      all.push_back({{id}, trip.value_or(0), trip.value_or(0)});
+    }
+  }
+  if (all.size() == found.size()) return nest;
+  joined.body.clear();
+  for (const Neighbours& n : all) {
+    if (!joined.body.empty()) joined.body.push_back(AddBarrier(joined));
+    joined.body.push_back(Merged(joined, n));
+  }
+  return Compact(joined);
+}
 
 std::optional<std::vector<LoopNest>> RangesOf(LoopNest nest) {
   std::vector<StmtId> found, ranges;

@@ -8,6 +8,10 @@
 
 namespace weft::polyhedral::cuda {
 
+// Neighbouring ranges that are short, without loops inside, and with nothing that one writes and
+// the other touches, are one: lookups in many tables are one launch, not as many.
+loops::LoopNest SideBySide(const loops::LoopNest& nest);
+
 // The parallel ranges that a nest consists of, in their order, each as a nest with all buffers:
 // what they hand on lies in grid space, a single is a range of one iteration, a long sum with few
 // results is two ranges. nullopt if there is something else.

@@ -349,7 +349,8 @@ std::string_view CudaMappingName(CudaMapping mapping) {
   return kNames[static_cast<size_t>(mapping)];
 }
 
-Result<Mapped> MapNest(const LoopNest& nest, const GridMap& wanted) {
+Result<Mapped> MapNest(const LoopNest& given, const GridMap& wanted) {
+  const LoopNest nest = cuda::SideBySide(given);
   Outline outline;
   Survey(nest, nest.body, false, outline);
   const bool one_range = outline.parallel.size() == 1 && !outline.has_more &&

@@ -66,15 +66,6 @@ std::optional<Split> SplitAt(const Affine& e, Var v, const std::set<Var>& inside
   return Split{k, outer, std::move(inner)};
 }
 
-// All statements that bind variables below a body.
-void Binders(const LoopNest& nest, const std::vector<StmtId>& body, std::vector<StmtId>& out) {
-  for (const StmtId id : body) {
-    if (nest[id].var >= 0) out.push_back(id);
-    Binders(nest, nest[id].body, out);
-    Binders(nest, nest[id].otherwise, out);
-  }
-}
-
 bool TellsApart(const LoopNest& nest, const Stmt& loop, const std::vector<const Touch*>& touches,
                 size_t axis, const std::set<Var>& inside, const std::vector<StmtId>& binders) {
   std::optional<Split> first;
@@ -93,6 +84,14 @@ bool TellsApart(const LoopNest& nest, const Stmt& loop, const std::vector<const 
 }
 
 }  // namespace
+
+void Binders(const LoopNest& nest, const std::vector<StmtId>& body, std::vector<StmtId>& out) {
+  for (const StmtId id : body) {
+    if (nest[id].var >= 0) out.push_back(id);
+    Binders(nest, nest[id].body, out);
+    Binders(nest, nest[id].otherwise, out);
+  }
+}
 
 std::vector<Touch> TouchesOf(const LoopNest& nest, const std::vector<StmtId>& body) {
   Collector collector(nest);

@@ -25,6 +25,10 @@ std::set<Var> BoundIn(const loops::LoopNest& nest, const std::vector<loops::Stmt
 bool AnyBelow(const loops::LoopNest& nest, loops::ExprId root,
               const std::function<bool(const loops::Expr&)>& is);
 
+// Appends the loops and lets of `body`, and of all that it holds.
+void Binders(const loops::LoopNest& nest, const std::vector<loops::StmtId>& body,
+             std::vector<loops::StmtId>& out);
+
 // The values of a variable, by intervals of the bounds of its loop or let.
 Interval RangeOf(const loops::LoopNest& nest, const std::vector<loops::StmtId>& binders, Var v);
 

@@ -149,8 +149,8 @@ TEST(CudaLaunches, RangesThatHandValuesOn) {
   EXPECT_EQ(loops::LaunchesOf(nest).size(), 3U);
 }
 
-// As rows, a block for each channel, threads would read with strides. What comes first is wanted last,
-// and what reduces nothing hands on in registers.
+// As rows, a block for each channel, threads would read with strides. What comes first is wanted
+// last, and what reduces nothing hands on in registers.
 TEST(CudaLaunches, GatesOfChannelsThatLieLast) {
   const loops::LoopNest nest =
       Mapped(R"(def gate(float(P, C) x, float(H, C) z, float(C, K) w, float(K) g) -> (y) {
@@ -159,6 +159,21 @@ TEST(CudaLaunches, GatesOfChannelsThatLieLast) {
       scaled(p, c) = x(p, c) * s(c)
       y(p, c) = scaled(p, c) + wide(p, c) })",
              {{"P", 16400}, {"C", 96}, {"H", 8200}, {"K", 24}}, CudaMapping::kLaunches);
+  EXPECT_EQ(loops::LaunchesOf(nest).size(), 2U);
+}
+
+TEST(CudaLaunches, ShortNeighboursThatDoNotMeetAreOne) {
+  const char* const pieces = R"(def pieces(float(N) a, float(N) b, float(N) c) -> (y) {
+      y(i) = a(i) where i in 0:N
+      y(i) = b(i - N) * 2.0 where i in N:(2 * N - 7)
+      y(i) = c(i - 2 * N + 7) where i in (2 * N - 7):(3 * N - 10) })";
+  Mapped(pieces, {{"N", 5000}}, CudaMapping::kGrid);
+  Mapped(pieces, {{"N", 300000}}, CudaMapping::kLaunches);
+  const loops::LoopNest nest = Mapped(R"(def meet(float(N) a, float(N) b) -> (y, z) {
+      y(i) = a(i) where i in 0:N
+      y(i) = b(i - N) * 2.0 where i in N:(2 * N)
+      z(i) = y(2 * i) where i in 0:N })",
+                                      {{"N", 20000}}, CudaMapping::kLaunches);
   EXPECT_EQ(loops::LaunchesOf(nest).size(), 2U);
 }
 
