@@ -113,6 +113,14 @@ double WindowRedundancy(const AccessClass& access, const tc::Statement& statemen
   return redundancy;
 }
 
+int64_t Computed(const tc::Program& program, tc::ExprId id) {
+  const tc::Expr& e = program[id];
+  int64_t count = e.kind != tc::ExprKind::kOp ? 0 : IsMath(e.op) ? 16 : 1;
+  if (e.kind == tc::ExprKind::kRead) return count;
+  for (const tc::ExprId arg : e.args) count += Computed(program, arg);
+  return count;
+}
+
 bool SlidesAlong(const tc::Statement& statement, const Subscript& subscript) {
   const auto is_reduced = [&](int32_t i) { return statement.indices[i].reduction; };
   return subscript.kind == SubscriptKind::kWindow &&

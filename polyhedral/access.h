@@ -56,6 +56,9 @@ std::string_view AccessKindName(AccessKind kind);  // "window"
 // convolution's pixel.
 double WindowRedundancy(const AccessClass& access, const tc::Statement& statement);
 
+// How much a value computes of each element: operations, a polynomial as many of them.
+int64_t Computed(const tc::Program& program, tc::ExprId value);
+
 // Whether the windows that a statement reduces move along this subscript, and overlap.
 bool SlidesAlong(const tc::Statement& statement, const Subscript& subscript);
 

@@ -291,15 +291,6 @@ bool IsWindow(const Plan& plan, const Unit& unit, tc::ExprId read) {
                              [&](const Subscript& at) { return SlidesAlong(s, at); });
 }
 
-// How much is computed of each element: operations, a polynomial as many of them.
-int64_t Computed(const tc::Program& program, tc::ExprId id) {
-  const tc::Expr& e = program[id];
-  int64_t count = e.kind != tc::ExprKind::kOp ? 0 : IsMath(e.op) ? 16 : 1;
-  if (e.kind == tc::ExprKind::kRead) return count;
-  for (const tc::ExprId arg : e.args) count += Computed(program, arg);
-  return count;
-}
-
 // Several units may walk over one panel one after the other, as the passes of a softmax do. Memory
 // brings its successor while one of them computes, so that is for the one which computes most, and
 // rather for one that stores no result: what is asked for in a pass that only reads waits for

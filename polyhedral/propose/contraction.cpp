@@ -100,6 +100,8 @@ class LoopMaker {
   void FillOrder(bool swap_order) {
     const bool outside = LanesOutside() != swap_order;
     const bool blocked = outside && Blocks();
+    const std::vector<int32_t> reduction = o_.ReductionOrder(tile_.lane);
+    if (outside) part_ = PartOf(reduction);
     // Axes that move both operands come first: nothing is used again across them.
     for (const int32_t i : o_.c.kept) {
       if (!o_.IsShared(i)) cluster_.inner.push_back(o_.axes[i]);
@@ -126,11 +128,20 @@ class LoopMaker {
       if (blocked)
         cluster_.tiles.back().sizes.insert(cluster_.tiles.back().sizes.begin(),
                                            tile_.shape.rows * kRowsPerBlock);
+      if (part_) {
+        cluster_.tiles.back().sizes = {part_->rows, tile_.shape.rows};
+        if (part_->line >= 0) cluster_.tiles.push_back({o_.axes[part_->line], {part_->lines, 1}});
+      }
     }
     if (!outside) cluster_.order.push_back(o_.axes[tile_.lane]);
     cluster_.tiles.push_back({o_.axes[tile_.lane], {tile_.shape.lanes}});
     cluster_.lanes = {{o_.axes[tile_.lane], {tile_.shape.lanes}}};
-    const std::vector<int32_t> reduction = o_.ReductionOrder(tile_.lane);
+    if (part_) {
+      cluster_.tiles.push_back({o_.axes[part_->sum], {part_->steps}});
+      cluster_.inner = {o_.axes[part_->sum]};
+      if (part_->line >= 0) cluster_.inner.push_back(o_.axes[part_->line]);
+      cluster_.inner.push_back(o_.axes[tile_.row]);
+    }
     if (blocked) {
       const int32_t p = reduction.back();
       const int64_t blocks = (o_.Extent(p) + BlockSize() - 1) / BlockSize();
@@ -138,7 +149,7 @@ class LoopMaker {
           {o_.axes[p], {RoundUp((o_.Extent(p) + blocks - 1) / blocks, tile_.dot_steps)}});
       cluster_.inner = {o_.axes[p], o_.axes[tile_.row]};
     }
-    const std::optional<Tile> sums = blocked ? std::nullopt : SumTile(reduction);
+    const std::optional<Tile> sums = blocked || part_ ? std::nullopt : SumTile(reduction);
     for (const int32_t i : reduction) {
       if (sums && sums->axis == o_.axes[i]) cluster_.inner.push_back(sums->axis);
       cluster_.inner.push_back(o_.axes[i]);
@@ -152,7 +163,7 @@ class LoopMaker {
     }
     UnrollTaps(reduction);
     cluster_.parallel = ParallelPrefix(o_.view, cluster_);
-    if (!blocked && CarriesSums()) {
+    if (!blocked && !part_ && CarriesSums()) {
       for (const int32_t i : o_.c.kept) {
         if (o_.IsShared(i)) continue;
         std::erase(cluster_.inner, o_.axes[i]);
@@ -224,6 +235,48 @@ class LoopMaker {
            o_.view.DividesBlock(o_.axes[tile_.row], tile_.shape.rows * kRowsPerBlock);
   }
 
+  // A part of a convolution's sum, for a block of its results.
+  struct Part {
+    int32_t sum = -1;  // the index that is cut, into so many steps
+    int64_t steps = 0;
+    int32_t line = -1;  // the kept index around the rows, if there is one, and how many of it
+    int64_t lines = 1;
+    int64_t rows = 0;
+  };
+
+  // Where the weights of a tile of lanes are more than the second cache holds beside the rest, each
+  // row of results would take all of them from the last cache. With the sum in parts, those of a
+  // part stay while lines of results pass by, whose accumulators wait in the cache meanwhile.
+  std::optional<Part> PartOf(const std::vector<int32_t>& reduction) const {
+    const int64_t share = o_.view.request->target.l2_bytes / 4;
+    const tc::ExprId lanes = LaneOperand();
+    if (reduction.size() < 2 || tile_.row < 0 || tile_.matrix || tile_.dot >= 0 ||
+        o_.s.assign != tc::Assign::kSum || !IsFloat(o_.s.accumulate) ||
+        !o_.Packable(lanes, tile_.lane) || o_.Uses(lanes, tile_.row) || share <= 0 ||
+        PanelBytes() <= share)
+      return std::nullopt;
+    if (!std::ranges::all_of(o_.c.kept, [&](int32_t i) { return o_.IsShared(i); }))
+      return std::nullopt;
+    Part part;
+    for (const int32_t i : reduction) {
+      if (o_.Extent(i) <= 0) return std::nullopt;
+      if (part.sum < 0 || o_.Extent(i) > o_.Extent(part.sum)) part.sum = i;
+    }
+    const int64_t parts = std::min((PanelBytes() + share - 1) / share, o_.Extent(part.sum));
+    part.steps = RoundUp((o_.Extent(part.sum) + parts - 1) / parts, o_.Vector());
+    if (part.steps >= o_.Extent(part.sum)) return std::nullopt;
+    for (const int32_t i : o_.c.kept)
+      if (i != tile_.lane && i != tile_.row && !o_.Uses(lanes, i) && o_.Extent(i) > 1)
+        part.line = i;
+    part.rows = RoundUp(o_.Extent(tile_.row), tile_.shape.rows);
+    const int64_t line_bytes = part.rows * tile_.shape.lanes * SizeBytes(o_.s.accumulate);
+    if (line_bytes > share) return std::nullopt;
+    if (part.line < 0) return part;
+    const int64_t lines = o_.Extent(part.line), threads = o_.view.request->target.threads;
+    part.lines = std::min((lines + threads - 1) / threads, share / line_bytes);
+    return part;
+  }
+
   int64_t BlockSize() const {
     if (!RowsShareLines()) return kSumBlock;
     const int64_t most = L1() * 2 / 5 / RowBytes() / kLeastBlock * kLeastBlock;
@@ -243,8 +296,9 @@ class LoopMaker {
 
   int64_t L1() const { return o_.view.request->target.l1_bytes; }
 
-  // [axes that move both operands][blocks][other kept axes][reduction axes in their order][places
-  // in a block], of the operand that the index moves: in the order of the loops.
+  // [axes that move both operands][blocks][other kept axes][parts of the sum][reduction axes in
+  // their order][places in a block], of the operand that the index moves: in the order of the
+  // loops.
   void AddPack(tc::ExprId read, int32_t index, int64_t block, Choice& choice) const {
     const bool copy = index == tile_.lane && tile_.copies && read == o_.Copied(index);
     if (!copy && !o_.Packable(read, index)) return;
@@ -271,7 +325,14 @@ class LoopMaker {
       const auto names = [&](int32_t i) { return o_.AxisOf(read, i) == static_cast<int32_t>(a); };
       if (!std::ranges::any_of(reduction, names)) place(static_cast<int32_t>(a));
     }
-    for (const int32_t i : reduction) place(o_.AxisOf(read, i));
+    const int32_t cut = part_ && read == LaneOperand() ? o_.AxisOf(read, part_->sum) : -1;
+    if (cut >= 0) layout.axes.push_back({cut, 0});
+    for (const int32_t i : reduction) {
+      if (cut >= 0 && o_.AxisOf(read, i) == cut)
+        layout.axes.push_back({cut, part_->steps});
+      else
+        place(o_.AxisOf(read, i));
+    }
     layout.axes.push_back({inner, blocked ? block : 0});
     if (dot >= 0) layout.axes.push_back({dot, tile_.packed_steps});
     choice.packs.push_back({tensor, layout});
@@ -318,6 +379,7 @@ class LoopMaker {
 
   const Operands& o_;
   const RegisterTile tile_;
+  std::optional<Part> part_;
   Cluster cluster_;
 };
 

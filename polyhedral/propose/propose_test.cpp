@@ -43,13 +43,52 @@ TEST(Propose, RowsAPageApartAreFew) {
     const auto choices = Propose(request, 1);
     if (!choices.yes()) return int64_t{0};
     const std::string text = Print((*choices)[0]);
-    const size_t at = text.find("tile i ");
-    return at == std::string::npos ? int64_t{0}
-                                   : static_cast<int64_t>(std::stoi(text.substr(at + 7)));
+    const size_t end = text.find(',', text.find("tile i "));
+    return end == std::string::npos ? int64_t{0}
+                                    : int64_t{std::stoi(text.substr(text.rfind(' ', end)))};
   };
   EXPECT_GT(rows(480, 32 << 10), 8);
   EXPECT_LE(rows(512, 32 << 10), 8);
   EXPECT_GT(rows(512, 64 << 10), 8);
+}
+
+// The weights of a tile's lanes: what the second cache does not hold beside the rest is summed up
+// in parts, each of which lies in one piece, while lines of results pass by.
+TEST(Propose, WideConvolutionsAreSummedInParts) {
+  const auto of = [](int channels, int64_t l2_bytes) {
+    const tc::Program program =
+        Parse(fmt::format("def f(float(1, 16, 16, {0}) x, float(512, {0}, 3, 3) w) -> (y) {{ "
+                          "y(n, h, v, k) +=! x(n, h + r, v + s, c) * w(k, c, r, s) }}",
+                          channels));
+    const std::vector<std::string> constants = {"w"};
+    ScheduleRequest request{.program = &program, .constants = constants};
+    request.target = {.threads = 1, .l1_bytes = 48 << 10, .l2_bytes = l2_bytes};
+    request.target.isa = Isa::kX86V4;
+    const auto choices = Propose(request, 1);
+    return choices.yes() ? Print((*choices)[0]) : "refused";
+  };
+  const std::string wide = of(1024, 1 << 20);
+  EXPECT_NE(wide.find("v 14 7, h 14 1, k 48, c 160"), std::string::npos) << wide;
+  EXPECT_NE(wide.find("inner c h v r s c"), std::string::npos) << wide;
+  EXPECT_NE(wide.find("w ABcd160b48a"), std::string::npos) << wide;
+  EXPECT_EQ(of(1024, 8 << 20).find("h 14 1"), std::string::npos);
+  EXPECT_EQ(of(128, 1 << 20).find("h 14 1"), std::string::npos);
+}
+
+// In the last cache memory is asked for ahead where a row is computed with meanwhile.
+TEST(Propose, RowsOfExponentialsAreFetched) {
+  const auto fetches = [](const std::string& text) {
+    return First(text, {.threads = 1, .l2_bytes = 1 << 20}).find("prefetch x") != std::string::npos;
+  };
+  const std::string softmax =
+      "(float(2048, 512) x) -> (y) { m(i) max=! x(i, j)  e(i, j) = exp(x(i, j) - m(i))  "
+      "s(i) +=! e(i, j)  y(i, j) = e(i, j) / s(i) }";
+  const std::string norm =
+      "(float(2048, 512) x) -> (y) { m(i) +=! x(i, j)  s(i) +=! (x(i, j) - m(i)) * (x(i, j) - "
+      "m(i))  "
+      "y(i, j) = (x(i, j) - m(i)) / s(i) }";
+  EXPECT_TRUE(fetches("def f" + softmax));
+  EXPECT_FALSE(fetches("def f" + norm));
 }
 
 // Each channel by itself, in images with channels first: lanes along channels, of a copy in blocks
