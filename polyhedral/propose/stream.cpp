@@ -112,6 +112,7 @@ bool IsPassedOnce(const ClusterView& view, size_t k, const Cluster& cluster, tc:
   const int64_t per_line = in_line * uses / std::min(lanes, in_line);
   int64_t computed = 0;
   for (size_t other = 0; other < view.statements.size(); ++other) {
+    if (other == k) continue;
     const auto reads = tc::Reads(program, view.At(other));
     if (std::ranges::any_of(reads, [&](auto r) { return program[r].tensor == t; }))
       computed += Computed(program, view.At(other).value);
