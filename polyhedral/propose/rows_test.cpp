@@ -309,5 +309,19 @@ TEST(Propose, PartsGoThroughMemoryAsItLies) {
       << first;
 }
 
+// Lanes of half a line are written two at a time where rows of the result share few sets of the
+// nearest cache: after all rows the line would have to come again.
+TEST(Propose, LinesOfShortLanesAreWrittenWhole) {
+  const auto turned = [](int columns) {
+    return First(fmt::format("def f(float(8, {0}, 60) x) -> (y) {{ y(i, j, k) = x(k, j, i) where "
+                             "i in 0:60, j in 0:{0}, k in 0:8 }}",
+                             columns),
+                 {.threads = 1, .l2_bytes = 1 << 20});
+  };
+  EXPECT_NE(turned(512).find("order i j k | tile j 2, i 16, k 8"), std::string::npos)
+      << turned(512);
+  EXPECT_NE(turned(520).find("order j i k | tile i 16, k 8"), std::string::npos) << turned(520);
+}
+
 }  // namespace
 }  // namespace weft::polyhedral
