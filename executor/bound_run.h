@@ -2,6 +2,7 @@
 // on a device, its inputs and outputs lie there.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -50,7 +51,7 @@ class BoundRun {
   Result<OnDevice> ToDevice(std::shared_ptr<const cuda::Device> device,
                             std::span<const Tensor> inputs) const;
   OnDevice on_device_;  // without a device, if it runs on the host
-  double last_us_ = 0;  // there
+  double last_us_ = std::numeric_limits<double>::infinity();  // there
 };
 
 }  // namespace weft::executor

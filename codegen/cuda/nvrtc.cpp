@@ -175,8 +175,8 @@ Result<Cubin> CompileCuda(const std::string& text, const std::string& symbol,
   WEFT_TRY(const Nvrtc* nvrtc, Library());
   const std::string file = symbol + ".cu";
   // By itself the assembler spills a little to fit more blocks: then a thread may have all
-  // registers that there are. Of what a row has read it may keep too much: then it reads again.
-  // What remains in local memory are arrays.
+  // registers that there are. Of what a row has read it may keep too much: then it reads again,
+  // too. What remains in local memory are arrays.
   constexpr const char* kMore[] = {"--maxrregcount=255", "--define-macro=__restrict__="};
   Cubin best;
   for (size_t more = 0; more <= std::size(kMore); ++more) {

@@ -80,10 +80,28 @@ struct Neighbours {
   int64_t most = 0, all = 0;  // iterations of the longest, and together; 0 of what stays alone
 };
 
+// What stands at the top, marks and barriers aside, in its order; false if something is no range.
+// Singles stay what they are: what one rank alone may write, others may not.
+bool TakeWhole(const LoopNest& nest, const std::vector<StmtId>& body, std::vector<StmtId>& parts) {
+  for (const StmtId id : body) {
+    const Stmt& s = nest[id];
+    if (s.kind == StmtKind::kMark) {
+      if (!TakeWhole(nest, s.body, parts)) return false;
+    } else if (s.kind == StmtKind::kSingle ||
+               (s.kind == StmtKind::kFor && s.loop == LoopKind::kParallel)) {
+      parts.push_back(id);
+    } else if (s.kind != StmtKind::kBarrier) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // A range over one loop between constants, without loops inside, that takes no longer than
 // starting it does: about 1 us.
 std::optional<int64_t> FlatTrip(const LoopNest& nest, StmtId range) {
   const Stmt& s = nest[range];
+  if (s.kind != StmtKind::kFor) return std::nullopt;
   const int64_t trip = loops::ConstantTrip(s);
   constexpr int64_t kMost = int64_t{1} << 18;
   const bool is_flat = loops::ParallelBand(nest, range).size() == 1 && trip > 0 && trip <= kMost &&
@@ -198,13 +216,12 @@ class Appender {
 }  // namespace
 
 LoopNest SideBySide(const LoopNest& nest) {
-  LoopNest joined = nest;
   std::vector<StmtId> found;
-  if (!TakeRanges(joined, nest.body, found)) return nest;
+  if (!TakeWhole(nest, nest.body, found)) return nest;
   std::vector<Neighbours> all;
   for (const StmtId id : found) {
-    const auto trip = FlatTrip(joined, id);
-    if (!all.empty() && trip && all.back().all > 0 && Takes(joined, all.back(), id, *trip)) {
+    const auto trip = FlatTrip(nest, id);
+    if (!all.empty() && trip && all.back().all > 0 && Takes(nest, all.back(), id, *trip)) {
       Neighbours& n = all.back();
       n.ranges.push_back(id);
       n.most = std::max(n.most, *trip), n.all += *trip;
@@ -213,6 +230,7 @@ LoopNest SideBySide(const LoopNest& nest) {
     }
   }
   if (all.size() == found.size()) return nest;
+  LoopNest joined = nest;
   joined.body.clear();
   for (const Neighbours& n : all) {
     if (!joined.body.empty()) joined.body.push_back(AddBarrier(joined));

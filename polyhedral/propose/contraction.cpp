@@ -100,7 +100,9 @@ class LoopMaker {
   void FillOrder(bool swap_order) {
     const bool outside = LanesOutside() != swap_order;
     const bool blocked = outside && Blocks();
-    const std::vector<int32_t> reduction = o_.ReductionOrder(tile_.lane);
+    std::vector<int32_t> reduction = o_.ReductionOrder(tile_.lane);
+    const int32_t across = TapAcrossRows(o_, tile_.lane, tile_.row);
+    if (std::erase(reduction, across) > 0) reduction.push_back(across);
     if (outside) part_ = PartOf(reduction);
     // Axes that move both operands come first: nothing is used again across them.
     for (const int32_t i : o_.c.kept) {
@@ -161,7 +163,10 @@ class LoopMaker {
       cluster_.dot_axis = o_.axes[tile_.dot];
       cluster_.dot_flushes = o_.Flushes();
     }
-    UnrollTaps(reduction);
+    if (across >= 0)
+      cluster_.unroll.push_back(o_.axes[across]);
+    else
+      UnrollTaps(reduction);
     cluster_.parallel = ParallelPrefix(o_.view, cluster_);
     if (!blocked && !part_ && CarriesSums()) {
       for (const int32_t i : o_.c.kept) {
@@ -253,7 +258,7 @@ class LoopMaker {
     if (reduction.size() < 2 || tile_.row < 0 || tile_.matrix || tile_.dot >= 0 ||
         o_.s.assign != tc::Assign::kSum || !IsFloat(o_.s.accumulate) ||
         !o_.Packable(lanes, tile_.lane) || o_.Uses(lanes, tile_.row) || share <= 0 ||
-        PanelBytes() <= share)
+        o_.Extent(tile_.row) <= 0 || PanelBytes() <= share)
       return std::nullopt;
     if (!std::ranges::all_of(o_.c.kept, [&](int32_t i) { return o_.IsShared(i); }))
       return std::nullopt;
@@ -272,7 +277,8 @@ class LoopMaker {
     const int64_t line_bytes = part.rows * tile_.shape.lanes * SizeBytes(o_.s.accumulate);
     if (line_bytes > share) return std::nullopt;
     if (part.line < 0) return part;
-    const int64_t lines = o_.Extent(part.line), threads = o_.view.request->target.threads;
+    const int64_t lines = o_.Extent(part.line),
+                  threads = std::max(1, o_.view.request->target.threads);
     part.lines = std::min((lines + threads - 1) / threads, share / line_bytes);
     return part;
   }

@@ -48,6 +48,7 @@ TEST(Propose, RowsAPageApartAreFew) {
                                     : int64_t{std::stoi(text.substr(text.rfind(' ', end)))};
   };
   EXPECT_GT(rows(480, 32 << 10), 8);
+  EXPECT_GT(rows(512, 32 << 10), 1);
   EXPECT_LE(rows(512, 32 << 10), 8);
   EXPECT_GT(rows(512, 64 << 10), 8);
 }
@@ -71,8 +72,23 @@ TEST(Propose, WideConvolutionsAreSummedInParts) {
   EXPECT_NE(wide.find("v 14 7, h 14 1, k 48, c 160"), std::string::npos) << wide;
   EXPECT_NE(wide.find("inner c h v r s c"), std::string::npos) << wide;
   EXPECT_NE(wide.find("w ABcd160b48a"), std::string::npos) << wide;
-  EXPECT_EQ(of(1024, 8 << 20).find("h 14 1"), std::string::npos);
-  EXPECT_EQ(of(128, 1 << 20).find("h 14 1"), std::string::npos);
+  EXPECT_NE(of(1024, 8 << 20).find("tile v 7, k 48"), std::string::npos) << of(1024, 8 << 20);
+  EXPECT_NE(of(128, 1 << 20).find("tile v 14, k 32"), std::string::npos) << of(128, 1 << 20);
+}
+
+// Rows of a tile and taps across them read the same lines of an image: written out, each is loaded
+// once. Not where the taps of a row are no other row's.
+TEST(Propose, TapsAcrossRowsAreWrittenOut) {
+  const auto of = [](int stride) {
+    return First(fmt::format("def f(float(1, 64, 100, 60) x, float(64, 3, 3) w) -> (y) {{ "
+                             "y(n, c, h, v) +=! x(n, c, {} * h + r, v + s) * w(c, r, s) "
+                             "where h in 0:32, v in 0:58 }}",
+                             stride),
+                 {.threads = 1, .l2_bytes = 1 << 20});
+  };
+  EXPECT_NE(of(1).find("inner s r | unroll h r"), std::string::npos) << of(1);
+  EXPECT_NE(of(2).find("inner s r | unroll h r"), std::string::npos) << of(2);
+  EXPECT_EQ(of(3).find("inner s r"), std::string::npos) << of(3);
 }
 
 // In the last cache memory is asked for ahead where a row is computed with meanwhile.

@@ -67,7 +67,8 @@ int64_t PairLoads(const Operands& o, tc::ExprId read, int32_t lane, int32_t row)
 
 OperandMoves MovesOf(const Operands& o, int32_t lane, int32_t row) {
   const auto by_row = [&](tc::ExprId read) {
-    const bool shares = RowsOfGroup(o, lane, row) > 1 && read == o.Streamed(lane);
+    const bool shares = (RowsOfGroup(o, lane, row) > 1 && read == o.Streamed(lane)) ||
+                        TapAcrossRows(o, lane, row) >= 0;
     return row >= 0 && o.Uses(read, row) && !shares;
   };
   OperandMoves moves{o.Uses(o.c.x, lane), by_row(o.c.x), o.Uses(o.c.w, lane), by_row(o.c.w)};
@@ -106,7 +107,8 @@ void AddTiles(const Operands& o, const OperandMoves& moves, int32_t lane, int32_
   const Target& target = o.view.request->target;
   const int64_t m = row >= 0 ? o.Extent(row) : 1, n = o.Extent(lane),
                 group = RowsOfGroup(o, lane, row);
-  const int64_t most = target.VectorRegisters() / (UnrollsTaps(o, lane) ? 2 : 1);
+  const bool shares = UnrollsTaps(o, lane) || TapAcrossRows(o, lane, row) >= 0;
+  const int64_t most = target.VectorRegisters() / (shares ? 2 : 1);
   const bool streams = o.Streams(o.c.x, lane) && o.Streams(o.c.w, lane);
   const tc::ExprId streamed = o.Streamed(lane), copied = o.Copied(lane);
   const double padded = !o.IsWindow(lane) ? 1 : target.HasAvx512() ? kMasked : kBlended;
@@ -292,10 +294,39 @@ std::vector<RegisterTile> RegisterTiles(const Operands& o) {
   return options;
 }
 
+// Whether all that a statement sums over are taps of windows of one operand: nothing of channels.
+bool SumsTapsAlone(const tc::Program& program, const tc::Statement& s) {
+  const auto reduced = std::ranges::count_if(s.indices, [](const auto& i) { return i.reduction; });
+  return std::ranges::any_of(tc::Reads(program, s), [&](tc::ExprId read) {
+    std::set<int32_t> taps;
+    for (const Subscript& at : Classify(program, s, program[read].args).subscripts)
+      for (const int32_t i : at.indices)
+        if (SlidesAlong(s, at) && s.indices[i].reduction) taps.insert(i);
+    return std::ssize(taps) == reduced;
+  });
+}
+
 }  // namespace
 
 bool UnrollsTaps(const Operands& o, int32_t lane) {
   return o.MovesBoth(lane) && o.StepsToMove(o.c.x, lane) == 1 && o.StepsToMove(o.c.w, lane) == 1;
+}
+
+int32_t TapAcrossRows(const Operands& o, int32_t lane, int32_t row) {
+  constexpr int64_t kMostTaps = 8;  // nine lose 0.65
+  if (row < 0 || o.Uses(o.c.w, lane) || o.Uses(o.c.w, row) || !o.view.DividesBlock(o.axes[row], 2))
+    return -1;
+  // With a contraction of channels behind it the sum goes in blocks of single lines.
+  const auto sums_others = [&](const tc::Statement& s) {
+    return tc::Contracts(s) && !SumsTapsAlone(o.program, s);
+  };
+  if (std::ranges::any_of(o.program.statements, sums_others)) return -1;
+  for (const Subscript& at : Classify(o.program, o.s, o.program[o.c.x].args).subscripts) {
+    if (!SlidesAlong(o.s, at) || std::ranges::count(at.indices, row) == 0) continue;
+    for (const int32_t i : at.indices)
+      if (o.s.indices[i].reduction && o.Extent(i) <= kMostTaps) return i;
+  }
+  return -1;
 }
 
 std::optional<RegisterTile> ChooseRegisterTile(const Operands& o, int rank) {

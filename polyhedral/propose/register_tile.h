@@ -38,4 +38,9 @@ Kinds NearKinds(const Operands& operands);
 // written out.
 bool UnrollsTaps(const Operands& operands, int32_t lane);
 
+// Where a sum goes over the taps of a window alone, and lanes lie along it: the reduced index whose
+// taps read in one row of the tile what others read in the rows beside it. With both written out, a
+// row is loaded once for all of its taps. -1: none.
+int32_t TapAcrossRows(const Operands& operands, int32_t lane, int32_t row);
+
 }  // namespace weft::polyhedral

@@ -177,6 +177,18 @@ TEST(CudaLaunches, ShortNeighboursThatDoNotMeetAreOne) {
   EXPECT_EQ(loops::LaunchesOf(nest).size(), 2U);
 }
 
+// What only one thread may write stays with one: two elements of a byte.
+TEST(CudaLaunches, NeighboursOfASingle) {
+  const Result<tc::Program> program = oracle::Compile(R"(def pieces(float(N) a, float(N) b) -> (y) {
+      p(i) = a(i) where i in 0:N
+      p(i) = b(i - N) where i in N:(2 * N)
+      y(i) = int4(p(i)) where i in 0:(2 * N) })",
+                                                      {{"N", 101}});
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const auto mapped = polyhedral::MapToCuda({.program = &*program, .target = Sm90()});
+  ASSERT_TRUE(mapped.ok()) << mapped.status().ToString();
+}
+
 TEST(CudaLaunches, AsManyAsAreWanted) {
   const Result<tc::Program> program =
       oracle::Compile("def total(float(N) x) -> (s) { s +=! x(i) }", {{"N", 1 << 19}});
