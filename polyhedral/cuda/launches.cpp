@@ -26,24 +26,37 @@ using loops::StmtKind;
 
 namespace {
 
-// What stands at the top, marks aside, in its order; false if something is no range.
-bool TakeRanges(LoopNest& nest, const std::vector<StmtId>& body, std::vector<StmtId>& ranges) {
+// What stands at the top, marks and barriers aside, in its order; false if something is no range.
+// Singles stay what they are.
+bool TakeParts(const LoopNest& nest, const std::vector<StmtId>& body, std::vector<StmtId>& parts) {
   for (const StmtId id : body) {
-    const Stmt s = nest[id];
+    const Stmt& s = nest[id];
     if (s.kind == StmtKind::kMark) {
-      if (!TakeRanges(nest, s.body, ranges)) return false;
-    } else if (s.kind == StmtKind::kSingle) {
-      ranges.push_back(loops::AddStmt(nest, {.kind = StmtKind::kFor,
-                                             .var = loops::AddVar(nest, "one"),
-                                             .lo = {0},
-                                             .hi = {1},
-                                             .loop = LoopKind::kParallel,
-                                             .body = s.body}));
-    } else if (s.kind == StmtKind::kFor && s.loop == LoopKind::kParallel) {
-      ranges.push_back(id);
+      if (!TakeParts(nest, s.body, parts)) return false;
+    } else if (s.kind == StmtKind::kSingle ||
+               (s.kind == StmtKind::kFor && s.loop == LoopKind::kParallel)) {
+      parts.push_back(id);
     } else if (s.kind != StmtKind::kBarrier) {
       return false;
     }
+  }
+  return true;
+}
+
+// The same, with a range of one iteration for a single.
+bool TakeRanges(LoopNest& nest, const std::vector<StmtId>& body, std::vector<StmtId>& ranges) {
+  std::vector<StmtId> parts;
+  if (!TakeParts(nest, body, parts)) return false;
+  for (const StmtId id : parts) {
+    const Stmt s = nest[id];
+    const bool is_single = s.kind == StmtKind::kSingle;
+    ranges.push_back(!is_single ? id
+                                : loops::AddStmt(nest, {.kind = StmtKind::kFor,
+                                                        .var = loops::AddVar(nest, "one"),
+                                                        .lo = {0},
+                                                        .hi = {1},
+                                                        .loop = LoopKind::kParallel,
+                                                        .body = s.body}));
   }
   return true;
 }
@@ -79,23 +92,6 @@ struct Neighbours {
   std::vector<StmtId> ranges;
   int64_t most = 0, all = 0;  // iterations of the longest, and together; 0 of what stays alone
 };
-
-// What stands at the top, marks and barriers aside, in its order; false if something is no range.
-// Singles stay what they are: what one rank alone may write, others may not.
-bool TakeWhole(const LoopNest& nest, const std::vector<StmtId>& body, std::vector<StmtId>& parts) {
-  for (const StmtId id : body) {
-    const Stmt& s = nest[id];
-    if (s.kind == StmtKind::kMark) {
-      if (!TakeWhole(nest, s.body, parts)) return false;
-    } else if (s.kind == StmtKind::kSingle ||
-               (s.kind == StmtKind::kFor && s.loop == LoopKind::kParallel)) {
-      parts.push_back(id);
-    } else if (s.kind != StmtKind::kBarrier) {
-      return false;
-    }
-  }
-  return true;
-}
 
 // A range over one loop between constants, without loops inside, that takes no longer than
 // starting it does: about 1 us.
@@ -216,8 +212,9 @@ class Appender {
 }  // namespace
 
 LoopNest SideBySide(const LoopNest& nest) {
+  // Not ranges in the place of singles: what one rank alone may write, others may not.
   std::vector<StmtId> found;
-  if (!TakeWhole(nest, nest.body, found)) return nest;
+  if (!TakeParts(nest, nest.body, found)) return nest;
   std::vector<Neighbours> all;
   for (const StmtId id : found) {
     const auto trip = FlatTrip(nest, id);

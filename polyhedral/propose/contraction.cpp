@@ -275,11 +275,14 @@ class LoopMaker {
         part.line = i;
     part.rows = RoundUp(o_.Extent(tile_.row), tile_.shape.rows);
     const int64_t line_bytes = part.rows * tile_.shape.lanes * SizeBytes(o_.s.accumulate);
-    if (line_bytes > share) return std::nullopt;
+    if (line_bytes > share || !o_.view.DividesBlock(o_.axes[part.sum], part.steps) ||
+        !o_.view.DividesBlock(o_.axes[tile_.row], part.rows))
+      return std::nullopt;
     if (part.line < 0) return part;
     const int64_t lines = o_.Extent(part.line),
                   threads = std::max(1, o_.view.request->target.threads);
     part.lines = std::min((lines + threads - 1) / threads, share / line_bytes);
+    if (!o_.view.DividesBlock(o_.axes[part.line], part.lines)) return std::nullopt;
     return part;
   }
 

@@ -14,6 +14,8 @@
 
 namespace weft::polyhedral {
 
+inline constexpr int64_t kLineBytes = 64;  // of a cache
+
 // What a cluster is, seen once: its statements and their axes.
 struct ClusterView {
   const ScheduleRequest* request = nullptr;

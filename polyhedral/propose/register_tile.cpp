@@ -66,10 +66,10 @@ int64_t PairLoads(const Operands& o, tc::ExprId read, int32_t lane, int32_t row)
 }
 
 OperandMoves MovesOf(const Operands& o, int32_t lane, int32_t row) {
+  const bool loads_once = TapAcrossRows(o, lane, row) >= 0;
   const auto by_row = [&](tc::ExprId read) {
-    const bool shares = (RowsOfGroup(o, lane, row) > 1 && read == o.Streamed(lane)) ||
-                        TapAcrossRows(o, lane, row) >= 0;
-    return row >= 0 && o.Uses(read, row) && !shares;
+    const bool shares = RowsOfGroup(o, lane, row) > 1 && read == o.Streamed(lane);
+    return row >= 0 && o.Uses(read, row) && !shares && !loads_once;
   };
   OperandMoves moves{o.Uses(o.c.x, lane), by_row(o.c.x), o.Uses(o.c.w, lane), by_row(o.c.w)};
   if (moves.x_lanes != moves.w_lanes && o.Packable(o.Streamed(lane), lane)) {
@@ -313,7 +313,7 @@ bool UnrollsTaps(const Operands& o, int32_t lane) {
 }
 
 int32_t TapAcrossRows(const Operands& o, int32_t lane, int32_t row) {
-  constexpr int64_t kMostTaps = 8;  // nine lose 0.65
+  constexpr int64_t kMostTaps = 8;  // with nine, 0.65 of the speed
   if (row < 0 || o.Uses(o.c.w, lane) || o.Uses(o.c.w, row) || !o.view.DividesBlock(o.axes[row], 2))
     return -1;
   // With a contraction of channels behind it the sum goes in blocks of single lines.

@@ -158,7 +158,7 @@ std::string TransposedAxis(const ClusterView& view, const std::string& lane) {
 // tenth to a third.
 std::pair<std::string, int64_t> LineBeside(const ClusterView& view, const std::string& lane,
                                            const std::string& rows) {
-  constexpr int64_t kLineBytes = 64, kFewSets = 1 << 10, kManyRows = 16;
+  constexpr int64_t kFewSets = 1 << 10, kManyRows = 16;
   const tc::Statement& s = view.At(view.statements.size() - 1);
   const tc::TensorDecl& out = view.program()[s.target];
   const auto& axes = view.axes.back();

@@ -9,8 +9,6 @@
 namespace weft::polyhedral {
 namespace {
 
-constexpr int64_t kLineBytes = 64;  // of a cache
-
 bool IsRead(const tc::Program& program, tc::TensorId tensor) {
   return std::ranges::any_of(program.statements, [&](const tc::Statement& s) {
     const bool adds = s.target == tensor && s.assign != tc::Assign::kSet && !s.init;
