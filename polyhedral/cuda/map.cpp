@@ -248,6 +248,21 @@ std::optional<Mapped> RowsOf(const LoopNest& nest, StmtId outermost,
   return mapped;
 }
 
+// Columns of several loops, of which a thread of a grid would read each again, are a block's where
+// neighbours read what lies side by side and threads along a column do not.
+std::optional<Mapped> ColumnsOf(const LoopNest& nest, StmtId outermost,
+                                const std::optional<cuda::ColumnSizes>& wanted) {
+  constexpr int64_t kLongColumn = 64, kLeastWorks = 2;
+  if (!wanted && MovesOfGrid(nest, outermost).along == 0) return std::nullopt;
+  auto columns = cuda::MapColumns(nest, outermost, wanted);
+  if (!columns || !loops::Verify(columns->nest).ok()) return std::nullopt;
+  const bool is_worth = columns->longest >= kLongColumn && columns->works >= kLeastWorks &&
+                        columns->moves.across > columns->moves.along;
+  if (!wanted && !is_worth) return std::nullopt;
+  return Done(CudaMapping::kColumns, {columns->columns, columns->threads},
+              BandTrip(nest, outermost) * columns->longest, std::move(columns->nest));
+}
+
 Mapped MapBlock(LoopNest nest, const Outline& outline, std::optional<int64_t> wanted) {
   const int64_t team = wanted.value_or(kTeam);
   int64_t width = 1;
@@ -271,6 +286,7 @@ Mapped MapBlock(LoopNest nest, const Outline& outline, std::optional<int64_t> wa
 
 Mapped MapRange(const LoopNest& nest, StmtId range) {
   if (auto tiles = TilesOf(nest, range, nullptr)) return *std::move(tiles);
+  if (auto columns = ColumnsOf(nest, range, std::nullopt)) return *std::move(columns);
   if (auto rows = RowsOf(nest, range, {})) return *std::move(rows);
   return MapGrid(nest, range, {});
 }
@@ -318,6 +334,14 @@ Result<Mapped> MapAs(const LoopNest& nest, const Outline& outline, bool one_rang
     auto tiles = one_range ? TilesOf(nest, outline.parallel[0], &shape) : std::nullopt;
     return tiles ? Result<Mapped>(*std::move(tiles)) : misfit();
   }
+  if (wanted.mapping == "columns") {
+    if (sizes.size() != 2) return invalid("two sizes");
+    const cuda::ColumnSizes columns{sizes[0], sizes[1]};
+    if (!columns.IsValid())
+      return invalid("whole warps of columns and their threads, at most 1024");
+    auto mapped = one_range ? ColumnsOf(nest, outline.parallel[0], columns) : std::nullopt;
+    return mapped ? Result<Mapped>(*std::move(mapped)) : misfit();
+  }
   const bool threads = !sizes.empty() && sizes.size() < 3 && sizes[0] >= kWarp &&
                        sizes[0] % kWarp == 0 && sizes[0] <= kMostOfDevice;
   if (!threads) return invalid("whole warps, at most 1024 threads");
@@ -326,7 +350,7 @@ Result<Mapped> MapAs(const LoopNest& nest, const Outline& outline, bool one_rang
   if (wanted.mapping == "block") return MapBlock(nest, outline, sizes[0]);
   if (wanted.mapping == "grid")
     return one_range ? Result<Mapped>(MapGrid(nest, outline.parallel[0], sizes)) : misfit();
-  if (wanted.mapping != "rows") return invalid("grid, tiles, rows, launches or block");
+  if (wanted.mapping != "rows") return invalid("grid, tiles, rows, columns, launches or block");
   auto rows = one_range ? RowsOf(nest, outline.parallel[0], sizes) : std::nullopt;
   return rows ? Result<Mapped>(*std::move(rows)) : misfit();
 }
@@ -345,7 +369,7 @@ Mapped MapBest(const LoopNest& nest, const Outline& outline, bool one_range) {
 }  // namespace
 
 std::string_view CudaMappingName(CudaMapping mapping) {
-  constexpr std::string_view kNames[] = {"grid", "tiles", "rows", "block", "launches"};
+  constexpr std::string_view kNames[] = {"grid", "tiles", "rows", "columns", "block", "launches"};
   return kNames[static_cast<size_t>(mapping)];
 }
 

@@ -9,8 +9,10 @@
 //            results, a thread part of it in registers; factors are shared by the block
 //   rows     one parallel range with little in it: an iteration is a block, loops inside it that
 //            carry no dependence are its threads, barriers between them; temporaries are shared
+//   columns  the same where neighbouring iterations lie side by side in memory, and what is inside
+//            one does not: a block has some neighbours, and threads for each
 //   launches several ranges that hand values on, each a launch with the mapping that fits it: grid,
-//            tiles or rows. A sum with few results and many summands is two
+//            tiles, rows or columns. A sum with few results and many summands is two
 //   block    several ranges with barriers between them: one block runs them all, a team of T
 //            threads. What the ranges exchange is shared by the block
 //
@@ -30,7 +32,7 @@
 
 namespace weft::polyhedral {
 
-enum class CudaMapping : uint8_t { kGrid, kTiles, kRows, kBlock, kLaunches };
+enum class CudaMapping : uint8_t { kGrid, kTiles, kRows, kColumns, kBlock, kLaunches };
 std::string_view CudaMappingName(CudaMapping mapping);
 
 struct Mapped {
@@ -46,6 +48,7 @@ struct Mapped {
 // of a wish:
 //
 //   grid, rows, block   threads of a block at most; of the first two, lanes of a thread at most
+//   columns             columns of a block, threads of each
 //   tiles               rows and columns of a block, steps of the sum, rows and columns of a thread
 //                       (tiles.h)
 //   launches            how many there are, or none: however many

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 #include <set>
 #include <utility>
 
+#include "polyhedral/cuda/columns.h"
 #include "polyhedral/cuda/deal.h"
 #include "polyhedral/cuda/lanes.h"
 #include "polyhedral/cuda/rewrite.h"
@@ -57,29 +59,60 @@ struct Work {
 class Mapper {
  public:
   Mapper(LoopNest nest, const RowSizes& most) : nest_(std::move(nest)), most_(most) {}
+  Mapper(LoopNest nest, const std::optional<ColumnSizes>& wanted)
+      : nest_(std::move(nest)), most_{.lanes = 1}, along_(LoopKind::kThreadY), wanted_(wanted) {}
 
   std::optional<Rows> Run(StmtId outermost) {
     std::vector<StmtId> band = loops::ParallelBand(nest_, outermost);
+    if (InColumns() && !FindColumns(outermost, band)) return std::nullopt;
     int64_t rows = 1;
     for (const StmtId id : band) rows *= TripOf(nest_, id);
-    const std::vector<StmtId> row = nest_[band.back()].body;
+    std::vector<StmtId> row = nest_[band.back()].body;
     FindConstants(row);
     FindWorks(row);
-    ChooseSizes(rows);
+    if (InColumns()) {
+      ChooseColumns(rows);
+    } else {
+      ChooseSizes(rows);
+    }
     FindReplicated(row);
     FindResident();
+    KeepOperands(row);
     std::vector<StmtId> body = Pieces(row);
+    if (InColumns()) {
+      auto over = OverColumns(nest_, band.back(), columns_, own_, body);
+      if (!over) return std::nullopt;
+      body = *std::move(over);
+    }
     nest_.stmts[band.back().index].body = std::move(body);
     if (!Blocks(outermost, band, rows)) return std::nullopt;
     for (size_t i = 0; i < nest_.buffers.size(); ++i) Promote(BufferId(i));
     const int64_t bytes = loops::TeamScratchBytes(nest_);
-    if (bytes > kSharedBytes && bytes > kMostScratch / rows) return std::nullopt;
-    return Rows{.nest = Compact(nest_), .longest = longest_, .threads = threads_, .moves = moves_};
+    if (bytes > kSharedBytes && (InColumns() || bytes > kMostScratch / rows)) return std::nullopt;
+    return Rows{.nest = Compact(nest_),
+                .longest = longest_,
+                .works = std::ssize(works_),
+                .threads = threads_,
+                .columns = columns_,
+                .moves = moves_};
   }
 
  private:
   bool IsLocal(BufferId id) const {
     return nest_[id].space == Space::kCache || nest_[id].space == Space::kRegister;
+  }
+
+  bool InColumns() const { return along_ == LoopKind::kThreadY; }
+
+  // The band's innermost loop must be one of columns.
+  bool FindColumns(StmtId& outermost, std::vector<StmtId>& band) {
+    if (band.size() == 1) {
+      band = Split(nest_, outermost);
+      Replace(nest_, nest_.body, outermost, band[0]);
+      outermost = band[0];
+    }
+    const Stmt& s = nest_[band.back()];
+    return loops::ConstantTrip(s) > 0 && s.lo.size() == 1 && s.lo[0] == Affine(0) && s.step == 1;
   }
 
   // The band as blocks: its innermost loops along x, y and z, or all as one. False if that is more
@@ -229,6 +262,27 @@ class Mapper {
     while (threads_ > limit) threads_ /= 2;
   }
 
+  // A column's share is as much as a thread has registers for. Lines of a cache are whole where
+  // that leaves two blocks for a multiprocessor; where there are few blocks, they are narrower and
+  // have more threads.
+  void ChooseColumns(int64_t all) {
+    constexpr int64_t kLine = 32, kHalfLine = 16, kTwoABlock = 512, kFewThreads = 4, kMany = 16;
+    if (wanted_) {
+      columns_ = wanted_->columns, threads_ = wanted_->threads;
+      return;
+    }
+    int64_t most = 1;
+    for (const auto& [id, work] : works_) most = std::max(most, work.trip);
+    const int64_t least = PowerOfTwo((most + kMostOfOne - 1) / kMostOfOne);
+    threads_ = std::clamp(PowerOfTwo((most + kMany - 1) / kMany), kFewThreads,
+                          std::max(least, kTwoABlock / kLine));
+    columns_ = threads_ * kLine > kTwoABlock ? kHalfLine : kLine;
+    if (all / columns_ < kFewRows) columns_ = kHalfLine;
+    while (all / columns_ < kFewRows && 2 * threads_ * columns_ <= kTwoABlock &&
+           threads_ * kFewThreads < most)
+      threads_ *= 2;
+  }
+
   // Values that all threads compute, each for itself: what is one cell, and follows from inputs,
   // from sums that all threads get, and from such values.
   void FindReplicated(const std::vector<StmtId>& row) {
@@ -283,24 +337,127 @@ class Mapper {
           others.insert(t.buffer);
       }
     }
-    const int64_t most = std::min(kMostOfAll, kRegisters / 2 / threads_);
-    int64_t registers = 0;
     for (const auto& [buffer, work] : first) {
-      const int64_t chunks = Parts(work->trip / work->lanes), cells = chunks * work->lanes,
-                    words = cells * std::max<int64_t>(1, SizeBytes(nest_[buffer].dtype) / 4);
-      if (others.contains(buffer) || seen[buffer] != all[buffer] || words > kMostOfOne ||
-          registers + words > most) {
-        continue;
-      }
-      registers += words;
-      resident_.insert(buffer);
-      own_.insert(buffer);
+      if (others.contains(buffer) || seen[buffer] != all[buffer]) continue;
+      if (!TakeRegisters(*work, nest_[buffer].dtype)) continue;
       Buffer& b = nest_.buffers[buffer.index];
-      b.shape = {Affine(chunks), Affine(work->lanes)};
+      b.shape = ShareOf(*work);
       b.layout = Layout::Plain(2);
       b.fold.clear();
       b.space = Space::kRegister;
+      resident_.insert(buffer);
+      own_.insert(buffer);
     }
+  }
+
+  // What a thread has of such a loop: parts, and lanes.
+  std::vector<Affine> ShareOf(const Work& work) const {
+    return {Affine(Parts(work.trip / work.lanes)), Affine(work.lanes)};
+  }
+
+  // Registers for a thread's share, if they are left.
+  bool TakeRegisters(const Work& work, Dtype dtype) {
+    const int64_t cells = Parts(work.trip / work.lanes) * work.lanes,
+                  words = cells * std::max<int64_t>(1, SizeBytes(dtype) / 4),
+                  most = std::min(kMostOfAll, kRegisters / 2 / (threads_ * columns_));
+    if (words > kMostOfOne || registers_ + words > most) return false;
+    registers_ += words;
+    return true;
+  }
+
+  // What loops of a row load of an operand at one place.
+  struct Loaded {
+    BufferId buffer;
+    std::vector<Affine> index;  // with the variables of the first loop
+    StmtId before;
+    std::vector<const Work*> readers;
+  };
+
+  // The index as a loop like `from` has it, as `to` does.
+  std::vector<Affine> IndexIn(const Work& from, const Work& to, std::vector<Affine> index) const {
+    for (Affine& e : index)
+      e = e.Substitute([&](Var v) {
+        for (size_t k = 0; k < from.loops.size(); ++k)
+          if (nest_[from.loops[k]].var == v) return Affine::OfVar(nest_[to.loops[k]].var);
+        return Affine::OfVar(v);
+      });
+    return index;
+  }
+
+  void FindLoaded(StmtId id, const Work& work, std::vector<Loaded>& found) const {
+    const auto uses_all = [&](const std::vector<Affine>& index) {
+      return std::ranges::all_of(work.loops, [&](StmtId loop) {
+        return std::ranges::any_of(index, [&](const Affine& e) { return e.Uses(nest_[loop].var); });
+      });
+    };
+    const auto add = [&](const loops::Expr& e) {
+      if (e.kind != loops::ExprKind::kLoad || !e.guards.empty() || !uses_all(e.index)) return false;
+      if (nest_[e.buffer].access != loops::Access::kIn || SharesBytes(e.dtype)) return false;
+      const auto same = std::ranges::find_if(found, [&](const Loaded& l) {
+        const Work& like = *l.readers[0];
+        return l.buffer == e.buffer && SameLoops(like, work) &&
+               IndexIn(work, like, e.index) == l.index;
+      });
+      if (same == found.end()) {
+        found.push_back({e.buffer, e.index, id, {&work}});
+      } else if (same->readers.back() != &work) {
+        same->readers.push_back(&work);
+      }
+      return false;
+    };
+    for (const StmtId store : nest_[work.loops.back()].body)
+      if (nest_[store].kind == StmtKind::kStore) AnyBelow(nest_, nest_[store].value, add);
+  }
+
+  // What several loops load at the same place, one in front of them brings to registers.
+  void KeepOperands(std::vector<StmtId>& row) {
+    std::vector<Loaded> found;
+    for (const StmtId id : row)
+      if (const auto work = works_.find(id); work != works_.end() && IsConstant(work->second))
+        FindLoaded(id, work->second, found);
+    for (const Loaded& l : found) {
+      if (l.readers.size() < 2 || !TakeRegisters(*l.readers[0], nest_[l.buffer].dtype)) continue;
+      row.insert(std::ranges::find(row, l.before), Keep(l));
+    }
+  }
+
+  StmtId Keep(const Loaded& l) {
+    const Work& like = *l.readers[0];
+    const Dtype dtype = nest_[l.buffer].dtype;
+    const BufferId kept = loops::AddBuffer(nest_, {.name = nest_[l.buffer].name + "_kept",
+                                                   .dtype = dtype,
+                                                   .shape = ShareOf(like),
+                                                   .layout = Layout::Plain(2),
+                                                   .space = Space::kRegister});
+    resident_.insert(kept);
+    own_.insert(kept);
+    const ExprId load = loops::AddLoad(nest_, l.buffer, l.index);
+    // A share is found by part and lane, whatever the index.
+    const std::vector<Affine> anywhere = {0, 0};
+    for (const Work* reader : l.readers) {
+      const std::vector<Affine> index = IndexIn(like, *reader, l.index);
+      for (int32_t i = 0; i < load.index; ++i) {
+        loops::Expr& e = nest_.exprs[i];
+        if (e.kind == loops::ExprKind::kLoad && e.buffer == l.buffer && e.index == index &&
+            e.guards.empty())
+          e.buffer = kept, e.index = anywhere;
+      }
+    }
+    StmtId copy = loops::AddStmt(
+        nest_, {.kind = StmtKind::kStore, .buffer = kept, .index = anywhere, .value = load});
+    Work work{.trip = like.trip, .lanes = like.lanes};
+    std::map<Var, Affine> values;
+    for (const StmtId id : like.loops)
+      values.emplace(nest_[id].var, Affine::OfVar(loops::AddVar(nest_, nest_.vars[nest_[id].var])));
+    copy = Rewriter(nest_, values).Copy(copy);
+    for (const StmtId id : like.loops | std::views::reverse) {
+      Stmt loop{.kind = StmtKind::kFor, .lo = nest_[id].lo, .hi = nest_[id].hi, .body = {copy}};
+      loop.var = values.at(nest_[id].var).terms()[0].var;
+      copy = loops::AddStmt(nest_, std::move(loop));
+      work.loops.insert(work.loops.begin(), copy);
+    }
+    works_.emplace(copy, std::move(work));
+    return copy;
   }
 
   int64_t Parts(int64_t extent) const { return (extent + threads_ - 1) / threads_; }
@@ -345,7 +502,7 @@ class Mapper {
     const auto flush = [&] {  // stores that one thread does
       if (alone.empty()) return;
       const std::vector<Touch> touches = TouchesOf(nest_, alone);
-      add({AddSingle(nest_, std::exchange(alone, {}))}, touches);
+      add({Alone(std::exchange(alone, {}))}, touches);
     };
     for (const StmtId id : body) {
       const std::vector<Touch> touches = TouchesOf(nest_, {id});
@@ -405,13 +562,13 @@ class Mapper {
     const StmtId loop = work.loops.size() > 1 ? Merge(nest_, work.loops) : work.loops.back();
     StmtId dealt = loop;
     if (!whole) {
-      dealt = Deal(nest_, loop, LoopKind::kSerial, LoopKind::kThreadX, threads_);
+      dealt = Deal(nest_, loop, LoopKind::kSerial, along_, threads_);
     } else if (trip > threads_) {
       Stmt& s = nest_.stmts[loop.index];
       const Affine begin = Affine::OfVar(part, threads_);
       s.lo = {begin}, s.hi = {begin + threads_};
       if (trip % threads_ != 0) s.hi.emplace_back(trip);
-      s.loop = LoopKind::kThreadX;
+      s.loop = along_;
       dealt = loops::AddStmt(nest_, {.kind = StmtKind::kFor,
                                      .var = part,
                                      .lo = {0},
@@ -419,7 +576,7 @@ class Mapper {
                                      .loop = has_resident ? LoopKind::kUnroll : LoopKind::kSerial,
                                      .body = {loop}});
     } else {
-      nest_.stmts[loop.index].loop = LoopKind::kThreadX;
+      nest_.stmts[loop.index].loop = along_;
     }
     if (work.loops.size() > 1 || work.loops[0] == outermost) return dealt;
     Replace(nest_, nest_.stmts[outermost.index].body, work.loops[0], dealt);
@@ -471,42 +628,56 @@ class Mapper {
     const StmtId result =
         AddTo(nest_, work.op, store.buffer, store.index, loops::AddLoad(nest_, sum, {}));
     const bool together = replicated_.contains(store.buffer);
-    piece.push_back(together ? result : AddSingle(nest_, {result}));
+    piece.push_back(together ? result : Alone({result}));
     return piece;
+  }
+
+  // By one thread, of a row or of each column.
+  StmtId Alone(std::vector<StmtId> body) {
+    if (!InColumns()) return AddSingle(nest_, std::move(body));
+    return loops::AddStmt(nest_, {.kind = StmtKind::kFor,
+                                  .var = loops::AddVar(nest_, "one"),
+                                  .lo = {0},
+                                  .hi = {1},
+                                  .loop = along_,
+                                  .body = std::move(body)});
   }
 
   // A sum is the same in both orders, so that after exchanges all threads of a warp have the same.
   // The larger of two zeros is whichever comes first: then all threads take what one has.
+  // Threads of one column are of several warps: they meet in shared memory alone.
   void FoldThreads(ScalarOp op, BufferId sum, BufferId other, std::vector<StmtId>& piece) {
-    const int64_t warps = threads_ / kWarp;
+    const int64_t each = InColumns() ? 1 : kWarp, parts = threads_ / each;
     const bool ordered = op == ScalarOp::kMin || op == ScalarOp::kMax;
-    const BufferId part = AddLocal("part", nest_[sum].dtype, {Affine(warps)}, Space::kShared);
+    const BufferId part = AddLocal("part", nest_[sum].dtype, {Affine(parts)}, Space::kShared);
     const Var t = loops::AddVar(nest_, "thread");
+    const Affine thread = Affine::OfVar(t);
     std::vector<StmtId> body;
-    for (auto across = static_cast<int32_t>(kWarp / 2); across > 0; across /= 2) {
+    for (auto across = static_cast<int32_t>(each / 2); across > 0; across /= 2) {
       body.push_back(loops::AddStmt(nest_, {.kind = StmtKind::kStore,
                                             .buffer = other,
                                             .value = loops::AddLoad(nest_, sum, {}),
                                             .across = across}));
       body.push_back(AddTo(nest_, op, sum, {}, loops::AddLoad(nest_, other, {})));
     }
-    const bool meet = warps > 1 || ordered;
+    const bool meet = parts > 1 || ordered;
     if (meet) {
-      const Affine thread = Affine::OfVar(t);
-      const StmtId put = Put(part, {FloorDiv(thread, kWarp)}, loops::AddLoad(nest_, sum, {}));
-      body.push_back(loops::AddStmt(
-          nest_, {.kind = StmtKind::kIf, .conditions = {-Mod(thread, kWarp)}, .body = {put}}));
+      StmtId put = Put(part, {FloorDiv(thread, each)}, loops::AddLoad(nest_, sum, {}));
+      if (each > 1)
+        put = loops::AddStmt(
+            nest_, {.kind = StmtKind::kIf, .conditions = {-Mod(thread, each)}, .body = {put}});
+      body.push_back(put);
     }
     piece.push_back(loops::AddStmt(nest_, {.kind = StmtKind::kFor,
                                            .var = t,
                                            .lo = {0},
                                            .hi = {threads_},
-                                           .loop = LoopKind::kThreadX,
+                                           .loop = along_,
                                            .body = std::move(body)}));
     if (!meet) return;
     piece.push_back(AddBarrier(nest_));
     piece.push_back(Put(sum, {}, loops::AddLoad(nest_, part, {0})));
-    for (int64_t k = 1; k < warps; ++k)
+    for (int64_t k = 1; k < parts; ++k)
       piece.push_back(AddTo(nest_, op, sum, {}, loops::AddLoad(nest_, part, {k})));
   }
 
@@ -518,11 +689,14 @@ class Mapper {
 
   LoopNest nest_;
   RowSizes most_;
-  int64_t threads_ = kWarp;
-  std::map<StmtId, Work> works_;   // by the outermost loop of its chain
-  std::set<BufferId> own_;         // of threads; other locals are shared by the block
-  std::set<BufferId> replicated_;  // of those, what all compute
-  std::set<BufferId> resident_;    // and what each has a part of
+  LoopKind along_ = LoopKind::kThreadX;  // of a row's threads; those of columns are along x
+  std::optional<ColumnSizes> wanted_;
+  int64_t columns_ = 1, threads_ = kWarp;  // of a block, and of a row or a column
+  int64_t registers_ = 0;                  // that are taken for what a thread has of a row
+  std::map<StmtId, Work> works_;           // by the outermost loop of its chain
+  std::set<BufferId> own_;                 // of threads; other locals are shared by the block
+  std::set<BufferId> replicated_;          // of those, what all compute
+  std::set<BufferId> resident_;            // and what each has a part of
   int64_t longest_ = 1;
   Moves moves_;
   int reductions_ = 0;
@@ -530,8 +704,19 @@ class Mapper {
 
 }  // namespace
 
+bool ColumnSizes::IsValid() const {
+  const int64_t all = columns * threads;
+  return columns > 1 && columns <= kMostThreads && threads > 1 && threads <= kMostThreads &&
+         all <= kMostThreads && all % kWarp == 0;
+}
+
 std::optional<Rows> MapRows(LoopNest nest, StmtId outermost, const RowSizes& most) {
   return Mapper(std::move(nest), most).Run(outermost);
+}
+
+std::optional<Rows> MapColumns(LoopNest nest, StmtId outermost,
+                               const std::optional<ColumnSizes>& wanted) {
+  return Mapper(std::move(nest), wanted).Run(outermost);
 }
 
 }  // namespace weft::polyhedral::cuda

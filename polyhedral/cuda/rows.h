@@ -14,11 +14,20 @@ struct RowSizes {
   std::optional<int64_t> lanes;    // of a thread at most; without, as many as leave a warp to do
 };
 
+// Neighbouring iterations as the columns of a block: threads along them and along what is inside.
+struct ColumnSizes {
+  int64_t columns = 0, threads = 0;  // of a block, and of each of its columns
+  // Whole warps, and no more than a block has.
+  bool IsValid() const;
+};
+
 struct Rows {
   loops::LoopNest nest;
   int64_t longest = 1;  // of the loops inside that became threads
-  int64_t threads = 1;
-  Moves moves;  // with its threads
+  int64_t works = 0;    // how many of them there are
+  int64_t threads = 1;  // of a block, or of a column of it
+  int64_t columns = 1;
+  Moves moves;  // with the threads along the loops inside
 };
 
 // The body of an iteration falls into pieces, with barriers between those that depend on each
@@ -34,6 +43,17 @@ struct Rows {
 // What pieces hand on is a thread's own where it meets the same places in all of them, and is as
 // much as its registers hold; else it moves to shared space. nullopt if that is more than a block
 // has, and too much for scratch.
+//
+// What several loops read of an operand at the same place is read once, as far as registers are
+// left.
 std::optional<Rows> MapRows(loops::LoopNest nest, loops::StmtId outermost, const RowSizes& most);
+
+// The same for iterations whose neighbours lie side by side in memory, while what is inside one
+// does not: so many of them are a block, threads are dealt to each of them as to a row, and shares
+// meet in shared memory. Without a wish for sizes, those that keep a column in registers. nullopt
+// also where the innermost loop of the band is not constant, or where integers that are loaded
+// depend on it.
+std::optional<Rows> MapColumns(loops::LoopNest nest, loops::StmtId outermost,
+                               const std::optional<ColumnSizes>& wanted);
 
 }  // namespace weft::polyhedral::cuda

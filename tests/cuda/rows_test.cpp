@@ -31,6 +31,17 @@ constexpr const char* kGroups = R"(def groups(float(N, G, C, H, W) x, float(G, C
       q(n, k) +=! d(n, k, c, h, w) * d(n, k, c, h, w)
       y(n, k, c, h, w) = d(n, k, c, h, w) / sqrt(q(n, k) + 1.0) * g(k, c) })";
 
+constexpr const char* kColumns = R"(def columns(float(N, K, M) x) -> (y) {
+      top(n, i) max=! x(n, k, i)
+      e(n, k, i) = exp(x(n, k, i) - top(n, i))
+      sum(n, i) +=! e(n, k, i)
+      y(n, k, i) = e(n, k, i) / sum(n, i) })";
+constexpr const char* kChannelNorm = R"(def channel_norm(float(N, K, M) x, float(K) g) -> (y) {
+      s(n, i) +=! x(n, k, i)
+      q(n, i) +=! (x(n, k, i) - s(n, i) / 100.0) * (x(n, k, i) - s(n, i) / 100.0)
+      r(n, i) = 1.0 / sqrt(q(n, i) / 100.0 + 0.00001)
+      y(n, k, i) = (x(n, k, i) - s(n, i) / 100.0) * r(n, i) * g(k) })";
+
 // The nest that a program is mapped to, right in both ways that can be run here.
 loops::LoopNest Mapped(const char* text, const Sizes& sizes, CudaMapping mapping, bool run = true) {
   const Result<tc::Program> program = oracle::Compile(text, sizes);
@@ -138,6 +149,72 @@ TEST(CudaRows, ManyRowsAreReadAlongMemory) {
          CudaMapping::kRows);
   Mapped("def across(float(M, N) x) -> (s) { s(i) +=! x(j, i) }", {{"N", 17000}, {"M", 40}},
          CudaMapping::kGrid);
+}
+
+// Neighbours side by side along x, a column's threads along y: one barrier a sum, and the column in
+// registers.
+TEST(CudaColumns, ThreadsShareWhatLiesAcross) {
+  struct Case {
+    const char* text;
+    Sizes sizes;
+    std::vector<int64_t> map;
+  };
+  const Case cases[] = {{kColumns, {{"N", 1}, {"K", 64}, {"M", 512}}, {16, 16}},
+                        {kColumns, {{"N", 2}, {"K", 100}, {"M", 50}}, {16, 32}},
+                        {kColumns, {{"N", 2}, {"K", 1030}, {"M", 33}}, {16, 64}},
+                        {kColumns, {{"N", 300}, {"K", 64}, {"M", 32}}, {32, 4}},
+                        {kChannelNorm, {{"N", 3}, {"K", 200}, {"M", 40}}, {16, 32}}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(fmt::format("{} {}", c.text, c.sizes.at("K")));
+    const bool is_small = c.sizes.at("N") < 100;
+    const loops::LoopNest nest = Mapped(c.text, c.sizes, CudaMapping::kColumns, is_small);
+    const std::string text = loops::Print(nest);
+    EXPECT_EQ(Count(text, "barrier"), 2) << text;
+    EXPECT_EQ(Count(text, "exchange"), 0) << text;
+    EXPECT_EQ(Count(text, "single"), 0) << text;
+    EXPECT_EQ(Threads(nest), c.map[0] * c.map[1]) << text;
+    EXPECT_EQ(Count(text, "= x["), 1) << "each element is read once\n" << text;
+    for (const loops::Buffer& b : nest.buffers) {
+      if (b.space != loops::Space::kShared) continue;
+      EXPECT_EQ(loops::BufferBytes(b, {}), 4 * c.map[0] * c.map[1]) << b.name;
+    }
+  }
+}
+
+// Of other types, with sums that are results, and with what a column hands on in shared memory.
+TEST(CudaColumns, SumsThatAreResultsAndTemporariesThatAreShared) {
+  Mapped("def sums(double(K, M) x) -> (s, y) { s(i) +=! x(k, i) y(k, i) = x(k, i) * s(i) }",
+         {{"K", 70}, {"M", 48}}, CudaMapping::kColumns);
+  const loops::LoopNest turned = Mapped(
+      R"(def turned(float(K, M) x) -> (y) {
+           s(i) +=! x(k, i)
+           e(k, i) = x(k, i) * s(i)
+           y(k, i) = e(69 - k, i) + 1.0 where k in 0:70 })",
+      {{"K", 70}, {"M", 40}}, CudaMapping::kColumns);
+  EXPECT_NE(loops::Print(turned).find("shared e: f32[70, 1, 16]"), std::string::npos)
+      << loops::Print(turned);
+}
+
+// A wish gives the nest that it was taken from; what is no block is refused.
+TEST(CudaColumns, SizesAreAWish) {
+  const Result<tc::Program> program = oracle::Compile(kColumns, {{"N", 2}, {"K", 96}, {"M", 64}});
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const polyhedral::ScheduleRequest request{.program = &*program, .target = Sm90()};
+  const auto mapped = polyhedral::MapToCuda(request);
+  ASSERT_TRUE(mapped.ok()) << mapped.status().ToString();
+  EXPECT_EQ(mapped->choice.map.mapping, "columns");
+  const auto nest = polyhedral::Lower(request, mapped->choice, mapped->tree);
+  ASSERT_TRUE(nest.ok()) << nest.status().ToString();
+  const auto again = polyhedral::MapNest(*nest, mapped->choice.map);
+  ASSERT_TRUE(again.ok()) << again.status().ToString();
+  EXPECT_TRUE(loops::Equal(again->nest, mapped->mapped.nest));
+  const auto wide = polyhedral::MapNest(*nest, {"columns", {32, 8}});
+  ASSERT_TRUE(wide.ok()) << wide.status().ToString();
+  EXPECT_EQ(Threads(wide->nest), 256);
+  for (const std::vector<int64_t>& sizes :
+       {std::vector<int64_t>{16}, {16, 1}, {1, 32}, {16, 3}, {64, 32}, {16, -2}, {16, 16, 1}})
+    EXPECT_FALSE(polyhedral::MapNest(*nest, {"columns", sizes}).ok())
+        << fmt::format("{}", fmt::join(sizes, " "));
 }
 
 // More rows than a grid has along y.
