@@ -8,6 +8,7 @@
 
 #include "tc_lang/coalesce.h"
 #include "tc_lang/copies.h"
+#include "tc_lang/groups.h"
 
 namespace weft::partition {
 namespace {
@@ -216,6 +217,12 @@ polyhedral::ScheduleRequest RequestFor(tc::Extracted& group, const graph::Graph&
   note(tc::Inputs(program), group.inputs);
   note(tc::Outputs(program), group.outputs);
   Forget(tc::DropCopies(program, request.layouts), group.part_of);
+  Forget(tc::ForwardSpreads(program), group.part_of);
+  // A grid's blocks take whole groups of an axis; lanes take its members side by side.
+  if (target.kind == TargetKind::kCuda) {
+    Forget(tc::JoinSums(program), group.part_of);
+    tc::SplitGroups(program, request.layouts, request.constants);
+  }
   tc::Coalesce(program, request.layouts, request.constants);
   return request;
 }
@@ -273,7 +280,8 @@ Verdict<LegalGroup> CheckGroup(const tc::Extracted& group, const graph::Graph& g
             return ok.refusal();
           }
     if (!tc::Reduces(consumer)) continue;
-    if (reduction && KeptExtents(p.statements[*reduction]) != KeptExtents(consumer))
+    if (reduction && group.part_of[*reduction] != group.part_of[c] &&
+        KeptExtents(p.statements[*reduction]) != KeptExtents(consumer))
       return Refusal{Reason::kReductionMismatch,
                      fmt::format("{{{}}} and {{{}}}", group.part_of[*reduction], group.part_of[c])};
     reduction = c;

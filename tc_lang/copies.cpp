@@ -5,6 +5,9 @@
 #include <optional>
 #include <utility>
 
+#include "tc_lang/bind_types.h"
+#include "tc_lang/erase.h"
+
 namespace weft::tc {
 namespace {
 
@@ -36,18 +39,6 @@ std::optional<std::vector<int32_t>> IndicesOf(const Program& p, const std::vecto
     indices.push_back(var.value_or(-1));
   }
   return indices;
-}
-
-void EraseTensor(Program& program, TensorId gone) {
-  const auto shift = [gone](TensorId& id) {
-    if (id.valid() && id.index > gone.index) --id.index;
-  };
-  for (Expr& e : program.exprs) shift(e.tensor);
-  for (Statement& s : program.statements) {
-    shift(s.target);
-    shift(s.companion);
-  }
-  program.tensors.erase(program.tensors.begin() + gone.index);
 }
 
 class Dropper {
@@ -132,7 +123,7 @@ class Forwarder {
       other.tag = Classify(program_, other);
     }
     program_.statements.erase(program_.statements.begin() + static_cast<std::ptrdiff_t>(place));
-    DropUnused();
+    DropUnused(program_);
     EraseTensor(program_, gone);
     return true;
   }
@@ -248,57 +239,140 @@ class Forwarder {
     return ExprId(program_.exprs.size() - 1);
   }
 
-  // Expressions that no statement has any more.
-  void DropUnused() {
-    std::vector<bool> used(program_.exprs.size());
-    const auto use = [&](ExprId id) {
-      if (id.valid()) used[static_cast<size_t>(id.index)] = true;
-    };
-    for (const Statement& s : program_.statements) {
-      std::ranges::for_each(s.subscripts, use);
-      use(s.value);
-      use(s.companion_value);
-    }
-    for (size_t i = used.size(); i-- > 0;)
-      if (used[i]) std::ranges::for_each(program_.exprs[i].args, use);
-    std::vector<ExprId> place(used.size());
-    std::vector<Expr> kept;
-    const auto move = [&](ExprId& id) {
-      if (id.valid()) id = place[static_cast<size_t>(id.index)];
-    };
-    for (size_t i = 0; i < used.size(); ++i) {
-      if (!used[i]) continue;
-      std::ranges::for_each(program_.exprs[i].args, move);
-      place[i] = ExprId(kept.size());
-      kept.push_back(std::move(program_.exprs[i]));
-    }
-    program_.exprs = std::move(kept);
-    for (Statement& s : program_.statements) {
-      std::ranges::for_each(s.subscripts, move);
-      move(s.value);
-      move(s.companion_value);
-    }
-  }
-
   Program& program_;
   Expr source_;                  // what is moved
   std::vector<size_t> axis_of_;  // of what is made, by index of who moves it
 };
 
-// Has statement after statement erased, where `erase` does so; the places that they had.
-template <typename F>
-std::vector<size_t> EraseInTurn(const Program& program, F erase) {
-  std::vector<size_t> gone;
-  for (size_t place = 0; place < program.statements.size();) {
-    if (erase(place))
-      gone.push_back(place + gone.size());
-    else
-      ++place;
+// Statements whose values are made by who reads them.
+class SpreadForwarder {
+ public:
+  explicit SpreadForwarder(Program& program) : program_(program) {}
+
+  bool Forward(size_t place) {
+    const Statement s = program_.statements[place];
+    const auto axes = IndicesOf(program_, s.subscripts);
+    if (!IsPlain(s) || !axes || !WalksAll(s, s.target, *axes) || !Spreads(s)) return false;
+    if (IsHalf(program_[s.target].dtype) || program_[s.target].role != Role::kTemporary)
+      return false;
+    Statement* const reader = OneReader(place);
+    if (reader == nullptr || !IsPlain(*reader) || reader->indices.size() != s.indices.size())
+      return false;
+    // By index of s the one of its reader.
+    std::vector<int32_t> index(s.indices.size(), -1);
+    int64_t reads = 0;
+    for (const ExprId read : Reads(program_, *reader)) {
+      if (program_[read].tensor != s.target) continue;
+      const auto at = IndicesOf(program_, program_[read].args);
+      if (!at || !WalksAll(*reader, s.target, *at)) return false;
+      for (size_t axis = 0; axis < at->size(); ++axis) {
+        int32_t& known = index[(*axes)[axis]];
+        if (reads > 0 && known != (*at)[axis]) return false;
+        known = (*at)[axis];
+      }
+      ++reads;
+    }
+    constexpr int64_t kMostNodes = 256;
+    if (Nodes(reader->value) + reads * Nodes(s.value) > kMostNodes) return false;
+    const ExprId value = Moved(s.value, index);
+    reader->value = Replaced(reader->value, s.target, value);
+    reader->tag = Classify(program_, *reader);
+    program_.statements.erase(program_.statements.begin() + static_cast<std::ptrdiff_t>(place));
+    DropUnused(program_);
+    EraseTensor(program_, s.target);
+    return true;
   }
-  return gone;
-}
+
+ private:
+  static bool IsPlain(const Statement& s) {
+    return s.assign == Assign::kSet && !Reduces(s) && !s.companion.valid();
+  }
+
+  // Whether each axis is an index of its own, from end to end, and each index an axis.
+  bool WalksAll(const Statement& s, TensorId tensor, const std::vector<int32_t>& axes) const {
+    if (axes.size() != s.indices.size()) return false;
+    for (size_t axis = 0; axis < axes.size(); ++axis) {
+      if (axes[axis] < 0) return false;
+      const Index& index = s.indices[static_cast<size_t>(axes[axis])];
+      if (index.lo != Affine(0) || index.hi != program_[tensor].extents[axis]) return false;
+    }
+    return true;
+  }
+
+  // Whether some of what it reads was reduced, or follows from such, and has fewer axes.
+  bool Spreads(const Statement& s) const {
+    const auto reads = Reads(program_, s);
+    return std::ranges::any_of(reads, [&](ExprId read) {
+      const TensorId tensor = program_[read].tensor;
+      return program_[tensor].extents.size() < s.subscripts.size() && Follows(tensor);
+    });
+  }
+
+  bool Follows(TensorId tensor) const {
+    return std::ranges::any_of(program_.statements, [&](const Statement& s) {
+      return s.target == tensor && !Contracts(s) &&
+             (Reduces(s) || std::ranges::any_of(Reads(program_, s), [&](ExprId read) {
+                const TensorId from = program_[read].tensor;
+                return from != tensor && Follows(from);
+              }));
+    });
+  }
+
+  // The one statement that reads what this one makes, if nothing of what this one reads is written
+  // between them.
+  Statement* OneReader(size_t place) {
+    const TensorId target = program_.statements[place].target;
+    Statement* reader = nullptr;
+    for (size_t k = 0; k < program_.statements.size(); ++k) {
+      Statement& other = program_.statements[k];
+      if (k != place && (other.target == target || other.companion == target)) return nullptr;
+      const bool reads = std::ranges::any_of(
+          Reads(program_, other), [&](ExprId read) { return program_[read].tensor == target; });
+      if (!reads) continue;
+      if (reader != nullptr || k <= place) return nullptr;
+      reader = &other;
+    }
+    for (const ExprId read : Reads(program_, program_.statements[place]))
+      for (Statement* s = &program_.statements[place]; reader && s < reader; ++s)
+        if (s->target == program_[read].tensor || s->companion == program_[read].tensor)
+          return nullptr;
+    return reader;
+  }
+
+  int64_t Nodes(ExprId id) const {
+    int64_t nodes = 1;
+    for (const ExprId arg : program_[id].args) nodes += Nodes(arg);
+    return nodes;
+  }
+
+  ExprId Add(Expr e) {
+    program_.exprs.push_back(std::move(e));
+    return ExprId(program_.exprs.size() - 1);
+  }
+
+  ExprId Moved(ExprId id, const std::vector<int32_t>& index) {
+    Expr e = program_[id];
+    if (e.kind == ExprKind::kIndex) e.position = index[static_cast<size_t>(e.position)];
+    for (ExprId& arg : e.args) arg = Moved(arg, index);
+    return Add(std::move(e));
+  }
+
+  ExprId Replaced(ExprId id, TensorId gone, ExprId value) {
+    Expr e = program_[id];
+    if (e.kind == ExprKind::kRead && e.tensor == gone) return value;
+    for (ExprId& arg : e.args) arg = Replaced(arg, gone, value);
+    return Add(std::move(e));
+  }
+
+  Program& program_;
+};
 
 }  // namespace
+
+std::vector<size_t> ForwardSpreads(Program& program) {
+  SpreadForwarder forwarder(program);
+  return EraseInTurn(program, [&](size_t place) { return forwarder.Forward(place); });
+}
 
 bool MayForward(const Program& program) {
   return program.statements.size() == 1 && Moves(program, program.statements[0]);

@@ -1,4 +1,4 @@
-// Copies that nobody needs.
+// Temporaries that nobody needs.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +21,11 @@ std::vector<size_t> DropCopies(Program& program, const std::map<std::string, Lay
 // other statements only move it: a concatenation of looked-up rows reads the tables itself. Such
 // statements and their temporaries go. Returns the places that they had, in order.
 std::vector<size_t> ForwardLookups(Program& program);
+// What a statement makes of sums, for each element that was summed up, need not be stored where one
+// other statement reads it, each value at its own place, and reduces nothing: a norm's last step is
+// done by the activation behind it. Such statements and their temporaries go, but for those of
+// 16-bit floats, which round what they store. Returns the places that they had, in order.
+std::vector<size_t> ForwardSpreads(Program& program);
 // Whether it only moves something, in one statement: one that may go so.
 bool MayForward(const Program& program);
 

@@ -102,5 +102,32 @@ TEST(ForwardLookups, WhatIsComputedWithStays) {
   EXPECT_EQ(LeftOf(kTables + std::string("u(k, i) = a(i, k)\ny(i, k) = u(k, i)\n}")), 2u);
 }
 
+// How many statements are left behind a sum s over the rows of x.
+size_t LeftOfSpread(const std::string& behind, const std::string& outputs = "y") {
+  return LeftBy(ForwardSpreads, "def f(float(3, 5) x, float(5, 3) z, float16(3, 5) h) -> (" +
+                                    outputs + ") {\ns(i) +=! x(i, j)\n" + behind + "\n}");
+}
+
+TEST(ForwardSpreads, ActivationsBehindNorms) {
+  EXPECT_EQ(LeftOfSpread("t(i, j) = x(i, j) - s(i)\ny(i, j) = t(i, j) * tanh(t(i, j))"), 2u);
+  EXPECT_EQ(
+      LeftOfSpread("m(i) = s(i) / 5.0\nt(i, j) = x(i, j) - m(i)\nu(i, j) = max(t(i, j), 0.0)\n"
+                   "y(j, i) = u(i, j) + z(j, i)"),
+      3u);
+}
+
+TEST(ForwardSpreads, WhatIsNeededStays) {
+  EXPECT_EQ(LeftOfSpread("t(i, j) = x(i, j) - s(i)\nu(i) max=! t(i, j)\ny(i, j) = t(i, j) + u(i)"),
+            4u);
+  EXPECT_EQ(
+      LeftOfSpread("t(i, j) = x(i, j) - s(i)\ny(i, j) = t(i, 4 - j) where i in 0:3, j in 0:5"), 3u);
+  EXPECT_EQ(LeftOfSpread("t(i, j) = x(i, j) - s(i)\ny(i, j) = t(i, j) + t(i, 0)"), 3u);
+  EXPECT_EQ(LeftOfSpread("t(i, j) = x(i, j) - s(i)\ny(i, j, k) = t(i, j) * z(j, k)"), 3u);  // again
+  EXPECT_EQ(LeftOfSpread("t(i, j) = x(i, j) - s(i)\ny(i, j) = t(i, j) + 1.0", "t, y"), 3u);
+  EXPECT_EQ(
+      LeftOfSpread("t(i, j) = float16(float(h(i, j)) - s(i))\ny(i, j) = float(t(i, j)) * 3.0"), 3u);
+  EXPECT_EQ(LeftOfSpread("t(i, j) = x(i, j) + 1.0\ny(i, j) = t(i, j) + s(i)"), 3u);  // no spread
+}
+
 }  // namespace
 }  // namespace weft::tc

@@ -1,0 +1,29 @@
+// What is left of a program whose statements go.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "tc_lang/program.h"
+
+namespace weft::tc {
+
+// A tensor that no statement names any more.
+void EraseTensor(Program& program, TensorId gone);
+// Expressions that no statement has any more.
+void DropUnused(Program& program);
+
+// Has statement after statement erased, where `erase` does so; the places that they had.
+template <typename F>
+std::vector<size_t> EraseInTurn(const Program& program, F erase) {
+  std::vector<size_t> gone;
+  for (size_t place = 0; place < program.statements.size();) {
+    if (erase(place))
+      gone.push_back(place + gone.size());
+    else
+      ++place;
+  }
+  return gone;
+}
+
+}  // namespace weft::tc
