@@ -67,8 +67,9 @@ Result<loops::LoopNest> CheckKernel(const plan::Kernel& kernel, const Target& ta
                                     std::string_view identity) {
   WEFT_TRY(loops::LoopNest nest, loops::Read(kernel.loops, kernel.name + ".loops"));
   for (const loops::Buffer& b : nest.buffers)
-    if (b.space == loops::Space::kGrid && !IsCuda(target))
-      return Invalid(fmt::format("{} lies in memory of a grid, and the target has none", b.name))
+    if ((b.space == loops::Space::kGrid || b.space == loops::Space::kCluster) && !IsCuda(target))
+      return Invalid(fmt::format("{} lies in memory of a {}, and the target has none", b.name,
+                                 loops::SpaceName(b.space)))
           .At("kernel " + kernel.name);
   // The key is what a cache trusts, so it is never taken from a plan.
   WEFT_TRY(plan::Kernel ours, MakeKernel(nest, target, identity));

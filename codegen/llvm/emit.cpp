@@ -16,6 +16,7 @@
 #include <llvm/Transforms/Scalar/SROA.h>
 #include <llvm/Transforms/Utils/Mem2Reg.h>
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 
@@ -97,6 +98,10 @@ Result<Compiled> Compile(const loops::LoopNest& nest, const Target& target, bool
                                    weft::Print(target)))
         .Try("--target cpu:x86-64-v4-bf16");
   }
+  const auto in_cluster = [](const loops::Stmt& s) { return s.loop == loops::LoopKind::kClusterX; };
+  const auto of_cluster = [](const loops::Buffer& b) { return b.space == loops::Space::kCluster; };
+  if (std::ranges::any_of(nest.stmts, in_cluster) || std::ranges::any_of(nest.buffers, of_cluster))
+    return Unsupported(fmt::format("nest {}: clusters of blocks are for CUDA", nest.name));
   Compiled c;
   c.context = std::make_unique<llvm::LLVMContext>();
   c.context->setDiscardValueNames(!names);

@@ -310,6 +310,15 @@ TEST(Emit, SumsOfProductsOfHalves) {
   }
 }
 
+TEST(Emit, ClustersAreForDevices) {
+  for (const char* text : {"loops k (y: out f32[2]) { cluster_x r = 0:2 { y[r] = 1.0 } }",
+                           "loops k (y: out f32[2]) { cluster p: f32[2] single { y[0] = 1.0 } }"}) {
+    const Status status = EmitMachineCode(Nest(text), {.isa = Isa::kX86V3}).status();
+    EXPECT_EQ(status.code(), Code::kUnsupported);
+    EXPECT_EQ(status.what(), "nest k: clusters of blocks are for CUDA");
+  }
+}
+
 // Two at once, one of a pair, and lanes that fill no register; also of what is no number or would
 // be subnormal.
 TEST(Emit, SumsOfProductsThatFlush) {

@@ -65,7 +65,7 @@ class Flattener {
       case StmtKind::kLet:
         return Assign(s);
       case StmtKind::kBarrier:
-        Emit({.kind = OpKind::kBarrier});
+        Emit({.kind = OpKind::kBarrier, .cluster = s.cluster});
         return;
       case StmtKind::kMark:
         return Body(s.body);
@@ -84,7 +84,7 @@ class Flattener {
   void Loop(StmtId id) {
     std::vector<StmtId> band = {id};
     if (nest_[id].loop == LoopKind::kParallel) band = loops::ParallelBand(nest_, id);
-    program_.grid |= nest_[id].loop >= LoopKind::kBlockX;
+    program_.grid |= loops::IsGrid(nest_[id].loop);
     FlatOp op{.kind = OpKind::kLoop, .loop = nest_[id].loop, .frame = program_.frames};
     program_.frames += std::max<size_t>(2, band.size() + 1);
     for (StmtId member : band) {

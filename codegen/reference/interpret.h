@@ -1,9 +1,9 @@
 // The loop-nest interpreter: the meaning of a LoopNest, with checks that hardware does not make.
 //
 // Runs ranks (CPU) or blocks and threads (CUDA) one after another between barriers, and reports
-// reads and writes outside a buffer, reads of elements never written (register, cache and shared
-// space), two ranks or threads that touch one element without a barrier between them when one
-// writes (a race), and barriers that not all reach.
+// reads and writes outside a buffer, reads of elements never written (register, cache, shared
+// and cluster space), two ranks or threads that touch one element without a barrier between them
+// when one writes (a race), and barriers that not all reach.
 #pragma once
 
 #include <cstdint>

@@ -87,9 +87,8 @@ void Machine::EnterLoop(const FlatOp& op) {
   Frame& f = frames_[op.frame];
   f.at = MaxOf(op.lo[0]);
   f.end = MinOf(op.hi[0]);
-  if (op.loop >= LoopKind::kBlockX) {  // this actor's one iteration
-    f.at +=
-        op.steps[0] * place_[static_cast<size_t>(op.loop) - static_cast<size_t>(LoopKind::kBlockX)];
+  if (loops::IsGrid(op.loop)) {  // this actor's one iteration
+    f.at += op.steps[0] * place_[loops::GridAxis(op.loop)];
     f.end = std::min(f.end, f.at + 1);
   }
   vars_[op.vars[0]] = f.at;
@@ -183,7 +182,7 @@ Status Machine::LoadNode(const Node& node, Scalar& result) {
     for (const FlatAffine& e : node.access.index) index_.push_back(e.Eval(vars_.data()));
     WEFT_TRY(memory_.Read(buffer, index_, offset, actor_));
   }
-  result = LoadScalar(node.dtype, memory_.Base(buffer, actor_.thread), offset);
+  result = LoadScalar(node.dtype, memory_.Base(buffer, actor_), offset);
   return {};
 }
 
@@ -247,8 +246,7 @@ Status Machine::Store(const FlatOp& op, Scalar value) {
     for (const FlatAffine& e : op.access.index) index_.push_back(e.Eval(vars_.data()));
     WEFT_TRY(memory_.Write(op.access.buffer, index_, offset, actor_));
   }
-  StoreScalar(op.value.nodes.back().dtype, memory_.Base(op.access.buffer, actor_.thread), offset,
-              value);
+  StoreScalar(op.value.nodes.back().dtype, memory_.Base(op.access.buffer, actor_), offset, value);
   return {};
 }
 

@@ -11,6 +11,7 @@ namespace weft::codegen {
 
 struct Grid {
   std::array<int64_t, 6> extent = {1, 1, 1, 1, 1, 1};  // block x y z, thread x y z
+  int64_t cluster = 1;                                 // blocks that run together, along x
 };
 
 class Machine {
@@ -29,9 +30,12 @@ class Machine {
   Status PassExchange(Scalar value);
   bool done() const { return pc_ >= program_.ops.size(); }
   size_t pc() const { return pc_; }
+  // Whether it stands at a barrier of its cluster.
+  bool awaits_cluster() const { return !done() && program_.ops[pc_].cluster; }
   void PassBarrier() {
-    ++pc_;
+    actor_.round += program_.ops[pc_].cluster;
     ++actor_.phase;
+    ++pc_;
   }
 
  private:

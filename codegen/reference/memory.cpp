@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/text.h"
 
 namespace weft::codegen {
@@ -11,7 +13,7 @@ using loops::BufferId;
 using loops::Space;
 
 CheckedMemory::CheckedMemory(const loops::LoopNest& nest, std::span<void* const> operands,
-                             std::span<const int64_t> params, int32_t actors, bool check)
+                             std::span<const int64_t> params, Actors actors, bool check)
     : nest_(nest) {
   size_t operand = 0;
   for (const Buffer& buffer : nest.buffers) {
@@ -19,19 +21,22 @@ CheckedMemory::CheckedMemory(const loops::LoopNest& nest, std::span<void* const>
     const int64_t bytes = loops::BufferBytes(buffer, {params.begin(), params.end()});
     b.elems = bytes / SizeBytes(buffer.dtype) * (SharesBytes(buffer.dtype) ? 2 : 1);
     for (const Affine& extent : buffer.shape) b.shape.push_back(extent.Eval(params));
-    b.is_private = buffer.space == Space::kCache || buffer.space == Space::kRegister;
+    if (buffer.space == Space::kShared) b.copies = Copies::kPerBlock;
+    if (buffer.space == Space::kCache || buffer.space == Space::kRegister)
+      b.copies = Copies::kPerThread;
+    const int64_t copies =
+        CopyOf(b, {.block = actors.blocks - 1, .thread = actors.threads - 1}) + 1;
     b.is_local = buffer.access == loops::Access::kLocal && buffer.space != Space::kGrid;
     if (buffer.access != loops::Access::kLocal) {
       b.data = static_cast<std::byte*>(operands[operand++]);
       b.initialised = buffer.access != loops::Access::kOut;
     } else {
-      b.actor_bytes = b.is_private ? (bytes + 63) / 64 * 64 : 0;
-      b.owned.resize(static_cast<size_t>(b.is_private ? b.actor_bytes * actors : bytes));
+      b.copy_bytes = (bytes + 63) / 64 * 64;
+      b.owned.resize(static_cast<size_t>(b.copy_bytes * copies));
       b.data = b.owned.data();
     }
-    if (check && buffer.access != loops::Access::kIn) {
-      b.touches.resize(static_cast<size_t>(b.elems * (b.is_private ? actors : 1)));
-    }
+    if (check && buffer.access != loops::Access::kIn)
+      b.touches.resize(static_cast<size_t>(b.elems * copies));
     blocks_.push_back(std::move(b));
   }
 }
@@ -44,7 +49,7 @@ void CheckedMemory::ForgetLocals() {
 
 void CheckedMemory::NextLaunch() {
   for (Block& b : blocks_)
-    for (Touch& t : b.touches) t = {.written = t.written || t.writer >= 0};
+    for (Touch& t : b.touches) t = {.written = t.written || t.writer.phase > 0};
 }
 
 Status CheckedMemory::Inside(const Block& b, const Buffer& buffer,
@@ -67,17 +72,24 @@ Status CheckedMemory::Read(BufferId id, std::span<const int64_t> index, int64_t 
   const auto bad = [&](std::string_view what) {
     return Internal(fmt::format("{}[{}] {}", PrintName(buffer.name), fmt::join(index, ", "), what));
   };
-  if (t.writer < 0 && !t.written && !b.initialised) return bad("is read before it is written");
-  if (b.is_private) return {};
-  if (t.writer >= 0 && (t.write_block != actor.block ||
-                        (t.write_phase == actor.phase && t.writer != actor.thread))) {
+  if (t.writer.phase == 0 && !t.written && !b.initialised)
+    return bad("is read before it is written");
+  if (IsRace(t.writer, actor))
     return bad("is written by one and read by another without a barrier between them");
-  }
-  const bool same_time = t.read_block == actor.block && t.read_phase == actor.phase;
-  t.reader = same_time && t.reader != actor.thread && t.reader != -1 ? -2 : actor.thread;
-  t.read_block = t.read_phase == 0 || t.read_block == actor.block ? actor.block : kSeveral;
-  t.read_phase = actor.phase;
+  const Actor before = std::exchange(t.reader, actor);
+  if (!IsRace(before, actor)) return {};
+  // Whoever writes now must come after all of them.
+  t.reader.thread = kSeveral;
+  if (before.block != actor.block) t.reader.block = kSeveral;
+  if (before.cluster != actor.cluster) t.reader.cluster = kSeveral;
   return {};
+}
+
+bool CheckedMemory::IsRace(const Actor& before, const Actor& actor) {
+  if (before.phase == 0) return false;
+  if (before.cluster != actor.cluster) return true;
+  if (before.block != actor.block) return before.round == actor.round;
+  return before.phase == actor.phase && before.thread != actor.thread;
 }
 
 Status CheckedMemory::Write(BufferId id, std::span<const int64_t> index, int64_t offset,
@@ -87,19 +99,12 @@ Status CheckedMemory::Write(BufferId id, std::span<const int64_t> index, int64_t
   WEFT_TRY(Inside(b, buffer, index));
   if (b.touches.empty()) return {};
   Touch& t = TouchOf(b, offset, actor);
-  const auto other = [&](int32_t who, int64_t block, uint32_t phase) {
-    return phase > 0 && (block != actor.block || (phase == actor.phase && who != actor.thread));
-  };
-  const bool race =
-      other(t.writer, t.write_block, t.write_phase) || other(t.reader, t.read_block, t.read_phase);
-  if (race && !b.is_private) {
+  if (IsRace(t.writer, actor) || IsRace(t.reader, actor)) {
     return Internal(fmt::format(
         "{}[{}] is written by one and touched by another without a barrier between them",
         PrintName(buffer.name), fmt::join(index, ", ")));
   }
-  t.writer = actor.thread;
-  t.write_block = actor.block;
-  t.write_phase = actor.phase;
+  t.writer = actor;
   return {};
 }
 

@@ -11,25 +11,33 @@
 
 namespace weft::codegen {
 
-// Whoever runs: a rank on a CPU; on CUDA a thread, of a block. `phase` counts barriers: accesses of
-// two actors of one block in different phases are ordered.
+// Whoever runs: a rank on a CPU; on CUDA a thread, of a block, of a cluster (of one block, unless
+// the nest says otherwise). `phase` counts barriers: accesses of two actors of one block in
+// different phases are ordered. `round` counts those of the cluster: so are accesses of its blocks
+// in different rounds.
 struct Actor {
-  int64_t block = 0;
-  int32_t thread = 0;
-  uint32_t phase = 1;
+  int64_t cluster = 0;
+  int32_t block = 0, thread = 0;  // counted within the cluster
+  uint32_t phase = 1, round = 1;
+};
+
+// How many there are at once.
+struct Actors {
+  int32_t threads = 1, blocks = 1;
 };
 
 class CheckedMemory {
  public:
-  // Operands are the caller's; the rest is allocated here, register and cache space once per actor.
+  // Operands are the caller's; the rest is allocated here, register and cache space once per actor,
+  // shared space once per block.
   CheckedMemory(const loops::LoopNest& nest, std::span<void* const> operands,
-                std::span<const int64_t> params, int32_t actors, bool check);
+                std::span<const int64_t> params, Actors actors, bool check);
 
-  void* Base(loops::BufferId id, int32_t actor) const {
+  void* Base(loops::BufferId id, const Actor& actor) const {
     const Block& b = blocks_[id.index];
-    return b.data + actor * b.actor_bytes;
+    return b.data + CopyOf(b, actor) * b.copy_bytes;
   }
-  // A new block starts: what is shared, cached or in registers holds nothing yet.
+  // A new cluster starts: what is shared, cached or in registers holds nothing yet.
   void ForgetLocals();
   // A new launch: what was written so far is there for all.
   void NextLaunch();
@@ -41,27 +49,35 @@ class CheckedMemory {
                const Actor& actor);
 
  private:
-  static constexpr int64_t kSeveral = -1;
-  struct Touch {                              // the last write and the last read
-    int64_t write_block = 0, read_block = 0;  // kSeveral: of blocks, which nothing orders
-    int32_t writer = -1, reader = -1;         // -1 none; reader -2: several
-    uint32_t write_phase = 0, read_phase = 0;
+  static constexpr int32_t kSeveral = -1;
+  static constexpr Actor kNobody = {.phase = 0};
+  struct Touch {
+    // The last write and the last read. Reads of several clusters, of several blocks of one in a
+    // round, of several threads of one in a phase, are one of kSeveral.
+    Actor writer = kNobody, reader = kNobody;
     bool written = false;  // by an earlier launch
   };
+  enum class Copies : uint8_t { kOne, kPerBlock, kPerThread };
   struct Block {
     std::byte* data = nullptr;
-    int64_t actor_bytes = 0;  // 0: one for all
-    int64_t elems = 0;
+    Copies copies = Copies::kOne;
+    int64_t copy_bytes = 0, elems = 0;  // of one copy
     std::vector<int64_t> shape;
-    bool initialised = false;                   // by the caller
-    bool is_private = false, is_local = false;  // local: of a block or a thread
+    bool initialised = false;  // by the caller
+    bool is_local = false;     // of a cluster, a block or a thread
     std::vector<std::byte> owned;
     std::vector<Touch> touches;
   };
   Status Inside(const Block& b, const loops::Buffer& buffer, std::span<const int64_t> index) const;
-  Touch& TouchOf(Block& b, int64_t offset, const Actor& actor) const {
-    return b.touches[static_cast<size_t>(offset + (b.is_private ? actor.thread * b.elems : 0))];
+  static int64_t CopyOf(const Block& b, const Actor& actor) {
+    if (b.copies == Copies::kOne) return 0;
+    return b.copies == Copies::kPerBlock ? actor.block : actor.thread;
   }
+  static Touch& TouchOf(Block& b, int64_t offset, const Actor& actor) {
+    return b.touches[static_cast<size_t>(offset + CopyOf(b, actor) * b.elems)];
+  }
+  // Whether nothing orders what was done before and what `actor` does now.
+  static bool IsRace(const Actor& before, const Actor& actor);
 
   const loops::LoopNest& nest_;
   std::vector<Block> blocks_;

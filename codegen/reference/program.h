@@ -96,8 +96,9 @@ struct FlatOp {
   std::vector<int64_t> steps;
   loops::LoopKind loop = loops::LoopKind::kSerial;
   size_t frame = 0;
-  FlatList conditions;  // kIf
-  int32_t across = 0;   // kExchange
+  FlatList conditions;   // kIf
+  int32_t across = 0;    // kExchange
+  bool cluster = false;  // kBarrier
   // kStore, kExchange, kLet
   Access access;
   FlatValue value;

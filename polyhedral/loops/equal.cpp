@@ -64,7 +64,8 @@ class Comparer {
            Same(a.index, b.index) && a.value.valid() == b.value.valid() &&
            (!a.value.valid() || Same(a.value, b.value)) && a.label == b.label &&
            a.across == b.across && a.stream == b.stream && a.by_buffer == b.by_buffer &&
-           a.near == b.near && Same(a.body, b.body) && Same(a.otherwise, b.otherwise);
+           a.near == b.near && a.cluster == b.cluster && Same(a.body, b.body) &&
+           Same(a.otherwise, b.otherwise);
   }
 
   static bool SameLiteral(Dtype dtype, Scalar a, Scalar b) {

@@ -207,6 +207,11 @@ Affine ElementOffset(const Buffer& buffer, const std::vector<Affine>& index) {
   return OffsetOf(buffer.layout, StoredShape(buffer), stored);
 }
 
+Buffer SliceOf(Buffer buffer) {
+  if (buffer.space == Space::kCluster) buffer.shape[0] = 1;
+  return buffer;
+}
+
 std::vector<StmtId> ParallelBand(const LoopNest& nest, StmtId outermost) {
   std::vector<StmtId> band = {outermost};
   const auto is_parallel = [&](StmtId id) {
@@ -230,8 +235,9 @@ bool Flushes(const LoopNest& nest) {
 }
 
 std::string_view LoopKindName(LoopKind kind) {
-  constexpr std::string_view kNames[] = {"for",     "parallel", "vector",   "unroll",   "block_x",
-                                         "block_y", "block_z",  "thread_x", "thread_y", "thread_z"};
+  constexpr std::string_view kNames[] = {"for",       "parallel", "vector",  "unroll",
+                                         "cluster_x", "block_x",  "block_y", "block_z",
+                                         "thread_x",  "thread_y", "thread_z"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -240,8 +246,7 @@ namespace {
 bool HasBlocks(const LoopNest& nest, const std::vector<StmtId>& body) {
   return std::ranges::any_of(body, [&](StmtId id) {
     const Stmt& s = nest[id];
-    const bool block =
-        s.kind == StmtKind::kFor && s.loop >= LoopKind::kBlockX && s.loop <= LoopKind::kBlockZ;
+    const bool block = s.kind == StmtKind::kFor && IsGrid(s.loop) && !IsThread(s.loop);
     return block || HasBlocks(nest, s.body) || HasBlocks(nest, s.otherwise);
   });
 }
@@ -265,7 +270,7 @@ std::vector<LoopNest> LaunchesOf(const LoopNest& nest) {
 }
 
 std::string_view SpaceName(Space space) {
-  constexpr std::string_view kNames[] = {"global", "cache", "shared", "reg", "grid"};
+  constexpr std::string_view kNames[] = {"global", "cache", "shared", "reg", "grid", "cluster"};
   return kNames[static_cast<size_t>(space)];
 }
 

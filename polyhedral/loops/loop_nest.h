@@ -26,8 +26,9 @@
 // rank of the team; between two parallel loops that depend on each other stands a `barrier`.
 // `vector` runs its (constant, <= 64) trip count as lanes of one instruction per operation: a load
 // whose index moves by 1 per lane is contiguous, by 0 a broadcast, otherwise a gather. `unroll` is
-// expanded. On CUDA `block_x`… `thread_z` are the launch grid. A loop's bounds are the max of `lo`
-// and the min of `hi`, exclusive.
+// expanded. On CUDA `block_x`… `thread_z` are the launch grid, and `cluster_x`, in place of
+// `block_x`, the blocks of a cluster, which run at the same time. A loop's bounds are the max of
+// `lo` and the min of `hi`, exclusive.
 //
 // Outside parallel loops a CPU kernel's code runs on every rank: statements there must only write
 // cache or register space, or stand in `single` (rank 0 only).
@@ -47,8 +48,12 @@
 // launch, with a grid of its own, and finds what was written to global and grid space.
 //
 // Spaces: global (operands), cache (scratch of one rank, meant to stay in its caches), shared
-// (scratch of the whole team on a CPU, of one block on CUDA), grid (scratch of all blocks, on
-// CUDA), register (constant indices after unrolling; never in memory unless the compiler spills).
+// (scratch of the whole team on a CPU, of one block on CUDA), cluster (scratch of the blocks of a
+// cluster, on CUDA: slice r of its outermost axis lies in shared memory of block r, which alone
+// writes it), grid (scratch of all blocks, on CUDA), register (constant indices after unrolling;
+// never in memory unless the compiler spills).
+//
+// A `barrier cluster` is a barrier of all threads of all blocks of a cluster.
 //
 // An `exchange 16 x[] = e` gives each thread what the thread of its warp whose number differs by 16
 // (exclusive or) has of e. A warp is 32 threads with successive numbers, which all come there
@@ -65,12 +70,17 @@
 // its buffer for all values of the loops around it (by intervals; guards are taken into account);
 // (6) only primitive operations; types agree; (7) inputs are not written; (8) no store outside a
 // parallel loop writes global or shared space except in `single`; (9) barriers stand in uniform
-// control flow; (10) an operand of four-bit elements, two of which share a byte, is written in
-// `single` only, and such elements are only moved and converted. In other spaces each has a byte
-// of its own; (11) an exchange, of 4 or 8 bytes that a thread has of its own, stands in a thread_x
-// loop of whole warps, and whether it runs depends on no thread; (12) a let's range holds at least
-// one integer; (13) operands are stored whole, and sizes, bounds, steps, trips, coefficients and
-// depths stay within what any kernel needs, so that nothing that is computed of them overflows.
+// control flow, those of a cluster in cluster_x, in no thread loop, alike for all its blocks;
+// (10) an operand of four-bit elements, two of which share a byte, is written in `single` only, and
+// such elements are only moved and converted. In other spaces each has a byte of its own; (11) an
+// exchange, of 4 or 8 bytes that a thread has of its own, stands in a thread_x loop of whole warps,
+// and whether it runs depends on no thread; (12) a let's range holds at least one integer; (13)
+// operands are stored whole, and sizes, bounds, steps, trips, coefficients and depths stay within
+// what any kernel needs, so that nothing that is computed of them overflows; (14) the cluster_x
+// loops of a launch run from 0 to one number, 2 to 8, stand in no other and beside no block_x; (15)
+// a buffer in cluster space has as many slices, each in one piece; a block stores to its own only,
+// and reads another's between two barriers of the cluster, so that the other has begun, and has not
+// ended.
 #pragma once
 
 #include <cstdint>
@@ -93,13 +103,14 @@ using BufferId = Id<struct LoopBufferTag>;
 using ExprId = Id<struct LoopExprTag>;
 using StmtId = Id<struct LoopStmtTag>;
 
-enum class Space : uint8_t { kGlobal, kCache, kShared, kRegister, kGrid };
+enum class Space : uint8_t { kGlobal, kCache, kShared, kRegister, kGrid, kCluster };
 enum class Access : uint8_t { kIn, kOut, kInOut, kLocal };  // kLocal: not an operand
 
 // What whoever calls a kernel aligns its operands to, in bytes: the most that a buffer may promise.
 inline constexpr int64_t kOperandAlign = 64;
 inline constexpr int64_t kMostLanes = 64;  // of one vector loop
 inline constexpr int64_t kWarp = 32;  // threads that exchange values (CUDA C++ Programming Guide)
+inline constexpr int64_t kMostCluster = 8;  // blocks, on every device that has clusters (ibid.)
 
 // Elements lie at OffsetOf(layout, shape, index). Operands come first, in the order of the call.
 // Only the outermost logical extent, if it is also physically outermost, may be a param.
@@ -133,6 +144,7 @@ enum class LoopKind : uint8_t {
   kParallel,
   kVector,
   kUnroll,
+  kClusterX,
   kBlockX,
   kBlockY,
   kBlockZ,
@@ -140,6 +152,15 @@ enum class LoopKind : uint8_t {
   kThreadY,
   kThreadZ
 };
+// Loops of the launch grid: over blocks, those of a cluster among them, and over threads.
+constexpr bool IsGrid(LoopKind kind) { return kind >= LoopKind::kClusterX; }
+constexpr bool IsThread(LoopKind kind) { return kind >= LoopKind::kThreadX; }
+// Of a grid loop: block x, y, z, thread x, y, z.
+constexpr size_t GridAxis(LoopKind kind) {
+  return kind == LoopKind::kClusterX
+             ? 0
+             : static_cast<size_t>(kind) - static_cast<size_t>(LoopKind::kBlockX);
+}
 
 struct Stmt {
   StmtKind kind = StmtKind::kStore;
@@ -157,6 +178,7 @@ struct Stmt {
   int32_t across = 0;                   // kStore: an exchange with so far a thread; 0: none
   bool stream = false;                  // kStore: bypass the caches (the result leaves them anyway)
   bool near = false;                    // kPrefetch
+  bool cluster = false;                 // kBarrier
   std::vector<StmtId> body, otherwise;  // kFor, kIf, kMark, kSingle
 };
 
@@ -203,6 +225,8 @@ int64_t ScratchOffset(const LoopNest& nest,
 std::vector<int64_t> StoredShape(const Buffer& buffer);
 // The offset in elements of a logical index, folding and layout applied.
 Affine ElementOffset(const Buffer& buffer, const std::vector<Affine>& index);
+// What one block of a cluster has of a buffer in cluster space, as a buffer; all of any other.
+Buffer SliceOf(Buffer buffer);
 // The parallel loop and those nested directly in it, outermost first: they split one range.
 std::vector<StmtId> ParallelBand(const LoopNest& nest, StmtId outermost);
 // Which operand an operation has the type of, where its text gives none.

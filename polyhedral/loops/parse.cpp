@@ -1,10 +1,10 @@
 // The parser of the text form:
 //
 //   nest  ::= "loops" name ["<" params ">"] "(" operands ")" ["for" origins] "{" {local} {stmt} "}"
-//   local ::= ("cache" | "shared" | "reg" | "grid") buffer
+//   local ::= ("cache" | "shared" | "reg" | "cluster" | "grid") buffer
 //   buffer ::= name ":" [access] dtype "[" extents "]" ["layout" string] ["align" n] ["fold" [...]]
-//   stmt  ::= loop | "if" | "let" | "barrier" | "single" | "mark" | ["stream"] name "[" ... "]" "="
-//   expr | "exchange" n name "[" ... "]" "=" expr
+//   stmt  ::= loop | "if" | "let" | "barrier" ["cluster"] | "single" | "mark" | ["stream"] name "["
+//   ... "]" "=" expr | "exchange" n name "[" ... "]" "=" expr
 //   expr  ::= primary { infix primary }          all infix operators bind alike, to the left:
 //   use brackets
 //
@@ -69,7 +69,8 @@ class Parser {
 
   Status Locals() {
     for (;;) {
-      const Space spaces[] = {Space::kRegister, Space::kCache, Space::kShared, Space::kGrid};
+      const Space spaces[] = {Space::kRegister, Space::kCache, Space::kShared, Space::kCluster,
+                              Space::kGrid};
       const auto is = [this](Space space) { return IsKeyword(SpaceName(space)); };
       const auto space = std::ranges::find_if(spaces, is);
       if (space == std::end(spaces)) return {};
@@ -198,6 +199,8 @@ class Parser {
     if (IsKeyword("barrier")) {
       lexer_.Next();
       s.kind = StmtKind::kBarrier;
+      s.cluster = IsKeyword("cluster");
+      if (s.cluster) lexer_.Next();
       return s;
     }
     if (IsKeyword("prefetch")) {

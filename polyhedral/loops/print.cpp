@@ -121,7 +121,7 @@ class Printer {
         return;
       }
       case StmtKind::kBarrier:
-        out_ += indent + "barrier\n";
+        out_ += indent + (s.cluster ? "barrier cluster\n" : "barrier\n");
         return;
       case StmtKind::kPrefetch:
         out_ += fmt::format("{}prefetch {}{} at {}\n", indent, s.near ? "near " : "",

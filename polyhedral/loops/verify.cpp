@@ -14,8 +14,6 @@
 namespace weft::loops {
 namespace {
 
-bool IsGrid(LoopKind kind) { return kind >= LoopKind::kBlockX; }
-
 // What no nest needs, so that what is computed of a nest stays far from 64 bits, from the end of a
 // stack, and from hours of compiling.
 constexpr int64_t kFar = int64_t{1} << 56;       // of offsets in bytes, and bounds of loops
@@ -124,7 +122,8 @@ class Verifier {
     for (const Stmt& s : nest_.stmts)
       if (s.kind == StmtKind::kFor && s.loop == LoopKind::kThreadX)
         threads_x_ = std::max(threads_x_, ConstantTrip(s));
-    return CheckBody(nest_.body);
+    WEFT_TRY(CheckBody(nest_.body));
+    return CheckLaunches();
   }
 
  private:
@@ -164,6 +163,9 @@ class Verifier {
       return bad("alignment is no power of two");
     if (b.align_bytes > kOperandAlign)
       return bad(fmt::format("alignment of {}, at most {} is kept", b.align_bytes, kOperandAlign));
+    if (b.space == Space::kCluster && !HasSlices(b))
+      return bad(fmt::format("in cluster space the outermost extent, in one piece, is 2 to {}",
+                             kMostCluster));
     for (size_t axis = 0; axis < b.shape.size(); ++axis) {
       if (!IsSmall(b.shape[axis])) return bad("too large numbers");
       if (b.shape[axis].IsConstant()) {
@@ -181,6 +183,17 @@ class Verifier {
     }
     return {};
   }
+
+  // Whether each block of a cluster can have a part in one piece.
+  static bool HasSlices(const Buffer& b) {
+    const auto is_outermost = [](const Layout::Axis& a) { return a.axis == 0; };
+    return !b.shape.empty() && b.shape[0].IsConstant() && IsCluster(b.shape[0].constant()) &&
+           is_outermost(b.layout.axes[0]) &&
+           std::ranges::count_if(b.layout.axes, is_outermost) == 1 &&
+           (b.fold.empty() || b.fold[0] == 0);
+  }
+
+  static bool IsCluster(int64_t blocks) { return blocks >= 2 && blocks <= kMostCluster; }
 
   Status CheckExpr(size_t id) const {
     const Expr& e = nest_.exprs[id];
@@ -297,7 +310,7 @@ class Verifier {
       case StmtKind::kLet:
         return CheckLet(s);
       case StmtKind::kBarrier:
-        return uniform_ && !parallel_ ? Status() : Bad("a barrier that not all may reach");
+        return CheckBarrier(s);
       case StmtKind::kMark:
         return CheckBody(s.body);
       case StmtKind::kPrefetch:
@@ -312,6 +325,39 @@ class Verifier {
       }
     }
     return Bad("unknown statement");
+  }
+
+  Status CheckBarrier(const Stmt& s) {
+    if (!uniform_ || parallel_) return Bad("a barrier that not all may reach");
+    if (!s.cluster) return {};
+    if (cluster_ == nullptr) return Bad("a barrier of a cluster outside of cluster_x");
+    if (in_threads_ || !together_)
+      return Bad("a barrier of a cluster that not all of its threads may reach");
+    begun_ = true;
+    reads_ = false;
+    return {};
+  }
+
+  // All clusters of a launch have one size, and its blocks no other place along x.
+  Status CheckLaunches() const {
+    int64_t cluster = 0;  // blocks of each; 0: none so far
+    bool block_x = false;
+    for (const StmtId part : nest_.body) {
+      if (nest_[part].kind == StmtKind::kBarrier) cluster = 0, block_x = false;
+      for (std::vector<StmtId> todo = {part}; !todo.empty();) {
+        const Stmt& s = nest_[todo.back()];
+        todo.pop_back();
+        todo.insert(todo.end(), s.body.begin(), s.body.end());
+        todo.insert(todo.end(), s.otherwise.begin(), s.otherwise.end());
+        block_x |= s.loop == LoopKind::kBlockX;
+        if (s.loop != LoopKind::kClusterX) continue;
+        const int64_t before = std::exchange(cluster, ConstantTrip(s));
+        if (before > 0 && before != cluster)
+          return Bad(fmt::format("clusters of {} and {} blocks in one launch", before, cluster));
+      }
+      if (cluster > 0 && block_x) return Bad("block_x beside cluster_x in one launch");
+    }
+    return {};
   }
 
   bool Varies(const std::vector<Affine>& list) const {
@@ -334,8 +380,9 @@ class Verifier {
       return Bad(fmt::format("the trip count of {} is not constant", nest_.vars[s.var]));
     if (s.loop == LoopKind::kVector && trip > kMostLanes) return Bad(fmt::format("{} lanes", trip));
     WEFT_TRY(CheckParallel(s));
-    const auto saved =
-        std::tuple(vector_, parallel_, uniform_, stores_, warps_, tasks_, rounds_, copies_);
+    WEFT_TRY(CheckCluster(s));
+    const auto saved = std::tuple(vector_, parallel_, uniform_, stores_, warps_, tasks_, rounds_,
+                                  copies_, cluster_, together_, in_threads_);
     if (s.loop == LoopKind::kParallel)
       tasks_ = Times(tasks_, std::max<int64_t>(1, ranges_.MostTrips(s)));
     if (s.loop == LoopKind::kUnroll) copies_ = Times(copies_, std::max<int64_t>(1, trip));
@@ -348,17 +395,40 @@ class Verifier {
     vector_ |= s.loop == LoopKind::kVector;
     parallel_ |= s.loop == LoopKind::kParallel;
     stores_ |= s.loop == LoopKind::kParallel || IsGrid(s.loop);
+    in_threads_ |= IsThread(s.loop);
     uniform_ &= !vector_ && !Varies(s.lo) && !Varies(s.hi);
-    const bool varies = s.loop == LoopKind::kParallel || s.loop >= LoopKind::kThreadX;
+    together_ &= !DiffersInCluster(s.lo) && !DiffersInCluster(s.hi);
+    const bool varies = s.loop == LoopKind::kParallel || IsThread(s.loop);
+    const bool begun = begun_, reads = reads_;
+    if (s.loop == LoopKind::kClusterX) cluster_ = &s, together_ = true, begun_ = reads_ = false;
     if (varies) varying_.push_back(s.var);
     if (fixed) fixed_.push_back(s.var);
     ranges_.Push(s);
-    const Status status = CheckBody(s.body, s.loop == LoopKind::kParallel);
+    Status status = CheckBody(s.body, s.loop == LoopKind::kParallel);
+    if (status.ok() && s.loop == LoopKind::kClusterX && reads_)
+      status = Bad(
+          "a block may end while another reads its slice: no barrier of the cluster comes behind");
     ranges_.Pop(s);
     if (fixed) fixed_.pop_back();
     if (varies) varying_.pop_back();
-    std::tie(vector_, parallel_, uniform_, stores_, warps_, tasks_, rounds_, copies_) = saved;
+    std::tie(vector_, parallel_, uniform_, stores_, warps_, tasks_, rounds_, copies_, cluster_,
+             together_, in_threads_) = saved;
+    if (IsGrid(s.loop) || trip < 1) begun_ = begun, reads_ |= reads;  // it may not run
     return status;
+  }
+
+  bool DiffersInCluster(const std::vector<Affine>& list) const {
+    return cluster_ != nullptr &&
+           std::ranges::any_of(list, [&](const Affine& e) { return e.Uses(cluster_->var); });
+  }
+
+  Status CheckCluster(const Stmt& s) const {
+    if (s.loop != LoopKind::kClusterX) return {};
+    if (cluster_ != nullptr) return Bad("cluster_x inside of cluster_x");
+    if (s.lo[0] != Affine(0) || s.step != 1 || !IsCluster(ConstantTrip(s)))
+      return Bad(fmt::format("{} runs over the blocks of a cluster: from 0 by 1 to 2 … {}",
+                             nest_.vars[s.var], kMostCluster));
+    return {};
   }
 
   // Every rank takes a part of a range, so it must run all that is around it.
@@ -382,16 +452,23 @@ class Verifier {
   Status CheckIf(const Stmt& s) {
     WEFT_TRY(CheckVars(s.conditions));
     const bool uniform = std::exchange(uniform_, uniform_ && !Varies(s.conditions));
+    const bool together = std::exchange(together_, together_ && !DiffersInCluster(s.conditions));
+    const bool begun = begun_, reads = reads_;
     ranges_.PushConstraints(s.conditions);
     Status status = CheckBody(s.body);
     ranges_.PopConstraints(s.conditions.size());
+    const bool begun_there = std::exchange(begun_, begun),
+               reads_there = std::exchange(reads_, reads);
     // Of the negation only a single condition is known to fail.
     std::vector<Affine> negated;
     if (s.conditions.size() == 1) negated.push_back(-s.conditions[0] - 1);
     ranges_.PushConstraints(negated);
     if (status.ok()) status = CheckBody(s.otherwise);
     ranges_.PopConstraints(negated.size());
+    begun_ &= begun_there;
+    reads_ |= reads_there;
     uniform_ = uniform;
+    together_ = together;
     return status;
   }
 
@@ -445,7 +522,23 @@ class Verifier {
                              DtypeName(nest_[s.value].dtype)));
     }
     if (s.across != 0) WEFT_TRY(CheckExchange(s));
+    WEFT_TRY(CheckSlice(b, s.index, true));
     return CheckAccess(s.buffer, s.index);
+  }
+
+  // Whose slice of a buffer in cluster space is touched, and when.
+  Status CheckSlice(const Buffer& b, const std::vector<Affine>& index, bool is_store) {
+    if (b.space != Space::kCluster || index.empty()) return {};
+    const auto bad = [&](std::string_view what) {
+      return Bad(fmt::format("{}, in cluster space, {}", PrintName(b.name), what));
+    };
+    if (cluster_ == nullptr || b.shape[0] != Affine(ConstantTrip(*cluster_)))
+      return bad("is not touched in a cluster_x loop of as many blocks");
+    if (index[0] == Affine::OfVar(cluster_->var)) return {};
+    if (is_store) return bad("is written by a block whose slice that is not");
+    if (!begun_) return bad("is read of a block that may not have begun: no barrier comes before");
+    reads_ = true;
+    return {};
   }
 
   Status CheckExchange(const Stmt& s) const {
@@ -477,6 +570,7 @@ class Verifier {
       WEFT_TRY(CheckVars(e.index));
       if (e.kind != ExprKind::kLoad) continue;
       WEFT_TRY(CheckVars(e.guards));
+      WEFT_TRY(CheckSlice(nest_[e.buffer], e.index, false));
       ranges_.PushConstraints(e.guards);
       Status status = CheckAccess(e.buffer, e.index);
       ranges_.PopConstraints(e.guards.size());
@@ -533,9 +627,14 @@ class Verifier {
   std::vector<Var> varying_;  // differ between ranks or threads
   std::vector<Var> fixed_;    // of unrolled and vector loops
   bool vector_ = false, parallel_ = false, single_ = false, uniform_ = true;
-  bool direct_ = false;  // the statement is all that a parallel loop holds
-  bool stores_ = false;  // inside a parallel or grid loop
-  bool warps_ = false;   // inside a thread_x loop of whole warps
+  bool direct_ = false;            // the statement is all that a parallel loop holds
+  bool stores_ = false;            // inside a parallel or grid loop
+  bool warps_ = false;             // inside a thread_x loop of whole warps
+  const Stmt* cluster_ = nullptr;  // the cluster_x loop around
+  bool in_threads_ = false;        // inside a thread loop
+  bool together_ = true;           // all blocks of the cluster come here alike
+  bool begun_ = false;             // all of them have begun
+  bool reads_ = false;             // others' slices since the last barrier of the cluster
   int64_t threads_x_ = 0;
   int64_t tasks_ = 1, rounds_ = 1, copies_ = 1;
 };

@@ -23,8 +23,8 @@ constexpr int64_t kMostBytes = 1 << 20;
 constexpr int64_t kSteps = 20000;
 
 bool IsForDevice(const loops::LoopNest& nest) {
-  return std::ranges::any_of(
-      nest.stmts, [](const loops::Stmt& s) { return s.loop >= loops::LoopKind::kBlockX; });
+  return std::ranges::any_of(nest.stmts,
+                             [](const loops::Stmt& s) { return loops::IsGrid(s.loop); });
 }
 
 bool IsLarge(const loops::LoopNest& nest, const std::vector<int64_t>& params) {
@@ -117,7 +117,8 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
                                          "vector",    "unroll",       "parallel",
                                          "for",       "inout",        "cache",
                                          " fold [2]", "reg",          "let q = x[0] in 0:4 of y\n",
-                                         "single",    "barrier"};
+                                         "single",    "barrier",      "barrier cluster\n",
+                                         "cluster_x", "cluster"};
   std::minstd_rand random(seed);
   std::string text(reinterpret_cast<const char*>(data), size);
   for (auto rounds = 1 + random() % 4; rounds > 0 && !text.empty(); --rounds) {
