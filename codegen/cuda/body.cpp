@@ -85,7 +85,9 @@ class Body {
         values_.ranges().Push(s);
         return;
       case StmtKind::kBarrier:
-        return Line("__syncthreads();");
+        if (!s.cluster) return Line("__syncthreads();");
+        Line("__cluster_barrier_arrive();");
+        return Line("__cluster_barrier_wait();");
       case StmtKind::kPrefetch:
         return;  // warps hide the latency that a CPU cannot
       case StmtKind::kMark:
@@ -102,7 +104,7 @@ class Body {
   void For(const Stmt& s) {
     if (s.loop == LoopKind::kVector) return Vector(s);
     if (lanes_) return UnrollInLanes(s);
-    if (s.loop >= LoopKind::kBlockX) return GridLoop(s);
+    if (loops::IsGrid(s.loop)) return GridLoop(s);
     if (s.loop == LoopKind::kUnroll) Line("#pragma unroll");
     const std::string& v = values_.VarName(s.var);
     Open(fmt::format("for ({} {} = {}; {} < {}; {}) {{", values_.index_type(), v,
@@ -124,7 +126,7 @@ class Body {
   void GridLoop(const Stmt& s) {
     constexpr std::string_view kPlaces[] = {"blockIdx.x",  "blockIdx.y",  "blockIdx.z",
                                             "threadIdx.x", "threadIdx.y", "threadIdx.z"};
-    const size_t place = static_cast<size_t>(s.loop) - static_cast<size_t>(LoopKind::kBlockX);
+    const size_t place = loops::GridAxis(s.loop);
     const LaunchExtent& extent = place < 3 ? launch_.grid[place] : launch_.block[place - 3];
     const int64_t trip = loops::ConstantTrip(s);
     const bool all = extent.IsConstant() && trip == extent.Eval({});
@@ -134,7 +136,10 @@ class Body {
     Line(fmt::format("const {} {} = {}{}{};", values_.index_type(), v, lo == "0" ? "" : lo + " + ",
                      s.step == 1 ? "" : fmt::format("{}*", s.step), own));
     if (!all) Open(fmt::format("if ({} < {}) {{", v, values_.Least(s.hi)));
+    const bool in_cluster = s.loop == LoopKind::kClusterX;
+    if (in_cluster) values_.SetPlaceInCluster(s.var);
     Inside(s);
+    if (in_cluster) values_.SetPlaceInCluster(-1);
     if (!all) Close();
     Close();
   }
@@ -344,6 +349,7 @@ class Body {
         !lanes_->masks.empty()) {
       return 1;
     }
+    if (b.space == loops::Space::kCluster && InLanes(index[0])) return 1;  // of several blocks
     const Affine offset = loops::ElementOffset(b, index);
     const Affine rest = offset - Affine::OfVar(lanes_->var) + lanes_->lo;
     if (InLanes(rest)) return 1;

@@ -77,10 +77,11 @@ std::string Declarations(const LoopNest& nest, const cuda::Names& names,
   for (size_t i = 0; i < nest.buffers.size(); ++i) {
     const std::string_view type = cuda::MemoryType(nest.buffers[i].dtype);
     const std::string& name = names.buffers[i];
-    const int64_t elems = std::max<int64_t>(
-        1, places.of[i] == Place::kOperand
-               ? 0
-               : loops::BufferBytes(nest.buffers[i], {}) / SizeBytes(nest.buffers[i].dtype));
+    const int64_t elems =
+        std::max<int64_t>(1, places.of[i] == Place::kOperand
+                                 ? 0
+                                 : loops::BufferBytes(loops::SliceOf(nest.buffers[i]), {}) /
+                                       SizeBytes(nest.buffers[i].dtype));
     switch (places.of[i]) {
       case Place::kOperand:
       case Place::kGrid:
@@ -102,9 +103,12 @@ std::string Declarations(const LoopNest& nest, const cuda::Names& names,
 }
 
 // The function of a launch, whose symbol is known.
-Result<std::string> OneLaunch(const LoopNest& nest, const cuda::Names& names,
+Result<std::string> OneLaunch(const LoopNest& nest, const Target& target, const cuda::Names& names,
                               cuda::Helpers& helpers, CudaText& own) {
   WEFT_TRY(own.launch, LaunchOf(nest));
+  if (own.launch.cluster > 1 && target.isa == Isa::kSm80)
+    return Unsupported(fmt::format("nest {}: {} has no clusters of blocks, sm_90 and newer have",
+                                   nest.name, CudaArchitecture(target.isa)));
   WEFT_TRY(const cuda::Places places, cuda::PlaceBuffers(nest));
   own.shared_bytes = places.shared_bytes;
   own.scratch_bytes = places.scratch_bytes;
@@ -112,9 +116,12 @@ Result<std::string> OneLaunch(const LoopNest& nest, const cuda::Names& names,
   own.grid_bytes = places.grid_bytes;
   const std::string body = cuda::BodyText(nest, names, places, own.launch, helpers);
   const int64_t threads = own.launch.ThreadsPerBlock();
+  const bool clusters = own.launch.cluster > 1;
   return fmt::format(
-      "\n// grid {}, block {}\nextern \"C\" __global__ void {}{}(\n    {}) {{\n{}{}}}\n",
+      "\n// grid {}, block {}{}\nextern \"C\" {}__global__ void {}{}(\n    {}) {{\n{}{}}}\n",
       DimsText(own.launch.grid), DimsText(own.launch.block),
+      clusters ? fmt::format(", cluster {}", own.launch.cluster) : "",
+      clusters ? fmt::format("__cluster_dims__({}, 1, 1) ", own.launch.cluster) : "",
       threads > 0 ? fmt::format("__launch_bounds__({}) ", threads) : "", own.symbol,
       Parameters(nest, names), Declarations(nest, names, places), body);
 }
@@ -144,7 +151,7 @@ Result<CudaText> EmitCudaText(const LoopNest& nest, const Target& target) {
   for (size_t k = 0; k < launches.size(); ++k) {
     CudaText& own = k == 0 ? result : result.then.emplace_back();
     own.symbol = k == 0 ? nest.name : fmt::format("{}_{}", nest.name, k);
-    WEFT_TRY(const std::string function, OneLaunch(launches[k], names, helpers, own));
+    WEFT_TRY(const std::string function, OneLaunch(launches[k], target, names, helpers, own));
     functions += function;
   }
   result.text = fmt::format(

@@ -5,10 +5,11 @@
 //
 // Operands are pointers in the order of the nest; params are `long long`. A block's shared space is
 // __shared__ as far as that goes; what does not fit lies in weft_scratch, one slice for each block.
-// Cache and register space are arrays of a thread. Nothing here decides: the nest says which loop
-// is a block or a thread, where barriers stand, and what is fused into one rounding. A nest of
-// several launches has a function for each, the later ones NAME_1, NAME_2, …. The text is to be
-// compiled without contraction (nvrtc.h does).
+// Of cluster space a block has its own slice in __shared__, and finds those of others by what
+// sm_90 added; a launch of clusters is __cluster_dims__. Cache and register space are arrays of
+// a thread. Nothing here decides: the nest says which loop is a block or a thread, where barriers
+// stand, and what is fused into one rounding. A nest of several launches has a function for each,
+// the later ones NAME_1, NAME_2, …. The text is to be compiled without contraction (nvrtc.h does).
 #pragma once
 
 #include <cstdint>

@@ -111,6 +111,10 @@ template <int N, class T> {}void weft_store(T* to, const weft_vector<T, N>& valu
   *(weft_vector<T, N>*)to = value;
 }}
 #endif)"},
+    {"weft_of_block", "",
+     R"(template <class T> {}T* weft_of_block(T* own, unsigned block) {{  // of the cluster
+  return (T*)__cluster_map_shared_rank(own, block);
+}})"},
     {"weft_bits", "", R"(template <class To, class From> {}To weft_bits(From value) {{
   To to;
   memcpy(&to, &value, sizeof(To));

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "polyhedral/loops/ranges.h"
+
 namespace weft::codegen {
 
 using loops::LoopKind;
@@ -68,13 +70,14 @@ Result<Launch> LaunchOf(const LoopNest& nest) {
       return Unsupported(fmt::format("nest {} is not mapped to a grid: {} is a parallel loop",
                                      nest.name, nest.vars[s.var]));
     }
-    if (s.loop < LoopKind::kBlockX) continue;
+    if (!loops::IsGrid(s.loop)) continue;
+    if (s.loop == LoopKind::kClusterX) launch.cluster = loops::ConstantTrip(s);
     std::vector<Affine> trips = TripsOverParams(nest, s);
     if (trips.empty()) {
       return Internal(fmt::format("nest {}: the launch extent of {} depends on a loop", nest.name,
                                   nest.vars[s.var]));
     }
-    const size_t place = static_cast<size_t>(s.loop) - static_cast<size_t>(LoopKind::kBlockX);
+    const size_t place = loops::GridAxis(s.loop);
     LaunchExtent& extent = place < 3 ? launch.grid[place] : launch.block[place - 3];
     extent.loops.push_back(std::move(trips));
   }

@@ -22,6 +22,7 @@ struct LaunchExtent {
 
 struct Launch {
   std::array<LaunchExtent, 3> grid, block;  // x, y, z
+  int64_t cluster = 1;                      // blocks that run together: all along x, if several
   // Of one block; 0 if it depends on params.
   int64_t ThreadsPerBlock() const;
 };

@@ -123,7 +123,7 @@ class Widths {
   void FindLongest(const std::vector<StmtId>& body) {
     for (const StmtId id : body) {
       const Stmt& s = nest_[id];
-      if (s.kind == StmtKind::kFor && s.loop >= loops::LoopKind::kBlockX)
+      if (s.kind == StmtKind::kFor && loops::IsGrid(s.loop))
         longest_[s.loop] = std::max(longest_[s.loop], static_cast<double>(loops::ConstantTrip(s)));
       FindLongest(s.body);
       FindLongest(s.otherwise);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/text.h"
+
 namespace weft::codegen::cuda {
 namespace {
 
@@ -44,12 +46,16 @@ std::vector<bool> Named(const loops::LoopNest& nest) {
 Result<Places> PlaceBuffers(const loops::LoopNest& nest) {
   Places places{.of = std::vector<Place>(nest.buffers.size(), Place::kOperand),
                 .offsets = std::vector<int64_t>(nest.buffers.size(), 0)};
-  const auto bytes_of = [&](size_t i) { return RoundUp(loops::BufferBytes(nest.buffers[i], {})); };
+  const auto bytes_of = [&](size_t i) {
+    return RoundUp(loops::BufferBytes(loops::SliceOf(nest.buffers[i]), {}));
+  };
+  const auto is_slice = [&](size_t i) { return nest.buffers[i].space == loops::Space::kCluster; };
   const std::vector<bool> named = Named(nest);
   std::vector<size_t> order(nest.buffers.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::erase_if(order, [&](size_t i) { return nest.buffers[i].space == loops::Space::kGlobal; });
   std::ranges::stable_sort(order, {}, bytes_of);
+  std::ranges::stable_partition(order, is_slice);
   for (const size_t i : order) {
     const int64_t bytes = bytes_of(i);
     if (nest.buffers[i].space == loops::Space::kGrid) {
@@ -58,12 +64,16 @@ Result<Places> PlaceBuffers(const loops::LoopNest& nest) {
       places.grid_bytes += bytes;
     } else if (!named[i]) {
       places.of[i] = Place::kNowhere;
-    } else if (nest.buffers[i].space != loops::Space::kShared) {
+    } else if (nest.buffers[i].space != loops::Space::kShared && !is_slice(i)) {
       places.of[i] = Place::kThread;
       places.local_bytes += bytes;
     } else if (places.shared_bytes + bytes <= kSharedBytes) {
       places.of[i] = Place::kShared;
       places.shared_bytes += bytes;
+    } else if (is_slice(i)) {
+      return Limit(fmt::format(
+          "nest {}: a block has {} bytes of shared memory, too few for its slices up to {}",
+          nest.name, kSharedBytes, PrintName(nest.buffers[i].name)));
     } else {
       places.of[i] = Place::kScratch;
       places.offsets[i] = places.scratch_bytes;

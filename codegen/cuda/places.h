@@ -18,8 +18,9 @@ struct Places {
   int64_t grid_bytes = 0;  // of all launches of the nest
 };
 
-// Of a nest that is one launch. What it does not name lies nowhere. Small shared buffers first,
-// until what a block has by default is full; the rest is scratch.
+// Of a nest that is one launch. What it does not name lies nowhere. In shared memory are slices of
+// buffers in cluster space, then small shared buffers first, until what a block has by default is
+// full; the rest is scratch, but no slices: kLimit.
 Result<Places> PlaceBuffers(const loops::LoopNest& nest);
 
 }  // namespace weft::codegen::cuda

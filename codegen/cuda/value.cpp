@@ -56,9 +56,16 @@ std::string Values::Fold(std::string_view function, const std::vector<Affine>& l
 std::string Values::Largest(const std::vector<Affine>& list) const { return Fold("max", list); }
 std::string Values::Least(const std::vector<Affine>& list) const { return Fold("min", list); }
 
-std::string Values::Element(BufferId buffer, const std::vector<Affine>& index) const {
-  return fmt::format("{}[{}]", names_.buffers[static_cast<size_t>(buffer.index)],
-                     Index(loops::ElementOffset(nest_[buffer], index)));
+std::string Values::Element(BufferId buffer, const std::vector<Affine>& index) {
+  const std::string& name = names_.buffers[static_cast<size_t>(buffer.index)];
+  if (nest_[buffer].space != loops::Space::kCluster)
+    return fmt::format("{}[{}]", name, Index(loops::ElementOffset(nest_[buffer], index)));
+  std::vector<Affine> in_slice = index;
+  in_slice[0] = 0;
+  const std::string offset = Index(loops::ElementOffset(nest_[buffer], in_slice));
+  if (index[0] == Affine::OfVar(place_in_cluster_)) return fmt::format("{}[{}]", name, offset);
+  return fmt::format("{}({}, {})[{}]", helpers_.Use("weft_of_block"), name, Index(index[0]),
+                     offset);
 }
 
 std::string Values::ToMemory(Dtype dtype, const std::string& value) {

@@ -34,6 +34,8 @@ class Values {
   std::string_view index_type() const { return index_type_; }
   // What is known about variables where the emission stands.
   loops::Ranges& ranges() { return ranges_; }
+  // The place of the block in its cluster, inside a loop over that; -1: outside.
+  void SetPlaceInCluster(Var v) { place_in_cluster_ = v; }
   const std::string& VarName(Var v) const { return vars_[static_cast<size_t>(v)]; }
   void Rename(Var v, std::string text) { vars_[static_cast<size_t>(v)] = std::move(text); }
 
@@ -41,7 +43,7 @@ class Values {
   std::string Conjunction(const std::vector<Affine>& conditions) const;  // each >= 0
   std::string Largest(const std::vector<Affine>& list) const;
   std::string Least(const std::vector<Affine>& list) const;
-  std::string Element(loops::BufferId buffer, const std::vector<Affine>& index) const;  // x[...]
+  std::string Element(loops::BufferId buffer, const std::vector<Affine>& index);  // x[...]
   // The value; parts of it that are used twice, or long, become lines "const float t0 = ...;".
   std::string Emit(loops::ExprId root, std::vector<std::string>& lines);
   // The element that a load reads, as it lies in memory, spelled otherwise until all is forgotten.
@@ -65,6 +67,7 @@ class Values {
   std::vector<std::string> vars_;
   std::string_view index_type_;
   loops::Ranges ranges_;
+  Var place_in_cluster_ = -1;
   std::map<loops::ExprId, std::string> known_;
 };
 

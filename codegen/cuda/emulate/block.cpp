@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 namespace weft::codegen::cuda {
 namespace {
@@ -33,28 +34,34 @@ Block::Block(ThreadState& state, ThreadState::Dim threads, int64_t stack_bytes)
       stack_bytes_((static_cast<size_t>(stack_bytes) + kFrameBytes) / kPage * kPage + kPage) {
   state_.block_dim = threads;
   state_.barrier = Barrier;
+  state_.cluster_barrier = ClusterBarrier;
   state_.exchange = Exchange;
-  state_.block = this;
 }
 
 Block::~Block() {
   if (stacks_ != nullptr) munmap(stacks_, stack_bytes_ * Threads());
 }
 
-Status Block::Run(KernelEntry* kernel, void* const* arguments) {
+void Block::Start(KernelEntry* kernel, void* const* arguments) {
   kernel_ = kernel;
   arguments_ = arguments;
   next_ = 0;
+}
+
+Result<int32_t> Block::GoOn() {
+  state_.block = this;
+  bool others_came = !waiting_.empty();
   while (next_ < Threads()) Resume(IdleFiber());
   while (!waiting_.empty()) {
     std::vector<Fiber*> ready = ReadyWarps();
     if (ready.empty()) {
       WEFT_TRY(CheckBarrier());
+      if (waiting_[0]->cluster && !std::exchange(others_came, false)) return waiting_[0]->line;
       std::swap(ready, waiting_);
     }
     for (Fiber* fiber : ready) Resume(*fiber);
   }
-  return {};
+  return 0;
 }
 
 std::vector<Block::Fiber*> Block::ReadyWarps() {
@@ -137,9 +144,16 @@ void Block::Work() {
 
 void Block::Barrier(void* block, int32_t line) {
   Block& b = *static_cast<Block*>(block);
-  b.current_->line = line;
-  b.current_->across = 0;
-  b.Wait(*b.current_);
+  Fiber& self = *b.current_;
+  self.line = line, self.across = 0, self.cluster = false;
+  b.Wait(self);
+}
+
+void Block::ClusterBarrier(void* block, int32_t line) {
+  Block& b = *static_cast<Block*>(block);
+  Fiber& self = *b.current_;
+  self.line = line, self.across = 0, self.cluster = true;
+  b.Wait(self);
 }
 
 uint64_t Block::Exchange(void* block, int32_t line, uint64_t word, int32_t across) {

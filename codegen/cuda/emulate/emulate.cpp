@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
 #include <mutex>
 
 #include "base/text.h"
-#include "codegen/cuda/emulate/block.h"
+#include "codegen/cuda/emulate/cluster.h"
 #include "codegen/cuda/emulate/compiler.h"
 #include "codegen/cuda/emulate/words.h"
 #include "codegen/reference/agree.h"
@@ -49,16 +48,14 @@ int64_t CountOf(const std::array<LaunchExtent, 3>& extents, std::span<const int6
 
 Status cuda::RunGrid(const EmulatedKernel& kernel, ThreadState& state, ThreadState::Dim grid,
                      ThreadState::Dim block, int64_t stack_bytes, void* const* arguments) {
-  WEFT_TRY(const auto threads, cuda::Block::Make(state, block, stack_bytes));
+  if (grid.x % kernel.cluster != 0)
+    return Internal(fmt::format("{} blocks along x in clusters of {}", grid.x, kernel.cluster));
+  WEFT_TRY(const auto cluster, cuda::Cluster::Make(kernel, state, block, stack_bytes));
   state.grid_dim = grid;
   ThreadState::Dim& at = state.block_index;
   for (at.z = 0; at.z < grid.z; ++at.z)
     for (at.y = 0; at.y < grid.y; ++at.y)
-      for (at.x = 0; at.x < grid.x; ++at.x) {
-        std::memset(kernel.shared_begin, kPattern,
-                    static_cast<size_t>(kernel.shared_end - kernel.shared_begin));
-        WEFT_TRY(threads->Run(kernel.entry, arguments));
-      }
+      for (at.x = 0; at.x < grid.x; at.x += kernel.cluster) WEFT_TRY(cluster->Run(arguments));
   return {};
 }
 

@@ -15,6 +15,9 @@ struct WeftThreadState {
   void (*barrier)(void* block, int line);
   void* block;
   unsigned long (*exchange)(void* block, int line, unsigned long word, int across);
+  void (*cluster_barrier)(void* block, int line);
+  void* cluster;
+  const void* (*of_block)(void* cluster, const void* own, unsigned block);
 };
 extern "C" { WeftThreadState weft_thread; }
 #define blockIdx weft_thread.block_index
@@ -22,6 +25,9 @@ extern "C" { WeftThreadState weft_thread; }
 #define gridDim weft_thread.grid_dim
 #define blockDim weft_thread.block_dim
 #define __syncthreads() weft_thread.barrier(weft_thread.block, __LINE__)
+#define __cluster_barrier_arrive()
+#define __cluster_barrier_wait() weft_thread.cluster_barrier(weft_thread.block, __LINE__)
+#define __cluster_map_shared_rank(own, block) weft_thread.of_block(weft_thread.cluster, own, block)
 
 #define WEFT_EMULATED
 #define WEFT_LINKAGE(line) WEFT_LINKAGE_OF(line)
@@ -30,6 +36,7 @@ extern "C" { WeftThreadState weft_thread; }
 #define __forceinline__ inline
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __launch_bounds__(threads)
+#define __cluster_dims__(x, y, z)
 #define __global__ ;
 
 extern "C" {
@@ -143,8 +150,8 @@ const unsigned weft_count_{0} = weft_arguments({0});
                          symbol);
       table += fmt::format(
           "  {{\"{1}\", weft_{0}::weft_run_{1}, __start_weft_shared_{0}, __stop_weft_shared_{0}, "
-          "weft_{0}::weft_count_{1}}},\n",
-          k, symbol);
+          "weft_{0}::weft_count_{1}, {2}}},\n",
+          k, symbol, launch->launch.cluster);
     }
     all += "}\n";
   }
@@ -153,10 +160,10 @@ struct WeftKernel {{
   const char* symbol;
   void (*run)(void* const*);
   char *shared_begin, *shared_end;
-  unsigned count;
+  unsigned count, cluster;
 }};
 extern "C" const WeftKernel {}[] = {{
-{}  {{nullptr, nullptr, nullptr, nullptr, 0}}}};
+{}  {{nullptr, nullptr, nullptr, nullptr, 0, 0}}}};
 )",
                      all, kKernelsSymbol, table);
 }

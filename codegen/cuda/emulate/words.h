@@ -22,11 +22,12 @@ struct EmulatedKernel {
   KernelEntry* entry;
   std::byte *shared_begin, *shared_end;  // a block's __shared__ memory
   unsigned arguments;                    // how many, of 8 bytes each
+  unsigned cluster;                      // blocks that run together
 };
 
-// A launch: all its blocks, one after another, whose shared memory begins as a pattern of ones.
+// A launch: all its clusters, one after another, whose shared memory begins as a pattern of ones.
 // `state`: that of the kernel's library; `stack_bytes`: of a thread, for its arrays. kInternal if
-// threads stand at different barriers.
+// threads stand at different barriers, or no clusters make up the grid.
 Status RunGrid(const EmulatedKernel& kernel, ThreadState& state, ThreadState::Dim grid,
                ThreadState::Dim block, int64_t stack_bytes, void* const* arguments);
 

@@ -1,6 +1,7 @@
 // libnvrtc.so, for tests without a device: kernels' texts compiled for the host. It takes what
 // codegen/cuda/nvrtc.cpp asks of NVRTC, and no more.
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,17 +19,23 @@ struct Program {
   std::string text, symbol, log, image;
 };
 
-// The names of a text's kernels: what stands before the bracket of each one's operands, behind that
-// of its launch bounds.
-std::vector<std::string> Functions(const std::string& text) {
-  constexpr std::string_view kGlobal = "__global__ void ", kBounds = "__launch_bounds__(";
-  std::vector<std::string> names;
+using weft::codegen::CudaText;
+
+// A text's kernels: of each its name, what stands before the bracket of its operands, behind that
+// of its launch bounds, and how many blocks its clusters have.
+std::vector<CudaText> Functions(const std::string& text) {
+  constexpr std::string_view kGlobal = "__global__ void ", kBounds = "__launch_bounds__(",
+                             kCluster = "__cluster_dims__(";
+  std::vector<CudaText> functions;
   for (size_t at = text.find(kGlobal); at != text.npos; at = text.find(kGlobal, at + 1)) {
     size_t begin = at + kGlobal.size();
     if (text.compare(begin, kBounds.size(), kBounds) == 0) begin = text.find(") ", begin) + 2;
-    names.push_back(text.substr(begin, text.find('(', begin) - begin));
+    CudaText& own = functions.emplace_back();
+    own.symbol = text.substr(begin, text.find('(', begin) - begin);
+    const size_t dims = text.find(kCluster, text.rfind('\n', at));
+    if (dims < at) own.launch.cluster = std::atoi(text.c_str() + dims + kCluster.size());
   }
-  return names;
+  return functions;
 }
 
 Program& Of(void* program) { return *static_cast<Program*>(program); }
@@ -64,9 +71,13 @@ int nvrtcDestroyProgram(void** program) {
 
 int nvrtcCompileProgram(void* program, int, const char* const*) {
   Program& p = Of(program);
-  weft::codegen::CudaText text{.text = p.text, .symbol = p.symbol, .launch = {}};
-  for (std::string symbol : Functions(p.text))
-    if (symbol != p.symbol) text.then.push_back({.symbol = std::move(symbol), .launch = {}});
+  CudaText text{.text = p.text, .symbol = p.symbol, .launch = {}};
+  for (CudaText& function : Functions(p.text)) {
+    if (function.symbol == p.symbol)
+      text.launch = std::move(function.launch);
+    else
+      text.then.push_back(std::move(function));
+  }
   const auto code =
       weft::codegen::cuda::CompileToBytes(weft::codegen::cuda::EmulatedText({&text, 1}));
   if (!code.ok()) {
