@@ -35,6 +35,7 @@ inline Dtype CodeStorage(Dtype dtype) {
   return !IsCode(dtype) ? dtype : dtype == Dtype::kI2 ? Dtype::kI8 : Dtype::kU8;
 }
 
+inline bool IsHalf(Dtype dtype) { return dtype == Dtype::kF16 || dtype == Dtype::kBF16; }
 inline bool IsFloat(Dtype dtype) { return KindOf(dtype) == DtypeKind::kFloat; }
 inline bool IsInteger(Dtype dtype) {
   return KindOf(dtype) == DtypeKind::kUnsigned || KindOf(dtype) == DtypeKind::kSigned;

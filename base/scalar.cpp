@@ -314,8 +314,6 @@ float RoundTo16(Dtype dtype, float value) {
                               : BfloatToFloat(FloatToBfloat(value));
 }
 
-bool Is16(Dtype dtype) { return dtype == Dtype::kF16 || dtype == Dtype::kBF16; }
-
 Scalar CastScalar(Dtype from, Dtype to, Scalar value) {
   if (!IsFloat(from)) {
     if (from == Dtype::kU64 && IsFloat(to)) {
@@ -325,7 +323,7 @@ Scalar CastScalar(Dtype from, Dtype to, Scalar value) {
         s.f64 = static_cast<double>(u);
       else
         s.f32 = static_cast<float>(u);
-      if (Is16(to)) s.f32 = RoundTo16(to, RoundToOdd(static_cast<double>(u)));
+      if (IsHalf(to)) s.f32 = RoundTo16(to, RoundToOdd(static_cast<double>(u)));
       return s;
     }
     return ScalarOfInt(to, value.i);
@@ -386,7 +384,7 @@ Scalar EvalScalar(ScalarOp op, Dtype operand, Dtype result, std::span<const Scal
       s.f64 = FloatOp(op, a.f64, b.f64, c.f64);
     } else {
       s.f32 = FloatOp(op, a.f32, b.f32, c.f32);
-      if (Is16(result)) s.f32 = RoundTo16(result, s.f32);
+      if (IsHalf(result)) s.f32 = RoundTo16(result, s.f32);
     }
     return s;
   }
@@ -524,7 +522,7 @@ Scalar ScalarOf(Dtype dtype, double value) {
     s.f64 = value;
   else if (dtype == Dtype::kF32)
     s.f32 = static_cast<float>(value);
-  else if (Is16(dtype))
+  else if (IsHalf(dtype))
     s.f32 = RoundTo16(dtype, RoundToOdd(value));
   else
     s.i = FloatToInt(dtype, value);
@@ -537,7 +535,7 @@ Scalar ScalarOfInt(Dtype dtype, int64_t value) {
     s.f64 = static_cast<double>(value);
   else if (dtype == Dtype::kF32)
     s.f32 = static_cast<float>(value);
-  else if (Is16(dtype))
+  else if (IsHalf(dtype))
     s.f32 = RoundTo16(dtype, RoundToOdd(static_cast<double>(value)));
   else
     s.i = Wrap(dtype, static_cast<uint64_t>(value));

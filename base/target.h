@@ -28,6 +28,8 @@ inline bool HasDotProducts(Isa isa) { return isa >= Isa::kX86V4Vnni && isa <= Is
 inline bool HasBfloatProducts(Isa isa) { return isa == Isa::kX86V4Bf16 || isa == Isa::kX86V4Amx; }
 // Instructions that multiply matrices of bytes, 16 rows of 64 with 64 by 16 of them.
 inline bool HasMatrixProducts(Isa isa) { return isa == Isa::kX86V4Amx; }
+// Blocks that run at the same time and read each other's shared memory.
+inline bool HasClusters(Isa isa) { return isa >= Isa::kSm90; }
 
 struct Target {
   TargetKind kind = TargetKind::kCpu;

@@ -378,7 +378,7 @@ Status MakeLoops(Module& module, const BuildOptions& options) {
     WEFT_TRY(CheckTree(p.request, *tree, group.name));
     WEFT_TRY(loops::LoopNest nest, polyhedral::Lower(p.request, *choice, *tree));
     if (module.target.kind == TargetKind::kCuda) {
-      WEFT_TRY(auto mapped, polyhedral::MapNest(nest, choice->map));
+      WEFT_TRY(auto mapped, polyhedral::MapNest(nest, module.target, choice->map));
       nest = std::move(mapped.nest);
     }
     module.nests[group.name] = std::move(nest);

@@ -7,7 +7,6 @@
 
 namespace weft::tc {
 
-inline bool IsHalf(Dtype dtype) { return dtype == Dtype::kF16 || dtype == Dtype::kBF16; }
 // In which type a value of this type is computed with: 16-bit floats in float32, integers of four
 // bits in a byte.
 inline Dtype ComputeType(Dtype dtype) { return IsHalf(dtype) ? Dtype::kF32 : WidenedType(dtype); }

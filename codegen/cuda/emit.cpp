@@ -106,7 +106,7 @@ std::string Declarations(const LoopNest& nest, const cuda::Names& names,
 Result<std::string> OneLaunch(const LoopNest& nest, const Target& target, const cuda::Names& names,
                               cuda::Helpers& helpers, CudaText& own) {
   WEFT_TRY(own.launch, LaunchOf(nest));
-  if (own.launch.cluster > 1 && target.isa == Isa::kSm80)
+  if (own.launch.cluster > 1 && !HasClusters(target.isa))
     return Unsupported(fmt::format("nest {}: {} has no clusters of blocks, sm_90 and newer have",
                                    nest.name, CudaArchitecture(target.isa)));
   WEFT_TRY(const cuda::Places places, cuda::PlaceBuffers(nest));

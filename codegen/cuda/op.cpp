@@ -8,8 +8,6 @@
 namespace weft::codegen::cuda {
 namespace {
 
-bool Is16(Dtype dtype) { return dtype == Dtype::kF16 || dtype == Dtype::kBF16; }
-
 std::string Call(std::string_view function, std::span<const std::string> args) {
   return fmt::format("{}({})", function, fmt::join(args, ", "));
 }
@@ -87,7 +85,7 @@ std::string FloatOp(Helpers& helpers, ScalarOp op, Dtype dtype, std::span<const 
     default:
       WEFT_UNREACHABLE();
   }
-  return Is16(dtype) ? RoundTo16(helpers, dtype, text) : text;
+  return IsHalf(dtype) ? RoundTo16(helpers, dtype, text) : text;
 }
 
 std::string IntOp(Helpers& helpers, ScalarOp op, Dtype dtype, std::span<const std::string> args) {
@@ -180,7 +178,7 @@ std::string CastText(Helpers& helpers, Dtype from, Dtype to, const std::string& 
   if (IsFloat(from) && !IsFloat(to)) {
     return fmt::format("{}<{}>({})", helpers.Use("weft_to_int"), RegisterType(to), value);
   }
-  if (!Is16(to)) return plain(value);
+  if (!IsHalf(to)) return plain(value);
   // Into 16 bits with one rounding: from f64 and wide integers by way of rounding to odd.
   const bool exact = SizeBytes(from) <= 2 || from == Dtype::kF32;
   if (exact) return RoundTo16(helpers, to, fmt::format("(float){}", value));

@@ -15,7 +15,6 @@ using llvm::Value;
 
 namespace {
 
-bool Is16(Dtype dtype) { return dtype == Dtype::kF16 || dtype == Dtype::kBF16; }
 bool IsSigned(Dtype dtype) { return KindOf(dtype) == DtypeKind::kSigned; }
 
 // Whether floats are integers of 16 bits that were cast.
@@ -37,9 +36,9 @@ Value* Ops::Cast(Dtype from, Dtype to, Value* value) {
   Type* type = Like(RegisterType(to), value);
   if (IsFloat(from)) {
     if (from == Dtype::kF64)
-      return Is16(to) ? RoundTo16(to, RoundToOdd(value)) : b_.CreateFPTrunc(value, type);
+      return IsHalf(to) ? RoundTo16(to, RoundToOdd(value)) : b_.CreateFPTrunc(value, type);
     if (to == Dtype::kF64) return b_.CreateFPExt(value, type);
-    return Is16(to) ? RoundTo16(to, value) : value;
+    return IsHalf(to) ? RoundTo16(to, value) : value;
   }
   if (to == Dtype::kBool) return b_.CreateICmpNE(value, IntOf(value, 0));
   const auto loaded = nibbles_.find(value);
@@ -54,7 +53,7 @@ Value* Ops::Cast(Dtype from, Dtype to, Value* value) {
   const auto convert = [&](Type* result) {
     return IsSigned(from) ? b_.CreateSIToFP(value, result) : b_.CreateUIToFP(value, result);
   };
-  if (!Is16(to)) return convert(type);
+  if (!IsHalf(to)) return convert(type);
   if (SizeBytes(from) <= 2) return RoundTo16(to, convert(type));  // exact in f32
   return RoundTo16(to, RoundToOdd(convert(Like(b_.getDoubleTy(), value))));
 }
@@ -168,8 +167,8 @@ Value* Ops::FloatOfNibbles(const Nibbles& nibbles) {
 
 Value* Ops::Bitcast(Dtype from, Dtype to, Value* value) {
   if (SharesBytes(to)) return Wrap(to, value);
-  if (Is16(from)) value = BitsOf16(from, value);
-  if (Is16(to)) return FloatOf16(to, value);
+  if (IsHalf(from)) value = BitsOf16(from, value);
+  if (IsHalf(to)) return FloatOf16(to, value);
   return b_.CreateBitCast(value, Like(RegisterType(to), value));
 }
 

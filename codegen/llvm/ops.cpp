@@ -20,7 +20,6 @@ using llvm::Intrinsic::ID;
 
 namespace {
 
-bool Is16(Dtype dtype) { return dtype == Dtype::kF16 || dtype == Dtype::kBF16; }
 bool IsSigned(Dtype dtype) { return KindOf(dtype) == DtypeKind::kSigned; }
 
 // A constant, or that of which a vector of constants is made; null for anything else.
@@ -66,12 +65,12 @@ llvm::Constant* Ops::IntOf(Value* like, int64_t value) const {
 
 Value* Ops::FromMemory(Dtype dtype, Value* value) {
   if (dtype == Dtype::kBool) return b_.CreateICmpNE(value, IntOf(value, 0));
-  return Is16(dtype) ? FloatOf16(dtype, value) : value;
+  return IsHalf(dtype) ? FloatOf16(dtype, value) : value;
 }
 
 Value* Ops::ToMemory(Dtype dtype, Value* value) {
   if (dtype == Dtype::kBool) return b_.CreateZExt(value, Like(b_.getInt8Ty(), value));
-  return Is16(dtype) ? BitsOf16(dtype, value) : value;
+  return IsHalf(dtype) ? BitsOf16(dtype, value) : value;
 }
 
 llvm::Constant* Ops::Literal(Dtype dtype, Scalar value) const {
@@ -206,7 +205,7 @@ Value* Ops::FloatOp(ScalarOp op, Dtype dtype, std::span<Value* const> args) {
     default:
       WEFT_UNREACHABLE();
   }
-  return Is16(dtype) ? RoundTo16(dtype, result) : result;
+  return IsHalf(dtype) ? RoundTo16(dtype, result) : result;
 }
 
 Value* Ops::AddPairs(Value* sum, Value* a, Value* b) {

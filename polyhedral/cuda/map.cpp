@@ -227,12 +227,13 @@ std::optional<Mapped> TilesOf(const LoopNest& nest, StmtId outermost,
 
 // Long rows are blocks where they are few, or where threads along them read what lies side by side
 // and threads across them do not.
-std::optional<Mapped> RowsOf(const LoopNest& nest, StmtId outermost,
+std::optional<Mapped> RowsOf(const LoopNest& nest, StmtId outermost, bool clusters,
                              const std::vector<int64_t>& wanted) {
   const int64_t width = BandTrip(nest, outermost);
-  cuda::RowSizes most;
+  cuda::RowSizes most{.clusters = clusters && wanted.empty()};
   if (!wanted.empty()) most.threads = wanted[0];
-  if (wanted.size() > 1) most.lanes = wanted[1];
+  if (wanted.size() > 1 && wanted[1] > 0) most.lanes = wanted[1];
+  if (wanted.size() > 2) most.blocks = wanted[2];
   auto rows = cuda::MapRows(nest, outermost, most);
   // A nest with register tiles may have no rows: an index that a thread chooses is no register.
   if (!rows || !loops::Verify(rows->nest).ok()) return std::nullopt;
@@ -241,10 +242,14 @@ std::optional<Mapped> RowsOf(const LoopNest& nest, StmtId outermost,
     if (width >= kFewIterations && rows->moves.along <= MovesOfGrid(nest, outermost).along)
       return std::nullopt;
   }
-  Mapped mapped = Done(CudaMapping::kRows, wanted.empty() ? std::vector{rows->threads} : wanted,
-                       width * rows->longest, std::move(rows->nest));
-  const bool is_across = rows->moves.along < rows->moves.across;
-  mapped.starved = rows->longest >= kMuchForABlock && (width <= kFewBlocks || is_across);
+  std::vector<int64_t> sizes = wanted;
+  if (wanted.empty()) sizes = {rows->threads};
+  if (wanted.empty() && rows->blocks > 1) sizes = {rows->threads, 0, rows->blocks};
+  Mapped mapped =
+      Done(CudaMapping::kRows, std::move(sizes), width * rows->longest, std::move(rows->nest));
+  const bool is_across = rows->moves.along < rows->moves.across,
+             is_narrow = width * rows->blocks <= kFewBlocks && !rows->holds;
+  mapped.starved = rows->longest >= kMuchForABlock && (is_narrow || is_across);
   return mapped;
 }
 
@@ -284,22 +289,22 @@ Mapped MapBlock(LoopNest nest, const Outline& outline, std::optional<int64_t> wa
   return Done(CudaMapping::kBlock, {team}, width, std::move(nest));
 }
 
-Mapped MapRange(const LoopNest& nest, StmtId range) {
+Mapped MapRange(const LoopNest& nest, StmtId range, bool clusters) {
   if (auto tiles = TilesOf(nest, range, nullptr)) return *std::move(tiles);
   if (auto columns = ColumnsOf(nest, range, std::nullopt)) return *std::move(columns);
-  if (auto rows = RowsOf(nest, range, {})) return *std::move(rows);
+  if (auto rows = RowsOf(nest, range, clusters, {})) return *std::move(rows);
   return MapGrid(nest, range, {});
 }
 
 // Several launches; nullopt if the nest does not consist of ranges, or if one launch does it.
-std::optional<Mapped> MapLaunches(const LoopNest& nest) {
+std::optional<Mapped> MapLaunches(const LoopNest& nest, bool clusters) {
   constexpr size_t kMostLaunches = 12;
   const auto ranges = cuda::RangesOf(nest);
   if (!ranges || ranges->size() < 2 || ranges->size() > kMostLaunches) return std::nullopt;
   std::vector<LoopNest> launches;
   int64_t width = 1;
   for (const LoopNest& range : *ranges) {
-    Mapped mapped = MapRange(range, range.body[0]);
+    Mapped mapped = MapRange(range, range.body[0], clusters);
     width = std::max(width, mapped.width);
     launches.push_back(std::move(mapped.nest));
   }
@@ -310,7 +315,7 @@ std::optional<Mapped> MapLaunches(const LoopNest& nest) {
 }
 
 // The nest has one parallel range, and nothing around it, or else it is one block.
-Result<Mapped> MapAs(const LoopNest& nest, const Outline& outline, bool one_range,
+Result<Mapped> MapAs(const LoopNest& nest, const Outline& outline, bool one_range, bool clusters,
                      const GridMap& wanted) {
   constexpr int64_t kWarp = 32, kMostOfDevice = 1024;  // CUDA C++ Programming Guide
   const auto invalid = [&](std::string_view expected) {
@@ -322,7 +327,7 @@ Result<Mapped> MapAs(const LoopNest& nest, const Outline& outline, bool one_rang
   };
   const std::vector<int64_t>& sizes = wanted.sizes;
   if (wanted.mapping == "launches") {
-    auto launches = MapLaunches(nest);
+    auto launches = MapLaunches(nest, clusters);
     if (launches && !sizes.empty() && launches->map != wanted)
       return invalid(fmt::format("{}", launches->map.sizes[0]));
     return launches ? Result<Mapped>(*std::move(launches)) : misfit();
@@ -342,26 +347,29 @@ Result<Mapped> MapAs(const LoopNest& nest, const Outline& outline, bool one_rang
     auto mapped = one_range ? ColumnsOf(nest, outline.parallel[0], columns) : std::nullopt;
     return mapped ? Result<Mapped>(*std::move(mapped)) : misfit();
   }
-  const bool threads = !sizes.empty() && sizes.size() < 3 && sizes[0] >= kWarp &&
+  const bool is_rows = wanted.mapping == "rows";
+  const bool threads = !sizes.empty() && sizes.size() < (is_rows ? 4 : 3) && sizes[0] >= kWarp &&
                        sizes[0] % kWarp == 0 && sizes[0] <= kMostOfDevice;
   if (!threads) return invalid("whole warps, at most 1024 threads");
-  if (sizes.size() > 1 && (sizes[1] < 1 || wanted.mapping == "block"))
+  if (sizes.size() > 1 && (sizes[1] < (sizes.size() > 2 ? 0 : 1) || wanted.mapping == "block"))
     return invalid("lanes of a grid or of rows, at least 1");
+  if (sizes.size() > 2 && (sizes[2] < 1 || sizes[2] > (clusters ? loops::kMostCluster : 1)))
+    return invalid(fmt::format("blocks of a row, at most {}", clusters ? loops::kMostCluster : 1));
   if (wanted.mapping == "block") return MapBlock(nest, outline, sizes[0]);
   if (wanted.mapping == "grid")
     return one_range ? Result<Mapped>(MapGrid(nest, outline.parallel[0], sizes)) : misfit();
-  if (wanted.mapping != "rows") return invalid("grid, tiles, rows, columns, launches or block");
-  auto rows = one_range ? RowsOf(nest, outline.parallel[0], sizes) : std::nullopt;
+  if (!is_rows) return invalid("grid, tiles, rows, columns, launches or block");
+  auto rows = one_range ? RowsOf(nest, outline.parallel[0], clusters, sizes) : std::nullopt;
   return rows ? Result<Mapped>(*std::move(rows)) : misfit();
 }
 
-Mapped MapBest(const LoopNest& nest, const Outline& outline, bool one_range) {
+Mapped MapBest(const LoopNest& nest, const Outline& outline, bool one_range, bool clusters) {
   if (one_range) {
     if (auto tiles = TilesOf(nest, outline.parallel[0], nullptr)) return *std::move(tiles);
-    if (auto launches = MapLaunches(nest)) return *std::move(launches);
-    return MapRange(nest, outline.parallel[0]);
+    if (auto launches = MapLaunches(nest, clusters)) return *std::move(launches);
+    return MapRange(nest, outline.parallel[0], clusters);
   }
-  auto launches = MapLaunches(nest);
+  auto launches = MapLaunches(nest, clusters);
   if (launches && launches->width > kMuchForABlock) return *std::move(launches);
   return MapBlock(nest, outline, std::nullopt);
 }
@@ -373,7 +381,8 @@ std::string_view CudaMappingName(CudaMapping mapping) {
   return kNames[static_cast<size_t>(mapping)];
 }
 
-Result<Mapped> MapNest(const LoopNest& given, const GridMap& wanted) {
+Result<Mapped> MapNest(const LoopNest& given, const Target& target, const GridMap& wanted) {
+  const bool clusters = HasClusters(target.isa);
   const LoopNest nest = cuda::SideBySide(given);
   Outline outline;
   Survey(nest, nest.body, false, outline);
@@ -381,9 +390,9 @@ Result<Mapped> MapNest(const LoopNest& given, const GridMap& wanted) {
                          loops::TeamScratchBytes(nest) <= cuda::kSharedBytes;
   Mapped mapped;
   if (wanted.mapping.empty()) {
-    mapped = MapBest(nest, outline, one_range);
+    mapped = MapBest(nest, outline, one_range, clusters);
   } else {
-    WEFT_TRY(mapped, MapAs(nest, outline, one_range, wanted));
+    WEFT_TRY(mapped, MapAs(nest, outline, one_range, clusters, wanted));
   }
   for (loops::Buffer& b : mapped.nest.buffers) {
     if (b.access != loops::Access::kLocal)

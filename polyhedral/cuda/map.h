@@ -44,17 +44,19 @@ struct Mapped {
 };
 
 // A nest written for a team of ranks, on a grid. It must verify, and so will the result. Without a
-// wish for the mapping that fits best. Operands are promised to be aligned as a device's are. Sizes
-// of a wish:
+// wish for the mapping that fits best the target, a device. Operands are promised to be aligned as
+// a device's are. Sizes of a wish:
 //
-//   grid, rows, block   threads of a block at most; of the first two, lanes of a thread at most
+//   grid, rows, block   threads of a block at most; of the first two, lanes of a thread at most;
+//                       of rows, with lanes or 0 for as many as fit, blocks of a row
 //   columns             columns of a block, threads of each
 //   tiles               rows and columns of a block, steps of the sum, rows and columns of a thread
 //                       (tiles.h)
 //   launches            how many there are, or none: however many
 //
 // kUnsupported if the nest has no such mapping, kInvalid if a block has no such sizes.
-Result<Mapped> MapNest(const loops::LoopNest& nest, const GridMap& wanted = {});
+Result<Mapped> MapNest(const loops::LoopNest& nest, const Target& target,
+                       const GridMap& wanted = {});
 
 // A group on a grid: choices made for width rather than for caches, each checked by isl, lowered
 // and mapped; the widest wins. There is always one, by the identity schedule.

@@ -190,7 +190,7 @@ Result<CudaScheduled> MapToCuda(const ScheduleRequest& request, const ScheduleLi
       }
     }
     WEFT_TRY(const loops::LoopNest nest, Lower(request, choice, *tree));
-    WEFT_TRY(Mapped mapped, MapNest(nest));
+    WEFT_TRY(Mapped mapped, MapNest(nest, request.target));
     if (!IsBetter(mapped, best.mapped, !choice.packs.empty())) return {};
     best.choice = choice;
     best.choice.map = mapped.map;

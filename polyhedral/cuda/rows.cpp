@@ -78,7 +78,10 @@ class Mapper {
     FindReplicated(row);
     FindResident();
     KeepOperands(row);
+    if (InCluster()) rank_ = loops::AddVar(nest_, "block");
     std::vector<StmtId> body = Pieces(row);
+    if (InCluster()) body = OverBlocks(std::move(body));
+    if (is_apart_) return std::nullopt;
     if (InColumns()) {
       auto over = OverColumns(nest_, band.back(), columns_, own_, body);
       if (!over) return std::nullopt;
@@ -94,6 +97,8 @@ class Mapper {
                 .works = std::ssize(works_),
                 .threads = threads_,
                 .columns = columns_,
+                .blocks = blocks_,
+                .holds = !resident_.empty(),
                 .moves = moves_};
   }
 
@@ -115,22 +120,58 @@ class Mapper {
     return loops::ConstantTrip(s) > 0 && s.lo.size() == 1 && s.lo[0] == Affine(0) && s.step == 1;
   }
 
-  // The band as blocks: its innermost loops along x, y and z, or all as one. False if that is more
-  // than a grid has: a block with several rows would spoil what threads still read of the one
-  // before.
+  // The band as blocks: its innermost loops along x, y and z, or all as one; y and z where x is
+  // that of clusters. False if that is more than a grid has: a block with several rows would spoil
+  // what threads still read of the one before.
   bool Blocks(StmtId outermost, const std::vector<StmtId>& band, int64_t rows) {
+    const size_t first = InCluster() ? 1 : 0, axes = 3 - first;
+    const auto along = [&](size_t k) {
+      return static_cast<LoopKind>(static_cast<size_t>(LoopKind::kBlockX) + first + k);
+    };
     const auto fits = [&](StmtId id) { return TripOf(nest_, id) <= kMostBlocks; };
-    const bool separate = band.size() <= 3 && std::all_of(band.begin(), band.end() - 1, fits);
+    const auto end = band.end() - (InCluster() ? 0 : 1);
+    const bool separate = band.size() <= axes && std::all_of(band.begin(), end, fits);
     if (!separate) {
-      if (rows > INT32_MAX || !CanMerge(nest_, band)) return false;
+      if (rows > (InCluster() ? kMostBlocks : INT32_MAX) || !CanMerge(nest_, band)) return false;
       const StmtId merged = Merge(nest_, band);
-      nest_.stmts[merged.index].loop = LoopKind::kBlockX;
+      nest_.stmts[merged.index].loop = along(0);
       Replace(nest_, nest_.body, outermost, merged);
       return true;
     }
     for (size_t k = 0; k < band.size(); ++k)
-      nest_.stmts[band[k].index].loop =
-          static_cast<LoopKind>(static_cast<size_t>(LoopKind::kBlockX) + band.size() - 1 - k);
+      nest_.stmts[band[k].index].loop = along(band.size() - 1 - k);
+    return true;
+  }
+
+  bool InCluster() const { return blocks_ > 1; }
+
+  // A block's slices may be read until all have come to the end.
+  std::vector<StmtId> OverBlocks(std::vector<StmtId> body) {
+    if (reductions_ > 0) body.push_back(AddClusterBarrier());
+    return {loops::AddStmt(nest_, {.kind = StmtKind::kFor,
+                                   .var = rank_,
+                                   .lo = {0},
+                                   .hi = {blocks_},
+                                   .loop = LoopKind::kClusterX,
+                                   .body = std::move(body)})};
+  }
+
+  StmtId AddClusterBarrier() {
+    return loops::AddStmt(nest_, {.kind = StmtKind::kBarrier, .cluster = true});
+  }
+
+  bool IsOperand(BufferId id) const { return !IsLocal(id) && nest_[id].space != Space::kShared; }
+
+  bool Writes(const std::vector<StmtId>& body, bool operands) const {
+    return std::ranges::any_of(TouchesOf(nest_, body), [&](const Touch& t) {
+      return t.is_write && !own_.contains(t.buffer) && IsOperand(t.buffer) == operands;
+    });
+  }
+
+  // Loops that leave something for a block alone each block runs for itself.
+  bool IsOfEachBlock(const std::vector<StmtId>& body) {
+    if (!InCluster() || !Writes(body, false)) return false;
+    is_apart_ |= Writes(body, true);
     return true;
   }
 
@@ -240,6 +281,22 @@ class Mapper {
     return work.trip >= kWorthThreads * 2 ? std::optional(std::move(work)) : std::nullopt;
   }
 
+  // Rows that a block holds only with all of a multiprocessor's threads, or not at all, have
+  // several; so have few long ones, for the sake of the multiprocessors.
+  void ChooseBlocks(int64_t rows) {
+    constexpr int64_t kShare = kMostThreads / 2 * kMostOfOne, kLeastShare = 4096;
+    const bool fits = longest_ <= loops::kMostCluster * kMostThreads * kMostOfOne;
+    blocks_ = most_.blocks.value_or(1);
+    if (most_.blocks || !most_.clusters || !fits) return;
+    const auto constant = [this](const auto& work) { return IsConstant(work.second); };
+    if (!std::ranges::all_of(works_, constant)) return;
+    const auto more = [&] {
+      return longest_ > blocks_ * kShare ||
+             (rows * blocks_ < kFewRows / 2 && longest_ >= 2 * blocks_ * kLeastShare);
+    };
+    while (blocks_ < loops::kMostCluster && more()) blocks_ *= 2;
+  }
+
   // Loops of one length have the same lanes, so that a thread meets the same places in all of them;
   // a warp has something to do before a thread has several. Threads are a power of two.
   void ChooseSizes(int64_t rows) {
@@ -248,12 +305,14 @@ class Mapper {
       auto [at, fresh] = lanes.emplace(work.trip, work.lanes);
       at->second = std::min(at->second, work.lanes);
     }
+    ChooseBlocks(rows);
     int64_t most = 1;
     for (auto& [id, work] : works_) {
       work.lanes = lanes[work.trip];
       while (!most_.lanes && work.lanes > 1 && work.trip / work.lanes < kWarp) work.lanes /= 2;
       most = std::max(most, (work.trip + work.lanes - 1) / work.lanes);
     }
+    most = (most + blocks_ - 1) / blocks_;
     const int64_t registers = PowerOfTwo((most + kMostOfOne / 4 - 1) / (kMostOfOne / 4)),
                   usual = rows <= kFewRows ? kMostThreads : std::max(kUsualThreads, registers),
                   limit = most_.threads.value_or(std::min(kMostThreads, usual));
@@ -460,7 +519,10 @@ class Mapper {
     return copy;
   }
 
-  int64_t Parts(int64_t extent) const { return (extent + threads_ - 1) / threads_; }
+  int64_t Parts(int64_t extent) const {
+    const int64_t all = threads_ * blocks_;
+    return (extent + all - 1) / all;
+  }
 
   bool IsConstant(const Work& work) const {
     return std::ranges::all_of(work.loops, [this](StmtId id) {
@@ -493,8 +555,11 @@ class Mapper {
     std::vector<Touch> since;  // touched since the last barrier
     const auto add = [&](std::vector<StmtId> piece, const std::vector<Touch>& touches) {
       if (Meet(since, touches)) {
-        all.push_back(AddBarrier(nest_));
-        since.clear();
+        const bool cluster = InCluster() && MeetsOperand(since, touches);
+        all.push_back(cluster ? AddClusterBarrier() : AddBarrier(nest_));
+        // A block's own barrier is none for what other blocks do with operands.
+        std::erase_if(
+            since, [&](const Touch& t) { return cluster || !InCluster() || !IsOperand(t.buffer); });
       }
       since.insert(since.end(), touches.begin(), touches.end());
       all.insert(all.end(), piece.begin(), piece.end());
@@ -537,6 +602,7 @@ class Mapper {
     if (const auto work = works_.find(id); work != works_.end())
       return work->second.store.valid() ? Reduce(id, work->second)
                                         : std::vector{Threads(id, work->second, work->second.own)};
+    is_apart_ |= InCluster();
     // All threads run it together; what one round leaves must be there before the next begins.
     std::vector<StmtId> body = Pieces(s.body), otherwise = Pieces(s.otherwise);
     if (s.kind == StmtKind::kFor) body.push_back(AddBarrier(nest_));
@@ -554,29 +620,34 @@ class Mapper {
     for (const Touch& t : TouchesOf(nest_, nest_[work.loops.back()].body))
       has_resident |= resident_.contains(t.buffer);
     const bool whole = IsConstant(work);
-    const int64_t trip = work.trip / work.lanes;
-    for (const BufferId id : resident_)
-      resident[id] = trip > threads_ ? Affine::OfVar(part) : Affine(0);
+    const int64_t trip = work.trip / work.lanes, blocks = IsOfEachBlock({outermost}) ? 1 : blocks_,
+                  all = threads_ * blocks, parts = (trip + all - 1) / all;
+    is_apart_ |= has_resident && blocks != blocks_;
+    const Affine begin = (parts > 1 ? Affine::OfVar(part, all) : Affine(0)) +
+                         (blocks > 1 ? Affine::OfVar(rank_, threads_) : Affine(0));
+    for (const BufferId id : resident_) resident[id] = parts > 1 ? Affine::OfVar(part) : Affine(0);
     if (work.lanes > 1 || has_resident)
       TakeLanes(nest_, work.loops.back(), work.lanes, own, resident);
     const StmtId loop = work.loops.size() > 1 ? Merge(nest_, work.loops) : work.loops.back();
     StmtId dealt = loop;
     if (!whole) {
+      is_apart_ |= InCluster();
       dealt = Deal(nest_, loop, LoopKind::kSerial, along_, threads_);
-    } else if (trip > threads_) {
-      Stmt& s = nest_.stmts[loop.index];
-      const Affine begin = Affine::OfVar(part, threads_);
-      s.lo = {begin}, s.hi = {begin + threads_};
-      if (trip % threads_ != 0) s.hi.emplace_back(trip);
-      s.loop = along_;
-      dealt = loops::AddStmt(nest_, {.kind = StmtKind::kFor,
-                                     .var = part,
-                                     .lo = {0},
-                                     .hi = {Parts(trip)},
-                                     .loop = has_resident ? LoopKind::kUnroll : LoopKind::kSerial,
-                                     .body = {loop}});
     } else {
-      nest_.stmts[loop.index].loop = along_;
+      Stmt& s = nest_.stmts[loop.index];
+      s.lo = {begin}, s.hi = {trip};
+      if (blocks > 1 || parts > 1) {
+        s.hi = {begin + threads_};
+        if (trip % all != 0) s.hi.emplace_back(trip);
+      }
+      s.loop = along_;
+      if (parts > 1)
+        dealt = loops::AddStmt(nest_, {.kind = StmtKind::kFor,
+                                       .var = part,
+                                       .lo = {0},
+                                       .hi = {parts},
+                                       .loop = has_resident ? LoopKind::kUnroll : LoopKind::kSerial,
+                                       .body = {loop}});
     }
     if (work.loops.size() > 1 || work.loops[0] == outermost) return dealt;
     Replace(nest_, nest_.stmts[outermost.index].body, work.loops[0], dealt);
@@ -590,6 +661,12 @@ class Mapper {
         return x.buffer == y.buffer && (x.is_write || y.is_write);
       });
     });
+  }
+
+  // So that blocks have to meet.
+  bool MeetsOperand(std::vector<Touch> a, const std::vector<Touch>& b) const {
+    std::erase_if(a, [this](const Touch& t) { return !IsOperand(t.buffer); });
+    return Meet(a, b);
   }
 
   BufferId AddLocal(std::string_view name, Dtype dtype, std::vector<Affine> shape, Space space) {
@@ -632,8 +709,17 @@ class Mapper {
     return piece;
   }
 
-  // By one thread, of a row or of each column.
+  // By one thread, of a row or of each column. In a cluster, what stays in a block is for each of
+  // them, and the rest for the first.
   StmtId Alone(std::vector<StmtId> body) {
+    if (InCluster()) {
+      for (StmtId& id : body) {
+        if (!Writes({id}, true)) continue;
+        is_apart_ |= Writes({id}, false);
+        id = loops::AddStmt(
+            nest_, {.kind = StmtKind::kIf, .conditions = {-Affine::OfVar(rank_)}, .body = {id}});
+      }
+    }
     if (!InColumns()) return AddSingle(nest_, std::move(body));
     return loops::AddStmt(nest_, {.kind = StmtKind::kFor,
                                   .var = loops::AddVar(nest_, "one"),
@@ -674,11 +760,24 @@ class Mapper {
                                            .hi = {threads_},
                                            .loop = along_,
                                            .body = std::move(body)}));
-    if (!meet) return;
-    piece.push_back(AddBarrier(nest_));
-    piece.push_back(Put(sum, {}, loops::AddLoad(nest_, part, {0})));
-    for (int64_t k = 1; k < parts; ++k)
-      piece.push_back(AddTo(nest_, op, sum, {}, loops::AddLoad(nest_, part, {k})));
+    if (meet) {
+      piece.push_back(AddBarrier(nest_));
+      AddUp(op, sum, part, parts, piece);
+    }
+    if (!InCluster()) return;
+    const BufferId slices =
+        AddLocal("slices", nest_[sum].dtype, {Affine(blocks_)}, Space::kCluster);
+    piece.push_back(
+        AddSingle(nest_, {Put(slices, {Affine::OfVar(rank_)}, loops::AddLoad(nest_, sum, {}))}));
+    piece.push_back(AddClusterBarrier());
+    AddUp(op, sum, slices, blocks_, piece);
+  }
+
+  // The sum of so many cells, in their order.
+  void AddUp(ScalarOp op, BufferId sum, BufferId cells, int64_t count, std::vector<StmtId>& piece) {
+    piece.push_back(Put(sum, {}, loops::AddLoad(nest_, cells, {0})));
+    for (int64_t k = 1; k < count; ++k)
+      piece.push_back(AddTo(nest_, op, sum, {}, loops::AddLoad(nest_, cells, {k})));
   }
 
   StmtId Put(BufferId buffer, std::vector<Affine> index, ExprId value) {
@@ -692,6 +791,9 @@ class Mapper {
   LoopKind along_ = LoopKind::kThreadX;  // of a row's threads; those of columns are along x
   std::optional<ColumnSizes> wanted_;
   int64_t columns_ = 1, threads_ = kWarp;  // of a block, and of a row or a column
+  int64_t blocks_ = 1;                     // of a row
+  Var rank_ = -1;                          // of a block, if a row has several
+  bool is_apart_ = false;                  // blocks would have to hand on what stays in each
   int64_t registers_ = 0;                  // that are taken for what a thread has of a row
   std::map<StmtId, Work> works_;           // by the outermost loop of its chain
   std::set<BufferId> own_;                 // of threads; other locals are shared by the block
@@ -711,7 +813,11 @@ bool ColumnSizes::IsValid() const {
 }
 
 std::optional<Rows> MapRows(LoopNest nest, StmtId outermost, const RowSizes& most) {
-  return Mapper(std::move(nest), most).Run(outermost);
+  auto rows = Mapper(nest, most).Run(outermost);
+  if (rows || !most.clusters || most.blocks) return rows;
+  RowSizes one = most;
+  one.clusters = false;
+  return Mapper(std::move(nest), one).Run(outermost);
 }
 
 std::optional<Rows> MapColumns(LoopNest nest, StmtId outermost,

@@ -12,6 +12,8 @@ namespace weft::polyhedral::cuda {
 struct RowSizes {
   std::optional<int64_t> threads;  // of a block at most; a block has a power of two
   std::optional<int64_t> lanes;    // of a thread at most; without, as many as leave a warp to do
+  std::optional<int64_t> blocks;   // of a row, a cluster if there are several
+  bool clusters = false;           // whether a device has them: rows may have several blocks
 };
 
 // Neighbouring iterations as the columns of a block: threads along them and along what is inside.
@@ -26,8 +28,10 @@ struct Rows {
   int64_t longest = 1;  // of the loops inside that became threads
   int64_t works = 0;    // how many of them there are
   int64_t threads = 1;  // of a block, or of a column of it
-  int64_t columns = 1;
-  Moves moves;  // with the threads along the loops inside
+  int64_t columns = 1;  // of a block
+  int64_t blocks = 1;   // of a row
+  bool holds = false;   // what loops of a row have in common is in registers
+  Moves moves;          // with the threads along the loops inside
 };
 
 // The body of an iteration falls into pieces, with barriers between those that depend on each
@@ -43,6 +47,11 @@ struct Rows {
 // What pieces hand on is a thread's own where it meets the same places in all of them, and is as
 // much as its registers hold; else it moves to shared space. nullopt if that is more than a block
 // has, and too much for scratch.
+//
+// A row that is too long for a block's registers, or one of few that are long, is dealt to the
+// blocks of a cluster: each leaves its sums where the others find them, and what is one cell each
+// computes for itself. That is so where all that the loops hand on is a thread's own, or computed
+// by every block.
 //
 // What several loops read of an operand at the same place is read once, as far as registers are
 // left.

@@ -28,8 +28,6 @@ int64_t ScratchBytes(const LoopNest& nest, Space space, size_t end) {
   return bytes;
 }
 
-bool IsHalf(Dtype dtype) { return dtype == Dtype::kF16 || dtype == Dtype::kBF16; }
-
 // x^n on integers by squaring; the bits of n decide which squares take part.
 ExprId IntegerPow(LoopNest& nest, Dtype dtype, ExprId x, ExprId n) {
   const auto literal = [&](int64_t v) { return AddLiteral(nest, dtype, static_cast<double>(v)); };

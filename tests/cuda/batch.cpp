@@ -22,7 +22,7 @@ Result<bool> Batch::AddAs(std::string name, const tc::Program& program, std::vec
   WEFT_TRY(const auto scheduled, polyhedral::MapToCuda(request));
   WEFT_TRY(const loops::LoopNest nest,
            polyhedral::Lower(request, scheduled.choice, scheduled.tree));
-  auto mapped = polyhedral::MapNest(nest, wanted);
+  auto mapped = polyhedral::MapNest(nest, Sm90(), wanted);
   if (mapped.status().code() == Code::kUnsupported) return false;
   if (!mapped.ok()) return std::move(mapped.status());
   AddMapped(std::move(name), program, std::move(inputs), std::move(mapped->nest));

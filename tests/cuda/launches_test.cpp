@@ -66,11 +66,13 @@ TEST(CudaLaunches, WhatLaunchesDoNotHandOnIsFound) {
   EXPECT_NE(Execute(forgotten, x, y).find("before it is written"), std::string::npos);
 }
 
-loops::LoopNest Mapped(const char* text, const Sizes& sizes, CudaMapping mapping, bool run = true) {
+loops::LoopNest Mapped(const char* text, const Sizes& sizes, CudaMapping mapping, bool run = true,
+                       Isa isa = Isa::kSm90) {
   const Result<tc::Program> program = oracle::Compile(text, sizes);
   EXPECT_TRUE(program.ok()) << program.status().ToString();
   if (!program.ok()) return {};
-  auto mapped = polyhedral::MapToCuda({.program = &*program, .target = Sm90()});
+  auto mapped = polyhedral::MapToCuda(
+      {.program = &*program, .target = {.kind = TargetKind::kCuda, .isa = isa}});
   EXPECT_TRUE(mapped.ok()) << mapped.status().ToString();
   if (!mapped.ok()) return {};
   const loops::LoopNest& nest = mapped->mapped.nest;
@@ -113,7 +115,7 @@ TEST(CudaLaunches, NamesOfTemporariesHideNothing) {
       a(i) +=! x(i, j)
       part0_1(i) max=! x(i, j)
       y(i, j) = x(i, j) - a(i) * part0_1(i) })",
-         {{"N", 8}, {"M", 20000}}, CudaMapping::kLaunches);
+         {{"N", 8}, {"M", 40000}}, CudaMapping::kLaunches, true, Isa::kSm80);
 }
 
 // Threads read side by side across the sums, each a part of one.
@@ -130,13 +132,14 @@ TEST(CudaLaunches, WhatIsSmallIsOneLaunch) {
          CudaMapping::kRows);
 }
 
-// Few long rows that want a sum before they are done: the sums fill a device, and so do the rows.
+// Few long rows that want a sum before they are done, where there are no clusters: the sums fill a
+// device, and so do the rows.
 TEST(CudaLaunches, NormsOfAFewChannels) {
   const loops::LoopNest nest =
       Mapped(R"(def batch_norm(float(N, C, H, W) x) -> (y) {
       s(c) +=! x(n, c, h, w)
       y(n, c, h, w) = x(n, c, h, w) - s(c) / 100.0 })",
-             {{"N", 16}, {"C", 3}, {"H", 80}, {"W", 88}}, CudaMapping::kLaunches);
+             {{"N", 16}, {"C", 3}, {"H", 80}, {"W", 88}}, CudaMapping::kLaunches, true, Isa::kSm80);
   EXPECT_EQ(loops::LaunchesOf(nest).size(), 3U);
 }
 
@@ -199,10 +202,10 @@ TEST(CudaLaunches, AsManyAsAreWanted) {
   EXPECT_EQ(mapped->choice.map, (polyhedral::GridMap{"launches", {2}}));
   const auto nest = polyhedral::Lower(request, mapped->choice, mapped->tree);
   ASSERT_TRUE(nest.ok());
-  const auto again = polyhedral::MapNest(*nest, mapped->choice.map);
+  const auto again = polyhedral::MapNest(*nest, Sm90(), mapped->choice.map);
   ASSERT_TRUE(again.ok()) << again.status().ToString();
   EXPECT_TRUE(loops::Equal(again->nest, mapped->mapped.nest));
-  EXPECT_EQ(polyhedral::MapNest(*nest, {"launches", {3}}).status().code(), Code::kInvalid);
+  EXPECT_EQ(polyhedral::MapNest(*nest, Sm90(), {"launches", {3}}).status().code(), Code::kInvalid);
 }
 
 }  // namespace

@@ -186,7 +186,7 @@ TEST(CudaMap, WhatIsWantedIsTaken) {
                                       {"tiles", {32, 32, 8, 4, 4}},
                                       {"tiles", {64, 128, 16, 8, 8}}};
   for (const polyhedral::GridMap& map : maps) {
-    const auto mapped = polyhedral::MapNest(nest, map);
+    const auto mapped = polyhedral::MapNest(nest, Sm90(), map);
     ASSERT_TRUE(mapped.ok()) << map.mapping << ": " << mapped.status().ToString();
     EXPECT_EQ(mapped->map, map);
     EXPECT_EQ(ExecuteBoth(mapped->nest, a, b, y), "");
@@ -221,7 +221,7 @@ TEST(CudaMap, MoreIterationsThanAnIntHoldsFitAGrid) {
           for l = 0:40 { y[i, j, k] = y[i, j, k] + x[i, j, k, l] } } } } })");
   for (const loops::LoopNest* nest : {&pointwise, &sums}) {
     for (const polyhedral::GridMap& map : {polyhedral::GridMap(), {"grid", {128}}}) {
-      const auto mapped = polyhedral::MapNest(*nest, map);
+      const auto mapped = polyhedral::MapNest(*nest, Sm90(), map);
       ASSERT_TRUE(mapped.ok()) << mapped.status().ToString();
       ExpectFitsADevice(mapped->nest, nest == &pointwise ? 70000.0 * 40001 : 70000.0 * 3 * 70001);
       ExpectCompiles(mapped->nest);
@@ -234,7 +234,7 @@ TEST(CudaMap, LoopsLongerThanAGridGoOnInEachBlock) {
   const loops::LoopNest nest = VerifiedNest(
       R"(loops k (x: in f32[140000, 2], y: out f32[140000, 2]) {
         parallel i = 0:140000:2 { parallel j = 0:2 { y[i, j] = x[i, j] + 1.0 } } })");
-  const auto mapped = polyhedral::MapNest(nest, {"grid", {32}});
+  const auto mapped = polyhedral::MapNest(nest, Sm90(), {"grid", {32}});
   ASSERT_TRUE(mapped.ok()) << mapped.status().ToString();
   ExpectFitsADevice(mapped->nest, 0);
   std::vector<float> x(280000), y(x.size());
@@ -257,12 +257,12 @@ TEST(CudaMap, RowsOfMoreLoopsThanAGridHasAreOneLoopOrNone) {
   };
   std::vector<float> x(4 * 12 * 64), y(x.size());
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
-  const auto one = polyhedral::MapNest(nest("4"), {"rows", {64}});
+  const auto one = polyhedral::MapNest(nest("4"), Sm90(), {"rows", {64}});
   ASSERT_TRUE(one.ok()) << one.status().ToString();
   EXPECT_EQ(ExecuteBoth(one->nest, x, y), "");
-  const auto none = polyhedral::MapNest(nest("4:2"), {"rows", {64}});
+  const auto none = polyhedral::MapNest(nest("4:2"), Sm90(), {"rows", {64}});
   EXPECT_EQ(none.status().code(), Code::kUnsupported);
-  const auto other = polyhedral::MapNest(nest("4:2"));
+  const auto other = polyhedral::MapNest(nest("4:2"), Sm90());
   ASSERT_TRUE(other.ok()) << other.status().ToString();
   EXPECT_EQ(ExecuteBoth(other->nest, x, y), "");
 }
@@ -270,7 +270,7 @@ TEST(CudaMap, RowsOfMoreLoopsThanAGridHasAreOneLoopOrNone) {
 TEST(CudaMap, WhatCannotBeIsRefused) {
   const loops::LoopNest nest = VerifiedNest(kProduct);
   const auto code = [&](const polyhedral::GridMap& map) {
-    return polyhedral::MapNest(nest, map).status().code();
+    return polyhedral::MapNest(nest, Sm90(), map).status().code();
   };
   EXPECT_EQ(code({"tiles", {32, 32, 8, 4}}), Code::kInvalid);
   EXPECT_EQ(code({"tiles", {32, 32, 8, 3, 4}}), Code::kInvalid);
@@ -280,7 +280,7 @@ TEST(CudaMap, WhatCannotBeIsRefused) {
   const loops::LoopNest two =
       VerifiedNest(R"(loops two (x: in f32[9], y: out f32[9], z: out f32[9]) {
       parallel i = 0:9 { y[i] = x[i] } barrier parallel j = 0:9 { z[j] = y[8 - j] } })");
-  EXPECT_EQ(polyhedral::MapNest(two, {"tiles", {32, 32, 8, 4, 4}}).status().code(),
+  EXPECT_EQ(polyhedral::MapNest(two, Sm90(), {"tiles", {32, 32, 8, 4, 4}}).status().code(),
             Code::kUnsupported);
 }
 

@@ -132,7 +132,7 @@ TEST(CudaRows, LongRowsLieInScratch) {
       for k = 0:40000 { s[] = s[] + d[k] }
       for l = 0:40000 { y[i, l] = d[l] / s[] }
     } })");
-  const auto mapped = polyhedral::MapNest(nest, {"rows", {1024}});
+  const auto mapped = polyhedral::MapNest(nest, Sm90(), {"rows", {1024}});
   ASSERT_TRUE(mapped.ok()) << mapped.status().ToString();
   std::vector<float> x(80000), y(x.size());
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 3);
@@ -141,6 +141,82 @@ TEST(CudaRows, LongRowsLieInScratch) {
   const auto text = codegen::EmitCudaText(mapped->nest, Sm90());
   ASSERT_TRUE(text.ok()) << text.status().ToString();
   EXPECT_EQ(text->scratch_bytes, 40000 * 4);
+}
+
+// The blocks of a cluster share a row that one of them cannot hold, and few long ones; what is of a
+// row alone each computes for itself.
+TEST(CudaRows, BlocksOfAClusterShareLongRows) {
+  struct Case {
+    const char* text;
+    Sizes sizes;
+    std::vector<int64_t> map;  // threads, lanes, blocks
+  };
+  const Case cases[] = {
+      {kNorm, {{"N", 2}, {"M", 65536}}, {1024, 0, 8}},
+      {kNorm, {{"N", 300}, {"M", 40000}}, {512, 0, 4}},
+      {kNorm, {{"N", 64}, {"M", 16384}}, {1024, 0, 4}},
+      {kSoftmax, {{"N", 3}, {"M", 40001}}, {1024, 0, 8}},
+      {kGroups, {{"N", 1}, {"G", 3}, {"C", 40}, {"H", 26}, {"W", 20}}, {1024, 0, 4}}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(fmt::format("{} {}", c.text, fmt::join(c.map, " ")));
+    const bool is_small = c.sizes.at("N") < 10;
+    const loops::LoopNest nest = Mapped(c.text, c.sizes, CudaMapping::kRows, is_small);
+    const std::string text = loops::Print(nest);
+    EXPECT_NE(text.find(fmt::format("cluster_x block = 0:{}", c.map[2])), std::string::npos)
+        << text;
+    EXPECT_EQ(Count(text, "barrier cluster"), 3) << text;
+    EXPECT_EQ(Threads(nest), c.map[0]) << text;
+    EXPECT_EQ(Count(text, "= x["), 1) << "each element is read once\n" << text;
+  }
+}
+
+// Sums that are results, and cells that one thread of each block computes.
+TEST(CudaRows, BlocksOfAClusterHandOnSumsOnly) {
+  const loops::LoopNest sums = Mapped(
+      R"(def sums(float(N, M) x) -> (s, y) {
+           s(i) +=! x(i, j)
+           y(i, j) = x(i, j) * s(i) })",
+      {{"N", 2}, {"M", 20000}}, CudaMapping::kRows);
+  EXPECT_NE(loops::Print(sums).find("if -block >= 0"), std::string::npos) << loops::Print(sums);
+  const loops::LoopNest few = Mapped(
+      R"(def few(float(N, E, M) x, float(E) g) -> (y) {
+           s(i) +=! x(i, e, j)
+           f(i, e) = g(e) / s(i)
+           y(i, e, j) = x(i, e, j) * f(i, e) })",
+      {{"N", 2}, {"E", 3}, {"M", 8192}}, CudaMapping::kRows);
+  EXPECT_NE(loops::Print(few).find("cluster_x"), std::string::npos) << loops::Print(few);
+  // What all blocks would have to see stays in one.
+  const loops::LoopNest turned = Mapped(
+      R"(def turned(float(N, M) x) -> (y) {
+           s(i) +=! x(i, j)
+           e(i, j) = x(i, j) * s(i)
+           y(i, j) = e(i, 9999 - j) where i in 0:2, j in 0:10000 })",
+      {{"N", 2}, {"M", 10000}}, CudaMapping::kRows);
+  EXPECT_EQ(loops::Print(turned).find("cluster_x"), std::string::npos) << loops::Print(turned);
+}
+
+TEST(CudaRows, BlocksOfARowAreAWish) {
+  const Result<tc::Program> program = oracle::Compile(kNorm, {{"N", 2}, {"M", 40000}});
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const polyhedral::ScheduleRequest request{.program = &*program, .target = Sm90()};
+  const auto mapped = polyhedral::MapToCuda(request);
+  ASSERT_TRUE(mapped.ok()) << mapped.status().ToString();
+  EXPECT_EQ(mapped->choice.map.sizes, (std::vector<int64_t>{1024, 0, 8}));
+  const auto nest = polyhedral::Lower(request, mapped->choice, mapped->tree);
+  ASSERT_TRUE(nest.ok()) << nest.status().ToString();
+  const auto again = polyhedral::MapNest(*nest, Sm90(), mapped->choice.map);
+  ASSERT_TRUE(again.ok()) << again.status().ToString();
+  EXPECT_TRUE(loops::Equal(again->nest, mapped->mapped.nest));
+  EXPECT_TRUE(polyhedral::MapNest(*nest, Sm90(), {"rows", {512, 4, 2}}).ok());
+  EXPECT_TRUE(polyhedral::MapNest(*nest, Sm90(), {"rows", {512, 4, 1}}).ok());
+  for (const std::vector<int64_t>& sizes :
+       {std::vector<int64_t>{512, 0, 9}, {512, 0, 0}, {512, -1, 2}, {512, 0}, {512, 4, 2, 1}})
+    EXPECT_EQ(polyhedral::MapNest(*nest, Sm90(), {"rows", sizes}).status().code(), Code::kInvalid);
+  const Target old{.kind = TargetKind::kCuda, .isa = Isa::kSm80};
+  EXPECT_EQ(polyhedral::MapNest(*nest, old, mapped->choice.map).status().code(), Code::kInvalid);
+  const auto without = polyhedral::MapToCuda({.program = &*program, .target = old});
+  ASSERT_TRUE(without.ok()) << without.status().ToString();
+  EXPECT_EQ(loops::Print(without->mapped.nest).find("cluster_x"), std::string::npos);
 }
 
 // Many rows are blocks if threads along them read side by side, and threads of a grid otherwise.
@@ -205,15 +281,15 @@ TEST(CudaColumns, SizesAreAWish) {
   EXPECT_EQ(mapped->choice.map.mapping, "columns");
   const auto nest = polyhedral::Lower(request, mapped->choice, mapped->tree);
   ASSERT_TRUE(nest.ok()) << nest.status().ToString();
-  const auto again = polyhedral::MapNest(*nest, mapped->choice.map);
+  const auto again = polyhedral::MapNest(*nest, Sm90(), mapped->choice.map);
   ASSERT_TRUE(again.ok()) << again.status().ToString();
   EXPECT_TRUE(loops::Equal(again->nest, mapped->mapped.nest));
-  const auto wide = polyhedral::MapNest(*nest, {"columns", {32, 8}});
+  const auto wide = polyhedral::MapNest(*nest, Sm90(), {"columns", {32, 8}});
   ASSERT_TRUE(wide.ok()) << wide.status().ToString();
   EXPECT_EQ(Threads(wide->nest), 256);
   for (const std::vector<int64_t>& sizes :
        {std::vector<int64_t>{16}, {16, 1}, {1, 32}, {16, 3}, {64, 32}, {16, -2}, {16, 16, 1}})
-    EXPECT_FALSE(polyhedral::MapNest(*nest, {"columns", sizes}).ok())
+    EXPECT_FALSE(polyhedral::MapNest(*nest, Sm90(), {"columns", sizes}).ok())
         << fmt::format("{}", fmt::join(sizes, " "));
 }
 
