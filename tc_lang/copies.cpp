@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "tc_lang/bind_types.h"
@@ -308,14 +309,21 @@ class SpreadForwarder {
     });
   }
 
+  // A recurrence follows from itself: each tensor is asked for once.
   bool Follows(TensorId tensor) const {
-    return std::ranges::any_of(program_.statements, [&](const Statement& s) {
-      return s.target == tensor && !Contracts(s) &&
-             (Reduces(s) || std::ranges::any_of(Reads(program_, s), [&](ExprId read) {
-                const TensorId from = program_[read].tensor;
-                return from != tensor && Follows(from);
-              }));
-    });
+    std::vector<TensorId> todo = {tensor};
+    std::set<TensorId> seen = {tensor};
+    while (!todo.empty()) {
+      const TensorId made = todo.back();
+      todo.pop_back();
+      for (const Statement& s : program_.statements) {
+        if (s.target != made || Contracts(s)) continue;
+        if (Reduces(s)) return true;
+        for (const ExprId read : Reads(program_, s))
+          if (seen.insert(program_[read].tensor).second) todo.push_back(program_[read].tensor);
+      }
+    }
+    return false;
   }
 
   // The one statement that reads what this one makes, if nothing of what this one reads is written

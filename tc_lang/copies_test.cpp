@@ -116,6 +116,16 @@ TEST(ForwardSpreads, ActivationsBehindNorms) {
       3u);
 }
 
+TEST(ForwardSpreads, RecurrencesFollowFromThemselves) {
+  EXPECT_EQ(LeftBy(ForwardSpreads,
+                   "def f(float(4, 5) x) -> (y) {\n"
+                   "p(t) = t > 0 ? h(t - 1) * 0.5 : 0.0 where t in 0:4\n"
+                   "h(t) = p(t) + x(t, 0) where t in 0:4\n"
+                   "u(t, j) = x(t, j) - h(t)\n"
+                   "y(t, j) = u(t, j) * 2.0\n}"),
+            4u);
+}
+
 TEST(ForwardSpreads, WhatIsNeededStays) {
   EXPECT_EQ(LeftOfSpread("t(i, j) = x(i, j) - s(i)\nu(i) max=! t(i, j)\ny(i, j) = t(i, j) + u(i)"),
             4u);
