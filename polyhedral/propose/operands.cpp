@@ -29,7 +29,10 @@ int32_t Operands::AxisAlong(tc::ExprId read, int32_t index) const {
 
 bool Operands::IsWindow(int32_t index) const {
   for (const tc::ExprId read : {c.x, c.w}) {
-    if (Uses(read, index) && AxisOf(read, index) < 0) return true;
+    if (!Uses(read, index) || AxisOf(read, index) >= 0) continue;
+    const auto place = tc::AsAffine(program, program[read].args[Innermost(program[read])]);
+    const bool is_alone = StrideOf(read, index) > 1 && place && place->terms().size() == 1;
+    if (!is_alone) return true;
   }
   return false;
 }
@@ -76,11 +79,34 @@ bool Operands::Streams(tc::ExprId read, int32_t index) const {
   if (!Uses(read, index) || Packable(read, index)) return true;
   const tc::Expr& e = program[read];
   if (ContiguousIndex(*view.request, s, e.tensor, e.args) == index) return true;
+  if (StrideOf(read, index) > 1) return true;
   // Groups of lanes that share an element: one for all lanes, or near each other.
   const int64_t steps = StepsToMove(read, index);
   if (steps == 1) return false;
   const auto near = tc::AsAffine(program, e.args[Innermost(e)]);
   return steps % Vector() == 0 || (near && near->Uses(index));
+}
+
+int64_t Operands::StrideOf(tc::ExprId read, int32_t index) const {
+  constexpr int64_t kMost = 4, kLeastRows = 8;
+  const tc::Expr& e = program[read];
+  if (view.request->target.kind != TargetKind::kCpu || MovesBoth(index) || Packable(read, index) ||
+      e.dtype != Dtype::kF32 || e.args.empty())
+    return 1;
+  const auto serves = [&](int32_t i) {
+    const int64_t rows = Uses(read, i) ? StepsToMove(read, i) : Extent(i);
+    return i != index && IsShared(i) && rows >= kLeastRows;
+  };
+  const auto place = tc::AsAffine(program, e.args[Innermost(e)]);
+  if (!place || std::ranges::none_of(c.kept, serves)) return 1;
+  const int64_t stride = place->CoefficientOf(index);
+  const bool alone = !(*place - Affine::OfVar(index, stride)).Uses(index);
+  for (size_t axis = 0; axis < e.args.size(); ++axis) {
+    if (axis == Innermost(e)) continue;
+    const auto other = tc::AsAffine(program, e.args[axis]);
+    if (!other || other->Uses(index)) return 1;
+  }
+  return alone && stride > 1 && stride <= kMost ? stride : 1;
 }
 
 bool Operands::Packable(tc::ExprId read, int32_t index) const {
@@ -135,15 +161,27 @@ bool Operands::LeapsPages(tc::ExprId read, int32_t lane) const {
 }
 
 int64_t Operands::BytesBetween(tc::ExprId read, int32_t index) const {
-  const tc::Expr& e = program[read];
-  const tc::TensorDecl& tensor = program[e.tensor];
+  return BytesBetween(program[read].tensor, program[read].args, index);
+}
+
+int64_t Operands::BytesBetweenResults(int32_t index) const {
+  const tc::Statement& last = view.At(view.statements.size() - 1);
+  const std::vector<std::string>& own = view.axes.back();
+  const auto found = std::ranges::find(own, axes[index]);
+  if (found == own.end()) return 0;
+  return BytesBetween(last.target, last.subscripts, static_cast<int32_t>(found - own.begin()));
+}
+
+int64_t Operands::BytesBetween(tc::TensorId of, const std::vector<tc::ExprId>& at,
+                               int32_t index) const {
+  const tc::TensorDecl& tensor = program[of];
   const auto shape = tc::StaticExtents(tensor);
   if (!shape || SharesBytes(tensor.dtype)) return 0;
   const Layout layout = LayoutOf(*view.request, tensor);
   const std::vector<int64_t> strides = PhysicalStrides(layout, *shape);
   int64_t elements = 0;
   for (size_t place = 0; place < layout.axes.size(); ++place) {
-    const auto sub = tc::AsAffine(program, e.args[static_cast<size_t>(layout.axes[place].axis)]);
+    const auto sub = tc::AsAffine(program, at[static_cast<size_t>(layout.axes[place].axis)]);
     if (!sub) return 0;
     if (!sub->Uses(index)) continue;
     const int64_t step = sub->CoefficientOf(index);

@@ -53,6 +53,9 @@ struct Operands {
   tc::ExprId Broadcast(int32_t lane) const { return Uses(c.w, lane) ? c.x : c.w; }
   // Whether lanes along the index can be loaded.
   bool Streams(tc::ExprId read, int32_t index) const;
+  // How many elements apart lanes along the index lie, where registers are picked together from as
+  // many; else 1. What is picked has to serve several rows.
+  int64_t StrideOf(tc::ExprId read, int32_t index) const;
   // A constant is packed so that this index is innermost.
   bool Packable(tc::ExprId read, int32_t index) const;
   // A copy of an operand is packed likewise, which costs something.
@@ -67,6 +70,8 @@ struct Operands {
 
   // Bytes from what the read takes at one step of the index to the next; 0 if they differ.
   int64_t BytesBetween(tc::ExprId read, int32_t index) const;
+  // The same of what the last statement stores, with an index of the contraction.
+  int64_t BytesBetweenResults(int32_t index) const;
 
   double Steps() const;  // of the whole sum
   // Reduced indices, outermost first: that along which the broadcast operand is contiguous last.
@@ -77,6 +82,8 @@ struct Operands {
   bool IsNarrow() const;
   // By instructions that take subnormal numbers for zero.
   bool Flushes() const;
+
+  int64_t BytesBetween(tc::TensorId tensor, const std::vector<tc::ExprId>& at, int32_t index) const;
 
   const ClusterView& view;
   const Contraction& c;

@@ -15,6 +15,10 @@ namespace {
 constexpr double kScattered = 3;
 // The same where rows of the tile lie side by side instead: they are transposed in registers.
 constexpr double kTransposed = 0.5;
+// And where they are part of a line, and lines of the lanes push each other out before the rest of
+// them comes: each is fetched and written back for every part (a 1x1 convolution from 24 channels
+// to 480 planes of 4 KB took 10 times as long).
+constexpr double kCrowdedStore = 8, kLineBytes = 64;
 // Lanes along a padded axis mask what they load at both ends: with registers for masks, and with
 // vectors of them and a blend for each step.
 constexpr double kMasked = 1.25, kBlended = 2;
@@ -91,13 +95,20 @@ OperandMoves MovesOf(const Operands& o, int32_t lane, int32_t row) {
 }
 
 // Cycles for an element.
-double StoreCycles(const Operands& o, int32_t lane, int32_t row, int64_t rows) {
+double StoreCycles(const Operands& o, int32_t lane, int32_t row, const TileShape& tile) {
+  const int64_t rows = tile.rows;
   const int32_t output = o.OutputLane();
   if (lane == output) return 1 / static_cast<double>(o.Vector());
   if (row < 0 || row != output) return kScattered;
   const tc::TensorDecl& out = o.program[o.view.At(o.view.statements.size() - 1).target];
   const int64_t whole = RoundUp(rows, 16 / SizeBytes(out.dtype));  // 128 bits of rows
-  return kTransposed * static_cast<double>(whole) / static_cast<double>(rows);
+  const double turned = kTransposed * static_cast<double>(whole) / static_cast<double>(rows);
+  const bool partial =
+      static_cast<double>(rows * SizeBytes(out.dtype)) < kLineBytes && rows < o.Extent(row);
+  if (!partial || o.view.request->target.kind != TargetKind::kCpu) return turned;
+  const Crowd crowd = CrowdOf(o.view.request->target, o.BytesBetweenResults(lane), tile.lanes);
+  return turned +
+         kCrowdedStore * static_cast<double>(crowd.too_many) / static_cast<double>(tile.lanes);
 }
 
 // Tiles of registers with `width` lanes each, of those that the lanes' blocks and `fits` allow.
@@ -117,8 +128,9 @@ void AddTiles(const Operands& o, const OperandMoves& moves, int32_t lane, int32_
                       (row < 0 || o.view.DividesBlock(o.axes[row], tile.rows)) &&
                       (group == 1 || group % tile.rows == 0);
     if (!ends || !fits(tile.lanes)) continue;
-    double steps = tile.cycles * o.Steps() * padded / static_cast<double>(m * n);
-    const double store = StoreCycles(o, lane, row, tile.rows);
+    const double step = tile.cycles + (moves.crowded ? tile.far : 0);
+    double steps = step * o.Steps() * padded / static_cast<double>(m * n);
+    const double store = StoreCycles(o, lane, row, tile);
     if (o.LeapsPages(o.Broadcast(lane), lane)) steps *= kLeaping;
     if (streams) {
       const double leaps = o.LeapsPages(streamed, lane) ? kLeaping : 1;
@@ -173,7 +185,7 @@ void AddMatrixTiles(const Operands& o, int32_t lane, int32_t row,
                       (row < 0 || o.view.DividesBlock(o.axes[row], tile.rows));
     if (!ends) continue;
     const double cycles = tile.cycles * o.Steps() / static_cast<double>(m * n) +
-                          StoreCycles(o, lane, row, tile.rows) + (packs ? 0 : o.CopyCycles(copied));
+                          StoreCycles(o, lane, row, tile) + (packs ? 0 : o.CopyCycles(copied));
     options.push_back({lane, row, tile, cycles, !packs, true});
   }
 }
@@ -187,6 +199,16 @@ void AddOptions(const Operands& o, int32_t lane, int32_t row, std::vector<Regist
     const auto fits = [&](int64_t lanes) { return steps % lanes == 0; };
     AddTiles(o, same, lane, row, std::min(o.Vector(), steps), fits, options);
     moves.x_loads = 3;  // a row and its permutation, which has one port
+  }
+  // As many loads, and permutations that pick from two registers.
+  if (const int64_t stride = o.StrideOf(o.Streamed(lane), lane); stride > 1) {
+    const tc::ExprId streamed = o.Streamed(lane);
+    const int64_t apart = o.BytesBetween(streamed, o.ReductionOrder(lane).back());
+    (streamed == o.c.x ? moves.x_loads : moves.w_loads) = 2 * stride - 1;
+    moves.spare += 2;
+    moves.steps = o.Steps(), moves.lane_bytes = stride * SizeBytes(o.program[streamed].dtype);
+    moves.crowded =
+        CrowdOf(o.view.request->target, apart, static_cast<int64_t>(moves.steps)).lines > 0;
   }
   AddTiles(o, moves, lane, row, o.Vector(), [](int64_t) { return true; }, options);
   AddMatrixTiles(o, lane, row, options);

@@ -31,31 +31,18 @@ double Cycles(const OperandMoves& moves, int64_t rows, int64_t vectors) {
   return (alone + std::max(alone, shared)) / 2 + kStep;
 }
 
-// Rows whose lines the nearest cache can't hold at a time, since its sets have a way for each of
-// fewer: all that are a multiple of a page apart lie in one set.
-int64_t Crowded(const Target& target, const OperandMoves& moves, int64_t rows) {
-  constexpr int64_t kPage = 4096, kSets = kPage / static_cast<int64_t>(kLineBytes);
-  const int64_t ways = target.l1_bytes / kPage;
-  if (moves.row_bytes < static_cast<int64_t>(kLineBytes)) return 0;
-  std::array<int64_t, kSets> lines{};
-  for (int64_t r = 0; r < rows; ++r)
-    ++lines[static_cast<size_t>(moves.row_bytes % kPage * r / static_cast<int64_t>(kLineBytes) %
-                                kSets)];
-  int64_t crowded = 0;
-  for (const int64_t count : lines) crowded += count > ways ? count : 0;
-  return crowded;
-}
-
 // What of a step is spent waiting for the second cache: for a panel that the nearest one does not
 // keep, for rows where the processor does not see that they come, and for those that push each
 // other out.
 double Far(const Target& target, const OperandMoves& moves, int64_t rows, int64_t lanes) {
   const auto bytes = static_cast<double>(lanes * moves.lane_bytes);
-  const bool is_near = moves.steps * bytes <= kKept * static_cast<double>(target.l1_bytes);
+  const bool is_near =
+      !moves.crowded && moves.steps * bytes <= kKept * static_cast<double>(target.l1_bytes);
   const double panel = is_near ? 0 : kFar * bytes / kLineBytes;
   const double begun =
       moves.block > 0 ? kRow * static_cast<double>(rows) / static_cast<double>(moves.block) : 0;
-  return panel + begun + kPushedOut * static_cast<double>(Crowded(target, moves, rows));
+  return panel + begun +
+         kPushedOut * static_cast<double>(CrowdOf(target, moves.row_bytes, rows).lines);
 }
 
 // The sum of `cost`, of rows and lanes, over all tiles of an output.
@@ -74,6 +61,22 @@ double Total(TileShape tile, int64_t m, int64_t n, F cost) {
 }
 
 }  // namespace
+
+Crowd CrowdOf(const Target& target, int64_t bytes_apart, int64_t lines) {
+  constexpr int64_t kPage = 4096, kSets = kPage / static_cast<int64_t>(kLineBytes);
+  const int64_t ways = target.l1_bytes / kPage;
+  if (bytes_apart < static_cast<int64_t>(kLineBytes)) return {};
+  std::array<int64_t, kSets> sets{};
+  for (int64_t k = 0; k < lines; ++k)
+    ++sets[static_cast<size_t>(bytes_apart % kPage * k / static_cast<int64_t>(kLineBytes) % kSets)];
+  Crowd crowd;
+  for (const int64_t count : sets) {
+    if (count <= ways) continue;
+    crowd.lines += count;
+    crowd.too_many += count - ways;
+  }
+  return crowd;
+}
 
 std::vector<TileShape> RankTiles(const Target& target, const OperandMoves& moves, int64_t m,
                                  int64_t n, int64_t vector, int64_t most) {

@@ -29,12 +29,20 @@ struct OperandMoves {
   int64_t x_loads = 1, w_loads = 1, parts = 1, spare = 1;
   double steps = 0;
   int64_t lane_bytes = 0, block = 0, row_bytes = 0;
+  bool crowded = false;  // the panel's steps push each other out of the nearest cache
 };
 
 // Tiles for an output of m rows and n elements along lanes, best first, the wait counted; `vector`
 // elements a register, at most `most` of which are accumulators.
 std::vector<TileShape> RankTiles(const Target& target, const OperandMoves& moves, int64_t m,
                                  int64_t n, int64_t vector, int64_t most);
+
+// Of lines that lie so many bytes apart, those in sets of the nearest cache that have fewer ways,
+// and how many are too many there: all that are a multiple of a page apart lie in one set.
+struct Crowd {
+  int64_t lines = 0, too_many = 0;
+};
+Crowd CrowdOf(const Target& target, int64_t bytes_apart, int64_t lines);
 
 // The same for a processor that multiplies matrices of bytes: blocks of tiles (see
 // loops/matrix_tiles.h), of sums of `quads` quads of steps, `taps` times.
