@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <ranges>
 #include <set>
 #include <utility>
 
@@ -14,6 +13,7 @@
 #include "polyhedral/cuda/rewrite.h"
 #include "polyhedral/cuda/sums.h"
 #include "polyhedral/cuda/touches.h"
+#include "polyhedral/cuda/works.h"
 #include "polyhedral/loops/ranges.h"
 
 namespace weft::polyhedral::cuda {
@@ -45,16 +45,6 @@ int64_t PowerOfTwo(int64_t least) {
   while (power < least) power *= 2;
   return power;
 }
-
-// Loops that become threads: iterations of all together, or of a sum.
-struct Work {
-  std::vector<StmtId> loops;  // perfectly nested, outermost first
-  int64_t trip = 1;           // of all; a guess where it is not constant
-  int64_t lanes = 1;
-  std::set<BufferId> own;  // what an iteration has of its own
-  StmtId store;            // of a reduction
-  ScalarOp op = ScalarOp::kAdd;
-};
 
 class Mapper {
  public:
@@ -288,7 +278,7 @@ class Mapper {
     const bool fits = longest_ <= loops::kMostCluster * kMostThreads * kMostOfOne;
     blocks_ = most_.blocks.value_or(1);
     if (most_.blocks || !most_.clusters || !fits) return;
-    const auto constant = [this](const auto& work) { return IsConstant(work.second); };
+    const auto constant = [this](const auto& work) { return IsConstant(nest_, work.second); };
     if (!std::ranges::all_of(works_, constant)) return;
     const auto more = [&] {
       return longest_ > blocks_ * kShare ||
@@ -392,7 +382,8 @@ class Mapper {
       for (const Touch& t : TouchesOf(nest_, {id})) {
         ++seen[t.buffer];
         const Work* known = first.emplace(t.buffer, &work).first->second;
-        if (!IsLocal(t.buffer) || !IsPlaceOf(t.index, work) || !SameLoops(*known, work))
+        if (!IsLocal(t.buffer) || !IsPlaceOf(nest_, t.index, work) ||
+            !SameLoops(nest_, *known, work))
           others.insert(t.buffer);
       }
     }
@@ -424,130 +415,22 @@ class Mapper {
     return true;
   }
 
-  // What loops of a row load of an operand at one place.
-  struct Loaded {
-    BufferId buffer;
-    std::vector<Affine> index;  // with the variables of the first loop
-    StmtId before;
-    std::vector<const Work*> readers;
-  };
-
-  // The index as a loop like `from` has it, as `to` does.
-  std::vector<Affine> IndexIn(const Work& from, const Work& to, std::vector<Affine> index) const {
-    for (Affine& e : index)
-      e = e.Substitute([&](Var v) {
-        for (size_t k = 0; k < from.loops.size(); ++k)
-          if (nest_[from.loops[k]].var == v) return Affine::OfVar(nest_[to.loops[k]].var);
-        return Affine::OfVar(v);
-      });
-    return index;
-  }
-
-  void FindLoaded(StmtId id, const Work& work, std::vector<Loaded>& found) const {
-    const auto uses_all = [&](const std::vector<Affine>& index) {
-      return std::ranges::all_of(work.loops, [&](StmtId loop) {
-        return std::ranges::any_of(index, [&](const Affine& e) { return e.Uses(nest_[loop].var); });
-      });
-    };
-    const auto add = [&](const loops::Expr& e) {
-      if (e.kind != loops::ExprKind::kLoad || !e.guards.empty() || !uses_all(e.index)) return false;
-      if (nest_[e.buffer].access != loops::Access::kIn || SharesBytes(e.dtype)) return false;
-      const auto same = std::ranges::find_if(found, [&](const Loaded& l) {
-        const Work& like = *l.readers[0];
-        return l.buffer == e.buffer && SameLoops(like, work) &&
-               IndexIn(work, like, e.index) == l.index;
-      });
-      if (same == found.end()) {
-        found.push_back({e.buffer, e.index, id, {&work}});
-      } else if (same->readers.back() != &work) {
-        same->readers.push_back(&work);
-      }
-      return false;
-    };
-    for (const StmtId store : nest_[work.loops.back()].body)
-      if (nest_[store].kind == StmtKind::kStore) AnyBelow(nest_, nest_[store].value, add);
-  }
-
   // What several loops load at the same place, one in front of them brings to registers.
   void KeepOperands(std::vector<StmtId>& row) {
-    std::vector<Loaded> found;
-    for (const StmtId id : row)
-      if (const auto work = works_.find(id); work != works_.end() && IsConstant(work->second))
-        FindLoaded(id, work->second, found);
-    for (const Loaded& l : found) {
-      if (l.readers.size() < 2 || !TakeRegisters(*l.readers[0], nest_[l.buffer].dtype)) continue;
-      row.insert(std::ranges::find(row, l.before), Keep(l));
+    for (const Loaded& l : LoadedAgain(nest_, row, works_)) {
+      const Work& like = *l.readers[0];
+      if (!TakeRegisters(like, nest_[l.buffer].dtype)) continue;
+      Copy copy = CopyOnce(nest_, l, ShareOf(like));
+      resident_.insert(copy.kept);
+      own_.insert(copy.kept);
+      row.insert(std::ranges::find(row, l.before), copy.loop);
+      works_.emplace(copy.loop, std::move(copy.work));
     }
-  }
-
-  StmtId Keep(const Loaded& l) {
-    const Work& like = *l.readers[0];
-    const Dtype dtype = nest_[l.buffer].dtype;
-    const BufferId kept = loops::AddBuffer(nest_, {.name = nest_[l.buffer].name + "_kept",
-                                                   .dtype = dtype,
-                                                   .shape = ShareOf(like),
-                                                   .layout = Layout::Plain(2),
-                                                   .space = Space::kRegister});
-    resident_.insert(kept);
-    own_.insert(kept);
-    const ExprId load = loops::AddLoad(nest_, l.buffer, l.index);
-    // A share is found by part and lane, whatever the index.
-    const std::vector<Affine> anywhere = {0, 0};
-    for (const Work* reader : l.readers) {
-      const std::vector<Affine> index = IndexIn(like, *reader, l.index);
-      for (int32_t i = 0; i < load.index; ++i) {
-        loops::Expr& e = nest_.exprs[i];
-        if (e.kind == loops::ExprKind::kLoad && e.buffer == l.buffer && e.index == index &&
-            e.guards.empty())
-          e.buffer = kept, e.index = anywhere;
-      }
-    }
-    StmtId copy = loops::AddStmt(
-        nest_, {.kind = StmtKind::kStore, .buffer = kept, .index = anywhere, .value = load});
-    Work work{.trip = like.trip, .lanes = like.lanes};
-    std::map<Var, Affine> values;
-    for (const StmtId id : like.loops)
-      values.emplace(nest_[id].var, Affine::OfVar(loops::AddVar(nest_, nest_.vars[nest_[id].var])));
-    copy = Rewriter(nest_, values).Copy(copy);
-    for (const StmtId id : like.loops | std::views::reverse) {
-      Stmt loop{.kind = StmtKind::kFor, .lo = nest_[id].lo, .hi = nest_[id].hi, .body = {copy}};
-      loop.var = values.at(nest_[id].var).terms()[0].var;
-      copy = loops::AddStmt(nest_, std::move(loop));
-      work.loops.insert(work.loops.begin(), copy);
-    }
-    works_.emplace(copy, std::move(work));
-    return copy;
   }
 
   int64_t Parts(int64_t extent) const {
     const int64_t all = threads_ * blocks_;
     return (extent + all - 1) / all;
-  }
-
-  bool IsConstant(const Work& work) const {
-    return std::ranges::all_of(work.loops, [this](StmtId id) {
-      const Stmt& s = nest_[id];
-      return loops::ConstantTrip(s) > 0 && s.step == 1 && s.lo[0] == Affine(0);
-    });
-  }
-
-  // Whether an index names the loops' variables, in their order, and nothing else that moves.
-  bool IsPlaceOf(const std::vector<Affine>& index, const Work& work) const {
-    if (!IsConstant(work)) return false;
-    size_t next = 0;
-    for (const Affine& e : index) {
-      if (e.IsConstant()) continue;
-      if (next == work.loops.size() || e != Affine::OfVar(nest_[work.loops[next]].var))
-        return false;
-      ++next;
-    }
-    return next == work.loops.size();
-  }
-
-  bool SameLoops(const Work& a, const Work& b) const {
-    return a.lanes == b.lanes && std::ranges::equal(a.loops, b.loops, [this](StmtId x, StmtId y) {
-             return TripOf(nest_, x) == TripOf(nest_, y);
-           });
   }
 
   std::vector<StmtId> Pieces(const std::vector<StmtId>& body) {
@@ -619,7 +502,7 @@ class Mapper {
     bool has_resident = false;
     for (const Touch& t : TouchesOf(nest_, nest_[work.loops.back()].body))
       has_resident |= resident_.contains(t.buffer);
-    const bool whole = IsConstant(work);
+    const bool whole = IsConstant(nest_, work);
     const int64_t trip = work.trip / work.lanes, blocks = IsOfEachBlock({outermost}) ? 1 : blocks_,
                   all = threads_ * blocks, parts = (trip + all - 1) / all;
     is_apart_ |= has_resident && blocks != blocks_;
