@@ -9,26 +9,13 @@ namespace {
 
 using Layouts = std::map<std::string, Layout>;
 
-Program Bound(const std::string& text) {
-  Result<Program> program = BindText(text);
-  EXPECT_TRUE(program.ok()) << program.status().ToString();
-  return program.ok() ? *std::move(program) : Program();
-}
-
 // The statements' left sides, one after the other: "a(h_w) b(n, h)".
 std::string LeftOf(const std::string& text, Layouts layouts = {},
                    const std::vector<std::string>& whole = {}) {
   Program program = Bound(text);
   Coalesce(program, layouts, whole);
   EXPECT_TRUE(Verify(program).ok()) << Verify(program).ToString() << Print(program);
-  std::string left;
-  for (const Statement& s : program.statements) {
-    left += (left.empty() ? "" : " ") + program[s.target].name + "(";
-    for (size_t a = 0; a < s.subscripts.size(); ++a)
-      left += (a ? ", " : "") + s.indices[program[s.subscripts[a]].position].name;
-    left += ")";
-  }
-  return left;
+  return LeftOf(program);
 }
 
 constexpr char kConv[] =

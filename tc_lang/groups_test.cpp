@@ -10,24 +10,6 @@ namespace {
 
 using Layouts = std::map<std::string, Layout>;
 
-Program Bound(const std::string& text) {
-  Result<Program> program = BindText(text);
-  EXPECT_TRUE(program.ok()) << program.status().ToString();
-  return program.ok() ? *std::move(program) : Program();
-}
-
-// The statements' left sides, one after the other: "a(h, w) b(n)".
-std::string LeftOf(const Program& program) {
-  std::string left;
-  for (const Statement& s : program.statements) {
-    left += (left.empty() ? "" : " ") + program[s.target].name + "(";
-    for (size_t a = 0; a < s.subscripts.size(); ++a)
-      left += (a ? ", " : "") + s.indices[program[s.subscripts[a]].position].name;
-    left += ")";
-  }
-  return left;
-}
-
 // Runs both; inputs of the second are those of the first, seen in its shapes.
 void ExpectSame(const Program& before, const Program& after, double tolerance) {
   const Status verified = Verify(after);

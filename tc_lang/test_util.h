@@ -38,6 +38,24 @@ inline Result<Program> BindText(const std::string& text,
   return Bind(defs.at(0), Sizes{sizes, params});
 }
 
+inline Program Bound(const std::string& text) {
+  Result<Program> program = BindText(text);
+  EXPECT_TRUE(program.ok()) << program.status().ToString();
+  return program.ok() ? *std::move(program) : Program();
+}
+
+// The statements' left sides, one after the other: "a(h, w) b(n)".
+inline std::string LeftOf(const Program& program) {
+  std::string left;
+  for (const Statement& s : program.statements) {
+    left += (left.empty() ? "" : " ") + program[s.target].name + "(";
+    for (size_t a = 0; a < s.subscripts.size(); ++a)
+      left += (a ? ", " : "") + s.indices[program[s.subscripts[a]].position].name;
+    left += ")";
+  }
+  return left;
+}
+
 // Binds, checks the noun's promises (it verifies, prints and reads back equal) and runs.
 inline Result<std::vector<Tensor>> RunText(const std::string& text,
                                            const std::map<std::string, int64_t>& sizes,

@@ -94,36 +94,26 @@ TEST(Propose, TapsAcrossRowsAreWrittenOut) {
 // Lanes along an axis of which every second element is read, picked from two registers for several
 // rows, where results lie along it and would lie crowded in columns.
 TEST(Propose, LanesOfStridedImages) {
-  const auto of = [](const std::string& read, int places) {
-    const tc::Program program = Parse(
-        fmt::format("def f(float(1, 24, 64, 64) x, float(480, 24) w) -> (y) {{ y(n, k, h, v) +=! "
-                    "x(n, c, {}) * w(k, c) where h in 0:{}, v in 0:{} }}",
-                    read, places, places));
-    const std::vector<std::string> constants = {"w"};
-    ScheduleRequest request{.program = &program, .constants = constants};
-    request.target = {.threads = 1, .l1_bytes = 48 << 10, .l2_bytes = 1 << 20};
-    request.target.isa = Isa::kX86V4;
-    const auto choices = Propose(request, 1);
-    return choices.yes() ? Print((*choices)[0]) : "refused";
+  const auto of = [](const std::string& read) {
+    return First(
+        "def f(float(1, 24, 64, 64) x, float(480, 24) w) -> (y) { y(n, k, h, v) +=! "
+        "x(n, c, " +
+            read + ") * w(k, c) where h in 0:32, v in 0:32 }",
+        {.threads = 1, .l1_bytes = 48 << 10, .l2_bytes = 1 << 20}, Isa::kX86V4, {"w"});
   };
-  EXPECT_NE(of("2 * h, 2 * v", 32).find("vector v"), std::string::npos) << of("2 * h, 2 * v", 32);
-  EXPECT_NE(of("2 * h, h + v", 32).find("vector v"), std::string::npos);
-  EXPECT_EQ(of("2 * v, 2 * h", 32).find("vector v"), std::string::npos);  // rows apart
+  EXPECT_NE(of("2 * h, 2 * v").find("vector v"), std::string::npos) << of("2 * h, 2 * v");
+  EXPECT_NE(of("2 * h, h + v").find("vector v"), std::string::npos);
+  EXPECT_EQ(of("2 * v, 2 * h").find("vector v"), std::string::npos);  // rows apart
 }
 
 // Lines of results that push each other out of the cache are written whole.
 TEST(Propose, CrowdedResultsAreWrittenByLines) {
   const auto of = [](int places) {
-    const tc::Program program = Parse(
+    return First(
         fmt::format("def f(float(1, 24, 160, 160) x, float(480, 24) w) -> (y) {{ y(n, k, h, v) "
                     "+=! x(n, c, 5 * h, 5 * v) * w(k, c) where h in 0:{0}, v in 0:{0} }}",
-                    places));
-    const std::vector<std::string> constants = {"w"};
-    ScheduleRequest request{.program = &program, .constants = constants};
-    request.target = {.threads = 1, .l1_bytes = 48 << 10, .l2_bytes = 1 << 20};
-    request.target.isa = Isa::kX86V4;
-    const auto choices = Propose(request, 1);
-    return choices.yes() ? Print((*choices)[0]) : "refused";
+                    places),
+        {.threads = 1, .l1_bytes = 48 << 10, .l2_bytes = 1 << 20}, Isa::kX86V4, {"w"});
   };
   EXPECT_NE(of(32).find("tile v 16"), std::string::npos) << of(32);
   EXPECT_EQ(of(28).find("tile v 16"), std::string::npos) << of(28);
