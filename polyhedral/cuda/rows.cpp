@@ -235,15 +235,31 @@ class Mapper {
   }
 
   // How many loops of the chain may run at once, from the outermost on, if that is worth it.
-  std::optional<Work> AsThreads(StmtId loop) const {
+  std::optional<Work> AsThreads(StmtId loop) {
     Work work{.own = OwnOf(loop)};
     for (const StmtId id : Chain(loop)) {
       if (!FitsThreads(id) || !IsIndependent(nest_, id, work.own)) break;
       work.loops.push_back(id);
     }
     if (work.loops.empty()) return std::nullopt;
+    RunAlongMemory(work.loops);
     Choose(work);
     return work.trip >= kWorthThreads ? std::optional(std::move(work)) : std::nullopt;
+  }
+
+  // Perfectly nested loops change places so that the innermost is one along which operands lie side
+  // by side, if there is one.
+  void RunAlongMemory(const std::vector<StmtId>& loops) {
+    const auto runs_in_order = [this](StmtId id) { return nest_[id].loop != LoopKind::kVector; };
+    if (!IsConstant(nest_, {.loops = loops}) || !std::ranges::all_of(loops, runs_in_order)) return;
+    const auto along = [&](StmtId id) { return MovesOf(nest_, {loops[0]}, nest_[id].var).along; };
+    const auto best = std::ranges::max_element(loops, {}, along);
+    if (along(loops.back()) >= along(*best)) return;
+    for (auto at = best; at + 1 != loops.end(); ++at) {
+      Stmt &outer = nest_.stmts[at->index], &inner = nest_.stmts[(at + 1)->index];
+      std::swap(outer.var, inner.var);
+      std::swap(outer.hi, inner.hi);
+    }
   }
 
   // All of the loops, as one; or the longest, the others one after another in each thread.
@@ -260,13 +276,14 @@ class Mapper {
     return kind == LoopKind::kSerial || kind == LoopKind::kVector || kind == LoopKind::kUnroll;
   }
 
-  std::optional<Work> AsReduction(StmtId loop) const {
+  std::optional<Work> AsReduction(StmtId loop) {
     auto sum = AsSum(nest_, loop);
     if (!sum) return std::nullopt;
     Work work{.loops = std::move(sum->loops),
               .own = {nest_[sum->store].buffer},
               .store = sum->store,
               .op = sum->op};
+    RunAlongMemory(work.loops);
     Choose(work);
     return work.trip >= kWorthThreads * 2 ? std::optional(std::move(work)) : std::nullopt;
   }

@@ -100,6 +100,19 @@ TEST(CudaRows, ThreadsMeetOnceAReduction) {
   }
 }
 
+// Loops change places where memory lies along an outer one.
+TEST(CudaRows, LoopsRunAlongMemory) {
+  const loops::LoopNest nest = Mapped(R"(def weighted(float(N, P, C) x, float(C) w) -> (y) {
+      s(n) +=! w(c) * x(n, p, c)
+      y(n, p, c) = x(n, p, c) / s(n) })",
+                                      {{"N", 3}, {"P", 30}, {"C", 24}}, CudaMapping::kRows);
+  const std::string text = loops::Print(nest);
+  EXPECT_EQ(Count(text, "= x["), 1) << text;
+  EXPECT_NE(text.find("thread_x p_c"), std::string::npos) << text;
+  EXPECT_EQ(text.find("thread_x c_p"), std::string::npos) << text;
+  EXPECT_NE(text.find("= 0:4 {"), std::string::npos) << text;
+}
+
 TEST(CudaRows, ALargerZeroIsTheSameForAll) {
   const loops::LoopNest nest = Mapped(kSoftmax, {{"N", 2000}, {"M", 128}}, CudaMapping::kRows);
   EXPECT_EQ(Threads(nest), 32);
