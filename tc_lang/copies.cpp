@@ -326,8 +326,7 @@ class SpreadForwarder {
     return false;
   }
 
-  // The one statement that reads what this one makes, if nothing of what this one reads is written
-  // between them.
+  // The one statement that reads what this one makes, if what this one reads is the same there.
   Statement* OneReader(size_t place) {
     const TensorId target = program_.statements[place].target;
     Statement* reader = nullptr;
@@ -340,10 +339,7 @@ class SpreadForwarder {
       if (reader != nullptr || k <= place) return nullptr;
       reader = &other;
     }
-    for (const ExprId read : Reads(program_, program_.statements[place]))
-      for (Statement* s = &program_.statements[place]; reader && s < reader; ++s)
-        if (s->target == program_[read].tensor || s->companion == program_[read].tensor)
-          return nullptr;
+    if (reader != nullptr && WritesReadsOf(program_, place, *reader)) return nullptr;
     return reader;
   }
 

@@ -136,6 +136,10 @@ TEST(ForwardSpreads, WhatIsNeededStays) {
   EXPECT_EQ(LeftOfSpread("t(i, j) = x(i, j) - s(i)\ny(i, j) = t(i, j) + 1.0", "t, y"), 3u);
   EXPECT_EQ(
       LeftOfSpread("t(i, j) = float16(float(h(i, j)) - s(i))\ny(i, j) = float(t(i, j)) * 3.0"), 3u);
+  EXPECT_EQ(LeftOfSpread(
+                "y(i, j) = x(i, j) * 2.0\nt(i, j) = y(i, 4 - j) - s(i) where i in 0:3, j in 0:5\n"
+                "y(i, j) = t(i, j) + 1.0"),
+            4u);  // of what it reads itself
   EXPECT_EQ(LeftOfSpread("t(i, j) = x(i, j) + 1.0\ny(i, j) = t(i, j) + s(i)"), 3u);  // no spread
 }
 

@@ -16,6 +16,16 @@ void EraseTensor(Program& program, TensorId gone) {
   program.tensors.erase(program.tensors.begin() + gone.index);
 }
 
+bool WritesReadsOf(const Program& program, size_t place, const Statement& last) {
+  const std::vector<ExprId> reads = Reads(program, program.statements[place]);
+  const auto is_read = [&](TensorId written) {
+    return std::ranges::any_of(reads, [&](ExprId e) { return program[e].tensor == written; });
+  };
+  for (const Statement* s = &program.statements[place]; s <= &last; ++s)
+    if (is_read(s->target) || is_read(s->companion)) return true;
+  return false;
+}
+
 void DropUnused(Program& program) {
   std::vector<bool> used(program.exprs.size());
   const auto use = [&](ExprId id) {

@@ -13,6 +13,10 @@ void EraseTensor(Program& program, TensorId gone);
 // Expressions that no statement has any more.
 void DropUnused(Program& program);
 
+// Whether a statement from `place` on, up to `last` and including it, writes what the one at
+// `place` reads, whose values `last` could then not compute for itself.
+bool WritesReadsOf(const Program& program, size_t place, const Statement& last);
+
 // Has statement after statement erased, where `erase` does so; the places that they had.
 template <typename F>
 std::vector<size_t> EraseInTurn(const Program& program, F erase) {

@@ -43,7 +43,7 @@ class Joiner {
           !WalksWhole(inner.indices[a], program_[inner.target].extents[a]))
         return false;
     }
-    Statement* const outer = OneReader(inner);
+    Statement* const outer = OneReader(inner, place);
     if (outer == nullptr) return false;
     const std::vector<ExprId> at = program_[outer->value].args;
     const auto first = static_cast<int32_t>(outer->indices.size());
@@ -69,7 +69,7 @@ class Joiner {
 
   // The sum that adds up this one's results, and nothing else, if nothing else reads them and each
   // is added once.
-  Statement* OneReader(const Statement& inner) {
+  Statement* OneReader(const Statement& inner, size_t place) {
     Statement* reader = nullptr;
     for (Statement& s : program_.statements) {
       if (&s != reader && s.target == inner.target && s.value != inner.value) return nullptr;
@@ -81,6 +81,7 @@ class Joiner {
         reader = &s;
       }
     }
+    if (reader != nullptr && WritesReadsOf(program_, place, *reader)) return nullptr;
     return reader;
   }
 

@@ -72,6 +72,11 @@ TEST(JoinSums, OthersStay) {
   stays(" a(n, c) max=! x(n, c, k) y(n) +=! a(n, c)", "a(n, c) y(n)");
   stays(" a(n, m) +=! x(n, c, 0) * w(c, m) y(n) +=! a(n, m)", "a(n, m) y(n)");  // a product
   stays(" a(n, c) +=! x(n, c, k) b(n) +=! a(n, c) y(n) = b(n) + a(n, 0)", "a(n, c) b(n) y(n)");
+  // What was summed up is another value by then.
+  stays(
+      " y(n, c, k) = x(n, c, k) * 2.0 a(n, c) +=! y(n, c, k) y(n, c, k) += x(n, c, k)"
+      " b(n) +=! a(n, c) y(n, c, k) += b(n)",
+      "y(n, c, k) a(n, c) y(n, c, k) b(n) y(n, c, k)");
 }
 
 TEST(SplitGroups, WhatIsSummedAndSpread) {

@@ -74,8 +74,8 @@ Result<Launch> LaunchOf(const LoopNest& nest) {
     if (s.loop == LoopKind::kClusterX) launch.cluster = loops::ConstantTrip(s);
     std::vector<Affine> trips = TripsOverParams(nest, s);
     if (trips.empty()) {
-      return Internal(fmt::format("nest {}: the launch extent of {} depends on a loop", nest.name,
-                                  nest.vars[s.var]));
+      return Unsupported(fmt::format("nest {}: the launch extent of {} depends on a loop",
+                                     nest.name, nest.vars[s.var]));
     }
     const size_t place = loops::GridAxis(s.loop);
     LaunchExtent& extent = place < 3 ? launch.grid[place] : launch.block[place - 3];

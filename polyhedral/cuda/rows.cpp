@@ -219,8 +219,8 @@ class Mapper {
           const Moves moves = MovesOf(nest_, {id}, nest_[work->loops.back()].var);
           moves_.along += moves.along;
           moves_.across += moves.across;
-          work->lanes = std::min(most_.lanes.value_or(kDeviceAlign),
-                                 LanesAlong(nest_, work->loops.back(), work->own));
+          work->lanes = LanesAlong(nest_, work->loops.back(), work->own);
+          while (work->lanes > most_.lanes.value_or(kDeviceAlign)) work->lanes /= 2;
           works_.emplace(id, *std::move(work));
           continue;
         }
@@ -474,6 +474,8 @@ class Mapper {
       const bool together =
           nest_[id].kind != StmtKind::kLet && !HasThreads(id) && IsReplicated(id, replicated_);
       if (!together && !HasThreads(id)) {
+        // What the first block leaves, the others find behind a barrier only.
+        if (InCluster() && MeetsOperand(TouchesOf(nest_, alone), touches)) flush();
         alone.push_back(id);
         continue;
       }

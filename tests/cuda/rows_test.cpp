@@ -198,6 +198,15 @@ TEST(CudaRows, BlocksOfAClusterHandOnSumsOnly) {
            y(i, e, j) = x(i, e, j) * f(i, e) })",
       {{"N", 2}, {"E", 3}, {"M", 8192}}, CudaMapping::kRows);
   EXPECT_NE(loops::Print(few).find("cluster_x"), std::string::npos) << loops::Print(few);
+  // What the first block stores, cells of all of them follow from.
+  const loops::LoopNest cells = Mapped(
+      R"(def cells(float(N, M) x) -> (m, y) {
+           m(n) +=! x(n, k)
+           s(n) = m(n) * 0.001 where n in 0:2
+           v(n) = tanh(s(n)) where n in 0:2
+           y(n, k) = x(n, k) * v(n) + s(n) })",
+      {{"N", 2}, {"M", 16384}}, CudaMapping::kRows);
+  EXPECT_NE(loops::Print(cells).find("cluster_x"), std::string::npos) << loops::Print(cells);
   // What all blocks would have to see stays in one.
   const loops::LoopNest turned = Mapped(
       R"(def turned(float(N, M) x) -> (y) {
@@ -222,6 +231,10 @@ TEST(CudaRows, BlocksOfARowAreAWish) {
   EXPECT_TRUE(loops::Equal(again->nest, mapped->mapped.nest));
   EXPECT_TRUE(polyhedral::MapNest(*nest, Sm90(), {"rows", {512, 4, 2}}).ok());
   EXPECT_TRUE(polyhedral::MapNest(*nest, Sm90(), {"rows", {512, 4, 1}}).ok());
+  // Lanes divide a row: two, where three are wished for.
+  const auto pairs = polyhedral::MapNest(*nest, Sm90(), {"rows", {512, 3, 2}});
+  ASSERT_TRUE(pairs.ok()) << pairs.status().ToString();
+  EXPECT_NE(loops::Print(pairs->nest).find("vector lane = 0:2"), std::string::npos);
   for (const std::vector<int64_t>& sizes :
        {std::vector<int64_t>{512, 0, 9}, {512, 0, 0}, {512, -1, 2}, {512, 0}, {512, 4, 2, 1}})
     EXPECT_EQ(polyhedral::MapNest(*nest, Sm90(), {"rows", sizes}).status().code(), Code::kInvalid);
