@@ -120,11 +120,15 @@ Price OwnOnDevice(Isa isa, const tc::Program& program) {
   const DeviceFigures device = FiguresOf(isa);
   Work work{.flops = static_cast<double>(tc::Flops(program)) + kMathFlops * MathCalls(program),
             .bytes = static_cast<double>(tc::OperandBytes(program))};
-  // What has most to do decides how many threads there are.
+  // What has most to do decides how many threads there are. Several sums of one row that the blocks
+  // of a cluster hold are not split (polyhedral/cuda/rows.h).
+  constexpr double kMostOfCluster = 8 * 32768;
+  const auto sums = std::ranges::count_if(program.statements, tc::Reduces);
   double most = 0, waits = 0, launches = 1;
   for (const tc::Statement& s : program.statements) {
     const Extents e = ExtentsOf(s);
-    const Split split = SplitOf(program, s, e);
+    const bool in_cluster = HasClusters(isa) && sums > 1 && e.depth <= kMostOfCluster;
+    const Split split = in_cluster ? Split{} : SplitOf(program, s, e);
     const bool contracts = tc::Contracts(s) && split.parts == 1;
     if (split.parts > 1) launches += 1;
     if (contracts) waits = std::max(waits, e.depth / kPartSteps * kPartUs);

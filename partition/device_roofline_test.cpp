@@ -85,6 +85,19 @@ TEST(DeviceRoofline, RowsWantThreads) {
   EXPECT_GT(RowsUs(2, 1 << 16), 1.5 * RowsUs(1 << 9, 1 << 8));
 }
 
+// Several sums of a row are one launch, where the blocks of a cluster hold it.
+TEST(DeviceRoofline, RowsOfAClusterAreNotCutUp) {
+  const auto us = [](Isa isa, int64_t n) {
+    return OwnUs(
+        fmt::format("def g(float(8, {}) x) -> (y) {{ m(i) max=! x(i, j) s(i) +=! x(i, j) - "
+                    "m(i) y(i, j) = x(i, j) / s(i) }}",
+                    n),
+        isa);
+  };
+  EXPECT_LT(us(Isa::kSm90, 1 << 16), us(Isa::kSm80, 1 << 16) - 1.3);
+  EXPECT_GT(us(Isa::kSm90, 1 << 20), us(Isa::kSm90, 1 << 16) + 1.3);
+}
+
 // Few long sums are cut up, for another launch.
 TEST(DeviceRoofline, LongSumsFillADevice) {
   EXPECT_LT(RowsUs(2, 1 << 21), 2 * RowsUs(1 << 12, 1 << 10));
