@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "partition/work.h"
+#include "polyhedral/cuda/rows.h"
 #include "polyhedral/cuda/sums.h"
 
 namespace weft::partition {
@@ -122,12 +123,12 @@ Price OwnOnDevice(Isa isa, const tc::Program& program) {
             .bytes = static_cast<double>(tc::OperandBytes(program))};
   // What has most to do decides how many threads there are. Several sums of one row that the blocks
   // of a cluster hold are not split (polyhedral/cuda/rows.h).
-  constexpr double kMostOfCluster = 8 * 32768;
   const auto sums = std::ranges::count_if(program.statements, tc::Reduces);
   double most = 0, waits = 0, launches = 1;
   for (const tc::Statement& s : program.statements) {
     const Extents e = ExtentsOf(s);
-    const bool in_cluster = HasClusters(isa) && sums > 1 && e.depth <= kMostOfCluster;
+    const bool in_cluster =
+        HasClusters(isa) && sums > 1 && e.depth <= polyhedral::cuda::kMostOfCluster;
     const Split split = in_cluster ? Split{} : SplitOf(program, s, e);
     const bool contracts = tc::Contracts(s) && split.parts == 1;
     if (split.parts > 1) launches += 1;

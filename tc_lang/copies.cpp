@@ -219,25 +219,21 @@ class Forwarder {
 
   // The expression, with what is moved in the place of reads of `gone`.
   ExprId Rewritten(ExprId id, TensorId gone) {
-    Expr e = program_[id];
-    for (ExprId& arg : e.args) arg = Rewritten(arg, gone);
-    if (e.kind != ExprKind::kRead || e.tensor != gone) return Add(std::move(e));
-    Expr moved = source_;
-    for (ExprId& sub : moved.args) sub = At(sub, e.args);
-    return Add(std::move(moved));
+    return CopyWith(program_, id, [&](Expr e) {
+      if (e.kind != ExprKind::kRead || e.tensor != gone) return ExprId();
+      for (ExprId& place : e.args) place = Rewritten(place, gone);
+      Expr moved = source_;
+      for (ExprId& sub : moved.args) sub = At(sub, e.args);
+      return Append(program_, std::move(moved));
+    });
   }
 
   // An expression over the moving statement's indices, at these places of its target.
   ExprId At(ExprId id, const std::vector<ExprId>& places) {
-    Expr e = program_[id];
-    if (e.kind == ExprKind::kIndex) return places[axis_of_[static_cast<size_t>(e.position)]];
-    for (ExprId& arg : e.args) arg = At(arg, places);
-    return Add(std::move(e));
-  }
-
-  ExprId Add(Expr e) {
-    program_.exprs.push_back(std::move(e));
-    return ExprId(program_.exprs.size() - 1);
+    return CopyWith(program_, id, [&](const Expr& e) {
+      return e.kind == ExprKind::kIndex ? places[axis_of_[static_cast<size_t>(e.position)]]
+                                        : ExprId();
+    });
   }
 
   Program& program_;
@@ -275,8 +271,14 @@ class SpreadForwarder {
     }
     constexpr int64_t kMostNodes = 256;
     if (Nodes(reader->value) + reads * Nodes(s.value) > kMostNodes) return false;
-    const ExprId value = Moved(s.value, index);
-    reader->value = Replaced(reader->value, s.target, value);
+    const ExprId value = CopyWith(program_, s.value, [&](Expr e) {
+      if (e.kind != ExprKind::kIndex) return ExprId();
+      e.position = index[static_cast<size_t>(e.position)];
+      return Append(program_, std::move(e));
+    });
+    reader->value = CopyWith(program_, reader->value, [&](const Expr& e) {
+      return e.kind == ExprKind::kRead && e.tensor == s.target ? value : ExprId();
+    });
     reader->tag = Classify(program_, *reader);
     program_.statements.erase(program_.statements.begin() + static_cast<std::ptrdiff_t>(place));
     DropUnused(program_);
@@ -347,25 +349,6 @@ class SpreadForwarder {
     int64_t nodes = 1;
     for (const ExprId arg : program_[id].args) nodes += Nodes(arg);
     return nodes;
-  }
-
-  ExprId Add(Expr e) {
-    program_.exprs.push_back(std::move(e));
-    return ExprId(program_.exprs.size() - 1);
-  }
-
-  ExprId Moved(ExprId id, const std::vector<int32_t>& index) {
-    Expr e = program_[id];
-    if (e.kind == ExprKind::kIndex) e.position = index[static_cast<size_t>(e.position)];
-    for (ExprId& arg : e.args) arg = Moved(arg, index);
-    return Add(std::move(e));
-  }
-
-  ExprId Replaced(ExprId id, TensorId gone, ExprId value) {
-    Expr e = program_[id];
-    if (e.kind == ExprKind::kRead && e.tensor == gone) return value;
-    for (ExprId& arg : e.args) arg = Replaced(arg, gone, value);
-    return Add(std::move(e));
   }
 
   Program& program_;

@@ -16,6 +16,11 @@ void EraseTensor(Program& program, TensorId gone) {
   program.tensors.erase(program.tensors.begin() + gone.index);
 }
 
+ExprId Append(Program& program, Expr e) {
+  program.exprs.push_back(std::move(e));
+  return ExprId(program.exprs.size() - 1);
+}
+
 bool WritesReadsOf(const Program& program, size_t place, const Statement& last) {
   const std::vector<ExprId> reads = Reads(program, program.statements[place]);
   const auto is_read = [&](TensorId written) {

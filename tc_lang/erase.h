@@ -1,7 +1,8 @@
-// What is left of a program whose statements go.
+// Statements that go from a program, and what others take over of them.
 #pragma once
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "tc_lang/program.h"
@@ -12,6 +13,17 @@ namespace weft::tc {
 void EraseTensor(Program& program, TensorId gone);
 // Expressions that no statement has any more.
 void DropUnused(Program& program);
+
+ExprId Append(Program& program, Expr e);
+// A copy of an expression. What stands in the place of a part of it `instead` gives, or an id that
+// is not valid: its copy does.
+template <typename F>
+ExprId CopyWith(Program& program, ExprId id, const F& instead) {
+  Expr e = program[id];
+  if (const ExprId other = instead(e); other.valid()) return other;
+  for (ExprId& arg : e.args) arg = CopyWith(program, arg, instead);
+  return Append(program, std::move(e));
+}
 
 // Whether a statement from `place` on, up to `last` and including it, writes what the one at
 // `place` reads, whose values `last` could then not compute for itself.

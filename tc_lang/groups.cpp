@@ -45,15 +45,21 @@ class Joiner {
     }
     Statement* const outer = OneReader(inner, place);
     if (outer == nullptr) return false;
+    // Its kept indices are the reader's subscripts, the others come behind those of the reader.
     const std::vector<ExprId> at = program_[outer->value].args;
-    const auto first = static_cast<int32_t>(outer->indices.size());
-    const auto kept = static_cast<int32_t>(inner.subscripts.size());
+    const auto kept = static_cast<int32_t>(inner.subscripts.size()),
+               by = static_cast<int32_t>(outer->indices.size()) - kept;
     for (size_t i = inner.subscripts.size(); i < inner.indices.size(); ++i) {
       Index index = inner.indices[i];
       index.name = Unused(program_, *outer, std::move(index.name));
       outer->indices.push_back(std::move(index));
     }
-    outer->value = Moved(inner.value, at, kept, first);
+    outer->value = CopyWith(program_, inner.value, [&](Expr e) {
+      if (e.kind != ExprKind::kIndex) return ExprId();
+      if (e.position < kept) return at[static_cast<size_t>(e.position)];
+      e.position += by;
+      return Append(program_, std::move(e));
+    });
     outer->tag = Classify(program_, *outer);
     program_.statements.erase(program_.statements.begin() + static_cast<std::ptrdiff_t>(place));
     DropUnused(program_);
@@ -109,19 +115,6 @@ class Joiner {
     return moves.size() == s.indices.size();
   }
 
-  // The inner sum's terms: its kept indices are the subscripts `at`, the others come behind those
-  // of the outer one.
-  ExprId Moved(ExprId id, const std::vector<ExprId>& at, int32_t kept, int32_t first) {
-    Expr e = program_[id];
-    if (e.kind == ExprKind::kIndex) {
-      if (e.position < kept) return at[static_cast<size_t>(e.position)];
-      e.position += first - kept;
-    }
-    for (ExprId& arg : e.args) arg = Moved(arg, at, kept, first);
-    program_.exprs.push_back(std::move(e));
-    return ExprId(program_.exprs.size() - 1);
-  }
-
   Program& program_;
 };
 
@@ -131,7 +124,6 @@ class Joiner {
 enum class Walk : uint8_t {
   kNone,
   kWhole,   // c
-  kParts,   // size * g + e
   kGroup,   // c / size, where c is walked whole
   kMember,  // c % size
 };
@@ -348,25 +340,21 @@ class Splitter {
     if (s.companion.valid()) s.companion_value = Copy(at, place, old.companion_value, next);
   }
 
-  static ExprId Add(Program& next, Expr e) {
-    next.exprs.push_back(std::move(e));
-    return ExprId(next.exprs.size() - 1);
-  }
   static ExprId AddIndex(Program& next, Dtype dtype, int32_t place) {
-    return Add(next, {.kind = ExprKind::kIndex, .dtype = dtype, .position = place});
+    return Append(next, {.kind = ExprKind::kIndex, .dtype = dtype, .position = place});
   }
 
   // size * g + e, of neighbouring indices.
   ExprId AddWhole(Program& next, Dtype dtype, int32_t group) const {
-    const ExprId size = Add(next, {.dtype = dtype, .literal = ScalarOfInt(dtype, size_)});
+    const ExprId size = Append(next, {.dtype = dtype, .literal = ScalarOfInt(dtype, size_)});
     const ExprId g = AddIndex(next, dtype, group),
-                 first = Add(next, {.kind = ExprKind::kOp,
-                                    .dtype = dtype,
-                                    .op = ScalarOp::kMul,
-                                    .args = {size, g}}),
+                 first = Append(next, {.kind = ExprKind::kOp,
+                                       .dtype = dtype,
+                                       .op = ScalarOp::kMul,
+                                       .args = {size, g}}),
                  e = AddIndex(next, dtype, group + 1);
-    return Add(next,
-               {.kind = ExprKind::kOp, .dtype = dtype, .op = ScalarOp::kAdd, .args = {first, e}});
+    return Append(
+        next, {.kind = ExprKind::kOp, .dtype = dtype, .op = ScalarOp::kAdd, .args = {first, e}});
   }
 
   std::vector<ExprId> Subscripts(size_t at, const std::vector<int32_t>& place, TensorId tensor,
@@ -405,7 +393,7 @@ class Splitter {
     } else {
       for (ExprId& arg : e.args) arg = Copy(at, place, arg, next);
     }
-    return Add(next, std::move(e));
+    return Append(next, std::move(e));
   }
 
   Program& program_;

@@ -32,12 +32,12 @@ namespace {
 
 constexpr int64_t kWorthThreads = 8;  // shorter loops are not dealt to threads
 constexpr int64_t kWarp = loops::kWarp;
-// Registers that a thread has of a row, of one temporary and of all; those of a multiprocessor
-// (CUDA C++ Programming Guide), of which half are for the rest.
-constexpr int64_t kMostOfOne = 32, kMostOfAll = 64, kRegisters = 65536;
+// Registers that a thread has of all temporaries of a row; those of a multiprocessor (CUDA C++
+// Programming Guide), of which half are for the rest.
+constexpr int64_t kMostOfAll = 64, kRegisters = 65536;
 // Blocks have more threads where they are fewer than two for each multiprocessor, or where rows are
 // too long for the registers of less; threads have several accesses each where there are many.
-constexpr int64_t kMostThreads = 1024, kUsualThreads = 256, kFewRows = 264, kManyRows = 1024;
+constexpr int64_t kUsualThreads = 256, kFewRows = 264, kManyRows = 1024;
 constexpr int64_t kMostScratch = 64 << 20;  // of all blocks
 
 int64_t PowerOfTwo(int64_t least) {
@@ -292,7 +292,7 @@ class Mapper {
   // several; so have few long ones, for the sake of the multiprocessors.
   void ChooseBlocks(int64_t rows) {
     constexpr int64_t kShare = kMostThreads / 2 * kMostOfOne, kLeastShare = 4096;
-    const bool fits = longest_ <= loops::kMostCluster * kMostThreads * kMostOfOne;
+    const bool fits = longest_ <= kMostOfCluster;
     blocks_ = most_.blocks.value_or(1);
     if (most_.blocks || !most_.clusters || !fits) return;
     const auto constant = [this](const auto& work) { return IsConstant(nest_, work.second); };

@@ -16,6 +16,11 @@ struct RowSizes {
   bool clusters = false;           // whether a device has them: rows may have several blocks
 };
 
+// Registers that a thread has of one temporary of a row; threads of a block at most; elements of a
+// row that a cluster holds.
+inline constexpr int64_t kMostOfOne = 32, kMostThreads = 1024,
+                         kMostOfCluster = loops::kMostCluster * kMostThreads * kMostOfOne;
+
 // Neighbouring iterations as the columns of a block: threads along them and along what is inside.
 struct ColumnSizes {
   int64_t columns = 0, threads = 0;  // of a block, and of each of its columns

@@ -17,8 +17,8 @@ constexpr double kScattered = 3;
 constexpr double kTransposed = 0.5;
 // And where they are part of a line, and lines of the lanes push each other out before the rest of
 // them comes: each is fetched and written back for every part (a 1x1 convolution from 24 channels
-// to 480 planes of 4 KB took 10 times as long).
-constexpr double kCrowdedStore = 8, kLineBytes = 64;
+// to 480 planes of 4 KB took 8 times as long).
+constexpr double kCrowdedStore = 8;
 // Lanes along a padded axis mask what they load at both ends: with registers for masks, and with
 // vectors of them and a blend for each step.
 constexpr double kMasked = 1.25, kBlended = 2;
@@ -103,8 +103,7 @@ double StoreCycles(const Operands& o, int32_t lane, int32_t row, const TileShape
   const tc::TensorDecl& out = o.program[o.view.At(o.view.statements.size() - 1).target];
   const int64_t whole = RoundUp(rows, 16 / SizeBytes(out.dtype));  // 128 bits of rows
   const double turned = kTransposed * static_cast<double>(whole) / static_cast<double>(rows);
-  const bool partial =
-      static_cast<double>(rows * SizeBytes(out.dtype)) < kLineBytes && rows < o.Extent(row);
+  const bool partial = rows * SizeBytes(out.dtype) < kLineBytes && rows < o.Extent(row);
   if (!partial || o.view.request->target.kind != TargetKind::kCpu) return turned;
   const Crowd crowd = CrowdOf(o.view.request->target, o.BytesBetweenResults(lane), tile.lanes);
   return turned +
