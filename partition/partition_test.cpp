@@ -221,6 +221,18 @@ TEST(Partition, PricesFunctionsOfDeconvolutions) {
   }
 }
 
+// Without AVX-512 the library adds up the windows of a deconvolution one element at a time.
+TEST(Partition, PricesDeconvolutionsByIsa) {
+  const auto call = fallback::ParseCall(
+      "onednn.deconvolution(src = x: f32[1, 16, 64, 64] abcd, weights = w: f32[16, 8, 4, 4] abcd) -> "
+      "(dst = y: f32[1, 8, 128, 128] abcd) {dilations = [1, 1], group = 1, pads = [1, 1, 1, 1], "
+      "strides = [2, 2], post = []}",
+      "test", BlobStore());
+  ASSERT_TRUE(call.ok()) << call.status().ToString();
+  const auto price = [&](Isa isa) { return RooflinePricer(Target{.isa = isa}).Call(*call).us; };
+  EXPECT_GT(price(Isa::kX86V3), price(Isa::kX86V4) + 1000);
+}
+
 TEST(Partition, Forced) {
   const Graph graph =
       Parsed("graph g (x: f32[16, 64], w: f32[64, 32]) -> (a) {\na = MatMul(x, w)\n}");

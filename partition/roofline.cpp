@@ -23,6 +23,9 @@ constexpr double kBarrierUs = 0.3, kLibraryCallUs = 2.5;
 // Of a library's convolutions of plain images (4.3 to 7.2 ns for a clip, a sigmoid or a swish, 18
 // for a tanh; 0.15 to 0.65 for an element of a grouped one's windows: Zen 5).
 constexpr double kAloneUs = 6e-3, kUnfoldedUs = 0.35e-3;
+// Of its deconvolutions without AVX-512, by way of matrices (2.6 to 28 ns for what they cost beyond
+// their products: Zen 3).
+constexpr double kFoldedUs = 5e-3;
 // Of the peak. Own kernels of products and convolutions are 1.08 times as fast as a library's, on
 // the geometric mean of `dev bench kernels` on Zen 1, 3, 4 and Sapphire Rapids.
 constexpr double kOwnEfficiency = 0.85, kLibraryEfficiency = 0.8;
@@ -90,8 +93,9 @@ Price RooflinePricer::Call(const fallback::LibraryCall& call) {
   const double flops = kMathFlops * work.math / kLibraryEfficiency +
                        work.flops / (LibraryEfficiency(work.columns, work.depth_of_group) *
                                      ProductsAtOnce(target_.isa, work.factors[0], work.factors[1]));
-  const double by_element =
-      (kAloneUs * work.alone + kUnfoldedUs * work.unfolded) / std::clamp(target_.threads, 1, 2);
+  const double folded = target_.HasAvx512() ? 0 : kFoldedUs * work.folded;
+  const double by_element = (kAloneUs * work.alone + kUnfoldedUs * work.unfolded + folded) /
+                            std::clamp(target_.threads, 1, 2);
   return {.us = kLibraryCallUs + by_element + Roof(target_, flops, work.bytes)};
 }
 

@@ -265,6 +265,9 @@ CallWork WorkOf(const fallback::LibraryCall& call) {
     work.columns = static_cast<double>(call.outputs[0].shape[1] / groups);
   if (weights && weights->shape.size() > 1)
     work.depth_of_group = static_cast<double>(weights->shape[1]);
+  if (call.op == "deconvolution" && work.depth_of_group > 0)
+    work.folded = work.results * work.depth * static_cast<double>(groups) /
+                  static_cast<double>(weights->shape[0]);
   if ((call.op == "convolution" && from_plain && to_plain) ||
       (call.op == "deconvolution" && (from_plain || to_plain))) {
     work.alone = work.results * FunctionsAlone(call);

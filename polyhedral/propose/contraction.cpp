@@ -98,12 +98,12 @@ class LoopMaker {
   bool InOrder(int32_t i) const { return std::ranges::count(cluster_.order, o_.axes[i]) > 0; }
 
   void FillOrder(bool swap_order) {
-    const bool outside = LanesOutside() != swap_order;
+    const bool outside = (LanesOutside() || RowsCrowd()) != swap_order;
     const bool blocked = outside && Blocks();
     std::vector<int32_t> reduction = o_.ReductionOrder(tile_.lane);
     const int32_t across = TapAcrossRows(o_, tile_.lane, tile_.row);
     if (std::erase(reduction, across) > 0) reduction.push_back(across);
-    if (outside) part_ = PartOf(reduction);
+    if (outside) part_ = PartOf();
     // Axes that move both operands come first: nothing is used again across them.
     for (const int32_t i : o_.c.kept) {
       if (!o_.IsShared(i)) cluster_.inner.push_back(o_.axes[i]);
@@ -249,27 +249,67 @@ class LoopMaker {
     int64_t rows = 0;
   };
 
+  // The index of a convolution's sum that is cut where it goes in parts, the longest; -1 if it cannot.
+  int32_t SumOfParts() const {
+    const tc::ExprId lanes = LaneOperand();
+    const std::vector<int32_t>& reduced = o_.c.reduced;
+    if (reduced.size() < 2 || tile_.row < 0 || tile_.matrix || tile_.dot >= 0 ||
+        o_.s.assign != tc::Assign::kSum || !IsFloat(o_.s.accumulate) ||
+        !o_.Packable(lanes, tile_.lane) || o_.Uses(lanes, tile_.row) ||
+        o_.Extent(tile_.row) <= 0 ||
+        std::ranges::any_of(reduced, [&](int32_t i) { return o_.Extent(i) <= 0; }) ||
+        !std::ranges::all_of(o_.c.kept, [&](int32_t i) { return o_.IsShared(i); }))
+      return -1;
+    return *std::ranges::max_element(reduced, {}, [&](int32_t i) { return o_.Extent(i); });
+  }
+
+  // So many steps of the sum read lines of the rows' operand that the nearest cache keeps until the
+  // next rows and taps want them: fewer than there are where those of planes lie in few of its sets,
+  // unless parts of so few steps don't pay.
+  int64_t UncrowdedSteps(int32_t sum) const {
+    constexpr int64_t kLeast = 8, kLeastOfPart = 32;  // steps; with all taps
+    const int64_t extent = o_.Extent(sum), apart = o_.BytesBetween(RowOperand(), sum);
+    const auto crowds = [&](int64_t n) {
+      return CrowdOf(o_.view.request->target, apart, n).lines > 0;
+    };
+    if (!crowds(extent)) return extent;
+    int64_t steps = kLeast;
+    while (!crowds(steps + 1)) ++steps;
+    const double taps = o_.Steps() / static_cast<double>(extent);
+    const bool pays = 2 * steps <= extent && static_cast<double>(steps) * taps >= kLeastOfPart;
+    return pays ? steps : extent;
+  }
+
+  // A tile of eight lanes a register takes a step in six cycles, in which the second cache would
+  // have to bring a line of rows beside the weights: planes of a page took 1.5 to 1.9 times as long
+  // on Zen 3. Sixteen lanes take twice as long over it.
+  bool RowsCrowd() const {
+    const Target& target = o_.view.request->target;
+    if (target.kind != TargetKind::kCpu || target.HasAvx512()) return false;
+    const int32_t sum = SumOfParts();
+    return sum >= 0 && UncrowdedSteps(sum) < o_.Extent(sum);
+  }
+
   // Where the weights of a tile of lanes are more than the second cache holds beside the rest, each
   // row of results would take all of them from the last cache. With the sum in parts, those of a
-  // part stay while lines of results pass by, whose accumulators wait in the cache meanwhile.
-  std::optional<Part> PartOf(const std::vector<int32_t>& reduction) const {
+  // part stay while lines of results pass by, whose accumulators wait in the cache meanwhile. So do
+  // lines of rows that push each other out of the nearest cache.
+  std::optional<Part> PartOf() const {
     const int64_t share = o_.view.request->target.l2_bytes / 4;
     const tc::ExprId lanes = LaneOperand();
-    if (reduction.size() < 2 || tile_.row < 0 || tile_.matrix || tile_.dot >= 0 ||
-        o_.s.assign != tc::Assign::kSum || !IsFloat(o_.s.accumulate) ||
-        !o_.Packable(lanes, tile_.lane) || o_.Uses(lanes, tile_.row) || share <= 0 ||
-        o_.Extent(tile_.row) <= 0 || PanelBytes() <= share)
-      return std::nullopt;
-    if (!std::ranges::all_of(o_.c.kept, [&](int32_t i) { return o_.IsShared(i); }))
-      return std::nullopt;
-    Part part;
-    for (const int32_t i : reduction) {
-      if (o_.Extent(i) <= 0) return std::nullopt;
-      if (part.sum < 0 || o_.Extent(i) > o_.Extent(part.sum)) part.sum = i;
+    Part part{.sum = SumOfParts()};
+    if (part.sum < 0 || share <= 0) return std::nullopt;
+    const int64_t extent = o_.Extent(part.sum);
+    const auto even = [&](int64_t parts) { return (extent + parts - 1) / parts; };
+    part.steps = extent;
+    if (PanelBytes() > share) {
+      const int64_t parts = std::min((PanelBytes() + share - 1) / share, extent);
+      part.steps = RoundUp(even(parts), o_.Vector());
     }
-    const int64_t parts = std::min((PanelBytes() + share - 1) / share, o_.Extent(part.sum));
-    part.steps = RoundUp((o_.Extent(part.sum) + parts - 1) / parts, o_.Vector());
-    if (part.steps >= o_.Extent(part.sum)) return std::nullopt;
+    if (RowsCrowd())
+      part.steps = std::min(part.steps, even(RoundUp(extent, UncrowdedSteps(part.sum)) /
+                                             UncrowdedSteps(part.sum)));
+    if (part.steps >= extent) return std::nullopt;
     for (const int32_t i : o_.c.kept)
       if (i != tile_.lane && i != tile_.row && !o_.Uses(lanes, i) && o_.Extent(i) > 1)
         part.line = i;

@@ -91,6 +91,23 @@ TEST(Propose, TapsAcrossRowsAreWrittenOut) {
   EXPECT_EQ(of(3).find("inner s r"), std::string::npos) << of(3);
 }
 
+// Planes a page apart lie in one set of the nearest cache: a sum over more of them than it has ways
+// goes in parts, where eight lanes a register ask for a line every six cycles.
+TEST(Propose, SumsOverPlanesThatCrowdGoInParts) {
+  const auto first = [](int64_t size, Isa isa) {
+    const std::string text = fmt::format(
+        "def f(float(1, 48, {0}, {0}) x, float(64, 48, 3, 3) w) -> (y) {{ y(n, k, h, j) +=! "
+        "x(n, c, h + r, j + s) * w(k, c, r, s) where h in 0:{1}, j in 0:{1} }}",
+        size, size - 2);
+    return First(text, {.threads = 1, .l2_bytes = 1 << 19}, isa, {"w"});
+  };
+  const std::string crowded = first(32, Isa::kX86V3);
+  EXPECT_NE(crowded.find(", c 8 |"), std::string::npos) << crowded;
+  EXPECT_NE(crowded.find("order k n h j"), std::string::npos) << crowded;
+  for (const std::string& whole : {first(30, Isa::kX86V3), first(32, Isa::kX86V4)})
+    EXPECT_EQ(whole.find(", c 8 |"), std::string::npos) << whole;
+}
+
 // Lanes along an axis of which every second element is read, picked from two registers for several
 // rows, where results lie along it and would lie crowded in columns.
 TEST(Propose, LanesOfStridedImages) {
