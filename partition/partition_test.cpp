@@ -224,7 +224,8 @@ TEST(Partition, PricesFunctionsOfDeconvolutions) {
 // Without AVX-512 the library adds up the windows of a deconvolution one element at a time.
 TEST(Partition, PricesDeconvolutionsByIsa) {
   const auto call = fallback::ParseCall(
-      "onednn.deconvolution(src = x: f32[1, 16, 64, 64] abcd, weights = w: f32[16, 8, 4, 4] abcd) -> "
+      "onednn.deconvolution(src = x: f32[1, 16, 64, 64] abcd, weights = w: f32[16, 8, 4, 4] abcd) "
+      "-> "
       "(dst = y: f32[1, 8, 128, 128] abcd) {dilations = [1, 1], group = 1, pads = [1, 1, 1, 1], "
       "strides = [2, 2], post = []}",
       "test", BlobStore());

@@ -51,7 +51,7 @@ struct CallWork {
   double depth_of_group = 0;  // channels that one of the groups takes
   double alone = 0;           // functions of results that are computed one by one, see WorkOf
   double unfolded = 0;        // elements of windows that are copied before they are multiplied
-  double folded = 0;          // of windows that a deconvolution makes, to be added up where they meet
+  double folded = 0;  // of windows that a deconvolution makes, to be added up where they meet
   Dtype factors[2] = {Dtype::kF32, Dtype::kF32};
 };
 // oneDNN convolves images that lie plain on both sides by way of matrices of windows, and what

@@ -56,7 +56,7 @@ TEST(Propose, RowsAPageApartAreFew) {
 // The weights of a tile's lanes: what the second cache does not hold beside the rest is summed up
 // in parts, each of which lies in one piece, while lines of results pass by.
 TEST(Propose, WideConvolutionsAreSummedInParts) {
-  const auto of = [](int channels, int64_t l2_bytes) {
+  const auto of = [](int channels, int64_t l2_bytes, Isa isa = Isa::kX86V4) {
     const tc::Program program =
         Parse(fmt::format("def f(float(1, 16, 16, {0}) x, float(512, {0}, 3, 3) w) -> (y) {{ "
                           "y(n, h, v, k) +=! x(n, h + r, v + s, c) * w(k, c, r, s) }}",
@@ -64,7 +64,7 @@ TEST(Propose, WideConvolutionsAreSummedInParts) {
     const std::vector<std::string> constants = {"w"};
     ScheduleRequest request{.program = &program, .constants = constants};
     request.target = {.threads = 1, .l1_bytes = 48 << 10, .l2_bytes = l2_bytes};
-    request.target.isa = Isa::kX86V4;
+    request.target.isa = isa;
     const auto choices = Propose(request, 1);
     return choices.yes() ? Print((*choices)[0]) : "refused";
   };
@@ -73,6 +73,8 @@ TEST(Propose, WideConvolutionsAreSummedInParts) {
   EXPECT_NE(wide.find("inner c h v r s c"), std::string::npos) << wide;
   EXPECT_NE(wide.find("w ABcd160b48a"), std::string::npos) << wide;
   EXPECT_NE(of(1024, 8 << 20).find("tile v 7, k 48"), std::string::npos) << of(1024, 8 << 20);
+  const std::string narrow = of(1024, 1 << 20, Isa::kX86V3);
+  EXPECT_EQ(narrow.find("inner c h v r s c"), std::string::npos) << narrow;
   EXPECT_NE(of(128, 1 << 20).find("tile v 14, k 32"), std::string::npos) << of(128, 1 << 20);
 }
 
@@ -106,6 +108,32 @@ TEST(Propose, SumsOverPlanesThatCrowdGoInParts) {
   EXPECT_NE(crowded.find("order k n h j"), std::string::npos) << crowded;
   for (const std::string& whole : {first(30, Isa::kX86V3), first(32, Isa::kX86V4)})
     EXPECT_EQ(whole.find(", c 8 |"), std::string::npos) << whole;
+}
+
+// Between planes, a tile's lanes wait until all rows passed where lines of all lanes would push out
+// what rows have begun.
+TEST(Propose, LanesOfCrowdedPlanesWaitForRows) {
+  const auto first = [](int64_t height, int64_t width) {
+    const std::string text = fmt::format(
+        "def f(float(1, 3, {0}, {1}) x, float(64, 3, 3, 3) w) -> (y) {{ y(n, k, h, j) +=! "
+        "x(n, c, h + r, j + s) * w(k, c, r, s) where h in 0:{2}, j in 0:{3} }}",
+        height + 2, width + 2, height, width);
+    return First(text, {.threads = 1, .l2_bytes = 1 << 19}, Isa::kX86V3, {"w"});
+  };
+  EXPECT_NE(first(64, 64).find("order n h k j"), std::string::npos) << first(64, 64);
+  EXPECT_NE(first(60, 60).find("order n h j k"), std::string::npos) << first(60, 60);
+}
+
+// Taps across rows share what they load, for which few registers are left without AVX-512.
+TEST(Propose, TapsOfFirstLayersLeaveRegisters) {
+  const auto first = [](Isa isa) {
+    return First(
+        "def f(float(1, 3, 65, 65) x, float(32, 3, 3, 3) w) -> (y) { y(n, h, j, k) +=! "
+        "x(n, c, 2 * h + r, 2 * j + s) * w(k, c, r, s) where h in 0:32, j in 0:32 }",
+        {.threads = 1}, isa, {"w"});
+  };
+  EXPECT_NE(first(Isa::kX86V3).find("unroll j |"), std::string::npos) << first(Isa::kX86V3);
+  EXPECT_NE(first(Isa::kX86V4).find("unroll j s r |"), std::string::npos) << first(Isa::kX86V4);
 }
 
 // Lanes along an axis of which every second element is read, picked from two registers for several

@@ -17,8 +17,9 @@ constexpr double kScattered = 3;
 constexpr double kTransposed = 0.5;
 // And where they are part of a line, and lines of the lanes push each other out before the rest of
 // them comes: each is fetched and written back for every part (a 1x1 convolution from 24 channels
-// to 480 planes of 4 KB took 8 times as long).
-constexpr double kCrowdedStore = 8;
+// to 480 planes of 4 KB took 8 times as long). Those of the few lanes that a tile has without
+// AVX-512 come back from the second cache.
+constexpr double kCrowdedStore = 8, kFewCrowdedStore = 3;
 // Lanes along a padded axis mask what they load at both ends: with registers for masks, and with
 // vectors of them and a blend for each step.
 constexpr double kMasked = 1.25, kBlended = 2;
@@ -105,9 +106,22 @@ double StoreCycles(const Operands& o, int32_t lane, int32_t row, const TileShape
   const double turned = kTransposed * static_cast<double>(whole) / static_cast<double>(rows);
   const bool partial = rows * SizeBytes(out.dtype) < kLineBytes && rows < o.Extent(row);
   if (!partial || o.view.request->target.kind != TargetKind::kCpu) return turned;
-  const Crowd crowd = CrowdOf(o.view.request->target, o.BytesBetweenResults(lane), tile.lanes);
-  return turned +
-         kCrowdedStore * static_cast<double>(crowd.too_many) / static_cast<double>(tile.lanes);
+  const Target& target = o.view.request->target;
+  const Crowd crowd = CrowdOf(target, o.BytesBetweenResults(lane), tile.lanes);
+  const double fetched = target.HasAvx512() ? kCrowdedStore : kFewCrowdedStore;
+  return turned + fetched * static_cast<double>(crowd.too_many) / static_cast<double>(tile.lanes);
+}
+
+// Whether the steps of a sum without taps push lines of rows out of the nearest cache before the
+// next rows want them; a sum with taps goes in parts (contraction.cpp).
+bool RowsCrowd(const Operands& o, int32_t lane, int32_t row) {
+  const Target& target = o.view.request->target;
+  const tc::ExprId rows = o.Broadcast(lane);
+  if (target.kind != TargetKind::kCpu || target.HasAvx512() || row < 0 || o.Packable(rows, row))
+    return false;
+  const int32_t step = o.ReductionOrder(lane).back();
+  const int64_t apart = o.BytesBetween(rows, step), extent = o.Extent(step);
+  return o.Steps() <= static_cast<double>(extent) && UncrowdedLines(target, apart, extent) < extent;
 }
 
 // Tiles of registers with `width` lanes each, of those that the lanes' blocks and `fits` allow.
@@ -130,7 +144,7 @@ void AddTiles(const Operands& o, const OperandMoves& moves, int32_t lane, int32_
     const double step = tile.cycles + (moves.crowded ? tile.far : 0);
     double steps = step * o.Steps() * padded / static_cast<double>(m * n);
     const double store = StoreCycles(o, lane, row, tile);
-    if (o.LeapsPages(o.Broadcast(lane), lane)) steps *= kLeaping;
+    if (o.LeapsPages(o.Broadcast(lane), lane) || RowsCrowd(o, lane, row)) steps *= kLeaping;
     if (streams) {
       const double leaps = o.LeapsPages(streamed, lane) ? kLeaping : 1;
       options.push_back({lane, row, tile, steps * leaps + store, false});

@@ -78,6 +78,13 @@ Crowd CrowdOf(const Target& target, int64_t bytes_apart, int64_t lines) {
   return crowd;
 }
 
+int64_t UncrowdedLines(const Target& target, int64_t bytes_apart, int64_t lines) {
+  constexpr int64_t kSpread = 64;  // lines, of which a set has few, unless few sets have them
+  for (int64_t n = 1; n <= std::min(lines, kSpread); ++n)
+    if (CrowdOf(target, bytes_apart, n).lines > 0) return n - 1;
+  return lines;
+}
+
 std::vector<TileShape> RankTiles(const Target& target, const OperandMoves& moves, int64_t m,
                                  int64_t n, int64_t vector, int64_t most) {
   // Registers for a broadcast and the vectors of one operand, the rest for accumulators.

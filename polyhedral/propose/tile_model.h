@@ -44,6 +44,9 @@ struct Crowd {
 };
 Crowd CrowdOf(const Target& target, int64_t bytes_apart, int64_t lines);
 
+// How many of them the cache keeps because they lie in few of its sets; all, where they don't.
+int64_t UncrowdedLines(const Target& target, int64_t bytes_apart, int64_t lines);
+
 // The same for a processor that multiplies matrices of bytes: blocks of tiles (see
 // loops/matrix_tiles.h), of sums of `quads` quads of steps, `taps` times.
 std::vector<TileShape> RankMatrixTiles(int64_t m, int64_t n, int64_t quads, double taps);
