@@ -267,7 +267,7 @@ CallWork WorkOf(const fallback::LibraryCall& call) {
     work.depth_of_group = static_cast<double>(weights->shape[1]);
   if (call.op == "deconvolution" && work.depth_of_group > 0)
     work.folded = work.results * work.depth * static_cast<double>(groups) /
-                  static_cast<double>(weights->shape[0]);
+                  static_cast<double>(std::max<int64_t>(1, weights->shape[0]));
   if ((call.op == "convolution" && from_plain && to_plain) ||
       (call.op == "deconvolution" && (from_plain || to_plain))) {
     work.alone = work.results * FunctionsAlone(call);

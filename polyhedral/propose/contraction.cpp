@@ -111,9 +111,10 @@ class LoopMaker {
     for (const int32_t i : o_.c.kept)
       if (i != tile_.lane && i != tile_.row && o_.Uses(RowOperand(), i))
         lines *= std::max<int64_t>(1, o_.Extent(i));
-    const int64_t apart = o_.BytesBetweenResults(tile_.lane);
-    return o_.Bytes(RowOperand()) / lines <= target.l2_bytes / 2 &&
-           CrowdOf(target, apart, o_.Extent(tile_.lane)).too_many > 0;
+    constexpr int64_t kEnough = 1024;  // of lanes, whose lines no first cache holds
+    const Crowd crowd = CrowdOf(target, o_.BytesBetweenResults(tile_.lane),
+                                std::min(o_.Extent(tile_.lane), kEnough));
+    return o_.Bytes(RowOperand()) / lines <= target.l2_bytes / 2 && crowd.too_many > 0;
   }
 
   bool InOrder(int32_t i) const { return std::ranges::count(cluster_.order, o_.axes[i]) > 0; }
@@ -302,11 +303,15 @@ class LoopMaker {
 
   // So many steps of the sum read lines of the rows' operand that the nearest cache keeps until the
   // next rows and taps want them: fewer than there are where those of planes lie in few of its
-  // sets, unless parts of so few steps don't pay.
+  // sets, unless parts of so few steps don't pay. A tile of eight lanes a register takes a step in
+  // six cycles, in which the second cache would have to bring such a line beside the weights
+  // (planes of a page took 1.5 to 1.9 times as long on Zen 3); sixteen lanes take twice as long.
   int64_t UncrowdedSteps(int32_t sum) const {
     constexpr int64_t kLeast = 8, kLeastOfPart = 32;  // steps; with all taps
-    const int64_t extent = o_.Extent(sum), apart = o_.BytesBetween(RowOperand(), sum);
-    const int64_t kept = UncrowdedLines(o_.view.request->target, apart, extent),
+    const Target& target = o_.view.request->target;
+    const int64_t extent = o_.Extent(sum);
+    if (target.kind != TargetKind::kCpu || target.HasAvx512()) return extent;
+    const int64_t kept = UncrowdedLines(target, o_.BytesBetween(RowOperand(), sum), extent),
                   steps = std::max(kept, kLeast);
     const double taps = o_.Steps() / static_cast<double>(extent);
     const bool pays =
@@ -314,12 +319,7 @@ class LoopMaker {
     return kept < extent && pays ? steps : extent;
   }
 
-  // A tile of eight lanes a register takes a step in six cycles, in which the second cache would
-  // have to bring a line of rows beside the weights: planes of a page took 1.5 to 1.9 times as long
-  // on Zen 3. Sixteen lanes take twice as long over it.
   bool RowsCrowd() const {
-    const Target& target = o_.view.request->target;
-    if (target.kind != TargetKind::kCpu || target.HasAvx512()) return false;
     const int32_t sum = SumOfParts();
     return sum >= 0 && UncrowdedSteps(sum) < o_.Extent(sum);
   }
@@ -336,14 +336,11 @@ class LoopMaker {
     if (part.sum < 0 || share <= 0) return std::nullopt;
     const int64_t extent = o_.Extent(part.sum);
     const auto even = [&](int64_t parts) { return (extent + parts - 1) / parts; };
-    part.steps = extent;
+    part.steps = even(even(UncrowdedSteps(part.sum)));  // so many parts, of about equal steps
     if (PanelBytes() > share && o_.view.request->target.HasAvx512()) {
       const int64_t parts = std::min((PanelBytes() + share - 1) / share, extent);
       part.steps = RoundUp(even(parts), o_.Vector());
     }
-    if (RowsCrowd())
-      part.steps = std::min(
-          part.steps, even(RoundUp(extent, UncrowdedSteps(part.sum)) / UncrowdedSteps(part.sum)));
     if (part.steps >= extent) return std::nullopt;
     for (const int32_t i : o_.c.kept)
       if (i != tile_.lane && i != tile_.row && !o_.Uses(lanes, i) && o_.Extent(i) > 1)

@@ -114,7 +114,7 @@ double StoreCycles(const Operands& o, int32_t lane, int32_t row, const TileShape
 
 // Whether the steps of a sum without taps push lines of rows out of the nearest cache before the
 // next rows want them; a sum with taps goes in parts (contraction.cpp).
-bool RowsCrowd(const Operands& o, int32_t lane, int32_t row) {
+bool StepsCrowd(const Operands& o, int32_t lane, int32_t row) {
   const Target& target = o.view.request->target;
   const tc::ExprId rows = o.Broadcast(lane);
   if (target.kind != TargetKind::kCpu || target.HasAvx512() || row < 0 || o.Packable(rows, row))
@@ -144,7 +144,7 @@ void AddTiles(const Operands& o, const OperandMoves& moves, int32_t lane, int32_
     const double step = tile.cycles + (moves.crowded ? tile.far : 0);
     double steps = step * o.Steps() * padded / static_cast<double>(m * n);
     const double store = StoreCycles(o, lane, row, tile);
-    if (o.LeapsPages(o.Broadcast(lane), lane) || RowsCrowd(o, lane, row)) steps *= kLeaping;
+    if (o.LeapsPages(o.Broadcast(lane), lane) || StepsCrowd(o, lane, row)) steps *= kLeaping;
     if (streams) {
       const double leaps = o.LeapsPages(streamed, lane) ? kLeaping : 1;
       options.push_back({lane, row, tile, steps * leaps + store, false});
