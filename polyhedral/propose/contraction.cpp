@@ -305,9 +305,10 @@ class LoopMaker {
   // next rows and taps want them: fewer than there are where those of planes lie in few of its
   // sets, unless parts of so few steps don't pay. A tile of eight lanes a register takes a step in
   // six cycles, in which the second cache would have to bring such a line beside the weights
-  // (planes of a page took 1.5 to 1.9 times as long on Zen 3); sixteen lanes take twice as long.
+  // (planes of a page took 1.5 to 1.9 times as long on Zen 3); sixteen lanes take twice as long. In
+  // more than a few sets lines come back soon enough, unless weights come from the last cache.
   int64_t UncrowdedSteps(int32_t sum) const {
-    constexpr int64_t kLeast = 8, kLeastOfPart = 32;  // steps; with all taps
+    constexpr int64_t kLeast = 8, kLeastOfPart = 32, kFew = 16;  // steps; with all taps
     const Target& target = o_.view.request->target;
     const int64_t extent = o_.Extent(sum);
     if (target.kind != TargetKind::kCpu || target.HasAvx512()) return extent;
@@ -316,7 +317,8 @@ class LoopMaker {
     const double taps = o_.Steps() / static_cast<double>(extent);
     const bool pays =
         2 * steps <= extent && taps > 1 && static_cast<double>(steps) * taps >= kLeastOfPart;
-    return kept < extent && pays ? steps : extent;
+    const bool crowds = kept < extent && (kept <= kFew || PanelBytes() > target.l2_bytes);
+    return crowds && pays ? steps : extent;
   }
 
   bool RowsCrowd() const {
