@@ -221,6 +221,20 @@ TEST(Partition, PricesFunctionsOfDeconvolutions) {
   }
 }
 
+// A product costs the same whichever way its matrix lies.
+TEST(Partition, PricesProductsOfTransposedMatrices) {
+  const auto price = [](const char* shape, int transposed) {
+    const auto call = fallback::ParseCall(
+        fmt::format("onednn.matmul(src = x: f32[128, 16] ab, weights = w: f32[{}] any const) -> "
+                    "(dst = y: f32[128, 1024] ab) {{trans_a = 0, trans_b = {}}}",
+                    shape, transposed),
+        "test", BlobStore());
+    EXPECT_TRUE(call.ok()) << call.status().ToString();
+    return RooflinePricer(Target{}).Call(*call).us;
+  };
+  EXPECT_EQ(price("16, 1024", 0), price("1024, 16", 1));
+}
+
 // Without AVX-512 the library adds up the windows of a deconvolution one element at a time.
 TEST(Partition, PricesDeconvolutionsByIsa) {
   const auto call = fallback::ParseCall(

@@ -249,7 +249,8 @@ CallWork WorkOf(const fallback::LibraryCall& call) {
     work.depth = count(*src) * count(*weights) /
                  static_cast<double>(std::max<int64_t>(1, weights->shape[0])) / work.results;
   else if (call.op == "matmul" && weights && weights->shape.size() > 1)
-    work.depth = static_cast<double>(weights->shape[weights->shape.size() - 2]);
+    work.depth = static_cast<double>(
+        weights->shape[weights->shape.size() - (IntAttr(call, "trans_b", 0) != 0 ? 1 : 2)]);
   work.flops =
       2 * work.results * work.depth + work.results * static_cast<double>(call.post_ops.size());
   work.math = work.results * static_cast<double>(MathOfResult(call));
