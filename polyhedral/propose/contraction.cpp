@@ -99,22 +99,15 @@ class LoopMaker {
   // in planes, and before the rest of a line comes, lines of all lanes would push it out of the
   // nearest cache. What the rows read has to be there still for the next lanes.
   bool FillsLines() const {
-    const Target& target = o_.view.request->target;
-    if (target.kind != TargetKind::kCpu || tile_.row < 0 || o_.OutputLane() != tile_.row)
-      return false;
-    constexpr int64_t kLineBytes = 64;
-    const tc::Statement& last = o_.view.At(o_.view.statements.size() - 1);
-    const int64_t bytes = SizeBytes(o_.program[last.target].dtype);
-    if (tile_.shape.rows * bytes >= kLineBytes || o_.Extent(tile_.row) * bytes < kLineBytes)
+    const int32_t row = tile_.row;
+    if (row < 0 || o_.OutputLane() != row || o_.Extent(row) * o_.ResultBytes() < kLineBytes)
       return false;
     int64_t lines = 1;
     for (const int32_t i : o_.c.kept)
-      if (i != tile_.lane && i != tile_.row && o_.Uses(RowOperand(), i))
+      if (i != tile_.lane && i != row && o_.Uses(RowOperand(), i))
         lines *= std::max<int64_t>(1, o_.Extent(i));
-    constexpr int64_t kEnough = 1024;  // of lanes, whose lines no first cache holds
-    const Crowd crowd = CrowdOf(target, o_.BytesBetweenResults(tile_.lane),
-                                std::min(o_.Extent(tile_.lane), kEnough));
-    return o_.Bytes(RowOperand()) / lines <= target.l2_bytes / 2 && crowd.too_many > 0;
+    return o_.Bytes(RowOperand()) / lines <= o_.view.request->target.l2_bytes / 2 &&
+           LinesLost(o_, tile_.lane, row, tile_.shape.rows, o_.Extent(tile_.lane)) > 0;
   }
 
   bool InOrder(int32_t i) const { return std::ranges::count(cluster_.order, o_.axes[i]) > 0; }

@@ -172,6 +172,10 @@ int64_t Operands::BytesBetweenResults(int32_t index) const {
   return BytesBetween(last.target, last.subscripts, static_cast<int32_t>(found - own.begin()));
 }
 
+int64_t Operands::ResultBytes() const {
+  return SizeBytes(program[view.At(view.statements.size() - 1).target].dtype);
+}
+
 int64_t Operands::BytesBetween(tc::TensorId of, const std::vector<tc::ExprId>& at,
                                int32_t index) const {
   const tc::TensorDecl& tensor = program[of];

@@ -72,6 +72,7 @@ struct Operands {
   int64_t BytesBetween(tc::ExprId read, int32_t index) const;
   // The same of what the last statement stores, with an index of the contraction.
   int64_t BytesBetweenResults(int32_t index) const;
+  int64_t ResultBytes() const;  // of one
 
   double Steps() const;  // of the whole sum
   // Reduced indices, outermost first: that along which the broadcast operand is contiguous last.

@@ -101,15 +101,11 @@ double StoreCycles(const Operands& o, int32_t lane, int32_t row, const TileShape
   const int32_t output = o.OutputLane();
   if (lane == output) return 1 / static_cast<double>(o.Vector());
   if (row < 0 || row != output) return kScattered;
-  const tc::TensorDecl& out = o.program[o.view.At(o.view.statements.size() - 1).target];
-  const int64_t whole = RoundUp(rows, 16 / SizeBytes(out.dtype));  // 128 bits of rows
+  const int64_t whole = RoundUp(rows, 16 / o.ResultBytes());  // 128 bits of rows
   const double turned = kTransposed * static_cast<double>(whole) / static_cast<double>(rows);
-  const bool partial = rows * SizeBytes(out.dtype) < kLineBytes && rows < o.Extent(row);
-  if (!partial || o.view.request->target.kind != TargetKind::kCpu) return turned;
-  const Target& target = o.view.request->target;
-  const Crowd crowd = CrowdOf(target, o.BytesBetweenResults(lane), tile.lanes);
-  const double fetched = target.HasAvx512() ? kCrowdedStore : kFewCrowdedStore;
-  return turned + fetched * static_cast<double>(crowd.too_many) / static_cast<double>(tile.lanes);
+  const double fetched = o.view.request->target.HasAvx512() ? kCrowdedStore : kFewCrowdedStore;
+  return turned + fetched * static_cast<double>(LinesLost(o, lane, row, rows, tile.lanes)) /
+                      static_cast<double>(tile.lanes);
 }
 
 // Whether the steps of a sum without taps push lines of rows out of the nearest cache before the
@@ -342,6 +338,13 @@ bool SumsTapsAlone(const tc::Program& program, const tc::Statement& s) {
 }
 
 }  // namespace
+
+int64_t LinesLost(const Operands& o, int32_t lane, int32_t row, int64_t rows, int64_t lanes) {
+  const Target& target = o.view.request->target;
+  const bool fill = rows * o.ResultBytes() >= kLineBytes || rows >= o.Extent(row);
+  if (fill || target.kind != TargetKind::kCpu) return 0;
+  return CrowdOf(target, o.BytesBetweenResults(lane), lanes).too_many;
+}
 
 bool UnrollsTaps(const Operands& o, int32_t lane) {
   return o.MovesBoth(lane) && o.StepsToMove(o.c.x, lane) == 1 && o.StepsToMove(o.c.w, lane) == 1;

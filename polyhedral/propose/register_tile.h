@@ -33,6 +33,11 @@ std::optional<RegisterTile> ChooseRegisterTile(const Operands& operands, int ran
 // Those whose best tile the model takes for about as fast as the best of all.
 Kinds NearKinds(const Operands& operands);
 
+// Of the lines of results that so many lanes begin where rows lie side by side, those that push
+// each other out of the nearest cache before the rows behind a tile's fill them: each is fetched
+// and written back for every part. None where a tile's rows fill them.
+int64_t LinesLost(const Operands& operands, int32_t lane, int32_t row, int64_t rows, int64_t lanes);
+
 // No operand stays where it is along the lanes, so that nothing is loaded for several of them: but
 // neighbouring taps of neighbouring places are the same element, and stay in registers if all are
 // written out.

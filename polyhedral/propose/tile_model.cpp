@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "polyhedral/loops/loop_nest.h"
 #include "polyhedral/loops/matrix_tiles.h"
+#include "polyhedral/propose/propose.h"
 
 namespace weft::polyhedral {
 namespace {
@@ -15,8 +17,7 @@ constexpr double kFar = 0.25;   // of a line's way from the second cache, that w
 constexpr double kRow = 40;     // of a row's first lines, likewise
 constexpr double kPushedOut = 0.5;  // of a row, likewise (a convolution of 512 channels on Zen 4)
 constexpr double kKept = 0.8;       // of the nearest cache, what a panel may take
-constexpr double kLineBytes = 64;
-constexpr double kTail = 0.02;  // of all, for a tail: other code, that is compiled and fetched
+constexpr double kTail = 0.02;      // of all, for a tail: other code, that is compiled and fetched
 
 // The mean of a core of its own and one that a second thread shares, where instructions are issued
 // in every other cycle only: three of them a cycle.
@@ -38,7 +39,7 @@ double Far(const Target& target, const OperandMoves& moves, int64_t rows, int64_
   const auto bytes = static_cast<double>(lanes * moves.lane_bytes);
   const bool is_near =
       !moves.crowded && moves.steps * bytes <= kKept * static_cast<double>(target.l1_bytes);
-  const double panel = is_near ? 0 : kFar * bytes / kLineBytes;
+  const double panel = is_near ? 0 : kFar * bytes / static_cast<double>(kLineBytes);
   const double begun =
       moves.block > 0 ? kRow * static_cast<double>(rows) / static_cast<double>(moves.block) : 0;
   return panel + begun +
@@ -63,12 +64,15 @@ double Total(TileShape tile, int64_t m, int64_t n, F cost) {
 }  // namespace
 
 Crowd CrowdOf(const Target& target, int64_t bytes_apart, int64_t lines) {
-  constexpr int64_t kPage = 4096, kSets = kPage / static_cast<int64_t>(kLineBytes);
+  constexpr int64_t kPage = 4096, kSets = kPage / kLineBytes;
   const int64_t ways = target.l1_bytes / kPage;
-  if (bytes_apart < static_cast<int64_t>(kLineBytes)) return {};
+  if (bytes_apart < kLineBytes) return {};
+  // From here on their places in a page come again.
+  const int64_t places = kPage / std::gcd(bytes_apart, kPage);
   std::array<int64_t, kSets> sets{};
-  for (int64_t k = 0; k < lines; ++k)
-    ++sets[static_cast<size_t>(bytes_apart % kPage * k / static_cast<int64_t>(kLineBytes) % kSets)];
+  for (int64_t k = 0; k < std::min(lines, places); ++k)
+    sets[static_cast<size_t>(bytes_apart % kPage * k % kPage / kLineBytes)] +=
+        (lines - k + places - 1) / places;
   Crowd crowd;
   for (const int64_t count : sets) {
     if (count <= ways) continue;
