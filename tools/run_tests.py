@@ -164,8 +164,10 @@ def pytest(options: Options) -> list[Case]:
     if not files:
         return []
     report = options.scratch / 'pytest.xml'
-    code, text = run([sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', f'--junitxml={report}', *keep, *files],
-                     options)
+    # A file stays in one process, for what its tests share; a device is for one at a time.
+    at_once = ['-n', str(os.cpu_count()), '--dist=loadfile'] if not keep else []
+    code, text = run([sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', f'--junitxml={report}', *at_once, *keep,
+                      *files], options)
     cases = from_junit(report, 'pytest') if report.exists() else []
     if code not in (0, 1, 5) or (code == 1 and not any(c.result == 'failed' for c in cases)):  # 5: nothing selected
         cases.append(Case('pytest', 'failed', f'exit {code}\n{tail(text)}'))
