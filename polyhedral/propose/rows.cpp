@@ -364,15 +364,17 @@ int32_t AlongInput(const ClusterView& view, const tc::Statement& s) {
 // Where few elements lie side by side in what s writes, lanes along index `in`, as it reads, write
 // each by itself: next to one another, as colours of pixels, or lines apart. Then along the axis
 // around those few, whose lanes registers interleave (pairs of 128 for 784 pixels 24 times as
-// fast).
+// fast). That of a subscript of several indices, as of rows that hold their channels, is one of
+// these.
 int32_t AroundFew(const ClusterView& view, const tc::Statement& s, int32_t in, int64_t least) {
   const tc::Program& program = view.program();
   if (tc::Reduces(s) || s.subscripts.size() < 2) return in;
   const auto layout = view.request->layouts.find(program[s.target].name);
   if (layout != view.request->layouts.end()) return in;
-  const auto around = tc::AsAffine(program, s.subscripts[s.subscripts.size() - 2]);
+  const auto few = tc::AsAffine(program, s.subscripts.back()),
+             around = tc::AsAffine(program, s.subscripts[s.subscripts.size() - 2]);
   const auto index = around ? around->AsVar() : std::nullopt;
-  if (!index || *index == in) return in;
+  if (!few || !few->AsVar() || !index || *index == in) return in;
   const Affine extent = s.indices[*index].hi - s.indices[*index].lo;
   return extent.IsConstant() && extent.constant() >= least ? *index : in;
 }

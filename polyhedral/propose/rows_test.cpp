@@ -258,6 +258,16 @@ TEST(Propose, LanesGoAroundPairs) {
   EXPECT_NE(threes.find("unroll p | vector c 16"), std::string::npos) << threes;
 }
 
+// Three colours in one subscript with the places that have them: lanes along these, which lie side
+// by side in what is read, and not along the rows around both.
+TEST(Propose, RowsThatHoldTheirColoursGoAlongPlaces) {
+  const std::string rows = First(
+      "def f(uint8(3, 224, 224) x) -> (y) { y(h, 3 * w + c) = int16(x(c, h, w))"
+      " where h in 0:224, w in 0:224, c in 0:3 }",
+      {.threads = 1});
+  EXPECT_NE(rows.find("| vector w"), std::string::npos) << rows;
+}
+
 // Lanes along what is read, be it summed up across; who wants the sums in another order turns them
 // around once.
 TEST(Propose, SumsAcrossRowsKeepTheirLanes) {
