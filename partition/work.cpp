@@ -266,7 +266,7 @@ CallWork WorkOf(const fallback::LibraryCall& call) {
     work.columns = static_cast<double>(call.outputs[0].shape[1] / groups);
   if (weights && weights->shape.size() > 1)
     work.depth_of_group = static_cast<double>(weights->shape[1]);
-  if (call.op == "deconvolution" && work.depth_of_group > 0)
+  if (call.op == "deconvolution" && weights && weights->shape.size() > 1)
     work.folded = work.results * work.depth * static_cast<double>(groups) /
                   static_cast<double>(std::max<int64_t>(1, weights->shape[0]));
   if ((call.op == "convolution" && from_plain && to_plain) ||

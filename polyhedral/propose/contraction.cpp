@@ -113,12 +113,13 @@ class LoopMaker {
   bool InOrder(int32_t i) const { return std::ranges::count(cluster_.order, o_.axes[i]) > 0; }
 
   void FillOrder(bool swap_order) {
-    const bool outside = (LanesOutside() || RowsCrowd()) != swap_order;
+    const std::optional<Part> part = PartOf();
+    const bool outside = (LanesOutside() || (part && part->crowded)) != swap_order;
     const bool blocked = outside && Blocks();
     std::vector<int32_t> reduction = o_.ReductionOrder(tile_.lane);
     const int32_t across = TapAcrossRows(o_, tile_.lane, tile_.row);
     if (std::erase(reduction, across) > 0) reduction.push_back(across);
-    if (outside) part_ = PartOf();
+    if (outside) part_ = part;
     // Axes that move both operands come first: nothing is used again across them.
     for (const int32_t i : o_.c.kept) {
       if (!o_.IsShared(i)) cluster_.inner.push_back(o_.axes[i]);
@@ -226,11 +227,15 @@ class LoopMaker {
     return std::nullopt;
   }
 
-  bool SlidesWithRows(int32_t tap) const {
-    const auto at = Classify(o_.program, o_.s, o_.program[RowOperand()].args).subscripts;
-    return tile_.row >= 0 && std::ranges::any_of(at, [&](const Subscript& sub) {
-             return std::ranges::count(sub.indices, tap) > 0 &&
-                    std::ranges::count(sub.indices, tile_.row) > 0;
+  // Whether taps along this index read for one row of the tile what others read for the rows
+  // beside it.
+  bool RowsShare(int32_t tap) const {
+    return tile_.row >= 0 &&
+           std::ranges::any_of(o_.program[RowOperand()].args, [&](tc::ExprId sub) {
+             const auto at = tc::AsAffine(o_.program, sub);
+             const int64_t taps = at ? std::abs(at->CoefficientOf(tap)) : 0,
+                           rows = at ? std::abs(at->CoefficientOf(tile_.row)) : 0;
+             return taps > 0 && rows > 0 && (rows - 1) / taps + 1 < o_.Extent(tap);
            });
   }
 
@@ -239,20 +244,21 @@ class LoopMaker {
   void UnrollTaps(const std::vector<int32_t>& reduction) {
     constexpr int64_t kFew = 8, kMostTaps = 32, kMostProducts = 160;
     const bool shared = polyhedral::UnrollsTaps(o_, tile_.lane);
-    const int64_t products =
-        tile_.shape.rows * ((tile_.shape.lanes + o_.Vector() - 1) / o_.Vector());
-    // Taps across rows read what rows share. Without AVX-512 it takes registers, and those that
-    // sums leave are too few (a first layer of 3x3 took 1.25 times as long).
+    const int64_t vectors = (tile_.shape.lanes + o_.Vector() - 1) / o_.Vector(),
+                  products = tile_.shape.rows * vectors;
+    // What rows share is loaded once for two taps and waits in registers, of which sums leave few
+    // without AVX-512 (tiles of 6x16 and 12x8 took 1.25 to 2 times as long, those of 5x16 0.6 to
+    // 0.8).
     const Target& target = o_.view.request->target;
     const bool spills = !shared && target.kind == TargetKind::kCpu && !target.HasAvx512() &&
-                        2 * products > target.VectorRegisters();
+                        products + vectors + tile_.shape.rows - 1 > target.VectorRegisters();
     int64_t taps = 1;
     for (size_t k = reduction.size(); tile_.dot < 0 && k-- > 0;) {
       const int64_t extent = o_.Extent(reduction[k]);
       taps *= extent;
       const bool most =
           shared ? taps <= kMostTaps : extent <= kFew && taps * products <= kMostProducts;
-      if (taps == 0 || !most || (spills && SlidesWithRows(reduction[k]))) break;
+      if (taps == 0 || !most || (spills && RowsShare(reduction[k]))) break;
       cluster_.unroll.push_back(o_.axes[reduction[k]]);
     }
   }
@@ -277,6 +283,7 @@ class LoopMaker {
     int32_t line = -1;  // the kept index around the rows, if there is one, and how many of it
     int64_t lines = 1;
     int64_t rows = 0;
+    bool crowded = false;  // lines of rows would push each other out
   };
 
   // The index of a convolution's sum that is cut where it goes in parts, the longest; -1 if it
@@ -307,16 +314,11 @@ class LoopMaker {
     if (target.kind != TargetKind::kCpu || target.HasAvx512()) return extent;
     const int64_t kept = UncrowdedLines(target, o_.BytesBetween(RowOperand(), sum), extent),
                   steps = std::max(kept, kLeast);
-    const double taps = o_.Steps() / static_cast<double>(extent);
+    const double others = o_.Steps() / static_cast<double>(extent);  // as taps, for each of these
     const bool pays =
-        2 * steps <= extent && taps > 1 && static_cast<double>(steps) * taps >= kLeastOfPart;
+        2 * steps <= extent && others > 1 && static_cast<double>(steps) * others >= kLeastOfPart;
     const bool crowds = kept < extent && (kept <= kFew || PanelBytes() > target.l2_bytes);
     return crowds && pays ? steps : extent;
-  }
-
-  bool RowsCrowd() const {
-    const int32_t sum = SumOfParts();
-    return sum >= 0 && UncrowdedSteps(sum) < o_.Extent(sum);
   }
 
   // Where the weights of a tile of lanes are more than the second cache holds beside the rest, each
@@ -331,7 +333,9 @@ class LoopMaker {
     if (part.sum < 0 || share <= 0) return std::nullopt;
     const int64_t extent = o_.Extent(part.sum);
     const auto even = [&](int64_t parts) { return (extent + parts - 1) / parts; };
-    part.steps = even(even(UncrowdedSteps(part.sum)));  // so many parts, of about equal steps
+    const int64_t uncrowded = UncrowdedSteps(part.sum);
+    part.crowded = uncrowded < extent;
+    part.steps = even(even(uncrowded));  // so many parts, of about equal steps
     if (PanelBytes() > share && o_.view.request->target.HasAvx512()) {
       const int64_t parts = std::min((PanelBytes() + share - 1) / share, extent);
       part.steps = RoundUp(even(parts), o_.Vector());
@@ -340,8 +344,11 @@ class LoopMaker {
     for (const int32_t i : o_.c.kept)
       if (i != tile_.lane && i != tile_.row && !o_.Uses(lanes, i) && o_.Extent(i) > 1)
         part.line = i;
-    part.rows = RoundUp(o_.Extent(tile_.row), tile_.shape.rows);
-    const int64_t line_bytes = part.rows * tile_.shape.lanes * SizeBytes(o_.s.accumulate);
+    const int64_t row_bytes = tile_.shape.lanes * SizeBytes(o_.s.accumulate),
+                  rows = o_.Extent(tile_.row), most = std::max(share / row_bytes, tile_.shape.rows),
+                  blocks = (rows + most - 1) / most;
+    part.rows = RoundUp((rows + blocks - 1) / blocks, tile_.shape.rows);
+    const int64_t line_bytes = part.rows * row_bytes;
     if (line_bytes > share || !o_.view.DividesBlock(o_.axes[part.sum], part.steps) ||
         !o_.view.DividesBlock(o_.axes[tile_.row], part.rows))
       return std::nullopt;

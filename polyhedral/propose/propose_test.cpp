@@ -110,6 +110,19 @@ TEST(Propose, SumsOverPlanesThatCrowdGoInParts) {
     EXPECT_EQ(whole.find(", c 8 |"), std::string::npos) << whole;
 }
 
+// Sums that wait stay in the second cache: of long lines, blocks do.
+TEST(Propose, LongLinesOfCrowdedPlanesGoInBlocks) {
+  const auto first = [](int64_t places) {
+    const std::string text = fmt::format(
+        "def f(float(1, 64, {0}) x, float(48, 64, 5) w) -> (y) {{ y(n, k, j) +=! "
+        "x(n, c, j + s) * w(k, c, s) where j in 0:{0} - 4 }}",
+        places);
+    return First(text, {.threads = 1, .l2_bytes = 1 << 19}, Isa::kX86V3, {"w"});
+  };
+  EXPECT_NE(first(1024).find("tile j 1020 6, k 16, c 8 |"), std::string::npos) << first(1024);
+  EXPECT_NE(first(4096).find("tile j 2046 6, k 16, c 8 |"), std::string::npos) << first(4096);
+}
+
 // Between planes, a tile's lanes wait until all rows passed where lines of all lanes would push out
 // what rows have begun.
 TEST(Propose, LanesOfCrowdedPlanesWaitForRows) {
@@ -124,16 +137,21 @@ TEST(Propose, LanesOfCrowdedPlanesWaitForRows) {
   EXPECT_NE(first(60, 60).find("order n h j k"), std::string::npos) << first(60, 60);
 }
 
-// Taps across rows share what they load, for which few registers are left without AVX-512.
+// Rows share what they load for taps where windows overlap, for which few registers are left
+// without AVX-512.
 TEST(Propose, TapsOfFirstLayersLeaveRegisters) {
-  const auto first = [](Isa isa) {
-    return First(
-        "def f(float(1, 3, 65, 65) x, float(32, 3, 3, 3) w) -> (y) { y(n, h, j, k) +=! "
-        "x(n, c, 2 * h + r, 2 * j + s) * w(k, c, r, s) where h in 0:32, j in 0:32 }",
-        {.threads = 1}, isa, {"w"});
+  const auto first = [](int64_t taps, Isa isa) {
+    const std::string text = fmt::format(
+        "def f(float(1, 3, 65, 65) x, float(32, 3, {0}, {0}) w) -> (y) {{ y(n, h, j, k) +=! "
+        "x(n, c, 2 * h + r, 2 * j + s) * w(k, c, r, s) where h in 0:32, j in 0:32 }}",
+        taps);
+    return First(text, {.threads = 1}, isa, {"w"});
   };
-  EXPECT_NE(first(Isa::kX86V3).find("unroll j |"), std::string::npos) << first(Isa::kX86V3);
-  EXPECT_NE(first(Isa::kX86V4).find("unroll j s r |"), std::string::npos) << first(Isa::kX86V4);
+  const std::string overlap = first(3, Isa::kX86V3), apart = first(2, Isa::kX86V3),
+                    registers = first(3, Isa::kX86V4);
+  EXPECT_NE(overlap.find("unroll j |"), std::string::npos) << overlap;
+  EXPECT_NE(apart.find("unroll j s r"), std::string::npos) << apart;
+  EXPECT_NE(registers.find("unroll j s r |"), std::string::npos) << registers;
 }
 
 // Lanes along an axis of which every second element is read, picked from two registers for several

@@ -132,6 +132,7 @@ void AddTiles(const Operands& o, const OperandMoves& moves, int32_t lane, int32_
   const bool streams = o.Streams(o.c.x, lane) && o.Streams(o.c.w, lane);
   const tc::ExprId streamed = o.Streamed(lane), copied = o.Copied(lane);
   const double padded = !o.IsWindow(lane) ? 1 : target.HasAvx512() ? kMasked : kBlended;
+  const bool waits = o.LeapsPages(o.Broadcast(lane), lane) || StepsCrowd(o, lane, row);
   for (const TileShape& tile : RankTiles(target, moves, m, n, width, most)) {
     const bool ends = o.view.DividesBlock(o.axes[lane], tile.lanes) &&
                       (row < 0 || o.view.DividesBlock(o.axes[row], tile.rows)) &&
@@ -140,7 +141,7 @@ void AddTiles(const Operands& o, const OperandMoves& moves, int32_t lane, int32_
     const double step = tile.cycles + (moves.crowded ? tile.far : 0);
     double steps = step * o.Steps() * padded / static_cast<double>(m * n);
     const double store = StoreCycles(o, lane, row, tile);
-    if (o.LeapsPages(o.Broadcast(lane), lane) || StepsCrowd(o, lane, row)) steps *= kLeaping;
+    if (waits) steps *= kLeaping;
     if (streams) {
       const double leaps = o.LeapsPages(streamed, lane) ? kLeaping : 1;
       options.push_back({lane, row, tile, steps * leaps + store, false});

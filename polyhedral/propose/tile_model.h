@@ -44,7 +44,9 @@ struct Crowd {
 };
 Crowd CrowdOf(const Target& target, int64_t bytes_apart, int64_t lines);
 
-// How many of them the cache keeps because they lie in few of its sets; all, where they don't.
+// How many of them that follow one another the cache keeps, so that none of its sets has more than
+// its ways: all, where that is 64 or more (of planes of 32x32, 48x48 and 56x56 numbers eight, 32
+// and all in 32 KB of eight ways).
 int64_t UncrowdedLines(const Target& target, int64_t bytes_apart, int64_t lines);
 
 // The same for a processor that multiplies matrices of bytes: blocks of tiles (see
