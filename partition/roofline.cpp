@@ -76,7 +76,8 @@ Price RooflinePricer::Own(const tc::Program& program, bool in_blocks) {
   for (const tc::Statement& s : program.statements) {
     const double part =
         OwnEfficiency(ColumnsOfGroup(program, s)) * ProductsAtOnce(target_.isa, program, s);
-    operations[part] += static_cast<double>(tc::Flops(program, s));
+    operations[part] +=
+        std::round(static_cast<double>(tc::Flops(program, s)) * GuardedShare(program, s));
   }
   double flops = 0;
   for (const auto& [part, count] : operations) flops += count / part;
@@ -91,8 +92,9 @@ Price RooflinePricer::Call(const fallback::LibraryCall& call) {
   if (target_.kind == TargetKind::kCuda) return CallOnDevice(target_.isa, call);
   const CallWork work = WorkOf(call);
   const double flops = kMathFlops * work.math / kLibraryEfficiency +
-                       work.flops / (LibraryEfficiency(work.columns, work.depth_of_group) *
-                                     ProductsAtOnce(target_.isa, work.factors[0], work.factors[1]));
+                       work.flops * work.unpadded /
+                           (LibraryEfficiency(work.columns, work.depth_of_group) *
+                            ProductsAtOnce(target_.isa, work.factors[0], work.factors[1]));
   const double folded = target_.HasAvx512() ? 0 : kFoldedUs * work.folded;
   const double by_element = (kAloneUs * work.alone + kUnfoldedUs * work.unfolded + folded) /
                             std::clamp(target_.threads, 1, 2);

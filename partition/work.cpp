@@ -1,7 +1,9 @@
 #include "partition/work.h"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "polyhedral/access.h"
@@ -168,6 +170,65 @@ double ProductsAtOnce(Isa isa, const tc::Program& p, const tc::Statement& s) {
   return ProductsAtOnce(isa, p[reads[0]].dtype, p[reads[1]].dtype);
 }
 
+namespace {
+
+// Of all values that the indices of a statement which constraints use may have, the part for which
+// these hold; 1 if they are too many to look.
+double ShareInside(const tc::Statement& s, const std::set<Var>& used,
+                   const std::vector<Affine>& constraints) {
+  constexpr double kMostPlaces = 1 << 14;
+  std::vector<int64_t> at(s.indices.size(), 0);
+  double places = 1;
+  for (const Var v : used) {
+    if (v < 0 || v >= std::ssize(s.indices)) return 1;
+    const tc::Index& i = s.indices[static_cast<size_t>(v)];
+    if (!i.lo.IsConstant() || !i.hi.IsConstant() || i.hi.constant() <= i.lo.constant()) return 1;
+    at[static_cast<size_t>(v)] = i.lo.constant();
+    places *= static_cast<double>(i.hi.constant() - i.lo.constant());
+  }
+  if (places > kMostPlaces) return 1;
+  double inside = 0;
+  const auto next = [&] {
+    for (const Var v : used) {
+      const tc::Index& i = s.indices[static_cast<size_t>(v)];
+      int64_t& value = at[static_cast<size_t>(v)];
+      if (++value < i.hi.constant()) return true;
+      value = i.lo.constant();
+    }
+    return false;
+  };
+  do {
+    inside += std::ranges::all_of(constraints, [&](const Affine& e) { return e.Eval(at) >= 0; });
+  } while (next());
+  return inside / places;
+}
+
+}  // namespace
+
+double GuardedShare(const tc::Program& p, const tc::Statement& s) {
+  const auto guarded = tc::AsGuarded(p, s.value);
+  if (!guarded) return 1;
+  // Constraints that share an index are looked at together.
+  std::vector<std::pair<std::set<Var>, std::vector<Affine>>> together;
+  for (const Affine& e : guarded->constraints) {
+    std::vector<Var> vars;
+    e.CollectVars(vars);
+    std::pair<std::set<Var>, std::vector<Affine>> joined{{vars.begin(), vars.end()}, {e}};
+    std::erase_if(together, [&](const auto& other) {
+      const bool meet =
+          std::ranges::any_of(other.first, [&](Var v) { return joined.first.contains(v); });
+      if (!meet) return false;
+      joined.first.insert(other.first.begin(), other.first.end());
+      joined.second.insert(joined.second.end(), other.second.begin(), other.second.end());
+      return true;
+    });
+    together.push_back(std::move(joined));
+  }
+  double share = 1;
+  for (const auto& [used, constraints] : together) share *= ShareInside(s, used, constraints);
+  return share;
+}
+
 double StagedBytes(const tc::Program& p) {
   const auto is_plain = [&](tc::ExprId sub) {
     const auto e = tc::AsAffine(p, sub);
@@ -211,6 +272,32 @@ bool IsPlainImage(const fallback::CallOperand* image) {
   return image && image->shape.size() > 2 && image->layout.axes.back().axis != 1;
 }
 
+// What part of a convolution's taps lies in no padding.
+double UnpaddedShare(const fallback::LibraryCall& call, const Shape& image, const Shape& weights,
+                     const Shape& result) {
+  const std::vector<int64_t> strides = IntsAttr(call, "strides"),
+                             dilations = IntsAttr(call, "dilations"), pads = IntsAttr(call, "pads");
+  double share = 1;
+  for (size_t axis = 2; axis < std::min({image.size(), weights.size(), result.size()}); ++axis) {
+    constexpr int64_t kMostTaps = 1 << 10;
+    const auto of = [&](const std::vector<int64_t>& values, int64_t otherwise) {
+      return axis - 2 < values.size() ? values[axis - 2] : otherwise;
+    };
+    const int64_t places = result[axis], taps = weights[axis],
+                  stride = std::max<int64_t>(1, of(strides, 1));
+    if (places <= 0 || taps <= 0 || taps > kMostTaps) continue;
+    double inside = 0;
+    for (int64_t tap = 0; tap < taps; ++tap) {  // places p with 0 <= stride * p - to < image
+      const int64_t to = of(pads, 0) - tap * of(dilations, 1),
+                    begin = to > 0 ? (to + stride - 1) / stride : 0,
+                    end = to + image[axis] > 0 ? (to + image[axis] - 1) / stride + 1 : 0;
+      inside += static_cast<double>(std::max<int64_t>(0, std::min(end, places) - begin));
+    }
+    share *= inside / static_cast<double>(places * taps);
+  }
+  return share;
+}
+
 // Functions behind a deconvolution of plain images take three times as long as behind a
 // convolution, those that are no few instructions four to twelve times.
 double FunctionsAlone(const fallback::LibraryCall& call) {
@@ -241,11 +328,11 @@ CallWork WorkOf(const fallback::LibraryCall& call) {
   }
   // Its three passes over a row take 1.2 to 1.4 times as long as the one over memory.
   if (call.op == "layer_normalization") work.bytes *= 1.25;
-  const fallback::CallOperand* weights = fallback::FindOperand(call, "weights");
+  const fallback::CallOperand *weights = fallback::FindOperand(call, "weights"),
+                              *src = fallback::FindOperand(call, "src");
   if (call.op == "convolution" && weights && weights->shape.size() > 1)
     work.depth = count(*weights) / static_cast<double>(std::max<int64_t>(1, weights->shape[0]));
-  else if (const auto* src = fallback::FindOperand(call, "src");
-           call.op == "deconvolution" && src && weights && work.results > 0)
+  else if (call.op == "deconvolution" && src && weights && work.results > 0)
     work.depth = count(*src) * count(*weights) /
                  static_cast<double>(std::max<int64_t>(1, weights->shape[0])) / work.results;
   else if (call.op == "matmul" && weights && weights->shape.size() > 1)
@@ -253,13 +340,14 @@ CallWork WorkOf(const fallback::LibraryCall& call) {
         weights->shape[weights->shape.size() - (IntAttr(call, "trans_b", 0) != 0 ? 1 : 2)]);
   work.flops =
       2 * work.results * work.depth + work.results * static_cast<double>(call.post_ops.size());
+  if (call.op == "convolution" && src && weights && !call.outputs.empty())
+    work.unpadded = UnpaddedShare(call, src->shape, weights->shape, call.outputs[0].shape);
   work.math = work.results * static_cast<double>(MathOfResult(call));
-  if (const auto* src = fallback::FindOperand(call, "src"); src && weights) {
+  if (src && weights) {
     work.factors[0] = src->dtype;
     work.factors[1] = weights->dtype;
   }
-  const bool from_plain = IsPlainImage(fallback::FindOperand(call, "src")),
-             to_plain = IsPlainImage(call.outputs.data());
+  const bool from_plain = IsPlainImage(src), to_plain = IsPlainImage(call.outputs.data());
   if (call.op == "pooling" && from_plain) work.bytes *= 2;  // turned around on the way in and out
   const int64_t groups = IntAttr(call, "group", 1);
   if (groups > 1 && !call.outputs.empty() && call.outputs[0].shape.size() > 1)
@@ -267,8 +355,9 @@ CallWork WorkOf(const fallback::LibraryCall& call) {
   if (weights && weights->shape.size() > 1)
     work.depth_of_group = static_cast<double>(weights->shape[1]);
   if (call.op == "deconvolution" && weights && weights->shape.size() > 1)
-    work.folded = work.results * work.depth * static_cast<double>(groups) /
-                  static_cast<double>(std::max<int64_t>(1, weights->shape[0]));
+    work.folded =
+        std::max(work.results, work.results * work.depth * static_cast<double>(groups) /
+                                   static_cast<double>(std::max<int64_t>(1, weights->shape[0])));
   if ((call.op == "convolution" && from_plain && to_plain) ||
       (call.op == "deconvolution" && (from_plain || to_plain))) {
     work.alone = work.results * FunctionsAlone(call);

@@ -33,6 +33,10 @@ double ProductsAtOnce(Isa isa, Dtype a, Dtype b);
 // The same of a statement that is a sum of products; 1 for others.
 double ProductsAtOnce(Isa isa, const tc::Program& program, const tc::Statement& statement);
 
+// What part of a guarded statement's points lies inside its guard, as of a convolution's taps not
+// in padding; 1 where extents are symbolic. Loops leave out the rest.
+double GuardedShare(const tc::Program& program, const tc::Statement& statement);
+
 // Bytes written and read again of temporaries that are made for a contraction, or by one in another
 // order than they are used in: no loop holds them while they live.
 double StagedBytes(const tc::Program& program);
@@ -46,12 +50,13 @@ struct CallWork {
   double flops = 0, bytes = 0;
   double results = 0;         // elements
   double depth = 1;           // summands of one of them; 1 where it is no sum of products
+  double unpadded = 1;        // part of a convolution's taps in no padding
   double math = 0;            // evaluations of functions, as above
   double columns = 0;         // of a group, as above
   double depth_of_group = 0;  // channels that one of the groups takes
   double alone = 0;           // functions of results that are computed one by one, see WorkOf
   double unfolded = 0;        // elements of windows that are copied before they are multiplied
-  double folded = 0;  // of windows that a deconvolution makes, to be added up where they meet
+  double folded = 0;          // elements of windows that a deconvolution adds up, or of its results
   Dtype factors[2] = {Dtype::kF32, Dtype::kF32};
 };
 // oneDNN convolves images that lie plain on both sides by way of matrices of windows, and what
