@@ -16,9 +16,9 @@ constexpr double kCyclesPerUs = 3000;
 constexpr double kL2BytesPerUs = 80'000, kL3BytesPerUs = 40'000, kDramBytesPerUs = 15'000;
 // A function, as multiply-adds that run at the peak: a polynomial, and one by pieces.
 constexpr double kMathFlops = 40, kPiecewiseFlops = 24;
-// What passes through memory between statements: stored and read in passes of their own, that
-// nothing overlaps (fitted to Winograd's transforms from 16 to 512 channels).
-constexpr double kStagedBytesPerUs = 15'000;
+// What is stored between statements and read again, in passes of their own that nothing overlaps:
+// Winograd's tiles in blocks, from 16 to 512 channels and 7 to 160 places (Zen 3).
+constexpr double kStagedBytesPerUs = 40'000;
 constexpr double kBarrierUs = 0.3, kLibraryCallUs = 2.5;
 // Of a library's convolutions of plain images (4.3 to 7.2 ns for a clip, a sigmoid or a swish, 18
 // for a tanh; 0.15 to 0.65 for an element of a grouped one's windows: Zen 5).

@@ -107,6 +107,30 @@ Layout LayoutOf(const ScheduleRequest& request, const tc::TensorDecl& tensor) {
   return layout != request.layouts.end() ? layout->second : Layout::Plain(tensor.extents.size());
 }
 
+int64_t BytesBetween(const ScheduleRequest& request, tc::TensorId of,
+                     const std::vector<tc::ExprId>& at, int32_t index) {
+  const tc::Program& program = *request.program;
+  const tc::TensorDecl& tensor = program[of];
+  const auto shape = tc::StaticExtents(tensor);
+  if (!shape || SharesBytes(tensor.dtype)) return 0;
+  const Layout layout = LayoutOf(request, tensor);
+  const std::vector<int64_t> strides = PhysicalStrides(layout, *shape);
+  int64_t elements = 0;
+  for (size_t place = 0; place < layout.axes.size(); ++place) {
+    const auto sub = tc::AsAffine(program, at[static_cast<size_t>(layout.axes[place].axis)]);
+    if (!sub) return 0;
+    if (!sub->Uses(index)) continue;
+    const int64_t step = sub->CoefficientOf(index);
+    int64_t moved = 0;
+    if (step == 0 || layout.axes[place].block != 0 ||
+        __builtin_mul_overflow(step, strides[place], &moved) ||
+        __builtin_add_overflow(elements, moved, &elements))
+      return 0;
+  }
+  int64_t bytes = 0;
+  return __builtin_mul_overflow(elements, SizeBytes(tensor.dtype), &bytes) ? 0 : std::abs(bytes);
+}
+
 int32_t ContiguousIndex(const ScheduleRequest& request, const tc::Statement& s, tc::TensorId tensor,
                         const std::vector<tc::ExprId>& subscripts) {
   if (subscripts.empty()) return -1;

@@ -161,7 +161,7 @@ bool Operands::LeapsPages(tc::ExprId read, int32_t lane) const {
 }
 
 int64_t Operands::BytesBetween(tc::ExprId read, int32_t index) const {
-  return BytesBetween(program[read].tensor, program[read].args, index);
+  return polyhedral::BytesBetween(*view.request, program[read].tensor, program[read].args, index);
 }
 
 int64_t Operands::BytesBetweenResults(int32_t index) const {
@@ -169,34 +169,12 @@ int64_t Operands::BytesBetweenResults(int32_t index) const {
   const std::vector<std::string>& own = view.axes.back();
   const auto found = std::ranges::find(own, axes[index]);
   if (found == own.end()) return 0;
-  return BytesBetween(last.target, last.subscripts, static_cast<int32_t>(found - own.begin()));
+  return polyhedral::BytesBetween(*view.request, last.target, last.subscripts,
+                                  static_cast<int32_t>(found - own.begin()));
 }
 
 int64_t Operands::ResultBytes() const {
   return SizeBytes(program[view.At(view.statements.size() - 1).target].dtype);
-}
-
-int64_t Operands::BytesBetween(tc::TensorId of, const std::vector<tc::ExprId>& at,
-                               int32_t index) const {
-  const tc::TensorDecl& tensor = program[of];
-  const auto shape = tc::StaticExtents(tensor);
-  if (!shape || SharesBytes(tensor.dtype)) return 0;
-  const Layout layout = LayoutOf(*view.request, tensor);
-  const std::vector<int64_t> strides = PhysicalStrides(layout, *shape);
-  int64_t elements = 0;
-  for (size_t place = 0; place < layout.axes.size(); ++place) {
-    const auto sub = tc::AsAffine(program, at[static_cast<size_t>(layout.axes[place].axis)]);
-    if (!sub) return 0;
-    if (!sub->Uses(index)) continue;
-    const int64_t step = sub->CoefficientOf(index);
-    int64_t moved = 0;
-    if (step == 0 || layout.axes[place].block != 0 ||
-        __builtin_mul_overflow(step, strides[place], &moved) ||
-        __builtin_add_overflow(elements, moved, &elements))
-      return 0;
-  }
-  int64_t bytes = 0;
-  return __builtin_mul_overflow(elements, SizeBytes(tensor.dtype), &bytes) ? 0 : std::abs(bytes);
 }
 
 double Operands::Steps() const {

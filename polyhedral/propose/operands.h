@@ -84,8 +84,6 @@ struct Operands {
   // By instructions that take subnormal numbers for zero.
   bool Flushes() const;
 
-  int64_t BytesBetween(tc::TensorId tensor, const std::vector<tc::ExprId>& at, int32_t index) const;
-
   const ClusterView& view;
   const Contraction& c;
   const tc::Program& program;

@@ -58,6 +58,11 @@ std::optional<Contraction> AsContraction(const tc::Program& program,
 // How a tensor lies: as the request says, else plain.
 Layout LayoutOf(const ScheduleRequest& request, const tc::TensorDecl& tensor);
 
+// Bytes from one element of a tensor, at these subscripts, to that of the next step of an index of
+// the statement; 0 if they differ or are not known.
+int64_t BytesBetween(const ScheduleRequest& request, tc::TensorId of,
+                     const std::vector<tc::ExprId>& at, int32_t index);
+
 // The axis along which a tensor is contiguous under its layout in the request: the subscript of its
 // innermost physical axis, when that moves by one with a single index of the statement; else -1.
 int32_t ContiguousIndex(const ScheduleRequest& request, const tc::Statement& statement,

@@ -462,17 +462,19 @@ TEST(Propose, BlocksHoldEveryContraction) {
         << value;
 }
 
-// Of what the last cache does not hold together, it may hold blocks.
+// Of what may not stay in the last cache together, blocks may; sooner one that is all that the
+// second holds.
 TEST(Propose, BlocksMayBeForTheLastCache) {
-  const auto blocks = [](int64_t l3_bytes) {
+  const auto blocks = [](int64_t l3_bytes, int64_t l2_bytes = 1 << 16) {
     const std::string choice = First(
-        "def f(float(512, 8) x, float(8, 8192) w, float(8192, 8) v) -> (y) {"
+        "def f(float(512, 2) x, float(2, 8192) w, float(8192, 2) v) -> (y) {"
         " s(i, j) +=! x(i, k) * w(k, j) y(i, l) +=! s(i, j) * v(j, l) }",
-        {.threads = 1, .l2_bytes = 1 << 16, .l3_bytes = l3_bytes});
+        {.threads = 1, .l2_bytes = l2_bytes, .l3_bytes = l3_bytes});
     return choice.find("block i ") != std::string::npos;
   };
   EXPECT_TRUE(blocks(4 << 20));
   EXPECT_FALSE(blocks(64 << 20));
+  EXPECT_TRUE(blocks(64 << 20, 320 << 10));
 }
 
 // One block says nothing, but tiles would have to divide it: 49 rows need not come by sevens.

@@ -8,6 +8,7 @@
 #include "polyhedral/axes.h"
 #include "polyhedral/lower/plan.h"
 #include "polyhedral/propose/propose.h"
+#include "polyhedral/propose/tile_model.h"
 #include "polyhedral/scop.h"
 #include "polyhedral/tree.h"
 
@@ -226,6 +227,72 @@ void AddTransposedRows(const ClusterView& view, const std::string& axis, const s
     if (pair == axis || pair == lane || view.Extent(pair) != 2) continue;
     if (std::erase(cluster.order, pair) > 0) cluster.unroll.push_back(pair);
   }
+}
+
+// A tensor with its place in memory that a statement reads or writes.
+struct Touch {
+  size_t statement = 0;
+  tc::TensorId tensor;
+  std::vector<tc::ExprId> at;
+  Affine inner;  // the subscript along which it lies
+};
+
+// Those of operands that lie in no blocks.
+std::vector<Touch> Touches(const ClusterView& view) {
+  const tc::Program& program = view.program();
+  std::vector<Touch> all;
+  const auto add = [&](size_t k, tc::TensorId tensor, const std::vector<tc::ExprId>& at) {
+    const tc::TensorDecl& decl = program[tensor];
+    const bool lies = decl.role == tc::Role::kInput || decl.role == tc::Role::kOutput;
+    if (!lies || at.empty() || SharesBytes(decl.dtype)) return;
+    const Layout::Axis last = LayoutOf(*view.request, decl).axes.back();
+    const auto inner = tc::AsAffine(program, at[static_cast<size_t>(last.axis)]);
+    if (inner && last.block == 0) all.push_back({k, tensor, at, *inner});
+  };
+  for (size_t k = 0; k < view.statements.size(); ++k) {
+    add(k, view.At(k).target, view.At(k).subscripts);
+    for (const tc::ExprId read : tc::Reads(program, view.At(k)))
+      add(k, program[read].tensor, program[read].args);
+  }
+  return all;
+}
+
+int32_t IndexAlong(const ClusterView& view, size_t k, const std::string& axis) {
+  return static_cast<int32_t>(std::ranges::find(view.axes[k], axis) - view.axes[k].begin());
+}
+
+// The axis along which rows go inside the loop over lanes: where lanes are across planes of what is
+// read or written, each place takes a part of a line of every plane, and planes lie so that these
+// push each other out of the nearest cache before the rest of a line is wanted. Empty if there is
+// none, or what lies along the lanes would be taken by parts of lines instead. (Winograd's
+// transforms of 16 to 48 channels of 128x128 places, 1.1 to 1.5 times.)
+std::string CrowdedRows(const ClusterView& view, const Cluster& cluster, const std::string& lane,
+                        int64_t lanes) {
+  const tc::Program& program = view.program();
+  const Target& target = view.request->target;
+  if (target.kind != TargetKind::kCpu) return "";
+  const std::vector<Touch> touches = Touches(view);
+  const auto bytes = [&](const Touch& t) { return SizeBytes(program[t.tensor].dtype); };
+  const auto crowds = [&](const std::string& rows) {
+    const auto tile = std::ranges::find(cluster.tiles, rows, &Tile::axis);
+    const int64_t size = tile == cluster.tiles.end() ? 1 : tile->sizes[0];
+    return std::ranges::any_of(touches, [&](const Touch& t) {
+      const int32_t across = IndexAlong(view, t.statement, lane);
+      const int64_t step = std::abs(t.inner.CoefficientOf(IndexAlong(view, t.statement, rows))),
+                    in_line = kLineBytes / bytes(t);
+      return step > 0 && step * size < in_line && view.Extent(rows) * step >= in_line &&
+             !t.inner.Uses(across) &&
+             CrowdOf(target, BytesBetween(*view.request, t.tensor, t.at, across), view.Extent(lane))
+                     .too_many > 0;
+    });
+  };
+  const auto found = std::ranges::find_if(cluster.order, crowds);
+  if (found == cluster.order.end()) return "";
+  const bool in_parts = std::ranges::any_of(touches, [&](const Touch& t) {
+    return t.inner.Uses(IndexAlong(view, t.statement, lane)) && lanes * bytes(t) < kLineBytes &&
+           BytesBetween(*view.request, t.tensor, t.at, IndexAlong(view, t.statement, *found)) > 0;
+  });
+  return in_parts ? "" : *found;
 }
 
 // Whether some statement sums up along other axes for so long that it does not matter how few lanes
@@ -507,6 +574,10 @@ Cluster RowCluster(const ClusterView& view, int variant) {
       std::vector<std::string> walk;
       if (across.empty()) walk = LongWalk(view, lane);
       cluster.order.push_back(lane);
+      if (const std::string rows = CrowdedRows(view, cluster, lane, lanes); !rows.empty()) {
+        std::erase(cluster.order, rows);
+        cluster.order.push_back(rows);
+      }
       cluster.tiles.push_back(
           {lane, {walk.empty() ? lanes : WalkTile(view, cluster, lane, lanes)}});
       if (cluster.tiles.back().sizes[0] > lanes) {

@@ -258,6 +258,19 @@ TEST(Propose, LanesGoAroundPairs) {
   EXPECT_NE(threes.find("unroll p | vector c 16"), std::string::npos) << threes;
 }
 
+// Planes that lie in few sets of the cache are written by lines, and not by a pair of each.
+TEST(Propose, CrowdedPlanesAreWrittenByLines) {
+  const auto first = [](int64_t size) {
+    return First(fmt::format("def f(float({1}, {0}, 48) t, float({1}, {0}, 48) u) -> (y) {{"
+                             " y(k, h, v) = v % 2 == 0 ? t(h, v / 2, k) : u(h, v / 2, k)"
+                             " where k in 0:48, h in 0:{1}, v in 0:{1} }}",
+                             size / 2, size),
+                 {.threads = 1}, Isa::kX86V4);
+  };
+  EXPECT_NE(first(64).find("order h k v | tile v 2, k 16"), std::string::npos) << first(64);
+  EXPECT_NE(first(60).find("order h v k | tile v 2, k 16"), std::string::npos) << first(60);
+}
+
 // Three colours in one subscript with the places that have them: lanes along these, which lie side
 // by side in what is read, and not along the rows around both.
 TEST(Propose, RowsThatHoldTheirColoursGoAlongPlaces) {
