@@ -210,7 +210,8 @@ class Placer {
 
   // Rows a multiple of a page apart, or of an even part of one, would share a few sets of the
   // nearest cache, which then holds as many of them as it has ways: planes of 64x64 that a
-  // convolution reads channel by channel. An unused row inside each spreads them.
+  // convolution reads channel by channel, or 16 tiles of Winograd's that a transform writes by
+  // rows and columns. An unused row inside each spreads them.
   void SpreadRows(Buffer& buffer) const {
     constexpr int64_t kPage = 4096, kLine = 64, kMostOverhead = 8;
     const int64_t ways = request_.target.l1_bytes / kPage, size = SizeBytes(buffer.dtype);
@@ -226,7 +227,9 @@ class Placer {
     const auto crowds = [&](size_t place) {
       const int64_t starts = kPage / std::gcd(bytes_of(place), kPage);  // of rows, within a page
       const int64_t row = std::max(kLine, size * extent(axes.size() - 1));
-      return starts * row < kPage && extent(place) > ways * starts;
+      double rows = 1;  // those of outer axes begin there, too
+      for (size_t outer = 0; outer <= place; ++outer) rows *= static_cast<double>(extent(outer));
+      return starts * row < kPage && rows > static_cast<double>(ways * starts);
     };
     for (size_t place = axes.size(); place-- > 0;) {
       if (!crowds(place)) continue;

@@ -262,14 +262,15 @@ int32_t IndexAlong(const ClusterView& view, size_t k, const std::string& axis) {
 }
 
 // The axis along which rows go inside the loop over lanes: where lanes are across planes of what is
-// read or written, each place takes a part of a line of every plane, and planes lie so that these
-// push each other out of the nearest cache before the rest of a line is wanted. Empty if there is
-// none, or what lies along the lanes would be taken by parts of lines instead. (Winograd's
-// transforms of 16 to 48 channels of 128x128 places, 1.1 to 1.5 times.)
+// read or written, each place takes a small part of a line of every plane, and planes lie so that
+// these push each other out of the nearest cache before the rest of a line is wanted. Empty if
+// there is none, or what lies along the lanes would be taken by parts of lines instead. (Winograd's
+// transforms of 16 to 48 channels of 128x128 places, 1.1 to 1.5 times; bytes by 16 of a line 0.8.)
 std::string CrowdedRows(const ClusterView& view, const Cluster& cluster, const std::string& lane,
                         int64_t lanes) {
   const tc::Program& program = view.program();
   const Target& target = view.request->target;
+  constexpr int64_t kVisits = 8;  // of a line
   if (target.kind != TargetKind::kCpu) return "";
   const std::vector<Touch> touches = Touches(view);
   const auto bytes = [&](const Touch& t) { return SizeBytes(program[t.tensor].dtype); };
@@ -280,7 +281,7 @@ std::string CrowdedRows(const ClusterView& view, const Cluster& cluster, const s
       const int32_t across = IndexAlong(view, t.statement, lane);
       const int64_t step = std::abs(t.inner.CoefficientOf(IndexAlong(view, t.statement, rows))),
                     in_line = kLineBytes / bytes(t);
-      return step > 0 && step * size < in_line && view.Extent(rows) * step >= in_line &&
+      return step > 0 && step * size * kVisits <= in_line && view.Extent(rows) * step >= in_line &&
              !t.inner.Uses(across) &&
              CrowdOf(target, BytesBetween(*view.request, t.tensor, t.at, across), view.Extent(lane))
                      .too_many > 0;
