@@ -206,7 +206,7 @@ double ShareInside(const tc::Statement& s, const std::set<Var>& used,
 }  // namespace
 
 double GuardedShare(const tc::Program& p, const tc::Statement& s) {
-  const auto guarded = tc::AsGuarded(p, s.value);
+  const auto guarded = tc::AsGuardedUpdate(p, s);
   if (!guarded) return 1;
   // Constraints that share an index are looked at together.
   std::vector<std::pair<std::set<Var>, std::vector<Affine>>> together;

@@ -243,6 +243,12 @@ Scalar Identity(Assign assign, Dtype dtype) {
   WEFT_UNREACHABLE();
 }
 
+bool IsIdentity(Assign assign, Dtype dtype, Scalar value) {
+  const Scalar identity = Identity(assign, dtype);  // no double holds all integers of 64 bits
+  return IsFloat(dtype) ? AsDouble(dtype, identity) == AsDouble(dtype, value)
+                        : identity.i == value.i;
+}
+
 std::vector<TensorId> Inputs(const Program& program) {
   std::vector<TensorId> out;
   for (size_t i = 0; i < program.tensors.size(); ++i) {
@@ -300,6 +306,14 @@ std::optional<GuardedValue> AsGuarded(const Program& program, ExprId value) {
   out.inside = e.args[1];
   out.otherwise = otherwise.literal;
   return out;
+}
+
+std::optional<GuardedValue> AsGuardedUpdate(const Program& program, const Statement& s) {
+  if (s.assign == Assign::kSet || s.companion.valid()) return std::nullopt;
+  auto guarded = AsGuarded(program, s.value);
+  if (guarded && !IsIdentity(s.assign, program[s.value].dtype, guarded->otherwise))
+    return std::nullopt;
+  return guarded;
 }
 
 int64_t Flops(const Program& program, const Statement& s) {

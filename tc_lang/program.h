@@ -123,6 +123,7 @@ std::string_view TagName(Tag tag);  // "contraction"
 std::optional<Tag> ParseTag(std::string_view name);
 std::string_view AssignText(Assign assign);   // "=", "+=", …
 Scalar Identity(Assign assign, Dtype dtype);  // of the reduction
+bool IsIdentity(Assign assign, Dtype dtype, Scalar value);
 std::vector<TensorId> Inputs(const Program& program);
 std::vector<TensorId> Outputs(const Program& program);
 // The expression as a quasi-affine function of the statement's indices (Var i = indices[i]) if it
@@ -141,6 +142,9 @@ struct GuardedValue {
   Scalar otherwise;
 };
 std::optional<GuardedValue> AsGuarded(const Program& program, ExprId value);
+// The guard of what a reduction adds, if outside it that changes nothing: such points are none. Of
+// a tuple one may be the first of those that are extreme.
+std::optional<GuardedValue> AsGuardedUpdate(const Program& program, const Statement& statement);
 // Operations of one run on floats, and of sums of integers (a multiply-add counts 2, a math
 // function 1), and the bytes of all inputs and outputs, each once: of a table no more than what is
 // looked up in it. Params count as 1.

@@ -164,8 +164,9 @@ def pytest(options: Options) -> list[Case]:
     if not files:
         return []
     report = options.scratch / 'pytest.xml'
-    # A file stays in one process, for what its tests share; a device is for one at a time.
-    at_once = ['-n', str(os.cpu_count()), '--dist=loadfile'] if not keep else []
+    # A file stays in one process, for what its tests share; tests of a device alone go one after another.
+    cores = min(len(files), len(os.sched_getaffinity(0)))
+    at_once = ['-n', str(cores), '--dist=loadfile'] if cores > 1 and not keep else []
     code, text = run([sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', f'--junitxml={report}', *at_once, *keep,
                       *files], options)
     cases = from_junit(report, 'pytest') if report.exists() else []

@@ -13,11 +13,6 @@
 namespace weft::polyhedral::lower {
 namespace {
 
-// No double holds all integers of 64 bits.
-bool SameNumber(Dtype dtype, Scalar a, Scalar b) {
-  return IsFloat(dtype) ? AsDouble(dtype, a) == AsDouble(dtype, b) : a.i == b.i;
-}
-
 using Kind = TreeNode::Kind;
 
 // What the marks above a band say about its members.
@@ -495,20 +490,15 @@ class Builder {
     return Step{.kind = Step::Kind::kUnit, .unit = static_cast<int32_t>(plan_.units.size() - 1)};
   }
 
-  // A tap whose guard fails is no tap when what it would add changes nothing; of a tuple it may be
-  // the first of those that are extreme.
+  // A tap whose guard fails is no tap.
   void AddConditions(const tc::Statement& statement, Unit& unit) {
     const auto at = [&](Var v) { return unit.index[v]; };
-    const auto guarded = tc::AsGuarded(program_, statement.value);
-    if (guarded && unit.part == Part::kUpdate && !statement.companion.valid()) {
-      const Dtype dtype = program_[statement.value].dtype;
-      const Scalar identity = tc::Identity(statement.assign, dtype);
-      if (SameNumber(dtype, identity, guarded->otherwise)) {
-        for (const Affine& e : guarded->constraints) {
-          unit.constraints.push_back({e.Substitute(at), Limit::kGuard});
-        }
-        unit.value = guarded->inside;
-      }
+    const auto guarded =
+        unit.part == Part::kUpdate ? tc::AsGuardedUpdate(program_, statement) : std::nullopt;
+    if (guarded) {
+      for (const Affine& e : guarded->constraints)
+        unit.constraints.push_back({e.Substitute(at), Limit::kGuard});
+      unit.value = guarded->inside;
     }
     std::vector<Affine> hints;
     CollectConditions(program_, unit.value, unit.index, hints);
@@ -575,8 +565,7 @@ void EndLoops(const Step& step, Plan& plan) {
   if (!less || program[condition.args[1]].kind != tc::ExprKind::kCheck ||
       otherwise.kind != tc::ExprKind::kLiteral)
     return;
-  const Scalar identity = tc::Identity(s.assign, select.dtype);
-  if (!SameNumber(select.dtype, identity, otherwise.literal)) return;
+  if (!tc::IsIdentity(s.assign, select.dtype, otherwise.literal)) return;
   const auto place = AffineOf(program, condition.args[0], unit.index);
   if (!place || place->AsVar() != v) return;
   const auto outside = std::ranges::find(unit.dims, v);

@@ -381,10 +381,10 @@ class Blocker {
   // halves.
   static constexpr int64_t kTiles = 48, kHalves = 8;
 
-  // What a block may pass on beside other things in a core's second cache; else in all of it, and
-  // in a share of the last cache (tiles of 12 MB in blocks of 310 to 410 KB 1.46 and 1.58 times as
-  // fast where the second cache is 512 KB, of 3 MB 1.24 and 1.53; those of 51 MB 1.7 times in
-  // blocks of 2 to 7 MB).
+  // What a block may pass on beside other things in a core's second cache; else in all of it, with
+  // what the next block reads again, and in a share of the last cache (tiles of 12 MB in blocks of
+  // 310 to 410 KB 1.46 and 1.58 times as fast where the second cache is 512 KB, of 3 MB 1.24
+  // and 1.53; those of 51 MB 1.7 times in blocks of 2 to 7 MB).
   double NearBytes() const { return L2Bytes() / 2; }
   double L2Bytes() const { return static_cast<double>(request_.target.l2_bytes); }
   // What the second caches hold of the team, from one cluster to the next.
@@ -487,6 +487,8 @@ class Blocker {
         !FillsLanes(first, last, axes))
       return false;
     const double again = ReadAgain(first, last, axes);
+    if (most == L2Bytes() && passed / static_cast<double>(counts(axes)) + again > most)
+      return false;
     const auto rounds = static_cast<double>(CountOf(last, axes.back().back()) - 1);
     if (again > NearBytes() && again * rounds > 2 * passed) return false;
     for (size_t group = first; group <= last; ++group) {

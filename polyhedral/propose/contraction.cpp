@@ -227,8 +227,7 @@ class LoopMaker {
     return std::nullopt;
   }
 
-  // Whether taps along this index read for one row of the tile what others read for the rows
-  // beside it.
+  // Whether windows of rows beside one another overlap along this index of taps.
   bool RowsShare(int32_t tap) const {
     return tile_.row >= 0 &&
            std::ranges::any_of(o_.program[RowOperand()].args, [&](tc::ExprId sub) {
@@ -349,13 +348,14 @@ class LoopMaker {
                   blocks = (rows + most - 1) / most;
     part.rows = RoundUp((rows + blocks - 1) / blocks, tile_.shape.rows);
     const int64_t line_bytes = part.rows * row_bytes;
-    if (line_bytes > share || !o_.view.DividesBlock(o_.axes[part.sum], part.steps) ||
+    if (tile_.shape.rows * row_bytes > share ||
+        !o_.view.DividesBlock(o_.axes[part.sum], part.steps) ||
         !o_.view.DividesBlock(o_.axes[tile_.row], part.rows))
       return std::nullopt;
     if (part.line < 0) return part;
     const int64_t lines = o_.Extent(part.line),
                   threads = std::max(1, o_.view.request->target.threads);
-    part.lines = std::min((lines + threads - 1) / threads, share / line_bytes);
+    part.lines = std::clamp<int64_t>(share / line_bytes, 1, (lines + threads - 1) / threads);
     if (!o_.view.DividesBlock(o_.axes[part.line], part.lines)) return std::nullopt;
     return part;
   }

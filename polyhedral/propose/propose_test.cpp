@@ -112,15 +112,16 @@ TEST(Propose, SumsOverPlanesThatCrowdGoInParts) {
 
 // Sums that wait stay in the second cache: of long lines, blocks do.
 TEST(Propose, LongLinesOfCrowdedPlanesGoInBlocks) {
-  const auto first = [](int64_t places) {
+  const auto first = [](int64_t places, int64_t results) {
     const std::string text = fmt::format(
         "def f(float(1, 64, {0}) x, float(48, 64, 5) w) -> (y) {{ y(n, k, j) +=! "
-        "x(n, c, j + s) * w(k, c, s) where j in 0:{0} - 4 }}",
-        places);
+        "j + s < {0} ? x(n, c, j + s) * w(k, c, s) : 0.0 where j in 0:{1}, s in 0:5 }}",
+        places, results);
     return First(text, {.threads = 1, .l2_bytes = 1 << 19}, Isa::kX86V3, {"w"});
   };
-  EXPECT_NE(first(1024).find("tile j 1020 6, k 16, c 8 |"), std::string::npos) << first(1024);
-  EXPECT_NE(first(4096).find("tile j 2046 6, k 16, c 8 |"), std::string::npos) << first(4096);
+  EXPECT_NE(first(1024, 1020).find("tile j 1020 6, k 16, c 8 |"), std::string::npos);
+  EXPECT_NE(first(4096, 4092).find("tile j 2046 6, k 16, c 8 |"), std::string::npos);
+  EXPECT_NE(first(4096, 4096).find("tile j 2052 6, k 16, c 8 |"), std::string::npos);
 }
 
 // Between planes, a tile's lanes wait until all rows passed where lines of all lanes would push out

@@ -281,8 +281,8 @@ std::string CrowdedRows(const ClusterView& view, const Cluster& cluster, const s
       const int32_t across = IndexAlong(view, t.statement, lane);
       const int64_t step = std::abs(t.inner.CoefficientOf(IndexAlong(view, t.statement, rows))),
                     in_line = kLineBytes / bytes(t);
-      return step > 0 && step * size * kVisits <= in_line && view.Extent(rows) * step >= in_line &&
-             !t.inner.Uses(across) &&
+      return step > 0 && step <= in_line / (size * kVisits) &&
+             view.Extent(rows) * step >= in_line && !t.inner.Uses(across) &&
              CrowdOf(target, BytesBetween(*view.request, t.tensor, t.at, across), view.Extent(lane))
                      .too_many > 0;
     });
@@ -432,8 +432,8 @@ int32_t AlongInput(const ClusterView& view, const tc::Statement& s) {
 // Where few elements lie side by side in what s writes, lanes along index `in`, as it reads, write
 // each by itself: next to one another, as colours of pixels, or lines apart. Then along the axis
 // around those few, whose lanes registers interleave (pairs of 128 for 784 pixels 24 times as
-// fast). That of a subscript of several indices, as of rows that hold their channels, is one of
-// these.
+// fast). That of a subscript that is no index alone, as of rows that hold their channels, is one of
+// its own.
 int32_t AroundFew(const ClusterView& view, const tc::Statement& s, int32_t in, int64_t least) {
   const tc::Program& program = view.program();
   if (tc::Reduces(s) || s.subscripts.size() < 2) return in;
@@ -575,7 +575,8 @@ Cluster RowCluster(const ClusterView& view, int variant) {
       std::vector<std::string> walk;
       if (across.empty()) walk = LongWalk(view, lane);
       cluster.order.push_back(lane);
-      if (const std::string rows = CrowdedRows(view, cluster, lane, lanes); !rows.empty()) {
+      const std::string rows = walk.empty() ? CrowdedRows(view, cluster, lane, lanes) : "";
+      if (!rows.empty()) {
         std::erase(cluster.order, rows);
         cluster.order.push_back(rows);
       }

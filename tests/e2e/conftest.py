@@ -16,7 +16,7 @@ def binary():
 
 @pytest.fixture(scope='session', autouse=True)
 def cache(tmp_path_factory):
-    """One cache for all of these tests, so that a kernel is compiled once; not the user's."""
+    """One cache for all tests of a process, so that a kernel is compiled once; not the user's."""
     os.environ['WEFT_CACHE_DIR'] = str(tmp_path_factory.mktemp('cache') / 'weft')
 
 
