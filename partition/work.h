@@ -33,8 +33,8 @@ double ProductsAtOnce(Isa isa, Dtype a, Dtype b);
 // The same of a statement that is a sum of products; 1 for others.
 double ProductsAtOnce(Isa isa, const tc::Program& program, const tc::Statement& statement);
 
-// What part of a guarded statement's points lies inside its guard, as of a convolution's taps not
-// in padding; 1 where extents are symbolic. Loops leave out the rest.
+// What part of a guarded sum's points lies inside its guard, as of a convolution's taps not in
+// padding; 1 where extents are symbolic. Loops leave out the rest, but for lanes, which they mask.
 double GuardedShare(const tc::Program& program, const tc::Statement& statement);
 
 // Bytes written and read again of temporaries that are made for a contraction, or by one in another

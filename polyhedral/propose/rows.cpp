@@ -23,6 +23,11 @@ int64_t ElementBytes(const ClusterView& view) {
   return bytes;
 }
 
+// The index of statement k that runs along an axis; one that it has not, if none does.
+int32_t IndexAlong(const ClusterView& view, size_t k, const std::string& axis) {
+  return static_cast<int32_t>(std::ranges::find(view.axes[k], axis) - view.axes[k].begin());
+}
+
 bool IsReduced(const ClusterView& view, size_t k, const std::string& axis) {
   const std::vector<tc::Index>& indices = view.At(k).indices;
   for (size_t i = 0; i < indices.size(); ++i)
@@ -35,7 +40,7 @@ bool IsReduced(const ClusterView& view, size_t k, const std::string& axis) {
 std::vector<std::string> WalkOf(const ClusterView& view, size_t k, const std::string& lane) {
   const tc::Statement& s = view.At(k);
   const auto& axes = view.axes[k];
-  const auto lanes = static_cast<int32_t>(std::ranges::find(axes, lane) - axes.begin());
+  const int32_t lanes = IndexAlong(view, k, lane);
   const auto lies_along = [&](int32_t i) {
     for (const tc::ExprId read : tc::Reads(view.program(), s))
       for (const tc::ExprId subscript : view.program()[read].args)
@@ -96,8 +101,7 @@ std::string RowsBetween(const ClusterView& view, const Cluster& cluster, const s
   // statement moves them.
   const auto slides = [&](size_t k, tc::TensorId made, const std::string& axis) {
     const tc::Statement& s = view.At(k);
-    const auto index =
-        static_cast<int32_t>(std::ranges::find(view.axes[k], axis) - view.axes[k].begin());
+    const int32_t index = IndexAlong(view, k, axis);
     for (const tc::ExprId read : tc::Reads(program, s)) {
       if (made.valid() && program[read].tensor != made) continue;
       for (const Subscript& at : Classify(program, s, program[read].args).subscripts)
@@ -140,7 +144,7 @@ std::string TransposedAxis(const ClusterView& view, const std::string& lane) {
   for (size_t k = 0; k < view.statements.size(); ++k) {
     const tc::Statement& s = view.At(k);
     const auto& axes = view.axes[k];
-    const auto along_lane = static_cast<int32_t>(std::ranges::find(axes, lane) - axes.begin());
+    const int32_t along_lane = IndexAlong(view, k, lane);
     for (const tc::ExprId read : tc::Reads(view.program(), s)) {
       const tc::Expr& e = view.program()[read];
       if (view.program()[e.tensor].role == tc::Role::kLiteral) continue;
@@ -255,10 +259,6 @@ std::vector<Touch> Touches(const ClusterView& view) {
       add(k, program[read].tensor, program[read].args);
   }
   return all;
-}
-
-int32_t IndexAlong(const ClusterView& view, size_t k, const std::string& axis) {
-  return static_cast<int32_t>(std::ranges::find(view.axes[k], axis) - view.axes[k].begin());
 }
 
 // The axis along which rows go inside the loop over lanes: where lanes are across planes of what is
@@ -496,8 +496,7 @@ int64_t LanesOfLookup(const ClusterView& view, const std::string& lane, int64_t 
   const tc::Program& program = view.program();
   int64_t least = INT64_MAX;
   for (size_t k = 0; k < view.statements.size(); ++k) {
-    const auto index =
-        static_cast<int32_t>(std::ranges::find(view.axes[k], lane) - view.axes[k].begin());
+    const int32_t index = IndexAlong(view, k, lane);
     for (const tc::ExprId read : tc::Reads(program, view.At(k)))
       for (const tc::ExprId sub : program[read].args) {
         if (tc::AsAffine(program, sub)) continue;
