@@ -64,6 +64,9 @@ constexpr double kGatheredUs = 1.0 / 3000;
 // it: each is loaded again, mostly across two lines, so that there is one in a cycle.
 constexpr double kWindowUs = 1.0 / 3000;
 
+// What the last cache brings of what is passed over again, of one core: memory brings less.
+constexpr double kAgainBytesPerUs = 40'000;
+
 // An alternative's price where its operands lie as they do in the network.
 double PriceOf(const tc::Alternative& a, const std::map<ValueId, Layout>& layouts, Pricer& pricer,
                const Target& target) {
@@ -79,7 +82,8 @@ double PriceOf(const tc::Alternative& a, const std::map<ValueId, Layout>& layout
   const double us = pricer.Own(a.program, false).us;
   if (target.kind != TargetKind::kCpu) return us;
   const double cores = std::clamp(target.threads, 1, 2), lanes = target.VectorBytes() / 4.0;
-  return us + (kGatheredUs * GatheredReads(a.program, by_name) +
+  const double again = PassedAgainBytes(a.program, static_cast<double>(target.l2_bytes));
+  return us + (again / kAgainBytesPerUs + kGatheredUs * GatheredReads(a.program, by_name) +
                kWindowUs / lanes * WindowReads(a.program, by_name)) /
                   cores;
 }

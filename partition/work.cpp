@@ -1,6 +1,7 @@
 #include "partition/work.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -229,6 +230,17 @@ double GuardedShare(const tc::Program& p, const tc::Statement& s) {
   return share;
 }
 
+namespace {
+
+double BytesOf(const tc::TensorDecl& decl) {  // a symbolic shape counts as one element
+  double bytes = static_cast<double>(Bits(decl.dtype)) / 8;
+  for (const int64_t extent : tc::StaticExtents(decl).value_or(Shape{}))
+    bytes *= static_cast<double>(extent);
+  return bytes;
+}
+
+}  // namespace
+
 double StagedBytes(const tc::Program& p) {
   const auto is_plain = [&](tc::ExprId sub) {
     const auto e = tc::AsAffine(p, sub);
@@ -245,10 +257,41 @@ double StagedBytes(const tc::Program& p) {
                   (tc::Contracts(user) ||
                    (tc::Contracts(maker) && !std::ranges::all_of(p[read].args, is_plain)));
     if (!staged) continue;
-    double elems = 1;
-    for (const int64_t extent : tc::StaticExtents(decl).value_or(Shape{}))
-      elems *= static_cast<double>(extent);
-    bytes += 2 * elems * static_cast<double>(Bits(decl.dtype)) / 8;
+    bytes += 2 * BytesOf(decl);
+  }
+  return bytes;
+}
+
+double PassedAgainBytes(const tc::Program& p, double cache_bytes) {
+  // By temporary and operand: bytes of the operand that must have been read for one element.
+  std::map<tc::TensorId, std::map<tc::TensorId, double>> waits;
+  std::set<tc::TensorId> passed;
+  double bytes = 0;
+  for (const tc::Statement& s : p.statements) {
+    const auto summed = [&](tc::ExprId read) {  // elements of what is read, for one result
+      double elems = 1;
+      for (size_t i = 0; i < s.indices.size(); ++i) {
+        const Affine extent = s.indices[i].hi - s.indices[i].lo;
+        if (s.indices[i].reduction && extent.IsConstant() &&
+            polyhedral::StepsToMove(p, read, static_cast<int32_t>(i)) > 0)
+          elems *= static_cast<double>(extent.constant());
+      }
+      return elems;
+    };
+    std::map<tc::TensorId, double> own, before;
+    for (const tc::ExprId read : tc::Reads(p, s)) {
+      const tc::TensorId t = p[read].tensor;
+      if (p[t].role == tc::Role::kInput)
+        own[t] = std::max(own[t], summed(read) * static_cast<double>(Bits(p[t].dtype)) / 8);
+      for (const auto& [operand, some] : waits[t])
+        before[operand] = std::max(before[operand], summed(read) * some);
+    }
+    for (const auto& [t, some] : own) {
+      if (!passed.insert(t).second && before[t] > cache_bytes) bytes += BytesOf(p[t]);
+      before[t] = std::max(before[t], some);
+    }
+    for (const auto& [operand, some] : before)
+      waits[s.target][operand] = std::max(waits[s.target][operand], some);
   }
   return bytes;
 }

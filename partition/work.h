@@ -41,6 +41,10 @@ double GuardedShare(const tc::Program& program, const tc::Statement& statement);
 // order than they are used in: no loop holds them while they live.
 double StagedBytes(const tc::Program& program);
 
+// Bytes of operands that statements read again which wait for more of the operand than a cache of
+// so many bytes holds: as a norm's squares and results wait for its sums.
+double PassedAgainBytes(const tc::Program& program, double cache_bytes);
+
 // Elements that statements read one by one, since lanes along their results take them from places
 // that do not lie side by side: at fractions of an index. Tensors lie as `layouts` says by name,
 // others plain.

@@ -292,10 +292,12 @@ bool IsWindow(const Plan& plan, const Unit& unit, tc::ExprId read) {
 }
 
 // Several units may walk over one panel one after the other, as the passes of a softmax do. Memory
-// brings its successor while one of them computes, so that is for the one which computes most, and
-// rather for one that stores no result: what is asked for in a pass that only reads waits for
-// memory there, and memory for the others afterwards. Measured on Zen 5 with rows of 4 KB, us: 1478
-// in the pass of the exponentials, 1993 in that of the results, 2455 in that of the maxima.
+// brings its successor while one of them computes, so that is for the one which takes longest: what
+// is asked for in a pass that only reads waits for memory there, and memory for the others
+// afterwards. Storing past the caches takes as long as ten operations, which hide behind it; a pass
+// that stores into them asks for lines already. Measured, us: rows of 4 KB on Zen 5 1478 in the
+// pass of the exponentials, 1993 in that of the results, 2455 in that of the maxima; root mean
+// squares of rows of 3 KB on Zen 3 3434 in the pass of the results, 4981 in that of the squares.
 // Which dimension chooses the panels that `unit` is to fetch the successors of; -1: none.
 Var FetchesPanelOf(const Plan& plan, const Storage& storage, const Unit& unit, tc::TensorId tensor,
                    const loops::LoopNest& nest) {
@@ -318,9 +320,12 @@ Var FetchesPanelOf(const Plan& plan, const Storage& storage, const Unit& unit, t
   }
   if (chooser < 0) return -1;
   const auto rank = [&](const Unit& u) {
-    const tc::TensorId made = program.statements[u.statement].target;
-    const bool passes = u.part == Part::kWhole && program[made].role == tc::Role::kOutput;
-    return std::pair(!passes, Computed(program, u.value));
+    constexpr int64_t kStreamed = 10;
+    const tc::TensorDecl& made = program[program.statements[u.statement].target];
+    const bool passes = u.part == Part::kWhole && made.role == tc::Role::kOutput,
+               streams = passes && std::ranges::count(plan.streams, made.name) > 0;
+    const int64_t computed = Computed(program, u.value);
+    return std::pair(streams ? kStreamed : passes ? -1 : computed, computed);
   };
   const auto may_fetch = [&](const Unit& u) {
     const auto offset = offset_of(u);

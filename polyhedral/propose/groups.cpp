@@ -263,8 +263,8 @@ bool IsPointwise(const tc::Statement& s) { return s.assign == tc::Assign::kSet &
 
 class Grouper {
  public:
-  explicit Grouper(const ScheduleRequest& request)
-      : request_(request), program_(*request.program) {}
+  Grouper(const ScheduleRequest& request, bool little)
+      : request_(request), program_(*request.program), little_(little) {}
 
   std::vector<StatementGroup> Run(bool fuse) {
     const auto steps = tc::Steps(program_);
@@ -460,8 +460,8 @@ class Grouper {
     const bool pointwise = lone == 0 && IsPointwise(statement);
     if (pointwise)
       return SameDomains(view) || (ShareAllButShort(view) && !Turns(request_, statement));
-    if (TurnsRows(group, s)) return false;
-    return Tasks(view) >= request_.target.threads && IsNear(view, s);
+    if (TurnsRows(group, s) || TakesAway(view, group)) return false;
+    return (Tasks(view) >= request_.target.threads || IsLittle(view)) && IsNear(view, s);
   }
 
   // Whether some statement reads what another one makes in other iterations of a loop that they
@@ -510,6 +510,53 @@ class Grouper {
       iterations *= static_cast<double>(std::max<int64_t>(1, view.Extent(axis)));
     const int64_t cache = iterations > 1 ? request_.target.l2_bytes : request_.target.l1_bytes;
     return made / iterations <= static_cast<double>(cache) / 2;
+  }
+
+  // Whether an operand that the group passes over more than once stays in the cache from one pass
+  // to the next in the loops of the group, and does not in those that are left with one more
+  // statement.
+  bool TakesAway(const ClusterView& view, const std::vector<int32_t>& group) const {
+    if (request_.target.kind != TargetKind::kCpu) return false;
+    const auto cache = static_cast<double>(request_.target.l2_bytes);
+    const ClusterView before = View(request_, group);
+    std::set<tc::TensorId> passed;
+    for (size_t k = 0; k < group.size(); ++k) {
+      std::set<tc::TensorId> own;
+      for (const tc::ExprId read : tc::Reads(program_, view.At(k))) {
+        const tc::TensorId tensor = program_[read].tensor;
+        if (!own.insert(tensor).second || passed.insert(tensor).second) continue;
+        if (BytesPassed(before, k, read) <= cache && BytesPassed(view, k, read) > cache)
+          return true;
+      }
+    }
+    return false;
+  }
+
+  // Less work than the barriers that would divide it among threads.
+  bool IsLittle(const ClusterView& view) const {
+    constexpr int64_t kLittle = 16384;  // operations: a microsecond of vectors
+    if (!little_ || request_.target.kind != TargetKind::kCpu || view.shared.empty()) return false;
+    int64_t computed = 0;
+    for (size_t k = 0; k < view.statements.size(); ++k) {
+      int64_t times = 1 + Computed(program_, view.At(k).value);
+      for (const std::string& axis : view.axes[k]) {
+        if (view.Extent(axis) <= 0 || times > kLittle) return false;
+        times *= view.Extent(axis);
+      }
+      computed += times;
+    }
+    return computed <= kLittle;
+  }
+
+  // Of what the k-th statement reads, those of an iteration of the loops that all share.
+  double BytesPassed(const ClusterView& view, size_t k, tc::ExprId read) const {
+    double bytes = Bytes(program_[program_[read].tensor]);
+    for (size_t i = 0; i < view.axes[k].size(); ++i) {
+      const std::string& axis = view.axes[k][i];
+      if (view.IsShared(axis) && Uses(program_, read, static_cast<int32_t>(i)))
+        bytes /= static_cast<double>(std::max<int64_t>(1, view.Extent(axis)));
+    }
+    return bytes;
   }
 
   // Whether the lanes of s are along an axis that the others, which make the places where it looks
@@ -593,6 +640,7 @@ class Grouper {
 
   const ScheduleRequest& request_;
   const tc::Program& program_;
+  const bool little_;  // see IsLittle
   std::vector<StatementGroup> groups_;
   bool closed_ = true;            // the last group takes no more
   std::vector<int32_t> waiting_;  // see Waits
@@ -600,8 +648,9 @@ class Grouper {
 
 }  // namespace
 
-std::vector<StatementGroup> GroupStatements(const ScheduleRequest& request, bool fuse) {
-  return Grouper(request).Run(fuse);
+std::vector<StatementGroup> GroupStatements(const ScheduleRequest& request, bool fuse,
+                                            bool little) {
+  return Grouper(request, little).Run(fuse);
 }
 
 int32_t ParallelPrefix(const ClusterView& view, const Cluster& cluster) {

@@ -24,6 +24,10 @@ class ChoiceMaker {
         blocked_(groups_.size()),
         choice_{.group = request.program->name} {
     if (variant.block) blocked_ = BlockClusters(request, groups_);
+    if (std::ranges::all_of(blocked_, [](const BlockedCluster& b) { return b.blocks.empty(); })) {
+      groups_ = GroupStatements(request, variant.fuse, true);
+      blocked_.assign(groups_.size(), {});
+    }
   }
 
   Choice Run() {
@@ -105,7 +109,7 @@ class ChoiceMaker {
 
   const ScheduleRequest& request_;
   const Variant variant_;
-  const std::vector<StatementGroup> groups_;
+  std::vector<StatementGroup> groups_;
   std::vector<BlockedCluster> blocked_;
   Choice choice_;
 };

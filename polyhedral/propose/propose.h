@@ -105,8 +105,10 @@ struct StatementGroup {
   std::vector<int32_t> statements;
   bool loop = false;  // a recurrence, which runs as it is written
 };
-// With `fuse` off, as few together as is legal.
-std::vector<StatementGroup> GroupStatements(const ScheduleRequest& request, bool fuse);
+// With `fuse` off, as few together as is legal; with `little` on, also those whose loops all run
+// one after the other, where that is less than a barrier costs.
+std::vector<StatementGroup> GroupStatements(const ScheduleRequest& request, bool fuse,
+                                            bool little = false);
 
 // The loops of a cluster. `variant` 0 is the best guess; larger ones vary tile and order.
 std::optional<Cluster> ContractionCluster(const ClusterView& view, int variant, Choice& choice);

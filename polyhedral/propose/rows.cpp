@@ -474,8 +474,10 @@ std::string LaneAxis(const ClusterView& view, const std::map<std::string, int64_
     const bool reduces = in >= 0 && s.indices[in].reduction;
     // Lanes that choose between values differ; what is unrolled does not.
     const bool chooses = out >= 0 && switches.contains(view.axes[k][out]);
+    // Many of them are read for one that is written.
+    const bool sums = in >= 0 && tc::Reduces(s) && view.Extent(view.axes[k][in]) >= vector;
     int32_t lane = out >= 0 ? out : in;
-    if (reduces || (chooses && in != out))
+    if (reduces || sums || (chooses && in != out))
       lane = in;
     else if (chooses)
       lane = -1;

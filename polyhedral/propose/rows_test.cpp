@@ -346,5 +346,45 @@ TEST(Propose, LinesOfShortLanesAreWrittenWhole) {
   EXPECT_NE(turned(520).find("order j i k | tile i 16, k 8"), std::string::npos) << turned(520);
 }
 
+// Both passes over a channel come before the next one where more than one statement wants the
+// channels of a group together, and these are more than the cache holds.
+constexpr char kChannelsOfGroups[] =
+    "def f(float(2, 32, {0}) x) -> (y) {{ a(n, c) +=! x(n, c, k)"
+    " b(n, c) +=! (x(n, c, k) - a(n, c)) * (x(n, c, k) - a(n, c))"
+    " s(n, g) +=! b(n, 4 * g + e) where n in 0:2, g in 0:8, e in 0:4"
+    " y(n, c, k) = x(n, c, k) * s(n, c / 4) }}";
+
+TEST(Propose, PassesComeBackWhileTheirChannelIsNear) {
+  const auto norm = [](int64_t places) {
+    return First(fmt::format(fmt::runtime(kChannelsOfGroups), places),
+                 {.threads = 1, .l2_bytes = 1 << 19});
+  };
+  EXPECT_EQ(norm(1024).rfind("f: cluster a b s y | order n |", 0), 0u) << norm(1024);
+  EXPECT_EQ(norm(32768).rfind("f: cluster a b | order n c |", 0), 0u) << norm(32768);
+}
+
+// What is less work than a barrier is done by one thread.
+TEST(Propose, LittleIsLeftToOneThread) {
+  const auto softmax = [](int64_t columns) {
+    return First(fmt::format("def f(float(1, {}) x) -> (y) {{ m(i) max=! x(i, j)"
+                             " e(i, j) = exp(x(i, j) - m(i))  s(i) +=! e(i, j)"
+                             " y(i, j) = e(i, j) / s(i) }}",
+                             columns),
+                 {.threads = 2});
+  };
+  EXPECT_EQ(softmax(100).rfind("f: cluster m e s y | order i |", 0), 0u) << softmax(100);
+  EXPECT_EQ(softmax(100000).rfind("f: cluster m |", 0), 0u) << softmax(100000);
+}
+
+// Many elements are read for each that is written: lanes lie along these.
+TEST(Propose, LanesOfSumsFollowWhatTheyRead) {
+  const tc::Program program =
+      Parse("def f(float(1, 64, 40, 50) x) -> (y) { y(n, c, h) +=! x(n, c, h, w) }");
+  ScheduleRequest request{.program = &program, .target = {.isa = Isa::kX86V3, .threads = 1}};
+  request.layouts["x"] = Layout::Permuted(std::array{0, 2, 3, 1});
+  const std::string sums = Print((*Propose(request, 1))[0]);
+  EXPECT_NE(sums.find("vector c 32"), std::string::npos) << sums;
+}
+
 }  // namespace
 }  // namespace weft::polyhedral

@@ -78,6 +78,7 @@ void LayerNormalization(Writer& w);
 void LayerNormalizationBlocked(Writer& w);
 void InstanceNormalization(Writer& w);
 void GroupNormalization(Writer& w);
+void NormalizationByBlocks(Writer& w);  // both
 void RmsNormalization(Writer& w);
 void MeanVarianceNormalization(Writer& w);
 void Lrn(Writer& w);

@@ -119,6 +119,70 @@ Statistics MakePlanes(Writer& w, const Operand& x, int64_t size) {
   return s;
 }
 
+// Of what lies near when a pass comes back to it. Caches of half a megabyte and more hold that and
+// what is stored meanwhile.
+constexpr int64_t kNearBytes = 256 << 10;
+
+// From which axis on x has no more elements in one place of those before than lie near, channels
+// being one by one.
+int64_t NearFrom(Writer& w, const Operand& x) {
+  int64_t axis = x.rank(), elems = 1;
+  while (axis > 2 && !__builtin_mul_overflow(elems, w.Extent(x, axis - 1), &elems) &&
+         elems <= kNearBytes / SizeBytes(x.dtype))
+    --axis;
+  return std::min(axis, x.rank() - 1);
+}
+
+// Blocks of a channel, those from axis `near` on, have moments of their own, of which those of a
+// group of `size` channels are combined (Chan, Golub, LeVeque, "Updating formulae", 1979, equation
+// 2.1): both passes over a block come before the next block, so that the second finds it near.
+// Lanes lie along channels or places, as the value does.
+void NormalizeByBlocks(Writer& w, int64_t groups) {
+  const Operand x = w.In(0), y = w.Out(), scale = w.In(1), bias = w.In(2);
+  const int64_t size = SizeOfGroups(w, x, groups);
+  if (w.ok() && x.rank() < 3) w.Refuse("channels of one element");
+  if (!w.ok()) return;
+  const int64_t near = NearFrom(w, x);
+  int64_t elems = size;
+  for (int64_t axis = 2; axis < x.rank(); ++axis) elems *= w.Extent(x, axis);
+  if (!w.ok()) return;
+  if (near == 2 && elems <= kNearBytes / SizeBytes(x.dtype))
+    return w.Refuse("groups that lie near as a whole");
+  const Statistics s = MakePlanes(w, x, 1);  // of channels
+  w.Range("g", w.Extent(x, 1) / size);
+  w.Range("e", size);
+  const Subs block(s.from.begin(), s.from.begin() + near), group{"n", "g"},
+      own{"n", fmt::format("c / {}", size)};
+  Subs part = block;
+  part[1] = Sum({{size, "g"}, {1, "e"}});
+  int64_t blocks = size;  // of a group
+  for (int64_t axis = 2; axis < near; ++axis) blocks *= w.Extent(x, axis);
+  const int64_t count = s.count * size / std::max<int64_t>(1, blocks);
+  const Operand sum = w.Temp("block_sum", s.dtype), middle = w.Temp("block_mean", s.dtype),
+                rest = w.Temp("block_squares", s.dtype), total = w.Temp("sum", s.dtype),
+                mean = w.Temp("mean", s.dtype), squares = w.Temp("squares", s.dtype),
+                factor = w.Temp("factor", s.dtype);
+  const auto centred = [&](const Operand& at, const Subs& where) {
+    return fmt::format("({} - {})", w.At(x, s.from), w.At(at, where));
+  };
+  const auto real = [&](int64_t n) { return Lit(mean.dtype, static_cast<double>(n)); };
+  w.Reduce("reduction", sum, block, "+=!", w.At(x, s.from));
+  w.Set("pointwise", middle, block, fmt::format("{} / {}", w.At(sum, block), real(count)));
+  w.Reduce("reduction", rest, block, "+=!", fmt::format("{0} * {0}", centred(middle, block)));
+  w.Reduce("reduction", total, group, "+=!", w.At(middle, part));
+  w.Set("pointwise", mean, s.kept, fmt::format("{} / {}", w.At(total, own), real(blocks)));
+  const std::string away =
+      fmt::format("({} - {})", w.At(middle, part), w.At(mean, {part[0], part[1]}));
+  w.Reduce("reduction", squares, group, "+=!",
+           fmt::format("{0} + {1} * {2} * {2}", w.At(rest, part), real(count), away));
+  w.Set("pointwise", factor, s.kept,
+        fmt::format("{} / sqrt({} / {} + {})", w.At(scale, {"c"}), w.At(squares, own),
+                    real(s.count * size), Lit(mean.dtype, w.Float("epsilon", 1e-5F))));
+  w.Set(
+      "pointwise", y, s.from,
+      fmt::format("{} * {} + {}", centred(mean, s.kept), w.At(factor, s.kept), w.At(bias, {"c"})));
+}
+
 // Groups of so few channels that those of one would leave lanes without work: all channels are
 // summed up side by side, and what is computed of a group is spread over its channels.
 void NormalizeFewChannels(Writer& w, int64_t size, double epsilon) {
@@ -266,10 +330,18 @@ void LayerNormalizationBlocked(Writer& w) {
   FinishLayer(w, t, {mean, InverseOf(w, s, squares, w.Float("epsilon", 1e-5F))});
 }
 
-void InstanceNormalization(Writer& w) {
-  NormalizePlanes(w, w.In(0).rank() < 2 ? 1 : w.Extent(w.In(0), 1));
+namespace {
+
+int64_t GroupsOf(Writer& w) {
+  if (w.node.op == graph::Op::kGroupNormalization) return w.Int("num_groups", 1);
+  return w.In(0).rank() < 2 ? 1 : w.Extent(w.In(0), 1);
 }
-void GroupNormalization(Writer& w) { NormalizePlanes(w, w.Int("num_groups", 1)); }
+
+}  // namespace
+
+void InstanceNormalization(Writer& w) { NormalizePlanes(w, GroupsOf(w)); }
+void GroupNormalization(Writer& w) { NormalizePlanes(w, GroupsOf(w)); }
+void NormalizationByBlocks(Writer& w) { NormalizeByBlocks(w, GroupsOf(w)); }
 
 void RmsNormalization(Writer& w) {
   const Tail t = MakeTail(w, w.Int("axis", -1));

@@ -82,6 +82,32 @@ def test_between_convolutions(weft, channels, groups, threads):
     assert within(weft.run(path, {'x': x}, '--force', 'own', '--budget', '0', '--threads', threads)['y'], expected, 1e-5)
 
 
+@pytest.mark.parametrize('channels, groups, size', [(4, 2, [300, 301]), (3, 3, [400, 410]), (18, 1, [96, 97]), (2, 2, [9, 200, 170]), (4, 1, [40001])])
+@pytest.mark.parametrize('dtype', ['float32', 'float64', 'float16'])
+def test_by_blocks(weft, channels, groups, size, dtype):
+    """Of more than what lies near. The means of blocks are far apart, and from zero."""
+    shape = [1, channels, *size]
+    slopes = [np.linspace(0, 4, extent).reshape(-1, *[1] * (len(size) - 1 - i)) for i, extent in enumerate(size)]
+    x = (random(*shape) + 30 + sum(slopes) + 3 * np.arange(channels).reshape(-1, *[1] * len(size))).astype(dtype)
+    scale, bias = (random(channels).astype(dtype) for _ in range(2))
+    helper, element = onnx.helper, onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    x_info, y_info = (helper.make_tensor_value_info(name, element, shape) for name in 'xy')
+    constants = [onnx.numpy_helper.from_array(v, name) for v, name in ((scale, 'scale'), (bias, 'bias'))]
+    node = helper.make_node('InstanceNormalization' if channels == groups else 'GroupNormalization', ['x', 'scale', 'bias'], ['y'],
+                            **({} if channels == groups else {'num_groups': groups}))
+    graph = helper.make_graph([node], 'norm', [x_info], [y_info], constants)
+    path = weft.folder / 'norm.onnx'
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid('', 21)], ir_version=10), path)
+    spread = [v.astype(np.float64).reshape(-1, *[1] * len(size)) for v in (scale, bias)]
+    expected = (normalized(x, groups, 1e-5) * spread[0] + spread[1]).astype(dtype)
+    tolerance = {'float64': 1e-12, 'float32': 2e-6, 'float16': 1e-3}[dtype]
+    small = ('--force', 'own', '--budget', '0', '--target', 'cpu:x86-64-v3 l1=32768 l2=262144 l3=8388608')
+    for threads in (1, 2):
+        assert within(weft.run(path, {'x': x}, *small, '--threads', threads)['y'], expected, tolerance)
+    weft('opt', '--from', 'graph', '--to', 'groups', path, *small, '-o', 'text')
+    assert '{y: by_blocks}' in (weft.folder / 'text').read_text()
+
+
 def test_open_extents(weft):
     norm = Norm(12, 3, 4)
     g = Builder('norm', opset=18)

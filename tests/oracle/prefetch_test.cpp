@@ -159,5 +159,23 @@ TEST(Passes, StripsAreFetchedByRows) {
   EXPECT_NE(strips.find("prefetch a at 64*j0 + 16384*k_1 + 64"), std::string::npos) << strips;
 }
 
+// Of two passes over a row the one that takes longer asks for the next row: that of the results,
+// which go past the caches, unless the other one computes functions.
+TEST(Passes, ThatOfStreamsMayBeTheLongest) {
+  const auto nest = [](const char* term) {
+    const std::string text = fmt::format(
+        "def f(float(4096, 768) x) -> (y) {{ s(i) +=! {}  y(i, j) = x(i, j) * s(i) }}", term);
+    const auto program = Compile(text.c_str());
+    const auto choices = ParseChoices(
+        "f: cluster s y | order i | parallel i | vector j 32 | prefetch x | stream y", "test");
+    const auto scheduled =
+        Schedule({.program = &*program, .target = {.isa = Isa::kX86V3}}, &choices->at(0));
+    return scheduled.ok() ? loops::Print(scheduled->nest) : scheduled.status().ToString();
+  };
+  const std::string squares = nest("x(i, j) * x(i, j)"), functions = nest("exp(x(i, j))");
+  EXPECT_GT(squares.find("prefetch x"), squares.find("s[0] = ")) << squares;
+  EXPECT_LT(functions.find("prefetch x"), functions.find("s[0] = ")) << functions;
+}
+
 }  // namespace
 }  // namespace weft::oracle
