@@ -71,6 +71,15 @@ def measure(model, threads, seconds, *options):
             unable[why.arm] = str(why)
 
 
+def roofline(model, threads, *options):
+    """What weft's steps take beside what they would at the peaks of this machine, both measured in one run: of a step
+    whose work is not known, as long as it takes."""
+    command = ['weft', 'bench', str(model), *options, '--threads', str(threads), '--duration', '0.2s', '--json', '--quiet']
+    steps = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)['kernels']
+    least = sum(step['us'] * (1 if step['efficiency'] is None else step['efficiency']) for step in steps)
+    return {'us': sum(step['us'] for step in steps), 'least_us': least, 'bytes': sum(step['bytes'] or 0 for step in steps)}
+
+
 def cells(result):
     """What stands in COLUMNS; a speed is a ratio of medians with its 95 % interval, `-` where an arm cannot run."""
     speeds = (result['speedup'].get(arm) for arm in ARMS)

@@ -1,14 +1,20 @@
 #include "tuner/peaks.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include <algorithm>
 #include <barrier>
 #include <chrono>
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <thread>
 #include <vector>
 
+#include "base/memory.h"
 #include "base/target.h"
 
 namespace weft::tuner {
@@ -16,7 +22,7 @@ namespace {
 
 constexpr int64_t kFmaRounds = 1'000'000;
 constexpr int kChains = 12;
-constexpr int64_t kLeastStreamBytes = 32 << 20, kMostStreamBytes = 256 << 20;
+constexpr int64_t kLeastStreamBytes = 32 << 20, kMostStreamBytes = 256 << 20, kLineBytes = 64;
 
 // The time in which all threads have done their part, at best.
 double BestSeconds(int32_t threads, const std::function<void(int32_t rank)>& part) {
@@ -78,21 +84,49 @@ double FlopsPerSecond(int32_t threads) {
 double FlopsPerSecond(int32_t) { return 0; }
 #endif
 
-// A copy, by all threads at once.
+using Copy = void (*)(char* to, const char* from, size_t bytes);
+
+void PlainCopy(char* to, const char* from, size_t bytes) { std::memcpy(to, from, bytes); }
+
+#if defined(__x86_64__)
+// Past the caches, which a plain copy asks for the lines that it overwrites: C libraries do so from
+// sizes on that differ, or never. Of whole lines.
+__attribute__((target("avx"))) void StreamingCopy(char* to, const char* from, size_t bytes) {
+  constexpr size_t kVector = sizeof(__m256);
+  for (size_t at = 0; at < bytes; at += kVector)
+    _mm256_stream_ps(reinterpret_cast<float*>(to + at),
+                     _mm256_load_ps(reinterpret_cast<const float*>(from + at)));
+  _mm_sfence();
+}
+#endif
+
+// A copy, by all threads at once, in the faster of two ways.
 double BytesPerSecond(int32_t threads) {
   const auto host = HostTarget();
   const int64_t cache_bytes = host.ok() ? host->l3_bytes : 0;
   const int64_t bytes = std::clamp(4 * cache_bytes, kLeastStreamBytes, kMostStreamBytes);
-  const auto part = static_cast<size_t>(bytes / 2 / threads);
-  std::vector<std::vector<char>> from(static_cast<size_t>(threads)), to(from.size());
-  const double seconds = BestSeconds(threads, [&](int32_t rank) {
-    auto& source = from[static_cast<size_t>(rank)];
-    auto& copy = to[static_cast<size_t>(rank)];
-    source.resize(part, 1);  // in the first round, by the thread that uses it
-    copy.resize(part);
-    std::memcpy(copy.data(), source.data(), part);
-  });
-  return 2.0 * static_cast<double>(part) * threads / seconds;
+  const int64_t part = bytes / 2 / threads / kLineBytes * kLineBytes;
+  std::vector<std::shared_ptr<void>> from(static_cast<size_t>(threads)), to(from.size());
+  const auto measure = [&](Copy copy) {
+    return BestSeconds(threads, [&](int32_t rank) {
+      auto& source = from[static_cast<size_t>(rank)];
+      auto& result = to[static_cast<size_t>(rank)];
+      if (!source) {  // in the first round, by the thread that uses it
+        source = AllocateZeroed(part);
+        result = AllocateZeroed(part);
+        if (source) std::memset(source.get(), 1, static_cast<size_t>(part));
+      }
+      if (source && result)
+        copy(static_cast<char*>(result.get()), static_cast<const char*>(source.get()),
+             static_cast<size_t>(part));
+    });
+  };
+  double seconds = measure(PlainCopy);
+#if defined(__x86_64__)
+  if (HostRuns(Isa::kX86V3)) seconds = std::min(seconds, measure(StreamingCopy));
+#endif
+  const bool ran = std::ranges::all_of(to, [](const auto& result) { return result != nullptr; });
+  return ran ? 2.0 * static_cast<double>(part) * threads / seconds : 0;
 }
 
 }  // namespace
