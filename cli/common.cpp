@@ -54,8 +54,8 @@ Status FillPartition(const Flags& flags, TargetKind kind, partition::PartitionOp
   return {};
 }
 
-// What may change rounding beyond the numerics of the design. tf32, products of f32 in fewer bits
-// on a GPU, has no user yet.
+// What may change rounding beyond the numerics of the design. tf32, factors of fewer bits, is for
+// the libraries of a GPU.
 Status FillAllowed(const std::vector<std::string>& allow, driver::BuildOptions& options) {
   for (const std::string& what : allow) {
     if (what == "none" && allow.size() > 1)
@@ -64,6 +64,7 @@ Status FillAllowed(const std::vector<std::string>& allow, driver::BuildOptions& 
     if (what == "none") options.winograd = tc::Winograd::kNever;
     if (what == "winograd") options.winograd = tc::Winograd::kAlways;
     if (what == "bf16") options.bfloat16 = true;
+    if (what == "tf32") options.partition.tf32 = true;
     if (what != "none" && what != "winograd" && what != "tf32" && what != "bf16")
       return Usage(fmt::format("--allow {}: expected tf32, bf16, winograd or none", what));
   }

@@ -42,9 +42,9 @@ std::string ModuleKey(const Module& module, const BuildOptions& options) {
   hasher.Add(fmt::format(
       "open {} force {} fuse {} join {} strict {} vendor {} statements {} in blocks {} arguments "
       "{} "
-      "flushes {} loses_nan {} variants {} budget {} winograd {} streams {} bfloat16 {}",
+      "flushes {} tf32 {} loses_nan {} variants {} budget {} winograd {} streams {} bfloat16 {}",
       options.open_inputs, static_cast<int>(p.force), p.fuse, p.join, p.strict, p.vendor,
-      p.max_statements, p.max_statements_in_blocks, p.max_arguments, p.flushes, p.loses_nan,
+      p.max_statements, p.max_statements_in_blocks, p.max_arguments, p.flushes, p.tf32, p.loses_nan,
       p.variants, options.budget_s, static_cast<int>(options.winograd), options.streams,
       options.bfloat16));
   if (options.tuning) hasher.Add(options.tuning->BestChoices());

@@ -18,8 +18,8 @@ class DeviceCall {
  public:
   virtual ~DeviceCall() = default;
   // The ways in which the library does it, at least one, what it expects to be fastest first. All
-  // compute in plain f32: none rounds operands to fewer bits, as TF32 does, or transforms them, as
-  // Winograd does.
+  // compute in plain f32: none rounds operands to fewer bits, but to TF32 where the call's
+  // attribute `tf32` is 1, or transforms them, as Winograd does.
   virtual size_t Ways() const = 0;
   virtual int64_t ScratchBytes(size_t way) const = 0;
   virtual std::string Name(size_t way) const = 0;

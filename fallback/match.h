@@ -22,6 +22,8 @@ struct Abilities {
   bool dot_products = false;
   // Products of bfloat16 may take subnormal numbers for zero, in and out: VDPBF16PS does.
   bool flushes = true;
+  // Libraries of devices may round factors to the 10 bits of TF32.
+  bool tf32 = false;
   // A function may give a number for a NaN. Behind a product or a convolution it always may.
   bool loses_nan = true;
 };

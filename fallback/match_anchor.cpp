@@ -1,6 +1,7 @@
 // Which nodes oneDNN can begin with. Attributes of the calls: strides, dilations (1: dense) and
 // pads (all begins, then all ends) always explicit; trans_a and trans_b of a matmul; the axis of a
-// softmax. Those of products of bytes stand in match_bytes.cpp.
+// softmax; tf32 where a device's library may round factors. Those of products of bytes stand in
+// match_bytes.cpp.
 #include <algorithm>
 
 #include "fallback/match_internal.h"
@@ -75,6 +76,7 @@ No CallMatcher::Factors(const graph::Node& node) {
   if (auto no = Input("src", node.inputs[0])) return no;
   if (auto no = Input("weights", node.inputs[1], true)) return no;
   if (node.outputs[0].valid() && graph_[node.outputs[0]].dtype == Dtype::kF32) dtype_ = Dtype::kF32;
+  if (can_.tf32 && IsOnDevice(call_.library)) Set("tf32", int64_t{1});
   return std::nullopt;
 }
 

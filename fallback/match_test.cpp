@@ -133,6 +133,19 @@ TEST(Match, LibrariesOfADeviceTakeLess) {
       "[\"m\", \"y\"]}");
 }
 
+// Of a device's library; a processor has no use for it.
+TEST(Match, FactorsAreRoundedWhereThatIsAllowed) {
+  const auto text =
+      "graph g (x: f32[3, 5]) -> (y) { w: f32[5, 1] = const(0, 0, 0, 0, 0) y: f32[3, 1] = "
+      "MatMul(x, w) }";
+  const auto says = [&](Library library, const Abilities& can) {
+    return Matched(Parsed(text), library, {}, can).find("tf32 = 1") != std::string::npos;
+  };
+  EXPECT_TRUE(says(Library::kCublas, {.tf32 = true}));
+  EXPECT_FALSE(says(Library::kCublas, {}));
+  EXPECT_FALSE(says(Library::kOnednn, {.tf32 = true}));
+}
+
 TEST(Match, ProductsOfBfloat16WhereTheyAreFastAndAllowed) {
   const auto text = R"(graph g (x: bf16[2, 3]) -> (y) {
     w: bf16[3, 2] = const(1,2,3,4,5,6)

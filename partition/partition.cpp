@@ -519,6 +519,7 @@ fallback::Abilities AbilitiesFor(const Target& target, const PartitionOptions& o
   return {.bfloat16 = target.HasAvx512(),
           .dot_products = HasDotProducts(target.isa),
           .flushes = options.flushes,
+          .tf32 = options.tf32,
           .loses_nan = options.loses_nan};
 }
 

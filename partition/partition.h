@@ -46,6 +46,7 @@ struct PartitionOptions {
   bool strict = false;     // a native step where a comprehension exists is an error
   bool vendor = true;      // false: no library is used
   bool flushes = true;     // products of bfloat16 may take subnormal numbers for zero
+  bool tf32 = false;       // a device's library may round factors of products
   bool loses_nan = false;  // a library's functions may give a number for a NaN
   bool variants = true;    // false: only the first alternative of each node
   int32_t max_statements = 12, max_arguments = 64;

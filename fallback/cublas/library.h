@@ -12,9 +12,10 @@ namespace weft::fallback::cublas {
 using Handle = void*;  // cublasLtHandle_t, …MatmulDesc_t, …MatrixLayout_t, …MatmulPreference_t
 
 inline constexpr int kOk = 0;
-inline constexpr int kReal32 = 0;      // CUDA_R_32F
-inline constexpr int kCompute32 = 68;  // CUBLAS_COMPUTE_32F
-inline constexpr int kTransposed = 1;  // CUBLAS_OP_T
+inline constexpr int kReal32 = 0;        // CUDA_R_32F
+inline constexpr int kCompute32 = 68;    // CUBLAS_COMPUTE_32F
+inline constexpr int kComputeTf32 = 77;  // CUBLAS_COMPUTE_32F_FAST_TF32
+inline constexpr int kTransposed = 1;    // CUBLAS_OP_T
 
 enum DescAttribute : int { kDescTransA = 3, kDescTransB = 4, kDescEpilogue = 7, kDescBias = 8 };
 enum LayoutAttribute : int { kLayoutBatches = 5, kLayoutBatchStride = 6 };
@@ -29,6 +30,8 @@ enum PreferenceAttribute : int {
 enum Epilogue : uint32_t { kDefault = 1, kRelu = 2, kBias = 4 };  // flags, but kDefault
 // CUBLASLT_NUMERICAL_IMPL_FLAGS_…: fused multiply-adds of f32 operands into f32.
 inline constexpr uint64_t kPlainF32 = 0x01ull | 0x02ull << 8 | 0x08ull << 16;
+// Besides, tensor cores, of factors in TF32.
+inline constexpr uint64_t kWithTf32 = kPlainF32 | 0x02ull | 0x04ull << 16;
 
 struct Algorithm {  // cublasLtMatmulAlgo_t
   uint64_t data[8];

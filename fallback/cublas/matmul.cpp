@@ -79,7 +79,7 @@ class Matmul : public DeviceCall {
 
  private:
   Matmul(const Library& library, const LibraryCall& call, const Product& product)
-      : library_(library), product_(product) {
+      : library_(library), product_(product), tf32_(IntAttr(call, "tf32", 0) != 0) {
     for (size_t i = 0; i < call.inputs.size(); ++i) {
       if (call.inputs[i].role == "src") src_ = i;
       if (call.inputs[i].role == "weights") weights_ = i;
@@ -113,8 +113,8 @@ class Matmul : public DeviceCall {
 
   Status Describe() {
     Handle handle = nullptr;
-    WEFT_TRY(
-        Check(library_, library_.new_desc(&handle, kCompute32, kReal32), "describing a product"));
+    WEFT_TRY(Check(library_, library_.new_desc(&handle, tf32_ ? kComputeTf32 : kCompute32, kReal32),
+                   "describing a product"));
     desc_ = CudaObject(handle, library_.end_desc);
     const Product& p = product_;
     if (p.trans_b) WEFT_TRY(SetDesc(kDescTransA, int32_t{kTransposed}));
@@ -141,7 +141,7 @@ class Matmul : public DeviceCall {
                    "asking for algorithms");
     };
     WEFT_TRY(set(kMaxWorkspace, kMostWorkspace));
-    WEFT_TRY(set(kImplementations, kPlainF32));
+    WEFT_TRY(set(kImplementations, tf32_ ? kWithTf32 : kPlainF32));
     for (const auto operand : {kAlignmentA, kAlignmentB, kAlignmentC, kAlignmentD})
       WEFT_TRY(set(operand, kAlignment));
     ways_.resize(kMostWays);
@@ -151,13 +151,14 @@ class Matmul : public DeviceCall {
     ways_.resize(code == kOk ? static_cast<size_t>(found) : 0);
     std::erase_if(ways_, [](const Heuristic& h) { return h.state != kOk; });
     if (!ways_.empty()) return {};
-    return Unsupported(fmt::format("cuBLASLt has no algorithm for {} x {} x {} in plain f32: {}",
-                                   product_.m, product_.n, product_.k,
+    return Unsupported(fmt::format("cuBLASLt has no algorithm for {} x {} x {} in {}: {}",
+                                   product_.m, product_.n, product_.k, tf32_ ? "TF32" : "plain f32",
                                    library_.status_string(code)));
   }
 
   const Library& library_;
   Product product_;
+  bool tf32_;
   size_t src_ = 0, weights_ = 0;
   CudaObject handle_, desc_, a_, b_, d_;
   std::vector<Heuristic> ways_;

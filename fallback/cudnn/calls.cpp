@@ -6,7 +6,10 @@ namespace weft::fallback::cudnn {
 namespace {
 
 Result<CallGraph> GraphOf(const Library& library, const LibraryCall& call) {
-  return call.op == "pooling" ? PoolingGraph(library, call) : ConvolutionGraph(library, call);
+  if (call.op == "pooling") return PoolingGraph(library, call);
+  WEFT_TRY(CallGraph graph, ConvolutionGraph(library, call));
+  graph.tf32 = IntAttr(call, "tf32", 0) != 0;
+  return graph;
 }
 
 }  // namespace

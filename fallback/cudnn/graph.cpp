@@ -85,7 +85,7 @@ Result<std::unique_ptr<DeviceCall>> PrepareGraph(const Library& library, const C
                                                  const void* context) {
   WEFT_TRY(CudaObject handle, HandleFor(library, context));
   WEFT_TRY(const Descriptor graph, NewGraph(library, handle.get(), call.operations));
-  WEFT_TRY(auto plans, PlansFor(library, graph, {.handle = handle.get()}, kMostWays));
+  WEFT_TRY(auto plans, PlansFor(library, graph, {.handle = handle.get()}, call.tf32, kMostWays));
   return std::unique_ptr<DeviceCall>(
       new Planned(library, std::move(handle), std::move(plans), call.ids));
 }
@@ -93,7 +93,7 @@ Result<std::unique_ptr<DeviceCall>> PrepareGraph(const Library& library, const C
 Status CheckGraph(const Library& library, const CallGraph& call, Isa isa) {
   WEFT_TRY(const Where where, Elsewhere(library, isa));
   WEFT_TRY(const Descriptor graph, NewGraph(library, nullptr, call.operations));
-  return PlansFor(library, graph, where, 1).status();
+  return PlansFor(library, graph, where, call.tf32, 1).status();
 }
 
 }  // namespace weft::fallback::cudnn

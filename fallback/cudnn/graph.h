@@ -24,6 +24,7 @@ Result<Descriptor> NewGraph(const Library& library, Handle handle,
 struct CallGraph {
   std::vector<Descriptor> operations;
   std::vector<int64_t> ids;
+  bool tf32 = false;  // factors may be rounded to that
 };
 
 Result<std::unique_ptr<DeviceCall>> PrepareGraph(const Library& library, const CallGraph& call,

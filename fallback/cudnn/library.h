@@ -116,7 +116,8 @@ inline constexpr int kAdd = 0, kReluForward = 100;               // CUDNN_POINTW
 inline constexpr int kAverageWithPadding = 2, kMaxPool = 3, kAverageWithoutPadding = 4;
 inline constexpr int kZeroPad = 0, kLowestPad = 1;
 inline constexpr int kPropagatesNan = 1;
-inline constexpr int kStrictNan = 9;  // CUDNN_NUMERICAL_NOTE_…: the one that says nothing less
+// CUDNN_NUMERICAL_NOTE_…: of f32, tensor cores round factors to TF32; the other says nothing less.
+inline constexpr int kTensorCores = 0, kStrictNan = 9;
 
 struct Library {
   size_t (*version)() = nullptr;

@@ -50,11 +50,13 @@ Result<Descriptor> EngineOf(const Library& library, const Descriptor& configurat
 }
 
 // TF32, Winograd and FFT round more than sums of products do; atomics round otherwise in each run.
-Result<bool> ComputesInPlainF32(const Descriptor& engine) {
+Result<bool> RoundsAsAllowed(const Descriptor& engine, bool tf32) {
   int notes[64] = {};
   WEFT_TRY(const int64_t count,
            engine.Get(kEngineNotes, kTypeNumericalNote, std::size(notes), notes));
-  return std::all_of(notes, notes + count, [](int note) { return note == kStrictNan; });
+  return std::all_of(notes, notes + count, [&](int note) {
+    return note == kStrictNan || (tf32 && note == kTensorCores);
+  });
 }
 
 Result<ExecutionPlan> PlanOf(const Library& library, const Descriptor& configuration,
@@ -83,7 +85,7 @@ Result<Where> Elsewhere(const Library& library, Isa isa) {
 }
 
 Result<std::vector<ExecutionPlan>> PlansFor(const Library& library, const Descriptor& graph,
-                                            const Where& where, size_t most) {
+                                            const Where& where, bool tf32, size_t most) {
   std::vector<ExecutionPlan> plans;
   Status why_not = Unsupported("cuDNN has no engine of plain f32 arithmetic for this");
   for (const int mode : {kHeuristicsA, kHeuristicsFallback}) {
@@ -91,8 +93,8 @@ Result<std::vector<ExecutionPlan>> PlansFor(const Library& library, const Descri
     for (const Descriptor& configuration : configurations) {
       if (plans.size() == most) break;
       WEFT_TRY(const Descriptor engine, EngineOf(library, configuration));
-      WEFT_TRY(const bool plain, ComputesInPlainF32(engine));
-      if (!plain) continue;
+      WEFT_TRY(const bool is_allowed, RoundsAsAllowed(engine, tf32));
+      if (!is_allowed) continue;
       auto plan = PlanOf(library, configuration, engine, where);
       if (plan.ok())
         plans.push_back(*std::move(plan));

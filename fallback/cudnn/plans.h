@@ -27,8 +27,9 @@ struct Where {
 Result<Where> Elsewhere(const Library& library, Isa isa);
 
 // At most `most`, what the library expects to be fastest first, of engines that compute in f32
-// without further notes on how. kUnsupported if there are none.
+// without further notes on how, or, with `tf32`, of factors rounded to that. kUnsupported if there
+// are none.
 Result<std::vector<ExecutionPlan>> PlansFor(const Library& library, const Descriptor& graph,
-                                            const Where& where, size_t most);
+                                            const Where& where, bool tf32, size_t most);
 
 }  // namespace weft::fallback::cudnn

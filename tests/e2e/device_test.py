@@ -88,6 +88,19 @@ def test_steps_are_timed(device):
     assert all(arm['within'] for arm in arms.values()) and len(arms) == 2
 
 
+def test_factors_are_rounded_where_that_is_allowed(device):
+    onnx = pytest.importorskip('onnx', reason='the model is written with onnx')
+    sys.path.insert(0, str(ROOT / 'models'))
+    from builder import Builder
+    g = Builder('product', opset=18)
+    g.output('y', g.MatMul(g.input('x', [4, 8]), np.ones((8, 3), np.float32)), [4, 3])
+    g.save(str(device.folder / 'm.onnx'))
+    x = np.full((4, 8), 1 + 2 ** -12, np.float32)  # TF32 has 10 bits behind the first
+    vendor = ('--force', 'vendor', *device.cuda, *ESTIMATED)
+    for allow, expected in (((), 8 * x[:, :3]), (('--allow', 'tf32'), np.full((4, 3), 8, np.float32))):
+        assert np.array_equal(device.run('m.onnx', {'x': x}, *vendor, *allow)['y'], expected)
+
+
 @pytest.mark.parametrize('name', NETWORKS)
 def test_network(device, name):
     pytest.importorskip('onnx', reason='the zoo is written with onnx')

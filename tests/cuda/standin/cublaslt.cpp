@@ -4,7 +4,7 @@
 //     failed.
 //   - C is not read where beta is 0. Addresses are followed when the product's turn comes.
 //   - What a caller does not say of a preference is not assumed: without a mask of implementations
-//     the first way is TF32, which rounds.
+//     one way is TF32, which rounds. All do that are offered for products of TF32.
 #include "tests/cuda/standin/driver.h"
 
 #include <cmath>
@@ -25,6 +25,7 @@ struct Layout {
 };
 
 struct Desc {
+  bool tf32 = false;
   int32_t trans_a = 0, trans_b = 0;
   uint32_t epilogue = kDefault;
   const void* bias = nullptr;
@@ -149,9 +150,9 @@ int cublasLtDestroy(void* handle) {
 }
 
 int cublasLtMatmulDescCreate(void** desc, int compute, int scale) {
-  constexpr int kCompute32 = 68, kReal32 = 0;
-  if (compute != kCompute32 || scale != kReal32) return kNotSupported;
-  *desc = new Desc;
+  constexpr int kCompute32 = 68, kComputeTf32 = 77, kReal32 = 0;
+  if ((compute != kCompute32 && compute != kComputeTf32) || scale != kReal32) return kNotSupported;
+  *desc = new Desc{.tf32 = compute == kComputeTf32};
   return kOk;
 }
 int cublasLtMatmulDescSetAttribute(void* handle, int attribute, const void* value, size_t bytes) {
@@ -221,8 +222,9 @@ int cublasLtMatmulAlgoGetHeuristic(void* handle, void* desc, void* a, void* b, v
     h.workspace = workspace;
     h.state = state;
   };
-  if (p.implementations & kTensorCores) offer(kTf32, 0, kOk);
   offer(kFailing, 0, kNotSupported);
+  if (p.implementations & kTensorCores) offer(kTf32, 0, kOk);
+  if (static_cast<Desc*>(desc)->tf32) return *found > 1 ? int{kOk} : int{kNotSupported};
   offer(kInWorkspace, kWorkspace, kOk);
   offer(kInPlace, 0, kOk);
   return *found > 0 ? int{kOk} : int{kNotSupported};
