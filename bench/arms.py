@@ -75,7 +75,10 @@ def roofline(model, threads, *options):
     """What weft's steps take beside what they would at the peaks of this machine, both measured in one run: of a step
     whose work is not known, as long as it takes."""
     command = ['weft', 'bench', str(model), *options, '--threads', str(threads), '--duration', '0.2s', '--json', '--quiet']
-    steps = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)['kernels']
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        raise Failed(f'{" ".join(command)} exits {done.returncode}'.replace(f'{ROOT}/', ''))
+    steps = json.loads(done.stdout)['kernels']
     least = sum(step['us'] * (1 if step['efficiency'] is None else step['efficiency']) for step in steps)
     return {'us': sum(step['us'] for step in steps), 'least_us': least, 'bytes': sum(step['bytes'] or 0 for step in steps)}
 

@@ -53,5 +53,27 @@ TEST(Work, TapsInNoPadding) {
                    10. / 12);
 }
 
+// A norm over two channels: its squares wait for both, and its results too. Of moments that each
+// channel has of its own only the results do.
+TEST(Work, PassesOverWhatIsFarAgain) {
+  const auto again = [](const std::string& body, double cache_bytes) {
+    const auto defs = tc::ParseDefs("def f(float(4, 100) x) -> (y) { " + body + " }", "test");
+    EXPECT_TRUE(defs.ok()) << defs.status().ToString();
+    const auto program = tc::Bind(defs->at(0), {});
+    EXPECT_TRUE(program.ok()) << program.status().ToString();
+    return PassedAgainBytes(*program, cache_bytes);
+  };
+  const std::string together =
+      "m(g) +=! x(2 * g + e, k) where g in 0:2, e in 0:2  v(g) +=! x(2 * g + e, k) - m(g) where g "
+      "in 0:2, e in 0:2  y(c, k) = x(c, k) * v(c / 2)";
+  const std::string apart =
+      "m(c) +=! x(c, k)  r(c) +=! x(c, k) - m(c)  v(g) +=! r(2 * g + e) where g in 0:2, e in 0:2  "
+      "y(c, k) = x(c, k) * v(c / 2)";
+  EXPECT_EQ(again(together, 500), 2 * 1600);
+  EXPECT_EQ(again(apart, 500), 1600);
+  EXPECT_EQ(again(apart, 300), 2 * 1600);
+  EXPECT_EQ(again(together, 800), 0);
+}
+
 }  // namespace
 }  // namespace weft::partition

@@ -320,12 +320,12 @@ Var FetchesPanelOf(const Plan& plan, const Storage& storage, const Unit& unit, t
   }
   if (chooser < 0) return -1;
   const auto rank = [&](const Unit& u) {
-    constexpr int64_t kStreamed = 10;
+    constexpr int64_t kStreamed = 10, kStored = -1;  // behind all that store nothing
     const tc::TensorDecl& made = program[program.statements[u.statement].target];
     const bool passes = u.part == Part::kWhole && made.role == tc::Role::kOutput,
                streams = passes && std::ranges::count(plan.streams, made.name) > 0;
     const int64_t computed = Computed(program, u.value);
-    return std::pair(streams ? kStreamed : passes ? -1 : computed, computed);
+    return std::pair(streams ? kStreamed : passes ? kStored : computed, computed);
   };
   const auto may_fetch = [&](const Unit& u) {
     const auto offset = offset_of(u);

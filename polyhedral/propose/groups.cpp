@@ -540,12 +540,14 @@ class Grouper {
     for (size_t k = 0; k < view.statements.size(); ++k) {
       int64_t times = 1 + Computed(program_, view.At(k).value);
       for (const std::string& axis : view.axes[k]) {
-        if (view.Extent(axis) <= 0 || times > kLittle) return false;
-        times *= view.Extent(axis);
+        const int64_t extent = view.Extent(axis);
+        if (extent <= 0 || extent > kLittle / times) return false;
+        times *= extent;
       }
       computed += times;
+      if (computed > kLittle) return false;
     }
-    return computed <= kLittle;
+    return true;
   }
 
   // Of what the k-th statement reads, those of an iteration of the loops that all share.

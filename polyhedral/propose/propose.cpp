@@ -24,6 +24,7 @@ class ChoiceMaker {
         blocked_(groups_.size()),
         choice_{.group = request.program->name} {
     if (variant.block) blocked_ = BlockClusters(request, groups_);
+    // Blocks want groups that have the axes of the blocks; little work wants no barriers instead.
     if (std::ranges::all_of(blocked_, [](const BlockedCluster& b) { return b.blocks.empty(); })) {
       groups_ = GroupStatements(request, variant.fuse, true);
       blocked_.assign(groups_.size(), {});

@@ -105,8 +105,8 @@ struct StatementGroup {
   std::vector<int32_t> statements;
   bool loop = false;  // a recurrence, which runs as it is written
 };
-// With `fuse` off, as few together as is legal; with `little` on, also those whose loops all run
-// one after the other, where that is less than a barrier costs.
+// With `fuse` off, as few together as is legal; with `little` on, also those whose shared loops
+// give fewer tasks than there are threads, where all of it is less work than barriers between them.
 std::vector<StatementGroup> GroupStatements(const ScheduleRequest& request, bool fuse,
                                             bool little = false);
 

@@ -84,36 +84,40 @@ std::vector<std::string> LongWalk(const ClusterView& view, const std::string& la
                                                                     : std::vector<std::string>{};
 }
 
-// How many lanes go along where several passes walk over rows: of rows that are far, four lines
-// each come together rather than two, if the cache keeps them from pass to pass and the team has
-// enough to do (softmax of columns with AVX2: 1.07 to 1.46 times as fast; of two rows 0.89).
+// How many lanes of floats go along where several passes walk over many rows: of an operand far
+// beyond the second cache four lines of each come together rather than two, if the cache keeps them
+// from pass to pass and the team has enough to do. With AVX2, a softmax of columns is 0.97 to 1.5
+// times as fast; with more sums than half of the registers it has more to compute, and is 0.67 to
+// 0.92 times as fast where rows are few or come from the last cache.
 int64_t LanesOfPasses(const ClusterView& view, const Cluster& cluster, const std::string& lane,
                       int64_t lanes) {
-  constexpr int64_t kLines = 4, kFewRows = 8, kTasks = 8;
+  constexpr int64_t kFourLines = 64, kManyRows = 48, kTasks = 8, kFar = 8;
   const Target& target = view.request->target;
-  const int64_t wide = std::min(loops::kMostLanes, kLines * kLineBytes / ElementBytes(view));
-  int64_t tasks = view.Extent(lane) / wide;
-  for (const std::string& axis : cluster.order) tasks *= std::max<int64_t>(1, view.Extent(axis));
-  if (target.kind != TargetKind::kCpu || wide <= lanes || !view.IsShared(lane) ||
-      tasks < kTasks * target.threads)
+  double tasks = static_cast<double>(view.Extent(lane)) / kFourLines;
+  for (const std::string& axis : cluster.order)
+    tasks *= static_cast<double>(std::max<int64_t>(1, view.Extent(axis)));
+  if (target.kind != TargetKind::kCpu || ElementBytes(view) != 4 || kFourLines <= lanes ||
+      !view.IsShared(lane) || tasks < static_cast<double>(kTasks * target.threads))
     return lanes;
   // Strips of the operand, of what is between, and of a result that does not go past the caches,
   // beside the next strip that is fetched.
   const bool streams = std::ranges::any_of(
       view.statements, [&](int32_t s) { return PassesCaches(view, view.program().statements[s]); });
-  const int64_t most = target.l2_bytes / (streams ? 2 : 4);
+  const auto cache = static_cast<double>(target.l2_bytes);
   int32_t passes = 0;
   bool far = false;
   for (size_t k = 0; k < view.statements.size(); ++k) {
     if (!tc::Reduces(view.At(k))) continue;
-    int64_t rows = 1;
-    for (const std::string& axis : WalkOf(view, k, lane)) rows *= view.Extent(axis);
-    if (rows < kFewRows || rows * wide * ElementBytes(view) > most || IsReduced(view, k, lane))
+    double rows = 1;
+    for (const std::string& axis : WalkOf(view, k, lane))
+      rows *= static_cast<double>(view.Extent(axis));
+    if (rows < kManyRows || rows * kFourLines * 4 > cache / (streams ? 2 : 4) ||
+        IsReduced(view, k, lane))
       return lanes;
     ++passes;
-    far |= ReducedBytes(view, k) > static_cast<double>(target.l2_bytes);
+    far |= ReducedBytes(view, k) >= kFar * cache;
   }
-  return passes > 1 && far ? wide : lanes;
+  return passes > 1 && far ? std::min(kFourLines, view.Extent(lane)) : lanes;
 }
 
 // Where a window goes along rows, and then another over the rows that it left, as a pooling does
@@ -506,7 +510,7 @@ std::string LaneAxis(const ClusterView& view, const std::map<std::string, int64_
     const bool reduces = in >= 0 && s.indices[in].reduction;
     // Lanes that choose between values differ; what is unrolled does not.
     const bool chooses = out >= 0 && switches.contains(view.axes[k][out]);
-    // Many of them are read for one that is written.
+    // Several are read for one that is written.
     const bool sums = in >= 0 && tc::Reduces(s) && view.Extent(view.axes[k][in]) >= vector;
     int32_t lane = out >= 0 ? out : in;
     if (reduces || sums || (chooses && in != out))
@@ -600,7 +604,7 @@ Cluster RowCluster(const ClusterView& view, int variant) {
     const bool wide = variant % 2 == 0 && cluster.unroll.empty();
     const int64_t most = std::min(loops::kMostLanes, vector * (wide ? 4 : 1));
     int64_t lanes = std::min({most, view.Extent(lane), LanesOfLookup(view, lane, vector)});
-    if (wide) lanes = std::min(view.Extent(lane), LanesOfPasses(view, cluster, lane, lanes));
+    if (wide && lanes == most) lanes = LanesOfPasses(view, cluster, lane, lanes);
     while (!view.DividesBlock(lane, lanes)) --lanes;
     between = view.IsShared(lane) ? RowsBetween(view, cluster, lane) : "";
     if (!between.empty()) {

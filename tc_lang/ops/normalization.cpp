@@ -143,10 +143,10 @@ void NormalizeByBlocks(Writer& w, int64_t groups) {
   if (w.ok() && x.rank() < 3) w.Refuse("channels of one element");
   if (!w.ok()) return;
   const int64_t near = NearFrom(w, x);
-  int64_t elems = size;
-  for (int64_t axis = 2; axis < x.rank(); ++axis) elems *= w.Extent(x, axis);
   if (!w.ok()) return;
-  if (near == 2 && elems <= kNearBytes / SizeBytes(x.dtype))
+  int64_t elems = 1;  // of a block
+  for (int64_t axis = x.rank(); axis-- > near;) elems *= w.Extent(x, axis);
+  if (near == 2 && elems <= kNearBytes / SizeBytes(x.dtype) / size)
     return w.Refuse("groups that lie near as a whole");
   const Statistics s = MakePlanes(w, x, 1);  // of channels
   w.Range("g", w.Extent(x, 1) / size);
