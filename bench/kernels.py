@@ -5,9 +5,10 @@
 
 A table a family, as `./dev bench networks` prints it; `best` is weft's speed against the fastest of the library-only
 plan, onnxruntime, OpenVINO and torch, and `of roofline` how near it comes to the peaks of the machine, measured in the
-same run. The last tables sum it up. Rows that fail or are wrong are told at the end, and the exit code is then 1. --peak runs contractions instead, from comprehension to machine code, and bare leaves
-against the peak of the multipliers: each program takes turns with a loop of nothing but multiply-adds, so that its
-percentage holds whatever the clock does.
+same run. The last tables sum it up. Rows that fail or are wrong are told at the end, and the exit code is then 1.
+--peak runs contractions instead, from comprehension to machine code, and bare leaves against the peak of the
+multipliers: each program takes turns with a loop of nothing but multiply-adds, so that its percentage holds whatever
+the clock does.
 """
 import math
 import subprocess
