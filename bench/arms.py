@@ -41,20 +41,29 @@ def parser(doc, names, seconds):
     return made
 
 
+def answer(command, env=None):
+    """The document that a command of weft prints, empty if none, and its exit code."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=env)
+    return json.loads(done.stdout) if done.stdout.strip() else {}, done.returncode
+
+
+def failure(command, said, code, *unable):
+    why = said.get('error', {}).get('what', 'nothing said')
+    # Results are kept, and say it by paths of the tree.
+    return Failed(f'{" ".join(command)} exits {code}: {why}'.replace(f'{ROOT}/', ''), *unable)
+
+
 def compare(model, arms, *options, env=None):
     """The document that `weft compare` prints. An answer of no is one too: the errors are in it."""
     command = ['weft', 'compare', str(model), '--against', ','.join(arms), *options, '--json', '--quiet']
     env = {'TORCHINDUCTOR_CACHE_DIR': str(ROOT / 'build' / 'torch_cache'), **os.environ,
            'WEFT_PEER_PYTHON': sys.executable, **(env or {})}
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=env)
-    said = json.loads(done.stdout) if done.stdout.strip() else {}
+    said, code = answer(command, env)
     if 'arms' in said:
         return said
     why = said.get('error', {}).get('what', 'nothing said')
-    unable = [arm for arm in arms if arm in PEERS and done.returncode == UNSUPPORTED and why.startswith(arm + ' ')]
-    # Results are kept, and say it by paths of the tree.
-    failure = f'{" ".join(command)} exits {done.returncode}: {why}'
-    raise Failed(failure.replace(f'{ROOT}/', ''), *unable)
+    unable = [arm for arm in arms if arm in PEERS and code == UNSUPPORTED and why.startswith(arm + ' ')]
+    raise failure(command, said, code, *unable)
 
 
 def measure(model, threads, seconds, *options):
@@ -75,10 +84,10 @@ def roofline(model, threads, *options):
     """What weft's steps take beside what they would at the peaks of this machine, both measured in one run: of a step
     whose work is not known, as long as it takes."""
     command = ['weft', 'bench', str(model), *options, '--threads', str(threads), '--duration', '0.2s', '--json', '--quiet']
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        raise Failed(f'{" ".join(command)} exits {done.returncode}'.replace(f'{ROOT}/', ''))
-    steps = json.loads(done.stdout)['kernels']
+    said, code = answer(command)
+    if code != 0:
+        raise failure(command, said, code)
+    steps = said['kernels']
     least = sum(step['us'] * (1 if step['efficiency'] is None else step['efficiency']) for step in steps)
     return {'us': sum(step['us'] for step in steps), 'least_us': least, 'bytes': sum(step['bytes'] or 0 for step in steps)}
 

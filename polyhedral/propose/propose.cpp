@@ -20,11 +20,12 @@ class ChoiceMaker {
   ChoiceMaker(const ScheduleRequest& request, const Variant& variant)
       : request_(request),
         variant_(variant),
-        groups_(GroupStatements(request, variant.fuse)),
+        groups_(GroupStatements(request, variant.fuse, !variant.block)),
         blocked_(groups_.size()),
         choice_{.group = request.program->name} {
-    if (variant.block) blocked_ = BlockClusters(request, groups_);
+    if (!variant.block) return;
     // Blocks want groups that have the axes of the blocks; little work wants no barriers instead.
+    blocked_ = BlockClusters(request, groups_);
     if (std::ranges::all_of(blocked_, [](const BlockedCluster& b) { return b.blocks.empty(); })) {
       groups_ = GroupStatements(request, variant.fuse, true);
       blocked_.assign(groups_.size(), {});

@@ -76,9 +76,8 @@ void CumProdTriangular(Writer& w);
 void BatchNormalization(Writer& w);
 void LayerNormalization(Writer& w);
 void LayerNormalizationBlocked(Writer& w);
-void InstanceNormalization(Writer& w);
-void GroupNormalization(Writer& w);
-void NormalizationByBlocks(Writer& w);  // both
+void NormalizePlanes(Writer& w);  // instance and group normalization
+void NormalizePlanesByBlocks(Writer& w);
 void RmsNormalization(Writer& w);
 void MeanVarianceNormalization(Writer& w);
 void Lrn(Writer& w);

@@ -96,9 +96,11 @@ void FinishLayer(Writer& w, const Tail& t, const Moments& m) {
   if (w.HasOut(2)) w.Set("copy", w.Out(2), t.kept, w.At(m.inverse, t.outer));
 }
 
-// How many channels a group has: 1 where there are no channels.
-int64_t SizeOfGroups(Writer& w, const Operand& x, int64_t groups) {
+// How many channels a group has: of an instance normalization, and where there are none, 1.
+int64_t SizeOfGroups(Writer& w, const Operand& x) {
   const int64_t channels = w.Extent(x, 1);
+  const bool grouped = w.node.op == graph::Op::kGroupNormalization;
+  const int64_t groups = grouped ? w.Int("num_groups", 1) : channels;
   if (x.rank() < 2 || (channels > 0 && (groups < 1 || channels % groups != 0)))
     w.Refuse(fmt::format("{} groups of {} channels", groups, channels));
   return channels == 0 || !w.ok() ? 1 : channels / groups;
@@ -133,56 +135,6 @@ int64_t NearFrom(Writer& w, const Operand& x) {
   return std::min(axis, x.rank() - 1);
 }
 
-// Blocks of a channel, those from axis `near` on, have moments of their own, of which those of a
-// group of `size` channels are combined (Chan, Golub, LeVeque, "Updating formulae", 1979, equation
-// 2.1): both passes over a block come before the next block, so that the second finds it near.
-// Lanes lie along channels or places, as the value does.
-void NormalizeByBlocks(Writer& w, int64_t groups) {
-  const Operand x = w.In(0), y = w.Out(), scale = w.In(1), bias = w.In(2);
-  const int64_t size = SizeOfGroups(w, x, groups);
-  if (w.ok() && x.rank() < 3) w.Refuse("channels of one element");
-  if (!w.ok()) return;
-  const int64_t near = NearFrom(w, x);
-  if (!w.ok()) return;
-  int64_t elems = 1;  // of a block
-  for (int64_t axis = x.rank(); axis-- > near;) elems *= w.Extent(x, axis);
-  if (near == 2 && elems <= kNearBytes / SizeBytes(x.dtype) / size)
-    return w.Refuse("groups that lie near as a whole");
-  const Statistics s = MakePlanes(w, x, 1);  // of channels
-  w.Range("g", w.Extent(x, 1) / size);
-  w.Range("e", size);
-  const Subs block(s.from.begin(), s.from.begin() + near), group{"n", "g"},
-      own{"n", fmt::format("c / {}", size)};
-  Subs part = block;
-  part[1] = Sum({{size, "g"}, {1, "e"}});
-  int64_t blocks = size;  // of a group
-  for (int64_t axis = 2; axis < near; ++axis) blocks *= w.Extent(x, axis);
-  const int64_t count = s.count * size / std::max<int64_t>(1, blocks);
-  const Operand sum = w.Temp("block_sum", s.dtype), middle = w.Temp("block_mean", s.dtype),
-                rest = w.Temp("block_squares", s.dtype), total = w.Temp("sum", s.dtype),
-                mean = w.Temp("mean", s.dtype), squares = w.Temp("squares", s.dtype),
-                factor = w.Temp("factor", s.dtype);
-  const auto centred = [&](const Operand& at, const Subs& where) {
-    return fmt::format("({} - {})", w.At(x, s.from), w.At(at, where));
-  };
-  const auto real = [&](int64_t n) { return Lit(mean.dtype, static_cast<double>(n)); };
-  w.Reduce("reduction", sum, block, "+=!", w.At(x, s.from));
-  w.Set("pointwise", middle, block, fmt::format("{} / {}", w.At(sum, block), real(count)));
-  w.Reduce("reduction", rest, block, "+=!", fmt::format("{0} * {0}", centred(middle, block)));
-  w.Reduce("reduction", total, group, "+=!", w.At(middle, part));
-  w.Set("pointwise", mean, s.kept, fmt::format("{} / {}", w.At(total, own), real(blocks)));
-  const std::string away =
-      fmt::format("({} - {})", w.At(middle, part), w.At(mean, {part[0], part[1]}));
-  w.Reduce("reduction", squares, group, "+=!",
-           fmt::format("{0} + {1} * {2} * {2}", w.At(rest, part), real(count), away));
-  w.Set("pointwise", factor, s.kept,
-        fmt::format("{} / sqrt({} / {} + {})", w.At(scale, {"c"}), w.At(squares, own),
-                    real(s.count * size), Lit(mean.dtype, w.Float("epsilon", 1e-5F))));
-  w.Set(
-      "pointwise", y, s.from,
-      fmt::format("{} * {} + {}", centred(mean, s.kept), w.At(factor, s.kept), w.At(bias, {"c"})));
-}
-
 // Groups of so few channels that those of one would leave lanes without work: all channels are
 // summed up side by side, and what is computed of a group is spread over its channels.
 void NormalizeFewChannels(Writer& w, int64_t size, double epsilon) {
@@ -208,22 +160,6 @@ void NormalizeFewChannels(Writer& w, int64_t size, double epsilon) {
         fmt::format("{} / sqrt({} + {})", w.At(scale, {"c"}), variance, Lit(s.dtype, epsilon)));
   w.Set("pointwise", y, s.from,
         fmt::format("{} * {} + {}", centred, w.At(factor, s.kept), w.At(bias, {"c"})));
-}
-
-// scale and bias are inputs 1 and 2, one a channel.
-void NormalizePlanes(Writer& w, int64_t groups) {
-  constexpr int64_t kFew = 16;
-  const Operand x = w.In(0), y = w.Out(), scale = w.In(1), bias = w.In(2);
-  const int64_t size = SizeOfGroups(w, x, groups);
-  if (!w.ok()) return;
-  const double epsilon = w.Float("epsilon", 1e-5F);
-  if (size > 1 && size < kFew && x.rank() > 2) return NormalizeFewChannels(w, size, epsilon);
-  const Statistics s = MakePlanes(w, x, size);
-  const Moments m = TwoPass(w, s, epsilon);
-  const std::string value =
-      fmt::format("({} - {}) * {} * {} + {}", w.At(x, s.from), w.At(m.mean, s.kept),
-                  w.At(m.inverse, s.kept), w.At(scale, {s.from[1]}), w.At(bias, {s.from[1]}));
-  w.Set("pointwise", y, s.from, value);
 }
 
 }  // namespace
@@ -330,18 +266,70 @@ void LayerNormalizationBlocked(Writer& w) {
   FinishLayer(w, t, {mean, InverseOf(w, s, squares, w.Float("epsilon", 1e-5F))});
 }
 
-namespace {
-
-int64_t GroupsOf(Writer& w) {
-  if (w.node.op == graph::Op::kGroupNormalization) return w.Int("num_groups", 1);
-  return w.In(0).rank() < 2 ? 1 : w.Extent(w.In(0), 1);
+// scale and bias are inputs 1 and 2, one a channel.
+void NormalizePlanes(Writer& w) {
+  constexpr int64_t kFew = 16;
+  const Operand x = w.In(0), y = w.Out(), scale = w.In(1), bias = w.In(2);
+  const int64_t size = SizeOfGroups(w, x);
+  if (!w.ok()) return;
+  const double epsilon = w.Float("epsilon", 1e-5F);
+  if (size > 1 && size < kFew && x.rank() > 2) return NormalizeFewChannels(w, size, epsilon);
+  const Statistics s = MakePlanes(w, x, size);
+  const Moments m = TwoPass(w, s, epsilon);
+  const std::string value =
+      fmt::format("({} - {}) * {} * {} + {}", w.At(x, s.from), w.At(m.mean, s.kept),
+                  w.At(m.inverse, s.kept), w.At(scale, {s.from[1]}), w.At(bias, {s.from[1]}));
+  w.Set("pointwise", y, s.from, value);
 }
 
-}  // namespace
-
-void InstanceNormalization(Writer& w) { NormalizePlanes(w, GroupsOf(w)); }
-void GroupNormalization(Writer& w) { NormalizePlanes(w, GroupsOf(w)); }
-void NormalizationByBlocks(Writer& w) { NormalizeByBlocks(w, GroupsOf(w)); }
+// Blocks of a channel, those from axis `near` on, have moments of their own, of which those of a
+// group of `size` channels are combined (Chan, Golub, LeVeque, "Updating formulae", 1979, equation
+// 2.1): both passes over a block come before the next block, so that the second finds it near.
+// Lanes lie along channels or places, as the value does.
+void NormalizePlanesByBlocks(Writer& w) {
+  const Operand x = w.In(0), y = w.Out(), scale = w.In(1), bias = w.In(2);
+  const int64_t size = SizeOfGroups(w, x);
+  if (w.ok() && x.rank() < 3) w.Refuse("channels of one element");
+  if (!w.ok()) return;
+  const int64_t near = NearFrom(w, x);
+  if (!w.ok()) return;
+  int64_t count = 1;  // elements of a block
+  for (int64_t axis = x.rank(); axis-- > near;) count *= w.Extent(x, axis);
+  if (near == 2 && count <= kNearBytes / SizeBytes(x.dtype) / size)
+    return w.Refuse("groups that lie near as a whole");
+  const Statistics s = MakePlanes(w, x, 1);  // of channels
+  w.Range("g", w.Extent(x, 1) / size);
+  w.Range("e", size);
+  const Subs block(s.from.begin(), s.from.begin() + near), group{"n", "g"},
+      own{"n", fmt::format("c / {}", size)};
+  Subs part = block;
+  part[1] = Sum({{size, "g"}, {1, "e"}});
+  int64_t blocks = size;  // of a group
+  for (int64_t axis = 2; axis < near; ++axis) blocks *= w.Extent(x, axis);
+  const Operand sum = w.Temp("block_sum", s.dtype), middle = w.Temp("block_mean", s.dtype),
+                rest = w.Temp("block_squares", s.dtype), total = w.Temp("sum", s.dtype),
+                mean = w.Temp("mean", s.dtype), squares = w.Temp("squares", s.dtype),
+                factor = w.Temp("factor", s.dtype);
+  const auto centred = [&](const Operand& at, const Subs& where) {
+    return fmt::format("({} - {})", w.At(x, s.from), w.At(at, where));
+  };
+  const auto real = [&](int64_t n) { return Lit(mean.dtype, static_cast<double>(n)); };
+  w.Reduce("reduction", sum, block, "+=!", w.At(x, s.from));
+  w.Set("pointwise", middle, block, fmt::format("{} / {}", w.At(sum, block), real(count)));
+  w.Reduce("reduction", rest, block, "+=!", fmt::format("{0} * {0}", centred(middle, block)));
+  w.Reduce("reduction", total, group, "+=!", w.At(middle, part));
+  w.Set("pointwise", mean, s.kept, fmt::format("{} / {}", w.At(total, own), real(blocks)));
+  const std::string away =
+      fmt::format("({} - {})", w.At(middle, part), w.At(mean, {part[0], part[1]}));
+  w.Reduce("reduction", squares, group, "+=!",
+           fmt::format("{0} + {1} * {2} * {2}", w.At(rest, part), real(count), away));
+  w.Set("pointwise", factor, s.kept,
+        fmt::format("{} / sqrt({} / {} + {})", w.At(scale, {"c"}), w.At(squares, own),
+                    real(s.count * size), Lit(mean.dtype, w.Float("epsilon", 1e-5F))));
+  w.Set(
+      "pointwise", y, s.from,
+      fmt::format("{} * {} + {}", centred(mean, s.kept), w.At(factor, s.kept), w.At(bias, {"c"})));
+}
 
 void RmsNormalization(Writer& w) {
   const Tail t = MakeTail(w, w.Int("axis", -1));
