@@ -90,7 +90,7 @@ TEST(Emit, LanesBehindTheTailAskForNothing) {
 // Lanes far apart, iterations of an unrolled loop side by side: in registers.
 TEST(Emit, TransposesInRegisters) {
   for (const char* type : {"f32", "i64", "bf16", "u8"}) {
-    for (int rows : {2, 3, 4, 6, 8, 17}) {
+    for (int rows : {2, 3, 4, 5, 6, 7, 8, 17}) {
       for (int lanes : {4, 7, 13, 16, 40}) {
         const std::string text = fmt::format(
             "loops k (x: in {0}[{1}, {2}], y: out {0}[{2}, {1}]) {{ single {{ unroll r = 0:{1} {{ "
@@ -118,6 +118,42 @@ TEST(Emit, TransposesInRegisters) {
   ASSERT_TRUE(bytes.ok());
   EXPECT_NE(bytes->find("load <16 x i8>"), std::string::npos) << *bytes;
   EXPECT_EQ(bytes->find("load i8"), std::string::npos) << *bytes;
+}
+
+// Few iterations whose lanes have no gaps between them are one row of memory.
+TEST(Emit, InterleavesInRegisters) {
+  const auto ir = [](const std::string& text) {
+    const Result<std::string> emitted = EmitLlvmIr(Nest(text), Target{.isa = Isa::kX86V3}, true);
+    return emitted.ok() ? *emitted : emitted.status().ToString();
+  };
+  const std::string stored = ir(
+      "loops k (x: in f32[3, 64], y: out f32[64, 3] align 64) { parallel t = 0:8 { let i = "
+      "index(t) in 0:8 of x unroll r = 0:3 { vector v = 0:8 { stream y[8*i + v, r] = x[r, 8*i + v] "
+      "} } } }");
+  EXPECT_NE(stored.find("store <24 x float>"), std::string::npos) << stored;
+  EXPECT_NE(stored.find("!nontemporal"), std::string::npos) << stored;
+  const std::string loaded = ir(
+      "loops k (x: in u8[32, 3], y: out u8[3, 32]) { single { unroll r = 0:3 { vector v = 0:32 { "
+      "y[r, v] = x[v, r] } } } }");
+  EXPECT_NE(loaded.find("load <96 x i8>"), std::string::npos) << loaded;
+  EXPECT_EQ(loaded.find("load <3 x i8>"), std::string::npos) << loaded;
+  // Gaps, and squares that registers hold, stay rows of iterations.
+  for (const char* shape : {"f32[8, 5]", "f32[8, 4]"}) {
+    const int rows = shape[7] - '0' == 4 ? 4 : 3;
+    const std::string rows_of =
+        ir(fmt::format("loops k (x: in f32[{0}, 8], y: out {1}) {{ single {{ unroll r = 0:{0} {{ "
+                       "vector v = 0:8 {{ "
+                       "y[v, r] = x[r, v] }} }} }} }}",
+                       rows, shape));
+    EXPECT_NE(rows_of.find(fmt::format("store <{} x float>", rows)), std::string::npos) << rows_of;
+  }
+  for (const char* type : {"f32", "f64", "u8", "f16"})
+    for (int rows : {2, 3, 5, 7})
+      Check(fmt::format(
+          "loops k (x: in {0}[{1}, 200], y: out {0}[200, {1}] align 64) {{ parallel t = 0:5 {{ let "
+          "i = index(t) in 0:5 of x unroll r = 0:{1} {{ vector v = 0:40 {{ stream y[40*i + v, r] = "
+          "x[r, 40*i + v] }} }} }} }}",
+          type, rows));
 }
 
 // A guard that holds for one iteration says nothing of its neighbours in the same row.

@@ -365,6 +365,12 @@ void MemoryEmitter::StoreRegister(BufferId id, const Affine& base, Value* mask, 
   b_.CreateAlignedStore(value, pointer, align);
 }
 
+void MemoryEmitter::PassCaches(llvm::StoreInst* store) {
+  llvm::Metadata* one = llvm::ConstantAsMetadata::get(b_.getInt32(1));
+  store->setMetadata(llvm::LLVMContext::MD_nontemporal,
+                     llvm::MDNode::get(module_.getContext(), one));
+}
+
 void MemoryEmitter::StoreRow(const loops::Stmt& s, const Affine& base, const Chunk& chunk,
                              Value* mask, Value* value) {
   Value* pointer = PointerTo(s.buffer, base);
@@ -373,11 +379,7 @@ void MemoryEmitter::StoreRow(const loops::Stmt& s, const Affine& base, const Chu
     auto* store = b_.CreateAlignedStore(value, pointer, align);
     Annotate(store, s.buffer);
     const uint64_t bytes = module_.getDataLayout().getTypeStoreSize(value->getType());
-    if (s.stream && align.value() >= bytes) {
-      llvm::Metadata* one = llvm::ConstantAsMetadata::get(b_.getInt32(1));
-      store->setMetadata(llvm::LLVMContext::MD_nontemporal,
-                         llvm::MDNode::get(module_.getContext(), one));
-    }
+    if (s.stream && align.value() >= bytes) PassCaches(store);
     return;
   }
   int64_t active = 0;

@@ -89,6 +89,7 @@ class MemoryEmitter {
                                      const std::optional<LaneForm>& form, const Chunk& chunk);
   void StoreRow(const loops::Stmt& store, const Affine& base, const Chunk& chunk, llvm::Value* mask,
                 llvm::Value* value);
+  void PassCaches(llvm::StoreInst* store);
   void StoreRegister(loops::BufferId id, const Affine& base, llvm::Value* mask, llvm::Value* value);
   void StoreEach(loops::BufferId id, const Affine& offset, const std::optional<LaneForm>& form,
                  const Chunk& chunk, llvm::Value* mask, llvm::Value* value);
@@ -131,10 +132,18 @@ class MemoryEmitter {
   void Transpose(std::vector<llvm::Value*>& rows, int64_t width);
   llvm::Value* LoadTransposed(const loops::Expr& load, const Affine& offset, const LaneForm& form,
                               const Chunk& chunk);
+  std::vector<llvm::Value*> LoadSquare(loops::BufferId id, const Affine& base, const LaneForm& form,
+                                       int64_t columns, const Chunk& chunk);
+  std::vector<llvm::Value*> LoadInterleaved(loops::BufferId id, const Affine& base, int64_t columns,
+                                            const Chunk& chunk);
   llvm::Value* LoadPiece(loops::BufferId id, const Affine& at, int64_t columns);
   llvm::Value* InsertRow(llvm::Value* into, llvm::Value* row, int64_t at);
   bool StoreTransposed(const loops::Stmt& store, const Affine& offset, const LaneForm& form,
                        const Chunk& chunk, llvm::Value* value);
+  void StoreSquare(loops::BufferId id, const Affine& base, const LaneForm& form,
+                   std::vector<llvm::Value*>& values, int64_t columns, const Chunk& chunk);
+  void StoreInterleaved(const loops::Stmt& store, const Affine& base,
+                        const std::vector<llvm::Value*>& values, const Chunk& chunk);
   template <typename F>
   void When(llvm::Value* condition, F body) {
     if (!condition) return body();

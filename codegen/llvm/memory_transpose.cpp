@@ -6,6 +6,9 @@
 //   lanes     0 1 2 3 | 4 5 6 7          a row is four iterations of one lane; V0 holds those of
 //   V0        row 0   | row 4            lanes 0 and 4, and so on; iteration i of all lanes is
 //   V1        row 1   | row 5            element i of each row
+//
+// Where the iterations are few and the next lane's follow those of a lane without a gap, as an
+// image's colours do, all of them are one row of memory, which is loaded or stored as a whole.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -28,6 +31,13 @@ namespace {
 
 // Elements of a row.
 int64_t RowLength(Dtype dtype) { return 16 / SizeBytes(dtype); }
+
+// Whether iterations and lanes are one row of memory, with an iteration's lanes `trip` apart, and
+// taken as one. Whole squares, and those of many iterations, take fewer instructions.
+bool IsInterleaved(Dtype dtype, const LaneForm& form, int64_t trip) {
+  constexpr int64_t kMany = 8;
+  return trip < kMany && trip % RowLength(dtype) != 0 && form.diffs[1] == trip;
+}
 
 // Every iteration runs all statements.
 bool RunsAll(const loops::LoopNest& nest, const std::vector<StmtId>& body) {
@@ -137,23 +147,46 @@ Value* MemoryEmitter::LoadTransposed(const Expr& load, const Affine& offset, con
   const Unrolled* u = RowsOf(id, offset, form, chunk, {.loads = kAny, .stores = 0});
   if (u == nullptr) return nullptr;
   const bool is_input = nest_[id].access == loops::Access::kIn;
-  const int64_t length = RowLength(nest_[id].dtype);
-  const int64_t trip = loops::ConstantTrip(*u->loop), first = u->at / length * length;
+  const int64_t trip = loops::ConstantTrip(*u->loop);
+  const bool interleaved = IsInterleaved(nest_[id].dtype, form, trip);
+  const int64_t length = interleaved ? trip : RowLength(nest_[id].dtype);
+  const int64_t first = u->at / length * length, columns = std::min(length, trip - first);
   const Affine base = form.base + (first - u->at);
-  const int64_t columns = std::min(length, trip - first);
   Square& square = squares_[{id.index, base, form.diffs[1], is_input ? 0 : u->round, chunk.active}];
   // A loop that ended sooner may have loaded fewer of them.
   if (square.block != b_.GetInsertBlock() || square.columns < columns) {
-    std::vector<Value*> rows(
-        length, llvm::PoisonValue::get(llvm::FixedVectorType::get(ElementType(id), chunk.width)));
-    for (int64_t lane = 0; lane < chunk.active; ++lane) {
-      Value*& row = rows[lane % length];
-      row = InsertRow(row, LoadPiece(id, base + form.diffs[lane], columns), lane / length * length);
-    }
-    Transpose(rows, chunk.width);
-    square = {.block = b_.GetInsertBlock(), .columns = columns, .values = std::move(rows)};
+    square = {.block = b_.GetInsertBlock(),
+              .columns = columns,
+              .values = interleaved ? LoadInterleaved(id, base, columns, chunk)
+                                    : LoadSquare(id, base, form, columns, chunk)};
   }
   return square.values[static_cast<size_t>(u->at - first)];
+}
+
+std::vector<Value*> MemoryEmitter::LoadSquare(BufferId id, const Affine& base, const LaneForm& form,
+                                              int64_t columns, const Chunk& chunk) {
+  const int64_t length = RowLength(nest_[id].dtype);
+  std::vector<Value*> rows(
+      length, llvm::PoisonValue::get(llvm::FixedVectorType::get(ElementType(id), chunk.width)));
+  for (int64_t lane = 0; lane < chunk.active; ++lane) {
+    Value*& row = rows[lane % length];
+    row = InsertRow(row, LoadPiece(id, base + form.diffs[lane], columns), lane / length * length);
+  }
+  Transpose(rows, chunk.width);
+  return rows;
+}
+
+std::vector<Value*> MemoryEmitter::LoadInterleaved(BufferId id, const Affine& base, int64_t columns,
+                                                   const Chunk& chunk) {
+  Value* all = LoadPiece(id, base, columns * chunk.active);
+  std::vector<Value*> values;
+  for (int64_t i = 0; i < columns; ++i) {
+    std::vector<int> picked(chunk.width, llvm::PoisonMaskElem);
+    for (int64_t lane = 0; lane < chunk.active; ++lane)
+      picked[lane] = static_cast<int>(lane * columns + i);
+    values.push_back(b_.CreateShuffleVector(all, picked));
+  }
+  return values;
 }
 
 Value* MemoryEmitter::LoadPiece(BufferId id, const Affine& at, int64_t columns) {
@@ -185,14 +218,26 @@ bool MemoryEmitter::StoreTransposed(const Stmt& store, const Affine& offset, con
   const BufferId id = store.buffer;
   const Unrolled* u = RowsOf(id, offset, form, chunk, {.loads = 0, .stores = 1});
   if (u == nullptr) return false;
-  const int64_t length = RowLength(nest_[id].dtype);
-  const int64_t trip = loops::ConstantTrip(*u->loop), first = u->at / length * length;
+  const int64_t trip = loops::ConstantTrip(*u->loop);
+  const bool interleaved = IsInterleaved(nest_[id].dtype, form, trip);
+  const int64_t length = interleaved ? trip : RowLength(nest_[id].dtype);
+  const int64_t first = u->at / length * length;
   const Affine base = form.base + (first - u->at);
   std::vector<Value*>& values = pending_[{id.index, base, form.diffs[1], u->round, chunk.active}];
   if (u->at == first) values.assign(length, llvm::PoisonValue::get(value->getType()));
   values[static_cast<size_t>(u->at - first)] = value;
   const int64_t columns = u->at - first + 1;
   if (columns < length && u->at + 1 < trip) return true;
+  if (interleaved)
+    StoreInterleaved(store, base, values, chunk);
+  else
+    StoreSquare(id, base, form, values, columns, chunk);
+  return true;
+}
+
+void MemoryEmitter::StoreSquare(BufferId id, const Affine& base, const LaneForm& form,
+                                std::vector<Value*>& values, int64_t columns, const Chunk& chunk) {
+  const auto length = static_cast<int64_t>(values.size());
   Transpose(values, chunk.width);
   for (int64_t lane = 0; lane < chunk.active; ++lane) {
     std::vector<int> picked;
@@ -204,7 +249,25 @@ bool MemoryEmitter::StoreTransposed(const Stmt& store, const Affine& offset, con
     const Affine at = base + form.diffs[lane];
     Annotate(b_.CreateAlignedStore(piece, PointerTo(id, at), AlignAt(id, at)), id);
   }
-  return true;
+}
+
+void MemoryEmitter::StoreInterleaved(const Stmt& store, const Affine& base,
+                                     const std::vector<Value*>& values, const Chunk& chunk) {
+  const auto columns = static_cast<int64_t>(values.size());
+  Value* all = llvm::PoisonValue::get(
+      llvm::FixedVectorType::get(values[0]->getType()->getScalarType(), columns * chunk.width));
+  for (int64_t i = 0; i < columns; ++i)
+    all = InsertRow(all, values[static_cast<size_t>(i)], i * chunk.width);
+  std::vector<int> picked;
+  for (int64_t lane = 0; lane < chunk.active; ++lane)
+    for (int64_t i = 0; i < columns; ++i)
+      picked.push_back(static_cast<int>(i * chunk.width + lane));
+  const llvm::Align align = AlignAt(store.buffer, base);
+  auto* whole = b_.CreateAlignedStore(b_.CreateShuffleVector(all, picked),
+                                      PointerTo(store.buffer, base), align);
+  Annotate(whole, store.buffer);
+  if (store.stream && chunk.active == chunk.width && align.value() >= vector_bytes_)
+    PassCaches(whole);
 }
 
 }  // namespace weft::codegen
