@@ -141,6 +141,30 @@ TEST(Propose, RowsFromMemoryAreReadSideBySide) {
   EXPECT_NE(near.find("tile i 16, j 16 |"), std::string::npos) << near;
 }
 
+// Of narrow elements a line at once, where the nearest cache holds few of them.
+TEST(Propose, LinesOfNarrowElementsAreReadWhole) {
+  const auto turned = [](int64_t side) {
+    return First(fmt::format("def f(uint8({0}, {0}) x) -> (y) {{ y(i, j) = x(j, i) }}", side),
+                 {.threads = 1, .l1_bytes = 32 << 10});
+  };
+  EXPECT_NE(turned(512).find("tile i 64 16, j 32 | parallel i j | inner i | unroll i"),
+            std::string::npos)
+      << turned(512);
+  EXPECT_NE(turned(96).find("tile i 16, j 32"), std::string::npos) << turned(96);
+}
+
+// An image's colours are interleaved in registers.
+TEST(Propose, ColoursAreUnrolledInsideTheLanes) {
+  const auto turned = [](int colours) {
+    return First(fmt::format("def f(float({}, 50000) x) -> (y) {{ y(i, c) = x(c, i) }}", colours),
+                 {.threads = 1});
+  };
+  EXPECT_NE(turned(3).find("order i | tile i 8 | parallel i | unroll c | vector i 8"),
+            std::string::npos)
+      << turned(3);
+  EXPECT_EQ(turned(24).find("unroll c"), std::string::npos) << turned(24);
+}
+
 // Below two vectors a row, lanes take a row each; above, they go along it.
 TEST(Propose, LanesGoAcrossShortRows) {
   const auto softmax = [](int64_t columns) {
