@@ -1,5 +1,6 @@
-// Copies of operands for contractions: which could be made, and in what blocks.
+// Copies of operands: which could be made, and in what blocks.
 #include <algorithm>
+#include <numeric>
 
 #include "polyhedral/copies.h"
 #include "polyhedral/propose/propose.h"
@@ -20,27 +21,133 @@ std::vector<std::pair<int32_t, tc::ExprId>> Readers(const tc::Program& program,
   return readers;
 }
 
+// A read of what lies along another axis than the lanes, and moves along both.
+struct Across {
+  tc::ExprId read;
+  std::string along;
+};
+
+// Those of a cluster.
+std::vector<Across> ReadsAcross(const ClusterView& view, const std::string& lane) {
+  const tc::Program& program = view.program();
+  std::vector<Across> across;
+  for (size_t k = 0; k < view.statements.size(); ++k) {
+    const tc::Statement& s = view.At(k);
+    const auto& axes = view.axes[k];
+    const auto lanes = static_cast<int32_t>(std::ranges::find(axes, lane) - axes.begin());
+    for (const tc::ExprId read : tc::Reads(program, s)) {
+      const tc::Expr& e = program[read];
+      const int32_t along = ContiguousIndex(*view.request, s, e.tensor, e.args);
+      if (along < 0 || along == lanes || AxisOf(program, read, along) < 0) continue;
+      if (AxisOf(program, read, lanes) >= 0) across.push_back({read, axes[along]});
+    }
+  }
+  return across;
+}
+
+// Of statements that all share one cluster and store past the caches.
+std::vector<tc::ExprId> TurnedReads(const ScheduleRequest& request) {
+  const tc::Program& program = *request.program;
+  std::vector<int32_t> all(program.statements.size());
+  std::iota(all.begin(), all.end(), 0);
+  const ClusterView view = View(request, all);
+  const auto reduces = [](const tc::Statement& s) { return tc::Reduces(s); };
+  const auto passes = [&](const tc::Statement& s) { return PassesCaches(view, s); };
+  if (std::ranges::any_of(program.statements, reduces) ||
+      std::ranges::none_of(program.statements, passes) ||
+      GroupStatements(request, true).size() != 1)
+    return {};
+  std::vector<tc::ExprId> reads;
+  for (const Across& across : ReadsAcross(view, LaneAxis(view, Switches(view))))
+    reads.push_back(across.read);
+  return reads;
+}
+
+// What contractions may read through a copy.
+std::vector<tc::ExprId> ContractedReads(const tc::Program& program) {
+  const auto steps = tc::Steps(program);
+  std::vector<tc::ExprId> reads;
+  if (!steps.ok()) return reads;
+  for (const tc::Step& step : *steps) {
+    const tc::Statement& s = program.statements[step.first];
+    const auto contraction = AsContraction(program, s);
+    const auto recurs = tc::RecurrenceIndices(program, s);
+    if (step.first != step.last || !contraction || !recurs.ok() || !recurs->empty()) continue;
+    for (const tc::ExprId read : {contraction->x, contraction->w})
+      if (!IsNarrow(program[read].dtype)) reads.push_back(read);
+  }
+  return reads;
+}
+
 }  // namespace
 
 std::vector<std::string> CopyCandidates(const ScheduleRequest& request) {
   const tc::Program& program = *request.program;
   std::vector<std::string> candidates;
   if (request.target.kind != TargetKind::kCpu || !program.params.empty()) return candidates;
-  const auto steps = tc::Steps(program);
-  if (!steps.ok()) return candidates;
-  for (const tc::Step& step : *steps) {
-    const tc::Statement& s = program.statements[step.first];
-    const auto contraction = AsContraction(program, s);
-    const auto recurs = tc::RecurrenceIndices(program, s);
-    if (step.first != step.last || !contraction || !recurs.ok() || !recurs->empty()) continue;
-    for (const tc::ExprId read : {contraction->x, contraction->w}) {
-      const std::string& name = program[program[read].tensor].name;
-      const bool constant = std::ranges::count(request.constants, name) > 0;
-      if (constant || IsNarrow(program[read].dtype) || !IsCopyable(request, name)) continue;
-      if (Readers(program, program[read].tensor).size() == 1) candidates.push_back(name);
-    }
+  const auto add = [&](tc::TensorId tensor) {
+    const std::string& name = program[tensor].name;
+    const bool known =
+        std::ranges::count(request.constants, name) > 0 || std::ranges::count(candidates, name) > 0;
+    if (!known && IsCopyable(request, name)) candidates.push_back(name);
+  };
+  for (const tc::ExprId read : ContractedReads(program))
+    if (Readers(program, program[read].tensor).size() == 1) add(program[read].tensor);
+  const std::vector<tc::ExprId> turned = TurnedReads(request);
+  for (const tc::ExprId read : turned) {
+    const auto is_turned = [&](const auto& reader) {
+      return std::ranges::count(turned, reader.second) > 0;
+    };
+    if (std::ranges::all_of(Readers(program, program[read].tensor), is_turned))
+      add(program[read].tensor);
   }
   return candidates;
+}
+
+std::optional<TurnedCopies> TurnCopies(std::span<const ClusterView> copies,
+                                       const ClusterView& reader) {
+  constexpr int64_t kRowBytes = 1024, kMostOfRow = 512;
+  const tc::Program& program = reader.program();
+  const std::string lane = LaneAxis(reader, Switches(reader));
+  const std::vector<Across> reads = ReadsAcross(reader, lane);
+  TurnedCopies turned;
+  for (const ClusterView& copy : copies) {
+    const auto found = std::ranges::find(reads, copy.At(0).target,
+                                         [&](const Across& a) { return program[a.read].tensor; });
+    if (found == reads.end() || found->along != reads[0].along) return {};
+    const auto [k, read] = Readers(program, copy.At(0).target)[0];
+    const auto at = std::ranges::find(reader.statements, k) - reader.statements.begin();
+    const auto axis_of = [&](const std::string& axis) {
+      const auto& axes = reader.axes[static_cast<size_t>(at)];
+      const auto index = std::ranges::find(axes, axis) - axes.begin();
+      return AxisOf(program, read, static_cast<int32_t>(index));
+    };
+    TurnedCopies::Copy& one = turned.copies.emplace_back();
+    const int64_t element = SizeBytes(program[read].dtype),
+                  along = std::min(kRowBytes / element, kMostOfRow),
+                  near = reader.request->target.l2_bytes / 4 / std::ssize(copies),
+                  line = kLineBytes / element,
+                  across = std::max<int64_t>(1, near / (along * element) / line) * line;
+    std::vector<Tile> blocks;
+    for (const std::string& axis : reader.shared)
+      if (axis != lane && axis != found->along) blocks.push_back({axis, {1}});
+    blocks.push_back({lane, {across}});
+    blocks.push_back({found->along, {along}});
+    std::erase_if(blocks, [&](const Tile& t) { return t.sizes[0] >= reader.Extent(t.axis); });
+    for (const Tile& block : blocks) {
+      const int32_t place = axis_of(block.axis);
+      if (place < 0) return {};
+      one.blocks.push_back({copy.axes[0][static_cast<size_t>(place)], block.sizes});
+    }
+    if (turned.blocks.empty()) turned.blocks = blocks;
+    if (blocks.empty() || turned.blocks != blocks) return {};
+    const int32_t lanes = axis_of(lane);
+    for (int32_t axis = 0; axis < std::ssize(program[read].args); ++axis)
+      if (axis != lanes) one.layout.axes.push_back({axis, 0});
+    one.layout.axes.push_back({lanes, 0});
+    one.along = copy.axes[0][static_cast<size_t>(axis_of(found->along))];
+  }
+  return turned;
 }
 
 CopyBlocks BlocksOfCopy(const ClusterView& copy, const ClusterView& contraction,

@@ -382,6 +382,11 @@ class Grouper {
 
   // Whether s may run as late as its first reader, whose loops it may share: an operand of what
   // follows a contraction is best computed there, rather than stored before and loaded again.
+  // One that the schedule makes of an operand, so that it is read otherwise than it lies.
+  bool IsCopy(int32_t s) const {
+    return request_.copies.contains(program_[program_.statements[s].target].name);
+  }
+
   bool Waits(int32_t s) const { return !ReadsLast(s) && CanWait(s); }
 
   // Whether its values take more bytes than what it makes them from, so that they had better be
@@ -398,7 +403,7 @@ class Grouper {
 
   bool CanWait(int32_t s) const {
     const tc::Statement& statement = program_.statements[s];
-    if (!IsPointwise(statement) || Recurs(s)) return false;
+    if (!IsPointwise(statement) || Recurs(s) || IsCopy(s)) return false;
     if (program_[statement.target].role != tc::Role::kTemporary || Turns(request_, statement))
       return false;
     const auto writers = [&](tc::TensorId tensor) {
@@ -435,6 +440,7 @@ class Grouper {
       return Widens(program_.statements[operand]) && Touches(group, operand);
     };
     if (!Touches(group, s) && std::ranges::none_of(operands, brings)) return false;
+    if (std::ranges::any_of(group, [&](int32_t g) { return IsCopy(g); })) return false;
     std::vector<int32_t> all = group;
     all.insert(all.end(), operands.begin(), operands.end());
     all.push_back(s);

@@ -33,6 +33,7 @@ class ChoiceMaker {
   }
 
   Choice Run() {
+    if (AddTurned()) return std::move(choice_);
     for (size_t g = 0; g < groups_.size(); ++g) {
       if (groups_[g].loop) {
         AddAsWritten(request_, groups_[g].statements, choice_);
@@ -53,7 +54,7 @@ class ChoiceMaker {
     return view;
   }
 
-  // A copy of what the contraction of the next group reads.
+  // A copy of what the next group reads.
   bool IsCopyFor(size_t g) const {
     const tc::Program& program = *request_.program;
     const tc::TensorId made = program.statements[groups_[g].statements[0]].target;
@@ -69,6 +70,43 @@ class ChoiceMaker {
     auto contraction = ContractionCluster(view, variant_.number, choice_);
     if (!contraction) contraction = DotCluster(view);
     return contraction ? *std::move(contraction) : RowCluster(view, variant_.number);
+  }
+
+  // Copies of what the last group turns, and nothing else.
+  bool AddTurned() {
+    std::vector<ClusterView> copies;
+    for (size_t g = 0; g < groups_.size(); ++g) copies.push_back(ViewOf(g));
+    if (copies.size() < 2) return false;
+    ClusterView view = std::move(copies.back());
+    copies.pop_back();
+    const auto name = [&](const ClusterView& copy) {
+      return copy.program()[copy.At(0).target].name;
+    };
+    const auto is_copy = [&](const ClusterView& c) { return request_.copies.contains(name(c)); };
+    if (!std::ranges::all_of(copies, is_copy)) return false;
+    const auto turned = TurnCopies(copies, view);
+    if (!turned) return false;
+    ScheduleRequest laid_out = request_;
+    for (const tc::TensorDecl& tensor : request_.program->tensors)  // they follow the copies
+      if (tensor.role == tc::Role::kTemporary) laid_out.layouts.erase(tensor.name);
+    for (size_t k = 0; k < copies.size(); ++k) {
+      const Layout& layout = turned->copies[k].layout;
+      laid_out.layouts[name(copies[k])] = layout;
+      choice_.packs.push_back({request_.copies.at(name(copies[k])), layout});
+    }
+    laid_out = WithTemporaries(laid_out);
+    for (size_t k = 0; k < copies.size(); ++k) {
+      copies[k].request = &laid_out;
+      copies[k].blocks = turned->copies[k].blocks;
+      Cluster rows = RowCluster(copies[k], variant_.number);
+      if (std::erase(rows.order, turned->copies[k].along) > 0)
+        rows.order.push_back(turned->copies[k].along);
+      Add(copies[k], std::move(rows), k > 0);
+    }
+    view.request = &laid_out;
+    view.blocks = turned->blocks;
+    Add(view, RowCluster(view, variant_.number), true);
+    return true;
   }
 
   // The loops of the contraction say in which order the copy is made, and both in which blocks.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -122,8 +123,8 @@ std::optional<Cluster> DotCluster(const ClusterView& view);
 // What DotCluster's loops take for an element of the result, as RankTiles counts cycles; infinity
 // if there are none.
 double DotCycles(const ClusterView& view);
-// The operands of contractions that WithCopies takes and nobody else reads: lanes could run along
-// any of their axes.
+// The operands that WithCopies takes of contractions which alone read them, whose lanes could run
+// along any of their axes, and of what turns rows into columns that go past the caches.
 std::vector<std::string> CopyCandidates(const ScheduleRequest& request);
 // The blocks in which a copy runs right before the contraction that reads it, whose loops without
 // blocks are given: of the copy and of the contraction; none if all of it is copied first.
@@ -132,6 +133,19 @@ struct CopyBlocks {
 };
 CopyBlocks BlocksOfCopy(const ClusterView& copy, const ClusterView& contraction,
                         const Cluster& loops);
+// How statements that turn rows into columns read through copies: tiles are read by rows, lie in
+// the cache by columns, and become columns of results in whole lines. None if nothing is turned.
+struct TurnedCopies {
+  struct Copy {
+    std::string along;  // the axis of its innermost loop, so that memory is read row by row
+    Layout layout;
+    std::vector<Tile> blocks;
+  };
+  std::vector<Copy> copies;
+  std::vector<Tile> blocks;  // of the reader
+};
+std::optional<TurnedCopies> TurnCopies(std::span<const ClusterView> copies,
+                                       const ClusterView& reader);
 Cluster RowCluster(const ClusterView& view, int variant);
 // The clusters of a recurrence, which keeps the order it is written in.
 void AddAsWritten(const ScheduleRequest& request, const std::vector<int32_t>& statements,

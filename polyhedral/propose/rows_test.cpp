@@ -131,7 +131,7 @@ TEST(Propose, ReadersOfWindowsAreApart) {
 // Of lines that come from memory four side by side are read one after the other.
 TEST(Propose, RowsFromMemoryAreReadSideBySide) {
   const auto turned = [](int64_t l3_bytes) {
-    return First("def f(float(4096, 1024) x) -> (y) { y(i, j) = x(j, i) }",
+    return First("def f(float(4096, 1024) x) -> (y) { s() max=! x(i, j)  y(i, j) = x(j, i) - s() }",
                  {.threads = 1, .l3_bytes = l3_bytes}, Isa::kX86V4);
   };
   const std::string far = turned(4 << 20), near = turned(64 << 20);
@@ -151,6 +151,31 @@ TEST(Propose, LinesOfNarrowElementsAreReadWhole) {
             std::string::npos)
       << turned(512);
   EXPECT_NE(turned(96).find("tile i 16, j 32"), std::string::npos) << turned(96);
+}
+
+// What is turned and passes the caches is read by rows, a tile at a time, and stored by columns.
+TEST(Propose, TurnedRowsPassTheCachesThroughACopy) {
+  const Target target{.threads = 1, .l2_bytes = 512 << 10, .l3_bytes = 4 << 20};
+  const auto first = [&](const std::string& body) {
+    return First("def f(float(2048, 4096) x, float(2048, 4096) z) -> (y) { " + body + " }", target);
+  };
+  const std::string alone = first("y(i, j) = x(j, i)");
+  EXPECT_EQ(alone.rfind("f: cluster x_packed | block i0 128, i1 256 | order i0 i1 |", 0), 0u)
+      << alone;
+  EXPECT_NE(alone.find("then y | block j 128, i 256"), std::string::npos) << alone;
+  EXPECT_NE(alone.find("pack x ba | stream y"), std::string::npos) << alone;
+  // The statements around it take part, and all that they read across.
+  const std::string chain = first("a(j, i) = max(x(j, i), z(j, i))  y(i, j) = 2.0 * a(j, i)");
+  EXPECT_NE(chain.find("then z_packed | block i0 64, i1 256"), std::string::npos) << chain;
+  EXPECT_NE(chain.find("then a y | block j 64, i 256"), std::string::npos) << chain;
+  EXPECT_NE(chain.find("stream y"), std::string::npos) << chain;
+  // What is read along its rows too lies for one of both.
+  const std::string both = first(
+      "y(i, j) = x(j, i) where i in 0:2048, j in 0:2048"
+      " w(i, j) = x(i, j) where i in 0:2048, j in 0:2048");
+  EXPECT_EQ(both.find("packed"), std::string::npos) << both;
+  const std::string near = First("def f(float(512, 512) x) -> (y) { y(i, j) = x(j, i) }", target);
+  EXPECT_EQ(near.find("packed"), std::string::npos) << near;
 }
 
 // An image's colours are interleaved in registers.
