@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <set>
 
@@ -14,6 +13,19 @@ namespace weft::tc {
 namespace {
 
 constexpr int kMostAttempts = 32;
+constexpr int64_t kMostBytes = int64_t{1} << 47;         // of a tensor: what x86-64 can address
+constexpr int64_t kMostScratchBytes = int64_t{1} << 40;  // of temporaries, as in a loop nest
+
+// The bytes that offsets into a tensor span, where extents are known. They are computed of empty
+// tensors too, so an extent of 0 pays for no others.
+int64_t SpannedBytes(const TensorDecl& decl) {
+  int64_t bytes = SizeBytes(decl.dtype);
+  for (const Affine& extent : decl.extents) {
+    if (!extent.IsConstant() || extent.constant() == 0) continue;
+    if (__builtin_mul_overflow(bytes, extent.constant(), &bytes)) return INT64_MAX;
+  }
+  return bytes;
+}
 
 bool Mentions(const SyntaxExpr& e, const std::set<std::string>& names) {
   if ((e.kind == SyntaxKind::kName || e.kind == SyntaxKind::kApply) && names.contains(e.text))
@@ -117,6 +129,11 @@ bool DefBinder::BindAll() {
   return fine;
 }
 
+bool DefBinder::TooLarge(std::string_view what) {
+  return Error(Problem::kTooLarge, def_->at,
+               fmt::format("{} more elements than can be addressed", what), "", Code::kLimit);
+}
+
 // Extents of what statements write, once they have all been bound.
 bool DefBinder::FinishTensors(const std::vector<size_t>& tensors) {
   for (size_t t : tensors) {
@@ -132,14 +149,21 @@ bool DefBinder::FinishTensors(const std::vector<size_t>& tensors) {
                         d, decl.name));
       }
     }
-    const std::optional<Shape> shape = StaticExtents(decl);
-    const Result<int64_t> count = shape ? CountElems(*shape) : Result<int64_t>(0);
-    if (!count.ok() || *count > std::numeric_limits<int64_t>::max() / 8) {
-      return Error(Problem::kTooLarge, def_->at,
-                   fmt::format("'{}' has more elements than can be counted", decl.name), "",
-                   Code::kLimit);
-    }
+    if (SpannedBytes(decl) > kMostBytes) return TooLarge(fmt::format("'{}' has", decl.name));
     if (!CheckAnnotation(t)) return false;
+  }
+  return true;
+}
+
+// What a kernel computes offsets for, in operands and in scratch.
+bool DefBinder::CheckSpans() {
+  int64_t scratch_bytes = 0;
+  for (const TensorDecl& decl : program_.tensors) {
+    const int64_t bytes = SpannedBytes(decl);
+    if (bytes > kMostBytes) return TooLarge(fmt::format("'{}' has", decl.name));
+    if (decl.role == Role::kTemporary) scratch_bytes += bytes;
+    if (scratch_bytes > kMostScratchBytes)
+      return TooLarge(fmt::format("temporaries up to '{}' have", decl.name));
   }
   return true;
 }
@@ -147,7 +171,7 @@ bool DefBinder::FinishTensors(const std::vector<size_t>& tensors) {
 bool DefBinder::Finish() {
   std::vector<size_t> all(program_.tensors.size());
   std::iota(all.begin(), all.end(), 0);
-  if (!FinishTensors(all) || !CheckFinal(0)) return false;
+  if (!FinishTensors(all) || !CheckSpans() || !CheckFinal(0)) return false;
   Rebase(0);
   for (size_t k = 0; k < program_.statements.size(); ++k) {
     Statement& s = program_.statements[k];

@@ -122,6 +122,8 @@ class DefBinder {
   bool BindAll();
   bool Finish();
   bool FinishTensors(const std::vector<size_t>& tensors);
+  bool CheckSpans();
+  bool TooLarge(std::string_view what);
   bool CheckFinal(size_t first);
   void Rebase(size_t first);
   void ShiftIndex(Statement& s, size_t index, const Affine& by);

@@ -260,7 +260,17 @@ TEST(Bind, HostileSizes) {
   EXPECT_EQ(FirstLine(ErrorOf("def f(float(N) x) -> (O) { O(i) = x(i) }", {{"N", -1}})),
             "test.tc:1:13: the size 'N' is -1, expected 0 to 1099511627776 [E0411]");
   EXPECT_NE(ErrorOf("def f(float(N, N) x) -> (O) { O(i, j) = x(i, j) }", {{"N", int64_t{1} << 40}})
-                .find("more elements than can be counted"),
+                .find("more elements than can be addressed"),
+            std::string::npos);
+  // Nor are there offsets into what is empty beside huge extents, be it read, written or scratch.
+  const auto of_none = [](const std::string& def) {
+    return ErrorOf(def, {{"M", int64_t{1} << 40}, {"N", 0}});
+  };
+  EXPECT_NE(of_none("def f(float(M, M, N) x) -> (O) { O(k) +=! x(i, j, k) }")
+                .find("'x' has more elements than can be addressed"),
+            std::string::npos);
+  EXPECT_NE(of_none("def f(float(M, N) x) -> (O) { s(i) +=! x(i, j)  O(i, j) = x(i, j) * s(i) }")
+                .find("temporaries up to 's' have more elements than can be addressed"),
             std::string::npos);
   EXPECT_NE(
       ErrorOf("def f(float(9) x) -> (O) { O(i) = x(i * 4611686018427387904 * 4) where i in 0:9 }")
