@@ -205,26 +205,17 @@ class LoopMaker {
            o_.IsShared(tile_.lane) && (tile_.row < 0 || o_.IsShared(tile_.row));
   }
 
-  // A long sum of floats is one of shorter ones: they round less (see Values::Move), and their ends
-  // take less than a hundredth of the time.
+  // Of a long sum (see Values::Move): the ends of shorter ones take less than a hundredth of the
+  // time.
   static constexpr int64_t kSum = 384, kLongSum = 512;
   std::optional<Tile> SumTile(const std::vector<int32_t>& reduction) const {
     if (tile_.dot >= 0 || o_.s.assign != tc::Assign::kSum || !IsFloat(o_.s.accumulate))
       return std::nullopt;
-    int64_t inside = 1;
-    for (size_t k = reduction.size(); k-- > 0;) {
-      const int64_t extent = o_.Extent(reduction[k]);
-      if (extent <= 0) return std::nullopt;
-      if (inside * extent < kLongSum) {
-        inside *= extent;
-        continue;
-      }
-      const int64_t blocks = (inside * extent + kSum - 1) / kSum,
-                    points = (extent + blocks - 1) / blocks;
-      if (points < 2 || points >= extent) return std::nullopt;
-      return Tile{o_.axes[reduction[k]], {points}};
-    }
-    return std::nullopt;
+    std::vector<int64_t> extents;
+    for (const int32_t i : reduction) extents.push_back(o_.Extent(i));
+    const auto shorter = ShorterSums(extents, kLongSum, kSum);
+    if (!shorter) return std::nullopt;
+    return Tile{o_.axes[reduction[shorter->first]], {shorter->second}};
   }
 
   // Whether windows of rows beside one another overlap along this index of taps.
@@ -467,6 +458,24 @@ class LoopMaker {
 };
 
 }  // namespace
+
+std::optional<std::pair<size_t, int64_t>> ShorterSums(const std::vector<int64_t>& extents,
+                                                      int64_t most, int64_t terms) {
+  int64_t inside = 1;
+  for (size_t k = extents.size(); k-- > 0;) {
+    const int64_t extent = extents[k];
+    if (extent <= 0) return std::nullopt;
+    if (inside * extent < most) {
+      inside *= extent;
+      continue;
+    }
+    const int64_t blocks = (inside * extent + terms - 1) / terms,
+                  points = (extent + blocks - 1) / blocks;
+    if (points < 2 || points >= extent) return std::nullopt;
+    return std::pair(k, points);
+  }
+  return std::nullopt;
+}
 
 Kinds NearKinds(const ClusterView& view) {
   const auto contraction = AsContraction(view.program(), view.At(view.anchor));

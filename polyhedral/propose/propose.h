@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "polyhedral/choice/choice.h"
@@ -170,6 +171,12 @@ struct BlockedCluster {
 };
 std::vector<BlockedCluster> BlockClusters(const ScheduleRequest& request,
                                           const std::vector<StatementGroup>& groups);
+
+// A long sum of floats is one of shorter ones, which rounds less: the loop, of those with these
+// extents that are nested from outside inwards, that is cut up, and in how many points, so that
+// sums of `most` terms or more fall into those of `terms`; none where they are shorter.
+std::optional<std::pair<size_t, int64_t>> ShorterSums(const std::vector<int64_t>& extents,
+                                                      int64_t most, int64_t terms);
 
 // The shortest prefix of `order` with tasks enough for the team.
 int32_t ParallelPrefix(const ClusterView& view, const Cluster& cluster);

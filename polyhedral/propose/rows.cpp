@@ -594,6 +594,54 @@ void AddOwnLanes(const ClusterView& view, int64_t most, Cluster& cluster) {
   }
 }
 
+// A sum of floats from row to row adds one term at a time to each lane, so a long one is one of
+// shorter ones; thousands of terms round no worse than lanes along a row. Of the first statement
+// that sums so, by an axis that nobody keeps.
+void ShortenSums(const ClusterView& view, Cluster& cluster) {
+  constexpr int64_t kLongSum = 4096, kSum = 1024;
+  if (view.request->target.kind != TargetKind::kCpu) return;
+  const auto is_cut = [&](const std::string& axis) {
+    return std::ranges::count(cluster.order, axis) + std::ranges::count(cluster.unroll, axis) > 0 ||
+           std::ranges::count(cluster.tiles, axis, &Tile::axis) > 0 || cluster.LanesOf(axis) > 0;
+  };
+  const auto is_kept = [&](const std::string& axis) {
+    for (size_t k = 0; k < view.statements.size(); ++k)
+      if (std::ranges::count(view.axes[k], axis) > 0 && !IsReduced(view, k, axis)) return true;
+    return false;
+  };
+  for (size_t k = 0; k < view.statements.size(); ++k) {
+    const tc::Statement& s = view.At(k);
+    if (s.assign != tc::Assign::kSum || !IsFloat(s.accumulate) || s.companion.valid()) continue;
+    std::vector<std::string> loops = cluster.inner, sums;
+    for (const std::string& axis : view.axes[k])
+      if (std::ranges::count(loops, axis) + std::ranges::count(cluster.order, axis) == 0)
+        loops.push_back(axis);
+    std::vector<int64_t> extents;
+    bool whole = true;
+    for (const std::string& axis : loops) {
+      if (!IsReduced(view, k, axis)) continue;
+      whole &= !is_cut(axis) && !is_kept(axis);
+      sums.push_back(axis);
+      extents.push_back(view.Extent(axis));
+    }
+    const auto shorter = whole ? ShorterSums(extents, kLongSum, kSum) : std::nullopt;
+    if (!shorter) continue;
+    const std::string& axis = sums[shorter->first];
+    int64_t points = shorter->second;  // fewer where all parts are equal then, of a known length
+    for (int64_t fewer = points; 2 * fewer > shorter->second; --fewer) {
+      if (view.Extent(axis) % fewer != 0) continue;
+      points = fewer;
+      break;
+    }
+    const auto at = std::ranges::find(loops, axis);
+    std::vector<std::string> before(loops.begin(), at + 1);
+    if (cluster.inner.size() < before.size()) cluster.inner = std::move(before);
+    cluster.inner.insert(std::ranges::find(cluster.inner, axis), axis);
+    cluster.tiles.push_back({axis, {points}});
+    return;
+  }
+}
+
 }  // namespace
 
 Cluster RowCluster(const ClusterView& view, int variant) {
@@ -664,6 +712,7 @@ Cluster RowCluster(const ClusterView& view, int variant) {
       cluster.unroll = {axis};
     }
   }
+  ShortenSums(view, cluster);
   cluster.parallel = ParallelPrefix(view, cluster);
   if (!between.empty())  // rows of a plane are made before one another
     cluster.parallel = std::min(cluster.parallel, static_cast<int32_t>(cluster.order.size()) - 1);

@@ -17,6 +17,29 @@ TEST(Propose, ALongWalkTakesWholeRows) {
   EXPECT_EQ(near.find("inner"), std::string::npos) << near;
 }
 
+// What is added to a lane one by one: thousands of terms at most, then sums of sums. Lanes along a
+// row, short sums and what does not round stay as they are.
+TEST(Propose, LongSumsFromRowToRowAreSumsOfShorterOnes) {
+  const auto first = [](std::string_view dtype, std::string_view sum, int rows, int columns) {
+    return First(fmt::format("def f({0}({2}, 16, {3}) x) -> (y) {{ y(j) {1} x(i, k, j) where "
+                             "i in 0:{2}, k in 0:16 }}",
+                             dtype, sum, rows, columns),
+                 {.threads = 1, .l2_bytes = 64 << 20});
+  };
+  const std::string cut = first("float", "+=!", 600, 8);
+  EXPECT_NE(cut.find("tile j 8, i 60 | parallel j | inner i i"), std::string::npos) << cut;
+  for (const std::string& whole : {first("float", "+=!", 200, 8), first("float", "max=!", 600, 8),
+                                   first("int32", "+=!", 600, 8)})
+    EXPECT_EQ(whole.find("inner"), std::string::npos) << whole;
+  // A statement that keeps the axis would go over it in parts too.
+  const std::string kept =
+      First("def f(float(9000, 8) x) -> (y) { s(j) +=! x(i, j)  y(i, j) = x(i, j) / s(j) }",
+            {.threads = 1, .l2_bytes = 64 << 20});
+  EXPECT_EQ(kept.find("inner"), std::string::npos) << kept;
+  const std::string far = First(kColumns, {.threads = 1, .l2_bytes = 1 << 20});
+  EXPECT_NE(far.find("inner k j"), std::string::npos) << far;
+}
+
 // Also where each walk is short, but there are many. A window's columns lie along the lanes.
 TEST(Propose, WindowsInMemoryTakeWholeRows) {
   constexpr char kWindows[] =

@@ -166,3 +166,17 @@ def test_long_sums_are_sums_of_blocks(tmp_path, x, w):
     found = weft_package.build(tmp_path / 'm.onnx', force='own', cache_dir=tmp_path / 'cache').run(given)['y0']
     error = [np.sqrt(np.mean((np.asarray(y) - result) ** 2)) for y in (found, in_order)]
     assert error[0] <= 2 / 3 * error[1], error
+
+
+@pytest.mark.parametrize('op', ['ReduceSum', 'ReduceMean', 'ReduceSumSquare', 'ReduceL2'])
+@pytest.mark.parametrize('shape, axes', [((540000, 4), (0,)), ((540000, 1), (0,)), ((3, 180000, 5), (1,)), ((600, 700, 17), (0, 1)),
+                                         ((20000, 300), (0,))])
+def test_long_sums_of_columns_are_sums_of_shorter_ones(tmp_path, op, shape, axes):
+    """Each column is added up term by term: hundreds of thousands of positive ones lost four digits."""
+    x = 1 + np.random.default_rng(7).random(shape, np.float32)
+    given, _ = network(tmp_path / 'm.onnx', [(op, [x, np.array(axes)], np.zeros(tuple(1 if i in axes else n for i, n in enumerate(shape)),
+                                                                               np.float32), {})])
+    found = weft_package.build(tmp_path / 'm.onnx', force='own', cache_dir=tmp_path / 'cache').run(given)['y0']
+    terms = x.astype(np.float64) ** (2 if op in ('ReduceSumSquare', 'ReduceL2') else 1)
+    want = (np.mean if op == 'ReduceMean' else np.sum)(terms, axis=axes, keepdims=True)
+    np.testing.assert_allclose(found, np.sqrt(want) if op == 'ReduceL2' else want, rtol=4e-6)
