@@ -309,6 +309,13 @@ TEST(Infer, WordsThatAreNone) {
 }
 
 // A bound that lies outside of the axis for some extent is clamped there: no formula says how.
+TEST(Infer, NormsThatThereAreNone) {
+  const std::string norm = "y = LpNormalization(x) {p = ";
+  for (const char* p : {"0}", "3}", "-1}"})
+    ExpectError("x: f32[b, 5]", norm + p, "expected 1 or 2");
+  EXPECT_EQ(Y("x: f32[b, 5]", norm + "1}"), "f32[b, 5]");
+}
+
 TEST(Infer, SlicesOfSymbols) {
   const std::string ints =
       "zero: i64[1] = const(0)\none: i64[1] = const(1)\ntwo: i64[1] = const(2)\n"

@@ -51,8 +51,11 @@ Status NormRule(Context& c) {
     if (c.Int("size", 1) < 1)
       return Invalid(fmt::format("attribute \"size\" is {}, expected 1 or more", c.Int("size", 1)));
   }
-  if (c.node.op == Op::kLpNormalization)
+  if (c.node.op == Op::kLpNormalization) {
     WEFT_TRY(c.Axis(c.Int("axis", -1), static_cast<int64_t>(x->size())));
+    if (const int64_t p = c.Int("p", 2); p != 1 && p != 2)
+      return Invalid(fmt::format("attribute \"p\" is {}, expected 1 or 2", p));
+  }
   if (c.node.op == Op::kMeanVarianceNormalization) {
     WEFT_TRY(c.Axes(IntsAttr(c.node, "axes"), static_cast<int64_t>(x->size())));
   }
