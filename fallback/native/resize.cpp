@@ -153,11 +153,12 @@ struct ResampledAxis {
   Resample rule;
 };
 
-// Integers and small floats become floats between the axes, as in onnxruntime, which rounds
-// integers where there is more than interpolation.
+// Small numbers become floats between the axes, large ones doubles; what is to be an integer is
+// rounded once, in the end, as ONNX's reference does.
 template <typename T>
 void RunAs(const Args& args, const std::vector<ResampledAxis>& axes, const Out& out) {
-  using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  constexpr bool kLarge = std::is_same_v<T, double> || (std::is_integral_v<T> && sizeof(T) >= 4);
+  using C = std::conditional_t<kLarge, double, float>;
   Field<C> field{.shape = args[0].shape};
   const T* x = args[0].as<T>();
   field.elems.reserve(static_cast<size_t>(args[0].elems));
@@ -167,10 +168,9 @@ void RunAs(const Args& args, const std::vector<ResampledAxis>& axes, const Out& 
   const auto value = static_cast<C>(FloatAttr(args.call, "extrapolation_value", 0));
   for (const auto& [axis, rule] : axes)
     if (!rule.outside.empty()) Extrapolate<T>(field.shape, axis, rule, value, field.elems);
-  const bool rounds = std::is_integral_v<T> && args.Int("antialias", 0) != 0;
   for (int64_t i = 0; i < out.elems; ++i) {
     const C v = field.elems[static_cast<size_t>(i)];
-    out.as<T>()[i] = To<T>(rounds ? std::nearbyint(v) : v);
+    out.as<T>()[i] = To<T>(std::is_integral_v<T> ? std::nearbyint(v) : v);
   }
 }
 

@@ -24,10 +24,13 @@ TEST(Resize, Interpolates) {
   const auto y = RunKernel("Resize", {x, kNone, Scales({1, 2})}, Mode("linear"));
   EXPECT_EQ(y[0].shape(), (Shape{1, 4}));
   EXPECT_EQ(Values(y[0]), (std::vector<double>{1, 1.5, 2.5, 3}));
-  // Integers are cut, as onnxruntime cuts them.
+  // Integers are rounded, ties to even, and large ones keep their digits.
   const auto i =
       RunKernel("Resize", {Make(Dtype::kI32, {2}, {1, 3}), kNone, Scales({2})}, Mode("linear"));
-  EXPECT_EQ(Values(i[0]), (std::vector<double>{1, 1, 2, 3}));
+  EXPECT_EQ(Values(i[0]), (std::vector<double>{1, 2, 2, 3}));
+  const auto large = RunKernel(
+      "Resize", {Make(Dtype::kI32, {2}, {1e9 + 1, 1e9 + 9}), kNone, Scales({2})}, Mode("linear"));
+  EXPECT_EQ(Values(large[0]), (std::vector<double>{1e9 + 1, 1e9 + 3, 1e9 + 7, 1e9 + 9}));
 }
 
 TEST(Resize, TakesAnyElementsThatItOnlyCopies) {

@@ -64,12 +64,18 @@ struct Resampled {
   std::optional<Line> line;   // if a table of them would be long
 };
 
+// Floats do not hold large integers.
+Dtype WeightType(Dtype of_x) {
+  const bool large = of_x == Dtype::kF64 || (!IsFloat(of_x) && SizeBytes(of_x) >= 4);
+  return large ? Dtype::kF64 : Dtype::kF32;
+}
+
 Resampled MakeResampled(size_t axis, const std::string& i, const ResampleRule& rule, Resample r,
                         double scale, Dtype of_x) {
   constexpr int64_t kMostListed = 8192;
   const Periodic periodic = PeriodOf(r);
   std::string base = BaseText(r, periodic, i);
-  const Dtype dtype = of_x == Dtype::kF64 ? Dtype::kF64 : Dtype::kF32;
+  const Dtype dtype = WeightType(of_x);
   std::optional<Line> line;
   if (periodic.period * r.taps > kMostListed) line = LineOf(rule, r, scale);
   if (line) base = fmt::format("({}) / {}", Sum({{line->a, i}}, line->b), line->d);
@@ -255,13 +261,14 @@ void Resize(Writer& w) {
   if (!w.ok()) return;
   std::string value = w.At(x, from);
   if (!weights.empty()) {
-    if (!IsFloat(x.dtype)) value = Cast(Dtype::kF32, value);
+    const Dtype real = IsFloat(y.dtype) ? y.dtype : WeightType(x.dtype);
+    if (!IsFloat(x.dtype)) value = Cast(real, value);
     const std::string product = Join(weights, " * ") + " * " + value;
     if (inside.empty() && IsFloat(y.dtype)) return w.Reduce("window", y, i, "+=!", product);
-    const Operand sum = w.Temp("sum", IsFloat(y.dtype) ? y.dtype : Dtype::kF32);
+    const Operand sum = w.Temp("sum", real);
     w.Reduce("window", sum, i, "+=!", product);
-    value = w.At(sum, i);  // onnxruntime rounds where there is more than interpolation
-    if (!IsFloat(y.dtype)) value = Cast(y.dtype, rule.antialias ? "round(" + value + ")" : value);
+    value = w.At(sum, i);
+    if (!IsFloat(y.dtype)) value = Cast(y.dtype, "round(" + value + ")");
   }
   if (!inside.empty()) {
     value = fmt::format("{} ? {} : {}", Join(inside, " && "), value,

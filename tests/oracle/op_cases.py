@@ -492,6 +492,11 @@ def resizes(c):
         for coordinates in ('half_pixel', 'align_corners', 'asymmetric'):
             c.add(f'resize_long_{mode}_{coordinates}', 'Resize', [rand(1, 1, 50), None, np.array([1, 1, 240.5], np.float32)],
                   mode=mode, coordinate_transformation_mode=coordinates)
+    # By powers of 2 the weights are exact, and so are ties.
+    for dtype, high in ((np.uint8, 250), (np.int8, 120), (np.int32, 10**9), (np.int64, 10**12)):
+        for mode in ('linear', 'cubic'):
+            c.add(f'resize_{np.dtype(dtype).name}_{mode}', 'Resize', [whole(1, 2, 5, 6, low=0, high=high, dtype=dtype), None,
+                                                                     np.array([1, 1, 2, 4], np.float32)], mode=mode)
     c.add('resize_u8_antialias', 'Resize', [whole(1, 1, 9, 8, low=0, high=250, dtype=np.uint8), None, None,
                                             np.array([1, 1, 9, 5], np.int64)], mode='linear', antialias=1, by_runtime=True)
     c.add('resize_outside', 'Resize', [rand(1, 1, 5, 5), None, None, np.array([1, 1, 7, 7], np.int64)], mode='cubic',
