@@ -109,6 +109,8 @@ Status RunLayerNormalization(const Args& args) {
   WEFT_TRY(const PerElement scale, PerElementOf(args, 1, axis));
   WEFT_TRY(const PerElement bias, PerElementOf(args, is_rms ? args.size() : 2, axis));
   WEFT_TRY(const Out out, args.Output(0, is_rms ? args[1].dtype : x.dtype, x.shape));
+  const bool has_statistics = !is_rms && (args.Wants(1) || args.Wants(2));
+  if (x.elems == 0 && !has_statistics) return {};  // rows of no elements may be many
   WEFT_TRY(const int64_t rows, CountElems(Shape(x.shape.begin(), x.shape.begin() + axis)));
   WEFT_TRY(const int64_t n, CountElems(Shape(x.shape.begin() + axis, x.shape.end())));
   Shape reduced = x.shape;

@@ -270,6 +270,8 @@ TEST(Norm, OfNothing) {
       0);
   const Tensor wide(Dtype::kF32, {0, int64_t{1} << 40}), one = Make(Dtype::kF32, {1}, {1});
   EXPECT_EQ(RunKernel("LayerNormalization", {wide, one, one})[0].elems(), 0);
+  const Tensor many(Dtype::kF32, {int64_t{1} << 40, int64_t{1} << 40, 0});  // nor rows to go over
+  EXPECT_EQ(RunKernel("LayerNormalization", {many, one, one})[0].elems(), 0);
 }
 
 TEST(Norm, RefusesWhatMakesNoSense) {
