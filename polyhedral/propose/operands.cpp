@@ -56,9 +56,9 @@ int64_t Operands::Bytes(tc::ExprId read) const {
   for (size_t axis = 0; shape && axis < shape->size(); ++axis) {
     const auto sub = tc::AsAffine(program, e.args[axis]);
     int64_t places = 1;
-    for (size_t i = 0; sub && i < s.indices.size(); ++i) {
-      if (sub->Uses(static_cast<Var>(i)))
-        places *= std::max<int64_t>(1, Extent(static_cast<int32_t>(i)));
+    for (int32_t i = 0; sub && i < std::ssize(s.indices); ++i) {
+      const int64_t steps = StepsToMove(read, i);
+      if (sub->Uses(i)) places *= std::max<int64_t>(1, (Extent(i) + steps - 1) / steps);
     }
     bits *= sub ? std::min(places, (*shape)[axis]) : (*shape)[axis];
   }
@@ -150,14 +150,11 @@ double Operands::CopyCycles(tc::ExprId read) const {
 bool Operands::LeapsPages(tc::ExprId read, int32_t lane) const {
   constexpr int64_t kPage = 4096;
   const tc::TensorDecl& tensor = program[program[read].tensor];
-  const int32_t axis = AxisOf(read, ReductionOrder(lane).back());
   const bool lies = (tensor.role == tc::Role::kInput || IsCopy(read)) && !Packable(read, lane) &&
                     !view.request->layouts.contains(tensor.name);
-  const auto extents = tc::StaticExtents(tensor);
-  if (axis < 0 || !lies || !extents) return false;
-  int64_t leap = SizeBytes(tensor.dtype);
-  for (size_t a = static_cast<size_t>(axis) + 1; a < extents->size(); ++a) leap *= (*extents)[a];
-  return leap >= kPage;
+  const int32_t step = ReductionOrder(lane).back();
+  const bool alone = AxisOf(read, step) >= 0 || c.reduced.size() == 1;  // not a group's, with taps
+  return lies && alone && BytesBetween(read, step) >= kPage;
 }
 
 int64_t Operands::BytesBetween(tc::ExprId read, int32_t index) const {

@@ -578,6 +578,17 @@ TEST(Propose, SumsOfRowsLeaveTilesTheirColumns) {
   EXPECT_NE(choice.find("| vector j"), std::string::npos) << choice;
 }
 
+// The planes of a group leap pages as those of an image do; a copy's lanes are parts of its blocks.
+TEST(Propose, GroupsThatLeapPagesReadACopy) {
+  const std::string choice = First(
+      "def f(float(1, 256, 3136) x, float(256, 64) w) -> (y) {"
+      " y(n, k, p) +=! x(n, 64 * (k / 64) + c, p) * w(k, c) where n in 0:1, k in 0:256, p in "
+      "0:3136, c in 0:64 }",
+      {.threads = 1, .l1_bytes = 32 << 10, .l2_bytes = 1 << 19}, Isa::kX86V3, {"w"});
+  EXPECT_NE(choice.find("tile i2 24 | vector i2 24 | then y"), std::string::npos) << choice;
+  EXPECT_NE(choice.find("pack x Cab24c"), std::string::npos) << choice;
+}
+
 // Columns that lie in rows which begin anywhere in a line are packed, where the nearest cache loses
 // them from one tile of rows to the next and AVX2's small tiles wait for them.
 TEST(Propose, ColumnsOfManyLinesAreCopied) {

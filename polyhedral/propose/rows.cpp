@@ -574,6 +574,22 @@ bool IsOrdered(const tc::Program& program, const tc::Statement& s) {
   return s.companion.valid() && !FirstIsLeast(program, s);
 }
 
+// Whether so many lanes along an axis are parts of one block of what is written, or whole blocks:
+// others lie apart.
+bool FitBlocks(const ClusterView& view, const std::string& lane, int64_t lanes) {
+  const tc::Program& program = view.program();
+  for (size_t k = 0; k < view.statements.size(); ++k) {
+    const tc::Statement& s = view.At(k);
+    const Layout layout = LayoutOf(*view.request, program[s.target]);
+    for (const auto& [axis, block] : layout.axes) {
+      const auto e = tc::AsAffine(program, s.subscripts[static_cast<size_t>(axis)]);
+      const bool along = e && e->AsVar() == Var{IndexAlong(view, k, lane)};
+      if (along && block > 0 && lanes % block != 0 && block % lanes != 0) return false;
+    }
+  }
+  return true;
+}
+
 // A statement without the axis of the others' lanes, as one that is summed up by channel before
 // groups are, has lanes along one of its own.
 void AddOwnLanes(const ClusterView& view, int64_t most, Cluster& cluster) {
@@ -678,7 +694,7 @@ Cluster RowCluster(const ClusterView& view, int variant) {
     const int64_t most = std::min(loops::kMostLanes, vector * (wide ? 4 : 1));
     int64_t lanes = std::min({most, view.Extent(lane), LanesOfLookup(view, lane, vector)});
     if (wide && lanes == most) lanes = LanesOfPasses(view, cluster, lane, lanes);
-    while (!view.DividesBlock(lane, lanes)) --lanes;
+    while (!view.DividesBlock(lane, lanes) || !FitBlocks(view, lane, lanes)) --lanes;
     between = view.IsShared(lane) ? RowsBetween(view, cluster, lane) : "";
     if (!between.empty()) {
       cluster.order.push_back(between);
