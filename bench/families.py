@@ -196,6 +196,7 @@ def sized(name, body, small, large, count=1, **more):
 
 
 ROWS_OF, COLUMNS_OF = ((64, 512), (8192, 1024)), ((1, 64, 512), (8, 1024, 1024))  # small, large
+PHOTOS = ((1, 3, 128, 128), (8, 3, 720, 1280))
 TOKENS, PICTURES = ((1, 32, 768), (24, 512, 768)), ((1, 32, 32, 32), (4, 32, 256, 256))
 POOLED, GROWN = ((1, 32, 48, 48), (8, 32, 256, 256)), ((1, 16, 32, 32), (4, 16, 224, 224))  # inputs only
 REDUCED, REDUCED_COLUMNS = ((64, 1024), (16384, 1024)), ((1, 64, 1024), (16, 1024, 1024))
@@ -338,6 +339,9 @@ FAMILIES = {
     'layout': {
         **sized('transpose', lambda g, x: g.Transpose(x, perm=[1, 0]), *ROWS_OF),
         **sized('transpose_nhwc', lambda g, x: g.Transpose(x, perm=[0, 2, 3, 1]), *PICTURES),
+        **sized('colours_last', lambda g, x: g.Transpose(x, perm=[0, 2, 3, 1]), *PHOTOS),
+        **sized('colours_last_bytes', lambda g, x: g.Transpose(x, perm=[0, 2, 3, 1]), *PHOTOS, dtype='uint8', inputs='uint8'),
+        **sized('gelu_transpose', lambda g, x: g.Transpose(L.gelu(g, x), perm=[1, 0]), *ROWS_OF),
         **sized('transpose_heads', lambda g, x: L.heads(g, x, 0, 0, 12, 64), *TOKENS),
         **sized('concat', lambda g, a, b: g.Concat(a, b, axis=1), *PICTURES, count=2),
         **sized('pad', lambda g, x: g.Pad(x, i64(0, 0, 1, 1, 0, 0, 1, 1)), *PICTURES),
