@@ -451,6 +451,7 @@ Status RunRecurrent(const Args& args) {
   if (args.Wants(2)) {
     WEFT_TRY(out.cell, args.Output(2, dtype, state));
   }
+  if (c.rows == 0) return {};  // of no sequences there may be many steps
   const bool known = ByFloat(dtype, [&]<typename T>() {
     for (int64_t d = 0; d < c.directions; ++d) {
       if (is_lstm)

@@ -308,7 +308,6 @@ TEST(Infer, WordsThatAreNone) {
   ExpectError("x: u8[4]", "y = BitShift(x, x) {direction = \"bogus\"}", "bogus");
 }
 
-// A bound that lies outside of the axis for some extent is clamped there: no formula says how.
 TEST(Infer, NormsThatThereAreNone) {
   const std::string norm = "y = LpNormalization(x) {p = ";
   for (const char* p : {"0}", "3}", "-1}"})
@@ -316,6 +315,7 @@ TEST(Infer, NormsThatThereAreNone) {
   EXPECT_EQ(Y("x: f32[b, 5]", norm + "1}"), "f32[b, 5]");
 }
 
+// A bound that lies outside of the axis for some extent is clamped there: no formula says how.
 TEST(Infer, SlicesOfSymbols) {
   const std::string ints =
       "zero: i64[1] = const(0)\none: i64[1] = const(1)\ntwo: i64[1] = const(2)\n"

@@ -23,6 +23,7 @@ std::vector<std::pair<int32_t, tc::ExprId>> Readers(const tc::Program& program,
 
 // A read of what lies along another axis than the lanes, and moves along both.
 struct Across {
+  size_t statement = 0;  // of the cluster
   tc::ExprId read;
   std::string along;
 };
@@ -39,7 +40,7 @@ std::vector<Across> ReadsAcross(const ClusterView& view, const std::string& lane
       const tc::Expr& e = program[read];
       const int32_t along = ContiguousIndex(*view.request, s, e.tensor, e.args);
       if (along < 0 || along == lanes || AxisOf(program, read, along) < 0) continue;
-      if (AxisOf(program, read, lanes) >= 0) across.push_back({read, axes[along]});
+      if (AxisOf(program, read, lanes) >= 0) across.push_back({k, read, axes[along]});
     }
   }
   return across;
@@ -108,17 +109,18 @@ std::optional<TurnedCopies> TurnCopies(std::span<const ClusterView> copies,
                                        const ClusterView& reader) {
   constexpr int64_t kRowBytes = 1024, kMostOfRow = 512;
   const tc::Program& program = reader.program();
+  TurnedCopies turned;
+  for (size_t k = 0; k < reader.statements.size(); ++k)
+    if (tc::Reduces(reader.At(k))) return {};
   const std::string lane = LaneAxis(reader, Switches(reader));
   const std::vector<Across> reads = ReadsAcross(reader, lane);
-  TurnedCopies turned;
   for (const ClusterView& copy : copies) {
     const auto found = std::ranges::find(reads, copy.At(0).target,
                                          [&](const Across& a) { return program[a.read].tensor; });
     if (found == reads.end() || found->along != reads[0].along) return {};
-    const auto [k, read] = Readers(program, copy.At(0).target)[0];
-    const auto at = std::ranges::find(reader.statements, k) - reader.statements.begin();
+    const tc::ExprId read = found->read;
     const auto axis_of = [&](const std::string& axis) {
-      const auto& axes = reader.axes[static_cast<size_t>(at)];
+      const auto& axes = reader.axes[found->statement];
       const auto index = std::ranges::find(axes, axis) - axes.begin();
       return AxisOf(program, read, static_cast<int32_t>(index));
     };

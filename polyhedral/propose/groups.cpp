@@ -380,13 +380,13 @@ class Grouper {
         });
   }
 
-  // Whether s may run as late as its first reader, whose loops it may share: an operand of what
-  // follows a contraction is best computed there, rather than stored before and loaded again.
   // One that the schedule makes of an operand, so that it is read otherwise than it lies.
   bool IsCopy(int32_t s) const {
     return request_.copies.contains(program_[program_.statements[s].target].name);
   }
 
+  // Whether s may run as late as its first reader, whose loops it may share: an operand of what
+  // follows a contraction is best computed there, rather than stored before and loaded again.
   bool Waits(int32_t s) const { return !ReadsLast(s) && CanWait(s); }
 
   // Whether its values take more bytes than what it makes them from, so that they had better be

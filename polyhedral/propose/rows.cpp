@@ -640,7 +640,13 @@ void ShortenSums(const ClusterView& view, Cluster& cluster) {
       sums.push_back(axis);
       extents.push_back(view.Extent(axis));
     }
-    const auto shorter = whole ? ShorterSums(extents, kLongSum, kSum) : std::nullopt;
+    double terms = 1;
+    for (const int64_t extent : extents) terms *= static_cast<double>(extent);
+    if (!whole || terms < static_cast<double>(kLongSum)) continue;
+    // An inner loop, where one step of that around it is too many of them to go with others.
+    std::optional<std::pair<size_t, int64_t>> shorter;
+    for (int64_t most = kLongSum; !shorter && most >= kSum / 4; most /= 2)
+      shorter = ShorterSums(extents, most, most / 4);
     if (!shorter) continue;
     const std::string& axis = sums[shorter->first];
     int64_t points = shorter->second;  // fewer where all parts are equal then, of a known length

@@ -28,6 +28,11 @@ TEST(Propose, LongSumsFromRowToRowAreSumsOfShorterOnes) {
   };
   const std::string cut = first("float", "+=!", 600, 8);
   EXPECT_NE(cut.find("tile j 8, i 60 | parallel j | inner i i"), std::string::npos) << cut;
+  // A step around 1100 terms goes with no other: they are cut up themselves.
+  const std::string inner = First(
+      "def f(float(600, 1100, 17) x) -> (y) { y(j) +=! x(i, k, j) where i in 0:600, k in 0:1100 }",
+      {.threads = 1, .l2_bytes = 64 << 20});
+  EXPECT_NE(inner.find("k 220 | parallel j | inner i k k"), std::string::npos) << inner;
   for (const std::string& whole : {first("float", "+=!", 200, 8), first("float", "max=!", 600, 8),
                                    first("int32", "+=!", 600, 8)})
     EXPECT_EQ(whole.find("inner"), std::string::npos) << whole;
@@ -193,10 +198,11 @@ TEST(Propose, TurnedRowsPassTheCachesThroughACopy) {
   EXPECT_NE(chain.find("then a y | block j 64, i 256"), std::string::npos) << chain;
   EXPECT_NE(chain.find("stream y"), std::string::npos) << chain;
   // What is read along its rows too lies for one of both.
-  const std::string both = first(
-      "y(i, j) = x(j, i) where i in 0:2048, j in 0:2048"
-      " w(i, j) = x(i, j) where i in 0:2048, j in 0:2048");
+  const std::string both =
+      First("def f(float(4096, 4096) x) -> (y) { y(i, j) = x(j, i) + x(i, j) }", target);
   EXPECT_EQ(both.find("packed"), std::string::npos) << both;
+  const std::string summed = first("s(i) +=! x(j, i)  y(i, j) = x(j, i) - s(i)");
+  EXPECT_EQ(summed.find("packed"), std::string::npos) << summed;
   const std::string near = First("def f(float(512, 512) x) -> (y) { y(i, j) = x(j, i) }", target);
   EXPECT_EQ(near.find("packed"), std::string::npos) << near;
 }

@@ -50,6 +50,14 @@ def test_huge_extents_beside_none(weft, op, attributes, extents):
     assert done.returncode == 0 or done.returncode in (4, 5) and re.search('address|memory', done.stderr), done.stderr
 
 
+@pytest.mark.parametrize('op, gates', [('RNN', 1), ('GRU', 3), ('LSTM', 4)])
+def test_many_steps_of_no_sequences(weft, op, gates):
+    save(weft.folder / 'm.onnx', [helper.make_node(op, ['x', 'w', 'r'], ['y'], hidden_size=2)],
+         [info('x', [HUGE, 0, 3]), info('w', [1, 2 * gates, 3]), info('r', [1, 2 * gates, 2])], [info('y', None)])
+    done = subprocess.run([weft.binary, 'run', 'm.onnx', '--budget', '0'], cwd=weft.folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 or done.returncode in (4, 5) and re.search('address|memory', done.stderr), done.stderr
+
+
 def test_names_do_not_reach_the_terminal(weft):
     name = 'a\x1b[2J\r\nb"\\\u202e\x7f'
     save(weft.folder / 'm.onnx', [helper.make_node('Warp', ['x'], [name], name, domain='far')], [info('x', [2])], [info(name, None)])

@@ -169,8 +169,8 @@ def test_long_sums_are_sums_of_blocks(tmp_path, x, w):
 
 
 @pytest.mark.parametrize('op', ['ReduceSum', 'ReduceMean', 'ReduceSumSquare', 'ReduceL2'])
-@pytest.mark.parametrize('shape, axes', [((540000, 4), (0,)), ((540000, 1), (0,)), ((3, 180000, 5), (1,)), ((600, 700, 17), (0, 1)),
-                                         ((20000, 300), (0,))])
+@pytest.mark.parametrize('shape, axes', [((540000, 4), (0,)), ((540000, 1), (0,)), ((3, 180000, 5), (1,)), ((600, 700, 17), (0, 1)), ((600, 1100, 17), (0, 1)),
+                                         ((40, 3, 1000, 8), (0, 2)), ((20000, 300), (0,))])
 def test_long_sums_of_columns_are_sums_of_shorter_ones(tmp_path, op, shape, axes):
     """Each column is added up term by term: hundreds of thousands of positive ones lost four digits."""
     x = 1 + np.random.default_rng(7).random(shape, np.float32)
