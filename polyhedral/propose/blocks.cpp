@@ -424,6 +424,21 @@ class Blocker {
     return sums && turns;
   }
 
+  // Whether lanes along this axis share what is looked up, which each of its blocks would look up
+  // anew.
+  bool SharesLookups(size_t first, size_t last, const std::string& axis) const {
+    for (size_t group = first; group <= last; ++group) {
+      const ClusterView& view = views_[group];
+      for (size_t k = 0; k < view.statements.size(); ++k) {
+        const int64_t vector =
+            request_.target.VectorBytes() / SizeBytes(program_[view.At(k).target].dtype);
+        const int32_t beside = BesideLookups(request_, view.At(k), vector);
+        if (beside >= 0 && view.axes[k][beside] == axis) return true;
+      }
+    }
+    return false;
+  }
+
   // With a contraction, all axes along which the last group has blocks; the last of them is that
   // along which most is read again. It grows until what passes through a block is all that `most`
   // bytes hold, or half of the first-level cache if that holds a block and nothing is read again at
@@ -446,6 +461,7 @@ class Blocker {
     std::vector<Along> axes;
     for (const std::string& axis : views_[last].shared) {
       if (!contracts && !axes.empty() && near(axes)) break;  // what is left stays whole
+      if (SharesLookups(first, last, axis)) continue;
       auto along = Smallest(first, last, axis);
       if (!along) continue;
       axes.push_back(*std::move(along));

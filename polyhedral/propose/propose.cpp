@@ -34,6 +34,9 @@ class ChoiceMaker {
 
   Choice Run() {
     if (AddTurned()) return std::move(choice_);
+    for (const auto& [copy, operand] : request_.copies)  // whose layouts do not depend on loops
+      if (request_.layouts.contains(copy))
+        choice_.packs.push_back({operand, request_.layouts.at(copy)});
     for (size_t g = 0; g < groups_.size(); ++g) {
       if (groups_[g].loop) {
         AddAsWritten(request_, groups_[g].statements, choice_);
@@ -54,12 +57,13 @@ class ChoiceMaker {
     return view;
   }
 
-  // A copy of what the next group reads.
+  // A copy of what the contraction of the next group reads.
   bool IsCopyFor(size_t g) const {
     const tc::Program& program = *request_.program;
     const tc::TensorId made = program.statements[groups_[g].statements[0]].target;
     if (!request_.copies.contains(program[made].name) || g + 1 == groups_.size()) return false;
     const ClusterView next = ViewOf(g + 1);
+    if (!AsContraction(program, next.At(next.anchor))) return false;
     const std::vector<tc::ExprId> reads = tc::Reads(program, next.At(next.anchor));
     return !groups_[g + 1].loop && std::ranges::any_of(reads, [&](tc::ExprId read) {
       return program[read].tensor == made;
@@ -158,9 +162,18 @@ class ChoiceMaker {
 // with those that one asked for.
 Choice MakeChoice(const ScheduleRequest& request, const Variant& variant) {
   std::vector<std::string> operands;
-  if (variant.copy) operands = CopyCandidates(request);
+  std::map<std::string, Layout> sampled;
+  if (variant.copy) {
+    operands = CopyCandidates(request);
+    sampled = SampledLayouts(request);
+    for (const auto& [operand, layout] : sampled)
+      if (std::ranges::count(operands, operand) == 0) operands.push_back(operand);
+  }
   while (!operands.empty()) {
-    const CopiedRequest copied = WithCopies(request, operands);
+    CopiedRequest copied = WithCopies(request, operands);
+    for (const auto& [copy, operand] : copied.request.copies)
+      if (const auto found = sampled.find(operand); found != sampled.end())
+        copied.request.layouts[copy] = found->second;
     Choice choice = ChoiceMaker(copied.request, variant).Run();
     const size_t before = operands.size();
     std::erase_if(operands, [&](const std::string& operand) {

@@ -134,6 +134,9 @@ struct CopyBlocks {
 };
 CopyBlocks BlocksOfCopy(const ClusterView& copy, const ClusterView& contraction,
                         const Cluster& loops);
+// Operands of which places are looked up, some elements twice or more, with the layouts of copies
+// in which channels of a place lie side by side, for lanes.
+std::map<std::string, Layout> SampledLayouts(const ScheduleRequest& request);
 // How statements that turn rows into columns read through copies: tiles are read by rows, lie in
 // the cache by columns, and become columns of results in whole lines. None if nothing is turned.
 struct TurnedCopies {
@@ -147,6 +150,11 @@ struct TurnedCopies {
 };
 std::optional<TurnedCopies> TurnCopies(std::span<const ClusterView> copies,
                                        const ClusterView& reader);
+// Where lanes are channels of places that are looked up, and results lie along the places: a few
+// of these are unrolled, so that registers transpose what is stored, and all channels of a place
+// are inside, so that it is looked up once. Without statements and what is parallel; none
+// elsewhere.
+std::optional<Cluster> SamplingCluster(const ClusterView& view);
 Cluster RowCluster(const ClusterView& view, int variant);
 // The clusters of a recurrence, which keeps the order it is written in.
 void AddAsWritten(const ScheduleRequest& request, const std::vector<int32_t>& statements,

@@ -638,7 +638,9 @@ TEST(Propose, LookupsAreSharedByLanes) {
                     few = sample("20, 20, 3", places + ", c"),
                     planes = sample("32, 100, 100", "c, " + places),
                     small = sample("16, 20, 20", "c, " + places);
-  EXPECT_NE(many.find("cluster y | order i c"), std::string::npos) << many;
+  EXPECT_NE(many.find("cluster y | order i | tile i 8 | parallel i | inner i c | unroll i"),
+            std::string::npos)
+      << many;
   EXPECT_NE(many.find("vector c 32"), std::string::npos) << many;
   EXPECT_EQ(few.find("vector c"), std::string::npos) << few;
   EXPECT_EQ(planes.find("vector c"), std::string::npos) << planes;
@@ -647,6 +649,24 @@ TEST(Propose, LookupsAreSharedByLanes) {
       First("def f(float(90, 40) t, int32(50) i) -> (y) { y(d, l) = t(within(i(l), 0, 90), d) }",
             {.threads = 1}, Isa::kX86V4);
   EXPECT_NE(rows.find("vector d"), std::string::npos) << rows;
+}
+
+// Of an image whose pixels are looked up twice or more there is a copy with its channels side by
+// side, and no block of channels looks all of them up again.
+TEST(Propose, SampledImagesHaveChannelsSideBySide) {
+  const auto sample = [](int points) {
+    return First(fmt::format("def f(float(64, 90, 90) x, float({0}) g) -> (y) {{"
+                             " p(i) = int32(floor(g(i) * 2.0))"
+                             " y(c, i) = x(c, within(p(i), 0, 90), within(p(i) + 1, 0, 90)) * g(i)"
+                             " where i in 0:{0} }}",
+                             points),
+                 {.threads = 1, .l2_bytes = 1 << 19});
+  };
+  const std::string many = sample(20000), few = sample(5000);
+  EXPECT_NE(many.find("inner i c | unroll i | vector c 32"), std::string::npos) << many;
+  EXPECT_NE(many.find("pack x bca"), std::string::npos) << many;
+  EXPECT_EQ(many.find("block c"), std::string::npos) << many;
+  EXPECT_EQ(few.find("packed"), std::string::npos) << few;
 }
 
 // Where results have their channels side by side, temporaries on the way to them do: lanes are

@@ -669,6 +669,11 @@ void ShortenSums(const ClusterView& view, Cluster& cluster) {
 Cluster RowCluster(const ClusterView& view, int variant) {
   const tc::Program& program = view.program();
   const std::vector<std::string> names = StatementNames(program);
+  if (auto sampling = SamplingCluster(view)) {
+    for (const int32_t s : view.statements) sampling->statements.push_back(names[s]);
+    sampling->parallel = ParallelPrefix(view, *sampling);
+    return *std::move(sampling);
+  }
   Cluster cluster;
   for (const int32_t s : view.statements) cluster.statements.push_back(names[s]);
   const auto switches = Switches(view);
