@@ -75,12 +75,18 @@ Status RunCompress(const Args& args) {
 
 namespace {
 
-// An unsigned integer of T's width that sorts as its value does: zeros alike, NaN the largest.
+// An unsigned integer of T's width, or of 32 bits, that sorts as its value does: zeros alike, NaN
+// the largest.
 template <typename T>
 auto SortKey(T value) {
   using C = Compute<T>;
-  const C v = value;
-  if constexpr (std::is_floating_point_v<C>) {
+  if constexpr (kIs16<T>) {  // as it lies: each would be widened for every comparison
+    constexpr uint32_t kSign = 0x8000, kInfinity = std::is_same_v<T, Half> ? 0x7c00 : 0x7f80;
+    const uint32_t bits = value.bits, magnitude = bits & ~kSign;
+    const uint32_t key = (bits & kSign) != 0 ? kSign - magnitude : kSign + magnitude;
+    return magnitude > kInfinity ? ~uint32_t{0} : key;
+  } else if constexpr (std::is_floating_point_v<C>) {
+    const C v = value;
     using Bits = std::conditional_t<sizeof(C) == 4, uint32_t, uint64_t>;
     constexpr int kSignBit = 8 * sizeof(C) - 1;
     const Bits bits = std::bit_cast<Bits>(v + C{0}), negative = bits >> kSignBit;
@@ -88,11 +94,11 @@ auto SortKey(T value) {
         bits ^ (-negative | Bits{1} << kSignBit);  // no branch: signs are hard to guess
     return std::isnan(v) ? ~Bits{0} : key;
   } else if constexpr (std::is_same_v<C, bool>) {
-    return static_cast<uint32_t>(v);
+    return static_cast<uint32_t>(C{value});
   } else {
     using Wide = std::conditional_t<std::is_signed_v<C>, int64_t, uint64_t>;
     using Bits = std::conditional_t<sizeof(C) == 8, uint64_t, uint32_t>;
-    const Wide wide = v, least = std::numeric_limits<C>::min();
+    const Wide wide = value, least = std::numeric_limits<C>::min();
     return static_cast<Bits>(static_cast<uint64_t>(wide) - static_cast<uint64_t>(least));
   }
 }
