@@ -55,9 +55,10 @@ std::vector<tc::ExprId> TurnedReads(const ScheduleRequest& request) {
   const auto reduces = [](const tc::Statement& s) { return tc::Reduces(s); };
   const auto passes = [&](const tc::Statement& s) { return PassesCaches(view, s); };
   if (std::ranges::any_of(program.statements, reduces) ||
-      std::ranges::none_of(program.statements, passes) ||
-      GroupStatements(request, true).size() != 1)
+      std::ranges::none_of(program.statements, passes))
     return {};
+  const std::vector<StatementGroup> groups = GroupStatements(request, true);
+  if (groups.size() != 1 || groups[0].loop) return {};
   std::vector<tc::ExprId> reads;
   for (const Across& across : ReadsAcross(view, LaneAxis(view, Switches(view))))
     reads.push_back(across.read);

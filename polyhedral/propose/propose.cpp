@@ -80,7 +80,7 @@ class ChoiceMaker {
   bool AddTurned() {
     std::vector<ClusterView> copies;
     for (size_t g = 0; g < groups_.size(); ++g) copies.push_back(ViewOf(g));
-    if (copies.size() < 2) return false;
+    if (copies.size() < 2 || groups_.back().loop) return false;
     ClusterView view = std::move(copies.back());
     copies.pop_back();
     const auto name = [&](const ClusterView& copy) {

@@ -20,6 +20,8 @@ std::map<std::string, Layout> SampledLayouts(const ScheduleRequest& request) {
     return count;
   };
   for (const tc::Statement& s : program.statements) {
+    const auto recurs = tc::RecurrenceIndices(program, s);
+    if (!recurs.ok() || !recurs->empty()) continue;
     const int64_t vector = request.target.VectorBytes() / SizeBytes(program[s.target].dtype);
     double reads = 1;
     for (const tc::Index& i : s.indices) {
