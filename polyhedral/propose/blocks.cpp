@@ -430,9 +430,7 @@ class Blocker {
     for (size_t group = first; group <= last; ++group) {
       const ClusterView& view = views_[group];
       for (size_t k = 0; k < view.statements.size(); ++k) {
-        const int64_t vector =
-            request_.target.VectorBytes() / SizeBytes(program_[view.At(k).target].dtype);
-        const int32_t beside = BesideLookups(request_, view.At(k), vector);
+        const int32_t beside = BesideLookups(request_, view.At(k));
         if (beside >= 0 && view.axes[k][beside] == axis) return true;
       }
     }

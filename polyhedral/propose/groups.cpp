@@ -257,6 +257,11 @@ int32_t BesideLookups(const ScheduleRequest& request, const tc::Statement& s, in
   return beside;
 }
 
+int32_t BesideLookups(const ScheduleRequest& request, const tc::Statement& s) {
+  const Dtype dtype = (*request.program)[s.target].dtype;
+  return BesideLookups(request, s, request.target.VectorBytes() / SizeBytes(dtype));
+}
+
 namespace {
 
 bool IsPointwise(const tc::Statement& s) { return s.assign == tc::Assign::kSet && !tc::Reduces(s); }
@@ -571,9 +576,7 @@ class Grouper {
   // something up, do not have.
   bool LooksUpAcross(const ClusterView& view, int32_t s) const {
     const tc::Statement& statement = program_.statements[s];
-    const int64_t vector =
-        request_.target.VectorBytes() / SizeBytes(program_[statement.target].dtype);
-    const int32_t beside = BesideLookups(request_, statement, vector);
+    const int32_t beside = BesideLookups(request_, statement);
     return beside >= 0 && !view.IsShared(view.axes.back()[static_cast<size_t>(beside)]);
   }
 

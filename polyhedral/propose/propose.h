@@ -91,6 +91,8 @@ bool Uses(const tc::Program& program, tc::ExprId read, int32_t index);
 // an image that is sampled at points; -1 if there is none. Elements that lie apart cost more than
 // places of their own, unless a place is several lookups and the first-level cache holds them.
 int32_t BesideLookups(const ScheduleRequest& request, const tc::Statement& s, int64_t least);
+// Of at least a vector of what the statement writes.
+int32_t BesideLookups(const ScheduleRequest& request, const tc::Statement& s);
 
 // Indices on which a statement's value is chosen, `i == 0 ? a : b` or `h % 2 == 0 ? a : b`: the
 // choice is no work when they are constant, so by axis how many successive values to unroll: all

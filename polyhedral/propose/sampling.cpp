@@ -22,7 +22,6 @@ std::map<std::string, Layout> SampledLayouts(const ScheduleRequest& request) {
   for (const tc::Statement& s : program.statements) {
     const auto recurs = tc::RecurrenceIndices(program, s);
     if (!recurs.ok() || !recurs->empty()) continue;
-    const int64_t vector = request.target.VectorBytes() / SizeBytes(program[s.target].dtype);
     double reads = 1;
     for (const tc::Index& i : s.indices) {
       const Affine extent = i.hi - i.lo;
@@ -44,7 +43,7 @@ std::map<std::string, Layout> SampledLayouts(const ScheduleRequest& request) {
         if (place + 1 == layout.axes.end()) continue;  // so it lies
         std::rotate(place, place + 1, layout.axes.end());
         laid_out.layouts[operand.name] = layout;
-        const int32_t beside = BesideLookups(laid_out, s, vector);
+        const int32_t beside = BesideLookups(laid_out, s);
         if (beside >= 0 && AxisOf(program, read, beside) == axis) layouts[operand.name] = layout;
       }
     }
@@ -54,13 +53,10 @@ std::map<std::string, Layout> SampledLayouts(const ScheduleRequest& request) {
 
 std::optional<Cluster> SamplingCluster(const ClusterView& view) {
   constexpr int64_t kPlaces = 8;
-  const Target& target = view.request->target;
   const tc::Statement& last = view.At(view.statements.size() - 1);
   const int32_t out = ContiguousIndex(*view.request, last, last.target, last.subscripts);
   for (size_t k = 0; k < view.statements.size(); ++k) {
-    const int64_t vector =
-        target.VectorBytes() / SizeBytes(view.program()[view.At(k).target].dtype);
-    const int32_t beside = BesideLookups(*view.request, view.At(k), vector);
+    const int32_t beside = BesideLookups(*view.request, view.At(k));
     const auto lies = [&](tc::ExprId read) {
       const tc::Expr& e = view.program()[read];
       return ContiguousIndex(*view.request, view.At(k), e.tensor, e.args) == beside;
@@ -80,6 +76,8 @@ std::optional<Cluster> SamplingCluster(const ClusterView& view) {
       if (view.At(k).indices[i].reduction) cluster.inner.push_back(view.axes[k][i]);
     cluster.inner.push_back(lane);
     cluster.unroll = {places};
+    const int64_t vector =
+        view.request->target.VectorBytes() / SizeBytes(view.program()[view.At(k).target].dtype);
     int64_t lanes = std::min({loops::kMostLanes, 4 * vector, view.Extent(lane)});
     while (!view.DividesBlock(lane, lanes)) --lanes;
     cluster.lanes = {{lane, {lanes}}};
