@@ -130,8 +130,11 @@ TEST(Emit, InterleavesInRegisters) {
       "loops k (x: in f32[3, 64], y: out f32[64, 3] align 64) { parallel t = 0:8 { let i = "
       "index(t) in 0:8 of x unroll r = 0:3 { vector v = 0:8 { stream y[8*i + v, r] = x[r, 8*i + v] "
       "} } } }");
-  EXPECT_NE(stored.find("store <24 x float>"), std::string::npos) << stored;
-  EXPECT_NE(stored.find("!nontemporal"), std::string::npos) << stored;
+  int streamed = 0;  // a vector each: LLVM forgets of wider ones that they pass the caches
+  for (size_t at = 0; (at = stored.find("store <8 x float>", at)) != std::string::npos; ++at)
+    streamed +=
+        stored.substr(at, stored.find('\n', at) - at).find("!nontemporal") != std::string::npos;
+  EXPECT_EQ(streamed, 3) << stored;
   const std::string loaded = ir(
       "loops k (x: in u8[32, 3], y: out u8[3, 32]) { single { unroll r = 0:3 { vector v = 0:32 { "
       "y[r, v] = x[v, r] } } } }");

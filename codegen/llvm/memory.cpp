@@ -365,7 +365,12 @@ void MemoryEmitter::StoreRegister(BufferId id, const Affine& base, Value* mask, 
   b_.CreateAlignedStore(value, pointer, align);
 }
 
-void MemoryEmitter::PassCaches(llvm::StoreInst* store) {
+// All of a value side by side; past the caches, if so said and it does not lie across lines.
+void MemoryEmitter::StoreWhole(BufferId id, const Affine& at, Value* value, bool stream) {
+  const llvm::Align align = AlignAt(id, at);
+  auto* store = b_.CreateAlignedStore(value, PointerTo(id, at), align);
+  Annotate(store, id);
+  if (!stream || align.value() < module_.getDataLayout().getTypeStoreSize(value->getType())) return;
   llvm::Metadata* one = llvm::ConstantAsMetadata::get(b_.getInt32(1));
   store->setMetadata(llvm::LLVMContext::MD_nontemporal,
                      llvm::MDNode::get(module_.getContext(), one));
@@ -373,15 +378,12 @@ void MemoryEmitter::PassCaches(llvm::StoreInst* store) {
 
 void MemoryEmitter::StoreRow(const loops::Stmt& s, const Affine& base, const Chunk& chunk,
                              Value* mask, Value* value) {
-  Value* pointer = PointerTo(s.buffer, base);
-  const llvm::Align align = AlignAt(s.buffer, base);
   if (!mask) {
-    auto* store = b_.CreateAlignedStore(value, pointer, align);
-    Annotate(store, s.buffer);
-    const uint64_t bytes = module_.getDataLayout().getTypeStoreSize(value->getType());
-    if (s.stream && align.value() >= bytes) PassCaches(store);
+    StoreWhole(s.buffer, base, value, s.stream);
     return;
   }
+  Value* pointer = PointerTo(s.buffer, base);
+  const llvm::Align align = AlignAt(s.buffer, base);
   int64_t active = 0;
   while (IsConstantMask(mask) && active < chunk.width && IsSet(mask, active)) ++active;
   bool prefix = IsConstantMask(mask);

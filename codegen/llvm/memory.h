@@ -89,7 +89,7 @@ class MemoryEmitter {
                                      const std::optional<LaneForm>& form, const Chunk& chunk);
   void StoreRow(const loops::Stmt& store, const Affine& base, const Chunk& chunk, llvm::Value* mask,
                 llvm::Value* value);
-  void PassCaches(llvm::StoreInst* store);
+  void StoreWhole(loops::BufferId id, const Affine& at, llvm::Value* value, bool stream);
   void StoreRegister(loops::BufferId id, const Affine& base, llvm::Value* mask, llvm::Value* value);
   void StoreEach(loops::BufferId id, const Affine& offset, const std::optional<LaneForm>& form,
                  const Chunk& chunk, llvm::Value* mask, llvm::Value* value);
@@ -141,7 +141,8 @@ class MemoryEmitter {
   bool StoreTransposed(const loops::Stmt& store, const Affine& offset, const LaneForm& form,
                        const Chunk& chunk, llvm::Value* value);
   void StoreSquare(loops::BufferId id, const Affine& base, const LaneForm& form,
-                   std::vector<llvm::Value*>& values, int64_t columns, const Chunk& chunk);
+                   std::vector<llvm::Value*>& values, int64_t columns, const Chunk& chunk,
+                   bool stream);
   void StoreInterleaved(const loops::Stmt& store, const Affine& base,
                         const std::vector<llvm::Value*>& values, const Chunk& chunk);
   template <typename F>

@@ -11,6 +11,7 @@
 // image's colours do, all of them are one row of memory, which is loaded or stored as a whole.
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "codegen/llvm/memory.h"
@@ -231,12 +232,14 @@ bool MemoryEmitter::StoreTransposed(const Stmt& store, const Affine& offset, con
   if (interleaved)
     StoreInterleaved(store, base, values, chunk);
   else
-    StoreSquare(id, base, form, values, columns, chunk);
+    StoreSquare(id, base, form, values, columns, chunk,
+                store.stream && form.diffs[1] == trip && columns > 1);
   return true;
 }
 
 void MemoryEmitter::StoreSquare(BufferId id, const Affine& base, const LaneForm& form,
-                                std::vector<Value*>& values, int64_t columns, const Chunk& chunk) {
+                                std::vector<Value*>& values, int64_t columns, const Chunk& chunk,
+                                bool stream) {
   const auto length = static_cast<int64_t>(values.size());
   Transpose(values, chunk.width);
   for (int64_t lane = 0; lane < chunk.active; ++lane) {
@@ -246,8 +249,7 @@ void MemoryEmitter::StoreSquare(BufferId id, const Affine& base, const LaneForm&
     Value* row = values[static_cast<size_t>(lane % length)];
     Value* piece = columns == 1 ? b_.CreateExtractElement(row, static_cast<uint64_t>(picked[0]))
                                 : b_.CreateShuffleVector(row, picked);
-    const Affine at = base + form.diffs[lane];
-    Annotate(b_.CreateAlignedStore(piece, PointerTo(id, at), AlignAt(id, at)), id);
+    StoreWhole(id, base + form.diffs[lane], piece, stream);
   }
 }
 
@@ -262,12 +264,13 @@ void MemoryEmitter::StoreInterleaved(const Stmt& store, const Affine& base,
   for (int64_t lane = 0; lane < chunk.active; ++lane)
     for (int64_t i = 0; i < columns; ++i)
       picked.push_back(static_cast<int>(i * chunk.width + lane));
-  const llvm::Align align = AlignAt(store.buffer, base);
-  auto* whole = b_.CreateAlignedStore(b_.CreateShuffleVector(all, picked),
-                                      PointerTo(store.buffer, base), align);
-  Annotate(whole, store.buffer);
-  if (store.stream && chunk.active == chunk.width && align.value() >= vector_bytes_)
-    PassCaches(whole);
+  // LLVM may forget that a store of more than a vector goes past the caches.
+  const size_t piece = store.stream ? static_cast<size_t>(chunk.width) : picked.size();
+  for (size_t at = 0; at < picked.size(); at += piece) {
+    const std::span part = std::span(picked).subspan(at, std::min(piece, picked.size() - at));
+    StoreWhole(store.buffer, base + static_cast<int64_t>(at),
+               b_.CreateShuffleVector(all, llvm::ArrayRef(part.data(), part.size())), store.stream);
+  }
 }
 
 }  // namespace weft::codegen
