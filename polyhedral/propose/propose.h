@@ -170,8 +170,8 @@ void AddPrefetches(const ClusterView& view, const Cluster& cluster, Choice& choi
 // whole lines past it, they are not fetched from memory before they are stored to it.
 void AddStreams(const ClusterView& view, const Cluster& cluster, Choice& choice);
 // Whether what a statement writes goes past the caches if it is stored in whole lines: an output
-// that they would not hold until it is read.
-bool PassesCaches(const ClusterView& view, const tc::Statement& s);
+// that they would not hold until it is read. Lines of short rows are stored a few rows at once.
+bool PassesCaches(const ClusterView& view, const tc::Statement& s, bool short_rows = false);
 
 // By group the blocks of its cluster, none where they gain nothing; `then` in those of the group
 // before. Recurrences and open extents have none, nor has a device, where no cache is a core's own.

@@ -217,6 +217,14 @@ TEST(Propose, ColoursAreUnrolledInsideTheLanes) {
             std::string::npos)
       << turned(3);
   EXPECT_EQ(turned(24).find("unroll c"), std::string::npos) << turned(24);
+  // What no cache holds is written past them, in whole lines.
+  const auto far = [](int64_t places) {
+    return First(
+        fmt::format("def f(float(2, 3, {}) x) -> (y) {{ y(n, i, c) = x(n, c, i) }}", places),
+        {.threads = 1, .l3_bytes = 1 << 20});
+  };
+  EXPECT_NE(far(50000).find("unroll c | vector i 8 | stream y"), std::string::npos) << far(50000);
+  EXPECT_EQ(far(50001).find("stream"), std::string::npos) << far(50001);
 }
 
 // Below two vectors a row, lanes take a row each; above, they go along it.

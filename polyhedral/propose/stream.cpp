@@ -18,15 +18,22 @@ bool IsRead(const tc::Program& program, tc::TensorId tensor) {
   });
 }
 
-// Rows that begin where a line does, so that no line is written in two parts.
-bool BeginsLines(const ScheduleRequest& request, const tc::TensorDecl& tensor) {
-  if (tensor.extents.size() <= 1) return true;
+// Rows that begin where a line does, so that no line is written in two parts; of short rows, all
+// that lie around them one after the other.
+bool BeginsLines(const ScheduleRequest& request, const tc::TensorDecl& tensor, bool short_rows) {
   const Layout rows = LayoutOf(request, tensor);
-  const Affine& extent = tensor.extents[static_cast<size_t>(rows.axes.back().axis)];
-  int64_t row = rows.axes.back().block;
-  if (row == 0) row = extent.IsConstant() ? extent.constant() : 0;
-  return row > 0 && !SharesBytes(tensor.dtype) &&
-         (row + rows.row_pad_elems) * SizeBytes(tensor.dtype) % kLineBytes == 0;
+  const size_t innermost = short_rows ? 2 : 1;
+  if (SharesBytes(tensor.dtype)) return false;
+  if (rows.axes.size() <= innermost) return true;
+  int64_t bytes = SizeBytes(tensor.dtype);
+  for (size_t place = rows.axes.size(); place-- > rows.axes.size() - innermost;) {
+    const Affine& extent = tensor.extents[static_cast<size_t>(rows.axes[place].axis)];
+    int64_t row = rows.axes[place].block;
+    if (row == 0) row = extent.IsConstant() ? extent.constant() : 0;
+    if (place + 1 == rows.axes.size()) row += rows.row_pad_elems;
+    if (row <= 0 || __builtin_mul_overflow(bytes, row, &bytes)) return false;
+  }
+  return bytes % kLineBytes == 0;
 }
 
 // Bytes of a tensor that one look-up may find its place in: those of the axes from the first on
@@ -143,6 +150,40 @@ bool IsWindowed(const ClusterView& view, size_t k, tc::TensorId t) {
   });
 }
 
+// An output that the last cache does not hold until someone reads it.
+bool IsFar(const ClusterView& view, const tc::Statement& s) {
+  const tc::Program& program = view.program();
+  const Target& target = view.request->target;
+  const tc::TensorDecl& out = program[s.target];
+  return view.request->streams && target.kind == TargetKind::kCpu &&
+         tc::OperandBytes(program) >= target.l3_bytes && out.role == tc::Role::kOutput &&
+         Bytes(out) >= static_cast<double>(target.l3_bytes) / 2 && !IsRead(program, s.target);
+}
+
+// Whether what a statement stores at once are whole lines: the lanes along its result, or all
+// elements of a short row that is unrolled inside lanes from row to row.
+bool StoresLines(const ClusterView& view, size_t k, const Cluster& cluster) {
+  const ScheduleRequest& request = *view.request;
+  const tc::Statement& s = view.At(k);
+  const tc::TensorDecl& out = view.program()[s.target];
+  const int32_t along = ContiguousIndex(request, s, s.target, s.subscripts);
+  if (along < 0 || SharesBytes(out.dtype)) return false;
+  const std::string& axis = view.axes[k][along];
+  if (const int64_t lanes = cluster.LanesOf(axis); lanes > 0)
+    return lanes * SizeBytes(out.dtype) % kLineBytes == 0 && BeginsLines(request, out, false);
+  const auto tile = std::ranges::find(cluster.tiles, axis, &Tile::axis);
+  if (!std::ranges::count(cluster.unroll, axis) ||
+      (tile != cluster.tiles.end() && tile->sizes.back() < view.Extent(axis)))
+    return false;
+  const int64_t row = view.Extent(axis) * SizeBytes(out.dtype);
+  for (size_t i = 0; i < s.indices.size(); ++i) {
+    const int64_t lanes = cluster.LanesOf(view.axes[k][i]);
+    if (lanes > 0 && BytesBetween(request, s.target, s.subscripts, static_cast<int32_t>(i)) == row)
+      return lanes * row % request.target.VectorBytes() == 0 && BeginsLines(request, out, true);
+  }
+  return false;
+}
+
 }  // namespace
 
 void AddPrefetches(const ClusterView& view, const Cluster& cluster, Choice& choice) {
@@ -158,25 +199,14 @@ void AddPrefetches(const ClusterView& view, const Cluster& cluster, Choice& choi
   }
 }
 
-bool PassesCaches(const ClusterView& view, const tc::Statement& s) {
-  const tc::Program& program = view.program();
-  const Target& target = view.request->target;
-  const tc::TensorDecl& out = program[s.target];
-  return view.request->streams && target.kind == TargetKind::kCpu &&
-         tc::OperandBytes(program) >= target.l3_bytes && out.role == tc::Role::kOutput &&
-         Bytes(out) >= static_cast<double>(target.l3_bytes) / 2 &&
-         BeginsLines(*view.request, out) && !IsRead(program, s.target);
+bool PassesCaches(const ClusterView& view, const tc::Statement& s, bool short_rows) {
+  return IsFar(view, s) && BeginsLines(*view.request, view.program()[s.target], short_rows);
 }
 
 void AddStreams(const ClusterView& view, const Cluster& cluster, Choice& choice) {
-  for (size_t k = 0; k < view.statements.size(); ++k) {
-    const tc::Statement& s = view.At(k);
-    const tc::TensorDecl& out = view.program()[s.target];
-    const int32_t lane = ContiguousIndex(*view.request, s, s.target, s.subscripts);
-    const int64_t lanes = lane < 0 ? 0 : cluster.LanesOf(view.axes[k][lane]);
-    const bool lines = lanes > 0 && lanes * SizeBytes(out.dtype) % kLineBytes == 0;
-    if (lines && PassesCaches(view, s)) choice.streams.push_back(out.name);
-  }
+  for (size_t k = 0; k < view.statements.size(); ++k)
+    if (IsFar(view, view.At(k)) && StoresLines(view, k, cluster))
+      choice.streams.push_back(view.program()[view.At(k).target].name);
 }
 
 }  // namespace weft::polyhedral
