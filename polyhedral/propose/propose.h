@@ -173,6 +173,12 @@ void AddStreams(const ClusterView& view, const Cluster& cluster, Choice& choice)
 // that they would not hold until it is read. Lines of short rows are stored a few rows at once.
 bool PassesCaches(const ClusterView& view, const tc::Statement& s, bool short_rows = false);
 
+// Where rows are moved past the caches, as heads are split off, in an order in which pieces that
+// lie side by side are read long after one another: the order in which they lie in the largest
+// operand. Rows of 128 bytes and more can be stored anywhere (1.6 to 1.9 times as fast, rows of 64
+// bytes 0.93).
+void OrderAsRead(const ClusterView& view, const std::string& lane, std::vector<std::string>& order);
+
 // By group the blocks of its cluster, none where they gain nothing; `then` in those of the group
 // before. Recurrences and open extents have none, nor has a device, where no cache is a core's own.
 struct BlockedCluster {

@@ -353,6 +353,21 @@ TEST(Propose, LargeResultsBypassTheCaches) {
   EXPECT_EQ(First(text(1023), small).find("stream"), std::string::npos);  // rows share lines
 }
 
+// Heads are split off in the order in which tokens lie, where they go past the caches: rows are
+// stored anywhere, but read well only one after another, or in a few places at once.
+TEST(Propose, RowsGoPastTheCachesAsTheyAreRead) {
+  const auto first = [](const std::string& read, const std::string& written, int64_t l3) {
+    return First(
+        fmt::format("def f(float(4, {}, 32) x) -> (y) {{ y(b, {}, d) = max(x(b, {}, d), 0) }}",
+                    read, written, written == "h, s" ? "s, h" : "h, s"),
+        {.threads = 1, .l3_bytes = l3});
+  };
+  EXPECT_NE(first("512, 12", "h, s", 4 << 20).find("order b s h d"), std::string::npos);
+  EXPECT_NE(first("512, 12", "h, s", 64 << 20).find("order b h s d"), std::string::npos);  // near
+  EXPECT_NE(first("12, 512", "s, h", 4 << 20).find("order b s h d"), std::string::npos);
+  EXPECT_NE(first("24, 512", "s, h", 4 << 20).find("order b h s d"), std::string::npos);
+}
+
 // What is read again in the group stays near.
 TEST(Propose, ResultsThatAreReadAreCached) {
   const std::string read = First(

@@ -726,6 +726,7 @@ Cluster RowCluster(const ClusterView& view, int variant) {
     } else if (view.IsShared(lane)) {
       std::vector<std::string> walk;
       if (across.empty()) walk = LongWalk(view, lane);
+      if (walk.empty() && cluster.unroll.empty()) OrderAsRead(view, lane, cluster.order);
       cluster.order.push_back(lane);
       const std::string rows = walk.empty() ? CrowdedRows(view, cluster, lane, lanes) : "";
       if (!rows.empty()) {

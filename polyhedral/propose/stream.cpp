@@ -1,6 +1,9 @@
 // What is known ahead of the caches: results that are stored past them, tables whose rows are
 // fetched into them.
 #include <algorithm>
+#include <limits>
+#include <map>
+#include <tuple>
 
 #include "polyhedral/access.h"
 #include "polyhedral/axes.h"
@@ -201,6 +204,46 @@ void AddPrefetches(const ClusterView& view, const Cluster& cluster, Choice& choi
 
 bool PassesCaches(const ClusterView& view, const tc::Statement& s, bool short_rows) {
   return IsFar(view, s) && BeginsLines(*view.request, view.program()[s.target], short_rows);
+}
+
+void OrderAsRead(const ClusterView& view, const std::string& lane,
+                 std::vector<std::string>& order) {
+  constexpr int64_t kPiece = 2 * kLineBytes, kStreams = 16;
+  const ScheduleRequest& request = *view.request;
+  const tc::Program& program = view.program();
+  const auto reduces = [&](int32_t s) { return tc::Reduces(program.statements[s]); };
+  const tc::Statement& last = view.At(view.statements.size() - 1);
+  const int64_t row = view.Extent(lane) * SizeBytes(program[last.target].dtype);
+  if (row < kPiece || !PassesCaches(view, last) || std::ranges::any_of(view.statements, reduces))
+    return;
+  // Bytes from one iteration of each axis to the next in the largest operand.
+  std::map<std::string, int64_t> steps;
+  double most = 0;
+  for (size_t k = 0; k < view.statements.size(); ++k) {
+    for (const tc::ExprId read : tc::Reads(program, view.At(k))) {
+      const tc::Expr& e = program[read];
+      const auto step = [&](size_t i) {
+        return BytesBetween(request, e.tensor, e.args, static_cast<int32_t>(i));
+      };
+      const auto lanes =
+          static_cast<size_t>(std::ranges::find(view.axes[k], lane) - view.axes[k].begin());
+      if (program[e.tensor].role != tc::Role::kInput || Bytes(program[e.tensor]) <= most ||
+          lanes == view.axes[k].size() || step(lanes) != SizeBytes(program[e.tensor].dtype))
+        continue;
+      most = Bytes(program[e.tensor]);
+      steps.clear();
+      for (size_t i = 0; i < view.axes[k].size(); ++i) steps[view.axes[k][i]] = step(i);
+    }
+  }
+  double between = 1, streams = 1;  // pieces taken before the one that lies beside the first
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (size_t place = order.size(); place-- > 0;) {
+    const int64_t step = steps[order[place]];
+    if (step > 0 && step < least) std::tie(least, streams) = std::pair(step, between);
+    between *= static_cast<double>(std::max<int64_t>(1, view.Extent(order[place])));
+  }
+  if (streams > kStreams)
+    std::ranges::stable_sort(order, std::greater(), [&](const auto& axis) { return steps[axis]; });
 }
 
 void AddStreams(const ClusterView& view, const Cluster& cluster, Choice& choice) {
