@@ -106,6 +106,50 @@ std::vector<std::string> CopyCandidates(const ScheduleRequest& request) {
   return candidates;
 }
 
+std::map<std::string, Layout> WindowedLayouts(const ScheduleRequest& request) {
+  constexpr int64_t kChannels = 16;
+  constexpr double kUses = 96, kWork = 4 << 20;  // multiply-adds, of an element and of all
+  const tc::Program& program = *request.program;
+  std::map<std::string, Layout> layouts;
+  if (request.target.kind != TargetKind::kCpu || request.target.HasAvx512() ||
+      !program.params.empty())
+    return layouts;
+  for (const tc::ExprId read : ContractedReads(program)) {
+    const tc::Expr& e = program[read];
+    const tc::TensorDecl& operand = program[e.tensor];
+    const auto readers = Readers(program, e.tensor);
+    Layout layout = LayoutOf(request, operand);
+    if (readers.size() != 1 || !IsCopyable(request, operand.name) ||
+        std::ranges::count(request.constants, operand.name) > 0 || layout.axes.size() < 2 ||
+        layout.rank() != layout.axes.size())
+      continue;
+    const tc::Statement& s = program.statements[static_cast<size_t>(readers[0].first)];
+    const auto extent = [&](const tc::Index& i) {
+      const Affine own = i.hi - i.lo;
+      return own.IsConstant() ? own.constant() : 0;
+    };
+    const auto along = tc::AsAffine(program, e.args[static_cast<size_t>(layout.axes.back().axis)]);
+    double work = 1;
+    int32_t channels = -1;
+    bool window = false;
+    for (size_t i = 0; i < s.indices.size(); ++i) {
+      work *= static_cast<double>(extent(s.indices[i]));
+      if (!s.indices[i].reduction) continue;
+      window |= along && along->Uses(static_cast<Var>(i)) && !along->AsVar();
+      const int32_t axis = AxisOf(program, read, static_cast<int32_t>(i));
+      const auto alone = axis < 0 ? std::nullopt : tc::AsAffine(program, e.args[axis]);
+      if (alone && alone->AsVar() && extent(s.indices[i]) >= kChannels) channels = axis;
+    }
+    if (!window || channels < 0 || work < kWork ||
+        work * SizeBytes(operand.dtype) < kUses * Bytes(operand))
+      continue;
+    const auto place = std::ranges::find(layout.axes, channels, &Layout::Axis::axis);
+    std::rotate(place, place + 1, layout.axes.end());
+    layouts[operand.name] = layout;
+  }
+  return layouts;
+}
+
 std::optional<TurnedCopies> TurnCopies(std::span<const ClusterView> copies,
                                        const ClusterView& reader) {
   constexpr int64_t kRowBytes = 1024, kMostOfRow = 512;

@@ -158,21 +158,28 @@ class ChoiceMaker {
   Choice choice_;
 };
 
+// Operands whose copies lie as it suits them, whatever the loops.
+std::map<std::string, Layout> FixedCopies(const ScheduleRequest& request) {
+  std::map<std::string, Layout> layouts = SampledLayouts(request);
+  layouts.merge(WindowedLayouts(request));
+  return layouts;
+}
+
 // First with copies of all operands that a contraction might rather have in another order; then
 // with those that one asked for.
 Choice MakeChoice(const ScheduleRequest& request, const Variant& variant) {
   std::vector<std::string> operands;
-  std::map<std::string, Layout> sampled;
+  std::map<std::string, Layout> fixed;
   if (variant.copy) {
     operands = CopyCandidates(request);
-    sampled = SampledLayouts(request);
-    for (const auto& [operand, layout] : sampled)
+    fixed = FixedCopies(request);
+    for (const auto& [operand, layout] : fixed)
       if (std::ranges::count(operands, operand) == 0) operands.push_back(operand);
   }
   while (!operands.empty()) {
     CopiedRequest copied = WithCopies(request, operands);
     for (const auto& [copy, operand] : copied.request.copies)
-      if (const auto found = sampled.find(operand); found != sampled.end())
+      if (const auto found = fixed.find(operand); found != fixed.end())
         copied.request.layouts[copy] = found->second;
     Choice choice = ChoiceMaker(copied.request, variant).Run();
     const size_t before = operands.size();
@@ -277,8 +284,14 @@ std::vector<Choice> ProposeKind(const ScheduleRequest& given, int kind) {
   const int copied = KindsWithCopies(request);
   const bool copy = copied == 0 || kind < copied;
   const int number = 2 * (kind < copied ? kind : kind - copied);
-  return {MakeChoice(request, {.number = number, .block = true, .copy = copy}),
-          MakeChoice(request, {.number = number, .copy = copy})};
+  std::vector<Choice> choices = {
+      MakeChoice(request, {.number = number, .block = true, .copy = copy}),
+      MakeChoice(request, {.number = number, .copy = copy})};
+  if (copied == 0 && !FixedCopies(request).empty()) {  // as they lie, too
+    choices.push_back(MakeChoice(request, {.number = number, .block = true, .copy = false}));
+    choices.push_back(MakeChoice(request, {.number = number, .copy = false}));
+  }
+  return choices;
 }
 
 bool HasKind(const ScheduleRequest& given, int kind) {

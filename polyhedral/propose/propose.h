@@ -139,6 +139,11 @@ CopyBlocks BlocksOfCopy(const ClusterView& copy, const ClusterView& contraction,
 // Operands of which places are looked up, some elements twice or more, with the layouts of copies
 // in which channels of a place lie side by side, for lanes.
 std::map<std::string, Layout> SampledLayouts(const ScheduleRequest& request);
+// Planes over which a window moves that sums up their channels, with the layouts of copies in which
+// the channels of a place lie side by side: from plane to plane each step of the sum is in another
+// line, and often in another page. Without AVX-512, convolutions of planes are 1.0 to 1.5 times as
+// fast with the copy.
+std::map<std::string, Layout> WindowedLayouts(const ScheduleRequest& request);
 // How statements that turn rows into columns read through copies: tiles are read by rows, lie in
 // the cache by columns, and become columns of results in whole lines. None if nothing is turned.
 struct TurnedCopies {

@@ -94,11 +94,12 @@ TEST(Propose, TapsAcrossRowsAreWrittenOut) {
 }
 
 // Planes a page apart lie in one set of the nearest cache: a sum over more of them than it has ways
-// goes in parts, where eight lanes a register ask for a line every six cycles.
+// goes in parts, where eight lanes a register ask for a line every six cycles, and too few results
+// use each for a copy.
 TEST(Propose, SumsOverPlanesThatCrowdGoInParts) {
   const auto first = [](int64_t size, Isa isa) {
     const std::string text = fmt::format(
-        "def f(float(1, 48, {0}, {0}) x, float(64, 48, 3, 3) w) -> (y) {{ y(n, k, h, j) +=! "
+        "def f(float(1, 48, {0}, {0}) x, float(8, 48, 3, 3) w) -> (y) {{ y(n, k, h, j) +=! "
         "x(n, c, h + r, j + s) * w(k, c, r, s) where h in 0:{1}, j in 0:{1} }}",
         size, size - 2);
     return First(text, {.threads = 1, .l2_bytes = 1 << 19}, isa, {"w"});
@@ -114,7 +115,7 @@ TEST(Propose, SumsOverPlanesThatCrowdGoInParts) {
 TEST(Propose, LongLinesOfCrowdedPlanesGoInBlocks) {
   const auto first = [](int64_t places, int64_t results) {
     const std::string text = fmt::format(
-        "def f(float(1, 64, {0}) x, float(48, 64, 5) w) -> (y) {{ y(n, k, j) +=! "
+        "def f(float(1, 64, {0}) x, float(16, 64, 5) w) -> (y) {{ y(n, k, j) +=! "
         "j + s < {0} ? x(n, c, j + s) * w(k, c, s) : 0.0 where j in 0:{1}, s in 0:5 }}",
         places, results);
     return First(text, {.threads = 1, .l2_bytes = 1 << 19}, Isa::kX86V3, {"w"});
@@ -366,6 +367,27 @@ TEST(Propose, RowsGoPastTheCachesAsTheyAreRead) {
   EXPECT_NE(first("512, 12", "h, s", 64 << 20).find("order b h s d"), std::string::npos);  // near
   EXPECT_NE(first("12, 512", "s, h", 4 << 20).find("order b s h d"), std::string::npos);
   EXPECT_NE(first("24, 512", "s, h", 4 << 20).find("order b h s d"), std::string::npos);
+}
+
+// A window over planes sums up channels, which a copy has side by side; not where they lie so
+// already, where there is little to do with a place or at all, or without a window.
+TEST(Propose, WindowsOverPlanesReadChannelsFromACopy) {
+  const auto conv = [](int channels, int results, int size, int taps, Isa isa = Isa::kX86V3) {
+    const tc::Program program = Parse(fmt::format(
+        "def f(float(1, {0}, {1}, {1}) x, float({2}, {0}, {3}, {3}) w) -> (y) {{ "
+        "y(n, k, i, j) +=! x(n, c, i + r, j + s) * w(k, c, r, s) where r in 0:{3}, s in 0:{3} }}",
+        channels, size + taps - 1, results, taps));
+    ScheduleRequest request{
+        .program = &program, .constants = {"w"}, .target = {.isa = isa, .threads = 1}};
+    const auto first = Propose(request, 1);
+    return first.yes() ? Print(first->front()) : first.refusal().detail;
+  };
+  EXPECT_NE(conv(64, 64, 56, 3).find("pack x acdb"), std::string::npos) << conv(64, 64, 56, 3);
+  EXPECT_EQ(conv(64, 64, 56, 1).find("pack x"), std::string::npos) << conv(64, 64, 56, 1);
+  EXPECT_EQ(conv(8, 64, 56, 3).find("pack x"), std::string::npos) << conv(8, 64, 56, 3);
+  EXPECT_EQ(conv(64, 8, 56, 3).find("pack x"), std::string::npos) << conv(64, 8, 56, 3);
+  EXPECT_EQ(conv(16, 32, 14, 3).find("pack x"), std::string::npos) << conv(16, 32, 14, 3);
+  EXPECT_EQ(conv(64, 64, 56, 3, Isa::kX86V4).find("pack x"), std::string::npos);
 }
 
 // What is read again in the group stays near.
