@@ -51,6 +51,7 @@ class KernelBuilder {
                    std::vector<const loops::Stmt*>& unrolled) const;
   int64_t CopiesOf(const loops::Stmt& s, int64_t trip) const;
   void LoopOfCopies(const loops::Stmt& s, int64_t trip, int64_t copies);
+  llvm::Value* Rounds(const loops::Stmt& s, llvm::Value* lo, llvm::Value* hi, bool poll);
   void Copies(const loops::Stmt& s, const Affine& first, int64_t copies);
   bool IsFetched(const loops::Stmt& prefetch) const;
   void ParallelLoop(loops::StmtId id);

@@ -3,6 +3,7 @@
 #include <llvm/IR/MDBuilder.h>
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -237,6 +238,34 @@ void KernelBuilder::LoopOfCopies(const Stmt& s, int64_t trip, int64_t copies) {
   Copies(s, lo + done * s.step, trip - done);
 }
 
+// Of a loop whose trip is known when it runs, as over the last block of a sum: the rounds that have
+// all their iterations. Where those begin that are left.
+Value* KernelBuilder::Rounds(const Stmt& s, Value* lo, Value* hi, bool poll) {
+  constexpr int64_t kAny = 840;  // a multiple of all that CopiesOf tries
+  const int64_t copies =
+      TakesTurns(s)
+          ? 1
+          : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(CopiesOf(s, kAny))));
+  const int64_t most = scope_.ranges().MostTrips(s);
+  if (copies < 2 || most < 2 * copies) return lo;
+  Stmt round = s;
+  round.var = scope_.NewVar();
+  round.step = copies * s.step;
+  for (Affine& e : round.hi) e = e - (round.step - s.step);
+  scope_.ranges().Push(round);
+  Value* step = b_.getInt64(static_cast<uint64_t>(round.step));
+  Value* last = b_.CreateNSWSub(hi, b_.getInt64(static_cast<uint64_t>(round.step - s.step)));
+  Value* counted = b_.CreateAdd(b_.CreateSub(last, lo), b_.getInt64(round.step - 1));
+  Value* rounds =
+      b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b_.CreateSDiv(counted, step), b_.getInt64(0));
+  CountedLoop(lo, last, round.step, false, poll, [&](Value* counter) {
+    scope_.Bind(round.var, counter, 1);
+    Copies(s, Affine::OfVar(round.var), copies);
+  });
+  scope_.ranges().Pop(round);
+  return b_.CreateAdd(lo, b_.CreateMul(rounds, step));
+}
+
 // Whether the copy of an iteration before this one has fetched the same line.
 bool KernelBuilder::IsFetched(const Stmt& prefetch) const {
   constexpr int64_t kLineBytes = 64;
@@ -264,6 +293,7 @@ void KernelBuilder::SerialLoop(const Stmt& s) {
     const bool outer = std::exchange(polled_, polled_ || poll);
     const bool simple = s.lo.size() == 1 && s.lo[0].IsConstant();
     const int64_t multiple = simple ? std::gcd(s.lo[0].constant(), s.step) : 1;
+    if (trip < 0) lo = Rounds(s, lo, hi, poll);
     CountedLoop(lo, hi, s.step, trip > 0, poll, [&](Value* counter) {
       scope_.Bind(s.var, counter, multiple);
       Body(s.body);
