@@ -68,7 +68,8 @@ class LoopMaker {
     const int64_t lane_bytes = o_.Bytes(LaneOperand()) / batches,
                   row_bytes = o_.Bytes(RowOperand()) / batches;
     const int64_t panels = (o_.Extent(tile_.lane) + tile_.shape.lanes - 1) / tile_.shape.lanes;
-    places = std::max<int64_t>(1, places / tile_.shape.rows);
+    const int64_t pass = tile_.shape.rows * (KeepsRows() ? kRowsPerBlock : 1);
+    places = std::max<int64_t>(1, places / pass);
     const int64_t outside = lane_bytes + (row_bytes > half ? panels * row_bytes : row_bytes);
     const int64_t inside = row_bytes + (lane_bytes > half ? places * lane_bytes : lane_bytes);
     if (outside != inside) return outside < inside;
@@ -115,7 +116,7 @@ class LoopMaker {
   void FillOrder(bool swap_order) {
     const std::optional<Part> part = PartOf();
     const bool outside = (LanesOutside() || (part && part->crowded)) != swap_order;
-    const bool blocked = outside && Blocks();
+    const bool blocked = Blocks() && (outside || KeepsRows());
     std::vector<int32_t> reduction = o_.ReductionOrder(tile_.lane);
     const int32_t across = TapAcrossRows(o_, tile_.lane, tile_.row);
     if (std::erase(reduction, across) > 0) reduction.push_back(across);
@@ -264,6 +265,18 @@ class LoopMaker {
     const bool near = PanelBytes() <= L1() && (!RowsShareLines() || steps * RowBytes() <= L1());
     return !near && steps >= 2 * BlockSize() && o_.Extent(tile_.row) >= 4 * tile_.shape.rows &&
            o_.view.DividesBlock(o_.axes[tile_.row], tile_.shape.rows * kRowsPerBlock);
+  }
+
+  // Whether the second cache keeps a block's rows while all lanes pass by, which it does not keep.
+  bool KeepsRows() const {
+    const int64_t half = o_.view.request->target.l2_bytes / 2;
+    if (!Blocks() || RowsShareLines()) return false;
+    const int64_t row = o_.Extent(o_.c.reduced[0]) * SizeBytes(o_.program[RowOperand()].dtype);
+    int64_t batches = 1;
+    for (const int32_t i : o_.c.kept)
+      if (o_.MovesBoth(i)) batches *= std::max<int64_t>(1, o_.Extent(i));
+    return o_.Bytes(LaneOperand()) / batches > half &&
+           tile_.shape.rows * kRowsPerBlock <= half / std::max<int64_t>(1, row);
   }
 
   // A part of a convolution's sum, for a block of its results.
