@@ -57,7 +57,8 @@ class LoopMaker {
   }
 
   // Lanes outside keep a panel of one operand in the cache while the other streams by, once for
-  // each panel; rows outside the other way round. Whichever moves fewer bytes into the cache.
+  // each panel; rows outside the other way round. Whichever moves fewer bytes into the cache, of
+  // which those from memory count twice.
   bool LanesOutside() const {
     const int64_t half = o_.view.request->target.l2_bytes / 2;
     int64_t batches = 1, places = 1;
@@ -68,10 +69,23 @@ class LoopMaker {
     const int64_t lane_bytes = o_.Bytes(LaneOperand()) / batches,
                   row_bytes = o_.Bytes(RowOperand()) / batches;
     const int64_t panels = (o_.Extent(tile_.lane) + tile_.shape.lanes - 1) / tile_.shape.lanes;
-    const int64_t pass = tile_.shape.rows * (KeepsRows() ? kRowsPerBlock : 1);
+    const int64_t pass = tile_.shape.rows * (BlocksOfRows() ? kRowsPerBlock : 1);
+    const double block = BlocksOfRows()
+                             ? static_cast<double>(row_bytes) / static_cast<double>(places) *
+                                   static_cast<double>(pass)
+                             : 0;
     places = std::max<int64_t>(1, places / pass);
-    const int64_t outside = lane_bytes + (row_bytes > half ? panels * row_bytes : row_bytes);
-    const int64_t inside = row_bytes + (lane_bytes > half ? places * lane_bytes : lane_bytes);
+    // Of an operand that passes so often, with so many bytes from one time to the next.
+    const auto moved = [&](int64_t bytes, int64_t times, double between) {
+      const auto shared = static_cast<double>(o_.view.request->target.l3_bytes) / 2;
+      const int weight = between > shared ? 2 : 1;
+      return static_cast<double>(bytes) *
+             (between > static_cast<double>(half) ? static_cast<double>(times) * weight : 1);
+    };
+    const double all_rows = static_cast<double>(row_bytes),
+                 all_lanes = static_cast<double>(lane_bytes);
+    const double outside = all_lanes + moved(row_bytes, panels, all_rows),
+                 inside = moved(row_bytes, panels, block) + moved(lane_bytes, places, all_lanes);
     if (outside != inside) return outside < inside;
     // Both come from memory once: what passes from the second cache to the nearest decides.
     const auto near = [&](int64_t bytes) { return bytes <= L1() * 4 / 5; };
@@ -116,7 +130,7 @@ class LoopMaker {
   void FillOrder(bool swap_order) {
     const std::optional<Part> part = PartOf();
     const bool outside = (LanesOutside() || (part && part->crowded)) != swap_order;
-    const bool blocked = Blocks() && (outside || KeepsRows());
+    const bool blocked = Blocks() && (outside || BlocksOfRows());
     std::vector<int32_t> reduction = o_.ReductionOrder(tile_.lane);
     const int32_t across = TapAcrossRows(o_, tile_.lane, tile_.row);
     if (std::erase(reduction, across) > 0) reduction.push_back(across);
@@ -267,16 +281,14 @@ class LoopMaker {
            o_.view.DividesBlock(o_.axes[tile_.row], tile_.shape.rows * kRowsPerBlock);
   }
 
-  // Whether the second cache keeps a block's rows while all lanes pass by, which it does not keep.
-  bool KeepsRows() const {
-    const int64_t half = o_.view.request->target.l2_bytes / 2;
-    if (!Blocks() || RowsShareLines()) return false;
-    const int64_t row = o_.Extent(o_.c.reduced[0]) * SizeBytes(o_.program[RowOperand()].dtype);
+  // Whether rows outside go in blocks, too, for which each panel of lanes that come from far comes
+  // once.
+  bool BlocksOfRows() const {
     int64_t batches = 1;
     for (const int32_t i : o_.c.kept)
       if (o_.MovesBoth(i)) batches *= std::max<int64_t>(1, o_.Extent(i));
-    return o_.Bytes(LaneOperand()) / batches > half &&
-           tile_.shape.rows * kRowsPerBlock <= half / std::max<int64_t>(1, row);
+    return Blocks() && !RowsShareLines() &&
+           o_.Bytes(LaneOperand()) / batches > o_.view.request->target.l2_bytes / 2;
   }
 
   // A part of a convolution's sum, for a block of its results.
