@@ -159,6 +159,25 @@ TEST(Emit, InterleavesInRegisters) {
           type, rows));
 }
 
+// A loop whose trip is known at run time runs in rounds of several iterations, and then the rest:
+// one, as many as a round or none of it.
+TEST(Emit, LoopsOfUnknownTripsRunInRounds) {
+  for (const int rows : {1, 9, 16, 17, 23, 24}) {
+    const std::string text = fmt::format(
+        "loops k (x: in f32[{0}, 8], y: out f32[8]) {{ single {{ vector v = 0:8 {{ y[v] = 0.0 }} "
+        "for b = 0:{1} {{ for k = 0:min(16, -16*b + {0}) {{ vector w = 0:8 {{ "
+        "y[w] = y[w] + x[16*b + k, w] }} }} }} }} }}",
+        rows, (rows + 15) / 16);
+    Check(text);
+    if (rows <= 16) continue;  // known
+    const Result<std::string> ir = EmitLlvmIr(Nest(text), Target{.isa = Isa::kX86V3}, true);
+    ASSERT_TRUE(ir.ok());
+    size_t sums = 0;
+    for (size_t at = 0; (at = ir->find("fadd <8 x float>", at)) != std::string::npos; ++at) ++sums;
+    EXPECT_EQ(sums, 9u) << *ir;  // eight of a round, and one
+  }
+}
+
 // A guard that holds for one iteration says nothing of its neighbours in the same row.
 TEST(Emit, TransposesNothingBehindAGuard) {
   Check(

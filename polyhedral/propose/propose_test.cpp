@@ -111,6 +111,23 @@ TEST(Propose, SumsOverPlanesThatCrowdGoInParts) {
     EXPECT_EQ(whole.find(", c 8 |"), std::string::npos) << whole;
 }
 
+// Where neither operand fits the second cache, a block of rows waits there while all panels pass by
+// once, if fewer bytes pass that way.
+TEST(Propose, RowsPassInBlocks) {
+  const auto first = [](int64_t rows, int64_t sums, int64_t columns) {
+    const std::string text = fmt::format(
+        "def f(float({0}, {1}) x, float({1}, {2}) w) -> (y) {{ "
+        "y(i, j) +=! x(i, k) * w(k, j) }}",
+        rows, sums, columns);
+    return First(text, {.threads = 1, .l2_bytes = 1 << 19, .l3_bytes = 32 << 20}, Isa::kX86V3,
+                 {"w"});
+  };
+  EXPECT_NE(first(2048, 1024, 1024).find("order i j | tile i 64 4"), std::string::npos);
+  EXPECT_NE(first(4096, 3072, 768).find("order i j | tile i 64 4"),
+            std::string::npos);  // in memory
+  EXPECT_NE(first(128, 3072, 768).find("order j i | tile i 64 4"), std::string::npos);
+}
+
 // Sums that wait stay in the second cache: of long lines, blocks do.
 TEST(Propose, LongLinesOfCrowdedPlanesGoInBlocks) {
   const auto first = [](int64_t places, int64_t results) {
