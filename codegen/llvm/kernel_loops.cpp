@@ -258,8 +258,10 @@ Value* KernelBuilder::Rounds(const Stmt& s, Value* lo, Value* hi, bool poll) {
   Value* counted = b_.CreateAdd(b_.CreateSub(last, lo), b_.getInt64(round.step - 1));
   Value* rounds =
       b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b_.CreateSDiv(counted, step), b_.getInt64(0));
+  const bool simple = s.lo.size() == 1 && s.lo[0].IsConstant();
+  const int64_t multiple = simple ? std::gcd(s.lo[0].constant(), round.step) : 1;
   CountedLoop(lo, last, round.step, false, poll, [&](Value* counter) {
-    scope_.Bind(round.var, counter, 1);
+    scope_.Bind(round.var, counter, multiple);
     Copies(s, Affine::OfVar(round.var), copies);
   });
   scope_.ranges().Pop(round);

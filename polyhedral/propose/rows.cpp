@@ -509,8 +509,8 @@ int32_t AroundFew(const ClusterView& view, const tc::Statement& s, int32_t in, i
 // less than 128 bits, lanes go along the axis around it and registers interleave all of it: four to
 // seven bytes 3 to 8 times as fast as by lanes along them, halves 1.1 to 2.3, floats 0.8 to 1.06.
 // So are few elements that go past the caches that way (1.5 to 1.7).
-int32_t AroundInterleaved(const ClusterView& view, const tc::Statement& s, size_t k, int32_t few,
-                          int64_t least) {
+int32_t AroundInterleaved(const ClusterView& view, size_t k, int32_t few, int64_t least) {
+  const tc::Statement& s = view.At(k);
   const int64_t bytes = view.Extent(view.axes[k][few]) * SizeBytes(view.program()[s.target].dtype);
   const int32_t around = AroundFew(view, s, few, least);
   const bool is_unrolled = FewBesideLanes(view, view.axes[k][around]) == view.axes[k][few];
@@ -554,7 +554,7 @@ std::string LaneAxis(const ClusterView& view, const std::map<std::string, int64_
     else if (in >= 0 && lane >= 0 && view.Extent(view.axes[k][lane]) < least)
       lane = AroundFew(view, s, in, least);  // as for an image's three colours
     else if (in >= 0 && lane >= 0 && in != lane)
-      lane = AroundInterleaved(view, s, k, lane, least);
+      lane = AroundInterleaved(view, k, lane, least);
     if (lane < 0) continue;
     const std::string& axis = view.axes[k][lane];
     if (view.Extent(axis) >= least) return axis;
