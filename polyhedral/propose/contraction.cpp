@@ -220,9 +220,9 @@ class LoopMaker {
            o_.IsShared(tile_.lane) && (tile_.row < 0 || o_.IsShared(tile_.row));
   }
 
-  // Of a long sum (see Values::Move), which makes two or more: the ends of shorter ones take a
-  // hundredth of the time, and three to four of that of 576 terms in pieces of 384 and 192.
-  static constexpr int64_t kSum = 384, kLongSum = 2 * kSum;
+  // Of a long sum (see Values::Move): the ends of shorter ones take a hundredth of the time, and
+  // three to four of that of 576 terms in pieces of 384 and 192.
+  static constexpr int64_t kSum = 384, kLongSum = 512;
   std::optional<Tile> SumTile(const std::vector<int32_t>& reduction) const {
     if (tile_.dot >= 0 || o_.s.assign != tc::Assign::kSum || !IsFloat(o_.s.accumulate))
       return std::nullopt;

@@ -358,34 +358,6 @@ TEST(Propose, TilesComeInKinds) {
   EXPECT_TRUE(kinds.contains("j k wide")) << testing::PrintToString(kinds);
 }
 
-// What the last cache does not hold until it is read goes past it, in whole lines.
-TEST(Propose, LargeResultsBypassTheCaches) {
-  const auto text = [](int64_t columns) {
-    return "def f(float(1000, " + std::to_string(columns) +
-           ") x) -> (y, m) { m(i) max=! x(i, j)  y(i, j) = x(i, j) - m(i) }";
-  };
-  const Target small{.threads = 1, .l3_bytes = 4 << 20}, large{.threads = 1, .l3_bytes = 32 << 20};
-  const std::string far = First(text(1024), small);
-  EXPECT_NE(far.find("| stream y\n"), std::string::npos) << far;
-  EXPECT_EQ(First(text(1024), large).find("stream"), std::string::npos);
-  EXPECT_EQ(First(text(1023), small).find("stream"), std::string::npos);  // rows share lines
-}
-
-// Heads are split off in the order in which tokens lie, where they go past the caches: rows are
-// stored anywhere, but read well only one after another, or in a few places at once.
-TEST(Propose, RowsGoPastTheCachesAsTheyAreRead) {
-  const auto first = [](const std::string& read, const std::string& written, int64_t l3) {
-    return First(
-        fmt::format("def f(float(4, {}, 32) x) -> (y) {{ y(b, {}, d) = max(x(b, {}, d), 0) }}",
-                    read, written, written == "h, s" ? "s, h" : "h, s"),
-        {.threads = 1, .l3_bytes = l3});
-  };
-  EXPECT_NE(first("512, 12", "h, s", 4 << 20).find("order b s h d"), std::string::npos);
-  EXPECT_NE(first("512, 12", "h, s", 64 << 20).find("order b h s d"), std::string::npos);  // near
-  EXPECT_NE(first("12, 512", "s, h", 4 << 20).find("order b s h d"), std::string::npos);
-  EXPECT_NE(first("24, 512", "s, h", 4 << 20).find("order b h s d"), std::string::npos);
-}
-
 // A window over planes sums up channels, which a copy has side by side; not where they lie so
 // already, where there is little to do with a place or at all, or without a window.
 TEST(Propose, WindowsOverPlanesReadChannelsFromACopy) {
