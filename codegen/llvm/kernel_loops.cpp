@@ -24,6 +24,11 @@ namespace {
 
 constexpr int64_t kMany = int64_t{1} << 40;  // where counting ends
 
+// What the counter of a loop is a multiple of that moves by `step` from one value to the next.
+int64_t MultipleOf(const Stmt& s, int64_t step) {
+  return s.lo.size() == 1 && s.lo[0].IsConstant() ? std::gcd(s.lo[0].constant(), step) : 1;
+}
+
 }  // namespace
 
 Value* KernelBuilder::BoundValue(const std::vector<Affine>& list, bool largest) {
@@ -258,8 +263,7 @@ Value* KernelBuilder::Rounds(const Stmt& s, Value* lo, Value* hi, bool poll) {
   Value* counted = b_.CreateAdd(b_.CreateSub(last, lo), b_.getInt64(round.step - 1));
   Value* rounds =
       b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b_.CreateSDiv(counted, step), b_.getInt64(0));
-  const bool simple = s.lo.size() == 1 && s.lo[0].IsConstant();
-  const int64_t multiple = simple ? std::gcd(s.lo[0].constant(), round.step) : 1;
+  const int64_t multiple = MultipleOf(s, round.step);
   CountedLoop(lo, last, round.step, false, poll, [&](Value* counter) {
     scope_.Bind(round.var, counter, multiple);
     Copies(s, Affine::OfVar(round.var), copies);
@@ -293,8 +297,7 @@ void KernelBuilder::SerialLoop(const Stmt& s) {
     const bool poll = (!polled_ && !HoldsBarrier(s.body) && HoldsLoop(s.body)) ||
                       IsLong(s, scope_.ranges().MostTrips(s), 1 + Unpolled(s.body));
     const bool outer = std::exchange(polled_, polled_ || poll);
-    const bool simple = s.lo.size() == 1 && s.lo[0].IsConstant();
-    const int64_t multiple = simple ? std::gcd(s.lo[0].constant(), s.step) : 1;
+    const int64_t multiple = MultipleOf(s, s.step);
     if (trip < 0) lo = Rounds(s, lo, hi, poll);
     CountedLoop(lo, hi, s.step, trip > 0, poll, [&](Value* counter) {
       scope_.Bind(s.var, counter, multiple);
@@ -343,9 +346,7 @@ void KernelBuilder::ParallelLoop(StmtId id) {
       Value* place = k == 0 ? rest : at.CreateURem(rest, trips[k]);
       rest = k == 0 ? rest : at.CreateUDiv(rest, trips[k]);
       Value* scaled = at.CreateMul(place, b_.getInt64(static_cast<uint64_t>(s.step)));
-      const bool simple = s.lo.size() == 1 && s.lo[0].IsConstant();
-      scope_.Bind(s.var, at.CreateAdd(starts[k], scaled),
-                  simple ? std::gcd(s.lo[0].constant(), s.step) : 1);
+      scope_.Bind(s.var, at.CreateAdd(starts[k], scaled), MultipleOf(s, s.step));
     }
     for (StmtId member : band) scope_.ranges().Push(nest_[member]);
     Body(nest_[band.back()].body);

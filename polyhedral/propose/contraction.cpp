@@ -69,11 +69,11 @@ class LoopMaker {
     const int64_t lane_bytes = o_.Bytes(LaneOperand()) / batches,
                   row_bytes = o_.Bytes(RowOperand()) / batches;
     const int64_t panels = (o_.Extent(tile_.lane) + tile_.shape.lanes - 1) / tile_.shape.lanes;
-    const int64_t pass = tile_.shape.rows * (BlocksOfRows() ? kRowsPerBlock : 1);
-    const double block = BlocksOfRows()
-                             ? static_cast<double>(row_bytes) / static_cast<double>(places) *
-                                   static_cast<double>(pass)
-                             : 0;
+    const bool in_blocks = BlocksOfRows();
+    const int64_t pass = tile_.shape.rows * (in_blocks ? kRowsPerBlock : 1);
+    const double block = in_blocks ? static_cast<double>(row_bytes) / static_cast<double>(places) *
+                                         static_cast<double>(pass)
+                                   : 0;
     places = std::max<int64_t>(1, places / pass);
     // Of an operand that passes so often, with so many bytes from one time to the next.
     const auto moved = [&](int64_t bytes, int64_t times, double between) {
