@@ -122,8 +122,6 @@ TEST(Partition, CountsGatheredReads) {
 
 double OwnUs(const char* text) { return RooflinePricer(Target{}).Own(ProgramOf(text), false).us; }
 
-// What a contraction is fed from passes through memory: two such tensors of 8 MB cost more than
-// the multiply-adds that they save.
 // Maxima over windows compare each element wherever they overlap; sums load it at any place as fast
 // as elsewhere, unless lanes lie along the window.
 TEST(Partition, CountsReadsOfWindows) {
@@ -150,6 +148,8 @@ TEST(Partition, CountsFunctionsOfEqualArgumentsOnce) {
   EXPECT_EQ(calls("tanh(log(x(i)))"), std::pair(200., 100.));
 }
 
+// What a contraction is fed from passes through memory: two such tensors of 8 MB cost more than
+// the multiply-adds that they save.
 TEST(Partition, PricesWhatPassesThroughMemory) {
   const double fed = OwnUs(
       "def g(float(2000, 1000) x, float(1000, 4) w) -> (y) {\n"
@@ -158,6 +158,22 @@ TEST(Partition, PricesWhatPassesThroughMemory) {
       "def g(float(2000, 1000) x, float(1000, 4) w) -> (y) {\n"
       "  @contraction y(i, j) +=! x(i, k) * w(k, j)\n}");
   EXPECT_GT(fed, 2 * direct);
+}
+
+// Of two forms of one operator the last cache may hold more than half of one's operands and hardly
+// less of the other's: no step is there to choose by.
+TEST(Partition, PricesCachesWithoutASharpEdge) {
+  const auto us_per_byte = [](int64_t bytes) {
+    const std::string text =
+        fmt::format("def g(float({}) x) -> (y) {{ @pointwise y(i) = x(i) + 1.0 }}", bytes / 8);
+    return OwnUs(text.c_str()) / static_cast<double>(bytes);
+  };
+  const int64_t cache = Target{}.l3_bytes;
+  const double held = us_per_byte(cache / 2), memory = us_per_byte(cache);
+  EXPECT_LT(us_per_byte(cache / 2 + cache / 64), 1.05 * held);
+  EXPECT_GT(us_per_byte(cache * 3 / 4), 1.2 * held);
+  EXPECT_LT(us_per_byte(cache * 3 / 4), memory / 1.2);
+  EXPECT_NEAR(us_per_byte(4 * cache), memory, 0.01 * memory);
 }
 
 // Two wide groups cost what one product of as many multiply-adds does, however their index is

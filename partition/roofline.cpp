@@ -49,10 +49,12 @@ double PeakFlopsPerUs(const Target& t) {
   return kCyclesPerUs * (static_cast<double>(t.VectorBytes()) / 4) * 2 * 2;  // two FMA units
 }
 
+// From half of the last cache on, the rest of which others fill, more and more comes from memory.
 double BytesPerUs(const Target& t, double bytes) {
   if (bytes <= static_cast<double>(t.l2_bytes) / 2) return kL2BytesPerUs;
-  if (bytes <= static_cast<double>(t.l3_bytes) / 2) return kL3BytesPerUs;
-  return kDramBytesPerUs;
+  const double half = static_cast<double>(t.l3_bytes) / 2;
+  if (bytes <= half) return kL3BytesPerUs;
+  return std::lerp(kL3BytesPerUs, kDramBytesPerUs, std::min(bytes / half - 1, 1.0));
 }
 
 // Time of compute and memory, mostly overlapped: what of the shorter is not.
