@@ -27,14 +27,10 @@ int32_t Operands::AxisAlong(tc::ExprId read, int32_t index) const {
   return -1;
 }
 
-bool Operands::IsWindow(int32_t index) const {
-  for (const tc::ExprId read : {c.x, c.w}) {
-    if (!Uses(read, index) || AxisOf(read, index) >= 0) continue;
-    const auto place = tc::AsAffine(program, program[read].args[Innermost(program[read])]);
-    const bool is_alone = StrideOf(read, index) > 1 && place && place->terms().size() == 1;
-    if (!is_alone) return true;
-  }
-  return false;
+bool Operands::IsWindow(tc::ExprId read, int32_t index) const {
+  if (!Uses(read, index) || AxisOf(read, index) >= 0) return false;
+  const auto place = tc::AsAffine(program, program[read].args[Innermost(program[read])]);
+  return StrideOf(read, index) <= 1 || !place || place->terms().size() != 1;
 }
 
 size_t Operands::Innermost(const tc::Expr& read) const {

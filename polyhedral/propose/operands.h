@@ -37,7 +37,7 @@ struct Operands {
     return std::max<int64_t>(1, polyhedral::StepsToMove(program, read, index));
   }
   // Moves a read together with another index.
-  bool IsWindow(int32_t index) const;
+  bool IsWindow(tc::ExprId read, int32_t index) const;
   // The innermost axis of a read's subscripts, and whether pairs of the index's steps lie side by
   // side along it: the index alone, or as taps of a window, if they are even in number.
   size_t Innermost(const tc::Expr& read) const;
