@@ -160,8 +160,8 @@ TEST(Partition, PricesWhatPassesThroughMemory) {
   EXPECT_GT(fed, 2 * direct);
 }
 
-// Of two forms of one operator the last cache may hold more than half of one's operands and hardly
-// less of the other's: no step is there to choose by.
+// The operands of two forms of one operator may be a little more and a little less than half of the
+// last cache, which must not decide between them.
 TEST(Partition, PricesCachesWithoutASharpEdge) {
   const auto us_per_byte = [](int64_t bytes) {
     const std::string text =

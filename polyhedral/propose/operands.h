@@ -36,7 +36,7 @@ struct Operands {
   int64_t StepsToMove(tc::ExprId read, int32_t index) const {
     return std::max<int64_t>(1, polyhedral::StepsToMove(program, read, index));
   }
-  // Moves a read together with another index.
+  // Whether the index moves the read together with another one, not by a stride alone.
   bool IsWindow(tc::ExprId read, int32_t index) const;
   // The innermost axis of a read's subscripts, and whether pairs of the index's steps lie side by
   // side along it: the index alone, or as taps of a window, if they are even in number.

@@ -167,10 +167,10 @@ void AddTiles(const Operands& o, const OperandMoves& moves, int32_t lane, int32_
   const bool streams = o.Streams(o.c.x, lane) && o.Streams(o.c.w, lane);
   const tc::ExprId streamed = o.Streamed(lane), copied = o.Copied(lane);
   // Lanes of a group that share an element mask nothing. With taps they load each for one tap
-  // alone, where lanes along places load it for several (8 channels a group of 56x56: 0.8 of the
-  // speed).
-  const bool shared = !moves.x_lanes && o.c.reduced.size() == 1;
-  const bool windowed = (!shared && o.IsWindow(o.c.x, lane)) || o.IsWindow(o.c.w, lane);
+  // alone, where lanes along places load it for several (0.8 of the speed for eight channels a
+  // group of 56x56).
+  const bool same_element = !moves.x_lanes && o.c.reduced.size() == 1;
+  const bool windowed = (!same_element && o.IsWindow(o.c.x, lane)) || o.IsWindow(o.c.w, lane);
   const double padded = !windowed ? 1 : target.HasAvx512() ? kMasked : kBlended;
   const bool waits = o.LeapsPages(o.Broadcast(lane), lane) || StepsCrowd(o, lane, row);
   for (const TileShape& tile : RankTiles(target, moves, m, n, width, most)) {

@@ -1,11 +1,6 @@
 // Lanes and rows of the register tiles that are proposed for contractions.
 #include <fmt/format.h>
-#include <gtest/gtest.h>
 
-#include <string>
-#include <vector>
-
-#include "polyhedral/propose/propose.h"
 #include "polyhedral/propose/testing.h"
 
 namespace weft::polyhedral {
@@ -65,16 +60,10 @@ TEST(Propose, ColumnsOfManyLinesAreCopied) {
 // there while the rows of the other pass; larger panels pass for each tile of rows either way.
 TEST(Propose, PanelsStayInTheNearestCache) {
   const auto first = [](int depth) {
-    const tc::Program program =
-        Parse(fmt::format("def f(float(128, {0}) x, float({0}, 256) w) -> (y) {{"
-                          " y(i, j) +=! x(i, k) * w(k, j) }}",
-                          depth));
-    const std::vector<std::string> constants = {"w"};
-    ScheduleRequest request{.program = &program, .constants = constants};
-    request.target = {.threads = 1, .l1_bytes = 48 << 10, .l2_bytes = 2 << 20};
-    request.target.isa = Isa::kX86V4;
-    const auto choices = Propose(request, 1);
-    return choices.yes() ? Print((*choices)[0]) : std::string("refused");
+    return First(fmt::format("def f(float(128, {0}) x, float({0}, 256) w) -> (y) {{"
+                             " y(i, j) +=! x(i, k) * w(k, j) }}",
+                             depth),
+                 {.threads = 1, .l1_bytes = 48 << 10, .l2_bytes = 2 << 20}, Isa::kX86V4, {"w"});
   };
   EXPECT_NE(first(128).find("order j i"), std::string::npos) << first(128);
   EXPECT_NE(first(512).find("order i j"), std::string::npos) << first(512);
