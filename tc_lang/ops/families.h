@@ -163,7 +163,9 @@ void QLinearMatMul(Writer& w);
 void QLinearConv(Writer& w);
 void MatMulIntegerBytes(Writer& w);
 void ConvIntegerBytes(Writer& w);
+void ConvIntegerWinograd(Writer& w);
 void QLinearMatMulBytes(Writer& w);
 void QLinearConvBytes(Writer& w);
+void QLinearConvWinograd(Writer& w);
 
 }  // namespace weft::tc::ops

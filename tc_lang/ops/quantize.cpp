@@ -3,7 +3,8 @@
 // A product of quantized values is Σ (a - zero of a) (b - zero of b), a sum of integers modulo
 // 2^32, and so it may be computed in whatever way adds up to the same. Zero points are taken off
 // before, from 16 bits (the alternative "direct"), or what they add is taken off the sum behind
-// ("bytes"), which leaves factors of a byte to machines that multiply those.
+// ("bytes"), which leaves factors of a byte to machines that multiply those. A filter of three taps
+// along an axis may do with fewer products of 16 bits ("winograd").
 #include <algorithm>
 #include <cstddef>
 #include <utility>
@@ -11,7 +12,7 @@
 #include "graph/edit.h"
 
 #include "tc_lang/ops/families.h"
-#include "tc_lang/ops/indexing.h"
+#include "tc_lang/ops/winograd_tiles.h"
 
 namespace weft::tc::ops {
 namespace {
@@ -284,11 +285,13 @@ std::string LessZero(Writer& w, const std::string& sum, const std::string& zero,
   return fmt::format("({} - {} * {})", sum, zero, w.At(sums, at));
 }
 
+bool IsByte(Dtype dtype) { return dtype == Dtype::kI8 || dtype == Dtype::kU8; }
+
 bool WantsBytes(Writer& w, const Operand& x, size_t zero_factor) {
   if (!SumsOf(w.graph, w.node).of_factor.valid())
     w.Refuse("no sums of the constant factor that were prepared");
   if (Shifts(w, zero_factor)) w.Refuse("a constant factor with a zero point");
-  if (x.dtype != Dtype::kI8 && x.dtype != Dtype::kU8) w.Refuse("a factor that is no bytes");
+  if (!IsByte(x.dtype)) w.Refuse("a factor that is no bytes");
   return w.ok();
 }
 
@@ -329,7 +332,39 @@ std::string ByteConvolution(Writer& w, const Convolution& conv, size_t zero_x, s
   return LessZero(w, w.At(sum, out), zero, {c.out});
 }
 
-// ---- both ways ----
+// ---- by tiles ----
+
+const WinogradForm& IntegerForm() { return WinogradForms().front(); }
+
+// Which input is the zero point of a product's constant factor, behind its scale if there is one.
+size_t ZeroOfFactor(const graph::Node& node) { return FactorOf(node.op) == 1 ? 3 : 5; }
+
+// A filter transformed less this zero point.
+std::string TilesName(const graph::Node& node) {
+  const graph::ValueId zero = graph::InputAt(node, ZeroOfFactor(node));
+  const std::string less = zero.valid() ? fmt::format(" less {}", zero.index) : "";
+  return fmt::format("{} of integers{}", IntegerForm().key, less);
+}
+
+// As CentredConvolution.
+std::string TiledConvolution(Writer& w, const Convolution& conv, size_t zero_x, size_t) {
+  const graph::ValueId filter = w.node.inputs[FactorOf(w.node.op)];
+  const auto form = w.graph.forms.find({filter, TilesName(w.node)});
+  if (form == w.graph.forms.end()) w.Refuse("no filter of three taps that was prepared");
+  if (!IsByte(conv.x.dtype)) w.Refuse("an image that is no bytes");
+  if (!w.ok()) return "";
+  const std::string zero = Shifts(w, zero_x) ? Each(w, zero_x, "0") : "";
+  const Subs i = w.Indices("k", conv.x.dims);
+  const Operand centred = Centred(w, conv.x, i, ChannelsLast(i), zero);
+  const TiledNumbers numbers{Dtype::kI16, Dtype::kI32,
+                             [&](const Subs& at) { return w.At(centred, ChannelsLast(at)); }};
+  const Shape& shape = w.graph[filter].constant.shape();
+  const std::string sum = TiledSum(w, conv, shape, form->second, IntegerForm(), numbers);
+  const TileForms forms = FormsAlong(IntegerForm(), TilesLast(shape));
+  return fmt::format("shr({}, {})", sum, forms.Halved());
+}
+
+// ---- all ways ----
 using ProductOf = std::string (*)(Writer&, const MatrixProduct&, size_t zero_a, size_t zero_b);
 using ConvolutionOf = std::string (*)(Writer&, const Convolution&, size_t zero_x,
                                       size_t zero_filter);
@@ -422,10 +457,12 @@ void MatMulInteger(Writer& w) { IntegerProduct(w, CentredProduct); }
 void MatMulIntegerBytes(Writer& w) { IntegerProduct(w, ByteProduct); }
 void ConvInteger(Writer& w) { IntegerConvolution(w, CentredConvolution); }
 void ConvIntegerBytes(Writer& w) { IntegerConvolution(w, ByteConvolution); }
+void ConvIntegerWinograd(Writer& w) { IntegerConvolution(w, TiledConvolution); }
 void QLinearMatMul(Writer& w) { LinearProduct(w, CentredProduct); }
 void QLinearMatMulBytes(Writer& w) { LinearProduct(w, ByteProduct); }
 void QLinearConv(Writer& w) { LinearConvolution(w, CentredConvolution); }
 void QLinearConvBytes(Writer& w) { LinearConvolution(w, ByteConvolution); }
+void QLinearConvWinograd(Writer& w) { LinearConvolution(w, TiledConvolution); }
 
 }  // namespace weft::tc::ops
 
@@ -460,6 +497,32 @@ void PrepareFilterRows(graph::Graph& graph, int64_t steps) {
     if (rows.valid()) continue;
     rows = graph::AddConstant(graph, names.Fresh(graph[filter].name + "_rows"),
                               ops::FilterRows(constant, steps));
+  }
+}
+
+void PrepareIntegerTiles(graph::Graph& graph) {
+  graph::Names names(graph);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const graph::Node& node = graph.nodes[n];
+    if (!ops::TakesFilter(node.op) || !ops::HasTiles(graph, node, ops::FactorOf(node.op))) continue;
+    const graph::ValueId filter = node.inputs[ops::FactorOf(node.op)];
+    const graph::ValueId zero = graph::InputAt(node, ops::ZeroOfFactor(node));
+    const Tensor constant = graph[filter].constant;
+    const Tensor filters = constant.Reshaped(ops::TilesLast(constant.shape()));
+    // With taps along the other axis alone, results would be picked by the row that lanes lie in.
+    if (!ops::IsByte(constant.dtype()) || filters.shape().back() == 1) continue;
+    const auto fits = [&](const graph::Value& v) {
+      return v.kind == graph::ValueKind::kConstant &&
+             (v.constant.elems() == 1 || v.constant.shape() == Shape{constant.shape()[0]});
+    };
+    if (zero.valid() && !fits(graph[zero])) continue;
+    const std::pair key(filter, ops::TilesName(node));
+    if (graph.forms.contains(key)) continue;
+    auto tiles = TransformIntegers(ops::IntegerForm(), filters,
+                                   zero.valid() ? &graph[zero].constant : nullptr);
+    if (!tiles) continue;
+    graph.forms[key] =
+        graph::AddConstant(graph, names.Fresh(graph[filter].name + "_tiles"), std::move(*tiles));
   }
 }
 

@@ -150,7 +150,7 @@ TEST(Quantized, ProductsWithDequantizedWeights) {
 }
 
 TEST(Quantized, Convolutions) {
-  int by_bytes = 0, by_rows = 0;
+  int by_bytes = 0, by_rows = 0, by_tiles = 0;
   for (uint64_t seed = 0; seed < 160; ++seed) {
     Case c(seed);
     const int64_t group = c.Pick(1, 2), ins = group * c.Pick(1, 3), outs = group * c.Pick(1, 3);
@@ -183,8 +183,10 @@ TEST(Quantized, Convolutions) {
     PrepareSums(graph, seed % 2 == 1);
     if (c.Pick(0, 1)) PrepareFilterRows(graph, c.Pick(0, 1) ? 2 : 4);
     for (const auto& form : graph.forms) by_rows += form.first.second == "filter_rows";
+    PrepareIntegerTiles(graph);
     const auto results = Results(graph, x);
     by_bytes += results.contains("bytes");
+    by_tiles += results.contains("winograd");
     const auto expected = [&](int64_t b, int64_t k, int64_t h, int64_t v) {
       int64_t sum = 0;
       for (int64_t i = 0; i < ins / group * tap * tap; ++i) {
@@ -208,6 +210,103 @@ TEST(Quantized, Convolutions) {
   }
   EXPECT_GT(by_bytes, 20);
   EXPECT_GT(by_rows, 20);
+  EXPECT_GT(by_tiles, 5);
+}
+
+// y = ConvInteger(x, w), where the image and its filter have these zero points, of filters that
+// move by one.
+Graph ConvolutionOf(const Tensor& x, const Tensor& w, const Tensor& zero_x, const Tensor& zero_w) {
+  Graph graph;
+  std::vector<graph::Extent> image, out;
+  for (size_t axis = 0; axis < x.shape().size(); ++axis) {
+    const int64_t in = x.shape()[axis];
+    image.emplace_back(in);
+    out.emplace_back(axis == 0 ? in : axis == 1 ? w.shape()[0] : in - w.shape()[axis] + 1);
+  }
+  const auto y = graph::AddNode(
+      graph, graph::Op::kConvInteger,
+      {graph::AddInput(graph, "x", x.dtype(), image), graph::AddConstant(graph, "w", w),
+       graph::AddConstant(graph, "zx", zero_x), graph::AddConstant(graph, "zw", zero_w)},
+      "y");
+  graph[y].dtype = Dtype::kI32;
+  graph[y].shape = out;
+  graph.outputs = {y};
+  return graph;
+}
+
+// Tiles along one axis, along two, and of volumes, whose first axis stays, are all exact.
+TEST(Quantized, TilesOfEveryRank) {
+  const std::vector<std::pair<Shape, Shape>> shapes = {
+      {{2, 3, 9}, {4, 3, 3}},
+      {{1, 3, 5, 8}, {2, 3, 1, 3}},
+      {{1, 3, 7, 8}, {2, 3, 3, 3}},
+      {{1, 2, 5, 6, 7}, {3, 2, 3, 3, 3}},
+      {{1, 2, 5, 6, 7}, {3, 2, 2, 1, 3}},
+      {{1, 2, 5, 6, 7}, {3, 2, 3, 1, 3}},
+  };
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    for (const Dtype of_w : {Dtype::kI8, Dtype::kU8}) {
+      Case c(i);
+      const Tensor x = c.Bytes(Dtype::kU8, shapes[i].first), w = c.Bytes(of_w, shapes[i].second);
+      Graph graph = ConvolutionOf(x, w, c.Bytes(Dtype::kU8, {}), c.Bytes(of_w, {w.shape()[0]}));
+      PrepareIntegerTiles(graph);
+      const auto results = Results(graph, x);
+      ASSERT_TRUE(results.contains("winograd")) << i;
+      EXPECT_EQ(results.at("winograd"), results.at("direct")) << i;
+    }
+  }
+}
+
+// The largest image and filter there are, with as many channels as four times their sum allows, and
+// with one more.
+TEST(Quantized, TilesWhoseSumsFit) {
+  const auto of = [](int64_t channels) {
+    Tensor x(Dtype::kU8, {1, channels, 3, 3}), w(Dtype::kI8, {1, channels, 3, 3});
+    for (int64_t e = 0; e < x.elems(); ++e) SetElemInt(x, e, 255), SetElemInt(w, e, -128);
+    Graph graph = ConvolutionOf(x, w, Tensor(Dtype::kU8, {}), Tensor(Dtype::kI8, {}));
+    PrepareIntegerTiles(graph);
+    return Results(graph, x);
+  };
+  const int64_t most = (int64_t{1} << 31) / (4 * 255 * 128 * 9);
+  const auto fits = of(most), does_not = of(most + 1);
+  ASSERT_TRUE(fits.contains("winograd"));
+  EXPECT_EQ(fits.at("winograd"), fits.at("direct"));
+  EXPECT_EQ(fits.at("direct")[0], -255 * 128 * 9 * most);
+  EXPECT_FALSE(does_not.contains("winograd"));
+}
+
+// A filter that two convolutions take less different zero points has tiles for each; one whose zero
+// point comes with the run, or that has a stride, has none.
+TEST(Quantized, TilesOfAFilterLessItsZeroPoint) {
+  Case c(3);
+  const Tensor x = c.Bytes(Dtype::kU8, {1, 2, 6, 6}), w = c.Bytes(Dtype::kU8, {3, 2, 3, 3});
+  Tensor three(Dtype::kU8, {});
+  SetElemInt(three, 0, 3);
+  Graph graph = ConvolutionOf(x, w, Tensor(Dtype::kU8, {}), three);
+  std::vector<ValueId> in = graph.nodes[0].inputs;
+  const auto add = [&](ValueId zero, const char* name, std::vector<graph::Attribute> attributes,
+                       int64_t size) {
+    in[3] = zero;
+    const auto y = graph::AddNode(graph, graph::Op::kConvInteger, in, name, std::move(attributes));
+    graph[y].dtype = Dtype::kI32;
+    graph[y].shape = {{1, 3, size, size}};
+    return y;
+  };
+  add(graph::AddConstant(graph, "other", c.Bytes(Dtype::kU8, {3})), "v", {}, 4);
+  add(graph::AddInput(graph, "given", Dtype::kU8, {}), "u", {}, 4);
+  add(in[2], "s", {{"strides", std::vector<int64_t>{2, 2}}}, 2);
+  PrepareIntegerTiles(graph);
+  EXPECT_EQ(graph.forms.size(), 2U);
+  const auto has = [&](size_t node) {
+    const auto alternatives = ToTc(graph, graph::NodeId(node));
+    return std::ranges::any_of(*alternatives, [](const auto& a) { return a.name == "winograd"; });
+  };
+  EXPECT_TRUE(has(0));
+  EXPECT_TRUE(has(1));
+  EXPECT_FALSE(has(2));
+  EXPECT_FALSE(has(3));
+  const auto results = Results(graph, x);
+  EXPECT_EQ(results.at("winograd"), results.at("direct"));
 }
 
 // Channels of a place lie side by side, those of the next behind them, and zeros at the end.

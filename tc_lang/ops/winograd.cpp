@@ -3,6 +3,9 @@
 // m q and so on of columns. An axis in front of those, a volume's depth, stays as it is: its taps
 // are summed up as channels are, of the same tiles for each.
 //
+// Of integers F(2, 3) is exact: its matrices are of 0, 1 and -1 but for the filter's, which has
+// halves. That is taken twice for each axis, and sums modulo 2^32 are divided at the end.
+//
 //   s = B^T d      along columns, where d is the tile's input; not where only one axis has taps
 //   v = s B        along rows; tiles are one axis from here on, so that there are (m + 2)^2 matrix
 //                  products
@@ -16,8 +19,7 @@
 #include "base/threads/parallel.h"
 #include "graph/edit.h"
 #include "tc_lang/ops/families.h"
-#include "tc_lang/ops/indexing.h"
-#include "tc_lang/ops/winograd_form.h"
+#include "tc_lang/ops/winograd_tiles.h"
 
 namespace weft::tc {
 namespace {
@@ -31,9 +33,9 @@ size_t WholeAxis(const Shape& filter) {
   return filter[2] == 3 && filter[4] == 1 ? 2 : 0;
 }
 
-// A filter with the axes of its tiles last. One that moves has a single tap: elements stay in
-// order.
-Shape TilesLast(Shape filter) {
+}  // namespace
+
+Shape ops::TilesLast(Shape filter) {
   if (filter.size() == 5) {
     const auto whole = filter.begin() + 2 + static_cast<int64_t>(WholeAxis(filter));
     std::rotate(filter.begin() + 2, whole, whole + 1);
@@ -41,24 +43,30 @@ Shape TilesLast(Shape filter) {
   return filter;
 }
 
-// What a convolution must be. The same answer whether or not its filter was prepared.
-bool HasTileForm(const graph::Graph& graph, const graph::Node& node) {
+bool ops::HasTiles(const graph::Graph& graph, const graph::Node& node, size_t filter) {
   const auto ones = [&](std::string_view name) {
     return std::ranges::all_of(graph::IntsAttr(node, name), [](int64_t v) { return v == 1; });
   };
-  const graph::ValueId x = graph::InputAt(node, 0), w = graph::InputAt(node, 1);
-  if (node.op != graph::Op::kConv || !x.valid() || !w.valid()) return false;
-  const graph::Value& filter = graph[w];
-  if (filter.kind != graph::ValueKind::kConstant || filter.dtype != Dtype::kF32) return false;
+  const graph::ValueId x = graph::InputAt(node, 0), w = graph::InputAt(node, filter);
+  if (!x.valid() || !w.valid() || graph[w].kind != graph::ValueKind::kConstant) return false;
   const auto in = graph::StaticShape(graph[x]);
-  const size_t rank = filter.constant.shape().size();
+  const Tensor& weights = graph[w].constant;
+  const size_t rank = weights.shape().size();
   if (rank < 3 || rank > 5 || !in || in->size() != rank) return false;
-  const Shape shape = TilesLast(filter.constant.shape());
+  const Shape shape = TilesLast(weights.shape());
   const auto taps = std::span(shape).subspan(shape.size() == 5 ? 3 : 2);
   const bool fits = std::ranges::all_of(taps, [](int64_t n) { return n == 1 || n == 3; }) &&
                     std::ranges::count(taps, 3) > 0;
   return fits && ones("strides") && ones("dilations") && graph::IntAttr(node, "group", 1) == 1 &&
-         filter.constant.elems() > 0;
+         weights.elems() > 0;
+}
+
+namespace {
+
+// The same answer whether or not its filter was prepared.
+bool HasTileForm(const graph::Graph& graph, const graph::Node& node) {
+  return node.op == graph::Op::kConv && ops::HasTiles(graph, node, 1) &&
+         graph[node.inputs[1]].dtype == Dtype::kF32;
 }
 
 graph::ValueId PreparedFilter(const graph::Graph& graph, const graph::Node& node,
@@ -91,7 +99,7 @@ std::vector<Prepared> PrepareConstants(graph::Graph& graph, Winograd winograd, b
     const WinogradForm& form = forms[i % forms.size()];
     const graph::ValueId value = filters[i / forms.size()];
     const Tensor& given = std::as_const(graph)[value].constant;
-    const Tensor filter = given.Reshaped(TilesLast(given.shape()));
+    const Tensor filter = given.Reshaped(ops::TilesLast(given.shape()));
     transformed[i] = TransformFilters(form, filter);
     all[i] = {.nodes = nodes_of.at(value), .alternative = std::string(form.alternative)};
     if (winograd != Winograd::kWithinBound || judged) return;
@@ -133,6 +141,8 @@ std::string Line(const std::vector<double>& row, const std::vector<std::string>&
   return "(" + first + text + ")";
 }
 
+std::string Zero(Dtype dtype) { return IsFloat(dtype) ? Lit(dtype, 0) : LitInt(dtype, 0); }
+
 // One of several values by the value of an index; a choice that is decided when it is unrolled.
 std::string Choice(const std::string& index, const std::vector<std::string>& values) {
   std::string text;
@@ -169,7 +179,7 @@ struct Place {
 
 // An input of a tile; zero where it lies outside of the image. `whole`: the axis that has no tiles,
 // along which an input's index is l; behind the last if there is none.
-std::string TileInput(Writer& w, const Operand& x, const std::vector<Tiling>& axes, size_t whole,
+std::string TileInput(const TiledNumbers& numbers, const std::vector<Tiling>& axes, size_t whole,
                       const std::vector<Place>& places) {
   Subs guards, subscripts = {"n", "c"};
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -186,7 +196,7 @@ std::string TileInput(Writer& w, const Operand& x, const std::vector<Tiling>& ax
     subscripts.push_back(at);
   }
   if (whole == axes.size()) subscripts.push_back("l");
-  return "(" + Guarded(guards, w.At(x, subscripts), Lit(x.dtype, 0)) + ")";
+  return "(" + Guarded(guards, numbers.element(subscripts), Zero(numbers.tiles)) + ")";
 }
 
 // The place of A^T m A along `down` and `across`, of the tile that it belongs to; `at`: subscripts
@@ -209,13 +219,13 @@ std::string TileOutput(Writer& w, const Operand& m, const Tiling* down, const Ti
   return down ? Choice(fmt::format("{} % {}", down->at, down->outs()), by_row) : by_row[0];
 }
 
-void ConvTiled(Writer& w, const WinogradForm& form) {
-  const graph::ValueId prepared = PreparedFilter(w.graph, w.node, form);
-  if (!prepared.valid()) return w.Refuse("no filter of three taps that was prepared");
-  const Operand x = w.In(0), u = w.Value(prepared), y = w.Out();
-  const Shape& filters = w.graph[w.node.inputs[1]].constant.shape();
-  const Windows win = MakeWindows(w, x, y, {filters.begin() + 2, filters.end()});
-  if (!w.ok()) return;
+}  // namespace
+
+std::string TiledSum(Writer& w, const Convolution& conv, const Shape& filters,
+                     graph::ValueId prepared, const WinogradForm& form,
+                     const TiledNumbers& numbers) {
+  const Operand &x = conv.x, u = w.Value(prepared);
+  const Windows& win = conv.win;
   const TileForms forms = FormsAlong(form, TilesLast(filters));
   const size_t count = win.axes.size(), whole = count == 3 ? WholeAxis(filters) : count;
   const bool deep = count == 3;
@@ -235,7 +245,7 @@ void ConvTiled(Writer& w, const WinogradForm& form) {
   w.Range("q", columns);
   w.Range("t", rows * columns);
   w.Range("c", w.Extent(x, 1));
-  w.Range("k", w.Extent(y, 1));
+  w.Range("k", w.Extent(conv.y, 1));
   Subs images = {"n"}, outs = {"n"};  // that tiles are of, and their outputs
   // Along the axis that has no tiles: an output's input, the tap that takes it, where it is one.
   std::string image, tap;
@@ -249,7 +259,7 @@ void ConvTiled(Writer& w, const WinogradForm& form) {
     images.push_back(w.Range("l", depth.in));
     outs.push_back(win.out[whole]);
   }
-  const Operand v = w.Temp("tiles", y.dtype), m = w.Temp("products", y.dtype);
+  const Operand v = w.Temp("tiles", numbers.tiles), m = w.Temp("products", numbers.sums);
   const std::string tile = Sum({{down ? columns : 0, "p"}, {1, "q"}});
   const Subs of_tile = Concat(Concat({"i", "j"}, images), {tile, "c"});
   // The inputs of a tile along one of its axes.
@@ -259,7 +269,7 @@ void ConvTiled(Writer& w, const WinogradForm& form) {
       std::vector<Place> places;
       if (down) places.push_back({"p", &axis == down ? a : 0});
       places.push_back({"q", &axis == &across ? a : 0, across_index});
-      inputs.push_back(TileInput(w, x, axes, deep ? whole : axes.size() + 1, places));
+      inputs.push_back(TileInput(numbers, axes, deep ? whole : axes.size() + 1, places));
     }
     return inputs;
   };
@@ -270,7 +280,7 @@ void ConvTiled(Writer& w, const WinogradForm& form) {
     w.Set("pointwise", v, of_tile,
           Choice("i", Lines(down->form.input, inputs_along(*down, nullptr))));
   } else {
-    const Operand s = w.Temp("columns", y.dtype);
+    const Operand s = w.Temp("columns", numbers.tiles);
     w.Set("pointwise", s, Concat(Concat({"i", "e"}, images), {"p", "q", "c"}),
           Choice("i", Lines(down->form.input, inputs_along(*down, "e"))));
     std::vector<std::string> sums;
@@ -281,18 +291,31 @@ void ConvTiled(Writer& w, const WinogradForm& form) {
   const Subs taken = deep ? Subs{"n", image} : Subs{"n"};
   Subs filter = {"i", "j", "k", "c"};
   if (deep) filter.push_back(tap);
-  w.Reduce("contraction", m, Concat(Concat({"i", "j"}, outs), {"t", "k"}), "+=!",
-           Guarded(inside,
-                   fmt::format("{} * {}", w.At(v, Concat(Concat({"i", "j"}, taken), {"t", "c"})),
-                               w.At(u, filter)),
-                   Lit(m.dtype, 0)));
+  const auto factor = [&](const std::string& e) { return Cast(m.dtype, v.dtype, e); };
+  w.Reduce(
+      "contraction", m, Concat(Concat({"i", "j"}, outs), {"t", "k"}), "+=!",
+      Guarded(inside,
+              fmt::format("{} * {}", factor(w.At(v, Concat(Concat({"i", "j"}, taken), {"t", "c"}))),
+                          factor(w.At(u, filter))),
+              Zero(m.dtype)));
   const std::string from =
       down ? fmt::format("{}*({}) + {}", columns, down->Tile(), across.Tile()) : across.Tile();
-  std::string value = TileOutput(w, m, down, across, Concat(outs, {from, "k"}));
+  return TileOutput(w, m, down, across, Concat(outs, {from, "k"}));
+}
+
+namespace {
+
+void ConvTiled(Writer& w, const WinogradForm& form) {
+  const graph::ValueId prepared = PreparedFilter(w.graph, w.node, form);
+  if (!prepared.valid()) return w.Refuse("no filter of three taps that was prepared");
+  const Convolution conv = MakeConvolution(w, 0, 1);
+  if (!w.ok()) return;
+  const TiledNumbers numbers{conv.y.dtype, conv.y.dtype,
+                             [&](const Subs& at) { return w.At(conv.x, at); }};
+  std::string value =
+      TiledSum(w, conv, w.graph[w.node.inputs[1]].constant.shape(), prepared, form, numbers);
   if (w.Has(2)) value += " + " + w.At(w.In(2), {"k"});
-  Subs at = {"n", "k"};
-  at.insert(at.end(), win.out.begin(), win.out.end());
-  w.Set("pointwise", y, at, value);
+  w.Set("pointwise", conv.y, Concat({"n", "k"}, conv.win.out), value);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <utility>
 
@@ -147,25 +148,54 @@ TileForms FormsAlong(const WinogradForm& form, const Shape& filters) {
   return {plane && filters[filters.size() - 2] == 3 ? form : one, filters.back() == 3 ? form : one};
 }
 
-Tensor TransformFilters(const WinogradForm& form, const Tensor& filters) {
-  const auto [down, across] = FormsAlong(form, filters.shape());
+namespace {
+
+// `element`: of the filters, in their order; `times`: what results are multiplied by.
+template <typename T, typename F>
+Tensor Transformed(const TileForms& forms, Dtype dtype, const Shape& filters, int64_t times,
+                   F element) {
+  const auto& [down, across] = forms;
   const auto rows = static_cast<int64_t>(down.ins()), columns = static_cast<int64_t>(across.ins());
-  Shape shape{rows, columns, filters.shape()[0], filters.shape()[1]};
-  if (filters.shape().size() == 5) shape.push_back(filters.shape()[2]);
-  const auto pairs = filters.elems() / static_cast<int64_t>(down.taps() * across.taps());
-  Tensor out(Dtype::kF32, shape);
-  const auto* g = static_cast<const float*>(filters.data());
-  auto* to = static_cast<float*>(out.mutable_data());
-  for (int64_t pair = 0; pair < pairs; ++pair) {
+  Shape shape{rows, columns, filters[0], filters[1]};
+  if (filters.size() == 5) shape.push_back(filters[2]);
+  Tensor out(dtype, shape);
+  const int64_t pairs = out.elems() / (rows * columns);
+  auto* to = out.mutable_as<T>();
+  for (int64_t pair = 0, e = 0; pair < pairs; ++pair) {
     Tile<double> filter{};
     for (size_t i = 0; i < down.taps(); ++i)
-      for (size_t j = 0; j < across.taps(); ++j) filter[i][j] = *g++;
+      for (size_t j = 0; j < across.taps(); ++j) filter[i][j] = element(e++);
     const Tile<double> u = Transform(down.filter, across.filter, filter);
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < columns; ++j)
-        to[(columns * i + j) * pairs + pair] = static_cast<float>(u[i][j]);
+        to[(columns * i + j) * pairs + pair] = static_cast<T>(static_cast<double>(times) * u[i][j]);
   }
   return out;
+}
+
+}  // namespace
+
+Tensor TransformFilters(const WinogradForm& form, const Tensor& filters) {
+  const auto* g = filters.as<float>();
+  return Transformed<float>(FormsAlong(form, filters.shape()), Dtype::kF32, filters.shape(), 1,
+                            [g](int64_t e) { return g[e]; });
+}
+
+std::optional<Tensor> TransformIntegers(const WinogradForm& form, const Tensor& filters,
+                                        const Tensor* zero) {
+  constexpr int64_t kLargest = 255;  // of an image's elements less their zero point
+  const TileForms forms = FormsAlong(form, filters.shape());
+  const int64_t times = int64_t{1} << forms.Halved(), each = filters.elems() / filters.shape()[0];
+  const auto element = [&](int64_t e) {
+    return ElemAsInt(filters, e) - (zero ? ElemAsInt(*zero, zero->elems() == 1 ? 0 : e / each) : 0);
+  };
+  for (int64_t k = 0; k < filters.shape()[0]; ++k) {
+    int64_t sum = 0;
+    for (int64_t e = k * each; e < (k + 1) * each; ++e) sum += std::abs(element(e));
+    if (sum > std::numeric_limits<int32_t>::max() / (kLargest * times)) return std::nullopt;
+  }
+  return Transformed<int16_t>(forms, Dtype::kI16, filters.shape(), times,
+                              [&](int64_t e) { return static_cast<double>(element(e)); });
 }
 
 double ErrorRatio(const WinogradForm& form, const Tensor& filters, const Tensor& transformed) {

@@ -7,6 +7,7 @@
 // and infinity, and its transpose. Along an axis of one tap each of them is 1.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -36,12 +37,21 @@ std::span<const WinogradForm> WinogradForms();
 // tap.
 struct TileForms {
   const WinogradForm &down, &across;
+
+  // Along how many axes there are halves in a filter transformed by F(2, 3).
+  int Halved() const { return (down.taps() > 1 ? 1 : 0) + (across.taps() > 1 ? 1 : 0); }
 };
 TileForms FormsAlong(const WinogradForm& form, const Shape& filters);
 
 // [down.ins, across.ins, K, C] of filters, and [down.ins, across.ins, K, C, R] of those with R taps
 // in front, in double precision until the end.
 Tensor TransformFilters(const WinogradForm& form, const Tensor& filters);
+
+// The same of integers less their zero point (null for 0; one number, or one for each of K) by
+// F(2, 3), whose halves are taken twice along each axis: 16 bits, and exact. Nothing where results
+// times as much leave 32 bits for some image of bytes less a zero point.
+std::optional<Tensor> TransformIntegers(const WinogradForm& form, const Tensor& filters,
+                                        const Tensor* zero);
 
 // The error of the form over that of a direct convolution, root mean square, over filters drawn
 // evenly (each in units of its own size, so that large ones hide no others) and tiles of random

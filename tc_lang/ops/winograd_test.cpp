@@ -145,6 +145,18 @@ TEST(Winograd, TransformsFilters) {
     for (int j = 0; j < 4; ++j) EXPECT_EQ(u[4 * i + j], column[i] * column[j]) << i << " " << j;
 }
 
+// The same of integers, taken twice along each axis.
+TEST(Winograd, TransformsIntegers) {
+  Tensor filter(Dtype::kU8, {1, 1, 3, 3}), zero(Dtype::kU8, {});
+  for (int64_t i = 0; i < 9; ++i) SetElemInt(filter, i, i == 4 ? 8 : 7);
+  SetElemInt(zero, 0, 7);
+  const auto transformed = TransformIntegers(WinogradForms()[0], filter, &zero);
+  ASSERT_TRUE(transformed);
+  const int64_t column[] = {0, 1, -1, 0};
+  for (int i = 0; i < 16; ++i)
+    EXPECT_EQ(ElemAsInt(*transformed, i), column[i / 4] * column[i % 4]) << i;
+}
+
 TEST(Winograd, LeavesOtherConvolutionsAlone) {
   const auto prepares = [](Graph graph) {
     return !PrepareConstants(graph, Winograd::kAlways).empty();
