@@ -67,6 +67,7 @@ void PrepareNarrow(graph::Graph& graph, const Target& target) {
   }
   const bool quads = HasDotProducts(target.isa);
   if (quads) tc::PrepareSums(graph, HasMatrixProducts(target.isa));
+  tc::PrepareCentredFilters(graph);
   if (target.kind != TargetKind::kCpu) return;
   tc::PrepareFilterRows(graph, quads ? 4 : 2);
   // Products of 16 bits, which are no faster than half of those of bytes.

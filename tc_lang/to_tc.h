@@ -42,6 +42,10 @@ void PrepareSums(graph::Graph& graph, bool any_sign = false);
 // that add up so many `steps` of a sum at once. Where they are there, ToTc takes them.
 void PrepareFilterRows(graph::Graph& graph, int64_t steps);
 
+// Adds constant filters of bytes less their constant zero points, in 16 bits. Where they are there,
+// ToTc takes them; otherwise each run makes them.
+void PrepareCentredFilters(graph::Graph& graph);
+
 // Adds constant filters of bytes with three taps along an axis as tiles of integers take them.
 // Where they are there, ToTc gives the alternative "winograd", which is exact: a convolution of
 // such filters by F(2x2, 3x3) has 16 products for 36, of 16 bits.

@@ -3,6 +3,9 @@
 //   Conv(DequantizeLinear(x, a, p), DequantizeLinear(w, b), bias)
 //     = Cast(ConvInteger(x, w, p)) * (a * b) + bias,
 // and MatMul and Gemm alike. The sums become exact; what was a sum of rounded floats before.
+//
+// Constant weights of such products that fit signed bytes less their zero point are those, as
+// instructions multiply them, and need none.
 #include <algorithm>
 
 #include "graph/rewrites/rewriter.h"
@@ -33,6 +36,21 @@ std::optional<Activations> ActivationsOf(const Rewriter& r, ValueId id) {
   return x;
 }
 
+// Bytes less their zero point (null for 0), one number or one for each place of the axis `along`,
+// if all are in the range of an i8.
+std::optional<Tensor> SignedBytes(const Tensor& w, const Tensor* zero, int64_t along) {
+  Tensor bytes(Dtype::kI8, w.shape());
+  int64_t inner = 1, channels = w.shape().empty() ? 1 : w.shape()[static_cast<size_t>(along)];
+  for (size_t a = static_cast<size_t>(along) + 1; a < w.shape().size(); ++a) inner *= w.shape()[a];
+  for (int64_t i = 0; i < w.elems(); ++i) {
+    const int64_t channel = zero && zero->elems() > 1 ? i / inner % channels : 0;
+    const int64_t byte = ElemAsInt(w, i) - (zero ? ElemAsInt(*zero, channel) : 0);
+    if (byte < INT8_MIN || byte > INT8_MAX) return std::nullopt;
+    SetElemInt(bytes, i, byte);
+  }
+  return bytes;
+}
+
 // w = scale * bytes: i8, scales by channel of the output.
 struct Weights {
   Tensor bytes, scale;
@@ -59,16 +77,9 @@ std::optional<Weights> WeightsOf(const Rewriter& r, ValueId id, int64_t along) {
     return t.elems() == 1 || (t.shape() == Shape{channels} && axis == along);
   };
   if (!fits(*scale) || (zero && !fits(*zero))) return std::nullopt;
-  Weights out{Tensor(Dtype::kI8, w->shape()), *scale};
-  int64_t inner = 1;
-  for (int64_t a = along + 1; a < rank; ++a) inner *= w->shape()[static_cast<size_t>(a)];
-  for (int64_t i = 0; i < w->elems(); ++i) {
-    const int64_t channel = zero && zero->elems() > 1 ? i / inner % channels : 0;
-    const int64_t byte = ElemAsInt(*w, i) - (zero ? ElemAsInt(*zero, channel) : 0);
-    if (byte < INT8_MIN || byte > INT8_MAX) return std::nullopt;
-    SetElemInt(out.bytes, i, byte);
-  }
-  return out;
+  auto bytes = SignedBytes(*w, zero, along);
+  if (!bytes) return std::nullopt;
+  return Weights{std::move(*bytes), *scale};
 }
 
 void Match(Rewriter& r, NodeId id) {
@@ -118,6 +129,31 @@ void Match(Rewriter& r, NodeId id) {
   r.Become(id, Op::kAdd, {product, added});
 }
 
+// The weights of a product of integers, input `at`, of which input `at_zero` is the zero point.
+void MakeSigned(Rewriter& r, NodeId id, size_t at, size_t at_zero, bool convolves) {
+  Node& node = r.graph[id];
+  const ValueId of_w = InputAt(node, at), of_zero = InputAt(node, at_zero);
+  const auto constant = [&](ValueId v) {
+    return v.valid() && r.graph[v].kind == ValueKind::kConstant ? &r.graph[v].constant : nullptr;
+  };
+  const Tensor *w = constant(of_w), *zero = constant(of_zero);
+  if (!w || (of_zero.valid() && !zero) || w->shape().empty()) return;
+  const bool shifts =
+      zero && std::ranges::any_of(zero->raw(), [](std::byte b) { return b != std::byte(0); });
+  if (w->dtype() != Dtype::kU8 && (w->dtype() != Dtype::kI8 || !shifts)) return;
+  const size_t along = convolves ? 0 : w->shape().size() - 1;
+  const bool fits = !zero || zero->elems() == 1 ||
+                    (w->shape().size() > 1 && zero->shape() == Shape{w->shape()[along]});
+  if (!fits) return;
+  auto bytes = SignedBytes(*w, zero, static_cast<int64_t>(along));
+  if (!bytes) return;
+  std::vector<ValueId> inputs = node.inputs;
+  inputs[at] = r.NewConstant(r.graph[of_w].name + "_signed", std::move(*bytes));
+  if (of_zero.valid())
+    inputs[at_zero] = r.NewConstant(r.graph[of_zero].name + "_signed", Tensor(Dtype::kI8, {}));
+  r.Become(id, node.op, std::move(inputs), node.attributes);
+}
+
 }  // namespace
 
 Result<int> integer_products(Graph& graph, const Evaluator&) {
@@ -126,6 +162,10 @@ Result<int> integer_products(Graph& graph, const Evaluator&) {
   for (size_t n = 0; n < count; ++n) {
     const Op op = graph.nodes[n].op;
     if (op == Op::kConv || op == Op::kMatMul || op == Op::kGemm) Match(r, NodeId(n));
+    if (op == Op::kConvInteger || op == Op::kMatMulInteger)
+      MakeSigned(r, NodeId(n), 1, 3, op == Op::kConvInteger);
+    if (op == Op::kQLinearConv || op == Op::kQLinearMatMul)
+      MakeSigned(r, NodeId(n), 3, 5, op == Op::kQLinearConv);
   }
   return r.Finish();
 }

@@ -426,6 +426,42 @@ TEST(IntegerProducts, OfMatrices) {
             "DequantizeLinear DequantizeLinear Gemm");
 }
 
+// Weights that fit signed bytes less their zero point are those, and no zero point is left.
+TEST(IntegerProducts, SignedWeights) {
+  const auto of = [](std::string_view body) {
+    return Simplified(fmt::format(
+        "graph g (x: u8[1, 2, 4, 4], a: i8[3, 2]) -> (y) {{\np: u8[] = const(7)\n{}\n}}", body));
+  };
+  const auto weight = [](const Graph& g, size_t at, int64_t i) {
+    const Tensor& w = g[g.nodes[0].inputs[at]].constant;
+    EXPECT_EQ(w.dtype(), Dtype::kI8);
+    return ElemAsInt(w, i);
+  };
+  const auto shifts = [](const Graph& g, size_t at) {
+    return ElemAsInt(g[g.nodes[0].inputs[at]].constant, 0) != 0;
+  };
+  const auto conv = [&](std::string_view weights, std::string_view zero) {
+    return of(fmt::format("w: {} = const({})\nz: {}\ny = ConvInteger(x, w, p, z)", "u8[2, 2, 1, 1]",
+                          weights, zero));
+  };
+  const Graph by_channel = conv("0, 100, 100, 255", "u8[2] = const(100, 128)");
+  EXPECT_EQ(weight(by_channel, 1, 0), -100);
+  EXPECT_EQ(weight(by_channel, 1, 3), 127);
+  EXPECT_FALSE(shifts(by_channel, 3));
+  EXPECT_TRUE(shifts(conv("0, 100, 100, 255", "u8[] = const(127)"), 3));  // 128 is too much
+  const Graph product =
+      of("w: u8[2, 3] = const(1, 2, 3, 4, 5, 6)\nz: u8[3] = const(1, 2, 3)\n"
+         "q: i8[] = const(0)\ny = MatMulInteger(a, w, q, z)");
+  EXPECT_EQ(weight(product, 1, 5), 3);
+  EXPECT_EQ(weight(of("w: u8[2, 3] = const(1, 2, 3, 4, 5, 127)\ny = MatMulInteger(a, w)"), 1, 5),
+            127);
+  const Graph linear =
+      of("w: i8[2, 2, 1, 1] = const(-100, 20, 30, 40)\nz: i8[] = const(20)\n"
+         "s: f32[] = const(1.0)\ny = QLinearConv(x, s, p, w, s, z, s, p)");
+  EXPECT_EQ(weight(linear, 3, 0), -120);
+  EXPECT_FALSE(shifts(linear, 5));
+}
+
 // `body` makes y of d, integers with the scale a and zero point p as numbers.
 Graph Quantized(std::string_view body, std::string_view more = "", std::string_view scale = "0.5") {
   return Simplified(fmt::format(

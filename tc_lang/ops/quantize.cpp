@@ -72,12 +72,15 @@ std::string Requantized(Writer& w, const Operand& y, const std::string& sum, con
                                    Cast(Dtype::kF32, zero)));
 }
 
+bool IsZero(const Tensor& bytes) {
+  return std::ranges::all_of(bytes.raw(), [](std::byte byte) { return byte == std::byte(0); });
+}
+
 // Whether input k, a zero point, is there and not known to be 0.
 bool Shifts(const Writer& w, size_t k) {
   if (!w.Has(k)) return false;
   const Tensor* zero = w.Constant(k);
-  if (zero == nullptr) return true;
-  return std::ranges::any_of(zero->raw(), [](std::byte byte) { return byte != std::byte(0); });
+  return zero == nullptr || !IsZero(*zero);
 }
 
 // A byte less its zero point, if it has one, as 16 bits.
@@ -191,6 +194,15 @@ std::string RowConvolution(Writer& w, const Convolution& conv, Dtype dtype, cons
   return w.At(sum, out);
 }
 
+// Which input is the zero point of a product's constant factor, behind its scale if there is one.
+size_t ZeroOfFactor(const graph::Node& node) { return FactorOf(node.op) == 1 ? 3 : 5; }
+
+// What a factor less its zero point is called.
+std::string LessZeroName(const graph::Node& node) {
+  const graph::ValueId zero = graph::InputAt(node, ZeroOfFactor(node));
+  return zero.valid() ? fmt::format("less {}", zero.index) : "as it is";
+}
+
 // As CentredProduct, over the windows and channels of a convolution, whose x has one zero point and
 // whose filter has one or one a channel. Where a row of the filter is no sum, pairs of products lie
 // along channels, so those are innermost.
@@ -207,7 +219,11 @@ std::string CentredConvolution(Writer& w, const Convolution& conv, size_t zero_x
   const Operand centred = Centred(w, x, i, ChannelsLast(i), zero);
   const Subs at = Concat({"n", c.out}, win.out), tap = Concat(c.filter, win.tap);
   std::string weight = w.At(filter, tap);
-  if (Shifts(w, zero_filter)) {
+  const auto prepared =
+      w.graph.forms.find({w.node.inputs[FactorOf(w.node.op)], LessZeroName(w.node)});
+  if (prepared != w.graph.forms.end()) {
+    weight = w.At(w.Value(prepared->second), tap);
+  } else if (Shifts(w, zero_filter)) {
     Subs j = w.Indices("k", filter.dims), stored = j;
     std::rotate(stored.begin(), stored.begin() + 1, stored.end());
     const Operand shifted = Centred(w, filter, j, stored, Each(w, zero_filter, j[0]));
@@ -336,14 +352,9 @@ std::string ByteConvolution(Writer& w, const Convolution& conv, size_t zero_x, s
 
 const WinogradForm& IntegerForm() { return WinogradForms().front(); }
 
-// Which input is the zero point of a product's constant factor, behind its scale if there is one.
-size_t ZeroOfFactor(const graph::Node& node) { return FactorOf(node.op) == 1 ? 3 : 5; }
-
-// A filter transformed less this zero point.
+// A filter transformed less its zero point.
 std::string TilesName(const graph::Node& node) {
-  const graph::ValueId zero = graph::InputAt(node, ZeroOfFactor(node));
-  const std::string less = zero.valid() ? fmt::format(" less {}", zero.index) : "";
-  return fmt::format("{} of integers{}", IntegerForm().key, less);
+  return fmt::format("{} of integers {}", IntegerForm().key, LessZeroName(node));
 }
 
 // As CentredConvolution.
@@ -500,26 +511,58 @@ void PrepareFilterRows(graph::Graph& graph, int64_t steps) {
   }
 }
 
+namespace {
+
+// A filter's zero point, if both are constant, it has one, and it is of the filter or its channels.
+const Tensor* ConstantZero(const graph::Graph& graph, const graph::Node& node) {
+  const graph::ValueId zero = graph::InputAt(node, ops::ZeroOfFactor(node));
+  const graph::Value& filter = graph[node.inputs[ops::FactorOf(node.op)]];
+  if (!zero.valid() || graph[zero].kind != graph::ValueKind::kConstant ||
+      filter.kind != graph::ValueKind::kConstant || filter.constant.shape().size() < 3)
+    return nullptr;
+  const Tensor& all = graph[zero].constant;
+  const bool fits = all.elems() == 1 || all.shape() == Shape{filter.constant.shape()[0]};
+  return fits ? &all : nullptr;
+}
+
+}  // namespace
+
+void PrepareCentredFilters(graph::Graph& graph) {
+  graph::Names names(graph);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const graph::Node& node = graph.nodes[n];
+    if (!ops::TakesFilter(node.op)) continue;
+    const Tensor* zero = ConstantZero(graph, node);
+    const graph::ValueId filter = node.inputs[ops::FactorOf(node.op)];
+    if (!zero || ops::IsZero(*zero) || !ops::IsByte(graph[filter].constant.dtype())) continue;
+    const std::pair key(filter, ops::LessZeroName(node));
+    if (graph.forms.contains(key)) continue;
+    const Tensor& bytes = graph[filter].constant;
+    const int64_t each = bytes.elems() / std::max<int64_t>(1, bytes.shape()[0]);
+    Tensor less(Dtype::kI16, bytes.shape());
+    for (int64_t e = 0; e < bytes.elems(); ++e)
+      SetElemInt(less, e,
+                 ElemAsInt(bytes, e) - ElemAsInt(*zero, zero->elems() == 1 ? 0 : e / each));
+    graph.forms[key] =
+        graph::AddConstant(graph, names.Fresh(graph[filter].name + "_centred"), std::move(less));
+  }
+}
+
 void PrepareIntegerTiles(graph::Graph& graph) {
   graph::Names names(graph);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const graph::Node& node = graph.nodes[n];
     if (!ops::TakesFilter(node.op) || !ops::HasTiles(graph, node, ops::FactorOf(node.op))) continue;
     const graph::ValueId filter = node.inputs[ops::FactorOf(node.op)];
-    const graph::ValueId zero = graph::InputAt(node, ops::ZeroOfFactor(node));
     const Tensor constant = graph[filter].constant;
     const Tensor filters = constant.Reshaped(ops::TilesLast(constant.shape()));
     // With taps along the other axis alone, results would be picked by the row that lanes lie in.
     if (!ops::IsByte(constant.dtype()) || filters.shape().back() == 1) continue;
-    const auto fits = [&](const graph::Value& v) {
-      return v.kind == graph::ValueKind::kConstant &&
-             (v.constant.elems() == 1 || v.constant.shape() == Shape{constant.shape()[0]});
-    };
-    if (zero.valid() && !fits(graph[zero])) continue;
+    const Tensor* zero = ConstantZero(graph, node);
+    if (graph::InputAt(node, ops::ZeroOfFactor(node)).valid() && !zero) continue;
     const std::pair key(filter, ops::TilesName(node));
     if (graph.forms.contains(key)) continue;
-    auto tiles = TransformIntegers(ops::IntegerForm(), filters,
-                                   zero.valid() ? &graph[zero].constant : nullptr);
+    auto tiles = TransformIntegers(ops::IntegerForm(), filters, zero);
     if (!tiles) continue;
     graph.forms[key] =
         graph::AddConstant(graph, names.Fresh(graph[filter].name + "_tiles"), std::move(*tiles));

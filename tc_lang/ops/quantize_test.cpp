@@ -150,7 +150,7 @@ TEST(Quantized, ProductsWithDequantizedWeights) {
 }
 
 TEST(Quantized, Convolutions) {
-  int by_bytes = 0, by_rows = 0, by_tiles = 0;
+  int by_bytes = 0, by_rows = 0, by_tiles = 0, centred = 0;
   for (uint64_t seed = 0; seed < 160; ++seed) {
     Case c(seed);
     const int64_t group = c.Pick(1, 2), ins = group * c.Pick(1, 3), outs = group * c.Pick(1, 3);
@@ -184,6 +184,8 @@ TEST(Quantized, Convolutions) {
     if (c.Pick(0, 1)) PrepareFilterRows(graph, c.Pick(0, 1) ? 2 : 4);
     for (const auto& form : graph.forms) by_rows += form.first.second == "filter_rows";
     PrepareIntegerTiles(graph);
+    if (c.Pick(0, 1)) PrepareCentredFilters(graph);
+    for (const auto& form : graph.forms) centred += form.first.second.starts_with("less");
     const auto results = Results(graph, x);
     by_bytes += results.contains("bytes");
     by_tiles += results.contains("winograd");
@@ -211,6 +213,7 @@ TEST(Quantized, Convolutions) {
   EXPECT_GT(by_bytes, 20);
   EXPECT_GT(by_rows, 20);
   EXPECT_GT(by_tiles, 5);
+  EXPECT_GT(centred, 20);
 }
 
 // y = ConvInteger(x, w), where the image and its filter have these zero points, of filters that

@@ -1,4 +1,5 @@
-"""Convolutions of bytes by Winograd's tiles of integers, where a processor multiplies pairs of 16 bits: exact."""
+"""Convolutions of bytes, which are exact: by Winograd's tiles of integers where a processor multiplies pairs of 16 bits, and
+with weights that have no sign."""
 import sys
 
 import numpy as np
@@ -68,3 +69,12 @@ def test_the_same_numbers(weft, shape, threads):
     found = weft.run(path, {'x': x}, '--target', PAIRS, '--force', 'own', '--budget', '0', '--threads', threads)['y']
     assert found.dtype == np.int32
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize('zero', [0, 128, 131, 255])
+@pytest.mark.parametrize('shape', [{'taps': (1, 1)}, {'strides': [2, 2], 'pads': [1, 1, 1, 1]}, {'channels': 3, 'taps': (5, 5)}])
+def test_weights_without_a_sign(weft, shape, zero):
+    path, x, expected = convolution(weft, kind=np.uint8, zero=zero, **shape)
+    for target in PAIRS, 'cpu:native':
+        found = weft.run(path, {'x': x}, '--target', target, '--force', 'own', '--budget', '0')['y']
+        np.testing.assert_array_equal(found, expected)

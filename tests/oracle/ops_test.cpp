@@ -81,6 +81,7 @@ TEST(OpsOracle, EveryCaseMatches) {
     PrepareConstants(*graph, Winograd::kAlways);
     PrepareSums(*graph);
     PrepareFilterRows(*graph, 4);
+    PrepareCentredFilters(*graph);
     PrepareIntegerTiles(*graph);
     PrepareDequantized(*graph);
     auto alternatives = ToTc(*graph, graph::NodeId(graph->nodes.size() - 1));
