@@ -56,6 +56,15 @@ inline Result<std::vector<Tensor>> Refuse(const Graph&, const Node&,
   return Unsupported("no kernels here");
 }
 
+inline Graph Simplified(const std::string& text, const Evaluator& evaluate = Refuse) {
+  Graph graph = Parsed(text);
+  const Status status = Simplify(graph, evaluate);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  const Status verified = Verify(graph);
+  EXPECT_TRUE(verified.ok()) << verified.ToString();
+  return graph;
+}
+
 // A plain interpreter for the few operators that the rewrites' tests use, in f64.
 using Values = std::map<std::string, std::vector<double>>;
 Values Run(const Graph& graph, const Values& inputs);
