@@ -59,7 +59,7 @@ std::optional<Module> FindModule(const Module& opened, const std::string& key,
   if (!bytes) return std::nullopt;
   // The entry names constants by their hashes: those of the network, and what was made of them.
   graph::Graph graph = opened.graph;
-  PrepareNarrow(graph, options.target);
+  PrepareNarrow(graph, options);
   if (MayUseVariants(options)) tc::PrepareConstants(graph, options.winograd, true);
   PrepareForms(graph, options);
   HashConstants(graph);

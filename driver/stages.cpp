@@ -60,7 +60,9 @@ void PrepareForms(graph::Graph& graph, const BuildOptions& options) {
     tc::PrepareCompressed(graph, options.target.l3_bytes);
 }
 
-void PrepareNarrow(graph::Graph& graph, const Target& target) {
+void PrepareNarrow(graph::Graph& graph, const BuildOptions& options) {
+  using Force = partition::PartitionOptions::Force;
+  const Target& target = options.target;
   if (target.kind == TargetKind::kCpu) {
     graph::WidenProducts(graph, Dtype::kF16);
     if (!HasBfloatProducts(target.isa)) graph::WidenProducts(graph, Dtype::kBF16);
@@ -71,12 +73,13 @@ void PrepareNarrow(graph::Graph& graph, const Target& target) {
   if (target.kind != TargetKind::kCpu) return;
   tc::PrepareFilterRows(graph, quads ? 4 : 2);
   // Products of 16 bits, which are no faster than half of those of bytes.
-  if (!quads) tc::PrepareIntegerTiles(graph);
+  const Force force = options.partition.force;
+  if (!quads && force != Force::kVendor && force != Force::kCalls) tc::PrepareIntegerTiles(graph);
 }
 
 Status MakeComprehensions(Module& module, const BuildOptions& options) {
   auto& c = module.comprehensions;
-  PrepareNarrow(module.graph, options.target);
+  PrepareNarrow(module.graph, options);
   if (MayUseVariants(options)) {
     for (const tc::Prepared& p : tc::PrepareConstants(module.graph, options.winograd)) {
       if (p.error_ratio)

@@ -46,7 +46,7 @@ bool MayUseVariants(const BuildOptions& options);
 void PrepareForms(graph::Graph& graph, const BuildOptions& options);
 // Makes of products of narrow numbers what the target multiplies: float32 of 16-bit floats, and the
 // forms that it takes of constant bytes.
-void PrepareNarrow(graph::Graph& graph, const Target& target);
+void PrepareNarrow(graph::Graph& graph, const BuildOptions& options);
 // Why no kernel of our own computes a native group.
 std::string WhyNative(const Module& module, const partition::Group& group);
 

@@ -357,11 +357,17 @@ std::string TilesName(const graph::Node& node) {
   return fmt::format("{} of integers {}", IntegerForm().key, LessZeroName(node));
 }
 
+// The node's filter so; not valid where it has none, though another node with that filter may.
+graph::ValueId PreparedTiles(const graph::Graph& graph, const graph::Node& node) {
+  if (!HasTiles(graph, node, FactorOf(node.op))) return {};
+  const auto form = graph.forms.find({node.inputs[FactorOf(node.op)], TilesName(node)});
+  return form == graph.forms.end() ? graph::ValueId() : form->second;
+}
+
 // As CentredConvolution.
 std::string TiledConvolution(Writer& w, const Convolution& conv, size_t zero_x, size_t) {
-  const graph::ValueId filter = w.node.inputs[FactorOf(w.node.op)];
-  const auto form = w.graph.forms.find({filter, TilesName(w.node)});
-  if (form == w.graph.forms.end()) w.Refuse("no filter of three taps that was prepared");
+  const graph::ValueId tiles = PreparedTiles(w.graph, w.node);
+  if (!tiles.valid()) w.Refuse("no filter of three taps that was prepared");
   if (!IsByte(conv.x.dtype)) w.Refuse("an image that is no bytes");
   if (!w.ok()) return "";
   const std::string zero = Shifts(w, zero_x) ? Each(w, zero_x, "0") : "";
@@ -369,8 +375,8 @@ std::string TiledConvolution(Writer& w, const Convolution& conv, size_t zero_x, 
   const Operand centred = Centred(w, conv.x, i, ChannelsLast(i), zero);
   const TiledNumbers numbers{Dtype::kI16, Dtype::kI32,
                              [&](const Subs& at) { return w.At(centred, ChannelsLast(at)); }};
-  const Shape& shape = w.graph[filter].constant.shape();
-  const std::string sum = TiledSum(w, conv, shape, form->second, IntegerForm(), numbers);
+  const Shape& shape = w.graph[w.node.inputs[FactorOf(w.node.op)]].constant.shape();
+  const std::string sum = TiledSum(w, conv, shape, tiles, IntegerForm(), numbers);
   const TileForms forms = FormsAlong(IntegerForm(), TilesLast(shape));
   return fmt::format("shr({}, {})", sum, forms.Halved());
 }

@@ -278,8 +278,8 @@ TEST(Quantized, TilesWhoseSumsFit) {
   EXPECT_FALSE(does_not.contains("winograd"));
 }
 
-// A filter that two convolutions take less different zero points has tiles for each; one whose zero
-// point comes with the run, or that has a stride, has none.
+// A filter that two convolutions take less different zero points has tiles for each; those have
+// none whose zero point comes with the run, or that take the same filter by strides or apart.
 TEST(Quantized, TilesOfAFilterLessItsZeroPoint) {
   Case c(3);
   const Tensor x = c.Bytes(Dtype::kU8, {1, 2, 6, 6}), w = c.Bytes(Dtype::kU8, {3, 2, 3, 3});
@@ -297,7 +297,9 @@ TEST(Quantized, TilesOfAFilterLessItsZeroPoint) {
   };
   add(graph::AddConstant(graph, "other", c.Bytes(Dtype::kU8, {3})), "v", {}, 4);
   add(graph::AddInput(graph, "given", Dtype::kU8, {}), "u", {}, 4);
-  add(in[2], "s", {{"strides", std::vector<int64_t>{2, 2}}}, 2);
+  const ValueId three_of = graph.nodes[0].inputs[3];
+  add(three_of, "s", {{"strides", std::vector<int64_t>{2, 2}}}, 2);
+  add(three_of, "d", {{"dilations", std::vector<int64_t>{2, 2}}}, 2);
   PrepareIntegerTiles(graph);
   EXPECT_EQ(graph.forms.size(), 2U);
   const auto has = [&](size_t node) {
@@ -308,6 +310,7 @@ TEST(Quantized, TilesOfAFilterLessItsZeroPoint) {
   EXPECT_TRUE(has(1));
   EXPECT_FALSE(has(2));
   EXPECT_FALSE(has(3));
+  EXPECT_FALSE(has(4));
   const auto results = Results(graph, x);
   EXPECT_EQ(results.at("winograd"), results.at("direct"));
 }

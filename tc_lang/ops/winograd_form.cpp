@@ -7,6 +7,8 @@
 #include <random>
 #include <utility>
 
+#include "base/threads/parallel.h"
+
 namespace weft::tc {
 namespace {
 
@@ -131,6 +133,38 @@ Errors ErrorsOf(const TileForms& forms, const std::vector<Tile<float>>& d,
   return errors;
 }
 
+// Filters less `zero_of` each of their outputs, as [down.ins, across.ins, K, C, ...], `times` as
+// much.
+template <typename From, typename To, typename Zero>
+Tensor Transformed(const TileForms& forms, Dtype dtype, const Tensor& filters, double times,
+                   Zero zero_of) {
+  const auto& [down, across] = forms;
+  const Shape& given = filters.shape();
+  const auto rows = static_cast<int64_t>(down.ins()), columns = static_cast<int64_t>(across.ins()),
+             taps = static_cast<int64_t>(down.taps() * across.taps());
+  Shape shape{rows, columns, given[0], given[1]};
+  if (given.size() == 5) shape.push_back(given[2]);
+  Tensor out(dtype, shape);
+  const int64_t pairs = filters.elems() / taps, each = pairs / given[0];
+  const From* from = filters.as<From>();
+  To* to = out.mutable_as<To>();
+  InParallel(static_cast<size_t>(given[0]), [&](size_t k) {
+    const auto first = static_cast<int64_t>(k) * each;
+    const auto zero = zero_of(static_cast<int64_t>(k));
+    for (int64_t pair = first; pair < first + each; ++pair) {
+      const From* g = from + pair * taps;
+      Tile<double> filter{};
+      for (size_t i = 0; i < down.taps(); ++i)
+        for (size_t j = 0; j < across.taps(); ++j) filter[i][j] = *g++ - zero;
+      const Tile<double> u = Transform(down.filter, across.filter, filter);
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < columns; ++j)
+          to[(columns * i + j) * pairs + pair] = static_cast<To>(times * u[i][j]);
+    }
+  });
+  return out;
+}
+
 }  // namespace
 
 std::span<const WinogradForm> WinogradForms() {
@@ -148,54 +182,31 @@ TileForms FormsAlong(const WinogradForm& form, const Shape& filters) {
   return {plane && filters[filters.size() - 2] == 3 ? form : one, filters.back() == 3 ? form : one};
 }
 
-namespace {
-
-// `element`: of the filters, in their order; `times`: what results are multiplied by.
-template <typename T, typename F>
-Tensor Transformed(const TileForms& forms, Dtype dtype, const Shape& filters, int64_t times,
-                   F element) {
-  const auto& [down, across] = forms;
-  const auto rows = static_cast<int64_t>(down.ins()), columns = static_cast<int64_t>(across.ins());
-  Shape shape{rows, columns, filters[0], filters[1]};
-  if (filters.size() == 5) shape.push_back(filters[2]);
-  Tensor out(dtype, shape);
-  const int64_t pairs = out.elems() / (rows * columns);
-  auto* to = out.mutable_as<T>();
-  for (int64_t pair = 0, e = 0; pair < pairs; ++pair) {
-    Tile<double> filter{};
-    for (size_t i = 0; i < down.taps(); ++i)
-      for (size_t j = 0; j < across.taps(); ++j) filter[i][j] = element(e++);
-    const Tile<double> u = Transform(down.filter, across.filter, filter);
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < columns; ++j)
-        to[(columns * i + j) * pairs + pair] = static_cast<T>(static_cast<double>(times) * u[i][j]);
-  }
-  return out;
-}
-
-}  // namespace
-
 Tensor TransformFilters(const WinogradForm& form, const Tensor& filters) {
-  const auto* g = filters.as<float>();
-  return Transformed<float>(FormsAlong(form, filters.shape()), Dtype::kF32, filters.shape(), 1,
-                            [g](int64_t e) { return g[e]; });
+  return Transformed<float, float>(FormsAlong(form, filters.shape()), Dtype::kF32, filters, 1,
+                                   [](int64_t) { return 0; });
 }
 
 std::optional<Tensor> TransformIntegers(const WinogradForm& form, const Tensor& filters,
                                         const Tensor* zero) {
   constexpr int64_t kLargest = 255;  // of an image's elements less their zero point
   const TileForms forms = FormsAlong(form, filters.shape());
-  const int64_t times = int64_t{1} << forms.Halved(), each = filters.elems() / filters.shape()[0];
-  const auto element = [&](int64_t e) {
-    return ElemAsInt(filters, e) - (zero ? ElemAsInt(*zero, zero->elems() == 1 ? 0 : e / each) : 0);
+  const int64_t times = int64_t{1} << forms.Halved(),
+                most = std::numeric_limits<int32_t>::max() / (kLargest * times);
+  const auto zero_of = [zero](int64_t k) {
+    return !zero ? 0 : static_cast<int>(ElemAsInt(*zero, zero->elems() == 1 ? 0 : k));
   };
-  for (int64_t k = 0; k < filters.shape()[0]; ++k) {
-    int64_t sum = 0;
-    for (int64_t e = k * each; e < (k + 1) * each; ++e) sum += std::abs(element(e));
-    if (sum > std::numeric_limits<int32_t>::max() / (kLargest * times)) return std::nullopt;
-  }
-  return Transformed<int16_t>(forms, Dtype::kI16, filters.shape(), times,
-                              [&](int64_t e) { return static_cast<double>(element(e)); });
+  const auto transformed = [&]<typename T>(const T* g) -> std::optional<Tensor> {
+    const int64_t outs = filters.shape()[0], each = filters.elems() / outs;
+    for (int64_t k = 0; k < outs; ++k) {
+      int64_t sum = 0;
+      for (int64_t e = k * each; e < (k + 1) * each; ++e) sum += std::abs(g[e] - zero_of(k));
+      if (sum > most) return std::nullopt;
+    }
+    return Transformed<T, int16_t>(forms, Dtype::kI16, filters, times, zero_of);
+  };
+  return filters.dtype() == Dtype::kI8 ? transformed(filters.as<int8_t>())
+                                       : transformed(filters.as<uint8_t>());
 }
 
 double ErrorRatio(const WinogradForm& form, const Tensor& filters, const Tensor& transformed) {

@@ -10,7 +10,8 @@
 namespace weft::tc::ops {
 
 // Whether a convolution may be done by tiles: its filter, the node's input `filter`, is constant,
-// with three taps along an axis or two that tiles have, and moves by one.
+// with three taps along an axis or two that tiles have, moves by one, and has one group and no
+// dilation; and the image's extents are known.
 bool HasTiles(const graph::Graph& graph, const graph::Node& node, size_t filter);
 
 // A filter's shape with the axes of its tiles last. One that moves has a single tap: elements stay

@@ -78,3 +78,21 @@ def test_weights_without_a_sign(weft, shape, zero):
     for target in PAIRS, 'cpu:native':
         found = weft.run(path, {'x': x}, '--target', target, '--force', 'own', '--budget', '0')['y']
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize('attributes', [{'strides': [2, 2]}, {'dilations': [2, 2]}, {'strides': [1, 2]}])
+def test_a_filter_of_two_convolutions(weft, attributes):
+    weights, x = integers(np.int8, 64, 64, 3, 3), integers(np.uint8, 1, 64, 14, 14)
+    g = Builder('two', opset=18)
+    name, filters = g.input('x', list(x.shape), 'uint8'), g.weight(weights, 'w')
+    expected = {}
+    for output, own in ('y', {}), ('z', attributes):
+        own = {'pads': [1, 1, 1, 1], **own}
+        expected[output] = in_doubles(x.astype(np.float64), weights.astype(np.float64), own)
+        g.output(output, g.ConvInteger(name, filters, **own), list(expected[output].shape), 'int32')
+    path = weft.folder / 'two.onnx'
+    g.save(str(path))
+    assert has_tiles(weft, path, PAIRS)
+    found = weft.run(path, {'x': x}, '--target', PAIRS, '--force', 'own', '--budget', '0')
+    for output in expected:
+        np.testing.assert_array_equal(found[output], expected[output])
