@@ -40,7 +40,8 @@ std::optional<Activations> ActivationsOf(const Rewriter& r, ValueId id) {
 // if all are in the range of an i8.
 std::optional<Tensor> SignedBytes(const Tensor& w, const Tensor* zero, int64_t along) {
   Tensor bytes(Dtype::kI8, w.shape());
-  int64_t inner = 1, channels = w.shape().empty() ? 1 : w.shape()[static_cast<size_t>(along)];
+  const int64_t channels = w.shape()[static_cast<size_t>(along)];
+  int64_t inner = 1;
   for (size_t a = static_cast<size_t>(along) + 1; a < w.shape().size(); ++a) inner *= w.shape()[a];
   for (int64_t i = 0; i < w.elems(); ++i) {
     const int64_t channel = zero && zero->elems() > 1 ? i / inner % channels : 0;
@@ -60,10 +61,7 @@ struct Weights {
 std::optional<Weights> WeightsOf(const Rewriter& r, ValueId id, int64_t along) {
   const Node* node = r.Def(id, Op::kDequantizeLinear);
   if (!node || IntAttr(*node, "block_size", 0) != 0) return std::nullopt;
-  const auto constant = [&](size_t k) -> const Tensor* {
-    const ValueId v = InputAt(*node, k);
-    return v.valid() && r.graph[v].kind == ValueKind::kConstant ? &r.graph[v].constant : nullptr;
-  };
+  const auto constant = [&](size_t k) { return ConstantOf(r.graph, InputAt(*node, k)); };
   const Tensor *w = constant(0), *scale = constant(1), *zero = constant(2);
   if (!w || !scale || (InputAt(*node, 2).valid() && !zero) || scale->dtype() != Dtype::kF32 ||
       (w->dtype() != Dtype::kI8 && w->dtype() != Dtype::kU8))
@@ -131,12 +129,9 @@ void Match(Rewriter& r, NodeId id) {
 
 // The weights of a product of integers, input `at`, of which input `at_zero` is the zero point.
 void MakeSigned(Rewriter& r, NodeId id, size_t at, size_t at_zero, bool convolves) {
-  Node& node = r.graph[id];
+  const Node& node = r.graph[id];
   const ValueId of_w = InputAt(node, at), of_zero = InputAt(node, at_zero);
-  const auto constant = [&](ValueId v) {
-    return v.valid() && r.graph[v].kind == ValueKind::kConstant ? &r.graph[v].constant : nullptr;
-  };
-  const Tensor *w = constant(of_w), *zero = constant(of_zero);
+  const Tensor *w = ConstantOf(r.graph, of_w), *zero = ConstantOf(r.graph, of_zero);
   if (!w || (of_zero.valid() && !zero) || w->shape().empty()) return;
   const bool shifts =
       zero && std::ranges::any_of(zero->raw(), [](std::byte b) { return b != std::byte(0); });

@@ -3,14 +3,14 @@
 // m q and so on of columns. An axis in front of those, a volume's depth, stays as it is: its taps
 // are summed up as channels are, of the same tiles for each.
 //
-// Of integers F(2, 3) is exact: its matrices are of 0, 1 and -1 but for the filter's, which has
-// halves. That is taken twice for each axis, and sums modulo 2^32 are divided at the end.
-//
 //   s = B^T d      along columns, where d is the tile's input; not where only one axis has taps
 //   v = s B        along rows; tiles are one axis from here on, so that there are (m + 2)^2 matrix
 //                  products
 //   m = v * u      summed over channels, where u = G g G^T was made beforehand
 //   y = A^T m A    by the residues of the output's place
+//
+// Of integers F(2, 3) is exact: its matrices are of 0, 1 and -1 but for the filter's, which has
+// halves. That is taken twice for each axis, and sums modulo 2^32 are divided at the end.
 #include <algorithm>
 #include <cmath>
 #include <map>
